@@ -1,0 +1,53 @@
+/** One line per request and per change on stderr (journald); never a token, a password or a body. */
+export type Level = 'error' | 'warn' | 'info' | 'debug'
+
+const order: readonly Level[] = ['error', 'warn', 'info', 'debug']
+// journald reads the syslog priority from this prefix; a terminal is spared it.
+const priority: Record<Level, string> = { error: '<3>', warn: '<4>', info: '<6>', debug: '<7>' }
+
+export interface Log {
+  level: Level
+  error(message: string): void
+  warn(message: string): void
+  info(message: string): void
+  debug(message: string): void
+}
+
+/**
+ * Lines of one turn of the event loop are written together: a write for each costs more than what it tells of.
+ * What waits when the process exits is written then.
+ */
+function gathered(): (line: string) => void {
+  let waiting = ''
+  const flush = () => {
+    const text = waiting
+    waiting = ''
+    if (text !== '') process.stderr.write(text)
+  }
+  process.once('exit', flush)
+  return line => {
+    if (waiting === '') setImmediate(flush)
+    waiting += line
+  }
+}
+
+/** A log that writes lines of `level` and above; control characters are escaped, so a line stays a line. */
+export function createLog(level: Level, write: (line: string) => void = gathered()): Log {
+  const prefix = process.env.JOURNAL_STREAM ? priority : undefined
+  const line = (at: Level) => (message: string) => {
+    if (order.indexOf(at) > order.indexOf(log.level)) return
+    const text = message.replace(
+      /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g,
+      c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
+    )
+    write(prefix ? `${prefix[at]}${text}\n` : `${new Date().toISOString()} ${at} ${text}\n`)
+  }
+  const log: Log = {
+    level,
+    error: line('error'),
+    warn: line('warn'),
+    info: line('info'),
+    debug: line('debug')
+  }
+  return log
+}
