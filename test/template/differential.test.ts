@@ -1,0 +1,65 @@
+import t from 'tap'
+import { BAD_INCLUDES, FAILS, INCLUDES, RENDERS, STRICTER } from './cases.js'
+import { DATA } from './data.js'
+import { Generator } from './generator.js'
+import { type Answer, Reference } from './reference.js'
+import { render } from './render.js'
+
+const RANDOM_TEMPLATES = 600
+
+const reference = await Reference.start()
+t.teardown(() => reference.stop())
+
+async function both(files: Readonly<Record<string, string>>): Promise<{ theirs: Answer; ours: Answer }> {
+  const theirs = await reference.render(files, 'main', DATA)
+  return { theirs, ours: render(files, 'main', DATA) }
+}
+
+t.test('a template that jinja2 renders gives the same bytes', async t => {
+  for (const files of [...RENDERS.map(main => ({ main })), ...INCLUDES]) {
+    const { theirs, ours } = await both(files)
+    t.ok('text' in theirs, `jinja2 renders ${files.main}`, { theirs })
+    t.strictSame(ours, theirs, files.main)
+  }
+})
+
+t.test('a template that jinja2 refuses is refused', async t => {
+  for (const files of [...FAILS.map(main => ({ main })), ...BAD_INCLUDES]) {
+    const { theirs, ours } = await both(files)
+    t.ok('error' in theirs, `jinja2 refuses ${files.main}`, { theirs })
+    t.ok('error' in ours, `refused: ${files.main}`, { ours })
+  }
+})
+
+t.test('what is refused although jinja2 renders it', async t => {
+  for (const main of STRICTER) {
+    const { theirs, ours } = await both({ main })
+    t.ok('text' in theirs, `jinja2 renders ${main}`, { theirs })
+    t.ok('error' in ours, `refused: ${main}`, { ours })
+  }
+})
+
+t.test('random templates: the same bytes, or refused by both', async t => {
+  const seed = Number(process.env.TEMPLATE_SEED ?? Date.now() % 2 ** 32)
+  const generator = new Generator(seed)
+  const hint = `again with TEMPLATE_SEED=${seed}`
+  let rendered = 0
+  let stricter = 0
+  for (let i = 0; i < RANDOM_TEMPLATES; i++) {
+    const main = generator.template()
+    const { theirs, ours } = await both({ main })
+    if ('text' in theirs) rendered++
+    const isSame = 'text' in theirs ? 'text' in ours && ours.text === theirs.text : 'error' in ours
+    if (isSame) continue
+    // a list in the middle of an expression that is printed, which is STRICTER
+    if (
+      'error' in ours &&
+      /: an? (list|tuple|map|view of a map|iterator) cannot be printed$/.test(ours.error)
+    )
+      stricter++
+    else t.fail(`${hint}: ${JSON.stringify(main)}`, { theirs, ours })
+  }
+  t.ok(stricter < RANDOM_TEMPLATES / 50, `few are refused on purpose: ${stricter}; ${hint}`)
+  t.ok(rendered > RANDOM_TEMPLATES / 4, `enough of them are rendered at all: ${rendered}; ${hint}`)
+  t.ok(rendered < RANDOM_TEMPLATES, `some are refused; ${hint}`)
+})
