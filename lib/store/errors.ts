@@ -1,0 +1,68 @@
+import { getSystemErrorMap } from 'node:util'
+
+/**
+ * A change cannot be made durable now (disk full or failing, lock lost, shutting down); nothing was changed, in
+ * memory or on disk. The caller answers 503 (decisions 2.7).
+ */
+export class StoreError extends Error {
+  override readonly name = 'StoreError'
+  readonly reason: string
+
+  constructor(reason: string) {
+    super(`the store is unavailable: ${reason}`)
+    this.reason = reason
+  }
+}
+
+/** One thing that is wrong with the state directory. `file` is a path, `line` counts from 1. */
+export interface Problem {
+  readonly file: string
+  readonly line?: number
+  readonly message: string
+}
+
+/** Files that do not parse or break a rule; `problems` has all of them, the message too, one to a line. */
+export class LoadError extends Error {
+  override readonly name = 'LoadError'
+  readonly problems: readonly Problem[]
+
+  constructor(problems: readonly Problem[]) {
+    super(problems.map(problemText).join('\n'))
+    this.problems = problems
+  }
+}
+
+/** Another daemon has the state directory; `pid` is its process. */
+export class LockedError extends Error {
+  override readonly name = 'LockedError'
+  readonly pid: number
+
+  constructor(directory: string, pid: number) {
+    super(`the state directory ${directory} is in use by process ${pid}`)
+    this.pid = pid
+  }
+}
+
+/** A `Kind.decode` may throw this instead of a plain Error: `path` leads to the value, and gives its line. */
+export class FieldError extends Error {
+  override readonly name = 'FieldError'
+  readonly path: readonly (string | number)[]
+
+  constructor(path: readonly (string | number)[], message: string) {
+    super(message)
+    this.path = path
+  }
+}
+
+/** `file:line: message`, the form compilers use, so that editors find the place. */
+export function problemText({ file, line, message }: Problem): string {
+  return line === undefined ? `${file}: ${message}` : `${file}:${line}: ${message}`
+}
+
+/** Why something failed, fit for a client: a system error in words and without the path it happened on. */
+export function reasonOf(error: unknown): string {
+  if (error instanceof StoreError) return error.reason
+  if (!(error instanceof Error)) return String(error)
+  const known = 'errno' in error && getSystemErrorMap().get(Number(error.errno))
+  return known ? `${known[1]} (${known[0]})` : error.message
+}

@@ -1,0 +1,143 @@
+import { dirname, join } from 'node:path'
+import { reasonOf, StoreError } from './errors.js'
+import { type FileLayer, inParallel } from './files.js'
+import type { Intent } from './intents.js'
+import { INTENTS, intentFile, objectFile } from './paths.js'
+
+/** Files that may be promised by intents and not written yet; more waits, so that a stop and a start stay short. */
+const OUTSTANDING_FILES = 1024
+/** More would only take turns: each write holds one of libuv's four threads, which others need too. */
+const PARALLEL_WRITES = 3
+const FIRST_PAUSE_MS = 100
+const LONGEST_PAUSE_MS = 5000
+/** What a stop may spend on the files of a large change; the daemon has 10 s for all of it. */
+const CLOSE_MS = 5000
+
+interface FlusherOptions {
+  readonly directory: string
+  readonly files: FileLayer
+  /** Throws a StoreError when the directory is no longer ours to write. */
+  readonly assertOurs: () => void
+  readonly log: (level: 'warn' | 'info', message: string) => void
+}
+
+type Promised = Intent['writes'][number]
+
+/**
+ * Brings the object files up to what the intents promise, behind the answers: the latest content of each file, then
+ * the directories, then the intents are removed. What fails is tried again, ever slower; the intents stay until then.
+ */
+export class Flusher {
+  readonly #options: FlusherOptions
+  /** By file, the latest content on its way. */
+  #waiting = new Map<string, Promised>()
+  #intents: { number: number; files: number }[] = []
+  #outstanding = 0
+  #running: Promise<void> | undefined
+  #problem = ''
+  #closeBy = Number.POSITIVE_INFINITY
+  #endPause = () => {}
+  #waitingForRoom: (() => void)[] = []
+
+  constructor(options: FlusherOptions) {
+    this.#options = options
+  }
+
+  /** No intent is on disk: an object's file may be written directly. */
+  get idle(): boolean {
+    return this.#intents.length === 0
+  }
+
+  /** Why the files cannot be written, '' when they can. */
+  get problem(): string {
+    return this.#problem
+  }
+
+  /** Takes over a committed intent. */
+  add(intent: Intent): void {
+    this.#intents.push({ number: intent.number, files: intent.writes.length })
+    this.#outstanding += intent.writes.length
+    for (const write of intent.writes) this.#waiting.set(this.#fileOf(write), write)
+    this.#running ??= this.#run()
+  }
+
+  /** Resolves when another intent may be added; throws a StoreError when that is not to be expected soon. */
+  async room(): Promise<void> {
+    while (this.#outstanding >= OUTSTANDING_FILES) {
+      if (this.#problem !== '') throw new StoreError(this.#problem)
+      await new Promise<void>(resolve => this.#waitingForRoom.push(resolve))
+    }
+  }
+
+  /** Finishes what waits. Where that fails, or takes over 5 s, the intents stay, and the next start finishes them. */
+  async close(): Promise<void> {
+    this.#closeBy = Date.now() + CLOSE_MS
+    this.#endPause()
+    await this.#running
+  }
+
+  async #run(): Promise<void> {
+    let pauseMs = FIRST_PAUSE_MS
+    while (this.#intents.length > 0) {
+      const failure = await this.#flush()
+      this.#report(failure)
+      for (const resolve of this.#waitingForRoom.splice(0)) resolve()
+      if (failure === '') {
+        pauseMs = FIRST_PAUSE_MS
+        continue
+      }
+      if (Number.isFinite(this.#closeBy)) break
+      await this.#pause(pauseMs)
+      pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)
+    }
+    this.#running = undefined
+  }
+
+  /** One round; returns why it failed, or ''. */
+  async #flush(): Promise<string> {
+    const { directory, files, assertOurs } = this.#options
+    const writes = this.#waiting
+    this.#waiting = new Map()
+    const covered = [...this.#intents]
+    try {
+      await inParallel(writes, PARALLEL_WRITES, async ([file, { text }]) => {
+        assertOurs()
+        if (Date.now() > this.#closeBy)
+          throw new StoreError('shutting down; the next start goes on with them')
+        await (text === undefined ? files.remove(file) : files.replace(file, text))
+      })
+      for (const changed of new Set([...writes.keys()].map(dirname))) await files.syncDirectory(changed)
+      assertOurs()
+      // Oldest first: an older intent that outlived a newer one would bring old content back.
+      for (const { number } of covered) await files.remove(intentFile(directory, number))
+      await files.syncDirectory(join(directory, INTENTS))
+    } catch (error) {
+      this.#waiting = new Map([...writes, ...this.#waiting])
+      return reasonOf(error)
+    }
+    this.#intents.splice(0, covered.length)
+    for (const intent of covered) this.#outstanding -= intent.files
+    return ''
+  }
+
+  #report(failure: string): void {
+    const { log } = this.#options
+    if (failure !== '' && this.#problem === '') log('warn', `the store's files are behind: ${failure}`)
+    if (failure === '' && this.#problem !== '') log('info', "the store's files are written again")
+    this.#problem = failure
+  }
+
+  async #pause(ms: number): Promise<void> {
+    await new Promise<void>(resolve => {
+      const timer = setTimeout(resolve, ms)
+      this.#endPause = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+  }
+
+  #fileOf({ type, name }: Promised): string {
+    return objectFile(this.#options.directory, type, name)
+  }
+}

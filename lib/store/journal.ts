@@ -1,0 +1,218 @@
+import { readFile, rm } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { LoadError, reasonOf, StoreError } from './errors.js'
+import { type FileLayer, type LogFile, realFiles } from './files.js'
+import { decodeUtf8 } from './json.js'
+
+/** What a journal is made of. */
+export interface JournalOptions<R> {
+  file: string
+  /** Called at open with every record of the file, in order. A throw stops the open and names the line. */
+  read: (record: R) => void
+  /**
+   * The records that stand for all that was appended, for a smaller file. Called only between appends: every record
+   * whose `append` has resolved must be in it (so: take a record into memory directly after `await append`), and none
+   * that still waits.
+   */
+  snapshot: () => Iterable<R>
+  /** A file beyond this, and beyond twice what it was after the last compaction, is compacted. Default 8 MiB. */
+  compactBytes?: number
+  /** How files are written; a test puts failing ones here. */
+  files?: FileLayer
+  log?: (level: 'warn', message: string) => void
+}
+
+interface Waiting {
+  readonly line: string
+  done(): void
+  failed(error: StoreError): void
+}
+
+const COMPACT_BYTES = 8 * 1024 * 1024
+const CHUNK_CHARACTERS = 256 * 1024
+
+/**
+ * An append-only file of JSON records, one to a line, for what changes too often for a file each (node status). Appends
+ * that wait together share one fsync.
+ */
+export class Journal<R> {
+  readonly #options: JournalOptions<R>
+  readonly #files: FileLayer
+  #log: LogFile
+  /** Where the last durable record ends. */
+  #sizeBytes: number
+  #compactAtBytes: number
+  /** What a failure left to be put right before the next append: half a line, a name that is not durable. */
+  #repairs: (() => Promise<void>)[] = []
+  #queue: Waiting[] = []
+  #running: Promise<void> | undefined
+  #closed: Promise<void> | undefined
+
+  private constructor(options: JournalOptions<R>, files: FileLayer, log: LogFile, sizeBytes: number) {
+    this.#options = options
+    this.#files = files
+    this.#log = log
+    this.#sizeBytes = sizeBytes
+    this.#compactAtBytes = this.#limit(0)
+  }
+
+  /**
+   * Reads the file (made 0600 when missing) and opens it. A last line that a crash left unfinished is cut off: nobody
+   * was told it was kept. Damage before it is a LoadError with the line. One journal at a time may have the file.
+   */
+  static async open<R>(options: JournalOptions<R>): Promise<Journal<R>> {
+    const { file, read, files = realFiles } = options
+    await rm(`${file}.new`, { force: true })
+    const bytes = await readFile(file).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return Buffer.alloc(0)
+      throw error
+    })
+    const sizeBytes = replay(file, bytes, read)
+    const log = await files.openLog(file, false)
+    try {
+      if (sizeBytes < bytes.length) {
+        await log.truncate(sizeBytes)
+        await log.datasync()
+      }
+      await files.syncDirectory(dirname(file))
+    } catch (error) {
+      await log.close()
+      throw error
+    }
+    return new Journal(options, files, log, sizeBytes)
+  }
+
+  /** Resolves when the record will outlive a power cut; rejects with a StoreError when it is not in the file. */
+  append(record: R): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (this.#closed !== undefined) throw new StoreError('shutting down')
+      this.#queue.push({ line: `${JSON.stringify(record)}\n`, done: resolve, failed: reject })
+      this.#running ??= this.#run()
+    })
+  }
+
+  /** Refuses new records, finishes those that wait, and closes the file. */
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  async #close(): Promise<void> {
+    await this.#running
+    await this.#repair().catch(() => {}) // the next open cuts off half a line too
+    await this.#log.close()
+  }
+
+  async #run(): Promise<void> {
+    while (this.#queue.length > 0) {
+      await undefined // what else this turn of the event loop appends shares the fsync
+      const batch = this.#queue
+      this.#queue = []
+      try {
+        await this.#write(batch.map(({ line }) => line).join(''))
+      } catch (error) {
+        for (const { failed } of batch) failed(new StoreError(reasonOf(error)))
+        continue
+      }
+      for (const { done } of batch) done()
+      if (this.#sizeBytes > this.#compactAtBytes) await this.#compact()
+    }
+    this.#running = undefined
+  }
+
+  async #write(text: string): Promise<void> {
+    await this.#repair()
+    try {
+      await this.#log.appendFile(text)
+      await this.#log.datasync()
+    } catch (error) {
+      this.#repairs.push(() => this.#log.truncate(this.#sizeBytes))
+      await this.#repair().catch(() => {}) // still noted, and tried before the next append
+      throw error
+    }
+    this.#sizeBytes += Buffer.byteLength(text)
+  }
+
+  async #repair(): Promise<void> {
+    for (let [repair] = this.#repairs; repair !== undefined; [repair] = this.#repairs) {
+      await repair()
+      this.#repairs.shift()
+    }
+  }
+
+  /** Writes the snapshot beside the file and puts it in its place. Appends wait meanwhile; a failure keeps the file. */
+  async #compact(): Promise<void> {
+    const { file, log = () => {} } = this.#options
+    const fresh = `${file}.new`
+    try {
+      // This takes a turn of the event loop, in which whoever awaited an append has taken its record into memory.
+      const compacted = await this.#files.openLog(fresh, true)
+      try {
+        this.#sizeBytes = await this.#writeSnapshot(compacted, fresh)
+      } catch (error) {
+        await compacted.close()
+        throw error
+      }
+      await this.#log.close().catch(() => {}) // all that was acknowledged is in the new file
+      this.#log = compacted
+    } catch (error) {
+      log('warn', `${file} cannot be compacted: ${reasonOf(error)}`)
+      await this.#files.remove(fresh).catch(() => {})
+    }
+    this.#compactAtBytes = this.#limit(this.#sizeBytes)
+  }
+
+  /** Returns the size of the new file once it has taken the old one's name. */
+  async #writeSnapshot(compacted: LogFile, fresh: string): Promise<number> {
+    const { file, snapshot } = this.#options
+    let sizeBytes = 0
+    let text = ''
+    const flush = async () => {
+      await compacted.appendFile(text)
+      sizeBytes += Buffer.byteLength(text)
+      text = ''
+    }
+    for (const record of snapshot()) {
+      text += `${JSON.stringify(record)}\n`
+      if (text.length > CHUNK_CHARACTERS) await flush()
+    }
+    await flush()
+    await compacted.datasync()
+    await this.#files.rename(fresh, file)
+    // From here the old file has no name; what comes next may be acknowledged only once the new one's is durable.
+    this.#repairs.push(() => this.#files.syncDirectory(dirname(file)))
+    await this.#repair().catch(() => {})
+    return sizeBytes
+  }
+
+  #limit(compactedBytes: number): number {
+    return Math.max(this.#options.compactBytes ?? COMPACT_BYTES, 2 * compactedBytes)
+  }
+}
+
+/** Hands every record to `read`; returns where the last whole line ends. */
+function replay<R>(file: string, bytes: Buffer, read: (record: R) => void): number {
+  let start = 0
+  for (let line = 1; ; line++) {
+    const end = bytes.indexOf(10, start)
+    if (end === -1) return start
+    try {
+      const record = recordIn(bytes.subarray(start, end))
+      if (record === undefined && end === bytes.length - 1) return start
+      if (record === undefined) throw new Error('not a JSON record')
+      read(record as R)
+    } catch (error) {
+      throw new LoadError([{ file, line, message: reasonOf(error) }])
+    }
+    start = end + 1
+  }
+}
+
+/** The record of a line; undefined for a damaged one. */
+function recordIn(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(decodeUtf8(bytes))
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,72 @@
+import { isUtf8 } from 'node:buffer'
+import jsonc, { type Node } from 'jsonc-parser'
+
+/** A text that is not JSON; `line` counts from 1. */
+export class JsonError extends Error {
+  readonly line: number
+
+  constructor(message: string, line: number) {
+    super(message)
+    this.line = line
+  }
+}
+
+/** The line, from 1, that `offset` is on. */
+function lineAt(text: string, offset: number): number {
+  let line = 1
+  for (let at = text.indexOf('\n'); at !== -1 && at < offset; at = text.indexOf('\n', at + 1)) line++
+  return line
+}
+
+/** The bytes of a file as text; throws a JsonError when they are not UTF-8. */
+export function decodeUtf8(bytes: Buffer): string {
+  if (isUtf8(bytes)) return bytes.toString('utf8')
+  let line = 1
+  for (let start = 0; ; line++) {
+    const end = bytes.indexOf(10, start)
+    if (end === -1 || !isUtf8(bytes.subarray(start, end))) break
+    start = end + 1
+  }
+  throw new JsonError('not UTF-8', line)
+}
+
+/** Parses strictly; throws a JsonError that knows the line (JSON.parse often does not say). */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    const errors: jsonc.ParseError[] = []
+    jsonc.parseTree(text, errors, { disallowComments: true })
+    const [first] = errors
+    const what = error instanceof Error ? error.message : String(error)
+    throw new JsonError(`not JSON: ${what}`, lineAt(text, first?.offset ?? 0))
+  }
+}
+
+/** The line of the value at `path`, or of its nearest parent that is there. The text is valid JSON. */
+export function lineOf(text: string, path: readonly (string | number)[]): number {
+  const root = jsonc.parseTree(text)
+  for (let length = path.length; root !== undefined && length > 0; length--) {
+    const node = jsonc.findNodeAtLocation(root, path.slice(0, length))
+    if (node !== undefined) return lineAt(text, node.offset)
+  }
+  return 1
+}
+
+/** Throws a JsonError for a key given twice in one object, of which JSON.parse keeps the last in silence. */
+export function refuseDuplicateKeys(text: string): void {
+  const root = jsonc.parseTree(text)
+  const left: Node[] = root === undefined ? [] : [root]
+  for (let node = left.pop(); node !== undefined; node = left.pop()) {
+    const children = node.children ?? []
+    const seen = new Set<unknown>()
+    for (const child of children) {
+      const key = child.type === 'property' ? child.children?.[0] : undefined
+      if (key !== undefined && seen.has(key.value)) {
+        throw new JsonError(`the key ${JSON.stringify(key.value)} is given twice`, lineAt(text, key.offset))
+      }
+      if (key !== undefined) seen.add(key.value)
+    }
+    left.push(...children)
+  }
+}

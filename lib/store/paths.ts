@@ -1,0 +1,39 @@
+import { join } from 'node:path'
+
+/** What one object's file shall hold; `undefined`: no file. `textBefore` is what it held by the last commit. */
+export interface Write {
+  readonly type: string
+  readonly name: string
+  readonly text: string | undefined
+  readonly textBefore: string | undefined
+}
+
+/** The directory of the intents, beside those of the types. */
+export const INTENTS = 'intents'
+
+/** `<directory>/<type>/<name>.json` */
+export function objectFile(directory: string, type: string, name: string): string {
+  return join(directory, type, `${name}.json`)
+}
+
+/** `<directory>/intents/<number>.json`, the digits padded so that a listing shows the order. */
+export function intentFile(directory: string, number: number): string {
+  return join(directory, INTENTS, `${String(number).padStart(12, '0')}.json`)
+}
+
+/** Throws a TypeError for a name that cannot be a file's, or that loading would pass over. */
+export function assertStorable(name: string): void {
+  if (!/^[^./\0][^/\0]*$/.test(name) || Buffer.byteLength(name) > 200) {
+    throw new TypeError(`${JSON.stringify(name)} cannot name a file of the store`)
+  }
+}
+
+/** What a directory entry is: an object, a leftover of an interrupted atomic write, an editor's, or foreign. */
+export type Entry = { object: string } | 'leftover' | 'ignored' | 'foreign'
+
+/** Tells by its name what a file in a type's directory is. */
+export function entryOf(fileName: string): Entry {
+  if (/\.json\.\d+$/.test(fileName)) return 'leftover'
+  if (fileName.startsWith('.') || fileName.endsWith('~')) return 'ignored'
+  return fileName.endsWith('.json') ? { object: fileName.slice(0, -'.json'.length) } : 'foreign'
+}

@@ -1,0 +1,275 @@
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Committer } from './commit.js'
+import { LoadError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
+import { type FileLayer, makeDirectory, realFiles } from './files.js'
+import { Flusher } from './flush.js'
+import { type Loaded, load } from './load.js'
+import { acquireLock, type Lock } from './lock.js'
+import { INTENTS, objectFile, type Write } from './paths.js'
+import { State } from './state.js'
+import { type Step, Transaction } from './transaction.js'
+import type { Change, Doc, Index, Kind, Tx, Types, View } from './types.js'
+
+/** What a store is made of. */
+export interface StoreOptions<T extends Types, I extends Index> {
+  /** The state directory, made (0700) when missing. */
+  directory: string
+  kinds: { [K in keyof T & string]: Kind<T[K]> }
+  /** Called twice: one index for readers, one for transactions. Its `update` must not throw. */
+  createIndex: () => I
+  /** The rules that take the whole state to check, for files changed by hand. Any problem stops the start. */
+  verify?: (view: View<T, I>) => readonly { type: string; name: string; message: string }[]
+  /** How files are written; a test puts failing ones here. */
+  files?: FileLayer
+  log?: (level: 'warn' | 'info' | 'error', message: string) => void
+}
+
+/** A transaction that waits for its files to be durable. */
+interface Pending {
+  /** Every write in order. */
+  readonly steps: readonly Step[]
+  /** What it comes to, one step for an object. */
+  readonly net: readonly Step[]
+  done(): void
+  failed(error: StoreError): void
+}
+
+const FIRST_PROBE_MS = 1000
+const LONGEST_PROBE_MS = 30_000
+
+/**
+ * Objects in memory, each also a JSON file; all changes go through one transaction function (architecture, "The
+ * store"). Memory is the truth for reads, the files for a restart.
+ */
+export class Store<T extends Types, I extends Index> {
+  readonly #kinds: ReadonlyMap<string, Kind<Doc>>
+  readonly #current: State<T, I>
+  readonly #next: State<T, I>
+  readonly #lock: Lock
+  readonly #flusher: Flusher
+  readonly #committer: Committer
+  readonly #log: NonNullable<StoreOptions<T, I>['log']>
+  readonly #listeners = new Set<(changes: readonly Change[]) => void>()
+  #queue: Pending[] = []
+  #running: Promise<void> | undefined
+  #inChange = false
+  #problem = ''
+  #probe: NodeJS.Timeout | undefined
+  #probeMs = FIRST_PROBE_MS
+  #closed: Promise<void> | undefined
+
+  private constructor(options: StoreOptions<T, I>, lock: Lock, loaded: Loaded, current: State<T, I>) {
+    const { directory, files = realFiles, log = () => {} } = options
+    this.#kinds = kindsOf(options)
+    this.#lock = lock
+    this.#log = log
+    this.#current = current
+    this.#next = stateOf(options, loaded)
+    const assertOurs = () => {
+      if (lock.lost !== '') throw new StoreError(lock.lost)
+    }
+    this.#flusher = new Flusher({ directory, files, log, assertOurs })
+    const lastIntent = loaded.intents.at(-1)?.number ?? 0
+    this.#committer = new Committer({ directory, files, flusher: this.#flusher, assertOurs, lastIntent })
+    for (const intent of loaded.intents) this.#flusher.add(intent)
+  }
+
+  /**
+   * Locks the directory, reads and verifies it, and finishes what a crash interrupted (the files that intents promise
+   * follow in the background). Throws a LockedError, or a LoadError that has every problem.
+   */
+  static async open<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Store<T, I>> {
+    const { directory, files = realFiles, log = () => {} } = options
+    await makeDirectory(directory, files)
+    const lock = await acquireLock(directory, reason => log('error', reason))
+    try {
+      const loaded = load(directory, kindsOf(options))
+      const current = stateOf(options, loaded)
+      const problems = [...loaded.problems, ...verified(options, current)]
+      if (problems.length > 0) throw new LoadError(problems)
+      for (const problem of loaded.foreign) log('warn', problemText(problem))
+      for (const leftover of loaded.leftovers) await rm(leftover, { force: true })
+      for (const type of [INTENTS, ...Object.keys(options.kinds)]) {
+        await makeDirectory(join(directory, type), files)
+      }
+      return new Store(options, lock, loaded, current)
+    } catch (error) {
+      await lock.release()
+      throw error
+    }
+  }
+
+  /**
+   * Every problem of a state directory (files of no type too), for `svcd check`. Takes no lock and writes nothing; of a
+   * directory that a daemon is writing to it may see a change half way.
+   */
+  static async inspect<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Problem[]> {
+    const loaded = load(options.directory, kindsOf(options))
+    return [...loaded.problems, ...loaded.foreign, ...verified(options, stateOf(options, loaded))]
+  }
+
+  /** The committed objects. */
+  get current(): View<T, I> {
+    return this.#current
+  }
+
+  /** Whether changes can be made durable, and why not. */
+  get health(): { ok: boolean; reason: string } {
+    const closed = this.#closed === undefined ? '' : 'shutting down'
+    const reason = this.#lock.lost || closed || this.#problem || this.#flusher.problem
+    return { ok: reason === '', reason }
+  }
+
+  /**
+   * Runs `fn` at once, against memory plus the changes on their way to disk. Resolves with what it returned when its
+   * changes are durable and visible in `current`, all or none. A throw takes its writes back, and rejects. Both wait
+   * for the changes on their way that `fn` may have seen: should those fail, this one rejects with a StoreError too.
+   */
+  change<R>(fn: (tx: Tx<T, I>) => R): Promise<R> {
+    if (this.#inChange) throw new Error('a change within a change')
+    return new Promise((resolve, reject) => {
+      if (this.#closed !== undefined) throw new StoreError('shutting down')
+      const tx = new Transaction(this.#next, this.#kinds)
+      let done: () => void
+      this.#inChange = true
+      try {
+        const result = fn(tx)
+        if (result instanceof Promise) throw new TypeError('the function of a change cannot wait')
+        done = () => resolve(result)
+      } catch (error) {
+        tx.undo()
+        done = () => reject(error)
+      } finally {
+        this.#inChange = false
+      }
+      const net = tx.net()
+      if (net.length === 0) tx.undo()
+      tx.end()
+      if (net.length === 0 && this.#running === undefined) done()
+      else this.#push({ steps: tx.steps, net, done, failed: reject })
+    })
+  }
+
+  /** Calls `listener` after each commit with what it changed, in order, `current` showing it. Returns the way out. */
+  subscribe(listener: (changes: readonly Change[]) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /** Refuses new changes, finishes those under way and the files behind them, and unlocks. */
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  async #close(): Promise<void> {
+    clearTimeout(this.#probe)
+    await this.#running
+    await this.#flusher.close()
+    await this.#lock.release()
+  }
+
+  #push(pending: Pending): void {
+    this.#queue.push(pending)
+    this.#running ??= this.#run()
+  }
+
+  async #run(): Promise<void> {
+    while (this.#queue.length > 0) {
+      await undefined // what else this turn of the event loop changes belongs to the same batch
+      const batch = this.#queue
+      this.#queue = []
+      try {
+        await this.#commit(batch)
+      } catch (error) {
+        this.#fail([...batch, ...this.#queue.splice(0)], error)
+        continue
+      }
+      for (const pending of batch) this.#publish(pending)
+    }
+    this.#running = undefined
+  }
+
+  async #commit(batch: readonly Pending[]): Promise<void> {
+    const writes = coalesced(batch)
+    if (writes.length === 0 && this.#problem === '') return
+    await this.#committer.commit(writes)
+    if (this.#problem !== '') this.#log('info', 'the store can be changed again')
+    this.#problem = ''
+    this.#probeMs = FIRST_PROBE_MS
+  }
+
+  #publish({ steps, net, done }: Pending): void {
+    for (const { type, name, after } of steps) this.#current.set(type, name, after)
+    if (net.length > 0) {
+      const changes = net.map(({ type, name, before, after }) => ({ type, name, before, after }))
+      for (const listener of this.#listeners) {
+        try {
+          listener(changes)
+        } catch (error) {
+          this.#log('error', `after a change of the store: ${reasonOf(error)}`)
+        }
+      }
+    }
+    done()
+  }
+
+  /** Takes back all that waits, not only what failed: it may have been decided on what failed. */
+  #fail(pending: readonly Pending[], error: unknown): void {
+    const reason = reasonOf(error)
+    if (this.#problem === '') this.#log('error', `the store cannot be changed: ${reason}`)
+    this.#problem = reason
+    for (const { steps } of pending.toReversed()) {
+      for (const { type, name, before } of steps.toReversed()) this.#next.set(type, name, before)
+    }
+    for (const { failed } of pending) failed(new StoreError(reason))
+    this.#scheduleProbe()
+  }
+
+  /** An empty commit now and then, so that health tells when the disk is well again though nobody writes. */
+  #scheduleProbe(): void {
+    if (this.#closed !== undefined || this.#lock.lost !== '') return
+    clearTimeout(this.#probe)
+    const probe: Pending = { steps: [], net: [], done: () => {}, failed: () => {} }
+    this.#probe = setTimeout(() => this.#problem !== '' && this.#push(probe), this.#probeMs).unref()
+    this.#probeMs = Math.min(this.#probeMs * 2, LONGEST_PROBE_MS)
+  }
+}
+
+function kindsOf<T extends Types, I extends Index>(options: StoreOptions<T, I>): Map<string, Kind<Doc>> {
+  const kinds = new Map<string, Kind<Doc>>(Object.entries(options.kinds))
+  if (kinds.has(INTENTS)) throw new TypeError(`a type cannot be named ${INTENTS}`)
+  return kinds
+}
+
+function stateOf<T extends Types, I extends Index>(
+  options: StoreOptions<T, I>,
+  { objects }: Loaded
+): State<T, I> {
+  const state = new State<T, I>(Object.keys(options.kinds), options.createIndex())
+  for (const { type, name, doc } of objects) state.set(type, name, doc)
+  return state
+}
+
+function verified<T extends Types, I extends Index>(
+  options: StoreOptions<T, I>,
+  view: View<T, I>
+): Problem[] {
+  const found = options.verify?.(view) ?? []
+  return found.map(({ type, name, message }) => ({
+    file: objectFile(options.directory, type, name),
+    message
+  }))
+}
+
+/** One write for an object, the latest. */
+function coalesced(batch: readonly Pending[]): Write[] {
+  const writes = new Map<string, Write>()
+  for (const { type, name, textBefore, textAfter } of batch.flatMap(({ net }) => net)) {
+    const key = `${type}/${name}`
+    const first = writes.get(key)
+    writes.set(key, { type, name, text: textAfter, textBefore: first ? first.textBefore : textBefore })
+  }
+  return [...writes.values()]
+}

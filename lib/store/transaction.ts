@@ -1,0 +1,97 @@
+import { assertStorable } from './paths.js'
+import type { State } from './state.js'
+import type { Change, Doc, Index, Kind, Tx, Types } from './types.js'
+
+/** A change with the texts of the object's file before and after it; `undefined`: no file. */
+export interface Step extends Change {
+  readonly textBefore: string | undefined
+  readonly textAfter: string | undefined
+}
+
+/** Freezes a plain JSON value and all it holds. */
+export function deepFreeze<D extends Doc>(doc: D): D {
+  for (const value of Object.values(doc)) {
+    if (typeof value === 'object' && value !== null) deepFreeze(value)
+  }
+  return Object.freeze(doc)
+}
+
+/** What `store.change` hands to its function: every write goes into `state` at once and is noted for the way back. */
+export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
+  readonly #state: State<T, I>
+  readonly #kinds: ReadonlyMap<string, Kind<Doc>>
+  readonly #steps: Step[] = []
+  #open = true
+
+  constructor(state: State<T, I>, kinds: ReadonlyMap<string, Kind<Doc>>) {
+    this.#state = state
+    this.#kinds = kinds
+  }
+
+  get index(): I {
+    return this.#state.index
+  }
+
+  /** Every write in the order it was made: an index may depend on it (an address freed, then taken). */
+  get steps(): readonly Step[] {
+    return this.#steps
+  }
+
+  get<K extends keyof T & string>(type: K, name: string): T[K] | undefined {
+    return this.#state.get(type, name)
+  }
+
+  names(type: keyof T & string): readonly string[] {
+    return this.#state.names(type)
+  }
+
+  put<K extends keyof T & string>(type: K, name: string, doc: T[K]): void {
+    assertStorable(name)
+    this.#write(type, name, doc)
+  }
+
+  remove(type: keyof T & string, name: string): void {
+    this.#write(type, name, undefined)
+  }
+
+  changes(): Change[] {
+    return this.net().map(({ type, name, before, after }) => ({ type, name, before, after }))
+  }
+
+  /** The steps on one object folded into one, objects that ended as they began left out. */
+  net(): Step[] {
+    const folded = new Map<string, Step>()
+    for (const step of this.#steps) {
+      const key = `${step.type}/${step.name}`
+      const first = folded.get(key) ?? step
+      folded.set(key, { ...step, before: first.before, textBefore: first.textBefore })
+    }
+    return [...folded.values()].filter(step => step.textBefore !== step.textAfter)
+  }
+
+  /** After this the transaction takes no more writes. */
+  end(): void {
+    this.#open = false
+  }
+
+  /** Takes every write back and ends. */
+  undo(): void {
+    for (const { type, name, before } of this.#steps.toReversed()) this.#state.set(type, name, before)
+    this.#steps.length = 0
+    this.end()
+  }
+
+  #write(type: keyof T & string, name: string, after: Doc | undefined): void {
+    if (!this.#open) throw new Error('the transaction is over')
+    const kind = this.#kinds.get(type)
+    if (kind === undefined) throw new TypeError(`the store has no type ${type}`)
+    const before = this.#state.get(type, name)
+    if (before === after) return
+    const textBefore = before && kind.encode(before)
+    const textAfter = after && kind.encode(after)
+    if (textBefore === textAfter) return
+    if (after !== undefined) deepFreeze(after)
+    this.#state.set(type, name, after)
+    this.#steps.push({ type, name, before, after, textBefore, textAfter })
+  }
+}

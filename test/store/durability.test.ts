@@ -1,0 +1,289 @@
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { LoadError, StoreError } from '../../lib/store/errors.js'
+import type { Store } from '../../lib/store/store.js'
+import {
+  gate,
+  type MacIndex,
+  node,
+  openStore,
+  systemError,
+  TestFiles,
+  type TestTypes,
+  until
+} from './fixtures.js'
+
+type TestStore = Store<TestTypes, MacIndex>
+
+const put = (store: TestStore, ...names: string[]) =>
+  store.change(tx => {
+    for (const name of names) tx.put('node', name, node(name))
+  })
+
+const nodesOnDisk = (directory: string) =>
+  readdirSync(join(directory, 'node')).map(file => file.replace('.json', ''))
+const intentsOnDisk = (directory: string) => readdirSync(join(directory, 'intents'))
+
+t.test('one object: its file alone; more than one: an intent first, the files behind it', async t => {
+  const directory = t.testdir()
+  const files = new TestFiles()
+  const store = await openStore(directory, { files })
+  const replaced: string[] = []
+  const objects = gate()
+  files.before = async (operation, file) => {
+    if (operation !== 'replace') return
+    replaced.push(file.slice(directory.length + 1).replace(/\d{5,}/, 'N'))
+    if (file.includes('/node/') && file.includes('pair')) await objects.wait()
+  }
+  await put(store, 'single')
+  t.same(replaced, ['node/single.json'])
+  await put(store, 'pair1', 'pair2')
+  t.ok(store.current.get('node', 'pair2'), 'committed by the intent')
+  t.same(nodesOnDisk(directory), ['single'])
+  t.equal(intentsOnDisk(directory).length, 1)
+  await objects.arrived
+  replaced.length = 0
+  await put(store, 'later')
+  t.match(
+    replaced,
+    [/^intents.N/],
+    'an older intent is outstanding: it must not overwrite this one at a restart'
+  )
+  objects.open()
+  await store.close()
+  t.same(nodesOnDisk(directory), ['later', 'pair1', 'pair2', 'single'])
+  t.same(intentsOnDisk(directory), [])
+  t.equal(statSync(join(directory, 'node/pair1.json')).mode & 0o777, 0o600)
+  t.equal(statSync(join(directory, 'node')).mode & 0o777, 0o700)
+})
+
+t.test('the directory is synced before the answer', async t => {
+  const directory = t.testdir()
+  const files = new TestFiles()
+  const store = await openStore(directory, { files })
+  const done: string[] = []
+  files.before = (operation, file) => {
+    done.push(`${operation} ${file.slice(directory.length + 1).replace(/\d{5,}/, 'N')}`)
+  }
+  const steps = async (change: Promise<unknown>) => {
+    done.length = 0
+    await change
+    return [...done]
+  }
+  t.same(await steps(put(store, 'a')), ['replace node/a.json', 'syncDirectory node'])
+  t.same(await steps(store.change(tx => tx.remove('node', 'a'))), [
+    'remove node/a.json',
+    'syncDirectory node'
+  ])
+  t.same((await steps(put(store, 'a', 'b'))).slice(0, 2), ['replace intents/N.json', 'syncDirectory intents'])
+  await store.close()
+})
+
+t.test('a start finishes the intents that it finds, in their order', async t => {
+  const directory = t.testdir({
+    node: {
+      'a.json': '{"name":"a","mac":null,"tags":["old"]}',
+      'gone.json': '{"name":"gone","mac":null,"tags":[]}'
+    },
+    intents: {
+      '000000000002.json': JSON.stringify({
+        writes: [
+          { type: 'node', name: 'a', text: JSON.stringify({ name: 'a', mac: null, tags: ['second'] }) },
+          { type: 'node', name: 'gone', text: null }
+        ]
+      }),
+      '000000000010.json': JSON.stringify({
+        writes: [{ type: 'node', name: 'a', text: JSON.stringify({ name: 'a', mac: null, tags: ['tenth'] }) }]
+      }),
+      '000000000011.json.123456': '{"writes": [',
+      '.hidden': 'x'
+    }
+  })
+  const store = await openStore(directory)
+  t.same(store.current.get('node', 'a')?.tags, ['tenth'])
+  t.same(store.current.names('node'), ['a'])
+  await until(() => intentsOnDisk(directory).length === 1)
+  t.same(intentsOnDisk(directory), ['.hidden'])
+  t.same(nodesOnDisk(directory), ['a'])
+  t.match(readFileSync(join(directory, 'node/a.json'), 'utf8'), 'tenth')
+  await store.close()
+})
+
+t.test('a damaged intent stops the start: what it promised is unknown', async t => {
+  const text = JSON.stringify({ writes: [{ type: 'node', name: 'a', text: JSON.stringify(node('a')) }] })
+  for (const damaged of [
+    '',
+    '{}',
+    'null',
+    text.slice(0, -3),
+    text.replace('"node"', '"other"'),
+    text.replace('"name"', '"nome"'),
+    '{"writes":[{"type":"node","name":"../../x","text":"{}"}]}'
+  ]) {
+    const directory = t.testdir({ intents: { '000000000007.json': damaged } })
+    await t.rejects(openStore(directory), LoadError, damaged)
+    t.equal(readFileSync(join(directory, 'intents/000000000007.json'), 'utf8'), damaged, 'left as it is')
+  }
+})
+
+t.test('files that cannot be written behind the intents: kept, tried again, nothing lost', async t => {
+  const directory = t.testdir()
+  const files = new TestFiles()
+  const store = await openStore(directory, { files })
+  let broken = true
+  files.before = (operation, file) => {
+    if (broken && operation === 'replace' && file.includes('/node/')) throw systemError('EIO')
+  }
+  await put(store, 'a', 'b')
+  await until(() => !store.health.ok)
+  t.same(store.health, { ok: false, reason: 'input/output error (EIO)'.replace('input/output', 'i/o') })
+  await put(store, 'c')
+  await store.change(tx => tx.put('node', 'a', node('a', 'aa')))
+  t.same(nodesOnDisk(directory), [])
+  broken = false
+  await until(() => store.health.ok)
+  await until(() => intentsOnDisk(directory).length === 0)
+  t.same(nodesOnDisk(directory), ['a', 'b', 'c'])
+  t.match(readFileSync(join(directory, 'node/a.json'), 'utf8'), '"aa"', 'the latest content')
+  await store.close()
+})
+
+t.test('closing while the files fail leaves the intents to the next start', async t => {
+  const directory = t.testdir()
+  const files = new TestFiles()
+  const store = await openStore(directory, { files })
+  files.before = (operation, file) => {
+    if (operation === 'replace' && file.includes('/node/')) throw systemError('ENOSPC')
+  }
+  await put(store, 'a', 'b')
+  await put(store, 'c')
+  await store.close()
+  t.same(nodesOnDisk(directory), [])
+  t.equal(intentsOnDisk(directory).length, 2)
+  const again = await openStore(directory)
+  t.same(again.current.names('node'), ['a', 'b', 'c'])
+  await put(again, 'd', 'e')
+  await again.close()
+  t.same(nodesOnDisk(directory), ['a', 'b', 'c', 'd', 'e'])
+  t.same(intentsOnDisk(directory), [])
+})
+
+t.test('closing leaves a large change to the next start', async t => {
+  const directory = t.testdir()
+  const files = new TestFiles()
+  const store = await openStore(directory, { files })
+  const disk = gate()
+  files.before = (operation, file) =>
+    operation === 'replace' && file.includes('/node/') ? disk.wait() : undefined
+  const names = Array.from({ length: 40 }, (_, i) => `n${i}`)
+  await put(store, ...names)
+  await disk.arrived
+  const closed = store.close()
+  await new Promise(setImmediate)
+  const { now } = Date
+  t.teardown(() => {
+    Date.now = now
+  })
+  Date.now = () => now() + 6000
+  disk.open()
+  await closed
+  t.ok(nodesOnDisk(directory).length < 40)
+  t.equal(intentsOnDisk(directory).length, 1)
+  const again = await openStore(directory)
+  t.same(again.current.names('node'), names)
+  Date.now = now
+  await again.close()
+  t.equal(nodesOnDisk(directory).length, 40)
+  t.same(intentsOnDisk(directory), [])
+})
+
+t.test('too many files behind: changes wait for room, or are refused when none is to be had', async t => {
+  const directory = t.testdir()
+  const files = new TestFiles()
+  const store = await openStore(directory, { files })
+  const disk = gate()
+  let broken = false
+  files.before = async (operation, file) => {
+    if (operation !== 'replace' || !file.includes('/node/')) return
+    await disk.wait()
+    if (broken) throw systemError('EIO')
+  }
+  const many = Array.from({ length: 1024 }, (_, i) => `n${i}`)
+  await put(store, ...many)
+  let answered = false
+  const waiting = put(store, 'one', 'more').finally(() => {
+    answered = true
+  })
+  await new Promise(resolve => setTimeout(resolve, 30))
+  t.notOk(answered, 'waits')
+  broken = true
+  const refused = t.rejects(waiting, StoreError)
+  disk.open()
+  await refused
+  t.equal(store.current.get('node', 'more'), undefined)
+  broken = false
+  await until(() => store.health.ok)
+  await put(store, 'one', 'more')
+  await store.close()
+  t.equal(nodesOnDisk(directory).length, 1026)
+})
+
+t.test('a commit that failed after it reached the disk is taken off it again', async t => {
+  const directory = t.testdir()
+  const files = new TestFiles()
+  const store = await openStore(directory, { files })
+  await put(store, 'kept')
+  let failing = 0
+  files.before = operation => {
+    if (operation === 'syncDirectory' && failing-- > 0) throw systemError('EIO')
+  }
+  for (const change of [
+    () => put(store, 'new'),
+    () => store.change(tx => tx.put('node', 'kept', node('kept', 'aa'))),
+    () => store.change(tx => tx.remove('node', 'kept')),
+    () => put(store, 'x', 'y')
+  ]) {
+    for (const times of [1, 2, 3]) {
+      failing = times
+      await t.rejects(change(), StoreError)
+      t.same(store.current.names('node'), ['kept'])
+      if (times === 3)
+        await t.rejects(put(store, 'other'), StoreError, 'nothing is written over an unknown state')
+      else await put(store, 'kept')
+      failing = 0
+      await store.change(tx => tx.put('counter', 'c', { name: 'c', value: Math.random() }))
+      t.same(nodesOnDisk(directory), ['kept'])
+      t.same(intentsOnDisk(directory), [])
+      t.notMatch(readFileSync(join(directory, 'node/kept.json'), 'utf8'), 'aa')
+    }
+  }
+  await store.close()
+})
+
+t.test('health tells when the disk is well again, though nobody writes', async t => {
+  const directory = t.testdir()
+  const files = new TestFiles()
+  const store = await openStore(directory, { files })
+  files.before = () => {
+    throw systemError('ENOSPC')
+  }
+  await t.rejects(put(store, 'a'), StoreError)
+  t.notOk(store.health.ok)
+  files.before = () => {}
+  await until(() => store.health.ok)
+  await store.close()
+  t.same(intentsOnDisk(directory), [])
+  t.notOk(existsSync(join(directory, 'node/a.json')))
+})
+
+t.test('what an interrupted write left is removed at start', async t => {
+  const directory = t.testdir({
+    node: { 'a.json.4294967295': '{"na', 'b.json': '{"name":"b","mac":null,"tags":[]}' }
+  })
+  writeFileSync(join(directory, 'node', 'c~'), 'an editor was here')
+  const store = await openStore(directory)
+  t.same(readdirSync(join(directory, 'node')), ['b.json', 'c~'])
+  t.same(store.current.names('node'), ['b'])
+  await store.close()
+})

@@ -1,0 +1,117 @@
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { StoreError } from '../../lib/store/errors.js'
+import { Journal } from '../../lib/store/journal.js'
+import { node, openStore, until } from './fixtures.js'
+
+/** A disk of 256 KiB of our own. */
+function smallDisk(t: Test): string {
+  const directory = mkdtempSync(join(tmpdir(), 'svcd-small-disk-'))
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=256k,mode=0700', 'tmpfs', directory], { stdio: 'pipe' })
+  } catch (error) {
+    rmdirSync(directory)
+    throw new Error(`a full disk needs a mount: run the tests as root (sudo make test): ${error}`)
+  }
+  t.teardown(() => {
+    execFileSync('umount', ['--lazy', directory])
+    rmdirSync(directory)
+  })
+  return directory
+}
+
+/** Fills the disk to the last byte; returns how to free it. */
+function fill(directory: string): () => void {
+  const file = join(directory, 'filler')
+  for (let sizeBytes = 64 * 1024; sizeBytes > 0; sizeBytes = sizeBytes === 1 ? 0 : sizeBytes >> 1) {
+    try {
+      for (;;) writeFileSync(file, Buffer.alloc(sizeBytes), { flag: 'a' })
+    } catch {
+      // this much is too much: half of it
+    }
+  }
+  return () => rmSync(file)
+}
+
+const long = (name: string, character: string) => ({ ...node(name), tags: [character.repeat(30_000)] })
+
+t.test('a change that the disk has no room for changes nothing, in memory or on disk', async t => {
+  const directory = smallDisk(t)
+  const store = await openStore(join(directory, 'state'))
+  await store.change(tx => tx.put('node', 'a', long('a', 'x')))
+  await store.change(tx => tx.put('counter', 'c', { name: 'c', value: 1 }))
+  const files = () =>
+    ['node', 'counter', 'intents'].map(type =>
+      readdirSync(join(directory, 'state', type)).map(file => [
+        file,
+        readFileSync(join(directory, 'state', type, file), 'utf8')
+      ])
+    )
+  const before = files()
+  // Room for a part of the new file: the case in which a careless write leaves half of it.
+  writeFileSync(join(directory, 'spare'), Buffer.alloc(10_000))
+  const free = fill(directory)
+  rmSync(join(directory, 'spare'))
+  const changes = [
+    () => store.change(tx => tx.put('node', 'a', long('a', 'y'))),
+    () => store.change(tx => tx.put('node', 'b', long('b', 'y'))),
+    () =>
+      store.change(tx => {
+        tx.put('node', 'a', long('a', 'y'))
+        tx.put('counter', 'c', { name: 'c', value: 2 })
+      })
+  ]
+  for (const change of changes) {
+    await t.rejects(change(), new StoreError('no space left on device (ENOSPC)'))
+    t.same(files(), before)
+    t.match(store.current.get('node', 'a')?.tags, [/^x+$/])
+    t.same(store.current.names('node'), ['a'])
+    t.equal(store.current.get('counter', 'c')?.value, 1)
+    t.notOk(store.health.ok)
+  }
+  free()
+  for (const change of changes) await t.resolves(change())
+  await until(() => store.health.ok)
+  await store.close()
+  const again = await openStore(join(directory, 'state'))
+  t.match(again.current.get('node', 'a')?.tags, [/^y+$/])
+  t.same(again.current.names('node'), ['a', 'b'])
+  t.equal(again.current.get('counter', 'c')?.value, 2)
+  await again.close()
+})
+
+t.test('a journal on a full disk: whole lines only, and it goes on when there is room', async t => {
+  const directory = smallDisk(t)
+  const file = join(directory, 'journal')
+  const open = async () => {
+    const records: string[] = []
+    const journal = await Journal.open<string>({
+      file,
+      read: record => records.push(record),
+      snapshot: () => []
+    })
+    return { records, journal }
+  }
+  const { journal } = await open()
+  await journal.append('first')
+  writeFileSync(join(directory, 'spare'), Buffer.alloc(10_000))
+  const free = fill(directory)
+  rmSync(join(directory, 'spare'))
+  for (let i = 0; i < 3; i++) {
+    await t.rejects(journal.append('z'.repeat(30_000)), new StoreError('no space left on device (ENOSPC)'))
+    t.equal(readFileSync(file, 'utf8'), '"first"\n', 'no half line')
+  }
+  await journal.append('small')
+  free()
+  await journal.append('z'.repeat(30_000))
+  await journal.close()
+  const again = await open()
+  t.same(
+    again.records.map(record => record.slice(0, 5)),
+    ['first', 'small', 'zzzzz']
+  )
+  await again.journal.close()
+})

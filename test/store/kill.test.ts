@@ -1,0 +1,68 @@
+import { existsSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
+import t from 'tap'
+import { Journal } from '../../lib/store/journal.js'
+import { compilePrograms, Program } from './child.js'
+import { openStore } from './fixtures.js'
+
+const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? 20)
+
+/** Values by name, as a start after the kill finds them. */
+async function valuesFound(directory: string): Promise<Map<string, number>> {
+  const found = new Map<string, number>()
+  const store = await openStore(directory)
+  for (const name of store.current.names('counter'))
+    found.set(name, store.current.get('counter', name)?.value ?? 0)
+  await store.close()
+  const journal = await Journal.open<{ name: string; value: number }>({
+    file: join(directory, 'journal'),
+    read: ({ name, value }) => found.set(name, value),
+    snapshot: () => []
+  })
+  await journal.close()
+  return found
+}
+
+function halfChanges(found: ReadonlyMap<string, number>): string[] {
+  return ['m1', 'm2'].flatMap(name => {
+    const value = found.get(name)
+    const expected = value === undefined || value % 3 === 0 ? undefined : value
+    return ['a', 'b', 'c'].map(member => `${name}-${member}`).filter(member => found.get(member) !== expected)
+  })
+}
+
+t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 5000 }, async t => {
+  const programs = t.testdir({ state: {} })
+  compilePrograms(programs)
+  const directory = join(programs, 'state')
+  const acknowledged = new Map<string, number>()
+  let unfinished = 0
+  for (let round = 1; round <= rounds; round++) {
+    const program = new Program(programs, 'writer-program.js', directory)
+    t.teardown(() => program.kill())
+    // Every fourth is killed while it starts, where it may be finishing what the one before it left.
+    const starting = round % 4 === 0
+    if (!starting) t.equal(await program.line('open'), 'open', `round ${round}: starts without a hand`)
+    await setTimeout(Math.random() * 150)
+    await program.kill()
+    for (const line of program.lines) {
+      const [name = '', value] = line.split(' ')
+      if (value !== undefined) acknowledged.set(name, Number(value))
+    }
+    const intents = join(directory, 'intents')
+    if (existsSync(intents) && readdirSync(intents).length > 0) unfinished++
+    // Every third round the next program itself finds the state as the kill left it.
+    if (round % 3 === 0 && round < rounds) continue
+    const found = await valuesFound(directory)
+    for (const [name, value] of acknowledged) {
+      if ((found.get(name) ?? 0) < value) {
+        t.fail(`round ${round}: ${name} was acknowledged with ${value}, and is ${found.get(name)}`)
+      }
+    }
+    t.same(halfChanges(found), [], `round ${round}: no half change`)
+  }
+  t.comment(`acknowledged: ${[...acknowledged].join(' ')}; ${unfinished} rounds left an intent`)
+  t.equal(acknowledged.size, 6, 'all six kinds of change were acknowledged')
+  t.ok(unfinished > 0, 'some kills came between an intent and its files')
+})

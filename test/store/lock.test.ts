@@ -1,0 +1,177 @@
+import { spawn } from 'node:child_process'
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync
+} from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { LockedError, StoreError } from '../../lib/store/errors.js'
+import { acquireLock } from '../../lib/store/lock.js'
+import { compilePrograms, Program } from './child.js'
+import { node, openStore, until } from './fixtures.js'
+
+const programs = t.testdir()
+compilePrograms(programs)
+
+/** A new state directory. */
+const stateDirectory = (name: string) => {
+  const directory = join(programs, name)
+  mkdirSync(directory)
+  return directory
+}
+
+/** A process that holds a store, or tries to; it ends with the test at the latest. */
+function hold(t: Test, directory: string): Program {
+  const program = new Program(programs, 'holder-program.js', directory)
+  t.teardown(() => program.kill())
+  return program
+}
+
+t.test('a second start fails and says who holds the directory', async t => {
+  const directory = stateDirectory('second')
+  const holder = hold(t, directory)
+  t.equal(await holder.line('open', 'refused'), 'open')
+  const error = await openStore(directory).catch((error: unknown) => error)
+  t.ok(error instanceof LockedError)
+  t.match(error, { pid: holder.process.pid, message: `process ${holder.process.pid}` })
+  await holder.kill()
+  const store = await openStore(directory)
+  t.match(await hold(t, directory).line('open', 'refused'), `in use by process ${process.pid}`)
+  await t.rejects(openStore(directory), LockedError, 'within one process too')
+  await store.close()
+})
+
+t.test('after kill -9 the next start has the directory at once', async t => {
+  const directory = stateDirectory('killed')
+  for (let round = 0; round < 3; round++) {
+    const holder = hold(t, directory)
+    t.equal(await holder.line('open', 'refused'), 'open')
+    await holder.kill()
+    t.ok(statSync(join(directory, 'lock')).isDirectory(), 'the dead one left its lock')
+    const now = Date.now() / 1000
+    utimesSync(join(directory, 'lock'), now, now) // too fresh for the library to call it stale
+  }
+})
+
+t.test('a stopped holder is alive, however old its lock looks', async t => {
+  const directory = stateDirectory('stopped')
+  const holder = hold(t, directory)
+  await holder.line('open')
+  holder.process.kill('SIGSTOP')
+  utimesSync(join(directory, 'lock'), 1, 1)
+  await t.rejects(openStore(directory), new RegExp(`process ${holder.process.pid}`))
+  await holder.kill()
+  await (await openStore(directory)).close()
+})
+
+t.test('a zombie is dead', async t => {
+  const directory = stateDirectory('zombie')
+  // A parent that never asks how its child ended.
+  const program = join(programs, 'test/store/holder-program.js')
+  const parent = spawn('sh', ['-c', '"$0" "$@" & exec sleep 60', process.execPath, program, directory])
+  t.teardown(() => parent.kill('SIGKILL'))
+  await until(() => existsSync(join(directory, 'counter')))
+  const { pid } = JSON.parse(readFileSync(join(directory, 'holder.json'), 'utf8'))
+  process.kill(pid, 'SIGKILL')
+  await until(() => readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z '))
+  const store = await openStore(directory)
+  t.ok(store.health.ok)
+  await store.close()
+})
+
+t.test('holders that are not what they were', async t => {
+  const directory = stateDirectory('others')
+  await (await openStore(directory)).close()
+  const holderFile = join(directory, 'holder.json')
+  const self = JSON.parse(readFileSync(holderFile, 'utf8'))
+  t.match(self, { pid: process.pid, startTime: /^\d+$/, bootId: /^[0-9a-f-]{36}$/ })
+  t.equal(statSync(holderFile).mode & 0o777, 0o600)
+
+  const stranger = hold(t, stateDirectory('stranger'))
+  await stranger.line('open')
+  const taken = async (holder: string | undefined) => {
+    mkdirSync(join(directory, 'lock'))
+    if (holder === undefined) rmSync(holderFile)
+    else writeFileSync(holderFile, holder)
+    try {
+      await (await openStore(directory)).close()
+      return true
+    } catch (error) {
+      rmdirSync(join(directory, 'lock'))
+      if (error instanceof LockedError) return false
+      throw error
+    }
+  }
+  t.equal(await taken(JSON.stringify(self)), false, 'alive')
+  t.equal(await taken(JSON.stringify({ ...self, pid: 2 ** 22 + 1 })), true, 'no such process')
+  t.equal(
+    await taken(JSON.stringify({ ...self, pid: stranger.process.pid })),
+    true,
+    'the pid is in use again'
+  )
+  t.equal(
+    await taken(JSON.stringify({ ...self, bootId: 'another' })),
+    true,
+    'before the machine started again'
+  )
+  t.equal(await taken('{"pid":'), true, 'the power went while it wrote its name')
+  t.equal(await taken(undefined), true, 'no name')
+})
+
+t.test("of many starts that race for a dead one's lock exactly one wins", async t => {
+  const directory = stateDirectory('race')
+  for (let round = 0; round < 2; round++) {
+    const dead = hold(t, directory)
+    await dead.line('open')
+    await dead.kill()
+    const racers = Array.from({ length: 5 }, () => hold(t, directory))
+    const lines = await Promise.all(racers.map(racer => racer.line('open', 'refused')))
+    const winner = racers[lines.indexOf('open')]
+    const refused = `refused LockedError: the state directory ${directory} is in use by process ${winner?.process.pid}`
+    t.same(lines.toSorted(), ['open', ...Array(4).fill(refused)])
+    await Promise.all(racers.map(racer => racer.kill()))
+  }
+})
+
+t.test('starts that interleave at every step: exactly one wins', async t => {
+  const directory = stateDirectory('interleave')
+  for (let round = 0; round < 3; round++) {
+    mkdirSync(join(directory, 'lock'))
+    writeFileSync(join(directory, 'holder.json'), '{"pid":0}')
+    const starts = await Promise.allSettled(Array.from({ length: 8 }, () => acquireLock(directory, () => {})))
+    const locks = starts.flatMap(start => (start.status === 'fulfilled' ? [start.value] : []))
+    t.equal(locks.length, 1)
+    for (const start of starts) if (start.status === 'rejected') t.type(start.reason, LockedError)
+    await locks[0]?.release()
+  }
+})
+
+t.test('a lock lost while running: changes are refused, reads go on, nothing crashes', async t => {
+  const directory = stateDirectory('lost')
+  const logged: string[] = []
+  const store = await openStore(directory, { log: (level, message) => logged.push(`${level} ${message}`) })
+  await store.change(tx => tx.put('node', 'a', node('a')))
+  rmdirSync(join(directory, 'lock'))
+  await until(() => !store.health.ok)
+  t.match(store.health.reason, 'the lock of the state directory was lost')
+  t.match(logged, [/^error the lock of the state directory was lost/])
+  await t.rejects(
+    store.change(tx => tx.put('node', 'b', node('b'))),
+    StoreError
+  )
+  t.same(store.current.names('node'), ['a'])
+  const other = hold(t, directory)
+  t.equal(await other.line('open', 'refused'), 'open', 'another may take it')
+  await t.rejects(
+    store.change(tx => tx.put('node', 'b', node('b'))),
+    StoreError
+  )
+  await store.close()
+  t.ok(statSync(join(directory, 'lock')).isDirectory(), 'closing leaves the lock of the other alone')
+})
