@@ -1,0 +1,95 @@
+import type { Duplex } from 'node:stream'
+import type { Exchange } from './exchange.js'
+
+/** More requests than this, sent ahead without waiting for answers, are no honest client's. */
+const MAX_PIPELINED = 1000
+
+/** Ends a socket and destroys it after what was written has left; what the client still sends is not waited for. */
+export function endSoon(socket: Duplex): void {
+  if (socket.writableFinished) socket.destroy()
+  else socket.once('finish', () => socket.destroy())
+  if (!socket.writableEnded) socket.end()
+}
+
+/** One client connection: its requests are served one after the other, in the order they came (RFC 9112, 9.3.2). */
+export class Connection<C> {
+  /** The request being served. */
+  current: Exchange<C> | undefined
+  /** The parser has refused what came last: nothing more is read from this client. */
+  refused = false
+  readonly #waiting: (() => void)[] = []
+  #bytesSeen: number | undefined
+
+  constructor(readonly socket: Duplex & { readonly bytesRead?: number; setTimeout?(ms: number): unknown }) {
+    this.#bytesSeen = socket.bytesRead
+  }
+
+  /** Calls `serve` when the requests before it are answered; never, if the connection ends first. */
+  enqueue(exchange: Exchange<C>, serve: () => void): void {
+    const start = () => {
+      this.current = exchange
+      serve()
+    }
+    if (!this.current) start()
+    else if (this.#waiting.length < MAX_PIPELINED) this.#waiting.push(start)
+    else this.socket.destroy()
+  }
+
+  /** The current answer is complete, or can never be. */
+  next(): void {
+    this.current = undefined
+    this.#bytesSeen = this.socket.bytesRead
+    if (this.socket.destroyed) return
+    const start = this.#waiting.shift()
+    if (!start) return
+    this.socket.setTimeout?.(0)
+    start()
+  }
+
+  /** Neither a request under way nor the beginning of one. */
+  get idle(): boolean {
+    return !this.current && this.socket.bytesRead === this.#bytesSeen
+  }
+}
+
+/** All open connections, and how they come to an end. */
+export class Connections<C> {
+  readonly #open = new Map<Duplex, Connection<C>>()
+  #whenEmpty: (() => void) | undefined
+  #closing = false
+
+  add(socket: Duplex): void {
+    this.#open.set(socket, new Connection(socket))
+    socket.once('close', () => {
+      this.#open.delete(socket)
+      if (this.#open.size === 0) this.#whenEmpty?.()
+    })
+  }
+
+  of(socket: Duplex): Connection<C> | undefined {
+    return this.#open.get(socket)
+  }
+
+  /** True once `close` was called: what arrives now is refused. */
+  get closing(): boolean {
+    return this.#closing
+  }
+
+  /** Ends idle connections now, the others as they become idle, all after `graceMs`; resolves when none is left. */
+  async close(graceMs: number): Promise<void> {
+    this.#closing = true
+    for (const connection of this.#open.values()) this.endIfIdle(connection)
+    if (this.#open.size === 0) return
+    const timer = setTimeout(() => {
+      for (const socket of this.#open.keys()) socket.destroy()
+    }, graceMs)
+    await new Promise<void>(resolve => {
+      this.#whenEmpty = resolve
+    })
+    clearTimeout(timer)
+  }
+
+  endIfIdle(connection: Connection<C>): void {
+    if (connection.idle) endSoon(connection.socket)
+  }
+}

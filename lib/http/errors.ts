@@ -1,0 +1,32 @@
+/**
+ * The one family of errors that becomes an http answer: thrown where the fact is known, mapped once by the
+ * server. `message` is one sentence that names the object and the field (decisions 1.5).
+ */
+export class ServiceError extends Error {
+  override readonly name = 'ServiceError'
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly headers: Readonly<Record<string, string>> = {},
+    options?: ErrorOptions
+  ) {
+    super(message, options)
+  }
+}
+
+/** 400: the request itself, or what it asks for, breaks a rule. */
+export const badRequest = (message: string) => new ServiceError(400, message)
+/** 401: no valid credential where one is needed. */
+export const unauthorized = (message: string) => new ServiceError(401, message)
+/** 403: a valid credential that may not do this. */
+export const forbidden = (message: string) => new ServiceError(403, message)
+/** 404: no such route or object. */
+export const notFound = (message: string) => new ServiceError(404, message)
+/** 405 with `Allow`. */
+export const methodNotAllowed = (message: string, allow: readonly string[]) =>
+  new ServiceError(405, message, { Allow: allow.join(', ') })
+/** 413: the body is larger than `[http] max_body`. */
+export const tooLarge = (message: string) => new ServiceError(413, message)
+/** 503: the daemon cannot do it now; nothing was changed. */
+export const unavailable = (message: string, cause?: unknown) =>
+  new ServiceError(503, message, {}, cause === undefined ? undefined : { cause })

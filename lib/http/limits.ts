@@ -1,0 +1,27 @@
+/** Time-outs and sizes of a connection. None of them bounds a request that makes progress. */
+export interface Limits {
+  /** From the first byte of a request to the end of its header (408). */
+  readonly headersMs: number
+  /** Size of request line and header together (431). */
+  readonly headerBytes: number
+  /** A body must bring `bodyBytes`, or end, in each such period (408). */
+  readonly bodyMs: number
+  readonly bodyBytes: number
+  /** An answer of which the client takes nothing for so long is cut. */
+  readonly stallMs: number
+  /** An idle connection is kept so long. */
+  readonly keepAliveMs: number
+  /** After a refusal, the rest of an unread body is dropped for so long, so that the client can read why. */
+  readonly lingerMs: number
+}
+
+/** 136 bytes a second keep an upload alive; keep-alive outlasts the minute that front servers use. */
+export const defaultLimits: Limits = {
+  headersMs: 20_000,
+  headerBytes: 16_384,
+  bodyMs: 30_000,
+  bodyBytes: 4096,
+  stallMs: 120_000,
+  keepAliveMs: 65_000,
+  lingerMs: 30_000
+}

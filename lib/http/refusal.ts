@@ -1,0 +1,126 @@
+import { STATUS_CODES } from 'node:http'
+import type { Log } from '../log.js'
+import { hasBody } from './body.js'
+import { endSoon } from './connections.js'
+import { ServiceError } from './errors.js'
+import type { Exchange } from './exchange.js'
+import { begin, type Manner, send } from './send.js'
+
+/** An unread body up to this size is dropped and the connection kept. */
+const SMALL_BODY_BYTES = 64 * 1024
+/** More than this is not even dropped. */
+const LINGER_BYTES = 1024 ** 3
+
+/**
+ * The one mapper of errors to answers. ServiceErrors, and what `mapError` makes one, go out as they are; anything
+ * else is a 500 that keeps its inside. A 5xx is logged here, once: with its stack, but for a 503, which has its
+ * message and cause. Never throws.
+ */
+export function toRefusal(
+  error: unknown,
+  what: string,
+  log: Log,
+  mapError: (error: unknown) => ServiceError | undefined
+): ServiceError {
+  try {
+    const known = error instanceof ServiceError ? error : mapError(error)
+    if (known && Number.isInteger(known.status) && known.status >= 400 && known.status <= 599) {
+      if (known.status === 503) log.warn(`${what}: ${known.message}${causeOf(known)}`)
+      else if (known.status >= 500) log.error(`${what}: ${describe(known)}`)
+      return known
+    }
+    log.error(`${what}: ${describe(error)}`)
+  } catch {
+    // An error that cannot even be looked at (a getter or a mapper that throws) is still answered.
+    log.error(`${what}: an error that cannot be described`)
+  }
+  return new ServiceError(500, 'internal error; the log of the service has the reason')
+}
+
+const causeOf = ({ cause }: Error) => (cause instanceof Error ? `: ${cause.message}` : '')
+
+/** What is thrown but no Error is not shown: it may be anything, a body or a password too. */
+function describe(error: unknown): string {
+  if (typeof error === 'string') return error
+  if (!(error instanceof Error)) return `a value of type ${typeof error} was thrown`
+  const stack = error.stack ?? error.message
+  return error.cause instanceof Error
+    ? `${stack}\ncaused by ${error.cause.stack ?? error.cause.message}`
+    : stack
+}
+
+/**
+ * Answers with `{"message"}` (decisions 1.5). Where the client may still be sending its body, the connection is
+ * closed for writing and the body dropped for a while: closed at once, the client would see a reset, not the reason.
+ */
+export async function refuse<C>(
+  exchange: Exchange<C>,
+  error: ServiceError,
+  manner: Manner,
+  lingerMs: number
+): Promise<void> {
+  const { incoming } = exchange
+  const body = { message: error.message }
+  const unread = hasBody(incoming) && !incoming.readableEnded
+  const small = !exchange.awaitsContinue && Number(incoming.headers['content-length']) <= SMALL_BODY_BYTES
+  if (!unread || (small && error.status !== 408)) {
+    return send(exchange, { status: error.status, headers: error.headers, body }, manner)
+  }
+  const text = `${JSON.stringify(body)}\n`
+  const length = Buffer.byteLength(text)
+  begin(exchange, error.status, 'application/json', error.headers, length, { ...manner, close: true })
+  if (exchange.headOnly) exchange.outgoing.flushHeaders()
+  else exchange.outgoing.write(text)
+  exchange.bytes = exchange.headOnly ? 0 : length
+  exchange.answered = true
+  linger(exchange, lingerMs)
+}
+
+function linger<C>({ incoming }: Exchange<C>, lingerMs: number): void {
+  const { socket } = incoming
+  let left = LINGER_BYTES
+  const timer = setTimeout(() => socket.destroy(), lingerMs)
+  socket.once('close', () => clearTimeout(timer))
+  incoming
+    .on('data', (chunk: Buffer) => {
+      left -= chunk.length
+      if (left < 0) socket.destroy()
+    })
+    .once('end', () => endSoon(socket))
+    .on('error', () => undefined)
+    .resume()
+  socket.end()
+}
+
+/** The whole answer to what node's parser refuses, for a socket that has no response object. */
+export function rawRefusal(status: number, message: string): string {
+  const body = `${JSON.stringify({ message })}\n`
+  return [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    'Content-Type: application/json',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `Date: ${new Date().toUTCString()}`,
+    'Connection: close',
+    '',
+    body
+  ].join('\r\n')
+}
+
+/** Status and sentence for an error of node's parser; undefined where the connection itself broke. */
+export function parserRefusal(
+  error: NodeJS.ErrnoException & { reason?: string },
+  headerBytes: number
+): ServiceError | undefined {
+  switch (error.code) {
+    case 'HPE_HEADER_OVERFLOW':
+      return new ServiceError(431, `request line and header are larger than ${headerBytes} bytes`)
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return new ServiceError(408, 'the request header came too slowly')
+    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
+      return new ServiceError(413, 'the chunk extensions are too large')
+    case 'HPE_INVALID_EOF_STATE':
+      return new ServiceError(400, 'the request ends before it is complete')
+  }
+  if (!error.code?.startsWith('HPE_')) return undefined
+  return new ServiceError(400, `the request is not valid HTTP/1.1: ${error.reason ?? error.message}`)
+}

@@ -1,0 +1,64 @@
+import type { IncomingHttpHeaders } from 'node:http'
+
+export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue }
+export type JsonObject = { [key: string]: JsonValue }
+
+/** Where a request comes from, after `[http] trusted_proxies` has been applied (decisions 4.5). */
+export interface Source {
+  /** IPv4 or IPv6 address in canonical text; an IPv4-mapped IPv6 address is given as IPv4. */
+  readonly address: string
+  /** True for 127.0.0.0/8 and ::1, unless the request carries X-Forwarded-For that no trusted proxy vouches for. */
+  readonly loopback: boolean
+}
+
+/** What is known of a request before its body is read. */
+export interface RequestHead {
+  readonly method: 'GET' | 'POST'
+  /** As the client sent it, without the query. */
+  readonly path: string
+  readonly params: Readonly<Record<string, string>>
+  readonly query: URLSearchParams
+  readonly headers: IncomingHttpHeaders
+  readonly source: Source
+}
+
+export interface Request<Caller> extends RequestHead {
+  readonly caller: Caller
+  /** The parsed body on routes with `body: 'json'`, else undefined. */
+  readonly body: JsonValue | undefined
+  /** Aborted when the client has gone before the answer was complete. */
+  readonly signal: AbortSignal
+}
+
+/**
+ * What a handler gives back; only http/ writes to a socket. `body` is sent as JSON, `json` is JSON text
+ * (in parts) that is already serialised, `text` goes out as it is with `type` (default text/plain, UTF-8),
+ * `file` is an absolute path streamed with Range, ETag and exact Content-Length (404 when it is not a
+ * regular file). None of them: an empty answer (204).
+ */
+export interface Answer {
+  readonly status: number
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: unknown
+  readonly json?: string | readonly string[]
+  readonly text?: string
+  readonly file?: string
+  readonly type?: string
+}
+
+/** One row of the route table: the router, the access check and the documents are made from it. */
+export interface Route<Caller> {
+  readonly method: 'GET' | 'POST'
+  /** `{x}` is a parameter of one segment: `/config/node/{node}/interfaces/{interface}`. */
+  readonly path: string
+  /** A GET that changes something does not answer HEAD. */
+  readonly effect: 'reads' | 'changes'
+  /** Who may call; meaningless to http/, which hands the route to `authorize`. */
+  readonly access: string
+  /** `json`: a strict JSON body is needed; `ignored`: read up to the limit and dropped. */
+  readonly body: 'json' | 'ignored'
+  /** Every status this route is documented to answer with. */
+  readonly codes: readonly number[]
+  readonly summary: string
+  handler(request: Request<Caller>): Answer | Promise<Answer>
+}

@@ -1,0 +1,110 @@
+import { methodNotAllowed, notFound } from './errors.js'
+import type { Route } from './route.js'
+
+/** A parameter of a route: the segment it stands at, and what it is called. */
+interface Parameter {
+  readonly index: number
+  readonly name: string
+}
+
+interface Entry<C> {
+  readonly route: Route<C>
+  readonly parameters: readonly Parameter[]
+}
+
+interface Node<C> {
+  readonly fixed: Map<string, Node<C>>
+  parameter: Node<C> | undefined
+  get: Entry<C> | undefined
+  post: Entry<C> | undefined
+}
+
+/** The route that a request asks for, with its path parameters as they were decoded. */
+export interface Match<C> {
+  readonly route: Route<C>
+  readonly params: Record<string, string>
+}
+
+const newNode = <C>(): Node<C> => ({
+  fixed: new Map(),
+  parameter: undefined,
+  get: undefined,
+  post: undefined
+})
+
+/**
+ * Finds routes through a tree of segments: the cost depends on the length of the path, not on the number of
+ * routes. A fixed segment beats a parameter, whatever the method; a parameter is tried where the fixed way
+ * leads nowhere.
+ */
+export class Router<C> {
+  readonly #root: Node<C> = newNode()
+
+  /** Throws Error for a path that is not `/`, `/fixed` or `/{parameter}` segments, and for a route given twice. */
+  constructor(routes: readonly Route<C>[]) {
+    for (const route of routes) this.#add(route)
+  }
+
+  /**
+   * Throws 404 where no route has this shape, 405 with `Allow` where one has it for other methods. HEAD finds
+   * the GET route where that only reads (decisions 2.5).
+   */
+  find(method: string, segments: readonly string[]): Match<C> {
+    const node = descend(this.#root, segments, 0)
+    if (!node) throw notFound(`there is no route /${segments.join('/').slice(0, 200)}`)
+    const entry = entryFor(node, method)
+    if (!entry) {
+      const allow = allowed(node)
+      throw methodNotAllowed(`${method} is not allowed here, only ${allow.join(' and ')}`, allow)
+    }
+    const params: Record<string, string> = {}
+    for (const { index, name } of entry.parameters) params[name] = segments[index] as string
+    return { route: entry.route, params }
+  }
+
+  #add(route: Route<C>): void {
+    const where = `route ${route.method} ${route.path}`
+    if (!/^(?:\/|(?:\/[^/{}]+|\/\{\w+\})+)$/.test(route.path)) throw new Error(`${where}: malformed path`)
+    const parameters: Parameter[] = []
+    let node = this.#root
+    for (const [index, segment] of route.path.split('/').filter(Boolean).entries()) {
+      if (segment.startsWith('{')) {
+        const name = segment.slice(1, -1)
+        if (parameters.some(p => p.name === name)) throw new Error(`${where}: {${name}} stands there twice`)
+        parameters.push({ index, name })
+        node.parameter ??= newNode()
+        node = node.parameter
+      } else {
+        const next = node.fixed.get(segment) ?? newNode<C>()
+        node.fixed.set(segment, next)
+        node = next
+      }
+    }
+    const slot = route.method === 'GET' ? 'get' : 'post'
+    const taken = node[slot]
+    if (taken) throw new Error(`${where}: the same shape as ${taken.route.path}`)
+    node[slot] = { route, parameters }
+  }
+}
+
+function descend<C>(node: Node<C>, segments: readonly string[], depth: number): Node<C> | undefined {
+  if (depth === segments.length) return node.get || node.post ? node : undefined
+  const fixed = node.fixed.get(segments[depth] as string)
+  const found = fixed && descend(fixed, segments, depth + 1)
+  if (found) return found
+  return node.parameter && descend(node.parameter, segments, depth + 1)
+}
+
+function entryFor<C>(node: Node<C>, method: string): Entry<C> | undefined {
+  if (method === 'GET') return node.get
+  if (method === 'POST') return node.post
+  return method === 'HEAD' && node.get?.route.effect === 'reads' ? node.get : undefined
+}
+
+function allowed<C>(node: Node<C>): string[] {
+  const methods: string[] = []
+  if (node.get) methods.push('GET')
+  if (node.get?.route.effect === 'reads') methods.push('HEAD')
+  if (node.post) methods.push('POST')
+  return methods
+}

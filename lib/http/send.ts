@@ -1,0 +1,169 @@
+import { once } from 'node:events'
+import { isAbsolute } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Exchange } from './exchange.js'
+import { openFile } from './files.js'
+import type { Answer } from './route.js'
+
+/** Longer JSON texts are sent in such pieces, so that neither time nor memory is taken for the whole at once. */
+const PIECE_CHARACTERS = 256 * 1024
+
+const framing = new Set(['content-type', 'content-length', 'transfer-encoding', 'connection'])
+
+/** How an answer goes out, apart from its content. */
+export interface Manner {
+  /** Say `Connection: close`. */
+  readonly close: boolean
+  /** Cut the connection when the client takes nothing for so long. */
+  readonly stallMs: number
+}
+
+/**
+ * Writes a handler's answer to the socket. Content-Length is exact, JSON ends in a newline, a 204 has no body,
+ * a HEAD is answered with the head alone (decisions 1.5, 2.5). Before anything is written it throws
+ * ServiceError 404, 416 or 503 for a file, and TypeError for what is no answer. Once writing has begun a
+ * rejection means that the connection is cut.
+ */
+export async function send<C>(exchange: Exchange<C>, answer: Answer, manner: Manner): Promise<void> {
+  checkAnswer(answer)
+  if (answer.file !== undefined) return sendFile(exchange, answer, answer.file, manner)
+  if (Array.isArray(answer.json)) return sendParts(exchange, answer, answer.json, manner)
+  const text = textOf(answer)
+  if (answer.status === 204 || text === undefined) return sendText(exchange, answer, '', undefined, manner)
+  const type = answer.text === undefined ? 'application/json' : 'text/plain; charset=utf-8'
+  sendText(exchange, answer, text, answer.type ?? type, manner)
+}
+
+/** Handlers are typed, but what they return may be built from data; no 3xx is ever sent (decisions 2.5). */
+function checkAnswer(answer: Answer | null | undefined): asserts answer is Answer {
+  const { status, text, json, file } = answer ?? {}
+  const wrong = (what: string) => new TypeError(`a handler returned ${what}`)
+  if (!Number.isInteger(status) || !/^[245]\d\d$/.test(String(status)))
+    throw wrong(`the status ${String(status)}`)
+  if (text !== undefined && typeof text !== 'string') throw wrong('a text that is no string')
+  if (json !== undefined && typeof json !== 'string' && !Array.isArray(json))
+    throw wrong('JSON that is no text')
+  if (file !== undefined && !isAbsolute(file)) throw wrong('a file without an absolute path')
+}
+
+function textOf(answer: Answer): string | undefined {
+  if (answer.text !== undefined) return answer.text
+  if (answer.json !== undefined) return `${answer.json}\n`
+  if (answer.body === undefined) return undefined
+  const text: string | undefined = JSON.stringify(answer.body)
+  if (text === undefined) throw new TypeError('a handler returned a body that is not JSON')
+  return `${text}\n`
+}
+
+function sendText<C>(
+  exchange: Exchange<C>,
+  answer: Answer,
+  text: string,
+  type: string | undefined,
+  manner: Manner
+): void {
+  const length = Buffer.byteLength(text)
+  begin(exchange, answer.status, type, answer.headers, length, manner)
+  exchange.bytes = exchange.headOnly ? 0 : length
+  if (length > PIECE_CHARACTERS) cutWhenStalled(exchange, manner)
+  // For HEAD and 204 node:http leaves the text out.
+  exchange.outgoing.end(text)
+}
+
+async function sendParts<C>(
+  exchange: Exchange<C>,
+  answer: Answer,
+  parts: readonly string[],
+  manner: Manner
+): Promise<void> {
+  const total = parts.reduce((sum, part) => sum + part.length, 1)
+  if (total <= PIECE_CHARACTERS) return send(exchange, { ...answer, json: parts.join('') }, manner)
+  let length = 0
+  for (const piece of pieces(parts)) {
+    length += Buffer.byteLength(piece)
+    await nextTurn()
+  }
+  if (exchange.gone) return
+  begin(exchange, answer.status, answer.type ?? 'application/json', answer.headers, length, manner)
+  if (!exchange.headOnly) {
+    cutWhenStalled(exchange, manner)
+    for (const piece of pieces(parts)) {
+      exchange.bytes += Buffer.byteLength(piece)
+      if (!exchange.outgoing.write(piece)) await drained(exchange)
+      if (exchange.gone) return
+      await nextTurn()
+    }
+  }
+  exchange.outgoing.end()
+}
+
+/** The parts and the newline at their end, joined to pieces that are worth a write. */
+function* pieces(parts: readonly string[]): Generator<string> {
+  let piece = ''
+  for (const part of parts) {
+    piece += part
+    if (piece.length < PIECE_CHARACTERS) continue
+    yield piece
+    piece = ''
+  }
+  yield `${piece}\n`
+}
+
+async function drained<C>({ outgoing }: Exchange<C>): Promise<void> {
+  const stop = new AbortController()
+  const { signal } = stop
+  try {
+    await Promise.race([once(outgoing, 'drain', { signal }), once(outgoing, 'close', { signal })])
+  } finally {
+    stop.abort()
+  }
+}
+
+async function sendFile<C>(
+  exchange: Exchange<C>,
+  answer: Answer,
+  path: string,
+  manner: Manner
+): Promise<void> {
+  const { headOnly, incoming, outgoing } = exchange
+  const file = await openFile(path, incoming.headers, answer.status === 200 && !headOnly)
+  let streams = false
+  try {
+    if (exchange.gone) return
+    const status = answer.status === 200 ? file.status : answer.status
+    const headers = { ...file.headers, ...answer.headers }
+    begin(exchange, status, answer.type ?? file.type, headers, file.length, manner)
+    streams = !headOnly
+    if (!streams) outgoing.end()
+  } finally {
+    if (!streams) await file.close()
+  }
+  if (!streams) return
+  cutWhenStalled(exchange, manner)
+  await file.stream(outgoing, bytes => {
+    exchange.bytes += bytes
+  })
+}
+
+/** Writes the head; `headers` may hold anything but what describes the message itself. */
+export function begin<C>(
+  exchange: Exchange<C>,
+  status: number,
+  type: string | undefined,
+  headers: Readonly<Record<string, string>> | undefined,
+  length: number,
+  { close }: Manner
+): void {
+  const all: Record<string, string | number> = {}
+  if (type !== undefined) all['Content-Type'] = type
+  if (status !== 204) all['Content-Length'] = length
+  if (close) all.Connection = 'close'
+  for (const name in headers) if (!framing.has(name.toLowerCase())) all[name] = headers[name] as string
+  exchange.outgoing.writeHead(status, all)
+  exchange.status = status
+}
+
+/** node:http cuts a connection without a listener for 'timeout', and sets the time anew after the answer. */
+function cutWhenStalled<C>({ incoming }: Exchange<C>, { stallMs }: Manner): void {
+  incoming.socket.setTimeout?.(stallMs)
+}

@@ -1,0 +1,244 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { Log } from '../log.js'
+import { accessLine, refusalLine } from './access-log.js'
+import { ClientGone, hasBody, isHangUp, readBody } from './body.js'
+import { Connections } from './connections.js'
+import { badRequest, ServiceError, unavailable } from './errors.js'
+import { Exchange } from './exchange.js'
+import { type InjectedRequest, type InjectedResponse, inject } from './inject.js'
+import { parseStrict } from './json.js'
+import { defaultLimits, type Limits } from './limits.js'
+import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
+import { ReceivedRequest } from './request.js'
+import type { Answer, RequestHead, Route, Source } from './route.js'
+import { Router } from './router.js'
+import { type Manner, send } from './send.js'
+import { sourceReader } from './source.js'
+import { parseTarget } from './target.js'
+
+const shuttingDown = unavailable('the service is shutting down')
+const UNKNOWN: Source = { address: '-', loopback: false }
+
+/** What the composition root tells the server; `C` is what it knows of a caller. */
+export interface ServerOptions<C> {
+  readonly routes: readonly Route<C>[]
+  /** Who calls, and may they: throws ServiceError 401 or 403. Sees parameters decoded, not yet checked. */
+  authorize(route: Route<C>, head: RequestHead): C | Promise<C>
+  /** Checks a decoded path parameter and gives its canonical form: throws ServiceError 400 or 404. */
+  param?(name: string, value: string, route: Route<C>): string
+  /** Bytes of a request's body (413). */
+  readonly maxBody: number
+  /** Addresses and CIDRs whose X-Forwarded-For is believed (decisions 4.5). */
+  readonly trustedProxies: readonly string[]
+  readonly log: Log
+  /** Names errors that are an expected condition, like a store that is read-only. */
+  mapError?(error: unknown): ServiceError | undefined
+  readonly limits?: Partial<Limits>
+}
+
+/**
+ * The only part that reads from and writes to sockets. Order of checks (decisions 2.3): target 400, route 404,
+ * method 405, `authorize` 401/403, `param` 400/404, body 413/400, handler. Every refusal on every way is JSON.
+ */
+export class HttpServer<C> {
+  readonly #options: ServerOptions<C>
+  readonly #limits: Limits
+  readonly #router: Router<C>
+  readonly #readSource: (peer: string, forwardedFor: string | undefined) => Source
+  readonly #connections = new Connections<C>()
+  /** The sources of requests that came without a socket. */
+  readonly #injected = new WeakMap<Duplex, Source>()
+  readonly #server: Server
+  #closed: Promise<void> | undefined
+
+  /** Throws Error for two routes of the same shape and for a trusted proxy that is no address. */
+  constructor(options: ServerOptions<C>) {
+    this.#options = options
+    this.#limits = { ...defaultLimits, ...options.limits }
+    this.#router = new Router(options.routes)
+    this.#readSource = sourceReader(options.trustedProxies)
+    this.#server = createServer({
+      maxHeaderSize: this.#limits.headerBytes,
+      headersTimeout: this.#limits.headersMs,
+      connectionsCheckingInterval: Math.ceil(this.#limits.headersMs / 4),
+      // A total for the whole request would cut uploads that are long, not slow: see readBody.
+      requestTimeout: 0,
+      keepAliveTimeout: this.#limits.keepAliveMs,
+      // Node's own answer to a missing Host has no body.
+      requireHostHeader: false,
+      keepAlive: true,
+      keepAliveInitialDelay: 60_000
+    })
+    this.#server
+      .on('connection', (socket: Duplex) => this.#connections.add(socket))
+      .on('request', (incoming, outgoing) => this.#arrive(incoming, outgoing, false))
+      .on('checkContinue', (incoming, outgoing) => this.#arrive(incoming, outgoing, true))
+      .on('checkExpectation', (incoming, outgoing) => this.#arrive(incoming, outgoing, false))
+      .on('connect', (_, socket) => this.#refuseRaw(socket, badRequest('the request target must be a path')))
+      .on('clientError', (error, socket) => this.#parserFailed(error, socket))
+  }
+
+  /** Starts accepting connections; rejects when the address cannot be had. */
+  listen(address: string, port: number): Promise<{ address: string; port: number }> {
+    const server = this.#server
+    return new Promise((resolve, reject) => {
+      server.once('error', reject)
+      server.listen({ host: address, port, backlog: 4096 }, () => {
+        server
+          .off('error', reject)
+          .on('error', error => this.#options.log.error(`accepting: ${error.message}`))
+        const { address, port } = server.address() as AddressInfo
+        resolve({ address, port })
+      })
+    })
+  }
+
+  /**
+   * Stops accepting, ends idle connections, lets requests under way finish and answers new ones on open
+   * connections with 503; what is still open after `graceMs` is cut. Resolves when no connection is left. A second
+   * call waits for the first.
+   */
+  close(graceMs: number): Promise<void> {
+    this.#closed ??= (async () => {
+      const stopped = new Promise<void>(resolve => {
+        this.#server.close(() => resolve())
+      })
+      await this.#connections.close(graceMs)
+      await stopped
+    })()
+    return this.#closed
+  }
+
+  /**
+   * Runs one request through the same parser and code, over a pair of streams instead of a socket. `source` is
+   * where it seems to come from, whatever its header says (default: 127.0.0.1, subject to X-Forwarded-For).
+   * Rejects when the answer was cut off.
+   */
+  inject(request: InjectedRequest): Promise<InjectedResponse> {
+    return inject(request, socket => {
+      if (request.source) this.#injected.set(socket, request.source)
+      this.#server.emit('connection', socket)
+    })
+  }
+
+  #arrive(incoming: IncomingMessage, outgoing: ServerResponse, awaitsContinue: boolean): void {
+    const connection = this.#connections.of(incoming.socket)
+    if (!connection || connection.refused) return
+    const exchange = new Exchange<C>(incoming, outgoing, awaitsContinue)
+    outgoing.once('close', () => {
+      this.#finish(exchange)
+      connection.next()
+      if (this.#connections.closing) this.#connections.endIfIdle(connection)
+    })
+    connection.enqueue(exchange, () => void this.#serve(exchange))
+  }
+
+  async #serve(exchange: Exchange<C>): Promise<void> {
+    try {
+      const answer = await this.#answer(exchange)
+      if (!exchange.gone) await send(exchange, answer, this.#manner)
+    } catch (error) {
+      await this.#fail(exchange, error)
+    }
+  }
+
+  async #answer(exchange: Exchange<C>): Promise<Answer> {
+    const { incoming } = exchange
+    const { headers } = incoming
+    const options = this.#options
+    if (this.#connections.closing) throw shuttingDown
+    if (headers.host === undefined && incoming.httpVersion !== '1.0')
+      throw badRequest('the Host header is missing')
+    if (headers.expect !== undefined && !exchange.awaitsContinue) {
+      throw new ServiceError(417, 'only the expectation 100-continue is known')
+    }
+    const { path, query, segments } = parseTarget(incoming.url as string)
+    exchange.path = path
+    const source = this.#sourceOf(incoming)
+    exchange.address = source.address
+    const { route, params } = this.#router.find(incoming.method as string, segments)
+    const request = new ReceivedRequest<C>(route.method, path, params, query, headers, source)
+    exchange.request = request
+    request.caller = await options.authorize(route, request)
+    if (options.param)
+      for (const name in params) params[name] = options.param(name, params[name] as string, route)
+    if (hasBody(incoming) || route.body === 'json') {
+      if (exchange.awaitsContinue && Number(headers['content-length'] ?? 0) <= options.maxBody) {
+        exchange.outgoing.writeContinue()
+      }
+      const body = await readBody(incoming, options.maxBody, route.body === 'json', this.#limits)
+      if (route.body === 'json') request.body = parseStrict(body)
+    }
+    return route.handler(request)
+  }
+
+  #sourceOf(incoming: IncomingMessage): Source {
+    const injected = this.#injected.get(incoming.socket)
+    if (injected) return injected
+    const peer = incoming.socket.remoteAddress
+    // The client has gone already.
+    if (peer === undefined) return UNKNOWN
+    const forwardedFor = incoming.headers['x-forwarded-for']
+    return this.#readSource(peer, Array.isArray(forwardedFor) ? forwardedFor.join() : forwardedFor)
+  }
+
+  get #manner(): Manner {
+    return { close: this.#connections.closing, stallMs: this.#limits.stallMs }
+  }
+
+  async #fail(exchange: Exchange<C>, error: unknown): Promise<void> {
+    const { incoming, outgoing } = exchange
+    try {
+      if (outgoing.headersSent ? isHangUp(error) : error instanceof ClientGone) return
+      const refusal = error === shuttingDown ? shuttingDown : this.#toRefusal(error, incoming, exchange.path)
+      if (exchange.gone) return
+      if (outgoing.headersSent) outgoing.destroy()
+      else await refuse(exchange, refusal, this.#manner, this.#limits.lingerMs)
+    } catch {
+      // Not even the refusal could be sent: nothing below can throw.
+      exchange.status ||= 500
+      if (!outgoing.headersSent) incoming.socket.end(rawRefusal(500, 'internal error'))
+      else incoming.socket.destroy()
+    }
+  }
+
+  #toRefusal(error: unknown, { method }: IncomingMessage, path: string): ServiceError {
+    const options = this.#options
+    return toRefusal(error, `${method} ${path}`, options.log, error => options.mapError?.(error))
+  }
+
+  #parserFailed(error: Error, socket: Duplex): void {
+    const refusal = parserRefusal(error, this.#limits.headerBytes)
+    const connection = this.#connections.of(socket)
+    if (!connection || !refusal || !socket.writable) {
+      socket.destroy()
+      return
+    }
+    if (connection.refused) return
+    connection.refused = true
+    const { current } = connection
+    if (!current) this.#refuseRaw(socket, refusal)
+    else if (current.incoming.complete) current.outgoing.once('close', () => this.#refuseRaw(socket, refusal))
+    else if (current.outgoing.headersSent) socket.destroy()
+    else {
+      current.status = refusal.status
+      this.#refuseRaw(socket, refusal)
+    }
+  }
+
+  #refuseRaw(socket: Duplex, { status, message }: ServiceError): void {
+    if (!socket.writable) return
+    if (!this.#connections.of(socket)?.current) refusalLine(this.#options.log, socket, status, message)
+    socket.end(rawRefusal(status, message))
+    const timer = setTimeout(() => socket.destroy(), this.#limits.lingerMs)
+    socket.once('close', () => clearTimeout(timer))
+  }
+
+  #finish(exchange: Exchange<C>): void {
+    const complete = exchange.answered || exchange.outgoing.writableFinished
+    if (!complete) exchange.request?.abandon()
+    accessLine(this.#options.log, exchange, complete)
+  }
+}

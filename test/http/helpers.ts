@@ -1,0 +1,182 @@
+import { connect, type Socket } from 'node:net'
+import type { Test } from 'tap'
+import type { Answer, Request, Route } from '../../lib/http/route.js'
+import { HttpServer, type ServerOptions } from '../../lib/http/server.js'
+import type { Log } from '../../lib/log.js'
+
+/** A log that keeps its lines as `level message`. */
+export interface MemoryLog extends Log {
+  readonly lines: string[]
+}
+
+export function memoryLog(): MemoryLog {
+  const lines: string[] = []
+  const at = (level: string) => (message: string) => void lines.push(`${level} ${message}`)
+  return { level: 'debug', lines, error: at('error'), warn: at('warn'), info: at('info'), debug: at('debug') }
+}
+
+type Handler = (request: Request<string>) => Answer | Promise<Answer>
+
+/** A route that anybody may call: GET reads, POST changes and takes JSON. */
+export function route(
+  method: 'GET' | 'POST',
+  path: string,
+  handler: Handler,
+  more: Partial<Route<string>> = {}
+) {
+  const reads = method === 'GET'
+  return {
+    method,
+    path,
+    effect: reads ? 'reads' : 'changes',
+    access: 'any',
+    body: reads ? 'ignored' : 'json',
+    codes: [200],
+    summary: '',
+    handler,
+    ...more
+  } as Route<string>
+}
+
+export interface Running {
+  readonly server: HttpServer<string>
+  readonly port: number
+  readonly log: MemoryLog
+}
+
+/** A server on a free loopback port, closed when the test ends. */
+export async function start(
+  t: Test,
+  routes: readonly Route<string>[],
+  options: Partial<ServerOptions<string>> = {}
+): Promise<Running> {
+  const log = memoryLog()
+  const server = new HttpServer<string>({
+    routes,
+    authorize: () => 'caller',
+    maxBody: 1024 * 1024,
+    trustedProxies: [],
+    log,
+    ...options
+  })
+  const { port } = await server.listen('127.0.0.1', 0)
+  t.teardown(() => server.close(0))
+  return { server, port, log }
+}
+
+/** One response as it stood on the wire. */
+export interface WireResponse {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+}
+
+/** A client that sends exactly the bytes it is told to. */
+export class RawClient {
+  readonly socket: Socket
+  #chunks: Buffer[] = []
+  #length = 0
+  #ended = false
+  /** What cut the connection, if it did not end in order. */
+  error: Error | undefined
+  #wake: () => void = () => undefined
+
+  constructor(port: number, allowHalfOpen = false) {
+    this.socket = connect({ port, host: '127.0.0.1', allowHalfOpen })
+    this.socket
+      .on('data', chunk => {
+        this.#chunks.push(chunk)
+        this.#length += chunk.length
+        this.#wake()
+      })
+      .on('error', error => {
+        this.error = error
+      })
+      .on('end', () => this.#stop())
+      .on('close', () => this.#stop())
+  }
+
+  /** What has come and was not yet read. */
+  get #received(): Buffer {
+    if (this.#chunks.length !== 1) this.#chunks = [Buffer.concat(this.#chunks)]
+    return this.#chunks[0] as Buffer
+  }
+
+  #stop(): void {
+    this.#ended = true
+    this.#wake()
+  }
+
+  send(data: string | Buffer): this {
+    this.socket.write(data)
+    return this
+  }
+
+  async #until(done: () => boolean, what: string): Promise<void> {
+    while (!done()) {
+      if (this.#ended) throw new Error(`the connection ended before ${what}: ${this.#received.toString()}`)
+      await new Promise<void>(resolve => {
+        this.#wake = resolve
+      })
+    }
+  }
+
+  /** The next whole response; `head` when it has no body in spite of its Content-Length. */
+  async response(head = false): Promise<WireResponse> {
+    await this.#until(() => this.#received.includes('\r\n\r\n'), 'a header was complete')
+    const end = this.#received.indexOf('\r\n\r\n')
+    const [line = '', ...fields] = this.#received.subarray(0, end).toString('latin1').split('\r\n')
+    const status = Number(/^HTTP\/1\.1 (\d{3}) /.exec(line)?.[1])
+    const headers: Record<string, string> = {}
+    for (const field of fields) {
+      const colon = field.indexOf(':')
+      const name = field.slice(0, colon).toLowerCase()
+      if (name in headers) throw new Error(`the header ${name} came twice`)
+      headers[name] = field.slice(colon + 1).trim()
+    }
+    const length = head || status < 200 ? 0 : Number(headers['content-length'] ?? 0)
+    await this.#until(() => this.#length >= end + 4 + length, 'a body was complete')
+    const body = this.#received.subarray(end + 4, end + 4 + length).toString()
+    this.#chunks = [this.#received.subarray(end + 4 + length)]
+    this.#length -= end + 4 + length
+    return { status, headers, body }
+  }
+
+  /** Waits for the end of the connection; what came and was not yet read. */
+  async rest(): Promise<string> {
+    while (!this.#ended) {
+      await new Promise<void>(resolve => {
+        this.#wake = resolve
+      })
+    }
+    return this.#received.toString()
+  }
+}
+
+/** A promise, and the functions that settle it. */
+export function deferred<T = void>() {
+  let resolve!: (value: T) => void
+  const promise = new Promise<T>(done => {
+    resolve = done
+  })
+  return { promise, resolve }
+}
+
+/** Waits until `condition` holds; for what another process or the event loop does in its own time. */
+export async function eventually(condition: () => boolean, what: string): Promise<void> {
+  for (let tries = 0; tries < 1000; tries++) {
+    if (condition()) return
+    await new Promise(resolve => setTimeout(resolve, 10))
+  }
+  throw new Error(`in vain: ${what}`)
+}
+
+/** Asserts an error answer: JSON with one message, its exact length, its type. */
+export function isRefusal(t: Test, { headers, body }: WireResponse, message: RegExp): void {
+  t.equal(headers['content-type'], 'application/json')
+  t.equal(headers['content-length'], String(Buffer.byteLength(body)))
+  t.ok(body.endsWith('}\n'), 'ends in a newline')
+  const parsed = JSON.parse(body) as Record<string, string>
+  t.same(Object.keys(parsed), ['message'])
+  t.match(parsed.message, message)
+}

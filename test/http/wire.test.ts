@@ -1,0 +1,224 @@
+import t from 'tap'
+import { deferred, eventually, isRefusal, RawClient, route, start } from './helpers.js'
+
+const routes = [
+  route('GET', '/boot', () => ({ status: 200, text: '#!ipxe\n' })),
+  route('POST', '/echo', ({ body }) => ({ status: 200, body })),
+  route('POST', '/drop', () => ({ status: 204 }), { body: 'ignored' })
+]
+const post = (path: string, body: string, more = '') =>
+  `POST ${path} HTTP/1.1\r\nHost: a\r\n${more}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+
+t.test('what the parser of node refuses is answered like any other refusal', async t => {
+  const { port, log } = await start(t, routes, { limits: { lingerMs: 200, headerBytes: 4096 } })
+  const table: [name: string, bytes: string, status: number, message: RegExp][] = [
+    ['no request line', 'rubbish\r\n\r\n', 400, /not valid HTTP/],
+    ['an unknown method', 'FOO /boot HTTP/1.1\r\nHost: a\r\n\r\n', 400, /not valid HTTP/],
+    ['no version', 'GET /boot\r\n\r\n', 400, /Host header is missing/],
+    ['an unknown version', 'GET /boot HTTP/9.9\r\nHost: a\r\n\r\n', 400, /not valid HTTP/],
+    ['a space in the path', 'GET /bo ot HTTP/1.1\r\nHost: a\r\n\r\n', 400, /not valid HTTP/],
+    ['a NUL in the path', 'GET /bo\0ot HTTP/1.1\r\nHost: a\r\n\r\n', 400, /not valid HTTP/],
+    ['a TLS greeting', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03', 400, /not valid HTTP/],
+    ['a header without a colon', 'GET /boot HTTP/1.1\r\nHost: a\r\nrubbish\r\n\r\n', 400, /not valid HTTP/],
+    [
+      'a control character in a header',
+      'GET /boot HTTP/1.1\r\nHost: a\r\nX: \x01\r\n\r\n',
+      400,
+      /not valid HTTP/
+    ],
+    ['no Host', 'GET /boot HTTP/1.1\r\n\r\n', 400, /Host header is missing/],
+    [
+      'a header too large',
+      `GET /boot HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(5000)}\r\n\r\n`,
+      431,
+      /4096 bytes/
+    ],
+    ['a path too long', `GET /${'x'.repeat(5000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431, /4096 bytes/],
+    [
+      'two lengths',
+      'POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}',
+      400,
+      /HTTP/
+    ],
+    ['a length and chunks', post('/echo', '{}', 'Transfer-Encoding: chunked\r\n'), 400, /not valid HTTP/],
+    [
+      'a negative length',
+      'POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: -2\r\n\r\n{}',
+      400,
+      /not valid HTTP/
+    ],
+    [
+      'a bad chunk',
+      'POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n',
+      400,
+      /HTTP/
+    ],
+    ['the authority form', 'CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n', 400, /must be a path/],
+    [
+      'the asterisk form',
+      'OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n',
+      400,
+      /must be a path/
+    ],
+    [
+      'an unknown expectation',
+      'GET /boot HTTP/1.1\r\nHost: a\r\nExpect: tea\r\nConnection: close\r\n\r\n',
+      417,
+      /100/
+    ]
+  ]
+  for (const [name, bytes, status, message] of table) {
+    await t.test(name, async t => {
+      const client = new RawClient(port).send(Buffer.from(bytes, 'latin1'))
+      const response = await client.response()
+      t.equal(response.status, status)
+      isRefusal(t, response, message)
+      if (name !== 'no Host') {
+        t.equal(response.headers.connection, 'close')
+        t.equal(await client.rest(), '')
+      } else client.socket.destroy()
+    })
+  }
+  t.notOk(
+    log.lines.some(line => line.startsWith('error')),
+    'none of it is an error of ours'
+  )
+})
+
+t.test('HTTP/1.0 needs no Host and is closed after the answer', async t => {
+  const { port } = await start(t, routes)
+  const client = new RawClient(port).send('GET /boot HTTP/1.0\r\n\r\n')
+  const response = await client.response()
+  t.match(response, { status: 200, body: '#!ipxe\n', headers: { connection: 'close' } })
+  t.equal(await client.rest(), '')
+})
+
+t.test('an offer to upgrade is not taken up', async t => {
+  const { port } = await start(t, routes)
+  const upgrade = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n'
+  const client = new RawClient(port)
+  for (let i = 0; i < 2; i++) {
+    client.send(`GET /boot HTTP/1.1\r\nHost: a\r\n${upgrade}\r\n`)
+    t.match(await client.response(), { status: 200, body: '#!ipxe\n' })
+  }
+  client.socket.destroy()
+})
+
+t.test('the absolute form is answered like the path in it', async t => {
+  const { port } = await start(t, routes)
+  const client = new RawClient(port).send('GET http://elsewhere:1/boot?x HTTP/1.1\r\nHost: a\r\n\r\n')
+  t.match(await client.response(), { status: 200, body: '#!ipxe\n' })
+  client.socket.destroy()
+})
+
+t.test('pipelined requests are served one after the other, in order', async t => {
+  const events: string[] = []
+  const gate = deferred()
+  const { port } = await start(t, [
+    route('POST', '/slow', async () => {
+      events.push('slow begins')
+      await gate.promise
+      events.push('slow ends')
+      return { status: 200, body: 'slow' }
+    }),
+    route('GET', '/fast/{n}', ({ params }) => {
+      events.push(`fast ${params.n}`)
+      return { status: 200, body: params.n }
+    })
+  ])
+  const get = (n: number) => `GET /fast/${n} HTTP/1.1\r\nHost: a\r\n\r\n`
+  const client = new RawClient(port).send(post('/slow', '{}') + get(1) + get(2) + get(3))
+  await eventually(() => events.length > 0, 'the first is served')
+  await new Promise(resolve => setTimeout(resolve, 20))
+  t.same(events, ['slow begins'])
+  gate.resolve()
+  t.match(await client.response(), { body: '"slow"\n' })
+  for (const n of [1, 2, 3]) t.match(await client.response(), { body: `"${n}"\n` })
+  t.same(events, ['slow begins', 'slow ends', 'fast 1', 'fast 2', 'fast 3'])
+  client.socket.destroy()
+})
+
+t.test('hundreds of requests in one packet are all answered', async t => {
+  const { port } = await start(t, routes)
+  const client = new RawClient(port).send('GET /boot HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(500))
+  for (let i = 0; i < 500; i++) t.equal((await client.response()).status, 200)
+  client.socket.destroy()
+})
+
+t.test('rubbish after a good request does not cost that its answer', async t => {
+  const gate = deferred()
+  const { port } = await start(
+    t,
+    [
+      route('GET', '/slow', async () => {
+        await gate.promise
+        return { status: 200, body: 'done' }
+      })
+    ],
+    { limits: { lingerMs: 200 } }
+  )
+  const client = new RawClient(port).send('GET /slow HTTP/1.1\r\nHost: a\r\n\r\nrubbish\r\n\r\n')
+  setTimeout(gate.resolve, 30)
+  t.match(await client.response(), { status: 200, body: '"done"\n' })
+  const second = await client.response()
+  t.equal(second.status, 400)
+  isRefusal(t, second, /not valid HTTP/)
+  t.equal(await client.rest(), '')
+})
+
+t.test('chunked bodies are read like others', async t => {
+  const { port } = await start(t, routes)
+  const client = new RawClient(port)
+  client.send('POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\n{"a"\r\n')
+  client.send('3\r\n:1}\r\n0\r\nX-Trailer: x\r\n\r\n')
+  t.match(await client.response(), { status: 200, body: '{"a":1}\n' })
+  client.send(post('/drop', 'any bytes at all'))
+  const dropped = await client.response()
+  t.equal(dropped.status, 204)
+  t.equal(dropped.headers['content-length'], undefined)
+  t.equal(dropped.headers['content-type'], undefined)
+  t.equal(dropped.headers['transfer-encoding'], undefined)
+  client.send('GET /boot HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde')
+  t.match(await client.response(), { status: 200 }, 'a GET may bring a body that is dropped')
+  client.socket.destroy()
+})
+
+t.test('HEAD is the head of the GET', async t => {
+  const { port } = await start(t, [
+    ...routes,
+    route('GET', '/list', () => ({ status: 200, json: ['{"a":', '"é"', '}'] })),
+    route('GET', '/long', () => ({ status: 200, json: Array.from({ length: 400 }, () => ' '.repeat(1000)) })),
+    route('GET', '/do', () => ({ status: 204 }), { effect: 'changes' }),
+    route('GET', '/fail', () => {
+      throw new Error('broken')
+    })
+  ])
+  const client = new RawClient(port)
+  const ask = (method: string, path: string) => {
+    client.send(`${method} ${path} HTTP/1.1\r\nHost: a\r\n\r\n`)
+    return client.response(method === 'HEAD')
+  }
+  for (const path of ['/boot', '/list', '/long', '/fail', '/nothing']) {
+    const head = await ask('HEAD', path)
+    const get = await ask('GET', path)
+    t.equal(head.status, get.status, path)
+    t.same({ ...head.headers, date: '' }, { ...get.headers, date: '' }, path)
+    t.equal(get.headers['content-length'], String(Buffer.byteLength(get.body)))
+  }
+  const refused = await ask('HEAD', '/do')
+  t.match(refused, { status: 405, headers: { allow: 'GET' } })
+  t.match(await ask('GET', '/boot'), { status: 200 }, 'the connection is in step')
+  client.socket.destroy()
+})
+
+t.test('a client that is slow with its header gets 408', async t => {
+  const { port, log } = await start(t, routes, { limits: { headersMs: 200, lingerMs: 100 } })
+  const client = new RawClient(port).send('GET /boot HTTP/1.1\r\nHos')
+  const drip = setInterval(() => client.send('x'), 20)
+  const response = await client.response()
+  clearInterval(drip)
+  t.equal(response.status, 408)
+  isRefusal(t, response, /too slowly/)
+  await client.rest()
+  t.notOk(log.lines.some(line => line.startsWith('error')))
+})
