@@ -1,0 +1,137 @@
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { readAdminPassword } from './admin-password.js'
+import { Failures, party } from './failures.js'
+import { dummyHash, hashPassword, longestPassword, verifyPassword } from './passwords.js'
+import type { Role, User } from './roles.js'
+import { Turns } from './turns.js'
+
+/** Checks of passwords at once: each takes a core, and one of the four threads that files need too. */
+const checksAtOnce = 2
+const rememberedMs = 60_000
+const longestName = 256
+
+export interface LoginsOptions {
+  /** `[users]` of the ini. */
+  readonly users: readonly User[]
+  /** Read while there are no users, when somebody logs in; `ensureAdminPassword` makes it. */
+  readonly adminPasswordFile: string
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+  /** Waits so many milliseconds. */
+  readonly delay?: (ms: number) => Promise<unknown>
+}
+
+export interface Login {
+  readonly user: string
+  readonly role: Role
+}
+
+interface Remembered {
+  readonly proof: Buffer
+  readonly verifiedAt: number
+}
+
+/** Who may log in, and at what pace (decisions 5.1, 5.4). */
+export class Logins {
+  readonly #users: ReadonlyMap<string, User>
+  readonly #adminPasswordFile: string
+  readonly #now: () => number
+  readonly #delay: (ms: number) => Promise<unknown>
+  readonly #dummy: string
+  readonly #key = randomBytes(32)
+  readonly #turns = new Turns(checksAtOnce)
+  readonly #failures: Failures
+  readonly #remembered = new Map<string, Remembered>()
+  readonly #underWay = new Map<string, Promise<boolean>>()
+  #admin: { readonly password: string; readonly user: Promise<User> } | undefined
+
+  constructor({ users, adminPasswordFile, now, delay = sleep }: LoginsOptions) {
+    this.#users = new Map(users.map(user => [user.name, user]))
+    this.#adminPasswordFile = adminPasswordFile
+    this.#now = now
+    this.#delay = delay
+    this.#dummy = dummyHash(users.map(user => user.hash))
+    this.#failures = new Failures(now)
+  }
+
+  /**
+   * The user and role, or undefined when the name or the password is wrong, in equal time for both. `address`
+   * is where the login comes from: after failures it waits up to a second, and is never refused. A login
+   * verified in the last minute costs one HMAC.
+   * @throws Error when there are no users and the admin password file cannot be read
+   */
+  async login(username: string, password: string, address: string): Promise<Login | undefined> {
+    // Refused unlooked at: hashing megabytes would cost more than a check does.
+    if (username.length > longestName || password.length > longestPassword) {
+      await this.#wait(address)
+      this.#failures.add(address)
+      return undefined
+    }
+    const user = await this.#find(username, address)
+    const hash = user?.hash ?? this.#dummy
+    const proof = this.#proof(username, hash, password)
+    if (!user || !this.#isRemembered(user, proof)) {
+      await this.#wait(address)
+      const verified = await this.#verify(proof.toString('base64'), password, hash, address)
+      if (!user || !verified) {
+        this.#failures.add(address)
+        return undefined
+      }
+      this.#remembered.set(user.name, { proof, verifiedAt: this.#now() })
+    }
+    return { user: user.name, role: user.role }
+  }
+
+  /** The role that this user has now; undefined for one who may no longer log in: void tokens show here. */
+  roleOf(user: string): Role | undefined {
+    return this.#users.size === 0 && user === 'admin' ? 'admin' : this.#users.get(user)?.role
+  }
+
+  async #find(username: string, address: string): Promise<User | undefined> {
+    if (this.#users.size > 0) return this.#users.get(username)
+    // Read for every name, so that "admin" takes no longer than another.
+    const password = await readAdminPassword(this.#adminPasswordFile)
+    if (password === undefined) return undefined
+    if (this.#admin?.password !== password) {
+      const hash = this.#turns.run(party(address), () => hashPassword(password))
+      this.#admin = { password, user: hash.then(made => ({ name: 'admin', role: 'admin', hash: made })) }
+      hash.catch(() => {
+        this.#admin = undefined
+      })
+    }
+    const admin = await this.#admin.user
+    return username === 'admin' ? admin : undefined
+  }
+
+  /** Stands for name, hash and password in memory, where none of the passwords is kept. */
+  #proof(username: string, hash: string, password: string): Buffer {
+    return createHmac('sha256', this.#key)
+      .update(JSON.stringify([username, hash, password]))
+      .digest()
+  }
+
+  #isRemembered(user: User, proof: Buffer): boolean {
+    const remembered = this.#remembered.get(user.name)
+    if (!remembered || !timingSafeEqual(remembered.proof, proof)) return false
+    const age = this.#now() - remembered.verifiedAt
+    // Negative after the clock was set back, and then of unknown age.
+    return age >= 0 && age < rememberedMs
+  }
+
+  async #wait(address: string): Promise<void> {
+    const ms = this.#failures.delayMs(address)
+    if (ms > 0) await this.#delay(ms)
+  }
+
+  /** One computation for equal logins under way. */
+  #verify(id: string, password: string, hash: string, address: string): Promise<boolean> {
+    const known = this.#underWay.get(id)
+    if (known) return known
+    const verified = this.#turns
+      .run(party(address), () => verifyPassword(password, hash))
+      .finally(() => this.#underWay.delete(id))
+    this.#underWay.set(id, verified)
+    return verified
+  }
+}

@@ -1,0 +1,11 @@
+/** Roles of users (decisions 5.2). */
+export const roles = ['admin', 'viewer'] as const
+export type Role = (typeof roles)[number]
+
+/** A user of `[users]`: `name = role hash`. */
+export interface User {
+  readonly name: string
+  readonly role: Role
+  /** As `svcd passwd` prints it: salted scrypt. */
+  readonly hash: string
+}

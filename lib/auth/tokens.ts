@@ -1,0 +1,109 @@
+import { createHmac, createSecretKey, type KeyObject, randomBytes, timingSafeEqual } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createOnce } from './create-once.js'
+import { type Role, roles } from './roles.js'
+
+const keyBytes = 32
+// Names have 63 characters at most, so ours stay far below.
+const longestToken = 1024
+/** A token from the future is void, but for what a clock may be set back by time synchronisation. */
+const clockSlackMs = 60_000
+
+const encode = (json: object) => Buffer.from(JSON.stringify(json)).toString('base64url')
+/** The one header there is: a token with any other, whatever algorithm it names, is not ours. */
+const prefix = `${encode({ alg: 'HS256', typ: 'JWT' })}.`
+
+/** Whom a valid token stands for; times in milliseconds since the epoch. */
+export type Claims = (
+  | { readonly kind: 'user'; readonly user: string; readonly role: Role }
+  | { readonly kind: 'node'; readonly node: string }
+) & { readonly issuedAt: number; readonly expiresAt: number }
+
+export interface TokensOptions {
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+  /** `[auth] token_lifetime`. */
+  readonly lifetimeMs: number
+  /** `[auth] node_token_lifetime`. */
+  readonly nodeLifetimeMs: number
+}
+
+/** Tokens: HS256 JWTs to us, opaque to clients; valid over a restart (decisions 5.1, 4.8). */
+export class Tokens {
+  readonly #key: KeyObject
+  readonly #options: TokensOptions
+
+  private constructor(key: Uint8Array, options: TokensOptions) {
+    this.#key = createSecretKey(key)
+    this.#options = options
+  }
+
+  /**
+   * Reads the key from `token.key` in the state directory, and makes it (mode 0600) at the first start.
+   * @throws Error when the file cannot be read or is not a key; it is never overwritten
+   */
+  static async open(stateDirectory: string, options: TokensOptions): Promise<Tokens> {
+    const file = join(stateDirectory, 'token.key')
+    await createOnce(file, randomBytes(keyBytes))
+    const key = await readFile(file)
+    if (key.length !== keyBytes)
+      throw new Error(
+        `${file} is damaged (${key.length} bytes, not ${keyBytes}): restore it, or remove it, which voids every token`
+      )
+    return new Tokens(key, options)
+  }
+
+  /** A token for a user who has just logged in. */
+  issueUser(user: string, role: Role): string {
+    return this.#issue({ kind: 'user', sub: user, role }, this.#options.lifetimeMs)
+  }
+
+  /** A token for a node that installs itself. Microseconds. */
+  issueNode(node: string): string {
+    return this.#issue({ kind: 'node', sub: node }, this.#options.nodeLifetimeMs)
+  }
+
+  /**
+   * What a token says, undefined when it is not ours, has expired, or was issued in the future. That the
+   * user still has that role, and the node was not deleted since, is the caller's to check. Microseconds.
+   */
+  verify(token: string): Claims | undefined {
+    if (token.length > longestToken || !token.startsWith(prefix)) return undefined
+    const dot = token.lastIndexOf('.')
+    // Compared as bytes of the text: base64 has several spellings of the same signature.
+    const given = Buffer.from(token.slice(dot + 1))
+    const ours = Buffer.from(this.#sign(token.slice(0, dot)))
+    if (given.length !== ours.length || !timingSafeEqual(given, ours)) return undefined
+    const claims = readClaims(token.slice(prefix.length, dot))
+    const now = this.#options.now()
+    return claims && claims.issuedAt <= now + clockSlackMs && now < claims.expiresAt ? claims : undefined
+  }
+
+  #issue(claims: object, lifetimeMs: number): string {
+    const now = this.#options.now()
+    // JWT times are seconds and may have fractions: the milliseconds survive.
+    const signed = prefix + encode({ ...claims, iat: now / 1000, exp: (now + lifetimeMs) / 1000 })
+    return `${signed}.${this.#sign(signed)}`
+  }
+
+  #sign(text: string): string {
+    return createHmac('sha256', this.#key).update(text).digest('base64url')
+  }
+}
+
+/** The payload of a token whose signature is ours; the key may be older than this program all the same. */
+function readClaims(payload: string): Claims | undefined {
+  let json: Record<string, unknown> | null
+  try {
+    json = JSON.parse(Buffer.from(payload, 'base64url').toString()) as typeof json
+  } catch {
+    return undefined
+  }
+  const { kind, sub, role, iat, exp } = json ?? {}
+  if (typeof sub !== 'string' || typeof iat !== 'number' || typeof exp !== 'number') return undefined
+  const times = { issuedAt: Math.round(iat * 1000), expiresAt: Math.round(exp * 1000) }
+  if (kind === 'node') return { kind, node: sub, ...times }
+  const known = roles.find(candidate => candidate === role)
+  return kind === 'user' && known ? { kind, user: sub, role: known, ...times } : undefined
+}

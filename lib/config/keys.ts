@@ -1,0 +1,170 @@
+import type { Kind } from './values.js'
+import * as values from './values.js'
+
+/** One key of the ini: how its text is read, the text that stands for an absent key, and what it is for. */
+export interface Key<T> {
+  readonly kind: Kind<T>
+  readonly default: string
+  /** One line: the comment above the key in the shipped file. */
+  readonly doc: string
+  /** The value is never repeated in a message. */
+  readonly secret: boolean
+}
+
+function key<T>(kind: Kind<T>, fallback: string, doc: string): Key<T> {
+  return { kind, default: fallback, doc, secret: false }
+}
+
+function secret<T>(kind: Kind<T>, fallback: string, doc: string): Key<T> {
+  return { kind, default: fallback, doc, secret: true }
+}
+
+// The cluster object carries these beside the controller's name (decisions 1.8).
+const clusterFields = [
+  'name',
+  'ntp_server',
+  'debug',
+  'technical_contacts',
+  'provision_method',
+  'provision_fallback'
+]
+
+/**
+ * Every key but those of `[users]` (decisions, section 7), in the shipped file's order. Reading, the shipped
+ * and the installed file and the documents come from this table.
+ */
+export const keys = {
+  http: {
+    listen: key(
+      values.listen,
+      '127.0.0.1:7050',
+      'Where the daemon listens: address:port or [IPv6 address]:port.'
+    ),
+    url: key(
+      values.optionalOrigin,
+      '',
+      'URL under which nodes reach the daemon; empty: http://<controller address>:<port>.'
+    ),
+    trusted_proxies: key(
+      values.cidrs,
+      '',
+      'CIDRs of front servers whose X-Forwarded-For is believed, with commas between them.'
+    ),
+    max_body: key(values.size('1k', '512m'), '64m', 'Largest request body.')
+  },
+  controller: {
+    name: key(values.name(clusterFields), 'controller', 'Name of this controller.'),
+    address: key(
+      values.optionalAddress,
+      '',
+      'Address of this controller; empty: the listen address. Needed when that is 0.0.0.0 or [::].'
+    )
+  },
+  paths: {
+    state: key(values.path, '../var', 'Objects, keys and journals.'),
+    templates: key(values.path, '../templates', 'Templates of boot, install and service files.'),
+    files: key(values.path, '../var/files', 'Packed images and torrents, served below /files/.'),
+    roles: key(values.path, 'roles', 'Role scripts, served below /boot/roles/.'),
+    scripts: key(values.path, 'scripts', 'Scripts served below /boot/scripts/.')
+  },
+  image: {
+    directory: key(values.path, '../var/images', 'Image trees; paths of images outside it are not touched.'),
+    packer: key(
+      values.choice('auto', 'system', 'builtin'),
+      'auto',
+      'What packs images: system (tar and a compressor), builtin, or auto: system where it is installed.'
+    )
+  },
+  auth: {
+    token_lifetime: key(values.duration('1s', '3650d'), '1h', 'Lifetime of the tokens of users.'),
+    node_token_lifetime: key(
+      values.duration('1s', '3650d'),
+      '4h',
+      'Lifetime of the tokens of installing nodes.'
+    )
+  },
+  cluster: {
+    name: key(values.name(), 'cluster', 'Name of the cluster.'),
+    ntp_server: key(values.optionalHost, '', 'NTP server of all nodes, where their network names none.'),
+    technical_contacts: key(values.text, '', 'Whom to ask about this cluster.'),
+    debug: key(values.boolean, 'no', 'Debug flag of the cluster object.'),
+    provision_method: key(
+      values.choice('torrent', 'http'),
+      'torrent',
+      'How nodes fetch their image: torrent or http.'
+    ),
+    provision_fallback: key(
+      values.choice('torrent', 'http'),
+      'http',
+      'How they fetch it when that fails: torrent or http.'
+    )
+  },
+  boot: {
+    manual: key(
+      values.choice('networks', 'any', 'none'),
+      'networks',
+      'Who may use the boot pages that assign nodes: networks (configured ones and loopback), any or none.'
+    ),
+    dynamic_nodes: key(
+      values.boolean,
+      'no',
+      'Serve install scripts to nodes without a fixed address, by the address DHCP gave them.'
+    ),
+    snmp_detection: key(
+      values.boolean,
+      'no',
+      'Find unknown nodes by asking switches for the port of their MAC.'
+    ),
+    ipxe_directory: key(
+      values.optionalPath,
+      '',
+      'Directory of iPXE binaries to serve below /boot/; empty: none.'
+    )
+  },
+  kickstart: {
+    rootpw: secret(
+      values.optionalCrypt,
+      '',
+      "crypt(3) hash of root's password on nodes; empty locks the account."
+    )
+  },
+  node: {
+    verify_certificate: key(
+      values.boolean,
+      'yes',
+      'Nodes verify the certificate when the URL above is https: yes or no.'
+    )
+  },
+  torrent: {
+    tracker: key(values.optionalTracker, '', 'Announce URL of the tracker; empty turns torrent off.')
+  },
+  dhcp: {
+    server: key(values.choice('none'), 'none', 'DHCP server to configure: none in this version.')
+  },
+  dns: {
+    server: key(values.choice('none'), 'none', 'DNS server to configure: none in this version.')
+  },
+  log: {
+    level: key(
+      values.choice('error', 'warn', 'info', 'debug'),
+      'info',
+      'Least level logged: error, warn, info or debug.'
+    )
+  }
+}
+
+/** What the table's keys are read to. */
+export type Values = {
+  [S in keyof typeof keys]: {
+    [K in keyof (typeof keys)[S]]: (typeof keys)[S][K] extends Key<infer T> ? T : never
+  }
+}
+
+/** The table without its literal types, for walking. */
+export const table: Readonly<Record<string, Readonly<Record<string, Key<unknown>>>>> = keys
+
+/** The section of users, whose keys are their names: the comment in the shipped file. */
+export const usersDoc = [
+  'Users, one per line: name = role hash. Roles: admin (everything), viewer (reads). `svcd passwd NAME --stdin`',
+  'prints the line. While there is none, "admin" is valid with the password in admin-password in the state directory.'
+]

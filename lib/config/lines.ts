@@ -1,0 +1,111 @@
+import { readFileSync, statSync } from 'node:fs'
+import ini from 'ini'
+import { type Problem, shown } from './problem.js'
+
+/** One `key = value` as it stands in the ini, quotes and escapes of the value resolved. */
+export interface Entry {
+  readonly section: string
+  readonly key: string
+  /** undefined: there is one, but a problem with it is reported already. */
+  readonly value: string | undefined
+  readonly line: number
+}
+
+export interface Scan {
+  readonly entries: readonly Entry[]
+  /** Section headers, also those without keys. */
+  readonly sections: readonly { readonly name: string; readonly line: number }[]
+  readonly problems: readonly Problem[]
+}
+
+const largestFile = 4 * 1024 ** 2
+const longestValue = 8192
+
+/** The ini's text, or why there is none. A byte order mark at the beginning is dropped. */
+export function readText(file: string): string | Problem {
+  let bytes: Buffer
+  try {
+    const stat = statSync(file)
+    // A device or pipe might never end.
+    if (!stat.isFile()) return { file, message: 'is not a regular file' }
+    if (stat.size > largestFile) return { file, message: `is larger than ${largestFile} bytes` }
+    bytes = readFileSync(file)
+  } catch (error) {
+    return { file, message: `cannot be read: ${(error as Error).message}` }
+  }
+  try {
+    return decode(bytes)
+  } catch {
+    return { file, line: firstBadLine(bytes), message: 'is not UTF-8' }
+  }
+}
+
+const decode = (bytes: Uint8Array) => new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+
+function firstBadLine(bytes: Buffer): number {
+  let line = 1
+  for (let from = 0; ; line++) {
+    const end = bytes.indexOf(0x0a, from)
+    try {
+      decode(bytes.subarray(from, end < 0 ? bytes.length : end))
+    } catch {
+      return line
+    }
+    if (end < 0) return line
+    from = end + 1
+  }
+}
+
+/** Takes the ini apart, one key per line, and reports what is not one (decisions, section 7). */
+export function scanLines(file: string, text: string): Scan {
+  const entries: Entry[] = []
+  const sections: { name: string; line: number }[] = []
+  const problems: Problem[] = []
+  let section: string | undefined
+  for (const [index, raw] of text.split('\n').entries()) {
+    const line = index + 1
+    const trimmed = raw.trim()
+    const equals = trimmed.indexOf('=')
+    const problem = (message: string) => problems.push({ file, line, message })
+    if (/^(?:$|[#;])/.test(trimmed)) continue
+    if (/[\u0000-\u0008\u000b-\u001f\u007f]/.test(trimmed)) problem('holds a control character')
+    else if (trimmed.startsWith('[')) {
+      const [, name, rest] = /^\[([^\]]*)\](.*)$/.exec(trimmed) ?? []
+      // Keys below a header that cannot be read are neither here nor there, and not reported.
+      section = name?.trim() ?? ''
+      if (name === undefined) problem('a section is written [name]')
+      else sections.push({ name: section, line })
+      if (rest) problem(`text after [${section}]: a comment needs a line of its own`)
+    } else if (equals < 1) problem('is neither "key = value", a [section] nor a comment')
+    else {
+      const key = trimmed.slice(0, equals).trim()
+      const read = readValue(trimmed.slice(equals + 1).trim())
+      if (section === undefined) problem(`key ${shown(key)} stands before the first section`)
+      else {
+        if ('fault' in read) problem(`[${section}] ${shown(key)} ${read.fault}`)
+        entries.push({ section, key, value: 'fault' in read ? undefined : read.value, line })
+      }
+    }
+  }
+  return { entries, sections, problems }
+}
+
+/** Resolves quotes and escapes, or says what hinders it (without the value, which may be a secret). */
+function readValue(raw: string): { value: string } | { fault: string } {
+  if (raw.length > longestValue) return { fault: `is longer than ${longestValue} characters` }
+  const quote = raw[0]
+  if (quote === '"' || quote === "'") {
+    const closed = raw.length > 1 && raw.endsWith(quote)
+    // Not left to the library, which reads what single quotes hold as JSON where it can ('5', 'true').
+    if (closed && quote === "'") return { value: raw.slice(1, -1) }
+    const value = ini.unsafe(raw)
+    if (closed && value !== raw) return { value }
+    return {
+      fault: 'is not quoted rightly: one pair around the whole value, no comment after it, escapes as in JSON'
+    }
+  }
+  const sign = /(?:^|[^\\])(?:\\\\)*([;#])/.exec(raw)?.[1]
+  return sign
+    ? { fault: `would be cut at ${sign}: put the value in double quotes, a comment on a line of its own` }
+    : { value: ini.unsafe(raw) }
+}

@@ -1,0 +1,176 @@
+import { dirname, resolve } from 'node:path'
+import { isPasswordHash } from '../auth/passwords.js'
+import { type Role, roles, type User } from '../auth/roles.js'
+import { type Key, table, type Values } from './keys.js'
+import { type Entry, readText, scanLines } from './lines.js'
+import { ConfigError, type Problem, shown } from './problem.js'
+import type { Config } from './types.js'
+import { isWildcard, nameRule, nameRuleText, ValueError } from './values.js'
+
+/** Where a value comes from, as a problem names it. */
+type Place = Pick<Problem, 'file' | 'line'>
+interface Given {
+  readonly key: string
+  readonly value: string | undefined
+  readonly place: Place
+}
+/** Section → key → what was given for it. */
+type Sections = Map<string, Map<string, Given>>
+
+/**
+ * Reads the ini and checks it whole (decisions, section 7). `overrides` are `section.key=value`, the value
+ * taken literally; the last one for a key wins, over the ini. A relative path is relative to the ini's
+ * directory in both. The result is deeply frozen.
+ * @throws ConfigError with every problem, each with its file and line or `--set section.key`
+ */
+export function loadConfig(file: string, overrides: readonly string[]): Config {
+  const path = resolve(file)
+  const problems: Problem[] = []
+  const given = collect(path, overrides, problems)
+  const values = readValues(path, given, problems)
+  const users = readUsers(given.get('users'), problems)
+  const { listen } = values.http
+  const address = values.controller.address || listen?.address
+  if (listen !== undefined && address === listen.address && isWildcard(listen.address)) {
+    const place = placeOf(path, given, 'http', 'listen')
+    problems.push({ ...place, message: '[controller] address is needed when [http] listen is every address' })
+  }
+  if (problems.length > 0) throw new ConfigError(inOrder(path, problems))
+  return freeze({
+    ...values,
+    file: path,
+    http: { ...values.http, url: values.http.url || `http://${host(address)}:${listen.port}` },
+    controller: { ...values.controller, address },
+    users
+  })
+}
+
+const host = (address: string) => (address.includes(':') ? `[${address}]` : address)
+
+/** What the ini and the command line give, known keys only; everything else is a problem. */
+function collect(file: string, overrides: readonly string[], problems: Problem[]): Sections {
+  const given: Sections = new Map([...Object.keys(table), 'users'].map(section => [section, new Map()]))
+  const add = (section: string, key: string, value: string | undefined, place: Place) => {
+    const known = given.get(section)
+    if (!known) return
+    if (section !== 'users' && !Object.hasOwn(table[section] ?? {}, key)) {
+      const list = Object.keys(table[section] ?? {}).join(', ')
+      problems.push({ ...place, message: `unknown key ${shown(key)} in [${section}], which has ${list}` })
+    } else known.set(key, { key, value, place })
+  }
+  const unknownSection = (section: string, place: Place) => {
+    if (given.has(section)) return
+    problems.push({
+      ...place,
+      message: `unknown section ${shown(section)}: there are ${[...given.keys()].join(', ')}`
+    })
+  }
+
+  const text = readText(file)
+  if (typeof text !== 'string') problems.push(text)
+  else {
+    const scan = scanLines(file, text)
+    problems.push(...scan.problems)
+    for (const { name, line } of scan.sections) unknownSection(name, { file, line })
+    for (const { section, key, value, line } of firstOfEach(file, scan.entries, problems))
+      add(section, key, value, { file, line })
+  }
+  for (const override of overrides) {
+    const [, section, key, value] = /^([^.=]*)\.([^=]*)=(.*)$/s.exec(override) ?? []
+    const place = { file: `--set ${override.split('=', 1)[0]}` }
+    if (section === undefined || key === undefined || value === undefined)
+      problems.push({ ...place, message: 'must be section.key=value' })
+    else {
+      unknownSection(section, place)
+      add(section, key, value, place)
+    }
+  }
+  return given
+}
+
+function firstOfEach(file: string, entries: readonly Entry[], problems: Problem[]): Entry[] {
+  const lines = new Map<string, number>()
+  return entries.filter(({ section, key, line }) => {
+    const id = JSON.stringify([section, key])
+    const first = lines.get(id)
+    if (first === undefined) return lines.set(id, line)
+    problems.push({ file, line, message: `[${section}] ${shown(key)} was given in line ${first} already` })
+    return false
+  })
+}
+
+/** Every key of the table; one whose value is wrong is left out, and among the problems. */
+function readValues(file: string, given: Sections, problems: Problem[]): Values {
+  const values = Object.entries(table).map(([section, keys]) => {
+    const read = Object.entries(keys).map(([name, key]) => {
+      const from = given.get(section)?.get(name)
+      // A value with a reported fault is read as its default, so that it is reported once.
+      const value = from?.value ?? key.default
+      return [name, readValue(file, `[${section}] ${name}`, key, value, from?.place ?? { file }, problems)]
+    })
+    return [section, Object.fromEntries(read)]
+  })
+  return Object.fromEntries(values) as Values
+}
+
+function readValue(
+  file: string,
+  id: string,
+  key: Key<unknown>,
+  value: string,
+  place: Place,
+  problems: Problem[]
+): unknown {
+  if (/[\u0000-\u001f\u007f]/.test(value)) {
+    problems.push({ ...place, message: `${id} holds a control character` })
+    return undefined
+  }
+  try {
+    return key.kind(value, dirname(file))
+  } catch (error) {
+    if (!(error instanceof ValueError)) throw error
+    const found = key.secret ? '' : `, not ${shown(value)}`
+    problems.push({ ...place, message: `${id} ${error.message}${found}` })
+    return undefined
+  }
+}
+
+function readUsers(given: ReadonlyMap<string, Given> = new Map(), problems: Problem[]): User[] {
+  const users: User[] = []
+  for (const { key: name, value, place } of given.values()) {
+    const problem = (message: string) =>
+      problems.push({ ...place, message: `[users] ${shown(name)} ${message}` })
+    if (value === undefined) continue
+    const [role = '', hash = '', ...rest] = value.split(/\s+/)
+    if (!nameRule.test(name)) problem(`must be named with ${nameRuleText}`)
+    else if (!isRole(role)) problem(`must have one of the roles ${roles.join(', ')} before its hash`)
+    else if (!isPasswordHash(hash) || rest.length > 0)
+      problem('must have a hash as `svcd passwd` prints it, and no more')
+    else users.push({ name, role, hash })
+  }
+  return users
+}
+
+const isRole = (word: string): word is Role => (roles as readonly string[]).includes(word)
+
+const placeOf = (file: string, given: Sections, section: string, key: string): Place =>
+  given.get(section)?.get(key)?.place ?? { file }
+
+/** As one reads the file: by line, the command line's after the file's. */
+function inOrder(file: string, problems: readonly Problem[]): Problem[] {
+  const rank = (problem: Problem) => (problem.file === file ? (problem.line ?? 0) : Number.POSITIVE_INFINITY)
+  return problems
+    .map((problem, index) => ({ problem, index }))
+    .sort((a, b) =>
+      rank(a.problem) === rank(b.problem) ? a.index - b.index : rank(a.problem) - rank(b.problem)
+    )
+    .map(({ problem }) => problem)
+}
+
+function freeze<T>(value: T): T {
+  if (typeof value === 'object' && value !== null) {
+    Object.values(value).forEach(freeze)
+    Object.freeze(value)
+  }
+  return value
+}

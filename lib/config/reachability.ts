@@ -1,0 +1,42 @@
+import ipaddr from 'ipaddr.js'
+import type { Config } from './types.js'
+import { isWildcard } from './values.js'
+
+const loopback = ipaddr.IPv4.parseCIDR('127.0.0.0/8')
+
+/**
+ * Warnings for `svcd check`: why nodes in the configured networks (CIDRs) cannot reach the listen address or
+ * the node-facing URL (decisions, section 7). A front server (`trusted_proxies`) excuses a loopback listen
+ * address, not a loopback URL.
+ */
+export function reachability(config: Config, networks: readonly string[]): string[] {
+  const remote = networks.filter(network => !touchesLoopback(network))
+  if (remote.length === 0) return []
+  const nodes = `nodes in ${some(remote)} cannot reach`
+  const warnings: string[] = []
+  const { listen, trusted_proxies, url } = config.http
+  if (isLoopback(listen.address) && trusted_proxies.length === 0)
+    warnings.push(`${nodes} [http] listen ${listen.address}: it is a loopback address`)
+  const host = new URL(url).hostname.replace(/^\[|\]$/g, '')
+  if (isLoopback(host)) warnings.push(`${nodes} [http] url ${url}: it is a loopback address`)
+  else if (ipaddr.isValid(host) && isWildcard(host))
+    warnings.push(`${nodes} [http] url ${url}: it is no one address`)
+  return warnings
+}
+
+function isLoopback(host: string): boolean {
+  if (/^(?:.*\.)?localhost\.?$/.test(host)) return true
+  return ipaddr.isValid(host) && ipaddr.process(host).range() === 'loopback'
+}
+
+/** A network inside 127.0.0.0/8, or around it, has nodes on this machine. */
+function touchesLoopback(network: string): boolean {
+  const [address, prefix] = ipaddr.parseCIDR(network)
+  if (!(address instanceof ipaddr.IPv4)) return address.range() === 'loopback'
+  return address.match(loopback) || loopback[0].match(address, prefix)
+}
+
+function some(networks: readonly string[]): string {
+  const shown = networks.slice(0, 3).join(', ')
+  return networks.length > 3 ? `${shown} and ${networks.length - 3} more networks` : shown
+}

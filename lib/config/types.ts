@@ -1,0 +1,55 @@
+import type { User } from '../auth/roles.js'
+
+/**
+ * The ini, read once, checked whole, frozen (decisions, section 7). Paths are absolute, durations in
+ * milliseconds, sizes in bytes. Keys carry the ini's names.
+ */
+export interface Config {
+  /** The ini file itself. */
+  readonly file: string
+  readonly http: {
+    readonly listen: { readonly address: string; readonly port: number }
+    /** Node-facing URL without a trailing slash; `http://<controller address>:<port>` when the ini's is empty. */
+    readonly url: string
+    /** CIDRs. */
+    readonly trusted_proxies: readonly string[]
+    readonly max_body: number
+  }
+  readonly controller: {
+    readonly name: string
+    /** The listen address when the ini's is empty. */
+    readonly address: string
+  }
+  readonly paths: {
+    readonly state: string
+    readonly templates: string
+    readonly files: string
+    /** Relative to the ini's directory like every path. */
+    readonly roles: string
+    readonly scripts: string
+  }
+  readonly image: { readonly directory: string; readonly packer: 'auto' | 'system' | 'builtin' }
+  readonly auth: { readonly token_lifetime: number; readonly node_token_lifetime: number }
+  readonly users: readonly User[]
+  readonly cluster: {
+    readonly name: string
+    readonly ntp_server: string
+    readonly technical_contacts: string
+    readonly debug: boolean
+    readonly provision_method: string
+    readonly provision_fallback: string
+  }
+  readonly boot: {
+    readonly manual: 'networks' | 'any' | 'none'
+    readonly dynamic_nodes: boolean
+    readonly snmp_detection: boolean
+    /** Empty: none. */
+    readonly ipxe_directory: string
+  }
+  readonly kickstart: { readonly rootpw: string }
+  readonly node: { readonly verify_certificate: boolean }
+  readonly torrent: { readonly tracker: string }
+  readonly dhcp: { readonly server: 'none' }
+  readonly dns: { readonly server: 'none' }
+  readonly log: { readonly level: 'error' | 'warn' | 'info' | 'debug' }
+}

@@ -1,0 +1,212 @@
+import { isIP } from 'node:net'
+import { resolve } from 'node:path'
+import ipaddr from 'ipaddr.js'
+
+/** The text is not a value of its kind; the message completes "[section] key …" and never repeats the text. */
+export class ValueError extends Error {}
+
+/**
+ * Reads the text of a value; `directory` is the ini's own, for relative paths.
+ * @throws ValueError
+ */
+export type Kind<T> = (text: string, directory: string) => T
+
+function must(holds: boolean, expected: string): asserts holds {
+  if (!holds) throw new ValueError(`must be ${expected}`)
+}
+
+/** Names of everything but nodes (decisions 3.1). */
+export const nameRule = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/
+/** The rule in words, to end a sentence with. */
+export const nameRuleText =
+  '1 to 63 letters, digits, dots, underscores and hyphens, beginning with a letter or digit'
+
+/** Any text on one line, empty too. */
+export const text: Kind<string> = value => value
+
+/** A name; `reserved` words mean something else in the place where the name is used. */
+export function name(reserved: readonly string[] = []): Kind<string> {
+  return value => {
+    must(nameRule.test(value), nameRuleText)
+    must(!reserved.includes(value), `none of ${reserved.join(', ')}`)
+    return value
+  }
+}
+
+/** One of a fixed set of words. */
+export function choice<const T extends string>(...words: readonly T[]): Kind<T> {
+  return value => {
+    const word = words.find(candidate => candidate === value)
+    must(
+      word !== undefined,
+      words.length === 1 ? `${words[0]} in this version` : `one of ${words.join(', ')}`
+    )
+    return word
+  }
+}
+
+const booleans = new Map([
+  ['yes', true],
+  ['true', true],
+  ['on', true],
+  ['no', false],
+  ['false', false],
+  ['off', false]
+])
+
+/** `yes` or `no`, `true` or `false`, `on` or `off`. */
+export const boolean: Kind<boolean> = value => {
+  const known = booleans.get(value.toLowerCase())
+  must(known !== undefined, 'yes or no')
+  return known
+}
+
+function measure(
+  value: string,
+  units: Readonly<Record<string, number>>,
+  min: string,
+  max: string,
+  what: string
+) {
+  const read = (part: string) => {
+    const [, digits = '', unit = ''] = /^(\d{1,15})([a-z])$/.exec(part) ?? []
+    return Object.hasOwn(units, unit) ? Number(digits) * (units[unit] ?? Number.NaN) : Number.NaN
+  }
+  const amount = read(value)
+  must(!Number.isNaN(amount), what)
+  must(amount >= read(min) && amount <= read(max), `between ${min} and ${max}`)
+  return amount
+}
+
+const second = 1000
+const durationUnits = { s: second, m: 60 * second, h: 3600 * second, d: 86400 * second }
+
+/** A duration with its unit, in milliseconds. */
+export function duration(min: string, max: string): Kind<number> {
+  return value =>
+    measure(value, durationUnits, min, max, 'a whole number with its unit, such as 30s, 10m, 4h or 7d')
+}
+
+const sizeUnits = { k: 1024, m: 1024 ** 2, g: 1024 ** 3 }
+
+/** A size with its unit, in bytes. */
+export function size(min: string, max: string): Kind<number> {
+  return value =>
+    measure(value.toLowerCase(), sizeUnits, min, max, 'a whole number with its unit, such as 64k, 1m or 2g')
+}
+
+/** An absolute path; a relative one is relative to the ini's directory. */
+export const path: Kind<string> = (value, directory) => {
+  must(value !== '', 'a path')
+  return resolve(directory, value)
+}
+
+/** A path, or nothing. */
+export const optionalPath: Kind<string> = (value, directory) => (value === '' ? '' : path(value, directory))
+
+/** Canonical text of an IPv4 or IPv6 address without a zone, undefined when it is none. */
+function canonical(value: string): string | undefined {
+  if (isIP(value) === 0 || value.includes('%')) return undefined
+  return ipaddr.process(value).toString()
+}
+
+/** True for 0.0.0.0 and ::. */
+export function isWildcard(address: string): boolean {
+  return ipaddr.process(address).range() === 'unspecified'
+}
+
+/** One address of this machine in canonical text, or nothing. */
+export const optionalAddress: Kind<string> = value => {
+  if (value === '') return ''
+  const address = canonical(value)
+  must(address !== undefined, 'an IPv4 or IPv6 address')
+  must(!isWildcard(address), 'one address, not all of them')
+  return address
+}
+
+export interface Listen {
+  readonly address: string
+  /** 0: any free port. */
+  readonly port: number
+}
+
+/** `address:port` or `[IPv6 address]:port`. */
+export const listen: Kind<Listen> = value => {
+  const expected = 'address:port or [IPv6 address]:port'
+  const [, v6, v4, digits = ''] = /^(?:\[([^\]]*)\]|([^:]*)):(\d{1,5})$/.exec(value) ?? []
+  const address = canonical(v6 ?? v4 ?? '')
+  must(address !== undefined && isIP(v6 ?? '4') !== 4, expected)
+  const port = Number(digits)
+  must(port <= 65535, `${expected} with a port up to 65535`)
+  return { address, port }
+}
+
+/** Addresses and CIDRs with commas or blanks between them, as CIDRs. */
+export const cidrs: Kind<readonly string[]> = value =>
+  value
+    .split(/[\s,]+/)
+    .filter(part => part !== '')
+    .map(part => {
+      const expected = 'a list of CIDRs, such as 10.141.0.0/16 or fd00::/64'
+      const [, head = '', bits] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(part) ?? []
+      const address = canonical(head)
+      must(address !== undefined, expected)
+      const width = isIP(address) === 4 ? 32 : 128
+      // An IPv4-mapped address has become IPv4, so its prefix length is out of range here, and refused.
+      const prefix = bits === undefined ? width : Number(bits)
+      must(prefix <= width, expected)
+      const cidr = `${address}/${prefix}`
+      const network = (
+        width === 32 ? ipaddr.IPv4.networkAddressFromCIDR(cidr) : ipaddr.IPv6.networkAddressFromCIDR(cidr)
+      ).toString()
+      must(network === address, `${expected}, without host bits (${network}/${prefix})`)
+      return cidr
+    })
+
+const label = '[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?'
+const hostName = new RegExp(`^(?=.{1,253}$)${label}(?:\\.${label})*$`)
+
+/** A host name or an address, or nothing. */
+export const optionalHost: Kind<string> = value => {
+  if (value === '') return ''
+  const address = canonical(value)
+  // A name of digits and dots alone is a mistyped address.
+  must(
+    address !== undefined || (hostName.test(value) && !/^[\d.]+$/.test(value)),
+    'a host name or an address'
+  )
+  return address ?? value
+}
+
+function parsedUrl(value: string, shape: RegExp, expected: string): URL {
+  must(shape.test(value) && URL.canParse(value), expected)
+  const url = new URL(value)
+  must(url.username === '' && url.password === '' && url.hash === '', expected)
+  return url
+}
+
+/** `http(s)://host[:port]` in canonical text without a slash at the end, or nothing. */
+export const optionalOrigin: Kind<string> = value =>
+  value === ''
+    ? ''
+    : parsedUrl(value, /^https?:\/\/[^\s/?#\\]+\/?$/, 'a URL of the form http://host:port or https://host')
+        .origin
+
+/** An announce URL (http, https or udp), or nothing. */
+export const optionalTracker: Kind<string> = value =>
+  value === ''
+    ? ''
+    : parsedUrl(
+        value,
+        /^(?:https?|udp):\/\/[^\s/?#\\]+(?:\/[^\s\\]*)?$/,
+        'a URL such as http://host:6969/announce or udp://host:6969'
+      ).href
+
+/** A crypt(3) hash, or nothing; never a password in clear. */
+export const optionalCrypt: Kind<string> = value => {
+  must(
+    value === '' || /^\$[0-9a-z]{1,12}\$[./0-9A-Za-z$,=+-]{8,400}$/.test(value),
+    'a crypt(3) hash, as `openssl passwd -6` prints it, or empty'
+  )
+  return value
+}

@@ -1,0 +1,209 @@
+import { scryptSync } from 'node:crypto'
+import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { adminPasswordFile, ensureAdminPassword } from '../../lib/auth/admin-password.js'
+import { Logins } from '../../lib/auth/logins.js'
+import { hashPassword } from '../../lib/auth/passwords.js'
+import type { User } from '../../lib/auth/roles.js'
+
+// Cheap, so that a test can ask often; svcd passwd prints dearer ones.
+const hashOf = (password: string) => {
+  const salt = Buffer.alloc(16, password)
+  const key = scryptSync(password, salt, 32, { N: 2, r: 1, p: 1 })
+  return `$scrypt$N=2,r=1,p=1$${salt.toString('base64url')}$${key.toString('base64url')}`
+}
+const users: User[] = [
+  { name: 'alice', role: 'admin', hash: hashOf('wonder') },
+  { name: 'bob', role: 'viewer', hash: hashOf('builder') }
+]
+
+function logins(options: { users?: User[]; adminPasswordFile?: string } = {}) {
+  const clock = { now: 1_000_000 }
+  const waited: number[] = []
+  const made = new Logins({
+    users,
+    adminPasswordFile: '/nonexistent/admin-password',
+    ...options,
+    now: () => clock.now,
+    delay: async ms => void waited.push(ms)
+  })
+  return { logins: made, clock, waited }
+}
+
+t.test('the right password gives user and role, nothing else does', async t => {
+  const { logins: l } = logins()
+  t.strictSame(await l.login('alice', 'wonder', '10.0.0.1'), { user: 'alice', role: 'admin' })
+  t.strictSame(await l.login('bob', 'builder', '10.0.0.1'), { user: 'bob', role: 'viewer' })
+  const wrong: [string, string][] = [
+    ['alice', 'builder'],
+    ['alice', ''],
+    ['Alice', 'wonder'],
+    ['', 'wonder'],
+    ['carol', 'wonder'],
+    ['__proto__', 'wonder'],
+    ['admin', ''],
+    ['alice', 'wonder\0'],
+    ['alice', 'x'.repeat(50_000_000)],
+    ['x'.repeat(50_000_000), 'wonder']
+  ]
+  for (const [user, password] of wrong)
+    t.equal(
+      await l.login(user, password, '10.0.0.1'),
+      undefined,
+      `${user.slice(0, 20)} ${password.slice(0, 20)}`
+    )
+})
+
+t.test('roleOf follows the ini, not the token', async t => {
+  const { logins: l } = logins()
+  t.equal(l.roleOf('alice'), 'admin')
+  t.equal(l.roleOf('bob'), 'viewer')
+  t.equal(l.roleOf('admin'), undefined, 'the first admin is gone once the ini names a user')
+  t.equal(l.roleOf('constructor'), undefined)
+  t.equal(logins({ users: [] }).logins.roleOf('admin'), 'admin')
+  t.equal(logins({ users: [] }).logins.roleOf('alice'), undefined)
+})
+
+t.test('an unknown user costs the same check as a known one', async t => {
+  const real = await hashPassword('wonder')
+  const { logins: l } = logins({ users: [{ name: 'alice', role: 'admin', hash: real }] })
+  const cost = async (user: string) => {
+    const before = process.cpuUsage()
+    t.equal(await l.login(user, `wrong ${Math.random()}`, '10.0.0.1'), undefined)
+    const { user: spent, system } = process.cpuUsage(before)
+    return spent + system
+  }
+  // The least of several, as other work in this process can only add. A skipped check is a thousandth.
+  const least = async (user: string) => Math.min(await cost(user), await cost(user), await cost(user))
+  const [known, unknown] = [await least('alice'), await least('nobody')]
+  t.ok(known / unknown < 3 && unknown / known < 3, `${known} µs known, ${unknown} µs unknown`)
+})
+
+t.test('after failures an address waits, is never refused, and others do not wait', async t => {
+  const { logins: l, waited, clock } = logins()
+  for (let count = 0; count < 10; count++) await l.login(count % 2 ? 'alice' : 'nobody', 'wrong', '10.0.0.1')
+  t.strictSame(waited, [250, 500, 750, 1000, 1000, 1000])
+  t.strictSame(await l.login('bob', 'builder', '10.0.0.2'), { user: 'bob', role: 'viewer' })
+  t.equal(waited.length, 6)
+  t.strictSame(
+    await l.login('alice', 'wonder', '10.0.0.1'),
+    { user: 'alice', role: 'admin' },
+    'slow, not refused'
+  )
+  t.equal(waited.length, 7)
+  clock.now += 60_000
+  await l.login('alice', 'wrong', '10.0.0.1')
+  t.equal(waited.length, 7, 'forgiven after a minute')
+  await l.login('x'.repeat(1000), 'y', '10.0.0.3')
+  for (let count = 0; count < 4; count++) await l.login('alice', 'x'.repeat(5000), '10.0.0.3')
+  t.equal(waited.length, 8, 'refused unlooked at counts as failed')
+})
+
+t.test('a verified login is remembered for a minute, with this password only', async t => {
+  const real = await hashPassword('wonder')
+  const { logins: l, clock } = logins({ users: [{ name: 'alice', role: 'admin', hash: real }] })
+  const cpu = async (password: string) => {
+    const before = process.cpuUsage()
+    await l.login('alice', password, '10.0.0.1')
+    const { user, system } = process.cpuUsage(before)
+    return user + system
+  }
+  const check = await cpu('wonder')
+  const times = 200
+  const before = process.cpuUsage()
+  for (let count = 0; count < times; count++)
+    t.strictSame(await l.login('alice', 'wonder', '10.0.0.1'), { user: 'alice', role: 'admin' })
+  const { user, system } = process.cpuUsage(before)
+  t.ok((user + system) / times < check / 5, `${(user + system) / times} µs remembered, ${check} µs checked`)
+  t.equal(await l.login('alice', 'wonder ', '10.0.0.1'), undefined)
+  t.ok((await cpu('wonder')) < check / 2, 'a failure does not make it forgotten')
+  clock.now += 60_000
+  t.ok((await cpu('wonder')) > check / 3, 'checked again after a minute')
+  clock.now -= 30_000
+  t.ok((await cpu('wonder')) > check / 3, 'and when the clock was set back')
+})
+
+t.test('a thousand logins at once: equal ones share a check, others wait their turn', async t => {
+  const real = await hashPassword('wonder')
+  const { logins: l } = logins({ users: [{ name: 'alice', role: 'admin', hash: real }, ...users.slice(1)] })
+  const before = process.memoryUsage().rss
+  let most = before
+  const sampler = setInterval(() => {
+    most = Math.max(most, process.memoryUsage().rss)
+  }, 5)
+  const cpuBefore = process.cpuUsage()
+  const equal = await Promise.all(Array.from({ length: 1000 }, () => l.login('alice', 'wonder', '10.0.0.1')))
+  const { user, system } = process.cpuUsage(cpuBefore)
+  t.ok(equal.every(login => login?.user === 'alice'))
+  const cpuOne = process.cpuUsage()
+  await l.login('alice', 'other', '10.0.0.1')
+  const one = process.cpuUsage(cpuOne)
+  t.ok(user + system < 5 * (one.user + one.system), `${user + system} µs for a thousand`)
+
+  let finished = 0
+  const different = Promise.all(
+    Array.from({ length: 12 }, async (_, n) => {
+      const login = await l.login('alice', `wrong ${n}`, '10.0.0.1')
+      finished++
+      return login
+    })
+  )
+  await readFile('/proc/version')
+  t.ok(finished < 6, `files are read meanwhile, after ${finished} of 12 checks`)
+  t.ok(await l.login('alice', 'wonder', '10.0.0.2'))
+  await l.login('alice', 'wrong', '10.0.0.3')
+  t.ok(finished < 10, `and another address has its turn, after ${finished} of 12 checks`)
+  t.ok((await different).every(login => login === undefined))
+  clearInterval(sampler)
+  t.ok(most - before < 8 * 16 * 1024 * 1024, `${(most - before) / 1024 / 1024} MiB more`)
+})
+
+t.test('the first admin: made once, 0600, alone on a line, valid while the ini names nobody', async t => {
+  const state = join(t.testdir(), 'new', 'state')
+  const file = adminPasswordFile(state)
+  t.strictSame(
+    await Promise.all([1, 2, 3, 4].map(() => ensureAdminPassword(file))).then(made => made.filter(Boolean)),
+    [true]
+  )
+  const text = readFileSync(file, 'utf8')
+  t.match(text, /^[\w-]{24}\n$/)
+  t.equal(statSync(file).mode & 0o777, 0o600)
+  const { mtimeNs } = statSync(state, { bigint: true })
+  t.equal(await ensureAdminPassword(file), false, 'the second start')
+  t.equal(statSync(state, { bigint: true }).mtimeNs, mtimeNs, 'which needs no writable directory')
+  t.equal(readFileSync(file, 'utf8'), text)
+
+  const { logins: l } = logins({ users: [], adminPasswordFile: file })
+  t.strictSame(await l.login('admin', text.trim(), '10.0.0.1'), { user: 'admin', role: 'admin' })
+  t.equal(await l.login('admin', text, '10.0.0.1'), undefined, 'the line end is no part of it')
+  t.equal(await l.login('alice', text.trim(), '10.0.0.1'), undefined)
+  t.equal(await l.login('admin', 'wrong', '10.0.0.1'), undefined)
+  const named = logins({ adminPasswordFile: file })
+  t.equal(
+    await named.logins.login('admin', text.trim(), '10.0.0.1'),
+    undefined,
+    'ignored once the ini names a user'
+  )
+})
+
+t.test('a changed file counts at once, an empty or missing one lets nobody in', async t => {
+  const file = join(t.testdir({ 'admin-password': 'first\n' }), 'admin-password')
+  const { logins: l } = logins({ users: [], adminPasswordFile: file })
+  t.ok(await l.login('admin', 'first', '10.0.0.1'))
+  writeFileSync(file, 'second\r\n')
+  t.equal(await l.login('admin', 'first', '10.0.0.1'), undefined, 'though remembered')
+  t.ok(await l.login('admin', 'second', '10.0.0.1'))
+  for (const text of ['', '\n', '\nsecond\n']) {
+    writeFileSync(file, text)
+    t.equal(await l.login('admin', '', '10.0.0.1'), undefined)
+    t.equal(await l.login('admin', 'second', '10.0.0.1'), undefined)
+    await t.rejects(ensureAdminPassword(file), {
+      message: `${file} holds no password: remove it, and the next start makes a new one`
+    })
+  }
+  rmSync(file)
+  t.equal(await l.login('admin', 'second', '10.0.0.1'), undefined)
+  t.equal(await l.login('admin', '', '10.0.0.1'), undefined)
+})

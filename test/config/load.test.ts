@@ -1,0 +1,297 @@
+import { join } from 'node:path'
+import t from 'tap'
+import { hashPassword } from '../../lib/auth/passwords.js'
+import { loadConfig } from '../../lib/config/load.js'
+import type { ConfigError } from '../../lib/config/problem.js'
+import { iniFile } from './ini-file.js'
+
+const hash = await hashPassword('secret')
+
+t.test('an empty ini is every default', async t => {
+  const { directory, file, load } = iniFile(t)
+  const config = load('')
+  t.equal(config.file, file)
+  t.strictSame(config.http, {
+    listen: { address: '127.0.0.1', port: 7050 },
+    url: 'http://127.0.0.1:7050',
+    trusted_proxies: [],
+    max_body: 64 * 1024 * 1024
+  })
+  t.strictSame(config.controller, { name: 'controller', address: '127.0.0.1' })
+  t.equal(
+    config.paths.state,
+    join(directory, '../var'),
+    'relative to the ini, whatever the working directory'
+  )
+  t.equal(config.paths.roles, join(directory, 'roles'))
+  t.strictSame(config.auth, { token_lifetime: 3_600_000, node_token_lifetime: 4 * 3_600_000 })
+  t.strictSame(config.users, [])
+  t.equal(config.boot.ipxe_directory, '')
+  t.equal(config.node.verify_certificate, true)
+})
+
+t.test('every kind of value, read', async t => {
+  const { directory, load } = iniFile(t)
+  const config = load(
+    [
+      '# comment',
+      '; comment too',
+      '[http]',
+      'listen = [::1]:8080',
+      'trusted_proxies = 10.0.0.0/8, 192.0.2.7 fd00::/64',
+      'max_body=2M',
+      '  [auth]  ',
+      '  token_lifetime   =   90s  ',
+      'node_token_lifetime = 7d',
+      '[paths]',
+      'state = /srv/svcd',
+      'files = "data; #1/files"',
+      "scripts = 'true'",
+      '[cluster]',
+      'technical_contacts = "Zoë \\"Z\\" <z@example.org>; ext. #5"',
+      'debug = ON',
+      '[boot]',
+      'manual = none',
+      '[torrent]',
+      'tracker = udp://tracker.example.org:6969/announce',
+      '[kickstart]',
+      'rootpw = $6$rounds=5000$abcdefgh$0123456789./ABC',
+      '[users]',
+      `alice = admin ${hash}`,
+      `constructor = viewer ${hash}`,
+      '[log]',
+      'level = debug'
+    ].join('\r\n')
+  )
+  t.strictSame(config.http, {
+    listen: { address: '::1', port: 8080 },
+    url: 'http://[::1]:8080',
+    trusted_proxies: ['10.0.0.0/8', '192.0.2.7/32', 'fd00::/64'],
+    max_body: 2 * 1024 * 1024
+  })
+  t.strictSame(config.auth, { token_lifetime: 90_000, node_token_lifetime: 7 * 86_400_000 })
+  t.equal(config.paths.state, '/srv/svcd')
+  t.equal(config.paths.files, join(directory, 'data; #1/files'))
+  t.equal(config.paths.scripts, join(directory, 'true'), 'single quotes hold text, never JSON')
+  t.equal(config.cluster.technical_contacts, 'Zoë "Z" <z@example.org>; ext. #5')
+  t.equal(config.cluster.debug, true)
+  t.equal(config.torrent.tracker, 'udp://tracker.example.org:6969/announce')
+  t.strictSame(config.users, [
+    { name: 'alice', role: 'admin', hash },
+    { name: 'constructor', role: 'viewer', hash }
+  ])
+  t.equal(config.log.level, 'debug')
+})
+
+t.test('url and controller address', async t => {
+  const { load, problems } = iniFile(t)
+  const url = (text: string) => load(text).http.url
+  t.equal(
+    url('[http]\nlisten = 0.0.0.0:7050\n[controller]\naddress = 10.141.255.254'),
+    'http://10.141.255.254:7050'
+  )
+  t.equal(url('[http]\nlisten = [::]:80\n[controller]\naddress = FD00:0::1'), 'http://[fd00::1]:80')
+  t.equal(url('[http]\nurl = https://Controller.example.org/'), 'https://controller.example.org')
+  for (const wildcard of ['0.0.0.0:7050', '[::]:7050', '[::ffff:0.0.0.0]:7050'])
+    t.strictSame(problems(`[http]\nlisten = ${wildcard}`), [
+      'svcd.ini:2: [controller] address is needed when [http] listen is every address'
+    ])
+  t.strictSame(problems('', 'http.listen=0.0.0.0:1'), [
+    '--set http.listen: [controller] address is needed when [http] listen is every address'
+  ])
+})
+
+t.test('the configuration is frozen to its depths', async t => {
+  const { load } = iniFile(t)
+  const config = load(`[users]\nalice = admin ${hash}`)
+  t.throws(() => Object.assign(config.http.listen, { port: 1 }), TypeError)
+  t.throws(() => Object.assign(config.users[0] ?? {}, { role: 'viewer' }), TypeError)
+  t.throws(() => (config.http.trusted_proxies as string[]).push('0.0.0.0/0'), TypeError)
+})
+
+t.test('every problem at once, each with its line, in the order of the file', async t => {
+  const { problems } = iniFile(t)
+  const found = problems(
+    [
+      'early = 1', // 1
+      '[http]',
+      'listen = localhost:7050', // 3
+      'max_body = 64', // 4
+      'max_body = 1m', // 5
+      'lisen = 127.0.0.1:1', // 6
+      'url = http://c;d', // 7
+      'just a line', // 8
+      '[htp]', // 9
+      'anything = 1',
+      '[paths]',
+      'state =', // 12
+      '[boot] # here', // 13
+      'manual = some', // 14
+      'dynamic_nodes = maybe', // 15
+      '[users]',
+      'bob = admin plain', // 17
+      `eve = root ${hash}`, // 18
+      '[log', // 19
+      'level = noise'
+    ].join('\n'),
+    'auth.token_lifetime=60',
+    'auth.nothing=1',
+    'nowhere.x=1',
+    'nonsense'
+  )
+  t.strictSame(
+    found.map(problem =>
+      problem
+        .split(' ')
+        .slice(0, problem.startsWith('--set') ? 2 : 1)
+        .join(' ')
+    ),
+    [
+      'svcd.ini:1:',
+      'svcd.ini:3:',
+      'svcd.ini:4:',
+      'svcd.ini:5:',
+      'svcd.ini:6:',
+      'svcd.ini:7:',
+      'svcd.ini:8:',
+      'svcd.ini:9:',
+      'svcd.ini:12:',
+      'svcd.ini:13:',
+      'svcd.ini:14:',
+      'svcd.ini:15:',
+      'svcd.ini:17:',
+      'svcd.ini:18:',
+      'svcd.ini:19:',
+      '--set auth.nothing:',
+      '--set nowhere.x:',
+      '--set nonsense:',
+      '--set auth.token_lifetime:'
+    ]
+  )
+  t.match(found[3], /"max_body" was given in line 4 already/)
+  t.match(found[4], /unknown key "lisen" in \[http\], which has listen, url/)
+  t.match(found[5], /cut at ;/)
+})
+
+t.test('secrets are never repeated in a message', async t => {
+  const { problems } = iniFile(t)
+  const texts = [
+    '[kickstart]\nrootpw = hunter2',
+    '[kickstart]\nrootpw = "hunter2',
+    '[kickstart]\nrootpw = hunter2;x',
+    '[kickstart]\nhunter2',
+    '[users]\nbob = admin hunter2',
+    '[users]\nbob = hunter2',
+    '[users]\nbob = "admin hunter2" x'
+  ]
+  for (const text of texts) {
+    const found = problems(text)
+    t.equal(found.length, 1, text)
+    t.notMatch(found[0], /hunter2/)
+  }
+  t.notMatch(problems('', 'users.bob=hunter2', 'kickstart.rootpw=hunter2').join(), /hunter2/)
+})
+
+t.test('quotes and comment signs', async t => {
+  const { load, problems } = iniFile(t)
+  const contacts = (value: string) =>
+    load(`[cluster]\ntechnical_contacts = ${value}`).cluster.technical_contacts
+  t.equal(contacts('a \\; b \\# c \\\\ d'), 'a ; b # c \\ d')
+  t.equal(contacts('"a;b"'), 'a;b')
+  t.equal(contacts('\'a;"b"\''), 'a;"b"')
+  t.equal(contacts("'5'"), '5')
+  t.equal(contacts('\'{"a":1}\''), '{"a":1}')
+  t.equal(contacts('a=b=c'), 'a=b=c')
+  t.equal(contacts('it"s 5" wide'), 'it"s 5" wide')
+  for (const value of [
+    ';',
+    '# none',
+    'a;b',
+    'a #b',
+    '\\\\;',
+    '"a" ; b',
+    '"a',
+    "'a",
+    '"',
+    'x" ; y"',
+    '"a\\qb"',
+    '"a"b"'
+  ])
+    t.match(
+      problems(`[cluster]\ntechnical_contacts = ${value}`),
+      [/^svcd\.ini:2: \[cluster\] "technical_contacts" /],
+      value
+    )
+  t.match(
+    problems('[cluster]\ntechnical_contacts = a;b\ntechnical_contacts = c'),
+    [/^svcd\.ini:2: .*cut at ;/, /^svcd\.ini:3: .*given in line 2/],
+    'a faulty one counts as given'
+  )
+})
+
+t.test('overrides win over the ini, are taken literally, and the last one counts', async t => {
+  const { directory, load } = iniFile(t)
+  const config = load(
+    '[http]\nlisten = 127.0.0.1:1\nmax_body = 1m',
+    'http.listen=127.0.0.1:2',
+    'http.listen=127.0.0.1:3',
+    'cluster.technical_contacts="a;b" = #1',
+    'paths.state=state',
+    `users.a.b=viewer ${hash}`
+  )
+  t.equal(config.http.listen.port, 3)
+  t.equal(config.http.max_body, 1024 * 1024)
+  t.equal(config.cluster.technical_contacts, '"a;b" = #1')
+  t.equal(config.paths.state, join(directory, 'state'))
+  t.strictSame(config.users, [{ name: 'a.b', role: 'viewer', hash }])
+})
+
+t.test('names of the language are harmless', async t => {
+  const { problems } = iniFile(t)
+  t.match(problems('[__proto__]\npolluted = yes\n[constructor]\nprototype = x\n[toString]'), [
+    /^svcd\.ini:1: unknown section "__proto__"/,
+    /^svcd\.ini:3: unknown section "constructor"/,
+    /^svcd\.ini:5: unknown section "toString"/
+  ])
+  t.match(problems(`[http]\n__proto__ = 1\nconstructor = 2\n[users]\n__proto__ = admin ${hash}`), [
+    /^svcd\.ini:2: unknown key "__proto__"/,
+    /^svcd\.ini:3: unknown key "constructor"/,
+    /^svcd\.ini:5: \[users\] "__proto__" must be named/
+  ])
+  t.match(problems('', '__proto__.x=1', 'http.__proto__=1', 'hasOwnProperty.x=1'), [
+    /unknown/,
+    /unknown/,
+    /unknown/
+  ])
+  t.equal((Object.create({}) as Record<string, unknown>).polluted, undefined)
+})
+
+t.test('files that are no ini', async t => {
+  const { directory, problems } = iniFile(t)
+  const long = 'x'.repeat(1024 * 1024)
+  t.match(problems(`[http]\n${long} = 1`), [/^svcd\.ini:2: unknown key "x{60}…"/])
+  t.ok(problems(`[http]\n${long} = 1`).join().length < 300)
+  t.match(problems(`[cluster]\ntechnical_contacts = ${'\\'.repeat(1024 * 1024)}`), [
+    /^svcd\.ini:2: .*is longer than/
+  ])
+  t.match(problems(`[http]\n${'"'.repeat(1024 * 1024)}`), [/^svcd\.ini:2: is neither/])
+  t.match(problems(`[${long}]`), [/^svcd\.ini:1: unknown section/])
+  t.match(problems('[http]\nmax_body = 1m\0\n'), [/^svcd\.ini:2: holds a control character/])
+  t.match(problems('[http]\rmax_body = 1m\rurl =\n'), [/^svcd\.ini:1: holds a control character/])
+  t.match(problems(Buffer.from('[http]\n# \xe4\n', 'latin1')), [/^svcd\.ini:2: is not UTF-8$/])
+  t.match(problems(Buffer.from([0xff, 0xfe, 0x5b, 0x00])), [/^svcd\.ini:1: is not UTF-8$/])
+  t.match(problems(Buffer.alloc(5 * 1024 * 1024, 0x0a)), [/^svcd\.ini: is larger than/])
+  t.strictSame(problems('\ufeff[http]\nmax_body = 1m\n'), [], 'a byte order mark is dropped')
+  const missing = join(directory, 'missing.ini')
+  const failing = (file: string, ...overrides: string[]) => {
+    try {
+      return loadConfig(file, overrides)
+    } catch (error) {
+      return (error as ConfigError).problems
+    }
+  }
+  t.match(failing(missing), [{ file: missing, message: /^cannot be read: ENOENT/ }])
+  t.match(failing(directory), [{ message: 'is not a regular file' }])
+  t.match(failing('/dev/zero'), [{ message: 'is not a regular file' }])
+  t.match(failing(missing, 'http.listen=x'), [{ file: missing }, { file: '--set http.listen' }])
+})

@@ -1,0 +1,45 @@
+import { join } from 'node:path'
+import t from 'tap'
+import { loadConfig } from '../../lib/config/load.js'
+import { reachability } from '../../lib/config/reachability.js'
+
+const ini = join(t.testdir({ 'svcd.ini': '' }), 'svcd.ini')
+const warnings = (networks: string[], ...settings: string[]) =>
+  reachability(loadConfig(ini, settings), networks)
+const everywhere = ['http.listen=0.0.0.0:7050', 'controller.address=10.141.255.254']
+
+t.test('loopback listen address and URL', async t => {
+  t.strictSame(warnings([]), [], 'no networks, no nodes')
+  t.strictSame(warnings(['127.0.0.0/8']), [])
+  t.strictSame(warnings(['127.5.0.0/16', '0.0.0.0/0']), [], 'networks with nodes on this machine')
+  t.match(warnings(['127.0.0.0/8', '10.141.0.0/16']), [
+    /10\.141\.0\.0\/16 cannot reach \[http\] listen 127\.0\.0\.1: /,
+    /10\.141\.0\.0\/16 cannot reach \[http\] url http:\/\/127\.0\.0\.1:7050: /
+  ])
+  t.match(warnings(['10.1.0.0/16', '10.2.0.0/16', '10.3.0.0/16', '10.4.0.0/16', '10.5.0.0/16']), [
+    /and 2 more/,
+    /and 2 more/
+  ])
+  t.equal(warnings(['126.0.0.0/8', '128.0.0.0/8']).length, 2)
+})
+
+t.test('reachable ones', async t => {
+  t.strictSame(warnings(['10.141.0.0/16'], ...everywhere), [])
+  t.strictSame(
+    warnings(['10.141.0.0/16'], 'http.url=https://controller.example.org', 'http.trusted_proxies=127.0.0.1'),
+    [],
+    'behind a front server'
+  )
+})
+
+t.test('one of both', async t => {
+  t.match(warnings(['10.141.0.0/16'], 'http.url=http://10.141.255.254:7050'), [/\[http\] listen 127/])
+  for (const url of [
+    'http://localhost:7050',
+    'http://127.9.9.9',
+    'http://[::1]:7050',
+    'http://a.localhost',
+    'http://0.0.0.0:1'
+  ])
+    t.match(warnings(['10.141.0.0/16'], ...everywhere, `http.url=${url}`), [/\[http\] url http/], url)
+})
