@@ -1,0 +1,140 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { notFound, unauthorized } from '../http/errors.js'
+import type { Answer } from '../http/route.js'
+import { type ApiRequest, type ApiRoute, type Parts, param, plain } from './context.js'
+
+const reads = { method: 'GET', effect: 'reads', body: 'ignored' } as const
+const changes = { method: 'GET', effect: 'changes', body: 'ignored' } as const
+
+/** What booting and installing machines ask for (contract, "Boot and installation"; decisions 4). */
+export function bootRoutes(parts: Parts): ApiRoute[] {
+  const { boot, install, config } = parts
+  const search = (request: ApiRequest) => plain(boot.search(param(request, 'macaddress'), request.source))
+  const manualHost = async (request: ApiRequest) => {
+    const mac = request.params.macaddress
+    return plain(await boot.manualHost(param(request, 'hostname'), mac, request.source))
+  }
+  const menu = (path: string, summary: string, script: () => string): ApiRoute => ({
+    ...reads,
+    path,
+    access: 'anyone',
+    codes: [200, 503],
+    summary,
+    handler: () => plain(script())
+  })
+  return [
+    menu('/boot', 'The boot menu', () => boot.menu()),
+    menu('/boot/short', 'The boot menu without nodes and groups', () => boot.shortMenu()),
+    menu('/boot/disk', 'Boot from the local disk', () => boot.disk()),
+    ...['/boot/search/{macaddress}', '/boot/search/mac/{macaddress}'].map(
+      (path): ApiRoute => ({
+        ...reads,
+        path,
+        access: 'anyone',
+        codes: [200, 400, 503],
+        summary: 'The boot script of the node with this MAC',
+        handler: search
+      })
+    ),
+    {
+      ...reads,
+      path: '/boot/manual/hostname/{hostname}',
+      access: 'anyone',
+      codes: [200, 400, 403, 503],
+      summary: 'The boot script of a node chosen by name',
+      handler: manualHost
+    },
+    {
+      ...changes,
+      path: '/boot/manual/hostname/{hostname}/{macaddress}',
+      access: 'anyone',
+      codes: [200, 400, 403, 503],
+      summary: 'Give the MAC to a node chosen by name, and its boot script',
+      handler: manualHost
+    },
+    {
+      ...changes,
+      path: '/boot/manual/group/{groupname}/{macaddress}',
+      access: 'anyone',
+      codes: [200, 400, 403, 404, 503],
+      summary: 'Give the MAC to the first free node of a group, a new one when none is, and its boot script',
+      handler: async request => {
+        const [group, mac] = [param(request, 'groupname'), param(request, 'macaddress')]
+        return plain(await boot.manualGroup(group, mac, request.source))
+      }
+    },
+    payload('role', '/boot/roles/{role}', config.paths.roles, 'multi-user.target'),
+    payload('script', '/boot/scripts/{script}', config.paths.scripts, 'post'),
+    {
+      ...reads,
+      path: '/boot/install/{node}',
+      access: 'source',
+      codes: [200, 400, 401, 404, 503],
+      summary: 'The install script of a node, for that node alone',
+      handler: request => plain(install.script(param(request, 'node'), request.source))
+    },
+    {
+      ...reads,
+      path: '/kickstart/install/{node}',
+      access: 'anyone',
+      codes: [200, 400, 404, 503],
+      summary: 'The kickstart of a node',
+      handler: request => plain(install.kickstart(param(request, 'node'), request.source))
+    },
+    {
+      ...reads,
+      path: '/boot/{file}',
+      access: 'anyone',
+      codes: [200, 206, 404, 416],
+      summary: 'A kernel or initramfs that an image names, or an iPXE binary',
+      handler: request => bootFile(parts, param(request, 'file'))
+    },
+    {
+      ...reads,
+      path: '/files/{tarball}',
+      access: 'files',
+      codes: [200, 206, 401, 404, 416],
+      summary: 'A packed image or its torrent',
+      handler: request => packedFile(parts, request)
+    }
+  ]
+}
+
+function bootFile({ model, config }: Parts, name: string): Answer {
+  if (model.view.index.isImageFile('boot', name)) return { status: 200, file: join(config.paths.files, name) }
+  if (config.boot.ipxe_directory === '') throw notFound(`no OS image names the boot file ${name}`)
+  return { status: 200, file: join(config.boot.ipxe_directory, name) }
+}
+
+/** Packed images go to addresses in a configured network, to loopback, or with a token (decisions 4.9). */
+function packedFile({ model, boot, config }: Parts, request: ApiRequest): Answer {
+  const { source, caller } = request
+  if (caller.kind === 'anonymous' && !source.loopback && !boot.isInside(source))
+    throw unauthorized(`${source.address} lies in no configured network; a token is needed`)
+  const name = param(request, 'tarball')
+  if (!model.view.index.isImageFile('pack', name.replace(/\.torrent$/, '')))
+    throw notFound(`no OS image names the packed image ${name}`)
+  return { status: 200, file: join(config.paths.files, name) }
+}
+
+/** `{target, script}` of a file below a directory; `# target: <text>` in its first line (decisions 4.10). */
+function payload(what: 'role' | 'script', path: string, directory: string, target: string): ApiRoute {
+  return {
+    ...reads,
+    path,
+    access: 'node',
+    codes: [200, 401, 404, 503],
+    summary: `A ${what}: where it belongs, and its text in base64`,
+    handler: async request => {
+      const name = param(request, what)
+      const content = await readFile(join(directory, name)).catch((error: NodeJS.ErrnoException) => {
+        if (error.code === 'ENOENT' || error.code === 'EISDIR') throw notFound(`there is no ${what} ${name}`)
+        throw error
+      })
+      const [first = ''] = content.toString('utf8').split('\n', 1)
+      const given = /^# target: *(\S.*?)\s*$/.exec(first)?.[1]
+      return { status: 200, body: { target: given ?? target, script: content.toString('base64') } }
+    }
+  }
+}

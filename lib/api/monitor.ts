@@ -1,0 +1,79 @@
+import { badRequest, notFound } from '../http/errors.js'
+import type { JsonValue } from '../http/route.js'
+import { type ApiRoute, type Parts, param } from './context.js'
+import { open } from './envelope.js'
+
+const longestState = 1024
+
+/** What nodes report while they install, and how the daemon is (contract, Monitor; decisions 6). */
+export function monitorRoutes({ model, status, health }: Parts): ApiRoute[] {
+  return [
+    {
+      method: 'POST',
+      path: '/monitor/node/{node}',
+      effect: 'changes',
+      access: 'node',
+      body: 'json',
+      codes: [204, 400, 401, 403, 404, 503],
+      summary: 'Report the state of a node',
+      handler: async request => {
+        const name = param(request, 'node')
+        const state = readState(name, open(request.body, 'monitor', ['status', name]))
+        model.get('node', name)
+        await status.report(name, state)
+        return { status: 204 }
+      }
+    },
+    {
+      method: 'GET',
+      path: '/monitor/node/{node}',
+      effect: 'reads',
+      access: 'minimal',
+      body: 'ignored',
+      codes: [200, 404, 503],
+      summary: 'The last state of a node, since when, and the states before it',
+      handler: request => {
+        const { name } = model.get('node', param(request, 'node'))
+        const state = status.state(name)
+        const history = status.history(name)
+        const shown =
+          request.caller.kind === 'anonymous'
+            ? { state }
+            : { state, since: history.at(-1)?.time ?? null, reason: status.reason(name), history }
+        return { status: 200, body: { monitor: { status: { [name]: shown } } } }
+      }
+    },
+    {
+      method: 'GET',
+      path: '/monitor/service/{service}',
+      effect: 'reads',
+      access: 'minimal',
+      body: 'ignored',
+      codes: [200, 404, 503],
+      summary: 'Whether a service is well, and if not, why',
+      handler: request => {
+        const name = param(request, 'service')
+        const state = health.of(name)
+        if (!state) throw notFound(`there is no service ${name}`)
+        const shown = request.caller.kind === 'anonymous' ? { status: state.status } : state
+        const answer = { monitor: { service: { [name]: shown } } }
+        if (state.status === 'ok') return { status: 200, body: answer }
+        return { status: 503, body: { message: `service ${name}: ${state.reason}`, ...answer } }
+      }
+    }
+  ]
+}
+
+function readState(node: string, inner: JsonValue): string {
+  const where = `node ${node}: field "state"`
+  if (typeof inner !== 'object' || inner === null || Array.isArray(inner))
+    throw badRequest(`node ${node}: the status must be an object with "state"`)
+  for (const key of Object.keys(inner))
+    if (key !== 'state') throw badRequest(`node ${node}: there is no field "${key}" in a status`)
+  const { state } = inner
+  if (typeof state !== 'string' || state === '')
+    throw badRequest(`${where} must be a string that is not empty`)
+  if (state.includes('\u0000')) throw badRequest(`${where} holds a NUL character`)
+  if ([...state].length > longestState) throw badRequest(`${where} is longer than ${longestState} characters`)
+  return state
+}

@@ -1,0 +1,207 @@
+import { badRequest, forbidden } from '../http/errors.js'
+import type { Source } from '../http/route.js'
+import type { Log } from '../log.js'
+import { contains, parseAddress } from '../model/address.js'
+import type { Model } from '../model/model.js'
+import { isNodeName, splitNumber } from '../model/names.js'
+import type { GroupDoc, NodeDoc } from '../model/tables.js'
+import type { Tx } from '../model/view.js'
+import type { NodeStatus } from '../monitor/node-status.js'
+import type { Templates } from '../template/templates.js'
+import type { Grants } from './grants.js'
+import { obstacle, provisionAddress, type Target, targetOf } from './target.js'
+
+/** The menu lists this many nodes and groups; beyond that a name is typed: its size has a bound. */
+const listed = 250
+/** How long the menu waits before it looks for the machine (again). */
+const menuMs = 5_000
+const unknownMs = 15_000
+
+export interface BootOptions {
+  readonly model: Model
+  readonly templates: Templates
+  readonly status: NodeStatus
+  readonly grants: Grants
+  readonly hasFile: (name: string) => boolean
+  /** Node-facing URL. */
+  readonly url: string
+  readonly manual: 'networks' | 'any' | 'none'
+  readonly dynamicNodes: boolean
+  readonly log: Log
+}
+
+/** What a booting machine is answered: iPXE scripts (contract, "Boot and installation"; decisions 4). */
+export class Boot {
+  readonly #o: BootOptions
+
+  constructor(options: BootOptions) {
+    this.#o = options
+  }
+
+  /** The normal menu (contract: boot template cases 2 and 4); `unknown`: the MAC that nobody has. */
+  menu(unknown = ''): string {
+    const { view } = this.#o.model
+    const names = (type: 'group' | 'node') => view.names(type).slice(0, listed)
+    return this.#render('templ_boot_ipxe.cfg', {
+      mac: unknown,
+      timeout_ms: unknown === '' ? menuMs : unknownMs,
+      groups: names('group'),
+      nodes: names('node'),
+      all_groups: view.names('group').length <= listed,
+      all_nodes: view.names('node').length <= listed
+    })
+  }
+
+  /** The short menu (case 1). */
+  shortMenu(): string {
+    return this.#render('templ_boot_ipxe_short.cfg', {})
+  }
+
+  /** Boot from the local disk (case 3). */
+  disk(): string {
+    return this.#render('templ_boot_disk.cfg', {})
+  }
+
+  /** The script for the machine with this MAC: its node's, or the normal menu (decisions 4.1). */
+  search(mac: string, source: Source): string {
+    const { view } = this.#o.model
+    const owner = view.index.macOwners(mac).find(({ type }) => type === 'node')
+    const node = owner && view.get('node', owner.name)
+    return node ? this.#script(node, mac, source) : this.menu(mac)
+  }
+
+  /**
+   * Boots a machine as a named node; with a MAC, that MAC moves to the node and a former owner loses it and
+   * its status (decisions 4.4). Throws 403 where the source may not.
+   */
+  async manualHost(name: string, mac: string | undefined, source: Source): Promise<string> {
+    this.#checkManual(source)
+    const { model } = this.#o
+    if (!model.view.get('node', name)) return this.#error('', `there is no node ${name}`, 'boot')
+    // Without a MAC nothing is stored: iPXE fills in the one it booted with.
+    if (mac === undefined) return this.#script(model.get('node', name), '${netX/mac}', source)
+    const former = await model.change(tx => {
+      const node = tx.get('node', name)
+      return node && { name: model.moveMac(tx, node, mac) }
+    })
+    if (former?.name !== undefined) await this.#moved(mac, former.name, name)
+    const node = model.view.get('node', name)
+    return node ? this.#script(node, mac, source) : this.#error('', `there is no node ${name}`, 'boot')
+  }
+
+  /**
+   * Boots a machine as a node of a group: the member that has the MAC, else the first without one, else a new
+   * one; machines that ask at once get different nodes (decisions 4.3). Throws 403 where the source may not.
+   */
+  async manualGroup(name: string, mac: string, source: Source): Promise<string> {
+    this.#checkManual(source)
+    const { model } = this.#o
+    const picked = await model.change(tx => {
+      const group = tx.get('group', name)
+      return group && this.#pick(tx, group, mac)
+    })
+    if (!picked) return this.#error('', `there is no group ${name}`, 'boot')
+    if (picked.former !== undefined) await this.#moved(mac, picked.former, picked.node)
+    const node = model.view.get('node', picked.node)
+    return node ? this.#script(node, mac, source) : this.#error('', `there is no node ${picked.node}`, 'boot')
+  }
+
+  #pick(tx: Tx, group: GroupDoc, mac: string): { node: string; former: string | undefined } {
+    const { model } = this.#o
+    const [owner] = tx.index.macOwners(mac)
+    if (owner && tx.get('node', owner.name)?.group === group.name)
+      return { node: owner.name, former: undefined }
+    const free = tx.index.members(group.name)?.free.values[0]
+    const node = free === undefined ? undefined : tx.get('node', free)
+    const member = node ?? model.createMember(tx, group, this.#newName(tx, group.name))
+    if (!node) this.#o.log.info(`node ${member.name} created in group ${group.name} for ${mac}`)
+    return { node: member.name, former: model.moveMac(tx, member, mac) }
+  }
+
+  /** The highest-numbered member's name plus one, digits kept; `<group>001` in an empty group. */
+  #newName(tx: Tx, group: string): string {
+    const highest = tx.index.members(group)?.numbered.values.at(-1)
+    const { stem, digits } =
+      highest === undefined
+        ? {
+            stem: group
+              .toLowerCase()
+              .replace(/[^a-z0-9-]/g, '')
+              .replace(/^-+/, ''),
+            digits: '000'
+          }
+        : splitNumber(highest)
+    let number = BigInt(digits || 0)
+    for (;;) {
+      number += 1n
+      const name = `${stem}${String(number).padStart(digits.length || 3, '0')}`
+      if (!isNodeName(name))
+        throw badRequest(`group ${group}: no name for a new node can be made after ${highest ?? group}`)
+      if (!tx.get('node', name)) return name
+    }
+  }
+
+  async #moved(mac: string, former: string, to: string): Promise<void> {
+    this.#o.log.info(`MAC ${mac} moved from node ${former} to node ${to}`)
+    await this.#o.status.drop(former)
+  }
+
+  #checkManual(source: Source): void {
+    const { manual } = this.#o
+    if (manual === 'any' || (manual === 'networks' && (source.loopback || this.isInside(source)))) return
+    throw forbidden(`[boot] manual = ${manual} does not let ${source.address} choose a node`)
+  }
+
+  /** Whether an address lies in a configured network. */
+  isInside(source: Source): boolean {
+    const address = parseAddress(source.address)
+    if (address === undefined) return false
+    for (const prefix of this.#o.model.view.index.networks.values())
+      if (contains(prefix, address)) return true
+    return false
+  }
+
+  #script(node: NodeDoc, mac: string, source: Source): string {
+    const { model, status, grants, dynamicNodes, log } = this.#o
+    const target = targetOf(model.view, node, model.cluster)
+    if (!target.settings.netboot) return this.disk()
+    const reason = obstacle(target, this.#o.hasFile)
+    const news = status.setReason(node.name, reason)
+    if (reason !== undefined) {
+      if (news) log.warn(`node ${node.name} cannot boot: ${reason}`)
+      return this.#error(node.name, reason, target.settings.bootmenu ? 'boot' : 'boot/short')
+    }
+    if (dynamicNodes && target.provision?.ipaddress === undefined && target.network)
+      grants.offer(node.name, target.network, source.address)
+    return this.#kernel(target, mac)
+  }
+
+  /** The contract's rules 1 and 2: kernel, its arguments, initramfs, go. */
+  #kernel(target: Target, mac: string): string {
+    const { node, image, settings } = target
+    const ip = provisionAddress(target)
+    return this.#render('templ_boot_node.cfg', {
+      node: node.name,
+      kernelfile: image?.kernelfile ?? '',
+      initrdfile: image?.initrdfile ?? '',
+      bootproto: ip === '' ? 'dhcp' : 'static',
+      mac,
+      ip,
+      hostname: target.hostname,
+      service: node.service ? 1 : 0,
+      kerneloptions: image?.kerneloptions ?? '',
+      menu: settings.bootmenu ? 'boot' : 'boot/short'
+    })
+  }
+
+  #error(node: string, reason: string, menu: string): string {
+    return this.#render('templ_boot_error.cfg', { node, reason: speakable(reason), menu })
+  }
+
+  #render(template: string, data: Readonly<Record<string, unknown>>): string {
+    return this.#o.templates.render(`boot/${template}`, { url: this.#o.url, ...data })
+  }
+}
+
+/** Text that iPXE's echo prints as it is: no expansion, no comment, no separator, one line. */
+const speakable = (text: string) => text.replace(/[^\x20-\x7e]|[$;&|#\\"']/g, '?')

@@ -1,0 +1,158 @@
+import { notFound, unauthorized } from '../http/errors.js'
+import type { Source } from '../http/route.js'
+import { formatAddress, mask, parseAddress, parsePrefix } from '../model/address.js'
+import { isBmc } from '../model/index.js'
+import type { Model } from '../model/model.js'
+import type { InterfaceDoc, NodeDoc } from '../model/tables.js'
+import type { Templates } from '../template/templates.js'
+import type { Grants } from './grants.js'
+import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
+import { type Target, targetOf } from './target.js'
+
+export interface InstallOptions {
+  readonly model: Model
+  readonly templates: Templates
+  readonly grants: Grants
+  readonly issueToken: (node: string) => string
+  readonly hasFile: (name: string) => boolean
+  /** Node-facing URL. */
+  readonly url: string
+  readonly tracker: string
+  readonly insecure: boolean
+  readonly rootpw: string
+}
+
+const hidden = '********'
+const netmask = (length: number) => formatAddress(mask(length))
+
+/** The install script and the kickstart of a node (contract, "Boot and installation" rules 3 to 5). */
+export class Install {
+  readonly #o: InstallOptions
+
+  constructor(options: InstallOptions) {
+    this.#o = options
+  }
+
+  /** The install script; 401 unless the request comes from the node itself (decisions 4.6). */
+  script(name: string, source: Source): string {
+    const node = this.#o.model.get('node', name)
+    if (!this.isNode(node, source))
+      throw unauthorized(
+        `${source.address} is no address of node ${name}: its install script is for itself alone`
+      )
+    return this.#o.templates.render('install/templ_install.cfg', { ...this.#data(node, false) })
+  }
+
+  /** The kickstart; secrets are masked unless the request comes from the node itself (decisions 4.7). */
+  kickstart(name: string, source: Source): string {
+    const node = this.#o.model.get('node', name)
+    const data = this.#data(node, !this.isNode(node, source))
+    return this.#o.templates.render('install/templ_kickstart.cfg', { ...data })
+  }
+
+  /** Whether a request comes from one of the node's addresses, or from the dynamic one it was granted. */
+  isNode(node: NodeDoc, source: Source): boolean {
+    if (node.interfaces?.some(entry => entry.ipaddress === source.address)) return true
+    const target = targetOf(this.#o.model.view, node, this.#o.model.cluster)
+    return target.provision?.ipaddress === undefined && this.#o.grants.has(node.name, source.address)
+  }
+
+  #data(node: NodeDoc, masked: boolean): InstallData {
+    const { model, url, tracker, hasFile } = this.#o
+    const target = targetOf(model.view, node, model.cluster)
+    const { settings, image } = target
+    if (!image) throw notFound(`node ${node.name} has no OS image to install`)
+    const imagefile = image.imagefile ?? ''
+    const torrent = `${imagefile}.torrent`
+    const address = new URL(url)
+    return {
+      node: node.name,
+      hostname: target.hostname,
+      domain: target.domain,
+      group: node.group ?? '',
+      comment: node.comment ?? '',
+      vendor: node.vendor ?? '',
+      assettag: node.assettag ?? '',
+      url,
+      api_protocol: address.protocol.slice(0, -1),
+      api_address: address.hostname.replace(/^\[|\]$/g, ''),
+      api_port: Number(address.port) || (address.protocol === 'https:' ? 443 : 80),
+      token: masked ? hidden : this.#o.issueToken(node.name),
+      insecure: this.#o.insecure,
+      service: node.service ?? false,
+      osimage: image.name,
+      osimagetag: settings.osimagetag,
+      distribution: image.distribution ?? 'redhat',
+      imagefile,
+      imagesum: '',
+      torrent: tracker !== '' && imagefile !== '' && hasFile(torrent) ? torrent : '',
+      kernelfile: image.kernelfile ?? '',
+      initrdfile: image.initrdfile ?? '',
+      kernelversion: image.kernelversion ?? '',
+      kerneloptions: image.kerneloptions ?? '',
+      provision_method: settings.provision_method,
+      provision_fallback: settings.provision_fallback,
+      provision_interface: settings.provision_interface,
+      localinstall: settings.localinstall,
+      netboot: settings.netboot,
+      bootmenu: settings.bootmenu,
+      setupbmc: settings.setupbmc,
+      bmc: settings.setupbmc ? this.#bmc(target, masked) : false,
+      interfaces: (node.interfaces ?? []).map(entry => this.#interface(entry, target)),
+      prescript: settings.prescript,
+      partscript: settings.partscript,
+      postscript: settings.postscript,
+      roles: settings.roles === null ? [] : settings.roles.split(',').map(role => role.trim()),
+      secrets: [],
+      ntp_server: model.cluster.ntp_server,
+      rootpw: masked && this.#o.rootpw !== '' ? hidden : this.#o.rootpw,
+      masked
+    }
+  }
+
+  #interface(entry: InterfaceDoc, target: Target): InstallInterface {
+    const { view, cluster } = this.#o.model
+    const network = entry.network === undefined ? undefined : view.get('network', entry.network)
+    const length = (network && parsePrefix(network.network)?.length) ?? 0
+    const group = target.node.group === undefined ? undefined : view.get('group', target.node.group)
+    const ofGroup = group?.interfaces?.find(other => other.interface === entry.interface)
+    return {
+      interface: entry.interface,
+      network: network?.name ?? '',
+      ipaddress: entry.ipaddress ?? '',
+      prefixlen: length,
+      netmask: netmask(length),
+      gateway: network?.gateway ?? '',
+      nameserver: network?.ns_ip ?? '',
+      ns_hostname: network?.ns_hostname ?? '',
+      domain: network?.name ?? '',
+      ntp_server: network?.ntp_server ?? cluster.ntp_server,
+      macaddress: entry.macaddress ?? '',
+      options: entry.options ?? ofGroup?.options ?? '',
+      provision: entry.interface === target.settings.provision_interface,
+      bmc: isBmc(entry)
+    }
+  }
+
+  #bmc(target: Target, masked: boolean): InstallBmc | false {
+    const { view } = this.#o.model
+    const setup = view.get('bmcsetup', target.settings.bmcsetupname ?? '')
+    if (!setup) return false
+    const entry = target.node.interfaces?.find(isBmc)
+    const network = entry?.network === undefined ? undefined : view.get('network', entry.network)
+    const prefix = network && parsePrefix(network.network)
+    const addressed = entry?.ipaddress !== undefined && parseAddress(entry.ipaddress) !== undefined && prefix
+    return {
+      name: setup.name,
+      mgmtchannel: setup.mgmtchannel ?? 1,
+      netchannel: setup.netchannel ?? 1,
+      userid: setup.userid ?? 2,
+      username: setup.username ?? '',
+      password: masked && setup.password ? hidden : (setup.password ?? ''),
+      unmanaged_bmc_users: (target.settings.unmanaged_bmc_users ?? '') as InstallBmc['unmanaged_bmc_users'],
+      ipaddress: addressed ? (entry.ipaddress as string) : '',
+      netmask: addressed ? netmask(prefix.length) : '',
+      gateway: addressed ? (network?.gateway ?? '') : ''
+    }
+  }
+}

@@ -1,0 +1,171 @@
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { performance } from 'node:perf_hooks'
+import type { Parts } from './api/context.js'
+import { checkParam } from './api/params.js'
+import { routes } from './api/routes.js'
+import { authorize, type Caller } from './auth/access.js'
+import { adminPasswordFile, ensureAdminPassword } from './auth/admin-password.js'
+import { Logins } from './auth/logins.js'
+import { Tokens } from './auth/tokens.js'
+import { Boot } from './boot/boot.js'
+import { FileCatalog } from './boot/files.js'
+import { Grants } from './boot/grants.js'
+import { Install } from './boot/install.js'
+import type { Config } from './config/types.js'
+import { unavailable } from './http/errors.js'
+import { HttpServer } from './http/server.js'
+import { createLog, type Log } from './log.js'
+import { ClusterIndex } from './model/index.js'
+import { kinds } from './model/kinds.js'
+import { Model } from './model/model.js'
+import { checkState } from './model/rules.js'
+import type { ClusterSettings, ClusterStore, View } from './model/view.js'
+import { Health } from './monitor/health.js'
+import { NodeStatus } from './monitor/node-status.js'
+import { StoreError } from './store/errors.js'
+import { Store } from './store/store.js'
+import { TemplateError } from './template/errors.js'
+import { Templates } from './template/templates.js'
+
+/** A running daemon. */
+export interface Daemon {
+  readonly address: string
+  readonly port: number
+  readonly server: HttpServer<Caller>
+  /** Stops accepting, lets requests under way finish for up to `graceMs`, flushes, unlocks. */
+  close(graceMs: number): Promise<void>
+}
+
+/** What the cluster's objects inherit from the ini, and which address the controller has. */
+export function clusterSettings(config: Config): ClusterSettings {
+  const { provision_method, provision_fallback, ntp_server } = config.cluster
+  return { provision_method, provision_fallback, ntp_server, controller: config.controller }
+}
+
+/** How the state directory of a configuration is read: by the daemon and by `svcd check`. */
+export function storeOptions(config: Config) {
+  const settings = clusterSettings(config)
+  return {
+    directory: config.paths.state,
+    kinds,
+    createIndex: () => new ClusterIndex(),
+    verify: (view: View) => checkState(view, settings)
+  }
+}
+
+/**
+ * Builds the parts from a configuration and starts them (architecture, "The house"). Throws LoadError,
+ * LockedError, TemplateError or an Error of the operating system; nothing is left running then.
+ */
+export async function startDaemon(config: Config, log: Log = createLog(config.log.level)): Promise<Daemon> {
+  if (config.cluster.debug) log.level = 'debug'
+  const closers: (() => Promise<void> | void)[] = []
+  const close = async () => {
+    for (const closer of closers.reverse()) await closer()
+  }
+  try {
+    const parts = await buildParts(config, log, closers)
+    const server = new HttpServer<Caller>({
+      routes: routes(parts),
+      authorize: (route, head) =>
+        authorize(
+          {
+            tokens: parts.tokens,
+            roleOf: user => parts.logins.roleOf(user),
+            standsFor: (node, issuedAt) => standsFor(parts.model.view, node, issuedAt)
+          },
+          route,
+          head
+        ),
+      param: checkParam,
+      maxBody: config.http.max_body,
+      trustedProxies: config.http.trusted_proxies,
+      log,
+      mapError
+    })
+    const { address, port } = await server.listen(config.http.listen.address, config.http.listen.port)
+    log.info(`listening on ${address} port ${port}`)
+    return {
+      address,
+      port,
+      server,
+      close: async graceMs => {
+        await server.close(graceMs)
+        await close()
+      }
+    }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+async function buildParts(config: Config, log: Log, closers: (() => Promise<void> | void)[]): Promise<Parts> {
+  const now = Date.now
+  const { state, templates: templateDirectory, files } = config.paths
+  const store: ClusterStore = await Store.open({
+    ...storeOptions(config),
+    log: (level, message) => log[level](message)
+  })
+  closers.push(() => store.close())
+  await mkdir(files, { recursive: true })
+  const status = await NodeStatus.open(join(state, 'node-status.journal'), now)
+  closers.push(() => status.close())
+  await status.catchUp(
+    node => store.current.get('node', node) !== undefined,
+    node => store.current.get('revoked', node)?.renamed
+  )
+  const tokens = await Tokens.open(state, {
+    now,
+    lifetimeMs: config.auth.token_lifetime,
+    nodeLifetimeMs: config.auth.node_token_lifetime
+  })
+  const adminPassword = adminPasswordFile(state)
+  if (config.users.length === 0 && (await ensureAdminPassword(adminPassword)))
+    log.info(`the password of user admin is in ${adminPassword}`)
+  const logins = new Logins({ users: config.users, adminPasswordFile: adminPassword, now })
+  const model = new Model(store, clusterSettings(config), now)
+  const templates = new Templates({ directory: templateDirectory, now: () => performance.now() })
+  const catalog = new FileCatalog(files)
+  closers.push(() => catalog.close())
+  const hasFile = (name: string) => catalog.has(name)
+  const grants = new Grants(now, (node, address) =>
+    log.info(`node ${node} is granted its install script at ${address}`)
+  )
+  const boot = new Boot({
+    model,
+    templates,
+    status,
+    grants,
+    hasFile,
+    url: config.http.url,
+    manual: config.boot.manual,
+    dynamicNodes: config.boot.dynamic_nodes,
+    log
+  })
+  const install = new Install({
+    model,
+    templates,
+    grants,
+    hasFile,
+    issueToken: node => tokens.issueNode(node),
+    url: config.http.url,
+    tracker: config.torrent.tracker,
+    insecure: !config.node.verify_certificate,
+    rootpw: config.kickstart.rootpw
+  })
+  const health = new Health({ svcd: [() => store.health, () => status.health] }, now)
+  return { config, model, status, health, logins, tokens, boot, install }
+}
+
+/** Whether a token issued at that time (ms) was issued to the node that has this name now (decisions 4.8). */
+function standsFor(view: View, node: string, issuedAt: number): boolean {
+  return view.get('node', node) !== undefined && issuedAt > (view.get('revoked', node)?.at ?? -1)
+}
+
+function mapError(error: unknown) {
+  if (error instanceof StoreError) return unavailable(error.message)
+  if (error instanceof TemplateError) return unavailable(`template ${error.message}`)
+  return undefined
+}

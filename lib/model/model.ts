@@ -1,0 +1,294 @@
+import { badRequest, notFound } from '../http/errors.js'
+import type { Field, TypeName } from './field.js'
+import { groupInForce, type InForce, nodeInForce } from './inherit.js'
+import {
+  cloneInterfaces,
+  followGroup,
+  mergeGroupInterfaces,
+  mergeNodeInterfaces,
+  type Power,
+  removeNodeInterface,
+  withMac
+} from './interfaces.js'
+import { renameReference } from './references.js'
+import type { Given, GivenInterface } from './request.js'
+import { checkChanges } from './rules.js'
+import type { Docs, GroupDoc, NodeDoc } from './tables.js'
+import { objectTypes } from './types.js'
+import type { ClusterSettings, ClusterStore, Tx, View } from './view.js'
+
+type Doc<K extends TypeName> = Docs[K]
+
+/** What stays with the machine when a node is cloned: a clone is another machine (decisions 3.2). */
+const machineFields = ['switch', 'switchport', 'vendor', 'assettag', 'tpm_uuid', 'tpm_pubkey', 'tpm_sha256']
+
+/**
+ * The cluster's objects and every change that can be made to them. Each change is one transaction: it is
+ * there entirely, with every reference and address carried along, or not at all.
+ */
+export class Model {
+  constructor(
+    readonly store: ClusterStore,
+    readonly cluster: ClusterSettings,
+    readonly now: () => number
+  ) {}
+
+  get view(): View {
+    return this.store.current
+  }
+
+  /** Runs one change; every rule between objects holds after it, or nothing of it happened. */
+  change<R>(fn: (tx: Tx) => R): Promise<R> {
+    return this.store.change(tx => {
+      const result = fn(tx)
+      checkChanges(tx, this.cluster)
+      return result
+    })
+  }
+
+  /** The object, or 404 naming it. */
+  get<K extends TypeName>(type: K, name: string, view: View = this.view): Doc<K> {
+    const doc = view.get(type, name)
+    if (!doc) throw notFound(`${objectTypes[type].title} ${name} does not exist`)
+    return doc
+  }
+
+  /** Creates, updates or renames (contract: POST on the object). */
+  save(type: TypeName, name: string, given: Given, power: Power): Promise<{ created: boolean }> {
+    return this.change(tx => {
+      const before = tx.get(type, name)
+      if (!before && given.newName !== undefined)
+        throw notFound(`${objectTypes[type].title} ${name} does not exist`)
+      if (given.newName === '') throw nameless(type, name, 'is empty')
+      this.#write(tx, type, name, before, given, power)
+      if (given.newName !== undefined && given.newName !== name) this.#rename(tx, type, name, given.newName)
+      return { created: !before }
+    })
+  }
+
+  /** Copies everything but what must be unique; fields in the request override the copy (decisions 3.2). */
+  clone(type: TypeName, name: string, given: Given, power: Power): Promise<void> {
+    const title = objectTypes[type].title
+    return this.change(tx => {
+      const source = this.get(type, name, tx)
+      if (!given.newName) throw nameless(type, name, 'is missing')
+      const copy = given.newName
+      if (tx.get(type, copy)) throw badRequest(`${title} ${copy} exists already`)
+      if (type === 'node') {
+        const fields: Record<string, unknown> = { ...source, name: copy }
+        for (const field of machineFields) delete fields[field]
+        tx.put('node', copy, cloneInterfaces(tx, fields as NodeDoc, this.cluster))
+      } else tx.put(type, copy, { ...source, name: copy })
+      const wishes = type === 'node' && given.readBack ? withoutMachine(given, source as NodeDoc) : given
+      this.#write(tx, type, copy, tx.get(type, copy), wishes, power)
+    })
+  }
+
+  /** Removes an object that nobody refers to. */
+  remove(type: TypeName, name: string): Promise<void> {
+    return this.change(tx => {
+      this.get(type, name, tx)
+      tx.remove(type, name)
+      if (type === 'node') this.#revoke(tx, name)
+    })
+  }
+
+  /** Adds or changes interfaces of an object that exists; true when one of them is new (decisions 1.9). */
+  saveInterfaces(
+    type: 'group' | 'node',
+    name: string,
+    interfaces: readonly GivenInterface[],
+    power: Power
+  ): Promise<boolean> {
+    return this.change(tx => {
+      const before = this.get(type, name, tx)
+      const isNew = ({ interface: wanted }: GivenInterface) =>
+        !before.interfaces?.some(entry => entry.interface === wanted)
+      const given = { values: new Map(), newName: undefined, interfaces, override: false, readBack: false }
+      this.#write(tx, type, name, before, given, power)
+      return interfaces.some(isNew)
+    })
+  }
+
+  removeGroupInterface(name: string, wanted: string): Promise<void> {
+    return this.change(tx => {
+      const group = this.get('group', name, tx)
+      const left = (group.interfaces ?? []).filter(entry => entry.interface !== wanted)
+      if (left.length === (group.interfaces ?? []).length)
+        throw notFound(`group ${name} has no interface ${wanted}`)
+      const { interfaces: _, ...rest } = group
+      this.#putGroup(tx, group, left.length > 0 ? { ...rest, interfaces: left } : rest)
+    })
+  }
+
+  removeNodeInterface(name: string, wanted: string): Promise<void> {
+    return this.change(tx => {
+      tx.put('node', name, removeNodeInterface(tx, this.get('node', name, tx), wanted))
+    })
+  }
+
+  /**
+   * Gives a MAC to a node's provision interface inside a transaction; a former owner loses it (decisions 4.3,
+   * 4.4). Returns the former owner's name.
+   */
+  moveMac(tx: Tx, node: NodeDoc, mac: string): string | undefined {
+    const [owner] = tx.index.macOwners(mac)
+    if (owner?.name === node.name) return undefined
+    const former = owner && tx.get('node', owner.name)
+    if (former) tx.put('node', former.name, withMac(former, owner.interface, null))
+    tx.put('node', node.name, withMac(node, this.#provisionInterface(tx, node), mac))
+    return former?.name
+  }
+
+  /** A new member of a group, made because a person at a console asked for one (decisions 4.3). */
+  createMember(tx: Tx, group: GroupDoc, name: string): NodeDoc {
+    const node = followGroup(tx, { name, group: group.name }, undefined, group, this.cluster)
+    tx.put('node', name, node)
+    return node
+  }
+
+  #provisionInterface(view: View, node: NodeDoc): string {
+    const group = node.group === undefined ? undefined : view.get('group', node.group)
+    return nodeInForce(node, group, this.cluster).get('provision_interface')?.value as string
+  }
+
+  #write(tx: Tx, type: TypeName, name: string, before: object | undefined, given: Given, power: Power): void {
+    const base = (before ?? { name }) as Record<string, unknown>
+    const fields = this.#merge(tx, type, base, given, before !== undefined)
+    if (type === 'group') {
+      const group = mergeGroupInterfaces(fields as GroupDoc, given.interfaces)
+      this.#putGroup(tx, before as GroupDoc | undefined, group)
+    } else if (type === 'node')
+      tx.put('node', name, this.#node(tx, before as NodeDoc | undefined, fields, given, power))
+    else tx.put(type, name, fields as never)
+  }
+
+  /** The stored fields after a request: those equal to what is in force are left as they are (decisions 3.4). */
+  #merge(tx: Tx, type: TypeName, base: Record<string, unknown>, given: Given, exists: boolean): object {
+    const inForce = this.#inForce(tx, type, base, given, exists)
+    const fields = { ...base }
+    for (const field of objectTypes[type].fields as readonly Field[]) {
+      if (field.derived || !given.values.has(field.name)) continue
+      const value = given.values.get(field.name)
+      const now = inForce.get(field.name)?.value ?? field.default ?? null
+      const unset = value === null || value === undefined
+      const equal = JSON.stringify(unset ? (field.default === '' ? '' : null) : value) === JSON.stringify(now)
+      if (field.inherited && equal && !given.override) continue
+      // A default says nothing new: left out, so that an object's file depends on its values alone.
+      const isDefault = !field.inherited && JSON.stringify(value) === JSON.stringify(field.default)
+      if (unset || isDefault) delete fields[field.name]
+      else fields[field.name] = value
+    }
+    return fields
+  }
+
+  #inForce(tx: Tx, type: TypeName, base: object, given: Given, exists: boolean): Map<string, InForce> {
+    if (type === 'group') return groupInForce(base as GroupDoc, this.cluster)
+    if (type !== 'node') return new Map()
+    const name = exists ? (base as NodeDoc).group : (given.values.get('group') as string | null | undefined)
+    const group = name == null ? undefined : tx.get('group', name)
+    return nodeInForce(base as NodeDoc, group, this.cluster)
+  }
+
+  #putGroup(tx: Tx, before: GroupDoc | undefined, after: GroupDoc): void {
+    tx.put('group', after.name, after)
+    if (!before || before.interfaces === after.interfaces) return
+    for (const entry of after.interfaces ?? [])
+      if (entry.network !== undefined && !tx.get('network', entry.network))
+        throw badRequest(
+          `group ${after.name}: interface ${entry.interface}: network ${entry.network} does not exist`
+        )
+    for (const name of [...(tx.index.members(after.name)?.all.values ?? [])]) {
+      const node = tx.get('node', name)
+      if (node) tx.put('node', name, followGroup(tx, node, before, after, this.cluster))
+    }
+  }
+
+  #node(tx: Tx, before: NodeDoc | undefined, fields: object, given: Given, power: Power): NodeDoc {
+    let node = fields as NodeDoc
+    const group = (name: string | undefined) => {
+      if (name === undefined) return undefined
+      const found = tx.get('group', name)
+      if (!found) throw badRequest(`node ${node.name}: group ${name} does not exist`)
+      return found
+    }
+    // Entries that come with the request are merged first, so that their addresses need not be assigned.
+    if (before?.group !== node.group) {
+      const [from, to] = [group(before?.group), group(node.group)]
+      const names = given.interfaces.map(entry => entry.interface)
+      const early = given.interfaces.filter(entry =>
+        to?.interfaces?.some(g => g.interface === entry.interface)
+      )
+      if (!before && early.length > 0) node = mergeNodeInterfaces(tx, node, early, this.cluster, power)
+      node = followGroup(tx, node, from, to, this.cluster)
+      // Read back whole with another group: entries as they were read are not a wish to keep what the move drops.
+      const stale = shownInterfaces(before, from).filter(entry => names.includes(entry.interface))
+      const wishes = given.interfaces.filter(entry => !isAsRead(entry, stale))
+      node = mergeNodeInterfaces(tx, node, wishes, this.cluster, power)
+    } else node = mergeNodeInterfaces(tx, node, given.interfaces, this.cluster, power)
+    if (!given.values.has('macaddr')) return node
+    const mac = given.values.get('macaddr') as string | null
+    const name = this.#provisionInterface(tx, node)
+    const current = node.interfaces?.find(entry => entry.interface === name)?.macaddress ?? null
+    const wasRead = before?.interfaces?.find(entry => entry.interface === name)?.macaddress ?? null
+    return mac === current || (mac === wasRead && current !== wasRead) ? node : withMac(node, name, mac)
+  }
+
+  #rename(tx: Tx, type: TypeName, from: string, to: string): void {
+    const { title } = objectTypes[type]
+    if (tx.get(type, to)) throw badRequest(`${title} ${to} exists already`)
+    tx.put(type, to, { ...this.get(type, from, tx), name: to } as never)
+    for (const user of tx.index.users({ type, name: from })) {
+      const doc = tx.get(user.type, user.name)
+      if (doc)
+        tx.put(user.type, user.name, renameReference(user.type, doc, { type, name: from }, to) as never)
+    }
+    tx.remove(type, from)
+    if (type === 'node') this.#revoke(tx, from, to)
+  }
+
+  /** Voids the tokens a node name was given so far: they do not pass to a later node of that name. */
+  #revoke(tx: Tx, name: string, renamed?: string): void {
+    tx.put('revoked', name, { name, at: this.now(), ...(renamed === undefined ? {} : { renamed }) })
+  }
+}
+
+/** Which code a rename or clone without a new name has (decisions 2.4). */
+function nameless(type: TypeName, name: string, what: string): Error {
+  const message = `${objectTypes[type].title} ${name}: field "${objectTypes[type].newName[0]}" ${what}`
+  return type === 'osimage' ? notFound(message) : badRequest(message)
+}
+
+/** A node that was read and is posted to be cloned: what it says of the machine is no wish for the clone. */
+function withoutMachine(given: Given, source: NodeDoc): Given {
+  const fields = source as Readonly<Record<string, unknown>>
+  const macs = source.interfaces?.map(entry => entry.macaddress) ?? []
+  const values = new Map(given.values)
+  for (const field of machineFields) if (values.get(field) === fields[field]) values.delete(field)
+  if (macs.includes(values.get('macaddr') as string)) values.delete('macaddr')
+  const interfaces = given.interfaces.map(entry => {
+    const has = source.interfaces?.find(other => other.interface === entry.interface)
+    const { ipaddress, macaddress, ...rest } = entry
+    return {
+      ...rest,
+      ...(ipaddress === undefined || ipaddress === has?.ipaddress ? {} : { ipaddress }),
+      ...(macaddress === undefined || macaddress === has?.macaddress ? {} : { macaddress })
+    }
+  })
+  return { ...given, values, interfaces }
+}
+
+/** A node's interfaces as they are read: options are the group's where it has none of its own. */
+const shownInterfaces = (node: NodeDoc | undefined, group: GroupDoc | undefined) =>
+  (node?.interfaces ?? []).map(entry => {
+    const options = entry.options ?? group?.interfaces?.find(g => g.interface === entry.interface)?.options
+    return options === undefined ? entry : { ...entry, options }
+  })
+
+function isAsRead(given: Given['interfaces'][number], entries: NonNullable<NodeDoc['interfaces']>): boolean {
+  const entry = entries.find(other => other.interface === given.interface)
+  if (!entry) return false
+  return (['network', 'ipaddress', 'macaddress', 'options'] as const).every(
+    key => given[key] === undefined || (given[key] ?? '') === (entry[key] ?? '')
+  )
+}

@@ -1,0 +1,42 @@
+/** A node's name is its host name: one RFC 1123 label in lower case (decisions 3.1). */
+const nodeName = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/
+const objectName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/
+const domainName =
+  /^(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(?:\.[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*$/
+const fileName = /^[A-Za-z0-9][A-Za-z0-9._+~-]{0,199}$/
+const storedMac = /^[0-9a-f]{2}(?::[0-9a-f]{2}){5}$/
+const quad = /^[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+$/
+
+export const nodeNameRule = 'a host name of 1 to 63 lower-case letters, digits and inner hyphens'
+export const objectNameRule =
+  '1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit'
+export const fileNameRule = 'a file name of letters, digits and . _ + ~ -, the first a letter or digit'
+
+/** Whether a text keeps `nodeNameRule`. */
+export const isNodeName = (name: string) => nodeName.test(name)
+/** Whether a text keeps `objectNameRule`. */
+export const isObjectName = (name: string) => objectName.test(name)
+/** A network may not be named like an address, for `/config/network/{address}` has to tell them apart. */
+export const isNetworkName = (name: string) => objectName.test(name) && !quad.test(name)
+/** A host name, a domain or an address. */
+export const isDomainName = (name: string) => domainName.test(name)
+/** Names of the files below `[paths] files`: fit for a URL, an iPXE script and a shell as they are. */
+export const isFileName = (name: string) => fileName.test(name)
+/** Four numbers with dots between them, in range or not: such a name asks for an address. */
+export const looksLikeAddress = (name: string) => quad.test(name)
+
+/** A MAC in any common notation as lower case with colons; undefined for anything else (decisions 3.9). */
+export function parseMac(text: string): string | undefined {
+  if (storedMac.test(text)) return text
+  const form =
+    /^(?:[0-9a-f]{2}(?::[0-9a-f]{2}){5}|[0-9a-f]{2}(?:-[0-9a-f]{2}){5}|[0-9a-f]{4}(?:\.[0-9a-f]{4}){2}|[0-9a-f]{12})$/i
+  if (!form.test(text)) return undefined
+  const digits = text.replace(/[^0-9a-f]/gi, '').toLowerCase()
+  return digits.replace(/(..)(?!$)/g, '$1:')
+}
+
+/** The parts of a node name that ends in a number: `node007` → stem `node`, digits `007`. */
+export function splitNumber(name: string): { stem: string; digits: string } {
+  const digits = /[0-9]*$/.exec(name)?.[0] ?? ''
+  return { stem: name.slice(0, name.length - digits.length), digits }
+}

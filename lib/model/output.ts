@@ -1,0 +1,123 @@
+import type { Field, TypeName } from './field.js'
+import { groupInForce, type InForce, nodeInForce } from './inherit.js'
+import type { Docs, GroupDoc, InterfaceDoc, NodeDoc } from './tables.js'
+import { objectTypes } from './types.js'
+import type { ClusterSettings, View } from './view.js'
+
+/** Who reads, and what every answer depends on. */
+export interface Reader {
+  readonly cluster: ClusterSettings
+  /** Passwords are shown as ********. */
+  readonly masked: boolean
+}
+
+/** An object and what its answer takes from others, all of one moment: a long list is written later than that. */
+export interface Seen<K extends TypeName = TypeName> {
+  readonly doc: Docs[K]
+  /** Of a node. */
+  readonly group: GroupDoc | undefined
+  /** Last reported state of a node, null before the first. */
+  readonly status: string | null
+}
+
+const groupOf = (view: View, { group }: NodeDoc) =>
+  group === undefined ? undefined : view.get('group', group)
+
+/** Takes down what `show` needs of an object as it is now. `status`: last reported state of a node. */
+export function see<K extends TypeName>(
+  type: K,
+  doc: Docs[K],
+  view: View,
+  status: (node: string) => string | null
+): Seen<K> {
+  if (type !== 'node') return { doc, group: undefined, status: null }
+  return { doc, group: groupOf(view, doc as NodeDoc), status: status(doc.name) }
+}
+
+const hidden = '********'
+
+function value(field: Field, stored: unknown, masked: boolean): unknown {
+  if (stored === undefined || stored === null) return field.default ?? null
+  return field.secret && masked ? hidden : stored
+}
+
+function inherited(fields: readonly Field[], inForce: Map<string, InForce>, own: Source) {
+  const shown: Record<string, unknown> = {}
+  const sources: Record<string, unknown> = {}
+  let override = false
+  for (const field of fields) {
+    const now = inForce.get(field.name)
+    shown[field.name] = value(field, now?.value, false)
+    if (!field.inherited) continue
+    sources[`_${field.name}_source`] = now?.source
+    override ||= now?.source === own
+  }
+  return { shown, tail: { _override: override, ...sources } }
+}
+type Source = InForce['source']
+
+const groupInterface = (entry: InterfaceDoc) => ({
+  interface: entry.interface,
+  network: entry.network ?? null,
+  options: entry.options ?? ''
+})
+
+/** A node's interface: its own entry, with its group's options where it has none (contract, Interface entry). */
+export function showNodeInterface(entry: InterfaceDoc, group: GroupDoc | undefined) {
+  const ofGroup = group?.interfaces?.find(other => other.interface === entry.interface)
+  return {
+    interface: entry.interface,
+    network: entry.network ?? null,
+    ipaddress: entry.ipaddress ?? null,
+    macaddress: entry.macaddress ?? null,
+    options: entry.options ?? ofGroup?.options ?? ''
+  }
+}
+
+/** A group's interfaces as the interface returns them. */
+export const showGroupInterfaces = (group: GroupDoc) => (group.interfaces ?? []).map(groupInterface)
+
+/** A node's interfaces as the interface returns them. */
+export function showNodeInterfaces(view: View, node: NodeDoc) {
+  const group = groupOf(view, node)
+  return (node.interfaces ?? []).map(entry => showNodeInterface(entry, group))
+}
+
+/** An object as the interface returns it: effective values, their sources, `_override` (decisions 1.4, 3.4). */
+export function show<K extends TypeName>(
+  type: K,
+  { doc, group, status }: Seen<K>,
+  reader: Reader
+): Record<string, unknown> {
+  if (type === 'group') return showGroup(doc as GroupDoc, reader)
+  if (type === 'node') return showNode(doc as NodeDoc, group, status, reader)
+  const fields = doc as Readonly<Record<string, unknown>>
+  const shown: Record<string, unknown> = { name: doc.name }
+  for (const field of objectTypes[type].fields)
+    shown[field.name] = value(field, fields[field.name], reader.masked)
+  // The range belongs to a network that serves DHCP; elsewhere it is only kept (contract, Network).
+  if (type === 'network' && !shown.dhcp) {
+    delete shown.dhcp_range_begin
+    delete shown.dhcp_range_end
+  }
+  return shown
+}
+
+function showGroup(group: GroupDoc, reader: Reader): Record<string, unknown> {
+  const { shown, tail } = inherited(objectTypes.group.fields, groupInForce(group, reader.cluster), 'group')
+  return { name: group.name, ...shown, interfaces: showGroupInterfaces(group), ...tail }
+}
+
+function showNode(
+  node: NodeDoc,
+  group: GroupDoc | undefined,
+  status: string | null,
+  reader: Reader
+): Record<string, unknown> {
+  const inForce = nodeInForce(node, group, reader.cluster)
+  const { shown, tail } = inherited(objectTypes.node.fields, inForce, 'node')
+  const provision = inForce.get('provision_interface')?.value
+  const macaddr = node.interfaces?.find(entry => entry.interface === provision)?.macaddress ?? null
+  const interfaces = (node.interfaces ?? []).map(entry => showNodeInterface(entry, group))
+  return { name: node.name, ...shown, macaddr, status, interfaces, ...tail }
+}

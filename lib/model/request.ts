@@ -1,0 +1,140 @@
+import { badRequest } from '../http/errors.js'
+import type { JsonObject, JsonValue } from '../http/route.js'
+import { boolean, type Field, type FieldType, freeText, ValueError } from './field.js'
+import { interfaceFields } from './tables.js'
+import type { ObjectType } from './types.js'
+
+/** What a request gives for one interface; absent: left as it is, null: removed. */
+export interface GivenInterface {
+  readonly interface: string
+  readonly network?: string | null
+  readonly ipaddress?: string | null
+  readonly macaddress?: string | null
+  readonly options?: string | null
+  readonly force: boolean
+}
+
+/** A body about one object, checked field by field. */
+export interface Given {
+  /** Stored fields by name; null removes the object's own value. */
+  readonly values: ReadonlyMap<string, unknown>
+  readonly newName: string | undefined
+  readonly interfaces: readonly GivenInterface[]
+  /** `_override: true` in a body that was not read from here: every given field is stored (decisions 3.4). */
+  readonly override: boolean
+  /** The body holds what only an answer of ours does: it was read, and maybe changed. */
+  readonly readBack: boolean
+}
+
+const isObject = (value: JsonValue | undefined): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** JSON text of a value for a message, cut where it is long. */
+function shown(value: JsonValue): string {
+  const text = JSON.stringify(value)
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text
+}
+
+/** One value as its field stores it; null and, where it says nothing, '' stand for "not set". */
+export function readValue(type: FieldType<unknown>, value: JsonValue, where: string): unknown {
+  if (value === null || (value === '' && !type.keepsEmpty)) return null
+  try {
+    return type.read(value)
+  } catch (error) {
+    if (!(error instanceof ValueError)) throw error
+    throw badRequest(
+      error.message === ''
+        ? `${where} must be ${type.expected}, not ${shown(value)}`
+        : `${where} ${error.message}`
+    )
+  }
+}
+
+const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b)
+
+/** Two spellings of one field in one body must agree (decisions 1.6). */
+function setOnce(values: Map<string, unknown>, field: string, value: unknown, where: string): void {
+  if (values.has(field) && !same(values.get(field), value))
+    throw badRequest(`${where} is given twice with different values`)
+  values.set(field, value)
+}
+
+function fieldFor(type: ObjectType, key: string, value: JsonValue): Field | undefined {
+  if (type.interfaces && key === 'bmcsetup')
+    return type.fields.find(
+      field => field.name === (typeof value === 'boolean' ? 'setupbmc' : 'bmcsetupname')
+    )
+  return type.fields.find(field => field.name === key || field.also?.includes(key))
+}
+
+/**
+ * Reads a body about the object `name` of this type (decisions 1.3, 1.6, 1.8). Throws 400 naming the object
+ * and the field.
+ */
+export function readObject(type: ObjectType, name: string, body: JsonValue): Given {
+  const object = `${type.title} ${name}`
+  if (!isObject(body)) throw badRequest(`${object}: the body must be an object, not ${shown(body)}`)
+  const values = new Map<string, unknown>()
+  let newName: string | undefined
+  let interfaces: readonly GivenInterface[] = []
+  let override = false
+  let readBack = false
+  for (const [key, value] of Object.entries(body)) {
+    const where = `${object}: field "${key}"`
+    const field = fieldFor(type, key, value)
+    if (key === '_override') {
+      if (value !== null) override = readValue(boolean, value, where) === true
+    } else if (key.startsWith('_')) {
+      if (key.endsWith('_source')) readBack = true
+    } else if (key === 'name') {
+      if (value !== name) throw badRequest(`${where} is ${shown(value)}, the path says ${name}`)
+    } else if (type.newName.includes(key)) newName = readNewName(type, where, value, newName)
+    else if (type.interfaces && key === 'interfaces')
+      interfaces = readInterfaces(object, value, type.type === 'node')
+    else if (type.type === 'osimage' && key === 'torrent') readValue(freeText, value, where)
+    else if (!field) throw badRequest(`${object}: there is no field "${key}"`)
+    else setOnce(values, field.name, readValue(field.type, value, where), where)
+  }
+  return { values, newName, interfaces, override: override && !readBack, readBack }
+}
+
+function readNewName(type: ObjectType, where: string, value: JsonValue, before: string | undefined): string {
+  if (typeof value !== 'string') throw badRequest(`${where} must be a string, not ${shown(value)}`)
+  if (before !== undefined && before !== value)
+    throw badRequest(`${where} is given twice with different values`)
+  // An empty one is judged by the operation: for some it is a missing name, with a code of its own.
+  if (value !== '' && !type.isName(value)) throw badRequest(`${where} must be ${type.nameRule}`)
+  return value
+}
+
+/** Reads a list of interface entries; groups hold no addresses. */
+export function readInterfaces(object: string, value: JsonValue, node: boolean): GivenInterface[] {
+  if (!Array.isArray(value))
+    throw badRequest(`${object}: field "interfaces" must be a list, not ${shown(value)}`)
+  const seen = new Set<string>()
+  return value.map((entry, i) => {
+    const at = `${object}: field "interfaces[${i}]"`
+    if (!isObject(entry)) throw badRequest(`${at} must be an object, not ${shown(entry)}`)
+    const given = readInterface(`${object}: interface`, at, entry, node)
+    if (seen.has(given.interface)) throw badRequest(`${at} names interface ${given.interface} a second time`)
+    seen.add(given.interface)
+    return given
+  })
+}
+
+function readInterface(object: string, at: string, entry: JsonObject, node: boolean): GivenInterface {
+  const values: Record<string, unknown> = {}
+  let force = false
+  for (const [key, value] of Object.entries(entry)) {
+    const where = `${object} ${typeof entry.interface === 'string' ? entry.interface : '?'}: field "${key}"`
+    const field = interfaceFields.find(candidate => candidate.name === key)
+    if (key === 'force') force = value !== null && readValue(boolean, value, where) === true
+    else if (key.startsWith('_')) continue
+    else if (!field) throw badRequest(`${where} does not exist`)
+    else values[field.name] = readValue(field.type, value, where)
+    if (!node && (key === 'ipaddress' || key === 'macaddress') && values[key] !== null)
+      throw badRequest(`${where} belongs to the interfaces of nodes`)
+  }
+  if (typeof values.interface !== 'string') throw badRequest(`${at} has no "interface"`)
+  return { ...values, force } as unknown as GivenInterface
+}

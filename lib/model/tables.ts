@@ -1,0 +1,247 @@
+import {
+  address,
+  alwaysNull,
+  base64,
+  boolean,
+  domain,
+  type Field,
+  type FieldType,
+  file,
+  freeText,
+  host,
+  hosts,
+  integer,
+  kernelOptions,
+  mac,
+  nameList,
+  objectName,
+  oneOf,
+  path,
+  port,
+  prefix,
+  strings
+} from './field.js'
+
+type Table = readonly Field[]
+type ValueOf<F> = F extends { readonly type: FieldType<infer V> } ? V : never
+type Stored<T extends Table> = {
+  readonly [F in Exclude<T[number], { readonly derived: true }> as F['name']]?: ValueOf<F>
+}
+
+/** An interface as a group holds it, and as a node does with its address (contract, Interface entry). */
+export const interfaceFields = [
+  { name: 'interface', type: objectName, meaning: 'interface name' },
+  { name: 'network', type: objectName, refers: 'network', meaning: 'name of a network' },
+  { name: 'ipaddress', type: address, meaning: 'address in that network (nodes only)' },
+  { name: 'macaddress', type: mac, meaning: 'hardware address (nodes only)' },
+  { name: 'options', type: freeText, default: '', meaning: 'free options' }
+] as const satisfies Table
+
+/** Settings that a node takes from its group, and some a group from the cluster (decisions 3.3). */
+const inheritable = {
+  domain: { name: 'domain', type: domain, inherited: 'group', meaning: 'DNS domain of the host name' },
+  osimage: { name: 'osimage', type: objectName, refers: 'osimage', inherited: 'group', meaning: 'OS image' },
+  osimagetag: {
+    name: 'osimagetag',
+    type: objectName,
+    inherited: 'group',
+    default: 'default',
+    meaning: 'tag of the OS image; `default` means its current files'
+  },
+  osimagetagid: { name: 'osimagetagid', type: alwaysNull, derived: true, meaning: 'always null' },
+  prescript: script('prescript', 'before the installation'),
+  partscript: script('partscript', 'to partition, format and mount'),
+  postscript: script('postscript', 'after the image is unpacked'),
+  netboot: flag('netboot', true, 'boots from the network, not from its disk'),
+  bootmenu: flag('bootmenu', false, 'shows the normal menu instead of the short one'),
+  localinstall: flag('localinstall', false, 'installs a boot loader on the disk'),
+  setupbmc: flag('setupbmc', false, 'sets up the BMC while installing'),
+  bmcsetupname: {
+    name: 'bmcsetupname',
+    type: objectName,
+    refers: 'bmcsetup',
+    inherited: 'group',
+    meaning: 'BMC set-up'
+  },
+  unmanaged_bmc_users: {
+    name: 'unmanaged_bmc_users',
+    type: oneOf('disable', 'delete'),
+    inherited: 'group',
+    meaning: 'what happens to other users of the BMC; null keeps them'
+  },
+  roles: { name: 'roles', type: nameList, inherited: 'group', meaning: 'comma-separated roles' },
+  provision_interface: {
+    name: 'provision_interface',
+    type: objectName,
+    inherited: 'group',
+    default: 'BOOTIF',
+    meaning: 'interface used for provisioning'
+  },
+  provision_method: {
+    name: 'provision_method',
+    type: objectName,
+    inherited: 'cluster',
+    default: 'torrent',
+    meaning: 'how the image is fetched'
+  },
+  provision_fallback: {
+    name: 'provision_fallback',
+    type: objectName,
+    inherited: 'cluster',
+    default: 'http',
+    meaning: 'how it is fetched when that fails'
+  }
+} as const satisfies Record<string, Field>
+
+function script<N extends string>(name: N, when: string) {
+  return {
+    name,
+    type: base64,
+    inherited: 'group',
+    default: '',
+    meaning: `base64 script run ${when}`
+  } as const
+}
+function flag<N extends string>(name: N, value: boolean, meaning: string) {
+  return { name, type: boolean, inherited: 'group', default: value, meaning } as const
+}
+
+const comment = { name: 'comment', type: freeText, meaning: 'free text' } as const satisfies Field
+
+export const networkFields = [
+  { name: 'network', type: prefix, meaning: 'CIDR' },
+  { name: 'gateway', type: address, meaning: 'default gateway' },
+  { name: 'ns_hostname', type: host, meaning: 'name server, host name' },
+  { name: 'ns_ip', also: ['nameserver_ip'], type: address, meaning: 'name server, address' },
+  { name: 'ntp_server', type: hosts, meaning: "NTP server, over the cluster's" },
+  comment,
+  { name: 'dhcp', also: ['dhcp_enable'], type: boolean, default: false, meaning: 'DHCP is served here' },
+  { name: 'dhcp_range_begin', also: ['dhcp_begin'], type: address, meaning: 'dynamic range, first address' },
+  { name: 'dhcp_range_end', also: ['dhcp_end'], type: address, meaning: 'dynamic range, last address' }
+] as const satisfies Table
+
+export const groupFields = [
+  inheritable.setupbmc,
+  inheritable.bmcsetupname,
+  inheritable.domain,
+  inheritable.osimage,
+  inheritable.osimagetag,
+  inheritable.osimagetagid,
+  inheritable.prescript,
+  inheritable.partscript,
+  inheritable.postscript,
+  inheritable.netboot,
+  inheritable.bootmenu,
+  inheritable.localinstall,
+  comment,
+  inheritable.roles,
+  inheritable.provision_interface,
+  inheritable.provision_method,
+  inheritable.provision_fallback,
+  inheritable.unmanaged_bmc_users
+] as const satisfies Table
+
+export const nodeFields = [
+  { name: 'group', type: objectName, refers: 'group', meaning: 'group the node belongs to' },
+  { name: 'macaddr', type: mac, derived: true, meaning: 'hardware address of the provision interface' },
+  { name: 'switch', type: freeText, meaning: 'switch the node hangs on' },
+  { name: 'switchport', type: port, meaning: 'port on that switch' },
+  { name: 'service', type: boolean, default: false, meaning: 'boots into a shell instead of installing' },
+  inheritable.setupbmc,
+  inheritable.bmcsetupname,
+  inheritable.unmanaged_bmc_users,
+  {
+    name: 'status',
+    type: freeText,
+    derived: true,
+    meaning: 'last state the installer reported (read-only here)'
+  },
+  comment,
+  inheritable.domain,
+  inheritable.osimage,
+  inheritable.osimagetag,
+  inheritable.osimagetagid,
+  inheritable.prescript,
+  inheritable.partscript,
+  inheritable.postscript,
+  inheritable.netboot,
+  inheritable.bootmenu,
+  inheritable.localinstall,
+  inheritable.roles,
+  inheritable.provision_interface,
+  inheritable.provision_method,
+  inheritable.provision_fallback,
+  { name: 'tpm_uuid', type: freeText, meaning: 'TPM identifier' },
+  { name: 'tpm_pubkey', type: freeText, meaning: 'TPM public key' },
+  { name: 'tpm_sha256', type: freeText, meaning: 'TPM key digest' },
+  { name: 'vendor', type: freeText, meaning: 'vendor, from the hardware inventory' },
+  { name: 'assettag', type: freeText, meaning: 'asset tag, from the hardware inventory' }
+] as const satisfies Table
+
+export const osimageFields = [
+  comment,
+  { name: 'distribution', type: objectName, default: 'redhat', meaning: 'kind of Linux in the image' },
+  { name: 'path', type: path, meaning: 'image directory' },
+  { name: 'kernelfile', type: file, meaning: 'kernel below the files directory' },
+  { name: 'initrdfile', type: file, meaning: 'initramfs below the files directory' },
+  { name: 'kernelversion', also: ['kernver'], type: freeText, meaning: 'kernel version' },
+  { name: 'kernelmodules', also: ['kernmodules'], type: freeText, meaning: 'modules, comma-separated' },
+  { name: 'kerneloptions', also: ['kernopts'], type: kernelOptions, meaning: 'kernel options' },
+  { name: 'dracutmodules', type: freeText, meaning: 'dracut modules, comma-separated' },
+  {
+    name: 'grab_exclude',
+    also: ['grab_exclude_list'],
+    type: strings,
+    default: [],
+    meaning: 'paths left out of a grab'
+  },
+  { name: 'grab_filesystems', type: strings, default: [], meaning: 'file systems a grab takes' },
+  { name: 'imagefile', also: ['tarball'], type: file, meaning: 'packed image below the files directory' }
+] as const satisfies Table
+
+export const bmcsetupFields = [
+  { name: 'mgmtchannel', type: integer(0, 15), default: 1, meaning: 'channel of the users' },
+  { name: 'netchannel', type: integer(0, 15), default: 1, meaning: 'channel of the LAN settings' },
+  { name: 'userid', type: integer(1, 63), default: 2, meaning: 'slot of the user' },
+  { name: 'username', type: freeText, meaning: 'user name' },
+  { name: 'password', type: freeText, secret: true, meaning: 'password' },
+  comment
+] as const satisfies Table
+
+/** A stored interface entry; `own`: the node brought it itself and keeps it when its group changes. */
+export type InterfaceDoc = { readonly interface: string } & Omit<
+  Stored<typeof interfaceFields>,
+  'interface'
+> & {
+    readonly own?: true
+  }
+export type NetworkDoc = { readonly name: string; readonly network: string } & Omit<
+  Stored<typeof networkFields>,
+  'network'
+>
+export type GroupDoc = { readonly name: string } & Stored<typeof groupFields> & {
+    readonly interfaces?: readonly InterfaceDoc[]
+  }
+export type NodeDoc = { readonly name: string } & Stored<typeof nodeFields> & {
+    readonly interfaces?: readonly InterfaceDoc[]
+    /** Interfaces of the group that were deleted on this node (decisions 3.5). */
+    readonly removed?: readonly string[]
+  }
+export type OsimageDoc = { readonly name: string } & Stored<typeof osimageFields>
+export type BmcsetupDoc = { readonly name: string } & Stored<typeof bmcsetupFields>
+
+/** The shapes in the store, by type; `revoked` marks node names whose tokens were voided, and when. */
+export type Docs = {
+  network: NetworkDoc
+  group: GroupDoc
+  node: NodeDoc
+  osimage: OsimageDoc
+  bmcsetup: BmcsetupDoc
+  revoked: RevokedDoc
+}
+export type RevokedDoc = {
+  readonly name: string
+  readonly at: number
+  /** The name that the node was given; absent: it was deleted. */
+  readonly renamed?: string
+}

@@ -1,0 +1,16 @@
+import type { Store } from '../store/store.js'
+import type { Tx as StoreTx, View as StoreView } from '../store/types.js'
+import type { ClusterIndex } from './index.js'
+import type { Docs } from './tables.js'
+
+export type View = StoreView<Docs, ClusterIndex>
+export type Tx = StoreTx<Docs, ClusterIndex>
+export type ClusterStore = Store<Docs, ClusterIndex>
+
+/** Cluster-wide settings that groups and nodes inherit, and what the controller takes for itself. */
+export interface ClusterSettings {
+  readonly provision_method: string
+  readonly provision_fallback: string
+  readonly ntp_server: string
+  readonly controller: { readonly name: string; readonly address: string }
+}

@@ -1,0 +1,222 @@
+import t from 'tap'
+import type { ApiRoute } from '../../lib/api/context.js'
+import { type Callers, withUsers } from './callers.js'
+import { read, row, stored } from './rows.js'
+import { bodyOf, complaints, pathOf, table } from './table.js'
+
+const { c, as } = await withUsers(t)
+
+/** Status for each caller: a number, or `in`: let in, whatever is answered then. */
+type Verdict = Readonly<Record<keyof Callers, number | 'in'>>
+const open: Verdict = {
+  none: 'in',
+  garbage: 'in',
+  expired: 'in',
+  viewer: 'in',
+  admin: 'in',
+  own: 'in',
+  other: 'in'
+}
+const reading = {
+  none: 401,
+  garbage: 401,
+  expired: 401,
+  viewer: 200,
+  admin: 200,
+  own: 403,
+  other: 403
+} as const
+const minimal = { ...reading, none: 200 } as const
+const changing = { ...reading, viewer: 403, admin: 'in' } as const
+const ofNode = { ...changing, own: 204 } as const
+const payload = { ...reading, own: 200, other: 200 } as const
+
+/** Contract: column T and the 401 of the tables; decisions 4.5 to 4.9, 5.2, 5.3. */
+const rules: readonly [RegExp, Verdict][] = [
+  [/^POST \/token$|^GET \/version$/, open],
+  [/^GET \/boot(\/short|\/disk|\/search\/.*|\/manual\/.*|\/\{file\})?$/, open],
+  [/^GET \/kickstart\/install\/\{node\}$/, open],
+  [/^GET \/boot\/(roles|scripts)\//, payload],
+  // From loopback, which is no node's address: nobody, whatever the token.
+  [
+    /^GET \/boot\/install\/\{node\}$/,
+    { none: 401, garbage: 401, expired: 401, viewer: 401, admin: 401, own: 401, other: 401 }
+  ],
+  [/^GET \/files\/\{tarball\}$/, open],
+  [/^GET \/config\/osimage(\/\{osimage\})?$/, minimal],
+  [/^GET \/config\/network\/\{network\}\/(_list|_member|_nextfreeip|\{ipaddress\})$/, minimal],
+  [/^GET \/monitor\//, minimal],
+  [/^POST \/config\/node\/\{node\}$|^POST \/monitor\/node\/\{node\}$/, ofNode],
+  [/_delete$|^POST /, changing],
+  [/^GET /, reading]
+]
+
+const nameOf = (route: ApiRoute) => `${route.method} ${route.path}`
+const verdict = (route: ApiRoute) => rules.find(([which]) => which.test(nameOf(route)))?.[1] as Verdict
+
+t.test('who may call which route', async t => {
+  for (const route of table) {
+    const none = { group: 'none', node: 'none', network: 'none', osimage: 'none', bmcsetup: 'none' }
+    const path = pathOf(route, route.path.endsWith('_delete') ? none : {})
+    const found: Record<string, number | 'in'> = {}
+    const before = await stored(c)
+    for (const refusing of [true, false]) {
+      for (const [i, [caller, token]] of Object.entries(as).entries()) {
+        const expected = verdict(route)[caller as keyof Callers]
+        if (refusing !== (expected === 401 || expected === 403)) continue
+        const { status, body, text } = await (route.method === 'GET'
+          ? c.get(path, { token })
+          : // Wrong logins from one address would have to wait.
+            c.post(path, bodyOf(route), { token, source: `192.0.2.${i}` }))
+        const letIn = (status !== 401 && status !== 403 && status < 500) || route.path === '/token'
+        found[caller] = letIn && expected === 'in' ? 'in' : status
+        if (!letIn) t.same(Object.keys(body), ['message'], `${nameOf(route)} by ${caller}: ${text}`)
+      }
+      if (refusing) t.same(await stored(c), before, `${nameOf(route)}: who is refused changes nothing`)
+    }
+    t.same(found, verdict(route), nameOf(route))
+    if (route.path.endsWith('_clone'))
+      await c.get(`${pathOf(route).replace(/[^/]+\/_clone$/, 'copy')}/_delete`)
+  }
+  t.same(complaints(c), [])
+})
+
+t.test('other methods are 405 with what is allowed; HEAD is for what only reads', async t => {
+  const before = await stored(c)
+  for (const path of new Set(table.map(route => route.path))) {
+    const rows = table.filter(route => route.path === path)
+    const get = rows.find(({ method }) => method === 'GET')
+    const head = get?.effect === 'reads' ? ['HEAD'] : []
+    const allow = [...(get ? ['GET'] : []), ...head, ...(rows.length > (get ? 1 : 0) ? ['POST'] : [])]
+    const found: Record<string, unknown> = {}
+    const wanted: Record<string, unknown> = {}
+    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'PROPFIND']) {
+      if (allow.includes(method)) continue
+      const { status, headers } = await c.get(pathOf(rows[0] as ApiRoute), { method, token: null })
+      found[method] = [status, headers.allow]
+      wanted[method] = [405, allow.join(', ')]
+    }
+    t.same(found, wanted, path)
+  }
+  t.same(await stored(c), before)
+})
+
+t.test('the order of checks: route, method, token, role, body, object, rules', async t => {
+  const rows: [string, 'GET' | 'POST' | 'PUT', string, keyof Callers, unknown, number][] = [
+    ['unknown route before token', 'GET', '/config/nothing', 'garbage', undefined, 404],
+    ['unknown route before method', 'PUT', '/config/nothing/x', 'none', undefined, 404],
+    ['method before token', 'PUT', '/config/group/x', 'none', undefined, 405],
+    ['method before name', 'PUT', '/config/group/-x', 'none', undefined, 405],
+    ['token before name', 'GET', '/config/group/-x', 'none', undefined, 401],
+    ['token before name', 'GET', '/config/network/-x', 'none', undefined, 401],
+    ['token before name', 'GET', '/config/network/-x', 'garbage', undefined, 401],
+    ['token before body', 'POST', '/config/group/x', 'none', '{', 401],
+    ['token before object', 'GET', '/config/group/none', 'none', undefined, 401],
+    ['token before object', 'GET', '/config/network/none', 'none', undefined, 401],
+    ['role before name', 'POST', '/config/group/-x', 'viewer', '{', 403],
+    ['role before body', 'POST', '/config/group/x', 'viewer', '{', 403],
+    ['role before object', 'GET', '/config/group/none/_delete', 'viewer', undefined, 403],
+    ['role of a node before its name', 'POST', '/config/node/-x', 'own', '{', 403],
+    ['body before object', 'POST', '/config/group/none/interfaces', 'admin', '{', 400],
+    ['body before object', 'POST', '/config/group/none/interfaces', 'admin', { interfaces: 5 }, 400],
+    ['body before object', 'POST', '/monitor/node/none', 'admin', { state: 5 }, 400],
+    ['body before object', 'POST', '/config/group/none', 'admin', { newgroupname: 'x', comment: 5 }, 400],
+    ['object before rules', 'POST', '/config/group/none', 'admin', { newgroupname: 'compute' }, 404],
+    [
+      'object before rules',
+      'POST',
+      '/config/group/none/interfaces',
+      'admin',
+      { interfaces: [{ interface: 'x', network: 'none' }] },
+      404
+    ],
+    [
+      'rules last',
+      'POST',
+      '/config/group/compute/interfaces',
+      'admin',
+      { interfaces: [{ interface: 'x', network: 'none' }] },
+      400
+    ]
+  ]
+  const before = await stored(c)
+  for (const [what, method, path, caller, body, expected] of rows) {
+    const ask = { method, token: as[caller] }
+    const { status, text } = await (body === undefined ? c.get(path, ask) : c.post(path, body, ask))
+    t.equal(status, expected, `${what}: ${method} ${path} by ${caller}: ${text}`)
+  }
+  t.same(await stored(c), before)
+})
+
+t.test('without a token: the minimal answers', async t => {
+  await c.post('/monitor/node/n1', { state: 'installer.image' })
+  const answers: [string, unknown][] = [
+    ['/config/osimage', { config: { osimage: { compute: { name: 'compute' } } } }],
+    ['/config/osimage/compute', { config: { osimage: { compute: { name: 'compute' } } } }],
+    ...['_list', '_member'].map((suffix): [string, unknown] => {
+      const taken = ['10.141.0.1', '10.141.0.2', '10.141.255.254'].map(ipaddress => ({ ipaddress }))
+      return [`/config/network/cluster/${suffix}`, { config: { network: { cluster: { taken } } }, taken }]
+    }),
+    [
+      '/config/network/cluster/_nextfreeip',
+      { config: { network: { cluster: { nextip: '10.141.0.3' } } }, nextip: '10.141.0.3' }
+    ],
+    ...['cluster/10.141.0.1', '10.141.0.1'].map((path): [string, unknown] => {
+      const state = { '10.141.0.1': { status: 'taken' } }
+      return [`/config/network/${path}`, { config: { network: state }, ...state }]
+    }),
+    ['/monitor/node/n1', { monitor: { status: { n1: { state: 'installer.image' } } } }],
+    ['/monitor/service/svcd', { monitor: { service: { svcd: { status: 'ok' } } } }]
+  ]
+  for (const [path, body] of answers) {
+    await row(t, c, { what: path, ask: ['GET', path], by: { token: null }, status: 200, body })
+    await row(t, c, { what: path, ask: ['GET', path], by: { token: '' }, status: 200, body })
+    const invalid = await c.get(path, { token: 'garbage' })
+    t.equal(invalid.status, 401, `${path} with a token that is not valid`)
+  }
+  const missing = [
+    '/config/osimage/none',
+    '/config/network/none/_list',
+    '/monitor/node/none',
+    '/monitor/service/none'
+  ]
+  for (const path of missing)
+    await row(t, c, { what: path, ask: ['GET', path], by: { token: null }, status: 404, says: /none/ })
+  const head = await c.get('/config/group', { token: null, method: 'HEAD' })
+  t.same([head.status, head.text], [401, ''])
+})
+
+t.test('a viewer reads everything, passwords masked, and changes nothing', async t => {
+  const viewer = { token: as.viewer }
+  const hidden = { name: 'boards', username: 'root', password: '********' }
+  t.match((await c.get('/config/bmcsetup/boards', viewer)).body.config.bmcsetup.boards, hidden)
+  t.match((await c.get('/config/bmcsetup', viewer)).body.config.bmcsetup.boards, hidden)
+  t.equal((await read(c, 'bmcsetup', 'boards')).password, 'calvin')
+  await c.post('/config/bmcsetup/empty', {})
+  t.equal((await c.get('/config/bmcsetup/empty', viewer)).body.config.bmcsetup.empty.password, null)
+  for (const route of table.filter(route => verdict(route).viewer === 200)) {
+    const [full, seen] = [await c.get(pathOf(route)), await c.get(pathOf(route), viewer)]
+    t.notMatch(seen.text, 'calvin')
+    t.equal(seen.text, full.text.replaceAll('"calvin"', '"********"'), nameOf(route))
+  }
+})
+
+t.test('/files: configured networks, loopback, or any valid token', async t => {
+  const inside = '10.141.7.7'
+  const outside = '192.0.2.7'
+  const rows: [string, keyof Callers, number][] = [
+    [inside, 'none', 200],
+    ['127.0.0.1', 'none', 200],
+    [outside, 'none', 401],
+    [outside, 'garbage', 401],
+    [outside, 'expired', 401],
+    [outside, 'viewer', 200],
+    [outside, 'own', 200],
+    [outside, 'other', 200],
+    [inside, 'expired', 200]
+  ]
+  for (const [source, caller, expected] of rows) {
+    const { status } = await c.get('/files/compute.tar.gz', { source, token: as[caller] })
+    t.equal(status, expected, `${caller} from ${source}`)
+  }
+})

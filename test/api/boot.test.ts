@@ -1,0 +1,372 @@
+import { cpSync, mkdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { Controller } from './controller.js'
+
+const url = 'http://10.141.255.254:7050'
+const mac = '52:54:00:00:00:01'
+const none = { token: null }
+
+/** The kernel arguments of a boot script, in order. */
+const argumentsOf = (script: string) => /^imgargs kernel (.*) \|\| goto failed$/m.exec(script)?.[1]
+
+async function booted(...overrides: string[]): Promise<Controller> {
+  const c = await Controller.start(t, ...overrides)
+  await c.cluster()
+  await c.post('/config/node/node001', { group: 'compute', macaddr: mac })
+  return c
+}
+
+t.test('boot template selection (contract, cases 1 to 4)', async t => {
+  const c = await booted()
+  const search = (address = mac) => c.get(`/boot/search/mac/${address}`, none)
+  const menu = (await c.get('/boot', none)).text
+  t.match(menu, /^#!ipxe\n/)
+  t.match(menu, /item compute compute/)
+  t.match(menu, /item node001 node001/)
+  t.match(menu, `chain --replace ${url}/boot/search/mac/\${netX/mac}`)
+  const short = (await c.get('/boot/short', none)).text
+  t.match(short, /^#!ipxe\n/)
+  t.notMatch(short, /compute|node001/, 'without nodes and groups')
+  const disk = (await c.get('/boot/disk', none)).text
+  t.match(disk, /sanboot .*--drive 0x80/)
+
+  const known = await search()
+  t.equal(known.headers['content-type'], 'text/plain; charset=utf-8')
+  t.match(known.text, `imgfetch --name kernel ${url}/boot/vmlinuz`)
+  t.match(known.text, `imgfetch --name initrd.img ${url}/boot/initrd.img`)
+  t.match(known.text, /imgexec kernel/)
+  await c.post('/config/node/node001', { netboot: false })
+  t.equal((await search()).text, disk, 'case 3: netboot false')
+  await c.post('/config/node/node001', { bootmenu: true })
+  t.equal((await search()).text, disk, 'case 3: bootmenu any')
+
+  const unknown = (await search('52:54:00:00:00:99')).text
+  t.match(unknown.split('\n')[1], /52:54:00:00:00:99.*unknown/, 'its first line says which MAC')
+  t.match(unknown, /choose --default search --timeout \d+/, 'and it asks again')
+})
+
+t.test('kernel arguments: order, static and dhcp, domain, options', async t => {
+  const c = await booted()
+  const args = async () => argumentsOf((await c.get(`/boot/search/${mac}`, none)).text)
+  const head = 'root=svc svc.bootproto='
+  const rest = (ip: string, host: string, service = 0) =>
+    `svc.mac=${mac} svc.ip=${ip} svc.url=${url} svc.node=node001 svc.hostname=${host} svc.service=${service} initrd=initrd.img`
+  t.equal(await args(), `${head}static ${rest('10.141.0.1/16', 'node001.cluster')}`)
+  await c.post('/config/group/compute', { domain: 'example.org' })
+  await c.post('/config/node/node001', { service: true })
+  await c.post('/config/osimage/compute', { kerneloptions: 'console=ttyS0,115200 quiet a="b c"' })
+  t.equal(
+    await args(),
+    `${head}static ${rest('10.141.0.1/16', 'node001.example.org', 1)} console=ttyS0,115200 quiet a="b c"`
+  )
+  await c.post('/config/network/cluster', {
+    dhcp: true,
+    dhcp_range_begin: '10.141.9.0',
+    dhcp_range_end: '10.141.9.9'
+  })
+  await c.post('/config/node/node001', {
+    interfaces: [{ interface: 'BOOTIF', ipaddress: null }],
+    service: false
+  })
+  await c.post('/config/osimage/compute', { kerneloptions: '' })
+  t.equal(await args(), `${head}dhcp ${rest('', 'node001.example.org')}`)
+  for (const bad of ['a ; b', 'a && b', 'x ${net0/mac}', 'two\nlines', 'tab\there', 'é', 'a #b'])
+    t.equal(
+      (await c.post('/config/osimage/compute', { kerneloptions: bad })).status,
+      400,
+      JSON.stringify(bad)
+    )
+})
+
+t.test('MACs as clients write them, and malformed ones', async t => {
+  const c = await booted()
+  const expected = (await c.get(`/boot/search/mac/${mac}`, none)).text
+  for (const form of ['52%3A54%3A00%3A00%3A00%3A01', '52-54-00-00-00-01', '5254.0000.0001', '525400000001'])
+    t.equal((await c.get(`/boot/search/mac/${form}`, none)).text, expected, form)
+  for (const bad of ['', '52:54:00:00:00', 'gg:54:00:00:00:01', '52:54:00:00:00:01:02', '%00']) {
+    const reply = await c.get(`/boot/search/mac/${bad}`, none)
+    t.ok([400, 404].includes(reply.status), bad)
+    t.type(reply.body.message, 'string')
+  }
+})
+
+t.test('a known node that cannot boot is told why, and the reason can be read', async t => {
+  const c = await booted()
+  const why = async () => {
+    const script = (await c.get(`/boot/search/mac/${mac}`, none)).text
+    t.match(script, /^#!ipxe\n/)
+    t.match(script, /node node001/)
+    t.match(script, `chain --replace ${url}/boot/short`)
+    const { reason } = (await c.get('/monitor/node/node001')).body.monitor.status.node001
+    t.ok(script.includes(reason.replaceAll(/[()]/g, (x: string) => x)), `${reason} stands in the script`)
+    return reason
+  }
+  await c.post('/config/osimage/compute', { imagefile: 'gone.tar.gz' })
+  t.match(await why(), /gone\.tar\.gz, is missing/)
+  c.file('gone.tar.gz')
+  t.ok(
+    argumentsOf((await c.get(`/boot/search/mac/${mac}`, none)).text),
+    'bootable the moment the file is there'
+  )
+  t.equal((await c.get('/monitor/node/node001')).body.monitor.status.node001.reason, null)
+  await c.post('/config/osimage/compute', { kernelfile: null })
+  t.match(await why(), /has no kernel/)
+  await c.post('/config/osimage/compute', { kernelfile: 'vmlinuz' })
+  await c.post('/config/node/node001', { interfaces: [{ interface: 'BOOTIF', ipaddress: null }] })
+  t.match(await why(), /neither an address nor DHCP/)
+  await c.post('/config/group/compute', { osimage: null })
+  t.match(await why(), /no OS image/)
+  t.equal(c.log.filter(line => line.includes('cannot boot')).length, 4, 'each reason is logged once')
+})
+
+t.test('/boot/manual/hostname: the MAC moves, its former owner loses it and its status', async t => {
+  const c = await booted()
+  await c.post('/config/node/node002', { group: 'compute' })
+  await c.post('/monitor/node/node001', {
+    monitor: { status: { node001: { state: 'installer.completed' } } }
+  })
+  const before = c.state()
+  const plain = await c.get('/boot/manual/hostname/node002', none)
+  t.match(argumentsOf(plain.text), 'svc.mac=${netX/mac} svc.ip=10.141.0.2/16')
+  t.same(c.state(), before, 'without a MAC nothing is stored')
+
+  const moved = await c.get(`/boot/manual/hostname/node002/${mac}`, none)
+  t.match(argumentsOf(moved.text), `svc.mac=${mac} svc.ip=10.141.0.2/16`)
+  const nodes = (await c.get('/config/node')).body.config.node
+  t.equal(nodes.node001.macaddr, null)
+  t.equal(nodes.node001.status, null)
+  t.equal(nodes.node002.macaddr, mac)
+  const after = c.state()
+  t.equal((await c.get(`/boot/manual/hostname/node002/${mac}`, none)).text, moved.text)
+  t.same(c.state(), after, 'asking again changes nothing')
+  const unknown = await c.get(`/boot/manual/hostname/nobody/${mac}`, none)
+  t.equal(unknown.status, 200)
+  t.match(unknown.text, /no node nobody/)
+  t.same(c.state(), after)
+  t.equal((await c.get(`/boot/manual/hostname/node002/${mac}`, { ...none, method: 'HEAD' })).status, 405)
+})
+
+t.test('/boot/manual/group: the member with the MAC, the first free one, else a new one', async t => {
+  const c = await booted()
+  for (const name of ['node010', 'node2', 'node9']) await c.post(`/config/node/${name}`, { group: 'compute' })
+  const pick = async (address: string) => {
+    const reply = await c.get(`/boot/manual/group/compute/${address}`, none)
+    return /svc\.node=(\S+)/.exec(reply.text)?.[1]
+  }
+  t.equal(await pick(mac), 'node001', 'a member that has the MAC is the node')
+  t.equal(await pick('52:54:00:00:00:02'), 'node2')
+  t.equal(await pick('52:54:00:00:00:03'), 'node9')
+  t.equal(await pick('52:54:00:00:00:04'), 'node010')
+  t.equal(await pick('52:54:00:00:00:05'), 'node011', 'the highest-numbered name plus one, digits kept')
+  t.equal(await pick('52:54:00:00:00:05'), 'node011')
+  await c.post('/config/group/Big_Group.x', {
+    osimage: 'compute',
+    interfaces: [{ interface: 'BOOTIF', network: 'cluster' }]
+  })
+  t.match(
+    (await c.get('/boot/manual/group/Big_Group.x/52:54:00:00:00:06', none)).text,
+    /svc\.node=biggroupx001 /
+  )
+  t.match((await c.get(`/boot/manual/group/Big_Group.x/${mac}`, none)).text, /svc\.node=biggroupx002 /)
+  t.equal((await c.get('/config/node/node001')).body.config.node.node001.macaddr, null, 'the MAC has moved')
+  t.match((await c.get(`/boot/manual/group/nobody/${mac}`, none)).text, /no group nobody/)
+})
+
+t.test('[boot] manual: who may choose a node', async t => {
+  const path = `/boot/manual/group/compute/${mac}`
+  for (const [manual, source, status] of [
+    ['networks', '10.141.0.9', 200],
+    ['networks', '127.0.0.1', 200],
+    ['networks', '192.0.2.1', 403],
+    ['networks', 'fd00::1', 403],
+    ['any', '192.0.2.1', 200],
+    ['none', '127.0.0.1', 403]
+  ] as const) {
+    const c = await booted(`boot.manual=${manual}`)
+    const before = c.state()
+    const reply = await c.get(path, { ...none, source })
+    t.equal(reply.status, status, `${manual} ${source}`)
+    if (status === 403) t.match(reply.body.message, source)
+    t.same(c.state(), before, 'node001 has this MAC already')
+  }
+})
+
+t.test('the install script is for the node alone', async t => {
+  const c = await booted()
+  await c.post('/config/node/node002', { group: 'compute' })
+  const from = (source: string, token: string | null = null) =>
+    c.get('/boot/install/node001', { source, token })
+  const own = await from('10.141.0.1')
+  t.equal(own.status, 200)
+  t.match(own.text, /SVC_TOKEN=/)
+  for (const source of ['10.141.0.2', '127.0.0.1', '10.141.255.254', '::1'])
+    for (const token of [null, c.token]) {
+      const refused = await from(source, token)
+      t.equal(refused.status, 401, source)
+      t.match(refused.body.message, /node001/)
+    }
+  t.equal((await from('10.141.0.1', 'garbage')).status, 401, 'a token that is sent must be valid')
+  t.equal((await c.get('/boot/install/nobody', none)).status, 404)
+  const token = /^SVC_TOKEN='([^']+)'/m.exec(own.text)?.[1] ?? ''
+  const report = { monitor: { status: { node001: { state: 'installer.started' } } } }
+  t.equal((await c.post('/monitor/node/node001', report, { token })).status, 204)
+  t.equal((await c.get('/config/node/node001')).body.config.node.node001.status, 'installer.started')
+})
+
+t.test('dynamic_nodes: the first address of the range that fetched the boot script', async t => {
+  const dynamic = async (...overrides: string[]) => {
+    const c = await booted(...overrides)
+    const range = { dhcp: true, dhcp_range_begin: '10.141.9.1', dhcp_range_end: '10.141.9.9' }
+    await c.post('/config/network/cluster', range)
+    await c.post('/config/node/node001', { interfaces: [{ interface: 'BOOTIF', ipaddress: null }] })
+    return c
+  }
+  const c = await dynamic('boot.dynamic_nodes=yes')
+  const install = async (source: string) => (await c.get('/boot/install/node001', { ...none, source })).status
+  const search = (source: string) => c.get(`/boot/search/mac/${mac}`, { ...none, source })
+  t.equal(await install('10.141.9.2'), 401)
+  await search('10.141.0.77')
+  t.equal(await install('10.141.0.77'), 401, 'outside the range')
+  await search('10.141.9.2')
+  await search('10.141.9.3')
+  t.equal(await install('10.141.9.2'), 200)
+  t.equal(await install('10.141.9.3'), 401, 'the second one')
+  t.equal(await install('::1'), 401)
+  t.equal(c.log.filter(line => line.includes('granted')).length, 1, 'each grant is logged')
+  await c.post('/config/node/node001', { interfaces: [{ interface: 'BOOTIF', ipaddress: '10.141.0.5' }] })
+  t.equal(await install('10.141.9.2'), 401, 'a fixed address ends it')
+
+  const off = await dynamic()
+  await off.get(`/boot/search/mac/${mac}`, { ...none, source: '10.141.9.2' })
+  t.equal((await off.get('/boot/install/node001', { ...none, source: '10.141.9.2' })).status, 401)
+})
+
+t.test('the kickstart hides what is secret from everybody else', async t => {
+  const c = await booted('kickstart.rootpw=$6$salt$hash')
+  await c.post('/config/bmcsetup/bmc', { username: 'root', password: 'hunter2' })
+  await c.post('/config/group/compute', { setupbmc: true, bmcsetupname: 'bmc' })
+  const own = (await c.get('/kickstart/install/node001', { ...none, source: '10.141.0.1' })).text
+  t.match(own, /\$6\$salt\$hash/)
+  const other = (await c.get('/kickstart/install/node001', none)).text
+  t.notMatch(other, /hash|hunter2|eyJ/)
+  t.match(other, /\*{8}/)
+  t.equal((await c.get('/kickstart/install/nobody', none)).status, 404)
+})
+
+t.test('files: kernels to anyone, images to the configured networks', async t => {
+  const c = await booted()
+  c.file('secret.txt')
+  c.file('compute.tar.gz.torrent')
+  t.equal((await c.get('/boot/vmlinuz', { ...none, source: '192.0.2.1' })).text, 'vmlinuz')
+  const head = await c.get('/boot/initrd.img', { ...none, method: 'HEAD' })
+  t.equal(head.headers['content-length'], '10')
+  t.equal(head.text, '')
+  const part = await c.get('/files/compute.tar.gz', { ...none, headers: { range: 'bytes=2-4' } })
+  t.equal(part.status, 206)
+  t.equal(part.text, 'mpu')
+  for (const [source, token, status] of [
+    ['10.141.3.4', null, 200],
+    ['127.0.0.1', null, 200],
+    ['192.0.2.1', null, 401],
+    ['192.0.2.1', c.token, 200],
+    ['192.0.2.1', 'garbage', 401],
+    ['10.141.3.4', 'garbage', 200]
+  ] as const)
+    t.equal(
+      (await c.get('/files/compute.tar.gz', { source, token })).status,
+      status,
+      `${source} ${token !== null}`
+    )
+  t.equal((await c.get('/files/compute.tar.gz.torrent', none)).status, 200)
+  for (const path of [
+    '/boot/secret.txt',
+    '/files/secret.txt',
+    '/boot/compute.tar.gz',
+    '/files/vmlinuz',
+    '/files/..'
+  ])
+    t.equal((await c.get(path, none)).status, 404, path)
+  t.equal((await c.post('/config/osimage/compute', { kernelfile: 'disk' })).status, 400)
+  t.equal((await c.post('/config/osimage/compute', { kernelfile: '../secret.txt' })).status, 400)
+})
+
+t.test('iPXE binaries are served from [boot] ipxe_directory', async t => {
+  const c = await booted(`boot.ipxe_directory=${t.testdir({ 'ipxe.efi': 'binary', sub: {} })}`)
+  t.equal((await c.get('/boot/ipxe.efi', none)).text, 'binary')
+  t.equal((await c.get('/boot/sub', none)).status, 404)
+  t.equal((await c.get('/boot/other.efi', none)).status, 404)
+})
+
+t.test('roles and scripts', async t => {
+  const directory = t.testdir({
+    roles: { login: '# target: graphical.target\necho hi\n', plain: 'echo plain\n' },
+    scripts: { fix: 'echo fix\n' }
+  })
+  const c = await booted(
+    `paths.roles=${join(directory, 'roles')}`,
+    `paths.scripts=${join(directory, 'scripts')}`
+  )
+  const base64 = (text: string) => Buffer.from(text).toString('base64')
+  t.same((await c.get('/boot/roles/login')).body, {
+    target: 'graphical.target',
+    script: base64('# target: graphical.target\necho hi\n')
+  })
+  t.same((await c.get('/boot/roles/plain')).body, {
+    target: 'multi-user.target',
+    script: base64('echo plain\n')
+  })
+  t.same((await c.get('/boot/scripts/fix')).body, { target: 'post', script: base64('echo fix\n') })
+  t.equal((await c.get('/boot/roles/absent')).status, 404)
+  t.equal((await c.get('/boot/roles/login', none)).status, 401)
+})
+
+t.test('a template changed on disk works without a restart; a broken one breaks its route alone', async t => {
+  const directory = t.testdir({})
+  cpSync(fileURLToPath(new URL('../../templates', import.meta.url)), directory, { recursive: true })
+  const c = await booted(`paths.templates=${directory}`)
+  const file = join(directory, 'boot', 'templ_boot_disk.cfg')
+  const shipped = readFileSync(file, 'utf8')
+  t.equal((await c.get('/boot/disk', none)).status, 200)
+  const write = async (text: string) => {
+    writeFileSync(file, text)
+    utimesSync(file, new Date(), new Date(Date.now() + 5000))
+    await new Promise(resolve => setTimeout(resolve, 1100))
+  }
+  await write('#!ipxe\necho mine\n')
+  t.equal((await c.get('/boot/disk', none)).text, '#!ipxe\necho mine\n')
+  await write('#!ipxe\necho {{ nothing }}\n')
+  const broken = await c.get('/boot/disk', none)
+  t.equal(broken.status, 503)
+  t.match(broken.body.message, /templ_boot_disk\.cfg:2:\d+.*nothing/)
+  t.ok(
+    c.log.some(line => line.includes('templ_boot_disk.cfg:2:')),
+    'logged'
+  )
+  t.equal((await c.get('/boot', none)).status, 200)
+  await write(shipped)
+  t.equal((await c.get('/boot/disk', none)).status, 200)
+})
+
+t.test('the menu has a bound, however many nodes there are', async t => {
+  const c = await booted()
+  for (let i = 0; i < 300; i++) await c.post(`/config/node/x${i}`, {})
+  const menu = (await c.get('/boot', none)).text
+  t.equal(menu.match(/^item (node001|x\d+) /gm)?.length, 250)
+  t.match(menu, /more nodes than are listed/)
+})
+
+t.test('a boot script is not given while its files are being replaced', async t => {
+  const c = await booted()
+  const kernel = join(c.directory, 'files', 'vmlinuz')
+  rmSync(kernel)
+  await new Promise(resolve => setTimeout(resolve, 300))
+  t.match((await c.get(`/boot/search/mac/${mac}`, none)).text, /vmlinuz, is missing/)
+  mkdirSync(kernel)
+  t.match(
+    (await c.get(`/boot/search/mac/${mac}`, none)).text,
+    /vmlinuz, is missing/,
+    'a directory is no kernel'
+  )
+})

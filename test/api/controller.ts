@@ -1,0 +1,174 @@
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { request as httpRequest } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Test } from 'tap'
+import { loadConfig } from '../../lib/config/load.js'
+import { type Daemon, startDaemon } from '../../lib/daemon.js'
+import type { Source } from '../../lib/http/route.js'
+import { createLog } from '../../lib/log.js'
+import { kinds } from '../../lib/model/kinds.js'
+import { readIntents } from '../../lib/store/intents.js'
+
+export interface Reply {
+  readonly status: number
+  readonly text: string
+  /** The parsed body; undefined when it is empty or not JSON. */
+  readonly body: ReturnType<typeof JSON.parse>
+  readonly headers: Readonly<Record<string, unknown>>
+}
+
+export interface Ask {
+  /** Null: none. The admin's otherwise. */
+  readonly token?: string | null
+  readonly source?: string
+  readonly headers?: Record<string, string>
+  readonly method?: string
+}
+
+const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
+
+/** A daemon of its own for one test, with its state in a temporary directory, and the admin's token. */
+export class Controller {
+  private constructor(
+    readonly directory: string,
+    readonly overrides: readonly string[],
+    public daemon: Daemon,
+    public token: string,
+    readonly log: string[]
+  ) {}
+
+  static async start(test: Test, ...overrides: string[]): Promise<Controller> {
+    const directory = mkdtempSync(join(tmpdir(), 'svcd-test-'))
+    mkdirSync(join(directory, 'files'))
+    const log: string[] = []
+    const all = [
+      `paths.state=${join(directory, 'state')}`,
+      `paths.files=${join(directory, 'files')}`,
+      'http.listen=127.0.0.1:0',
+      'http.url=http://10.141.255.254:7050',
+      'controller.address=10.141.255.254',
+      ...overrides
+    ]
+    const controller = new Controller(directory, all, await boot(all, log), '', log)
+    test.teardown(async () => {
+      await controller.daemon.close(1000)
+      rmSync(directory, { recursive: true, force: true })
+    })
+    controller.token = await controller.login()
+    return controller
+  }
+
+  /** Stops the daemon and starts it again on the same state. */
+  async restart(): Promise<void> {
+    await this.daemon.close(1000)
+    this.daemon = await boot(this.overrides, this.log)
+  }
+
+  async login(username = 'admin', password?: string): Promise<string> {
+    const secret = password ?? readFileSync(join(this.directory, 'state', 'admin-password'), 'utf8').trim()
+    const reply = await this.post('/token', { username, password: secret }, { token: null })
+    return reply.body.token
+  }
+
+  get(path: string, ask: Ask = {}): Promise<Reply> {
+    return this.#ask(ask.method ?? 'GET', path, undefined, ask)
+  }
+
+  /** Posts a value as JSON, or a string as it is. */
+  post(path: string, body: unknown, ask: Ask = {}): Promise<Reply> {
+    const text = typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body)
+    return this.#ask(ask.method ?? 'POST', path, text, ask)
+  }
+
+  /** A request over a real socket, path and body sent as they are. */
+  raw(method: string, path: string, body?: string, headers: Record<string, string> = {}): Promise<Reply> {
+    return new Promise((resolve, reject) => {
+      const { address, port } = this.daemon
+      const outgoing = httpRequest({ host: address, port, method, path, headers }, incoming => {
+        let text = ''
+        incoming.setEncoding('utf8')
+        incoming.on('data', chunk => {
+          text += chunk
+        })
+        incoming.on('error', reject)
+        incoming.on('end', () => resolve(reply(incoming.statusCode ?? 0, text, incoming.headers)))
+      })
+      outgoing.on('error', reject)
+      outgoing.end(body)
+    })
+  }
+
+  /** Puts a file where images are served from. */
+  file(name: string, content: string | Buffer = name): void {
+    writeFileSync(join(this.directory, 'files', name), content)
+  }
+
+  /**
+   * Everything that is stored, path → text: what a refused request must leave alone. Files that a committed
+   * intent promises count as written.
+   */
+  state(): Record<string, string> {
+    const state = join(this.directory, 'state')
+    const { intents } = readIntents(state, new Set(Object.keys(kinds)))
+    const found: Record<string, string> = {}
+    for (const type of Object.keys(kinds))
+      for (const file of readdirSync(join(state, type)))
+        if (file.endsWith('.json')) found[`${type}/${file}`] = readFileSync(join(state, type, file), 'utf8')
+    for (const { type, name, text } of intents.flatMap(intent => intent.writes)) {
+      if (text === undefined) delete found[`${type}/${name}.json`]
+      else found[`${type}/${name}.json`] = text
+    }
+    return found
+  }
+
+  /** A network, an image whose files are there, and a group: what a node needs to boot. */
+  async cluster(): Promise<void> {
+    for (const name of ['vmlinuz', 'initrd.img', 'compute.tar.gz']) this.file(name)
+    await this.post('/config/network/cluster', { network: '10.141.0.0/16', gateway: '10.141.255.253' })
+    await this.post('/config/osimage/compute', {
+      kernelfile: 'vmlinuz',
+      initrdfile: 'initrd.img',
+      imagefile: 'compute.tar.gz'
+    })
+    await this.post('/config/group/compute', {
+      osimage: 'compute',
+      interfaces: [{ interface: 'BOOTIF', network: 'cluster' }]
+    })
+  }
+
+  async #ask(method: string, path: string, body: string | Buffer | undefined, ask: Ask): Promise<Reply> {
+    const headers: Record<string, string> = { ...ask.headers }
+    if (ask.token !== null) headers['x-access-tokens'] = ask.token ?? this.token
+    const source: Source | undefined =
+      ask.source === undefined
+        ? undefined
+        : { address: ask.source, loopback: ask.source.startsWith('127.') || ask.source === '::1' }
+    const answer = await this.daemon.server.inject({
+      method,
+      path,
+      headers,
+      ...(body === undefined ? {} : { body }),
+      ...(source ? { source } : {})
+    })
+    return reply(answer.status, answer.body.toString('utf8'), answer.headers)
+  }
+}
+
+function boot(overrides: readonly string[], log: string[]): Promise<Daemon> {
+  return startDaemon(
+    loadConfig(ini, overrides),
+    createLog('info', line => log.push(line))
+  )
+}
+
+function reply(status: number, text: string, headers: Readonly<Record<string, unknown>>): Reply {
+  let body: unknown
+  try {
+    body = JSON.parse(text)
+  } catch {
+    body = undefined
+  }
+  return { status, text, body, headers }
+}

@@ -1,0 +1,78 @@
+import { fileURLToPath } from 'node:url'
+import type { ApiRoute, Parts } from '../../lib/api/context.js'
+import { routes } from '../../lib/api/routes.js'
+import { loadConfig } from '../../lib/config/load.js'
+import { Controller } from './controller.js'
+
+const config = loadConfig(fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url)), [])
+
+/** Every route there is, without what is behind it. */
+export const table: readonly ApiRoute[] = routes({ config } as Parts)
+
+/** A value for each path parameter, of an object that `populated` makes. */
+export const existing: Readonly<Record<string, string>> = {
+  group: 'compute',
+  groupname: 'compute',
+  node: 'n1',
+  hostname: 'n1',
+  osimage: 'compute',
+  bmcsetup: 'boards',
+  network: 'cluster',
+  interface: 'BOOTIF',
+  role: 'web',
+  script: 'setup',
+  service: 'svcd',
+  ipaddress: '10.141.0.1',
+  macaddress: '52:54:00:00:00:01',
+  file: 'vmlinuz',
+  tarball: 'compute.tar.gz'
+}
+
+/** A controller with one object of every type, a role and a script; it has no users but admin unless overridden. */
+export async function populated(
+  test: Parameters<typeof Controller.start>[0],
+  ...overrides: string[]
+): Promise<Controller> {
+  const files = test.testdir({ roles: { web: 'echo web\n' }, scripts: { setup: 'echo setup\n' } })
+  const c = await Controller.start(
+    test,
+    `paths.roles=${files}/roles`,
+    `paths.scripts=${files}/scripts`,
+    ...overrides
+  )
+  await c.cluster()
+  await c.post('/config/bmcsetup/boards', { username: 'root', password: 'calvin' })
+  await c.post('/config/node/n1', { group: 'compute', bmcsetupname: 'boards', macaddr: existing.macaddress })
+  return c
+}
+
+/** Names of the parameters in a route's path. */
+export const parameters = (route: ApiRoute) =>
+  [...route.path.matchAll(/\{(\w+)\}/g)].map(match => match[1] ?? '')
+
+/** The path of a route with existing objects in it, but for those given (as they are, already encoded). */
+export function pathOf(route: ApiRoute, given: Readonly<Record<string, string>> = {}): string {
+  return route.path.replace(/\{(\w+)\}/g, (_, name: string) => {
+    const value = given[name] ?? existing[name]
+    if (value === undefined) throw new Error(`route ${route.path}: say in table.ts what {${name}} may be`)
+    return value
+  })
+}
+
+/** A body that a route with `body: 'json'` takes, for existing objects; it changes nothing, where it can. */
+export function bodyOf(route: ApiRoute): unknown {
+  if (route.path === '/token') return { username: 'admin', password: 'wrong' }
+  if (route.path.endsWith('/interfaces')) return { interfaces: [] }
+  if (route.path.startsWith('/monitor/node')) return { state: 'x' }
+  const clone = /^\/config\/(\w+)\/.*\/_clone$/.exec(route.path)?.[1] ?? ''
+  const newName = {
+    group: 'newgroupname',
+    node: 'newhostname',
+    network: 'newnetname',
+    bmcsetup: 'newbmcname'
+  }
+  return clone === '' ? {} : { [newName[clone as keyof typeof newName]]: 'copy' }
+}
+
+/** Lines of the log that say something went wrong inside. */
+export const complaints = (c: Controller) => c.log.filter(line => /^<[34]>|^\S+ (error|warn) /.test(line))
