@@ -1,0 +1,102 @@
+# Messages, failures and the end of the run. `complain` keeps its text in a file, because it is often
+# called in a subshell, and the report of the failed step needs it.
+
+log() {
+  printf 'svc: %s\n' "$*"
+}
+
+complain() {
+  printf 'svc: %s\n' "$*" >&2
+  printf '%s' "$*" 2>/dev/null > "$_TMP/reason"
+}
+
+# Full path of a program. A busybox shell prefers its own applets to the programs in PATH (its tar to GNU
+# tar), so PATH is searched by hand first.
+program() (
+  name=$1
+  IFS=:
+  set -f
+  for directory in $PATH; do
+    if [ -f "$directory/$name" ] && [ -x "$directory/$name" ]; then
+      printf '%s\n' "$directory/$name"
+      exit 0
+    fi
+  done
+  command -v "$name"
+)
+
+find_decoder() {
+  if program base64 >/dev/null; then
+    DECODE='base64 -d'
+  elif program openssl >/dev/null; then
+    DECODE='openssl base64 -d -A'
+  elif program python3 >/dev/null; then
+    DECODE='python3 -m base64 -d'
+  else
+    DECODE=''
+    log 'warning: no base64 decoder (base64, openssl, python3): scripts, secrets and roles cannot be placed'
+  fi
+}
+
+# Base64 text to bytes on standard output.
+decode() {
+  if [ -z "$DECODE" ]; then
+    complain 'no base64 decoder: base64, openssl or python3 is needed'
+    return 1
+  fi
+  # Some decoders pass over what is not base64.
+  case $1 in
+    *[!A-Za-z0-9+/=[:space:]]*)
+      complain 'a text is not base64'
+      return 1
+      ;;
+  esac
+  # shellcheck disable=SC2086 # DECODE is a command with its options
+  printf '%s' "$1" | tr -d ' \t\r\n' | $DECODE
+}
+
+# The directories of the run, and nothing left over from a run that failed before on this machine.
+init() {
+  umask 022
+  mkdir -p "$_TMP" "$_SYSTEMROOT" || return 1
+  if ! [ -e "$_TMP/mounted" ]; then
+    mount_source "$_SYSTEMROOT" > "$_TMP/mounted"
+  elif ! [ -s "$_TMP/mounted" ]; then
+    log 'an earlier run was here: unmounting what it left'
+    unmount_below "$_SYSTEMROOT"
+  fi
+  rm -rf "$_TMP/torrent" "$_TMP/image" "$_TMP/reason" "$_TMP/failed"
+}
+
+# Reports a step and runs it; the whole run ends when it fails.
+run_step() {
+  _STEP=$1
+  shift
+  rm -f "$_TMP/reason"
+  log "step $_STEP"
+  status_update "installer.$_STEP"
+  "$@" || exit 1
+}
+
+# The one place where a failed run is reported, whatever ended it.
+on_exit() {
+  exit_status=$?
+  trap - EXIT
+  # Not ignored, which programs started from here would inherit.
+  trap : HUP INT TERM
+  chroot_unmount
+  if [ "$exit_status" -ne 0 ]; then
+    exit_reason=$(cat "$_TMP/reason" 2>/dev/null)
+    log "FAILED in step $_STEP${exit_reason:+: $exit_reason}"
+    status_update "installer.failed: $_STEP$(printf '%.400s' "${exit_reason:+: $exit_reason}")"
+    printf '' > "$_TMP/failed"
+  fi
+  exit "$exit_status"
+}
+
+catch_exit() {
+  trap on_exit EXIT
+  trap 'complain "stopped by a signal"; exit 129' HUP
+  trap 'complain "stopped by a signal"; exit 130' INT
+  trap 'complain "stopped by a signal"; exit 143' TERM
+}

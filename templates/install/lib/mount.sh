@@ -1,0 +1,73 @@
+# Mounts, as /proc/mounts shows them (a blank in a name stands there as \040).
+
+# The source of the file system mounted exactly on $1; fails when nothing is mounted there.
+mount_source() (
+  found=''
+  while read -r source directory _; do
+    if [ "$(printf '%b' "$directory")" = "$1" ]; then
+      found=$source
+    fi
+  done < /proc/mounts
+  [ -n "$found" ] && printf '%s' "$found"
+)
+
+# Undoes every mount on $1 and below it, the last one first.
+unmount_below() {
+  below_list=''
+  while read -r _ below_directory _; do
+    case $below_directory in
+      "$1" | "$1"/*) below_list="$below_directory $below_list" ;;
+    esac
+  done < /proc/mounts
+  for below_directory in $below_list; do
+    below_directory=$(printf '%b' "$below_directory")
+    umount "$below_directory" 2>/dev/null || umount -l "$below_directory"
+  done
+}
+
+# Without a part script the image lives in memory, unless something is mounted already.
+partition_default() {
+  if mount_source "$_SYSTEMROOT" >/dev/null; then
+    log "$_SYSTEMROOT is mounted already"
+    return 0
+  fi
+  if ! mount -t tmpfs -o size=75%,mode=0755 svcroot "$_SYSTEMROOT"; then
+    complain "cannot mount a tmpfs on $_SYSTEMROOT"
+    return 1
+  fi
+}
+
+partition_script() {
+  run_script partscript "$1" || return 1
+  if ! mount_source "$_SYSTEMROOT" >/dev/null; then
+    complain "the partscript left nothing mounted on $_SYSTEMROOT"
+    return 1
+  fi
+}
+
+# What a chroot into the image needs; undone by chroot_unmount, which on_exit calls too.
+chroot_mount() {
+  for chroot_directory in dev proc sys run; do
+    if [ -L "$_SYSTEMROOT/$chroot_directory" ] || ! mkdir -p "$_SYSTEMROOT/$chroot_directory" "/$chroot_directory" ||
+      ! mount -o bind "/$chroot_directory" "$_SYSTEMROOT/$chroot_directory"; then
+      complain "cannot mount /$chroot_directory in the image"
+      return 1
+    fi
+    _CHROOT_MOUNTS="$chroot_directory $_CHROOT_MOUNTS"
+  done
+}
+
+chroot_unmount() {
+  for chroot_directory in $_CHROOT_MOUNTS; do
+    unmount_below "$_SYSTEMROOT/$chroot_directory"
+  done
+  _CHROOT_MOUNTS=''
+}
+
+# Runs a program of the image inside it.
+in_image() (
+  chroot_program=$(program chroot)
+  PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+  export PATH
+  exec "$chroot_program" "$_SYSTEMROOT" "$@"
+)

@@ -1,0 +1,128 @@
+import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { base64 } from './data.js'
+import { packImage } from './image.js'
+import { completed, failed, install } from './install.js'
+import { shells } from './machine.js'
+
+const secret = (path: string, content = `secret of ${path}`) => ({
+  name: 'x',
+  path,
+  content: base64(content)
+})
+const mode = (file: string) => (statSync(file).mode & 0o7777).toString(8)
+
+for (const shell of shells) {
+  t.test(`secrets are placed inside the image with mode 0600, ${shell}`, async t => {
+    const links = packImage({
+      'etc/open.key': 'readable by all',
+      'run/.keep': '',
+      'var/run': '-> /run',
+      'opt/up': '-> ../../../../../outside',
+      outside: '-> /tmp',
+      'etc/link.key': '-> /outside.key',
+      'etc/directory.key': '-> /run',
+      'etc/loop': '-> loop2',
+      'etc/loop2': '-> loop'
+    })
+    const binary = Buffer.from([0, 1, 255, 10, 13, 39]).toString('base64')
+    const done = await install(t, {
+      shell,
+      answers: { '/files/rocky9.tar.gz': links },
+      data: {
+        secrets: [
+          secret('/etc/open.key'),
+          secret('/a/new/directory/key'),
+          secret('/var/run/key'),
+          secret('/opt/up/escape.key'),
+          secret('/etc/link.key'),
+          secret('/etc/../../../dots.key'),
+          secret("/etc/it's a $(touch /pwned) key"),
+          secret('/etc/directory.key'),
+          { name: 'binary', path: '/etc/binary', content: binary }
+        ]
+      }
+    })
+    completed(t, done)
+    const { machine } = done
+    for (const path of [
+      'etc/open.key',
+      'a/new/directory/key',
+      'dots.key',
+      "etc/it's a $(touch /pwned) key"
+    ]) {
+      t.match(machine.read(path), /^secret of /, path)
+      t.equal(mode(machine.image(path)), '600', path)
+    }
+    t.equal(mode(machine.image('a/new/directory')), '755')
+    t.equal(machine.read('run/key'), 'secret of /var/run/key', 'a link means the image, not the initramfs')
+    t.notOk(machine.has('run/key'))
+    t.equal(machine.read('tmp/escape.key'), 'secret of /opt/up/escape.key')
+    for (const path of ['etc/link.key', 'etc/directory.key']) {
+      t.ok(lstatSync(machine.image(path)).isFile(), 'a link in the place of a secret is replaced')
+    }
+    t.equal(readFileSync(machine.image('etc/binary')).toString('base64'), binary)
+    t.strictSame(readdirSync(join(machine.root, 'run')), [], 'nothing was written through a link')
+    for (const path of ['outside.key', 'outside', 'tmp', 'pwned', 'dots.key'])
+      t.notOk(machine.has(path), path)
+  })
+
+  t.test(`a link that goes round is no place for a secret, ${shell}`, async t => {
+    const done = await install(t, {
+      shell,
+      answers: { '/files/rocky9.tar.gz': packImage({ 'etc/loop': '-> loop2', 'etc/loop2': '-> loop' }) },
+      data: { secrets: [secret('/etc/loop/key')] }
+    })
+    failed(t, done, 'secrets', /\/etc\/loop\/key is no place/)
+  })
+
+  t.test(`roles become units of the image, ${shell}`, async t => {
+    const role = (target: string, script: string) => JSON.stringify({ target, script: base64(script) })
+    const done = await install(t, {
+      shell,
+      data: { roles: ['ntp', '', 'early.disk', 'plain'] },
+      answers: {
+        '/boot/roles/ntp': role('multi-user.target', '#!/bin/bash\necho ntp\n'),
+        '/boot/roles/early.disk': JSON.stringify(JSON.parse(role('sysinit.target', '#!/bin/sh\n')), null, 2),
+        '/boot/roles/plain': role('graphical.target', 'echo plain\n')
+      }
+    })
+    completed(t, done)
+    const { machine } = done
+    t.equal(machine.read('usr/local/lib/svc/roles/ntp'), '#!/bin/bash\necho ntp\n')
+    t.equal(mode(machine.image('usr/local/lib/svc/roles/ntp')), '755')
+    const link = machine.image('etc/systemd/system/multi-user.target.wants/svc-role-ntp.service')
+    t.equal(readlinkSync(link), '../svc-role-ntp.service')
+    t.match(
+      machine.read('etc/systemd/system/svc-role-ntp.service'),
+      /\nExecStart=\/usr\/local\/lib\/svc\/roles\/ntp\n/
+    )
+    t.match(machine.read('etc/systemd/system/svc-role-ntp.service'), /After=network-online.target/)
+    t.notMatch(machine.read('etc/systemd/system/svc-role-early.disk.service'), /network/)
+    t.match(machine.read('etc/systemd/system/svc-role-plain.service'), /\nExecStart=\/bin\/sh \/usr/)
+  })
+}
+
+t.test('what is no role is refused', async t => {
+  const script = base64('true')
+  for (const [answer, reason] of [
+    ['{"target":"multi-user.target"}', /target and a base64 script/],
+    [JSON.stringify({ target: '../../x', script }), /target and a base64 script/],
+    [JSON.stringify({ target: 'x.target', script: 'a"b' }), /target and a base64 script/],
+    ['<html>', /target and a base64 script/]
+  ] as const) {
+    const done = await install(t, {
+      shell: 'ash',
+      data: { roles: ['r'] },
+      answers: { '/boot/roles/r': answer }
+    })
+    failed(t, done, 'roles', reason)
+    t.notOk(existsSync(done.machine.image('etc/systemd/system/svc-role-r.service')))
+  }
+  for (const name of ['../x', 'a b', '$(touch /pwned)']) {
+    const done = await install(t, { shell: 'ash', data: { roles: [name] } })
+    failed(t, done, 'roles', /no name of a role/)
+    t.strictSame(done.controller.gets(), ['/files/rocky9.tar.gz'])
+  }
+})

@@ -1,0 +1,75 @@
+import type { Test } from 'tap'
+import type { InstallData } from '../../lib/boot/install-data.js'
+import { installData } from './data.js'
+import { packImage } from './image.js'
+import { Machine, type Run, type Setup } from './machine.js'
+import { installScript } from './render.js'
+import { type Answer, Controller } from './server.js'
+
+export interface Installation {
+  readonly controller: Controller
+  readonly machine: Machine
+  readonly run: Run
+}
+
+export interface Plan extends Setup {
+  readonly data?: Partial<InstallData>
+  /** Answers of the controller besides the image at /files/rocky9.tar.gz. */
+  readonly answers?: Readonly<Record<string, Answer>>
+  readonly address?: string
+  /** A change to the rendered script, for what has no value in the data. */
+  readonly edit?: (script: string) => string
+  /** Done to the machine before the script runs. */
+  readonly prepare?: (machine: Machine, controller: Controller) => void
+}
+
+/** The usual image, packed once. */
+export const image = packImage()
+
+/** A controller that is closed with the test. */
+export async function startController(t: Test, address?: string): Promise<Controller> {
+  const controller = await new Controller().listen(address)
+  t.teardown(() => controller.close())
+  controller.files.set('/files/rocky9.tar.gz', image)
+  return controller
+}
+
+/** One installation: a controller, a machine, the shipped script. */
+export async function install(t: Test, plan: Plan): Promise<Installation> {
+  const controller = await startController(t, plan.address)
+  for (const [path, answer] of Object.entries(plan.answers ?? {})) controller.files.set(path, answer)
+  const machine = new Machine(t, plan)
+  plan.prepare?.(machine, controller)
+  const script = installScript(installData({ ...controller.place, ...plan.data }))
+  const [run] = await machine.run(plan.edit?.(script) ?? script)
+  if (run === undefined) throw new Error('no run')
+  return { controller, machine, run }
+}
+
+/**
+ * The runs ended with these statuses. What a node printed never goes into the name of an assertion: hostile
+ * text there would end the test's own report, and hide failures.
+ */
+export function exits(t: Test, runs: readonly Run[], statuses: readonly number[]): void {
+  const output = JSON.stringify(runs.map(run => run.output))
+  t.strictSame(
+    runs.map(run => run.status),
+    statuses,
+    'exit status',
+    { output }
+  )
+}
+
+/** The run ended well and said so. */
+export function completed(t: Test, { controller, run }: Installation): void {
+  exits(t, [run], [0])
+  t.equal(controller.states.at(-1), 'installer.completed')
+}
+
+/** The run failed in `step`, its last report names it, and the reason matches. */
+export function failed(t: Test, { controller, run }: Installation, step: string, reason: RegExp): void {
+  t.not(run.status, 0, 'exit status', { output: JSON.stringify(run.output) })
+  t.match(controller.states.at(-1), new RegExp(`^installer\\.failed: ${step}: `))
+  t.match(controller.states.at(-1), reason)
+  t.notOk(controller.states.includes('installer.completed'))
+}

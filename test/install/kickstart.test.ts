@@ -1,0 +1,245 @@
+import { execFileSync } from 'node:child_process'
+import { existsSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import type { InstallData } from '../../lib/boot/install-data.js'
+import { base64, installBmc, installData, installInterface } from './data.js'
+import { hostile } from './hostile.js'
+import { exits, startController } from './install.js'
+import { Machine } from './machine.js'
+import { kickstart } from './render.js'
+
+interface Parsed {
+  /** Command lines outside of sections, split as the installer splits them. */
+  readonly commands: string[][]
+  readonly sections: { readonly head: string; readonly body: string }[]
+}
+
+/** Reads a kickstart as pykickstart does: lines by Python's splitlines, words by shlex, sections until %end. */
+function parse(text: string): Parsed {
+  const program = `
+import sys, json, shlex
+commands, sections, body = [], [], None
+for line in sys.stdin.buffer.read().decode().splitlines():
+    if body is not None:
+        if line.strip() == '%end': sections.append({'head': head, 'body': '\\n'.join(body) + '\\n'}); body = None
+        else: body.append(line)
+    elif line.split(' ')[0] in ('%pre', '%post', '%onerror', '%packages'): head, body = line, []
+    else:
+        words = shlex.split(line, comments=True)
+        if words: commands.append(words)
+assert body is None, 'a section has no end'
+json.dump({'commands': commands, 'sections': sections}, sys.stdout)
+`
+  return JSON.parse(execFileSync('/usr/bin/python3', ['-c', program], { input: text, encoding: 'utf8' }))
+}
+
+const known = [
+  'text',
+  'reboot',
+  'lang',
+  'keyboard',
+  'timezone',
+  'firstboot',
+  'rootpw',
+  'zerombr',
+  '%include',
+  'bootloader',
+  'liveimg',
+  'network'
+]
+const heads = [/^%pre .*--erroronfail/, /^%post --nochroot .*--erroronfail/, /^%onerror /]
+
+t.test('the commands of a node', async t => {
+  const eth1 = { interface: 'eth1', network: 'storage', ipaddress: '', macaddress: '', provision: false }
+  const data = installData({
+    imagesum: 'ab12',
+    rootpw: '$6$salt$hash/x.',
+    kerneloptions: "console=ttyS0 it's",
+    interfaces: [
+      installInterface(),
+      installInterface(eth1),
+      installInterface({ interface: 'BMC', bmc: true })
+    ]
+  })
+  const { commands, sections } = parse(kickstart(data))
+  const of = (name: string) => commands.filter(([first]) => first === name).map(words => words.slice(1))
+  t.strictSame(of('rootpw'), [['--iscrypted', '$6$salt$hash/x.']])
+  t.strictSame(of('liveimg'), [['--url=http://127.0.0.1:7050/files/rocky9.tar.gz', '--checksum=ab12']])
+  t.strictSame(of('bootloader'), [["--append=console=ttyS0 it's"]])
+  t.strictSame(of('network'), [
+    ['--hostname=node001.cluster'],
+    [
+      '--device=52:54:00:00:00:01',
+      '--onboot=yes',
+      '--activate',
+      '--bootproto=static',
+      '--ip=10.141.0.1',
+      '--netmask=255.255.0.0',
+      '--gateway=10.141.255.254',
+      '--nameserver=10.141.255.253'
+    ],
+    ['--device=eth1', '--onboot=yes', '--bootproto=dhcp', '--nodefroute']
+  ])
+  t.strictSame([...new Set(commands.map(([first]) => first))].sort(), [...known].sort())
+  heads.forEach((head, i) => {
+    t.match(sections[i]?.head, head)
+  })
+  t.equal(sections.length, 3)
+})
+
+t.test('no root password locks the account, no address is DHCP, no MAC is the boot interface', async t => {
+  const interfaces = [installInterface({ ipaddress: '', macaddress: '' })]
+  const { commands } = parse(kickstart(installData({ interfaces, insecure: true })))
+  const lines = commands.map(words => words.join(' '))
+  t.ok(lines.includes('rootpw --lock'))
+  t.ok(lines.includes('network --device=bootif --onboot=yes --activate --bootproto=dhcp'))
+  t.ok(lines.includes('liveimg --url=http://127.0.0.1:7050/files/rocky9.tar.gz --noverifyssl'))
+})
+
+/** A kickstart's scripts run as the installer runs them, on one machine. */
+async function installer(t: Tap, data: Partial<InstallData>, programs: Record<string, string> = {}) {
+  const controller = await startController(t)
+  controller.files.set(
+    '/boot/roles/ntp',
+    JSON.stringify({ target: 'multi-user.target', script: base64('true\n') })
+  )
+  const machine = new Machine(t, { shell: 'bash', programs })
+  machine.mkdir('tmp')
+  machine.write('mnt/sysimage/etc/chrony.conf', 'pool x\n')
+  machine.write('dev/ipmi0', '')
+  const { sections } = parse(kickstart(installData({ ...controller.place, ...data })))
+  return { controller, machine, sections, scripts: sections.map(({ body }) => body) }
+}
+
+type Tap = Parameters<typeof startController>[0]
+
+t.test('its scripts do what the install script does', async t => {
+  const { controller, machine, scripts } = await installer(
+    t,
+    {
+      prescript: base64('echo "$SVC_NODE $_HOSTNAME" > /pre'),
+      partscript: base64('echo "part / --size=1" > $SVC_PARTITIONING'),
+      postscript: base64('echo post > $_SYSTEMROOT/post'),
+      setupbmc: true,
+      bmc: installBmc(),
+      secrets: [{ name: 'k', path: '/etc/key', content: base64('secret') }],
+      roles: ['ntp']
+    },
+    { ipmitool: 'echo "$@" >> /ipmi', dmidecode: 'echo ACME' }
+  )
+  const runs = await machine.run(...scripts.slice(0, 2))
+  exits(t, runs, [0, 0])
+  t.strictSame(
+    controller.states.map(state => state.replace('installer.', '')),
+    [
+      'started',
+      'prescript',
+      'bmcsetup',
+      'partscript',
+      'download',
+      'network',
+      'secrets',
+      'postscript',
+      'roles',
+      'completed'
+    ]
+  )
+  t.equal(machine.text('pre'), 'node001 node001.cluster\n')
+  t.equal(machine.text('tmp/svc-partitioning.ks'), 'part / --size=1\n')
+  t.match(machine.text('ipmi'), `user set password 3 ${installBmc().password}`)
+  t.equal(machine.text('mnt/sysimage/post'), 'post\n')
+  t.equal(machine.text('mnt/sysimage/etc/key'), 'secret')
+  t.equal(statSync(join(machine.root, 'mnt/sysimage/etc/key')).mode & 0o777, 0o600)
+  t.match(machine.text('mnt/sysimage/etc/chrony.conf'), 'server 10.141.255.252 iburst prefer')
+  t.ok(existsSync(join(machine.root, 'mnt/sysimage/etc/systemd/system/svc-role-ntp.service')))
+  t.strictSame(JSON.parse(controller.posts('/config/')[0]?.body ?? ''), {
+    config: { node: { node001: { vendor: 'ACME', assettag: 'ACME' } } }
+  })
+})
+
+t.test('without a part script all disks are taken; a failure is reported once, with its step', async t => {
+  const { controller, machine, scripts } = await installer(t, { postscript: base64('exit 4') })
+  const runs = await machine.run(...scripts)
+  exits(t, runs, [0, 1, 0])
+  t.equal(machine.text('tmp/svc-partitioning.ks'), 'clearpart --all --initlabel\nautopart --type=plain\n')
+  const failures = controller.states.filter(state => state.startsWith('installer.failed'))
+  t.strictSame(failures, ['installer.failed: postscript: the postscript ended with status 4'])
+})
+
+t.test("the installer's own failure is reported", async t => {
+  const { controller, machine, scripts } = await installer(t, {})
+  await machine.run(scripts[0] ?? '', scripts[2] ?? '')
+  t.match(controller.states.at(-1), /^installer\.failed: the installer stopped/)
+})
+
+t.test('an image that the installer cannot unpack stops it in %pre', async t => {
+  for (const [imagefile, reason] of [
+    ['image.tar.zst', /cannot unpack image\.tar\.zst/],
+    ['', /has no packed image file/]
+  ] as const) {
+    const { controller, machine, scripts } = await installer(t, { imagefile })
+    const [run] = await machine.run(scripts[0] ?? '')
+    t.equal(run?.status, 1)
+    t.match(controller.states.at(-1), reason)
+  }
+})
+
+t.test('masked: a first comment says so, and %pre stops with the reason', async t => {
+  const masked = {
+    masked: true,
+    token: '********',
+    rootpw: '********',
+    setupbmc: true,
+    bmc: installBmc({ password: '********' })
+  }
+  const text = kickstart(installData(masked))
+  t.match(text.split('\n', 1)[0], /^# Secrets are masked .*not this node/)
+  t.notMatch(kickstart(installData()), /masked/)
+  const { controller, machine, scripts } = await installer(t, masked)
+  const [run] = await machine.run(scripts[0] ?? '')
+  t.not(run?.status, 0)
+  t.match(run?.output, /not fetched by the node itself/)
+  t.equal(controller.requests.length, 0)
+})
+
+t.test('hostile text cannot end a section, add a command or run', async t => {
+  const text = hostile.replaceAll('/', '_')
+  const changes: Partial<InstallData> = {
+    node: text.slice(0, 90),
+    hostname: text,
+    domain: text,
+    group: text,
+    comment: text,
+    osimage: text,
+    distribution: text,
+    provision_method: text,
+    provision_interface: text,
+    rootpw: text,
+    ntp_server: text,
+    imagefile: `${text}.tar.gz`,
+    setupbmc: true,
+    bmc: installBmc({ username: text, ipaddress: text }),
+    interfaces: [
+      installInterface({
+        interface: text,
+        macaddress: text,
+        ipaddress: text,
+        nameserver: text,
+        ntp_server: text
+      })
+    ],
+    secrets: [{ name: text, path: `/etc/${text.slice(0, 150)}`, content: base64(text) }]
+  }
+  const { commands, sections } = parse(kickstart(installData(changes)))
+  t.strictSame([...new Set(commands.map(([first]) => first))].sort(), [...known].sort())
+  t.equal(sections.length, 3)
+  const { controller, machine, scripts } = await installer(t, changes, {
+    ipmitool: 'printf "%s\\n" "$@" >> /ipmi'
+  })
+  const runs = await machine.run(...scripts.slice(0, 2))
+  exits(t, runs, [0, 0])
+  t.equal(controller.states.at(-1), 'installer.completed')
+  t.notOk(machine.has('pwned'))
+  t.ok(machine.text('ipmi').includes(text))
+})

@@ -1,0 +1,11 @@
+import { fileURLToPath } from 'node:url'
+import type { InstallData } from '../../lib/boot/install-data.js'
+import { Templates } from '../../lib/template/templates.js'
+
+const directory = fileURLToPath(new URL('../../templates', import.meta.url))
+const templates = new Templates({ directory })
+
+export const installScript = (data: InstallData): string =>
+  templates.render('install/templ_install.cfg', { ...data })
+export const kickstart = (data: InstallData): string =>
+  templates.render('install/templ_kickstart.cfg', { ...data })
