@@ -1,0 +1,58 @@
+# svcd: `make run` serves from this checkout, `make test` installs what the tests need and runs them.
+.PHONY: run demo build lint format test test-long test-node24 bench packages install clean
+
+export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
+installed := node_modules/.package-lock.json
+sources := $(shell find lib -name '*.ts') package.json tsconfig.json tsconfig.build.json
+
+run: build
+	@exec bin/svcd serve --config etc/svcd.ini
+
+# The commit is baked in each time: it changes without a change of the sources.
+build: dist/main.js
+	@node build/commit.mjs
+
+$(installed): package-lock.json
+	npm ci --no-audit --no-fund
+	@touch $@
+
+dist/main.js: $(installed) $(sources)
+	npm run --silent build
+	@touch $@
+
+lint: $(installed)
+	npm run --silent lint
+
+format: $(installed)
+	npm run --silent format
+
+# Debian's programs that the tests run: installed when root, else the command to type is named.
+packages:
+	@sh test/packages.sh
+
+test: packages build lint
+	@sh test/run.sh
+
+# The long proofs: everything of `make test`, and more rounds.
+test-long: packages build lint
+	@SVCD_KILL_ROUNDS=200 sh test/run.sh
+
+# The tests on Node 24, which the npm registry brings.
+test-node24: .cache/node24/node_modules/node/bin/node
+	PATH="$(CURDIR)/.cache/node24/node_modules/node/bin:$$PATH" $(MAKE) test
+
+.cache/node24/node_modules/node/bin/node:
+	npm install --no-audit --no-fund --no-save --prefix .cache/node24 node@24
+
+# A machine with an empty disk boots and installs from a daemon of its own, its console on this screen.
+demo: $(installed)
+	@TS_NODE_TRANSPILE_ONLY=1 node --import @tapjs/typescript/import test/demo/demo.ts
+
+bench: build
+	node bench/boot.mjs
+
+install: build
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" sh build/install.sh
+
+clean:
+	rm -rf dist .cache .tap

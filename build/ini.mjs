@@ -1,0 +1,8 @@
+// Prints the shipped ini; arguments `section.key=value` replace defaults (the installed file's absolute paths).
+import { iniText } from '../dist/config/ini-text.js'
+
+const settings = process.argv.slice(2).map(argument => {
+  const equals = argument.indexOf('=')
+  return [argument.slice(0, equals), argument.slice(equals + 1)]
+})
+process.stdout.write(iniText(Object.fromEntries(settings)))

@@ -1,0 +1,45 @@
+const control = { c: 0x03, d: 0x04, backspace: 0x08, u: 0x15, delete: 0x7f, newline: 0x0a, return: 0x0d }
+
+/** Typed ahead of the next question. */
+let pending: number[] = []
+
+/**
+ * Asks on the terminal (stderr, so that stdout holds only the result) without echo, until Enter or Ctrl-D:
+ * the bytes typed.
+ * @throws Error on Ctrl-C
+ */
+export async function askHidden(question: string): Promise<Uint8Array> {
+  const { stdin, stderr } = process
+  stdin.setRawMode(true)
+  stderr.write(question)
+  const typed: number[] = []
+  try {
+    if (take(typed)) return Uint8Array.from(typed)
+    for await (const chunk of stdin.iterator({ destroyOnReturn: false })) {
+      pending = [...(chunk as Buffer)]
+      if (take(typed)) break
+    }
+    return Uint8Array.from(typed)
+  } finally {
+    stdin.setRawMode(false)
+    stdin.pause()
+    stderr.write('\n')
+  }
+}
+
+/** Moves what is pending to `typed`, as a line editor would; true at the end of the line. */
+function take(typed: number[]): boolean {
+  for (let byte = pending.shift(); byte !== undefined; byte = pending.shift()) {
+    if (byte === control.c) throw new Error('interrupted')
+    if (byte === control.newline || byte === control.return || byte === control.d) return true
+    if (byte === control.u) typed.length = 0
+    else if (byte === control.backspace || byte === control.delete) removeCharacter(typed)
+    else typed.push(byte)
+  }
+  return false
+}
+
+/** A character of UTF-8 is one byte that begins it and those that continue it (10xxxxxx). */
+function removeCharacter(typed: number[]): void {
+  while (typed.length > 0 && ((typed.pop() ?? 0) & 0xc0) === 0x80);
+}

@@ -1,0 +1,26 @@
+import { adminPasswordFile } from '../auth/admin-password.js'
+import type { Config } from '../config/types.js'
+import { isWildcard } from '../config/values.js'
+
+const quoted = (text: string) => (/^[\w./:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`)
+
+/** What `svcd serve` says once it listens: the address, the first password's place, the next curl to try. */
+export function banner(config: Config, listening: { address: string; port: number }): string {
+  const { address, port } = listening
+  const v6 = address.includes(':')
+  const local = isWildcard(address) ? (v6 ? '::1' : '127.0.0.1') : address
+  const base = `http://${v6 ? `[${local}]` : local}:${port}`
+  const first = config.users.length === 0
+  const file = adminPasswordFile(config.paths.state)
+  // The file holds letters, digits, - and _, so it needs no escaping inside the JSON.
+  const body = first
+    ? `"{\\"username\\":\\"admin\\",\\"password\\":\\"$(cat ${quoted(file)})\\"}"`
+    : `'{"username":"${config.users[0]?.name}","password":"…"}'`
+  return [
+    `svcd listens on ${base}; nodes use ${config.http.url}`,
+    ...(first ? [`the password of the first user, admin, is in ${file}`] : []),
+    'next, ask for a token:',
+    `  curl -d ${body} '${base}/token'`,
+    ''
+  ].join('\n')
+}

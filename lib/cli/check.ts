@@ -1,0 +1,13 @@
+import { checkAll } from '../check.js'
+import { problemText } from '../config/problem.js'
+import type { Config } from '../config/types.js'
+
+/** Prints what is wrong and what to watch on stderr, `ok` on stdout when nothing is wrong: true then. */
+export async function check(config: Config): Promise<boolean> {
+  const { problems, warnings } = await checkAll(config)
+  const lines = [...problems.map(problemText), ...warnings.map(warning => `warning: ${warning}`)]
+  for (const line of lines) process.stderr.write(`${line}\n`)
+  if (problems.length > 0) return false
+  process.stdout.write('ok\n')
+  return true
+}

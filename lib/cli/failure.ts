@@ -1,0 +1,29 @@
+import { type Problem, problemText } from '../config/problem.js'
+
+const reasons: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'another program listens there',
+  EADDRNOTAVAIL: 'this machine does not have that address',
+  EACCES: 'permission denied'
+}
+
+/**
+ * An error as lines for a person: `file:line: message` for each problem that it carries, else one sentence;
+ * never a stack trace.
+ */
+export function failureLines(error: unknown): string[] {
+  if (!(error instanceof Error)) return [`svcd: ${String(error)}`]
+  const { problems } = error as { problems?: unknown }
+  if (Array.isArray(problems) && problems.every(isProblem)) return problems.map(problemText)
+  return [`svcd: ${sentence(error).replace(/\s*\n\s*/g, '; ')}`]
+}
+
+function sentence(error: NodeJS.ErrnoException & { address?: string; port?: number }): string {
+  const reason = reasons[error.code ?? '']
+  if (error.syscall !== 'listen' || !reason) return error.message || error.name
+  return `cannot listen on [http] listen, ${error.address ?? ''} port ${error.port ?? ''}: ${reason}`
+}
+
+function isProblem(value: unknown): value is Problem {
+  const { file, message } = (value ?? {}) as Partial<Record<keyof Problem, unknown>>
+  return typeof file === 'string' && typeof message === 'string'
+}

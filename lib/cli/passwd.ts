@@ -1,0 +1,47 @@
+import type { Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
+import { hashPassword, longestPassword } from '../auth/passwords.js'
+import { type Role, roles } from '../auth/roles.js'
+import { nameRule, nameRuleText } from '../config/values.js'
+import { askHidden } from './ask-hidden.js'
+import { UsageError } from './usage.js'
+
+/**
+ * The line to paste below `[users]` (decisions 5.1). The password is all of standard input but one line end,
+ * or asked for twice on the terminal.
+ * @throws UsageError for a bad name or role, or when there is no terminal to ask on; Error for a password
+ *   that cannot be
+ */
+export async function passwd(name: string, role: string, stdin: boolean): Promise<string> {
+  if (!nameRule.test(name)) throw new UsageError(`USER must be ${nameRuleText}`)
+  if (!isRole(role)) throw new UsageError(`--role must be one of ${roles.join(', ')}`)
+  if (!stdin && !process.stdin.isTTY)
+    throw new UsageError('there is no terminal to ask for the password on: use --stdin')
+  const password = stdin ? await readPassword(process.stdin) : await askTwice(name)
+  if (password === '') throw new Error('the password is empty')
+  if (/[\r\n\0]/.test(password)) throw new Error('the password must be one line of text')
+  if (Buffer.byteLength(password) > longestPassword)
+    throw new Error(`the password is longer than ${longestPassword} bytes`)
+  return `${name} = ${role} ${await hashPassword(password)}\n`
+}
+
+const isRole = (word: string): word is Role => (roles as readonly string[]).includes(word)
+
+async function readPassword(stream: Readable): Promise<string> {
+  return decode(await buffer(stream)).replace(/\r?\n$/, '')
+}
+
+async function askTwice(name: string): Promise<string> {
+  const first = decode(await askHidden(`Password of ${name}: `))
+  const second = decode(await askHidden('The same again: '))
+  if (first !== second) throw new Error('the two passwords differ')
+  return first
+}
+
+function decode(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    throw new Error('the password is not UTF-8')
+  }
+}

@@ -1,0 +1,41 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import type { Config } from '../config/types.js'
+import { startDaemon } from '../daemon.js'
+import { createLog } from '../log.js'
+import { banner } from './banner.js'
+
+const graceMs = 10_000
+const notifyTimeoutMs = 5000
+
+/**
+ * Runs the daemon until the first SIGTERM or SIGINT, then lets what is under way finish for up to 10 s. A
+ * second signal calls `abort`. Signals that arrive while the daemon starts are obeyed once it has started.
+ * @throws whatever keeps the daemon from starting or from closing in order
+ */
+export async function serve(config: Config, abort: () => void): Promise<void> {
+  const log = createLog(config.log.level)
+  const stopped = new Promise<NodeJS.Signals>(resolve => {
+    let first = true
+    const onSignal = (signal: NodeJS.Signals) => {
+      if (!first) abort()
+      first = false
+      resolve(signal)
+    }
+    process.on('SIGTERM', onSignal)
+    process.on('SIGINT', onSignal)
+  })
+  const daemon = await startDaemon(config)
+  process.stdout.write(banner(config, daemon))
+  if (process.env.NOTIFY_SOCKET)
+    await notifyReady().catch((error: Error) =>
+      log.warn(`systemd was not told of readiness: ${error.message}`)
+    )
+  log.info(`${await stopped}: finishing what is under way, ${graceMs / 1000} s at most`)
+  await daemon.close(graceMs)
+}
+
+/** By a program of systemd's: its socket is a datagram one, which Node does not speak. */
+async function notifyReady(): Promise<void> {
+  await promisify(execFile)('systemd-notify', ['--ready'], { timeout: notifyTimeoutMs })
+}

@@ -1,0 +1,16 @@
+export const usage = `Usage: svcd COMMAND [OPTION]...
+
+  serve                      run the daemon in the foreground
+  check                      report every problem of ini, templates and state; exit 1 when there is one
+  passwd USER [--role ROLE]  print the line for [users] of the ini; roles: admin (default), viewer
+  version                    print version, interface version and source commit
+
+  --config FILE              the ini; default /etc/svcd/svcd.ini, in its absence etc/svcd.ini of this checkout
+  --set SECTION.KEY=VALUE    replace a key of the ini, any number of times; a relative path is relative to the
+                             ini's directory there too
+  --stdin                    passwd: read the password from standard input instead of asking for it
+  --help                     print this
+`
+
+/** The command line is wrong: exit 2, with the message and a pointer to --help. */
+export class UsageError extends Error {}

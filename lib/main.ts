@@ -1,0 +1,109 @@
+import { existsSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { failureLines } from './cli/failure.js'
+import { UsageError, usage } from './cli/usage.js'
+import type { Config } from './config/types.js'
+
+interface Options {
+  readonly config?: string
+  readonly set?: string[]
+  readonly role?: string
+  readonly stdin?: boolean
+}
+
+type Command = (options: Options, args: readonly string[]) => Promise<number>
+
+// Each command loads only what it needs: `svcd passwd` works where the daemon's parts do not.
+const commands = new Map<string, Command>([
+  [
+    'serve',
+    async options => {
+      const config = await configOf(options)
+      const { serve } = await import('./cli/serve.js')
+      await serve(config, () => process.exit(1))
+      return 0
+    }
+  ],
+  [
+    'check',
+    async options => {
+      const config = await configOf(options)
+      const { check } = await import('./cli/check.js')
+      return (await check(config)) ? 0 : 1
+    }
+  ],
+  [
+    'passwd',
+    async ({ role = 'admin', stdin = false }, [user = '']) => {
+      const { passwd } = await import('./cli/passwd.js')
+      process.stdout.write(await passwd(user, role, stdin))
+      return 0
+    }
+  ],
+  [
+    'version',
+    async () => {
+      const { version } = await import('./version.js')
+      process.stdout.write(`svcd ${version.service}, api ${version.api}, commit ${version.commit}\n`)
+      return 0
+    }
+  ]
+])
+
+async function configOf(options: Options): Promise<Config> {
+  const installed = '/etc/svcd/svcd.ini'
+  const checkout = fileURLToPath(new URL('../etc/svcd.ini', import.meta.url))
+  const { loadConfig } = await import('./config/load.js')
+  return loadConfig(options.config ?? (existsSync(installed) ? installed : checkout), options.set ?? [])
+}
+
+/** Options and operands in any order; what does not belong to the command is refused. */
+function parse(argv: readonly string[]) {
+  const { values, positionals } = (() => {
+    try {
+      return parseArgs({
+        args: [...argv],
+        allowPositionals: true,
+        options: {
+          config: { type: 'string' },
+          set: { type: 'string', multiple: true },
+          role: { type: 'string' },
+          stdin: { type: 'boolean' },
+          help: { type: 'boolean' }
+        }
+      })
+    } catch (error) {
+      // Its first sentence; the rest is advice about operands that begin with a hyphen.
+      throw new UsageError((error as Error).message.split('. ', 1)[0])
+    }
+  })()
+  const [command = '', ...args] = positionals
+  if (values.help) return { help: true } as const
+  const run = commands.get(command)
+  if (!run) throw new UsageError(command === '' ? 'which command?' : `unknown command ${command}`)
+  const isPasswd = command === 'passwd'
+  if (args.length !== (isPasswd ? 1 : 0))
+    throw new UsageError(`${command} takes ${isPasswd ? 'one USER' : 'no operand'}`)
+  if (!isPasswd && (values.role !== undefined || values.stdin))
+    throw new UsageError('--role and --stdin belong to passwd')
+  return { help: false, run, values, args } as const
+}
+
+async function main(argv: readonly string[]): Promise<number> {
+  try {
+    const parsed = parse(argv)
+    if (!parsed.help) return await parsed.run(parsed.values, parsed.args)
+    process.stdout.write(usage)
+    return 0
+  } catch (error) {
+    if (!(error instanceof UsageError)) {
+      for (const line of failureLines(error)) process.stderr.write(`${line}\n`)
+      return 1
+    }
+    process.stderr.write(`svcd: ${error.message}\nType \`svcd --help\` for the commands and options.\n`)
+    return 2
+  }
+}
+
+process.exit(await main(process.argv.slice(2)))

@@ -1,0 +1,27 @@
+import { readFileSync } from 'node:fs'
+
+const read = (file: string) => readFileSync(new URL(file, import.meta.url), 'utf8')
+
+function bakedCommit(): string {
+  try {
+    return read('commit').trim()
+  } catch {
+    return 'unknown'
+  }
+}
+
+function serviceVersion(): string {
+  const { version } = JSON.parse(read('../package.json')) as { version: string }
+  return version
+}
+
+/**
+ * What `GET /version` and `svcd version` say (contract, Version; decisions, section 6): the package's version, the
+ * interface's, and the commit that the build baked in beside this file (`unknown` outside git or unbuilt).
+ */
+export const version: { readonly service: string; readonly api: number; readonly commit: string } =
+  Object.freeze({
+    service: serviceVersion(),
+    api: 1,
+    commit: bakedCommit()
+  })

@@ -1,0 +1,112 @@
+import { chmodSync, cpSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { Logins } from '../../lib/auth/logins.js'
+import { loadConfig } from '../../lib/config/load.js'
+import { version } from '../../lib/version.js'
+import { builtTree, root, start, svcd } from './tree.js'
+
+const tree = builtTree(t.testdir())
+
+t.test('help and mistakes', async t => {
+  const help = await svcd(tree, ['--help'])
+  t.match(help, { code: 0, stderr: '', stdout: /^Usage: svcd COMMAND/ })
+  t.strictSame(await svcd(tree, ['serve', '--help', '--config', 'x']), help, 'help comes first')
+  const mistakes: [string[], RegExp][] = [
+    [[], /^svcd: which command\?$/m],
+    [['start'], /^svcd: unknown command start$/m],
+    [['constructor'], /^svcd: unknown command constructor$/m],
+    [['serve', 'twice'], /^svcd: serve takes no operand$/m],
+    [['serve', '--port', '80'], /^svcd: Unknown option '--port'$/m],
+    [['serve', '--config'], /--config/],
+    [['check', '--set'], /--set/],
+    [['check', '--stdin'], /--role and --stdin belong to passwd/],
+    [['serve', '--role', 'admin'], /--role and --stdin belong to passwd/],
+    [['passwd', '--stdin'], /passwd takes one USER/],
+    [['passwd', 'a', 'b', '--stdin'], /passwd takes one USER/],
+    [['passwd', 'a b', '--stdin'], /USER must be/],
+    [['passwd', '__proto__', '--stdin'], /USER must be/],
+    [['passwd', 'bob', '--stdin', '--role', 'root'], /--role must be one of admin, viewer/],
+    [['passwd', 'bob'], /no terminal.*--stdin/]
+  ]
+  await Promise.all(
+    mistakes.map(async ([args, message]) => {
+      const ended = await svcd(tree, args, 'secret\n')
+      t.match(ended, { code: 2, stdout: '', stderr: message }, args.join(' '))
+      t.notMatch(ended.stderr, /\n {4}at |secret/)
+    })
+  )
+})
+
+t.test('version', async t => {
+  const { code, stdout } = await svcd(tree, ['version'])
+  t.equal(code, 0)
+  t.equal(stdout, `svcd ${version.service}, api 1, commit baked\n`)
+  t.equal(version.commit, 'unknown', 'nothing is baked in beside sources that were not built')
+})
+
+t.test('an unbuilt checkout says what to type', async t => {
+  const bare = t.testdir({ 'package.json': '{"type":"module"}' })
+  cpSync(join(root, 'bin'), join(bare, 'bin'), { recursive: true })
+  const { code, stderr } = await svcd(bare, ['version'])
+  t.equal(code, 1)
+  t.match(stderr, /^svcd is not built: type `make build` in /)
+})
+
+t.test('check: every problem with its line, exit 1, no stack trace', async t => {
+  const directory = t.testdir({ 'bad.ini': '[http]\nlisten = x\nfoo = 1\n' })
+  const file = join(directory, 'bad.ini')
+  const { code, stdout, stderr } = await svcd(tree, ['check', '--config', file, '--set', 'log.level=loud'])
+  t.equal(code, 1)
+  t.equal(stdout, '')
+  const lines = stderr.trimEnd().split('\n')
+  t.equal(lines.length, 3)
+  t.ok(lines[0]?.startsWith(`${file}:2: [http] listen must be `), stderr)
+  t.ok(lines[1]?.startsWith(`${file}:3: unknown key "foo"`), stderr)
+  t.ok(lines[2]?.startsWith('--set log.level: [log] level must be '), stderr)
+  const missing = await svcd(tree, ['serve', '--config', join(directory, 'missing.ini')])
+  t.match(missing, { code: 1, stdout: '', stderr: /missing\.ini: cannot be read: ENOENT.*\n$/ })
+})
+
+t.test('passwd prints a line that the ini takes', async t => {
+  const state = t.testdir()
+  const lines = await Promise.all([
+    svcd(tree, ['passwd', 'alice', '--stdin'], 'pass wörd; #"\n'),
+    svcd(tree, ['--role', 'viewer', '--stdin', 'passwd', 'bob'], 'no line end')
+  ])
+  t.match(lines[0], { code: 0, stderr: '', stdout: /^alice = admin \$scrypt\$\S+\n$/ })
+  t.match(lines[1], { code: 0, stderr: '', stdout: /^bob = viewer \$scrypt\$\S+\n$/ })
+  const file = join(state, 'svcd.ini')
+  writeFileSync(file, `[users]\n${lines.map(line => line.stdout).join('')}`)
+  const logins = new Logins({ users: loadConfig(file, []).users, adminPasswordFile: '', now: Date.now })
+  t.match(await logins.login('alice', 'pass wörd; #"', '::1'), { user: 'alice', role: 'admin' })
+  t.match(await logins.login('bob', 'no line end', '::1'), { user: 'bob', role: 'viewer' })
+})
+
+t.test('passwords that cannot be', async t => {
+  const bad: [string | Uint8Array, RegExp][] = [
+    ['', /empty/],
+    ['\n', /empty/],
+    ['two\nlines\n', /one line/],
+    ['nul\0', /one line/],
+    ['x'.repeat(1025), /longer than 1024 bytes/],
+    [Buffer.from([0x61, 0xff]), /not UTF-8/]
+  ]
+  await Promise.all(
+    bad.map(async ([input, message]) =>
+      t.match(await svcd(tree, ['passwd', 'bob', '--stdin'], input), { code: 1, stdout: '', stderr: message })
+    )
+  )
+})
+
+t.test('an ini that may not be read', async t => {
+  const file = join(t.testdir({ 'svcd.ini': '' }), 'svcd.ini')
+  chmodSync(file, 0)
+  // Root may read everything, so the question is asked as nobody.
+  const nobody = ['--reuid=65534', '--regid=65534', '--clear-groups']
+  const args = process.getuid?.() === 0 ? nobody : []
+  const ended = await start('setpriv', [...args, join(tree, 'bin', 'svcd'), 'check', '--config', file], {
+    input: ''
+  }).ended
+  t.match(ended, { code: 1, stderr: /svcd\.ini: cannot be read: EACCES/ })
+})

@@ -1,0 +1,151 @@
+import { execFileSync } from 'node:child_process'
+import { appendFileSync, existsSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { loadConfig } from '../../lib/config/load.js'
+import { builtTree, root, start, svcd } from './tree.js'
+
+const base = t.testdir({ source: {}, staged: {} })
+const source = builtTree(join(base, 'source'))
+const staged = join(base, 'staged')
+const install = (env: Record<string, string> = { DESTDIR: staged }) =>
+  start('sh', [join(source, 'build', 'install.sh')], { input: '', env }).ended
+const inStage = (...path: string[]) => join(staged, ...path)
+
+t.test('stages code, command, ini, templates, state and unit', async t => {
+  const { code, stderr } = await install()
+  t.equal(code, 0, stderr)
+  t.equal(readlinkSync(inStage('usr/bin/svcd')), '../lib/svcd/bin/svcd')
+  t.equal(statSync(inStage('var/lib/svcd')).mode & 0o777, 0o700)
+  t.equal(statSync(inStage('etc/svcd/svcd.ini')).mode & 0o777, 0o600)
+  for (const directory of ['etc/svcd/roles', 'etc/svcd/scripts', 'usr/lib/svcd/node_modules'])
+    t.ok(statSync(inStage(directory)).isDirectory(), directory)
+  const template = 'boot/templ_boot_ipxe.cfg'
+  t.equal(
+    readFileSync(inStage('etc/svcd/templates', template), 'utf8'),
+    readFileSync(join(root, 'templates', template), 'utf8')
+  )
+  const development = ['typescript', 'tap', '@biomejs', '@types']
+  t.notOk(
+    development.some(name => existsSync(inStage('usr/lib/svcd/node_modules', name))),
+    'no development packages'
+  )
+})
+
+t.test('the installed ini has absolute paths, none of them in the staging directory', async t => {
+  const config = loadConfig(inStage('etc/svcd/svcd.ini'), [])
+  t.strictSame(config.paths, {
+    state: '/var/lib/svcd',
+    templates: '/etc/svcd/templates',
+    files: '/var/lib/svcd/files',
+    roles: '/etc/svcd/roles',
+    scripts: '/etc/svcd/scripts'
+  })
+  t.equal(config.image.directory, '/var/lib/svcd/images')
+})
+
+t.test('the installed command runs without the checkout', async t => {
+  const { stdout, code } = await svcd(inStage('usr'), ['version'])
+  t.equal(code, 0)
+  t.match(stdout, /^svcd .* commit baked$/m)
+  const state = join(base, 'state')
+  const ini = ['--config', inStage('etc/svcd/svcd.ini')]
+  const settings = [
+    `paths.state=${state}`,
+    `paths.files=${state}/files`,
+    `paths.templates=${inStage('etc/svcd/templates')}`
+  ]
+  const args = [...ini, ...settings.flatMap(setting => ['--set', setting])]
+  const check = await svcd(inStage('usr'), ['check', ...args])
+  t.equal(check.code, 0, check.stderr)
+  const {
+    says,
+    process: child,
+    ended
+  } = start(inStage('usr/bin/svcd'), ['serve', ...args, '--set', 'http.listen=127.0.0.1:0'])
+  await says('/token')
+  child.kill('SIGTERM')
+  t.equal((await ended).code, 0)
+})
+
+t.test('the unit passes systemd-analyze verify, without a word', async t => {
+  const unit = readFileSync(inStage('usr/lib/systemd/system/svcd.service'), 'utf8')
+  t.match(unit, /^ExecStart=\/usr\/bin\/svcd serve --config \/etc\/svcd\/svcd\.ini$/m)
+  // verify looks for the program, which is staged here.
+  const file = join(base, 'svcd.service')
+  writeFileSync(file, unit.replace('ExecStart=/usr/', `ExecStart=${inStage('usr/')}`))
+  const { code, stdout, stderr } = await start('systemd-analyze', ['verify', '--man=no', file], { input: '' })
+    .ended
+  t.equal(code, 0)
+  t.equal(stderr + stdout, '')
+  writeFileSync(file, `${unit}\nMemoryMaximum=1\n`)
+  const wrong = await start('systemd-analyze', ['verify', '--man=no', file], { input: '' }).ended
+  t.not(wrong.stderr, '', 'verify would have said something')
+})
+
+t.test('a second installation renews what is ours and keeps what the admin edited', async t => {
+  const edited = inStage('etc/svcd/templates/boot/templ_boot_ipxe.cfg')
+  const untouched = inStage('etc/svcd/templates/boot/templ_boot_disk.cfg')
+  const ini = inStage('etc/svcd/svcd.ini')
+  appendFileSync(edited, '# ours\n')
+  appendFileSync(ini, '# ours\n')
+  writeFileSync(inStage('usr/lib/svcd/dist/stale.js'), '')
+  for (const name of ['templ_boot_ipxe.cfg', 'templ_boot_disk.cfg'])
+    appendFileSync(join(source, 'templates/boot', name), '# new version\n')
+  for (const round of ['an upgrade', 'the same again']) {
+    const { code, stdout } = await install()
+    t.equal(code, 0, round)
+    t.match(
+      stdout,
+      `kept as edited: ${edited} (shipped: ${inStage('usr/lib/svcd/templates/boot/templ_boot_ipxe.cfg')})`
+    )
+    t.match(stdout, `kept: ${ini}`)
+    t.match(readFileSync(edited, 'utf8'), /# ours\n$/)
+    t.match(readFileSync(untouched, 'utf8'), /# new version\n$/)
+    t.match(readFileSync(ini, 'utf8'), /# ours\n$/)
+  }
+  t.notOk(existsSync(inStage('usr/lib/svcd/dist/stale.js')))
+})
+
+t.test('another prefix', async t => {
+  const other = join(base, 'other')
+  t.equal((await install({ DESTDIR: other, PREFIX: '/usr/local' })).code, 0)
+  t.match(
+    readFileSync(join(other, 'usr/local/lib/systemd/system/svcd.service'), 'utf8'),
+    /^ExecStart=\/usr\/local\/bin\/svcd serve --config \/etc\/svcd\/svcd\.ini$/m
+  )
+  t.equal((await svcd(join(other, 'usr/local'), ['version'])).code, 0)
+})
+
+t.test('an unbuilt checkout installs nothing', async t => {
+  const bare = t.testdir({ build: {}, staged: {} })
+  writeFileSync(join(bare, 'build/install.sh'), readFileSync(join(root, 'build/install.sh')))
+  const args = [join(bare, 'build/install.sh')]
+  const { code, stderr } = await start('sh', args, { input: '', env: { DESTDIR: join(bare, 'staged') } })
+    .ended
+  t.equal(code, 1)
+  t.match(stderr, 'svcd is not built: type "make build" first\n')
+  t.notOk(existsSync(join(bare, 'staged/usr')))
+})
+
+t.test('the commit that the build bakes in', async t => {
+  const bare = t.testdir({ build: {}, dist: {} })
+  writeFileSync(join(bare, 'build/commit.mjs'), readFileSync(join(root, 'build/commit.mjs')))
+  const bake = () => {
+    execFileSync('node', [join(bare, 'build/commit.mjs')])
+    return readFileSync(join(bare, 'dist/commit'), 'utf8').trim()
+  }
+  const git = (...args: string[]) =>
+    execFileSync('git', ['-c', 'user.name=t', '-c', 'user.email=t@example.org', '-C', bare, ...args], {
+      encoding: 'utf8'
+    })
+  t.equal(bake(), 'unknown', 'this directory is inside a repository that is not its own')
+  git('init', '-q')
+  writeFileSync(join(bare, '.gitignore'), 'dist/\n')
+  t.equal(bake(), 'unknown', 'no commit yet')
+  git('add', '.')
+  git('commit', '-q', '-m', 'first')
+  t.equal(bake(), git('rev-parse', 'HEAD').trim())
+  appendFileSync(join(bare, '.gitignore'), 'x\n')
+  t.equal(bake(), `${git('rev-parse', 'HEAD').trim()}-dirty`)
+})
