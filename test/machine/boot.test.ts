@@ -1,0 +1,191 @@
+import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { bootSector, bootSectorExit, bootSectorText } from './boot-sector.js'
+import { type Controller, startController } from './controller.js'
+import { kernelOptions, makeImage, partscript, treeSum } from './image.js'
+import { type DhcpHost, startNetwork } from './net.js'
+import { output, requirePrograms } from './programs.js'
+import { type Machine, type Run, runMachine, tail } from './vm.js'
+
+const url = 'http://10.141.0.1:7050'
+const mac = (n: number) => `52:54:00:14:00:0${n}`
+const address = (n: number) => `10.141.0.1${n}`
+const unknownMac = mac(9)
+
+// What a DHCP server that knows the nodes has for each of them (contract, "Boot template selection").
+const hosts: DhcpHost[] = [
+  { mac: mac(1), ipaddress: address(1) },
+  { mac: mac(2), ipaddress: address(2) },
+  { mac: mac(3), ipaddress: address(3), bootfile: `${url}/boot/short` },
+  { mac: mac(4), ipaddress: address(4), bootfile: `${url}/boot/disk` },
+  { mac: mac(5), ipaddress: address(5) },
+  { mac: unknownMac }
+]
+
+async function configure(controller: Controller): Promise<void> {
+  await controller.create('network', 'cluster', {
+    network: '10.141.0.0/24',
+    dhcp: true,
+    dhcp_range_begin: '10.141.0.200',
+    dhcp_range_end: '10.141.0.220'
+  })
+  const image = {
+    kernelfile: 'vmlinuz',
+    initrdfile: 'initrd.img',
+    imagefile: 'image.tar.gz',
+    kerneloptions: kernelOptions
+  }
+  await controller.create('osimage', 'test', image)
+  await controller.create('osimage', 'curious', {
+    ...image,
+    kerneloptions: `${kernelOptions} test.other=node001`
+  })
+  await controller.create('osimage', 'broken', { ...image, imagefile: 'gone.tgz' })
+  await controller.create('group', 'compute', {
+    osimage: 'test',
+    bootmenu: true,
+    interfaces: [{ interface: 'BOOTIF', network: 'cluster' }]
+  })
+  const node = (n: number, fields: object = {}) =>
+    controller.create('node', `node00${n}`, {
+      group: 'compute',
+      macaddr: mac(n),
+      interfaces: [{ interface: 'BOOTIF', network: 'cluster', ipaddress: address(n) }],
+      ...fields
+    })
+  await node(1, { partscript })
+  await node(2, { osimage: 'curious' })
+  await node(3, { bootmenu: false })
+  await node(4, { netboot: false })
+  await node(5, { osimage: 'broken' })
+}
+
+/** An empty disk of 64 MiB, or one that begins with `content`. */
+async function makeDisk(file: string, content: Uint8Array = new Uint8Array()): Promise<string> {
+  await writeFile(file, content)
+  await truncate(file, 64 << 20)
+  return file
+}
+
+/** Each pattern must stand on the console, in this order. */
+function shows(t: Test, run: Run, ...patterns: RegExp[]): void {
+  let rest = run.console
+  for (const pattern of patterns) {
+    const at = rest.search(pattern)
+    t.not(at, -1, `the console shows ${pattern}`, { console: tail(run.console) })
+    rest = rest.slice(Math.max(at, 0))
+  }
+}
+
+t.test('machines boot over the network with the real iPXE and the real daemon', async t => {
+  requirePrograms('debugfs')
+  const directory = await mkdtemp(join(tmpdir(), 'svcd-machine-'))
+  t.teardown(() => rm(directory, { recursive: true, force: true }))
+  const source = await makeImage(join(directory, 'files'), join(directory, 'source'))
+  const network = await startNetwork(hosts)
+  t.teardown(() => network.close())
+  const controller = await startController({ directory, listen: '10.141.0.1:7050', enter: network.enter })
+  t.teardown(() => controller.stop())
+  await configure(controller)
+  const boot = (name: string, address: string, rest: Partial<Machine> = {}): Promise<Run> =>
+    runMachine({ name, mac: address, network: { tap: network.tap(address) }, enter: network.enter, ...rest })
+
+  // Two at a time, for a machine with two cores.
+  t.jobs = 2
+
+  t.test(
+    'node001: menu, default entry, kernel, install script, an empty disk filled',
+    { buffered: true },
+    async t => {
+      t.equal((await controller.monitor('node001')).history.length, 0, 'nothing is known before')
+      const disk = await makeDisk(join(directory, 'node001.disk'))
+      const run = await boot('node001', mac(1), { disk })
+      t.equal(run.exit, 0, 'the machine went off by itself')
+      shows(
+        t,
+        run,
+        /10\.141\.0\.1:7050\/boot\.\.\. ok/,
+        /\/boot\/search\/mac\/52%3A54%3A00%3A14%3A00%3A01\.\.\. ok/,
+        /\/boot\/vmlinuz\.\.\. ok/,
+        /\/boot\/initrd\.img\.\.\. ok/,
+        /STAGE \S+ kernel node=node001 hostname=node001\.cluster mac=52:54:00:14:00:01 service=0/,
+        /STAGE \S+ network static 10\.141\.0\.11\/24/,
+        /STAGE \S+ install script ended with 0/,
+        /STAGE \S+ root \/dev\/vda ext4/
+      )
+      t.equal(run.console.match(/STAGE \S+ tree (\S+)/)?.[1], source, 'the machine unpacked what was packed')
+      await output('debugfs', ['-R', `rdump /usr ${directory}`, disk])
+      t.equal(await treeSum(join(directory, 'usr')), source, 'and it is on the disk')
+      const { state, history } = await controller.monitor('node001')
+      t.equal(state, 'installer.completed')
+      t.ok(history.length > 3, 'each step was reported', { history })
+      t.match(history.at(-1), { state: 'installer.completed' })
+      t.equal(
+        history.filter(step => !/^installer\.(?!failed)\w+/.test(step.state)).length,
+        0,
+        'none failed',
+        { history }
+      )
+    }
+  )
+
+  t.test(
+    'an unknown machine comes back to the menu, which names its address',
+    { buffered: true },
+    async t => {
+      const run = await boot('unknown', unknownMac, { until: /MAC 52:54:00:14:00:09 is unknown/ })
+      shows(t, run, /\/boot\.\.\. ok/, /\/boot\/search\/mac\/52%3A54%3A00%3A14%3A00%3A09\.\.\. ok/)
+      const { body } = await controller.request('GET', '/config/node')
+      const nodes = Object.keys((body as { config: { node: object } }).config.node)
+      t.same(nodes, ['node001', 'node002', 'node003', 'node004', 'node005'], 'no node was made')
+    }
+  )
+
+  t.test('node002: the script of node001 is not for it, its own is', { buffered: true }, async t => {
+    const run = await boot('node002', mac(2))
+    t.equal(run.exit, 0, 'the machine went off by itself')
+    shows(
+      t,
+      run,
+      /STAGE \S+ network static 10\.141\.0\.12\/24/,
+      /STAGE \S+ script of node001: .*401/,
+      /STAGE \S+ install script \d+ bytes/,
+      /STAGE \S+ install script ended with 0/
+    )
+    t.equal(run.console.match(/STAGE \S+ tree (\S+)/)?.[1], source, 'the image is in memory')
+    t.equal((await controller.monitor('node002')).state, 'installer.completed')
+  })
+
+  t.test('node003: bootmenu off, DHCP gives the short menu', { buffered: true }, async t => {
+    const run = await boot('node003', mac(3), { until: /STAGE \S+ install script ended/ })
+    shows(
+      t,
+      run,
+      /\/boot\/short\.\.\. ok/,
+      /\/boot\/search\/mac\/52%3A54%3A00%3A14%3A00%3A03\.\.\. ok/,
+      /STAGE \S+ kernel node=node003/
+    )
+    t.equal((await controller.monitor('node003')).state, 'installer.completed')
+  })
+
+  t.test('node004: netboot off, DHCP gives the disk script', { buffered: true }, async t => {
+    const disk = await makeDisk(join(directory, 'node004.disk'), bootSector())
+    const run = await boot('node004', mac(4), { disk })
+    shows(t, run, /\/boot\/disk\.\.\. ok/, new RegExp(bootSectorText))
+    t.equal(run.exit, bootSectorExit, 'the boot sector of the disk ran')
+  })
+
+  t.test('node005: an image that was never packed is said on the console', { buffered: true }, async t => {
+    const run = await boot('node005', mac(5), { until: /gone\.tgz, is missing/ })
+    shows(
+      t,
+      run,
+      /\/boot\/search\/mac\/\S+05\.\.\. ok/,
+      /node005: this machine cannot be booted/,
+      /gone\.tgz/
+    )
+    t.match((await controller.monitor('node005')).reason, /gone\.tgz/)
+  })
+})

@@ -1,0 +1,70 @@
+import { spawn } from 'node:child_process'
+import { createWriteStream } from 'node:fs'
+import { chmod, copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { createGzip } from 'node:zlib'
+import type { Kernel } from './kernel.js'
+import { programEnv, requirePrograms } from './programs.js'
+
+// In the order the kernel takes them: there is no depmod and no modprobe in the initramfs.
+const modules = [
+  'drivers/virtio/virtio_ring',
+  'drivers/virtio/virtio',
+  'drivers/virtio/virtio_pci_modern_dev',
+  'drivers/virtio/virtio_pci_legacy_dev',
+  'drivers/virtio/virtio_pci',
+  'net/core/failover',
+  'drivers/net/net_failover',
+  'drivers/net/virtio_net',
+  'drivers/block/virtio_blk'
+]
+
+/** A statically linked busybox, the only program in the initramfs. */
+export const busybox = '/bin/busybox'
+
+/**
+ * Writes the test's initramfs (gzip, 2 MB) to `file`: busybox, the drivers of qemu's virtio devices, and an
+ * init that installs the node as the svc.* kernel arguments say (init.sh).
+ * @throws Error naming a missing program or module.
+ */
+export async function buildInitramfs(kernel: Kernel, file: string): Promise<void> {
+  requirePrograms(busybox, 'cpio')
+  const root = await mkdtemp(join(tmpdir(), 'svcd-initramfs-'))
+  try {
+    for (const directory of ['bin', 'dev', 'lib/modules'])
+      await mkdir(join(root, directory), { recursive: true })
+    const add = async (from: string, to: string, mode = 0o755) => {
+      await copyFile(from, join(root, to))
+      await chmod(join(root, to), mode)
+    }
+    await add(busybox, 'bin/busybox')
+    await add(join(import.meta.dirname, 'init.sh'), 'init')
+    await add(join(import.meta.dirname, 'udhcpc.sh'), 'lib/udhcpc.sh')
+    await add(join(import.meta.dirname, 'tree-sum.sh'), 'lib/tree-sum.sh')
+    const names = modules.map(module => module.slice(module.lastIndexOf('/') + 1))
+    for (const [i, module] of modules.entries())
+      await add(join(kernel.modules, `${module}.ko`), `lib/modules/${names[i]}.ko`, 0o644)
+    await writeFile(join(root, 'lib/modules/order'), `${names.join('\n')}\n`)
+    await pack(root, file)
+  } finally {
+    await rm(root, { recursive: true, force: true })
+  }
+}
+
+/** cpio in the kernel's format, everything owned by root, parents before what is in them. */
+async function pack(root: string, file: string): Promise<void> {
+  const cpio = spawn('cpio', ['-o', '-H', 'newc', '-R', '0:0', '--quiet'], {
+    cwd: root,
+    env: programEnv(),
+    stdio: ['pipe', 'pipe', 'inherit']
+  })
+  const ended = new Promise<void>((resolve, reject) => {
+    cpio.on('error', reject)
+    cpio.on('close', code => (code === 0 ? resolve() : reject(new Error(`cpio ended with ${code}`))))
+  })
+  const entries = await readdir(root, { recursive: true })
+  cpio.stdin.end(`${entries.sort().join('\n')}\n`)
+  await Promise.all([pipeline(cpio.stdout, createGzip({ level: 1 }), createWriteStream(file)), ended])
+}

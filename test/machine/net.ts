@@ -1,0 +1,146 @@
+import { copyFile, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type Child, startChild } from './child.js'
+import { checkout, locate, output, requirePrograms, requireRoot } from './programs.js'
+
+/** A machine's place: its tap and, when known, its DHCP host entry (contract, "Boot template selection"). */
+export interface DhcpHost {
+  readonly mac: string
+  /** Absent: the DHCP server does not know the machine and lends it an address. */
+  readonly ipaddress?: string
+  /** Boot file URL; the network's own (`/boot`) when absent. */
+  readonly bootfile?: string
+}
+
+/** A provisioning network of its own: a bridge with the controller's address and a tap per machine. */
+export interface ProvisionNetwork {
+  /** Put before a command, it runs in the network and dies with this process, even on kill -9. */
+  readonly enter: readonly string[]
+  /** The tap of the machine with this MAC. */
+  tap(mac: string): string
+  /** Ends every process in the network, then removes it. */
+  close(): Promise<void>
+}
+
+const isAlive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
+
+const namespace = (owner: number) => `svcd-machine-${owner}`
+const workDirectory = (owner: number) => join(checkout, `.cache/network-${owner}`)
+
+/** Ends what still runs in a process's network (a program's namespace lives as long as it does), removes it. */
+async function remove(owner: number): Promise<void> {
+  const pids = await output('ip', ['netns', 'pids', namespace(owner)])
+  for (const pid of pids.split('\n').filter(Boolean))
+    try {
+      process.kill(Number(pid), 'SIGKILL')
+    } catch {
+      // It ended by itself meanwhile.
+    }
+  await output('ip', ['netns', 'delete', namespace(owner)])
+  await rm(workDirectory(owner), { recursive: true, force: true })
+}
+
+/** Removes the networks of runs that were killed. */
+async function sweep(): Promise<void> {
+  for (const name of await readdir('/run/netns').catch(() => [])) {
+    const owner = Number(name.match(/^svcd-machine-(\d+)$/)?.[1])
+    // Another run may be sweeping too: what it took is gone.
+    if (owner && (owner === process.pid || !isAlive(owner))) await remove(owner).catch(() => {})
+  }
+}
+
+const dhcpdConf = (hosts: readonly DhcpHost[]) => `authoritative;
+ddns-update-style none;
+default-lease-time 600;
+option space ipxe;
+option ipxe-encap code 175 = encapsulate ipxe;
+# iPXE need not wait for a proxy DHCP server: there is none.
+option ipxe.no-pxedhcp code 176 = unsigned integer 8;
+subnet 10.141.0.0 netmask 255.255.255.0 {
+  range 10.141.0.200 10.141.0.220;
+  option routers 10.141.0.1;
+  option ipxe.no-pxedhcp 1;
+  if exists user-class and option user-class = "iPXE" { filename "http://10.141.0.1:7050/boot"; }
+}
+${hosts.map(hostEntry).join('')}`
+
+const hostEntry = ({ mac, ipaddress, bootfile }: DhcpHost, i: number) =>
+  ipaddress
+    ? `host h${i} { hardware ethernet ${mac}; fixed-address ${ipaddress};` +
+      `${bootfile ? ` filename "${bootfile}";` : ''} }\n`
+    : ''
+
+/**
+ * Makes the network 10.141.0.0/24 with the controller's address 10.141.0.1, a DHCP server that sends iPXE to
+ * `http://10.141.0.1:7050/boot` (range .200 to .220 for unknown machines) and router advertisements, without
+ * which iPXE waits 16 s for IPv6. Everything is in a network namespace named after this process: any number
+ * of runs go on beside each other.
+ * @throws Error when a program is missing or the process is not root.
+ */
+export async function startNetwork(hosts: readonly DhcpHost[]): Promise<ProvisionNetwork> {
+  requireRoot()
+  requirePrograms('ip', 'setpriv', 'dhcpd', 'dnsmasq')
+  await sweep()
+  const name = namespace(process.pid)
+  const directory = workDirectory(process.pid)
+  await mkdir(directory, { recursive: true })
+  const enter = ['ip', 'netns', 'exec', name, 'setpriv', '--pdeathsig', 'KILL']
+  const services: Child[] = []
+  const close = async () => {
+    await Promise.all(services.map(service => service.stop()))
+    await remove(process.pid)
+  }
+  const ip = (...args: string[]) => output('ip', ['-n', name, ...args])
+  await output('ip', ['netns', 'add', name])
+  try {
+    await ip('link', 'set', 'lo', 'up')
+    await ip('link', 'add', 'br0', 'type', 'bridge', 'forward_delay', '0')
+    await ip('address', 'add', '10.141.0.1/24', 'dev', 'br0')
+    await ip('address', 'add', 'fd00:141::1/64', 'dev', 'br0', 'nodad')
+    await ip('link', 'set', 'br0', 'up')
+    for (const tap of hosts.map((_, i) => `tap${i}`)) {
+      await ip('tuntap', 'add', tap, 'mode', 'tap')
+      await ip('link', 'set', tap, 'master', 'br0', 'up')
+    }
+    const file = (leaf: string) => join(directory, leaf)
+    await writeFile(file('dhcpd.conf'), dhcpdConf(hosts))
+    await writeFile(file('dhcpd.leases'), '')
+    // Debian's AppArmor profile lets /usr/sbin/dhcpd read /etc/dhcp alone; it does not bind a copy.
+    await copyFile(locate('dhcpd') ?? '', file('dhcpd'))
+    services.push(
+      await startChild(
+        [...enter, file('dhcpd'), '-f', '-d', '-cf', file('dhcpd.conf'), '-lf', file('dhcpd.leases')].concat([
+          '-pf',
+          file('dhcpd.pid'),
+          'br0'
+        ]),
+        log => log.includes('starting service')
+      ),
+      await startChild(
+        [
+          ...enter,
+          'dnsmasq',
+          '--keep-in-foreground',
+          '--conf-file=/dev/null',
+          '--port=0',
+          '--enable-ra'
+        ].concat(
+          ['--dhcp-range=fd00:141::,ra-only', '--interface=br0', '--bind-interfaces', '--user=root'],
+          ['--log-facility=-', '--pid-file=', `--dhcp-leasefile=${file('dnsmasq.leases')}`]
+        ),
+        log => log.includes('started')
+      )
+    )
+  } catch (error) {
+    await close()
+    throw error
+  }
+  return { enter, tap: mac => `tap${hosts.findIndex(host => host.mac === mac)}`, close }
+}

@@ -1,0 +1,117 @@
+import { spawn } from 'node:child_process'
+import { ended } from './child.js'
+import { programEnv, requirePrograms } from './programs.js'
+
+/** A virtual machine with a serial console, one network card and, where given, one disk. */
+export interface Machine {
+  /** For messages. */
+  readonly name: string
+  readonly mac: string
+  /** `tap`: a tap of the namespace that `enter` leads into; `bootfile`: qemu's user network, which needs no right. */
+  readonly network: { readonly tap: string } | { readonly bootfile: string }
+  /** Put before the command line (net.ts). */
+  readonly enter?: readonly string[]
+  /** Path of a raw disk image, the second boot device. */
+  readonly disk?: string
+  /** The machine is switched off when its console shows this; without it, it runs until it is off by itself. */
+  readonly until?: RegExp
+  /** Sees each line of the console when it is complete. */
+  readonly onLine?: (line: string) => void
+  /** Switches the machine off; the run then fails. */
+  readonly signal?: AbortSignal
+}
+
+/** How a machine's run ended. */
+export interface Run {
+  /** Exit status of qemu: 0 after a power off, odd after a write to the debug exit port; null when `until` came. */
+  readonly exit: number | null
+  /** The console without terminal control sequences, lines ending in \n. */
+  readonly console: string
+}
+
+const timeLimitMs = 120_000
+const memoryMiB = 512
+
+/** Carries out backspaces: what is shown of a text that was corrected while it was written. */
+function corrected(text: string): string {
+  const shown: string[] = []
+  for (const part of text.split(/(\x08)/))
+    if (part !== '\x08') shown.push(...part)
+    else if (shown.length > 0 && shown.at(-1) !== '\n') shown.pop()
+  return shown.join('')
+}
+
+/**
+ * A console as text: without terminal control sequences; cursor moves and line ends are \n, and a menu's
+ * countdown is one line.
+ */
+export const plain = (text: string): string =>
+  corrected(text)
+    .replace(/\x1b\[\d+;\d+H/g, '\n')
+    .replace(/\x1b(?:\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|c)/g, '')
+    .replace(/ *[\r\n]\s*/g, '\n')
+    .replace(/^(.*?) +\(\d+\)\n(?:\1(?: +\(\d+\))?\n)+/gm, '$1\n')
+
+/** The last 40 lines of a console, for messages. */
+export const tail = (console: string): readonly string[] => console.trimEnd().split('\n').slice(-40)
+
+/**
+ * Runs a machine in software (no KVM) from power on: SeaBIOS, the iPXE ROM of the network card, and what
+ * the network tells it. Resolves when qemu has ended; nothing is left running.
+ * @throws Error with the last 40 lines of the `console` when it has not ended within 2 minutes, or qemu fails.
+ */
+export async function runMachine(machine: Machine): Promise<Run> {
+  requirePrograms(
+    'qemu-system-x86_64',
+    '/usr/lib/ipxe/qemu/pxe-virtio.rom',
+    '/usr/share/seabios/bios-256k.bin'
+  )
+  machine.signal?.throwIfAborted()
+  const { network, disk } = machine
+  const backend =
+    'tap' in network
+      ? `tap,id=net0,ifname=${network.tap},script=no,downscript=no`
+      : `user,id=net0,bootfile=${network.bootfile}`
+  const [program = '', ...args] = [
+    ...(machine.enter ?? []),
+    'qemu-system-x86_64',
+    ...['-accel', 'tcg', '-m', String(memoryMiB), '-nodefaults', '-no-reboot', '-display', 'none'],
+    // Firmware that finds nothing to boot ends the machine at once.
+    ...['-boot', 'reboot-timeout=1'],
+    // SeaBIOS and iPXE write to the serial port as well.
+    ...['-machine', 'graphics=off', '-serial', 'stdio'],
+    ...['-netdev', backend, '-device', `virtio-net-pci,netdev=net0,mac=${machine.mac},bootindex=1`],
+    ...(disk ? ['-drive', `id=disk0,if=none,format=raw,file=${disk}`] : []),
+    ...(disk ? ['-device', 'virtio-blk-pci,drive=disk0,bootindex=2'] : []),
+    ...['-device', 'isa-debug-exit,iobase=0xf4,iosize=4']
+  ]
+  const qemu = spawn(program, args, { env: programEnv(), stdio: ['ignore', 'pipe', 'pipe'] })
+  let raw = ''
+  let shown = 0
+  let stopped: 'until' | 'time limit' | 'signal' | undefined
+  const stop = (why: 'until' | 'time limit' | 'signal') => {
+    stopped ??= why
+    qemu.kill('SIGKILL')
+  }
+  machine.signal?.addEventListener('abort', () => stop('signal'))
+  qemu.stdout.setEncoding('utf8').on('data', text => {
+    raw += text
+    const lines = plain(raw).split('\n')
+    for (const line of lines.slice(shown, -1)) machine.onLine?.(line)
+    shown = Math.max(shown, lines.length - 1)
+    if (!stopped && machine.until?.test(lines.join('\n'))) stop('until')
+  })
+  let complaints = ''
+  qemu.stderr.setEncoding('utf8').on('data', text => (complaints += text))
+  const timer = setTimeout(() => stop('time limit'), timeLimitMs)
+  const status = await ended(qemu).finally(() => clearTimeout(timer))
+  const console = plain(raw)
+  const fail = (what: string) =>
+    Object.assign(new Error(`${machine.name} ${what} ${complaints}`.trimEnd()), { console: tail(console) })
+  if (stopped === 'until') return { exit: null, console }
+  if (stopped === 'time limit') throw fail(`was not done after ${timeLimitMs / 1000} s`)
+  if (stopped === 'signal') throw fail('was interrupted')
+  if (typeof status !== 'number' || status === 1) throw fail(`could not run: qemu ended with ${status}`)
+  if (machine.until) throw fail(`went off and never showed ${machine.until}`)
+  return { exit: status, console }
+}
