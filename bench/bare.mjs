@@ -1,0 +1,8 @@
+// What svcd is measured against: node:http alone, which sends the bytes it is given and does nothing else.
+import { createServer } from 'node:http'
+
+process.once('message', body => {
+  const headers = { 'Content-Type': 'text/plain; charset=utf-8', 'Content-Length': Buffer.byteLength(body) }
+  const server = createServer((_, answer) => answer.writeHead(200, headers).end(body))
+  server.listen(0, '127.0.0.1', () => process.send({ port: server.address().port }))
+})

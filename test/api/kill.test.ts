@@ -1,0 +1,282 @@
+import { existsSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { builtTree, type Running, start } from '../cli/tree.js'
+import { brokenRules, objects } from './rules.js'
+import { Client } from './sockets.js'
+import { prepare, type State, type World, WRITERS, type Writer, worldOf } from './writers.js'
+
+const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? 20)
+
+/** The daemon as a program of its own on a state directory that outlives it. */
+class Program {
+  readonly #tree: string
+  readonly state: string
+  running!: Running
+  port = 0
+
+  constructor(test: Test) {
+    this.#tree = builtTree(test.testdir())
+    this.state = join(this.#tree, 'state')
+    test.teardown(() => this.running.process.kill('SIGKILL'))
+  }
+
+  launch(): Running {
+    const settings = [
+      `paths.state=${this.state}`,
+      `paths.files=${join(this.#tree, 'files')}`,
+      'http.listen=127.0.0.1:0',
+      'http.url=http://10.1.255.254:7050'
+    ]
+    const args = ['serve', '--config', join(this.#tree, 'etc', 'svcd.ini')]
+    return start(join(this.#tree, 'bin', 'svcd'), [...args, ...settings.flatMap(value => ['--set', value])])
+  }
+
+  /** Resolves once it listens. */
+  async start(): Promise<void> {
+    this.running = this.launch()
+    await this.running.says('next, ask for a token')
+    this.port = Number(/listens on http:\/\/127\.0\.0\.1:(\d+)/.exec(this.running.output())?.[1])
+  }
+
+  async kill(): Promise<void> {
+    this.running.process.kill('SIGKILL')
+    await this.running.ended
+  }
+
+  client(token: string): Client {
+    return new Client('127.0.0.1', this.port, token)
+  }
+
+  async login(): Promise<string> {
+    const password = readFileSync(join(this.state, 'admin-password'), 'utf8').trim()
+    const client = this.client('')
+    const { text } = await client.post('/token', { username: 'admin', password })
+    client.close()
+    return JSON.parse(text).token
+  }
+
+  intents(): string[] {
+    return readdirSync(join(this.state, 'intents'))
+  }
+}
+
+/** What is known of a writer's objects. */
+class Known {
+  now: State
+  /** What the change under way would make of them. */
+  pending: State
+  acknowledged = 0
+  static #round = 0
+
+  constructor(readonly writer: Writer) {
+    this.now = writer.first
+    this.pending = writer.first
+  }
+
+  /** Makes one change after the other until the daemon is gone; returns what was refused, if anything. */
+  async write(client: Client): Promise<string | undefined> {
+    for (;;) {
+      const { after, send } = this.writer.next(this.now, ++Known.#round)
+      this.pending = after
+      const answer = await send(client).catch(() => undefined)
+      if (answer === undefined) return undefined
+      if (answer.status >= 300) return `${this.writer.name}: ${answer.status} ${answer.text}`
+      this.now = after
+      this.acknowledged++
+    }
+  }
+
+  /** What is wrong with what a restart found. */
+  check(world: World): string[] {
+    const found = JSON.stringify(this.writer.read(world))
+    const possible = [JSON.stringify(this.now), JSON.stringify(this.pending)]
+    this.now = this.writer.read(world)
+    this.pending = this.now
+    if (possible.includes(found)) return []
+    return [`${this.writer.name}: acknowledged ${possible[0]}, under way ${possible[1]}, found ${found}`]
+  }
+}
+
+t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 10_000 }, async t => {
+  const program = new Program(t)
+  await program.start()
+  const token = await program.login()
+  const first = program.client(token)
+  await prepare(first)
+  first.close()
+  const all = WRITERS.map(writer => new Known(writer))
+  let unfinished = 0
+  let starting = 0
+  let direct = 0
+  for (let round = 1; round <= rounds; round++) {
+    // One object changed at a time goes to its file directly, if no intent waits; all else through intents.
+    const lone = round % 4 === 0 ? all[(round / 4) % 3] : undefined
+    while (lone && program.intents().length > 0) await delay(5)
+    const some = lone ? [lone] : all
+    const clients = some.map(() => program.client(token))
+    const writing = Promise.all(some.map((known, i) => known.write(clients[i] as Client)))
+    await delay(Math.random() * 250)
+    await program.kill()
+    t.strictSame((await writing).filter(Boolean), [], `round ${round}: nothing was refused`)
+    for (const client of clients) client.close()
+    if (program.intents().length > 0) unfinished++
+    if (lone && program.intents().length === 0) direct++
+    if (round % 5 === 0) {
+      // Killed again while it starts, where it may be finishing what was left.
+      program.running = program.launch()
+      await delay(Math.random() * 400)
+      if (!program.running.output().includes('next, ask')) starting++
+      await program.kill()
+    }
+    // A lock that looks as if it had just been taken, for hours: nobody waits until it is stale.
+    const lock = join(program.state, 'lock')
+    const later = Date.now() / 1000 + 3600
+    if (existsSync(lock)) utimesSync(lock, later, later)
+    await program.start()
+    const reader = program.client(token)
+    const world = await worldOf(reader)
+    const wrong = [...all.flatMap(known => known.check(world)), ...(await brokenRules(reader))]
+    reader.close()
+    t.strictSame(wrong, [], `round ${round}: what was acknowledged is there, and nothing by half`)
+  }
+  await program.kill()
+  const counts = all.map(({ writer, acknowledged }) => `${writer.name} ${acknowledged}`)
+  t.comment(`${counts.join(', ')}; ${unfinished} kills left an intent, ${starting} came during a start`)
+  for (const { writer, acknowledged } of all) t.ok(acknowledged > 0, `acknowledged: ${writer.name}`)
+  t.ok(unfinished > 0, 'some kills came between an intent and its files')
+  t.ok(direct > 0, 'some came while an object’s file was written directly')
+})
+
+/** What a crash leaves that came after the objects of a change were durable, and before its node status was. */
+function cutLastReport(program: Program): void {
+  const journal = join(program.state, 'node-status.journal')
+  const lines = readFileSync(journal, 'utf8').trimEnd().split('\n')
+  writeFileSync(
+    journal,
+    lines
+      .slice(0, -1)
+      .map(line => `${line}\n`)
+      .join('')
+  )
+}
+
+t.test('a crash between a change of a node and that of its status', async t => {
+  const program = new Program(t)
+  await program.start()
+  const token = await program.login()
+  const client = program.client(token)
+  const restart = async () => {
+    client.close()
+    await program.kill()
+    cutLastReport(program)
+    await program.start()
+    const reader = program.client(token)
+    t.teardown(() => reader.close())
+    return reader
+  }
+  for (const name of ['renamed', 'deleted']) {
+    await client.post(`/config/node/${name}`, {})
+    await client.post(`/monitor/node/${name}`, { state: 'installer.unpack' })
+  }
+  t.equal((await client.get('/config/node/deleted/_delete')).status, 204)
+  const second = await restart()
+  t.equal((await second.post('/config/node/deleted', {})).status, 201)
+  const nodes = await objects(second, 'node')
+  t.strictSame(nodes.deleted?.status, null, 'a new node does not get the status of the one that is gone')
+  t.equal((await second.post('/config/node/renamed', { newhostname: 'between' })).status, 204)
+  t.equal((await second.post('/config/node/between', { newhostname: 'last' })).status, 204)
+  const third = await restart()
+  t.equal((await objects(third, 'node')).last?.status, 'installer.unpack', 'the status follows its node')
+  await program.kill()
+})
+
+/** A POST whose body is held back once the daemon has asked for it. */
+function slowPost(port: number, path: string, token: string, body: string) {
+  const socket = connect(port, '127.0.0.1')
+  let text = ''
+  let heard = () => {}
+  socket.setEncoding('utf8').on('data', (piece: string) => {
+    text += piece
+    heard()
+  })
+  const says = (start: string) =>
+    new Promise<string>((resolve, reject) => {
+      heard = () => text.includes(start) && resolve(text)
+      socket.on('close', () =>
+        text.includes(start) ? resolve(text) : reject(new Error(`closed after ${text}`))
+      )
+      heard()
+    })
+  socket.write(
+    `POST ${path} HTTP/1.1\r\nHost: x\r\nx-access-tokens: ${token}\r\n` +
+      `Expect: 100-continue\r\nContent-Length: ${body.length}\r\n\r\n`
+  )
+  return {
+    accepted: says('HTTP/1.1 100'),
+    finish: () => socket.write(body),
+    answer: () => says('HTTP/1.1 20')
+  }
+}
+
+const refused = (port: number) =>
+  new Promise<boolean>(resolve => {
+    const socket = connect(port, '127.0.0.1', () => resolve(false))
+    socket.on('error', () => resolve(true)).on('connect', () => socket.destroy())
+  })
+
+t.test('SIGTERM: what is under way is finished and kept, what comes later is not', async t => {
+  const program = new Program(t)
+  await program.start()
+  const token = await program.login()
+  const client = program.client(token)
+  await client.post('/config/network/fixed', { network: '10.1.0.0/16' })
+  await client.post('/config/group/plain', { interfaces: [{ interface: 'BOOTIF', network: 'fixed' }] })
+  const slow = slowPost(program.port, '/config/node/slow', token, '{"group":"plain"}')
+  await slow.accepted
+  const clients = Array.from({ length: 8 }, () => program.client(token))
+  const names = Array.from({ length: 200 }, (_, i) => `quick${i}`)
+  const quick = names.map((name, i) =>
+    clients[i % 8]?.post(`/config/node/${name}`, { group: 'plain' }).catch(() => undefined)
+  )
+  await quick[20]
+  program.running.process.kill('SIGTERM')
+  while (!(await refused(program.port))) await delay(5)
+  slow.finish()
+  t.match(await slow.answer(), /HTTP\/1\.1 201 /, 'a request whose body comes after the signal is answered')
+  const answers = await Promise.all(quick)
+  const { code, signal, stderr } = await program.running.ended
+  t.strictSame({ code, signal }, { code: 0, signal: null }, 'exit 0', { stderr })
+  for (const open of [client, ...clients]) open.close()
+  const created = names.filter((_, i) => answers[i]?.status === 201)
+  const others = answers.flatMap(answer => (answer && answer.status !== 201 ? [answer.status] : []))
+  t.ok(
+    others.every(status => status === 503),
+    'an answer is 201, or 503 for what came too late',
+    { others }
+  )
+  t.strictSame(program.intents(), [], 'no intent is left to finish')
+  t.notOk(existsSync(join(program.state, 'lock')), 'the lock is gone')
+  const files = readdirSync(join(program.state, 'node'))
+  for (const name of ['slow', ...created]) t.ok(files.includes(`${name}.json`), `${name} is on disk`)
+  await program.start()
+  const reader = program.client(token)
+  const found = Object.keys(await objects(reader, 'node'))
+  t.strictSame(new Set(found), new Set(['slow', ...created]), 'a restart finds what was answered with 201')
+  reader.close()
+  await program.kill()
+})
+
+t.test('a second daemon on the same state ends with the pid of the first', async t => {
+  const program = new Program(t)
+  await program.start()
+  const { code, stderr } = await program.launch().ended
+  t.equal(code, 1)
+  t.match(stderr, new RegExp(`^svcd: .*process ${program.running.process.pid}\\n`, 'm'), 'it names the pid')
+  const client = program.client(await program.login())
+  t.equal((await client.get('/config/node')).status, 200, 'the first serves on')
+  client.close()
+  await program.kill()
+})

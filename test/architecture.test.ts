@@ -1,0 +1,182 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, posix } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import ts from 'typescript'
+
+/**
+ * What each room of lib/ may import, a room being a directory or a file at the top: whole rooms, or single files
+ * of them. The rooms stand from the top of the house to its ground; nothing imports upwards.
+ */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  main: ['cli', 'config', 'version'],
+  cli: ['check', 'daemon', 'auth', 'config', 'log'],
+  check: ['daemon', 'model', 'store', 'template', 'config'],
+  daemon: ['api', 'boot', 'monitor', 'auth', 'model', 'store', 'template', 'http', 'config', 'log'],
+  api: ['boot', 'monitor', 'auth', 'model', 'http', 'config', 'version', 'log'],
+  boot: ['monitor', 'model', 'template', 'http', 'log'],
+  monitor: ['model', 'store', 'http', 'log'],
+  // The ini's [users] lines hold roles and hashes.
+  config: ['auth/roles', 'auth/passwords', 'log'],
+  auth: ['model', 'http', 'log'],
+  model: ['store', 'http', 'log'],
+  store: ['log'],
+  template: ['log'],
+  jobs: ['log'],
+  http: ['log'],
+  log: [],
+  version: []
+}
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+
+/** Path below lib/ without its ending → parsed source. */
+const sources = new Map(
+  readdirSync(join(root, 'lib'), { recursive: true, encoding: 'utf8' })
+    .filter(name => name.endsWith('.ts'))
+    .sort()
+    .map(name => [
+      name.replace(/\.ts$/, ''),
+      ts.createSourceFile(name, readFileSync(join(root, 'lib', name), 'utf8'), ts.ScriptTarget.ES2022, true)
+    ])
+)
+
+const importsOf = (source: ts.SourceFile) =>
+  ts.preProcessFile(source.text, true, true).importedFiles.map(({ fileName }) => fileName)
+const roomOf = (file: string) => file.split('/', 1)[0] as string
+
+/** The files of lib/ that a file imports, as types or at run time, at its head or later. */
+const imports = new Map(
+  [...sources].map(([file, source]) => [
+    file,
+    importsOf(source)
+      .filter(name => name.startsWith('.'))
+      .map(name => posix.join(dirname(file), name).replace(/\.js$/, ''))
+  ])
+)
+
+function walk(node: ts.Node, visit: (node: ts.Node) => void): void {
+  visit(node)
+  ts.forEachChild(node, child => walk(child, visit))
+}
+
+/** `file:line` of every node of lib/ that `is` tells of, with its text. */
+function find(is: (node: ts.Node, file: string) => boolean): string[] {
+  const found: string[] = []
+  for (const [file, source] of sources)
+    walk(source, node => {
+      if (!is(node, file)) return
+      const { line } = source.getLineAndCharacterOfPosition(node.getStart())
+      found.push(`lib/${file}.ts:${line + 1}: ${node.getText().split('\n', 1)[0]}`)
+    })
+  return found
+}
+
+t.test('imports run downwards only', async t => {
+  const wrong: string[] = []
+  for (const [file, targets] of imports)
+    for (const target of targets) {
+      t.ok(sources.has(target), `lib/${file}.ts imports a file of lib/: ${target}`)
+      const [from, to] = [roomOf(file), roomOf(target)]
+      const allowed = MAY_IMPORT[from] ?? []
+      if (from !== to && !allowed.includes(to) && !allowed.includes(target))
+        wrong.push(`lib/${file}.ts imports ${target}: ${from} may import ${allowed.join(', ') || 'nothing'}`)
+    }
+  t.strictSame(wrong, [])
+  const unknown = [...sources.keys()].map(roomOf).filter(room => !(room in MAY_IMPORT))
+  t.strictSame(unknown, [], 'every room has its place in the table')
+})
+
+t.test('the table of rooms goes downwards itself', async t => {
+  const order = Object.keys(MAY_IMPORT)
+  for (const [room, allowed] of Object.entries(MAY_IMPORT))
+    for (const target of allowed)
+      t.ok(order.indexOf(roomOf(target)) > order.indexOf(room), `${target} stands below ${room}`)
+})
+
+t.test('no file imports itself by way of others', async t => {
+  const done = new Set<string>()
+  const circles: string[] = []
+  const follow = (file: string, path: readonly string[]) => {
+    const start = path.indexOf(file)
+    if (start >= 0) circles.push([...path.slice(start), file].join(' -> '))
+    if (start >= 0 || done.has(file)) return
+    for (const target of imports.get(file) ?? []) follow(target, [...path, file])
+    done.add(file)
+  }
+  for (const file of imports.keys()) follow(file, [])
+  t.strictSame(circles, [])
+})
+
+t.test('only the command line exits, reads arguments and speaks', async t => {
+  const may: Readonly<Record<string, readonly string[]>> = {
+    'process.exit': ['main'],
+    'process.exitCode': ['main'],
+    'process.abort': [],
+    'process.argv': ['main'],
+    'process.stdout': ['main', 'cli'],
+    'process.stderr': ['main', 'cli', 'log'],
+    console: []
+  }
+  const wrong = find((node, file) => {
+    const isConsole = ts.isIdentifier(node) && node.text === 'console'
+    const rooms = isConsole || ts.isPropertyAccessExpression(node) ? may[node.getText()] : undefined
+    return rooms !== undefined && !rooms.includes(roomOf(file))
+  })
+  t.strictSame(wrong, [])
+})
+
+t.test('no program is run through a shell', async t => {
+  const wrong = find(node => {
+    if (ts.isPropertyAssignment(node) || ts.isShorthandPropertyAssignment(node))
+      return node.name.getText() === 'shell'
+    if (!ts.isStringLiteralLike(node) || !/child_process$/.test(node.text)) return false
+    // Imported at the head and by name only, so that what is used stands there.
+    const bindings = ts.isImportDeclaration(node.parent) && node.parent.importClause?.namedBindings
+    if (!bindings || !ts.isNamedImports(bindings)) return true
+    return bindings.elements.some(({ name, propertyName }) =>
+      /^exec(Sync)?$/.test((propertyName ?? name).text)
+    )
+  })
+  t.strictSame(wrong, [])
+})
+
+const isExported = (node: ts.Declaration) =>
+  (ts.getCombinedModifierFlags(node) & ts.ModifierFlags.Export) !== 0
+
+t.test('every exported function and class has a doc comment', async t => {
+  const wrong = find(node => {
+    if (ts.isFunctionDeclaration(node) || ts.isClassDeclaration(node))
+      return isExported(node) && ts.getJSDocCommentsAndTags(node).length === 0
+    if (!ts.isVariableDeclaration(node) || !isExported(node)) return false
+    const { initializer } = node
+    const isFunction =
+      initializer && (ts.isArrowFunction(initializer) || ts.isFunctionExpression(initializer))
+    return isFunction === true && ts.getJSDocCommentsAndTags(node).length === 0
+  })
+  t.strictSame(wrong, [])
+})
+
+t.test('what lib/ imports is a declared dependency, and every dependency has its reason', async t => {
+  const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+  const declared = Object.keys(dependencies).sort()
+  const used = new Set(
+    [...sources.values()]
+      .flatMap(importsOf)
+      .filter(name => !name.startsWith('.') && !name.startsWith('node:'))
+      .map(name => /^(?:@[^/]+\/)?[^/]+/.exec(name)?.[0] ?? name)
+  )
+  t.strictSame(
+    [...used].filter(name => !declared.includes(name)),
+    [],
+    'what lib/ imports is node’s (node:…), its own or a dependency'
+  )
+  const file = join(root, 'docs', 'dependencies.md')
+  const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : []
+  const major = (name: string) => /\d+/.exec(dependencies[name])?.[0]
+  t.strictSame(
+    declared.filter(name => !lines.some(line => line.startsWith(`| ${name} ${major(name)} | `))),
+    [],
+    'docs/dependencies.md has a row for each, with its major and the reason'
+  )
+})

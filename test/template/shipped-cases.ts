@@ -1,0 +1,160 @@
+import type { InstallData } from '../../lib/boot/install-data.js'
+import { base64, installBmc, installData, installInterface } from '../install/data.js'
+
+/** One rendering of a shipped template. */
+export interface Case {
+  readonly template: string
+  readonly what: string
+  readonly data: object
+}
+
+/** All combinations of one value for each key. */
+function combinations(options: Readonly<Record<string, readonly unknown[]>>): Record<string, unknown>[] {
+  let all: Record<string, unknown>[] = [{}]
+  for (const [key, values] of Object.entries(options))
+    all = all.flatMap(chosen => values.map(value => ({ ...chosen, [key]: value })))
+  return all
+}
+
+const bootCases = (name: string, options: Readonly<Record<string, readonly unknown[]>>): Case[] =>
+  combinations({ url: ['http://10.141.255.254:7050'], ...options }).map((data, i) => ({
+    template: `boot/${name}`,
+    what: `case ${i + 1}`,
+    data
+  }))
+
+const names = (count: number) => Array.from({ length: count }, (_, i) => `node${i + 1}`)
+
+const BOOT: readonly Case[] = [
+  ...bootCases('templ_boot_disk.cfg', {}),
+  ...bootCases('templ_boot_ipxe_short.cfg', { url: ['http://10.141.255.254:7050', 'http://[fd00::1]:7050'] }),
+  ...bootCases('templ_boot_error.cfg', {
+    node: ['', 'node001'],
+    reason: ['node node001 has no OS image', 'ö {{ url }} {% if %} ${netX/mac} && goto x ; exit'],
+    menu: ['boot', 'boot/short']
+  }),
+  // Known and unknown MAC; lists that are empty, full, and longer than what is listed.
+  ...bootCases('templ_boot_ipxe.cfg', {
+    mac: ['', '52:54:00:00:00:01'],
+    timeout_ms: [5000],
+    nodes: [[], ['node001'], names(250)],
+    groups: [[], ['compute', 'login']],
+    all_nodes: [true, false],
+    all_groups: [true, false]
+  }),
+  ...bootCases('templ_boot_node.cfg', {
+    node: ['node001'],
+    kernelfile: ['vmlinuz-6.1'],
+    initrdfile: ['initrd.img-6.1'],
+    bootproto: ['static', 'dhcp'],
+    mac: ['52:54:00:00:00:01', '${netX/mac}'],
+    ip: ['10.141.0.1/16', ''],
+    hostname: ['node001.cluster', 'node001'],
+    service: [0, 1],
+    kerneloptions: ['', 'console=ttyS0,115200n8 quiet', `a="b c" d='e' f=\\$x`],
+    menu: ['boot', 'boot/short']
+  })
+]
+
+/** What an administrator's text can hold to break out of where it is put. */
+const hostile = [
+  `it's "quoted" \`id\` $(id) \${HOME} \\ & ; | <b>`,
+  "two lines\nSVC_END_OF_FUNCTIONS\n%end\n'\nEOF\n",
+  '{{ token }} {% raw %} {# no comment #} {%- endraw -%}',
+  'Zoë 😀 straße \u2028 \u0085 \u00a0 \t tab',
+  "'",
+  ' '
+]
+
+const script = base64('#!/bin/sh\necho "it\'s"\n')
+/** As `base64` prints it without -w0. */
+const longScript = base64('echo long\n'.repeat(20)).replace(/.{76}/g, '$&\n')
+
+/** Each a flag of the install templates with the values that change what is rendered. */
+const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
+  masked: [{ masked: true, token: '********' }],
+  insecure: [
+    { insecure: true, url: 'https://[fd00::1]', api_protocol: 'https', api_address: 'fd00::1', api_port: 443 }
+  ],
+  bmc: [
+    { setupbmc: true },
+    { setupbmc: true, bmc: installBmc() },
+    {
+      setupbmc: true,
+      bmc: installBmc({ unmanaged_bmc_users: 'delete', ipaddress: '', netmask: '', gateway: '' })
+    }
+  ],
+  roles: [{ roles: ['login'] }, { roles: ['compute', 'gpu.x'] }],
+  secrets: [
+    { secrets: [{ name: 'key', path: '/etc/munge/munge.key', content: base64('k\0y') }] },
+    { secrets: hostile.map((path, i) => ({ name: `s${i}`, path: `/etc/${path}`, content: '' })) }
+  ],
+  prescript: [{ prescript: script }, { prescript: longScript }],
+  partscript: [{ partscript: script }, { partscript: longScript }],
+  postscript: [{ postscript: script }, { postscript: longScript }],
+  localinstall: [{ localinstall: true }],
+  rootpw: [{ rootpw: '$6$salt$hash/with.dots' }],
+  imagesum: [{ imagesum: 'ab'.repeat(32) }],
+  kerneloptions: [{ kerneloptions: `console=ttyS0 a="b c" it's` }],
+  ntp: [{ ntp_server: '10.141.255.252', interfaces: [installInterface({ ntp_server: '' })] }],
+  domain: [{ domain: '', hostname: 'node001' }],
+  torrent: [{ torrent: 'rocky9.tar.gz.torrent', provision_method: 'torrent' }],
+  interfaces: [
+    { interfaces: [] },
+    // DHCP, with and without a MAC.
+    { interfaces: [installInterface({ ipaddress: '' })] },
+    { interfaces: [installInterface({ ipaddress: '', macaddress: '', gateway: '', nameserver: '' })] },
+    {
+      interfaces: [
+        installInterface(),
+        installInterface({ interface: 'BMC', network: 'ipmi', provision: false, bmc: true }),
+        installInterface({ interface: 'eth1', macaddress: '', provision: false, options: 'mtu=9000' }),
+        installInterface({ interface: 'ib0', ipaddress: '', gateway: '', provision: false })
+      ]
+    }
+  ],
+  distribution: ['debian', 'ubuntu', 'rocky', 'opensuse', 'arch'].map(distribution => ({ distribution })),
+  text: hostile.map(text => ({
+    comment: text,
+    vendor: text,
+    assettag: text,
+    kerneloptions: text,
+    rootpw: text,
+    group: text,
+    osimage: text,
+    imagefile: text,
+    domain: text,
+    ntp_server: text,
+    interfaces: [installInterface({ options: text, ns_hostname: text, ntp_server: text })],
+    setupbmc: true,
+    bmc: installBmc({ username: text, password: text }),
+    roles: [text],
+    prescript: text,
+    secrets: [{ name: text, path: text, content: text }]
+  }))
+}
+
+/** Each value of each flag alone, all flags together with each left out, and all with each value of one. */
+function installCases(template: string): Case[] {
+  const cases: Case[] = []
+  const add = (what: string, ...changes: readonly Partial<InstallData>[]) =>
+    cases.push({ template, what, data: installData(Object.assign({}, ...changes)) })
+  const flags = Object.entries(FLAGS)
+  const others = (flag: string) => flags.flatMap(([name, [first = {}]]) => (name === flag ? [] : [first]))
+  add('no flag')
+  for (const [flag, values] of flags) {
+    add(`all but ${flag}`, ...others(flag))
+    for (const [i, value] of values.entries()) {
+      add(`${flag} alone, ${i + 1}`, value)
+      add(`all with ${flag}, ${i + 1}`, ...others(flag), value)
+    }
+  }
+  return cases
+}
+
+/** Every shipped template in every case that changes what it renders. */
+export const CASES: readonly Case[] = [
+  ...BOOT,
+  ...installCases('install/templ_install.cfg'),
+  ...installCases('install/templ_kickstart.cfg')
+]
