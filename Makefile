@@ -1,5 +1,5 @@
 # svcd: `make run` serves from this checkout, `make test` installs what the tests need and runs them.
-.PHONY: run demo build lint format test test-long test-node24 bench packages install clean
+.PHONY: run demo build lint format test test-long test-node24 bench docs packages install clean
 
 export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 installed := node_modules/.package-lock.json
@@ -47,6 +47,10 @@ test-node24: .cache/node24/node_modules/node/bin/node
 # A machine with an empty disk boots and installs from a daemon of its own, its console on this screen.
 demo: $(installed)
 	@TS_NODE_TRANSPILE_ONLY=1 node --import @tapjs/typescript/import test/demo/demo.ts
+
+# The interface's document, from the code's tables.
+docs: build
+	node build/docs.mjs
 
 bench: build
 	node bench/boot.mjs

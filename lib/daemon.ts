@@ -6,6 +6,7 @@ import { checkParam } from './api/params.js'
 import { routes } from './api/routes.js'
 import { authorize, type Caller } from './auth/access.js'
 import { adminPasswordFile, ensureAdminPassword } from './auth/admin-password.js'
+import { openKey } from './auth/key-file.js'
 import { Logins } from './auth/logins.js'
 import { Tokens } from './auth/tokens.js'
 import { Boot } from './boot/boot.js'
@@ -16,15 +17,21 @@ import type { Config } from './config/types.js'
 import { unavailable } from './http/errors.js'
 import { HttpServer } from './http/server.js'
 import { createLog, type Log } from './log.js'
+import { checkAttached } from './model/attached.js'
 import { ClusterIndex } from './model/index.js'
 import { kinds } from './model/kinds.js'
 import { Model } from './model/model.js'
 import { checkState } from './model/rules.js'
+import { SecretBox } from './model/secret-box.js'
+import { putSettings } from './model/settings.js'
+import type { RevokedDoc } from './model/tables.js'
 import type { ClusterSettings, ClusterStore, View } from './model/view.js'
+import { Audit } from './monitor/audit.js'
 import { Health } from './monitor/health.js'
 import { NodeStatus } from './monitor/node-status.js'
 import { StoreError } from './store/errors.js'
 import { Store } from './store/store.js'
+import type { Change } from './store/types.js'
 import { TemplateError } from './template/errors.js'
 import { Templates } from './template/templates.js'
 
@@ -39,18 +46,19 @@ export interface Daemon {
 
 /** What the cluster's objects inherit from the ini, and which address the controller has. */
 export function clusterSettings(config: Config): ClusterSettings {
-  const { provision_method, provision_fallback, ntp_server } = config.cluster
-  return { provision_method, provision_fallback, ntp_server, controller: config.controller }
+  return { ...config.cluster, controller: config.controller }
 }
 
 /** How the state directory of a configuration is read: by the daemon and by `svcd check`. */
 export function storeOptions(config: Config) {
-  const settings = clusterSettings(config)
+  // An ini that gives the controller a device's address must not keep the objects from being loaded: `svcd check`
+  // warns of it, and nobody else is given that address.
+  const settings = { ...clusterSettings(config), controller: { name: config.controller.name, address: '' } }
   return {
     directory: config.paths.state,
     kinds,
     createIndex: () => new ClusterIndex(),
-    verify: (view: View) => checkState(view, settings)
+    verify: (view: View) => [...checkState(view, settings), ...checkAttached(view)]
   }
 }
 
@@ -59,7 +67,6 @@ export function storeOptions(config: Config) {
  * LockedError, TemplateError or an Error of the operating system; nothing is left running then.
  */
 export async function startDaemon(config: Config, log: Log = createLog(config.log.level)): Promise<Daemon> {
-  if (config.cluster.debug) log.level = 'debug'
   const closers: (() => Promise<void> | void)[] = []
   const close = async () => {
     for (const closer of closers.reverse()) await closer()
@@ -116,6 +123,8 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
     node => store.current.get('node', node) !== undefined,
     node => store.current.get('revoked', node)?.renamed
   )
+  // At the commit, so that nobody sees a node without its states or a new one with those of another.
+  closers.push(store.subscribe(changes => follow(status, changes)))
   const tokens = await Tokens.open(state, {
     now,
     lifetimeMs: config.auth.token_lifetime,
@@ -125,7 +134,26 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
   if (config.users.length === 0 && (await ensureAdminPassword(adminPassword)))
     log.info(`the password of user admin is in ${adminPassword}`)
   const logins = new Logins({ users: config.users, adminPasswordFile: adminPassword, now })
-  const model = new Model(store, clusterSettings(config), now)
+  const audit = new Audit({
+    file: join(state, 'audit.log'),
+    maxBytes: config.log.audit_size,
+    keep: config.log.audit_keep,
+    now
+  })
+  const model = new Model({
+    store,
+    ini: clusterSettings(config),
+    now,
+    box: new SecretBox(await openKey(join(state, 'secret.key'), 'loses every secret')),
+    audit: (actor, changes, kind) => audit.record(actor, changes, kind)
+  })
+  // A setting changed over http ends when the ini's value changes, also when it is changed back later.
+  await model.change(itself, tx => putSettings(tx, model.ini, new Map()))
+  const followDebug = () => {
+    log.level = model.cluster.debug ? 'debug' : config.log.level
+  }
+  followDebug()
+  closers.push(store.subscribe(followDebug))
   const templates = new Templates({ directory: templateDirectory, now: () => performance.now() })
   const catalog = new FileCatalog(files)
   closers.push(() => catalog.close())
@@ -155,9 +183,21 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
     insecure: !config.node.verify_certificate,
     rootpw: config.kickstart.rootpw
   })
-  const health = new Health({ svcd: [() => store.health, () => status.health] }, now)
+  const health = new Health({ svcd: [() => store.health, () => status.health, () => audit.health] }, now)
   return { config, model, status, health, logins, tokens, boot, install }
 }
+
+/** The states of a node that was renamed or is gone follow it, or go with it. */
+function follow(status: NodeStatus, changes: readonly Change[]): void {
+  for (const { type, name, after } of changes) {
+    if (type !== 'revoked' || !after) continue
+    const { renamed } = after as RevokedDoc
+    void (renamed === undefined ? status.drop(name) : status.rename(name, renamed))
+  }
+}
+
+/** The daemon, where it changes something that nobody asked for. */
+const itself = { who: 'svcd', from: '-', takesAddresses: false }
 
 /** Whether a token issued at that time (ms) was issued to the node that has this name now (decisions 4.8). */
 function standsFor(view: View, node: string, issuedAt: number): boolean {

@@ -34,6 +34,24 @@ const commands = new Map<string, Command>([
     }
   ],
   [
+    'export',
+    async options => {
+      const config = await configOf(options)
+      const { exportTo } = await import('./cli/transfer.js')
+      await exportTo(config, process.stdout)
+      return 0
+    }
+  ],
+  [
+    'import',
+    async (options, [file = '']) => {
+      const config = await configOf(options)
+      const { importFrom } = await import('./cli/transfer.js')
+      process.stdout.write(`${await importFrom(config, file)}\n`)
+      return 0
+    }
+  ],
+  [
     'passwd',
     async ({ role = 'admin', stdin = false }, [user = '']) => {
       const { passwd } = await import('./cli/passwd.js')
@@ -50,6 +68,9 @@ const commands = new Map<string, Command>([
     }
   ]
 ])
+
+/** What the commands that take an operand take. */
+const operands: Readonly<Record<string, string>> = { passwd: 'USER', import: 'FILE' }
 
 async function configOf(options: Options): Promise<Config> {
   const installed = '/etc/svcd/svcd.ini'
@@ -82,10 +103,10 @@ function parse(argv: readonly string[]) {
   if (values.help) return { help: true } as const
   const run = commands.get(command)
   if (!run) throw new UsageError(command === '' ? 'which command?' : `unknown command ${command}`)
-  const isPasswd = command === 'passwd'
-  if (args.length !== (isPasswd ? 1 : 0))
-    throw new UsageError(`${command} takes ${isPasswd ? 'one USER' : 'no operand'}`)
-  if (!isPasswd && (values.role !== undefined || values.stdin))
+  const operand = operands[command]
+  if (args.length !== (operand === undefined ? 0 : 1))
+    throw new UsageError(`${command} takes ${operand === undefined ? 'no operand' : `one ${operand}`}`)
+  if (command !== 'passwd' && (values.role !== undefined || values.stdin))
     throw new UsageError('--role and --stdin belong to passwd')
   return { help: false, run, values, args } as const
 }

@@ -1,7 +1,8 @@
 import { badRequest, unauthorized } from '../http/errors.js'
 import type { JsonObject } from '../http/route.js'
 import { version } from '../version.js'
-import type { ApiRoute, Parts } from './context.js'
+import { type ApiRoute, type Parts, smallBody } from './context.js'
+import { shapes } from './shapes.js'
 
 /** Token and version (contract, "Token and version"; decisions 5). */
 export function accessRoutes({ logins, tokens }: Parts): ApiRoute[] {
@@ -14,6 +15,9 @@ export function accessRoutes({ logins, tokens }: Parts): ApiRoute[] {
       body: 'json',
       codes: [201, 400, 401, 503],
       summary: 'A token for a user name and a password',
+      maxBody: smallBody,
+      input: shapes.credentials,
+      output: shapes.token,
       handler: async request => {
         const { username, password } = credentials(request.body)
         const user = await logins.login(username, password, request.source.address)
@@ -29,6 +33,7 @@ export function accessRoutes({ logins, tokens }: Parts): ApiRoute[] {
       body: 'ignored',
       codes: [200, 503],
       summary: 'Version of the service and of this interface',
+      output: shapes.version,
       handler: () => ({ status: 200, body: { version } })
     }
   ]

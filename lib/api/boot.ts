@@ -1,8 +1,9 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { notFound, unauthorized } from '../http/errors.js'
+import { forbidden, notFound, unauthorized } from '../http/errors.js'
 import type { Answer } from '../http/route.js'
 import { type ApiRequest, type ApiRoute, type Parts, param, plain } from './context.js'
+import { shapes } from './shapes.js'
 
 const reads = { method: 'GET', effect: 'reads', body: 'ignored' } as const
 const changes = { method: 'GET', effect: 'changes', body: 'ignored' } as const
@@ -21,6 +22,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
     access: 'anyone',
     codes: [200, 503],
     summary,
+    output: shapes.text,
     handler: () => plain(script())
   })
   return [
@@ -34,6 +36,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
         access: 'anyone',
         codes: [200, 400, 503],
         summary: 'The boot script of the node with this MAC',
+        output: shapes.text,
         handler: search
       })
     ),
@@ -43,6 +46,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       access: 'anyone',
       codes: [200, 400, 403, 503],
       summary: 'The boot script of a node chosen by name',
+      output: shapes.text,
       handler: manualHost
     },
     {
@@ -51,27 +55,30 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       access: 'anyone',
       codes: [200, 400, 403, 503],
       summary: 'Give the MAC to a node chosen by name, and its boot script',
+      output: shapes.text,
       handler: manualHost
     },
     {
       ...changes,
       path: '/boot/manual/group/{groupname}/{macaddress}',
       access: 'anyone',
-      codes: [200, 400, 403, 404, 503],
+      codes: [200, 400, 403, 503],
       summary: 'Give the MAC to the first free node of a group, a new one when none is, and its boot script',
+      output: shapes.text,
       handler: async request => {
         const [group, mac] = [param(request, 'groupname'), param(request, 'macaddress')]
         return plain(await boot.manualGroup(group, mac, request.source))
       }
     },
-    payload('role', '/boot/roles/{role}', config.paths.roles, 'multi-user.target'),
-    payload('script', '/boot/scripts/{script}', config.paths.scripts, 'post'),
+    payload(parts, 'role', '/boot/roles/{role}', config.paths.roles, 'multi-user.target'),
+    payload(parts, 'script', '/boot/scripts/{script}', config.paths.scripts, 'post'),
     {
       ...reads,
       path: '/boot/install/{node}',
       access: 'source',
       codes: [200, 400, 401, 404, 503],
       summary: 'The install script of a node, for that node alone',
+      output: shapes.text,
       handler: request => plain(install.script(param(request, 'node'), request.source))
     },
     {
@@ -80,6 +87,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       access: 'anyone',
       codes: [200, 400, 404, 503],
       summary: 'The kickstart of a node',
+      output: shapes.text,
       handler: request => plain(install.kickstart(param(request, 'node'), request.source))
     },
     {
@@ -88,14 +96,16 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       access: 'anyone',
       codes: [200, 206, 404, 416],
       summary: 'A kernel or initramfs that an image names, or an iPXE binary',
+      output: shapes.bytes,
       handler: request => bootFile(parts, param(request, 'file'))
     },
     {
       ...reads,
       path: '/files/{tarball}',
       access: 'files',
-      codes: [200, 206, 401, 404, 416],
+      codes: [200, 206, 401, 403, 404, 416],
       summary: 'A packed image or its torrent',
+      output: shapes.bytes,
       handler: request => packedFile(parts, request)
     }
   ]
@@ -113,21 +123,33 @@ function packedFile({ model, boot, config }: Parts, request: ApiRequest): Answer
   if (caller.kind === 'anonymous' && !source.loopback && !boot.isInside(source))
     throw unauthorized(`${source.address} lies in no configured network; a token is needed`)
   const name = param(request, 'tarball')
+  if (caller.kind === 'node' && boot.packOf(caller.node) !== name.replace(/\.torrent$/, ''))
+    throw forbidden(`${name} is not the image of node ${caller.node}`)
   if (!model.view.index.isImageFile('pack', name.replace(/\.torrent$/, '')))
     throw notFound(`no OS image names the packed image ${name}`)
   return { status: 200, file: join(config.paths.files, name) }
 }
 
 /** `{target, script}` of a file below a directory; `# target: <text>` in its first line (decisions 4.10). */
-function payload(what: 'role' | 'script', path: string, directory: string, target: string): ApiRoute {
+function payload(
+  { boot }: Parts,
+  what: 'role' | 'script',
+  path: string,
+  directory: string,
+  target: string
+): ApiRoute {
   return {
     ...reads,
     path,
     access: 'node',
-    codes: [200, 401, 404, 503],
+    codes: [200, 401, 403, 404, 503],
     summary: `A ${what}: where it belongs, and its text in base64`,
+    output: shapes.payload,
     handler: async request => {
       const name = param(request, what)
+      const { caller } = request
+      if (caller.kind === 'node' && what === 'role' && !boot.rolesOf(caller.node).includes(name))
+        throw forbidden(`node ${caller.node} does not have the role ${name}`)
       const content = await readFile(join(directory, name)).catch((error: NodeJS.ErrnoException) => {
         if (error.code === 'ENOENT' || error.code === 'EISDIR') throw notFound(`there is no ${what} ${name}`)
         throw error

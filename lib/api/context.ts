@@ -1,11 +1,11 @@
-import type { Caller } from '../auth/access.js'
+import { type Caller, isAdmin } from '../auth/access.js'
 import type { Logins } from '../auth/logins.js'
 import type { Tokens } from '../auth/tokens.js'
 import type { Boot } from '../boot/boot.js'
 import type { Install } from '../boot/install.js'
 import type { Config } from '../config/types.js'
 import type { Answer, Request, Route } from '../http/route.js'
-import type { Model } from '../model/model.js'
+import type { Actor, Model } from '../model/model.js'
 import type { Health } from '../monitor/health.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 
@@ -23,6 +23,16 @@ export interface Parts {
 
 export type ApiRequest = Request<Caller>
 export type ApiRoute = Route<Caller>
+
+/** The caller of a request as one who changes something. */
+export function actorOf({ caller, source }: ApiRequest): Actor {
+  const who =
+    caller.kind === 'user' ? `user ${caller.user}` : caller.kind === 'node' ? `node ${caller.node}` : 'nobody'
+  return { who, from: source.address, takesAddresses: isAdmin(caller) }
+}
+
+/** Bytes of a body from who is nobody, or a node: parsing takes the event loop, and they have little to say. */
+export const smallBody = 65_536
 
 /** 200 with an iPXE script, an install script or a kickstart. */
 export const plain = (text: string): Answer => ({ status: 200, text, type: 'text/plain; charset=utf-8' })

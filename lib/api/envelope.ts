@@ -23,8 +23,8 @@ export function open(
   steps: readonly string[],
   besides: readonly string[] = []
 ): JsonValue {
-  if (body === undefined || !isObject(body)) throw badRequest('the body must be an object')
-  if (!Object.hasOwn(body, root)) return body
+  if (body === undefined) throw badRequest('the body must be JSON')
+  if (!isObject(body) || !Object.hasOwn(body, root)) return body
   let where = root as string
   let inner: JsonValue = only(body, root, 'the body', besides)
   for (const step of steps) {

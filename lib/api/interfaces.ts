@@ -1,10 +1,10 @@
-import { isAdmin } from '../auth/access.js'
 import { badRequest, notFound } from '../http/errors.js'
 import type { Answer, JsonValue } from '../http/route.js'
 import { showGroupInterfaces, showNodeInterfaces } from '../model/output.js'
 import { readInterfaces } from '../model/request.js'
-import { type ApiRequest, type ApiRoute, done, type Parts, param } from './context.js'
+import { type ApiRequest, type ApiRoute, actorOf, done, type Parts, param } from './context.js'
 import { open } from './envelope.js'
+import { shapes } from './shapes.js'
 
 type Owner = 'group' | 'node'
 
@@ -37,6 +37,7 @@ export function interfaceRoutes(parts: Parts, type: Owner): ApiRoute[] {
       body: 'ignored',
       codes: [200, 401, 404, 503],
       summary: `The interfaces of a ${type}`,
+      output: shapes.interfaces(type),
       handler: request => answer(type, nameOf(request), shown(nameOf(request)))
     },
     {
@@ -47,6 +48,7 @@ export function interfaceRoutes(parts: Parts, type: Owner): ApiRoute[] {
       body: 'ignored',
       codes: [200, 401, 404, 503],
       summary: `One interface of a ${type}`,
+      output: shapes.interfaces(type),
       handler: request => answer(type, nameOf(request), [one(request)])
     },
     {
@@ -57,11 +59,11 @@ export function interfaceRoutes(parts: Parts, type: Owner): ApiRoute[] {
       body: 'json',
       codes: type === 'group' ? [201, 204, 400, 401, 403, 404, 503] : [204, 400, 401, 403, 404, 503],
       summary: `Add or change interfaces of a ${type}`,
+      input: shapes.interfaces(type),
       handler: async request => {
         const name = nameOf(request)
         const given = givenIn(type, name, open(request.body, 'config', [type, name], ['interfaces']))
-        const power = { takesAddresses: isAdmin(request.caller) }
-        const added = await model.saveInterfaces(type, name, given, power)
+        const added = await model.saveInterfaces(type, name, given, actorOf(request))
         const isNew = type === 'group' && added
         return done(isNew ? 201 : 204, `interfaces of ${type} ${name} created`)
       }
@@ -78,8 +80,8 @@ export function interfaceRoutes(parts: Parts, type: Owner): ApiRoute[] {
       summary: `Delete one interface of a ${type}`,
       handler: async request => {
         const [name, wanted] = [nameOf(request), param(request, 'interface')]
-        if (type === 'group') await model.removeGroupInterface(name, wanted)
-        else await model.removeNodeInterface(name, wanted)
+        if (type === 'group') await model.removeGroupInterface(name, wanted, actorOf(request))
+        else await model.removeNodeInterface(name, wanted, actorOf(request))
         return { status: 204 }
       }
     })

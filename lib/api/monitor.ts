@@ -1,7 +1,8 @@
 import { badRequest, notFound } from '../http/errors.js'
 import type { JsonValue } from '../http/route.js'
-import { type ApiRoute, type Parts, param } from './context.js'
+import { type ApiRoute, type Parts, param, smallBody } from './context.js'
 import { open } from './envelope.js'
+import { shapes } from './shapes.js'
 
 const longestState = 1024
 
@@ -16,6 +17,8 @@ export function monitorRoutes({ model, status, health }: Parts): ApiRoute[] {
       body: 'json',
       codes: [204, 400, 401, 403, 404, 503],
       summary: 'Report the state of a node',
+      maxBody: smallBody,
+      input: shapes.report,
       handler: async request => {
         const name = param(request, 'node')
         const state = readState(name, open(request.body, 'monitor', ['status', name]))
@@ -32,6 +35,7 @@ export function monitorRoutes({ model, status, health }: Parts): ApiRoute[] {
       body: 'ignored',
       codes: [200, 404, 503],
       summary: 'The last state of a node, since when, and the states before it',
+      output: shapes.nodeStatus,
       handler: request => {
         const { name } = model.get('node', param(request, 'node'))
         const state = status.state(name)
@@ -51,6 +55,7 @@ export function monitorRoutes({ model, status, health }: Parts): ApiRoute[] {
       body: 'ignored',
       codes: [200, 404, 503],
       summary: 'Whether a service is well, and if not, why',
+      output: shapes.service,
       handler: request => {
         const name = param(request, 'service')
         const state = health.of(name)

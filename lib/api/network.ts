@@ -6,6 +6,7 @@ import { looksLikeAddress } from '../model/names.js'
 import { deviceAt, networkOf, nextFree, takenIn } from '../model/networks.js'
 import { type ApiRoute, type Parts, param } from './context.js'
 import { objectRoutes } from './objects.js'
+import { shapes } from './shapes.js'
 
 /** Networks and their addresses (contract, Network; decisions 1.1, 3.6, 3.7). */
 export function networkRoutes(parts: Parts): ApiRoute[] {
@@ -48,6 +49,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
         path: `/config/network/{network}/${suffix}`,
         codes: [200, 404, 503],
         summary: 'The addresses in use in a network, with the device of each',
+        output: shapes.taken,
         handler: request => list(param(request, 'network'), request.caller)
       })
     ),
@@ -56,6 +58,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
       path: '/config/network/{network}/_nextfreeip',
       codes: [200, 404, 503],
       summary: 'The first address of a network that is free; nothing is reserved',
+      output: shapes.nextip,
       handler: request => {
         const name = param(request, 'network')
         return inner(name, 'nextip', formatAddress(nextFree(model.view, name, model.cluster)))
@@ -66,6 +69,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
       path: '/config/network/{network}/{ipaddress}',
       codes: [200, 404, 503],
       summary: 'Whether an address of a network is free or taken',
+      output: shapes.addressState,
       handler: request => status(param(request, 'network'), param(request, 'ipaddress'))
     }
   ]

@@ -1,15 +1,15 @@
-import { setImmediate as breathe } from 'node:timers/promises'
 import { type Caller, isAdmin } from '../auth/access.js'
 import { forbidden } from '../http/errors.js'
 import type { Answer } from '../http/route.js'
 import type { TypeName } from '../model/field.js'
 import { members } from '../model/members.js'
-import { type Reader, type Seen, see, show } from '../model/output.js'
+import { type Reader, type Seen, see, show, showText } from '../model/output.js'
 import { type Given, readObject } from '../model/request.js'
 import type { Docs, NodeDoc } from '../model/tables.js'
 import { objectTypes } from '../model/types.js'
-import { type ApiRequest, type ApiRoute, done, type Parts, param } from './context.js'
+import { type ApiRequest, type ApiRoute, actorOf, done, type Parts, param, smallBody } from './context.js'
 import { config, open } from './envelope.js'
+import { shapes } from './shapes.js'
 
 /** What a type's routes answer where the contract's tables differ between types (decisions 2.1, 5.3). */
 export interface ObjectRoutes {
@@ -21,15 +21,7 @@ export interface ObjectRoutes {
   readonly readable: 'user' | 'minimal'
   /** Whether `_list` and `_member` give the nodes whose effective value it is. */
   readonly members: boolean
-  /** What else is kept under the object's name follows it, or goes with it. */
-  readonly follow?: {
-    renamed(from: string, to: string): Promise<void>
-    removed(name: string): Promise<void>
-  }
 }
-
-/** A list is serialised in slices, so that booting machines are answered in between. */
-const sliceLength = 200
 
 /** How much this caller is shown. */
 export function readerFor(parts: Parts, caller: Caller): Reader {
@@ -53,7 +45,6 @@ export function objectRoutes(parts: Parts, o: ObjectRoutes): ApiRoute[] {
       name(request),
       open(request.body, 'config', [o.type, name(request)], besides)
     )
-  const power = (request: ApiRequest) => ({ takesAddresses: isAdmin(request.caller) })
   const routes: ApiRoute[] = [
     {
       method: 'GET',
@@ -63,6 +54,7 @@ export function objectRoutes(parts: Parts, o: ObjectRoutes): ApiRoute[] {
       body: 'ignored',
       codes: o.readable === 'user' ? [200, 401, 503] : [200, 503],
       summary: `All ${title}s`,
+      output: shapes.objects(o.type),
       handler: request => list(parts, o.type, request)
     },
     {
@@ -73,6 +65,7 @@ export function objectRoutes(parts: Parts, o: ObjectRoutes): ApiRoute[] {
       body: 'ignored',
       codes: o.readable === 'user' ? [200, 401, 404, 503] : [200, 404, 503],
       summary: `One ${title}`,
+      output: shapes.objects(o.type),
       handler: request => {
         const doc = parts.model.get(o.type, name(request))
         const shown =
@@ -90,12 +83,13 @@ export function objectRoutes(parts: Parts, o: ObjectRoutes): ApiRoute[] {
       body: 'json',
       codes: [201, o.updated, 400, 401, 403, 404, 503],
       summary: `Create, change or rename a ${title}`,
+      ...(o.type === 'node' ? { maxBody: caller => (caller.kind === 'node' ? smallBody : Infinity) } : {}),
+      input: shapes.objects(o.type),
       handler: async request => {
         const changes = given(request)
         if (request.caller.kind === 'node')
           checkOwnReport(parts.model.get('node', request.caller.node), changes)
-        const { created } = await parts.model.save(o.type, name(request), changes, power(request))
-        if (changes.newName !== undefined) await o.follow?.renamed(name(request), changes.newName)
+        const { created } = await parts.model.save(o.type, name(request), changes, actorOf(request))
         return created
           ? done(201, `${title} ${name(request)} created`)
           : done(o.updated, `${title} ${name(request)} updated`)
@@ -112,8 +106,7 @@ export function objectRoutes(parts: Parts, o: ObjectRoutes): ApiRoute[] {
       codes: [o.deleted, 400, 401, 403, 404, 503],
       summary: `Delete a ${title} that nothing uses`,
       handler: async request => {
-        await parts.model.remove(o.type, name(request))
-        await o.follow?.removed(name(request))
+        await parts.model.remove(o.type, name(request), actorOf(request))
         return done(o.deleted, `${title} ${name(request)} deleted`)
       }
     })
@@ -127,9 +120,10 @@ export function objectRoutes(parts: Parts, o: ObjectRoutes): ApiRoute[] {
       body: 'json',
       codes: [cloned, 400, 401, 403, 404, 503],
       summary: `Copy a ${title} under the name in ${objectTypes[o.type].newName[0]}`,
+      input: shapes.objects(o.type),
       handler: async request => {
         const copy = given(request)
-        await parts.model.clone(o.type, name(request), copy, power(request))
+        await parts.model.clone(o.type, name(request), copy, actorOf(request))
         return done(cloned, `${title} ${name(request)} cloned to ${copy.newName}`)
       }
     })
@@ -144,6 +138,7 @@ export function objectRoutes(parts: Parts, o: ObjectRoutes): ApiRoute[] {
         body: 'ignored',
         codes: [200, 401, 404, 503],
         summary: `The nodes whose effective ${title} this is`,
+        output: shapes.members(o.type),
         handler: request => {
           parts.model.get(o.type, name(request))
           const nodes = members(parts.model.view, o.type, name(request))
@@ -159,7 +154,8 @@ function checkOwnReport(node: NodeDoc, given: Given): void {
   for (const field of given.values.keys())
     if (field !== 'vendor' && field !== 'assettag') throw refuse(`field "${field}"`)
   if (given.newName !== undefined) throw refuse('its name')
-  for (const { interface: name, force: _, ipaddress: __, ...rest } of given.interfaces) {
+  for (const { interface: name, force: _, ipaddress, ...rest } of given.interfaces) {
+    if (ipaddress === null) throw refuse(`the address of interface ${name} to none`)
     for (const field of Object.keys(rest)) throw refuse(`field "${field}" of interface ${name}`)
     if (!node.interfaces?.some(entry => entry.interface === name))
       throw refuse(`interface ${name}, which the node does not have`)
@@ -167,20 +163,22 @@ function checkOwnReport(node: NodeDoc, given: Given): void {
 }
 
 /** All objects of a type as they are at one moment; what changes while the list is written is not in it. */
-async function list(parts: Parts, type: TypeName, request: ApiRequest): Promise<Answer> {
+function list(parts: Parts, type: TypeName, request: ApiRequest): Answer {
   const { view } = parts.model
   const reader = readerFor(parts, request.caller)
+  const bare = request.caller.kind === 'anonymous'
   const all = view.names(type).flatMap(name => {
     const doc = view.get(type, name)
     return doc ? [seen(parts, type, doc)] : []
   })
-  const json = [`{"config":{"${type}":{`]
-  for (const [i, one] of all.entries()) {
-    if (i > 0 && i % sliceLength === 0) await breathe()
-    const { name } = one.doc
-    const shown = request.caller.kind === 'anonymous' ? { name } : show(type, one, reader)
-    json.push(`${i > 0 ? ',' : ''}${JSON.stringify(name)}:${JSON.stringify(shown)}`)
+  function* text(): Generator<string> {
+    yield `{"config":{"${type}":{`
+    for (const [i, one] of all.entries()) {
+      const { name } = one.doc
+      const shown = bare ? JSON.stringify({ name }) : showText(type, one, reader)
+      yield `${i > 0 ? ',' : ''}${JSON.stringify(name)}:${shown}`
+    }
+    yield '}}}'
   }
-  json.push('}}}')
-  return { status: 200, json }
+  return { status: 200, json: { [Symbol.iterator]: text } }
 }

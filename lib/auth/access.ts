@@ -14,11 +14,12 @@ export type Caller =
  * Who may call a route (decisions 5):
  * `anyone`: no token is looked at; `minimal`: without a token the handler answers the minimal response;
  * `address`: as `minimal` where the path names an address in the place of a network, else as `user`;
- * `user`: a user's token, and an admin's for what changes something; `node`: as `user`, or the token of the
- * node that the path names (of any node where it names none); `source`: the handler decides by the source
- * address, a token that is sent must be valid; `files`: as `source`, but a stale token is as good as none.
+ * `user`: a user's token, and an admin's for what changes something; `admin`: an admin's; `node`: as `user`,
+ * or the token of the node that the path names (of any node where it names none); `source`: the handler
+ * decides by the source address, a token that is sent must be valid; `files`: as `source`, but a stale token
+ * is as good as none.
  */
-export type Access = 'anyone' | 'minimal' | 'address' | 'user' | 'node' | 'source' | 'files'
+export type Access = 'anyone' | 'minimal' | 'address' | 'user' | 'admin' | 'node' | 'source' | 'files'
 
 const anonymous: Caller = { kind: 'anonymous' }
 
@@ -42,7 +43,7 @@ export function authorize(options: AccessOptions, route: Guarded, head: RequestH
   if (access === 'anyone') return anonymous
   const token = head.headers['x-access-tokens']
   if (token === undefined || token === '') {
-    if (access === 'user' || access === 'node')
+    if (access === 'user' || access === 'admin' || access === 'node')
       throw unauthorized('the header x-access-tokens holds no token')
     return anonymous
   }
@@ -52,14 +53,14 @@ export function authorize(options: AccessOptions, route: Guarded, head: RequestH
     throw unauthorized('the token in x-access-tokens is not valid')
   }
   if (caller.kind === 'node') checkNode(caller.node, access, head)
-  else if (
-    caller.kind === 'user' &&
-    caller.role !== 'admin' &&
-    route.effect === 'changes' &&
-    access !== 'source'
-  )
-    throw forbidden(`user ${caller.user} (${caller.role}) may not change anything`)
+  if (caller.kind === 'user' && caller.role !== 'admin') checkViewer(caller, access, route)
   return caller
+}
+
+function checkViewer({ user, role }: { user: string; role: Role }, access: Access, route: Guarded): void {
+  if (access === 'admin') throw forbidden(`user ${user} (${role}) may not see this`)
+  if (route.effect === 'changes' && access !== 'source')
+    throw forbidden(`user ${user} (${role}) may not change anything`)
 }
 
 function accessOf(route: Guarded, head: RequestHead): Exclude<Access, 'address'> {
@@ -80,7 +81,7 @@ function identify(options: AccessOptions, token: string): Caller | undefined {
 }
 
 function checkNode(node: string, access: Access, head: RequestHead): void {
-  if (access === 'minimal' || access === 'user')
+  if (access === 'minimal' || access === 'user' || access === 'admin')
     throw forbidden(`the token of node ${node} does not reach this`)
   const named = head.params.node
   if (access === 'node' && named !== undefined && named !== node)

@@ -1,5 +1,6 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { unavailable } from '../http/errors.js'
 import { readAdminPassword } from './admin-password.js'
 import { Failures, party } from './failures.js'
 import { dummyHash, hashPassword, longestPassword, verifyPassword } from './passwords.js'
@@ -59,7 +60,7 @@ export class Logins {
    * The user and role, or undefined when the name or the password is wrong, in equal time for both. `address`
    * is where the login comes from: after failures it waits up to a second, and is never refused. A login
    * verified in the last minute costs one HMAC.
-   * @throws Error when there are no users and the admin password file cannot be read
+   * @throws ServiceError 503 when there are no users and the admin password file cannot be read
    */
   async login(username: string, password: string, address: string): Promise<Login | undefined> {
     // Refused unlooked at: hashing megabytes would cost more than a check does.
@@ -91,7 +92,9 @@ export class Logins {
   async #find(username: string, address: string): Promise<User | undefined> {
     if (this.#users.size > 0) return this.#users.get(username)
     // Read for every name, so that "admin" takes no longer than another.
-    const password = await readAdminPassword(this.#adminPasswordFile)
+    const password = await readAdminPassword(this.#adminPasswordFile).catch(error => {
+      throw unavailable("the first user's password cannot be read", error)
+    })
     if (password === undefined) return undefined
     if (this.#admin?.password !== password) {
       const hash = this.#turns.run(party(address), () => hashPassword(password))

@@ -1,10 +1,8 @@
-import { createHmac, createSecretKey, type KeyObject, randomBytes, timingSafeEqual } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
-import { createOnce } from './create-once.js'
+import { openKey } from './key-file.js'
 import { type Role, roles } from './roles.js'
 
-const keyBytes = 32
 // Names have 63 characters at most, so ours stay far below.
 const longestToken = 1024
 /** A token from the future is void, but for what a clock may be set back by time synchronisation. */
@@ -44,14 +42,7 @@ export class Tokens {
    * @throws Error when the file cannot be read or is not a key; it is never overwritten
    */
   static async open(stateDirectory: string, options: TokensOptions): Promise<Tokens> {
-    const file = join(stateDirectory, 'token.key')
-    await createOnce(file, randomBytes(keyBytes))
-    const key = await readFile(file)
-    if (key.length !== keyBytes)
-      throw new Error(
-        `${file} is damaged (${key.length} bytes, not ${keyBytes}): restore it, or remove it, which voids every token`
-      )
-    return new Tokens(key, options)
+    return new Tokens(await openKey(join(stateDirectory, 'token.key'), 'voids every token'), options)
   }
 
   /** A token for a user who has just logged in. */

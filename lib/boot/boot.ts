@@ -1,7 +1,8 @@
-import { badRequest, forbidden } from '../http/errors.js'
+import { badRequest, forbidden, ServiceError } from '../http/errors.js'
 import type { Source } from '../http/route.js'
 import type { Log } from '../log.js'
 import { contains, parseAddress } from '../model/address.js'
+import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 import { isNodeName, splitNumber } from '../model/names.js'
 import type { GroupDoc, NodeDoc } from '../model/tables.js'
@@ -9,7 +10,7 @@ import type { Tx } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Templates } from '../template/templates.js'
 import type { Grants } from './grants.js'
-import { obstacle, provisionAddress, type Target, targetOf } from './target.js'
+import { obstacle, provisionAddress, rolesOf, type Target, targetOf } from './target.js'
 
 /** The menu lists this many nodes and groups; beyond that a name is typed: its size has a bound. */
 const listed = 250
@@ -65,7 +66,9 @@ export class Boot {
   /** The script for the machine with this MAC: its node's, or the normal menu (decisions 4.1). */
   search(mac: string, source: Source): string {
     const { view } = this.#o.model
-    const owner = view.index.macOwners(mac).find(({ type }) => type === 'node')
+    const owner = view.index
+      .macOwners(mac)
+      .find(({ type, interface: on }) => type === 'node' && on !== undefined && !isBmc({ interface: on }))
     const node = owner && view.get('node', owner.name)
     return node ? this.#script(node, mac, source) : this.menu(mac)
   }
@@ -80,7 +83,7 @@ export class Boot {
     if (!model.view.get('node', name)) return this.#error('', `there is no node ${name}`, 'boot')
     // Without a MAC nothing is stored: iPXE fills in the one it booted with.
     if (mac === undefined) return this.#script(model.get('node', name), '${netX/mac}', source)
-    const former = await model.change(tx => {
+    const former = await model.change(atConsole(source), tx => {
       const node = tx.get('node', name)
       return node && { name: model.moveMac(tx, node, mac) }
     })
@@ -96,10 +99,17 @@ export class Boot {
   async manualGroup(name: string, mac: string, source: Source): Promise<string> {
     this.#checkManual(source)
     const { model } = this.#o
-    const picked = await model.change(tx => {
-      const group = tx.get('group', name)
-      return group && this.#pick(tx, group, mac)
-    })
+    let picked: { node: string; former: string | undefined } | undefined
+    try {
+      picked = await model.change(atConsole(source), tx => {
+        const group = tx.get('group', name)
+        return group && this.#pick(tx, group, mac)
+      })
+    } catch (error) {
+      // A person at a console reads the reason there, not in an answer that iPXE only calls an error.
+      if (error instanceof ServiceError && error.status < 500) return this.#error('', error.message, 'boot')
+      throw error
+    }
     if (!picked) return this.#error('', `there is no group ${name}`, 'boot')
     if (picked.former !== undefined) await this.#moved(mac, picked.former, picked.node)
     const node = model.view.get('node', picked.node)
@@ -108,8 +118,8 @@ export class Boot {
 
   #pick(tx: Tx, group: GroupDoc, mac: string): { node: string; former: string | undefined } {
     const { model } = this.#o
-    const [owner] = tx.index.macOwners(mac)
-    if (owner && tx.get('node', owner.name)?.group === group.name)
+    const owner = model.machineWith(tx, mac)
+    if (owner?.type === 'node' && tx.get('node', owner.name)?.group === group.name)
       return { node: owner.name, former: undefined }
     const free = tx.index.members(group.name)?.free.values[0]
     const node = free === undefined ? undefined : tx.get('node', free)
@@ -161,19 +171,47 @@ export class Boot {
     return false
   }
 
+  /** The roles a node has. */
+  rolesOf(name: string): string[] {
+    return rolesOf(this.#targetOf(name).settings)
+  }
+
+  /** The packed image a node installs, '' where it has none. */
+  packOf(name: string): string {
+    return this.#targetOf(name).image?.imagefile ?? ''
+  }
+
+  #targetOf(name: string): Target {
+    const { model } = this.#o
+    return targetOf(model.view, model.get('node', name), model.cluster)
+  }
+
+  /** What the node's machine would be given now, without a trace of it. */
+  preview(name: string): string {
+    const target = this.#targetOf(name)
+    return this.#answer(target, target.provision?.macaddress ?? '${netX/mac}', this.#obstacle(target))
+  }
+
   #script(node: NodeDoc, mac: string, source: Source): string {
     const { model, status, grants, dynamicNodes, log } = this.#o
     const target = targetOf(model.view, node, model.cluster)
-    if (!target.settings.netboot) return this.disk()
-    const reason = obstacle(target, this.#o.hasFile)
+    const reason = this.#obstacle(target)
     const news = status.setReason(node.name, reason)
-    if (reason !== undefined) {
-      if (news) log.warn(`node ${node.name} cannot boot: ${reason}`)
-      return this.#error(node.name, reason, target.settings.bootmenu ? 'boot' : 'boot/short')
-    }
-    if (dynamicNodes && target.provision?.ipaddress === undefined && target.network)
-      grants.offer(node.name, target.network, source.address)
-    return this.#kernel(target, mac)
+    if (news && reason !== undefined) log.warn(`node ${node.name} cannot boot: ${reason}`)
+    if (dynamicNodes && reason === undefined && target.provision?.ipaddress === undefined && target.network)
+      grants.offer(node.name, target.provision?.macaddress ?? '', target.network, source.address)
+    return this.#answer(target, mac, reason)
+  }
+
+  /** Why the node cannot boot from the network, if it is to. */
+  #obstacle(target: Target): string | undefined {
+    return target.settings.netboot ? obstacle(target, this.#o.hasFile) : undefined
+  }
+
+  #answer(target: Target, mac: string, reason: string | undefined): string {
+    if (!target.settings.netboot) return this.disk()
+    const menu = target.settings.bootmenu ? 'boot' : 'boot/short'
+    return reason === undefined ? this.#kernel(target, mac) : this.#error(target.node.name, reason, menu)
   }
 
   /** The contract's rules 1 and 2: kernel, its arguments, initramfs, go. */
@@ -202,6 +240,9 @@ export class Boot {
     return this.#o.templates.render(`boot/${template}`, { url: this.#o.url, ...data })
   }
 }
+
+/** Who chooses a node at a machine's console: no user, but a machine at this address. */
+const atConsole = (source: Source) => ({ who: 'console', from: source.address, takesAddresses: false })
 
 /** Text that iPXE's echo prints as it is: no expansion, no comment, no separator, one line. */
 const speakable = (text: string) => text.replace(/[^\x20-\x7e]|[$;&|#\\"']/g, '?')

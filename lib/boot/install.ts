@@ -3,11 +3,12 @@ import type { Source } from '../http/route.js'
 import { formatAddress, mask, parseAddress, parsePrefix } from '../model/address.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
+import { type Secret, secretsOf } from '../model/secrets.js'
 import type { InterfaceDoc, NodeDoc } from '../model/tables.js'
 import type { Templates } from '../template/templates.js'
 import type { Grants } from './grants.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
-import { type Target, targetOf } from './target.js'
+import { rolesOf, type Target, targetOf } from './target.js'
 
 export interface InstallOptions {
   readonly model: Model
@@ -43,10 +44,16 @@ export class Install {
     return this.#o.templates.render('install/templ_install.cfg', { ...this.#data(node, false) })
   }
 
+  /** The install script with its secrets masked. */
+  preview(name: string): string {
+    const data = this.#data(this.#o.model.get('node', name), true)
+    return this.#o.templates.render('install/templ_install.cfg', { ...data })
+  }
+
   /** The kickstart; secrets are masked unless the request comes from the node itself (decisions 4.7). */
-  kickstart(name: string, source: Source): string {
+  kickstart(name: string, source: Source | undefined): string {
     const node = this.#o.model.get('node', name)
-    const data = this.#data(node, !this.isNode(node, source))
+    const data = this.#data(node, source === undefined || !this.isNode(node, source))
     return this.#o.templates.render('install/templ_kickstart.cfg', { ...data })
   }
 
@@ -54,7 +61,10 @@ export class Install {
   isNode(node: NodeDoc, source: Source): boolean {
     if (node.interfaces?.some(entry => entry.ipaddress === source.address)) return true
     const target = targetOf(this.#o.model.view, node, this.#o.model.cluster)
-    return target.provision?.ipaddress === undefined && this.#o.grants.has(node.name, source.address)
+    return (
+      target.provision?.ipaddress === undefined &&
+      this.#o.grants.has(node.name, target.provision?.macaddress ?? '', source.address)
+    )
   }
 
   #data(node: NodeDoc, masked: boolean): InstallData {
@@ -102,12 +112,20 @@ export class Install {
       prescript: settings.prescript,
       partscript: settings.partscript,
       postscript: settings.postscript,
-      roles: settings.roles === null ? [] : settings.roles.split(',').map(role => role.trim()),
-      secrets: [],
+      roles: rolesOf(settings),
+      secrets: this.#secrets(node, masked),
       ntp_server: model.cluster.ntp_server,
       rootpw: masked && this.#o.rootpw !== '' ? hidden : this.#o.rootpw,
       masked
     }
+  }
+
+  /** The group's secrets and the node's own, which win over one of the same name (decisions 5.5). */
+  #secrets(node: NodeDoc, masked: boolean): Secret[] {
+    const { view, box } = this.#o.model
+    const ofGroup = node.group === undefined ? [] : secretsOf(view, box, 'group', node.group, masked)
+    const own = secretsOf(view, box, 'node', node.name, masked)
+    return [...new Map([...ofGroup, ...own].map(entry => [entry.name, entry])).values()]
   }
 
   #interface(entry: InterfaceDoc, target: Target): InstallInterface {

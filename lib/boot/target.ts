@@ -1,6 +1,7 @@
 import type { Prefix } from '../model/address.js'
 import { type Settings, settingsOf } from '../model/inherit.js'
 import type { InterfaceDoc, NetworkDoc, NodeDoc, OsimageDoc } from '../model/tables.js'
+import { tagKey, untagged } from '../model/tags.js'
 import type { ClusterSettings, View } from '../model/view.js'
 
 /** A node with everything its boot depends on, looked up once. */
@@ -27,13 +28,32 @@ export function targetOf(view: View, node: NodeDoc, cluster: ClusterSettings): T
   return {
     node,
     settings,
-    image: settings.osimage === null ? undefined : view.get('osimage', settings.osimage),
+    image: imageOf(view, settings),
     provision,
     network,
     prefix: network && view.index.networks.get(network.name),
     domain,
     hostname: domain === '' ? node.name : `${node.name}.${domain}`
   }
+}
+
+/** The node's image, with the files that its tag pins (decisions 1.2). */
+function imageOf(view: View, { osimage, osimagetag }: Settings): OsimageDoc | undefined {
+  const image = osimage === null ? undefined : view.get('osimage', osimage)
+  if (!image || osimagetag === untagged) return image
+  const { kernelfile: _, initrdfile: __, imagefile: ___, ...rest } = image
+  const pinned = view.get('osimagetag', tagKey(image.name, osimagetag))
+  return {
+    ...rest,
+    ...(pinned?.kernelfile === undefined ? {} : { kernelfile: pinned.kernelfile }),
+    ...(pinned?.initrdfile === undefined ? {} : { initrdfile: pinned.initrdfile }),
+    ...(pinned?.imagefile === undefined ? {} : { imagefile: pinned.imagefile })
+  }
+}
+
+/** The names in a node's comma-separated roles. */
+export function rolesOf({ roles }: Settings): string[] {
+  return roles === null ? [] : roles.split(',').map(role => role.trim())
 }
 
 /** Why a node cannot be booted, as one sentence; undefined when it can (decisions 4.1). */

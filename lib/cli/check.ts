@@ -4,8 +4,12 @@ import type { Config } from '../config/types.js'
 
 /** Prints what is wrong and what to watch on stderr, `ok` on stdout when nothing is wrong: true then. */
 export async function check(config: Config): Promise<boolean> {
-  const { problems, warnings } = await checkAll(config)
-  const lines = [...problems.map(problemText), ...warnings.map(warning => `warning: ${warning}`)]
+  const { problems, warnings, notes } = await checkAll(config)
+  const lines = [
+    ...problems.map(problemText),
+    ...warnings.map(warning => `warning: ${warning}`),
+    ...notes.map(note => `note: ${note}`)
+  ]
   for (const line of lines) process.stderr.write(`${line}\n`)
   if (problems.length > 0) return false
   process.stdout.write('ok\n')

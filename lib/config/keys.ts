@@ -149,7 +149,13 @@ export const keys = {
       values.choice('error', 'warn', 'info', 'debug'),
       'info',
       'Least level logged: error, warn, info or debug.'
-    )
+    ),
+    audit_size: key(
+      values.size('64k', '1024m'),
+      '10m',
+      'The audit log, audit.log in the state directory, is rotated at this size.'
+    ),
+    audit_keep: key(values.count(0, 1000), '10', 'How many rotated audit logs are kept.')
   }
 }
 

@@ -51,5 +51,9 @@ export interface Config {
   readonly torrent: { readonly tracker: string }
   readonly dhcp: { readonly server: 'none' }
   readonly dns: { readonly server: 'none' }
-  readonly log: { readonly level: 'error' | 'warn' | 'info' | 'debug' }
+  readonly log: {
+    readonly level: 'error' | 'warn' | 'info' | 'debug'
+    readonly audit_size: number
+    readonly audit_keep: number
+  }
 }

@@ -95,6 +95,15 @@ export function size(min: string, max: string): Kind<number> {
     measure(value.toLowerCase(), sizeUnits, min, max, 'a whole number with its unit, such as 64k, 1m or 2g')
 }
 
+/** A whole number. */
+export function count(min: number, max: number): Kind<number> {
+  return value => {
+    const amount = /^\d{1,9}$/.test(value) ? Number(value) : Number.NaN
+    must(amount >= min && amount <= max, `a whole number from ${min} to ${max}`)
+    return amount
+  }
+}
+
 /** An absolute path; a relative one is relative to the ini's directory. */
 export const path: Kind<string> = (value, directory) => {
   must(value !== '', 'a path')

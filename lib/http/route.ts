@@ -32,7 +32,7 @@ export interface Request<Caller> extends RequestHead {
 
 /**
  * What a handler gives back; only http/ writes to a socket. `body` is sent as JSON, `json` is JSON text
- * (in parts) that is already serialised, `text` goes out as it is with `type` (default text/plain, UTF-8),
+ * that is already serialised; parts of it are gone through twice and must be the same both times, `text` goes out as it is with `type` (default text/plain, UTF-8),
  * `file` is an absolute path streamed with Range, ETag and exact Content-Length (404 when it is not a
  * regular file). None of them: an empty answer (204).
  */
@@ -40,7 +40,7 @@ export interface Answer {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: unknown
-  readonly json?: string | readonly string[]
+  readonly json?: string | Iterable<string>
   readonly text?: string
   readonly file?: string
   readonly type?: string
@@ -60,5 +60,10 @@ export interface Route<Caller> {
   /** Every status this route is documented to answer with. */
   readonly codes: readonly number[]
   readonly summary: string
+  /** JSON Schemas of the bodies, for the documents; http/ does not look at them. */
+  readonly input?: object
+  readonly output?: object
+  /** Bytes of a body on this route, for a caller, where the server's own bound is too generous. */
+  readonly maxBody?: number | ((caller: Caller) => number)
   handler(request: Request<Caller>): Answer | Promise<Answer>
 }

@@ -27,7 +27,8 @@ export interface Manner {
 export async function send<C>(exchange: Exchange<C>, answer: Answer, manner: Manner): Promise<void> {
   checkAnswer(answer)
   if (answer.file !== undefined) return sendFile(exchange, answer, answer.file, manner)
-  if (Array.isArray(answer.json)) return sendParts(exchange, answer, answer.json, manner)
+  if (answer.json !== undefined && typeof answer.json !== 'string')
+    return sendParts(exchange, answer, answer.json, manner)
   const text = textOf(answer)
   if (answer.status === 204 || text === undefined) return sendText(exchange, answer, '', undefined, manner)
   const type = answer.text === undefined ? 'application/json' : 'text/plain; charset=utf-8'
@@ -41,7 +42,7 @@ function checkAnswer(answer: Answer | null | undefined): asserts answer is Answe
   if (!Number.isInteger(status) || !/^[245]\d\d$/.test(String(status)))
     throw wrong(`the status ${String(status)}`)
   if (text !== undefined && typeof text !== 'string') throw wrong('a text that is no string')
-  if (json !== undefined && typeof json !== 'string' && !Array.isArray(json))
+  if (json !== undefined && typeof (json as Iterable<string> | null)?.[Symbol.iterator] !== 'function')
     throw wrong('JSON that is no text')
   if (file !== undefined && !isAbsolute(file)) throw wrong('a file without an absolute path')
 }
@@ -70,21 +71,25 @@ function sendText<C>(
   exchange.outgoing.end(text)
 }
 
+/** Parts are made anew for the length and for the sending, so that the whole is never in memory at once. */
 async function sendParts<C>(
   exchange: Exchange<C>,
   answer: Answer,
-  parts: readonly string[],
+  parts: Iterable<string>,
   manner: Manner
 ): Promise<void> {
-  const total = parts.reduce((sum, part) => sum + part.length, 1)
-  if (total <= PIECE_CHARACTERS) return send(exchange, { ...answer, json: parts.join('') }, manner)
+  const type = answer.type ?? 'application/json'
   let length = 0
+  let count = 0
+  let only = ''
   for (const piece of pieces(parts)) {
     length += Buffer.byteLength(piece)
-    await nextTurn()
+    only = count++ === 0 ? piece : ''
+    if (piece.length >= PIECE_CHARACTERS) await nextTurn()
   }
+  if (count === 1) return sendText(exchange, answer, only, type, manner)
   if (exchange.gone) return
-  begin(exchange, answer.status, answer.type ?? 'application/json', answer.headers, length, manner)
+  begin(exchange, answer.status, type, answer.headers, length, manner)
   if (!exchange.headOnly) {
     cutWhenStalled(exchange, manner)
     for (const piece of pieces(parts)) {
@@ -98,7 +103,7 @@ async function sendParts<C>(
 }
 
 /** The parts and the newline at their end, joined to pieces that are worth a write. */
-function* pieces(parts: readonly string[]): Generator<string> {
+function* pieces(parts: Iterable<string>): Generator<string> {
   let piece = ''
   for (const part of parts) {
     piece += part

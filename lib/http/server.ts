@@ -165,10 +165,11 @@ export class HttpServer<C> {
     if (options.param)
       for (const name in params) params[name] = options.param(name, params[name] as string, route)
     if (hasBody(incoming) || route.body === 'json') {
-      if (exchange.awaitsContinue && Number(headers['content-length'] ?? 0) <= options.maxBody) {
+      const maxBody = Math.min(options.maxBody, boundOf(route, request.caller))
+      if (exchange.awaitsContinue && Number(headers['content-length'] ?? 0) <= maxBody) {
         exchange.outgoing.writeContinue()
       }
-      const body = await readBody(incoming, options.maxBody, route.body === 'json', this.#limits)
+      const body = await readBody(incoming, maxBody, route.body === 'json', this.#limits)
       if (route.body === 'json') request.body = parseStrict(body)
     }
     return route.handler(request)
@@ -241,4 +242,9 @@ export class HttpServer<C> {
     if (!complete) exchange.request?.abandon()
     accessLine(this.#options.log, exchange, complete)
   }
+}
+
+/** Bytes that a route takes from a caller; without a bound of its own, whatever the server takes. */
+function boundOf<C>({ maxBody = Number.POSITIVE_INFINITY }: Route<C>, caller: C): number {
+  return typeof maxBody === 'number' ? maxBody : maxBody(caller)
 }

@@ -1,5 +1,3 @@
-import ipaddr from 'ipaddr.js'
-
 /** An IPv4 address as an unsigned 32-bit number. */
 export type Address = number
 
@@ -10,11 +8,19 @@ export interface Prefix {
   readonly length: number
 }
 
+const quad = /^(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})$/
+
 /** The number of a dotted quad; undefined for anything else (no leading zeros, no short forms). */
 export function parseAddress(text: string): Address | undefined {
-  if (!ipaddr.IPv4.isValidFourPartDecimal(text)) return undefined
-  const [a = 0, b = 0, c = 0, d = 0] = ipaddr.IPv4.parse(text).octets
-  return ((a << 24) | (b << 16) | (c << 8) | d) >>> 0
+  const match = quad.exec(text)
+  if (!match) return undefined
+  let address = 0
+  for (let i = 1; i <= 4; i++) {
+    const byte = Number(match[i])
+    if (byte > 255) return undefined
+    address = address * 256 + byte
+  }
+  return address
 }
 
 /** The number of a dotted quad that was checked when it was stored. */

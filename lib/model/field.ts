@@ -16,7 +16,10 @@ export interface FieldType<V> {
   read(value: JsonValue): V
 }
 
-export type TypeName = 'network' | 'group' | 'node' | 'osimage' | 'bmcsetup'
+/** What reads a value, without what the documents say of it. */
+export type Reads<V> = Pick<FieldType<V>, 'expected' | 'keepsEmpty' | 'read'>
+
+export type TypeName = 'network' | 'group' | 'node' | 'osimage' | 'bmcsetup' | 'switch' | 'otherdev'
 
 /** One row of a type's field table; parsing, output, inheritance and references are made from it. */
 export interface Field<V = unknown> {
@@ -29,6 +32,8 @@ export interface Field<V = unknown> {
   /** In force when nobody sets the field; also what is shown then, null when not given. */
   readonly default?: V | ''
   readonly refers?: TypeName
+  /** The name may be one that no object has; where one has it, it is a reference like any other (decisions 3.2). */
+  readonly soft?: true
   /** Shown as ******** to who is not an admin. */
   readonly secret?: true
   /** Shown, accepted in a request, never stored from it. */
@@ -136,6 +141,9 @@ export const strings: FieldType<readonly string[]> = {
 export const oneOf = (...values: readonly string[]): FieldType<string> =>
   checked(`one of ${values.join(', ')}`, value => (values.includes(value) ? value : undefined))
 
+/** How an image gets to a node. */
+export const provisionMethod = oneOf('torrent', 'http')
+
 /** Comma-separated names, blanks around them allowed. */
 export const nameList = checked('comma-separated names', value =>
   value.split(',').every(name => isObjectName(name.trim())) ? value : undefined
@@ -150,6 +158,10 @@ export const kernelOptions = checked(
     !value.split(' ').some(word => word === ';' || word === '&&' || word === '||' || word.startsWith('#'))
       ? value
       : undefined
+)
+
+export const oid = checked('an SNMP object identifier, such as .1.3.6.1.2.1.17.7.1.2.2.1.2', value =>
+  /^\.?[0-9]+(?:\.[0-9]+)+$/.test(value) ? value : undefined
 )
 
 /** A switch port: its number, or its name as the switch spells it. */

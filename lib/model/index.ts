@@ -5,13 +5,18 @@ import { AddressSet } from './address-set.js'
 import type { TypeName } from './field.js'
 import { splitNumber } from './names.js'
 import { type Ref, referencesOf, refKey } from './references.js'
-import type { InterfaceDoc, NetworkDoc, NodeDoc, OsimageDoc } from './tables.js'
+import type { DeviceDoc, InterfaceDoc, NetworkDoc, NodeDoc, OsimageDoc, OsimagetagDoc } from './tables.js'
 import { objectTypes } from './types.js'
 
 /** Who has an address or a MAC. */
 export interface Owner extends Ref {
-  readonly interface: string
+  /** Undefined for a switch or another device, which has but one. */
+  readonly interface: string | undefined
 }
+
+/** An owner for a message: "node node001 (BMC)". */
+export const ownerText = ({ type, name, interface: on }: Owner) =>
+  `${type} ${name}${on === undefined ? '' : ` (${on})`}`
 
 /** The nodes of one group, sorted three ways for the questions the boot path asks (decisions 4.3). */
 export interface Members {
@@ -21,6 +26,8 @@ export interface Members {
   /** By the number at the end of the name, then by name. */
   readonly numbered: Sorted<string>
 }
+
+type Pinned = Pick<OsimageDoc, 'kernelfile' | 'initrdfile' | 'imagefile'>
 
 /** By convention the interface of a node's BMC carries this name. */
 export const isBmc = (entry: { readonly interface: string }) => entry.interface.toUpperCase() === 'BMC'
@@ -90,17 +97,23 @@ export class ClusterIndex implements Index {
     return this.#members.get(group)
   }
 
-  /** Whether an image names this file as its kernel or initramfs (`boot`) or as its packed image (`pack`). */
+  /** Whether an image or a tag names this file as its kernel or initramfs (`boot`) or as its packed image (`pack`). */
   isImageFile(kind: 'boot' | 'pack', name: string): boolean {
     return this.#files[kind].has(name)
   }
 
   update(type: string, name: string, before: object | undefined, after: object | undefined): void {
-    if (!(type in objectTypes)) return
+    if (type === 'osimagetag')
+      this.#image(name, before as OsimagetagDoc | undefined, after as OsimagetagDoc | undefined)
+    if (!Object.hasOwn(objectTypes, type)) return
     const ref: Ref = { type: type as TypeName, name }
     if (before) this.#references(ref, before, false)
     if (after) this.#references(ref, after, true)
     if (type === 'node') this.#node(ref, before as NodeDoc | undefined, after as NodeDoc | undefined)
+    if (type === 'switch' || type === 'otherdev') {
+      if (before) this.#device(ref, before as DeviceDoc, false)
+      if (after) this.#device(ref, after as DeviceDoc, true)
+    }
     if (type === 'network')
       this.#network(name, before as NetworkDoc | undefined, after as NetworkDoc | undefined)
     if (type === 'osimage')
@@ -141,9 +154,9 @@ export class ClusterIndex implements Index {
     }
   }
 
-  #device(ref: Ref, entry: InterfaceDoc, present: boolean): void {
-    const owner: Owner = { ...ref, interface: entry.interface }
-    const isOwner = (other: Owner) => refKey(other) === refKey(ref) && other.interface === entry.interface
+  #device(ref: Ref, entry: InterfaceDoc | DeviceDoc, present: boolean): void {
+    const owner: Owner = { ...ref, interface: 'interface' in entry ? entry.interface : undefined }
+    const isOwner = (other: Owner) => refKey(other) === refKey(ref) && other.interface === owner.interface
     if (entry.macaddress !== undefined) {
       if (present) add(this.#macs, entry.macaddress, owner)
       else drop(this.#macs, entry.macaddress, isOwner)
@@ -169,8 +182,9 @@ export class ClusterIndex implements Index {
     else this.networks.delete(name)
   }
 
-  #image(name: string, before: OsimageDoc | undefined, after: OsimageDoc | undefined): void {
-    const files = (image: OsimageDoc | undefined) =>
+  /** An image's files, or those a tag pins; no image's name holds the colon that is in a tag's. */
+  #image(name: string, before: Pinned | undefined, after: Pinned | undefined): void {
+    const files = (image: Pinned | undefined) =>
       [
         ['boot', image?.kernelfile],
         ['boot', image?.initrdfile],

@@ -2,7 +2,7 @@ import { badRequest, notFound } from '../http/errors.js'
 import { formatAddress, toAddress } from './address.js'
 import { dynamicRange, nextFree } from './networks.js'
 import type { GivenInterface } from './request.js'
-import type { GroupDoc, InterfaceDoc, NodeDoc } from './tables.js'
+import type { DeviceDoc, GroupDoc, InterfaceDoc, NodeDoc } from './tables.js'
 import type { ClusterSettings, Tx } from './view.js'
 
 type Entries = readonly InterfaceDoc[]
@@ -47,7 +47,9 @@ export function followGroup(
     const network = wanted.network
     // Inside one group an entry that deviates from the group's old network was set on the node by hand.
     const follows = moved || has?.network === find(before?.interfaces, wanted.interface)?.network
-    if (has && (has.network === network || !follows)) continue
+    // In the same network an address is kept; a move gives one where there is none.
+    const stays = has?.network === network && (has?.ipaddress !== undefined || !moved)
+    if (has && (stays || !follows)) continue
     const rest = entries.filter(other => other !== has)
     const ipaddress = network === undefined ? undefined : assign(tx, network, cluster, rest)
     const next = entry({ ...has, interface: wanted.interface, network, ipaddress })
@@ -134,7 +136,7 @@ function claim(
   for (const owner of tx.index.addressOwners(address)) {
     if (!wanted.force || !power.takesAddresses || owner.type !== 'node' || owner.name === node) continue
     const other = tx.get('node', owner.name)
-    if (other) tx.put('node', other.name, withoutAddress(other, owner.interface))
+    if (other) tx.put('node', other.name, withoutAddress(other, owner.interface ?? ''))
   }
 }
 
@@ -180,6 +182,13 @@ export function cloneInterfaces(tx: Tx, node: NodeDoc, cluster: ClusterSettings)
     entries.push(entry({ ...other, ipaddress: fresh }))
   }
   return withInterfaces(node, entries, node.removed ?? [])
+}
+
+/** The copy of a switch or another device: the next free address of its network, and no MAC. */
+export function cloneDevice(tx: Tx, device: DeviceDoc, name: string, cluster: ClusterSettings): DeviceDoc {
+  const { macaddress: _, ipaddress, ...rest } = device
+  if (device.network === undefined || ipaddress === undefined) return { ...rest, name }
+  return { ...rest, name, ipaddress: assign(tx, device.network, cluster, []) }
 }
 
 /** A group's interfaces with the given entries merged in. */

@@ -1,7 +1,10 @@
 import { badRequest, notFound } from '../http/errors.js'
+import type { Change } from '../store/types.js'
 import type { Field, TypeName } from './field.js'
+import { isBmc, type Owner } from './index.js'
 import { groupInForce, type InForce, nodeInForce } from './inherit.js'
 import {
+  cloneDevice,
   cloneInterfaces,
   followGroup,
   mergeGroupInterfaces,
@@ -13,11 +16,31 @@ import {
 import { renameReference } from './references.js'
 import type { Given, GivenInterface } from './request.js'
 import { checkChanges } from './rules.js'
-import type { Docs, GroupDoc, NodeDoc } from './tables.js'
+import type { SecretBox } from './secret-box.js'
+import { copySecrets, dropSecrets, moveSecrets } from './secrets.js'
+import { settingsInForce } from './settings.js'
+import type { ClusterDoc, DeviceDoc, Docs, GroupDoc, NodeDoc } from './tables.js'
+import { removeTag, renameImageTags, tagsOf } from './tags.js'
 import { objectTypes } from './types.js'
 import type { ClusterSettings, ClusterStore, Tx, View } from './view.js'
 
-type Doc<K extends TypeName> = Docs[K]
+/** Who changes something, and from where: for the audit, and for what only an admin may do. */
+export interface Actor extends Power {
+  /** "user admin", "node node001", "console". */
+  readonly who: string
+  /** Source address. */
+  readonly from: string
+}
+
+export interface ModelOptions {
+  readonly store: ClusterStore
+  /** The settings of the ini. */
+  readonly ini: ClusterSettings
+  readonly now: () => number
+  readonly box: SecretBox
+  /** Called after a change is durable; what it awaits is awaited before the change is answered. */
+  readonly audit: (actor: Actor, changes: readonly Change[], kind: 'change' | 'import') => Promise<void>
+}
 
 /** What stays with the machine when a node is cloned: a clone is another machine (decisions 3.2). */
 const machineFields = ['switch', 'switchport', 'vendor', 'assettag', 'tpm_uuid', 'tpm_pubkey', 'tpm_sha256']
@@ -27,49 +50,83 @@ const machineFields = ['switch', 'switchport', 'vendor', 'assettag', 'tpm_uuid',
  * there entirely, with every reference and address carried along, or not at all.
  */
 export class Model {
-  constructor(
-    readonly store: ClusterStore,
-    readonly cluster: ClusterSettings,
-    readonly now: () => number
-  ) {}
+  readonly #o: ModelOptions
+  #settings: { readonly changed: ClusterDoc | undefined; readonly settings: ClusterSettings } | undefined
+
+  constructor(options: ModelOptions) {
+    this.#o = options
+  }
 
   get view(): View {
-    return this.store.current
+    return this.#o.store.current
+  }
+
+  /** The cluster's settings as the ini has them. */
+  get ini(): ClusterSettings {
+    return this.#o.ini
+  }
+
+  get box(): SecretBox {
+    return this.#o.box
+  }
+
+  /** The cluster's settings in force: the ini's, and those changed over http. */
+  get cluster(): ClusterSettings {
+    const changed = this.view.get('cluster', 'cluster')
+    if (!this.#settings || this.#settings.changed !== changed)
+      this.#settings = { changed, settings: settingsInForce(this.view, this.#o.ini) }
+    return this.#settings.settings
   }
 
   /** Runs one change; every rule between objects holds after it, or nothing of it happened. */
-  change<R>(fn: (tx: Tx) => R): Promise<R> {
-    return this.store.change(tx => {
+  change<R>(actor: Actor, fn: (tx: Tx) => R): Promise<R> {
+    return this.#commit(actor, 'change', tx => {
       const result = fn(tx)
       checkChanges(tx, this.cluster)
       return result
     })
   }
 
+  /** Runs an import, which checks the whole state itself. */
+  importWith<R>(actor: Actor, fn: (tx: Tx) => R): Promise<R> {
+    return this.#commit(actor, 'import', fn)
+  }
+
+  async #commit<R>(actor: Actor, kind: 'change' | 'import', fn: (tx: Tx) => R): Promise<R> {
+    let changes: readonly Change[] = []
+    const result = await this.#o.store.change(tx => {
+      const returned = fn(tx)
+      changes = tx.changes()
+      return returned
+    })
+    if (changes.length > 0) await this.#o.audit(actor, changes, kind)
+    return result
+  }
+
   /** The object, or 404 naming it. */
-  get<K extends TypeName>(type: K, name: string, view: View = this.view): Doc<K> {
+  get<K extends TypeName>(type: K, name: string, view: View = this.view): Docs[K] {
     const doc = view.get(type, name)
     if (!doc) throw notFound(`${objectTypes[type].title} ${name} does not exist`)
     return doc
   }
 
   /** Creates, updates or renames (contract: POST on the object). */
-  save(type: TypeName, name: string, given: Given, power: Power): Promise<{ created: boolean }> {
-    return this.change(tx => {
+  save(type: TypeName, name: string, given: Given, actor: Actor): Promise<{ created: boolean }> {
+    return this.change(actor, tx => {
       const before = tx.get(type, name)
       if (!before && given.newName !== undefined)
         throw notFound(`${objectTypes[type].title} ${name} does not exist`)
       if (given.newName === '') throw nameless(type, name, 'is empty')
-      this.#write(tx, type, name, before, given, power)
+      this.#write(tx, type, name, before, given, actor)
       if (given.newName !== undefined && given.newName !== name) this.#rename(tx, type, name, given.newName)
       return { created: !before }
     })
   }
 
   /** Copies everything but what must be unique; fields in the request override the copy (decisions 3.2). */
-  clone(type: TypeName, name: string, given: Given, power: Power): Promise<void> {
+  clone(type: TypeName, name: string, given: Given, actor: Actor): Promise<void> {
     const title = objectTypes[type].title
-    return this.change(tx => {
+    return this.change(actor, tx => {
       const source = this.get(type, name, tx)
       if (!given.newName) throw nameless(type, name, 'is missing')
       const copy = given.newName
@@ -78,18 +135,23 @@ export class Model {
         const fields: Record<string, unknown> = { ...source, name: copy }
         for (const field of machineFields) delete fields[field]
         tx.put('node', copy, cloneInterfaces(tx, fields as NodeDoc, this.cluster))
-      } else tx.put(type, copy, { ...source, name: copy })
+      } else if (type === 'switch' || type === 'otherdev')
+        tx.put(type, copy, cloneDevice(tx, source as DeviceDoc, copy, this.cluster))
+      else tx.put(type, copy, { ...source, name: copy })
+      if (type === 'node' || type === 'group') copySecrets(tx, type, name, copy)
       const wishes = type === 'node' && given.readBack ? withoutMachine(given, source as NodeDoc) : given
-      this.#write(tx, type, copy, tx.get(type, copy), wishes, power)
+      this.#write(tx, type, copy, tx.get(type, copy), wishes, actor)
     })
   }
 
   /** Removes an object that nobody refers to. */
-  remove(type: TypeName, name: string): Promise<void> {
-    return this.change(tx => {
+  remove(type: TypeName, name: string, actor: Actor): Promise<void> {
+    return this.change(actor, tx => {
       this.get(type, name, tx)
       tx.remove(type, name)
-      if (type === 'node') this.#revoke(tx, name)
+      if (type === 'osimage') for (const { tag } of tagsOf(tx, name)) removeTag(tx, name, tag)
+      if (type === 'node' || type === 'group') dropSecrets(tx, type, name)
+      if (type === 'node') this.revoke(tx, name)
     })
   }
 
@@ -98,20 +160,20 @@ export class Model {
     type: 'group' | 'node',
     name: string,
     interfaces: readonly GivenInterface[],
-    power: Power
+    actor: Actor
   ): Promise<boolean> {
-    return this.change(tx => {
+    return this.change(actor, tx => {
       const before = this.get(type, name, tx)
       const isNew = ({ interface: wanted }: GivenInterface) =>
         !before.interfaces?.some(entry => entry.interface === wanted)
       const given = { values: new Map(), newName: undefined, interfaces, override: false, readBack: false }
-      this.#write(tx, type, name, before, given, power)
+      this.#write(tx, type, name, before, given, actor)
       return interfaces.some(isNew)
     })
   }
 
-  removeGroupInterface(name: string, wanted: string): Promise<void> {
-    return this.change(tx => {
+  removeGroupInterface(name: string, wanted: string, actor: Actor): Promise<void> {
+    return this.change(actor, tx => {
       const group = this.get('group', name, tx)
       const left = (group.interfaces ?? []).filter(entry => entry.interface !== wanted)
       if (left.length === (group.interfaces ?? []).length)
@@ -121,10 +183,18 @@ export class Model {
     })
   }
 
-  removeNodeInterface(name: string, wanted: string): Promise<void> {
-    return this.change(tx => {
+  removeNodeInterface(name: string, wanted: string, actor: Actor): Promise<void> {
+    return this.change(actor, tx => {
       tx.put('node', name, removeNodeInterface(tx, this.get('node', name, tx), wanted))
     })
+  }
+
+  /** Who has a MAC that a machine boots with; 400 for the MAC of a BMC, which boots nothing. */
+  machineWith(tx: Tx, mac: string): Owner | undefined {
+    const [owner] = tx.index.macOwners(mac)
+    if (owner?.interface !== undefined && isBmc({ interface: owner.interface }))
+      throw badRequest(`MAC ${mac} belongs to the BMC of node ${owner.name}`)
+    return owner
   }
 
   /**
@@ -132,10 +202,11 @@ export class Model {
    * 4.4). Returns the former owner's name.
    */
   moveMac(tx: Tx, node: NodeDoc, mac: string): string | undefined {
-    const [owner] = tx.index.macOwners(mac)
-    if (owner?.name === node.name) return undefined
-    const former = owner && tx.get('node', owner.name)
-    if (former) tx.put('node', former.name, withMac(former, owner.interface, null))
+    const owner = this.machineWith(tx, mac)
+    if (owner?.type === 'node' && owner.name === node.name) return undefined
+    const former = owner?.type === 'node' ? tx.get('node', owner.name) : undefined
+    if (former && owner?.interface !== undefined)
+      tx.put('node', former.name, withMac(former, owner.interface, null))
     tx.put('node', node.name, withMac(node, this.#provisionInterface(tx, node), mac))
     return former?.name
   }
@@ -223,15 +294,17 @@ export class Model {
       node = followGroup(tx, node, from, to, this.cluster)
       // Read back whole with another group: entries as they were read are not a wish to keep what the move drops.
       const stale = shownInterfaces(before, from).filter(entry => names.includes(entry.interface))
-      const wishes = given.interfaces.filter(entry => !isAsRead(entry, stale))
+      const wishes = given.interfaces.filter(entry => !given.readBack || !isAsRead(entry, stale))
       node = mergeNodeInterfaces(tx, node, wishes, this.cluster, power)
     } else node = mergeNodeInterfaces(tx, node, given.interfaces, this.cluster, power)
     if (!given.values.has('macaddr')) return node
     const mac = given.values.get('macaddr') as string | null
     const name = this.#provisionInterface(tx, node)
     const current = node.interfaces?.find(entry => entry.interface === name)?.macaddress ?? null
-    const wasRead = before?.interfaces?.find(entry => entry.interface === name)?.macaddress ?? null
-    return mac === current || (mac === wasRead && current !== wasRead) ? node : withMac(node, name, mac)
+    // As it was read it is no wish, whichever interface the node is provisioned over now.
+    const old = before && this.#provisionInterface(tx, before)
+    const wasRead = before?.interfaces?.find(entry => entry.interface === old)?.macaddress ?? null
+    return mac === current || (given.readBack && mac === wasRead) ? node : withMac(node, name, mac)
   }
 
   #rename(tx: Tx, type: TypeName, from: string, to: string): void {
@@ -244,12 +317,14 @@ export class Model {
         tx.put(user.type, user.name, renameReference(user.type, doc, { type, name: from }, to) as never)
     }
     tx.remove(type, from)
-    if (type === 'node') this.#revoke(tx, from, to)
+    if (type === 'osimage') renameImageTags(tx, from, to)
+    if (type === 'node' || type === 'group') moveSecrets(tx, type, from, to)
+    if (type === 'node') this.revoke(tx, from, to)
   }
 
   /** Voids the tokens a node name was given so far: they do not pass to a later node of that name. */
-  #revoke(tx: Tx, name: string, renamed?: string): void {
-    tx.put('revoked', name, { name, at: this.now(), ...(renamed === undefined ? {} : { renamed }) })
+  revoke(tx: Tx, name: string, renamed?: string): void {
+    tx.put('revoked', name, { name, at: this.#o.now(), ...(renamed === undefined ? {} : { renamed }) })
   }
 }
 

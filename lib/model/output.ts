@@ -103,6 +103,35 @@ export function show<K extends TypeName>(
   return shown
 }
 
+/** The JSON text of an object's answer, and what it was made from. */
+interface Text extends Omit<Seen, 'doc'>, Reader {
+  readonly text: string
+}
+const texts = new WeakMap<object, Text>()
+const longestKept = 8192
+
+/**
+ * What `show` gives, as JSON text. It is made once and kept until the object, or what its answer takes from others,
+ * is another one: stored objects are replaced, never changed.
+ */
+export function showText<K extends TypeName>(type: K, seen: Seen<K>, reader: Reader): string {
+  const { doc, group, status } = seen
+  const { cluster, masked } = reader
+  const kept = texts.get(doc)
+  if (
+    kept !== undefined &&
+    kept.group === group &&
+    kept.status === status &&
+    kept.cluster === cluster &&
+    kept.masked === masked
+  )
+    return kept.text
+  const text = JSON.stringify(show(type, seen, reader))
+  // A long one holds scripts, which all members of a group would keep a copy of.
+  if (text.length <= longestKept) texts.set(doc, { group, status, cluster, masked, text })
+  return text
+}
+
 function showGroup(group: GroupDoc, reader: Reader): Record<string, unknown> {
   const { shown, tail } = inherited(objectTypes.group.fields, groupInForce(group, reader.cluster), 'group')
   return { name: group.name, ...shown, interfaces: showGroupInterfaces(group), ...tail }

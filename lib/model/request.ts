@@ -1,6 +1,6 @@
 import { badRequest } from '../http/errors.js'
 import type { JsonObject, JsonValue } from '../http/route.js'
-import { boolean, type Field, type FieldType, freeText, ValueError } from './field.js'
+import { boolean, type Field, freeText, type Reads, ValueError } from './field.js'
 import { interfaceFields } from './tables.js'
 import type { ObjectType } from './types.js'
 
@@ -26,6 +26,9 @@ export interface Given {
   readonly readBack: boolean
 }
 
+/** How a secret is shown to who may not see it: posted back, it is no new value. */
+export const masked = '********'
+
 const isObject = (value: JsonValue | undefined): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
@@ -36,7 +39,7 @@ function shown(value: JsonValue): string {
 }
 
 /** One value as its field stores it; null and, where it says nothing, '' stand for "not set". */
-export function readValue(type: FieldType<unknown>, value: JsonValue, where: string): unknown {
+export function readValue(type: Reads<unknown>, value: JsonValue, where: string, secret = false): unknown {
   if (value === null || (value === '' && !type.keepsEmpty)) return null
   try {
     return type.read(value)
@@ -44,7 +47,7 @@ export function readValue(type: FieldType<unknown>, value: JsonValue, where: str
     if (!(error instanceof ValueError)) throw error
     throw badRequest(
       error.message === ''
-        ? `${where} must be ${type.expected}, not ${shown(value)}`
+        ? `${where} must be ${type.expected}${secret ? '' : `, not ${shown(value)}`}`
         : `${where} ${error.message}`
     )
   }
@@ -59,7 +62,8 @@ function setOnce(values: Map<string, unknown>, field: string, value: unknown, wh
   values.set(field, value)
 }
 
-function fieldFor(type: ObjectType, key: string, value: JsonValue): Field | undefined {
+/** The field that a key of a request means, under any of its spellings (decisions 1.6). */
+export function fieldFor(type: ObjectType, key: string, value: JsonValue): Field | undefined {
   if (type.interfaces && key === 'bmcsetup')
     return type.fields.find(
       field => field.name === (typeof value === 'boolean' ? 'setupbmc' : 'bmcsetupname')
@@ -93,7 +97,8 @@ export function readObject(type: ObjectType, name: string, body: JsonValue): Giv
       interfaces = readInterfaces(object, value, type.type === 'node')
     else if (type.type === 'osimage' && key === 'torrent') readValue(freeText, value, where)
     else if (!field) throw badRequest(`${object}: there is no field "${key}"`)
-    else setOnce(values, field.name, readValue(field.type, value, where), where)
+    else if (field.secret && value === masked) continue
+    else setOnce(values, field.name, readValue(field.type, value, where, field.secret), where)
   }
   return { values, newName, interfaces, override: override && !readBack, readBack }
 }

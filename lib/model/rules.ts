@@ -1,9 +1,12 @@
 import { badRequest, type ServiceError } from '../http/errors.js'
 import { contains, formatAddress, hosts, parsePrefix, toAddress } from './address.js'
 import type { TypeName } from './field.js'
+import { type Owner, ownerText } from './index.js'
+import { members } from './members.js'
 import { checkDeviceAddress, controllerAddress } from './networks.js'
-import { type Ref, referencesOf } from './references.js'
-import type { GroupDoc, InterfaceDoc, NetworkDoc, NodeDoc } from './tables.js'
+import { type Mention, type Ref, referencesOf } from './references.js'
+import type { DeviceDoc, GroupDoc, InterfaceDoc, NetworkDoc, NodeDoc, OsimagetagDoc } from './tables.js'
+import { tagKey, untagged } from './tags.js'
 import { objectTypes } from './types.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
@@ -12,76 +15,139 @@ import type { ClusterSettings, Tx, View } from './view.js'
  * transaction, so that no two changes can break a rule together. Throws 400 naming the offender.
  */
 export function checkChanges(tx: Tx, cluster: ClusterSettings): void {
-  for (const change of tx.changes()) {
-    if (!(change.type in objectTypes)) continue
-    const ref: Ref = { type: change.type as TypeName, name: change.name }
-    if (change.after) checkObject(tx, ref, change.after, cluster)
+  for (const { type, name, before, after } of tx.changes()) {
+    if (type === 'osimagetag' && !after) checkTagUnused(tx, before as OsimagetagDoc)
+    if (!Object.hasOwn(objectTypes, type)) continue
+    const ref: Ref = { type: type as TypeName, name }
+    if (after) checkObject(tx, ref, after, cluster)
     else checkRemoved(tx, ref)
-    if (ref.type === 'network' && change.before && change.after)
-      checkStranded(tx, ref.name, change.before as NetworkDoc, change.after as NetworkDoc)
+    if (!before || !after) continue
+    if (type === 'network') checkStranded(tx, name, before as NetworkDoc, after as NetworkDoc)
+    if (type === 'group') checkMemberTags(tx, before as GroupDoc, after as GroupDoc)
   }
 }
 
-/** Checks every object: the rules a state directory has to keep at start. */
+/** Checks every object, for files changed by hand and for imports; at most `limit` problems. */
 export function checkState(
   view: View,
-  cluster: ClusterSettings
+  cluster: ClusterSettings,
+  limit = Number.POSITIVE_INFINITY
 ): { type: TypeName; name: string; message: string }[] {
   const problems: { type: TypeName; name: string; message: string }[] = []
   for (const type of Object.keys(objectTypes) as TypeName[])
     for (const name of view.names(type)) {
-      try {
-        checkObject(view, { type, name }, view.get(type, name) as object, cluster)
-      } catch (error) {
-        problems.push({ type, name, message: (error as ServiceError).message })
+      for (const check of checksOf(view, { type, name }, view.get(type, name) as object, cluster)) {
+        if (problems.length >= limit) return problems
+        try {
+          check()
+        } catch (error) {
+          problems.push({ type, name, message: (error as ServiceError).message })
+        }
       }
     }
   return problems
 }
 
 function checkObject(view: View, ref: Ref, doc: object, cluster: ClusterSettings): void {
-  const title = `${objectTypes[ref.type].title} ${ref.name}`
-  for (const target of referencesOf(ref.type, doc))
-    if (!view.get(target.type, target.name))
-      throw badRequest(`${title}: ${objectTypes[target.type].title} ${target.name} does not exist`)
-  if (ref.type === 'network') checkNetwork(view, doc as NetworkDoc, title, cluster)
-  if (ref.type === 'node' || ref.type === 'group') checkTag(doc as NodeDoc | GroupDoc, title)
-  if (ref.type === 'node')
-    for (const entry of (doc as NodeDoc).interfaces ?? [])
-      checkInterface(view, ref, entry, `${title}: interface ${entry.interface}`, cluster)
+  for (const check of checksOf(view, ref, doc, cluster)) check()
 }
 
-function checkTag(doc: NodeDoc | GroupDoc, title: string): void {
-  if (doc.osimagetag !== undefined && doc.osimagetag !== 'default')
-    throw badRequest(`${title}: OS image tag ${doc.osimagetag} does not exist`)
+/** What one object is checked for: each throws 400 for itself. */
+function* checksOf(view: View, ref: Ref, doc: object, cluster: ClusterSettings): Generator<() => void> {
+  const title = `${objectTypes[ref.type].title} ${ref.name}`
+  for (const target of referencesOf(ref.type, doc)) yield () => checkReference(view, target, title)
+  if (ref.type === 'network') yield () => checkNetwork(view, doc as NetworkDoc, title, cluster)
+  if (ref.type === 'switch' || ref.type === 'otherdev')
+    yield () => checkInterface(view, ref, doc as DeviceDoc, title, cluster)
+  if (ref.type === 'group') yield () => checkTag(view, tagInForce(undefined, doc as GroupDoc), title)
+  if (ref.type === 'node') yield* nodeChecks(view, doc as NodeDoc, title, cluster)
 }
+
+function checkReference(view: View, { type, name, soft }: Mention, title: string): void {
+  if (!soft && !view.get(type, name))
+    throw badRequest(`${title}: ${objectTypes[type].title} ${name} does not exist`)
+}
+
+function* nodeChecks(
+  view: View,
+  node: NodeDoc,
+  title: string,
+  cluster: ClusterSettings
+): Generator<() => void> {
+  const group = node.group === undefined ? undefined : view.get('group', node.group)
+  yield () => checkTag(view, tagInForce(node, group), title)
+  const ref: Ref = { type: 'node', name: node.name }
+  for (const entry of node.interfaces ?? [])
+    yield () => checkInterface(view, ref, entry, `${title}: interface ${entry.interface}`, cluster)
+  for (const { interface: name } of group?.interfaces ?? [])
+    yield () => {
+      if (!node.interfaces?.some(entry => entry.interface === name) && !node.removed?.includes(name))
+        throw badRequest(`${title}: interface ${name} of its group ${node.group} is missing`)
+    }
+}
+
+/** The image and the tag that a node of this group boots with; of the group alone without a node. */
+function tagInForce(node: NodeDoc | undefined, group: GroupDoc | undefined) {
+  return {
+    osimage: node?.osimage ?? group?.osimage,
+    tag: node?.osimagetag ?? group?.osimagetag ?? untagged
+  }
+}
+
+function checkTag(view: View, { osimage, tag }: ReturnType<typeof tagInForce>, title: string): void {
+  if (tag === untagged) return
+  if (osimage === undefined) throw badRequest(`${title}: OS image tag ${tag} needs an OS image`)
+  if (!view.get('osimagetag', tagKey(osimage, tag)))
+    throw badRequest(`${title}: OS image ${osimage} has no tag ${tag}`)
+}
+
+/** A group's image or tag must suit the members that inherit one of them. */
+function checkMemberTags(tx: Tx, before: GroupDoc, after: GroupDoc): void {
+  if (before.osimage === after.osimage && before.osimagetag === after.osimagetag) return
+  for (const name of tx.index.members(after.name)?.all.values ?? [])
+    checkTag(tx, tagInForce(tx.get('node', name), after), `group ${after.name}: node ${name}`)
+}
+
+function checkTagUnused(tx: Tx, { osimage, tag }: OsimagetagDoc): void {
+  const users: string[] = []
+  for (const user of tx.index.users({ type: 'osimage', name: osimage })) {
+    const group = user.type === 'group' ? tx.get('group', user.name) : undefined
+    if (group && tagInForce(undefined, group).tag === tag) users.push(`group ${user.name}`)
+  }
+  for (const name of members(tx, 'osimage', osimage)) {
+    const node = tx.get('node', name)
+    const group = node?.group === undefined ? undefined : tx.get('group', node.group)
+    if (tagInForce(node, group).tag === tag) users.push(`node ${name}`)
+  }
+  if (users.length > 0) throw badRequest(`OS image tag ${tag} of ${osimage} is ${inUse(users)}`)
+}
+
+const inUse = (users: readonly string[]) =>
+  `in use by ${users.length}: ${users.slice(0, 10).join(', ')}${users.length > 10 ? ` and ${users.length - 10} more` : ''}`
 
 function checkInterface(
   view: View,
   ref: Ref,
-  entry: InterfaceDoc,
+  entry: InterfaceDoc | DeviceDoc,
   where: string,
   cluster: ClusterSettings
 ): void {
-  const other = (owners: readonly (Ref & { readonly interface: string })[]) =>
-    owners.find(o => o.type !== ref.type || o.name !== ref.name || o.interface !== entry.interface)
+  const on = 'interface' in entry ? entry.interface : undefined
+  const other = (owners: readonly Owner[]) =>
+    owners.find(o => o.type !== ref.type || o.name !== ref.name || o.interface !== on)
   if (entry.macaddress !== undefined) {
     const owner = other(view.index.macOwners(entry.macaddress))
-    if (owner)
-      throw badRequest(
-        `${where}: MAC ${entry.macaddress} belongs to ${owner.type} ${owner.name} (${owner.interface})`
-      )
+    if (owner) throw badRequest(`${where}: MAC ${entry.macaddress} belongs to ${ownerText(owner)}`)
   }
   if (entry.ipaddress === undefined) return
   const network = entry.network === undefined ? undefined : view.get('network', entry.network)
+  // One that does not exist is told as such, once.
+  if (!network && entry.network !== undefined) return
   if (!network) throw badRequest(`${where}: an address needs a network`)
   checkDeviceAddress(view, network, entry.ipaddress, where)
   const address = toAddress(entry.ipaddress)
   const owner = other(view.index.addressOwners(address))
-  if (owner)
-    throw badRequest(
-      `${where}: ${entry.ipaddress} belongs to ${owner.type} ${owner.name} (${owner.interface})`
-    )
+  if (owner) throw badRequest(`${where}: ${entry.ipaddress} belongs to ${ownerText(owner)}`)
   if (controllerAddress(cluster) === address)
     throw badRequest(`${where}: ${entry.ipaddress} belongs to controller ${cluster.controller.name}`)
 }
@@ -102,10 +168,7 @@ function checkNetwork(view: View, network: NetworkDoc, title: string, cluster: C
   }
   const gateway = inside('gateway')
   const [owner] = gateway === undefined ? [] : view.index.addressOwners(gateway)
-  if (owner)
-    throw badRequest(
-      `${title}: field "gateway": ${network.gateway} belongs to ${owner.type} ${owner.name} (${owner.interface})`
-    )
+  if (owner) throw badRequest(`${title}: field "gateway": ${network.gateway} belongs to ${ownerText(owner)}`)
   const begin = inside('dhcp_range_begin')
   const end = inside('dhcp_range_end')
   if ((begin === undefined) !== (end === undefined))
@@ -132,25 +195,38 @@ function checkNetwork(view: View, network: NetworkDoc, title: string, cluster: C
 /** A changed prefix must still hold the addresses of the devices on the network (decisions 3.6). */
 function checkStranded(tx: Tx, name: string, before: NetworkDoc, after: NetworkDoc): void {
   if (before.network === after.network && before.gateway === after.gateway) return
-  for (const user of tx.index.users({ type: 'network', name })) {
-    if (user.type !== 'node') continue
-    for (const entry of tx.get('node', user.name)?.interfaces ?? [])
-      if (entry.network === name && entry.ipaddress !== undefined)
-        checkDeviceAddress(
-          tx,
-          after,
-          entry.ipaddress,
-          `network ${name}: field "network": node ${user.name}, interface ${entry.interface}`
-        )
-  }
+  for (const user of tx.index.users({ type: 'network', name }))
+    for (const { ipaddress, on } of addressesIn(tx, user, name))
+      checkDeviceAddress(
+        tx,
+        after,
+        ipaddress,
+        `network ${name}: field "network": ${ownerText({ ...user, interface: on })}`
+      )
+}
+
+function addressesIn(
+  view: View,
+  user: Ref,
+  network: string
+): { ipaddress: string; on: string | undefined }[] {
+  const entries: readonly (InterfaceDoc | DeviceDoc)[] =
+    user.type === 'node'
+      ? (view.get('node', user.name)?.interfaces ?? [])
+      : user.type === 'switch' || user.type === 'otherdev'
+        ? [view.get(user.type, user.name) as DeviceDoc]
+        : []
+  return entries.flatMap(entry =>
+    entry.network === network && entry.ipaddress !== undefined
+      ? [{ ipaddress: entry.ipaddress, on: 'interface' in entry ? entry.interface : undefined }]
+      : []
+  )
 }
 
 function checkRemoved(tx: Tx, ref: Ref): void {
   const users = tx.index.users(ref)
-  if (users.length === 0) return
-  const first = users.slice(0, 10).map(user => `${user.type} ${user.name}`)
-  const rest = users.length > 10 ? ` and ${users.length - 10} more` : ''
-  throw badRequest(
-    `${objectTypes[ref.type].title} ${ref.name} is in use by ${users.length}: ${first.join(', ')}${rest}`
-  )
+  if (users.length > 0)
+    throw badRequest(
+      `${objectTypes[ref.type].title} ${ref.name} is ${inUse(users.map(user => `${user.type} ${user.name}`))}`
+    )
 }

@@ -15,10 +15,12 @@ import {
   mac,
   nameList,
   objectName,
+  oid,
   oneOf,
   path,
   port,
   prefix,
+  provisionMethod,
   strings
 } from './field.js'
 
@@ -79,14 +81,14 @@ const inheritable = {
   },
   provision_method: {
     name: 'provision_method',
-    type: objectName,
+    type: provisionMethod,
     inherited: 'cluster',
     default: 'torrent',
     meaning: 'how the image is fetched'
   },
   provision_fallback: {
     name: 'provision_fallback',
-    type: objectName,
+    type: provisionMethod,
     inherited: 'cluster',
     default: 'http',
     meaning: 'how it is fetched when that fails'
@@ -144,7 +146,7 @@ export const groupFields = [
 export const nodeFields = [
   { name: 'group', type: objectName, refers: 'group', meaning: 'group the node belongs to' },
   { name: 'macaddr', type: mac, derived: true, meaning: 'hardware address of the provision interface' },
-  { name: 'switch', type: freeText, meaning: 'switch the node hangs on' },
+  { name: 'switch', type: freeText, refers: 'switch', soft: true, meaning: 'switch the node hangs on' },
   { name: 'switchport', type: port, meaning: 'port on that switch' },
   { name: 'service', type: boolean, default: false, meaning: 'boots into a shell instead of installing' },
   inheritable.setupbmc,
@@ -208,6 +210,28 @@ export const bmcsetupFields = [
   comment
 ] as const satisfies Table
 
+const deviceFields = [
+  { name: 'network', type: objectName, refers: 'network', meaning: 'network of its address' },
+  { name: 'ipaddress', type: address, meaning: 'address in that network' },
+  { name: 'macaddress', type: mac, meaning: 'hardware address' }
+] as const satisfies Table
+
+export const switchFields = [
+  ...deviceFields,
+  { name: 'oid', type: oid, meaning: 'OID of the table of MAC addresses' },
+  { name: 'read', type: freeText, secret: true, meaning: 'SNMP read community' },
+  { name: 'rw', type: freeText, secret: true, meaning: 'SNMP write community' },
+  { name: 'uplinkports', type: freeText, meaning: 'ports that lead to other switches, comma-separated' },
+  { name: 'vendor', type: freeText, meaning: 'vendor' },
+  comment
+] as const satisfies Table
+
+export const otherdevFields = [
+  ...deviceFields,
+  { name: 'vendor', type: freeText, meaning: 'vendor' },
+  comment
+] as const satisfies Table
+
 /** A stored interface entry; `own`: the node brought it itself and keeps it when its group changes. */
 export type InterfaceDoc = { readonly interface: string } & Omit<
   Stored<typeof interfaceFields>,
@@ -228,7 +252,33 @@ export type NodeDoc = { readonly name: string } & Stored<typeof nodeFields> & {
     readonly removed?: readonly string[]
   }
 export type OsimageDoc = { readonly name: string } & Stored<typeof osimageFields>
+export type SwitchDoc = { readonly name: string } & Stored<typeof switchFields>
+export type OtherdevDoc = { readonly name: string } & Stored<typeof otherdevFields>
+/** What a switch and another device have of an interface. */
+export type DeviceDoc = { readonly name: string } & Stored<typeof deviceFields>
 export type BmcsetupDoc = { readonly name: string } & Stored<typeof bmcsetupFields>
+
+/** A tag pins the files an image had; named `<osimage>:<tag>` (decisions 1.2). */
+export type OsimagetagDoc = {
+  readonly name: string
+  readonly osimage: string
+  readonly tag: string
+  /** Age among the images with a tag of this name: 1 is the first, whose tag is listed under its plain name. */
+  readonly order: number
+  readonly kernelfile?: string
+  readonly initrdfile?: string
+  readonly imagefile?: string
+}
+
+/** A cluster setting changed over http: in force until the ini's value is another one than it was then. */
+export type SettingDoc = { readonly value: string | boolean; readonly ini: string | boolean }
+export type ClusterDoc = { readonly name: string; readonly settings: Readonly<Record<string, SettingDoc>> }
+
+/** The secrets of one node or group, named `node.<name>` or `group.<name>`; contents are encrypted. */
+export type SecretsDoc = {
+  readonly name: string
+  readonly secrets: readonly { readonly name: string; readonly path: string; readonly content: string }[]
+}
 
 /** The shapes in the store, by type; `revoked` marks node names whose tokens were voided, and when. */
 export type Docs = {
@@ -237,6 +287,11 @@ export type Docs = {
   node: NodeDoc
   osimage: OsimageDoc
   bmcsetup: BmcsetupDoc
+  switch: SwitchDoc
+  otherdev: OtherdevDoc
+  osimagetag: OsimagetagDoc
+  cluster: ClusterDoc
+  secrets: SecretsDoc
   revoked: RevokedDoc
 }
 export type RevokedDoc = {

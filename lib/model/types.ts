@@ -1,6 +1,14 @@
 import type { Field, TypeName } from './field.js'
 import { isNetworkName, isNodeName, isObjectName, nodeNameRule, objectNameRule } from './names.js'
-import { bmcsetupFields, groupFields, networkFields, nodeFields, osimageFields } from './tables.js'
+import {
+  bmcsetupFields,
+  groupFields,
+  networkFields,
+  nodeFields,
+  osimageFields,
+  otherdevFields,
+  switchFields
+} from './tables.js'
 
 /** What the generic code has to know of an object type. */
 export interface ObjectType {
@@ -45,6 +53,14 @@ export const objectTypes: Readonly<Record<TypeName, ObjectType>> = {
     nameRule: nodeNameRule
   },
   osimage: { type: 'osimage', title: 'OS image', fields: osimageFields, newName: ['newosimage'], ...named },
+  switch: { type: 'switch', title: 'switch', fields: switchFields, newName: ['newswitchname'], ...named },
+  otherdev: {
+    type: 'otherdev',
+    title: 'other device',
+    fields: otherdevFields,
+    newName: ['newotherdevname'],
+    ...named
+  },
   bmcsetup: {
     type: 'bmcsetup',
     title: 'BMC set-up',

@@ -12,5 +12,7 @@ export interface ClusterSettings {
   readonly provision_method: string
   readonly provision_fallback: string
   readonly ntp_server: string
+  readonly debug: boolean
+  readonly technical_contacts: string
   readonly controller: { readonly name: string; readonly address: string }
 }

@@ -16,8 +16,10 @@ type Event =
   | { readonly node: string; readonly state: string; readonly time: string }
   | { readonly node: string; readonly renamed: string }
   | { readonly node: string; readonly dropped: true }
+  | { readonly probe: true }
 
 const historyLength = 20
+const retryMs = 5_000
 const newest = (history: readonly Report[]) => history.slice(-historyLength)
 const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0)
 
@@ -29,6 +31,10 @@ export class NodeStatus {
   readonly #nodes = new Map<string, Kept>()
   readonly #reasons = new Map<string, string>()
   #failure = ''
+  /** Events of changes that were made, which the disk did not take yet. */
+  readonly #owed: Event[] = []
+  #paying: Promise<void> | undefined
+  #retry: NodeJS.Timeout | undefined
   #journal!: Journal<Event>
 
   private constructor(readonly now: () => number) {}
@@ -75,16 +81,16 @@ export class NodeStatus {
     return true
   }
 
-  /** Forgets a node that is gone: at once for readers; resolves once that is on disk. */
+  /** Forgets a node that is gone: at once for readers; on disk now, or as soon as that can be. Never throws. */
   async drop(node: string): Promise<void> {
     this.#reasons.delete(node)
-    if (this.#nodes.delete(node)) await this.#append({ node, dropped: true })
+    if (this.#nodes.delete(node)) await this.#owe({ node, dropped: true })
   }
 
-  /** Follows a node to its new name: at once for readers; resolves once that is on disk. */
+  /** Follows a node to its new name: at once for readers; on disk now, or as soon as that can be. Never throws. */
   async rename(node: string, to: string): Promise<void> {
     this.#reasons.delete(node)
-    if (node !== to && this.#move(node, to)) await this.#append({ node, renamed: to })
+    if (node !== to && this.#move(node, to)) await this.#owe({ node, renamed: to })
   }
 
   /** Whether the last report could be kept, and if not, why. */
@@ -113,17 +119,58 @@ export class NodeStatus {
   }
 
   close(): Promise<void> {
+    clearTimeout(this.#retry)
     return this.#journal.close()
   }
 
+  /** Writes an event that follows from a change already made: it cannot be refused, so it is owed until written. */
+  async #owe(event: Event): Promise<void> {
+    this.#owed.push(event)
+    do await this.#pay()
+    while (this.#owed.length > 0 && this.#failure === '')
+  }
+
+  #pay(): Promise<void> {
+    this.#paying ??= this.#payAll().finally(() => {
+      this.#paying = undefined
+    })
+    return this.#paying
+  }
+
+  /** Writes what is owed, in order; tries again later where that fails. */
+  async #payAll(): Promise<void> {
+    try {
+      while (this.#owed.length > 0) {
+        // Together they share one fsync; one that is written twice after a failure says the same twice.
+        const events = [...this.#owed]
+        await Promise.all(events.map(event => this.#journal.append(event)))
+        this.#owed.splice(0, events.length)
+      }
+      this.#failure = ''
+    } catch (error) {
+      this.#failed(error)
+    }
+  }
+
   async #append(event: Event): Promise<void> {
+    if (this.#owed.length > 0) await this.#pay()
     try {
       await this.#journal.append(event)
     } catch (error) {
-      this.#failure = (error as Error).message
+      this.#failed(error)
       throw error
     }
     this.#failure = ''
+  }
+
+  /** Remembers why, and looks now and then whether it is over, so that `health` does not wait for a report. */
+  #failed(error: unknown): void {
+    this.#failure = (error as Error).message
+    clearTimeout(this.#retry)
+    this.#retry = setTimeout(
+      () => void (this.#owed.length > 0 ? this.#pay() : this.#owe({ probe: true })),
+      retryMs
+    ).unref()
   }
 
   /** Reads one event of the journal. */
@@ -132,7 +179,8 @@ export class NodeStatus {
     else if ('state' in event) {
       const kept = this.#of(event.node)
       kept.history = newest([...kept.history, { state: event.state, time: event.time }])
-    } else if ('renamed' in event) this.#move(event.node, event.renamed)
+    } else if ('probe' in event) return
+    else if ('renamed' in event) this.#move(event.node, event.renamed)
     else this.#nodes.delete(event.node)
   }
 

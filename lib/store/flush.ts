@@ -4,8 +4,11 @@ import { type FileLayer, inParallel } from './files.js'
 import type { Intent } from './intents.js'
 import { INTENTS, intentFile, objectFile } from './paths.js'
 
-/** Files that may be promised by intents and not written yet; more waits, so that a stop and a start stay short. */
-const OUTSTANDING_FILES = 1024
+/**
+ * Files that may be promised by intents and not written yet; more waits. Enough that a change of every node of a large
+ * cluster keeps nobody waiting, few enough that a start has soon read what they promise.
+ */
+const OUTSTANDING_FILES = 65_536
 /** More would only take turns: each write holds one of libuv's four threads, which others need too. */
 const PARALLEL_WRITES = 3
 const FIRST_PAUSE_MS = 100
@@ -14,6 +17,7 @@ const LONGEST_PAUSE_MS = 5000
 const CLOSE_MS = 5000
 
 interface FlusherOptions {
+  readonly outstandingFiles?: number | undefined
   readonly directory: string
   readonly files: FileLayer
   /** Throws a StoreError when the directory is no longer ours to write. */
@@ -63,7 +67,7 @@ export class Flusher {
 
   /** Resolves when another intent may be added; throws a StoreError when that is not to be expected soon. */
   async room(): Promise<void> {
-    while (this.#outstanding >= OUTSTANDING_FILES) {
+    while (this.#outstanding >= (this.#options.outstandingFiles ?? OUTSTANDING_FILES)) {
       if (this.#problem !== '') throw new StoreError(this.#problem)
       await new Promise<void>(resolve => this.#waitingForRoom.push(resolve))
     }

@@ -20,6 +20,8 @@ export interface StoreOptions<T extends Types, I extends Index> {
   createIndex: () => I
   /** The rules that take the whole state to check, for files changed by hand. Any problem stops the start. */
   verify?: (view: View<T, I>) => readonly { type: string; name: string; message: string }[]
+  /** Files that changes may leave to be written behind their answers before the next change waits. Default 65,536. */
+  outstandingFiles?: number
   /** How files are written; a test puts failing ones here. */
   files?: FileLayer
   log?: (level: 'warn' | 'info' | 'error', message: string) => void
@@ -60,7 +62,7 @@ export class Store<T extends Types, I extends Index> {
   #closed: Promise<void> | undefined
 
   private constructor(options: StoreOptions<T, I>, lock: Lock, loaded: Loaded, current: State<T, I>) {
-    const { directory, files = realFiles, log = () => {} } = options
+    const { directory, outstandingFiles, files = realFiles, log = () => {} } = options
     this.#kinds = kindsOf(options)
     this.#lock = lock
     this.#log = log
@@ -69,7 +71,7 @@ export class Store<T extends Types, I extends Index> {
     const assertOurs = () => {
       if (lock.lost !== '') throw new StoreError(lock.lost)
     }
-    this.#flusher = new Flusher({ directory, files, log, assertOurs })
+    this.#flusher = new Flusher({ directory, outstandingFiles, files, log, assertOurs })
     const lastIntent = loaded.intents.at(-1)?.number ?? 0
     this.#committer = new Committer({ directory, files, flusher: this.#flusher, assertOurs, lastIntent })
     for (const intent of loaded.intents) this.#flusher.add(intent)

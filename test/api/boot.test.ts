@@ -370,3 +370,52 @@ t.test('a boot script is not given while its files are being replaced', async t 
     'a directory is no kernel'
   )
 })
+
+t.test('a grant belongs to the machine it was made for, not to the name', async t => {
+  const c = await booted('boot.dynamic_nodes=yes')
+  const dynamic = { interfaces: [{ interface: 'BOOTIF', ipaddress: null }] }
+  await c.post('/config/network/cluster', {
+    dhcp: true,
+    dhcp_range_begin: '10.141.9.1',
+    dhcp_range_end: '10.141.9.9'
+  })
+  await c.post('/config/node/node001', dynamic)
+  const search = (address: string, source: string) =>
+    c.get(`/boot/search/mac/${address}`, { ...none, source })
+  const install = async (source: string) => (await c.get('/boot/install/node001', { ...none, source })).status
+  await search(mac, '10.141.9.2')
+  t.equal(await install('10.141.9.2'), 200)
+  await c.get('/boot/manual/hostname/node001/52:54:00:00:00:77', { ...none, source: '10.141.9.3' })
+  t.equal(await install('10.141.9.2'), 401, 'the board was changed: the old one is nobody')
+  t.equal(await install('10.141.9.3'), 200, 'and the new one installs')
+  await c.get('/config/node/node001/_delete')
+  await c.post('/config/node/node001', { group: 'compute', macaddr: '52:54:00:00:00:88', ...dynamic })
+  t.equal(await install('10.141.9.3'), 401, 'a node made anew under the name')
+})
+
+t.test("a BMC's MAC boots nobody", async t => {
+  const c = await booted()
+  const bmc = '52:54:00:00:00:b0'
+  await c.post('/config/node/node001', {
+    interfaces: [{ interface: 'BMC', network: 'cluster', macaddress: bmc }]
+  })
+  t.match((await c.get(`/boot/search/mac/${bmc}`, none)).text, /is unknown/)
+  const before = c.state()
+  const refused = await c.get(`/boot/manual/hostname/node001/${bmc}`, none)
+  t.equal(refused.status, 400)
+  t.match(refused.body.message, /BMC of node node001/)
+  t.match((await c.get(`/boot/manual/group/compute/${bmc}`, none)).text, /BMC of node node001/)
+  t.same(c.state(), before)
+})
+
+t.test('a group whose network is full says so on the screen', async t => {
+  const c = await booted()
+  await c.post('/config/network/tiny', { network: '10.9.0.0/30', gateway: '10.9.0.1' })
+  await c.post('/config/group/small', { interfaces: [{ interface: 'BOOTIF', network: 'tiny' }] })
+  await c.get('/boot/manual/group/small/52:54:00:00:00:21', none)
+  const before = c.state()
+  const full = await c.get('/boot/manual/group/small/52:54:00:00:00:22', none)
+  t.equal(full.status, 200)
+  t.match(full.text, /network tiny has no free address/)
+  t.same(c.state(), before)
+})

@@ -106,7 +106,10 @@ t.test('well-formed JSON that is no such body', async t => {
       t,
       c,
       pathOf(route),
-      bodies.map(body => [JSON.stringify(body)])
+      // No secret at all is a list like any other, and one secret may stand in a list.
+      bodies
+        .filter(body => !(route.path.startsWith('/config/secrets') && Array.isArray(body)))
+        .map(body => [JSON.stringify(body)])
     )
     const fields = bodyOf(route) as object
     await refused(

@@ -298,3 +298,43 @@ t.test('a clone is another machine: next free addresses, no MAC, nothing of the 
   t.equal((await c.post('/config/node/node001/_clone', { newhostname: 'node002' })).status, 400)
   t.equal((await c.post('/config/node/node001/_clone', {})).status, 400)
 })
+
+t.test(
+  'a move gives an address where there is none, and an address that is asked for is not lost',
+  async t => {
+    const c = await twoNetworks()
+    await c.post('/config/network/data', { network: '10.150.0.0/24' })
+    await c.post('/config/group/same', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
+    await c.post('/config/group/other', { interfaces: [{ interface: 'BOOTIF', network: 'data' }] })
+    await c.post('/config/node/a', {
+      group: 'compute',
+      interfaces: [{ interface: 'BOOTIF', ipaddress: null }]
+    })
+    await c.post('/config/node/a', { group: 'same' })
+    t.same(await addresses(c, 'a'), { BOOTIF: '10.141.0.2' })
+    await c.post('/config/node/b', { group: 'compute' })
+    const asked = { interface: 'BOOTIF', network: 'cluster', ipaddress: '10.141.0.3' }
+    t.equal((await c.post('/config/node/b', { group: 'other', interfaces: [asked] })).status, 204)
+    t.same(await addresses(c, 'b'), { BOOTIF: '10.141.0.3' }, 'what it had, asked for by name')
+  }
+)
+
+t.test('a node read and posted back with another provision interface keeps its MAC where it is', async t => {
+  const c = await twoNetworks()
+  await c.post('/config/node/a', { group: 'compute', macaddr: '52:54:00:00:00:01' })
+  const read = (await c.get('/config/node/a')).body
+  read.config.node.a.provision_interface = 'eth1'
+  t.equal((await c.post('/config/node/a', read)).status, 204)
+  const { a } = (await c.get('/config/node/a')).body.config.node
+  t.equal(a.macaddr, null)
+  t.equal(a.interfaces[0].macaddress, '52:54:00:00:00:01')
+})
+
+t.test('images come by torrent or http, by nothing else', async t => {
+  const c = await twoNetworks()
+  for (const path of ['/config/group/compute', '/config/node/a']) {
+    const refused = await c.post(path, { provision_method: 'foo' })
+    t.equal(refused.status, 400)
+    t.match(refused.body.message, /provision_method.*one of torrent, http/)
+  }
+})

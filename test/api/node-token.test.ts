@@ -31,7 +31,7 @@ t.test(
         ...(says ? { says } : {}),
         ...(status === 204 ? { files } : {})
       })
-    const stay = { name: 'n1', group: 'compute', bmcsetupname: 'boards' }
+    const stay = { name: 'n1', group: 'compute', bmcsetupname: 'boards', roles: 'web' }
     const boot = {
       interface: 'BOOTIF',
       network: 'cluster',

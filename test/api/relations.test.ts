@@ -22,7 +22,7 @@ t.test('a reference to an object that does not exist is 400 and names it', async
     ['/config/node/n', { group: 'nobody' }, /^node n: group nobody does not exist/],
     ['/config/node/n', { osimage: 'nobody' }, /^node n: OS image nobody does not exist/],
     ['/config/node/n', { bmcsetupname: 'nobody' }, /^node n: BMC set-up nobody does not exist/],
-    ['/config/node/n', { osimagetag: 'stable' }, /^node n: OS image tag stable does not exist/],
+    ['/config/node/n', { osimagetag: 'stable' }, /^node n: OS image tag stable needs an OS image/],
     [
       '/config/node/n',
       { interfaces: [{ interface: 'a', network: 'nobody' }] },
@@ -30,7 +30,7 @@ t.test('a reference to an object that does not exist is 400 and names it', async
     ],
     ['/config/group/g', { osimage: 'nobody' }, /^group g: OS image nobody does not exist/],
     ['/config/group/g', { bmcsetup: 'nobody' }, /^group g: BMC set-up nobody does not exist/],
-    ['/config/group/g', { osimagetag: 'stable' }, /^group g: OS image tag stable does not exist/],
+    ['/config/group/g', { osimagetag: 'stable' }, /^group g: OS image tag stable needs an OS image/],
     [
       '/config/group/g',
       { interfaces: [{ interface: 'a', network: 'nobody' }] },

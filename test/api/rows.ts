@@ -18,13 +18,13 @@ export interface Row {
   readonly files?: Readonly<Record<string, object | null>>
 }
 
-/** Every file in the state directory, path → bytes, when nothing is on its way to the disk any more. */
+/** Every file in the state directory but the audit log, path → bytes, when nothing is on its way to the disk. */
 export async function stored(c: Controller): Promise<Record<string, string>> {
   const state = join(c.directory, 'state')
   while (readdirSync(join(state, 'intents')).length > 0) await sleep(2)
   const found: Record<string, string> = {}
   for (const entry of readdirSync(state, { recursive: true, withFileTypes: true }))
-    if (entry.isFile() && entry.name !== 'holder.json') {
+    if (entry.isFile() && entry.name !== 'holder.json' && !entry.name.startsWith('audit.log')) {
       const file = join(entry.parentPath, entry.name)
       found[file.slice(state.length + 1)] = readFileSync(file, 'latin1')
     }

@@ -17,6 +17,10 @@ export const existing: Readonly<Record<string, string>> = {
   hostname: 'n1',
   osimage: 'compute',
   bmcsetup: 'boards',
+  switch: 'sw1',
+  otherdev: 'pdu',
+  tagname: 'v1',
+  secret: 'key',
   network: 'cluster',
   interface: 'BOOTIF',
   role: 'web',
@@ -42,9 +46,21 @@ export async function populated(
   )
   await c.cluster()
   await c.post('/config/bmcsetup/boards', { username: 'root', password: 'calvin' })
-  await c.post('/config/node/n1', { group: 'compute', bmcsetupname: 'boards', macaddr: existing.macaddress })
+  await c.post('/config/switch/sw1', { read: 'community' })
+  await c.post('/config/otherdev/pdu', {})
+  await c.post('/config/osimage/compute/tag', { tag: 'v1' })
+  await c.post('/config/secrets/group/compute', [secret])
+  await c.post('/config/node/n1', {
+    group: 'compute',
+    bmcsetupname: 'boards',
+    roles: 'web',
+    macaddr: existing.macaddress
+  })
+  await c.post('/config/secrets/node/n1', [secret])
   return c
 }
+
+const secret = { name: 'key', path: '/etc/key', content: 'aGVsbG8=' }
 
 /** Names of the parameters in a route's path. */
 export const parameters = (route: ApiRoute) =>
@@ -64,12 +80,19 @@ export function bodyOf(route: ApiRoute): unknown {
   if (route.path === '/token') return { username: 'admin', password: 'wrong' }
   if (route.path.endsWith('/interfaces')) return { interfaces: [] }
   if (route.path.startsWith('/monitor/node')) return { state: 'x' }
+  if (route.path.endsWith('/tag')) return { tag: 'v1' }
+  if (route.path.startsWith('/config/secrets')) {
+    if (route.path.endsWith('_clone')) return { newsecretname: 'copy' }
+    return route.path.endsWith('{secret}') ? {} : []
+  }
   const clone = /^\/config\/(\w+)\/.*\/_clone$/.exec(route.path)?.[1] ?? ''
   const newName = {
     group: 'newgroupname',
     node: 'newhostname',
     network: 'newnetname',
-    bmcsetup: 'newbmcname'
+    bmcsetup: 'newbmcname',
+    switch: 'newswitchname',
+    otherdev: 'newotherdevname'
   }
   return clone === '' ? {} : { [newName[clone as keyof typeof newName]]: 'copy' }
 }

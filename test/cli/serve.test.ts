@@ -170,17 +170,20 @@ t.test('check: problems and warnings of templates and state', async t => {
     replaceModule(tree, 'check.js', `export const checkAll = async () => (${JSON.stringify(found)})`)
     return svcd(tree, ['check'])
   }
-  t.match(await check({ problems: [], warnings: [] }), { code: 0, stdout: 'ok\n', stderr: '' })
-  t.match(await check({ problems: [], warnings: ['far'] }), {
+  t.match(await check({ problems: [], warnings: [], notes: [] }), { code: 0, stdout: 'ok\n', stderr: '' })
+  t.match(await check({ problems: [], warnings: ['far'], notes: ['near'] }), {
     code: 0,
     stdout: 'ok\n',
-    stderr: 'warning: far\n'
+    stderr: 'warning: far\nnote: near\n'
   })
-  t.match(await check({ problems: [{ file: '/t.cfg', line: 2, message: 'bad' }], warnings: ['far'] }), {
-    code: 1,
-    stdout: '',
-    stderr: '/t.cfg:2: bad\nwarning: far\n'
-  })
+  t.match(
+    await check({ problems: [{ file: '/t.cfg', line: 2, message: 'bad' }], warnings: ['far'], notes: [] }),
+    {
+      code: 1,
+      stdout: '',
+      stderr: '/t.cfg:2: bad\nwarning: far\n'
+    }
+  )
 })
 
 t.test('the real daemon: first start, the printed command gives a token, stop, second start', async t => {

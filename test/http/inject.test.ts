@@ -68,7 +68,7 @@ t.test('inject gives what a socket gives', async t => {
 })
 
 t.test('inject rejects when the answer is cut, and needs no listening server', async t => {
-  const server = new HttpServer<null>({
+  const server = new HttpServer<string>({
     routes: [
       {
         ...route('GET', '/never', () => new Promise(() => undefined)),
@@ -76,7 +76,7 @@ t.test('inject rejects when the answer is cut, and needs no listening server', a
       },
       { ...route('GET', '/now', () => ({ status: 200 })), handler: () => ({ status: 200, body: 1 }) }
     ],
-    authorize: () => null,
+    authorize: () => '',
     maxBody: 1,
     trustedProxies: [],
     log: memoryLog()

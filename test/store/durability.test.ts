@@ -201,7 +201,7 @@ t.test('closing leaves a large change to the next start', async t => {
 t.test('too many files behind: changes wait for room, or are refused when none is to be had', async t => {
   const directory = t.testdir()
   const files = new TestFiles()
-  const store = await openStore(directory, { files })
+  const store = await openStore(directory, { files, outstandingFiles: 1024 })
   const disk = gate()
   let broken = false
   files.before = async (operation, file) => {

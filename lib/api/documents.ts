@@ -1,0 +1,53 @@
+import type { Field } from '../model/field.js'
+import { interfaceFields } from '../model/tables.js'
+import { objectTypes } from '../model/types.js'
+import type { ApiRoute } from './context.js'
+import { accessText } from './openapi.js'
+
+const row = (cells: readonly string[]) => `| ${cells.map(cell => cell.replaceAll('|', '\\|')).join(' | ')} |`
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  return [row(head), row(head.map(() => '---')), ...rows.map(row)].join('\n')
+}
+
+function fieldRow(field: Field): string[] {
+  const name = [field.name, ...(field.also ?? [])].map(spelling => `\`${spelling}\``).join(', ')
+  const fallback = field.default === undefined ? '' : `\`${JSON.stringify(field.default)}\``
+  const notes = [
+    ...(field.inherited === 'group' ? ['from the group'] : []),
+    ...(field.inherited === 'cluster' ? ['from the group, then the cluster'] : []),
+    ...(field.secret ? ['masked for a viewer'] : []),
+    ...(field.derived ? ['read-only here'] : [])
+  ]
+  return [name, field.type.expected, field.meaning, fallback, notes.join('; ')]
+}
+
+const fieldHead = ['field', 'takes', 'meaning', 'default', '']
+
+/** The interface as Markdown: `intro`, then every route and every field, made from the tables. */
+export function apiDocument(routes: readonly ApiRoute[], intro: string): string {
+  const parts = new Map<string, ApiRoute[]>()
+  for (const route of routes) {
+    const [, first = '', second = ''] = route.path.split('/')
+    const part = first === 'config' && second !== '' ? `/config/${second}` : `/${first}`
+    parts.set(part, [...(parts.get(part) ?? []), route])
+  }
+  const sections = [...parts].map(([part, list]) => {
+    const rows = list.map(route => [
+      route.method,
+      `\`${route.path}\``,
+      route.summary,
+      accessText[route.access] ?? '',
+      route.codes.join(', ')
+    ])
+    return `### ${part}\n\n${table(['', 'path', 'what', 'access', 'answers'], rows)}`
+  })
+  const fields = [
+    ...Object.values(objectTypes).map(
+      type =>
+        `### ${type.title}\n\nRenamed and cloned with \`${type.newName.join('`, `')}\`; a name is ${type.nameRule}.\n\n${table(fieldHead, type.fields.map(fieldRow))}`
+    ),
+    `### interface entry\n\n${table(fieldHead, interfaceFields.map(fieldRow))}`
+  ]
+  return `${intro.trimEnd()}\n\n## Routes\n\n${sections.join('\n\n')}\n\n## Fields\n\n${fields.join('\n\n')}\n`
+}

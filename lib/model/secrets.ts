@@ -1,0 +1,202 @@
+import { badRequest, notFound, unavailable } from '../http/errors.js'
+import type { JsonObject, JsonValue } from '../http/route.js'
+import { base64, objectName, path, type Reads, ValueError } from './field.js'
+import { readValue } from './request.js'
+import type { SecretBox } from './secret-box.js'
+import type { SecretsDoc } from './tables.js'
+import type { Tx, View } from './view.js'
+
+const hidden = '********'
+
+export type SecretOwner = 'node' | 'group'
+
+/** A file placed on a node when it is installed: where, and its content in base64 (decisions 5.5). */
+export interface Secret {
+  readonly name: string
+  readonly path: string
+  readonly content: string
+}
+
+/** What a request gives for one secret; absent fields are left as they are. */
+export interface GivenSecret {
+  readonly name: string
+  readonly newName?: string
+  readonly path?: string
+  readonly content?: string
+}
+
+/** The name under which an owner's secrets are stored: no type's name holds a dot. */
+export const secretsKey = (type: SecretOwner, owner: string) => `${type}.${owner}`
+
+const entries = (view: View, type: SecretOwner, owner: string): SecretsDoc['secrets'] =>
+  view.get('secrets', secretsKey(type, owner))?.secrets ?? []
+
+/**
+ * The owner's secrets, in the order they came: in the clear (503 where the key does not fit), or with their
+ * contents masked, for which nothing is decrypted.
+ */
+export function secretsOf(
+  view: View,
+  box: SecretBox,
+  type: SecretOwner,
+  owner: string,
+  masked: boolean
+): Secret[] {
+  return entries(view, type, owner).map(({ content, ...rest }) => ({
+    ...rest,
+    content: masked
+      ? hidden
+      : opened(box, `${type} ${owner}: secret ${rest.name}`, content).toString('base64')
+  }))
+}
+
+function opened(box: SecretBox, where: string, content: string): Buffer {
+  try {
+    return box.open(content)
+  } catch (error) {
+    throw unavailable(
+      `${where} cannot be decrypted: secret.key is another one, or the file was changed`,
+      error
+    )
+  }
+}
+
+/** Reads entries `{name, path, content, newsecretname}` of a request; throws 400 naming owner and field. */
+export function readSecrets(owner: string, value: JsonValue): GivenSecret[] {
+  const list = Array.isArray(value) ? value : [value]
+  const seen = new Set<string>()
+  return list.map((entry, i) => {
+    const at = `${owner}: secret ${i + 1}`
+    if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
+      throw badRequest(`${at} must be an object`)
+    const given = readSecret(owner, at, entry)
+    if (seen.has(given.name)) throw badRequest(`${owner}: secret ${given.name} is given twice`)
+    seen.add(given.name)
+    return given
+  })
+}
+
+/** Where a file can be put: not a directory, and no path that a log or a shell would break in two. */
+const filePath: Reads<string> = {
+  expected: 'the absolute path of a file, without .. and control characters',
+  read: value => {
+    const read = path.read(value)
+    if (read.endsWith('/') || /[\u0000-\u001f\u007f]/.test(read)) throw new ValueError('')
+    return read
+  }
+}
+
+const readers = { name: objectName, newsecretname: objectName, path: filePath, content: base64 }
+
+function readSecret(owner: string, at: string, entry: JsonObject): GivenSecret {
+  const read: Record<string, string> = {}
+  for (const [key, value] of Object.entries(entry)) {
+    if (key.startsWith('_')) continue
+    const name = typeof entry.name === 'string' ? `${owner}: secret ${entry.name}` : at
+    if (!Object.hasOwn(readers, key)) throw badRequest(`${name}: there is no field "${key}"`)
+    // An empty file is a file.
+    const given =
+      key === 'content' && value === ''
+        ? ''
+        : readValue(readers[key as keyof typeof readers], value, `${name}: field "${key}"`, key === 'content')
+    if (typeof given !== 'string') throw badRequest(`${name}: field "${key}" must not be empty`)
+    read[key === 'newsecretname' ? 'newName' : key] = given
+  }
+  if (read.name === undefined) throw badRequest(`${at}: field "name" is missing`)
+  return read as unknown as GivenSecret
+}
+
+/** Adds or changes secrets; true when one of them is new. What stays the same keeps its ciphertext. */
+export function putSecrets(
+  tx: Tx,
+  box: SecretBox,
+  type: SecretOwner,
+  owner: string,
+  given: readonly GivenSecret[]
+): boolean {
+  const secrets = [...entries(tx, type, owner)]
+  let added = false
+  for (const wanted of given) {
+    const where = `${type} ${owner}: secret ${wanted.name}`
+    const position = secrets.findIndex(secret => secret.name === wanted.name)
+    const before = secrets[position]
+    if (!before && wanted.newName !== undefined) throw notFound(`${where} does not exist`)
+    const name = wanted.newName ?? wanted.name
+    if (name !== wanted.name && secrets.some(secret => secret.name === name))
+      throw badRequest(`${type} ${owner}: secret ${name} exists already`)
+    const at = wanted.path ?? before?.path
+    if (at === undefined) throw badRequest(`${where}: field "path" is missing`)
+    const content =
+      wanted.content === undefined ? before?.content : sealed(box, wanted.content, before?.content)
+    if (content === undefined) throw badRequest(`${where}: field "content" is missing`)
+    if (before) secrets[position] = { name, path: at, content }
+    else secrets.push({ name, path: at, content })
+    added ||= !before
+  }
+  write(tx, type, owner, secrets)
+  return added
+}
+
+/** The owner's secrets become those given, in their order; what stays the same keeps its ciphertext. */
+export function setSecrets(
+  tx: Tx,
+  box: SecretBox,
+  type: SecretOwner,
+  owner: string,
+  given: readonly GivenSecret[]
+): void {
+  const before = entries(tx, type, owner)
+  const secrets = given.map(({ name, path: at = '', content = '' }) => {
+    const old = before.find(secret => secret.name === name)
+    return { name, path: at, content: sealed(box, content, old?.content) }
+  })
+  write(tx, type, owner, secrets)
+}
+
+function sealed(box: SecretBox, content: string, before: string | undefined): string {
+  const plain = Buffer.from(content, 'base64')
+  return before !== undefined && box.holds(before, plain) ? before : box.seal(plain)
+}
+
+/** Copies a secret of an owner under a new name. */
+export function cloneSecret(tx: Tx, type: SecretOwner, owner: string, name: string, copy: string): void {
+  const secrets = entries(tx, type, owner)
+  const source = secrets.find(secret => secret.name === name)
+  if (!source) throw notFound(`${type} ${owner} has no secret ${name}`)
+  if (secrets.some(secret => secret.name === copy))
+    throw badRequest(`${type} ${owner}: secret ${copy} exists already`)
+  write(tx, type, owner, [...secrets, { ...source, name: copy }])
+}
+
+/** Removes a secret of an owner; throws 404 when it has none of that name. */
+export function removeSecret(tx: Tx, type: SecretOwner, owner: string, name: string): void {
+  const secrets = entries(tx, type, owner)
+  if (!secrets.some(secret => secret.name === name)) throw notFound(`${type} ${owner} has no secret ${name}`)
+  write(
+    tx,
+    type,
+    owner,
+    secrets.filter(secret => secret.name !== name)
+  )
+}
+
+/** The secrets of a renamed owner follow it. */
+export function moveSecrets(tx: Tx, type: SecretOwner, from: string, to: string): void {
+  const secrets = entries(tx, type, from)
+  write(tx, type, from, [])
+  write(tx, type, to, secrets)
+}
+/** A cloned owner has the same secrets. */
+export function copySecrets(tx: Tx, type: SecretOwner, from: string, to: string): void {
+  write(tx, type, to, entries(tx, type, from))
+}
+/** The secrets of a deleted owner go with it. */
+export function dropSecrets(tx: Tx, type: SecretOwner, owner: string): void {
+  write(tx, type, owner, [])
+}
+
+function write(tx: Tx, type: SecretOwner, owner: string, secrets: SecretsDoc['secrets']): void {
+  const name = secretsKey(type, owner)
+  if (secrets.length > 0) tx.put('secrets', name, { name, secrets })
+  else if (tx.get('secrets', name)) tx.remove('secrets', name)
+}

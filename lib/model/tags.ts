@@ -1,0 +1,60 @@
+import { badRequest, notFound } from '../http/errors.js'
+import type { OsimageDoc, OsimagetagDoc } from './tables.js'
+import type { Tx, View } from './view.js'
+
+/** The tag that every image has without being tagged: its own current files (decisions 1.2). */
+export const untagged = 'default'
+
+/** The name a tag of an image is stored under. */
+export const tagKey = (osimage: string, tag: string) => `${osimage}:${tag}`
+
+function all(view: View): OsimagetagDoc[] {
+  return view.names('osimagetag').flatMap(name => view.get('osimagetag', name) ?? [])
+}
+
+/** The tags of one image, by tag. */
+export function tagsOf(view: View, osimage: string): OsimagetagDoc[] {
+  return all(view).filter(doc => doc.osimage === osimage)
+}
+
+/** The images that have a tag of this name, the oldest first. */
+function holders(view: View, tag: string): OsimagetagDoc[] {
+  return all(view)
+    .filter(doc => doc.tag === tag)
+    .sort((a, b) => a.order - b.order)
+}
+
+/** Every tag under the key it is listed by: the first image of a name has the plain one (decisions 1.2). */
+export function allTags(view: View): [key: string, doc: OsimagetagDoc][] {
+  return all(view)
+    .sort((a, b) => (a.tag < b.tag ? -1 : a.tag > b.tag ? 1 : a.order - b.order))
+    .map(doc => [doc.order === 1 ? doc.tag : tagKey(doc.osimage, doc.tag), doc])
+}
+
+/** Creates a tag of an image, or moves it: it pins the files that the image has now. */
+export function setTag(tx: Tx, image: OsimageDoc, tag: string): void {
+  if (tag === untagged) throw badRequest(`OS image ${image.name}: tag ${untagged} cannot be set`)
+  const name = tagKey(image.name, tag)
+  const order = tx.get('osimagetag', name)?.order ?? holders(tx, tag).length + 1
+  const { kernelfile, initrdfile, imagefile } = image
+  const files = Object.entries({ kernelfile, initrdfile, imagefile }).filter(([, file]) => file !== undefined)
+  tx.put('osimagetag', name, { name, osimage: image.name, tag, order, ...Object.fromEntries(files) })
+}
+
+/** Removes a tag; the next oldest image with a tag of that name takes its place. */
+export function removeTag(tx: Tx, osimage: string, tag: string): void {
+  if (tag === untagged) throw badRequest(`OS image ${osimage}: tag ${untagged} cannot be deleted`)
+  if (!tx.get('osimagetag', tagKey(osimage, tag))) throw notFound(`OS image ${osimage} has no tag ${tag}`)
+  tx.remove('osimagetag', tagKey(osimage, tag))
+  for (const [i, doc] of holders(tx, tag).entries())
+    if (doc.order !== i + 1) tx.put('osimagetag', doc.name, { ...doc, order: i + 1 })
+}
+
+/** The tags of an image follow its new name. */
+export function renameImageTags(tx: Tx, from: string, to: string): void {
+  for (const doc of tagsOf(tx, from)) {
+    const name = tagKey(to, doc.tag)
+    tx.remove('osimagetag', doc.name)
+    tx.put('osimagetag', name, { ...doc, name, osimage: to })
+  }
+}

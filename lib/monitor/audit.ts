@@ -1,0 +1,143 @@
+import { randomBytes } from 'node:crypto'
+import { appendFile, rename, rm, stat, truncate } from 'node:fs/promises'
+import type { Actor } from '../model/model.js'
+import { objectTypes } from '../model/types.js'
+import type { Change } from '../store/types.js'
+import type { Condition } from './health.js'
+
+export interface AuditOptions {
+  readonly file: string
+  /** The file is rotated when it has reached this size. */
+  readonly maxBytes: number
+  /** How many rotated files are kept: `<file>.1` is the newest. */
+  readonly keep: number
+  readonly now: () => number
+}
+
+const hidden = '********'
+/** Lines kept for a disk that takes none. */
+const mostWaiting = 10_000
+
+/** Kept in the store, but no object an admin knows. */
+const internal = new Set(['revoked'])
+
+/**
+ * Who changed what: a JSON line in `audit.log` for each object that a change touched, one line for an import,
+ * written after the commit and before the answer. A line that cannot be written does not undo the change; it
+ * is reported by `health`.
+ */
+export class Audit {
+  readonly #o: AuditOptions
+  #waiting: string[] = []
+  #running: Promise<void> | undefined
+  #sizeBytes: number | undefined
+  #failure = ''
+
+  constructor(options: AuditOptions) {
+    this.#o = options
+  }
+
+  get health(): Condition {
+    return { ok: this.#failure === '', reason: this.#failure }
+  }
+
+  record(actor: Actor, changes: readonly Change[], kind: 'change' | 'import'): Promise<void> {
+    const known = changes.filter(({ type }) => !internal.has(type))
+    if (known.length === 0) return Promise.resolve()
+    const time = new Date(this.#o.now()).toISOString()
+    // One change may touch many objects: what belongs together carries the same mark.
+    const head = { time, change: randomBytes(6).toString('hex'), who: actor.who, from: actor.from }
+    const entries: object[] =
+      kind === 'import' ? [{ action: 'import', counts: counts(known) }] : known.map(described)
+    for (const entry of entries) this.#waiting.push(`${JSON.stringify({ ...head, ...entry })}\n`)
+    this.#running ??= this.#write()
+    return this.#running
+  }
+
+  async #write(): Promise<void> {
+    try {
+      while (this.#waiting.length > 0) {
+        const count = this.#waiting.length
+        await this.#append(this.#waiting.join(''))
+        this.#waiting.splice(0, count)
+      }
+      this.#failure = ''
+    } catch (error) {
+      this.#failure = `the audit log cannot be written: ${(error as Error).message}`
+      // They are written with the next ones, as many as memory should hold.
+      this.#waiting.splice(0, this.#waiting.length - mostWaiting)
+    }
+    this.#running = undefined
+  }
+
+  async #append(text: string): Promise<void> {
+    await this.#rotate()
+    const sizeBytes = this.#sizeBytes ?? 0
+    try {
+      await appendFile(this.#o.file, text, { mode: 0o600 })
+    } catch (error) {
+      // Half a line is no line; where it cannot be taken back, the file is looked at anew.
+      await truncate(this.#o.file, sizeBytes).catch(() => undefined)
+      this.#sizeBytes = undefined
+      throw error
+    }
+    this.#sizeBytes = sizeBytes + Buffer.byteLength(text)
+  }
+
+  async #rotate(): Promise<void> {
+    const { file, maxBytes, keep } = this.#o
+    this.#sizeBytes ??= await stat(file).then(
+      found => found.size,
+      () => 0
+    )
+    if (this.#sizeBytes < maxBytes) return
+    for (let i = keep; i > 0; i--)
+      await rename(i === 1 ? file : `${file}.${i - 1}`, `${file}.${i}`).catch(ignoreMissing)
+    if (keep === 0) await rm(file, { force: true })
+    this.#sizeBytes = 0
+  }
+}
+
+function ignoreMissing(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'ENOENT') throw error
+}
+
+function counts(changes: readonly Change[]) {
+  const found: Record<string, { created: number; changed: number; deleted: number }> = {}
+  for (const { type, before, after } of changes) {
+    const count = found[type] ?? { created: 0, changed: 0, deleted: 0 }
+    count[!before ? 'created' : after ? 'changed' : 'deleted']++
+    found[type] = count
+  }
+  return found
+}
+
+/** The object, and the fields that differ before and after. */
+function described({ type, name, before, after }: Change): object {
+  const keys = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].filter(
+    key => !same(fieldOf(before, key), fieldOf(after, key))
+  )
+  const only = (doc: Readonly<Record<string, unknown>>) =>
+    Object.fromEntries(keys.filter(key => doc[key] !== undefined).map(key => [key, doc[key]]))
+  return {
+    action: !before ? 'create' : after ? 'update' : 'delete',
+    type,
+    name,
+    ...(before ? { before: only(masked(type, before)) } : {}),
+    ...(after ? { after: only(masked(type, after)) } : {})
+  }
+}
+
+const fieldOf = (doc: object | undefined, key: string) => (doc as Record<string, unknown> | undefined)?.[key]
+const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b)
+
+/** The object's fields, secret ones hidden. */
+function masked(type: string, doc: object): Readonly<Record<string, unknown>> {
+  const fields: Record<string, unknown> = { ...doc }
+  if (Object.hasOwn(objectTypes, type)) {
+    for (const { name, secret } of objectTypes[type as keyof typeof objectTypes].fields)
+      if (secret && fields[name] !== undefined) fields[name] = hidden
+  } else if (type === 'secrets')
+    fields.secrets = (fields.secrets as readonly object[]).map(entry => ({ ...entry, content: hidden }))
+  return fields
+}
