@@ -1,0 +1,268 @@
+import { appendFileSync, cpSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import t, { type Test } from 'tap'
+import type { Parts } from '../../lib/api/context.js'
+import { routes } from '../../lib/api/routes.js'
+import { loadConfig } from '../../lib/config/load.js'
+import {
+  type Cases,
+  check,
+  contract,
+  difference,
+  keyOf,
+  type Row,
+  rows,
+  type Step,
+  send,
+  shape
+} from '../contract/case.js'
+import { cluster } from '../contract/cluster.js'
+import { FullDisk } from '../contract/full-disk.js'
+import { group } from '../contract/group.js'
+import { node } from '../contract/node.js'
+import { objects } from '../contract/objects.js'
+import { osimage } from '../contract/osimage.js'
+import { monitor, secrets } from '../contract/secrets.js'
+import { service } from '../contract/service.js'
+import { plainFiles, Stage } from '../contract/world.js'
+import { Controller } from './controller.js'
+
+const cases: Cases = {
+  ...service,
+  ...group,
+  ...node,
+  ...cluster,
+  ...objects,
+  ...osimage,
+  ...secrets,
+  ...monitor
+}
+const config = loadConfig(fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url)), [])
+const table = routes({ config } as Parts)
+const steps = (row: Row): readonly Step[] => cases[row.key] ?? []
+const succeeding = (row: Row) => steps(row).find(step => step.status < 300 && !step.before)
+const byKey = (key: string) => rows.find(row => row.key === key) as Row
+const routeOf = (row: Row) => table.find(route => shape(keyOf(route)) === shape(row.key))
+
+/** The codes that each row was seen to answer with, by its key. */
+const seen = new Map(rows.map(({ key }) => [key, new Set<number>()]))
+const saw = (row: Row, status: number) => seen.get(row.key)?.add(status)
+
+t.test('every row has a route and cases, every route and every case a row', t => {
+  t.same(
+    rows.filter(row => !routeOf(row)).map(row => row.key),
+    [],
+    'rows without a route'
+  )
+  t.same(
+    rows.filter(row => steps(row).length === 0).map(row => row.key),
+    [],
+    'rows without a case'
+  )
+  const shapes = new Set(rows.map(row => shape(row.key)))
+  t.same(
+    table.map(keyOf).filter(key => !shapes.has(shape(key))),
+    [],
+    'routes without a row'
+  )
+  t.same(
+    Object.keys(cases).filter(key => !seen.has(key)),
+    [],
+    'cases without a row'
+  )
+  t.equal(seen.size, rows.length, 'no row stands there twice')
+  const built = Object.keys(contract.later).filter(key =>
+    table.some(route => shape(keyOf(route)) === shape(key))
+  )
+  t.same(built, [], 'what comes later has no route yet')
+  t.end()
+})
+
+t.test('a route documents the codes of its row, and no others', t => {
+  const everywhere = Object.keys(contract.everywhere).map(Number)
+  const ofFiles = [206, 416]
+  for (const row of rows) {
+    const codes = routeOf(row)?.codes ?? []
+    const listed = [...row.success, ...row.errors]
+    const bare = rows.filter(other => shape(other.key) === shape(row.key)).flatMap(other => other.errors)
+    t.same(
+      listed.filter(code => !codes.includes(code)),
+      [],
+      `${row.key}: codes that its route lacks`
+    )
+    const more = codes.filter(code => ![...listed, ...bare, ...everywhere, ...ofFiles].includes(code))
+    t.same(more, [], `${row.key}: codes of its route that the contract lacks`)
+    t.equal(
+      routeOf(row)?.body,
+      row.body === '' || row.key === 'POST /config/osimage' ? 'ignored' : 'json',
+      row.key
+    )
+  }
+  t.end()
+})
+
+const stage = await Stage.open(t)
+
+/** What is refused to who sends no token, a bad one, or a viewer's. */
+async function refusals(t: Test, row: Row, step: Step): Promise<void> {
+  const needed = ['needed', 'node', 'admin'].includes(row.token)
+  const refused: [boolean, 'nobody' | 'garbage' | 'viewer', number][] = [
+    [needed, 'nobody', 401],
+    [needed || row.token === 'minimal', 'garbage', 401],
+    [needed && row.errors.includes(403) && routeOf(row)?.effect === 'changes', 'viewer', 403],
+    [row.token === 'admin', 'viewer', 403]
+  ]
+  for (const [applies, by, status] of refused)
+    if (applies) saw(row, await check(t, stage, row, { what: `by ${by}`, ask: step.ask, by, status }))
+}
+
+for (const row of rows)
+  t.test(row.key, async t => {
+    for (const step of steps(row)) saw(row, await check(t, stage, row, step))
+    const [first] = steps(row)
+    if (first) await refusals(t, row, succeeding(row) ?? first)
+  })
+
+t.test('the single form has every field of the contract', async t => {
+  const { c } = stage
+  await c.post('/config/network/idle', {
+    dhcp: true,
+    dhcp_range_begin: '10.8.0.1',
+    dhcp_range_end: '10.8.0.2'
+  })
+  const names = {
+    group: 'idle',
+    node: 'n2',
+    network: 'idle',
+    bmcsetup: 'idle',
+    osimage: 'idle',
+    switch: 'idle',
+    otherdev: 'pdu'
+  }
+  for (const [type, name] of Object.entries(names)) {
+    const shown = (await c.get(`/config/${type}/${name}`)).body.config[type][name]
+    const fields = Object.keys(shown).filter(key => !key.startsWith('_'))
+    t.same(fields.sort(), [...(contract.fields[type] ?? [])].sort(), type)
+    const listed = (await c.get(`/config/${type}`)).body.config[type][name]
+    t.same(listed, shown, `${type}: the list shows the same`)
+  }
+  await stage.reset()
+})
+
+t.test('an export fails when a secret cannot be decrypted', async t => {
+  const { c } = stage
+  const key = join(c.directory, 'state', 'secret.key')
+  const ask = async (path: string) => {
+    const { status, body } = await c.get(path)
+    return [status, body?.message]
+  }
+  renameSync(key, `${key}.away`)
+  await c.restart()
+  const [status, message] = await ask('/config/cluster/export')
+  t.match(message, /^export failed: group compute: secret munge cannot be decrypted/)
+  t.equal(status, 404)
+  saw(byKey('GET /config/cluster/export'), status)
+  t.match(await ask('/config/secrets/group/compute'), [503, /group compute: secret munge/])
+  const again = await c.post('/config/secrets/group/compute/munge', { content: 'AAAA' })
+  t.equal(again.status, 204, 'a new content can be given')
+  renameSync(`${key}.away`, key)
+  await c.restart()
+  await stage.reset()
+})
+
+t.test('login while the first password cannot be read', async t => {
+  const c = await Controller.start(t)
+  const file = join(c.directory, 'state', 'admin-password')
+  rmSync(file)
+  mkdirSync(file)
+  const { status, body } = await c.post('/token', { username: 'admin', password: 'x' }, { token: null })
+  t.equal(status, 503)
+  t.notMatch(body.message, c.directory, 'no path of the controller is told')
+  saw(byKey('POST /token'), status)
+})
+
+t.test('a template that is broken while svcd runs: 503 on its routes alone', async t => {
+  const { c } = stage
+  const templates = join(c.directory, 'templates')
+  cpSync(new URL('../../templates', import.meta.url), templates, { recursive: true })
+  const { overrides } = c
+  Object.assign(c, { overrides: [...overrides, `paths.templates=${templates}`] })
+  await c.restart()
+  await stage.reset()
+  for (const directory of ['boot', 'install'])
+    for (const name of readdirSync(join(templates, directory)).filter(name => name.endsWith('.cfg')))
+      appendFileSync(join(templates, directory, name), '{% if %}')
+  // Templates are looked at once a second at most.
+  await sleep(1100)
+  const scripts = /^\/boot$|^\/boot\/(short|disk|search|manual|install)|^\/kickstart|\/_render\//
+  for (const row of rows.filter(({ method, path }) => method === 'GET' && scripts.test(path))) {
+    const step = succeeding(row) as Step
+    const { status, text, body } = await send(stage, row, step, stage.as(step.by ?? 'admin', step.source))
+    t.equal(status, 503, `${row.key}: ${text.slice(0, 100)}`)
+    t.match(body?.message, /\.cfg:\d+/, `${row.key}: file and line`)
+    saw(row, status)
+  }
+  t.equal((await c.get('/config/node/n1')).status, 200, 'the rest goes on')
+  Object.assign(c, { overrides })
+  await c.restart()
+  await stage.reset()
+})
+
+t.test('a store that cannot be written: changes are 503 and change nothing, reads go on', async t => {
+  const { c } = stage
+  const full = await FullDisk.under(t, c)
+  const memory = async () => [
+    (await c.get('/config/cluster/export')).text,
+    (await c.get('/monitor/node/n1')).text,
+    (await c.get('/config/cluster')).text
+  ]
+  const before = { files: await plainFiles(c), memory: await memory() }
+  for (const row of rows) {
+    const step = succeeding(row)
+    if (!step || row.path === '/token') continue
+    // The last page of the journal has room for a short report.
+    const long = { ...step, ask: [step.ask[0], { state: '🙂'.repeat(1024) }] } as const
+    const sent = row.key === 'POST /monitor/node/{node}' ? long : step
+    const { status, text, body } = await send(stage, row, sent, stage.as(step.by ?? 'admin', step.source))
+    if (routeOf(row)?.effect === 'changes') {
+      t.equal(status, 503, `${row.key}: ${text.slice(0, 200)}`)
+      t.same(Object.keys(body ?? {}), ['message'], row.key)
+      saw(row, status)
+    } else if (row.path !== '/monitor/service/{service}')
+      t.equal(status, step.status, `${row.key}: ${text.slice(0, 200)}`)
+  }
+  t.same(await memory(), before.memory, 'nothing changed in memory')
+  t.same(difference(before.files, await plainFiles(c)), {}, 'nothing changed on disk')
+  const { status, body } = await c.get('/monitor/service/svcd')
+  t.equal(status, 503, 'the daemon says that it is not well')
+  t.match(body, { message: /svcd/, monitor: { service: { svcd: { status: 'failed', reason: /./ } } } })
+  saw(byKey('GET /monitor/service/{service}'), status)
+  full.free()
+  t.equal((await c.post('/config/group/idle', { comment: 'x' })).status, 204, 'with room again it goes on')
+  await c.restart()
+  await stage.reset()
+})
+
+t.test('while it shuts down every row that lists 503 answers it', async t => {
+  await stage.c.daemon.close(1000)
+  for (const row of rows.filter(({ errors }) => errors.includes(503))) {
+    const [step] = steps(row)
+    const { status, text } = await send(stage, row, step as Step)
+    t.equal(status, 503, `${row.key}: ${text.slice(0, 100)}`)
+    saw(row, status)
+  }
+})
+
+t.test('every code of every row was seen', t => {
+  for (const row of rows) {
+    const wanted = [...row.success, ...row.errors].filter(code => !contract.never[`${row.key} ${code}`])
+    t.same(
+      wanted.filter(code => !seen.get(row.key)?.has(code)),
+      [],
+      row.key
+    )
+  }
+  t.end()
+})

@@ -1,0 +1,96 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { Controller } from '../api/controller.js'
+import { stored } from '../api/rows.js'
+import { richCluster } from '../contract/rich.js'
+import { cheapHash } from '../contract/world.js'
+import { builtTree, svcd } from './tree.js'
+
+const tree = builtTree(t.testdir())
+/** The options by which the command finds the daemon of a controller. */
+const options = ({ overrides, daemon }: Controller) => {
+  const settings = [...overrides, `http.listen=127.0.0.1:${daemon.port}`]
+  return ['--config', join(tree, 'etc/svcd.ini'), ...settings.flatMap(setting => ['--set', setting])]
+}
+const exportOf = (c: Controller) => svcd(tree, ['export', ...options(c)])
+const importInto = (c: Controller, file: string, input?: string) =>
+  svcd(tree, ['import', file, ...options(c)], input)
+
+const c = await Controller.start(t)
+await richCluster(c)
+// More than a pipe holds.
+await c.post('/config/network/net-2', { comment: 'x🙂'.repeat(100_000) })
+const document = (await c.get('/config/cluster/export')).text
+
+t.test('export prints what the daemon exports to an admin', async t => {
+  const { code, stdout, stderr } = await exportOf(c)
+  t.equal(code, 0, stderr)
+  t.equal(stdout.length, document.length)
+  t.equal(stdout, document)
+})
+
+t.test('import from a file and from standard input', async t => {
+  const file = join(tree, 'document.json')
+  writeFileSync(file, document)
+  for (const [name, input] of [
+    [file, ''],
+    ['-', document]
+  ] as const) {
+    const empty = await Controller.start(t)
+    const { code, stdout, stderr } = await importInto(empty, name, input)
+    t.equal(code, 0, stderr)
+    t.equal(stdout, 'imported\n')
+    t.equal((await empty.get('/config/cluster/export')).text, document)
+    const line = JSON.parse(readFileSync(join(empty.directory, 'state', 'audit.log'), 'utf8'))
+    t.match(line, { who: 'user admin', from: '127.0.0.1', action: 'import' })
+  }
+})
+
+t.test('what the daemon refuses is an error with all its problems, and changes nothing', async t => {
+  const before = await stored(c)
+  const rows: [string, RegExp][] = [
+    [
+      '{"node": {"n77": {"color": 1}, "n78": {"group": 5}}}',
+      /config\.node\.n77.*color.*config\.node\.n78.*group/
+    ],
+    ['{"group": {}}', /config\.node\.n10: .*group g10 does not exist/],
+    ['{"group": }', /line 1/],
+    ['', /./]
+  ]
+  for (const [input, says] of rows) {
+    const { code, stdout, stderr } = await importInto(c, '-', input)
+    t.equal(code, 1, input)
+    t.equal(stdout, '')
+    t.match(stderr, says)
+    t.notMatch(stderr, /^\s+at /m, 'no stack')
+  }
+  const missing = await importInto(c, join(tree, 'no-such-file'))
+  t.equal(missing.code, 1)
+  t.match(missing.stderr, /no-such-file/)
+  t.same(await stored(c), before)
+})
+
+t.test('with users in the ini it acts for an admin among them', async t => {
+  const hash = cheapHash('x')
+  Object.assign(c, { overrides: [...c.overrides, `users.eve=viewer ${hash}`, `users.zoe=admin ${hash}`] })
+  await c.restart()
+  const { code, stdout } = await exportOf(c)
+  t.equal(code, 0)
+  t.equal(stdout, document)
+  Object.assign(c, { overrides: c.overrides.filter(line => !line.startsWith('users.zoe')) })
+  const { code: none, stderr } = await exportOf(c)
+  t.equal(none, 1)
+  t.match(stderr, /\[users\] names no admin/)
+})
+
+t.test('without a daemon both say so, and touch nothing', async t => {
+  await c.daemon.close(1000)
+  const before = await stored(c)
+  for (const ended of [await exportOf(c), await importInto(c, '-', document)]) {
+    t.equal(ended.code, 1)
+    t.equal(ended.stdout, '')
+    t.match(ended.stderr, /\[users\] names no admin|no svcd answers at 127\.0\.0\.1 port \d+/)
+  }
+  t.same(await stored(c), before)
+})

@@ -1,0 +1,158 @@
+import { randomBytes, scryptSync } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { Tokens } from '../../lib/auth/tokens.js'
+import { SecretBox } from '../../lib/model/secret-box.js'
+import { type Ask, Controller } from '../api/controller.js'
+import { stored } from '../api/rows.js'
+
+export const base64 = (text: string) => Buffer.from(text).toString('base64')
+export const mac = '52:54:00:00:00:01'
+const passwords = { root: 'correct horse', alice: 'battery staple' }
+
+/** What the files of two objects of the world hold. */
+export const files = {
+  compute: {
+    name: 'compute',
+    osimage: 'compute',
+    interfaces: [{ interface: 'BOOTIF', network: 'cluster' }]
+  },
+  n1: {
+    name: 'n1',
+    group: 'compute',
+    switch: 'sw1',
+    bmcsetupname: 'boards',
+    roles: 'web',
+    interfaces: [
+      { interface: 'BOOTIF', network: 'cluster', ipaddress: '10.141.0.1', macaddress: mac },
+      { interface: 'eth1', network: 'cluster', ipaddress: '10.141.0.2', own: true }
+    ] as { interface: string; [key: string]: unknown }[]
+  }
+}
+
+/** The state before every case: an object of each type that is in use, and one that is not. */
+export const world = {
+  config: {
+    cluster: {},
+    network: {
+      cluster: { network: '10.141.0.0/16', gateway: '10.141.255.253' },
+      // Every host address of it is taken.
+      full: { network: '10.9.0.0/30', gateway: '10.9.0.1' },
+      idle: { network: '10.8.0.0/24' }
+    },
+    osimage: {
+      compute: { kernelfile: 'vmlinuz', initrdfile: 'initrd.img', imagefile: 'compute.tar.gz' },
+      idle: {}
+    },
+    bmcsetup: { boards: { username: 'root', password: 'calvin' }, idle: { userid: 3 } },
+    group: {
+      compute: files.compute,
+      idle: {},
+      crowded: { interfaces: [{ interface: 'BOOTIF', network: 'full' }] }
+    },
+    node: {
+      n1: files.n1,
+      n2: {}
+    },
+    switch: {
+      sw1: { network: 'cluster', ipaddress: '10.141.0.200', read: 'public' },
+      idle: {}
+    },
+    otherdev: { pdu: { network: 'full', ipaddress: '10.9.0.2' } },
+    osimagetag: {
+      stable: { name: 'stable', osimage: 'compute', kernelfile: 'vmlinuz', initrdfile: 'initrd.img' }
+    },
+    secrets: {
+      group: { compute: [{ name: 'munge', path: '/etc/munge/munge.key', content: base64('of the group') }] },
+      node: { n1: [{ name: 'host', path: '/etc/ssh/host_key', content: base64('of n1') }] }
+    }
+  }
+}
+
+/** Who asks, by the token sent. */
+export type Who = 'admin' | 'viewer' | 'nobody' | 'garbage' | 'n1' | 'n2'
+
+/** As `svcd passwd` prints it, but that it costs next to nothing to check. */
+export function cheapHash(password: string): string {
+  const salt = randomBytes(16)
+  const key = scryptSync(password, salt, 32, { N: 2, r: 1, p: 1 })
+  return `$scrypt$N=2,r=1,p=1$${salt.toString('base64url')}$${key.toString('base64url')}`
+}
+
+/** Every file of the state but the audit log, path → content; secrets as they are in the clear. */
+export async function plainFiles(c: Controller): Promise<Record<string, unknown>> {
+  const box = new SecretBox(readFileSync(join(c.directory, 'state', 'secret.key')))
+  const found: Record<string, unknown> = {}
+  for (const [path, bytes] of Object.entries(await stored(c))) {
+    if (path.startsWith('revoked/') || path.startsWith('filler')) continue
+    const text = Buffer.from(bytes, 'latin1').toString('utf8')
+    const doc = path.endsWith('.json') ? JSON.parse(text) : text
+    if (path.startsWith('secrets/'))
+      for (const secret of doc.secrets) secret.content = box.open(secret.content).toString()
+    found[path] = path.endsWith('.journal') ? reports(text) : doc
+  }
+  return found
+}
+
+/** What nodes reported, without the times. */
+const reports = (journal: string) =>
+  journal
+    .split('\n')
+    .filter(line => line !== '')
+    .map(line => {
+      const { time: _, ...report } = JSON.parse(line)
+      return report
+    })
+
+/** A controller with `world` in it and users: a token for everybody. */
+export class Stage {
+  private constructor(
+    readonly c: Controller,
+    readonly tokens: Tokens
+  ) {}
+
+  static async open(test: Test): Promise<Stage> {
+    const scripts = test.testdir({
+      roles: { web: '# target: web.target\necho web\n' },
+      scripts: { setup: 'echo setup\n' }
+    })
+    const c = await Controller.start(test, `paths.roles=${scripts}/roles`, `paths.scripts=${scripts}/scripts`)
+    for (const name of ['vmlinuz', 'initrd.img', 'compute.tar.gz']) c.file(name)
+    const users = [
+      `users.root=admin ${cheapHash(passwords.root)}`,
+      `users.alice=viewer ${cheapHash(passwords.alice)}`
+    ]
+    Object.assign(c, { overrides: [...c.overrides, ...users] })
+    await c.restart()
+    c.token = await c.login('root', passwords.root)
+    const hour = 3_600_000
+    const tokens = await Tokens.open(join(c.directory, 'state'), {
+      now: Date.now,
+      lifetimeMs: hour,
+      nodeLifetimeMs: hour
+    })
+    const stage = new Stage(c, tokens)
+    await stage.reset()
+    return stage
+  }
+
+  /** The world as it was. */
+  async reset(): Promise<void> {
+    const { status, text } = await this.c.post('/config/cluster/import', world)
+    if (status !== 201) throw new Error(`the world cannot be put back: ${text}`)
+  }
+
+  /** How a request of somebody is sent. */
+  as(who: Who, source?: string): Ask {
+    const tokens: Record<Who, () => string | null> = {
+      admin: () => this.c.token,
+      viewer: () => this.tokens.issueUser('alice', 'viewer'),
+      nobody: () => null,
+      garbage: () => 'garbage',
+      n1: () => this.tokens.issueNode('n1'),
+      n2: () => this.tokens.issueNode('n2')
+    }
+    return { token: tokens[who](), ...(source === undefined ? {} : { source }) }
+  }
+}

@@ -1,0 +1,339 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { Audit } from '../../lib/monitor/audit.js'
+import { Controller } from '../api/controller.js'
+import { hostile, richCluster } from '../contract/rich.js'
+import { base64, cheapHash } from '../contract/world.js'
+
+type Line = Readonly<Record<string, unknown>> & { readonly time: string }
+
+const fileOf = (c: Controller) => join(c.directory, 'state', 'audit.log')
+const text = (file: string) => (existsSync(file) ? readFileSync(file, 'utf8') : '')
+const lines = (file: string): Line[] =>
+  text(file)
+    .split('\n')
+    .filter(line => line !== '')
+    .map(line => JSON.parse(line))
+
+/** Makes a change, and returns the lines it left, without when and the mark of the change. */
+async function left(c: Controller, change: () => Promise<unknown>): Promise<Omit<Line, 'time'>[]> {
+  const before = lines(fileOf(c)).length
+  await change()
+  const found = lines(fileOf(c)).slice(before)
+  t.ok(found.every(line => /^[0-9a-f]{12}$/.test(String(line.change))))
+  return found.map(({ time: _, change: __, ...line }) => line)
+}
+const admin = { who: 'user admin', from: '127.0.0.1' }
+
+t.test('a line for each object that a change touched: who, from where, what before and after', async t => {
+  const c = await Controller.start(t)
+  await c.cluster()
+  const started = Date.now()
+  t.same(
+    await left(c, () =>
+      c.post('/config/group/g', { comment: hostile, netboot: false }, { source: '192.0.2.7' })
+    ),
+    [
+      {
+        who: 'user admin',
+        from: '192.0.2.7',
+        action: 'create',
+        type: 'group',
+        name: 'g',
+        before: undefined,
+        after: { name: 'g', comment: hostile, netboot: false }
+      }
+    ].map(({ before: _, ...line }) => line)
+  )
+  const [{ time } = { time: '' }] = lines(fileOf(c)).slice(-1)
+  t.match(time, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+  t.ok(Date.parse(time) >= started && Date.parse(time) <= Date.now(), 'the time of the change')
+  t.equal(statSync(fileOf(c)).mode & 0o777, 0o600)
+
+  t.same(
+    await left(c, () => c.post('/config/group/g', { comment: 'new', netboot: null, domain: 'example.org' })),
+    [
+      {
+        ...admin,
+        action: 'update',
+        type: 'group',
+        name: 'g',
+        before: { comment: hostile, netboot: false },
+        after: { comment: 'new', domain: 'example.org' }
+      }
+    ],
+    'the fields that differ, and no others'
+  )
+  await c.post('/config/node/n1', { group: 'g' })
+  const renamed = await left(c, () => c.post('/config/group/g', { newgroupname: 'h' }))
+  t.same(
+    renamed.map(({ action, type, name }) => [action, type, name]).sort(),
+    [
+      ['create', 'group', 'h'],
+      ['delete', 'group', 'g'],
+      ['update', 'node', 'n1']
+    ],
+    'whoever follows has a line'
+  )
+  t.match(
+    renamed.find(({ type }) => type === 'node'),
+    { before: { group: 'g' }, after: { group: 'h' } }
+  )
+  t.same(
+    await left(c, () => c.get('/config/node/n1/_delete')),
+    [{ ...admin, action: 'delete', type: 'node', name: 'n1', before: { name: 'n1', group: 'h' } }],
+    'which tokens are void is no object of the admin'
+  )
+  t.match(await left(c, () => c.post('/config/cluster', { debug: true })), [
+    {
+      ...admin,
+      action: 'create',
+      type: 'cluster',
+      after: { settings: { debug: { value: true, ini: false } } }
+    }
+  ])
+  t.match(await left(c, () => c.post('/config/osimage/compute/tag', { tag: 'v1' })), [
+    { ...admin, action: 'create', type: 'osimagetag', name: 'compute:v1' }
+  ])
+})
+
+t.test('who else changes something', async t => {
+  const c = await Controller.start(t)
+  await c.cluster()
+  await c.post('/config/node/n1', { group: 'compute' })
+  const mac = '52:54:00:00:00:01'
+  const console = await left(c, () =>
+    c.get(`/boot/manual/hostname/n1/${mac}`, { token: null, source: '10.141.3.3' })
+  )
+  t.match(console, [{ who: 'console', from: '10.141.3.3', action: 'update', type: 'node', name: 'n1' }])
+  const { text: script } = await c.get('/boot/install/n1', { token: null, source: '10.141.0.1' })
+  const token = /^SVC_TOKEN='([^']+)'$/m.exec(script)?.[1] as string
+  const node = await left(c, () =>
+    c.post('/config/node/n1', { vendor: 'ACME' }, { token, source: '10.141.0.1' })
+  )
+  t.same(node, [
+    {
+      who: 'node n1',
+      from: '10.141.0.1',
+      action: 'update',
+      type: 'node',
+      name: 'n1',
+      before: {},
+      after: { vendor: 'ACME' }
+    }
+  ])
+  t.notMatch(text(fileOf(c)), token, 'never a token')
+  t.notMatch(text(fileOf(c)), c.token)
+})
+
+t.test('what is refused, reads, or changes nothing leaves no line', async t => {
+  const c = await Controller.start(t)
+  await c.cluster()
+  await c.post('/config/node/n1', { group: 'compute' })
+  const { text: node } = await c.get('/config/node/n1')
+  const none = await left(c, async () => {
+    const asked: [Promise<{ status: number }>, number][] = [
+      [c.post('/config/group/compute', { color: 1 }), 400],
+      [c.post('/config/group/compute', { osimage: 'none' }), 400],
+      [c.post('/config/group/compute', { comment: 'x' }, { token: null }), 401],
+      [c.get('/config/group/compute/_delete'), 400],
+      [c.get('/config/group/none/_delete'), 404],
+      [c.post('/config/cluster/import', { node: { n1: { group: 'none' } } }), 404],
+      [c.get('/config/node/n1'), 200],
+      [c.post('/config/node/n1', node), 204],
+      [c.post('/config/node/n1', { vendor: null }), 204],
+      [c.post('/monitor/node/n1', { state: 'installer.x' }), 204]
+    ]
+    for (const [reply, status] of asked) t.equal((await reply).status, status)
+  })
+  t.same(none, [])
+})
+
+t.test('passwords and secrets are masked, that they changed is told', async t => {
+  const c = await Controller.start(t)
+  const secret = base64('hush hush')
+  await c.post('/config/node/n1', {})
+  const found = await left(c, async () => {
+    await c.post('/config/bmcsetup/b', { username: 'root', password: 'calvin-one' })
+    await c.post('/config/bmcsetup/b', { password: 'calvin-two' })
+    await c.post('/config/switch/s', { read: 'community-r', rw: 'community-w', vendor: 'ACME' })
+    await c.post('/config/secrets/node/n1/key', { path: '/key', content: secret })
+    await c.post('/config/secrets/node/n1/key', { content: base64('another') })
+    await c.get('/config/secrets/node/n1/key/_delete')
+  })
+  const hidden = '********'
+  t.match(found, [
+    { action: 'create', type: 'bmcsetup', after: { username: 'root', password: hidden } },
+    { action: 'update', type: 'bmcsetup', before: { password: hidden }, after: { password: hidden } },
+    { action: 'create', type: 'switch', after: { read: hidden, rw: hidden, vendor: 'ACME' } },
+    {
+      action: 'create',
+      type: 'secrets',
+      name: 'node.n1',
+      after: { secrets: [{ name: 'key', path: '/key', content: hidden }] }
+    },
+    {
+      action: 'update',
+      type: 'secrets',
+      before: { secrets: [{ content: hidden }] },
+      after: { secrets: [{ content: hidden }] }
+    },
+    { action: 'delete', type: 'secrets', before: { secrets: [{ name: 'key', content: hidden }] } }
+  ])
+  const log = text(fileOf(c))
+  for (const plain of ['calvin', 'community', 'hush', secret, base64('another')]) t.notMatch(log, plain)
+  const sealed = JSON.stringify(found.map(line => [line.before, line.after]))
+  t.notMatch(sealed, /"content":"(?!\*{8}")/, 'nor the ciphertext')
+})
+
+t.test('an import is one line, with counts', async t => {
+  const c = await Controller.start(t)
+  await richCluster(c)
+  const { body } = await c.get('/config/cluster/export')
+  const { config } = body
+  delete config.otherdev.pdu
+  delete config.node.alone
+  config.switch.sw1.comment = 'changed'
+  config.switch.sw2 = {}
+  config.secrets.node.n9[0].content = base64('changed')
+  const found = await left(c, () => c.post('/config/cluster/import', { config }, { source: '192.0.2.7' }))
+  t.same(found, [
+    {
+      who: 'user admin',
+      from: '192.0.2.7',
+      action: 'import',
+      counts: {
+        node: { created: 0, changed: 0, deleted: 1 },
+        switch: { created: 1, changed: 1, deleted: 0 },
+        otherdev: { created: 0, changed: 0, deleted: 1 },
+        secrets: { created: 0, changed: 1, deleted: 0 }
+      }
+    }
+  ])
+})
+
+t.test('there after a restart and a kill; a viewer cannot read it over http', async t => {
+  const c = await Controller.start(t)
+  await c.post('/config/group/g', {})
+  const before = text(fileOf(c))
+  Object.assign(c, { overrides: [...c.overrides, `users.root=admin ${cheapHash('x')}`] })
+  await c.restart()
+  c.token = await c.login('root', 'x')
+  await c.post('/config/group/h', {})
+  t.ok(text(fileOf(c)).startsWith(before), 'it goes on where it was')
+  t.match(lines(fileOf(c)).at(-1), { who: 'user root', name: 'h' })
+})
+
+t.test('changes made at once have their lines, in the order of their commits', async t => {
+  const c = await Controller.start(t)
+  const count = 200
+  await Promise.all(
+    Array.from({ length: count }, (_, i) => c.post('/config/group/g', { comment: String(i) }))
+  )
+  const found = lines(fileOf(c)).filter(({ name }) => name === 'g')
+  t.equal(found.length, count)
+  let last: unknown
+  for (const { before, after } of found as unknown as {
+    before?: { comment?: string }
+    after: { comment: string }
+  }[]) {
+    if (before) t.equal(before.comment, last)
+    last = after.comment
+  }
+  t.equal((await c.get('/config/group/g')).body.config.group.g.comment, last)
+})
+
+/** Bytes of the line for an object whose name has one letter. */
+async function lineBytes(test: Test): Promise<number> {
+  const { file, record } = log(test, 10_000, 1)
+  await record('a')
+  const { size } = statSync(file)
+  rmSync(file)
+  return size
+}
+
+/** An audit log of its own, and what a change of one object is to it. */
+function log(test: Test, maxBytes: number, keep: number) {
+  const directory = test.testdir()
+  const file = join(directory, 'audit.log')
+  let now = 0
+  const audit = new Audit({ file, maxBytes, keep, now: () => now++ })
+  const record = (name: string) =>
+    audit.record(
+      { ...admin, takesAddresses: true },
+      [{ type: 'group', name, before: undefined, after: { name } }],
+      'change'
+    )
+  const names = (rotated = '') => lines(file + rotated).map(({ name }) => name)
+  return { directory, file, audit, record, names }
+}
+
+t.test('rotated by size, kept by count', async t => {
+  const { directory, record, names } = log(t, 2.5 * (await lineBytes(t)), 2)
+  for (const name of ['a', 'b', 'c']) await record(name)
+  t.same(readdirSync(directory), ['audit.log'], 'the third line takes it over the size')
+  await record('d')
+  t.same([names(), names('.1')], [['d'], ['a', 'b', 'c']], 'the next one begins a new file')
+  for (const name of ['e', 'f', 'g', 'h', 'i', 'j']) await record(name)
+  t.same([names(), names('.1'), names('.2')], [['j'], ['g', 'h', 'i'], ['d', 'e', 'f']], 'the oldest went')
+  t.same(readdirSync(directory).sort(), ['audit.log', 'audit.log.1', 'audit.log.2'])
+  for (const name of readdirSync(directory)) t.equal(statSync(join(directory, name)).mode & 0o777, 0o600)
+})
+
+t.test('with none kept, the old one goes; the size of a file that was there counts', async t => {
+  const { directory, file, record, names } = log(t, 250, 0)
+  writeFileSync(file, `${JSON.stringify({ name: 'old', fill: 'x'.repeat(300) })}\n`)
+  await record('a')
+  t.same(names(), ['a'])
+  t.same(readdirSync(directory), ['audit.log'])
+})
+
+t.test('the keys of the ini say when', async t => {
+  const c = await Controller.start(t, 'log.audit_size=64k', 'log.audit_keep=1')
+  const comment = 'x'.repeat(10_000)
+  for (let i = 0; i < 16; i++) await c.post(`/config/group/g${i}`, { comment })
+  const state = join(c.directory, 'state')
+  const found = readdirSync(state).filter(name => name.startsWith('audit.log'))
+  t.same(found.sort(), ['audit.log', 'audit.log.1'])
+  for (const name of found) t.ok(statSync(join(state, name)).size < 80_000)
+  t.equal(lines(fileOf(c)).at(-1)?.name, 'g15')
+})
+
+t.test('a log that cannot be written is told by the health, and loses no later line', async t => {
+  const { file, audit, record, names } = log(t, 10_000, 1)
+  t.same(audit.health, { ok: true, reason: '' })
+  mkdirSync(file)
+  await t.resolves(record('a'), 'the change itself is done')
+  t.notOk(audit.health.ok)
+  t.match(audit.health.reason, /audit log cannot be written/)
+  rmSync(file, { recursive: true })
+  await record('b')
+  t.same(audit.health, { ok: true, reason: '' })
+  t.same(names().slice(-1), ['b'])
+
+  const c = await Controller.start(t)
+  mkdirSync(fileOf(c))
+  t.equal((await c.post('/config/group/g', {})).status, 201, 'the change stands')
+  t.match(await c.get('/monitor/service/svcd'), { status: 503, body: { message: /audit log/ } })
+  rmSync(fileOf(c), { recursive: true })
+  await c.post('/config/group/g', { comment: 'x' })
+  t.equal((await c.get('/monitor/service/svcd')).status, 200)
+})
+
+t.test('the lines of one change carry one mark, those of two changes two', async t => {
+  const c = await Controller.start(t)
+  await c.cluster()
+  await c.post('/config/node/n1', { group: 'compute' })
+  const before = lines(fileOf(c)).length
+  await c.post('/config/group/compute', { newgroupname: 'work' })
+  const renamed = lines(fileOf(c)).slice(before)
+  t.same(renamed.map(({ action, type, name }) => [action, type, name]).sort(), [
+    ['create', 'group', 'work'],
+    ['delete', 'group', 'compute'],
+    ['update', 'node', 'n1']
+  ])
+  t.equal(new Set(renamed.map(line => line.change)).size, 1)
+  await c.post('/config/node/n1', { comment: 'x' })
+  t.not(lines(fileOf(c)).at(-1)?.change, renamed[0]?.change)
+})
