@@ -35,7 +35,7 @@ test: packages build lint
 
 # The long proofs: everything of `make test`, and more rounds.
 test-long: packages build lint
-	@SVCD_KILL_ROUNDS=200 sh test/run.sh
+	@SVCD_KILL_ROUNDS=200 SVCD_PROPERTY_RUNS=5 sh test/run.sh
 
 # The tests on Node 24, which the npm registry brings.
 test-node24: .cache/node24/node_modules/node/bin/node
@@ -54,6 +54,9 @@ docs: build
 
 bench: build
 	node bench/boot.mjs
+	node bench/addresses.mjs
+	node bench/lists.mjs
+	node bench/import.mjs
 
 install: build
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" sh build/install.sh

@@ -1,0 +1,92 @@
+import t from 'tap'
+import { Controller } from './controller.js'
+import { objectFiles } from './everything.js'
+import { beginning } from './operations.js'
+
+const c = await Controller.start(t)
+const restore = () => c.post('/config/cluster/import', beginning)
+
+t.test('what an import says in the words of a request is stored as the request would', async t => {
+  await restore()
+  const { config } = beginning
+  const posted = {
+    node: {
+      group: 'compute',
+      bmcsetup: true,
+      comment: '',
+      roles: null,
+      service: false,
+      switchport: 7,
+      interfaces: [
+        { interface: 'BOOTIF', network: 'alpha', ipaddress: '10.1.0.9', macaddress: null, options: '' },
+        { interface: 'BMC', network: 'beta', ipaddress: '10.2.0.9' }
+      ]
+    },
+    network: { network: '10.7.0.0/24', dhcp_enable: false, nameserver_ip: '10.7.0.1', gateway: '' },
+    osimage: { kernver: '6.1', tarball: 'a.tar.gz', torrent: 'a.torrent', grab_exclude_list: [], path: null },
+    bmcsetup: { userid: 2, mgmtchannel: 1, netchannel: 5 }
+  }
+  for (const [type, body] of Object.entries(posted))
+    t.equal((await c.post(`/config/${type}/new`, body)).status, 201, type)
+  const made = objectFiles(c)
+
+  await restore()
+  const sections = Object.entries(posted).map(([type, body]) => [
+    type,
+    { ...config[type as keyof typeof posted], new: { ...body, _override: false } }
+  ])
+  const { status, text } = await c.post('/config/cluster/import', { config: Object.fromEntries(sections) })
+  t.equal(status, 201, text)
+  t.same(objectFiles(c), made)
+})
+
+t.test('two spellings with different values are refused', async t => {
+  await restore()
+  const before = objectFiles(c)
+  const image = { kernver: '6.1', kernelversion: '6.2' }
+  const { status, body } = await c.post('/config/cluster/import', {
+    osimage: { ...beginning.config.osimage, image }
+  })
+  t.equal(status, 400)
+  t.match(body.message, /config\.osimage\.image: field "kernelversion" is given twice/)
+  t.same(objectFiles(c), before)
+})
+
+t.test('when an import takes the first image of a tag away, the next one has the plain key', async t => {
+  await restore()
+  const plain = async () => {
+    const { osimagetag } = (await c.get('/config/osimagetag')).body.config
+    return Object.entries<{ osimage: string }>(osimagetag).map(([key, { osimage }]) => [key, osimage])
+  }
+  t.same(await plain(), [
+    ['stable', 'compute'],
+    ['constructor:stable', 'constructor'],
+    ['tried', 'compute']
+  ])
+  const { n2: _, ...nodes } = beginning.config.node
+  await c.post('/config/cluster/import', { node: nodes })
+  await c.post('/config/group/compute', { osimage: 'constructor' })
+  const { constructor: kept } = beginning.config.osimage
+  const { status, text } = await c.post('/config/cluster/import', { osimage: { constructor: kept } })
+  t.equal(status, 201, text)
+  t.same(await plain(), [['stable', 'constructor']])
+  const first = (await c.get('/config/cluster/export')).text
+  await c.post('/config/cluster/import', first)
+  t.equal((await c.get('/config/cluster/export')).text, first, 'export, import, export')
+})
+
+t.test('the secrets of what an import takes away go with it, those of what it keeps stay', async t => {
+  await restore()
+  const kept = (await c.get('/config/secrets/group/compute')).text
+  const { n1: _, ...nodes } = beginning.config.node
+  const { status, text } = await c.post('/config/cluster/import', { node: nodes })
+  t.equal(status, 201, text)
+  t.notOk('secrets/node.n1.json' in c.state())
+  t.equal((await c.get('/config/secrets/group/compute')).text, kept)
+  await c.post('/config/node/n1', {})
+  t.same(
+    (await c.get('/config/secrets/node/n1')).body.config.secrets.node.n1,
+    [],
+    'another n1 has none of them'
+  )
+})
