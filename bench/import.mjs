@@ -9,7 +9,7 @@ import { addressOf, macOf, nameOf } from './cluster.mjs'
 import { machine, quantile, row, startDaemon, temporary } from './daemon.mjs'
 
 const NODES = 10_000
-const ROUNDS = 5
+const ROUNDS = 3
 
 const nic = { interface: 'BOOTIF', network: 'cluster' }
 const nodes = Array.from({ length: NODES }, (_, i) => {

@@ -47,7 +47,8 @@ export async function exported(c: Controller): Promise<{ text: string; config: E
 }
 
 const nicsOf = ({ interfaces = [] }: Partial<Fields>) => interfaces
-const secretsOf = (config: Exported, type: string, owner = '') =>
+/** The secrets of a node or a group in an export. */
+export const secretsOf = (config: Exported, type: string, owner = '') =>
   (config.secrets?.[type] as unknown as Record<string, { name: string }[]> | undefined)?.[owner] ?? []
 
 /** What each path parameter may be, given those before it. */
