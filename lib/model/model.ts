@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { badRequest, notFound } from '../http/errors.js'
 import type { Change } from '../store/types.js'
 import type { Field, TypeName } from './field.js'
@@ -263,7 +264,8 @@ export class Model {
 
   #putGroup(tx: Tx, before: GroupDoc | undefined, after: GroupDoc): void {
     tx.put('group', after.name, after)
-    if (!before || before.interfaces === after.interfaces) return
+    // Most changes of a group are none of its interfaces: its members are left alone then.
+    if (!before || isDeepStrictEqual(before.interfaces, after.interfaces)) return
     for (const entry of after.interfaces ?? [])
       if (entry.network !== undefined && !tx.get('network', entry.network))
         throw badRequest(

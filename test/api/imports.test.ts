@@ -1,7 +1,7 @@
 import t from 'tap'
+import { beginning } from './beginning.js'
 import { Controller } from './controller.js'
 import { objectFiles } from './everything.js'
-import { beginning } from './operations.js'
 
 const c = await Controller.start(t)
 const restore = () => c.post('/config/cluster/import', beginning)
@@ -89,4 +89,13 @@ t.test('the secrets of what an import takes away go with it, those of what it ke
     [],
     'another n1 has none of them'
   )
+})
+
+t.test('a group read and posted back leaves its members alone, whatever an import made of them', async t => {
+  await restore()
+  await c.get('/config/group/compute/interfaces/BOOTIF/_delete')
+  await c.post('/config/cluster/import', { node: beginning.config.node })
+  const before = objectFiles(c)
+  t.equal((await c.post('/config/group/compute', (await c.get('/config/group/compute')).text)).status, 204)
+  t.same(objectFiles(c), before)
 })

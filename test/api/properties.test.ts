@@ -1,6 +1,7 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
+import { beginning } from './beginning.js'
 import { Controller, type Reply } from './controller.js'
 import {
   type Exported,
@@ -12,7 +13,7 @@ import {
   snapshot
 } from './everything.js'
 import { brokenMoves, brokenRules, leftovers, orphans, wrongAnswers } from './invariants.js'
-import { beginning, newName, type Operation, operation, types } from './operations.js'
+import { newName, type Operation, operation, types } from './operations.js'
 
 /** The numbers of runs are multiplied by this: `make test-long` asks for more. */
 const rounds = Number(process.env.SVCD_PROPERTY_RUNS ?? 1)
