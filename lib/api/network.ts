@@ -3,7 +3,7 @@ import { notFound } from '../http/errors.js'
 import type { Answer } from '../http/route.js'
 import { contains, formatAddress, toAddress } from '../model/address.js'
 import { looksLikeAddress } from '../model/names.js'
-import { deviceAt, networkOf, nextFree, takenIn } from '../model/networks.js'
+import { isTaken, networkOf, nextFree, takenIn } from '../model/networks.js'
 import { type ApiRoute, type Parts, param } from './context.js'
 import { objectRoutes } from './objects.js'
 import { shapes } from './shapes.js'
@@ -21,7 +21,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
     const prefix = model.view.index.networks.get(name)
     if (!prefix || !contains(prefix, address))
       throw notFound(`${ipaddress} lies outside network ${name} (${network.network})`)
-    const state = { status: deviceAt(model.view, address, model.cluster) === undefined ? 'free' : 'taken' }
+    const state = { status: isTaken(model.view, address, model.cluster) ? 'taken' : 'free' }
     return { status: 200, body: { config: { network: { [ipaddress]: state } }, [ipaddress]: state } }
   }
   const reads = { method: 'GET', effect: 'reads', access: 'minimal', body: 'ignored' } as const

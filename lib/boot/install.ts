@@ -1,6 +1,7 @@
 import { notFound, unauthorized } from '../http/errors.js'
 import type { Source } from '../http/route.js'
 import { formatAddress, mask, parseAddress, parsePrefix } from '../model/address.js'
+import { hidden } from '../model/hidden.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 import { type Secret, secretsOf } from '../model/secrets.js'
@@ -23,7 +24,6 @@ export interface InstallOptions {
   readonly rootpw: string
 }
 
-const hidden = '********'
 const netmask = (length: number) => formatAddress(mask(length))
 
 /** The install script and the kickstart of a node (contract, "Boot and installation" rules 3 to 5). */

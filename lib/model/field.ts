@@ -1,5 +1,5 @@
 import type { JsonValue } from '../http/route.js'
-import { contains, formatAddress, parseAddress, parsePrefix } from './address.js'
+import { formatAddress, parseAddress, parsePrefix } from './address.js'
 import { fileNameRule, isDomainName, isFileName, isObjectName, objectNameRule, parseMac } from './names.js'
 
 /** Why a value is not what its field takes; the caller adds the object and the field. */
@@ -187,11 +187,4 @@ export const alwaysNull: FieldType<never> = {
   read: () => {
     throw new ValueError('')
   }
-}
-
-/** Whether `address` lies in the CIDR text `network`. */
-export function inNetwork(network: string, ip: string): boolean {
-  const range = parsePrefix(network)
-  const number = parseAddress(ip)
-  return range !== undefined && number !== undefined && contains(range, number)
 }

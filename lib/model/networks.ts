@@ -70,11 +70,9 @@ export function networkOf(view: View, address: Address): string | undefined {
   return best?.name
 }
 
-/** The device that has an address, as "node node001"; undefined when it is free. */
-export function deviceAt(view: View, address: Address, cluster: ClusterSettings): string | undefined {
-  const [owner] = view.index.addressOwners(address)
-  if (owner) return `${owner.type} ${owner.name}`
-  return controllerAddress(cluster) === address ? `controller ${cluster.controller.name}` : undefined
+/** Whether a device, or the controller, has an address. */
+export function isTaken(view: View, address: Address, cluster: ClusterSettings): boolean {
+  return view.index.taken.has(address) || controllerAddress(cluster) === address
 }
 
 /** Refuses an address that no device of the network may have; `where` opens the message. */

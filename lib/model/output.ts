@@ -1,4 +1,5 @@
 import type { Field, TypeName } from './field.js'
+import { hidden } from './hidden.js'
 import { groupInForce, type InForce, nodeInForce } from './inherit.js'
 import type { Docs, GroupDoc, InterfaceDoc, NodeDoc } from './tables.js'
 import { objectTypes } from './types.js'
@@ -33,8 +34,6 @@ export function see<K extends TypeName>(
   if (type !== 'node') return { doc, group: undefined, status: null }
   return { doc, group: groupOf(view, doc as NodeDoc), status: status(doc.name) }
 }
-
-const hidden = '********'
 
 function value(field: Field, stored: unknown, masked: boolean): unknown {
   if (stored === undefined || stored === null) return field.default ?? null

@@ -1,6 +1,7 @@
 import { badRequest } from '../http/errors.js'
 import type { JsonObject, JsonValue } from '../http/route.js'
 import { boolean, type Field, freeText, type Reads, ValueError } from './field.js'
+import { hidden } from './hidden.js'
 import { interfaceFields } from './tables.js'
 import type { ObjectType } from './types.js'
 
@@ -25,9 +26,6 @@ export interface Given {
   /** The body holds what only an answer of ours does: it was read, and maybe changed. */
   readonly readBack: boolean
 }
-
-/** How a secret is shown to who may not see it: posted back, it is no new value. */
-export const masked = '********'
 
 const isObject = (value: JsonValue | undefined): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
@@ -97,7 +95,7 @@ export function readObject(type: ObjectType, name: string, body: JsonValue): Giv
       interfaces = readInterfaces(object, value, type.type === 'node')
     else if (type.type === 'osimage' && key === 'torrent') readValue(freeText, value, where)
     else if (!field) throw badRequest(`${object}: there is no field "${key}"`)
-    else if (field.secret && value === masked) continue
+    else if (field.secret && value === hidden) continue
     else setOnce(values, field.name, readValue(field.type, value, where, field.secret), where)
   }
   return { values, newName, interfaces, override: override && !readBack, readBack }

@@ -1,12 +1,11 @@
 import { badRequest, notFound, unavailable } from '../http/errors.js'
 import type { JsonObject, JsonValue } from '../http/route.js'
 import { base64, objectName, path, type Reads, ValueError } from './field.js'
+import { hidden } from './hidden.js'
 import { readValue } from './request.js'
 import type { SecretBox } from './secret-box.js'
 import type { SecretsDoc } from './tables.js'
 import type { Tx, View } from './view.js'
-
-const hidden = '********'
 
 export type SecretOwner = 'node' | 'group'
 

@@ -3,6 +3,7 @@ import { badRequest, notFound, type ServiceError } from '../http/errors.js'
 import type { JsonObject, JsonValue } from '../http/route.js'
 import { FieldError } from '../store/errors.js'
 import type { Field, TypeName } from './field.js'
+import { hidden } from './hidden.js'
 import { decodeInterface, kinds } from './kinds.js'
 import type { Actor, Model } from './model.js'
 import { fieldFor } from './request.js'
@@ -18,7 +19,6 @@ import type { Tx, View } from './view.js'
 const objectSections = ['network', 'osimage', 'bmcsetup', 'group', 'node', 'switch', 'otherdev'] as const
 const owners = ['group', 'node'] as const
 const mostProblems = 50
-const hidden = '********'
 
 /**
  * Everything an admin has configured, as one document of stored values (contract, Cluster; decisions 3.11), in

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { appendFile, rename, rm, stat, truncate } from 'node:fs/promises'
+import { hidden } from '../model/hidden.js'
 import type { Actor } from '../model/model.js'
 import { objectTypes } from '../model/types.js'
 import type { Change } from '../store/types.js'
@@ -14,7 +15,6 @@ export interface AuditOptions {
   readonly now: () => number
 }
 
-const hidden = '********'
 /** Lines kept for a disk that takes none. */
 const mostWaiting = 10_000
 
