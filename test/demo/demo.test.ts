@@ -26,7 +26,7 @@ t.test('make demo installs a machine without root', async t => {
     env: { ...programEnv(), TS_NODE_TRANSPILE_ONLY: '1' }
   }).catch(error => error)
   t.equal(stderr, '', 'nothing went wrong', { stdout })
-  t.match(stdout, /\/boot\/search\/mac\/52%3A54%3A00%3A14%3A00%3A01\.\.\. ok/, 'the console was shown')
+  t.match(stdout, /\/boot\/search\/mac\/52%3A54%3A00%3A14%3A00%3A01\.{3,} ok/, 'the console was shown')
   t.match(stdout, /What svcd knows of node001: .*installer\.completed/)
   t.match(stdout, /The disk holds what was packed/)
 })

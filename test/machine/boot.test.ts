@@ -79,6 +79,9 @@ function shows(t: Test, run: Run, ...patterns: RegExp[]): void {
   }
 }
 
+/** What iPXE shows of a file that it has fetched; one that takes more than a second shows dots or its share. */
+const fetched = (path: RegExp) => new RegExp(`${path.source}\\.{3}[. \\d%]* ok`)
+
 t.test('machines boot over the network with the real iPXE and the real daemon', async t => {
   requirePrograms('debugfs')
   const directory = await mkdtemp(join(tmpdir(), 'svcd-machine-'))
@@ -106,10 +109,11 @@ t.test('machines boot over the network with the real iPXE and the real daemon', 
       shows(
         t,
         run,
-        /10\.141\.0\.1:7050\/boot\.\.\. ok/,
-        /\/boot\/search\/mac\/52%3A54%3A00%3A14%3A00%3A01\.\.\. ok/,
-        /\/boot\/vmlinuz\.\.\. ok/,
-        /\/boot\/initrd\.img\.\.\. ok/,
+        fetched(/10\.141\.0\.1:7050\/boot/),
+        fetched(/\/boot\/search\/mac\/52%3A54%3A00%3A14%3A00%3A01/),
+        fetched(/\/boot\/vmlinuz/),
+        // Its "ok" may be cut off: the kernel starts at once and empties the serial port's queue.
+        /\/boot\/initrd\.img\.{3}/,
         /STAGE \S+ kernel node=node001 hostname=node001\.cluster mac=52:54:00:14:00:01 service=0/,
         /STAGE \S+ network static 10\.141\.0\.11\/24/,
         /STAGE \S+ install script ended with 0/,
@@ -136,7 +140,7 @@ t.test('machines boot over the network with the real iPXE and the real daemon', 
     { buffered: true },
     async t => {
       const run = await boot('unknown', unknownMac, { until: /MAC 52:54:00:14:00:09 is unknown/ })
-      shows(t, run, /\/boot\.\.\. ok/, /\/boot\/search\/mac\/52%3A54%3A00%3A14%3A00%3A09\.\.\. ok/)
+      shows(t, run, fetched(/\/boot/), fetched(/\/boot\/search\/mac\/52%3A54%3A00%3A14%3A00%3A09/))
       const { body } = await controller.request('GET', '/config/node')
       const nodes = Object.keys((body as { config: { node: object } }).config.node)
       t.same(nodes, ['node001', 'node002', 'node003', 'node004', 'node005'], 'no node was made')
@@ -163,8 +167,8 @@ t.test('machines boot over the network with the real iPXE and the real daemon', 
     shows(
       t,
       run,
-      /\/boot\/short\.\.\. ok/,
-      /\/boot\/search\/mac\/52%3A54%3A00%3A14%3A00%3A03\.\.\. ok/,
+      fetched(/\/boot\/short/),
+      fetched(/\/boot\/search\/mac\/52%3A54%3A00%3A14%3A00%3A03/),
       /STAGE \S+ kernel node=node003/
     )
     t.equal((await controller.monitor('node003')).state, 'installer.completed')
@@ -173,7 +177,7 @@ t.test('machines boot over the network with the real iPXE and the real daemon', 
   t.test('node004: netboot off, DHCP gives the disk script', { buffered: true }, async t => {
     const disk = await makeDisk(join(directory, 'node004.disk'), bootSector())
     const run = await boot('node004', mac(4), { disk })
-    shows(t, run, /\/boot\/disk\.\.\. ok/, new RegExp(bootSectorText))
+    shows(t, run, fetched(/\/boot\/disk/), new RegExp(bootSectorText))
     t.equal(run.exit, bootSectorExit, 'the boot sector of the disk ran')
   })
 
@@ -182,7 +186,7 @@ t.test('machines boot over the network with the real iPXE and the real daemon', 
     shows(
       t,
       run,
-      /\/boot\/search\/mac\/\S+05\.\.\. ok/,
+      fetched(/\/boot\/search\/mac\/\S+05/),
       /node005: this machine cannot be booted/,
       /gone\.tgz/
     )
