@@ -12,9 +12,25 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   main: ['cli', 'config', 'version'],
   cli: ['check', 'daemon', 'auth', 'config', 'log'],
   check: ['daemon', 'model', 'store', 'template', 'config'],
-  daemon: ['api', 'boot', 'monitor', 'auth', 'model', 'store', 'template', 'http', 'config', 'log'],
-  api: ['boot', 'monitor', 'auth', 'model', 'http', 'config', 'version', 'log'],
+  daemon: [
+    ...[
+      'api',
+      'boot',
+      'image',
+      'monitor',
+      'auth',
+      'model',
+      'store',
+      'jobs',
+      'template',
+      'http',
+      'config',
+      'log'
+    ]
+  ],
+  api: ['boot', 'image', 'monitor', 'auth', 'model', 'jobs', 'http', 'config', 'version', 'log'],
   boot: ['monitor', 'model', 'template', 'http', 'log'],
+  image: ['model', 'monitor', 'jobs', 'program', 'http', 'config', 'log'],
   monitor: ['model', 'store', 'http', 'log'],
   // The ini's [users] lines hold roles and hashes.
   config: ['auth/roles', 'auth/passwords', 'log'],
@@ -23,6 +39,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   store: ['log'],
   template: ['log'],
   jobs: ['log'],
+  program: ['log'],
   http: ['log'],
   log: [],
   version: []

@@ -73,7 +73,45 @@ export const keys = {
       values.choice('auto', 'system', 'builtin'),
       'auto',
       'What packs images: system (tar and a compressor), builtin, or auto: system where it is installed.'
+    ),
+    compressor: key(
+      values.choice('zstd', 'pigz', 'none'),
+      'zstd',
+      'What compresses for the system packer: zstd, pigz (kickstarts cannot unpack zstd) or none.'
+    ),
+    exclude: key(
+      values.imagePaths,
+      '/var/cache/apt/archives/*.deb, /var/cache/dnf/*',
+      'What is left out of packs: paths from the root of an image, * and ? allowed, with commas between them.'
+    ),
+    initramfs: key(
+      values.boolean,
+      'yes',
+      "Build the initramfs anew before each pack, by the image's own dracut or initramfs-tools: yes or no."
+    ),
+    grace: key(
+      values.duration('0s', '3650d'),
+      '1d',
+      'How long a pack that no image, tag or installing node uses is kept.'
+    ),
+    time_limit: key(values.duration('1s', '30d'), '2h', 'Longest time for a pack, a clone or an initramfs.')
+  },
+  ssh: {
+    key: key(
+      values.optionalPath,
+      '',
+      'Private key for grabs and pushes; empty: ssh/id_ed25519 in the state directory, made when first used.'
+    ),
+    port: key(values.count(1, 65535), '22', 'Port of sshd on the nodes.'),
+    parallel: key(values.count(1, 1000), '4', 'How many nodes of a group are pushed to at once.'),
+    time_limit: key(
+      values.duration('1s', '30d'),
+      '1h',
+      'Longest time for a grab, and for a push to one node.'
     )
+  },
+  jobs: {
+    parallel: key(values.count(1, 100), '2', 'How many packs, clones, grabs and pushes run at once.')
   },
   auth: {
     token_lifetime: key(values.duration('1s', '3650d'), '1h', 'Lifetime of the tokens of users.'),
@@ -136,7 +174,37 @@ export const keys = {
     )
   },
   torrent: {
-    tracker: key(values.optionalTracker, '', 'Announce URL of the tracker; empty turns torrent off.')
+    tracker: key(values.optionalTracker, '', 'Announce URL of the tracker; empty turns torrent off.'),
+    whitelist: key(
+      values.optionalPath,
+      '',
+      'File of info hashes that the tracker admits, kept by svcd (opentracker needs one); empty: none.'
+    ),
+    tracker_reload: key(
+      values.command,
+      '',
+      'Command that makes the tracker read that file again, such as systemctl reload opentracker.'
+    ),
+    seeder: key(
+      values.choice('none', 'transmission', 'aria2'),
+      'none',
+      'Who seeds the images: none, transmission or aria2.'
+    ),
+    seeder_url: key(
+      values.optionalUrl,
+      '',
+      'RPC of the seeder: http://127.0.0.1:9091/transmission/rpc, or http://127.0.0.1:6800/jsonrpc of aria2.'
+    ),
+    seeder_secret: secret(
+      values.text,
+      '',
+      "user:password of transmission's RPC, or the secret token of aria2's; empty: none."
+    ),
+    seeder_watch: key(
+      values.optionalPath,
+      '',
+      'Watch directory of transmission, instead of its RPC; its download-dir must be the files directory.'
+    )
   },
   dhcp: {
     server: key(values.choice('none'), 'none', 'DHCP server to configure: none in this version.')

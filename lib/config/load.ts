@@ -35,6 +35,15 @@ export function loadConfig(file: string, overrides: readonly string[]): Config {
     const place = placeOf(path, given, 'http', 'listen')
     problems.push({ ...place, message: '[controller] address is needed when [http] listen is every address' })
   }
+  const { seeder, seeder_url, seeder_watch } = values.torrent
+  if (
+    (seeder === 'aria2' && seeder_url === '') ||
+    (seeder === 'transmission' && !(seeder_url || seeder_watch))
+  ) {
+    const or = seeder === 'aria2' ? 'is' : 'or seeder_watch is'
+    const place = placeOf(path, given, 'torrent', 'seeder')
+    problems.push({ ...place, message: `[torrent] seeder_url ${or} needed when seeder is ${seeder}` })
+  }
   if (problems.length > 0) throw new ConfigError(inOrder(path, problems))
   return freeze({
     ...values,

@@ -28,7 +28,24 @@ export interface Config {
     readonly roles: string
     readonly scripts: string
   }
-  readonly image: { readonly directory: string; readonly packer: 'auto' | 'system' | 'builtin' }
+  readonly image: {
+    readonly directory: string
+    readonly packer: 'auto' | 'system' | 'builtin'
+    readonly compressor: 'zstd' | 'pigz' | 'none'
+    /** Patterns of paths from the root of an image. */
+    readonly exclude: readonly string[]
+    readonly initramfs: boolean
+    readonly grace: number
+    readonly time_limit: number
+  }
+  readonly ssh: {
+    /** Empty: ssh/id_ed25519 in the state directory. */
+    readonly key: string
+    readonly port: number
+    readonly parallel: number
+    readonly time_limit: number
+  }
+  readonly jobs: { readonly parallel: number }
   readonly auth: { readonly token_lifetime: number; readonly node_token_lifetime: number }
   readonly users: readonly User[]
   readonly cluster: {
@@ -48,7 +65,17 @@ export interface Config {
   }
   readonly kickstart: { readonly rootpw: string }
   readonly node: { readonly verify_certificate: boolean }
-  readonly torrent: { readonly tracker: string }
+  readonly torrent: {
+    /** Empty: torrent is off. */
+    readonly tracker: string
+    readonly whitelist: string
+    /** A program and its arguments; empty: none. */
+    readonly tracker_reload: readonly string[]
+    readonly seeder: 'none' | 'transmission' | 'aria2'
+    readonly seeder_url: string
+    readonly seeder_secret: string
+    readonly seeder_watch: string
+  }
   readonly dhcp: { readonly server: 'none' }
   readonly dns: { readonly server: 'none' }
   readonly log: {

@@ -201,6 +201,38 @@ export const optionalOrigin: Kind<string> = value =>
     : parsedUrl(value, /^https?:\/\/[^\s/?#\\]+\/?$/, 'a URL of the form http://host:port or https://host')
         .origin
 
+/** `http(s)://host[:port][/path]`, or nothing. */
+export const optionalUrl: Kind<string> = value =>
+  value === ''
+    ? ''
+    : parsedUrl(
+        value,
+        /^https?:\/\/[^\s/?#\\]+(?:\/[^\s?#\\]*)?$/,
+        'a URL such as http://127.0.0.1:9091/transmission/rpc'
+      ).href
+
+/** A program and its arguments, with blanks between them, or nothing; no shell reads it, so quotes are refused. */
+export const command: Kind<readonly string[]> = value => {
+  must(
+    !/["'`\\$|&;<>]/.test(value),
+    'a program and its arguments with blanks between them, without shell signs'
+  )
+  return value.split(/\s+/).filter(word => word !== '')
+}
+
+/** Paths inside an image with commas between them, each from its root; patterns may hold *, ? and [ ]. */
+export const imagePaths: Kind<readonly string[]> = value => {
+  const paths = value
+    .split(',')
+    .map(part => part.trim())
+    .filter(part => part !== '')
+  must(
+    paths.every(part => part.startsWith('/') && !part.split('/').includes('..')),
+    'paths from the root of an image, such as /var/cache/*, with commas between them'
+  )
+  return paths
+}
+
 /** An announce URL (http, https or udp), or nothing. */
 export const optionalTracker: Kind<string> = value =>
   value === ''

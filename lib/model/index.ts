@@ -5,7 +5,15 @@ import { AddressSet } from './address-set.js'
 import type { TypeName } from './field.js'
 import { splitNumber } from './names.js'
 import { type Ref, referencesOf, refKey } from './references.js'
-import type { DeviceDoc, InterfaceDoc, NetworkDoc, NodeDoc, OsimageDoc, OsimagetagDoc } from './tables.js'
+import type {
+  DeviceDoc,
+  InterfaceDoc,
+  NetworkDoc,
+  NodeDoc,
+  OsimageDoc,
+  OsimagetagDoc,
+  PackDoc
+} from './tables.js'
 import { objectTypes } from './types.js'
 
 /** Who has an address or a MAC. */
@@ -28,6 +36,9 @@ export interface Members {
 }
 
 type Pinned = Pick<OsimageDoc, 'kernelfile' | 'initrdfile' | 'imagefile'>
+
+/** Before the name of a pack among those who name a file: no name of an image or a tag begins so. */
+const keptPack = 'pack/'
 
 /** By convention the interface of a node's BMC carries this name. */
 export const isBmc = (entry: { readonly interface: string }) => entry.interface.toUpperCase() === 'BMC'
@@ -97,12 +108,26 @@ export class ClusterIndex implements Index {
     return this.#members.get(group)
   }
 
-  /** Whether an image or a tag names this file as its kernel or initramfs (`boot`) or as its packed image (`pack`). */
+  /**
+   * Whether this file is a kernel or initramfs (`boot`) or a packed image (`pack`) of an image or a tag, or of an
+   * older pack that is kept for nodes still installing it.
+   */
   isImageFile(kind: 'boot' | 'pack', name: string): boolean {
     return this.#files[kind].has(name)
   }
 
+  /** Whether an image or a tag, not only a kept pack, names this packed image. */
+  isPackNamed(name: string): boolean {
+    return this.#files.pack.get(name)?.some(user => !user.startsWith(keptPack)) ?? false
+  }
+
   update(type: string, name: string, before: object | undefined, after: object | undefined): void {
+    if (type === 'pack')
+      this.#image(
+        `${keptPack}${name}`,
+        before && { ...(before as PackDoc), imagefile: name },
+        after && { ...(after as PackDoc), imagefile: name }
+      )
     if (type === 'osimagetag')
       this.#image(name, before as OsimagetagDoc | undefined, after as OsimagetagDoc | undefined)
     if (!Object.hasOwn(objectTypes, type)) return
@@ -182,7 +207,7 @@ export class ClusterIndex implements Index {
     else this.networks.delete(name)
   }
 
-  /** An image's files, or those a tag pins; no image's name holds the colon that is in a tag's. */
+  /** An image's files, those a tag pins, or a pack's; no image's name holds the colon that is in a tag's. */
   #image(name: string, before: Pinned | undefined, after: Pinned | undefined): void {
     const files = (image: Pinned | undefined) =>
       [

@@ -8,8 +8,10 @@ import {
   file,
   integer,
   objectName,
+  oneOf,
   path,
   type Reads,
+  strings,
   type TypeName,
   ValueError
 } from './field.js'
@@ -21,8 +23,10 @@ import {
   type InterfaceDoc,
   interfaceFields,
   type OsimagetagDoc,
+  type PackDoc,
   type RevokedDoc,
-  type SecretsDoc
+  type SecretsDoc,
+  type TreeDoc
 } from './tables.js'
 import { type ObjectType, objectTypes } from './types.js'
 
@@ -224,6 +228,15 @@ const sealedSecrets: Reads<unknown> = {
 }
 
 const positive = integer(1, Number.MAX_SAFE_INTEGER)
+const amount = integer(0, Number.MAX_SAFE_INTEGER)
+
+const sha256: Reads<string> = {
+  expected: '64 hexadecimal digits',
+  read: value => {
+    if (typeof value !== 'string' || !/^[0-9a-f]{64}$/.test(value)) throw new ValueError('')
+    return value
+  }
+}
 
 /** How every type of object is kept on disk (architecture: one field table per object type). */
 export const kinds = {
@@ -235,11 +248,13 @@ export const kinds = {
     { osimage: objectName, tag: objectName, order: positive },
     { kernelfile: file, initrdfile: file, imagefile: file }
   ),
+  pack: plainKind<PackDoc>(
+    'pack',
+    { osimage: objectName, sha256, bytes: amount, time: amount, packer: oneOf('system', 'builtin') },
+    { kernelfile: file, initrdfile: file, kernel: file, initrd: file, omitted: strings }
+  ),
+  tree: plainKind<TreeDoc>('image directory', { at: amount }),
   cluster: plainKind<ClusterDoc>('cluster', { settings }),
   secrets: plainKind<SecretsDoc>('secrets of', { secrets: sealedSecrets }),
-  revoked: plainKind<RevokedDoc>(
-    'revoked',
-    { at: integer(0, Number.MAX_SAFE_INTEGER) },
-    { renamed: objectName }
-  )
+  revoked: plainKind<RevokedDoc>('revoked', { at: amount }, { renamed: objectName })
 }

@@ -270,6 +270,29 @@ export type OsimagetagDoc = {
   readonly imagefile?: string
 }
 
+/**
+ * What svcd packed, named by its image file: who names the file finds its checksum here, and the sweep what to
+ * remove when nobody does. `osimage` had that name then; `kernel` and `initrd` are the files below the tree's /boot
+ * that `kernelfile` and `initrdfile` are copies of; `omitted` is what the packer could not carry.
+ */
+export type PackDoc = {
+  readonly name: string
+  readonly osimage: string
+  readonly sha256: string
+  readonly bytes: number
+  /** Milliseconds since 1970. */
+  readonly time: number
+  readonly packer: 'system' | 'builtin'
+  readonly kernelfile?: string
+  readonly initrdfile?: string
+  readonly kernel?: string
+  readonly initrd?: string
+  readonly omitted?: readonly string[]
+}
+
+/** A directory right below `[image] directory` that svcd made: deleting its image removes it (decisions 3.12). */
+export type TreeDoc = { readonly name: string; readonly at: number }
+
 /** A cluster setting changed over http: in force until the ini's value is another one than it was then. */
 export type SettingDoc = { readonly value: string | boolean; readonly ini: string | boolean }
 export type ClusterDoc = { readonly name: string; readonly settings: Readonly<Record<string, SettingDoc>> }
@@ -290,6 +313,8 @@ export type Docs = {
   switch: SwitchDoc
   otherdev: OtherdevDoc
   osimagetag: OsimagetagDoc
+  pack: PackDoc
+  tree: TreeDoc
   cluster: ClusterDoc
   secrets: SecretsDoc
   revoked: RevokedDoc

@@ -101,6 +101,22 @@ t.test('url and controller address', async t => {
   ])
 })
 
+t.test('a seeder needs the way to it', async t => {
+  const { load, problems } = iniFile(t)
+  const ini = (...lines: string[]) => ['[torrent]', ...lines].join('\n')
+  t.strictSame(problems(ini('seeder = aria2', 'seeder_watch = /w')), [
+    'svcd.ini:2: [torrent] seeder_url is needed when seeder is aria2'
+  ])
+  t.strictSame(problems(ini('seeder = transmission')), [
+    'svcd.ini:2: [torrent] seeder_url or seeder_watch is needed when seeder is transmission'
+  ])
+  const { torrent } = load(
+    ini('seeder = transmission', 'seeder_watch = w', 'tracker_reload =  /bin/kill  -HUP 7 ')
+  )
+  t.match(torrent, { seeder: 'transmission', seeder_url: '', tracker_reload: ['/bin/kill', '-HUP', '7'] })
+  t.match(load('[image]\nexclude = /var/tmp/*,/a b').image.exclude, ['/var/tmp/*', '/a b'])
+})
+
 t.test('the configuration is frozen to its depths', async t => {
   const { load } = iniFile(t)
   const config = load(`[users]\nalice = admin ${hash}`)
