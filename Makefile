@@ -33,9 +33,12 @@ packages:
 test: packages build lint
 	@sh test/run.sh
 
-# The long proofs: everything of `make test`, and more rounds.
-test-long: packages build lint
-	@SVCD_KILL_ROUNDS=200 SVCD_PROPERTY_RUNS=5 sh test/run.sh
+# The long proofs: everything of `make test` with more rounds and larger sizes, and those of test/long: real Debian
+# images in virtual machines.
+test-long: build lint
+	@sh test/packages.sh packages.txt packages-long.txt
+	@SVCD_LONG=1 SVCD_KILL_ROUNDS=200 SVCD_PROPERTY_RUNS=5 sh test/run.sh
+	@SVCD_LONG=1 sh test/run.sh --timeout=3600 test/long/*.test.ts
 
 # The tests on Node 24, which the npm registry brings.
 test-node24: .cache/node24/node_modules/node/bin/node
@@ -57,6 +60,7 @@ bench: build
 	node bench/addresses.mjs
 	node bench/lists.mjs
 	node bench/import.mjs
+	node bench/pack.mjs
 
 install: build
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" sh build/install.sh

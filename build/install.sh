@@ -34,7 +34,7 @@ done
 
 rm -rf "$code"
 install -d "$code/bin"
-cp -R dist templates package.json "$code"
+cp -R dist dracut initramfs-tools libexec templates package.json "$code"
 install -m 0755 bin/svcd "$code/bin/svcd"
 echo "$packages" | while read -r package; do
   place=${package#"$PWD"}

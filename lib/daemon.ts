@@ -16,6 +16,11 @@ import { Install } from './boot/install.js'
 import type { Config } from './config/types.js'
 import { unavailable } from './http/errors.js'
 import { HttpServer } from './http/server.js'
+import { Distribution } from './image/distribution.js'
+import { Images } from './image/images.js'
+import { Remote } from './image/remote.js'
+import { itself } from './image/workshop.js'
+import { Jobs, JobsUnavailableError } from './jobs/jobs.js'
 import { createLog, type Log } from './log.js'
 import { checkAttached } from './model/attached.js'
 import { ClusterIndex } from './model/index.js'
@@ -40,6 +45,8 @@ export interface Daemon {
   readonly address: string
   readonly port: number
   readonly server: HttpServer<Caller>
+  readonly jobs: Jobs
+  readonly images: Images
   /** Stops accepting, lets requests under way finish for up to `graceMs`, flushes, unlocks. */
   close(graceMs: number): Promise<void>
 }
@@ -97,8 +104,11 @@ export async function startDaemon(config: Config, log: Log = createLog(config.lo
       address,
       port,
       server,
+      jobs: parts.jobs,
+      images: parts.images,
       close: async graceMs => {
-        await server.close(graceMs)
+        // A request that waits for its job is answered before its connection is cut.
+        await Promise.all([server.close(graceMs), parts.jobs.close(graceMs / 2)])
         await close()
       }
     }
@@ -172,6 +182,23 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
     dynamicNodes: config.boot.dynamic_nodes,
     log
   })
+  const remote = new Remote({ state, sshKey: config.ssh.key, sshPort: config.ssh.port })
+  const distribution = new Distribution({ torrent: config.torrent, files, state, log })
+  closers.push(() => distribution.close())
+  const jobs = await Jobs.open({ directory: join(state, 'jobs'), now, log, parallel: config.jobs.parallel })
+  closers.push(() => jobs.close(0))
+  const images = await Images.open({
+    config,
+    model,
+    jobs,
+    status,
+    remote,
+    log,
+    now,
+    torrents: names => distribution.wanted(names)
+  })
+  closers.push(() => images.close())
+  closers.push(store.subscribe(changes => followImages(images, remote, changes)))
   const install = new Install({
     model,
     templates,
@@ -181,10 +208,22 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
     url: config.http.url,
     tracker: config.torrent.tracker,
     insecure: !config.node.verify_certificate,
-    rootpw: config.kickstart.rootpw
+    rootpw: config.kickstart.rootpw,
+    began: (node, imagefile) => {
+      images.installing.began(node, imagefile)
+      // Installed anew, it shows another host key.
+      void remote.forget(node).catch(error => log.warn(`host key of node ${node}: ${error.message}`))
+    }
   })
-  const health = new Health({ svcd: [() => store.health, () => status.health, () => audit.health] }, now)
-  return { config, model, status, health, logins, tokens, boot, install }
+  const health = new Health(
+    {
+      svcd: [() => store.health, () => status.health, () => audit.health],
+      tracker: [() => distribution.tracker],
+      seeder: [() => distribution.seeder]
+    },
+    now
+  )
+  return { config, model, status, health, logins, tokens, boot, install, jobs, images }
 }
 
 /** The states of a node that was renamed or is gone follow it, or go with it. */
@@ -196,8 +235,12 @@ function follow(status: NodeStatus, changes: readonly Change[]): void {
   }
 }
 
-/** The daemon, where it changes something that nobody asked for. */
-const itself = { who: 'svcd', from: '-', takesAddresses: false }
+/** Packs that nobody names any more are swept, and the host keys of a name go with it. */
+function followImages(images: Images, remote: Remote, changes: readonly Change[]): void {
+  if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) images.changed()
+  for (const { type, name, after } of changes)
+    if (type === 'revoked' && after) void remote.forget(name).catch(() => {})
+}
 
 /** Whether a token issued at that time (ms) was issued to the node that has this name now (decisions 4.8). */
 function standsFor(view: View, node: string, issuedAt: number): boolean {
@@ -205,7 +248,7 @@ function standsFor(view: View, node: string, issuedAt: number): boolean {
 }
 
 function mapError(error: unknown) {
-  if (error instanceof StoreError) return unavailable(error.message)
+  if (error instanceof StoreError || error instanceof JobsUnavailableError) return unavailable(error.message)
   if (error instanceof TemplateError) return unavailable(`template ${error.message}`)
   return undefined
 }

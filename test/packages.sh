@@ -1,15 +1,17 @@
 #!/bin/sh
-# Installs the Debian packages that the tests need (packages.txt); without root it names the command to type.
+# Installs the Debian packages that the tests need, of the lists given (default: packages.txt); without root it
+# names the command to type.
 set -eu
 cd "$(dirname "$0")"
+test "$#" -gt 0 || set -- packages.txt
 
 missing=
-while read -r package; do
+for package in $(cat "$@"); do
   case $(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null || true) in
     ii*) ;;
     *) missing="$missing $package" ;;
   esac
-done <packages.txt
+done
 test -n "$missing" || exit 0
 
 command="apt-get install -y --no-install-recommends$missing"

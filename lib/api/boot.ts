@@ -123,9 +123,10 @@ function packedFile({ model, boot, config }: Parts, request: ApiRequest): Answer
   if (caller.kind === 'anonymous' && !source.loopback && !boot.isInside(source))
     throw unauthorized(`${source.address} lies in no configured network; a token is needed`)
   const name = param(request, 'tarball')
-  if (caller.kind === 'node' && boot.packOf(caller.node) !== name.replace(/\.torrent$/, ''))
+  const pack = name.replace(/\.torrent$/, '')
+  if (caller.kind === 'node' && !boot.installs(caller.node, pack))
     throw forbidden(`${name} is not the image of node ${caller.node}`)
-  if (!model.view.index.isImageFile('pack', name.replace(/\.torrent$/, '')))
+  if (!model.view.index.isImageFile('pack', pack))
     throw notFound(`no OS image names the packed image ${name}`)
   return { status: 200, file: join(config.paths.files, name) }
 }

@@ -5,6 +5,8 @@ import type { Boot } from '../boot/boot.js'
 import type { Install } from '../boot/install.js'
 import type { Config } from '../config/types.js'
 import type { Answer, Request, Route } from '../http/route.js'
+import type { Images } from '../image/images.js'
+import type { Jobs } from '../jobs/jobs.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Health } from '../monitor/health.js'
 import type { NodeStatus } from '../monitor/node-status.js'
@@ -19,6 +21,8 @@ export interface Parts {
   readonly tokens: Tokens
   readonly boot: Boot
   readonly install: Install
+  readonly jobs: Jobs
+  readonly images: Images
 }
 
 export type ApiRequest = Request<Caller>

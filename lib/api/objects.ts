@@ -3,6 +3,7 @@ import { forbidden } from '../http/errors.js'
 import type { Answer } from '../http/route.js'
 import type { TypeName } from '../model/field.js'
 import { members } from '../model/members.js'
+import type { Actor } from '../model/model.js'
 import { type Reader, type Seen, see, show, showText } from '../model/output.js'
 import { type Given, readObject } from '../model/request.js'
 import type { Docs, NodeDoc } from '../model/tables.js'
@@ -21,6 +22,8 @@ export interface ObjectRoutes {
   readonly readable: 'user' | 'minimal'
   /** Whether `_list` and `_member` give the nodes whose effective value it is. */
   readonly members: boolean
+  /** Deletes one, where more hangs on it than the object. */
+  readonly remove?: (name: string, actor: Actor) => Promise<void>
 }
 
 /** How much this caller is shown. */
@@ -106,7 +109,8 @@ export function objectRoutes(parts: Parts, o: ObjectRoutes): ApiRoute[] {
       codes: [o.deleted, 400, 401, 403, 404, 503],
       summary: `Delete a ${title} that nothing uses`,
       handler: async request => {
-        await parts.model.remove(o.type, name(request), actorOf(request))
+        if (o.remove) await o.remove(name(request), actorOf(request))
+        else await parts.model.remove(o.type, name(request), actorOf(request))
         return done(o.deleted, `${title} ${name(request)} deleted`)
       }
     })

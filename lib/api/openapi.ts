@@ -7,6 +7,7 @@ export const accessText: Readonly<Record<string, string>> = {
   anyone: 'no token',
   minimal: 'token; without one names only',
   address: 'token for a network; an address is told without one',
+  reader: 'token',
   user: 'token',
   admin: "an admin's token",
   node: 'token, also that of the node itself',
@@ -45,7 +46,7 @@ function operationId({ method, path }: ApiRoute): string {
 }
 
 /** Where a token is needed, not only welcome. */
-const mandatory = new Set(['user', 'admin', 'node'])
+const mandatory = new Set(['reader', 'user', 'admin', 'node'])
 
 function operation(route: ApiRoute): object {
   const token = route.access !== 'anyone'

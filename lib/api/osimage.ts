@@ -42,7 +42,8 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
       cloned: undefined,
       deleted: 204,
       readable: 'minimal',
-      members: true
+      members: true,
+      remove: (name, actor) => parts.images.remove(name, actor)
     }),
     {
       method: 'POST',

@@ -23,6 +23,11 @@ const file = (value: string) => {
   return value
 }
 
+const request = (value: string) => {
+  if (!/^[\da-f]{32}$/.test(value)) throw notFound(`there is no request ${JSON.stringify(value)}`)
+  return value
+}
+
 const address = (value: string) => {
   if (parseAddress(value) === undefined) throw badRequest(`${JSON.stringify(value)} is not an IPv4 address`)
   return value
@@ -52,12 +57,13 @@ const checks: Readonly<Record<string, (value: string) => string>> = {
     return mac
   },
   file,
-  tarball: file
+  tarball: file,
+  request_id: request
 }
 
 /**
- * Checks a decoded path parameter and gives its canonical form; throws 400, 404 for a file name. Where one
- * network is read, an address in the place of its name asks for that address (contract, Network).
+ * Checks a decoded path parameter and gives its canonical form; throws 400, 404 for a file name or an id. Where
+ * one network is read, an address in the place of its name asks for that address (contract, Network).
  */
 export function checkParam(name: string, value: string, route: { method: string; path: string }): string {
   if (route.method === 'GET' && route.path === '/config/network/{network}' && looksLikeAddress(value))

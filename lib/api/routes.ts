@@ -2,7 +2,9 @@ import { accessRoutes } from './access.js'
 import { bootRoutes } from './boot.js'
 import { clusterRoutes } from './cluster.js'
 import type { ApiRoute, Parts } from './context.js'
+import { imageRoutes } from './images.js'
 import { interfaceRoutes } from './interfaces.js'
+import { jobRoutes } from './jobs.js'
 import { monitorRoutes } from './monitor.js'
 import { networkRoutes } from './network.js'
 import { objectRoutes } from './objects.js'
@@ -28,8 +30,10 @@ export function routes(parts: Parts): ApiRoute[] {
     ...objectRoutes(parts, { ...common, type: 'otherdev', members: false }),
     ...secretRoutes(parts),
     ...osimageRoutes(parts),
+    ...imageRoutes(parts),
     ...bootRoutes(parts),
-    ...monitorRoutes(parts)
+    ...monitorRoutes(parts),
+    ...jobRoutes(parts)
   ]
   return [...table, documentRoute(table)]
 }

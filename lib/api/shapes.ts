@@ -112,6 +112,23 @@ const taken = list(object({ ipaddress: string(), device: string() }))
 const addressState = map(object({ status: { type: 'string', enum: ['free', 'taken'] } }))
 const report = object({ state: string('up to 1,024 characters') }, ['state'])
 
+const jobState = { type: 'string', enum: ['queued', 'running', 'done', 'failed'] }
+const progress = { type: 'number', minimum: 0, maximum: 1 }
+const time = { type: ['string', 'null'], format: 'date-time' }
+const requestSummary = {
+  request_id: string(),
+  kind: string('pack, kernel, clone, delete, grab, push'),
+  object: string('what it is about'),
+  by: string('who asked'),
+  state: jobState,
+  progress,
+  queued: time,
+  started: time,
+  ended: time,
+  message: string('queued, running, done, or failed and why')
+}
+const requests = (inner: Schema) => object({ monitor: object({ request: map(inner) }) })
+
 /** The bodies of the routes. */
 export const shapes = {
   message: ref('message'),
@@ -123,6 +140,21 @@ export const shapes = {
   addressState: { allOf: [object({ config: object({ network: addressState }) })] },
   tags: envelope('osimagetag', ref('osimagetag')),
   tag: envelope('osimage', object({ tag: string() }, ['tag'])),
+  kernel: envelope(
+    'osimage',
+    object({
+      kernelfile: string('file below /boot of the image'),
+      initrdfile: string('file below /boot of the image; built where absent'),
+      kernelversion: string('also spelled kernver; alone it means vmlinuz-<version>')
+    })
+  ),
+  transferOf: (type: 'node' | 'group') =>
+    envelope(
+      type,
+      object({ osimage: string(), dryrun: { type: 'boolean', description: 'only tell the changes' } }, [
+        'osimage'
+      ])
+    ),
   secrets: object({
     config: object({ secrets: object({ node: map(list(ref('secret'))), group: map(list(ref('secret'))) }) })
   }),
@@ -175,6 +207,16 @@ export const shapes = {
       )
     })
   }),
+  acknowledgement: object({ message: string('queued'), request_id: string() }, ['message', 'request_id']),
+  requestStatus: object({
+    message: string('the lines that this user was not told yet, joined by ;;'),
+    status: { type: 'integer', enum: [200, 500] },
+    request_id: string(),
+    state: jobState,
+    progress
+  }),
+  requests: requests(object(requestSummary)),
+  request: requests(object({ ...requestSummary, lines: list(string()), results: { type: 'object' } })),
   /** An iPXE script, an install script, a kickstart. */
   text: { type: 'string' },
   /** A file. */

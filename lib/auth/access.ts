@@ -14,12 +14,25 @@ export type Caller =
  * Who may call a route (decisions 5):
  * `anyone`: no token is looked at; `minimal`: without a token the handler answers the minimal response;
  * `address`: as `minimal` where the path names an address in the place of a network, else as `user`;
+ * `reader`: any user's token, also for a GET that notes what it has told;
  * `user`: a user's token, and an admin's for what changes something; `admin`: an admin's; `node`: as `user`,
  * or the token of the node that the path names (of any node where it names none); `source`: the handler
  * decides by the source address, a token that is sent must be valid; `files`: as `source`, but a stale token
  * is as good as none.
  */
-export type Access = 'anyone' | 'minimal' | 'address' | 'user' | 'admin' | 'node' | 'source' | 'files'
+export type Access =
+  | 'anyone'
+  | 'minimal'
+  | 'address'
+  | 'reader'
+  | 'user'
+  | 'admin'
+  | 'node'
+  | 'source'
+  | 'files'
+
+/** Where a token is needed, and a node's does not do. */
+const forUsers: ReadonlySet<Access> = new Set(['reader', 'user', 'admin'])
 
 const anonymous: Caller = { kind: 'anonymous' }
 
@@ -43,7 +56,7 @@ export function authorize(options: AccessOptions, route: Guarded, head: RequestH
   if (access === 'anyone') return anonymous
   const token = head.headers['x-access-tokens']
   if (token === undefined || token === '') {
-    if (access === 'user' || access === 'admin' || access === 'node')
+    if (forUsers.has(access) || access === 'node')
       throw unauthorized('the header x-access-tokens holds no token')
     return anonymous
   }
@@ -59,7 +72,7 @@ export function authorize(options: AccessOptions, route: Guarded, head: RequestH
 
 function checkViewer({ user, role }: { user: string; role: Role }, access: Access, route: Guarded): void {
   if (access === 'admin') throw forbidden(`user ${user} (${role}) may not see this`)
-  if (route.effect === 'changes' && access !== 'source')
+  if (route.effect === 'changes' && access !== 'source' && access !== 'reader')
     throw forbidden(`user ${user} (${role}) may not change anything`)
 }
 
@@ -81,7 +94,7 @@ function identify(options: AccessOptions, token: string): Caller | undefined {
 }
 
 function checkNode(node: string, access: Access, head: RequestHead): void {
-  if (access === 'minimal' || access === 'user' || access === 'admin')
+  if (access === 'minimal' || forUsers.has(access))
     throw forbidden(`the token of node ${node} does not reach this`)
   const named = head.params.node
   if (access === 'node' && named !== undefined && named !== node)

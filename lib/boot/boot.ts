@@ -176,9 +176,11 @@ export class Boot {
     return rolesOf(this.#targetOf(name).settings)
   }
 
-  /** The packed image a node installs, '' where it has none. */
-  packOf(name: string): string {
-    return this.#targetOf(name).image?.imagefile ?? ''
+  /** Whether a packed image is the node's: the one it is given now, or another of its image that it may have begun. */
+  installs(name: string, pack: string): boolean {
+    const { image } = this.#targetOf(name)
+    if (!image) return false
+    return image.imagefile === pack || this.#o.model.view.get('pack', pack)?.osimage === image.name
   }
 
   #targetOf(name: string): Target {

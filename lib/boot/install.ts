@@ -22,6 +22,8 @@ export interface InstallOptions {
   readonly tracker: string
   readonly insecure: boolean
   readonly rootpw: string
+  /** A node was given a script, or kickstart, that makes it install this pack ('' for none). */
+  readonly began: (node: string, imagefile: string) => void
 }
 
 const netmask = (length: number) => formatAddress(mask(length))
@@ -41,7 +43,7 @@ export class Install {
       throw unauthorized(
         `${source.address} is no address of node ${name}: its install script is for itself alone`
       )
-    return this.#o.templates.render('install/templ_install.cfg', { ...this.#data(node, false) })
+    return this.#handOut('install/templ_install.cfg', this.#data(node, false))
   }
 
   /** The install script with its secrets masked. */
@@ -54,7 +56,13 @@ export class Install {
   kickstart(name: string, source: Source | undefined): string {
     const node = this.#o.model.get('node', name)
     const data = this.#data(node, source === undefined || !this.isNode(node, source))
-    return this.#o.templates.render('install/templ_kickstart.cfg', { ...data })
+    return this.#handOut('install/templ_kickstart.cfg', data)
+  }
+
+  #handOut(template: string, data: InstallData): string {
+    const text = this.#o.templates.render(template, { ...data })
+    if (!data.masked) this.#o.began(data.node, data.imagefile)
+    return text
   }
 
   /** Whether a request comes from one of the node's addresses, or from the dynamic one it was granted. */
@@ -94,7 +102,7 @@ export class Install {
       osimagetag: settings.osimagetag,
       distribution: image.distribution ?? 'redhat',
       imagefile,
-      imagesum: '',
+      imagesum: model.view.get('pack', imagefile)?.sha256 ?? '',
       torrent: tracker !== '' && imagefile !== '' && hasFile(torrent) ? torrent : '',
       kernelfile: image.kernelfile ?? '',
       initrdfile: image.initrdfile ?? '',

@@ -124,8 +124,11 @@ export class Model {
     })
   }
 
-  /** Copies everything but what must be unique; fields in the request override the copy (decisions 3.2). */
-  clone(type: TypeName, name: string, given: Given, actor: Actor): Promise<void> {
+  /**
+   * Copies everything but what must be unique; fields in the request override the copy (decisions 3.2). `also`: what
+   * else belongs to the same change.
+   */
+  clone(type: TypeName, name: string, given: Given, actor: Actor, also?: (tx: Tx) => void): Promise<void> {
     const title = objectTypes[type].title
     return this.change(actor, tx => {
       const source = this.get(type, name, tx)
@@ -142,17 +145,19 @@ export class Model {
       if (type === 'node' || type === 'group') copySecrets(tx, type, name, copy)
       const wishes = type === 'node' && given.readBack ? withoutMachine(given, source as NodeDoc) : given
       this.#write(tx, type, copy, tx.get(type, copy), wishes, actor)
+      also?.(tx)
     })
   }
 
-  /** Removes an object that nobody refers to. */
-  remove(type: TypeName, name: string, actor: Actor): Promise<void> {
+  /** Removes an object that nobody refers to. `also`: what else belongs to the same change. */
+  remove(type: TypeName, name: string, actor: Actor, also?: (tx: Tx) => void): Promise<void> {
     return this.change(actor, tx => {
       this.get(type, name, tx)
       tx.remove(type, name)
       if (type === 'osimage') for (const { tag } of tagsOf(tx, name)) removeTag(tx, name, tag)
       if (type === 'node' || type === 'group') dropSecrets(tx, type, name)
       if (type === 'node') this.revoke(tx, name)
+      also?.(tx)
     })
   }
 

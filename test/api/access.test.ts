@@ -51,9 +51,10 @@ const rules: readonly [RegExp, Verdict][] = [
   [/^GET \/files\/\{tarball\}$/, open],
   [/^GET \/config\/osimage(tag)?(\/\{osimage\})?$/, minimal],
   [/^GET \/config\/network\/\{network\}\/(_list|_member|_nextfreeip|\{ipaddress\})$/, minimal],
+  [/^GET \/monitor\/request/, reading],
   [/^GET \/monitor\//, minimal],
   [/^POST \/config\/node\/\{node\}$|^POST \/monitor\/node\/\{node\}$/, ofNode],
-  [/_delete$|^POST /, changing],
+  [/_delete$|_cancel$|_pack$|^POST /, changing],
   [/^GET /, reading]
 ]
 
@@ -65,7 +66,7 @@ const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'oth
 t.test('who may call which route', async t => {
   for (const route of table) {
     const none = Object.fromEntries(types.map(type => [type, 'none']))
-    const path = pathOf(route, route.path.endsWith('_delete') ? none : {})
+    const path = pathOf(route, /_(delete|pack)$/.test(route.path) ? none : {})
     const found: Record<string, number | 'in'> = {}
     const before = await stored(c)
     for (const refusing of [true, false]) {

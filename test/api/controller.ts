@@ -46,6 +46,7 @@ export class Controller {
     const all = [
       `paths.state=${join(directory, 'state')}`,
       `paths.files=${join(directory, 'files')}`,
+      `image.directory=${join(directory, 'images')}`,
       'http.listen=127.0.0.1:0',
       'http.url=http://10.141.255.254:7050',
       'controller.address=10.141.255.254',

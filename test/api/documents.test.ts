@@ -82,7 +82,7 @@ t.test('every route is in it, with summary, codes, access and the shapes of its 
     )
     t.ok(operation.parameters.every(parameter => parameter.in === 'path' && parameter.required))
     const token = route.access === 'anyone' ? undefined : [{ token: [] }]
-    const needed = ['user', 'admin', 'node'].includes(route.access)
+    const needed = ['reader', 'user', 'admin', 'node'].includes(route.access)
     t.same(
       operation.security,
       token && (needed ? token : [{}, ...token]),

@@ -77,7 +77,7 @@ function choices(config: Exported, name: string, given: Readonly<Record<string, 
   return [...new Set((of[name] ?? (() => all(name)))())]
 }
 
-const changing = /\/_delete$|^\/boot\/manual\/.*\{macaddress\}$/
+const changing = /\/_(?:delete|pack|cancel)$|^\/boot\/manual\/.*\{macaddress\}$/
 
 /** The paths of every GET that only reads, with the names that exist. What the monitor tells comes last. */
 function paths(config: Exported, table: readonly string[]): string[] {

@@ -3,6 +3,7 @@ import type { ApiRoute, Parts } from '../../lib/api/context.js'
 import { routes } from '../../lib/api/routes.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { Controller } from './controller.js'
+import { ended, plantRequest } from './requests.js'
 
 const config = loadConfig(fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url)), [])
 
@@ -29,7 +30,8 @@ export const existing: Readonly<Record<string, string>> = {
   ipaddress: '10.141.0.1',
   macaddress: '52:54:00:00:00:01',
   file: 'vmlinuz',
-  tarball: 'compute.tar.gz'
+  tarball: 'compute.tar.gz',
+  request_id: ended.id
 }
 
 /** A controller with one object of every type, a role and a script; it has no users but admin unless overridden. */
@@ -57,6 +59,8 @@ export async function populated(
     macaddr: existing.macaddress
   })
   await c.post('/config/secrets/node/n1', [secret])
+  plantRequest(c)
+  await c.restart()
   return c
 }
 
@@ -85,12 +89,14 @@ export function bodyOf(route: ApiRoute): unknown {
     if (route.path.endsWith('_clone')) return { newsecretname: 'copy' }
     return route.path.endsWith('{secret}') ? {} : []
   }
+  if (/_os(grab|push)$/.test(route.path)) return { osimage: 'none' }
   const clone = /^\/config\/(\w+)\/.*\/_clone$/.exec(route.path)?.[1] ?? ''
   const newName = {
     group: 'newgroupname',
     node: 'newhostname',
     network: 'newnetname',
     bmcsetup: 'newbmcname',
+    osimage: 'newosimage',
     switch: 'newswitchname',
     otherdev: 'newotherdevname'
   }

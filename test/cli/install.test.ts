@@ -25,6 +25,12 @@ t.test('stages code, command, ini, templates, state and unit', async t => {
     readFileSync(inStage('etc/svcd/templates', template), 'utf8'),
     readFileSync(join(root, 'templates', template), 'utf8')
   )
+  for (const file of ['dracut/90svc/module-setup.sh', 'initramfs-tools/hooks/svc', 'libexec/enter-image.sh'])
+    t.equal(
+      readFileSync(inStage('usr/lib/svcd', file), 'utf8'),
+      readFileSync(join(root, file), 'utf8'),
+      `${file}: the node's side`
+    )
   const development = ['typescript', 'tap', '@biomejs', '@types']
   t.notOk(
     development.some(name => existsSync(inStage('usr/lib/svcd/node_modules', name))),

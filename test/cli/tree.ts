@@ -23,6 +23,11 @@ function compiled(): [string, string][] {
   return modules
 }
 
+/** What a checkout holds beside its sources that the service, or its installation, needs. */
+const copied = ['bin', 'build', 'dracut', 'etc', 'initramfs-tools', 'libexec', 'templates', 'systemd'].concat(
+  [...['package.json', 'package-lock.json']]
+)
+
 /**
  * A built copy of the checkout in an empty directory, made from the sources as they are now (without the type
  * check), so that no test runs against yesterday's dist/.
@@ -30,8 +35,7 @@ function compiled(): [string, string][] {
 export function builtTree(directory: string): string {
   for (const [name, code] of compiled()) replaceModule(directory, name, code)
   writeFileSync(join(directory, 'dist', 'commit'), 'baked\n')
-  for (const name of ['bin', 'build', 'etc', 'templates', 'systemd', 'package.json', 'package-lock.json'])
-    cpSync(join(root, name), join(directory, name), { recursive: true })
+  for (const name of copied) cpSync(join(root, name), join(directory, name), { recursive: true })
   symlinkSync(join(root, 'node_modules'), join(directory, 'node_modules'))
   return directory
 }

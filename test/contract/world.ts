@@ -1,11 +1,14 @@
 import { randomBytes, scryptSync } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Tokens } from '../../lib/auth/tokens.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { type Ask, Controller } from '../api/controller.js'
+import { plantRequest } from '../api/requests.js'
 import { stored } from '../api/rows.js'
+import { makeTree } from '../image/small-tree.js'
 
 export const base64 = (text: string) => Buffer.from(text).toString('base64')
 export const mac = '52:54:00:00:00:01'
@@ -80,12 +83,12 @@ export function cheapHash(password: string): string {
   return `$scrypt$N=2,r=1,p=1$${salt.toString('base64url')}$${key.toString('base64url')}`
 }
 
-/** Every file of the state but the audit log, path → content; secrets as they are in the clear. */
+/** Every file of the state but the audit log, the records of requests and ssh keys, path → content; secrets in the clear. */
 export async function plainFiles(c: Controller): Promise<Record<string, unknown>> {
   const box = new SecretBox(readFileSync(join(c.directory, 'state', 'secret.key')))
   const found: Record<string, unknown> = {}
   for (const [path, bytes] of Object.entries(await stored(c))) {
-    if (path.startsWith('revoked/') || path.startsWith('filler')) continue
+    if (/^(revoked|filler|jobs|ssh)\b/.test(path)) continue
     const text = Buffer.from(bytes, 'latin1').toString('utf8')
     const doc = path.endsWith('.json') ? JSON.parse(text) : text
     if (path.startsWith('secrets/'))
@@ -117,13 +120,17 @@ export class Stage {
       roles: { web: '# target: web.target\necho web\n' },
       scripts: { setup: 'echo setup\n' }
     })
-    const c = await Controller.start(test, `paths.roles=${scripts}/roles`, `paths.scripts=${scripts}/scripts`)
+    // Port 1: no node of the world has an ssh server.
+    const overrides = [`paths.roles=${scripts}/roles`, `paths.scripts=${scripts}/scripts`, 'ssh.port=1']
+    const c = await Controller.start(test, ...overrides)
+    makeTree(join(c.directory, 'images', 'idle'))
     for (const name of ['vmlinuz', 'initrd.img', 'compute.tar.gz']) c.file(name)
     const users = [
       `users.root=admin ${cheapHash(passwords.root)}`,
       `users.alice=viewer ${cheapHash(passwords.alice)}`
     ]
     Object.assign(c, { overrides: [...c.overrides, ...users] })
+    plantRequest(c)
     await c.restart()
     c.token = await c.login('root', passwords.root)
     const hour = 3_600_000
@@ -141,6 +148,23 @@ export class Stage {
   async reset(): Promise<void> {
     const { status, text } = await this.c.post('/config/cluster/import', world)
     if (status !== 201) throw new Error(`the world cannot be put back: ${text}`)
+  }
+
+  /** Resolves when no request is under way. */
+  async idle(): Promise<void> {
+    const { jobs } = this.c.daemon
+    while (jobs.records().some(({ state }) => state === 'queued' || state === 'running')) await sleep(5)
+  }
+
+  /** A path with the id of a request in it that runs until it is cancelled, where it says `{running}`. */
+  async path(path: string): Promise<string> {
+    if (!path.includes('{running}')) return path
+    const { id } = await this.c.daemon.jobs.submit({
+      ...{ kind: 'pack', object: 'osimage compute', by: 'user root', lanes: [] },
+      run: ({ signal }) =>
+        new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+    })
+    return path.replace('{running}', id)
   }
 
   /** How a request of somebody is sent. */

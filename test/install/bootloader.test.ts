@@ -1,4 +1,4 @@
-import { readFileSync, symlinkSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { base64 } from './data.js'
@@ -14,14 +14,19 @@ const record =
   'echo "$0 $*" >> /calls; cut -d" " -f2 /proc/mounts | grep -E "^/(dev|proc|sys|run)$" | sort | tr "\\n" " " >> /calls'
 
 /** An image whose GRUB programs note how they were called and what was mounted then. */
-function grubImage(prefix: string, install = ''): Buffer {
+function grubImage(prefix: string, install = '', files: Record<string, string> = {}): Buffer {
   return packImage({
     'boot/vmlinuz-6.1': '',
     [`usr/sbin/${prefix}-install`]: `#!/bin/sh\n${record}\n${install}\n`,
     [`usr/sbin/${prefix}-mkconfig`]: `#!/bin/sh\n${record}\n: > "$2"\n`,
+    [`usr/sbin/${prefix}-mkrelpath`]: '#!/bin/sh\necho "$1"\n',
+    [`usr/sbin/${prefix}-probe`]: '#!/bin/sh\necho 1111-2222\n',
     'usr/sbin/blkid': '#!/bin/sh\ncase $5 in /dev/fake1) echo 1111-2222 ;; esac\n',
+    'usr/sbin/findfs':
+      '#!/bin/sh\ncase $1 in *=root) echo /dev/fake1 ;; *=swap) echo /dev/fake3 ;; *) exit 1 ;; esac\n',
     'etc/fstab': '# none\n',
-    'etc/default/grub': 'GRUB_TIMEOUT=5\n'
+    'etc/default/grub': 'GRUB_TIMEOUT=5\n',
+    ...files
   })
 }
 
@@ -38,7 +43,7 @@ function disk(machine: Machine): void {
 /** Puts a shell and a few tools into the image before the boot loader step. */
 const postscript = base64(
   'mkdir -p $_SYSTEMROOT/bin; cp /busybox $_SYSTEMROOT/bin/busybox; ' +
-    'echo $PPID > $_SYSTEMROOT/pid; for i in sh cut grep sort tr cat sleep; do ln -s busybox $_SYSTEMROOT/bin/$i; done'
+    'echo $PPID > $_SYSTEMROOT/pid; for i in sh cut grep sort tr cat sleep cp rm mkdir; do ln -s busybox $_SYSTEMROOT/bin/$i; done'
 )
 const data = { localinstall: true, partscript, postscript, kerneloptions: "console=ttyS0 it's" }
 const plan = (shell: Plan['shell'], image: Buffer): Plan => ({
@@ -78,9 +83,162 @@ for (const shell of shells) {
     completed(t, done)
     t.match(
       done.machine.read('calls'),
-      /^\/usr\/sbin\/grub-install --target=(x86_64|arm64)-efi --efi-directory=\/boot\/efi --removable --no-nvram\n/
+      /^\/usr\/sbin\/grub-install --target=(x86_64|arm64)-efi --efi-directory=\/boot\/efi --removable --no-nvram --force\n/
     )
     t.notMatch(done.run.mounts, / \/sysroot\/(dev|proc|sys|run)/)
+  })
+
+  t.test(`fstab keeps what is true on this machine, ${shell}`, async t => {
+    const fstab = [
+      '# <file system> <mount point>',
+      'LABEL=root / ext4 noatime,errors=remount-ro 0 1',
+      'UUID=other /boot/efi vfat umask=0077 0 1',
+      'PARTLABEL=swap none swap sw 0 0',
+      'UUID=gone\t/home  xfs defaults 0 0',
+      '/dev/sdz1 /data ext4 defaults 0 0',
+      '* ? $(touch /pwned) [a-z]',
+      'tmpfs /tmp tmpfs size=1G 0 0',
+      'server:/export /export nfs defaults 0 0',
+      '# svc begin',
+      'UUID=old / ext4 defaults 0 1',
+      '# svc end'
+    ]
+    const done = await install(
+      t,
+      plan(shell, grubImage('grub', '', { 'etc/fstab': `${fstab.join('\n')}\n` }))
+    )
+    completed(t, done)
+    t.strictSame(done.machine.read('etc/fstab').split('\n'), [
+      ...fstab.slice(0, 2),
+      `# svc: not on this machine: ${fstab[2]}`,
+      fstab[3],
+      `# svc: not on this machine: ${fstab[4]}`,
+      `# svc: not on this machine: ${fstab[5]}`,
+      ...fstab.slice(6, 9),
+      '# svc begin',
+      '/dev/fake2 /boot/efi tmpfs defaults 0 2',
+      '# svc end',
+      ''
+    ])
+    const another = grubImage('grub', '', { 'etc/fstab': 'PARTLABEL=swap / ext4 defaults 0 1' })
+    const moved = await install(t, plan(shell, another))
+    completed(t, moved)
+    t.match(
+      moved.machine.read('etc/fstab'),
+      /^# svc: another device here: PARTLABEL=swap \/ .*\n# svc begin\nUUID=1111-2222 \/ /
+    )
+  })
+
+  t.test(`the initramfs is made anew on the node, for its disk, ${shell}`, async t => {
+    const kernels = {
+      'boot/vmlinuz-5.10': '',
+      'usr/lib/modules/6.1/modules.dep': '',
+      'lib/modules/5.10/x': ''
+    }
+    const debian = { ...kernels, 'usr/sbin/update-initramfs': `#!/bin/sh\n${record}\n` }
+    const done = await install(t, plan(shell, grubImage('grub', '', { ...debian, 'boot/vmlinuz-4.19': '' })))
+    completed(t, done)
+    t.strictSame(
+      done.machine.read('calls').split(allMounted).slice(0, 2),
+      ['5.10', '6.1'].map(version => `/usr/sbin/update-initramfs -c -k ${version}\n`)
+    )
+    t.match(done.run.output, /kernel 4\.19 stays as it is: the image holds no modules/)
+    const names = { 'boot/initrd-5.10': '', 'boot/initrd.img-5.10.old': '' }
+    const dracut = (text: string) => grubImage('grub2', '', { ...kernels, ...names, 'usr/bin/dracut': text })
+    const redhat = await install(t, plan(shell, dracut(`#!/bin/sh\n${record}\n`)))
+    completed(t, redhat)
+    t.match(
+      redhat.machine.read('calls'),
+      /^\/usr\/bin\/dracut --quiet --force --no-hostonly \/boot\/initrd-5\.10 5\.10\n.* \/boot\/initramfs-6\.1\.img 6\.1\n/
+    )
+    failed(t, await install(t, plan(shell, dracut('#!/bin/sh\nexit 1\n'))), 'bootloader', /dracut failed/)
+  })
+
+  t.test(`boot loader entries get this machine's root and options, ${shell}`, async t => {
+    const entry = (kernel: string) =>
+      `title Rocky (${kernel})\nlinux /vmlinuz-${kernel}\ninitrd /initramfs-${kernel}.img $tuned_initrd /ucode\n` +
+      'options root=UUID=old ro rhgb root=svc\ngrub_class rocky'
+    const files = {
+      'boot/loader/entries/0a1b-5.14.conf': entry('5.14'),
+      'boot/loader/entries/a b $(touch pwned).conf': entry('4.18'),
+      'boot/loader/entries/link.conf': '-> /svctmp/token'
+    }
+    const done = await install(t, plan(shell, grubImage('grub2', '', files)))
+    completed(t, done)
+    const options = "root=UUID=1111-2222 ro console=ttyS0 it's"
+    for (const [name, kernel] of [
+      ['0a1b-5.14', '5.14'],
+      ['a b $(touch pwned)', '4.18']
+    ])
+      t.equal(
+        done.machine.read(`boot/loader/entries/${name}.conf`),
+        `title Rocky (${kernel})\nlinux /boot/vmlinuz-${kernel}\n` +
+          `initrd /boot/initramfs-${kernel}.img $tuned_initrd /boot/ucode\noptions ${options}\ngrub_class rocky\n`
+      )
+    t.equal(done.machine.read('etc/kernel/cmdline'), `${options}\n`)
+    t.notMatch(done.machine.read('etc/default/grub'), 'BLSCFG')
+    t.notOk(done.machine.has('pwned'))
+    const without = await install(t, plan(shell, grubImage('grub2')))
+    t.match(without.machine.read('etc/default/grub'), '\nGRUB_ENABLE_BLSCFG=false\n')
+    t.notOk(existsSync(without.machine.image('etc/kernel/cmdline')))
+  })
+
+  t.test(`signed loaders that came with the image are used under EFI, ${shell}`, async t => {
+    const suffix = process.arch === 'arm64' ? 'aa64' : 'x64'
+    const vendor = 'boot/efi/EFI/rocky'
+    const files = {
+      [`${vendor}/shim${suffix}.efi`]: 'shim',
+      [`${vendor}/grub${suffix}.efi`]: 'grub',
+      [`boot/efi/EFI/BOOT/fb${suffix}.efi`]: 'fallback',
+      [`boot/efi/EFI/BOOT/BOOT${suffix}.EFI`]: 'old',
+      // The EFI system partition is a file system of its own.
+      'usr/sbin/grub2-mkconfig': '#!/bin/sh\ncp -r /boot/efi /esp\n'
+    }
+    const signed = plan(shell, grubImage('grub2', '', files))
+    const done = await install(t, {
+      ...signed,
+      prepare: machine => {
+        disk(machine)
+        machine.mkdir('sys/firmware/efi')
+      }
+    })
+    completed(t, done)
+    const { machine } = done
+    t.notOk(existsSync(machine.image('calls')), 'grub2-install was not asked')
+    const esp = { [`BOOT${suffix}.EFI`]: 'shim', [`grub${suffix}.efi`]: 'grub' }
+    t.strictSame(readdirSync(machine.image('esp/EFI/BOOT')).sort(), Object.keys(esp).sort())
+    for (const [name, content] of Object.entries(esp)) t.equal(machine.read(`esp/EFI/BOOT/${name}`), content)
+    t.equal(
+      machine.read('esp/EFI/rocky/grub.cfg'),
+      'search --no-floppy --fs-uuid --set=dev 1111-2222\nset prefix=($dev)/boot/grub2\n' +
+        'export $prefix\nconfigfile $prefix/grub.cfg\n'
+    )
+  })
+
+  t.test(`SELinux labels are set at the end, ${shell}`, async t => {
+    const files = {
+      'etc/selinux/config': '# SELINUX=disabled\nSELINUX=enforcing\nSELINUXTYPE=targeted\n',
+      'etc/selinux/targeted/contexts/files/file_contexts': '',
+      'usr/sbin/setfiles': `#!/bin/sh\n${record}\n`
+    }
+    const done = await install(t, plan(shell, grubImage('grub', '', files)))
+    completed(t, done)
+    t.match(
+      done.machine.read('calls'),
+      /grub-mkconfig.*\n.*setfiles -m -e \/dev .* \/etc\/selinux\/targeted\/contexts\/files\/file_contexts \/\n\/dev \/proc .*$/
+    )
+    t.notMatch(done.run.mounts, / \/sysroot\/(dev|proc|sys|run)/)
+    t.ok(done.controller.states.includes('installer.labels'))
+    for (const config of [
+      'SELINUX=disabled\nSELINUXTYPE=targeted',
+      'SELINUXTYPE=../../tmp',
+      'SELINUXTYPE=mls'
+    ]) {
+      const image = grubImage('grub', '', { ...files, 'etc/selinux/config': config })
+      const without = await install(t, plan(shell, image))
+      completed(t, without)
+      t.notMatch(without.machine.read('calls'), 'setfiles')
+    }
   })
 
   t.test(`mounts are undone when GRUB fails, or is killed with the script, ${shell}`, async t => {
@@ -94,10 +252,24 @@ for (const shell of shells) {
   })
 }
 
+t.test("the settings of Debian's cloud image do not name another machine's disk", async t => {
+  const cloud = { 'etc/default/grub.d/40-force-partuuid.cfg': "GRUB_FORCE_PARTUUID='old'\n" }
+  const done = await install(t, plan('ash', grubImage('grub', '', cloud)))
+  completed(t, done)
+  t.equal(
+    done.machine.read('etc/default/grub.d/zz-svc.cfg'),
+    "GRUB_CMDLINE_LINUX='console=ttyS0 it'\\''s'\n" +
+      'GRUB_TERMINAL_OUTPUT="${GRUB_TERMINAL_OUTPUT:-console}"\nGRUB_FORCE_PARTUUID=\'\'\n'
+  )
+})
+
 t.test('what cannot get a boot loader', async t => {
   const grub = grubImage('grub')
   const memory = await install(t, { ...plan('ash', grub), data: { localinstall: true } })
-  failed(t, memory, 'bootloader', /not on a disk/)
+  failed(t, memory, 'partscript', /localinstall needs a partscript/)
+  t.notOk(memory.controller.gets().includes('/files/rocky9.tar.gz'), 'nothing was downloaded for it')
+  const tmpfs = { ...data, partscript: base64('mount -t tmpfs memory /sysroot') }
+  failed(t, await install(t, { ...plan('ash', grub), data: tmpfs }), 'bootloader', /not on a disk/)
   const bare = await install(t, plan('ash', packImage({ 'usr/sbin/grub-install': '#!/bin/sh' })))
   failed(t, bare, 'bootloader', /no kernel/)
   const noEsp = await install(t, {

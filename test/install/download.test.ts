@@ -1,54 +1,149 @@
 import t from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
+import { base64 } from './data.js'
 import { sha256 } from './image.js'
-import { completed, exits, failed, image, install } from './install.js'
-import { type Setup, shells } from './machine.js'
+import { completed, exits, failed, image, install, type Plan } from './install.js'
+import { allShells, type Machine, type Setup, shells } from './machine.js'
 import { truncated } from './server.js'
+
+// They wait more than they work.
+t.jobs = 8
 
 const imagesum = sha256(image)
 const wrong = Buffer.concat([image, Buffer.from('x')])
 const torrent: Partial<InstallData> = { torrent: 'rocky9.torrent', provision_method: 'torrent', imagesum }
 const answers = { '/files/rocky9.torrent': 'd8:announce' }
-/** Does what aria2c does: the last word is the torrent, --dir= says where the file goes. */
-const aria2c =
-  'for w; do case $w in --dir=*) d=${w#--dir=} ;; esac; done; [ -s "$w" ] && cp /seed "$d/rocky9.tar.gz"'
-/** Stays and seeds when done, like transmission-cli; -w is the directory, -f the script to call. */
-const transmission = 'cp /seed "$2/rocky9.tar.gz"; "$4" & while :; do sleep 0.1; done'
+/** What a torrent program does once it runs; its process is in /seeder, its directory in $d, its hook in $h. */
+const programs = (then: string): Record<string, string> => ({
+  // The last word is the torrent.
+  aria2c: `for w; do case $w in --dir=*) d=\${w#--dir=} ;; --on-bt-*) h=\${w#*=} ;; esac; done
+    [ -s "$w" ] || exit 1; echo $$ > /seeder; ${then}`,
+  'transmission-cli': `while [ $# -gt 1 ]; do case $1 in -w) d=$2 ;; -f) h=$2 ;; esac; shift 2; done
+    [ -s "$1" ] || exit 1; echo $$ > /seeder; ${then}`
+})
+/** The signal that a background process of a script ignores, but these programs do not. */
+const stay = 'exec /usr/bin/env --default-signal=INT /usr/bin/sleep 600'
+/** Fetches /seed and goes on seeding, as both do. */
+const fetching = programs(`cp /seed "$d/rocky9.tar.gz"; "$h" 1 1 "$d/rocky9.tar.gz"; ${stay}`)
+const isSeeding = 'kill -0 "$(cat /seeder)"'
+/** The torrent is given up sooner, http is not. */
+const sooner = (script: string) =>
+  script
+    .replace('"$torrent_idle" -ge "$_STALL"', '"$torrent_idle" -ge 1')
+    .replace('\n_SPREAD=10\n', '\n_SPREAD=1\n')
 
-for (const shell of shells) {
-  t.test(`torrent without a torrent program falls back to http, ${shell}`, async t => {
-    const done = await install(t, { shell, answers, data: torrent })
-    completed(t, done)
-    t.match(done.run.output, "method 'torrent' failed")
-    t.ok(done.controller.gets().includes('/files/rocky9.tar.gz'))
-  })
+/** Ways of a torrent program to fail. */
+const failing: Record<string, string> = {
+  'ends at once': 'exit 28',
+  'finds no peer': stay,
+  'stalls half-way': `head -c 99 /seed > "$d/rocky9.tar.gz"; ${stay}`,
+  'says it is done and has nothing': `"$h"; ${stay}`,
+  'is killed': 'kill -9 $$'
+}
 
-  for (const [name, program] of Object.entries({ aria2c, 'transmission-cli': transmission })) {
-    t.test(`torrent by ${name}, ${shell}`, async t => {
+/** The torrent program was started, and is no more. */
+const seederEnded = (machine: Machine) => {
+  const pid = Number(machine.text('seeder'))
+  try {
+    return pid === 0 || !process.kill(pid, 0)
+  } catch {
+    return true
+  }
+}
+
+for (const shell of allShells) {
+  for (const name of Object.keys(fetching)) {
+    const program = (of: Record<string, string>) => ({ [name]: of[name] ?? '' })
+    const prepare = (machine: Machine) => machine.write('seed', image)
+
+    t.test(`torrent by ${name}: it seeds until the end, ${shell}`, async t => {
       const done = await install(t, {
         shell,
         answers,
-        data: torrent,
-        programs: { [name]: program },
-        prepare: machine => machine.write('seed', image)
+        data: { ...torrent, postscript: base64(isSeeding) },
+        programs: program(fetching),
+        prepare
       })
       completed(t, done)
       t.strictSame(done.controller.gets(), ['/files/rocky9.torrent'], 'the image did not come by http')
       t.equal(done.machine.read('etc/os-release'), 'ID=test\n')
+      t.ok(seederEnded(done.machine))
+      t.notOk(done.machine.has('svctmp/torrent'), 'its space is free')
+      t.notOk(done.machine.has('svctmp/image'))
+    })
+
+    if (shell === 'dash') continue
+    t.test(`torrent by ${name}: the seeding ends with a failed run, ${shell}`, async t => {
+      const done = await install(t, {
+        shell,
+        answers,
+        data: { ...torrent, postscript: base64(`${isSeeding} && exit 7`) },
+        programs: program(fetching),
+        prepare
+      })
+      failed(t, done, 'postscript', /ended with status 7/)
+      t.ok(seederEnded(done.machine))
+      t.notOk(done.machine.has('svctmp/torrent'))
+    })
+
+    for (const [what, then] of Object.entries(failing)) {
+      if (shell === 'bash' && what !== 'stalls half-way') continue
+      t.test(`torrent by ${name}: http when it ${what}, ${shell}`, async t => {
+        const done = await install(t, {
+          shell,
+          answers,
+          data: torrent,
+          programs: program(programs(then)),
+          prepare,
+          edit: sooner
+        })
+        completed(t, done)
+        t.match(done.run.output, /the torrent did not deliver rocky9\.tar\.gz/)
+        t.match(done.run.output, "method 'torrent' failed")
+        t.notMatch(done.run.output, /not found|syntax|invalid/)
+        t.strictSame(done.controller.gets(), ['/files/rocky9.torrent', '/files/rocky9.tar.gz'])
+        t.ok(seederEnded(done.machine))
+        t.notOk(done.machine.has('svctmp/torrent'))
+      })
+    }
+
+    t.test(`torrent by ${name}: wrong bytes are not unpacked, http is tried, ${shell}`, async t => {
+      const http = { '/files/rocky9.tar.gz': wrong }
+      for (const more of [{}, http]) {
+        const done = await install(t, {
+          shell,
+          answers: { ...answers, ...more },
+          data: { ...torrent, postscript: base64(`! ${isSeeding}`) },
+          programs: program(fetching),
+          prepare: machine => machine.write('seed', wrong)
+        })
+        t.match(done.run.output, 'wrong checksum')
+        t.strictSame(done.controller.gets(), ['/files/rocky9.torrent', '/files/rocky9.tar.gz'])
+        t.ok(seederEnded(done.machine))
+        if (more !== http) completed(t, done)
+        else {
+          failed(t, done, 'download', /wrong checksum of rocky9\.tar\.gz/)
+          t.notOk(done.machine.has('result/etc'), 'nothing was unpacked')
+        }
+      }
     })
   }
+}
 
-  t.test(`wrong bytes by torrent are not unpacked, http is tried, ${shell}`, async t => {
-    const done = await install(t, {
-      shell,
-      answers,
-      data: torrent,
-      programs: { aria2c },
-      prepare: machine => machine.write('seed', wrong)
+for (const shell of shells) {
+  const without: Record<string, Omit<Plan, 'shell'>> = {
+    'a torrent program': { answers },
+    'a torrent': { data: { ...torrent, torrent: '' }, programs: fetching },
+    'the torrent at the controller': { programs: fetching }
+  }
+  for (const [what, plan] of Object.entries(without)) {
+    t.test(`torrent without ${what} falls back to http, ${shell}`, async t => {
+      const done = await install(t, { shell, data: torrent, ...plan })
+      completed(t, done)
+      t.match(done.run.output, "method 'torrent' failed")
+      t.ok(done.controller.gets().includes('/files/rocky9.tar.gz'))
     })
-    completed(t, done)
-    t.match(done.run.output, 'wrong checksum')
-  })
+  }
 
   t.test(`a wrong checksum is never unpacked, ${shell}`, async t => {
     const done = await install(t, { shell, data: { imagesum }, answers: { '/files/rocky9.tar.gz': wrong } })
@@ -173,4 +268,17 @@ t.test('INSECURE reaches the downloader', async t => {
   })
   completed(t, wget)
   t.match(wget.machine.text('log'), / --no-check-certificate /)
+})
+
+t.test('a torrent program that heeds no signal is ended all the same', async t => {
+  const deaf = programs(`trap '' INT TERM; cp /seed "$d/rocky9.tar.gz"; "$h"; while :; do sleep 0.1; done`)
+  const done = await install(t, {
+    shell: 'ash',
+    answers,
+    data: torrent,
+    programs: { aria2c: deaf.aria2c ?? '' },
+    prepare: machine => machine.write('seed', image)
+  })
+  completed(t, done)
+  t.ok(seederEnded(done.machine))
 })

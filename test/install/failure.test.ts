@@ -57,9 +57,16 @@ const failures: Record<string, [string, Omit<Plan, 'shell'>, RegExp]> = {
     { data: { roles: ['ntp'] } },
     /cannot fetch .*\/boot\/roles\/ntp/
   ],
-  'a boot loader without a disk': [
-    'bootloader',
+  'an installation without a partscript': [
+    'partscript',
     { data: { localinstall: true } },
+    /localinstall needs a partscript/
+  ],
+  'an image without a boot loader': [
+    'bootloader',
+    {
+      data: { localinstall: true, prescript: base64('mkdir -p /sysroot; mount -t tmpfs /dev/fake /sysroot') }
+    },
     /neither grub2-install nor/
   ]
 }

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import type { InstallData, InstallInterface } from '../../lib/boot/install-data.js'
@@ -39,21 +39,67 @@ const dynamic = [
   { ...storage, ipaddress: '', options: '' }
 ]
 
+/** A bond that the node is provisioned over, a bridge, VLANs on a card, on a bond and on what has no entry. */
+const plain = { gateway: '', nameserver: '', domain: '', ntp_server: '', provision: false }
+const unused = installInterface({ ...plain, network: '', ipaddress: '', prefixlen: 0 })
+const stacked = [
+  installInterface({ interface: 'bond0', options: 'bond=eth0,eth1 mode=802.3ad mtu=9000' }),
+  { ...unused, interface: 'eth0', macaddress: '52:54:00:00:00:01' },
+  installInterface({
+    ...plain,
+    interface: 'bond0.20',
+    network: 'storage',
+    ipaddress: '10.150.0.1',
+    prefixlen: 24,
+    macaddress: '',
+    options: 'vlan=20'
+  }),
+  installInterface({
+    ...plain,
+    interface: 'outside',
+    network: 'outside',
+    domain: 'example.org',
+    ipaddress: '192.0.2.10',
+    prefixlen: 28,
+    gateway: '192.0.2.1',
+    macaddress: '',
+    options: 'vlan=7 link=eth2 defaultroute=yes'
+  }),
+  { ...unused, interface: 'eth2', macaddress: '52:54:00:00:00:03' },
+  installInterface({
+    ...plain,
+    interface: 'br0',
+    network: 'guests',
+    ipaddress: '10.151.0.1',
+    prefixlen: 24,
+    macaddress: '',
+    options: 'bridge=eth3,eth4'
+  })
+]
+
 const chrony = {
   'etc/chrony.conf': 'pool old.example\n',
   'etc/resolv.conf': '-> /run/systemd/resolve/stub-resolv.conf'
 }
 const networkd = { 'usr/lib/systemd/system/systemd-networkd.service': '' }
+const ifupdown = { 'usr/sbin/ifup': '#!/bin/sh' }
 const cases: Record<string, [data: Partial<InstallData>, files: Record<string, string>]> = {
   redhat: [{ distribution: 'redhat', interfaces: fixed }, chrony],
   'redhat-dhcp': [{ distribution: 'redhat', interfaces: dynamic, ntp_server: 'ntp.example' }, {}],
+  'redhat-stacked': [{ distribution: 'redhat', interfaces: stacked }, {}],
   opensuse: [{ distribution: 'opensuse', interfaces: fixed }, {}],
   ubuntu: [{ distribution: 'ubuntu', interfaces: fixed }, {}],
   'ubuntu-dhcp': [{ distribution: 'ubuntu', interfaces: dynamic }, {}],
+  'ubuntu-stacked': [{ distribution: 'ubuntu', interfaces: stacked }, {}],
   'debian-networkd': [{ distribution: 'debian', interfaces: fixed }, networkd],
   'debian-networkd-dhcp': [{ distribution: 'debian', interfaces: dynamic }, networkd],
-  'debian-ifupdown': [{ distribution: 'debian', interfaces: fixed }, { 'usr/sbin/ifup': '#!/bin/sh' }],
-  'debian-ifupdown-dhcp': [{ distribution: 'debian', interfaces: dynamic }, { 'usr/sbin/ifup': '#!/bin/sh' }],
+  'debian-networkd-stacked': [{ distribution: 'debian', interfaces: stacked }, networkd],
+  'debian-ifupdown': [
+    { distribution: 'debian', interfaces: fixed },
+    { ...ifupdown, 'etc/ntpsec/ntp.conf': 'pool old.example iburst\n' }
+  ],
+  'debian-ifupdown-dhcp': [{ distribution: 'debian', interfaces: dynamic }, ifupdown],
+  'debian-ifupdown-stacked': [{ distribution: 'debian', interfaces: stacked }, ifupdown],
   unknown: [{ distribution: 'other', interfaces: [installInterface()] }, {}]
 }
 
@@ -78,7 +124,7 @@ for (const shell of shells) {
       completed(t, done)
       const found = listing(done.machine.image(''))
       const file = `${golden}/${name}.txt`
-      // To make the golden files anew: SVC_GOLDEN=1 npx tap test/install/network.test.ts, then read the difference.
+      // To make the golden files anew: SVC_GOLDEN=1 sh test/run.sh test/install/network.test.ts, then read the difference.
       if (process.env.SVC_GOLDEN) {
         mkdirSync(golden, { recursive: true })
         writeFileSync(file, found)
@@ -114,4 +160,56 @@ t.test('an unknown MAC of the boot interface is the one it was booted with', asy
     done.machine.read('etc/NetworkManager/system-connections/svc-BOOTIF.nmconnection'),
     'mac-address=52:54:00:aa:bb:cc'
   )
+})
+
+t.test('the network files of the node that an image was taken from are removed', async t => {
+  const systems = {
+    redhat: ['etc/NetworkManager/system-connections', 'svc-ib7.nmconnection'],
+    debian: ['etc/systemd/network', '05-svc-ib7.network']
+  }
+  for (const [distribution, [directory, old]] of Object.entries(systems)) {
+    const files = { [`${directory}/${old}`]: 'old', [`${directory}/99-own`]: 'kept' }
+    const done = await install(t, {
+      shell: 'ash',
+      data: { distribution },
+      answers: { '/files/rocky9.tar.gz': packImage(files) }
+    })
+    completed(t, done)
+    const left = readdirSync(done.machine.image(`${directory}`))
+    t.notOk(left.includes(`${old}`), distribution)
+    t.equal(left.length, 2, `${distribution}: one of ours, and the other`)
+    t.equal(done.machine.read(`${directory}/99-own`), 'kept')
+  }
+})
+
+t.test('options that are not understood are named on the console, once', async t => {
+  const options = 'mtu=9000 colour=blue vlan=4095 vlan=5 mode=fast bond=eth1,$(touch${IFS}/pwned) mtu=1"x'
+  const done = await install(t, {
+    shell: 'ash',
+    data: { interfaces: [installInterface({ options })] }
+  })
+  completed(t, done)
+  const named = done.run.output.split('\n').filter(line => line.includes('not understood'))
+  t.equal(named.length, 1)
+  for (const word of options.split(' ').slice(1))
+    t.ok(named[0]?.includes(word.replace('"', '\\u0022')), 'a word')
+  t.match(done.machine.read('etc/NetworkManager/system-connections/svc-BOOTIF.nmconnection'), '\nmtu=9000\n')
+  t.notOk(done.machine.has('pwned'))
+})
+
+t.test('one default route, where it is wanted', async t => {
+  const route = async (own: string, other: string): Promise<string[]> => {
+    const interfaces = [
+      installInterface({ options: own }),
+      { ...storage, gateway: '10.150.0.254', options: other }
+    ]
+    const done = await install(t, { shell: 'ash', data: { distribution: 'ubuntu', interfaces } })
+    completed(t, done)
+    return done.machine.read('etc/netplan/60-svc.yaml').match(/(?<=via: ").*(?=")/g) ?? []
+  }
+  t.strictSame(await route('', ''), ['10.141.255.254'])
+  t.strictSame(await route('', 'defaultroute=yes'), ['10.150.0.254'])
+  t.strictSame(await route('defaultroute=no', ''), ['10.150.0.254'])
+  t.strictSame(await route('defaultroute=no', 'defaultroute=no'), [])
+  t.strictSame(await route('defaultroute=yes', 'defaultroute=yes'), ['10.141.255.254'])
 })

@@ -114,9 +114,12 @@ t.test('machines boot over the network with the real iPXE and the real daemon', 
         fetched(/\/boot\/vmlinuz/),
         // Its "ok" may be cut off: the kernel starts at once and empties the serial port's queue.
         /\/boot\/initrd\.img\.{3}/,
-        /STAGE \S+ kernel node=node001 hostname=node001\.cluster mac=52:54:00:14:00:01 service=0/,
-        /STAGE \S+ network static 10\.141\.0\.11\/24/,
-        /STAGE \S+ install script ended with 0/,
+        /svc: node001 \(node001\.cluster\), controller http:\/\/10\.141\.0\.1:7050/,
+        /svc: interface eth0 has the address 52:54:00:14:00:01/,
+        /svc: interface eth0 is up: static 10\.141\.0\.11\/24/,
+        /svc: node001 is ready/,
+        /STAGE \S+ host name node001\.cluster\n/,
+        /STAGE \S+ addresses left:\n/,
         /STAGE \S+ root \/dev\/vda ext4/
       )
       t.equal(run.console.match(/STAGE \S+ tree (\S+)/)?.[1], source, 'the machine unpacked what was packed')
@@ -153,23 +156,22 @@ t.test('machines boot over the network with the real iPXE and the real daemon', 
     shows(
       t,
       run,
-      /STAGE \S+ network static 10\.141\.0\.12\/24/,
-      /STAGE \S+ script of node001: .*401/,
-      /STAGE \S+ install script \d+ bytes/,
-      /STAGE \S+ install script ended with 0/
+      /svc: interface eth0 is up: static 10\.141\.0\.12\/24/,
+      /svc: node002 is ready/,
+      /STAGE \S+ script of node001: .*401/
     )
     t.equal(run.console.match(/STAGE \S+ tree (\S+)/)?.[1], source, 'the image is in memory')
     t.equal((await controller.monitor('node002')).state, 'installer.completed')
   })
 
   t.test('node003: bootmenu off, DHCP gives the short menu', { buffered: true }, async t => {
-    const run = await boot('node003', mac(3), { until: /STAGE \S+ install script ended/ })
+    const run = await boot('node003', mac(3), { until: /svc: node003 is ready/ })
     shows(
       t,
       run,
       fetched(/\/boot\/short/),
       fetched(/\/boot\/search\/mac\/52%3A54%3A00%3A14%3A00%3A03/),
-      /STAGE \S+ kernel node=node003/
+      /svc: running the install script of node003/
     )
     t.equal((await controller.monitor('node003')).state, 'installer.completed')
   })

@@ -4,14 +4,16 @@ import { programEnv } from './programs.js'
 
 /** A program that runs until it is stopped. */
 export interface Child {
+  readonly pid: number
   /** All it has written to standard output and standard error. */
   log(): string
   /** SIGTERM, and SIGKILL if that is not heeded within 15 s; resolves when it has ended. */
   stop(): Promise<void>
+  /** SIGKILL; resolves when it has ended. */
+  kill(): Promise<void>
 }
 
 const stopLimitMs = 15_000
-const readyLimitMs = 30_000
 
 /** Resolves with the exit status or signal name when the process has ended. */
 export const ended = (child: ChildProcess): Promise<number | string | null> =>
@@ -22,11 +24,12 @@ export const ended = (child: ChildProcess): Promise<number | string | null> =>
 
 /**
  * Starts `command` and waits until `ready` says so (asked again and again with what was written so far).
- * @throws Error with everything the program wrote when it ends first or is not ready within 30 s.
+ * @throws Error with everything the program wrote when it ends first or is not ready in time.
  */
 export async function startChild(
   command: readonly string[],
-  ready: (log: string) => boolean | Promise<boolean>
+  ready: (log: string) => boolean | Promise<boolean>,
+  readyLimitMs = 30_000
 ): Promise<Child> {
   const [program = '', ...args] = command
   const child = spawn(program, args, { env: programEnv(), stdio: ['ignore', 'pipe', 'pipe'] })
@@ -44,6 +47,10 @@ export async function startChild(
     await end
     clearTimeout(timer)
   }
+  const kill = async () => {
+    child.kill('SIGKILL')
+    await end
+  }
   const giveUp = Date.now() + readyLimitMs
   while (!(await ready(log))) {
     if (status !== undefined) throw new Error(`${command.join(' ')} ended with ${status}:\n${log}`)
@@ -53,5 +60,5 @@ export async function startChild(
     }
     await Promise.race([sleep(50), end])
   }
-  return { log: () => log, stop }
+  return { pid: child.pid ?? 0, log: () => log, stop, kill }
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { createGzip } from 'node:zlib'
 import type { Kernel } from './kernel.js'
-import { programEnv, requirePrograms } from './programs.js'
+import { checkout, programEnv, requirePrograms } from './programs.js'
 
 // In the order the kernel takes them: there is no depmod and no modprobe in the initramfs.
 const modules = [
@@ -24,16 +24,18 @@ const modules = [
 /** A statically linked busybox, the only program in the initramfs. */
 export const busybox = '/bin/busybox'
 
+const nodeSide = join(checkout, 'dracut/90svc')
+
 /**
- * Writes the test's initramfs (gzip, 2 MB) to `file`: busybox, the drivers of qemu's virtio devices, and an
- * init that installs the node as the svc.* kernel arguments say (init.sh).
+ * Writes the test's initramfs (gzip, 2 MB) to `file`: busybox, the drivers of qemu's virtio devices, the node's
+ * side of svcd as it is shipped, and an init that runs it (init.sh).
  * @throws Error naming a missing program or module.
  */
 export async function buildInitramfs(kernel: Kernel, file: string): Promise<void> {
   requirePrograms(busybox, 'cpio')
   const root = await mkdtemp(join(tmpdir(), 'svcd-initramfs-'))
   try {
-    for (const directory of ['bin', 'dev', 'lib/modules'])
+    for (const directory of ['bin', 'dev', 'lib/modules', 'usr/lib/svc'])
       await mkdir(join(root, directory), { recursive: true })
     const add = async (from: string, to: string, mode = 0o755) => {
       await copyFile(from, join(root, to))
@@ -41,7 +43,8 @@ export async function buildInitramfs(kernel: Kernel, file: string): Promise<void
     }
     await add(busybox, 'bin/busybox')
     await add(join(import.meta.dirname, 'init.sh'), 'init')
-    await add(join(import.meta.dirname, 'udhcpc.sh'), 'lib/udhcpc.sh')
+    for (const part of (await readdir(nodeSide)).filter(leaf => leaf.startsWith('svc-')))
+      await add(join(nodeSide, part), `usr/lib/svc/${part}`)
     await add(join(import.meta.dirname, 'tree-sum.sh'), 'lib/tree-sum.sh')
     const names = modules.map(module => module.slice(module.lastIndexOf('/') + 1))
     for (const [i, module] of modules.entries())

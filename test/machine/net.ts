@@ -77,6 +77,25 @@ const hostEntry = ({ mac, ipaddress, bootfile }: DhcpHost, i: number) =>
       `${bootfile ? ` filename "${bootfile}";` : ''} }\n`
     : ''
 
+/** ISC's DHCP server on a device of the namespace that `enter` leads into; its files lie in `directory`. */
+export async function startDhcpd(options: {
+  readonly enter: readonly string[]
+  readonly directory: string
+  readonly configuration: string
+  readonly device: string
+}): Promise<Child> {
+  const { enter, directory, configuration, device } = options
+  const file = (leaf: string) => join(directory, leaf)
+  await writeFile(file('dhcpd.conf'), configuration)
+  await writeFile(file('dhcpd.leases'), '')
+  // Debian's AppArmor profile lets /usr/sbin/dhcpd read /etc/dhcp alone; it does not bind a copy.
+  await copyFile(locate('dhcpd') ?? '', file('dhcpd'))
+  const files = ['-cf', file('dhcpd.conf'), '-lf', file('dhcpd.leases'), '-pf', file('dhcpd.pid')]
+  return startChild([...enter, file('dhcpd'), '-f', '-d', ...files, device], log =>
+    log.includes('starting service')
+  )
+}
+
 /**
  * Makes the network 10.141.0.0/24 with the controller's address 10.141.0.1, a DHCP server that sends iPXE to
  * `http://10.141.0.1:7050/boot` (range .200 to .220 for unknown machines) and router advertisements, without
@@ -110,19 +129,8 @@ export async function startNetwork(hosts: readonly DhcpHost[]): Promise<Provisio
       await ip('link', 'set', tap, 'master', 'br0', 'up')
     }
     const file = (leaf: string) => join(directory, leaf)
-    await writeFile(file('dhcpd.conf'), dhcpdConf(hosts))
-    await writeFile(file('dhcpd.leases'), '')
-    // Debian's AppArmor profile lets /usr/sbin/dhcpd read /etc/dhcp alone; it does not bind a copy.
-    await copyFile(locate('dhcpd') ?? '', file('dhcpd'))
     services.push(
-      await startChild(
-        [...enter, file('dhcpd'), '-f', '-d', '-cf', file('dhcpd.conf'), '-lf', file('dhcpd.leases')].concat([
-          '-pf',
-          file('dhcpd.pid'),
-          'br0'
-        ]),
-        log => log.includes('starting service')
-      ),
+      await startDhcpd({ enter, directory, configuration: dhcpdConf(hosts), device: 'br0' }),
       await startChild(
         [
           ...enter,

@@ -51,18 +51,19 @@ export function requireRoot(): void {
 }
 
 /**
- * Runs a program to its end and gives its standard output.
+ * Runs a program to its end and gives its standard output; after `timeout` milliseconds (2 minutes) it is killed.
  * @throws Error holding the command line and what it wrote to standard error.
  */
 export async function output(
   program: string,
   args: readonly string[],
-  options: { cwd?: string } = {}
+  options: { cwd?: string; timeout?: number } = {}
 ): Promise<string> {
   try {
     const done = await run(program, [...args], {
       env: programEnv(),
       timeout: 120_000,
+      killSignal: 'SIGKILL',
       maxBuffer: 64 << 20,
       ...options
     })

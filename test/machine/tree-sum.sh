@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # tree-sum.sh DIRECTORY: one checksum over everything below it: names, types, modes, owners, the targets of
 # symbolic links and the content of files. Run with the same busybox on the source of an image and on the
 # machine that unpacked it.

@@ -1,4 +1,7 @@
 import { spawn } from 'node:child_process'
+import { copyFile, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { ended } from './child.js'
 import { programEnv, requirePrograms } from './programs.js'
 
@@ -13,6 +16,12 @@ export interface Machine {
   readonly enter?: readonly string[]
   /** Path of a raw disk image, the second boot device. */
   readonly disk?: string
+  /** Default: bios (SeaBIOS); uefi is OVMF, fresh, as after a reset of its settings. */
+  readonly firmware?: Firmware
+  /** Default 512. */
+  readonly memoryMiB?: number
+  /** Default: 2 minutes. */
+  readonly timeLimitMs?: number
   /** The machine is switched off when its console shows this; without it, it runs until it is off by itself. */
   readonly until?: RegExp
   /** Sees each line of the console when it is complete. */
@@ -20,6 +29,8 @@ export interface Machine {
   /** Switches the machine off; the run then fails. */
   readonly signal?: AbortSignal
 }
+
+export type Firmware = 'bios' | 'uefi'
 
 /** How a machine's run ended. */
 export interface Run {
@@ -29,8 +40,7 @@ export interface Run {
   readonly console: string
 }
 
-const timeLimitMs = 120_000
-const memoryMiB = 512
+const ovmf = '/usr/share/OVMF'
 
 /** Carries out backspaces: what is shown of a text that was corrected while it was written. */
 function corrected(text: string): string {
@@ -56,18 +66,33 @@ export const plain = (text: string): string =>
 export const tail = (console: string): readonly string[] => console.trimEnd().split('\n').slice(-40)
 
 /**
- * Runs a machine in software (no KVM) from power on: SeaBIOS, the iPXE ROM of the network card, and what
+ * Runs a machine in software (no KVM) from power on: its firmware, the iPXE ROM of the network card, and what
  * the network tells it. Resolves when qemu has ended; nothing is left running.
- * @throws Error with the last 40 lines of the `console` when it has not ended within 2 minutes, or qemu fails.
+ * @throws Error with the last 40 lines of the `console` when it has not ended within its time limit, or qemu fails.
  */
 export async function runMachine(machine: Machine): Promise<Run> {
-  requirePrograms(
-    'qemu-system-x86_64',
-    '/usr/lib/ipxe/qemu/pxe-virtio.rom',
-    '/usr/share/seabios/bios-256k.bin'
-  )
+  requirePrograms('qemu-system-x86_64')
+  if (machine.firmware !== 'uefi') {
+    requirePrograms('/usr/lib/ipxe/qemu/pxe-virtio.rom', '/usr/share/seabios/bios-256k.bin')
+    return runWith([], machine)
+  }
+  requirePrograms('/usr/lib/ipxe/qemu/efi-virtio.rom', `${ovmf}/OVMF_CODE_4M.fd`)
+  const directory = await mkdtemp(join(tmpdir(), 'svcd-uefi-'))
+  try {
+    // It writes its settings.
+    const settings = join(directory, 'vars.fd')
+    await copyFile(`${ovmf}/OVMF_VARS_4M.fd`, settings)
+    const flash = (unit: number, rest: string) => ['-drive', `if=pflash,format=raw,unit=${unit},${rest}`]
+    const code = flash(0, `readonly=on,file=${ovmf}/OVMF_CODE_4M.fd`)
+    return await runWith([...code, ...flash(1, `file=${settings}`)], machine)
+  } finally {
+    await rm(directory, { recursive: true, force: true })
+  }
+}
+
+async function runWith(firmware: readonly string[], machine: Machine): Promise<Run> {
   machine.signal?.throwIfAborted()
-  const { network, disk } = machine
+  const { network, disk, memoryMiB = 512, timeLimitMs = 120_000 } = machine
   const backend =
     'tap' in network
       ? `tap,id=net0,ifname=${network.tap},script=no,downscript=no`
@@ -76,6 +101,7 @@ export async function runMachine(machine: Machine): Promise<Run> {
     ...(machine.enter ?? []),
     'qemu-system-x86_64',
     ...['-accel', 'tcg', '-m', String(memoryMiB), '-nodefaults', '-no-reboot', '-display', 'none'],
+    ...firmware,
     // Firmware that finds nothing to boot ends the machine at once.
     ...['-boot', 'reboot-timeout=1'],
     // SeaBIOS and iPXE write to the serial port as well.

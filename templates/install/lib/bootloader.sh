@@ -1,6 +1,14 @@
 # Boot loader on the node's own disk, by the image's own GRUB. Under EFI it goes to the path that every
 # firmware tries, and no boot entry is made: an entry would come before the network in the boot order.
 
+# Without a partscript: no disk is ever emptied unasked. A prescript may have mounted one.
+partition_needed() {
+  if ! mount_source "$_SYSTEMROOT" >/dev/null; then
+    complain "localinstall needs a partscript that mounts a disk on $_SYSTEMROOT"
+    return 1
+  fi
+}
+
 bootloader() {
   if image_program grub2-install; then
     boot_prefix=grub2
@@ -15,10 +23,13 @@ bootloader() {
     return 1
   fi
   boot_filesystems=$(disk_filesystems)
-  if [ -z "$boot_filesystems" ]; then
-    complain "$_SYSTEMROOT is not on a disk: localinstall needs a partscript that mounts one"
-    return 1
-  fi
+  case $boot_filesystems in
+    *' / '*) ;;
+    *)
+      complain "$_SYSTEMROOT is not on a disk: localinstall needs a partscript that mounts one"
+      return 1
+      ;;
+  esac
   chroot_mount || return 1
   bootloader_install
   boot_status=$?
@@ -27,21 +38,15 @@ bootloader() {
 }
 
 bootloader_install() {
-  printf '%s\n' "$boot_filesystems" | fstab_lines | image_block /etc/fstab || return 1
-  if [ -n "$SVC_KERNELOPTIONS" ]; then
-    printf 'GRUB_CMDLINE_LINUX=%s\n' "$(shell_quote "$SVC_KERNELOPTIONS")" | image_block /etc/default/grub ||
-      return 1
-  fi
+  fstab_write || return 1
+  boot_initramfs || return 1
+  grub_settings || return 1
   if [ -d /sys/firmware/efi ]; then
     bootloader_efi || return 1
   else
     bootloader_bios || return 1
   fi
-  mkdir -p "$_SYSTEMROOT/boot/$boot_prefix" || return 1
-  if ! in_image "$boot_prefix-mkconfig" -o "/boot/$boot_prefix/grub.cfg"; then
-    complain "$boot_prefix-mkconfig failed"
-    return 1
-  fi
+  grub_config
 }
 
 bootloader_efi() {
@@ -50,11 +55,40 @@ bootloader_efi() {
     return 1
   fi
   case $(uname -m) in
-    aarch64) boot_target=arm64-efi ;;
-    *) boot_target=x86_64-efi ;;
+    aarch64) boot_target=arm64-efi boot_suffix=aa64 ;;
+    *) boot_target=x86_64-efi boot_suffix=x64 ;;
   esac
-  if ! in_image "$boot_prefix-install" --target="$boot_target" --efi-directory=/boot/efi --removable --no-nvram; then
+  for boot_shim in "$_SYSTEMROOT"/boot/efi/EFI/*/"shim$boot_suffix.efi"; do
+    boot_vendor=${boot_shim%/*}
+    if [ -f "$boot_vendor/grub$boot_suffix.efi" ]; then
+      bootloader_signed "/boot/efi/EFI/${boot_vendor##*/}"
+      return
+    fi
+  done
+  # RHEL's wants to be forced under EFI: what it writes does not pass Secure Boot.
+  if ! in_image "$boot_prefix-install" --target="$boot_target" --efi-directory=/boot/efi --removable --no-nvram \
+    --force; then
     complain "$boot_prefix-install failed for EFI"
+    return 1
+  fi
+}
+
+# The distribution's signed loaders came with the image, in the directory $1 (RHEL and its relatives). The shim
+# would hand over to the fallback loader, which makes boot entries, if that lay beside it.
+bootloader_signed() {
+  if ! boot_uuid=$(in_image "$boot_prefix-probe" --target=fs_uuid /boot) ||
+    ! boot_path=$(in_image "$boot_prefix-mkrelpath" "/boot/$boot_prefix"); then
+    complain 'the file system that holds /boot is not known'
+    return 1
+  fi
+  # shellcheck disable=SC2016 # variables of GRUB
+  printf 'search --no-floppy --fs-uuid --set=dev %s\nset prefix=($dev)%s\nexport $prefix\nconfigfile $prefix/grub.cfg\n' \
+    "$boot_uuid" "$boot_path" | image_place "$1/grub.cfg" 644 || return 1
+  if ! in_image mkdir -p /boot/efi/EFI/BOOT ||
+    ! in_image rm -f "/boot/efi/EFI/BOOT/fb$boot_suffix.efi" ||
+    ! in_image cp "$1/shim$boot_suffix.efi" "/boot/efi/EFI/BOOT/BOOT$boot_suffix.EFI" ||
+    ! in_image cp "$1/grub$boot_suffix.efi" /boot/efi/EFI/BOOT/; then
+    complain 'cannot copy the boot loader to EFI/BOOT of the EFI system partition'
     return 1
   fi
 }
@@ -73,36 +107,6 @@ bootloader_bios() {
   done
 }
 
-# Lines "device, path in the image, type" of the disk file systems mounted for the image.
-disk_filesystems() {
-  while read -r disk_source disk_directory disk_type _; do
-    case $disk_source:$disk_directory/ in
-      /dev/*:"$_SYSTEMROOT"/*)
-        disk_path=${disk_directory#"$_SYSTEMROOT"}
-        printf '%s %s %s\n' "$disk_source" "${disk_path:-/}" "$disk_type"
-        ;;
-    esac
-  done < /proc/mounts
-}
-
-# Entries for the file systems that the image's own /etc/fstab does not name: without one for / it would
-# stay read-only.
-fstab_lines() {
-  while read -r fstab_source fstab_path fstab_type; do
-    if without_block < "$_SYSTEMROOT/etc/fstab" 2>/dev/null |
-      grep -q "^[^#[:space:]][^[:space:]]*[[:space:]][[:space:]]*${fstab_path}[[:space:]]"; then
-      continue
-    fi
-    fstab_uuid=$(in_image blkid -s UUID -o value "$fstab_source" 2>/dev/null)
-    case $fstab_path in
-      /) fstab_pass=1 ;;
-      *) fstab_pass=2 ;;
-    esac
-    printf '%s %s %s defaults 0 %s\n' "${fstab_uuid:+UUID=}${fstab_uuid:-$fstab_source}" "$fstab_path" \
-      "$fstab_type" "$fstab_pass"
-  done
-}
-
 # The disks below /boot: from sysfs for a plain partition or disk, by GRUB for LVM and RAID.
 root_disks() (
   device=$(mount_source "$_SYSTEMROOT/boot") || device=$(mount_source "$_SYSTEMROOT") || exit 1
@@ -115,7 +119,3 @@ root_disks() (
     in_image "$boot_prefix-probe" --target=disk /boot
   fi
 )
-
-shell_quote() {
-  printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"
-}

@@ -29,46 +29,132 @@ download_by() {
       ;;
   esac
   if ! check_sum; then
+    # Nor are other nodes to get it from this one.
+    end_seeding
     rm -f "$_TMP/image"
     return 1
   fi
 }
+
+# The image by torrent. From its first piece on the node hands out what it has, also while it unpacks the image,
+# until the run ends: so the controller sends an image a few times, however many nodes there are.
+
+# Process that fetches and then seeds; empty when there is none.
+_SEEDER=''
+# Seconds over which the nodes spread their requests when the torrent has failed them.
+_SPREAD=10
 
 download_torrent() {
   if [ -z "$SVC_TORRENT" ]; then
     complain 'the image has no torrent'
     return 1
   fi
-  mkdir -p "$_TMP/torrent" || return 1
-  if ! program aria2c >/dev/null && ! program transmission-cli >/dev/null; then
+  torrent_program=''
+  for torrent_candidate in aria2c transmission-cli; do
+    if [ -z "$torrent_program" ] && program "$torrent_candidate" >/dev/null; then
+      torrent_program=$torrent_candidate
+    fi
+  done
+  if [ -z "$torrent_program" ]; then
     complain 'neither aria2c nor transmission-cli is in this initramfs'
     return 1
   fi
+  mkdir -p "$_TMP/torrent" || return 1
+  rm -f "$_TMP/torrent.done"
   http_get "/files/$(url_segment "$SVC_TORRENT")" "$_TMP/image.torrent" || return 1
-  if program aria2c >/dev/null; then
-    watched "$_TMP/torrent" aria2c --dir="$_TMP/torrent" --seed-time=0 --bt-stop-timeout="$_STALL" \
-      --enable-dht=false --enable-dht6=false --file-allocation=none --allow-overwrite=true \
-      --summary-interval=0 --show-console-readout=false "$_TMP/image.torrent"
-  else
-    torrent_transmission
-  fi
-  torrent_status=$?
-  if [ "$torrent_status" -eq 0 ] && [ -s "$_TMP/torrent/$SVC_IMAGEFILE" ] &&
-    mv -f "$_TMP/torrent/$SVC_IMAGEFILE" "$_TMP/image"; then
+  # What the programs call when the image is whole; both go on seeding then.
+  printf '#!/bin/sh\ntouch %s/torrent.done\n' "$_TMP" > "$_TMP/torrent.sh"
+  chmod 700 "$_TMP/torrent.sh"
+  trap seeder_exit EXIT
+  "torrent_${torrent_program%%-*}" &
+  _SEEDER=$!
+  # A second name for the file, not a copy: the first one is the seeder's.
+  if torrent_complete && [ -s "$_TMP/torrent/$SVC_IMAGEFILE" ] &&
+    ln "$_TMP/torrent/$SVC_IMAGEFILE" "$_TMP/image"; then
     return 0
   fi
+  end_seeding
   complain "the torrent did not deliver $SVC_IMAGEFILE"
+  # Whatever it was, the other nodes have met it too.
+  sleep "$(node_number "$_SPREAD")"
   return 1
 }
 
-# transmission-cli seeds for ever once it is done; its finish script tells our watch to end it.
+# It ends with this script, whatever ends that. What is neither allocated ahead nor cached shows us what arrives.
+# It asks a tracker over udp only where it has its DHT, which knows nobody here; private torrents do not use it.
+torrent_aria2c() {
+  case $(head -c 40 "$_TMP/image.torrent") in
+    d8:announce*:udp://*) torrent_udp=true ;;
+    *) torrent_udp=false ;;
+  esac
+  exec aria2c --no-conf --dir="$_TMP/torrent" --stop-with-process="$$" --seed-ratio=0.0 \
+    --on-bt-download-complete="$_TMP/torrent.sh" --bt-tracker-interval=30 --bt-tracker-timeout=10 \
+    --bt-tracker-connect-timeout=10 --enable-dht="$torrent_udp" --dht-file-path="$_TMP/torrent.dht" \
+    --enable-dht6=false --bt-enable-lpd=false --enable-peer-exchange=false --file-allocation=none \
+    --disk-cache=0 --allow-overwrite=true --summary-interval=0 --show-console-readout=false \
+    --console-log-level=warn "$_TMP/image.torrent"
+}
+
+# The same settings, which it has in a file only; with uTP it is slow to find out that aria2c speaks TCP.
 torrent_transmission() {
-  rm -f "$_TMP/torrent.done"
-  printf '#!/bin/sh\ntouch %s/torrent.done %s/stop\n' "$_TMP" "$_TMP" > "$_TMP/torrent.sh"
-  chmod 700 "$_TMP/torrent.sh"
-  watched "$_TMP/torrent" transmission-cli -w "$_TMP/torrent" -f "$_TMP/torrent.sh" "$_TMP/image.torrent" \
-    >/dev/null
-  [ -e "$_TMP/torrent.done" ]
+  mkdir -p "$_TMP/torrent.conf" &&
+    printf '{ %s,%s,%s }\n' '"preallocation":0,"cache-size-mb":0,"utp-enabled":false,"rpc-enabled":false' \
+      '"dht-enabled":false,"pex-enabled":false,"lpd-enabled":false' '"port-forwarding-enabled":false' \
+      > "$_TMP/torrent.conf/settings.json" &&
+    exec transmission-cli -g "$_TMP/torrent.conf" -w "$_TMP/torrent" -f "$_TMP/torrent.sh" \
+      "$_TMP/image.torrent" >/dev/null
+}
+
+# Waits until the image is whole; fails when the program ends, or nothing arrives for $_STALL seconds.
+torrent_complete() {
+  torrent_last=none
+  torrent_idle=0
+  while ! [ -e "$_TMP/torrent.done" ]; do
+    if ! kill -0 "$_SEEDER" 2>/dev/null; then
+      return 1
+    fi
+    torrent_now=$(du -sk "$_TMP/torrent")
+    if [ "$torrent_now" != "$torrent_last" ]; then
+      torrent_last=$torrent_now
+      torrent_idle=0
+    elif [ "$torrent_idle" -ge "$_STALL" ]; then
+      log "nothing came by torrent for $_STALL s"
+      return 1
+    fi
+    torrent_idle=$((torrent_idle + 1))
+    sleep 1
+  done
+}
+
+# Ends the seeding, if there is any, and frees what it held. By SIGINT the programs leave the tracker, which would
+# send other nodes to this one otherwise; they are given some seconds for that.
+end_seeding() {
+  if [ -n "$_SEEDER" ]; then
+    kill -INT "$_SEEDER" 2>/dev/null
+    seeder_left=5
+    while [ "$seeder_left" -gt 0 ] && kill -0 "$_SEEDER" 2>/dev/null; do
+      seeder_left=$((seeder_left - 1))
+      sleep 1
+    done
+    kill -9 "$_SEEDER" 2>/dev/null
+    wait "$_SEEDER" 2>/dev/null
+    _SEEDER=''
+  fi
+  rm -rf "$_TMP/torrent"
+}
+
+# on_exit, with the seeding ended before it.
+seeder_exit() {
+  seeder_status=$?
+  end_seeding
+  (exit "$seeder_status")
+  on_exit
+}
+
+# A number below $1 by the last three digits of the node's name: it differs from node to node.
+node_number() {
+  node_digits=000${SVC_NODE##*[!0-9]}
+  printf '%s' "$((1${node_digits#"${node_digits%???}"} % $1))"
 }
 
 # A wrong checksum is never unpacked; an image without a known one is trusted to the transport.
@@ -110,9 +196,10 @@ unpack() {
     return 1
   fi
   unpack_tar=$(program tar)
-  # Names of users here are not those of the image: numbers only, where this tar can.
+  # Names of users here are not those of the image: numbers only, where this tar can. ACLs come with the extended
+  # attributes, by number too: tar's own form of them names users.
   case $("$unpack_tar" --version 2>/dev/null) in
-    *'GNU tar'*) set -- --numeric-owner --xattrs '--xattrs-include=*' --acls ;;
+    *'GNU tar'*) set -- --numeric-owner --xattrs '--xattrs-include=*' ;;
     *) set -- ;;
   esac
   if [ "$#" -eq 0 ]; then

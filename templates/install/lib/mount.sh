@@ -64,10 +64,18 @@ chroot_unmount() {
   _CHROOT_MOUNTS=''
 }
 
-# Runs a program of the image inside it.
+# Runs a program of the image inside it. By its path: a busybox chroot takes its own applet of that name.
 in_image() (
   chroot_program=$(program chroot)
   PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
   export PATH
-  exec "$chroot_program" "$_SYSTEMROOT" "$@"
+  name=$1
+  shift
+  for directory in /usr/sbin /usr/bin /sbin /bin; do
+    if [ -e "$_SYSTEMROOT$directory/$name" ] || [ -L "$_SYSTEMROOT$directory/$name" ]; then
+      exec "$chroot_program" "$_SYSTEMROOT" "$directory/$name" "$@"
+    fi
+  done
+  printf 'svc: the image holds no %s\n' "$name" >&2
+  exit 127
 )

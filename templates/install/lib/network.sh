@@ -1,53 +1,14 @@
 # The network files of the image: host name, hosts, resolver, time, and the interfaces in the manner of the
-# distribution. An interface is matched by its MAC where that is known, as its name may differ in the image.
+# distribution. A network card is matched by its MAC where that is known, as its name may differ in the image.
 
-# Called by each_interface once the IF_ variables of one interface are set.
-interface_ready() {
-  IF_NAME=$(word "$IF_NAME" | tr '/' _)
-  IF_NETWORK=$(word "$IF_NETWORK")
-  IF_ADDRESS=$(word "$IF_ADDRESS")
-  IF_NETMASK=$(word "$IF_NETMASK")
-  IF_GATEWAY=$(word "$IF_GATEWAY")
-  IF_NAMESERVER=$(word "$IF_NAMESERVER")
-  IF_DOMAIN=$(word "$IF_DOMAIN")
-  IF_MAC=$(word "$IF_MAC")
-  # The kernel's name for it: BOOTIF is a name of ours alone.
-  IF_DEVICE=$IF_NAME
-  if [ -n "$IF_PROVISION" ]; then
-    IF_MAC=${IF_MAC:-$(word "${SVC_MAC:-}")}
-    if [ "$IF_NAME" = BOOTIF ]; then
-      IF_DEVICE=$(word "$_BOOTIF")
-    fi
-  fi
-  case $IF_NAME in
-    ib*) IF_TYPE=infiniband ;;
-    *) IF_TYPE=ethernet ;;
-  esac
-  IF_MTU=''
-  set -f
-  # shellcheck disable=SC2086 # options are words
-  for option in $IF_OPTIONS; do
-    case $option in
-      mtu=*[!0-9]* | mtu=) ;;
-      mtu=*) IF_MTU=${option#mtu=} ;;
-    esac
-  done
-  set +f
-  # One default route: through the interface chosen by survey_interface, where one was.
-  IF_DEFAULT=''
-  case $_ROUTE_INTERFACE in
-    '' | "$IF_NAME") IF_DEFAULT=yes ;;
-    *) IF_GATEWAY='' ;;
-  esac
-}
-
-# A first look at all interfaces: the default route, name servers, search list, time server.
+# A look at all interfaces: the default route, name servers, search list, time server.
 survey() {
-  _ROUTE_INTERFACE=''
-  _NAMESERVERS=''
+  interface_relations || return 1
+  survey_route='' survey_rank=0 _NAMESERVERS=''
   _SEARCH=$(word "$SVC_DOMAIN")
   _NTP=$SVC_NTP_SERVER
   each_interface survey_interface || return 1
+  _ROUTE_INTERFACE=$survey_route
   # shellcheck disable=SC2086 # lists of words
   {
     _NAMESERVERS=$(unique $_NAMESERVERS)
@@ -59,21 +20,23 @@ survey_interface() {
   if [ -n "$IF_PROVISION" ]; then
     _NAMESERVERS="$IF_NAMESERVER $_NAMESERVERS"
     _NTP=${IF_NTP:-$_NTP}
-    # With DHCP the route comes from its server.
-    if [ -z "$IF_ADDRESS" ] || [ -n "$IF_GATEWAY" ]; then
-      _ROUTE_INTERFACE=$IF_NAME
-    fi
   else
     _NAMESERVERS="$_NAMESERVERS $IF_NAMESERVER"
-    if [ -z "$_ROUTE_INTERFACE" ] && [ -n "$IF_ADDRESS" ] && [ -n "$IF_GATEWAY" ]; then
-      _ROUTE_INTERFACE=$IF_NAME
-    fi
   fi
   _SEARCH="$_SEARCH $IF_DOMAIN"
+  case $IF_ROUTE:$IF_METHOD:$IF_GATEWAY:$IF_PROVISION in
+    yes:static:?*:* | yes:dhcp:*) route_rank=3 ;;
+    :static:?*:yes | :dhcp::yes) route_rank=2 ;;
+    :static:?*:) route_rank=1 ;;
+    *) route_rank=0 ;;
+  esac
+  if [ "$route_rank" -gt "$survey_rank" ]; then
+    survey_rank=$route_rank
+    survey_route=$IF_NAME
+  fi
 }
 
 network() {
-  _ROUTE_INTERFACE=''
   survey || return 1
   printf '%s\n' "$(word "$_HOSTNAME")" | image_place /etc/hostname 644 || return 1
   hosts_lines | image_block /etc/hosts || return 1
@@ -84,7 +47,7 @@ network() {
   network_kind=$(network_system)
   log "network files for $network_kind"
   case $network_kind in
-    NetworkManager) each_interface manager_interface ;;
+    NetworkManager) manager_files ;;
     netplan) netplan_file ;;
     networkd) networkd_files ;;
     ifupdown) ifupdown_files ;;
@@ -99,7 +62,7 @@ network_system() (
   esac
   if image_program ifup; then
     echo ifupdown
-  elif [ "$SVC_DISTRIBUTION" != debian ] && image_program NetworkManager; then
+  elif image_program NetworkManager; then
     echo NetworkManager
   elif [ "$SVC_DISTRIBUTION" != debian ] && image_program netplan; then
     echo netplan
@@ -107,6 +70,26 @@ network_system() (
     echo networkd
   fi
 )
+
+# Removes the files whose names begin with $2 in the directory $1 of the image: an image that was taken from a
+# node holds that node's.
+network_clear() {
+  clear_path=$(image_path "$1/$2") || return 0
+  for clear_file in "$clear_path"*; do
+    if ! rm -f "$clear_file"; then
+      complain "cannot remove an old network file in $1 of the image"
+      return 1
+    fi
+  done
+}
+
+# A line of a network file, where there is something to say: a format with one value.
+given() {
+  if [ -n "$2" ]; then
+    # shellcheck disable=SC2059 # the format is ours
+    printf "$1" "$2"
+  fi
+}
 
 hosts_lines() {
   if ! [ -e "$_SYSTEMROOT/etc/hosts" ]; then
@@ -132,9 +115,7 @@ hosts_interface() {
 }
 
 resolver_lines() {
-  if [ -n "$_SEARCH" ]; then
-    printf 'search %s\n' "$_SEARCH"
-  fi
+  given 'search %s\n' "$_SEARCH"
   for server in $_NAMESERVERS; do
     printf 'nameserver %s\n' "$server"
   done

@@ -1,36 +1,59 @@
 # Key files of NetworkManager (redhat, opensuse).
 
+manager_files() {
+  network_clear /etc/NetworkManager/system-connections svc- || return 1
+  each_interface manager_interface
+}
+
 manager_interface() {
   manager_keyfile | image_place "/etc/NetworkManager/system-connections/svc-$IF_NAME.nmconnection" 600
 }
 
 manager_keyfile() {
-  printf '[connection]\nid=%s\ntype=%s\nautoconnect=true\nautoconnect-priority=100\n' "$IF_NAME" "$IF_TYPE"
-  if [ -z "$IF_MAC" ]; then
+  printf '[connection]\nid=%s\ntype=%s\nautoconnect=true\nautoconnect-priority=100\n' "$IF_NAME" "$IF_KIND"
+  if [ "$IF_KIND" != ethernet ] || [ -z "$IF_MAC" ]; then
     printf 'interface-name=%s\n' "$IF_DEVICE"
   fi
-  printf '\n[%s]\n' "$IF_TYPE"
-  if [ -n "$IF_MAC" ]; then
-    printf 'mac-address=%s\n' "$IF_MAC"
+  if [ -n "$IF_MASTER" ]; then
+    printf 'master=%s\nslave-type=%s\n' "$IF_MASTER" "$IF_MASTER_KIND"
   fi
-  if [ -n "$IF_MTU" ]; then
-    printf 'mtu=%s\n' "$IF_MTU"
+  case $IF_KIND in
+    infiniband) printf '\n[infiniband]\ntransport-mode=datagram\n' ;;
+    *) printf '\n[ethernet]\n' ;;
+  esac
+  given 'mtu=%s\n' "$IF_MTU"
+  case $IF_KIND in
+    ethernet) given 'mac-address=%s\n' "$IF_MAC" ;;
+    bond) given 'cloned-mac-address=%s\n' "$IF_MAC" && printf '\n[bond]\nmode=%s\nmiimon=100\n' "$IF_MODE" ;;
+    bridge) given 'cloned-mac-address=%s\n' "$IF_MAC" && printf '\n[bridge]\nstp=false\n' ;;
+    vlan) manager_vlan ;;
+  esac
+  if [ -z "$IF_MASTER" ]; then
+    manager_address
   fi
-  if [ "$IF_TYPE" = infiniband ]; then
-    printf 'transport-mode=datagram\n'
+}
+
+# The link by its MAC, as the MAC of a VLAN without a parent says which it is, else by its name.
+manager_vlan() {
+  manager_mac=$(related "$_MACS" "$IF_LINK")
+  given 'mac-address=%s\n' "$manager_mac"
+  printf '\n[vlan]\nid=%s\n' "$IF_VLAN"
+  if [ -z "$manager_mac" ]; then
+    printf 'parent=%s\n' "$IF_LINK"
   fi
+}
+
+manager_address() {
   printf '\n[ipv4]\n'
-  if [ -n "$IF_ADDRESS" ]; then
-    printf 'method=manual\naddress1=%s/%s%s\n' "$IF_ADDRESS" "$IF_PREFIXLEN" "${IF_GATEWAY:+,$IF_GATEWAY}"
-    if [ -n "$IF_NAMESERVER" ]; then
-      printf 'dns=%s;\n' "$IF_NAMESERVER"
-    fi
-    if [ -n "$IF_DOMAIN" ]; then
-      printf 'dns-search=%s;\n' "$IF_DOMAIN"
-    fi
-  else
-    printf 'method=auto\n'
-  fi
+  case $IF_METHOD in
+    static)
+      printf 'method=manual\naddress1=%s/%s%s\n' "$IF_ADDRESS" "$IF_PREFIXLEN" "${IF_GATEWAY:+,$IF_GATEWAY}"
+      given 'dns=%s;\n' "$IF_NAMESERVER"
+      given 'dns-search=%s;\n' "$IF_DOMAIN"
+      ;;
+    dhcp) printf 'method=auto\n' ;;
+    none) printf 'method=disabled\n\n[ipv6]\nmethod=ignore\n' && return 0 ;;
+  esac
   if [ -z "$IF_DEFAULT" ]; then
     printf 'never-default=true\n'
   fi

@@ -1,53 +1,81 @@
-# Files of systemd-networkd (debian).
+# Files of systemd-networkd (debian). Their names come before those that netplan makes of an image's own file,
+# which would match every network card.
 
 networkd_files() {
+  network_clear /etc/systemd/network 05-svc- || return 1
   each_interface networkd_interface || return 1
   # Not enabled in a stock Debian.
   for unit_directory in /usr/lib/systemd/system /lib/systemd/system; do
     if [ -f "$_SYSTEMROOT$unit_directory/systemd-networkd.service" ]; then
-      image_link "$unit_directory/systemd-networkd.service" \
-        /etc/systemd/system/multi-user.target.wants/systemd-networkd.service
+      networkd_enable multi-user.target systemd-networkd.service &&
+        networkd_enable sockets.target systemd-networkd.socket &&
+        networkd_enable network-online.target systemd-networkd-wait-online.service
       return
     fi
   done
 }
 
+networkd_enable() {
+  image_link "$unit_directory/$2" "/etc/systemd/system/$1.wants/$2"
+}
+
 networkd_interface() {
-  networkd_file | image_place "/etc/systemd/network/10-svc-$IF_NAME.network" 644
+  case $IF_KIND in
+    bond | bridge | vlan) networkd_device | image_place "/etc/systemd/network/05-svc-$IF_NAME.netdev" 644 || return 1 ;;
+  esac
+  networkd_file | image_place "/etc/systemd/network/05-svc-$IF_NAME.network" 644
+}
+
+# A device that the kernel does not find but is told to make.
+networkd_device() {
+  printf '[NetDev]\nName=%s\nKind=%s\n' "$IF_NAME" "$IF_KIND"
+  given 'MACAddress=%s\n' "$IF_MAC"
+  case $IF_KIND in
+    bond) printf '\n[Bond]\nMode=%s\nMIIMonitorSec=100ms\n' "$IF_MODE" ;;
+    bridge) printf '\n[Bridge]\nSTP=no\n' ;;
+    vlan) printf '\n[VLAN]\nId=%s\n' "$IF_VLAN" ;;
+  esac
 }
 
 networkd_file() {
   printf '[Match]\n'
-  if [ -n "$IF_MAC" ]; then
-    printf 'MACAddress=%s\n' "$IF_MAC"
-    # A bridge or VLAN on top has the same MAC.
-    case $IF_TYPE in
-      ethernet) printf 'Type=ether\n' ;;
-      *) printf 'Type=%s\n' "$IF_TYPE" ;;
-    esac
+  if [ "$IF_KIND" = ethernet ] && [ -n "$IF_MAC" ]; then
+    # A bridge or VLAN on top has the same address, and a member that of its bond.
+    printf 'PermanentMACAddress=%s\nType=ether\n' "$IF_MAC"
   else
     printf 'Name=%s\n' "$IF_DEVICE"
   fi
-  if [ -n "$IF_MTU" ]; then
-    printf '\n[Link]\nMTUBytes=%s\n' "$IF_MTU"
+  if [ -n "$IF_MTU" ] || [ "$IF_METHOD" = none ]; then
+    printf '\n[Link]\n'
+    given 'MTUBytes=%s\n' "$IF_MTU"
+    if [ "$IF_METHOD" = none ]; then
+      printf 'RequiredForOnline=no\n'
+    fi
   fi
   printf '\n[Network]\n'
-  if [ -z "$IF_ADDRESS" ]; then
-    # The lease is bound to the MAC, not to an identifier that a fresh image makes up.
-    printf 'DHCP=ipv4\n\n[DHCPv4]\nClientIdentifier=mac\n'
-    if [ -z "$IF_DEFAULT" ]; then
-      printf 'UseGateway=no\n'
-    fi
-    return 0
-  fi
-  printf 'Address=%s/%s\n' "$IF_ADDRESS" "$IF_PREFIXLEN"
-  if [ -n "$IF_GATEWAY" ]; then
-    printf 'Gateway=%s\n' "$IF_GATEWAY"
-  fi
-  if [ -n "$IF_NAMESERVER" ]; then
-    printf 'DNS=%s\n' "$IF_NAMESERVER"
-  fi
-  if [ -n "$IF_DOMAIN" ]; then
-    printf 'Domains=%s\n' "$IF_DOMAIN"
+  case $IF_MASTER_KIND in
+    bond) printf 'Bond=%s\n' "$IF_MASTER" ;;
+    bridge) printf 'Bridge=%s\n' "$IF_MASTER" ;;
+  esac
+  for vlan in $(related "$_VLANS" "$IF_NAME"); do
+    printf 'VLAN=%s\n' "${vlan%>*}"
+  done
+  case $IF_METHOD in
+    none) printf 'LinkLocalAddressing=no\n' ;;
+    dhcp) networkd_dhcp ;;
+    static)
+      printf 'Address=%s/%s\n' "$IF_ADDRESS" "$IF_PREFIXLEN"
+      given 'Gateway=%s\n' "$IF_GATEWAY"
+      given 'DNS=%s\n' "$IF_NAMESERVER"
+      given 'Domains=%s\n' "$IF_DOMAIN"
+      ;;
+  esac
+}
+
+networkd_dhcp() {
+  # The lease is bound to the MAC, not to an identifier that a fresh image makes up.
+  printf 'DHCP=ipv4\n\n[DHCPv4]\nClientIdentifier=mac\n'
+  if [ -z "$IF_DEFAULT" ]; then
+    printf 'UseGateway=no\n'
   fi
 }

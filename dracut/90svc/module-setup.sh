@@ -1,0 +1,47 @@
+#!/bin/bash
+# dracut's module for nodes of svcd (root=svc); in an initramfs only when asked for: dracut --add svc.
+# shellcheck disable=SC2154 # dracut's variables
+
+# shellcheck source=SCRIPTDIR/svc-contents.sh
+. "${moddir:-${BASH_SOURCE[0]%/*}}/svc-contents.sh"
+
+check() {
+  # shellcheck disable=SC2086 # lists of words
+  require_binaries $svc_programs || return 1
+  # shellcheck disable=SC2086
+  require_any_binary $svc_fetchers || return 1
+  return 255
+}
+
+depends() {
+  echo base kernel-modules rootfs-block udev-rules
+}
+
+installkernel() {
+  local directory
+  # shellcheck disable=SC2086 # lists of words
+  hostonly='' instmods $svc_modules
+  for directory in $svc_module_directories; do
+    hostonly='' instmods "=$directory"
+  done
+}
+
+install() {
+  local file part
+  # shellcheck disable=SC2086 # lists of words
+  inst_multiple $svc_programs
+  # shellcheck disable=SC2086
+  inst_multiple -o $svc_fetchers $svc_optional
+  for file in $svc_files /usr/share/xfsprogs/mkfs/*; do
+    if [[ -f $file ]]; then
+      inst_simple "$file"
+    fi
+  done
+  # A host name in svc.url.
+  inst_libdir_file 'libnss_dns.so.*' 'libnss_files.so.*'
+  for part in $svc_parts; do
+    inst_script "$moddir/svc-$part.sh" "/usr/lib/svc/svc-$part.sh"
+  done
+  inst_hook cmdline 90 "$moddir/svc-cmdline.sh"
+  inst_hook pre-mount 90 "$moddir/svc-pre-mount.sh"
+}

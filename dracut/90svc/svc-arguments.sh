@@ -1,0 +1,68 @@
+# shellcheck shell=sh
+# The svc.* kernel arguments (contract, "Boot and installation" rule 2). What they hold is data: each value is
+# held against the characters that it may have before a program sees it. The last of a repeated argument counts.
+# Further ones, for an image's kernel options: svc.wait=SECONDS (60) for the interface, its link and DHCP each;
+# svc.insecure=1 for a controller whose certificate cannot be verified.
+
+# shellcheck disable=SC2034 # the variables are for the other files and for the install script
+read_arguments() {
+  SVC_BOOTPROTO='' SVC_MAC='' SVC_IP='' SVC_URL='' SVC_NODE='' SVC_HOSTNAME='' SVC_SERVICE=''
+  SVC_BOOTIF='' SVC_INSECURE='' SVC_WAIT=60
+  export SVC_BOOTPROTO SVC_MAC SVC_IP SVC_URL SVC_NODE SVC_HOSTNAME SVC_SERVICE SVC_BOOTIF
+  IFS= read -r arguments < /proc/cmdline
+  set -f
+  for argument in $arguments; do
+    value=${argument#*=}
+    case $argument in
+      svc.bootproto=*) SVC_BOOTPROTO=$value ;;
+      svc.mac=*) SVC_MAC=$(printf '%s' "$value" | tr 'A-F' 'a-f') ;;
+      svc.ip=*) SVC_IP=$value ;;
+      svc.url=*) SVC_URL=${value%/} ;;
+      svc.node=*) SVC_NODE=$value ;;
+      svc.hostname=*) SVC_HOSTNAME=$value ;;
+      svc.service=*) SVC_SERVICE=$value ;;
+      svc.wait=*) SVC_WAIT=$value ;;
+      svc.insecure=1) SVC_INSECURE=1 ;;
+    esac
+  done
+  set +f
+  check_arguments || return 1
+  name_host
+}
+
+check_arguments() {
+  case $SVC_NODE in
+    '' | -* | *[!A-Za-z0-9.-]*) refuse node "$SVC_NODE" 'a node name' || return 1 ;;
+  esac
+  case $SVC_URL in
+    *[!][A-Za-z0-9:/._~%@+-]*) refuse url "$SVC_URL" 'a URL' || return 1 ;;
+    http://?* | https://?*) ;;
+    *) refuse url "$SVC_URL" 'a URL' || return 1 ;;
+  esac
+  case $SVC_MAC in
+    [0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]) ;;
+    *) refuse mac "$SVC_MAC" 'a MAC address' || return 1 ;;
+  esac
+  case $SVC_BOOTPROTO in
+    dhcp) ;;
+    static)
+      case $SVC_IP in
+        *[!0-9./]*) refuse ip "$SVC_IP" 'an address with its prefix length' || return 1 ;;
+        [0-9]*.*.*.*[0-9]/[0-9]*) ;;
+        *) refuse ip "$SVC_IP" 'an address with its prefix length' || return 1 ;;
+      esac
+      ;;
+    *) refuse bootproto "$SVC_BOOTPROTO" 'static or dhcp' || return 1 ;;
+  esac
+  case $SVC_HOSTNAME in
+    -* | *[!A-Za-z0-9.-]*) refuse hostname "$SVC_HOSTNAME" 'a host name' || return 1 ;;
+  esac
+  case $SVC_WAIT in
+    '' | *[!0-9]* | ??????*) refuse wait "$SVC_WAIT" 'a number of seconds' || return 1 ;;
+  esac
+}
+
+refuse() {
+  _REASON="the kernel argument svc.$1=$(printable "$2") is not $3"
+  return 1
+}

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Called by a DHCP client with what the server said in the environment: udhcpc says what happened in its first
+# argument, dhclient and dhcpcd in the variable `reason`. A server is not to be trusted: values are quoted.
+# shellcheck disable=SC2154
+
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export PATH
+
+resolver() {
+  for server in $1; do
+    case $server in
+      *[!0-9a-fA-F:.]*) ;;
+      *) printf 'nameserver %s\n' "$server" ;;
+    esac
+  done > /etc/resolv.conf
+}
+
+# Address with prefix length or netmask, routers, name servers. dhcpcd sets address and route itself.
+bound() {
+  ip address add "$1" dev "$interface" 2>/dev/null
+  case $(ip route show dev "$interface") in
+    *default*) ;;
+    *)
+      if [ -n "${2%% *}" ]; then
+        ip route add default via "${2%% *}" dev "$interface"
+      fi
+      ;;
+  esac
+  set -f
+  resolver "$3"
+}
+
+case ${1:-}${reason:-} in
+  deconfig | PREINIT)
+    ip address flush dev "$interface"
+    ip link set dev "$interface" up
+    ;;
+  bound) bound "$ip/$mask" "${router:-}" "${dns:-}" ;;
+  BOUND | REBOOT)
+    bound "$new_ip_address/${new_subnet_mask:-32}" "${new_routers:-}" "${new_domain_name_servers:-}"
+    ;;
+esac
+exit 0

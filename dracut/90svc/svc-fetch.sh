@@ -1,0 +1,115 @@
+# shellcheck shell=sh
+# The node's install script, fetched with curl where it is there, else with wget (busybox or GNU).
+
+# Some tries within one step, so that a controller which is just restarting is no failure yet.
+fetch_script() {
+  fetch_url=$SVC_URL/boot/install/$SVC_NODE
+  fetch_pause=1
+  until fetch_once; do
+    say "$fetch_url: $_REASON"
+    if [ "$fetch_pause" -gt 8 ]; then
+      _REASON="$fetch_url cannot be fetched: $_REASON"
+      return 1
+    fi
+    sleep "$fetch_pause"
+    fetch_pause=$((fetch_pause * 2))
+  done
+}
+
+fetch_once() {
+  rm -f "$_RUN/install"
+  : > "$_RUN/error"
+  # It holds the node's token.
+  umask 077
+  if program curl; then
+    fetch_curl
+  elif program wget; then
+    fetch_wget
+  else
+    umask 022
+    _REASON='neither curl nor wget is in this initramfs'
+    return 1
+  fi
+  fetch_status=$?
+  umask 022
+  if [ "$fetch_status" -ne 0 ]; then
+    rm -f "$_RUN/install"
+    return 1
+  fi
+  # Not a page of something that stands in between.
+  fetch_line=''
+  IFS= read -r fetch_line 2>/dev/null < "$_RUN/install"
+  case $fetch_line in
+    '#!'*) ;;
+    *)
+      _REASON="the answer is no script, it begins with '$(printable "$fetch_line")'"
+      return 1
+      ;;
+  esac
+}
+
+fetch_curl() {
+  # A .curlrc and brackets in a URL must not change what is asked for.
+  if ! fetch_code=$(curl -q -g -s -S ${SVC_INSECURE:+-k} --connect-timeout 15 --max-time 120 \
+    -o "$_RUN/install" -w '%{http_code}' "$fetch_url" 2> "$_RUN/error"); then
+    _REASON=$(printable "$(cat "$_RUN/error")")
+    return 1
+  fi
+  if [ "$fetch_code" != 200 ]; then
+    _REASON="the controller answered $fetch_code$(answered)"
+    return 1
+  fi
+}
+
+fetch_wget() {
+  case $(wget --version 2>/dev/null) in
+    # It would try 20 times, and throw away what the controller says of its refusal.
+    *'GNU Wget'*) set -- --tries=1 --content-on-error ;;
+    *) set -- ;;
+  esac
+  # Busybox's own time limit is no choice: wget -T ends with a segmentation fault in Debian 12.
+  if ! within 60 wget "$@" ${SVC_INSECURE:+--no-check-certificate} -O "$_RUN/install" "$fetch_url" \
+    2> "$_RUN/error"; then
+    _REASON="$(wget_error)$(answered)"
+    return 1
+  fi
+}
+
+# Runs a command, ended after some seconds.
+within() {
+  within_seconds=$1
+  shift
+  "$@" &
+  within_child=$!
+  (sleep "$within_seconds" && kill "$within_child") > /dev/null 2>&1 &
+  within_guard=$!
+  wait "$within_child"
+  within_status=$?
+  kill "$within_guard" 2> /dev/null
+  wait "$within_guard" 2> /dev/null
+  return "$within_status"
+}
+
+# What its last lines tell: "wget: server returned error: HTTP/1.1 401 Unauthorized" of busybox, "HTTP request
+# sent, awaiting response... 401 Unauthorized" or "Connecting to 10.1.1.1:80... failed: ..." of GNU wget.
+wget_error() {
+  wget_line=$(sed -n -e 's/^wget: //p' -e 's/^.*awaiting response\.\.\. \([45]\)/the controller answered \1/p' \
+    -e 's/^.* \(failed: .*\)$/\1/p' "$_RUN/error" | tail -n 1)
+  if [ -z "$wget_line" ] && [ "$within_status" -gt 128 ]; then
+    wget_line='the answer did not arrive within 60 s'
+  fi
+  printable "wget: ${wget_line:-$(tail -n 1 "$_RUN/error")}"
+}
+
+# The `message` of the controller's JSON answer, with a colon before it.
+answered() {
+  if ! [ -s "$_RUN/install" ]; then
+    return
+  fi
+  answer=$(tr '\n' ' ' < "$_RUN/install" |
+    sed -n -E 's/^.*"message"[[:space:]]*:[[:space:]]*"(([^"\\]|\\.)*)".*$/\1/p' |
+    sed -e 's/\\"/"/g' -e 's/\\n/ /g' -e 's/\\\\/\\/g')
+  if [ -n "$answer" ]; then
+    printf ': %s' "$(printable "$answer")"
+  fi
+}

@@ -1,0 +1,175 @@
+# shellcheck shell=sh
+# The network interface that the node was booted over, found by its MAC address, since names may differ.
+
+find_interface() {
+  if program udevadm; then
+    # A name given by udev comes after the interface.
+    udevadm settle --timeout=10
+  fi
+  interface_limit=$(($(uptime_seconds) + SVC_WAIT))
+  interface_said=''
+  until interface_of "$SVC_MAC"; do
+    if [ "$(uptime_seconds)" -ge "$interface_limit" ]; then
+      _REASON="no network interface has the address $SVC_MAC; there are:$(interfaces)"
+      return 1
+    fi
+    if [ -z "$interface_said" ]; then
+      say "waiting up to $SVC_WAIT s for the network interface with the address $SVC_MAC"
+      interface_said=yes
+    fi
+    nap
+  done
+  say "interface $SVC_BOOTIF has the address $SVC_MAC"
+}
+
+# A VLAN has the address of the card below it, and a virtual machine's passed-through card that of the virtual one
+# it is a port of: the card is wanted, and never a port.
+interface_of() {
+  SVC_BOOTIF=''
+  for interface in /sys/class/net/*; do
+    interface_mac=''
+    read -r interface_mac 2>/dev/null < "$interface/address"
+    if [ "$interface_mac" != "$1" ] || [ -e "$interface/master" ]; then
+      continue
+    fi
+    if [ -z "$SVC_BOOTIF" ] || [ -e "$interface/device" ]; then
+      SVC_BOOTIF=${interface##*/}
+    fi
+  done
+  [ -n "$SVC_BOOTIF" ]
+}
+
+interfaces() {
+  for interface in /sys/class/net/*; do
+    interface_mac=''
+    read -r interface_mac 2>/dev/null < "$interface/address"
+    printf ' %s (%s)' "${interface##*/}" "$interface_mac"
+  done
+}
+
+network_up() {
+  lease_end
+  ip link set dev lo up
+  if ! ip link set dev "$SVC_BOOTIF" up; then
+    _REASON="interface $SVC_BOOTIF cannot be brought up"
+    return 1
+  fi
+  await_link
+  ip address flush dev "$SVC_BOOTIF"
+  case $SVC_BOOTPROTO in
+    static)
+      if ! ip address add "$SVC_IP" dev "$SVC_BOOTIF"; then
+        _REASON="interface $SVC_BOOTIF does not take the address $SVC_IP"
+        return 1
+      fi
+      ;;
+    dhcp) lease || return 1 ;;
+  esac
+  route_to_controller
+  say "interface $SVC_BOOTIF is up: $SVC_BOOTPROTO$(interface_addresses)"
+}
+
+interface_addresses() {
+  ip -4 -o address show dev "$SVC_BOOTIF" | sed -n 's|^.* inet \([0-9./]*\) .*$| \1|p'
+}
+
+# A switch may forward seconds after the link is there; without a link it is tried all the same, as not every
+# driver tells of one.
+await_link() {
+  link_limit=$(($(uptime_seconds) + SVC_WAIT))
+  link_said=''
+  until [ "$(cat "/sys/class/net/$SVC_BOOTIF/carrier" 2>/dev/null)" = 1 ]; do
+    if [ "$(uptime_seconds)" -ge "$link_limit" ]; then
+      say "warning: interface $SVC_BOOTIF has no link: is the cable plugged in?"
+      return
+    fi
+    if [ -z "$link_said" ]; then
+      say "waiting up to $SVC_WAIT s for the link of $SVC_BOOTIF"
+      link_said=yes
+    fi
+    nap
+  done
+}
+
+# The arguments name no gateway: a controller outside the node's own network is asked for on the same wire.
+route_to_controller() {
+  controller=${SVC_URL#*://}
+  controller=${controller##*@}
+  controller=${controller%%[:/]*}
+  case $controller in
+    *[!0-9.]*) return ;;
+  esac
+  ip route get "$controller" >/dev/null 2>&1 || ip route add default dev "$SVC_BOOTIF"
+}
+
+# An address by DHCP, with the client that is there. Each says who it is by the MAC address, as iPXE did: a server
+# would take another identifier for another machine and give it another address.
+lease() {
+  lease_script=$_LIB/svc-dhcp.sh
+  if program udhcpc; then
+    udhcpc -f -n -q -t "$((SVC_WAIT / 3 + 1))" -T 3 -s "$lease_script" -i "$SVC_BOOTIF"
+  elif program dhclient; then
+    printf 'timeout %s;\nsend dhcp-client-identifier = hardware;\n' "$SVC_WAIT" > "$_RUN/dhclient.conf"
+    dhclient -4 -1 -q -cf "$_RUN/dhclient.conf" -lf "$_RUN/dhclient.leases" -pf "$_RUN/dhclient.pid" \
+      -sf "$lease_script" "$SVC_BOOTIF"
+  elif program dhcpcd; then
+    dhcpcd -4 -1 -p -L -I '' -o domain_name_servers -t "$SVC_WAIT" -c "$lease_script" "$SVC_BOOTIF"
+  elif program ipconfig; then
+    # The one that cannot say who it is.
+    lease_ipconfig
+  else
+    _REASON='no DHCP client (udhcpc, dhclient, dhcpcd, ipconfig) is in this initramfs'
+    return 1
+  fi
+  if [ -z "$(interface_addresses)" ]; then
+    _REASON="no DHCP server gave interface $SVC_BOOTIF ($SVC_MAC) an address"
+    return 1
+  fi
+}
+
+lease_ipconfig() {
+  ipconfig -t "$SVC_WAIT" -c dhcp -d "$SVC_BOOTIF"
+  # It writes shell variables, of what the server sent.
+  sed -n "s/^IPV4DNS[01]='\{0,1\}\([0-9.]*\)'\{0,1\}\$/nameserver \1/p" "/run/net-$SVC_BOOTIF.conf" \
+    > /etc/resolv.conf
+}
+
+# Ends the DHCP client that stays: udhcpc, dhcpcd and ipconfig do not.
+lease_end() {
+  if [ -s "$_RUN/dhclient.pid" ]; then
+    kill "$(cat "$_RUN/dhclient.pid")" 2>/dev/null
+    rm -f "$_RUN/dhclient.pid"
+  fi
+}
+
+# The booted system configures its interfaces itself, from the files the install script wrote, and finds them as
+# after power on: NetworkManager leaves alone what has an address already, ifup refuses it, and udev cannot
+# rename what is up. A root file system from the network keeps its network.
+network_down() {
+  if root_needs_network; then
+    say "interface $SVC_BOOTIF stays up for the root file system"
+    return
+  fi
+  lease_end
+  ip address flush dev "$SVC_BOOTIF"
+  ip link set dev "$SVC_BOOTIF" down
+}
+
+root_needs_network() {
+  for session in /sys/class/iscsi_session/*; do
+    if [ -e "$session" ]; then
+      return 0
+    fi
+  done
+  while read -r root_source root_directory root_type _; do
+    case $root_directory:$root_source in
+      /sysroot:/dev/nbd* | /sysroot/*:/dev/nbd*) return 0 ;;
+      /sysroot:* | /sysroot/*:*) ;;
+      *) continue ;;
+    esac
+    case $root_type in
+      nfs | nfs4 | cifs | smb3 | ceph | fuse.* | lustre | beegfs | gpfs | glusterfs | 9p | afs | orangefs) return 0 ;;
+    esac
+  done < /proc/mounts
+  return 1
+}

@@ -1,0 +1,124 @@
+#!/bin/sh
+# The node's side between its kernel and its root file system, where the kernel argument root=svc asks for it:
+# finds the interface, brings it up, fetches the install script and runs it, which leaves the node's image on
+# /sysroot. Runs as root in an initramfs of dracut or initramfs-tools, under bash, dash or busybox ash.
+#
+# Ends with 0 when the image is ready, and not before: a step that fails is said on the console and all is
+# tried again, or with svc.service=1 a shell is opened first.
+
+set +e
+unset IFS
+umask 022
+LC_ALL=C
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export LC_ALL PATH
+
+_LIB=$(cd "${0%/*}" && pwd)
+_RUN=/run/svc
+_STEP=''
+# What the step that failed says of it.
+_REASON=''
+
+# shellcheck source=SCRIPTDIR/svc-arguments.sh
+. "$_LIB/svc-arguments.sh"
+# shellcheck source=SCRIPTDIR/svc-interface.sh
+. "$_LIB/svc-interface.sh"
+# shellcheck source=SCRIPTDIR/svc-fetch.sh
+. "$_LIB/svc-fetch.sh"
+
+say() {
+  printf 'svc: %s\n' "$*"
+}
+
+program() {
+  command -v "$1" >/dev/null 2>&1
+}
+
+# Text from elsewhere, on one line of at most 500 characters and without control characters.
+printable() {
+  printf '%.500s' "$(printf '%s' "$1" | tr '\n\t' '  ' | tr -d '\000-\037\177')"
+}
+
+# Whole seconds since the start of the machine: a clock that nobody sets.
+uptime_seconds() {
+  IFS=' .' read -r uptime_now _ < /proc/uptime
+  printf '%s' "$uptime_now"
+}
+
+# Busybox without fractions of a second waits a whole one.
+nap() {
+  sleep 0.2 2>/dev/null || sleep 1
+}
+
+step() {
+  _STEP=$1
+  _REASON=''
+  "$2"
+}
+
+# Each step can be taken again after it, or a later one, has failed.
+install_node() {
+  step arguments read_arguments && step interface find_interface && step network network_up &&
+    step script fetch_script && step install run_script
+}
+
+name_host() {
+  say "$SVC_NODE (${SVC_HOSTNAME:-$SVC_NODE}), controller $SVC_URL"
+  printf '%s\n' "${SVC_HOSTNAME:-$SVC_NODE}" > /proc/sys/kernel/hostname
+}
+
+run_script() {
+  say "running the install script of $SVC_NODE"
+  sh "$_RUN/install" < /dev/null
+  run_status=$?
+  rm -f "$_RUN/install"
+  if [ "$run_status" -ne 0 ]; then
+    _REASON="the install script ended with status $run_status, its own message stands above"
+    return 1
+  fi
+  if ! is_mounted /sysroot; then
+    _REASON='the install script ended well, but nothing is mounted on /sysroot'
+    return 1
+  fi
+}
+
+is_mounted() {
+  while read -r _ mounted_on _; do
+    if [ "$mounted_on" = "$1" ]; then
+      return 0
+    fi
+  done < /proc/mounts
+  return 1
+}
+
+service_shell() {
+  say "svc.service=1: a shell; 'exit' tries again"
+  if program setsid && setsid -c true < /dev/console > /dev/null 2>&1; then
+    setsid -c sh -i < /dev/console > /dev/console 2>&1
+  else
+    sh -i < /dev/console > /dev/console 2>&1
+  fi
+}
+
+main() {
+  mkdir -p "$_RUN" && chmod 700 "$_RUN"
+  pause=2
+  until install_node; do
+    say "FAILED in step $_STEP: $_REASON"
+    if [ "$SVC_SERVICE" = 1 ]; then
+      service_shell
+      pause=2
+    fi
+    say "trying again in $pause s"
+    sleep "$pause"
+    pause=$((pause * 2))
+    if [ "$pause" -gt 60 ]; then
+      pause=60
+    fi
+  done
+  network_down
+  rm -rf "$_RUN"
+  say "$SVC_NODE is ready after $(uptime_seconds) s"
+}
+
+main

@@ -1,0 +1,38 @@
+import { ServiceError, unavailable } from '../http/errors.js'
+import type { Answer } from '../http/route.js'
+import type { SubmittedJob } from '../jobs/jobs.js'
+import { type ApiRequest, done } from './context.js'
+
+/** The asynchronous acknowledgement (contract): what becomes of it is told at `/config/status/{request_id}`. */
+export const acknowledge = (id: string): Answer => ({
+  status: 200,
+  body: { message: 'queued', request_id: id }
+})
+
+/**
+ * The answer to a request whose work is a job (decisions 2.8): `status` with `message` when the work is done, at once
+ * the acknowledgement for a client that sends `Prefer: respond-async`. A ServiceError of the job is thrown on, any
+ * other failure as 503 with its reason. A client that hangs up does not stop the work.
+ */
+export async function finish(
+  request: Pick<ApiRequest, 'headers'>,
+  job: SubmittedJob,
+  status: number,
+  message = 'done'
+): Promise<Answer> {
+  if (prefersAsync(request.headers.prefer))
+    return { ...acknowledge(job.id), headers: { 'Preference-Applied': 'respond-async' } }
+  try {
+    await job.done
+  } catch (error) {
+    if (error instanceof ServiceError) throw error
+    throw unavailable(error instanceof Error ? error.message : String(error), error)
+  }
+  return done(status, message)
+}
+
+/** RFC 7240: preferences between commas, each with parameters behind semicolons, in any case. */
+function prefersAsync(prefer: string | string[] | undefined): boolean {
+  const preferences = [prefer ?? []].flat().join(',').split(',')
+  return preferences.some(text => /^\s*respond-async\s*(?:;|$)/i.test(text))
+}

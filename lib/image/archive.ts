@@ -1,0 +1,121 @@
+import { isUtf8 } from 'node:buffer'
+import { type BigIntStats, closeSync, openSync, readlinkSync, readSync } from 'node:fs'
+import { Header, Pax } from 'tar'
+import { FILE } from './at.js'
+import { ELSEWHERE, type Omitted, SOCKETS } from './omitted.js'
+import { about, type Member, printable, unchanged, type Walk, walk } from './walk.js'
+
+const BLOCK_BYTES = 512
+const CHUNK_BYTES = 256 * 1024
+const NOT_UTF8 = 'files with a name or a link target that is not UTF-8 are left out'
+const HOLES = 'files that take less disk than their size (sparse ones) are packed in full'
+
+/**
+ * A tree as a tar archive, in pieces of any size: names, types, modes, owners as numbers, hard and symbolic links,
+ * device nodes, modification times. The same tree gives the same bytes. Blocking, for a worker thread; `omitted` takes
+ * what cannot be carried. Throws an Error naming a file that cannot be read or changes while it is read.
+ */
+export function* archive(options: Walk, omitted: Omitted): Generator<Buffer> {
+  const leaveOut = (path: string) => {
+    if (options.leaveOut(path)) return true
+    if (isText(path)) return false
+    omitted.add(NOT_UTF8, printable(path))
+    return true
+  }
+  const links = new Map<string, string>()
+  for (const member of walk({ ...options, leaveOut })) {
+    if (member.isElsewhere) omitted.add(ELSEWHERE, printable(member.path))
+    if (!member.isElsewhere || member.stat.isDirectory()) yield* entry(member, links, omitted)
+  }
+  yield Buffer.alloc(2 * BLOCK_BYTES)
+}
+
+function* entry(member: Member, links: Map<string, string>, omitted: Omitted): Generator<Buffer> {
+  const { stat } = member
+  const path = text(member.path)
+  const inode = `${stat.dev}:${stat.ino}`
+  const linkpath = links.get(inode)
+  if (linkpath !== undefined) {
+    yield* head(path, stat, { type: 'Link', linkpath })
+    return
+  }
+  const kind = kindOf(member)
+  if ('unable' in kind) {
+    omitted.add(kind.unable, printable(member.path))
+    return
+  }
+  if (stat.nlink > 1n && !stat.isDirectory()) links.set(inode, path)
+  if (kind.type !== 'File') yield* head(stat.isDirectory() ? `${path}/` : path, stat, kind)
+  else {
+    if (stat.blocks * BigInt(BLOCK_BYTES) < stat.size - 4096n) omitted.add(HOLES, printable(member.path))
+    yield* file(path, member)
+  }
+}
+
+/** The fields of a header that only some types have. */
+interface Kind {
+  readonly type: 'File' | 'Directory' | 'SymbolicLink' | 'Link' | 'FIFO' | 'CharacterDevice' | 'BlockDevice'
+  readonly linkpath?: string
+  readonly devmaj?: number
+  readonly devmin?: number
+}
+
+function kindOf({ path, at, stat }: Member): Kind | { readonly unable: string } {
+  if (stat.isFile()) return { type: 'File' }
+  if (stat.isDirectory()) return { type: 'Directory' }
+  if (stat.isFIFO()) return { type: 'FIFO' }
+  if (stat.isCharacterDevice()) return { type: 'CharacterDevice', ...device(stat.rdev) }
+  if (stat.isBlockDevice()) return { type: 'BlockDevice', ...device(stat.rdev) }
+  if (!stat.isSymbolicLink()) return { unable: SOCKETS }
+  const target = about(path, () => readlinkSync(at, 'latin1'))
+  return isText(target) ? { type: 'SymbolicLink', linkpath: text(target) } : { unable: NOT_UTF8 }
+}
+
+/** Linux's numbers of a device, major and minor. */
+function device(rdev: bigint): { devmaj: number; devmin: number } {
+  const devmaj = ((rdev >> 8n) & 0xfffn) | ((rdev >> 32n) & ~0xfffn)
+  const devmin = (rdev & 0xffn) | ((rdev >> 12n) & ~0xffn)
+  return { devmaj: Number(devmaj), devmin: Number(BigInt.asUintN(32, devmin)) }
+}
+
+/** A header block, after an extended header where a field has no room in it: a long name, a part of a second. */
+function* head(path: string, stat: BigIntStats, kind: Kind): Generator<Buffer> {
+  const ms = Number(stat.mtimeMs)
+  const fields = {
+    path,
+    uid: Number(stat.uid),
+    gid: Number(stat.gid),
+    size: kind.type === 'File' ? Number(stat.size) : 0,
+    ...kind
+  }
+  const seconds = new Date(Math.floor(ms / 1000) * 1000)
+  const header = new Header({ ...fields, mode: Number(stat.mode & 0o7777n), mtime: seconds })
+  const needsMore = header.encode()
+  // The library cannot write a time before 1970 that is no whole second.
+  const mtime = ms < 0 ? seconds : new Date(ms)
+  if (needsMore || mtime > seconds) yield new Pax({ ...fields, mtime }).encode()
+  yield header.block as Buffer
+}
+
+function* file(path: string, member: Member): Generator<Buffer> {
+  const fd = about(member.path, () => openSync(member.at, FILE))
+  try {
+    unchanged(member.path, fd, member.stat)
+    yield* head(path, member.stat, { type: 'File' })
+    const size = Number(member.stat.size)
+    for (let at = 0; at < size; ) {
+      const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, size - at))
+      const read = about(member.path, () => readSync(fd, chunk, 0, chunk.length, at))
+      if (read === 0) break
+      yield chunk.subarray(0, read)
+      at += read
+    }
+    unchanged(member.path, fd, member.stat)
+    yield Buffer.alloc((BLOCK_BYTES - (size % BLOCK_BYTES)) % BLOCK_BYTES)
+  } finally {
+    closeSync(fd)
+  }
+}
+
+const isText = (bytes: string) => isUtf8(Buffer.from(bytes, 'latin1'))
+const text = (bytes: string) => Buffer.from(bytes, 'latin1').toString('utf8')

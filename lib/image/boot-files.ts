@@ -1,0 +1,110 @@
+import { lstatSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { badRequest } from '../http/errors.js'
+import type { JobContext } from '../jobs/jobs.js'
+import type { OsimageDoc } from '../model/tables.js'
+import { buildInitramfs } from './initramfs.js'
+import { chooseInitrd, chooseKernel, type KernelWish, namedFile, versionOf, wantedKernel } from './kernel.js'
+import { resolveInside } from './tree.js'
+import { treeOf } from './where.js'
+import type { Workshop } from './workshop.js'
+
+/** The boot files of a pack, as paths below the tree; `kept`: the admin's own file stays. */
+export interface BootFiles {
+  readonly kernel: string | 'kept' | undefined
+  readonly initrd: string | 'kept' | undefined
+  readonly version: string | undefined
+}
+
+/** Chooses kernel and initramfs, and builds the latter where the ini says so and the image can. */
+export async function bootFiles(
+  { model, config }: Workshop,
+  image: OsimageDoc,
+  tree: string,
+  wish: KernelWish,
+  job: JobContext
+): Promise<BootFiles> {
+  const { view } = model
+  const pack = image.imagefile === undefined ? undefined : view.get('pack', image.imagefile)
+  const madeHere = new Set(
+    view.names('pack').flatMap(name => {
+      const doc = view.get('pack', name)
+      return [doc?.kernelfile, doc?.initrdfile]
+    })
+  )
+  const isOwn = (name: string) =>
+    !madeHere.has(name) &&
+    (lstatSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile() ?? false)
+  const ofKernel = pack?.kernelfile === image.kernelfile ? pack : undefined
+  const kernel = await chooseKernel(tree, image, ofKernel, wish, isOwn)
+  if (kernel === undefined) {
+    if (wish.kernelfile !== undefined || wish.kernelversion !== undefined) throw noKernel(image.name, wish)
+    job.line('the image has no kernel below /boot')
+  }
+  const path = kernel === 'kept' ? kernel : kernel?.path
+  const version =
+    wish.kernelversion ??
+    (path === undefined || path === 'kept' ? undefined : versionOf(path)) ??
+    image.kernelversion
+  if (path !== undefined && path !== 'kept') job.line(`kernel: /${path}`)
+  const ofInitrd = pack?.initrdfile === image.initrdfile ? pack : undefined
+  const initrd = await chooseInitrd(tree, image, ofInitrd, wish, version, isOwn)
+  if (initrd === undefined && wish.initrdfile !== undefined) throw noInitrd(image.name, wish.initrdfile)
+  const chosen = initrd === 'kept' || initrd?.chosen === true
+  if (config.image.initramfs && path !== undefined && path !== 'kept' && !chosen) {
+    if (version === undefined)
+      job.line(`the initramfs is not built: the name of the kernel, ${basename(path)}, says no version`)
+    else {
+      // An image without one may not even have a shell to ask.
+      const built =
+        (await hasTool(tree)) &&
+        (await buildInitramfs({
+          tree,
+          kernelversion: version,
+          dracutmodules: words(image.dracutmodules),
+          kernelmodules: words(image.kernelmodules),
+          signal: job.signal,
+          timeLimitMs: config.image.time_limit,
+          line: text => job.line(text)
+        }))
+      if (built) {
+        job.line(`initramfs: /${built.initrd}, built by ${built.tool}`)
+        return { kernel: path, initrd: built.initrd.replace(/^\/+/, ''), version }
+      }
+      job.line('the image has neither dracut nor initramfs-tools: its initramfs is taken as it is')
+    }
+  }
+  if (initrd === undefined && path !== undefined) job.line('the image has no initramfs for its kernel')
+  else if (initrd !== undefined && initrd !== 'kept') job.line(`initramfs: /${initrd.path}`)
+  return { kernel: path, initrd: initrd === 'kept' ? initrd : initrd?.path, version }
+}
+
+/** Whether an image has a program that builds an initramfs. */
+async function hasTool(tree: string): Promise<boolean> {
+  for (const directory of ['usr/bin', 'usr/sbin', 'bin', 'sbin'])
+    for (const name of ['dracut', 'mkinitramfs'])
+      if ((await resolveInside(tree, `${directory}/${name}`)) !== undefined) return true
+  return false
+}
+
+/** 400 for a file of the request that the image does not have; 503 where the image has no directory. */
+export async function checkKernel({ config }: Workshop, image: OsimageDoc, wish: KernelWish): Promise<void> {
+  const tree = await treeOf(config.image.directory, image)
+  const { kernelfile, initrdfile, kernelversion } = wish
+  if ((kernelfile ?? kernelversion) !== undefined && (await wantedKernel(tree, wish)) === undefined)
+    throw noKernel(image.name, wish)
+  if (initrdfile !== undefined && (await namedFile(tree, initrdfile)) === undefined)
+    throw noInitrd(image.name, initrdfile)
+}
+
+/** 400 for a kernel that the image does not have. */
+const noKernel = (image: string, { kernelfile, kernelversion }: KernelWish) =>
+  kernelfile === undefined
+    ? badRequest(`OS image ${image}: field "kernelversion": the image has no /boot/vmlinuz-${kernelversion}`)
+    : badRequest(`OS image ${image}: field "kernelfile": the image has no /boot/${kernelfile}`)
+
+/** 400 for an initramfs that the image does not have. */
+const noInitrd = (image: string, initrdfile: string) =>
+  badRequest(`OS image ${image}: field "initrdfile": the image has no /boot/${initrdfile}`)
+
+const words = (text = '') => text.split(/[\s,]+/).filter(word => word !== '')

@@ -1,0 +1,81 @@
+import { join } from 'node:path'
+import { badRequest, notFound, unavailable } from '../http/errors.js'
+import type { JobContext } from '../jobs/jobs.js'
+import type { Actor } from '../model/model.js'
+import type { Given } from '../model/request.js'
+import type { OsimageDoc } from '../model/tables.js'
+import { run } from '../program/program.js'
+import { exists } from './durable.js'
+import { placeTree, standsThere } from './placing.js'
+import { treeIfAny } from './where.js'
+import type { Workshop } from './workshop.js'
+
+/**
+ * What a clone is refused for at once: 404 without a source or a new name, 400 for a name that is taken or a `path`
+ * that is neither the source's nor where the files go.
+ */
+export async function checkClone(
+  { model, config }: Workshop,
+  name: string,
+  given: Given
+): Promise<OsimageDoc> {
+  const source = model.get('osimage', name)
+  const copy = given.newName
+  if (!copy) throw notFound(`OS image ${name}: field "newosimage" is missing`)
+  if (model.view.get('osimage', copy)) throw badRequest(`OS image ${copy} exists already`)
+  const path = given.values.get('path') ?? source.path
+  const place = join(config.image.directory, copy)
+  if (path !== source.path && path !== place)
+    throw badRequest(`OS image ${name}: field "path": the files of the clone go to ${place}`)
+  const tree = await treeIfAny(config.image.directory, source)
+  if (tree !== undefined && (await exists(place))) throw standsThere(place)
+  return source
+}
+
+/**
+ * Copies an image, its directory too; by reflinks where the file system can. The clone names the packed files that
+ * its source names, which stay as long as anyone does. All of it is there at the end, or nothing.
+ */
+export async function cloneImage(
+  shop: Workshop,
+  name: string,
+  given: Given,
+  actor: Actor,
+  job: JobContext
+): Promise<void> {
+  const { model, works, now } = shop
+  const { directory, time_limit: timeLimitMs } = shop.config.image
+  const source = await checkClone(shop, name, given)
+  const copy = given.newName as string
+  const values = new Map(given.values)
+  values.delete('path')
+  const tree = await treeIfAny(directory, source)
+  if (tree === undefined) {
+    job.line(`OS image ${name} has no directory: nothing but the object is copied`)
+    return model.clone('osimage', name, { ...given, values }, actor)
+  }
+  const { signal } = job
+  const place = join(directory, copy)
+  job.line(`copying ${tree} to ${place}`)
+  await placeTree({
+    works,
+    directory,
+    parent: '',
+    target: copy,
+    replaces: false,
+    view: () => model.view,
+    now,
+    signal,
+    timeLimitMs,
+    line: text => job.line(text),
+    fill: async work => {
+      await run('cp', ['-a', '-x', '--reflink=auto', '-T', '--', tree, work], { signal, timeLimitMs })
+    },
+    commit: at =>
+      model.clone('osimage', name, { ...given, values: values.set('path', place) }, actor, tx => {
+        if (tx.get('osimage', name)?.path !== source.path)
+          throw unavailable(`OS image ${name}: field "path" was changed while it was copied`)
+        tx.put('tree', copy, { name: copy, at })
+      })
+  })
+}

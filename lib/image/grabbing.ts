@@ -1,0 +1,116 @@
+import { realpath } from 'node:fs/promises'
+import { basename, dirname, join, relative } from 'node:path'
+import { unavailable } from '../http/errors.js'
+import type { JobContext } from '../jobs/jobs.js'
+import type { Actor } from '../model/model.js'
+import { isObjectName } from '../model/names.js'
+import type { OsimageDoc } from '../model/tables.js'
+import { exists } from './durable.js'
+import { grab } from './grab.js'
+import { placeTree } from './placing.js'
+import type { Remote, Target } from './remote.js'
+import { secretPaths } from './secret-paths.js'
+import { Changes } from './transfer-record.js'
+import { imageTree, mountsBelow } from './tree.js'
+import { meantTree } from './where.js'
+import { newWorkId, temporary } from './works.js'
+import type { Workshop } from './workshop.js'
+
+/** Where a grabbed tree goes, as placeTree takes it. */
+interface Place {
+  readonly parent: string
+  readonly target: string
+  /** The tree that stands there. */
+  readonly tree: string | undefined
+}
+
+/**
+ * Where the tree of an image is or, where there is none yet, will be. Throws unavailable (503) naming `[image]
+ * directory` for a place outside it, and for one that cannot be replaced as a whole.
+ */
+export async function placeOf(directory: string, image: OsimageDoc): Promise<Place> {
+  const path = meantTree(directory, image)
+  if (!(await exists(path))) {
+    const above = dirname(path)
+    if (above === directory) return { parent: '', target: basename(path), tree: undefined }
+    const parent = await imageTree(directory, image.name, above)
+    return { parent: relative(await realpath(directory), parent), target: basename(path), tree: undefined }
+  }
+  const tree = await imageTree(directory, image.name, path)
+  const [mounted] = await mountsBelow(tree)
+  if (mounted !== undefined)
+    throw unavailable(
+      `OS image ${image.name}: ${tree} cannot be replaced: something is mounted at ${mounted}`
+    )
+  return {
+    parent: relative(await realpath(directory), dirname(tree)),
+    target: basename(tree),
+    tree
+  }
+}
+
+/**
+ * Takes a node's file systems as the tree of an image; the old tree is there until the new one is whole. An
+ * image without a path gets `<[image] directory>/<its name>`. A dry run only tells what would change.
+ */
+export async function grabImage(
+  shop: Workshop,
+  remote: Remote,
+  from: Target,
+  osimage: string,
+  dryrun: boolean,
+  actor: Actor,
+  job: JobContext
+): Promise<void> {
+  const { model, config, works, now } = shop
+  const { directory } = config.image
+  const image = model.get('osimage', osimage)
+  const { parent, target, tree } = await placeOf(directory, image)
+  const changes = new Changes(job, from.node, dryrun)
+  const take = async (work: string) => {
+    const request = {
+      ...from,
+      remote,
+      tree,
+      work,
+      filesystems: image.grab_filesystems ?? [],
+      exclude: image.grab_exclude ?? [],
+      own: secretPaths(model, from.node),
+      dryrun,
+      signal: job.signal,
+      timeLimitMs: config.ssh.time_limit,
+      line: (text: string) => job.line(text),
+      progress: (fraction: number) => job.progress(fraction),
+      change: (text: string) => changes.add(text)
+    }
+    await changes.during(() => grab(request))
+  }
+  if (dryrun) return take(join(directory, temporary(newWorkId())))
+  job.line(`taking node ${from.node} into OS image ${osimage}`)
+  await placeTree({
+    works,
+    directory,
+    parent,
+    target,
+    replaces: tree !== undefined,
+    view: () => model.view,
+    now,
+    signal: job.signal,
+    timeLimitMs: config.ssh.time_limit,
+    line: text => job.line(text),
+    fill: take,
+    commit: at =>
+      model.change(actor, tx => {
+        const now = tx.get('osimage', osimage)
+        if (!now)
+          throw unavailable(`OS image ${osimage} was deleted or renamed while node ${from.node} was grabbed`)
+        if (now.path !== image.path)
+          throw unavailable(
+            `OS image ${osimage}: field "path" was changed while node ${from.node} was grabbed`
+          )
+        if (now.path === undefined) tx.put('osimage', osimage, { ...now, path: join(directory, osimage) })
+        if (tree === undefined && parent === '' && isObjectName(target))
+          tx.put('tree', target, { name: target, at })
+      })
+  })
+}

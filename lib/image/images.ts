@@ -1,0 +1,274 @@
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Config } from '../config/types.js'
+import { notFound } from '../http/errors.js'
+import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
+import type { Log } from '../log.js'
+import { settingsOf } from '../model/inherit.js'
+import type { Actor, Model } from '../model/model.js'
+import type { Given } from '../model/request.js'
+import type { OsimageDoc } from '../model/tables.js'
+import type { NodeStatus } from '../monitor/node-status.js'
+import { locate } from '../program/program.js'
+import { checkKernel } from './boot-files.js'
+import { checkClone, cloneImage } from './clone.js'
+import { grabImage, placeOf } from './grabbing.js'
+import { Installing } from './installing.js'
+import { type KernelWish, newWish } from './kernel.js'
+import { packImage } from './pack.js'
+import { type Destination, pushImage } from './pushing.js'
+import { reachable } from './reach.js'
+import { recover } from './recovery.js'
+import type { Remote } from './remote.js'
+import { removeOwnTree } from './removal.js'
+import { checkSelection } from './selection.js'
+import { Sweep } from './sweep.js'
+import { Turn } from './turn.js'
+import { Upkeep } from './upkeep.js'
+import { isTreeUsed, ownTree, treeIfAny, treeOf } from './where.js'
+import { newWorkId, type RemovalWork, Works } from './works.js'
+import type { Workshop } from './workshop.js'
+
+export interface ImagesOptions {
+  readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'torrent' | 'auth'>
+  readonly model: Model
+  readonly jobs: Jobs
+  readonly status: NodeStatus
+  readonly remote: Remote
+  readonly log: Log
+  readonly now: () => number
+  /** Told the torrents in force, names in the files directory, whenever they may have changed. */
+  readonly torrents: (names: readonly string[]) => void
+}
+
+/** Changes that come together are looked at together. */
+const soonMs = 50
+
+/**
+ * What is done with OS images beyond the objects: pack, kernel, clone, delete, grab and push, each as a job, one at a time
+ * for an image (contract, "OS image and tags"; decisions 2.8, 3.12).
+ */
+export class Images {
+  readonly #o: ImagesOptions
+  readonly #shop: Workshop
+  readonly installing: Installing
+  readonly sweep: Sweep
+  readonly upkeep: Upkeep
+  #recovering: Promise<void> = Promise.resolve()
+  #changed: NodeJS.Timeout | undefined
+
+  private constructor(options: ImagesOptions, works: Works) {
+    this.#o = options
+    const { config, model, log, now, status } = options
+    this.#shop = { config, model, works, log, now, files: new Turn() }
+    this.installing = new Installing(status, config.auth.node_token_lifetime, now)
+    this.sweep = new Sweep(this.#shop, this.installing)
+    this.upkeep = new Upkeep(this.#shop, () => this.#tell())
+  }
+
+  /** Puts right what an interrupted daemon left; what takes long goes on in the background. */
+  static async open(options: ImagesOptions): Promise<Images> {
+    const images = new Images(options, await Works.open(join(options.config.paths.state, 'work')))
+    const later = await recover(images.#shop)
+    images.#recovering = later()
+    images.changed()
+    return images
+  }
+
+  /** Images, tags or packs changed. */
+  changed(): void {
+    this.sweep.soon()
+    this.#changed ??= setTimeout(() => {
+      this.#changed = undefined
+      this.#tell()
+      void this.upkeep.run()
+    }, soonMs).unref()
+  }
+
+  #tell(): void {
+    this.#o.torrents(this.#torrents())
+  }
+
+  async close(): Promise<void> {
+    clearTimeout(this.#changed)
+    await Promise.all([this.sweep.close(), this.upkeep.close()])
+  }
+
+  /** Resolves when what an earlier daemon left is gone. */
+  get recovered(): Promise<void> {
+    return this.#recovering
+  }
+
+  /** Packs an image. Throws 404, or 503 where it has no directory that may be packed. */
+  async pack(name: string, actor: Actor): Promise<SubmittedJob> {
+    const image = this.#image(name)
+    await treeOf(this.#directory, image)
+    return this.#submit('pack', image, actor, [], job => packImage(this.#shop, name, {}, actor, job))
+  }
+
+  /** Gives an image another kernel and packs it. Throws 400 for a file that the image does not have. */
+  async kernel(name: string, wish: KernelWish, actor: Actor): Promise<SubmittedJob> {
+    const image = this.#image(name)
+    const change = newWish(image, wish)
+    await checkKernel(this.#shop, image, change)
+    return this.#submit('kernel', image, actor, [], job => packImage(this.#shop, name, change, actor, job))
+  }
+
+  /** Copies an image with its directory. Throws 404 and 400 as `checkClone`. */
+  async clone(name: string, given: Given, actor: Actor): Promise<SubmittedJob> {
+    const image = await checkClone(this.#shop, name, given)
+    const lanes = [`osimage ${given.newName}`]
+    return this.#submit('clone', image, actor, lanes, job => cloneImage(this.#shop, name, given, actor, job))
+  }
+
+  /**
+   * Deletes an image that nobody uses, with its tags; a directory that svcd made for it is removed in the background,
+   * its packs by the sweep (decisions 3.12).
+   */
+  async remove(name: string, actor: Actor): Promise<void> {
+    const { model, log } = this.#o
+    const { works } = this.#shop
+    const image = this.#image(name)
+    const tree = ownTree(model.view, this.#directory, image)
+    if (tree === undefined) return model.remove('osimage', name, actor)
+    const work: RemovalWork = { kind: 'removal', id: newWorkId(), target: tree, osimage: name }
+    // Noted before it is decided: a tree of a deleted image must not be forgotten.
+    await works.write(work)
+    let shared = false
+    try {
+      const directory = this.#directory
+      await model.remove('osimage', name, actor, tx => {
+        shared = isTreeUsed(tx, directory, tree)
+        if (!shared) tx.remove('tree', tree)
+      })
+    } catch (error) {
+      await works.drop(work.id)
+      throw error
+    }
+    if (shared) return works.drop(work.id)
+    const remove = async (job: JobContext) => {
+      job.line((await removeOwnTree(this.#shop, work)) ? `${tree} removed` : `there is no ${tree} to remove`)
+    }
+    await this.#submit('delete', image, actor, [], remove).catch(error =>
+      log.warn(`the directory ${tree} of OS image ${name} is removed at the next start: ${error.message}`)
+    )
+  }
+
+  /** Takes a node's file systems as an image's tree. Throws 404 with the reason when it cannot start. */
+  async grab(
+    node: string,
+    osimage: string,
+    dryrun: boolean,
+    actor: Actor,
+    signal: AbortSignal
+  ): Promise<SubmittedJob> {
+    const { remote } = this.#o
+    const address = this.#addressOf(node)
+    const image = this.#image(osimage)
+    checkFields(image)
+    await placeOf(this.#directory, image)
+    await this.#canReach(node, address, signal)
+    const from = { node, address: address as string }
+    return this.#submit('grab', image, actor, [`node ${node}`], job =>
+      grabImage(this.#shop, remote, from, osimage, dryrun, actor, job)
+    )
+  }
+
+  /** Makes a node like an image. Throws 404 with the reason when it cannot start. */
+  async pushToNode(
+    node: string,
+    osimage: string,
+    dryrun: boolean,
+    actor: Actor,
+    signal: AbortSignal
+  ): Promise<SubmittedJob> {
+    const address = this.#addressOf(node)
+    checkFields(this.#image(osimage))
+    await treeOf(this.#directory, this.#image(osimage))
+    await this.#canReach(node, address, signal)
+    return this.#push([{ node, address }], osimage, dryrun, actor)
+  }
+
+  /** Makes the nodes of a group like an image. Throws 404 with the reason when it cannot start. */
+  async pushToGroup(group: string, osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {
+    const { model } = this.#o
+    model.get('group', group)
+    checkFields(this.#image(osimage))
+    await treeOf(this.#directory, this.#image(osimage))
+    const names = model.view.index.members(group)?.all.values ?? []
+    const to = [...names].map(node => ({ node, address: this.#addressOf(node) }))
+    if (to.length === 0) throw notFound(`group ${group} has no nodes`)
+    for (const program of ['rsync', 'ssh', 'ssh-keygen'])
+      if ((await locate(program)) === undefined)
+        throw notFound(`${program} is not installed on the controller`)
+    if (to.every(({ address }) => address === undefined))
+      throw notFound(`group ${group}: none of its nodes has an address to be reached at`)
+    return this.#push(to, osimage, dryrun, actor)
+  }
+
+  #push(to: readonly Destination[], osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {
+    const lanes = to.map(({ node }) => `node ${node}`)
+    return this.#submit('push', this.#image(osimage), actor, lanes, job =>
+      pushImage(this.#shop, this.#o.remote, to, osimage, dryrun, job)
+    )
+  }
+
+  async #submit(
+    kind: string,
+    image: OsimageDoc,
+    actor: Actor,
+    lanes: readonly string[],
+    run: (job: JobContext) => Promise<void>
+  ): Promise<SubmittedJob> {
+    // Two images may mean one directory.
+    const tree = await treeIfAny(this.#directory, image).catch(() => undefined)
+    return this.#o.jobs.submit({
+      kind,
+      object: `osimage ${image.name}`,
+      by: actor.who,
+      lanes: [`osimage ${image.name}`, ...(tree === undefined ? [] : [`tree ${tree}`]), ...lanes],
+      run
+    })
+  }
+
+  /** Where a node is reached: the address of its provision interface; 404 for a missing node. */
+  #addressOf(name: string): string | undefined {
+    const { model } = this.#o
+    const node = model.get('node', name)
+    const { provision_interface: on } = settingsOf(model.view, node, model.cluster)
+    return node.interfaces?.find(entry => entry.interface === on)?.ipaddress
+  }
+
+  async #canReach(node: string, address: string | undefined, signal: AbortSignal): Promise<void> {
+    await reachable(this.#o.remote, node, address, signal).catch(error => {
+      throw notFound((error as Error).message)
+    })
+  }
+
+  #image(name: string): OsimageDoc {
+    return this.#o.model.get('osimage', name)
+  }
+
+  get #directory(): string {
+    return this.#o.config.image.directory
+  }
+
+  /** The torrents of all packs, those that are only kept too: nodes may be half way through. */
+  #torrents(): string[] {
+    const { model, config } = this.#o
+    if (config.torrent.tracker === '') return []
+    return model.view
+      .names('pack')
+      .map(name => `${name}.torrent`)
+      .filter(name => statSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile())
+  }
+}
+
+/** 404, before a job is made, for what a grab or push could never do with the image's fields. */
+function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc): void {
+  try {
+    checkSelection(grab_filesystems ?? [], grab_exclude ?? [])
+  } catch (error) {
+    throw notFound(`OS image ${name}: ${(error as Error).message}`)
+  }
+}

@@ -1,0 +1,98 @@
+import { fileURLToPath } from 'node:url'
+import { ProgramError, run } from '../program/program.js'
+
+/** What to build. */
+export interface InitramfsRequest {
+  /** Real path of the image's directory. */
+  readonly tree: string
+  /** As /lib/modules of the image names it; '': the newest there. */
+  readonly kernelversion: string
+  /** Modules of dracut beside ours; one that begins with `-` or `!` is left out instead. */
+  readonly dracutmodules: readonly string[]
+  /** Kernel modules beside the usual ones, the same way. */
+  readonly kernelmodules: readonly string[]
+  readonly signal: AbortSignal
+  readonly timeLimitMs: number
+  /** For the record: what the tool says, and what was left out. */
+  line(text: string): void
+}
+
+/** What was built. */
+export interface Initramfs {
+  readonly tool: 'dracut' | 'initramfs-tools'
+  /** Path below the tree, `boot/…`. */
+  readonly initrd: string
+}
+
+/** The checkout or the installed service: from dist/image/ and lib/image/ alike. */
+const shipped = fileURLToPath(new URL('../..', import.meta.url))
+
+// What is mounted inside is seen by nobody else and ends, with every process, at the latest when this process does.
+const apart = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child', '--net', '--ipc']
+
+const name = /^[A-Za-z0-9][A-Za-z0-9._+~-]*$/
+
+/**
+ * Builds the initramfs inside an image with its own dracut or initramfs-tools and the node's side (docs/node-side.md):
+ * for machines of any kind, under the name that the image's boot loader looks for, so that it serves a boot from
+ * disk too. Nothing else of the image is changed, and the file appears whole. Undefined: the image has neither tool.
+ * @throws Error naming the field that holds no name; ProgramError with the tool's last words.
+ */
+export async function buildInitramfs(request: InitramfsRequest): Promise<Initramfs | undefined> {
+  const { tree, kernelversion, signal, timeLimitMs, line } = request
+  if (kernelversion !== '') checkName('kernelversion', kernelversion)
+  const modules = addedAndOmitted('dracutmodules', request.dracutmodules)
+  const drivers = addedAndOmitted('kernelmodules', request.kernelmodules)
+  const said = new Map<string, string>()
+  const onLine = (text: string) => {
+    const [, key = '', value = ''] = /^(\S+) (.*)$/.exec(text) ?? []
+    if (key === 'note') line(value)
+    else said.set(key, value)
+  }
+  const command = [
+    'sh',
+    `${shipped}libexec/enter-image.sh`,
+    tree,
+    shipped,
+    kernelversion,
+    ...modules,
+    ...drivers
+  ]
+  await run('unshare', [...apart, ...command], { timeLimitMs, signal, onLine, onErrorLine: line }).catch(
+    error => {
+      if (!(error instanceof ProgramError)) throw error
+      throw named(error, said.get('tool'))
+    }
+  )
+  const [tool, initrd] = [said.get('tool'), said.get('initrd')]
+  if (tool === 'none') return undefined
+  if ((tool !== 'dracut' && tool !== 'initramfs-tools') || initrd === undefined)
+    throw new Error('the initramfs was not built: its script ended without a word of it')
+  return { tool, initrd }
+}
+
+/** The same failure with the name of what failed; `unshare` is only how it was started. */
+function named(error: ProgramError, tool: string | undefined): Error {
+  if (error.why === 'missing') return error
+  const words = error.message.slice(error.message.indexOf(' ') + 1)
+  return Object.assign(new Error(`the initramfs (${tool ?? 'no tool yet'}) ${words}`), { cause: error })
+}
+
+function checkName(field: string, text: string): void {
+  if (!name.test(text)) throw new Error(`${field}: ${JSON.stringify(text)} is no name of a ${kind(field)}`)
+}
+
+const kind = (field: string) => (field === 'kernelversion' ? 'kernel' : 'module')
+
+/** Two arguments: the words to add, the words to leave out. */
+function addedAndOmitted(field: string, words: readonly string[]): [string, string] {
+  const added: string[] = []
+  const omitted: string[] = []
+  for (const word of words) {
+    const bare = word.replace(/^[-!]/, '')
+    checkName(field, bare)
+    if (bare === word) added.push(bare)
+    else omitted.push(bare)
+  }
+  return [added.join(' '), omitted.join(' ')]
+}

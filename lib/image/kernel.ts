@@ -1,0 +1,153 @@
+import { readdir, stat } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { file } from '../model/field.js'
+import { isFileName } from '../model/names.js'
+import type { OsimageDoc, PackDoc } from '../model/tables.js'
+import { resolveInside } from './tree.js'
+
+/** What a `kernel` request asks for; absent: left to be chosen. Names are files of the image. */
+export interface KernelWish {
+  readonly kernelfile?: string
+  readonly initrdfile?: string
+  readonly kernelversion?: string
+}
+
+/** What a request really asks for: a value that the image has already is none. */
+export function newWish(image: OsimageDoc, wish: KernelWish): KernelWish {
+  const entries = Object.entries(wish).filter(([key, value]) => value !== image[key as keyof KernelWish])
+  return Object.fromEntries(entries)
+}
+
+/** The kernel that a request asks for, below the tree; undefined where the image has none like it. */
+export async function wantedKernel(tree: string, wish: KernelWish): Promise<string | undefined> {
+  if (wish.kernelfile !== undefined) return namedFile(tree, wish.kernelfile)
+  const path = ofVersion(wish.kernelversion)
+  return path && fileIn(tree, path)
+}
+
+/** Where kernels are: what is copied from there is served to anyone, so a link to something else is not followed. */
+const home = /^(?:boot|(?:usr\/)?lib\/modules)\/./
+
+/** A boot file of an image, by its path below the tree; undefined where there is no such regular file. */
+export async function fileIn(tree: string, path: string): Promise<string | undefined> {
+  const found = await resolveInside(tree, path)
+  if (found === undefined || !home.test(found)) return undefined
+  return (await stat(join(tree, found)).catch(() => undefined))?.isFile() ? found : undefined
+}
+
+/** A kernel or initramfs as an admin names it: below /boot, or a link to it at the root as Debian has them. */
+export const namedFile = async (tree: string, name: string): Promise<string | undefined> =>
+  (await fileIn(tree, `boot/${name}`)) ?? (await fileIn(tree, name))
+
+/** `vmlinuz-6.1.0` → `6.1.0`. */
+export const versionOf = (path: string): string | undefined => /^vmlinuz-(.+)$/.exec(basename(path))?.[1]
+
+/** Names that Debian, Red Hat and SUSE give the initramfs of a kernel. */
+export const initrdNames = (version: string) => [
+  `initrd.img-${version}`,
+  `initramfs-${version}.img`,
+  `initrd-${version}`
+]
+
+/** Name of a file right below /boot, to be found there again; undefined for one elsewhere. */
+export const belowBoot = (path: string) =>
+  dirname(path) === 'boot' && isStorable(basename(path)) ? basename(path) : undefined
+
+/** Whether the stored form of a pack takes a name. */
+function isStorable(name: string): boolean {
+  try {
+    return file.read(name) === name
+  } catch {
+    return false
+  }
+}
+
+/**
+ * Which kernel an image boots: the one asked for, the one it had (by the name it had in the tree, as its pack
+ * says, or as the admin gave it), that of its kernel version, or the newest in /boot. `kept`: the admin's own file in the
+ * files directory, which is not in the tree. Undefined: there is none.
+ */
+export async function chooseKernel(
+  tree: string,
+  image: OsimageDoc,
+  pack: PackDoc | undefined,
+  wish: KernelWish,
+  isOwnFile: (name: string) => boolean
+): Promise<{ path: string } | 'kept' | undefined> {
+  const tries: (string | undefined)[] = []
+  if (wish.kernelfile !== undefined || wish.kernelversion !== undefined)
+    return found(await wantedKernel(tree, wish))
+  const recorded = pack?.kernel
+  // A version that was changed since the last pack is a wish for another kernel.
+  if (recorded !== undefined && image.kernelversion !== (versionOf(recorded) ?? image.kernelversion))
+    tries.push(ofVersion(image.kernelversion))
+  if (recorded !== undefined) tries.push(`boot/${recorded}`)
+  for (const path of tries) {
+    const file = path && (await fileIn(tree, path))
+    if (file) return { path: file }
+  }
+  const named = image.kernelfile === undefined ? undefined : await namedFile(tree, image.kernelfile)
+  if (named !== undefined) return { path: named }
+  if (image.kernelfile !== undefined && isOwnFile(image.kernelfile)) return 'kept'
+  const version = ofVersion(image.kernelversion)
+  return found((version && (await fileIn(tree, version))) || (await newestKernel(tree)))
+}
+
+/** Where the kernel of a version is; undefined for a text that can be no version. */
+const ofVersion = (version: string | undefined) =>
+  version !== undefined && isFileName(`vmlinuz-${version}`) ? `boot/vmlinuz-${version}` : undefined
+
+const found = (path: string | undefined) => (path === undefined ? undefined : { path })
+
+/** By version, not by time: `vmlinuz-6.1.0-10` is newer than `vmlinuz-6.1.0-9`. Rescue kernels are left out. */
+async function newestKernel(tree: string): Promise<string | undefined> {
+  const boot = await resolveInside(tree, 'boot')
+  if (boot === undefined) return undefined
+  const names = (await readdir(join(tree, boot)).catch(() => []))
+    .filter(name => /^vmlinuz/.test(name) && isFileName(name) && !/rescue|\.old$/.test(name))
+    .sort((a, b) => b.localeCompare(a, 'en', { numeric: true }))
+  for (const name of names) {
+    const file = await fileIn(tree, `boot/${name}`)
+    if (file !== undefined) return file
+  }
+  return undefined
+}
+
+/**
+ * Which initramfs goes with a kernel of the tree: the one asked for, the one it had, or the one that belongs to the version. A
+ * name that no tool gives is the admin's choice, and `chosen`: it is not built anew.
+ */
+export async function chooseInitrd(
+  tree: string,
+  image: OsimageDoc,
+  pack: PackDoc | undefined,
+  wish: KernelWish,
+  version: string | undefined,
+  isOwnFile: (name: string) => boolean
+): Promise<{ path: string; chosen: boolean } | 'kept' | undefined> {
+  const usual = version === undefined ? [] : initrdNames(version)
+  const own = (path: string) => ({ path, chosen: !usual.includes(basename(path)) })
+  if (wish.initrdfile !== undefined) {
+    const path = await namedFile(tree, wish.initrdfile)
+    return path === undefined ? undefined : own(path)
+  }
+  const recorded = pack?.initrd
+  // One that a tool made for another kernel does not go with this one.
+  const suits = (name: string) => usual.includes(name) || !isToolName(name)
+  if (recorded !== undefined && suits(recorded)) {
+    const path = await fileIn(tree, `boot/${recorded}`)
+    if (path !== undefined) return own(path)
+  }
+  if (image.initrdfile !== undefined && recorded === undefined) {
+    const path = await namedFile(tree, image.initrdfile)
+    if (path !== undefined && suits(basename(path))) return own(path)
+    if (path === undefined && isOwnFile(image.initrdfile)) return 'kept'
+  }
+  for (const name of usual) {
+    const path = await fileIn(tree, `boot/${name}`)
+    if (path !== undefined) return { path, chosen: false }
+  }
+  return undefined
+}
+
+const isToolName = (name: string) => /^initrd\.img-|^initramfs-.*\.img$|^initrd-/.test(name)

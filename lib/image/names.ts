@@ -1,0 +1,18 @@
+import { isUtf8 } from 'node:buffer'
+
+/**
+ * A file's name for a person to read, on one line whatever it holds: control characters and backslashes are escaped,
+ * and where the bytes are not UTF-8 all that is not ASCII.
+ */
+export function shown(name: Buffer): string {
+  const text = isUtf8(name)
+    ? name.toString('utf8')
+    : name.toString('latin1').replace(/[\u0080-\u00ff]/g, octal)
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, octal)
+}
+
+const octal = (character: string) =>
+  Buffer.from(character, character < '\u0100' ? 'latin1' : 'utf8').reduce(
+    (text, byte) => `${text}\\${byte.toString(8).padStart(3, '0')}`,
+    ''
+  )

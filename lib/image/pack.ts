@@ -1,0 +1,147 @@
+import { mkdir } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { unavailable } from '../http/errors.js'
+import type { JobContext } from '../jobs/jobs.js'
+import type { Actor } from '../model/model.js'
+import { fileNameRule, isFileName } from '../model/names.js'
+import type { OsimageDoc, PackDoc } from '../model/tables.js'
+import { type BootFiles, bootFiles } from './boot-files.js'
+import { copyTo, finish, servedMode } from './durable.js'
+import { belowBoot, type KernelWish } from './kernel.js'
+import { choosePacker, type Packed, type Packer } from './packer.js'
+import { discard, type Made, publish } from './publish.js'
+import { createTorrent } from './torrent.js'
+import { openInside } from './tree.js'
+import { treeOf } from './where.js'
+import { newWorkId, type PackWork, temporary } from './works.js'
+import type { Workshop } from './workshop.js'
+
+/** Sentences of what a packer could not carry that are stored; the record has the others. */
+const mostOmitted = 100
+
+/**
+ * Packs an image: initramfs, tar, kernel and initramfs beside it, torrent; then the image names the new files, in one
+ * transaction with the pack. Whatever stops it, the image is as it was and nothing stays. Throws unavailable (503)
+ * for what is missing, the error of the step that failed otherwise.
+ */
+export async function packImage(
+  shop: Workshop,
+  name: string,
+  wish: KernelWish,
+  actor: Actor,
+  job: JobContext
+): Promise<void> {
+  const { model, config, works } = shop
+  const image = model.get('osimage', name)
+  const tree = await treeOf(config.image.directory, image)
+  const files = await bootFiles(shop, image, tree, wish, job)
+  // Known before the long work.
+  for (const path of [files.kernel, files.initrd])
+    if (path !== undefined && path !== 'kept') fileName(name, `${name}-${'0'.repeat(12)}`, path)
+  const packer = await choosePacker(config.image.packer, config.image.compressor)
+  const work = { kind: 'pack', id: newWorkId(), files: [] } as const
+  const at = (what: string) => join(config.paths.files, temporary(work.id, what))
+  await mkdir(config.paths.files, { recursive: true })
+  await works.write(work)
+  try {
+    job.line(`packing ${tree} with the ${packer.name} packer`)
+    const packed = await packer.pack({
+      tree,
+      excludes: config.image.exclude,
+      output: at('pack'),
+      signal: job.signal,
+      timeLimitMs: config.image.time_limit,
+      progress: fraction => job.progress(0.05 + fraction * 0.9),
+      line: text => job.line(text)
+    })
+    const mode = await servedMode(config.paths.files)
+    await finish(at('pack'), mode)
+    const stem = `${name}-${packed.sha256.slice(0, 12)}`
+    const made: Made[] = [{ from: at('pack'), name: `${stem}${packer.suffix}` }]
+    for (const what of ['kernel', 'initrd'] as const) {
+      const path = files[what]
+      if (path === undefined || path === 'kept') continue
+      await copyTo(await openInside(tree, path), at(what), job.signal)
+      await finish(at(what), mode)
+      made.push({ from: at(what), name: fileName(name, stem, path) })
+    }
+    const torrent = await torrentOf(shop, at('pack'), `${stem}${packer.suffix}`, at('torrent'), job)
+    if (torrent) {
+      await finish(at('torrent'), mode)
+      made.push({ from: at('torrent'), name: `${stem}${packer.suffix}.torrent` })
+    }
+    job.signal.throwIfAborted()
+    const doc = packDoc(shop, image, stem, files, packer, packed)
+    await shop.files.take(() => publish(shop, work.id, image, made, files, doc, actor, job.signal))
+    job.result('imagefile', doc.name)
+    job.result('sha256', doc.sha256)
+    job.result('bytes', doc.bytes)
+    for (const sentence of packed.omitted) job.line(sentence)
+    if (packed.omitted.length > 0) job.result('omitted', [...packed.omitted])
+    job.line(`${doc.name}: ${doc.bytes} bytes, sha256 ${doc.sha256}`)
+  } finally {
+    await discard(shop, (works.get(work.id) as PackWork | undefined) ?? work)
+  }
+}
+
+function fileName(image: string, stem: string, path: string): string {
+  const name = `${stem}-${basename(path)}`
+  if (isFileName(name)) return name
+  throw unavailable(
+    `OS image ${image}: ${JSON.stringify(basename(path))} cannot be served: its name must be ${fileNameRule}`
+  )
+}
+
+/** Makes the torrent where there is a tracker; without one the pack still goes by http. */
+async function torrentOf(
+  { config, log }: Workshop,
+  file: string,
+  name: string,
+  output: string,
+  job: JobContext
+): Promise<boolean> {
+  const announce = config.torrent.tracker
+  if (announce === '') return false
+  try {
+    await createTorrent({ file, name, announce, output, signal: job.signal })
+    return true
+  } catch (error) {
+    job.signal.throwIfAborted()
+    const reason = `${name} has no torrent: ${(error as Error).message}`
+    job.line(reason)
+    log.warn(reason)
+    return false
+  }
+}
+
+function packDoc(
+  { now }: Workshop,
+  { name: osimage }: OsimageDoc,
+  stem: string,
+  { kernel, initrd }: BootFiles,
+  packer: Packer,
+  { sha256, bytes, omitted }: Packed
+): PackDoc {
+  const copied = (path: string | undefined) => path !== undefined && path !== 'kept'
+  const [kernelName, initrdName] = [kernel, initrd].map(path =>
+    copied(path) ? belowBoot(path as string) : ''
+  )
+  return {
+    name: `${stem}${packer.suffix}`,
+    osimage,
+    sha256,
+    bytes,
+    time: now(),
+    packer: packer.name,
+    ...(copied(kernel) ? { kernelfile: fileName(osimage, stem, kernel as string) } : {}),
+    ...(copied(initrd) ? { initrdfile: fileName(osimage, stem, initrd as string) } : {}),
+    ...(kernelName ? { kernel: kernelName } : {}),
+    ...(initrdName ? { initrd: initrdName } : {}),
+    ...(omitted.length === 0 ? {} : { omitted: shortened(omitted) })
+  }
+}
+
+const shortened = (sentences: readonly string[]) =>
+  sentences.length <= mostOmitted
+    ? sentences
+    : [...sentences.slice(0, mostOmitted), `and ${sentences.length - mostOmitted} more`]

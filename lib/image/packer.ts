@@ -1,0 +1,34 @@
+import { unavailable } from '../http/errors.js'
+import { locate, run } from '../program/program.js'
+import { builtinPacker } from './builtin-packer.js'
+import type { Packer } from './packing.js'
+import { type Compressor, systemPacker } from './system-packer.js'
+
+export type { Packed, Packer, PackRequest } from './packing.js'
+
+/**
+ * The packer that the ini names; `auto` is the system's where GNU tar is there. Throws unavailable (503) naming the
+ * program that is missing and the ini key that asks for it.
+ */
+export async function choosePacker(
+  packer: 'auto' | 'system' | 'builtin',
+  compressor: Compressor
+): Promise<Packer> {
+  if (packer === 'builtin') return builtinPacker
+  if (!(await hasGnuTar())) {
+    if (packer === 'auto') return builtinPacker
+    throw unavailable('GNU tar is not installed, which [image] packer = system needs')
+  }
+  if (compressor !== 'none' && (await locate(compressor)) === undefined)
+    throw unavailable(`${compressor} is not installed, which [image] compressor = ${compressor} needs`)
+  return systemPacker(compressor)
+}
+
+async function hasGnuTar(): Promise<boolean> {
+  try {
+    const { stdout } = await run('tar', ['--version'], { timeLimitMs: 30_000 })
+    return stdout.includes('GNU tar')
+  } catch {
+    return false
+  }
+}

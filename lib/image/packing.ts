@@ -1,0 +1,35 @@
+export interface PackRequest {
+  /** The real directory of the image, with no link left. */
+  readonly tree: string
+  /** Patterns as in excludes.ts: `/var/cache/*`. */
+  readonly excludes: readonly string[]
+  /** Made by the packer (0600); must not be there yet. */
+  readonly output: string
+  readonly signal: AbortSignal
+  readonly timeLimitMs: number
+  /** 0..1, never less than before; not called at all for a pack that takes a second. */
+  progress(fraction: number): void
+  /** What the packer says about single files. */
+  line(text: string): void
+}
+
+export interface Packed {
+  /** Of the output file, in lower case hexadecimal digits. */
+  readonly sha256: string
+  readonly bytes: number
+  /** What it could not carry, one sentence each, for the record; a bounded number of names in each. */
+  readonly omitted: readonly string[]
+}
+
+/** Makes one file of an image's directory; what is mounted in it, or lies on another file system, stays out. */
+export interface Packer {
+  readonly name: 'system' | 'builtin'
+  /** How the file's name is to end: '.tar.zst', '.tar.gz', '.tar'. */
+  readonly suffix: string
+  /**
+   * Writes an archive of the members `./…`, sorted, with owners as numbers: the same tree gives the same bytes. The
+   * file's content is durable then, its name is not. Throws an Error with the reason, and the file is gone, when
+   * anything cannot be read or written, changes meanwhile, and when stopped or out of time.
+   */
+  pack(request: PackRequest): Promise<Packed>
+}

@@ -1,0 +1,86 @@
+import { lstat, readdir, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { unavailable } from '../http/errors.js'
+import type { Actor } from '../model/model.js'
+import type { OsimageDoc, PackDoc } from '../model/tables.js'
+import type { BootFiles } from './boot-files.js'
+import { sameBytes, syncDirectory } from './durable.js'
+import { isServed } from './sweep.js'
+import { type PackWork, temporary } from './works.js'
+import type { Workshop } from './workshop.js'
+
+/** A file that was made, and the name it is to have. */
+export interface Made {
+  readonly from: string
+  readonly name: string
+}
+
+/** Gives the files their names and stores the pack and who has it; all of it, or nothing. */
+export async function publish(
+  shop: Workshop,
+  id: string,
+  image: OsimageDoc,
+  made: readonly Made[],
+  { kernel, initrd, version }: BootFiles,
+  pack: PackDoc,
+  actor: Actor,
+  signal: AbortSignal
+): Promise<void> {
+  const { model, works, config } = shop
+  const directory = config.paths.files
+  await works.write({ kind: 'pack', id, files: made.map(({ name }) => name) })
+  for (const { from, name } of made) await giveName(from, join(directory, name), signal)
+  await syncDirectory(directory)
+  await model.change(actor, tx => {
+    const now = tx.get('osimage', image.name)
+    if (!now) throw unavailable(`OS image ${image.name} was deleted or renamed while it was packed`)
+    if (now.path !== image.path)
+      throw unavailable(`OS image ${image.name}: field "path" was changed while it was packed`)
+    const { kernelfile, initrdfile, kernelversion, ...rest } = now
+    tx.put('osimage', now.name, {
+      ...rest,
+      imagefile: pack.name,
+      ...set('kernelfile', kernel === 'kept' ? kernelfile : pack.kernelfile),
+      ...set('initrdfile', initrd === 'kept' ? initrdfile : pack.initrdfile),
+      ...set('kernelversion', version ?? kernelversion)
+    })
+    tx.put('pack', pack.name, pack)
+  })
+}
+
+const set = <K extends string>(key: K, value: string | undefined) =>
+  (value === undefined ? {} : { [key]: value }) as { [P in K]?: string }
+
+/** A file of that name that holds the same stays as it is: nodes may be half way through it. */
+async function giveName(from: string, to: string, signal: AbortSignal): Promise<void> {
+  if ((await isFile(to)) && (await sameBytes(from, to, signal))) await rm(from)
+  else await rename(from, to)
+}
+
+const isFile = async (path: string) => (await lstat(path).catch(() => undefined))?.isFile() ?? false
+
+/**
+ * Removes what a pack left that is no part of an image, and the note of it. What cannot be removed now is removed
+ * by the next start. Never throws.
+ */
+export async function discard({ config, works, log, model, files }: Workshop, note: PackWork): Promise<void> {
+  const directory = config.paths.files
+  const { id } = note
+  try {
+    await files.take(async () => {
+      // Also what was made to become one of its temporaries.
+      const begun = (await readdir(directory)).filter(
+        name => name.startsWith('.') && name.includes(`${temporary(id)}.`)
+      )
+      for (const name of begun) await rm(join(directory, name), { force: true })
+      for (const name of note.files)
+        if (!isServed(model.view.index, name)) await rm(join(directory, name), { force: true })
+      await syncDirectory(directory)
+      await works.drop(id)
+    })
+  } catch (error) {
+    log.error(
+      `what an interrupted pack left in ${directory} could not be removed: ${(error as Error).message}`
+    )
+  }
+}

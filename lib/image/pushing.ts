@@ -1,0 +1,88 @@
+import type { JobContext } from '../jobs/jobs.js'
+import { push } from './push.js'
+import type { Remote } from './remote.js'
+import { secretPaths } from './secret-paths.js'
+import { Changes } from './transfer-record.js'
+import { treeOf } from './where.js'
+import type { Workshop } from './workshop.js'
+
+/** A node to push to; without an address it fails, and the others go on. */
+export interface Destination {
+  readonly node: string
+  readonly address: string | undefined
+}
+
+const namedFailures = 10
+
+/**
+ * Pushes an image to nodes, `[ssh] parallel` of them at once. One that fails does not stop the others; the job has
+ * failed when any did. Throws an Error that names them.
+ */
+export async function pushImage(
+  shop: Workshop,
+  remote: Remote,
+  to: readonly Destination[],
+  osimage: string,
+  dryrun: boolean,
+  job: JobContext
+): Promise<void> {
+  const { model, config } = shop
+  const image = model.get('osimage', osimage)
+  const tree = await treeOf(config.image.directory, image)
+  const failed: { node: string; message: string }[] = []
+  const fractions = new Map<string, number>()
+  let sum = 0
+  const progress = (node: string, fraction: number) => {
+    sum += fraction - (fractions.get(node) ?? 0)
+    fractions.set(node, fraction)
+    job.progress(sum / to.length)
+  }
+  const one = async ({ node, address }: Destination) => {
+    const changes = new Changes(job, node, dryrun)
+    await changes.during(async () => {
+      if (address === undefined) throw new Error(`node ${node} has no address to be reached at`)
+      return push({
+        remote,
+        node,
+        address,
+        tree,
+        filesystems: image.grab_filesystems ?? [],
+        exclude: image.grab_exclude ?? [],
+        own: secretPaths(model, node),
+        dryrun,
+        signal: job.signal,
+        timeLimitMs: config.ssh.time_limit,
+        line: text => job.line(`${node}: ${text}`),
+        progress: fraction => progress(node, fraction),
+        change: text => changes.add(text)
+      })
+    })
+  }
+  const left = to.values()
+  const worker = async () => {
+    for (const destination of left) {
+      job.signal.throwIfAborted()
+      try {
+        await one(destination)
+      } catch (error) {
+        job.signal.throwIfAborted()
+        const { message } = error as Error
+        failed.push({ node: destination.node, message })
+        job.line(`${destination.node}: failed: ${message}`)
+      }
+      progress(destination.node, 1)
+    }
+  }
+  const workers = Array.from({ length: Math.min(config.ssh.parallel, to.length) }, worker)
+  // All of them, so that nothing runs on when the job has ended.
+  const ended = await Promise.allSettled(workers)
+  for (const end of ended) if (end.status === 'rejected') throw end.reason
+  if (to.length === 1 && failed[0]) throw new Error(failed[0].message)
+  if (failed.length > 0) {
+    const names = failed.slice(0, namedFailures).map(({ node }) => node)
+    const more = failed.length - names.length
+    throw new Error(
+      `${failed.length} of ${to.length} nodes failed: ${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+    )
+  }
+}

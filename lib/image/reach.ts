@@ -1,0 +1,42 @@
+import { isIP } from 'node:net'
+import { locate } from '../program/program.js'
+import { mountPoints } from './filesystems.js'
+import type { Remote, Target } from './remote.js'
+import { remoteFailure } from './remote-failure.js'
+
+const QUICK_MS = 15_000
+
+/**
+ * Whether a grab or a push can start: rsync and ssh here, the key, and a node that lets us in and has rsync. Takes
+ * seconds at most. Throws Error in one sentence: the reason known at once of decisions 2.4.
+ */
+export async function reachable(
+  remote: Remote,
+  node: string,
+  address: string | undefined,
+  signal: AbortSignal
+): Promise<void> {
+  if (address === undefined || isIP(address) === 0)
+    throw new Error(`node ${node} has no address to be reached at`)
+  for (const program of ['rsync', 'ssh', 'ssh-keygen'])
+    if ((await locate(program)) === undefined)
+      throw new Error(`${program} is not installed on the controller`)
+  const limits = { signal, timeLimitMs: QUICK_MS }
+  await reach(remote, { node, address }, () => remote.run({ node, address }, ['rsync', '--version'], limits))
+}
+
+/** The mount points of a node. Throws Error in one sentence with its name. */
+export async function nodeMounts(remote: Remote, target: Target, signal: AbortSignal): Promise<string[]> {
+  const limits = { signal, timeLimitMs: 4 * QUICK_MS }
+  return reach(remote, target, async () =>
+    mountPoints(await remote.run(target, ['cat', '/proc/self/mountinfo'], limits))
+  )
+}
+
+async function reach<V>(remote: Remote, target: Target, work: () => Promise<V>): Promise<V> {
+  try {
+    return await work()
+  } catch (error) {
+    throw remoteFailure(error, remote, target)
+  }
+}

@@ -1,0 +1,132 @@
+import { isIPv6 } from 'node:net'
+import { run } from '../program/program.js'
+import type { Remote, Target } from './remote.js'
+import { remoteFailure } from './remote-failure.js'
+
+/** How a transfer reports and ends. */
+export interface Course {
+  readonly dryrun: boolean
+  readonly signal: AbortSignal
+  readonly timeLimitMs: number
+  /** What an admin should read: what was skipped, what rsync complained of. */
+  line(text: string): void
+  /** 0..1, never backwards. */
+  progress(fraction: number): void
+  /** One change: `new`, `changed`, `attributes` (its contents are the same) or `deleted`, a blank, the path. */
+  change(text: string): void
+}
+
+export interface Transfer extends Course, Target {
+  readonly remote: Remote
+  /** Directories as rsync takes them with --relative; on the node when `from` is. */
+  readonly sources: readonly string[]
+  readonly destination: string
+  readonly from: 'node' | 'controller'
+  /** Filter rules. */
+  readonly rules: readonly string[]
+  /** Further options. */
+  readonly options: readonly string[]
+}
+
+const VANISHED = 24
+/** Seconds without a byte from the other rsync. */
+const SILENCE = 300
+/** How many complaints are passed on, and how much of each: they come from the node. */
+const COMPLAINTS = 20
+const LONGEST_COMPLAINT = 500
+
+/**
+ * Runs rsync with everything a system's files have: owners by number, modes, times, hard links, ACLs, extended
+ * attributes, sparse and device files; deletes what the source does not hold. Gives the number of changes. Throws
+ * Error in one sentence with the node's name; a ProgramError as it is when it was aborted.
+ */
+export async function transfer(request: Transfer): Promise<{ readonly changes: number }> {
+  const { remote, node, signal, timeLimitMs, line } = request
+  const { words, cwd } = await remote.command(node)
+  let changes = 0
+  let fraction = 0
+  let complaints = 0
+  let first: string | undefined
+  const onLine = (text: string) => {
+    const change = readChange(text)
+    if (change !== undefined) {
+      changes += 1
+      request.change(change)
+      return
+    }
+    const done = readProgress(text)
+    if (done === undefined || done <= fraction) return
+    fraction = done
+    request.progress(fraction)
+  }
+  const onErrorLine = (text: string) => {
+    if (text.trim() === '' || afterthought.test(text)) return
+    const complaint = shown(text).slice(0, LONGEST_COMPLAINT)
+    first ??= complaint
+    complaints += 1
+    if (complaints <= COMPLAINTS) line(complaint)
+  }
+  try {
+    const { status } = await run('rsync', argumentsOf(request, words), {
+      ...{ signal, timeLimitMs, cwd, onLine, onErrorLine },
+      ok: request.from === 'node' ? [0, VANISHED] : [0]
+    })
+    if (status === VANISHED) line(`files vanished on node ${node} while they were read: it is running`)
+  } catch (error) {
+    throw remoteFailure(error, remote, request, first)
+  }
+  return { changes }
+}
+
+function argumentsOf(request: Transfer, ssh: readonly string[]): string[] {
+  const { address, sources, destination, from, rules } = request
+  const host = isIPv6(address) ? `[${address}]` : address
+  const far = (path: string) => `${host}:${path}`
+  return [
+    ...['-aHAX', '--numeric-ids', '--sparse', '--delete', '--relative', '--one-file-system'],
+    // Paths go to the node's rsync, not through its shell.
+    '--protect-args',
+    ...['--outbuf=L', '--8-bit-output', '--info=progress2', '--out-format=%i %n', `--timeout=${SILENCE}`],
+    ...(request.dryrun ? ['--dry-run'] : []),
+    ...request.options,
+    ...rules.map(rule => `--filter=${rule}`),
+    `--rsh=${ssh.join(' ')}`,
+    '--',
+    ...(from === 'node' ? sources.map(far) : sources),
+    from === 'node' ? destination : far(destination)
+  ]
+}
+
+/** What rsync says of the end of a transfer: the cause stands before it, or is its exit status. */
+const afterthought = /^rsync (error|warning):|^rsync: connection unexpectedly closed/
+
+const itemised = /^([<>ch.])([fdLDS])([^ ]{9}| {9}) (.+)$/s
+const deleted = /^\*deleting {3}(.+)$/s
+/** A directory whose time alone differs: what was made or removed in it says it. */
+const timeAlone = /^\.d\.\.[tT]\.{6} /
+
+/**
+ * One line of rsync's `%i %n` as a change; undefined for one that is none. rsync writes control characters as
+ * `\#ooo`, so a name never ends a line.
+ */
+export function readChange(line: string): string | undefined {
+  const gone = deleted.exec(line)?.[1]
+  if (gone !== undefined) return `deleted ${shown(gone)}`
+  const [, update, , attributes = '', name = ''] = itemised.exec(line) ?? []
+  if (update === undefined || timeAlone.test(line)) return undefined
+  if (update === '.' && attributes.trim() === '') return undefined
+  const kind = attributes.startsWith('+') ? 'new' : update === '.' ? 'attributes' : 'changed'
+  return `${kind} ${shown(name)}`
+}
+
+/** The controls that rsync leaves: tabs, and those beyond ASCII. */
+const shown = (name: string) =>
+  name.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, character =>
+    [...Buffer.from(character)].map(byte => `\\#${byte.toString(8).padStart(3, '0')}`).join('')
+  )
+
+/** The share of files that are done, from a line of --info=progress2. */
+export function readProgress(line: string): number | undefined {
+  const [, left, all] = /^\s*[\d,.]+\s+\d+%\s.*\bchk=(\d+)\/(\d+)\)/.exec(line) ?? []
+  return left === undefined ? undefined : 1 - Number(left) / Math.max(1, Number(all))
+}

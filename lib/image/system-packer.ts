@@ -1,0 +1,137 @@
+import type { FileHandle } from 'node:fs/promises'
+import { ProgramError, run } from '../program/program.js'
+import { pattern, tarOptions, verbatim } from './excludes.js'
+import { hashFile } from './hash.js'
+import { type Contents, measureAside } from './measure.js'
+import { type Mounted, mountedIn } from './mounted.js'
+import { shown } from './names.js'
+import { ELSEWHERE, Omitted } from './omitted.js'
+import { toOutput } from './output.js'
+import type { Packed, Packer, PackRequest } from './packing.js'
+import { TarWords } from './tar-words.js'
+
+export type Compressor = 'zstd' | 'pigz' | 'none'
+
+/**
+ * Suffix, and the command that GNU tar runs: by `sh -c`, so nothing that comes from outside may ever stand in it.
+ * The compressor writes to tar's own output, and its failure is tar's.
+ */
+const COMPRESSORS: Readonly<Record<Compressor, { suffix: string; command?: string }>> = {
+  zstd: { suffix: '.tar.zst', command: 'zstd -T0 -q' },
+  pigz: { suffix: '.tar.gz', command: 'pigz -n' },
+  none: { suffix: '.tar' }
+}
+
+const RECORD_BYTES = 10_240
+const RECORDS_PER_CHECKPOINT = 256
+/** Small images are packed by then, and spared the look at their size. */
+const PROGRESS_AFTER_MS = 1000
+
+/** GNU tar, through one of the compressors; both must be installed (choosePacker looks). */
+export function systemPacker(compressor: Compressor): Packer {
+  const { suffix, command } = COMPRESSORS[compressor]
+  return {
+    name: 'system',
+    suffix,
+    async pack(request: PackRequest): Promise<Packed> {
+      const excludes = request.excludes.map(pattern)
+      const mounts = await mountedIn(request.tree)
+      const contents = { tree: request.tree, excludes, mounts: mounts.map(({ path }) => path) }
+      const words = [...options(command), ...excluding(excludes, mounts), `--directory=${request.tree}`, '.']
+      const omitted = new Omitted()
+      // Directories of other devices are named by tar itself.
+      for (const { path, isDirectory, isBound } of mounts)
+        if (isBound || !isDirectory) omitted.add(ELSEWHERE, shown(Buffer.from(path)))
+      return toOutput(request.output, async file => {
+        const progress = new Progress(contents, request.progress)
+        await tar(words, file, request, omitted, progress).finally(() => progress.end())
+        const [hashed] = await Promise.all([hashFile(request.output, request.signal), file.sync()])
+        return { ...hashed, omitted: omitted.sentences() }
+      })
+    }
+  }
+}
+
+/**
+ * Access control lists are recorded twice: tar's own record names users as this machine does, the extended attribute
+ * numbers them. The name of an extended header, or of a sparse file's in a newer version of that format, would hold
+ * tar's process id; access times change by packing.
+ */
+const options = (compressor: string | undefined) => [
+  '--create',
+  '--file=-',
+  `--record-size=${RECORD_BYTES}`,
+  '--format=posix',
+  '--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime',
+  '--sort=name',
+  '--numeric-owner',
+  '--acls',
+  '--selinux',
+  '--xattrs',
+  '--xattrs-include=*',
+  '--sparse',
+  '--sparse-version=0.0',
+  '--one-file-system',
+  // Else tar does not say which directories it found to be on another one.
+  '--verbose',
+  '--index-file=/dev/null',
+  `--checkpoint=${RECORDS_PER_CHECKPOINT}`,
+  '--checkpoint-action=echo=#%u',
+  ...(compressor === undefined ? [] : [`--use-compress-program=${compressor}`])
+]
+
+/** Of what is mounted, the directory itself stays. */
+const excluding = (excludes: readonly string[], mounts: readonly Mounted[]) =>
+  tarOptions([
+    ...excludes,
+    ...mounts.map(({ path, isDirectory }) => `${verbatim(path)}${isDirectory ? '/*' : ''}`)
+  ])
+
+async function tar(
+  words: readonly string[],
+  file: FileHandle,
+  { signal, timeLimitMs, line }: PackRequest,
+  omitted: Omitted,
+  progress: Progress
+): Promise<void> {
+  const said = new TarWords(omitted, records => progress.at(records * RECORD_BYTES), line)
+  const onErrorLine = (text: string) => said.add(text)
+  try {
+    await run('tar', words, { cwd: '/', output: file.fd, signal, timeLimitMs, onErrorLine })
+  } catch (error) {
+    const { reason } = said
+    if (!(error instanceof ProgramError) || error.why !== 'failed' || reason === undefined) throw error
+    const what = error.status === undefined ? 'was killed' : `failed with status ${error.status}`
+    throw new ProgramError('tar', 'failed', what, error.status, reason)
+  }
+}
+
+/** How much of the tree tar has read; the tree is measured beside it. */
+class Progress {
+  readonly #tell: (fraction: number) => void
+  readonly #ended = new AbortController()
+  readonly #timer: NodeJS.Timeout
+  #total = 0
+
+  constructor(contents: Contents, tell: (fraction: number) => void) {
+    this.#tell = tell
+    this.#timer = setTimeout(() => this.#measure(contents), PROGRESS_AFTER_MS)
+  }
+
+  at(bytes: number): void {
+    if (this.#total > 0) this.#tell(Math.min(bytes / this.#total, 0.99))
+  }
+
+  end(): void {
+    clearTimeout(this.#timer)
+    this.#ended.abort()
+  }
+
+  async #measure(contents: Contents): Promise<void> {
+    try {
+      this.#total = await measureAside(contents, this.#ended.signal)
+    } catch {
+      // A tree that cannot be read now: tar says so itself.
+    }
+  }
+}

@@ -1,0 +1,60 @@
+import { ELSEWHERE, type Omitted, SOCKETS } from './omitted.js'
+
+/**
+ * What GNU tar (LC_ALL=C) and its compressor say on standard error, line by line: the checkpoints (`#<records>`), what tar
+ * leaves out though it calls that a success, and the rest, which goes to `line`.
+ */
+export class TarWords {
+  readonly #omitted: Omitted
+  readonly #checkpoint: (records: number) => void
+  readonly #line: (text: string) => void
+  #ofTar: string | undefined
+  #ofCompressor: string | undefined
+  #isCompressorsFault = false
+
+  constructor(omitted: Omitted, checkpoint: (records: number) => void, line: (text: string) => void) {
+    this.#omitted = omitted
+    this.#checkpoint = checkpoint
+    this.#line = line
+  }
+
+  add(text: string): void {
+    // tar calls itself by the path that it was started by.
+    const said = /^(?:[^:]*\/)?tar: (.*)$/.exec(text)?.[1]
+    if (said === undefined) {
+      this.#ofCompressor ??= text
+      this.#line(text)
+      return
+    }
+    const records = /^#(\d+)$/.exec(said)?.[1]
+    const left = leftOut(said)
+    if (records !== undefined) this.#checkpoint(Number(records))
+    else if (left !== undefined) this.#omitted.add(...left)
+    else this.#say(said)
+  }
+
+  #say(said: string): void {
+    if (/^Child (returned status|died with signal) /.test(said)) this.#isCompressorsFault = true
+    if (!said.includes(': Warning: ')) this.#ofTar ??= explained(said)
+    this.#line(`tar: ${said}`)
+  }
+
+  /** Why tar failed, when it did: it says so first, and last only that it failed. */
+  get reason(): string | undefined {
+    const words = [this.#ofTar, this.#ofCompressor]
+    return (this.#isCompressorsFault ? words.reverse() : words).find(text => text !== undefined)
+  }
+}
+
+/** Where there is no compressor to name it, a short write is all that is heard of a full disk. */
+const explained = (said: string) =>
+  /^-: Wrote only \d+ of \d+ bytes$/.test(said) ? `${said}: no space left on device` : said
+
+function leftOut(said: string): [kind: string, name: string] | undefined {
+  const socket = /^(.+): socket ignored$/.exec(said)?.[1]
+  if (socket !== undefined) return [SOCKETS, socket]
+  const directory = /^(.+?)\/?: file is on a different filesystem; not dumped$/.exec(said)?.[1]
+  if (directory !== undefined) return [ELSEWHERE, directory]
+  const support = /^(.+) support is not available$/.exec(said)?.[1]
+  return support === undefined ? undefined : ['what this tar was built without is not carried', support]
+}

@@ -1,0 +1,126 @@
+import { createHash, webcrypto } from 'node:crypto'
+import { type FileHandle, open } from 'node:fs/promises'
+import { decode, encode, entry, isMap } from './bencode.js'
+import { replaceFile } from './replace.js'
+
+/** A torrent in the files directory. */
+export interface Torrent {
+  /** File name, `<imagefile>.torrent`. */
+  readonly name: string
+  /** SHA-1 of its info dictionary, 40 hexadecimal digits in lower case: how seeders and trackers call it. */
+  readonly infoHash: string
+}
+
+/** Past this size it is no torrent of an image. */
+const MAX_TORRENT = 8 << 20
+const MAX_PIECES = 2048
+const LEAST_PIECE = 256 << 10
+const LONGEST_PIECE = 32 << 20
+
+/**
+ * Bytes per piece of a file of that size: small pieces spread sooner from node to node, but each costs 20 bytes in
+ * the torrent, and a message to every peer.
+ */
+export function pieceLength(bytes: number): number {
+  let length = LEAST_PIECE
+  while (bytes / length > MAX_PIECES && length < LONGEST_PIECE) length *= 2
+  return length
+}
+
+/**
+ * Writes the torrent of one file: private (peers come from the tracker alone), announcing to `announce`, and the same
+ * bytes for the same file, name and tracker. The hashing is done in node's thread pool. `output` is replaced as a
+ * whole. Throws an Error that names the file when it is empty or changes meanwhile, an Error of the system, or the
+ * signal's reason.
+ */
+export async function createTorrent(request: {
+  readonly file: string
+  readonly name: string
+  readonly announce: string
+  readonly output: string
+  readonly signal: AbortSignal
+}): Promise<{ readonly infoHash: string }> {
+  const { bytes, length, pieces } = await hashPieces(request.file, request.signal)
+  const info = new Map<string, number | Buffer>([
+    ['length', bytes],
+    ['name', Buffer.from(request.name)],
+    ['piece length', length],
+    ['pieces', pieces],
+    ['private', 1]
+  ])
+  const torrent = encode(
+    new Map<string, Buffer | typeof info>([
+      ['announce', Buffer.from(request.announce)],
+      ['info', info]
+    ])
+  )
+  request.signal.throwIfAborted()
+  await replaceFile(request.output, torrent, 0o600)
+  return { infoHash: hashOf(encode(info)) }
+}
+
+/**
+ * The info hash of a torrent file.
+ * @throws Error that names the file when it cannot be read or is no torrent.
+ */
+export async function readInfoHash(file: string): Promise<string> {
+  try {
+    return infoHashOf(await readTorrent(file))
+  } catch (error) {
+    throw new Error(`torrent ${file} cannot be used: ${(error as Error).message}`)
+  }
+}
+
+async function readTorrent(file: string): Promise<Buffer> {
+  const handle = await open(file, 'r')
+  try {
+    const { size } = await handle.stat()
+    if (size > MAX_TORRENT) throw new Error('it is too large')
+    return await handle.readFile()
+  } finally {
+    await handle.close()
+  }
+}
+
+function infoHashOf(torrent: Buffer): string {
+  const info = entry(decode(torrent), 'info')
+  if (!isMap(info)) throw new Error('it has no info')
+  return hashOf(encode(info))
+}
+
+const hashOf = (info: Buffer) => createHash('sha1').update(info).digest('hex')
+
+async function hashPieces(file: string, signal: AbortSignal) {
+  const handle = await open(file, 'r')
+  try {
+    const { size: bytes } = await handle.stat()
+    if (bytes === 0) throw new Error(`${file} is empty: there is nothing to make a torrent of`)
+    const length = pieceLength(bytes)
+    const buffer = Buffer.allocUnsafeSlow(length)
+    const hashes: Buffer[] = []
+    let read = 0
+    while (read < bytes) {
+      signal.throwIfAborted()
+      const bytesRead = await fill(handle, buffer)
+      if (bytesRead === 0) break
+      read += bytesRead
+      hashes.push(Buffer.from(await webcrypto.subtle.digest('SHA-1', buffer.subarray(0, bytesRead))))
+    }
+    if (read !== bytes || (await handle.stat()).size !== bytes)
+      throw new Error(`${file} changed while its torrent was made`)
+    return { bytes, length, pieces: Buffer.concat(hashes) }
+  } finally {
+    await handle.close()
+  }
+}
+
+/** Reads on until the buffer is full or the file ends. */
+async function fill(handle: FileHandle, buffer: Buffer): Promise<number> {
+  let filled = 0
+  while (filled < buffer.length) {
+    const { bytesRead } = await handle.read(buffer, filled, buffer.length - filled, null)
+    if (bytesRead === 0) break
+    filled += bytesRead
+  }
+  return filled
+}

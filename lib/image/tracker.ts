@@ -1,0 +1,79 @@
+import { chmod, mkdir, readFile } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { run } from '../program/program.js'
+import { replaceFile } from './replace.js'
+import { scrape } from './scrape.js'
+
+/** The keys of `[torrent]` that lead to the tracker. */
+export interface TrackerSettings {
+  /** Announce URL; empty: torrent is off. */
+  readonly tracker: string
+  /** File of the info hashes that the tracker may serve; empty: it serves all. */
+  readonly whitelist: string
+  /** The words of the command after which it reads the whitelist again; none: it does so by itself. */
+  readonly tracker_reload: readonly string[]
+}
+
+const RELOAD_LIMIT_MS = 30_000
+
+/** The cluster's tracker, a service of the system. */
+export class Tracker {
+  readonly #settings: TrackerSettings
+  /** Whether the tracker has read the file, at the start and after a failure is not known. */
+  #isRead = false
+
+  constructor(settings: TrackerSettings) {
+    this.#settings = settings
+  }
+
+  /**
+   * Brings the whitelist to these info hashes, sorted, one per line, and makes the tracker read it when it has not.
+   * @throws Error that names the ini key.
+   */
+  async allow(infoHashes: readonly string[], signal: AbortSignal): Promise<void> {
+    const { whitelist, tracker_reload: reload } = this.#settings
+    if (whitelist === '') return
+    const text = [...new Set(infoHashes)]
+      .sort()
+      .map(infoHash => `${infoHash}\n`)
+      .join('')
+    try {
+      if (text !== (await readFile(whitelist, 'utf8').catch(() => undefined))) {
+        this.#isRead = false
+        // The tracker runs as a user of its own, and our umask may be strict.
+        const directory = dirname(whitelist)
+        if (await mkdir(directory, { recursive: true })) await chmod(directory, 0o755)
+        await replaceFile(whitelist, text, 0o644)
+      }
+    } catch (error) {
+      throw new Error(`[torrent] whitelist: ${(error as Error).message}`)
+    }
+    const [program, ...words] = reload
+    if (this.#isRead || program === undefined) return
+    try {
+      await run(program, words, { timeLimitMs: RELOAD_LIMIT_MS, signal })
+    } catch (error) {
+      signal.throwIfAborted()
+      throw new Error(`[torrent] tracker_reload: ${(error as Error).message}`)
+    }
+    this.#isRead = true
+  }
+
+  /** It may have missed the last reading: the next `allow` makes it read again. */
+  forgetRead(): void {
+    this.#isRead = false
+  }
+
+  /**
+   * How many seeders it knows of each torrent, by info hash.
+   * @throws Error that names the ini key when it does not answer.
+   */
+  async seeders(infoHashes: readonly string[], signal: AbortSignal): Promise<Map<string, number>> {
+    try {
+      return await scrape(this.#settings.tracker, infoHashes, signal)
+    } catch (error) {
+      signal.throwIfAborted()
+      throw new Error(`tracker ${this.#settings.tracker} ([torrent] tracker): ${(error as Error).message}`)
+    }
+  }
+}

@@ -1,0 +1,134 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type Answered, ask } from './ask.js'
+import type { Seeded, Seeder } from './seeder.js'
+import type { Torrent } from './torrent.js'
+
+const SESSION = 'x-transmission-session-id'
+const fields = [
+  'hashString',
+  'downloadDir',
+  'status',
+  'percentDone',
+  'error',
+  'errorString',
+  'peersConnected',
+  'uploadedEver'
+] as const
+
+interface Told {
+  readonly hashString: string
+  readonly downloadDir: string
+  /** 0 stopped, 1 and 2 checking, 3 and 4 downloading, 5 waiting to seed, 6 seeding. */
+  readonly status: number
+  readonly percentDone: number
+  /** 1 and 2 are of the tracker, 3 is local. */
+  readonly error: number
+  readonly errorString: string
+  readonly peersConnected: number
+  /** Bytes, since it was added. */
+  readonly uploadedEver: number
+}
+
+/** transmission-daemon by its RPC (version 15 and later). */
+export class Transmission implements Seeder {
+  readonly #url: string
+  readonly #authorization: string
+  #session = ''
+
+  constructor(
+    url: string,
+    secret: string,
+    readonly files: string
+  ) {
+    this.#url = url
+    this.#authorization = secret === '' ? '' : `Basic ${Buffer.from(secret).toString('base64')}`
+  }
+
+  async list(signal: AbortSignal): Promise<Seeded[]> {
+    const { torrents } = await this.#call<{ torrents: readonly Told[] }>('torrent-get', { fields }, signal)
+    return torrents.map(told => ({
+      infoHash: told.hashString.toLowerCase(),
+      directory: told.downloadDir,
+      loaded: true,
+      seeding: told.status === 6,
+      busy: told.peersConnected > 0,
+      stopped: told.status === 0 && told.error !== 3,
+      // Version 3 knows peers by their address: who has had the whole file once is a seed to it for ever, and is
+      // turned away when it comes for the file again.
+      spent: told.status === 6 && told.peersConnected === 0 && told.uploadedEver > 0,
+      problem: problem(told)
+    }))
+  }
+
+  async add({ name, infoHash }: Torrent, signal: AbortSignal): Promise<boolean> {
+    const metainfo = await readFile(join(this.files, name), 'base64')
+    const added = await this.#call<object>(
+      'torrent-add',
+      { metainfo, 'download-dir': this.files, paused: false },
+      signal
+    )
+    if ('torrent-duplicate' in added) return false
+    // Whatever limits the session has, an image is offered as long as svcd wants it.
+    await this.#call('torrent-set', { ids: [infoHash], seedRatioMode: 2, seedIdleMode: 2 }, signal)
+    return true
+  }
+
+  async remove(infoHash: string, signal: AbortSignal): Promise<void> {
+    await this.#call('torrent-remove', { ids: [infoHash], 'delete-local-data': false }, signal)
+  }
+
+  async start(infoHash: string, signal: AbortSignal): Promise<void> {
+    await this.#call('torrent-start', { ids: [infoHash] }, signal)
+  }
+
+  /** Told to announce, it keeps the tracker's interval; a start announces at once. */
+  async announce(infoHash: string, signal: AbortSignal): Promise<void> {
+    await this.#call('torrent-stop', { ids: [infoHash] }, signal)
+  }
+
+  async #call<T>(method: string, args: object, signal: AbortSignal): Promise<T> {
+    let answered = await this.#post(method, args, signal)
+    const session = answered.headers.get(SESSION)
+    if (answered.status === 409 && session !== null) {
+      this.#session = session
+      answered = await this.#post(method, args, signal)
+    }
+    const { status, body } = answered
+    if (status === 401)
+      throw new Error(`transmission at ${this.#url} does not take [torrent] seeder_secret (user:password)`)
+    if (status !== 200) throw this.#unusable(`answers ${method} with status ${status}`)
+    const { result, arguments: told } = this.#parse(body)
+    if (result !== 'success') throw this.#unusable(`refuses ${method}: ${result}`)
+    return told as T
+  }
+
+  async #post(method: string, args: object, signal: AbortSignal): Promise<Answered> {
+    const headers: Record<string, string> = { 'content-type': 'application/json', [SESSION]: this.#session }
+    if (this.#authorization !== '') headers.authorization = this.#authorization
+    const body = JSON.stringify({ method, arguments: args })
+    return ask(this.#url, signal, { headers, body }).catch(error => {
+      signal.throwIfAborted()
+      throw this.#unusable(error.message)
+    })
+  }
+
+  #parse(body: Buffer): { readonly result?: unknown; readonly arguments?: unknown } {
+    try {
+      return JSON.parse(body.toString()) as object
+    } catch {
+      throw this.#unusable('does not answer in JSON')
+    }
+  }
+
+  #unusable(why: string): Error {
+    return new Error(`transmission at ${this.#url} ([torrent] seeder_url): ${why}`)
+  }
+}
+
+function problem({ status, percentDone, error, errorString }: Told): string {
+  if (error === 3) return errorString
+  if (status === 5) return 'it waits in the queue of seeds (seed-queue-enabled)'
+  const percent = Math.floor(percentDone * 100)
+  return status === 3 || status === 4 ? `only ${percent} % of the file are right` : ''
+}

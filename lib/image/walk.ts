@@ -1,0 +1,88 @@
+import { type BigIntStats, closeSync, fstatSync, lstatSync, openSync, readdirSync } from 'node:fs'
+import { at, DIRECTORY } from './at.js'
+import { shown } from './names.js'
+
+/** A file of a tree, of whatever type. */
+export interface Member {
+  /** From the tree, `.` or `./a/b`, one character per byte: a name need not be UTF-8. */
+  readonly path: string
+  /** The path to open it by, good until the next member is asked for. */
+  readonly at: Buffer
+  readonly stat: BigIntStats
+  /** On another file system, or mounted there: not entered, and not to be read. */
+  readonly isElsewhere: boolean
+}
+
+export interface Walk {
+  readonly tree: string
+  /** Tells of a path (`./a/b`) that it, with all below, is not wanted. */
+  readonly leaveOut: (path: string) => boolean
+  /** Paths (`./a/b`) where something is mounted, be it from the same file system. */
+  readonly mounts: ReadonlySet<string>
+}
+
+/**
+ * Every file of a tree, each directory before what is in it, in the order of their names' bytes; blocking, for a
+ * worker thread. It cannot be led out of the tree by names that change meanwhile. Throws an Error naming the member
+ * that cannot be read, and a directory that changed while it was read.
+ */
+export function* walk(options: Walk): Generator<Member> {
+  const fd = openSync(options.tree, DIRECTORY)
+  try {
+    const stat = fstatSync(fd, { bigint: true })
+    yield { path: '.', at: at(fd, ''), stat, isElsewhere: false }
+    yield* inDirectory(options, fd, '.', stat)
+  } finally {
+    closeSync(fd)
+  }
+}
+
+function* inDirectory(
+  options: Walk,
+  directory: number,
+  path: string,
+  before: BigIntStats
+): Generator<Member> {
+  const names = about(path, () => readdirSync(at(directory, ''), 'latin1'))
+  for (const name of names.sort()) {
+    const inner = `${path}/${name}`
+    if (options.leaveOut(inner)) continue
+    const here = at(directory, Buffer.from(name, 'latin1'))
+    const stat = about(inner, () => lstatSync(here, { bigint: true }))
+    const isElsewhere = stat.dev !== before.dev || options.mounts.has(inner)
+    yield { path: inner, at: here, stat, isElsewhere }
+    if (!stat.isDirectory() || isElsewhere) continue
+    const fd = about(inner, () => openSync(here, DIRECTORY))
+    try {
+      yield* inDirectory(options, fd, inner, stat)
+    } finally {
+      closeSync(fd)
+    }
+  }
+  unchanged(path, directory, before)
+}
+
+/** Throws an Error when an open file is not the one, or not as it was, when `before` was taken. */
+export function unchanged(path: string, fd: number, before: BigIntStats): void {
+  const { dev, ino, size, mtimeNs, ctimeNs } = about(path, () => fstatSync(fd, { bigint: true }))
+  const same =
+    dev === before.dev &&
+    ino === before.ino &&
+    size === before.size &&
+    mtimeNs === before.mtimeNs &&
+    ctimeNs === before.ctimeNs
+  if (!same) throw new Error(`${printable(path)}: file changed as we read it`)
+}
+
+/** Runs `work` on a member; what it throws names the member, not the way that it was opened by. */
+export function about<T>(path: string, work: () => T): T {
+  try {
+    return work()
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw new Error(`${printable(path)}: cannot be read (${code ?? error})`, { cause: error })
+  }
+}
+
+/** A member's path for a person to read. */
+export const printable = (path: string): string => shown(Buffer.from(path, 'latin1'))

@@ -1,0 +1,59 @@
+import { realpathSync } from 'node:fs'
+import { join, normalize } from 'node:path'
+import { unavailable } from '../http/errors.js'
+import type { OsimageDoc } from '../model/tables.js'
+import type { View } from '../model/view.js'
+import { exists } from './durable.js'
+import { imageTree } from './tree.js'
+
+/** The tree that an image means: its path or, without one, what is named like it in `[image] directory`. */
+export const meantTree = (directory: string, { name, path }: OsimageDoc) =>
+  // A slash at the end says nothing.
+  path === undefined ? join(directory, name) : normalize(path).replace(/(?<=.)\/+$/, '')
+
+/**
+ * The real directory of an image; undefined where it has no path and nothing is named like it. Throws unavailable
+ * (503) for what imageTree refuses.
+ */
+export async function treeIfAny(directory: string, image: OsimageDoc): Promise<string | undefined> {
+  const path = meantTree(directory, image)
+  if (image.path === undefined && !(await exists(path))) return undefined
+  return imageTree(directory, image.name, path)
+}
+
+/** The real directory of an image; throws unavailable (503) naming the field or the ini key when it has none. */
+export async function treeOf(directory: string, image: OsimageDoc): Promise<string> {
+  const tree = await treeIfAny(directory, image)
+  if (tree !== undefined) return tree
+  throw unavailable(
+    `OS image ${image.name}: field "path" is not set, and there is no ${meantTree(directory, image)}`
+  )
+}
+
+/** The name of the directory that svcd made for an image, and that goes with it (decisions 3.12). */
+export function ownTree(view: View, directory: string, image: OsimageDoc): string | undefined {
+  const path = meantTree(directory, image)
+  const name = path.slice(directory.length + 1)
+  return path === join(directory, name) && view.get('tree', name) ? name : undefined
+}
+
+/** Whether an image means a directory right below `[image] directory`, or something in it, by a link too. */
+export function isTreeUsed(view: View, directory: string, name: string): boolean {
+  const tree = join(directory, name)
+  const real = realIfAny(tree)
+  const within = (path: string, tree: string) => path === tree || path.startsWith(`${tree}/`)
+  return view.names('osimage').some(osimage => {
+    const image = view.get('osimage', osimage)
+    if (!image) return false
+    const path = meantTree(directory, image)
+    return within(path, tree) || within(realIfAny(path), real)
+  })
+}
+
+function realIfAny(path: string): string {
+  try {
+    return realpathSync(path)
+  } catch {
+    return path
+  }
+}

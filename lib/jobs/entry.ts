@@ -1,0 +1,212 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Log } from '../log.js'
+import { JobsUnavailableError } from './errors.js'
+import {
+  ALL,
+  type Body,
+  type Delivered,
+  decode,
+  encode,
+  isFinished,
+  type JobRecord,
+  type JobState,
+  type JobSummary,
+  type JsonValue
+} from './record.js'
+import { type RecordDisk, RecordFile } from './record-file.js'
+import { oneLine, reasonOf } from './text.js'
+
+/** What a record's results may take as JSON, in characters. */
+const RESULTS_KEPT = 1024 * 1024
+
+/** What `GET /config/status/{id}` tells one user (decisions 2.9). */
+export interface Poll {
+  /** The lines that this user was not given yet, joined by `;;`. */
+  readonly message: string
+  readonly status: 200 | 500
+  readonly state: JobState
+  readonly progress: number
+}
+
+interface EntryOptions {
+  readonly directory: string
+  readonly disk: RecordDisk
+  readonly log: Log
+}
+
+/**
+ * One job's record, in memory and in its file. Of a finished one only the summary stays in memory; the rest is read
+ * from the file when somebody asks.
+ */
+export class Entry {
+  readonly #file: string
+  readonly #record: RecordFile
+  readonly #delivered: Delivered
+  readonly #resultSizes = new Map<string, number>()
+  #resultSize = 0
+  #summary: JobSummary
+  #body: Body | undefined
+  /** How many are reading the body just now. */
+  #readers = 0
+
+  constructor(stored: ReturnType<typeof decode>, { directory, disk, log }: EntryOptions) {
+    this.#summary = stored.summary
+    this.#delivered = stored.delivered
+    this.#body = stored.body
+    this.#file = join(directory, `${stored.summary.id}.json`)
+    this.#record = new RecordFile({
+      file: this.#file,
+      text: () => encode(this.#summary, this.#known(), this.#delivered),
+      onWritten: () => this.release(),
+      disk,
+      log
+    })
+  }
+
+  get summary(): JobSummary {
+    return this.#summary
+  }
+
+  get finished(): boolean {
+    return isFinished(this.#summary)
+  }
+
+  /** From here on nothing is taken once the job has finished. */
+  line(text: string): void {
+    if (this.finished) return
+    this.#known().transcript.add(text)
+    this.#record.soon()
+  }
+
+  progress(fraction: number): void {
+    if (this.finished || Number.isNaN(fraction)) return
+    const progress = Math.round(Math.min(1, Math.max(0, fraction)) * 1000) / 1000
+    if (progress === this.#summary.progress) return
+    this.#summary = { ...this.#summary, progress }
+    this.#record.soon()
+  }
+
+  /** Throws a TypeError for what is not JSON. */
+  result(key: string, value: JsonValue): void {
+    if (this.finished) return
+    const { results } = this.#known()
+    this.#resultSize -= this.#resultSizes.get(key) ?? 0
+    const { kept, size, leftOut } = fit(value, RESULTS_KEPT - this.#resultSize - key.length)
+    if (kept === undefined) results.delete(key)
+    else results.set(key, kept)
+    const taken = kept === undefined ? 0 : size + key.length
+    this.#resultSizes.set(key, taken)
+    this.#resultSize += taken
+    if (leftOut > 0) this.line(`result ${key}: too large, ${leftOut} left out`)
+    this.#record.soon()
+  }
+
+  begin(now: number): void {
+    this.#summary = { ...this.#summary, state: 'running', started: now, message: 'running' }
+  }
+
+  /** The end: without a reason it went well. */
+  end(now: number, reason?: string): void {
+    const failed = reason !== undefined
+    const message = failed ? oneLine(`failed: ${reason}`) : 'done'
+    if (failed) this.line(message)
+    else this.progress(1)
+    this.#summary = { ...this.#summary, state: failed ? 'failed' : 'done', ended: now, message }
+  }
+
+  /** Rejects when it cannot be written; it is tried again then. */
+  save(): Promise<void> {
+    return this.#record.now()
+  }
+
+  /** Removes the file; nothing is written any more. */
+  remove(): Promise<void> {
+    return this.#record.remove()
+  }
+
+  close(): Promise<void> {
+    return this.#record.close()
+  }
+
+  /** Throws JobsUnavailableError when the file of a finished job cannot be read. */
+  record(): Promise<JobRecord> {
+    return this.#read(async ({ transcript, results }) => ({
+      ...this.#summary,
+      lines: transcript.since(0),
+      results: Object.fromEntries(results)
+    }))
+  }
+
+  /** Undefined when the user was given the end already. Throws as `record`. */
+  async poll(user: string): Promise<Poll | undefined> {
+    if (this.#delivered.get(user) === ALL) return undefined
+    return this.#read(async ({ transcript }) => {
+      // While the file was read, the same user may have been given the end.
+      const from = this.#delivered.get(user) ?? 0
+      if (from === ALL) return undefined
+      const message = transcript.since(from).map(unseparated).join(';;')
+      const { state, progress } = this.#summary
+      if (this.finished) {
+        this.#delivered.set(user, ALL)
+        // The disk may refuse; then a restart makes the end come once more.
+        await this.save().catch(() => {})
+      } else if (from !== transcript.count) {
+        this.#delivered.set(user, transcript.count)
+        this.#record.soon()
+      }
+      return { message, status: state === 'failed' ? 500 : 200, state, progress }
+    })
+  }
+
+  /** Lets go of the body where nobody needs it and the file has it. */
+  release(): void {
+    if (this.finished && this.#readers === 0 && !this.#record.behind) this.#body = undefined
+  }
+
+  #known(): Body {
+    if (!this.#body) throw new TypeError(`the body of ${this.#file} is not in memory`)
+    return this.#body
+  }
+
+  async #read<T>(use: (body: Body) => Promise<T>): Promise<T> {
+    this.#readers++
+    try {
+      this.#body ??= await this.#load()
+      return await use(this.#body)
+    } finally {
+      this.#readers--
+      this.release()
+    }
+  }
+
+  async #load(): Promise<Body> {
+    const { id } = this.#summary
+    try {
+      return decode(id, await readFile(this.#file, 'utf8')).body
+    } catch (error) {
+      throw new JobsUnavailableError(`the record of request ${id} cannot be read: ${reasonOf(error)}`)
+    }
+  }
+}
+
+/** No `;;` in a line, and none where it meets the next. */
+const unseparated = (line: string) => line.replace(/;(?=;|$)/g, '; ')
+
+/** As much of a value as fits: of a list its first items, of anything else all or nothing. */
+function fit(value: JsonValue, room: number): { kept?: JsonValue; size: number; leftOut: number } {
+  const text = JSON.stringify(value)
+  if (text === undefined) throw new TypeError('a result must be JSON')
+  // A copy: the caller may go on with its own.
+  if (text.length <= room) return { kept: JSON.parse(text), size: text.length, leftOut: 0 }
+  if (!Array.isArray(value) || room < 2) return { size: 0, leftOut: Array.isArray(value) ? value.length : 1 }
+  const kept: JsonValue[] = []
+  let size = 2
+  for (const item of value) {
+    const length = JSON.stringify(item).length + 1
+    if (size + length > room) break
+    size += length
+    kept.push(item)
+  }
+  return { kept: JSON.parse(JSON.stringify(kept)), size, leftOut: value.length - kept.length }
+}

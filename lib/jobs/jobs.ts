@@ -1,0 +1,226 @@
+import { randomBytes } from 'node:crypto'
+import type { Log } from '../log.js'
+import type { Poll } from './entry.js'
+import { JobStoppedError, JobsUnavailableError } from './errors.js'
+import { startable } from './lanes.js'
+import type { JobRecord, JobSummary } from './record.js'
+import { type RecordDisk, realDisk } from './record-file.js'
+import { INTERRUPTED, Records } from './records.js'
+import { reasonOf } from './text.js'
+import { type JobSpec, Work } from './work.js'
+
+export type { Poll } from './entry.js'
+export { JobStoppedError, JobsUnavailableError } from './errors.js'
+export type { JobRecord, JobState, JobSummary, JsonValue } from './record.js'
+export type { JobContext, JobSpec } from './work.js'
+
+export interface SubmittedJob {
+  readonly id: string
+  /** Rejects with what `run` threw, with JobStoppedError for a job that was cancelled or interrupted. */
+  readonly done: Promise<void>
+}
+
+interface JobsOptions {
+  /** Where the records are; nothing else is. */
+  readonly directory: string
+  /** Milliseconds since 1970. */
+  readonly now: () => number
+  readonly log: Log
+  /** How many run at once. */
+  readonly parallel: number
+  readonly disk?: RecordDisk
+}
+
+/** What waits is in memory. */
+const MOST_WAITING = 1000
+/** How long an aborted job may take to end: its programs take up to 5 s. */
+const ABORTED_MS = 7000
+
+/** Asynchronous requests: a queue with lanes, and a record of each on disk (decisions 2.8, 2.9). */
+export class Jobs {
+  readonly #now: () => number
+  readonly #log: Log
+  readonly #parallel: number
+  readonly #records: Records
+  /** In the order they came. */
+  readonly #waiting = new Set<Work>()
+  readonly #running = new Set<Work>()
+  /** Records of beginnings and ends on their way to the disk. */
+  readonly #writing = new Set<Promise<void>>()
+  #closed: Promise<void> | undefined
+  #onIdle = () => {}
+
+  private constructor({ now, log, parallel }: JobsOptions, records: Records) {
+    this.#now = now
+    this.#log = log
+    this.#parallel = parallel
+    this.#records = records
+  }
+
+  /**
+   * Reads the records; what had not ended is `failed: interrupted` from now on. A file that is no record is logged
+   * and left alone. Throws what the operating system says of a directory that cannot be made or read.
+   */
+  static async open(options: JobsOptions): Promise<Jobs> {
+    return new Jobs(options, await Records.open({ disk: realDisk, ...options }))
+  }
+
+  /**
+   * Queues a job; resolves when its record is on disk. Throws JobsUnavailableError after `close`, when 1,000 jobs
+   * wait, and when the record cannot be written.
+   */
+  async submit(spec: JobSpec): Promise<SubmittedJob> {
+    if (this.#closed) throw new JobsUnavailableError('the service is shutting down')
+    const waiting = this.#waiting.size
+    if (waiting >= MOST_WAITING) throw new JobsUnavailableError(`${waiting} requests are waiting already`)
+    const { kind, object, by } = spec
+    // 128 bits of chance: whoever knows an id was told it.
+    const id = randomBytes(16).toString('hex')
+    const queued = this.#now()
+    const entry = this.#records.create({
+      ...{ id, kind, object, by, state: 'queued', progress: 0, queued, message: 'queued' }
+    })
+    const work = new Work(entry, spec)
+    // It has its place in the order before its record is written.
+    this.#waiting.add(work)
+    try {
+      await this.#write(entry.save())
+    } catch (error) {
+      this.#waiting.delete(work)
+      this.#dispatch()
+      await entry.remove().catch(() => {})
+      throw new JobsUnavailableError(`${kind} of ${object} cannot be recorded: ${reasonOf(error)}`)
+    }
+    this.#records.add(entry)
+    work.ready = true
+    this.#dispatch()
+    this.#records.sweep()
+    return { id, done: work.done }
+  }
+
+  /**
+   * The lines a user was not given yet. Undefined: there is no such job, or the user was given its end. Throws
+   * JobsUnavailableError when the record of a finished job cannot be read.
+   */
+  async poll(id: string, user: string): Promise<Poll | undefined> {
+    return this.#records.get(id)?.poll(user)
+  }
+
+  /** A whole record, undefined when there is none. Throws as `poll`. */
+  async record(id: string): Promise<JobRecord | undefined> {
+    return this.#records.get(id)?.record()
+  }
+
+  /** All records without what is long in them, newest first. */
+  records(): JobSummary[] {
+    return this.#records.summaries()
+  }
+
+  /**
+   * Stops a job: one that waits has failed at once, one that runs is aborted and ends as it does. False when it is
+   * unknown or has ended. `by`: who asked, for the record.
+   */
+  cancel(id: string, by?: string): boolean {
+    const work = [...this.#waiting, ...this.#running].find(({ entry }) => entry.summary.id === id)
+    if (!work) return false
+    this.#stop(work, by === undefined ? 'cancelled' : `cancelled by ${by}`)
+    this.#dispatch()
+    return true
+  }
+
+  /**
+   * Takes no more jobs, ends those that wait, lets those that run finish for up to `graceMs` and aborts them then;
+   * they have failed as interrupted. Resolves when all have ended (or were given up, 7 s after that) and what could be
+   * written of the records is. A second call waits for the first.
+   */
+  close(graceMs: number): Promise<void> {
+    this.#closed ??= this.#close(graceMs)
+    return this.#closed
+  }
+
+  async #close(graceMs: number): Promise<void> {
+    for (const work of [...this.#waiting]) this.#stop(work, INTERRUPTED)
+    await this.#idle(graceMs)
+    for (const work of [...this.#running]) this.#stop(work, INTERRUPTED)
+    await this.#idle(ABORTED_MS)
+    for (const work of [...this.#running]) {
+      this.#log.warn(`${work.name} did not end when it was stopped`)
+      this.#ended(work, { error: new JobStoppedError(INTERRUPTED) })
+    }
+    await Promise.allSettled(this.#writing)
+    await this.#records.close()
+  }
+
+  /** Resolves when nothing runs, after `ms` at the latest. */
+  async #idle(ms: number): Promise<void> {
+    if (this.#running.size === 0) return
+    await new Promise<void>(resolve => {
+      const timer = setTimeout(resolve, ms)
+      this.#onIdle = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+  }
+
+  #dispatch(): void {
+    if (this.#closed) return
+    for (const work of startable(this.#waiting, this.#running, this.#parallel)) this.#start(work)
+  }
+
+  #start(work: Work): void {
+    this.#waiting.delete(work)
+    this.#running.add(work)
+    work.entry.begin(this.#now())
+    // A disk that does not take it is told of by the record's file, and keeps no work from being done.
+    this.#write(work.entry.save()).catch(() => {})
+    work.run().then(
+      () => this.#ended(work),
+      error => this.#ended(work, { error })
+    )
+  }
+
+  #stop(work: Work, why: string): void {
+    work.stopped ??= why
+    const error = new JobStoppedError(work.stopped)
+    if (this.#waiting.delete(work)) this.#write(this.#conclude(work, { error }))
+    else work.abort.abort(error)
+  }
+
+  #ended(work: Work, failure?: { error: unknown }): void {
+    // It was given up before.
+    if (!this.#running.delete(work)) return
+    this.#write(this.#conclude(work, failure))
+    this.#dispatch()
+    if (this.#running.size === 0) this.#onIdle()
+  }
+
+  /** Writes the end down, then tells it. */
+  async #conclude(
+    { entry, name, stopped, resolve, reject }: Work,
+    failure?: { error: unknown }
+  ): Promise<void> {
+    if (!failure) {
+      entry.end(this.#now())
+      this.#log.info(`${name}: done`)
+    } else {
+      const { error } = failure
+      // How it took being stopped may matter: what could not be cleaned up, for one.
+      if (stopped !== undefined && !(error instanceof JobStoppedError)) entry.line(reasonOf(error))
+      entry.end(this.#now(), stopped ?? reasonOf(error))
+      this.#log.warn(`${name}: ${entry.summary.message}`)
+      if (error instanceof Error && stopped === undefined) this.#log.debug(error.stack ?? '')
+    }
+    await entry.save().catch(() => {})
+    if (!failure) resolve()
+    else if (stopped === undefined) reject(failure.error)
+    else reject(new JobStoppedError(`${entry.summary.kind} of ${entry.summary.object} was ${stopped}`))
+  }
+
+  #write(writing: Promise<void>): Promise<void> {
+    this.#writing.add(writing)
+    const forget = () => this.#writing.delete(writing)
+    writing.then(forget, forget)
+    return writing
+  }
+}

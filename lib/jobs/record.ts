@@ -1,0 +1,100 @@
+import { Transcript, type TranscriptDoc } from './transcript.js'
+
+export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue }
+
+export type JobState = 'queued' | 'running' | 'done' | 'failed'
+
+/** A job as a list shows it; times in ms. */
+export interface JobSummary {
+  readonly id: string
+  readonly kind: string
+  readonly object: string
+  readonly by: string
+  readonly state: JobState
+  /** 0 to 1. */
+  readonly progress: number
+  readonly queued: number
+  readonly started?: number
+  readonly ended?: number
+  /** `queued`, `running`, `done`, or `failed: ` and why. */
+  readonly message: string
+}
+
+/** A whole record; what did not fit is told by a line (decisions 2.9). */
+export interface JobRecord extends JobSummary {
+  readonly lines: readonly string[]
+  readonly results: Readonly<Record<string, JsonValue>>
+}
+
+/** What is long in a record: in memory only while it is needed. */
+export interface Body {
+  readonly transcript: Transcript
+  readonly results: Map<string, JsonValue>
+}
+
+/** Stands for the number of lines a user was given: the user was given the end. */
+export const ALL = 'all'
+/** By user, the lines delivered to them. */
+export type Delivered = Map<string, number | typeof ALL>
+
+/** That of a job that has said nothing yet. */
+export const emptyBody = (): Body => ({ transcript: new Transcript(), results: new Map() })
+
+/** Whether nothing more is to come. */
+export const isFinished = ({ state }: { readonly state: JobState }) => state === 'done' || state === 'failed'
+
+/** The text of a record's file. */
+export function encode(summary: JobSummary, body: Body, delivered: Delivered): string {
+  const doc = {
+    ...summary,
+    delivered: Object.fromEntries(delivered),
+    results: Object.fromEntries(body.results),
+    lines: body.transcript
+  }
+  return `${JSON.stringify(doc, null, 2)}\n`
+}
+
+/** Reads a record's file; throws an Error that says what is wrong with it. */
+export function decode(id: string, text: string): { summary: JobSummary; body: Body; delivered: Delivered } {
+  const doc: unknown = JSON.parse(text)
+  if (!isObject(doc)) throw new Error('not a record')
+  const wrong = Object.entries(rules).find(([key, is]) => !is(doc[key]))
+  if (wrong) throw new Error(`field "${wrong[0]}" is missing or wrong`)
+  if (doc.id !== id) throw new Error('field "id" is not the name of the file')
+  const { delivered, results, lines, ...summary } = doc as unknown as JobSummary & {
+    readonly delivered: Record<string, number | typeof ALL>
+    readonly results: Record<string, JsonValue>
+    readonly lines: TranscriptDoc
+  }
+  if (isFinished(summary) && summary.ended === undefined) throw new Error('field "ended" is missing or wrong')
+  const body = { transcript: new Transcript(lines), results: new Map(Object.entries(results)) }
+  return { summary, body, delivered: new Map(Object.entries(delivered)) }
+}
+
+type Is = (value: unknown) => boolean
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+const isText: Is = value => typeof value === 'string'
+const isTime: Is = value => Number.isFinite(value)
+const isCount: Is = value => Number.isSafeInteger(value) && (value as number) >= 0
+const isLines: Is = value => Array.isArray(value) && value.every(isText)
+const maybe =
+  (is: Is): Is =>
+  value =>
+    value === undefined || is(value)
+
+const rules: Readonly<Record<string, Is>> = {
+  id: isText,
+  kind: isText,
+  object: isText,
+  by: isText,
+  state: value => ['queued', 'running', 'done', 'failed'].includes(value as string),
+  progress: isTime,
+  queued: isTime,
+  started: maybe(isTime),
+  ended: maybe(isTime),
+  message: isText,
+  delivered: value => isObject(value) && Object.values(value).every(count => count === ALL || isCount(count)),
+  results: isObject,
+  lines: value => isObject(value) && isLines(value.first) && isCount(value.left_out) && isLines(value.last)
+}

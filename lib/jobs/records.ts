@@ -1,0 +1,123 @@
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import type { Log } from '../log.js'
+import { Entry } from './entry.js'
+import { decode, emptyBody, type JobSummary } from './record.js'
+import { type RecordDisk, syncDirectory } from './record-file.js'
+import { reasonOf } from './text.js'
+
+/** How long a record is kept after its end (decisions 2.9). */
+export const KEPT_MS = 7 * 24 * 3_600_000
+const SWEEP_MS = 3_600_000
+
+/** Why a job failed that did not live to its end. */
+export const INTERRUPTED = 'interrupted'
+
+interface RecordsOptions {
+  readonly directory: string
+  readonly now: () => number
+  readonly log: Log
+  readonly disk: RecordDisk
+}
+
+/** The records of a directory, one file each. */
+export class Records {
+  readonly #options: RecordsOptions
+  /** Oldest first. */
+  readonly #entries = new Map<string, Entry>()
+  readonly #sweeper: NodeJS.Timeout
+  #sweeping: Promise<void> | undefined
+
+  private constructor(options: RecordsOptions) {
+    this.#options = options
+    this.#sweeper = setInterval(() => this.sweep(), SWEEP_MS).unref()
+  }
+
+  /**
+   * Reads the records; what had not ended is `failed: interrupted` from now on. A file that is no record is logged
+   * and left alone. Throws what the operating system says of a directory that cannot be made or read.
+   */
+  static async open(options: RecordsOptions): Promise<Records> {
+    const { directory } = options
+    await mkdir(directory, { recursive: true, mode: 0o700 })
+    await syncDirectory(dirname(directory))
+    const names = await readdir(directory)
+    const records = new Records(options)
+    await records.#load(names)
+    records.sweep()
+    return records
+  }
+
+  /** Makes a record that is not one of ours until `add`. */
+  create(summary: JobSummary): Entry {
+    return new Entry({ summary, body: emptyBody(), delivered: new Map() }, this.#options)
+  }
+
+  add(entry: Entry): void {
+    this.#entries.set(entry.summary.id, entry)
+  }
+
+  get(id: string): Entry | undefined {
+    return this.#entries.get(id)
+  }
+
+  /** Newest first. */
+  summaries(): JobSummary[] {
+    return [...this.#entries.values()].map(({ summary }) => summary).reverse()
+  }
+
+  /** Begins to remove the records that were kept long enough, unless that goes on already. */
+  sweep(): void {
+    this.#sweeping ??= this.#removeOld().finally(() => {
+      this.#sweeping = undefined
+    })
+  }
+
+  /** What can be written is; nothing is written any more after that. */
+  async close(): Promise<void> {
+    clearInterval(this.#sweeper)
+    await this.#sweeping
+    await Promise.all([...this.#entries.values()].map(entry => entry.close()))
+  }
+
+  async #load(names: readonly string[]): Promise<void> {
+    const { directory, log, now } = this.#options
+    const entries: Entry[] = []
+    for (const name of names) {
+      const file = join(directory, name)
+      // What an interrupted atomic write left.
+      if (/\.json\.\d+$/.test(name)) await rm(file, { force: true, recursive: true })
+      const id = /^(.+)\.json$/.exec(name)?.[1]
+      if (id === undefined) continue
+      try {
+        const entry = new Entry(decode(id, await readFile(file, 'utf8')), this.#options)
+        entry.release()
+        entries.push(entry)
+      } catch (error) {
+        log.error(`${file} is no record of a request, and is left alone: ${reasonOf(error)}`)
+      }
+    }
+    for (const entry of entries.sort((a, b) => a.summary.queued - b.summary.queued)) {
+      this.add(entry)
+      if (entry.finished) continue
+      const { id, kind, object } = entry.summary
+      log.warn(`request ${id} (${kind} of ${object}) was interrupted by the end of the daemon`)
+      entry.end(now(), INTERRUPTED)
+      await entry.save().catch(() => {})
+    }
+  }
+
+  async #removeOld(): Promise<void> {
+    const { log, now } = this.#options
+    const until = now() - KEPT_MS
+    for (const [id, entry] of this.#entries) {
+      if (!entry.finished || (entry.summary.ended ?? 0) > until) continue
+      try {
+        await entry.remove()
+        this.#entries.delete(id)
+      } catch (error) {
+        log.warn(`the old record of request ${id} cannot be removed: ${reasonOf(error)}`)
+      }
+    }
+  }
+}

@@ -1,0 +1,75 @@
+import type { Entry } from './entry.js'
+import type { Laned } from './lanes.js'
+import type { JsonValue } from './record.js'
+import { oneLine } from './text.js'
+
+/** What a job sees of its record while it runs; calls after its end are ignored. */
+export interface JobContext {
+  readonly id: string
+  /** Aborted when the job is cancelled or the daemon closes. */
+  readonly signal: AbortSignal
+  /** A line of the record; of its characters the first 2,000 are kept, of the lines the first and last 1,000. */
+  line(text: string): void
+  /** 0 to 1. */
+  progress(fraction: number): void
+  /** Kept in the record, as a copy; a list that is too large loses its last items (1 MiB for all results). */
+  result(key: string, value: JsonValue): void
+}
+
+/** A job as it is asked for. */
+export interface JobSpec {
+  /** `pack`, `kernel`, `clone`, `grab`, `push`. */
+  readonly kind: string
+  /** What it is about: `osimage compute`. */
+  readonly object: string
+  /** Who asked: `user admin`. */
+  readonly by: string
+  /** Two jobs with a common lane never overlap, and run in the order they came. */
+  readonly lanes: readonly string[]
+  run(job: JobContext): Promise<void>
+}
+
+/** A job that has not ended. */
+export class Work implements Laned {
+  readonly abort = new AbortController()
+  readonly done: Promise<void>
+  resolve!: () => void
+  reject!: (error: unknown) => void
+  /** Its record is on disk. */
+  ready = false
+  /** Why it was stopped, once it was. */
+  stopped: string | undefined
+
+  constructor(
+    readonly entry: Entry,
+    private readonly spec: JobSpec
+  ) {
+    this.done = new Promise((resolve, reject) => {
+      this.resolve = resolve
+      this.reject = reject
+    })
+    // Whoever does not wait for it reads the record.
+    this.done.catch(() => {})
+  }
+
+  get lanes(): readonly string[] {
+    return this.spec.lanes
+  }
+
+  /** As the log names it. */
+  get name(): string {
+    const { id, kind, object, by } = this.entry.summary
+    return oneLine(`request ${id} (${kind} of ${object}, by ${by})`)
+  }
+
+  async run(): Promise<void> {
+    const { entry } = this
+    await this.spec.run({
+      id: entry.summary.id,
+      signal: this.abort.signal,
+      line: text => entry.line(text),
+      progress: fraction => entry.progress(fraction),
+      result: (key, value) => entry.result(key, value)
+    })
+  }
+}

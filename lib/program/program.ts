@@ -1,0 +1,237 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import type { Readable } from 'node:stream'
+import { boundToUs } from './bound.js'
+import { ProgramError, type Why } from './error.js'
+import { Lines } from './lines.js'
+import { locate, searchPath } from './locate.js'
+
+export { ProgramError } from './error.js'
+export { locate } from './locate.js'
+
+export interface ProgramOptions {
+  /** Then SIGTERM and, 5 s later, SIGKILL go to the whole process group. */
+  readonly timeLimitMs: number
+  /** Aborted: the same ending. */
+  readonly signal?: AbortSignal
+  readonly cwd?: string
+  /** Default: PATH, HOME and LC_ALL=C, nothing else of ours. A PATH in it is where the program is looked for. */
+  readonly env?: NodeJS.ProcessEnv
+  /** To standard input; default: nothing (/dev/null). */
+  readonly input?: string
+  /** File descriptor for standard output; it stays open here. Default: gathered as text. */
+  readonly output?: number
+  /** Bytes of standard output that are gathered, default 16 MiB; more is an error, and ends the program. */
+  readonly maxOutput?: number
+  /** Each line of standard output as it comes, which is not gathered then. A carriage return ends a line too. */
+  readonly onLine?: (line: string) => void
+  /** Each line of standard error as it comes. */
+  readonly onErrorLine?: (line: string) => void
+  /** Exit statuses that are success, default [0]. */
+  readonly ok?: readonly number[]
+}
+
+export interface ProgramResult {
+  readonly status: number
+  /** UTF-8; empty with `output` or `onLine`. */
+  readonly stdout: string
+  /** The last 8 KiB. */
+  readonly stderr: string
+}
+
+const MAX_OUTPUT = 16 * 1024 * 1024
+const STDERR_KEPT = 8 * 1024
+const KILL_AFTER_MS = 5000
+/** How long a process that left the group may keep the streams open after the program has ended. */
+const DRAIN_MS = 1000
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
+/**
+ * Runs a program to its end by its argument array, never through a shell, in a process group of its own. What it
+ * leaves running in that group is killed when it ends; the program itself is killed with this process, kill -9
+ * included, where the system has setpriv (what it started then is not: `unshare --pid --kill-child` is for that).
+ * Throws a ProgramError; what `onLine` or `onErrorLine` throws ends the program and is thrown on.
+ */
+export async function run(
+  program: string,
+  args: readonly string[],
+  options: ProgramOptions
+): Promise<ProgramResult> {
+  const env = options.env ?? { PATH: searchPath(), HOME: process.env.HOME ?? '/', LC_ALL: 'C' }
+  if (options.signal?.aborted) throw new ProgramError(program, 'aborted', 'was stopped before it began')
+  const nul = [...args, options.cwd ?? ''].find(text => text.includes('\0'))
+  if (nul !== undefined)
+    throw new ProgramError(
+      program,
+      'failed',
+      `cannot be given ${JSON.stringify(nul)}: it holds a NUL character`
+    )
+  const file = await locate(program, env.PATH)
+  if (file === undefined) throw new ProgramError(program, 'missing', 'is not installed')
+  const [command, words] = await boundToUs(file, args)
+  const { cwd, input, output } = options
+  const start = () =>
+    spawn(command, words, {
+      ...(cwd === undefined ? {} : { cwd }),
+      env,
+      detached: true,
+      stdio: [input === undefined ? 'ignore' : 'pipe', output ?? 'pipe', 'pipe']
+    })
+  return new Run(program, options, start).result
+}
+
+/** What ends a program before its time: one of our reasons, or what the caller's own function threw. */
+type Ending = { readonly why: Why; readonly what: string } | { readonly thrown: unknown }
+
+class Run {
+  readonly result: Promise<ProgramResult>
+  readonly #program: string
+  readonly #options: ProgramOptions
+  readonly #child: ChildProcess
+  readonly #timers: NodeJS.Timeout[] = []
+  readonly #stdout: Buffer[] = []
+  #stdoutBytes = 0
+  #stderr = Buffer.alloc(0)
+  #ending: Ending | undefined
+  #exited = false
+
+  constructor(program: string, options: ProgramOptions, start: () => ChildProcess) {
+    this.#program = program
+    this.#options = options
+    this.#child = this.#start(start)
+    const closed = new Promise<[number | null, NodeJS.Signals | null]>((resolve, reject) => {
+      // Also sent for other failures of a child that runs; its `close` follows.
+      this.#child.on('error', error => {
+        if (this.#child.pid === undefined) reject(this.#notStarted(error))
+      })
+      this.#child.once('close', (...end) => resolve(end))
+    })
+    this.result = closed.then(([status, by]) => this.#outcome(status, by)).finally(() => this.#forget())
+    if (this.#child.pid !== undefined) this.#watch()
+  }
+
+  #start(start: () => ChildProcess): ChildProcess {
+    try {
+      return start()
+    } catch (error) {
+      throw this.#notStarted(error as NodeJS.ErrnoException)
+    }
+  }
+
+  #watch(): void {
+    const { timeLimitMs, signal, input, onLine, onErrorLine } = this.#options
+    const { stdin, stdout, stderr } = this.#child
+    this.#child.once('exit', () => this.#finish())
+    if (onLine) this.#cut(stdout, onLine)
+    else stdout?.on('data', bytes => this.#gather(bytes))
+    stderr?.on('data', (bytes: Buffer) => {
+      this.#stderr = Buffer.concat([this.#stderr, bytes]).subarray(-STDERR_KEPT)
+    })
+    if (onErrorLine) this.#cut(stderr, onErrorLine)
+    // A program need not read what it is given.
+    stdin?.on('error', () => {}).end(input)
+    if (signal?.aborted) this.#abort()
+    signal?.addEventListener('abort', this.#abort)
+    const limit = Math.min(timeLimitMs, LONGEST_TIMER_MS)
+    this.#after(limit, () =>
+      this.#end({ why: 'time limit', what: `took longer than ${duration(limit)} and was ended` })
+    )
+  }
+
+  #gather(bytes: Buffer): void {
+    const { maxOutput = MAX_OUTPUT } = this.#options
+    this.#stdoutBytes += bytes.length
+    if (this.#stdoutBytes <= maxOutput) this.#stdout.push(bytes)
+    else this.#end({ why: 'failed', what: `wrote more than ${maxOutput} bytes and was ended` })
+  }
+
+  #cut(stream: Readable | null, take: (line: string) => void): void {
+    const lines = new Lines(line => {
+      // After the first throw the caller has no more use for lines.
+      if (this.#ending && 'thrown' in this.#ending) return
+      try {
+        take(line)
+      } catch (thrown) {
+        this.#end({ thrown })
+      }
+    })
+    stream?.on('data', (bytes: Buffer) => lines.add(bytes))
+    // Not `end`: that does not come where the stream has to be closed.
+    stream?.once('close', () => lines.end())
+  }
+
+  readonly #abort = () => this.#end({ why: 'aborted', what: 'was stopped' })
+
+  #end(ending: Ending): void {
+    if (this.#ending) return
+    this.#ending = ending
+    if (this.#exited) return
+    this.#kill('SIGTERM')
+    this.#after(KILL_AFTER_MS, () => this.#kill('SIGKILL'))
+  }
+
+  /** The program has ended; what it wrote may still be on its way. */
+  #finish(): void {
+    this.#exited = true
+    this.#forget()
+    this.#kill('SIGKILL')
+    this.#after(DRAIN_MS, () =>
+      // What has arrived is read before the streams are closed.
+      setImmediate(() => {
+        this.#child.stdout?.destroy()
+        this.#child.stderr?.destroy()
+      })
+    )
+  }
+
+  /** Nothing ends the program any more. */
+  #forget(): void {
+    for (const timer of this.#timers.splice(0)) clearTimeout(timer)
+    this.#options.signal?.removeEventListener('abort', this.#abort)
+  }
+
+  #kill(signal: NodeJS.Signals): void {
+    try {
+      process.kill(-(this.#child.pid as number), signal)
+    } catch {
+      // The group has nobody left.
+    }
+  }
+
+  #outcome(status: number | null, by: NodeJS.Signals | null): ProgramResult {
+    const stderr = this.#stderr.toString('utf8')
+    const failed = (why: Why, what: string) =>
+      new ProgramError(this.#program, why, what, status ?? undefined, stderr)
+    const ending = this.#ending
+    if (ending && 'thrown' in ending) throw ending.thrown
+    if (ending) throw failed(ending.why, ending.what)
+    if (status === null) throw failed('failed', `was killed by ${by}`)
+    if (!(this.#options.ok ?? [0]).includes(status)) throw failed('failed', `failed with status ${status}`)
+    return { status, stdout: Buffer.concat(this.#stdout).toString('utf8'), stderr }
+  }
+
+  #notStarted(error: NodeJS.ErrnoException): ProgramError {
+    const where = this.#options.cwd === undefined ? '' : ` in ${JSON.stringify(this.#options.cwd)}`
+    return new ProgramError(
+      this.#program,
+      'failed',
+      `cannot be started${where}: ${error.code ?? error.message}`
+    )
+  }
+
+  #after(ms: number, work: () => void): void {
+    this.#timers.push(setTimeout(work, ms))
+  }
+}
+
+const units = [
+  ['h', 3_600_000],
+  ['min', 60_000],
+  ['s', 1000],
+  ['ms', 1]
+] as const
+
+/** In the largest unit that needs no fraction. */
+function duration(ms: number): string {
+  const [unit, size] = units.find(([, size]) => ms % size === 0) ?? ['ms', 1]
+  return `${ms / size} ${unit}`
+}

@@ -1,0 +1,180 @@
+#!/bin/sh
+# build-initramfs.sh KERNELVERSION DRACUTMODULES OMITTED DRIVERS OMITTED: builds an image's initramfs with the
+# image's own dracut or initramfs-tools and the node's side. Runs inside the image (enter-image.sh); the lists
+# hold words. The image is changed in one place: /boot gets the new file, whole.
+#
+# Standard output: "tool dracut", "kernel VERSION", "initrd PATH", or nothing but "tool none"; lines "note TEXT"
+# for the record. All else goes to standard error.
+set -eu
+
+kernel=$1
+modules=$2
+omitted_modules=$3
+drivers=$4
+omitted_drivers=$5
+shared=/tmp/svc/dracut/90svc
+built=/tmp/svc/initrd
+
+exec 3>&1 1>&2
+trap 'exit 143' TERM
+# shellcheck source=SCRIPTDIR/../dracut/90svc/svc-contents.sh
+. "$shared/svc-contents.sh"
+
+tell() {
+  printf '%s\n' "$*" >&3
+}
+
+fail() {
+  printf '%s\n' "$*" >&2
+  exit 1
+}
+
+# The image's own program: a busybox shell would take its applet first.
+locate() {
+  for directory in /usr/sbin /usr/bin /sbin /bin; do
+    if [ -x "$directory/$1" ]; then
+      printf '%s' "$directory/$1"
+      return 0
+    fi
+  done
+  return 1
+}
+
+has() {
+  locate "$1" > /dev/null
+}
+
+# Kernels whose modules are there, the oldest first; a removed kernel may leave its directory.
+kernels() {
+  for directory in /lib/modules/*/kernel; do
+    name=${directory%/kernel}
+    name=${name##*/}
+    case $name in
+      [!A-Za-z0-9]* | *[!A-Za-z0-9._+~-]*) ;;
+      *) printf '%s\n' "$name" ;;
+    esac
+  done | sort -V
+}
+
+choose_kernel() {
+  there=$(kernels | tr '\n' ' ')
+  there=${there% }
+  if [ -n "$kernel" ]; then
+    if [ -d "/lib/modules/$kernel" ]; then
+      return
+    fi
+    fail "kernel $kernel is not in the image: /lib/modules holds ${there:-no kernel}"
+  fi
+  kernel=${there##* }
+  case $there in
+    '') fail '/lib/modules of the image holds no kernel' ;;
+    *' '*) tell "note kernel $kernel, the newest of $there" ;;
+    *) tell "note kernel $kernel, the only one in /lib/modules" ;;
+  esac
+}
+
+check_programs() {
+  missing=''
+  for name in $svc_programs; do
+    has "$name" || missing="$missing $name"
+  done
+  has curl || has wget || missing="$missing curl (or wget)"
+  if [ -n "$missing" ]; then
+    fail "the image lacks programs that a node needs to install itself:$missing"
+  fi
+  if ! has udhcpc && ! has dhclient && ! has dhcpcd && [ "$tool" = dracut ]; then
+    tell 'note the image has no DHCP client (udhcpc, dhclient, dhcpcd): its nodes need fixed addresses'
+  fi
+}
+
+# Drivers that this kernel has, as modules or built in.
+known_drivers() {
+  known=''
+  modprobe=$(locate modprobe) || modprobe=modprobe
+  for name in $drivers; do
+    if "$modprobe" --set-version "$kernel" --dry-run --ignore-install --quiet "$name"; then
+      known="$known $name"
+    else
+      tell "note kernel $kernel has no module $name"
+    fi
+  done
+  drivers=${known# }
+}
+
+# The name by which the image's boot loader looks for it, so that it serves a boot from disk as well.
+result_path() {
+  for name in "initrd.img-$kernel" "initramfs-$kernel.img" "initrd-$kernel"; do
+    if [ -e "/boot/$name" ]; then
+      printf '/boot/%s' "$name"
+      return
+    fi
+  done
+  if [ -e /etc/debian_version ]; then
+    printf '/boot/initrd.img-%s' "$kernel"
+  elif grep -qs '^ID.*suse' /etc/os-release; then
+    printf '/boot/initrd-%s' "$kernel"
+  else
+    printf '/boot/initramfs-%s.img' "$kernel"
+  fi
+}
+
+with_dracut() {
+  # On a copy that nobody else sees: the image's own directory stays as it is.
+  cp -a /usr/lib/dracut/modules.d /tmp/svc/modules.d
+  rm -rf /tmp/svc/modules.d/90svc
+  cp -R "$shared" /tmp/svc/modules.d/90svc
+  mount --bind /tmp/svc/modules.d /usr/lib/dracut/modules.d
+  dracut --force --no-hostonly --tmpdir /tmp --add "svc $modules" --omit "$omitted_modules" \
+    --add-drivers "$drivers" --omit-drivers "$omitted_drivers" "$built" "$kernel"
+}
+
+with_initramfs_tools() {
+  if [ -n "$modules$omitted_modules" ]; then
+    tell "note the image has initramfs-tools: dracutmodules ($modules $omitted_modules) say nothing to it"
+  fi
+  if [ -n "$omitted_drivers" ]; then
+    tell "note initramfs-tools cannot leave kernel modules out: $omitted_drivers"
+  fi
+  # A configuration of our own, made of the image's.
+  configuration=/tmp/svc/configuration
+  cp -a /etc/initramfs-tools "$configuration"
+  mkdir -p "$configuration/hooks" "$configuration/scripts" "$configuration/conf.d"
+  cp -R "$shared" "$configuration/svc"
+  cp /tmp/svc/initramfs-tools/hooks/svc "$configuration/hooks/svc"
+  cp /tmp/svc/initramfs-tools/scripts/svc "$configuration/scripts/svc"
+  chmod 755 "$configuration/hooks/svc"
+  # For machines of any kind, not for this one.
+  echo 'MODULES=most' > "$configuration/conf.d/zz-svc"
+  SVC_KERNELMODULES=$drivers
+  export SVC_KERNELMODULES
+  mkinitramfs -d "$configuration" -o "$built" "$kernel"
+}
+
+if has dracut; then
+  tool=dracut
+elif has mkinitramfs; then
+  tool=initramfs-tools
+else
+  tell 'tool none'
+  exit 0
+fi
+tell "tool $tool"
+check_programs
+choose_kernel
+known_drivers
+case $tool in
+  dracut) with_dracut ;;
+  *) with_initramfs_tools ;;
+esac
+if ! [ -s "$built" ]; then
+  fail "$tool ended well but made no initramfs"
+fi
+
+result=$(result_path)
+mkdir -p /boot
+rm -rf /boot/.svc-initrd.new
+trap 'rm -rf /boot/.svc-initrd.new' EXIT
+cp "$built" /boot/.svc-initrd.new
+chmod 600 /boot/.svc-initrd.new
+mv -f /boot/.svc-initrd.new "$result"
+tell "initrd ${result#/}"

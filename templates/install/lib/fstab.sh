@@ -1,0 +1,107 @@
+# /etc/fstab of a system on the node's own disk. What the partscript mounted is the truth; a line of the image
+# for the same place stays where it means the same device, and one for a device that this machine has not (the
+# image was taken from another one) is put into a comment, as the system would wait for it and stop.
+
+# Lines "device path type options" of the disk file systems mounted for the image; the path is the image's.
+disk_filesystems() {
+  while read -r disk_source disk_directory disk_type disk_options _; do
+    case $disk_source:$disk_directory/ in
+      /dev/*:"$_SYSTEMROOT"/*)
+        disk_path=${disk_directory#"$_SYSTEMROOT"}
+        printf '%s %s %s %s\n' "$disk_source" "${disk_path:-/}" "$disk_type" "$disk_options"
+        ;;
+    esac
+  done < /proc/mounts
+}
+
+# Needs the mounts of chroot_mount, and $boot_filesystems of disk_filesystems.
+fstab_write() {
+  fstab_file=$(image_path /etc/fstab)
+  fstab_old=''
+  if [ -f "$fstab_file" ] && ! [ -L "$fstab_file" ]; then
+    fstab_old=$(without_block < "$fstab_file")
+  fi
+  {
+    if [ -n "$fstab_old" ]; then
+      printf '%s\n' "$fstab_old" | fstab_kept
+    fi
+    printf '# svc begin\n'
+    printf '%s\n' "$boot_filesystems" | fstab_new
+    printf '# svc end\n'
+  } | image_place /etc/fstab 644
+}
+
+fstab_kept() {
+  while IFS= read -r fstab_line; do
+    fstab_judge "$fstab_line"
+  done
+}
+
+# A line of the image, or a comment that holds it.
+fstab_judge() (
+  set -f
+  # shellcheck disable=SC2086 # fields of a line
+  set -- "$1" $1
+  case ${2:-} in
+    /dev/* | UUID=* | LABEL=* | PARTUUID=* | PARTLABEL=*) ;;
+    *) printf '%s\n' "$1" && exit ;;
+  esac
+  found=$(fstab_device "$2")
+  mounted=$(printf '%s\n' "$boot_filesystems" | while read -r device path _; do
+    if [ "$path" = "${3:-}" ]; then
+      printf '%s' "$device"
+    fi
+  done)
+  if [ -z "$found" ]; then
+    printf '# svc: not on this machine: %s\n' "$1"
+  elif [ -n "$mounted" ] && [ "$mounted" != "$found" ]; then
+    printf '# svc: another device here: %s\n' "$1"
+  else
+    printf '%s\n' "$1"
+  fi
+)
+
+# The device that a first field of fstab stands for, nothing where there is none.
+fstab_device() {
+  case $1 in
+    /dev/*) [ ! -e "$1" ] || printf '%s' "$1" ;;
+    *) in_image findfs "$1" </dev/null 2>/dev/null ;;
+  esac
+}
+
+# Lines for the mounted file systems that the image's own do not mount.
+fstab_new() {
+  while read -r fstab_source fstab_path fstab_type fstab_options; do
+    if fstab_mounts "$fstab_source" "$fstab_path"; then
+      continue
+    fi
+    fstab_uuid=$(in_image blkid -s UUID -o value "$fstab_source" </dev/null 2>/dev/null)
+    case $fstab_type:$fstab_path in
+      xfs:* | btrfs:*) fstab_pass=0 ;;
+      *:/) fstab_pass=1 ;;
+      *) fstab_pass=2 ;;
+    esac
+    printf '%s %s %s %s 0 %s\n' "${fstab_uuid:+UUID=}${fstab_uuid:-$fstab_source}" "$fstab_path" \
+      "$fstab_type" "defaults$(subvolume "$fstab_options")" "$fstab_pass"
+  done
+}
+
+fstab_mounts() (
+  set -f
+  printf '%s\n' "$fstab_old" | while read -r source path _; do
+    if [ "$path" = "$2" ] && [ "$(fstab_device "$source")" = "$1" ]; then
+      echo yes
+    fi
+  done | grep -q yes
+)
+
+# Of mount options, the subvolume of btrfs as a further option.
+subvolume() (
+  set -f
+  IFS=,
+  for option in $1; do
+    case $option in
+      subvol=*) printf ',%s' "$option" ;;
+    esac
+  done
+)

@@ -1,0 +1,118 @@
+# GRUB's configuration in the image: the node's kernel options, without root=svc, and the menu.
+
+# dracut puts LVM and RAID together only when it is told to; others do not know the word.
+boot_options() (
+  device=$(mount_source "$_SYSTEMROOT")
+  case $device in
+    /dev/mapper/* | /dev/dm-* | /dev/md*) printf 'rd.auto=1%s' "${SVC_KERNELOPTIONS:+ }" ;;
+  esac
+  printf '%s' "$SVC_KERNELOPTIONS"
+)
+
+# Debian reads a directory after the file; its cloud image names the image's own partition there.
+grub_settings() {
+  if [ -d "$_SYSTEMROOT/etc/default/grub.d" ]; then
+    { grub_variables && printf "GRUB_FORCE_PARTUUID=''\n"; } | image_place /etc/default/grub.d/zz-svc.cfg 644
+  else
+    grub_variables | image_block /etc/default/grub
+  fi
+}
+
+grub_variables() {
+  grub_options=$(boot_options)
+  if [ -n "$grub_options" ]; then
+    printf 'GRUB_CMDLINE_LINUX=%s\n' "$(shell_quote "$grub_options")"
+  fi
+  # Where the kernel speaks to a serial line there may be no screen, and GRUB's graphics wait for one for ever.
+  case " $grub_options" in
+    *' console=ttyS'* | *' console=ttyAMA'*)
+      printf 'GRUB_TERMINAL_OUTPUT="${GRUB_TERMINAL_OUTPUT:-console}"\n'
+      ;;
+  esac
+  # Without entries GRUB itself lists the kernels.
+  if [ "$boot_prefix" = grub2 ] && ! boot_entries; then
+    printf 'GRUB_ENABLE_BLSCFG=false\n'
+  fi
+}
+
+shell_quote() {
+  printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"
+}
+
+grub_config() {
+  if [ "$boot_prefix" = grub2 ] && boot_entries; then
+    boot_entries_update || return 1
+  fi
+  mkdir -p "$_SYSTEMROOT/boot/$boot_prefix" || return 1
+  if ! in_image "$boot_prefix-mkconfig" -o "/boot/$boot_prefix/grub.cfg"; then
+    complain "$boot_prefix-mkconfig failed"
+    return 1
+  fi
+}
+
+# Whether the image has boot loader entries (BLS; RHEL and its relatives). They hold the kernel options of the
+# machine that the image was made on, and paths that are wrong where /boot is a file system of its own.
+boot_entries() {
+  for entry_file in "$_SYSTEMROOT"/boot/loader/entries/*.conf; do
+    if [ -f "$entry_file" ]; then
+      return 0
+    fi
+  done
+  return 1
+}
+
+boot_entries_update() {
+  if ! entry_path=$(in_image "$boot_prefix-mkrelpath" /boot); then
+    complain 'the file system that holds /boot is not known'
+    return 1
+  fi
+  entry_path=${entry_path%/}
+  entry_options=$(root_options)
+  # For the kernels that are installed later.
+  printf '%s\n' "$entry_options" | image_place /etc/kernel/cmdline 644 || return 1
+  for entry_file in "$_SYSTEMROOT"/boot/loader/entries/*.conf; do
+    if [ -f "$entry_file" ] && ! [ -L "$entry_file" ]; then
+      boot_entry < "$entry_file" | image_place "/boot/loader/entries/${entry_file##*/}" 644 || return 1
+    fi
+  done
+}
+
+# The kernel command line with the root file system.
+root_options() {
+  printf '%s\n' "$boot_filesystems" | while read -r root_device root_path _ root_mount; do
+    if [ "$root_path" = / ]; then
+      root_uuid=$(in_image blkid -s UUID -o value "$root_device" </dev/null 2>/dev/null)
+      root_subvolume=$(subvolume "$root_mount")
+      printf 'root=%s ro%s' "${root_uuid:+UUID=}${root_uuid:-$root_device}" \
+        "${root_subvolume:+ rootflags=${root_subvolume#,}}"
+    fi
+  done
+  root_others=$(boot_options)
+  printf '%s' "${root_others:+ }$root_others"
+}
+
+boot_entry() {
+  while IFS= read -r entry_line || [ -n "$entry_line" ]; do
+    case $entry_line in
+      'options '* | 'options	'*) printf 'options %s\n' "$entry_options" ;;
+      'linux '* | 'linux	'* | 'initrd '* | 'initrd	'*) entry_files "$entry_line" ;;
+      *) printf '%s\n' "$entry_line" ;;
+    esac
+  done
+}
+
+# A line with its files where GRUB finds them.
+entry_files() (
+  set -f
+  # shellcheck disable=SC2086 # words of a line
+  set -- $1
+  printf '%s' "$1"
+  shift
+  for file in "$@"; do
+    case $file in
+      */*) printf ' %s/%s' "$entry_path" "${file##*/}" ;;
+      *) printf ' %s' "$file" ;;
+    esac
+  done
+  printf '\n'
+)

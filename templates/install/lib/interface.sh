@@ -1,0 +1,147 @@
+# One interface of the node, made ready for the network files: its values as words, its options, and what
+# lies on it. Options are words: mtu=N, defaultroute=yes|no, vlan=ID link=INTERFACE, bond=INTERFACE,...
+# mode=MODE, bridge=INTERFACE,...
+
+# Called by each_interface once the IF_ variables of an entry are set.
+interface_ready() {
+  IF_NAME=$(word "$IF_NAME" | tr '/' _)
+  IF_NETWORK=$(word "$IF_NETWORK")
+  IF_ADDRESS=$(word "$IF_ADDRESS")
+  IF_GATEWAY=$(word "$IF_GATEWAY")
+  IF_NAMESERVER=$(word "$IF_NAMESERVER")
+  IF_DOMAIN=$(word "$IF_DOMAIN")
+  IF_MAC=$(word "$IF_MAC")
+  # The kernel's name for it: BOOTIF is a name of ours alone.
+  IF_DEVICE=$IF_NAME
+  if [ -n "$IF_PROVISION" ]; then
+    IF_MAC=${IF_MAC:-$(word "${SVC_MAC:-}")}
+    if [ "$IF_NAME" = BOOTIF ]; then
+      IF_DEVICE=$(word "$_BOOTIF")
+    fi
+  fi
+  interface_options
+  interface_kind
+  interface_master
+  if [ -n "$IF_MASTER" ] || [ -z "$IF_NETWORK$IF_PROVISION" ]; then
+    IF_METHOD=none IF_ADDRESS='' IF_GATEWAY='' IF_NAMESERVER='' IF_DOMAIN=''
+  elif [ -n "$IF_ADDRESS" ]; then
+    IF_METHOD=static
+  else
+    # The route comes from the DHCP server.
+    IF_METHOD=dhcp IF_GATEWAY=''
+  fi
+  # One default route: through the interface that the survey chose, where it chose one.
+  IF_DEFAULT=''
+  case $IF_ROUTE:$_ROUTE_INTERFACE in
+    no:*) IF_GATEWAY='' ;;
+    *: | *:"$IF_NAME") IF_DEFAULT=yes ;;
+    *) IF_GATEWAY='' ;;
+  esac
+}
+
+interface_options() {
+  IF_MTU='' IF_VLAN='' IF_LINK='' IF_BOND='' IF_BRIDGE='' IF_MODE=active-backup IF_ROUTE='' IF_UNKNOWN=''
+  set -f
+  # shellcheck disable=SC2086 # options are words
+  for option in $IF_OPTIONS; do
+    option_value=${option#*=}
+    case $option in
+      *[!A-Za-z0-9._:,=-]* | *= | mtu=*[!0-9]* | vlan=*[!0-9]* | vlan=?????*)
+        IF_UNKNOWN="$IF_UNKNOWN $option"
+        ;;
+      mtu=*) IF_MTU=$option_value ;;
+      vlan=409[5-9] | vlan=4[1-9]?? | vlan=[5-9]??? | vlan=0*) IF_UNKNOWN="$IF_UNKNOWN $option" ;;
+      vlan=*) IF_VLAN=$option_value ;;
+      link=*) IF_LINK=$option_value ;;
+      bond=*) IF_BOND=$(printf '%s' "$option_value" | tr ',' ' ') ;;
+      bridge=*) IF_BRIDGE=$(printf '%s' "$option_value" | tr ',' ' ') ;;
+      mode=balance-rr | mode=active-backup | mode=balance-xor | mode=broadcast | mode=802.3ad | \
+        mode=balance-tlb | mode=balance-alb) IF_MODE=$option_value ;;
+      defaultroute=yes | defaultroute=no) IF_ROUTE=$option_value ;;
+      *) IF_UNKNOWN="$IF_UNKNOWN $option" ;;
+    esac
+  done
+  set +f
+}
+
+# What it is. A VLAN has the address of its link; that of an InfiniBand port is no MAC.
+interface_kind() {
+  IF_MEMBERS=''
+  IF_LINK=${IF_LINK:-${IF_NAME%.*}}
+  if [ -n "$IF_VLAN" ] && [ "$IF_LINK" = "$IF_NAME" ]; then
+    IF_UNKNOWN="$IF_UNKNOWN vlan=$IF_VLAN without link" IF_VLAN=''
+  fi
+  if [ -n "$IF_VLAN" ]; then
+    IF_KIND=vlan IF_MAC=''
+  elif [ -n "$IF_BOND" ]; then
+    IF_KIND=bond IF_MEMBERS=$IF_BOND
+  elif [ -n "$IF_BRIDGE" ]; then
+    IF_KIND=bridge IF_MEMBERS=$IF_BRIDGE
+  else
+    case $IF_DEVICE in
+      ib*) IF_KIND=infiniband IF_MAC='' ;;
+      *) IF_KIND=ethernet ;;
+    esac
+  fi
+}
+
+# The bond or bridge that has it as a member, as interface_relations found it.
+interface_master() {
+  IF_MASTER='' IF_MASTER_KIND='' IF_MASTER_MODE=''
+  for related in $(related "$_MASTERS" "$IF_NAME"); do
+    IF_MASTER=${related%%>*}
+    IF_MASTER_MODE=${related##*>}
+    IF_MASTER_KIND=${related#*>}
+    IF_MASTER_KIND=${IF_MASTER_KIND%>*}
+  done
+}
+
+# The values of a name in a list of pairs NAME>VALUE; no word holds a ">".
+related() {
+  for pair in $1; do
+    case $pair in
+      "$2>"*) printf '%s\n' "${pair#*>}" ;;
+    esac
+  done
+}
+
+# A first look at all interfaces: what lies on what.
+interface_relations() {
+  _ROUTE_INTERFACE='' _ENTRIES='' _LOWER='' _MASTERS='' _VLANS='' _MACS='' _OTHERS=''
+  each_interface interface_related || return 1
+  for lower in $_LOWER; do
+    case " $_ENTRIES $_OTHERS " in
+      *" $lower "*) ;;
+      *) _OTHERS="$_OTHERS $lower" ;;
+    esac
+  done
+}
+
+interface_related() {
+  _ENTRIES="$_ENTRIES $IF_NAME"
+  if [ "$IF_KIND" = ethernet ]; then
+    _MACS="$_MACS $IF_NAME>$IF_MAC"
+  fi
+  for member in $IF_MEMBERS; do
+    _LOWER="$_LOWER $member"
+    _MASTERS="$_MASTERS $member>$IF_NAME>$IF_KIND>$IF_MODE"
+  done
+  if [ "$IF_KIND" = vlan ]; then
+    _LOWER="$_LOWER $IF_LINK"
+    _VLANS="$_VLANS $IF_LINK>$IF_NAME>$IF_VLAN"
+  fi
+  if [ -n "$IF_UNKNOWN" ]; then
+    log "warning: options of interface $IF_NAME are not understood: $(json_string "${IF_UNKNOWN# }")"
+  fi
+}
+
+# Calls a function for what a bond, a bridge or a VLAN lies on without an entry of its own.
+other_interfaces() {
+  for other in $_OTHERS; do
+    IF_NAME=$other
+    IF_NETWORK='' IF_ADDRESS='' IF_PREFIXLEN='' IF_GATEWAY='' IF_NAMESERVER='' IF_DOMAIN='' IF_NTP='' IF_MAC=''
+    IF_OPTIONS='' IF_PROVISION=''
+    interface_ready
+    "$1" || return 1
+  done
+}

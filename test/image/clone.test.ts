@@ -1,0 +1,88 @@
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import t, { type Test } from 'tap'
+import { cloneImage } from '../../lib/image/clone.js'
+import { itself } from '../../lib/image/workshop.js'
+import type { Tx } from '../../lib/model/view.js'
+import { output, requireRoot } from '../machine/programs.js'
+import { makeTree } from './small-tree.js'
+import { Bench } from './workshop.js'
+
+async function beginning(t: Test) {
+  const bench = await Bench.open(t)
+  const begin = () => bench.put(tx => tx.put('osimage', 'compute', { name: 'compute' }))
+  await begin()
+  const clone = (job = bench.job()) =>
+    cloneImage(
+      bench.shop,
+      'compute',
+      { values: new Map(), newName: 'copy', interfaces: [], override: false, readBack: false },
+      itself,
+      job
+    )
+  const none = (what: string) => {
+    const { view } = bench.shop.model
+    t.equal(view.get('osimage', 'copy'), undefined, `${what}: no clone`)
+    t.equal(view.get('tree', 'copy'), undefined, `${what}: no directory is known`)
+    t.strictSame(readdirSync(bench.path('images')), ['compute'], `${what}: nothing is left`)
+    t.strictSame(readdirSync(bench.path('state', 'work')), [], `${what}: no note is left`)
+  }
+  return { bench, begin, clone, none }
+}
+
+t.test('a full disk', async t => {
+  requireRoot()
+  const { bench, clone, none } = await beginning(t)
+  const images = bench.path('images')
+  await output('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', images])
+  try {
+    const noise = `${makeTree(bench.path('images', 'compute'))}/noise`
+    writeFileSync(noise, Buffer.alloc(600_000, 'x'))
+    await t.rejects(clone(), { message: /^cp .*No space left on device/ })
+    none('a full disk')
+    await output('rm', [noise])
+    await clone()
+    t.ok(existsSync(bench.path('images', 'copy', 'etc', 'hostname')), 'a rerun works')
+  } finally {
+    await output('umount', [images])
+  }
+})
+
+t.test('what happens while it is copied', async t => {
+  const { bench, begin, clone, none } = await beginning(t)
+  makeTree(bench.path('images', 'compute'))
+  const during = (work: () => unknown) => bench.job(line => line.startsWith('copying') && work())
+  const change = (fn: (tx: Tx) => void) => during(() => bench.put(fn))
+  await t.rejects(
+    clone(change(tx => tx.remove('osimage', 'compute'))),
+    { message: 'OS image compute does not exist' },
+    'its source is deleted'
+  )
+  await begin()
+  none('its source is deleted')
+  await t.rejects(
+    clone(change(tx => tx.put('osimage', 'compute', { name: 'compute', path: '/elsewhere' }))),
+    { message: /"path" was changed/ }
+  )
+  await begin()
+  none('another path')
+  await t.rejects(
+    clone(change(tx => tx.put('osimage', 'copy', { name: 'copy' }))),
+    { message: 'OS image copy exists already' },
+    'its name is taken'
+  )
+  await bench.put(tx => tx.remove('osimage', 'copy'))
+  none('its name is taken')
+  const stop = new AbortController()
+  await t.rejects(clone(bench.job(line => line.startsWith('copying') && stop.abort(), stop.signal)))
+  none('stopped')
+  await t.rejects(
+    clone(during(() => makeTree(bench.path('images', 'copy'), { mine: 'mine' }))),
+    { status: 400, message: /exists already/ },
+    'its directory is made by another'
+  )
+  t.equal(readFileSync(bench.path('images', 'copy', 'mine'), 'utf8'), 'mine', 'which is not touched')
+  await output('rm', ['-rf', '--one-file-system', bench.path('images', 'copy')])
+  none('its directory was made by another')
+  await clone()
+  t.match(bench.shop.model.view.get('osimage', 'copy'), { path: bench.path('images', 'copy') })
+})

@@ -1,0 +1,12 @@
+// Builds the initramfs of the tree named by the first argument, in a process that a test can kill.
+import { buildInitramfs } from '../../lib/image/initramfs.js'
+
+await buildInitramfs({
+  tree: process.argv[2] ?? '',
+  kernelversion: '',
+  dracutmodules: [],
+  kernelmodules: [],
+  signal: new AbortController().signal,
+  timeLimitMs: 3_600_000,
+  line: () => {}
+})

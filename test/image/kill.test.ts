@@ -1,0 +1,175 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { type Crash, Daemon } from './daemon.js'
+import { makeTree, small } from './small-tree.js'
+
+interface Shown {
+  readonly name: string
+  readonly path: string | null
+  readonly imagefile: string | null
+  readonly kernelfile: string | null
+  readonly initrdfile: string | null
+}
+
+/** A daemon with an image that was packed and has changed since. */
+async function beginning(t: Test) {
+  const daemon = new Daemon(t)
+  await daemon.start()
+  const tree = makeTree(daemon.path('images', 'compute'), small)
+  await daemon.client.post('/config/osimage/compute', { path: tree })
+  const first = await daemon.client.get('/config/osimage/compute/_pack')
+  t.equal(first.status, 204, first.text)
+  const images = async () =>
+    (await daemon.client.read<{ config: { osimage: Record<string, Shown> } }>('/config/osimage')).config
+      .osimage
+  const sum = (file: string) => createHash('sha256').update(readFileSync(file)).digest('hex')
+  /** What must be true after every restart; returns the images. */
+  const whole = async (what: string) => {
+    await daemon.settled()
+    const found = await images()
+    for (const { imagefile, kernelfile, initrdfile } of Object.values(found)) {
+      const doc = JSON.parse(readFileSync(daemon.path('state', 'pack', `${imagefile}.json`), 'utf8'))
+      t.equal(sum(daemon.path('files', `${imagefile}`)), doc.sha256, `${what}: no broken file is named`)
+      for (const file of [kernelfile, initrdfile])
+        t.match(readFileSync(daemon.path('files', `${file}`), 'utf8'), /^(kernel|initramfs) \d+$/)
+    }
+    const docs = readdirSync(daemon.path('state', 'pack')).map(name => name.replace('.json', ''))
+    const packs = readdirSync(daemon.path('files')).filter(name => name.endsWith('.tar.zst'))
+    t.strictSame(packs.sort(), docs.sort(), `${what}: each pack is known`)
+    const hidden = ['files', 'images'].flatMap(name => readdirSync(daemon.path(name)))
+    t.strictSame(
+      hidden.filter(name => name.startsWith('.')),
+      [],
+      `${what}: no temporary is left`
+    )
+    t.notMatch(readFileSync('/proc/self/mountinfo', 'latin1'), daemon.tree, `${what}: no mount is left`)
+    return found
+  }
+  /** Kills the daemon there, starts it again and looks. */
+  const crash = async (kind: string, at: Crash, path: string, body?: object) => {
+    await daemon.kill()
+    await daemon.start(at)
+    const signal = await daemon.dies(client => (body ? client.post(path, body) : client.get(path)))
+    t.equal(signal, 'SIGKILL', `${kind} before ${at.before}: it was killed`)
+    await daemon.start()
+    const found = await whole(`${kind} before ${at.before}`)
+    const { monitor } = await daemon.client.read<{ monitor: { request: Record<string, object> } }>(
+      '/monitor/request'
+    )
+    t.match(Object.values(monitor.request)[0], { kind, state: 'failed', message: 'failed: interrupted' })
+    return found
+  }
+  return { daemon, tree, images, whole, crash }
+}
+
+t.test('kill -9 during a pack', async t => {
+  const { daemon, tree, images, whole, crash } = await beginning(t)
+  // Long enough to be killed while tar and zstd run.
+  writeFileSync(join(tree, 'noise'), randomBytes(16 << 20))
+  const before = await images()
+  const places: [Crash, committed: boolean][] = [
+    [{ module: 'image/pack', before: 'const packed =' }, false],
+    [{ module: 'image/pack', before: 'const packed =', after: 60 }, false],
+    [{ module: 'image/pack', before: 'const doc = packDoc' }, false],
+    [{ module: 'image/publish', before: 'await giveName' }, false],
+    [{ module: 'image/publish', before: 'await model.change' }, false],
+    [{ module: 'image/pack', before: "job.result('imagefile'" }, true]
+  ]
+  for (const [place, committed] of places) {
+    const found = await crash('pack', place, '/config/osimage/compute/_pack')
+    if (committed) t.not(found.compute?.imagefile, before.compute?.imagefile, 'what was stored is there')
+    else t.same(found, before, `before ${place.before}: the image is as before`)
+  }
+  t.equal((await daemon.client.get('/config/osimage/compute/_pack')).status, 204, 'a rerun works')
+  await whole('at the end')
+  await daemon.kill()
+})
+
+t.test('kill -9 during a clone', async t => {
+  const { daemon, tree, images, whole, crash } = await beginning(t)
+  const before = await images()
+  const clone = (before: string) =>
+    crash('clone', { module: 'image/placing', before }, '/config/osimage/compute/_clone', {
+      newosimage: 'copy'
+    })
+  for (const place of [
+    'await placing.fill',
+    'signal.throwIfAborted()',
+    'if (replaces)',
+    'await placing.commit'
+  ]) {
+    t.same(await clone(place), before, `before ${place}: no clone`)
+    t.strictSame(readdirSync(daemon.path('images')), ['compute'], 'and no directory')
+  }
+  const found = await clone('// From here on')
+  t.match(found.copy, { path: daemon.path('images', 'copy') }, 'what was stored is there')
+  t.equal(readFileSync(daemon.path('images', 'copy', 'etc/hostname'), 'utf8'), 'image\n')
+  t.ok(existsSync(tree))
+  const again = await daemon.client.post('/config/osimage/compute/_clone', { newosimage: 'second' })
+  t.equal(again.status, 201, 'a rerun works')
+  // A directory of the admin's with the name of a clone that was interrupted is not touched.
+  await daemon.kill()
+  await daemon.start({ module: 'image/placing', before: 'await placing.fill' })
+  await daemon.dies(client => client.post('/config/osimage/compute/_clone', { newosimage: 'third' }))
+  makeTree(daemon.path('images', 'third'), { mine: 'mine' })
+  await daemon.start()
+  await whole('at the end')
+  t.equal(readFileSync(daemon.path('images', 'third', 'mine'), 'utf8'), 'mine')
+  await daemon.kill()
+})
+
+const fakeGrab = `
+import { cp, writeFile } from 'node:fs/promises'
+export async function grab({ tree, work, change }) {
+  await cp(tree, work, { recursive: true })
+  await writeFile(work + '/etc/hostname', 'grabbed')
+  change('changed etc/hostname')
+  return { changes: 1 }
+}`
+const fakeReach = `
+export const reachable = async () => {}
+export const nodeMounts = async () => []`
+
+t.test('kill -9 during a grab', async t => {
+  const { daemon, tree, whole, crash } = await beginning(t)
+  daemon.replace('image/grab', fakeGrab)
+  daemon.replace('image/reach', fakeReach)
+  await daemon.client.post('/config/network/cluster', { network: '10.1.0.0/16' })
+  await daemon.client.post('/config/node/n1', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
+  const state = () => readFileSync(join(tree, 'etc/hostname'), 'utf8')
+  const places: [Crash, after: string][] = [
+    [{ module: 'image/placing', before: 'await placing.fill' }, 'image\n'],
+    [{ module: 'image/placing', before: 'signal.throwIfAborted()' }, 'image\n'],
+    [{ module: 'image/placing', before: 'if (replaces)' }, 'image\n'],
+    [{ module: 'image/placing', before: 'await rename(work, place)' }, 'image\n'],
+    [{ module: 'image/placing', before: 'await placing.commit' }, 'image\n'],
+    [{ module: 'image/placing', before: '// From here on' }, 'image\n'],
+    [{ module: 'image/placing', before: 'await clear(' }, 'grabbed']
+  ]
+  for (const [place, after] of places) {
+    await crash('grab', place, '/config/node/n1/_osgrab', { osimage: 'compute' })
+    t.equal(state(), after, `before ${place.before}: the tree is whole`)
+    t.strictSame(readdirSync(daemon.path('images')), ['compute'])
+    writeFileSync(join(tree, 'etc/hostname'), 'image\n')
+  }
+  const { status, text } = await daemon.client.post('/config/node/n1/_osgrab', { osimage: 'compute' })
+  t.equal(status, 200, text)
+  const { request_id: id } = JSON.parse(text)
+  for (;;) {
+    const { monitor } = await daemon.client.read<{ monitor: { request: Record<string, { state: string }> } }>(
+      `/monitor/request/${id}`
+    )
+    const record = monitor.request[id]
+    if (record?.state === 'queued' || record?.state === 'running') continue
+    t.match(record, {
+      state: 'done',
+      results: { n1: { changes: 1 }, 'n1.changes': ['changed etc/hostname'] }
+    })
+    break
+  }
+  t.equal(state(), 'grabbed', 'a rerun works')
+  await whole('at the end')
+  await daemon.kill()
+})

@@ -1,0 +1,121 @@
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import t from 'tap'
+import { packImage } from '../../lib/image/pack.js'
+import { itself } from '../../lib/image/workshop.js'
+import type { Tx } from '../../lib/model/view.js'
+import { output, requireRoot } from '../machine/programs.js'
+import { makeTree, small } from './small-tree.js'
+import { Bench } from './workshop.js'
+
+/** A bench with an image that was packed once. */
+async function beginning(t: Parameters<typeof Bench.open>[0], ...overrides: string[]) {
+  const bench = await Bench.open(t, ...overrides)
+  makeTree(bench.path('images', 'compute'), small)
+  await bench.put(tx => tx.put('osimage', 'compute', { name: 'compute' }))
+  const image = () => bench.shop.model.view.get('osimage', 'compute')
+  const pack = (job = bench.job()) => packImage(bench.shop, 'compute', {}, itself, job)
+  await pack()
+  const before = image()
+  const files = readdirSync(bench.path('files')).sort()
+  const unchanged = (what: string) => {
+    t.strictSame(image(), before, `${what}: the image is as before`)
+    t.strictSame(readdirSync(bench.path('files')).sort(), files, `${what}: nothing is left`)
+    t.strictSame(readdirSync(bench.path('state', 'work')), [], `${what}: no note is left`)
+  }
+  const touch = () => writeFileSync(bench.path('images', 'compute', 'etc/hostname'), `${Math.random()}`)
+  return { bench, image, before, pack, files, unchanged, touch }
+}
+
+t.test('what happens to the image while it is packed', async t => {
+  const { bench, image, before, pack, unchanged, touch } = await beginning(t)
+  const during = (change: (tx: Tx) => void) =>
+    bench.job(line => {
+      if (line.startsWith('packing')) void bench.put(change)
+    })
+  const doc = { name: 'compute', ...before }
+  touch()
+  await t.rejects(
+    pack(during(tx => tx.remove('osimage', 'compute'))),
+    { status: 503, message: /deleted or renamed while it was packed/ },
+    'deleted'
+  )
+  t.equal(image(), undefined)
+  await bench.put(tx => tx.put('osimage', 'compute', doc))
+  unchanged('deleted')
+  await t.rejects(
+    pack(during(tx => tx.put('osimage', 'compute', { ...doc, path: '/elsewhere' }))),
+    { message: /"path" was changed/ },
+    'the tree of another image'
+  )
+  await bench.put(tx => tx.put('osimage', 'compute', doc))
+  unchanged('path changed')
+  await pack(during(tx => tx.put('osimage', 'compute', { ...doc, comment: 'meanwhile' })))
+  t.equal(image()?.comment, 'meanwhile')
+  t.not(image()?.imagefile, before?.imagefile)
+})
+
+t.test('stopped at each step: nothing changed, and a rerun works', async t => {
+  const { bench, image, before, pack, unchanged, touch } = await beginning(t)
+  touch()
+  for (const step of ['kernel:', 'initramfs:', 'packing']) {
+    const stop = new AbortController()
+    const job = bench.job(line => line.startsWith(step) && stop.abort(new Error('stopped')), stop.signal)
+    await t.rejects(pack(job), step)
+    unchanged(step)
+  }
+  const { model } = bench.shop
+  const change = model.change.bind(model)
+  model.change = async () => {
+    throw new Error('disk full')
+  }
+  await t.rejects(pack(), { message: 'disk full' })
+  unchanged('a store that refuses')
+  model.change = change
+  await pack()
+  t.not(image()?.imagefile, before?.imagefile)
+})
+
+t.test('a full disk: the reason, and nothing changed', async t => {
+  requireRoot()
+  const { bench, before, pack, unchanged, touch } = await beginning(t)
+  const files = bench.path('files')
+  await output('mount', ['-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', files])
+  try {
+    const noise = bench.path('images', 'compute', 'noise')
+    await output('sh', ['-c', 'head -c 1000000 /dev/urandom > "$1"', '', noise])
+    await t.rejects(pack(), { message: /[Nn]o space left|ENOSPC/ })
+    t.strictSame(readdirSync(files), [], 'nothing is left')
+    await output('rm', [noise])
+  } finally {
+    await output('umount', [files])
+  }
+  unchanged('a full disk')
+  touch()
+  await pack()
+  t.not(bench.shop.model.view.get('osimage', 'compute')?.imagefile, before?.imagefile)
+})
+
+t.test('a file of the same name that is broken is replaced', async t => {
+  const { bench, before, pack } = await beginning(t)
+  const file = bench.path('files', before?.imagefile ?? '')
+  const whole = readFileSync(file)
+  writeFileSync(file, whole.subarray(1))
+  await pack()
+  t.ok(readFileSync(file).equals(whole))
+})
+
+t.test('a torrent beside the pack', async t => {
+  const { bench, image, files, touch, pack } = await beginning(
+    t,
+    'torrent.tracker=http://127.0.0.1:9/announce'
+  )
+  const name = `${image()?.imagefile}.torrent`
+  t.ok(files.includes(name))
+  t.match(
+    readFileSync(bench.path('files', name), 'latin1'),
+    /^d8:announce27:http:\/\/127\.0\.0\.1:9\/announce/
+  )
+  touch()
+  await pack()
+  t.ok(existsSync(bench.path('files', `${image()?.imagefile}.torrent`)))
+})

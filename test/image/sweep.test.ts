@@ -1,0 +1,139 @@
+import { existsSync, readdirSync, writeFileSync } from 'node:fs'
+import t from 'tap'
+import { Installing } from '../../lib/image/installing.js'
+import { Sweep } from '../../lib/image/sweep.js'
+import { Bench } from './workshop.js'
+
+const hour = 3_600_000
+const sum = (digit: string) => digit.repeat(64)
+
+/** An image whose pack is 2, and its older pack 1, with all their files. */
+async function beginning(t: Parameters<typeof Bench.open>[0]) {
+  const bench = await Bench.open(t, 'image.grace=1d')
+  const pack = (digit: string) => `compute-${digit.repeat(12)}.tar.zst`
+  const files = (digit: string) => [
+    pack(digit),
+    `compute-${digit.repeat(12)}-vmlinuz-6`,
+    `${pack(digit)}.torrent`
+  ]
+  for (const digit of ['1', '2'])
+    for (const file of files(digit)) writeFileSync(bench.path('files', file), file)
+  await bench.put(tx => {
+    for (const digit of ['1', '2'])
+      tx.put('pack', pack(digit), {
+        ...{ name: pack(digit), osimage: 'compute', sha256: sum(digit), bytes: 1, time: 1, packer: 'system' },
+        kernelfile: files(digit)[1] as string
+      })
+    tx.put('osimage', 'compute', {
+      name: 'compute',
+      imagefile: pack('2'),
+      kernelfile: files('2')[1] as string
+    })
+  })
+  const history: { state: string; time: string }[] = []
+  const installing = new Installing({ history: () => history }, 4 * hour, () => bench.now)
+  const sweep = new Sweep(bench.shop, installing)
+  t.teardown(() => sweep.close())
+  const left = () => readdirSync(bench.path('files')).sort()
+  const report = (state: string) => history.push({ state, time: new Date(bench.now).toISOString() })
+  return { bench, pack, files, sweep, installing, left, report }
+}
+
+t.test('an old pack is kept for the grace time, then all its files go', async t => {
+  const { bench, pack, files, sweep, left } = await beginning(t)
+  // The kernel that the image had before another one of the same pack, and what only looks alike.
+  writeFileSync(bench.path('files', `compute-${'1'.repeat(12)}-vmlinuz-5`), 'x')
+  writeFileSync(bench.path('files', 'compute-mine'), 'x')
+  const all = left()
+  await sweep.run()
+  bench.now += 24 * hour - 1
+  await sweep.run()
+  t.strictSame(left(), all, 'a millisecond before')
+  t.ok(bench.shop.model.view.index.isImageFile('pack', pack('1')), 'it is served until then')
+  bench.now += 1
+  await sweep.run()
+  t.strictSame(left(), [...files('2'), 'compute-mine'].sort())
+  t.equal(bench.shop.model.view.get('pack', pack('1')), undefined)
+  t.notOk(bench.shop.model.view.index.isImageFile('pack', pack('1')), 'and no more')
+  bench.now += 1000 * hour
+  await sweep.run()
+  t.strictSame(left(), [...files('2'), 'compute-mine'].sort(), 'what an image names is never removed')
+})
+
+t.test('named again meanwhile, its time begins anew', async t => {
+  const { bench, pack, sweep, left } = await beginning(t)
+  const all = left()
+  const name = (digit: string) =>
+    bench.put(tx => tx.put('osimage', 'compute', { name: 'compute', imagefile: pack(digit) }))
+  await sweep.run()
+  bench.now += 23 * hour
+  await name('1')
+  await sweep.run()
+  await name('2')
+  bench.now += 23 * hour
+  await sweep.run()
+  t.strictSame(left(), all)
+})
+
+t.test('a tag keeps a pack', async t => {
+  const { bench, pack, sweep, left } = await beginning(t)
+  const all = left()
+  await bench.put(tx =>
+    tx.put('osimagetag', 'compute:v1', {
+      name: 'compute:v1',
+      osimage: 'compute',
+      tag: 'v1',
+      order: 1,
+      imagefile: pack('1')
+    })
+  )
+  await sweep.run()
+  bench.now += 1000 * hour
+  await sweep.run()
+  t.strictSame(left(), all)
+})
+
+t.test('a node that installs keeps a pack until it is done, has failed, or its token is over', async t => {
+  for (const [end, kept] of [
+    ['installer.completed', false],
+    ['installer.failed: no disk', false],
+    ['running', false],
+    ['installer.unpack', true]
+  ] as const) {
+    const { bench, pack, sweep, installing, report } = await beginning(t)
+    report('installer.completed')
+    await sweep.run()
+    bench.now += 24 * hour - 1
+    installing.began('n1', pack('1'))
+    bench.now += 1
+    await sweep.run()
+    t.ok(existsSync(bench.path('files', pack('1'))), `before ${end}`)
+    report(end)
+    await sweep.run()
+    bench.now += 1
+    await sweep.run()
+    bench.now += 3 * hour
+    t.strictSame([...installing.packs()], kept ? [pack('1')] : [], end)
+    bench.now += 24 * hour
+    await sweep.run()
+    t.strictSame([...installing.packs()], [], 'its token is over')
+  }
+})
+
+t.test('a disk that refuses: the pack is gone for everybody, the files are tried again', async t => {
+  const { bench, sweep } = await beginning(t)
+  bench.now += 1
+  await sweep.run()
+  bench.now += 24 * hour
+  const { model } = bench.shop
+  const change = model.change.bind(model)
+  model.change = async () => {
+    throw new Error('disk full')
+  }
+  await sweep.run()
+  t.match(bench.log.join(), /old packs could not be removed: disk full/)
+  t.equal(readdirSync(bench.path('files')).length, 6, 'nothing is removed that is still named')
+  model.change = change
+  await sweep.run()
+  t.equal(readdirSync(bench.path('files')).length, 3)
+})

@@ -1,0 +1,32 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { type GrabRequest, grab } from '../../lib/image/grab.js'
+import { Remote } from '../../lib/image/remote.js'
+import { output } from '../machine/programs.js'
+import { freePort, listener, makeSystem, scratch } from './node.js'
+
+/** The system in `root`, which lets the controller `remote` in, and grabs from it. */
+export async function beginning(t: Test) {
+  const directory = await scratch(t)
+  const remote = new Remote({ state: join(directory, 'my state'), sshKey: '', sshPort: await freePort() })
+  await remote.prepare()
+  const root = join(directory, 'node')
+  await makeSystem(root, await readFile(remote.publicKey, 'utf8'))
+  const take = async (options: Partial<GrabRequest> = {}) => {
+    const heard = listener()
+    const { changes } = await grab({
+      ...{ remote, node: 'node001', address: '127.0.0.1', tree: undefined, work: join(directory, 'work') },
+      ...{ filesystems: [], exclude: [], dryrun: false, signal: new AbortController().signal },
+      ...{ timeLimitMs: 60_000, ...heard, ...options },
+      change: text => {
+        heard.change(text)
+        options.change?.(text)
+      }
+    })
+    t.equal(changes, heard.changes.length, 'each change is heard')
+    return heard
+  }
+  const shell = (script: string) => output('sh', ['-c', `cd "$1" && ${script}`, '', root])
+  return { directory, remote, root, take, shell, path: (name: string) => join(directory, name) }
+}

@@ -1,0 +1,51 @@
+import { spawn } from 'node:child_process'
+import { copyFile, cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { ended } from '../machine/child.js'
+import { checkout, programEnv, requirePrograms } from '../machine/programs.js'
+
+const packaged = ['opentracker', 'transmission-daemon'].map(name => `/lib/systemd/system/${name}.service`)
+requirePrograms('systemd-analyze', 'aria2c', ...packaged)
+
+/** What `systemd-analyze verify` has to say of a unit in a directory, with the drop-ins there. */
+async function verify(directory: string, unit: string): Promise<string> {
+  const child = spawn('systemd-analyze', ['verify', '--man=no', join(directory, unit)], {
+    env: programEnv(),
+    stdio: ['ignore', 'pipe', 'pipe']
+  })
+  let said = ''
+  child.stdout.on('data', text => (said += text))
+  child.stderr.on('data', text => (said += text))
+  const status = await ended(child)
+  return said + (status === 0 ? '' : `ended with ${status}`)
+}
+
+t.test('the units of tracker and seeder pass systemd-analyze verify, without a word', async t => {
+  const directory = await mkdtemp(join(tmpdir(), 'svcd-units-'))
+  t.teardown(() => rm(directory, { recursive: true }))
+  for (const name of ['svcd-seeder.service', 'opentracker.service.d', 'transmission-daemon.service.d'])
+    await cp(join(checkout, 'systemd', name), join(directory, name), { recursive: true })
+  for (const unit of packaged) await copyFile(unit, join(directory, unit.split('/').at(-1) ?? ''))
+  for (const unit of ['svcd-seeder', 'opentracker', 'transmission-daemon'])
+    t.equal(await verify(directory, `${unit}.service`), '')
+  for (const dropIn of ['opentracker', 'transmission-daemon']) {
+    const file = join(directory, `${dropIn}.service.d/svcd.conf`)
+    await writeFile(file, `${await readFile(file, 'utf8')}\nMemoryMaximum=1\n`)
+    t.match(await verify(directory, `${dropIn}.service`), 'MemoryMaximum', 'the drop-in was read')
+  }
+})
+
+t.test('ini, units and configurations of the servers name the same paths', async t => {
+  const read = (file: string) => readFile(join(checkout, file), 'utf8')
+  const [tracker, seeder] = [await read('etc/opentracker.conf'), await read('etc/aria2.conf')]
+  const [dropIn, unit] = [
+    await read('systemd/opentracker.service.d/svcd.conf'),
+    await read('systemd/svcd-seeder.service')
+  ]
+  const bound = (text: string) => /^BindReadOnlyPaths=(.*)$/m.exec(text)?.[1]
+  t.equal(/^access\.whitelist (.*)\/whitelist$/m.exec(tracker)?.[1], bound(dropIn))
+  t.equal(/^dir=(.*)$/m.exec(seeder)?.[1], bound(unit))
+  t.notMatch(seeder, /^rpc-secret=/m, 'no secret is shipped')
+})

@@ -1,0 +1,69 @@
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import t, { type Test } from 'tap'
+import { Upkeep } from '../../lib/image/upkeep.js'
+import { Bench } from './workshop.js'
+
+const announce = 'http://127.0.0.1:9/announce'
+
+async function beginning(t: Test, ...overrides: string[]) {
+  const bench = await Bench.open(t, ...overrides)
+  let told = 0
+  const upkeep = new Upkeep(bench.shop, () => told++)
+  t.teardown(() => upkeep.close())
+  /** A file that is named like the pack of an image. */
+  const file = (content: string, sum = createHash('sha256').update(content).digest('hex')) => {
+    const name = `far-${sum.slice(0, 12)}.tar.zst`
+    writeFileSync(bench.path('files', name), content)
+    return { name, sum }
+  }
+  const doc = (name: string) => bench.shop.model.view.get('pack', name)
+  return { bench, upkeep, file, doc, told: () => told }
+}
+
+t.test('an imported image: its pack is known when name and checksum agree', async t => {
+  const { bench, upkeep, file, doc } = await beginning(t)
+  const { name, sum } = file('packed elsewhere')
+  const wrong = file('cut off', 'a'.repeat(64))
+  const unnamed = file('nobody names it')
+  const kernelfile = name.replace('.tar.zst', '-vmlinuz-6')
+  await bench.put(tx => {
+    tx.put('osimage', 'renamed', { name: 'renamed', imagefile: name, kernelfile })
+    tx.put('osimage', 'broken', { name: 'broken', imagefile: wrong.name })
+    tx.put('osimage', 'plain', { name: 'plain', imagefile: 'mine.tar.gz' })
+    tx.put('osimage', 'away', { name: 'away', imagefile: `far-${'b'.repeat(12)}.tar.zst` })
+  })
+  await upkeep.run()
+  t.match(doc(name), { osimage: 'far', sha256: sum, bytes: 16, kernelfile, kernel: 'vmlinuz-6' })
+  t.strictSame([...bench.shop.model.view.names('pack')], [name], 'and nothing else is taken for a pack')
+  t.equal(doc(unnamed.name), undefined)
+  // What is broken is not read again and again, until it is another file.
+  writeFileSync(bench.path('files', wrong.name), 'the whole')
+  await upkeep.run()
+  t.equal(doc(wrong.name), undefined)
+  t.same(bench.log, [])
+})
+
+t.test('torrents follow the tracker of the ini', async t => {
+  const { bench, upkeep, file, doc, told } = await beginning(t, `torrent.tracker=${announce}`)
+  const { name } = file('packed')
+  await bench.put(tx => tx.put('osimage', 'far', { name: 'far', imagefile: name }))
+  await upkeep.run()
+  t.ok(doc(name))
+  const torrent = bench.path('files', `${name}.torrent`)
+  const text = () => readFileSync(torrent, 'latin1')
+  await upkeep.run()
+  t.match(text(), announce)
+  t.equal(told(), 1)
+  t.strictSame(readdirSync(bench.path('state', 'work')), [], 'no note is left')
+  writeFileSync(torrent, text().replace(announce, 'http://127.0.0.1:8/announce'))
+  await upkeep.run()
+  t.match(text(), announce, 'another tracker')
+  rmSync(bench.path('files', name))
+  rmSync(torrent)
+  await upkeep.run()
+  await upkeep.run()
+  t.equal(bench.log.length, 1, 'a pack that is missing is told once')
+  t.strictSame(readdirSync(bench.path('files')), [])
+  t.equal(told(), 2)
+})

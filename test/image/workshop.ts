@@ -1,0 +1,91 @@
+import { mkdirSync, mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Test } from 'tap'
+import { loadConfig } from '../../lib/config/load.js'
+import { storeOptions } from '../../lib/daemon.js'
+import { Turn } from '../../lib/image/turn.js'
+import { Works } from '../../lib/image/works.js'
+import { itself, type Workshop } from '../../lib/image/workshop.js'
+import type { JobContext } from '../../lib/jobs/jobs.js'
+import { createLog } from '../../lib/log.js'
+import { Model } from '../../lib/model/model.js'
+import { SecretBox } from '../../lib/model/secret-box.js'
+import type { ClusterStore, Tx } from '../../lib/model/view.js'
+import { Store } from '../../lib/store/store.js'
+import { output } from '../machine/programs.js'
+
+const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
+
+/** The work on images without a daemon around it, with a clock that the test moves. */
+export class Bench {
+  readonly log: string[] = []
+  now = 1_000_000_000
+
+  private constructor(
+    readonly directory: string,
+    readonly shop: Workshop
+  ) {}
+
+  static async open(t: Test, ...overrides: string[]): Promise<Bench> {
+    const directory = mkdtempSync(join(tmpdir(), 'svcd-image-'))
+    for (const name of ['files', 'images']) mkdirSync(join(directory, name))
+    const config = loadConfig(ini, [
+      `paths.state=${join(directory, 'state')}`,
+      `paths.files=${join(directory, 'files')}`,
+      `image.directory=${join(directory, 'images')}`,
+      ...overrides
+    ])
+    const store: ClusterStore = await Store.open(storeOptions(config))
+    t.teardown(async () => {
+      await store.close()
+      await output('rm', ['-rf', '--one-file-system', directory])
+    })
+    const log: string[] = []
+    const model = new Model({
+      store,
+      ini: { ...config.cluster, controller: config.controller },
+      now: () => bench.now,
+      box: new SecretBox(Buffer.alloc(32)),
+      audit: async () => {}
+    })
+    const works = await Works.open(join(directory, 'state', 'work'))
+    const bench: Bench = new Bench(directory, {
+      config,
+      model,
+      works,
+      log: createLog('info', line => log.push(line)),
+      now: () => bench.now,
+      files: new Turn()
+    })
+    Object.assign(bench, { log })
+    return bench
+  }
+
+  path(...names: string[]): string {
+    return join(this.directory, ...names)
+  }
+
+  put(change: (tx: Tx) => void): Promise<void> {
+    return this.shop.model.change(itself, change)
+  }
+
+  /** What a job sees; `onLine` is called with each line while the job waits for it. */
+  job(onLine: (line: string) => void = () => {}, signal = new AbortController().signal) {
+    const lines: string[] = []
+    const results: Record<string, unknown> = {}
+    const job: JobContext & { lines: string[]; results: Record<string, unknown> } = {
+      ...{ id: '0'.repeat(32), signal, lines, results },
+      line: text => {
+        lines.push(text)
+        onLine(text)
+      },
+      progress: () => {},
+      result: (key, value) => {
+        results[key] = value
+      }
+    }
+    return job
+  }
+}

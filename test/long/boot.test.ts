@@ -1,0 +1,126 @@
+import { mkdtemp } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { startController } from '../machine/controller.js'
+import { startNetwork } from '../machine/net.js'
+import { output, requirePrograms } from '../machine/programs.js'
+import { type Firmware, runMachine, tail } from '../machine/vm.js'
+import { debianImage, reported, systemOptions, type Tool } from './machine.js'
+
+// A real Debian image, unpacked into memory by this project's own initramfs and switched to, for each tool that
+// builds an initramfs and each firmware. Some six minutes.
+
+const mac = (n: number) => `52:54:00:14:01:0${n}`
+
+interface Case {
+  readonly tool: Tool
+  readonly firmware: Firmware
+  readonly proto: 'static' | 'dhcp'
+}
+
+const cases: readonly Case[] = [
+  { tool: 'dracut', firmware: 'bios', proto: 'static' },
+  { tool: 'dracut', firmware: 'uefi', proto: 'static' },
+  { tool: 'initramfs-tools', firmware: 'bios', proto: 'static' },
+  { tool: 'initramfs-tools', firmware: 'uefi', proto: 'static' },
+  { tool: 'dracut', firmware: 'bios', proto: 'dhcp' },
+  { tool: 'initramfs-tools', firmware: 'bios', proto: 'dhcp' }
+]
+
+const seconds = (since: number) => `${((Date.now() - since) / 1000).toFixed(1)} s`
+
+/** Seconds from power on to the first line of the console that matches. */
+class Times {
+  readonly #start = Date.now()
+  readonly #seen = new Map<string, string>()
+  readonly #marks: Readonly<Record<string, RegExp>> = {
+    'boot script': /svcd: booting node/,
+    'node side': /svc: node\d+ \(/,
+    'install script': /svc: running the install script/,
+    unpacking: /svc: step unpack/,
+    'switching root': /svc: node\d+ is ready/,
+    'system is up': /REPORT done/
+  }
+
+  see(line: string): void {
+    for (const [name, mark] of Object.entries(this.#marks))
+      if (!this.#seen.has(name) && mark.test(line)) this.#seen.set(name, seconds(this.#start))
+  }
+
+  toString(): string {
+    return [...this.#seen].map(([name, time]) => `${name} ${time}`).join(', ')
+  }
+}
+
+t.test('a real Debian boots into memory', async t => {
+  requirePrograms('debootstrap', 'zstd', 'tar')
+  const directory = await mkdtemp(join(tmpdir(), 'svcd-debian-'))
+  t.teardown(() => output('rm', ['-rf', '--one-file-system', directory]))
+  const network = await startNetwork(
+    cases.map((each, n) => ({
+      mac: mac(n + 1),
+      ...(each.proto === 'static' ? { ipaddress: `10.141.0.1${n + 1}` } : {})
+    }))
+  )
+  t.teardown(() => network.close())
+  const controller = await startController({
+    directory,
+    listen: '10.141.0.1:7050',
+    enter: network.enter,
+    set: ['boot.dynamic_nodes=yes']
+  })
+  t.teardown(() => controller.stop())
+  await controller.create('network', 'cluster', {
+    network: '10.141.0.0/24',
+    gateway: '10.141.0.1',
+    dhcp: true,
+    dhcp_range_begin: '10.141.0.200',
+    dhcp_range_end: '10.141.0.220'
+  })
+  for (const tool of ['dracut', 'initramfs-tools'] as const) {
+    const start = Date.now()
+    const image = await debianImage({ tool, files: join(directory, 'files'), tree: join(directory, tool) })
+    t.comment(`image with ${tool}: ${seconds(start)}`)
+    await controller.create('osimage', tool, {
+      ...image,
+      distribution: 'debian',
+      kerneloptions: systemOptions
+    })
+  }
+
+  for (const [i, { tool, firmware, proto }] of cases.entries())
+    await t.test(`${tool}, ${firmware}, ${proto}`, async t => {
+      const name = `node00${i + 1}`
+      const address = `10.141.0.1${i + 1}`
+      await controller.create('node', name, {
+        osimage: tool,
+        macaddr: mac(i + 1),
+        interfaces: [
+          { interface: 'BOOTIF', network: 'cluster', ipaddress: proto === 'static' ? address : null }
+        ]
+      })
+      const times = new Times()
+      const run = await runMachine({
+        name,
+        mac: mac(i + 1),
+        network: { tap: network.tap(mac(i + 1)) },
+        enter: network.enter,
+        firmware,
+        memoryMiB: 2048,
+        timeLimitMs: 600_000,
+        until: /REPORT done .*\n/,
+        onLine: line => times.see(line)
+      })
+      t.comment(`${tool}, ${firmware}, ${proto}: ${times}`)
+      const about = { console: tail(run.console) }
+      t.equal(reported(run.console, 'hostname'), `${name}.cluster`, 'its host name', about)
+      const [, leased] = reported(run.console, 'address')?.split(' ') ?? []
+      if (proto === 'static') t.equal(leased, `${address}/24`, 'its address', about)
+      else t.match(leased, /^10\.141\.0\.2[012]\d\/24$/, 'an address of the range', about)
+      t.match(reported(run.console, 'root'), /^tmpfs/, 'its root file system is in memory', about)
+      t.match(reported(run.console, 'route'), /^default via 10\.141\.0\.1 /, 'one default route', about)
+      t.equal(reported(run.console, 'state'), 'running', 'no unit failed', about)
+      t.equal((await controller.monitor(name)).state, 'installer.completed')
+    })
+})
