@@ -5,6 +5,7 @@ import { clusterSettings, storeOptions } from './daemon.js'
 import { ownerText } from './model/index.js'
 import { controllerAddress } from './model/networks.js'
 import { settingNames, settingsInForce, sourceOf } from './model/settings.js'
+import type { SwitchDoc } from './model/tables.js'
 import type { ClusterSettings, View } from './model/view.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
@@ -23,15 +24,15 @@ export async function checkAll(config: Config): Promise<Findings> {
   const networks: string[] = []
   const options = storeOptions(config)
   const notes: string[] = []
-  const warnings: string[] = config.boot.snmp_detection
-    ? ['[boot] snmp_detection: the detection of machines by their switch port is not in this version']
-    : []
+  const warnings: string[] = []
   const verify = (view: View) => {
     const address = controllerAddress(clusterSettings(config))
     for (const owner of address === undefined ? [] : view.index.addressOwners(address))
       warnings.push(
         `[controller] address: ${config.controller.address} belongs to ${ownerText(owner)} as well`
       )
+    if (config.boot.snmp_detection && !view.names('switch').some(name => isAskable(view.get('switch', name))))
+      warnings.push('[boot] snmp_detection: no switch has an address and a read community to ask it with')
     notes.push(...changedSettings(view, clusterSettings(config)))
     for (const name of view.names('network')) networks.push(view.get('network', name)?.network ?? '')
     return options.verify(view)
@@ -43,6 +44,8 @@ export async function checkAll(config: Config): Promise<Findings> {
     notes
   }
 }
+
+const isAskable = (doc: SwitchDoc | undefined) => doc?.ipaddress !== undefined && doc.read !== undefined
 
 function changedSettings(view: View, ini: ClusterSettings): string[] {
   const inForce = settingsInForce(view, ini)

@@ -32,8 +32,11 @@ import { putSettings } from './model/settings.js'
 import type { RevokedDoc } from './model/tables.js'
 import type { ClusterSettings, ClusterStore, View } from './model/view.js'
 import { Audit } from './monitor/audit.js'
-import { Health } from './monitor/health.js'
+import { DiskSpace } from './monitor/disk-space.js'
+import { type Condition, Health } from './monitor/health.js'
+import { LoopDelay } from './monitor/loop-delay.js'
 import { NodeStatus } from './monitor/node-status.js'
+import { leases, Services } from './services/services.js'
 import { StoreError } from './store/errors.js'
 import { Store } from './store/store.js'
 import type { Change } from './store/types.js'
@@ -46,6 +49,7 @@ export interface Daemon {
   readonly port: number
   readonly server: HttpServer<Caller>
   readonly jobs: Jobs
+  readonly services: Services
   readonly images: Images
   /** Stops accepting, lets requests under way finish for up to `graceMs`, flushes, unlocks. */
   close(graceMs: number): Promise<void>
@@ -105,6 +109,7 @@ export async function startDaemon(config: Config, log: Log = createLog(config.lo
       port,
       server,
       jobs: parts.jobs,
+      services: parts.services,
       images: parts.images,
       close: async graceMs => {
         // A request that waits for its job is answered before its connection is cut.
@@ -168,9 +173,13 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
   const catalog = new FileCatalog(files)
   closers.push(() => catalog.close())
   const hasFile = (name: string) => catalog.has(name)
-  const grants = new Grants(now, (node, address) =>
-    log.info(`node ${node} is granted its install script at ${address}`)
+  const grants = new Grants(
+    now,
+    (node, address) => log.info(`node ${node} is granted its install script at ${address}`),
+    config.boot.dynamic_nodes ? leases(config, now) : undefined
   )
+  const detection = config.boot.snmp_detection ? await portDetection(model, log) : undefined
+  closers.push(() => detection?.close())
   const boot = new Boot({
     model,
     templates,
@@ -180,6 +189,7 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
     url: config.http.url,
     manual: config.boot.manual,
     dynamicNodes: config.boot.dynamic_nodes,
+    ...(detection ? { detection } : {}),
     log
   })
   const remote = new Remote({ state, sshKey: config.ssh.key, sshPort: config.ssh.port })
@@ -215,15 +225,50 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
       void remote.forget(node).catch(error => log.warn(`host key of node ${node}: ${error.message}`))
     }
   })
+  const services = new Services({ config, model, log, now })
+  closers.push(() => services.close())
+  closers.push(store.subscribe(changes => services.changed(changes)))
+  services.start()
+  const { disk_free, loop_delay, queue } = config.monitor
+  const disk = await DiskSpace.open([state, files], disk_free)
+  const loop = new LoopDelay(loop_delay)
+  closers.push(() => {
+    disk.close()
+    loop.close()
+  })
+  const svcd = [
+    () => store.health,
+    () => status.health,
+    () => audit.health,
+    () => disk.condition,
+    () => loop.condition,
+    () => queueCondition(jobs, queue)
+  ]
   const health = new Health(
     {
-      svcd: [() => store.health, () => status.health, () => audit.health],
-      tracker: [() => distribution.tracker],
-      seeder: [() => distribution.seeder]
+      svcd,
+      // A service that the ini turns off is none: 404.
+      ...(config.torrent.tracker === '' ? {} : { tracker: [() => distribution.tracker] }),
+      ...(config.torrent.tracker === '' || config.torrent.seeder === 'none'
+        ? {}
+        : { seeder: [() => distribution.seeder] }),
+      ...services.conditions
     },
     now
   )
-  return { config, model, status, health, logins, tokens, boot, install, jobs, images }
+  return { config, model, status, health, logins, tokens, boot, install, jobs, images, services }
+}
+
+/** What it is made of is loaded where it is used: off is the default. */
+async function portDetection(model: Model, log: Log) {
+  const { PortDetection } = await import('./services/snmp/detection.js')
+  return new PortDetection({ model, log })
+}
+
+/** Requests that wait for a place among those that run. */
+function queueCondition(jobs: Jobs, most: number): Condition {
+  const waiting = jobs.records().filter(({ state }) => state === 'queued').length
+  return { ok: waiting <= most, reason: `more than ${most} requests wait to be run` }
 }
 
 /** The states of a node that was renamed or is gone follow it, or go with it. */

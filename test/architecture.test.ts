@@ -17,6 +17,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'api',
       'boot',
       'image',
+      'services',
       'monitor',
       'auth',
       'model',
@@ -28,9 +29,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'log'
     ]
   ],
-  api: ['boot', 'image', 'monitor', 'auth', 'model', 'jobs', 'http', 'config', 'version', 'log'],
+  api: ['boot', 'image', 'services', 'monitor', 'auth', 'model', 'jobs', 'http', 'config', 'version', 'log'],
   boot: ['monitor', 'model', 'template', 'http', 'log'],
   image: ['model', 'monitor', 'jobs', 'program', 'http', 'config', 'log'],
+  services: ['monitor', 'model', 'store', 'template', 'program', 'http', 'config', 'log'],
   monitor: ['model', 'store', 'http', 'log'],
   // The ini's [users] lines hold roles and hashes.
   config: ['auth/roles', 'auth/passwords', 'log'],

@@ -26,7 +26,7 @@ export async function finish(
     await job.done
   } catch (error) {
     if (error instanceof ServiceError) throw error
-    throw unavailable(error instanceof Error ? error.message : String(error), error)
+    throw unavailable(error instanceof Error ? error.message : String(error))
   }
   return done(status, message)
 }

@@ -11,7 +11,10 @@ const changes = { method: 'GET', effect: 'changes', body: 'ignored' } as const
 /** What booting and installing machines ask for (contract, "Boot and installation"; decisions 4). */
 export function bootRoutes(parts: Parts): ApiRoute[] {
   const { boot, install, config } = parts
-  const search = (request: ApiRequest) => plain(boot.search(param(request, 'macaddress'), request.source))
+  const search = (request: ApiRequest) => {
+    const script = boot.search(param(request, 'macaddress'), request.source)
+    return typeof script === 'string' ? plain(script) : script.then(plain)
+  }
   const manualHost = async (request: ApiRequest) => {
     const mac = request.params.macaddress
     return plain(await boot.manualHost(param(request, 'hostname'), mac, request.source))
@@ -79,7 +82,10 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       codes: [200, 400, 401, 404, 503],
       summary: 'The install script of a node, for that node alone',
       output: shapes.text,
-      handler: request => plain(install.script(param(request, 'node'), request.source))
+      handler: async request => {
+        await install.lookForLease(param(request, 'node'), request.source)
+        return plain(install.script(param(request, 'node'), request.source))
+      }
     },
     {
       ...reads,
@@ -88,7 +94,10 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       codes: [200, 400, 404, 503],
       summary: 'The kickstart of a node',
       output: shapes.text,
-      handler: request => plain(install.kickstart(param(request, 'node'), request.source))
+      handler: async request => {
+        await install.lookForLease(param(request, 'node'), request.source)
+        return plain(install.kickstart(param(request, 'node'), request.source))
+      }
     },
     {
       ...reads,

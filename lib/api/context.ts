@@ -10,6 +10,7 @@ import type { Jobs } from '../jobs/jobs.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Health } from '../monitor/health.js'
 import type { NodeStatus } from '../monitor/node-status.js'
+import type { Services } from '../services/services.js'
 
 /** The parts of the daemon that routes call. */
 export interface Parts {
@@ -22,6 +23,7 @@ export interface Parts {
   readonly boot: Boot
   readonly install: Install
   readonly jobs: Jobs
+  readonly services: Services
   readonly images: Images
 }
 

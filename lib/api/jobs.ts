@@ -6,25 +6,27 @@ import { shapes } from './shapes.js'
 /** Asynchronous requests: what each tells its callers, their records, and how one is cancelled (decisions 2.9). */
 export function jobRoutes({ jobs }: Parts): ApiRoute[] {
   const get = { method: 'GET', body: 'ignored' } as const
+  const status = (path: string): ApiRoute => ({
+    ...get,
+    path,
+    // It notes what it has told, so it does not answer HEAD.
+    effect: 'changes',
+    access: 'reader',
+    codes: [200, 401, 404, 503],
+    summary: 'What an asynchronous request has to tell that this user was not told yet; 404 after its end',
+    output: shapes.requestStatus,
+    handler: async request => {
+      const id = param(request, 'request_id')
+      const { caller } = request
+      if (caller.kind !== 'user') throw new TypeError(`${request.path} is for users`)
+      const poll = await jobs.poll(id, caller.user)
+      if (!poll) throw notFound(`there is no request ${id}, or you were told its end already`)
+      return { status: 200, body: { request_id: id, ...poll } }
+    }
+  })
   return [
-    {
-      ...get,
-      path: '/config/status/{request_id}',
-      // It notes what it has told, so it does not answer HEAD.
-      effect: 'changes',
-      access: 'reader',
-      codes: [200, 401, 404, 503],
-      summary: 'What an asynchronous request has to tell that this user was not told yet; 404 after its end',
-      output: shapes.requestStatus,
-      handler: async request => {
-        const id = param(request, 'request_id')
-        const { caller } = request
-        if (caller.kind !== 'user') throw new TypeError(`${request.path} is for users`)
-        const poll = await jobs.poll(id, caller.user)
-        if (!poll) throw notFound(`there is no request ${id}, or you were told its end already`)
-        return { status: 200, body: { request_id: id, ...poll } }
-      }
-    },
+    status('/config/status/{request_id}'),
+    status('/service/status/{request_id}'),
     {
       ...get,
       path: '/config/status/{request_id}/_cancel',

@@ -1,6 +1,7 @@
 import { badRequest, notFound } from '../http/errors.js'
 import type { JsonValue } from '../http/route.js'
-import { type ApiRoute, type Parts, param, smallBody } from './context.js'
+import type { ServiceState } from '../monitor/health.js'
+import { type ApiRequest, type ApiRoute, type Parts, param, smallBody } from './context.js'
 import { open } from './envelope.js'
 import { shapes } from './shapes.js'
 
@@ -60,14 +61,41 @@ export function monitorRoutes({ model, status, health }: Parts): ApiRoute[] {
         const name = param(request, 'service')
         const state = health.of(name)
         if (!state) throw notFound(`there is no service ${name}`)
-        const shown = request.caller.kind === 'anonymous' ? { status: state.status } : state
-        const answer = { monitor: { service: { [name]: shown } } }
+        const answer = { monitor: { service: { [name]: shown(state, request) } } }
         if (state.status === 'ok') return { status: 200, body: answer }
         return { status: 503, body: { message: `service ${name}: ${state.reason}`, ...answer } }
+      }
+    },
+    {
+      method: 'GET',
+      path: '/monitor/status',
+      effect: 'reads',
+      access: 'minimal',
+      body: 'ignored',
+      codes: [200, 503],
+      summary: 'Whether the daemon and all that it manages are well, and if not, why',
+      output: shapes.service,
+      handler: request => {
+        const all = health.all()
+        const answer = {
+          monitor: {
+            service: Object.fromEntries(
+              Object.entries(all).map(([name, state]) => [name, shown(state, request)])
+            )
+          }
+        }
+        const failed = Object.entries(all).filter(([, { status }]) => status === 'failed')
+        if (failed.length === 0) return { status: 200, body: answer }
+        const message = failed.map(([name, { reason }]) => `service ${name}: ${reason}`).join('; ')
+        return { status: 503, body: { message, ...answer } }
       }
     }
   ]
 }
+
+/** Without a token the status alone (decisions 5.3). */
+const shown = (state: ServiceState, { caller }: ApiRequest) =>
+  caller.kind === 'anonymous' ? { status: state.status } : state
 
 function readState(node: string, inner: JsonValue): string {
   const where = `node ${node}: field "state"`

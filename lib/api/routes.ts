@@ -12,6 +12,7 @@ import { openapi } from './openapi.js'
 import { osimageRoutes } from './osimage.js'
 import { renderRoutes } from './render.js'
 import { secretRoutes } from './secrets.js'
+import { serviceRoutes } from './services.js'
 
 /** The whole route table: the router, the access check and the documents are made from it. */
 export function routes(parts: Parts): ApiRoute[] {
@@ -33,7 +34,8 @@ export function routes(parts: Parts): ApiRoute[] {
     ...imageRoutes(parts),
     ...bootRoutes(parts),
     ...monitorRoutes(parts),
-    ...jobRoutes(parts)
+    ...jobRoutes(parts),
+    ...serviceRoutes(parts)
   ]
   return [...table, documentRoute(table)]
 }

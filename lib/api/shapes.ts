@@ -129,6 +129,20 @@ const requestSummary = {
 }
 const requests = (inner: Schema) => object({ monitor: object({ request: map(inner) }) })
 
+const serviceOf = (more: Readonly<Record<string, Schema>>) =>
+  object({
+    monitor: object({
+      service: map(
+        object({
+          status: { type: 'string', enum: ['ok', 'failed'] },
+          reason: string(),
+          since: { type: 'string', format: 'date-time' },
+          ...more
+        })
+      )
+    })
+  })
+
 /** The bodies of the routes. */
 export const shapes = {
   message: ref('message'),
@@ -196,16 +210,21 @@ export const shapes = {
       )
     })
   }),
-  service: object({
-    monitor: object({
-      service: map(
-        object({
-          status: { type: 'string', enum: ['ok', 'failed'] },
-          reason: string(),
-          since: { type: 'string', format: 'date-time' }
-        })
-      )
-    })
+  service: serviceOf({}),
+  serviceStatus: serviceOf({
+    server: string('as the ini names it'),
+    state: { type: 'string', enum: ['running', 'stopped', 'unknown'] },
+    output: string('what the control command says')
+  }),
+  preview: object({
+    config: map(
+      object({
+        server: string(),
+        files: list(
+          object({ path: string(), text: string(), diff: string('unified, against what is in force') })
+        )
+      })
+    )
   }),
   acknowledgement: object({ message: string('queued'), request_id: string() }, ['message', 'request_id']),
   requestStatus: object({

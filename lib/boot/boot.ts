@@ -6,7 +6,7 @@ import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 import { isNodeName, splitNumber } from '../model/names.js'
 import type { GroupDoc, NodeDoc } from '../model/tables.js'
-import type { Tx } from '../model/view.js'
+import type { Tx, View } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Templates } from '../template/templates.js'
 import type { Grants } from './grants.js'
@@ -18,6 +18,11 @@ const listed = 250
 const menuMs = 5_000
 const unknownMs = 15_000
 
+/** Finds out which node an unknown machine is; the node is looked up in the state it is assigned in. */
+export interface Detection {
+  find(mac: string): Promise<((view: View) => { node: NodeDoc; where: string } | undefined) | undefined>
+}
+
 export interface BootOptions {
   readonly model: Model
   readonly templates: Templates
@@ -28,6 +33,8 @@ export interface BootOptions {
   readonly url: string
   readonly manual: 'networks' | 'any' | 'none'
   readonly dynamicNodes: boolean
+  /** Absent: `[boot] snmp_detection = no`. */
+  readonly detection?: Detection
   readonly log: Log
 }
 
@@ -63,13 +70,42 @@ export class Boot {
     return this.#render('templ_boot_disk.cfg', {})
   }
 
-  /** The script for the machine with this MAC: its node's, or the normal menu (decisions 4.1). */
-  search(mac: string, source: Source): string {
+  /**
+   * The script for the machine with this MAC: its node's, or the normal menu (decisions 4.1). A promise only where a
+   * machine that nobody knows is looked for at the switches, for a source that may change something (decisions 4.5).
+   */
+  search(mac: string, source: Source): string | Promise<string> {
+    const { model, detection } = this.#o
+    const node = this.#machine(mac)
+    if (node) return this.#script(node, mac, source)
+    const free = model.view.index.macOwners(mac).length === 0
+    if (!detection || !free || !(source.loopback || this.isInside(source))) return this.menu(mac)
+    return this.#detect(detection, mac, source)
+  }
+
+  /** The node whose machine boots with a MAC. */
+  #machine(mac: string): NodeDoc | undefined {
     const { view } = this.#o.model
     const owner = view.index
       .macOwners(mac)
       .find(({ type, interface: on }) => type === 'node' && on !== undefined && !isBmc({ interface: on }))
-    const node = owner && view.get('node', owner.name)
+    return owner && view.get('node', owner.name)
+  }
+
+  async #detect(detection: Detection, mac: string, source: Source): Promise<string> {
+    const { model, log } = this.#o
+    const lookUp = await detection.find(mac)
+    if (lookUp?.(model.view)) {
+      const actor = { who: 'svcd', from: source.address, takesAddresses: false }
+      const found = await model.change(actor, tx => {
+        // The machine may have asked twice, or was given to a node by hand meanwhile.
+        const detected = tx.index.macOwners(mac).length === 0 ? lookUp(tx) : undefined
+        if (detected) model.moveMac(tx, detected.node, mac)
+        return detected
+      })
+      if (found) log.info(`MAC ${mac} given to node ${found.node.name}: it hangs on ${found.where}`)
+    }
+    const node = this.#machine(mac)
     return node ? this.#script(node, mac, source) : this.menu(mac)
   }
 

@@ -12,23 +12,37 @@ interface Grant {
 }
 
 /**
- * Which dynamic address stands for which node, where svcd manages no DHCP server (decisions 4.6): the first
- * address of the range that fetched the node's boot script, for one hour.
+ * Which dynamic address stands for which node (decisions 4.6): the one that the DHCP server's lease file gives to the
+ * node's MAC; where svcd manages no DHCP server, the first address of the range that fetched the node's boot script,
+ * for one hour.
  */
 export class Grants {
   readonly #grants = new Map<string, Grant>()
 
   constructor(
     readonly now: () => number,
-    readonly onGrant: (node: string, address: string) => void
+    readonly onGrant: (node: string, address: string) => void,
+    /** Whether the DHCP server has lent an address to a MAC; absent where svcd manages none. */
+    readonly hasLease?: (mac: string, address: string) => Promise<boolean>
   ) {}
 
   /** Notes that `source` fetched the node's boot script; it gets the grant unless another holds it. */
   offer(node: string, mac: string, network: NetworkDoc, source: string): void {
-    const range = dynamicRange(network)
-    const address = parseAddress(source)
-    if (!range || address === undefined || address < range.first || address > range.last) return
-    if (this.#live(node, mac)) return
+    const address = dynamicAddress(network, source)
+    if (this.hasLease || address === undefined || this.#live(node, mac)) return
+    this.#grant(node, mac, address, source)
+  }
+
+  /** Looks for the node's lease, where there is a DHCP server to ask: `has` goes by what it finds. */
+  async look(node: string, mac: string, network: NetworkDoc, source: string): Promise<void> {
+    const address = dynamicAddress(network, source)
+    if (!this.hasLease || address === undefined) return
+    const leased = await this.hasLease(mac, source)
+    if (!leased) this.#grants.delete(node)
+    else if (this.#live(node, mac)?.address !== address) this.#grant(node, mac, address, source)
+  }
+
+  #grant(node: string, mac: string, address: Address, source: string): void {
     this.#forgetOld()
     this.#grants.delete(node)
     this.#grants.set(node, { mac, address, until: this.now() + grantMs })
@@ -52,4 +66,13 @@ export class Grants {
       this.#grants.delete(node)
     }
   }
+}
+
+/** An address of the network's dynamic range, undefined for any other. */
+function dynamicAddress(network: NetworkDoc, source: string): Address | undefined {
+  const range = dynamicRange(network)
+  const address = parseAddress(source)
+  return range && address !== undefined && address >= range.first && address <= range.last
+    ? address
+    : undefined
 }

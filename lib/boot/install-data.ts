@@ -38,6 +38,10 @@ export interface InstallBmc {
   readonly ipaddress: string
   readonly netmask: string
   readonly gateway: string
+  /** What the BMC interface's options say with `vlan=`: a number, or off; '' leaves it as it is. Not checked. */
+  readonly vlan: string
+  /** The BMC network's value over the cluster's; '' when none. */
+  readonly ntp_server: string
 }
 
 /**

@@ -1,6 +1,6 @@
 import { notFound, unauthorized } from '../http/errors.js'
 import type { Source } from '../http/route.js'
-import { formatAddress, mask, parseAddress, parsePrefix } from '../model/address.js'
+import { formatAddress, mask, parsePrefix } from '../model/address.js'
 import { hidden } from '../model/hidden.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
@@ -63,6 +63,15 @@ export class Install {
     const text = this.#o.templates.render(template, { ...data })
     if (!data.masked) this.#o.began(data.node, data.imagefile)
     return text
+  }
+
+  /** To be awaited before `script` and `kickstart`: the DHCP server may have lent the source its address. */
+  async lookForLease(name: string, source: Source): Promise<void> {
+    const { model, grants } = this.#o
+    const target = targetOf(model.view, model.get('node', name), model.cluster)
+    const { provision, network } = target
+    if (provision?.ipaddress !== undefined || provision?.macaddress === undefined || !network) return
+    await grants.look(name, provision.macaddress, network, source.address)
   }
 
   /** Whether a request comes from one of the node's addresses, or from the dynamic one it was granted. */
@@ -161,13 +170,11 @@ export class Install {
   }
 
   #bmc(target: Target, masked: boolean): InstallBmc | false {
-    const { view } = this.#o.model
-    const setup = view.get('bmcsetup', target.settings.bmcsetupname ?? '')
+    const setup = this.#o.model.view.get('bmcsetup', target.settings.bmcsetupname ?? '')
     if (!setup) return false
     const entry = target.node.interfaces?.find(isBmc)
-    const network = entry?.network === undefined ? undefined : view.get('network', entry.network)
-    const prefix = network && parsePrefix(network.network)
-    const addressed = entry?.ipaddress !== undefined && parseAddress(entry.ipaddress) !== undefined && prefix
+    const on = entry && this.#interface(entry, target)
+    const addressed = on !== undefined && on.network !== '' && on.ipaddress !== ''
     return {
       name: setup.name,
       mgmtchannel: setup.mgmtchannel ?? 1,
@@ -176,9 +183,11 @@ export class Install {
       username: setup.username ?? '',
       password: masked && setup.password ? hidden : (setup.password ?? ''),
       unmanaged_bmc_users: (target.settings.unmanaged_bmc_users ?? '') as InstallBmc['unmanaged_bmc_users'],
-      ipaddress: addressed ? (entry.ipaddress as string) : '',
-      netmask: addressed ? netmask(prefix.length) : '',
-      gateway: addressed ? (network?.gateway ?? '') : ''
+      ipaddress: addressed ? on.ipaddress : '',
+      netmask: addressed ? on.netmask : '',
+      gateway: addressed ? on.gateway : '',
+      vlan: /(?:^|[\s,])vlan=([^\s,]*)/.exec(on?.options ?? '')?.[1] ?? '',
+      ntp_server: on?.ntp_server ?? ''
     }
   }
 }

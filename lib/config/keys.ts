@@ -157,7 +157,18 @@ export const keys = {
       values.optionalPath,
       '',
       'Directory of iPXE binaries to serve below /boot/; empty: none.'
-    )
+    ),
+    bios: key(
+      values.fileName,
+      'undionly.kpxe',
+      'iPXE for machines that boot by BIOS: its name on the TFTP server.'
+    ),
+    efi_x64: key(
+      values.fileName,
+      'ipxe.efi',
+      'iPXE for UEFI x86-64: its name on the TFTP server, and below /boot/ for UEFI HTTP boot.'
+    ),
+    efi_arm64: key(values.fileName, 'ipxe-arm64.efi', 'iPXE for UEFI arm64, likewise.')
   },
   kickstart: {
     rootpw: secret(
@@ -207,10 +218,118 @@ export const keys = {
     )
   },
   dhcp: {
-    server: key(values.choice('none'), 'none', 'DHCP server to configure: none in this version.')
+    server: key(
+      values.choice('none', 'isc', 'kea', 'dnsmasq'),
+      'none',
+      'DHCP server that svcd configures: none, isc (dhcpd), kea or dnsmasq.'
+    ),
+    config: key(
+      values.optionalPath,
+      '',
+      'File that svcd writes for it; empty: where Debian has it, /etc/dnsmasq.d/svcd-dhcp.conf for dnsmasq.'
+    ),
+    directory: key(
+      values.optionalPath,
+      '',
+      'Directory of its host files (dnsmasq only); empty: /var/lib/misc/svcd-dhcp.'
+    ),
+    check: key(
+      values.command,
+      '',
+      "Command that checks a file, whose path is put behind it; empty: the server's own checker."
+    ),
+    reload: key(
+      values.command,
+      '',
+      'Command that puts a new file in force; empty: the control command below (restart for isc), or the socket.'
+    ),
+    control: key(
+      values.command,
+      'systemctl',
+      'Command that is run with start, stop, restart, reload or status, and the name of the service.'
+    ),
+    service: key(
+      values.unit,
+      '',
+      'Name of the service; empty: isc-dhcp-server, kea-dhcp4-server or dnsmasq.'
+    ),
+    gather: key(
+      values.duration('0s', '1h'),
+      '2s',
+      'How long changes are gathered before they are put in force.'
+    ),
+    control_socket: key(values.optionalPath, '', 'Control socket of kea, for reloads; empty: none.'),
+    lease_file: key(
+      values.optionalPath,
+      '',
+      'File of leases; empty: where Debian has it. Read for [boot] dynamic_nodes.'
+    ),
+    lease_time: key(values.duration('2m', '365d'), '1h', 'Lifetime of leases.'),
+    interfaces: key(
+      values.interfaces,
+      '',
+      'Interfaces that kea and dnsmasq serve, with commas between them; empty: all.'
+    ),
+    tftp_server: key(
+      values.optionalIpv4,
+      '',
+      'TFTP server of the iPXE binaries (next-server); empty: the controller address.'
+    )
   },
   dns: {
-    server: key(values.choice('none'), 'none', 'DNS server to configure: none in this version.')
+    server: key(
+      values.choice('none', 'bind', 'dnsmasq'),
+      'none',
+      'DNS server that svcd configures: none, bind or dnsmasq.'
+    ),
+    config: key(
+      values.optionalPath,
+      '',
+      'File written for it; empty: /etc/bind/svcd.conf, to be included, or /etc/dnsmasq.d/svcd-dns.conf.'
+    ),
+    directory: key(
+      values.optionalPath,
+      '',
+      'Directory of its zone or hosts files; empty: /var/lib/bind/svcd or /var/lib/misc/svcd-dns.'
+    ),
+    check: key(
+      values.command,
+      '',
+      "Command that checks the file, whose path is put behind it; empty: the server's own checker."
+    ),
+    reload: key(
+      values.command,
+      '',
+      'Command that puts new files in force; empty: the control command below.'
+    ),
+    control: key(
+      values.command,
+      'systemctl',
+      'Command that is run with start, stop, restart, reload or status, and the name of the service.'
+    ),
+    service: key(values.unit, '', 'Name of the service; empty: named or dnsmasq.'),
+    gather: key(
+      values.duration('0s', '1h'),
+      '2s',
+      'How long changes are gathered before they are put in force.'
+    )
+  },
+  monitor: {
+    disk_free: key(
+      values.size('1k', '1024g'),
+      '64m',
+      'Less free space than this on the disk of the state or of the files is a failure of svcd.'
+    ),
+    loop_delay: key(
+      values.duration('1s', '1h'),
+      '1s',
+      'So is a mean delay of its event loop above this, over ten seconds.'
+    ),
+    queue: key(
+      values.count(1, 1_000_000),
+      '500',
+      'So are more requests than this that wait for a pack, a clone, a grab or a push.'
+    )
   },
   log: {
     level: key(

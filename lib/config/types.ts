@@ -1,5 +1,16 @@
 import type { User } from '../auth/roles.js'
 
+/** What the ini says of a server that svcd configures; commands are a program and its arguments. */
+interface Managed {
+  readonly config: string
+  readonly directory: string
+  readonly check: readonly string[]
+  readonly reload: readonly string[]
+  readonly control: readonly string[]
+  readonly service: string
+  readonly gather: number
+}
+
 /**
  * The ini, read once, checked whole, frozen (decisions, section 7). Paths are absolute, durations in
  * milliseconds, sizes in bytes. Keys carry the ini's names.
@@ -62,6 +73,10 @@ export interface Config {
     readonly snmp_detection: boolean
     /** Empty: none. */
     readonly ipxe_directory: string
+    /** Names of the iPXE binaries, by architecture. */
+    readonly bios: string
+    readonly efi_x64: string
+    readonly efi_arm64: string
   }
   readonly kickstart: { readonly rootpw: string }
   readonly node: { readonly verify_certificate: boolean }
@@ -76,8 +91,17 @@ export interface Config {
     readonly seeder_secret: string
     readonly seeder_watch: string
   }
-  readonly dhcp: { readonly server: 'none' }
-  readonly dns: { readonly server: 'none' }
+  /** Empty paths, commands and names: the server's usual ones (services/). */
+  readonly dhcp: Managed & {
+    readonly server: 'none' | 'isc' | 'kea' | 'dnsmasq'
+    readonly control_socket: string
+    readonly lease_file: string
+    readonly lease_time: number
+    readonly interfaces: readonly string[]
+    readonly tftp_server: string
+  }
+  readonly dns: Managed & { readonly server: 'none' | 'bind' | 'dnsmasq' }
+  readonly monitor: { readonly disk_free: number; readonly loop_delay: number; readonly queue: number }
   readonly log: {
     readonly level: 'error' | 'warn' | 'info' | 'debug'
     readonly audit_size: number

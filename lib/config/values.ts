@@ -172,6 +172,41 @@ export const cidrs: Kind<readonly string[]> = value =>
       return cidr
     })
 
+/** One IPv4 address, or nothing. */
+export const optionalIpv4: Kind<string> = value => {
+  const address = optionalAddress(value, '')
+  must(isIP(address) !== 6, 'an IPv4 address')
+  return address
+}
+
+/** The name of a file alone, that a DHCP answer, a URL and TFTP carry as it is. */
+export const fileName: Kind<string> = value => {
+  must(/^[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}$/.test(value), 'a file name of letters, digits and . _ + ~ -')
+  return value
+}
+
+/** The name of a service, or nothing. */
+export const unit: Kind<string> = value => {
+  must(
+    /^(?:[A-Za-z0-9][A-Za-z0-9@._:-]{0,199})?$/.test(value),
+    'the name of a service, such as isc-dhcp-server'
+  )
+  return value
+}
+
+/** Names of network interfaces with commas between them, or nothing. */
+export const interfaces: Kind<readonly string[]> = value => {
+  const names = value
+    .split(',')
+    .map(name => name.trim())
+    .filter(name => name !== '')
+  must(
+    names.every(name => /^[A-Za-z0-9][A-Za-z0-9_.@-]{0,14}$/.test(name)),
+    'names of network interfaces with commas between them'
+  )
+  return names
+}
+
 const label = '[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?'
 const hostName = new RegExp(`^(?=.{1,253}$)${label}(?:\\.${label})*$`)
 

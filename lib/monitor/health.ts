@@ -24,6 +24,16 @@ export class Health {
     for (const name of Object.keys(services)) this.of(name)
   }
 
+  /** Every service's state, by name. */
+  all(): Record<string, ServiceState> {
+    return Object.fromEntries(
+      Object.keys(this.services).flatMap(name => {
+        const state = this.of(name)
+        return state ? [[name, state]] : []
+      })
+    )
+  }
+
   /** The service's state; undefined for a name nobody knows. */
   of(name: string): ServiceState | undefined {
     if (!Object.hasOwn(this.services, name)) return undefined

@@ -37,6 +37,9 @@ const adminOnly = { ...reading, viewer: 403 } as const
 const rules: readonly [RegExp, Verdict][] = [
   [/^POST \/token$|^GET \/(version|openapi\.json)$/, open],
   [/^GET \/config\/node\/\{node\}\/_render\//, adminOnly],
+  // Of servers that this controller does not manage.
+  [/_preview$/, { ...adminOnly, admin: 'in' }],
+  [/^GET \/service\/d\w+\/status$/, { ...reading, viewer: 'in', admin: 'in' }],
   [/^GET \/config\/secrets\/node\/\{node\}(\/\{secret\})?$/, ownSecrets],
   [/^GET \/boot(\/short|\/disk|\/search\/.*|\/manual\/.*|\/\{file\})?$/, open],
   [/^GET \/kickstart\/install\/\{node\}$/, open],
@@ -52,9 +55,11 @@ const rules: readonly [RegExp, Verdict][] = [
   [/^GET \/config\/osimage(tag)?(\/\{osimage\})?$/, minimal],
   [/^GET \/config\/network\/\{network\}\/(_list|_member|_nextfreeip|\{ipaddress\})$/, minimal],
   [/^GET \/monitor\/request/, reading],
+  // Both users were told its end below /config/status.
+  [/^GET \/service\/status/, { ...reading, viewer: 'in', admin: 'in' }],
   [/^GET \/monitor\//, minimal],
   [/^POST \/config\/node\/\{node\}$|^POST \/monitor\/node\/\{node\}$/, ofNode],
-  [/_delete$|_cancel$|_pack$|^POST /, changing],
+  [/_delete$|_cancel$|_pack$|^POST |^GET \/service\/d\w+\/(start|stop|restart|reload)$/, changing],
   [/^GET /, reading]
 ]
 

@@ -77,7 +77,7 @@ function choices(config: Exported, name: string, given: Readonly<Record<string, 
   return [...new Set((of[name] ?? (() => all(name)))())]
 }
 
-const changing = /\/_(?:delete|pack|cancel)$|^\/boot\/manual\/.*\{macaddress\}$/
+const changing = /\/_(?:delete|pack|cancel)$|^\/service\/d\w+\/(?!status)|^\/boot\/manual\/.*\{macaddress\}$/
 
 /** The paths of every GET that only reads, with the names that exist. What the monitor tells comes last. */
 function paths(config: Exported, table: readonly string[]): string[] {
@@ -103,7 +103,7 @@ function paths(config: Exported, table: readonly string[]): string[] {
 const timeless = (path: string, text: string) =>
   text
     .replace(/^SVC_TOKEN=.*$/m, 'SVC_TOKEN=')
-    .replace(path.startsWith('/monitor/service') ? /"since":"[^"]*"/ : '', '')
+    .replaceAll(/^\/monitor\/(service|status)/.test(path) ? /"since":"[^"]*"/g : '', '')
 
 /** The answer of every GET, path → status and text, as the admin; install scripts as the node. */
 export async function everything(c: Controller): Promise<Map<string, string>> {

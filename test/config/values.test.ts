@@ -64,8 +64,8 @@ t.test('values outside their sets are refused, the section and key named', async
     'torrent.tracker_reload': ['sh -c "x"', 'a; b', 'a $(b)', 'a > b'],
     'torrent.seeder': ['rtorrent'],
     'torrent.seeder_url': ['127.0.0.1:9091', 'http://u:p@h/rpc', 'http://h/rpc?x'],
-    'dhcp.server': ['isc', ''],
-    'dns.server': ['bind'],
+    'dhcp.server': ['dhcpd', ''],
+    'dns.server': ['named'],
     'log.level': ['trace', 'INFO']
   }
   for (const [id, values] of Object.entries(bad))

@@ -9,6 +9,7 @@ import { type Ask, Controller } from '../api/controller.js'
 import { plantRequest } from '../api/requests.js'
 import { stored } from '../api/rows.js'
 import { makeTree } from '../image/small-tree.js'
+import { pretended } from './services.js'
 
 export const base64 = (text: string) => Buffer.from(text).toString('base64')
 export const mac = '52:54:00:00:00:01'
@@ -83,12 +84,12 @@ export function cheapHash(password: string): string {
   return `$scrypt$N=2,r=1,p=1$${salt.toString('base64url')}$${key.toString('base64url')}`
 }
 
-/** Every file of the state but the audit log, the records of requests and ssh keys, path → content; secrets in the clear. */
+/** Every file of the state but the audit log, the records of requests, the notes of services and ssh keys, path → content; secrets in the clear. */
 export async function plainFiles(c: Controller): Promise<Record<string, unknown>> {
   const box = new SecretBox(readFileSync(join(c.directory, 'state', 'secret.key')))
   const found: Record<string, unknown> = {}
   for (const [path, bytes] of Object.entries(await stored(c))) {
-    if (/^(revoked|filler|jobs|ssh)\b/.test(path)) continue
+    if (/^(revoked|filler|jobs|services|ssh)\b/.test(path)) continue
     const text = Buffer.from(bytes, 'latin1').toString('utf8')
     const doc = path.endsWith('.json') ? JSON.parse(text) : text
     if (path.startsWith('secrets/'))
@@ -129,7 +130,7 @@ export class Stage {
       `users.root=admin ${cheapHash(passwords.root)}`,
       `users.alice=viewer ${cheapHash(passwords.alice)}`
     ]
-    Object.assign(c, { overrides: [...c.overrides, ...users] })
+    Object.assign(c, { overrides: [...c.overrides, ...users, ...pretended(c.directory)] })
     plantRequest(c)
     await c.restart()
     c.token = await c.login('root', passwords.root)

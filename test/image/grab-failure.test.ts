@@ -15,7 +15,8 @@ t.test('a grab that fails leaves the image as it was, and says why', async t => 
     mv usr/bin/rsync usr/bin/rsync.real; ln -s rsync.real usr/bin/rsync`)
   let node = await startNode(t, root, [], remote.port)
   await take({ work: path('image') })
-  await shell('for i in 1 2 3; do echo 22 > small$i; done; head -c 3000000 /dev/urandom > ubig')
+  // Of another size: in the same second rsync would take it for the same file.
+  await shell('for i in 1 2 3; do echo 22 > small$i; done; head -c 3000001 /dev/urandom > ubig')
   const changedInImage = await remember(path('image'))
   let works = 0
   const again = (options: Partial<GrabRequest> = {}) => {

@@ -33,9 +33,15 @@ export function installBmc(changes: Partial<InstallBmc> = {}): InstallBmc {
     ipaddress: '10.148.0.1',
     netmask: '255.255.0.0',
     gateway: '10.148.255.254',
+    vlan: '',
+    ntp_server: '',
     ...changes
   }
 }
+
+/** A text as the BMC is given it: its bytes as numbers, filled up with zeros. */
+export const bmcBytes = (text: string, size: number): string =>
+  [...Buffer.concat([Buffer.from(text), Buffer.alloc(size)]).subarray(0, size)].join(' ')
 
 /** The smallest node that installs: one interface, no scripts, an image by http. */
 export function installData(changes: Partial<InstallData> = {}): InstallData {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
-import { base64, installBmc, installData, installInterface } from './data.js'
+import { base64, bmcBytes, installBmc, installData, installInterface } from './data.js'
 import { hostile } from './hostile.js'
 import { completed, image, install } from './install.js'
 import { shells } from './machine.js'
@@ -27,11 +27,12 @@ function hostileData(): Partial<InstallData> {
     rootpw: hostile,
     setupbmc: true,
     bmc: installBmc({
-      username: hostile,
-      password: "it's $x",
+      username: hostile.slice(0, 16),
+      password: hostile.slice(6, 26),
       ipaddress: hostile,
       netmask: hostile,
-      gateway: hostile
+      gateway: hostile,
+      ntp_server: hostile
     }),
     interfaces: [
       installInterface({
@@ -60,7 +61,7 @@ for (const shell of shells) {
       shell,
       data: { ...hostileData(), node },
       programs: {
-        ipmitool: 'printf "%s\\n" "$@" >> /ipmi',
+        ipmitool: 'cat "$5" >> /ipmi',
         dmidecode: `cat <<'XX'\n${hostile.slice(0, 40)}\nXX`
       },
       environment: { SVC_BOOTPROTO: 'dhcp' },
@@ -71,7 +72,9 @@ for (const shell of shells) {
     t.notOk(machine.has('pwned'), 'nothing was run')
     t.notOk(machine.has('result/pwned'))
     t.equal(machine.text('postscript'), `${hostile}\n`)
-    t.ok(machine.text('ipmi').includes(hostile), 'the BMC gets the user name as it is')
+    t.match(machine.text('ipmi'), `raw 6 69 3 ${bmcBytes(hostile, 16)}\n`, 'the user name as it is')
+    t.match(machine.text('ipmi'), `raw 6 71 131 2 ${bmcBytes(hostile.slice(6), 20)}\n`)
+    t.notMatch(machine.text('ipmi').trim(), /^(?!raw|user|channel|lan)|[^\w .:/%=\n-]/m, 'no other command')
     for (const { body, url } of controller.posts('/')) {
       t.equal(decodeURIComponent(url.replace(/^\/\w+\/node\//, '')), node)
       JSON.parse(body)

@@ -3,7 +3,7 @@ import { existsSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
-import { base64, installBmc, installData, installInterface } from './data.js'
+import { base64, bmcBytes, installBmc, installData, installInterface } from './data.js'
 import { hostile } from './hostile.js'
 import { exits, startController } from './install.js'
 import { Machine } from './machine.js'
@@ -126,7 +126,7 @@ t.test('its scripts do what the install script does', async t => {
       secrets: [{ name: 'k', path: '/etc/key', content: base64('secret') }],
       roles: ['ntp']
     },
-    { ipmitool: 'echo "$@" >> /ipmi', dmidecode: 'echo ACME' }
+    { ipmitool: 'cat "$5" >> /ipmi', dmidecode: 'echo ACME' }
   )
   const runs = await machine.run(...scripts.slice(0, 2))
   exits(t, runs, [0, 0])
@@ -147,7 +147,7 @@ t.test('its scripts do what the install script does', async t => {
   )
   t.equal(machine.text('pre'), 'node001 node001.cluster\n')
   t.equal(machine.text('tmp/svc-partitioning.ks'), 'part / --size=1\n')
-  t.match(machine.text('ipmi'), `user set password 3 ${installBmc().password}`)
+  t.match(machine.text('ipmi'), `raw 6 71 3 2 ${bmcBytes(installBmc().password, 16)}\n`)
   t.equal(machine.text('mnt/sysimage/post'), 'post\n')
   t.equal(machine.text('mnt/sysimage/etc/key'), 'secret')
   t.equal(statSync(join(machine.root, 'mnt/sysimage/etc/key')).mode & 0o777, 0o600)
@@ -219,7 +219,7 @@ t.test('hostile text cannot end a section, add a command or run', async t => {
     ntp_server: text,
     imagefile: `${text}.tar.gz`,
     setupbmc: true,
-    bmc: installBmc({ username: text, ipaddress: text }),
+    bmc: installBmc({ username: text.slice(0, 16), ipaddress: text, ntp_server: text }),
     interfaces: [
       installInterface({
         interface: text,
@@ -235,11 +235,11 @@ t.test('hostile text cannot end a section, add a command or run', async t => {
   t.strictSame([...new Set(commands.map(([first]) => first))].sort(), [...known].sort())
   t.equal(sections.length, 3)
   const { controller, machine, scripts } = await installer(t, changes, {
-    ipmitool: 'printf "%s\\n" "$@" >> /ipmi'
+    ipmitool: 'cat "$5" >> /ipmi'
   })
   const runs = await machine.run(...scripts.slice(0, 2))
   exits(t, runs, [0, 0])
   t.equal(controller.states.at(-1), 'installer.completed')
   t.notOk(machine.has('pwned'))
-  t.ok(machine.text('ipmi').includes(text))
+  t.match(machine.text('ipmi'), `raw 6 69 3 ${bmcBytes(text, 16)}\n`)
 })

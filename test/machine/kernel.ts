@@ -12,7 +12,6 @@ export interface Kernel {
   readonly modules: string
 }
 
-const metaPackage = 'linux-image-cloud-amd64'
 const prefix = /^linux-image-(\d.*)$/
 
 async function cached(cache: string): Promise<Kernel | undefined> {
@@ -31,12 +30,15 @@ async function cached(cache: string): Promise<Kernel | undefined> {
 }
 
 /**
- * Debian's kernel for virtual machines, downloaded and unpacked below `cache` (106 MB), not installed. One
- * that is there is used as it is; works without root; two at once are safe, because a finished tree is moved
+ * One of Debian's kernels, by default the one for virtual machines, downloaded and unpacked below `cache` (106 MB; 400
+ * for the one with every driver), not installed. One that is there is used as it is; works without root; two at once are safe, because a finished tree is moved
  * into place whole.
  * @throws Error naming the command to type when apt does not know the package or cannot fetch it.
  */
-export async function debianKernel(cache = join(checkout, '.cache/kernel')): Promise<Kernel> {
+export async function debianKernel(
+  cache = join(checkout, '.cache/kernel'),
+  metaPackage = 'linux-image-cloud-amd64'
+): Promise<Kernel> {
   await mkdir(cache, { recursive: true })
   const there = await cached(cache)
   if (there) return there

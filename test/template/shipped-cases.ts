@@ -1,5 +1,7 @@
 import type { InstallData } from '../../lib/boot/install-data.js'
 import { base64, installBmc, installData, installInterface } from '../install/data.js'
+import { everything, many } from '../services/cluster.js'
+import { servers, templateData } from '../services/rendered.js'
 
 /** One rendering of a shipped template. */
 export interface Case {
@@ -152,9 +154,31 @@ function installCases(template: string): Case[] {
   return cases
 }
 
+/** The templates of the DHCP and DNS servers, as these are given their data. */
+async function serviceCases(): Promise<Case[]> {
+  const cases: Case[] = []
+  const bare = {
+    next_server: '',
+    interfaces: ['eth0', 'eth1'],
+    dns_too: true,
+    name_server: '',
+    controlSocket: ''
+  }
+  for (const [service, server] of servers)
+    for (const [what, objects, more] of [
+      ['nothing', {}, {}],
+      ['one', many(1), bare],
+      ['everything', everything, {}]
+    ] as const)
+      for (const { template, data } of await templateData(service, server, objects, more))
+        cases.push({ template, what: `${what} of ${service} ${server}`, data })
+  return cases
+}
+
 /** Every shipped template in every case that changes what it renders. */
 export const CASES: readonly Case[] = [
   ...BOOT,
   ...installCases('install/templ_install.cfg'),
-  ...installCases('install/templ_kickstart.cfg')
+  ...installCases('install/templ_kickstart.cfg'),
+  ...(await serviceCases())
 ]

@@ -1,0 +1,55 @@
+import { statfs } from 'node:fs/promises'
+import type { Condition } from './health.js'
+
+const lookMs = 10_000
+/** A small disk is not full because it is small. */
+const leastShare = 0.05
+
+/** Whether there is room on the disks of some directories; looked at now and then. */
+export class DiskSpace {
+  #condition: Condition = { ok: true, reason: '' }
+  readonly #timer: NodeJS.Timeout
+
+  private constructor(
+    readonly directories: readonly string[],
+    readonly leastBytes: number
+  ) {
+    this.#timer = setInterval(() => void this.look(), lookMs).unref()
+  }
+
+  static async open(directories: readonly string[], leastBytes: number): Promise<DiskSpace> {
+    const disks = new DiskSpace(directories, leastBytes)
+    await disks.look()
+    return disks
+  }
+
+  /** As it was when last looked at. */
+  get condition(): Condition {
+    return this.#condition
+  }
+
+  async look(): Promise<void> {
+    const reasons = await Promise.all(this.directories.map(directory => this.#lack(directory)))
+    const reason = [...new Set(reasons)].filter(text => text !== '').join('; ')
+    this.#condition = { ok: reason === '', reason }
+  }
+
+  close(): void {
+    clearInterval(this.#timer)
+  }
+
+  /** What is lacking, in words that stay the same while it does; '' for nothing. */
+  async #lack(directory: string): Promise<string> {
+    try {
+      const { bsize, blocks, bavail, ffree, files } = await statfs(directory)
+      const least = Math.min(this.leastBytes, blocks * bsize * leastShare)
+      if (bavail * bsize < least) return `the disk of ${directory} is full but for ${sizeText(least)}`
+      return files > 0 && ffree === 0 ? `the disk of ${directory} has no room for another file` : ''
+    } catch (error) {
+      return `the disk of ${directory} cannot be looked at: ${(error as Error).message}`
+    }
+  }
+}
+
+const sizeText = (bytes: number) =>
+  bytes >= 1024 ** 2 ? `${Math.round(bytes / 1024 ** 2)} MiB` : `${Math.round(bytes / 1024)} KiB`

@@ -1,0 +1,17 @@
+import type { Backend } from './backend.js'
+import { dnsmasq as dhcpDnsmasq } from './dhcp/dnsmasq.js'
+import { isc } from './dhcp/isc.js'
+import { kea } from './dhcp/kea.js'
+import { bind } from './dns/bind.js'
+import { dnsmasq as dnsDnsmasq } from './dns/dnsmasq.js'
+
+export type ServiceName = 'dhcp' | 'dns'
+
+const backends = { dhcp: { isc, kea, dnsmasq: dhcpDnsmasq }, dns: { bind, dnsmasq: dnsDnsmasq } } as const
+
+/** The kind of server that the ini names; its data is that of the service. */
+export function backendOf(service: ServiceName, server: string): Backend<unknown> {
+  const backend = (backends[service] as Readonly<Record<string, Backend<never>>>)[server]
+  if (!backend) throw new TypeError(`there is no ${service} server ${server}`)
+  return backend as Backend<unknown>
+}

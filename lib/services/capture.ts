@@ -1,0 +1,51 @@
+import { parseAddress } from '../model/address.js'
+import { settingsOf } from '../model/inherit.js'
+import type { DeviceDoc, GroupDoc, NetworkDoc, NodeDoc } from '../model/tables.js'
+import type { ClusterSettings, View } from '../model/view.js'
+
+/**
+ * The objects that DHCP and DNS are made of as they stand together at one moment: documents do not change, so to
+ * hold them is enough, and what is made of them may take its time.
+ */
+export interface Captured {
+  readonly networks: readonly NetworkDoc[]
+  readonly nodes: readonly NodeDoc[]
+  readonly switches: readonly DeviceDoc[]
+  readonly otherdevs: readonly DeviceDoc[]
+  readonly cluster: ClusterSettings
+  /** Knows the groups alone: for what nodes inherit. */
+  readonly view: View
+}
+
+/** Takes hold of the objects; costs a look-up for each. */
+export function capture(view: View, cluster: ClusterSettings): Captured {
+  const all = <K extends 'network' | 'node' | 'switch' | 'otherdev' | 'group'>(type: K) =>
+    view.names(type).flatMap(name => view.get(type, name) ?? [])
+  const groups = new Map<string, GroupDoc>(all('group').map(group => [group.name, group]))
+  return {
+    networks: all('network'),
+    nodes: all('node'),
+    switches: all('switch'),
+    otherdevs: all('otherdev'),
+    cluster,
+    view: { get: (_: 'group', name: string) => groups.get(name) } as View
+  }
+}
+
+/** The network of a node's own host name and the address it stands for: those of its provision interface. */
+export function ownName({ view, cluster }: Captured, node: NodeDoc) {
+  const settings = settingsOf(view, node, cluster)
+  const provision = node.interfaces?.find(entry => entry.interface === settings.provision_interface)
+  return { settings, provision, domain: settings.domain ?? provision?.network ?? '' }
+}
+
+const label = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/
+/** Leaves room for the names of devices before it and for `hostmaster`. */
+const longestZone = 180
+
+/** A name as DNS has it, in lower case; undefined for one that cannot be a zone or a name in one. */
+export function domainName(name: string): string | undefined {
+  const lower = name.toLowerCase()
+  const fits = lower.length <= longestZone && lower.split('.').every(part => label.test(part))
+  return fits && parseAddress(lower) === undefined ? lower : undefined
+}

@@ -1,0 +1,101 @@
+import { connect } from 'node:net'
+import { ProgramError, run } from '../program/program.js'
+import type { Needs, ServiceSettings } from './backend.js'
+
+/** What the control command is run with (issue: service control of dhcp and dns). */
+export type Verb = 'start' | 'stop' | 'restart' | 'reload' | 'status'
+export const changing = ['start', 'stop', 'restart', 'reload'] as const
+
+/** Whether a server runs, as its control command says it; `unknown`: there is no such command. */
+export interface Running {
+  readonly state: 'running' | 'stopped' | 'unknown'
+  /** The command's words. */
+  readonly words: string
+}
+
+const timeLimitMs = 90_000
+const anyStatus = Array.from({ length: 256 }, (_, status) => status)
+
+/** Runs a command to its end. Throws an Error with its last words when it fails. */
+export async function command(words: readonly string[], signal: AbortSignal): Promise<string> {
+  const [program = '', ...args] = words
+  const { status, stdout, stderr } = await run(program, args, { timeLimitMs, signal, ok: anyStatus })
+  if (status === 0) return stdout
+  throw new Error(`${words.join(' ')} ended with status ${status}: ${essence(`${stderr}\n${stdout}`)}`)
+}
+
+const mostWords = 600
+/** What programs say of themselves before they say what is wrong. */
+const banner =
+  /^(?:Internet Systems Consortium|Copyright |All rights reserved|For info, please visit|\s*\^?\s*$)/
+
+/** The lines of a program's output that say what is wrong: those that name a line or an error, else the last ones. */
+function essence(output: string): string {
+  const lines = output.split(/\r?\n/).filter(line => !banner.test(line))
+  const telling = lines.filter(line => /\bline \d|:\d+|\berror\b|fail|invalid|not |unknown/i.test(line))
+  const said = (telling.length > 0 ? telling.slice(0, 3) : lines.slice(-3))
+    .map(line => line.trim())
+    .join('; ')
+  return said.length > mostWords ? `${said.slice(0, mostWords)}…` : said
+}
+
+/** Runs the ini's control command with a verb. */
+export function control(
+  { control: words, service }: ServiceSettings,
+  verb: Verb,
+  signal: AbortSignal
+): Promise<string> {
+  return command([...words, verb, service], signal)
+}
+
+/** Whether the server runs. */
+export async function runningState(
+  { control: words, service }: ServiceSettings,
+  signal: AbortSignal
+): Promise<Running> {
+  const [program = '', ...args] = [...words, 'status', service]
+  try {
+    const { status, stdout, stderr } = await run(program, args, { timeLimitMs, signal, ok: anyStatus })
+    return { state: status === 0 ? 'running' : 'stopped', words: `${stdout}${stderr}`.trim() }
+  } catch (error) {
+    if (error instanceof ProgramError && error.why === 'missing')
+      return { state: 'unknown', words: error.message }
+    throw error
+  }
+}
+
+/** Makes a running server take its new files: by the ini's command, its control socket, or the control command. */
+export async function reload(settings: ServiceSettings, needs: Needs, signal: AbortSignal): Promise<void> {
+  if (settings.reload.length > 0) await command(settings.reload, signal)
+  else if (settings.controlSocket !== '' && (await configReload(settings.controlSocket))) return
+  else await control(settings, needs, signal)
+}
+
+const socketLimitMs = 30_000
+
+/** Kea's command config-reload; false where nobody listens. Throws an Error with Kea's words when it refuses. */
+function configReload(path: string): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    let answer = ''
+    const socket = connect(path, () => socket.write('{ "command": "config-reload" }'))
+    socket
+      .setEncoding('utf8')
+      .setTimeout(socketLimitMs, () => socket.destroy(new Error(`${path} does not answer`)))
+    socket.on('data', text => {
+      answer += text
+    })
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT' || error.code === 'ECONNREFUSED') resolve(false)
+      else reject(error)
+    })
+    socket.on('end', () => {
+      try {
+        const { result, text } = JSON.parse(answer)
+        if (result === 0) resolve(true)
+        else reject(new Error(`kea refuses its configuration: ${text}`))
+      } catch {
+        reject(new Error(`kea answers ${JSON.stringify(answer.slice(0, 200))} on ${path}`))
+      }
+    })
+  })
+}

@@ -1,0 +1,50 @@
+import { join } from 'node:path'
+import { type Backend, type RenderedFile, readable } from '../backend.js'
+import type { DhcpData } from './data.js'
+
+const suffix = '.host'
+
+/**
+ * dnsmasq: a main file, which takes a restart, and a file for each machine, read again on SIGHUP. Machines that get
+ * another script than the short menu are named in the main file.
+ */
+export const dnsmasq: Backend<DhcpData> = {
+  name: 'dnsmasq',
+  defaults: {
+    config: '/etc/dnsmasq.d/svcd-dhcp.conf',
+    directory: '/var/lib/misc/svcd-dhcp',
+    check: ['dnsmasq', '--test', '-C'],
+    service: 'dnsmasq',
+    leaseFile: '/var/lib/misc/dnsmasq.leases'
+  },
+  reload: 'reload',
+  render: (data, { config, directory, leaseFile }, render) => {
+    const main = render('dhcp/templ_dnsmasq.cfg', { ...data, directory, lease_file: leaseFile })
+    const ofHost = (host: DhcpData['hosts'][number]): RenderedFile => ({
+      // A MAC is one machine's alone, whatever the machine is called.
+      path: join(directory, `${host.mac.replaceAll(':', '')}${suffix}`),
+      text: render('dhcp/templ_dnsmasq_host.cfg', { host }),
+      mode: readable,
+      needs: 'reload'
+    })
+    return {
+      files: [{ path: config, text: main, mode: readable, needs: 'restart' }, ...data.hosts.map(ofHost)],
+      owned: [{ directory, suffix }]
+    }
+  },
+  checks: ({ config, check }, changed, staged) => {
+    // The checker does not read the machines' files: it is shown their lines as a main file would have them.
+    const lines = changed
+      .filter(file => file.path !== config)
+      .flatMap(({ text }) => text.split('\n'))
+      .map(line => line.replace(/^(?=[^#\s])/, 'dhcp-host='))
+    const path = `${config}.hosts`
+    return {
+      commands: [
+        ...(changed.some(file => file.path === config) ? [[...check, staged(config)]] : []),
+        ...(lines.length > 0 ? [[...check, staged(path)]] : [])
+      ],
+      files: lines.length > 0 ? [{ path, text: lines.join('\n'), mode: readable, needs: 'reload' }] : []
+    }
+  }
+}

@@ -1,0 +1,160 @@
+import { type Address, formatAddress, parseAddress, parsePrefix } from '../../model/address.js'
+import type { NetworkDoc } from '../../model/tables.js'
+import type { Captured } from '../capture.js'
+import { Names } from './names.js'
+import { placeOf, reverseZones } from './reverse.js'
+
+export interface DnsRecord {
+  /** Relative to the zone. */
+  readonly name: string
+  readonly type: 'A' | 'AAAA' | 'PTR'
+  readonly data: string
+}
+
+/** A zone as its file has it; names in full end in a dot. */
+export interface DnsZone {
+  /** Without the dot at the end. */
+  readonly name: string
+  readonly name_server: string
+  readonly hostmaster: string
+  readonly records: readonly DnsRecord[]
+  /** What could not be written, one sentence each, for comments. */
+  readonly notes: readonly string[]
+}
+
+/** What the templates of DNS servers see. */
+export interface DnsData {
+  readonly zones: readonly DnsZone[]
+  /** The same as lines of a hosts file: an address, and its names, its own one first. */
+  readonly hosts: readonly { readonly address: string; readonly names: readonly string[] }[]
+}
+
+/** Everything a name server is to know; yields for each node and each name. */
+export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
+  const names = new Names(captured)
+  for (const node of captured.nodes) {
+    names.node(node)
+    yield
+  }
+  for (const device of captured.switches) names.device('switch', device)
+  for (const device of captured.otherdevs) names.device('otherdev', device)
+  const servers = new NameServers(captured, names)
+  const forward: DnsZone[] = []
+  // Before the zones are written: a name server may have its address in another one.
+  const serverOf = new Map([...names.forward.keys()].map(zone => [zone, servers.of(zone)]))
+  for (const [zone, { names: all, notes }] of [...names.forward].sort(byName)) {
+    const records: DnsRecord[] = []
+    for (const [name, { address }] of all) {
+      records.push({ name, type: address.includes(':') ? 'AAAA' : 'A', data: address })
+      yield
+    }
+    forward.push({ ...head(zone, serverOf.get(zone) ?? ''), records, notes })
+  }
+  const reverse = yield* reverseOf(captured, names, serverOf, servers)
+  const hosts = yield* hostsOf(names)
+  return { zones: [...forward, ...reverse], hosts }
+}
+
+const byName = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]) => (a < b ? -1 : 1)
+
+const head = (name: string, server: string) => ({
+  name,
+  name_server: `${server}.`,
+  hostmaster: `hostmaster.${server}.`
+})
+
+/** Which name server a zone has: what its network says, or else the controller. */
+class NameServers {
+  readonly #networks: ReadonlyMap<string, NetworkDoc>
+
+  constructor(
+    readonly captured: Captured,
+    readonly names: Names
+  ) {
+    const networks = [...captured.networks].reverse()
+    this.#networks = new Map(networks.map(network => [names.zoneOf(network.name) ?? '', network]))
+  }
+
+  /** The server's name in full; it has an address where it lies in a zone of ours. */
+  of(zone: string): string {
+    const { controller } = this.captured.cluster
+    const network = this.#networks.get(zone)
+    const given = network?.ns_hostname?.toLowerCase()
+    const host = given === undefined || parseAddress(given) !== undefined ? undefined : given
+    const address = network?.ns_ip ?? (host === undefined ? given : undefined)
+    const known = address === undefined ? undefined : this.names.called.get(parseAddress(address) ?? -1)
+    const fallback = address === undefined ? nameOf(controller.name) : 'ns'
+    const name = host?.includes('.')
+      ? host
+      : host === undefined && known
+        ? known
+        : `${host ?? fallback}.${zone}`
+    this.#address(name, address ?? controller.address)
+    return name
+  }
+
+  /** The controller where no zone has a name server. */
+  get last(): string {
+    return nameOf(this.captured.cluster.controller.name)
+  }
+
+  #address(name: string, address: string): void {
+    for (let dot = name.indexOf('.'); dot > 0; dot = name.indexOf('.', dot + 1)) {
+      const zone = this.names.forward.get(name.slice(dot + 1))
+      const label = name.slice(0, dot)
+      if (!zone) continue
+      if (!zone.names.has(label)) zone.names.set(label, { address, of: 'the name server' })
+      return
+    }
+  }
+}
+
+/** A controller's name as a label. */
+const nameOf = (name: string) =>
+  name
+    .toLowerCase()
+    .replace(/[^a-z0-9-]+/g, '-')
+    .replace(/-+$/, '') || 'controller'
+
+function* reverseOf(
+  { networks }: Captured,
+  names: Names,
+  serverOf: ReadonlyMap<string, string>,
+  servers: NameServers
+): Generator<undefined, DnsZone[]> {
+  const [first] = serverOf.values()
+  const zones = new Map<string, { server: string; records: [Address, DnsRecord][] }>()
+  for (const { name, network } of networks) {
+    const prefix = parsePrefix(network)
+    const server = serverOf.get(names.zoneOf(name) ?? '') ?? first ?? servers.last
+    for (const zone of prefix ? reverseZones(prefix) : [])
+      if (!zones.has(zone)) zones.set(zone, { server, records: [] })
+  }
+  for (const [address, name] of names.called) {
+    const place = placeOf(address, zones)
+    if (place)
+      zones.get(place.zone)?.records.push([address, { name: place.name, type: 'PTR', data: `${name}.` }])
+    yield
+  }
+  return [...zones].sort(byName).map(([zone, { server, records }]) => ({
+    ...head(zone, server),
+    records: records.sort((a, b) => a[0] - b[0]).map(([, record]) => record),
+    notes: []
+  }))
+}
+
+function* hostsOf(names: Names): Generator<undefined, DnsData['hosts']> {
+  const hosts = new Map<string, string[]>()
+  for (const [address, name] of names.called) {
+    hosts.set(formatAddress(address), [name])
+    yield
+  }
+  for (const [zone, { names: all }] of names.forward)
+    for (const [label, { address }] of all) {
+      const list = hosts.get(address) ?? []
+      if (!list.includes(`${label}.${zone}`)) list.push(`${label}.${zone}`)
+      hosts.set(address, list)
+      yield
+    }
+  return [...hosts].map(([address, list]) => ({ address, names: list }))
+}

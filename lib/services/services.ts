@@ -1,0 +1,110 @@
+import { isIPv4 } from 'node:net'
+import type { Config } from '../config/types.js'
+import type { Log } from '../log.js'
+import type { Model } from '../model/model.js'
+import type { Condition } from '../monitor/health.js'
+import type { Change } from '../store/types.js'
+import type { ServiceSettings } from './backend.js'
+import { backendOf, type ServiceName } from './backends.js'
+import { capture } from './capture.js'
+import { type DhcpOptions, dhcpData } from './dhcp/data.js'
+import { hasLease } from './dhcp/leases.js'
+import { dnsData } from './dns/data.js'
+import { Service } from './service.js'
+
+/** Objects that DHCP and DNS are made of. */
+const types = new Set(['network', 'node', 'group', 'switch', 'otherdev', 'cluster'])
+
+export interface ServicesOptions {
+  readonly config: Config
+  readonly model: Model
+  readonly log: Log
+  readonly now: () => number
+}
+
+/** The servers that the ini has svcd configure: they follow the objects. */
+export class Services {
+  readonly #services = new Map<string, Service>()
+
+  constructor({ config, model, log, now }: ServicesOptions) {
+    const add = (service: ServiceName, data: () => Generator<unknown, object>) => {
+      if (config[service].server === 'none') return
+      const settings = settingsOf(service, config)
+      const { templates, state } = config.paths
+      this.#services.set(service, new Service({ service, settings, templates, state, data, log, now }))
+    }
+    const options = dhcpOptions(config)
+    // Nothing of the objects is held while nobody asks for it.
+    add('dhcp', () => dhcpData(capture(model.view, model.cluster), options))
+    add('dns', () => dnsData(capture(model.view, model.cluster)))
+  }
+
+  /** The service of this name, undefined where svcd does not manage it. */
+  of(name: string): Service | undefined {
+    return this.#services.get(name)
+  }
+
+  /** How each of them is, for Health. */
+  get conditions(): Record<string, readonly (() => Condition)[]> {
+    return Object.fromEntries([...this.#services].map(([name, service]) => [name, [() => service.condition]]))
+  }
+
+  start(): void {
+    for (const service of this.#services.values()) service.start()
+  }
+
+  /** Tells of changes in the store; costs nothing. */
+  changed(changes: readonly Change[]): void {
+    if (changes.some(({ type }) => types.has(type)))
+      for (const service of this.#services.values()) service.changed()
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#services.values()].map(service => service.close()))
+  }
+}
+
+/** The ini's values, and the server's usual ones where it has none. */
+export function settingsOf(service: ServiceName, config: Config): ServiceSettings {
+  const { server, control, gather, reload, ...given } = config[service]
+  const { defaults } = backendOf(service, server)
+  const dhcp = service === 'dhcp' ? config.dhcp : undefined
+  return {
+    server,
+    config: given.config || defaults.config,
+    directory: given.directory || defaults.directory,
+    check: given.check.length > 0 ? given.check : defaults.check,
+    reload,
+    control: control.length > 0 ? control : ['systemctl'],
+    service: given.service || defaults.service,
+    gather,
+    leaseFile: dhcp?.lease_file || defaults.leaseFile,
+    controlSocket: dhcp?.server === 'kea' ? dhcp.control_socket : ''
+  }
+}
+
+function dhcpOptions({ http, boot, dhcp, dns, controller }: Config): DhcpOptions {
+  const here = isIPv4(controller.address) ? controller.address : ''
+  return {
+    url: http.url,
+    next_server: dhcp.tftp_server || here,
+    name_server: dns.server === 'none' ? '' : here,
+    bios: boot.bios,
+    efi_x64: boot.efi_x64,
+    efi_arm64: boot.efi_arm64,
+    lease_seconds: Math.floor(dhcp.lease_time / 1000),
+    interfaces: dhcp.interfaces,
+    dns_too: dns.server === 'dnsmasq'
+  }
+}
+
+/** Whether the DHCP server has lent an address to a MAC; undefined where svcd manages none (decisions 4.6). */
+export function leases(
+  config: Config,
+  now: () => number
+): ((mac: string, address: string) => Promise<boolean>) | undefined {
+  const { server } = config.dhcp
+  if (server === 'none') return undefined
+  const { leaseFile } = settingsOf('dhcp', config)
+  return (mac, address) => hasLease(server, leaseFile, mac, address, now())
+}

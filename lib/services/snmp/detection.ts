@@ -1,0 +1,180 @@
+import type { Log } from '../../log.js'
+import { isBmc } from '../../model/index.js'
+import type { Model } from '../../model/model.js'
+import type { NodeDoc, SwitchDoc } from '../../model/tables.js'
+import type { View } from '../../model/view.js'
+import { readTables, type SwitchTables } from './tables.js'
+
+/** A machine is made to wait this long at most; with what follows the answer stays within 2 s. */
+const patienceMs = 1_800
+/** A slow switch may take this long; the machine finds the table when it asks again. */
+const readLimitMs = 20_000
+/** From when a switch was read, or was found dead, until it is asked again. */
+const cacheMs = 30_000
+/** So many refusals are remembered, so that each is logged once. */
+const mostTold = 10_000
+
+export interface DetectionOptions {
+  readonly model: Model
+  readonly log: Log
+  /** Milliseconds that only grow. */
+  readonly now?: () => number
+  /** UDP port of the agents: 161. */
+  readonly port?: number
+}
+
+/** What is known, or being learned, of one switch. */
+interface Reading {
+  /** The object as it was when the switch was asked: another address or community is another reading. */
+  readonly of: SwitchDoc
+  /** Resolves when the reading has ended, one way or the other. */
+  readonly ended: Promise<void>
+  /** Undefined until it has ended well. */
+  tables: SwitchTables | undefined
+  until: number
+}
+
+/** Where a machine hangs: an edge port of a switch. */
+interface Place {
+  readonly switch: SwitchDoc
+  readonly port: number
+  readonly tables: SwitchTables
+}
+
+/** A node that a machine was found to be, and by which port. */
+export interface Detected {
+  readonly node: NodeDoc
+  readonly where: string
+}
+
+const askable = ({ ipaddress, read }: SwitchDoc) =>
+  ipaddress !== undefined && read !== undefined && read !== ''
+
+/** Finds out which node an unknown machine is by the switch port it hangs on (decisions 4.1; contract, rule 12). */
+export class PortDetection {
+  readonly #o: DetectionOptions
+  readonly #now: () => number
+  readonly #readings = new Map<string, Reading>()
+  /** Names of the switches that could not be asked. */
+  readonly #failing = new Set<string>()
+  readonly #told = new Map<string, string>()
+  readonly #closing = new AbortController()
+
+  constructor(options: DetectionOptions) {
+    this.#o = options
+    this.#now = options.now ?? (() => performance.now())
+  }
+
+  /**
+   * Asks the switches, all at once, within 1.8 s; what they said holds for 30 s, for every machine. Resolves with how
+   * to look up the node in a state of the objects, undefined when the machine hangs on no edge port that is known.
+   */
+  async find(mac: string): Promise<((view: View) => Detected | undefined) | undefined> {
+    const readings = this.#read()
+    await within(Promise.all(readings.map(({ ended }) => ended)), patienceMs)
+    const places = readings.flatMap(reading => placesOf(mac, reading))
+    const [place, another] = places
+    if (!place) return undefined
+    if (another) {
+      const seen = places.map(({ switch: { name }, port, tables }) => `switch ${name} ${tables.label(port)}`)
+      this.#tell(
+        mac,
+        `is at more than one port: ${seen.join(', ')}; those that lead to other switches belong into uplinkports`
+      )
+      return undefined
+    }
+    return view => this.#nodeAt(view, mac, place)
+  }
+
+  /** Ends what is under way. */
+  close(): void {
+    this.#closing.abort()
+  }
+
+  /** The readings in force of all switches that can be asked, begun where there is none. */
+  #read(): Reading[] {
+    const { view } = this.#o.model
+    for (const name of this.#readings.keys()) if (!view.get('switch', name)) this.#readings.delete(name)
+    const found: Reading[] = []
+    for (const name of view.names('switch')) {
+      const doc = view.get('switch', name)
+      if (!doc || !askable(doc)) continue
+      const last = this.#readings.get(name)
+      const reading = last?.of === doc && this.#now() < last.until ? last : this.#begin(doc)
+      this.#readings.set(name, reading)
+      found.push(reading)
+    }
+    return found
+  }
+
+  #begin(doc: SwitchDoc): Reading {
+    const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(readLimitMs)])
+    const tables = readTables(doc, signal, this.#o.port)
+    const ended = tables.then(
+      said => {
+        reading.tables = said
+        if (this.#failing.delete(doc.name)) this.#o.log.info(`switch ${doc.name} answers over SNMP again`)
+      },
+      (error: Error) => {
+        if (this.#closing.signal.aborted || this.#failing.has(doc.name)) return
+        this.#failing.add(doc.name)
+        this.#o.log.warn(`switch ${doc.name} cannot be asked which machines hang on it: ${error.message}`)
+      }
+    )
+    const reading: Reading = {
+      of: doc,
+      tables: undefined,
+      until: Number.POSITIVE_INFINITY,
+      ended: ended.then(() => {
+        reading.until = this.#now() + cacheMs
+      })
+    }
+    return reading
+  }
+
+  #nodeAt(view: View, mac: string, { switch: { name }, port, tables }: Place): Detected | undefined {
+    const where = `switch ${name} ${tables.label(port)}`
+    const nodes = view.index
+      .users({ type: 'switch', name })
+      .flatMap(user => (user.type === 'node' ? (view.get('node', user.name) ?? []) : []))
+      .filter(node => node.switchport !== undefined && tables.portCalled(node.switchport) === port)
+    const [node, another] = nodes
+    if (!node) this.#tell(mac, `hangs on ${where}, where no node is`)
+    else if (another)
+      this.#tell(mac, `hangs on ${where}, where more than one node is: ${node.name}, ${another.name}`)
+    else {
+      const other = node.interfaces?.find(
+        ({ interface: on, macaddress }) =>
+          macaddress !== undefined && !isBmc({ interface: on }) && tables.macs.get(macaddress)?.has(port)
+      )
+      if (!other) return { node, where }
+      this.#tell(mac, `hangs on ${where} beside ${other.macaddress}, which node ${node.name} has already`)
+    }
+    return undefined
+  }
+
+  /** Logs why a machine is left unknown, once for each reason. */
+  #tell(mac: string, reason: string): void {
+    if (this.#told.get(mac) === reason) return
+    if (this.#told.size >= mostTold) this.#told.clear()
+    this.#told.set(mac, reason)
+    this.#o.log.warn(`unknown MAC ${mac} ${reason}`)
+  }
+}
+
+/** The edge ports of a switch that a MAC was learned on. */
+function placesOf(mac: string, { of, tables }: Reading): Place[] {
+  const ports = tables?.macs.get(mac)
+  if (!tables || !ports) return []
+  const uplinks = new Set((of.uplinkports ?? '').split(',').map(port => tables.portCalled(port)))
+  return [...ports].filter(port => !uplinks.has(port)).map(port => ({ switch: of, port, tables }))
+}
+
+/** Waits for something, but not longer than that. */
+async function within(what: Promise<unknown>, ms: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<void>(resolve => {
+    timer = setTimeout(resolve, ms)
+  })
+  await Promise.race([what, late]).finally(() => clearTimeout(timer))
+}

@@ -1,0 +1,108 @@
+import { createSocket, type Socket } from 'node:dgram'
+import snmp, { type Session, type User, type Varbind } from 'net-snmp'
+
+/** Three times this without an answer, and a switch counts as dead: less than a machine is made to wait. */
+const tryMs = 500
+const retries = 2
+/** Rows asked for at once: an answer fits into one Ethernet frame. */
+const rowsAtOnce = 40
+
+/** A conversation with one switch. */
+export interface Conversation {
+  /** Everything below an OID: what follows it → value. Throws an Error whose message holds no secret. */
+  table(oid: string): Promise<Map<string, unknown>>
+  close(): void
+}
+
+/**
+ * Opens a conversation with the SNMP agent at an IPv4 address. `read` is a v2c community, or a v3 user as
+ * `v3:<user>[:<authentication password>[:<privacy password>]]` (SHA and AES-128; none may hold a colon).
+ */
+export function converse(address: string, read: string, port = 161): Conversation {
+  const waiting = new Set<(error: Error) => void>()
+  const fail = (why: string) => {
+    for (const reject of [...waiting]) reject(new Error(why))
+  }
+  const session = open(address, read, port, () => fail('its answer is not valid'))
+  // What is not SNMP answers nothing, whoever sent it.
+  session.on('error', () => {})
+  return {
+    table: oid =>
+      new Promise((resolve, reject) => {
+        const rows = new Map<string, unknown>()
+        const end = (settle: () => void) => {
+          waiting.delete(refuse)
+          settle()
+        }
+        const refuse = (error: Error) => end(() => reject(error))
+        waiting.add(refuse)
+        session.subtree(
+          oid,
+          rowsAtOnce,
+          varbinds => !take(varbinds, oid, rows),
+          error => end(() => (error ? reject(new Error(reasonOf(error))) : resolve(rows)))
+        )
+      }),
+    close() {
+      fail('it was not asked to the end')
+      session.close()
+    }
+  }
+}
+
+/** Adds rows; false when one comes again: an agent that goes round in circles is not followed. */
+function take(varbinds: readonly Varbind[], oid: string, rows: Map<string, unknown>): boolean {
+  for (const varbind of varbinds) {
+    const key = varbind.oid.slice(oid.length + 1)
+    if (rows.has(key)) return false
+    rows.set(key, varbind.value)
+  }
+  return true
+}
+
+function open(address: string, read: string, port: number, onBad: () => void): Session {
+  const options = { port, retries, timeout: tryMs, dgramModule: { createSocket: guarded(onBad) } }
+  const user = userOf(read)
+  return user
+    ? snmp.createV3Session(address, user, { ...options, version: snmp.Version3 })
+    : snmp.createSession(address, read, { ...options, version: snmp.Version2c })
+}
+
+function userOf(read: string): User | undefined {
+  const [form, name = '', authKey, privKey] = read.split(':')
+  if (form !== 'v3') return undefined
+  const { noAuthNoPriv, authNoPriv, authPriv } = snmp.SecurityLevel
+  if (!authKey) return { name, level: noAuthNoPriv }
+  const withAuth = { name, authProtocol: snmp.AuthProtocols.sha, authKey }
+  if (!privKey) return { ...withAuth, level: authNoPriv }
+  return { ...withAuth, level: authPriv, privProtocol: snmp.PrivProtocols.aes, privKey }
+}
+
+/**
+ * Sockets on which an answer that the package trips over is the answer's fault: thrown in an event handler, its
+ * error would end the daemon.
+ */
+const guarded = (onBad: () => void) => (type: 'udp4') => {
+  const socket = createSocket(type)
+  const on = socket.on.bind(socket) as (event: string, listener: (...args: unknown[]) => void) => Socket
+  socket.on = (event: string, listener: (...args: never[]) => void) =>
+    on(event, (...args) => {
+      try {
+        listener(...(args as never[]))
+      } catch {
+        onBad()
+      }
+    })
+  return socket
+}
+
+/** The package's own messages may hold the community, or parts of an answer. */
+function reasonOf(error: Error): string {
+  const { name, message } = error
+  const code = (error as { code?: unknown }).code
+  if (name === 'RequestTimedOutError') return `it does not answer (${retries + 1} tries, ${tryMs} ms each)`
+  if (name === 'RequestFailedError') return `it refuses the request (${message})`
+  if (name === 'ResponseInvalidError')
+    return `its answer is not valid (${snmp.ResponseInvalidCode[String(code)] ?? 'for no known reason'})`
+  return `it cannot be asked (${typeof code === 'string' ? code : name})`
+}

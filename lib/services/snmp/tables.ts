@@ -1,0 +1,101 @@
+import type { SwitchDoc } from '../../model/tables.js'
+import { converse } from './session.js'
+
+// Numeric, so that no MIB file is needed.
+const dot1qTpFdbPort = '1.3.6.1.2.1.17.7.1.2.2.1.2'
+const dot1dTpFdbPort = '1.3.6.1.2.1.17.4.3.1.2'
+const dot1dBasePortIfIndex = '1.3.6.1.2.1.17.1.4.1.2'
+const ifName = '1.3.6.1.2.1.31.1.1.1.1'
+
+/** What a switch said of itself at one moment. */
+export class SwitchTables {
+  /** What an admin may call a port → its number in the tables of MAC addresses. */
+  readonly #ports = new Map<string, number>()
+  readonly #labels = new Map<number, string>()
+
+  constructor(
+    /** MAC → the ports it was learned on, in any VLAN. */
+    readonly macs: ReadonlyMap<string, ReadonlySet<number>>,
+    indexes: ReadonlyMap<number, number>,
+    names: ReadonlyMap<number, string>
+  ) {
+    // The later entry wins: a name is what stands on the switch, and a port's own number goes before an ifIndex.
+    for (const [port, index] of indexes) this.#ports.set(String(index), port)
+    for (const port of indexes.keys()) this.#ports.set(String(port), port)
+    const known = new Map([...indexes].map(([port, index]) => [index, port]))
+    for (const [index, name] of names) {
+      // A table of the switch's own kind may count in ifIndex where the bridge has no port for it.
+      const port = known.get(index) ?? (indexes.has(index) ? undefined : index)
+      if (port === undefined || name === '') continue
+      this.#ports.set(name, port)
+      this.#labels.set(port, name)
+    }
+  }
+
+  /** The port that is called so: by its name (ifName), its number, or its ifIndex, in this order. */
+  portCalled(name: string | number): number | undefined {
+    const text = String(name).trim()
+    return this.#ports.get(text) ?? (/^[1-9]\d*$/.test(text) ? Number(text) : undefined)
+  }
+
+  /** A port for a message. */
+  label(port: number): string {
+    const name = this.#labels.get(port)
+    return name === undefined ? `port ${port}` : `port ${port} (${name})`
+  }
+}
+
+/**
+ * Asks a switch for its tables: the one its `oid` names, else those of Q-BRIDGE-MIB and BRIDGE-MIB together. Throws an
+ * Error with a reason that holds no secret.
+ */
+export async function readTables(
+  { ipaddress = '', read = '', oid }: SwitchDoc,
+  signal: AbortSignal,
+  port?: number
+): Promise<SwitchTables> {
+  signal.throwIfAborted()
+  const conversation = converse(ipaddress, read, port)
+  const close = () => conversation.close()
+  signal.addEventListener('abort', close)
+  try {
+    const forwarding = oid === undefined ? [dot1qTpFdbPort, dot1dTpFdbPort] : [oid.replace(/^\./, '')]
+    const [indexes, names, ...learned] = await Promise.all(
+      [dot1dBasePortIfIndex, ifName, ...forwarding].map(table => conversation.table(table))
+    )
+    return new SwitchTables(macsOf(learned), numbers(indexes), texts(names))
+  } finally {
+    signal.removeEventListener('abort', close)
+    if (!signal.aborted) close()
+  }
+}
+
+/** A row's last six numbers are the MAC; before them Q-BRIDGE-MIB has the VLAN's. Port 0 is none. */
+function macsOf(tables: readonly ReadonlyMap<string, unknown>[]): Map<string, Set<number>> {
+  const macs = new Map<string, Set<number>>()
+  for (const table of tables)
+    for (const [key, port] of table) {
+      const octets = key.split('.').slice(-6).map(Number)
+      if (octets.length < 6 || octets.some(octet => octet > 255) || !isPort(port)) continue
+      const mac = octets.map(octet => octet.toString(16).padStart(2, '0')).join(':')
+      const ports = macs.get(mac)
+      if (ports) ports.add(port)
+      else macs.set(mac, new Set([port]))
+    }
+  return macs
+}
+
+const isPort = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0
+
+function numbers(table: ReadonlyMap<string, unknown> | undefined): Map<number, number> {
+  const found = new Map<number, number>()
+  for (const [key, value] of table ?? []) if (isPort(value)) found.set(Number(key), value)
+  return found
+}
+
+function texts(table: ReadonlyMap<string, unknown> | undefined): Map<number, string> {
+  const found = new Map<number, string>()
+  for (const [key, value] of table ?? [])
+    if (Buffer.isBuffer(value)) found.set(Number(key), value.toString('utf8').trim())
+  return found
+}

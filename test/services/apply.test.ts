@@ -1,0 +1,276 @@
+import { execFileSync } from 'node:child_process'
+import { cpSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { renderInThread } from '../../lib/services/render.js'
+import { renderJob } from '../../lib/services/render-job.js'
+import { requirePrograms } from '../machine/programs.js'
+import { many, type Objects } from './cluster.js'
+import { Fake } from './fake.js'
+import { templates as shipped } from './rendered.js'
+
+requirePrograms('mount', 'umount')
+
+/** The same cluster with another domain name in what is rendered. */
+const named = (name: string): Objects => ({
+  network: {
+    [name]: {
+      network: '10.0.0.0/8',
+      gateway: '10.0.0.1',
+      dhcp: true,
+      dhcp_range_begin: '10.9.0.1',
+      dhcp_range_end: '10.9.0.9'
+    }
+  }
+})
+
+t.test('objects come into force: checked, swapped, taken up by the server', async t => {
+  const fake = new Fake(t, 'dhcp', 'isc', many(3))
+  writeFileSync(fake.config, '# written by hand\n')
+  await fake.start()
+  t.match(fake.read(), /fixed-address 10\.1\.0\.3;/)
+  t.same(fake.asked(), ['check', 'restart'])
+  t.same(fake.service.condition, { ok: true, reason: '' })
+  t.equal(
+    fake.read(`${fake.config}.before-svcd`),
+    '# written by hand\n',
+    'what was there before svcd is kept'
+  )
+  await fake.change(many(4))
+  t.match(fake.read(), /fixed-address 10\.1\.0\.4;/)
+  t.equal(fake.read(`${fake.config}.before-svcd`), '# written by hand\n', 'once')
+  t.same(fake.asked(), ['check', 'restart'])
+  t.same(
+    readdirSync(join(fake.directory, 'etc')).sort(),
+    ['main.conf', 'main.conf.before-svcd'],
+    'nothing else stays'
+  )
+})
+
+t.test('the same bytes: nothing is touched, checked or reloaded', async t => {
+  const fake = new Fake(t, 'dhcp', 'isc', many(3))
+  await fake.start()
+  fake.asked()
+  const again = many(3)
+  const node = again.node as Record<string, object>
+  node.node00002 = Object.assign({}, node.node00002, { comment: 'another comment', vendor: 'x' })
+  await fake.change(again)
+  t.same(fake.asked(), [])
+  t.ok(fake.service.condition.ok)
+})
+
+t.test('a burst of changes is one reload', async t => {
+  const fake = new Fake(t, 'dhcp', 'isc', many(1))
+  await fake.start()
+  fake.asked()
+  for (let i = 2; i <= 50; i++) {
+    fake.objects = many(i)
+    fake.service.changed()
+  }
+  await fake.service.settled()
+  t.same(fake.asked(), ['check', 'restart'])
+  t.match(fake.read(), /fixed-address 10\.1\.0\.50;/)
+})
+
+t.test('what the checker refuses is kept beside, the last good file stays in force', async t => {
+  const fake = new Fake(t, 'dhcp', 'isc', named('good'))
+  await fake.start()
+  const good = fake.read()
+  fake.asked()
+  await fake.change(named('forbidden'))
+  t.equal(fake.read(), good)
+  t.same(fake.asked(), ['check'], 'no reload')
+  const { ok, reason } = fake.service.condition
+  t.equal(ok, false)
+  t.match(reason, /syntax error near forbidden/, 'in the words of the checker')
+  const rejected = join(fake.directory, 'etc', '.main.conf.rejected')
+  t.match(reason, `${rejected}:7`, 'which name the file where it is now')
+  t.match(fake.read(rejected), /forbidden/)
+  t.match(fake.log.join(''), /error dhcp: what was rendered is refused: .*syntax error near forbidden/)
+  await fake.change(named('better'))
+  t.match(fake.read(), /"better"/)
+  t.ok(fake.service.condition.ok, 'well again with objects that can be rendered')
+  t.equal(fake.read(rejected), undefined)
+})
+
+for (const silent of [false, true])
+  t.test(
+    `a server that does not come back${silent ? ', of which its command says nothing,' : ''} gets the old file`,
+    async t => {
+      const fake = new Fake(t, 'dhcp', 'isc', named('good'))
+      if (silent) fake.flag('silent')
+      await fake.start()
+      const good = fake.read()
+      fake.asked()
+      await fake.change(named('poison'))
+      t.equal(fake.read(), good, 'the last good configuration is in force')
+      t.ok(fake.read(join(fake.directory, 'running')) !== undefined, 'and the server runs')
+      t.same(fake.asked(), ['check', 'restart', 'restart'])
+      const { ok, reason } = fake.service.condition
+      t.equal(ok, false)
+      t.match(reason, silent ? /fake did not come back/ : /restart fake ended with status 7: poisoned/)
+      t.match(reason, /files before it are in force again/)
+      t.match(fake.read(join(fake.directory, 'etc', '.main.conf.rejected')), /poison/)
+      await fake.change(named('better'))
+      t.ok(fake.service.condition.ok)
+      t.match(fake.read(), /"better"/)
+    }
+  )
+
+t.test('a reload that fails is tried again', async t => {
+  const fake = new Fake(t, 'dhcp', 'isc', named('good'), { retry: 30 })
+  await fake.start()
+  fake.flag('broken')
+  await fake.change(named('better'))
+  t.match(fake.service.condition.reason, /no good/)
+  t.match(fake.read(), /"good"/, 'the old file, for a server that may start by itself')
+  fake.unflag('broken')
+  for (let waited = 0; !fake.service.condition.ok && waited < 500; waited++)
+    await new Promise(r => setTimeout(r, 20))
+  t.ok(fake.service.condition.ok, 'without another change')
+  t.match(fake.read(), /"better"/)
+})
+
+t.test('a server that is stopped is not started, and has the new file when it is', async t => {
+  const fake = new Fake(t, 'dhcp', 'isc', named('good'))
+  await fake.start()
+  const { signal } = new AbortController()
+  await fake.service.control('stop', signal)
+  t.match(fake.service.condition, { ok: false, reason: /service fake does not run/ })
+  fake.asked()
+  await fake.change(named('better'))
+  t.same(fake.asked(), ['check'], 'neither reload nor restart')
+  t.match(fake.read(), /"better"/)
+  t.same(fake.service.condition, { ok: false, reason: 'service fake does not run' }, 'said once')
+  await fake.service.control('start', signal)
+  await fake.change(named('better'))
+  for (let waited = 0; !fake.service.condition.ok && waited < 500; waited++)
+    await new Promise(r => setTimeout(r, 20))
+  t.same(fake.service.condition, { ok: true, reason: '' })
+  t.same(readdirSync(join(fake.directory, 'etc')), ['main.conf'])
+})
+
+t.test('a template that is not right leaves everything as it is, and is named', async t => {
+  const fake = new Fake(t, 'dhcp', 'isc', named('good'))
+  await fake.start()
+  const good = fake.read()
+  const templates = join(fake.directory, 'templates')
+  cpSync(shipped, templates, { recursive: true })
+  writeFileSync(join(templates, 'dhcp', 'templ_isc.cfg'), 'subnet {{ nothing }}')
+  fake.objects = named('better')
+  await fake.restart({ templates })
+  t.match(fake.service.condition, { ok: false, reason: /^template dhcp\/templ_isc.cfg.*nothing/ })
+  t.equal(fake.read(), good)
+  await t.rejects(fake.service.preview(), /dhcp\/templ_isc.cfg/)
+})
+
+t.test(
+  'a daemon that was killed between the swap and the reload does the reload after its start',
+  async t => {
+    const fake = new Fake(t, 'dhcp', 'isc', named('good'))
+    await fake.start()
+    await fake.restart()
+    fake.asked()
+    await fake.restart()
+    t.same(fake.asked(), [], 'not without need')
+    const notes = join(fake.directory, 'state', 'services', 'dhcp.json')
+    writeFileSync(notes, String(fake.read(notes)).replace('"due": ""', '"due": "restart"'))
+    await fake.restart()
+    t.same(fake.asked(), ['restart'])
+    await fake.restart()
+    t.same(fake.asked(), [])
+  }
+)
+
+t.test('a control command that is missing is named', async t => {
+  const fake = new Fake(t, 'dhcp', 'isc', named('good'))
+  await fake.start()
+  rmSync(join(fake.directory, 'control'))
+  await fake.change(named('better'))
+  t.match(fake.service.condition, { ok: false, reason: /control is not installed/ })
+})
+
+t.test('dnsmasq: a file for each machine, and one change touches one of them', async t => {
+  const fake = new Fake(t, 'dhcp', 'dnsmasq', many(20))
+  await fake.start()
+  t.same(fake.asked(), ['check', 'check', 'restart'])
+  const files = join(fake.directory, 'files')
+  const before = new Map(readdirSync(files).map(name => [name, fake.read(join(files, name))]))
+  t.equal(before.size, 20)
+  // Both of them get the short menu.
+  const other = many(22)
+  const { node00004: _, node00021: __, ...nodes } = other.node as Record<string, object>
+  await fake.change({ ...other, node: nodes })
+  t.same(fake.asked(), ['check', 'reload'], 'its main file is the same: no restart')
+  const after = readdirSync(files)
+  t.same(
+    [...before.keys()].filter(name => !after.includes(name)),
+    ['525400000004.host'],
+    'one has gone'
+  )
+  t.same(
+    after.filter(name => !before.has(name)),
+    ['525400000016.host'],
+    'one has come'
+  )
+})
+
+t.test('bind: a zone keeps its serial while it is the same, and no serial goes back', async t => {
+  const fake = new Fake(t, 'dns', 'bind', many(2))
+  const zone = (name: string) => fake.read(join(fake.directory, 'files', `${name}.zone`)) ?? ''
+  const serial = (name: string) => Number(/(\d+) ; serial/.exec(zone(name))?.[1])
+  fake.objects = { ...many(2), network: { ...many(2).network, other: { network: '11.0.0.0/8' } } }
+  await fake.start()
+  t.equal(serial('cluster'), fake.nowMs / 1000)
+  const first = serial('cluster')
+  const other = zone('other')
+  fake.nowMs -= 86_400_000
+  await fake.change({ ...many(3), network: fake.objects.network ?? {} })
+  t.equal(serial('cluster'), first + 1, 'the clock stepped back: it grows all the same')
+  t.equal(zone('other'), other, 'the zone that is the same is left alone')
+  fake.objects = { ...many(4), network: fake.objects.network ?? {} }
+  fake.nowMs -= 86_400_000
+  await fake.restart()
+  t.equal(serial('cluster'), first + 2, 'also after a restart')
+  await fake.change({ ...named('else') })
+  t.equal(zone('cluster'), '', 'its network has gone')
+  await fake.change(many(4))
+  t.equal(serial('cluster'), first + 3, 'it comes back with a serial that nobody has seen')
+})
+
+t.test('a full disk: nothing half, the reason is visible, and it goes on when there is room', async t => {
+  const fake = new Fake(t, 'dhcp', 'dnsmasq', many(5))
+  const { directory } = fake
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64k,mode=0755', 'tmpfs', join(directory, 'files')])
+  await fake.start()
+  t.ok(fake.service.condition.ok)
+  fake.asked()
+  const files = () => readdirSync(join(directory, 'files')).sort()
+  const before = files()
+  const main = fake.read()
+  await fake.change(many(100))
+  t.same(files(), before)
+  t.equal(fake.read(), main)
+  t.match(fake.service.condition, { ok: false, reason: /cannot be written: ENOSPC/ })
+  t.same(fake.asked(), [], 'neither check nor reload')
+  await fake.change(many(6))
+  t.ok(fake.service.condition.ok)
+  t.equal(files().length, 6)
+  execFileSync('umount', [join(directory, 'files')])
+})
+
+t.test('a preview shows what would be written, and writes nothing', async t => {
+  const fake = new Fake(t, 'dhcp', 'isc', named('good'), {
+    render: (job, signal) => (job.preview ? renderInThread(job, signal) : Promise.resolve(renderJob(job)))
+  })
+  await fake.start()
+  const good = fake.read()
+  fake.objects = named('better')
+  const [file, ...more] = JSON.parse(await fake.service.preview())
+  t.same(more, [])
+  t.equal(file.path, fake.config)
+  t.match(file.text, /option domain-name "better";/)
+  t.match(file.diff, /\n- {2}option domain-name "good";\n\+?/)
+  t.match(file.diff, /\n\+ {2}option domain-name "better";\n/)
+  t.equal(fake.read(), good)
+})

@@ -1,0 +1,187 @@
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { hasLease } from '../../lib/services/dhcp/leases.js'
+import { type Controller, startController } from '../machine/controller.js'
+import { locate, requirePrograms } from '../machine/programs.js'
+import { follow, freePort, inForce } from './follow.js'
+import { controlScript, type Lease, lease, type Wire, wire } from './namespaces.js'
+
+requirePrograms('dhcpd', 'kea-dhcp4', 'dnsmasq', 'busybox')
+
+const url = 'http://10.142.0.1:7050'
+
+/** How each server is run in a namespace, with its files below a directory; settings of svcd. */
+const servers: Record<string, (directory: string, wire: Wire) => { settings: string[]; control: string }> = {
+  isc: (directory, { server }) => {
+    // Debian's AppArmor profile lets /usr/sbin/dhcpd read /etc/dhcp alone; it does not bind a copy.
+    const dhcpd = join(directory, 'dhcpd')
+    copyFileSync(locate('dhcpd') ?? '', dhcpd)
+    writeFileSync(join(directory, 'leases'), '')
+    const files = `-cf ${directory}/dhcp.conf -lf ${directory}/leases -pf ${directory}/server.pid`
+    const control = controlScript(directory, {
+      namespace: server,
+      command: `${dhcpd} -f -d ${files} v0`,
+      ready: 'starting service'
+    })
+    return { control, settings: [`dhcp.check=${dhcpd} -t -cf`] }
+  },
+  kea: (directory, { server }) => {
+    const control = controlScript(directory, {
+      namespace: server,
+      command: `env KEA_PIDFILE_DIR=${directory} KEA_LOCKFILE_DIR=${directory} kea-dhcp4 -c ${directory}/dhcp.conf`,
+      ready: 'DHCP4_STARTED'
+    })
+    const socket = `dhcp.control_socket=${directory}/kea.sock`
+    return {
+      control,
+      settings: [socket, `dhcp.check=ip netns exec ${server} kea-dhcp4 -t`, 'dhcp.interfaces=v0']
+    }
+  },
+  dnsmasq: (directory, { server }) => {
+    const command = `dnsmasq -k --conf-file=${directory}/dhcp.conf --pid-file= --user=root --log-facility=-`
+    return {
+      control: controlScript(directory, { namespace: server, command, ready: 'started' }),
+      settings: []
+    }
+  }
+}
+
+const mac = (n: number) => `52:54:00:00:00:0${n}`
+
+async function configure(c: Controller): Promise<void> {
+  const post = async (path: string, body: object) => {
+    const { status, body: answer } = await c.request('POST', path, body)
+    if (status >= 300) throw new Error(`${path}: ${JSON.stringify(answer)}`)
+  }
+  await post('/config/cluster', { ntp_server: '10.142.0.7' })
+  await post('/config/network/cluster', {
+    network: '10.142.0.0/24',
+    gateway: '10.142.0.254',
+    ns_ip: '10.142.0.8',
+    dhcp: true,
+    dhcp_range_begin: '10.142.0.100',
+    dhcp_range_end: '10.142.0.110'
+  })
+  await post('/config/group/compute', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
+  for (const [n, flags] of [{}, { bootmenu: true }, { netboot: false }].entries())
+    await post(`/config/node/node00${n + 1}`, {
+      group: 'compute',
+      ...flags,
+      interfaces: [
+        { interface: 'BOOTIF', network: 'cluster', ipaddress: `10.142.0.1${n + 1}`, macaddress: mac(n + 1) },
+        ...(n === 0
+          ? [{ interface: 'BMC', network: 'cluster', ipaddress: '10.142.0.51', macaddress: mac(5) }]
+          : [])
+      ]
+    })
+}
+
+const bootFile = (given: Lease | undefined) => given?.boot_file || given?.bootfile
+
+async function serves(t: Test, server: string): Promise<void> {
+  const between = await wire(t)
+  const directory = mkdtempSync(join(tmpdir(), 'svcd-dhcp-'))
+  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  mkdirSync(join(directory, 'hosts'))
+  const { control, settings } = servers[server]?.(directory, between) ?? { control: '', settings: [] }
+  const c = await startController({
+    directory,
+    listen: `127.0.0.1:${await freePort()}`,
+    set: [
+      ...[`dhcp.server=${server}`, `dhcp.config=${directory}/dhcp.conf`, `dhcp.directory=${directory}/hosts`],
+      ...[`dhcp.control=${control}`, `dhcp.lease_file=${directory}/leases`, 'dhcp.gather=0s'],
+      ...['controller.address=10.142.0.1', `http.url=${url}`],
+      ...settings
+    ]
+  })
+  t.teardown(() => c.stop())
+  await configure(c)
+  const settled = () => inForce(c, directory, 'dhcp')
+  await inForce(c, directory, 'dhcp', false)
+  t.match(await follow(c, '/service/dhcp/start'), { state: 'done' })
+  await settled()
+  const asked = () => {
+    const words = readFileSync(join(directory, 'asked'), 'utf8').trim().split('\n')
+    writeFileSync(join(directory, 'asked'), '')
+    return words.filter(word => word !== 'status')
+  }
+  asked()
+  const { status, body } = await c.request('GET', '/service/dhcp/status')
+  t.match(
+    [status, body],
+    [200, { monitor: { service: { dhcp: { server, state: 'running', status: 'ok' } } } }]
+  )
+
+  const ask = (n: number, face: Parameters<typeof lease>[3]) => lease(between, directory, mac(n), face)
+  const common = {
+    router: '10.142.0.254',
+    dns: '10.142.0.8',
+    ntpsrv: '10.142.0.7',
+    domain: 'cluster',
+    search: 'cluster',
+    siaddr: '10.142.0.1'
+  }
+  const cases = { 1: '/boot/short', 2: '/boot', 3: '/boot/disk' }
+  for (const [n, path] of Object.entries(cases)) {
+    const given = await ask(Number(n), 'ipxe')
+    t.match(
+      given,
+      { ...common, ip: `10.142.0.1${n}`, subnet: '255.255.255.0' },
+      `case ${n}: address and options`
+    )
+    t.equal(bootFile(given), `${url}${path}`, `case ${n}: boot file`)
+  }
+  const unknown = await ask(9, 'ipxe')
+  t.match(unknown, { ...common, ip: /^10\.142\.0\.1(0\d|10)$/ }, 'case 4: one of the range')
+  t.equal(bootFile(unknown), `${url}/boot`, 'case 4: boot file')
+  const leased = await hasLease(server, join(directory, 'leases'), mac(9), unknown?.ip ?? '', Date.now())
+  t.ok(leased, 'which the lease file says too')
+  t.match(await ask(5, 'plain'), { ip: '10.142.0.51' }, 'the BMC has its address')
+  const binaries = {
+    bios: 'undionly.kpxe',
+    efi: 'ipxe.efi',
+    arm: 'ipxe-arm64.efi',
+    http: `${url}/boot/ipxe.efi`
+  } as const
+  for (const [face, file] of Object.entries(binaries)) {
+    const given = await ask(1, face as keyof typeof binaries)
+    t.match(given, { ip: '10.142.0.11', siaddr: '10.142.0.1' }, face)
+    t.equal(bootFile(given), file, `${face}: the iPXE for its architecture`)
+    if (face === 'http')
+      t.match(Object.values(given ?? {}).join(' '), /HTTPClient|48545450436c69656e74/, 'and who it is for')
+  }
+
+  await c.request('POST', '/config/node/node001', {
+    interfaces: [{ interface: 'BOOTIF', ipaddress: '10.142.0.21' }]
+  })
+  await settled()
+  t.same(
+    asked(),
+    server === 'isc' ? ['restart'] : server === 'kea' ? [] : ['reload'],
+    'a change is one reload'
+  )
+  t.match(await ask(1, 'ipxe'), { ip: '10.142.0.21' }, 'another address')
+  await c.request('POST', '/config/node/node002', { bootmenu: false })
+  await settled()
+  const moved = await ask(2, 'ipxe')
+  t.match([moved?.ip, bootFile(moved)], ['10.142.0.12', `${url}/boot/short`], 'another boot case')
+  await c.request('GET', '/config/node/node003/_delete')
+  await settled()
+  t.match(
+    await ask(3, 'ipxe'),
+    { ip: /^10\.142\.0\.1(0\d|10)$/ },
+    'a node that is gone is an unknown machine'
+  )
+  await c.request('POST', '/config/network/cluster', { dhcp: false })
+  await settled()
+  t.equal((await c.request('GET', '/monitor/service/dhcp')).status, 200)
+  t.equal(await ask(1, 'ipxe'), undefined, 'nobody is answered in a network without DHCP')
+  t.equal(await ask(9, 'ipxe'), undefined)
+}
+
+// Three servers take minutes: `make test` runs one.
+const long = process.env.SVCD_LONG === '1'
+for (const server of Object.keys(servers).filter(name => long || name === 'isc'))
+  t.test(`a real client of ${server} gets what the objects say`, t => serves(t, server))

@@ -1,0 +1,144 @@
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { createLog } from '../../lib/log.js'
+import type { View } from '../../lib/model/view.js'
+import { backendOf, type ServiceName } from '../../lib/services/backends.js'
+import { capture } from '../../lib/services/capture.js'
+import { dhcpData } from '../../lib/services/dhcp/data.js'
+import { dnsData } from '../../lib/services/dns/data.js'
+import { renderJob } from '../../lib/services/render-job.js'
+import { Service, type ServiceOptions } from '../../lib/services/service.js'
+import { settings as cluster, type Objects, view } from './cluster.js'
+import { options, templates } from './rendered.js'
+
+const script = (file: string, text: string) => {
+  writeFileSync(file, `#!/bin/sh\n${text}`)
+  chmodSync(file, 0o755)
+  return file
+}
+
+/** A server that is two scripts: what was asked of it is in a file, and flags (files) make it fail. */
+export class Fake {
+  readonly directory: string
+  readonly config: string
+  readonly log: string[] = []
+  service: Service
+  objects: Objects
+  readonly #open: (more: Partial<ServiceOptions>) => Service
+  #made: { readonly objects: Objects; readonly view: View } | undefined
+  nowMs = Date.UTC(2026, 10, 20)
+
+  constructor(
+    t: Test,
+    name: ServiceName,
+    server: string,
+    objects: Objects,
+    more: Partial<ServiceOptions> = {}
+  ) {
+    const directory = mkdtempSync(join(tmpdir(), 'svcd-services-'))
+    for (const name of ['etc', 'files', 'state']) mkdirSync(join(directory, name))
+    this.directory = directory
+    this.objects = objects
+    this.config = join(directory, 'etc', 'main.conf')
+    const control = script(
+      join(directory, 'control'),
+      `cd ${directory}
+echo "$1" >> asked
+case $1 in
+status) test -e running || { echo "$2 is dead"; exit 3; } ;;
+stop) rm running ;;
+*) test ! -e broken || { echo "$1: no good" >&2; exit 5; }
+   if grep -q poison etc/*; then rm -f running; echo "poisoned" >&2; test -e silent || exit 7; else touch running; fi ;;
+esac
+`
+    )
+    const check = script(
+      join(directory, 'check'),
+      `echo check >> ${directory}/asked
+grep -n forbidden "$1" >&2 || exit 0
+echo "$1:7: syntax error near forbidden" >&2
+exit 1
+`
+    )
+    writeFileSync(join(directory, 'running'), '')
+    const base: ServiceOptions = {
+      service: name,
+      settings: {
+        ...backendOf(name, server).defaults,
+        server,
+        config: this.config,
+        directory: join(directory, 'files'),
+        check: [check],
+        reload: [],
+        control: [control],
+        service: 'fake',
+        gather: 20,
+        controlSocket: ''
+      },
+      templates,
+      state: join(directory, 'state'),
+      data: () => {
+        const captured = capture(this.prepare(), cluster)
+        return name === 'dhcp' ? dhcpData(captured, options) : dnsData(captured)
+      },
+      log: createLog('info', line => this.log.push(line)),
+      now: () => this.nowMs,
+      settle: 20,
+      retry: 3_600_000,
+      render: async job => renderJob(job)
+    }
+    this.#open = also => new Service({ ...base, ...also })
+    this.service = this.#open(more)
+    t.teardown(async () => {
+      await this.service.close()
+      rmSync(directory, { recursive: true, force: true })
+    })
+  }
+
+  /** The objects as the service sees them; made once. */
+  prepare(): View {
+    if (this.#made?.objects !== this.objects) this.#made = { objects: this.objects, view: view(this.objects) }
+    return this.#made.view
+  }
+
+  /** Another daemon on the same state, with other options. */
+  async restart(more: Partial<ServiceOptions> = {}): Promise<void> {
+    await this.service.close()
+    this.service = this.#open(more)
+    await this.start()
+  }
+
+  /** What was asked of the server since the last call, looks at it left out. */
+  asked(): string[] {
+    const file = join(this.directory, 'asked')
+    const all = existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : []
+    rmSync(file, { force: true })
+    return all.filter(word => word !== 'status')
+  }
+
+  read(path = this.config): string | undefined {
+    return existsSync(path) ? readFileSync(path, 'utf8') : undefined
+  }
+
+  flag(name: string): void {
+    writeFileSync(join(this.directory, name), '')
+  }
+
+  unflag(name: string): void {
+    rmSync(join(this.directory, name), { force: true })
+  }
+
+  /** Other objects, and the wait until that has come to its end. */
+  async change(objects: Objects): Promise<void> {
+    this.objects = objects
+    this.service.changed()
+    await this.service.settled()
+  }
+
+  async start(): Promise<void> {
+    this.service.start()
+    await this.service.settled()
+  }
+}
