@@ -61,6 +61,7 @@ bench: build
 	node bench/lists.mjs
 	node bench/import.mjs
 	node bench/pack.mjs
+	node bench/services.mjs
 
 install: build
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" sh build/install.sh

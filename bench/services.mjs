@@ -1,7 +1,7 @@
 // How long 10,000 hosts take from the objects to the files, and how long the event loop stands still meanwhile.
 // Type: make build && node bench/services.mjs [hosts]
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { fileURLToPath } from 'node:url'
@@ -56,8 +56,22 @@ const options = {
   interfaces: [],
   dns_too: false
 }
+/** Runs work and measures, in milliseconds, how long it takes and how long the event loop stands still at most. */
+async function measured(work) {
+  const delay = monitorEventLoopDelay({ resolution: 1 })
+  delay.enable()
+  const since = performance.now()
+  await work()
+  const ms = performance.now() - since
+  delay.disable()
+  return `${ms.toFixed(0).padStart(6)} ms, longest stall ${(delay.max / 1e6).toFixed(0).padStart(3)} ms`
+}
+const idle = ms => measured(() => new Promise(resolve => setTimeout(resolve, ms)))
+
 const quiet = { level: 'info', error: console.error, warn() {}, info() {}, debug() {} }
 
+console.log(`node ${process.version}, ${cpus().length} CPUs (${cpus()[0]?.model}); ${hosts} hosts\n`)
+console.log(`nothing to do                 ${await idle(1000)}`)
 for (const [name, server] of [
   ['dhcp', 'isc'],
   ['dhcp', 'kea'],
@@ -91,19 +105,13 @@ for (const [name, server] of [
     now: Date.now,
     settle: 0
   })
-  const delay = monitorEventLoopDelay({ resolution: 1 })
   const timed = async (what, work) => {
-    delay.reset()
-    delay.enable()
-    const since = performance.now()
-    work()
-    await service.settled()
-    const ms = Math.round(performance.now() - since)
-    delay.disable()
+    const figures = await measured(async () => {
+      work()
+      await service.settled()
+    })
     const { ok, reason } = service.condition
-    console.log(
-      `${name} ${server}, ${hosts} hosts, ${what}: ${ms} ms, longest stall ${(delay.max / 1e6).toFixed(0)} ms${ok ? '' : ` ${reason}`}`
-    )
+    console.log(`${`${name} ${server}`.padEnd(12)}  ${what.padEnd(16)}${figures}${ok ? '' : ` ${reason}`}`)
   }
   await timed('all new', () => service.start())
   node(7, { netboot: name !== 'dhcp', domain: `${server}.example` })

@@ -33,9 +33,10 @@ import type { RevokedDoc } from './model/tables.js'
 import type { ClusterSettings, ClusterStore, View } from './model/view.js'
 import { Audit } from './monitor/audit.js'
 import { DiskSpace } from './monitor/disk-space.js'
-import { type Condition, Health } from './monitor/health.js'
+import { Health } from './monitor/health.js'
 import { LoopDelay } from './monitor/loop-delay.js'
 import { NodeStatus } from './monitor/node-status.js'
+import { queueCondition } from './monitor/queue.js'
 import { leases, Services } from './services/services.js'
 import { StoreError } from './store/errors.js'
 import { Store } from './store/store.js'
@@ -263,12 +264,6 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
 async function portDetection(model: Model, log: Log) {
   const { PortDetection } = await import('./services/snmp/detection.js')
   return new PortDetection({ model, log })
-}
-
-/** Requests that wait for a place among those that run. */
-function queueCondition(jobs: Jobs, most: number): Condition {
-  const waiting = jobs.records().filter(({ state }) => state === 'queued').length
-  return { ok: waiting <= most, reason: `more than ${most} requests wait to be run` }
 }
 
 /** The states of a node that was renamed or is gone follow it, or go with it. */

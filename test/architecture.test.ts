@@ -33,7 +33,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   boot: ['monitor', 'model', 'template', 'http', 'log'],
   image: ['model', 'monitor', 'jobs', 'program', 'http', 'config', 'log'],
   services: ['monitor', 'model', 'store', 'template', 'program', 'http', 'config', 'log'],
-  monitor: ['model', 'store', 'http', 'log'],
+  monitor: ['model', 'store', 'jobs', 'http', 'log'],
   // The ini's [users] lines hold roles and hashes.
   config: ['auth/roles', 'auth/passwords', 'log'],
   auth: ['model', 'http', 'log'],

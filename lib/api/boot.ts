@@ -122,7 +122,8 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
 
 function bootFile({ model, config }: Parts, name: string): Answer {
   if (model.view.index.isImageFile('boot', name)) return { status: 200, file: join(config.paths.files, name) }
-  if (config.boot.ipxe_directory === '') throw notFound(`no OS image names the boot file ${name}`)
+  if (config.boot.ipxe_directory === '')
+    throw notFound(`no OS image names the boot file ${name}, and [boot] ipxe_directory is not set`)
   return { status: 200, file: join(config.boot.ipxe_directory, name) }
 }
 

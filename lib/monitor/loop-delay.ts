@@ -10,13 +10,17 @@ export class LoopDelay {
   readonly #timer: NodeJS.Timeout
   #meanMs = 0
 
-  constructor(readonly mostMs: number) {
+  /** `window`: what the mean is taken over, milliseconds. */
+  constructor(
+    readonly mostMs: number,
+    window = windowMs
+  ) {
     this.#histogram.enable()
     this.#timer = setInterval(() => {
       const { mean } = this.#histogram
       this.#meanMs = Number.isNaN(mean) ? 0 : mean / 1e6 - resolutionMs
       this.#histogram.reset()
-    }, windowMs).unref()
+    }, window).unref()
   }
 
   get condition(): Condition {

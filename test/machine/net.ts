@@ -14,6 +14,8 @@ export interface DhcpHost {
 
 /** A provisioning network of its own: a bridge with the controller's address and a tap per machine. */
 export interface ProvisionNetwork {
+  /** Its network namespace. */
+  readonly namespace: string
   /** Put before a command, it runs in the network and dies with this process, even on kill -9. */
   readonly enter: readonly string[]
   /** The tap of the machine with this MAC. */
@@ -96,6 +98,14 @@ export async function startDhcpd(options: {
   )
 }
 
+/** A provisioning network to make. */
+export interface NetworkOptions {
+  /** Whoever starts the network brings the DHCP server. */
+  readonly withoutDhcp?: boolean
+  /** Directory that a TFTP server on the controller's address hands out. */
+  readonly tftp?: string
+}
+
 /**
  * Makes the network 10.141.0.0/24 with the controller's address 10.141.0.1, a DHCP server that sends iPXE to
  * `http://10.141.0.1:7050/boot` (range .200 to .220 for unknown machines) and router advertisements, without
@@ -103,7 +113,10 @@ export async function startDhcpd(options: {
  * of runs go on beside each other.
  * @throws Error when a program is missing or the process is not root.
  */
-export async function startNetwork(hosts: readonly DhcpHost[]): Promise<ProvisionNetwork> {
+export async function startNetwork(
+  hosts: readonly DhcpHost[],
+  { withoutDhcp = false, tftp }: NetworkOptions = {}
+): Promise<ProvisionNetwork> {
   requireRoot()
   requirePrograms('ip', 'setpriv', 'dhcpd', 'dnsmasq')
   await sweep()
@@ -129,8 +142,9 @@ export async function startNetwork(hosts: readonly DhcpHost[]): Promise<Provisio
       await ip('link', 'set', tap, 'master', 'br0', 'up')
     }
     const file = (leaf: string) => join(directory, leaf)
+    if (!withoutDhcp)
+      services.push(await startDhcpd({ enter, directory, configuration: dhcpdConf(hosts), device: 'br0' }))
     services.push(
-      await startDhcpd({ enter, directory, configuration: dhcpdConf(hosts), device: 'br0' }),
       await startChild(
         [
           ...enter,
@@ -141,7 +155,8 @@ export async function startNetwork(hosts: readonly DhcpHost[]): Promise<Provisio
           '--enable-ra'
         ].concat(
           ['--dhcp-range=fd00:141::,ra-only', '--interface=br0', '--bind-interfaces', '--user=root'],
-          ['--log-facility=-', '--pid-file=', `--dhcp-leasefile=${file('dnsmasq.leases')}`]
+          ['--log-facility=-', '--pid-file=', `--dhcp-leasefile=${file('dnsmasq.leases')}`],
+          tftp ? ['--enable-tftp', `--tftp-root=${tftp}`] : []
         ),
         log => log.includes('started')
       )
@@ -150,5 +165,5 @@ export async function startNetwork(hosts: readonly DhcpHost[]): Promise<Provisio
     await close()
     throw error
   }
-  return { enter, tap: mac => `tap${hosts.findIndex(host => host.mac === mac)}`, close }
+  return { namespace: name, enter, tap: mac => `tap${hosts.findIndex(host => host.mac === mac)}`, close }
 }

@@ -18,6 +18,8 @@ export interface Machine {
   readonly disk?: string
   /** Default: bios (SeaBIOS); uefi is OVMF, fresh, as after a reset of its settings. */
   readonly firmware?: Firmware
+  /** What asks the network: the iPXE in the card's ROM (default), or UEFI's own PXE or HTTP boot, with no ROM. */
+  readonly asks?: 'ipxe' | 'pxe' | 'http'
   /** Default 512. */
   readonly memoryMiB?: number
   /** Default: 2 minutes. */
@@ -41,6 +43,16 @@ export interface Run {
 }
 
 const ovmf = '/usr/share/OVMF'
+
+// Else it tries PXE on IPv4 and on IPv6 for more than a minute before HTTP.
+const way = {
+  ipxe: [],
+  pxe: ['-fw_cfg', 'name=opt/org.tianocore/IPv6PXESupport,string=no'],
+  http: ['IPv4PXESupport', 'IPv6PXESupport'].flatMap(name => [
+    '-fw_cfg',
+    `name=opt/org.tianocore/${name},string=no`
+  ])
+} as const
 
 /** Carries out backspaces: what is shown of a text that was corrected while it was written. */
 function corrected(text: string): string {
@@ -84,7 +96,7 @@ export async function runMachine(machine: Machine): Promise<Run> {
     await copyFile(`${ovmf}/OVMF_VARS_4M.fd`, settings)
     const flash = (unit: number, rest: string) => ['-drive', `if=pflash,format=raw,unit=${unit},${rest}`]
     const code = flash(0, `readonly=on,file=${ovmf}/OVMF_CODE_4M.fd`)
-    return await runWith([...code, ...flash(1, `file=${settings}`)], machine)
+    return await runWith([...code, ...flash(1, `file=${settings}`), ...way[machine.asks ?? 'ipxe']], machine)
   } finally {
     await rm(directory, { recursive: true, force: true })
   }
@@ -97,6 +109,7 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
     'tap' in network
       ? `tap,id=net0,ifname=${network.tap},script=no,downscript=no`
       : `user,id=net0,bootfile=${network.bootfile}`
+  const card = `virtio-net-pci,netdev=net0,mac=${machine.mac},bootindex=1`
   const [program = '', ...args] = [
     ...(machine.enter ?? []),
     'qemu-system-x86_64',
@@ -106,7 +119,7 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
     ...['-boot', 'reboot-timeout=1'],
     // SeaBIOS and iPXE write to the serial port as well.
     ...['-machine', 'graphics=off', '-serial', 'stdio'],
-    ...['-netdev', backend, '-device', `virtio-net-pci,netdev=net0,mac=${machine.mac},bootindex=1`],
+    ...['-netdev', backend, '-device', (machine.asks ?? 'ipxe') === 'ipxe' ? card : `${card},romfile=`],
     ...(disk ? ['-drive', `id=disk0,if=none,format=raw,file=${disk}`] : []),
     ...(disk ? ['-device', 'virtio-blk-pci,drive=disk0,bootindex=2'] : []),
     ...['-device', 'isa-debug-exit,iobase=0xf4,iosize=4']

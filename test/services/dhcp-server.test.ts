@@ -1,52 +1,17 @@
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { hasLease } from '../../lib/services/dhcp/leases.js'
 import { type Controller, startController } from '../machine/controller.js'
-import { locate, requirePrograms } from '../machine/programs.js'
+import { requirePrograms } from '../machine/programs.js'
+import { dhcpServers, dhcpSettings } from './dhcp-servers.js'
 import { follow, freePort, inForce } from './follow.js'
-import { controlScript, type Lease, lease, type Wire, wire } from './namespaces.js'
+import { type Lease, lease, wire } from './namespaces.js'
 
-requirePrograms('dhcpd', 'kea-dhcp4', 'dnsmasq', 'busybox')
+requirePrograms('busybox')
 
 const url = 'http://10.142.0.1:7050'
-
-/** How each server is run in a namespace, with its files below a directory; settings of svcd. */
-const servers: Record<string, (directory: string, wire: Wire) => { settings: string[]; control: string }> = {
-  isc: (directory, { server }) => {
-    // Debian's AppArmor profile lets /usr/sbin/dhcpd read /etc/dhcp alone; it does not bind a copy.
-    const dhcpd = join(directory, 'dhcpd')
-    copyFileSync(locate('dhcpd') ?? '', dhcpd)
-    writeFileSync(join(directory, 'leases'), '')
-    const files = `-cf ${directory}/dhcp.conf -lf ${directory}/leases -pf ${directory}/server.pid`
-    const control = controlScript(directory, {
-      namespace: server,
-      command: `${dhcpd} -f -d ${files} v0`,
-      ready: 'starting service'
-    })
-    return { control, settings: [`dhcp.check=${dhcpd} -t -cf`] }
-  },
-  kea: (directory, { server }) => {
-    const control = controlScript(directory, {
-      namespace: server,
-      command: `env KEA_PIDFILE_DIR=${directory} KEA_LOCKFILE_DIR=${directory} kea-dhcp4 -c ${directory}/dhcp.conf`,
-      ready: 'DHCP4_STARTED'
-    })
-    const socket = `dhcp.control_socket=${directory}/kea.sock`
-    return {
-      control,
-      settings: [socket, `dhcp.check=ip netns exec ${server} kea-dhcp4 -t`, 'dhcp.interfaces=v0']
-    }
-  },
-  dnsmasq: (directory, { server }) => {
-    const command = `dnsmasq -k --conf-file=${directory}/dhcp.conf --pid-file= --user=root --log-facility=-`
-    return {
-      control: controlScript(directory, { namespace: server, command, ready: 'started' }),
-      settings: []
-    }
-  }
-}
 
 const mac = (n: number) => `52:54:00:00:00:0${n}`
 
@@ -84,16 +49,12 @@ async function serves(t: Test, server: string): Promise<void> {
   const between = await wire(t)
   const directory = mkdtempSync(join(tmpdir(), 'svcd-dhcp-'))
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
-  mkdirSync(join(directory, 'hosts'))
-  const { control, settings } = servers[server]?.(directory, between) ?? { control: '', settings: [] }
   const c = await startController({
     directory,
     listen: `127.0.0.1:${await freePort()}`,
     set: [
-      ...[`dhcp.server=${server}`, `dhcp.config=${directory}/dhcp.conf`, `dhcp.directory=${directory}/hosts`],
-      ...[`dhcp.control=${control}`, `dhcp.lease_file=${directory}/leases`, 'dhcp.gather=0s'],
-      ...['controller.address=10.142.0.1', `http.url=${url}`],
-      ...settings
+      ...dhcpSettings(server, { directory, namespace: between.server, device: 'v0' }),
+      ...['controller.address=10.142.0.1', `http.url=${url}`]
     ]
   })
   t.teardown(() => c.stop())
@@ -183,5 +144,5 @@ async function serves(t: Test, server: string): Promise<void> {
 
 // Three servers take minutes: `make test` runs one.
 const long = process.env.SVCD_LONG === '1'
-for (const server of Object.keys(servers).filter(name => long || name === 'isc'))
+for (const server of dhcpServers.filter(name => long || name === 'isc'))
   t.test(`a real client of ${server} gets what the objects say`, t => serves(t, server))

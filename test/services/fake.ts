@@ -115,7 +115,8 @@ exit 1
     const file = join(this.directory, 'asked')
     const all = existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : []
     rmSync(file, { force: true })
-    return all.filter(word => word !== 'status')
+    // A look that is under way has opened the file and written nothing yet.
+    return all.filter(word => word !== 'status' && word !== '')
   }
 
   read(path = this.config): string | undefined {
