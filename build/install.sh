@@ -43,6 +43,15 @@ echo "$packages" | while read -r package; do
   cp -R "$package" "$code${place%/*}"
 done
 
+# Set-ups of the tracker and the seeders, to be copied by hand, and the documents that tell how.
+examples=$code/examples
+install -d "$examples"
+cp -R etc/opentracker.conf etc/aria2.conf systemd/*.service.d systemd/svcd-seeder.service "$examples"
+documents=$root$prefix/share/doc/svcd
+install -d "$documents/docs"
+install -m 0644 README.md CHANGELOG.md LICENSE "$documents"
+install -m 0644 docs/*.md "$documents/docs"
+
 install -d "$root$prefix/bin"
 ln -sfn ../lib/svcd/bin/svcd "$root$prefix/bin/svcd"
 

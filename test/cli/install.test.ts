@@ -31,6 +31,12 @@ t.test('stages code, command, ini, templates, state and unit', async t => {
       readFileSync(join(root, file), 'utf8'),
       `${file}: the node's side`
     )
+  for (const [shipped, file] of [
+    ['etc/opentracker.conf', 'lib/svcd/examples/opentracker.conf'],
+    ['systemd/opentracker.service.d/svcd.conf', 'lib/svcd/examples/opentracker.service.d/svcd.conf'],
+    ['docs/torrent.md', 'share/doc/svcd/docs/torrent.md']
+  ] as const)
+    t.equal(readFileSync(inStage('usr', file), 'utf8'), readFileSync(join(root, shipped), 'utf8'), shipped)
   const development = ['typescript', 'tap', '@biomejs', '@types']
   t.notOk(
     development.some(name => existsSync(inStage('usr/lib/svcd/node_modules', name))),

@@ -24,9 +24,10 @@ function compiled(): [string, string][] {
 }
 
 /** What a checkout holds beside its sources that the service, or its installation, needs. */
-const copied = ['bin', 'build', 'dracut', 'etc', 'initramfs-tools', 'libexec', 'templates', 'systemd'].concat(
-  [...['package.json', 'package-lock.json']]
-)
+const copied = [
+  ...['bin', 'build', 'docs', 'dracut', 'etc', 'initramfs-tools', 'libexec', 'templates', 'systemd'],
+  ...['package.json', 'package-lock.json', 'README.md', 'CHANGELOG.md', 'LICENSE']
+]
 
 /**
  * A built copy of the checkout in an empty directory, made from the sources as they are now (without the type
