@@ -20,6 +20,8 @@ interface Case {
   readonly what: string
   readonly machine: Partial<Machine>
   readonly first?: RegExp
+  /** It has no address of its own: DHCP's is what lets it have its install script ([boot] dynamic_nodes). */
+  readonly dynamic?: boolean
 }
 
 const bios: Case = {
@@ -44,7 +46,14 @@ const uefi: Case[] = [
     first: /http:\/\/10\.141\.0\.1:7050\/boot\/ipxe\.efi/i
   }
 ]
-const cases = long ? [bios, ...uefi] : [bios]
+const dynamic: Case = {
+  node: 'node004',
+  mac: '52:54:00:15:00:04',
+  what: 'an address of the range',
+  machine: {},
+  dynamic: true
+}
+const cases = long ? [bios, ...uefi, dynamic] : [bios]
 
 async function configure(c: Controller): Promise<void> {
   await c.create('network', 'cluster', {
@@ -64,13 +73,14 @@ async function configure(c: Controller): Promise<void> {
     partscript,
     interfaces: [{ interface: 'BOOTIF', network: 'cluster' }]
   })
-  for (const [i, { node, mac }] of cases.entries())
-    await c.create('node', node, {
-      group: 'compute',
-      bootmenu: i === 0,
-      macaddr: mac,
-      interfaces: [{ interface: 'BOOTIF', network: 'cluster', ipaddress: `10.141.0.1${i + 1}` }]
-    })
+  for (const [i, { node, mac, dynamic }] of cases.entries()) {
+    const interfaces = [{ interface: 'BOOTIF', network: 'cluster', ipaddress: `10.141.0.1${i + 1}` }]
+    await c.create('node', node, { group: 'compute', bootmenu: i === 0, macaddr: mac, interfaces })
+    if (!dynamic) continue
+    const none = { interfaces: [{ interface: 'BOOTIF', ipaddress: null }] }
+    const { status } = await c.request('POST', `/config/node/${node}`, none)
+    if (status >= 300) throw new Error(`${node} keeps its address: ${status}`)
+  }
 }
 
 async function installs(t: Test, server: string): Promise<void> {
@@ -90,7 +100,8 @@ async function installs(t: Test, server: string): Promise<void> {
     enter: network.enter,
     set: [
       ...dhcpSettings(server, { directory, namespace: network.namespace, device: 'br0' }),
-      ...['controller.address=10.141.0.1', `http.url=${url}`, `boot.ipxe_directory=${tftp}`]
+      ...['controller.address=10.141.0.1', `http.url=${url}`, `boot.ipxe_directory=${tftp}`],
+      'boot.dynamic_nodes=yes'
     ]
   })
   t.teardown(() => c.stop())
@@ -98,7 +109,7 @@ async function installs(t: Test, server: string): Promise<void> {
   await inForce(c, directory, 'dhcp', false)
   t.match(await follow(c, '/service/dhcp/start'), { state: 'done' }, 'the server takes what was written')
   await inForce(c, directory, 'dhcp')
-  for (const [i, { node, mac, what, machine, first }] of cases.entries()) {
+  for (const [i, { node, mac, what, machine, first, dynamic }] of cases.entries()) {
     const disk = join(directory, `${node}.disk`)
     await writeFile(disk, '')
     await truncate(disk, 64 << 20)
@@ -111,12 +122,12 @@ async function installs(t: Test, server: string): Promise<void> {
       disk,
       ...machine
     })
-    const address = `10.141.0.1${i + 1}`
+    const up = dynamic ? 'dhcp 10\\.141\\.0\\.2[012]\\d' : `static 10\\.141\\.0\\.1${i + 1}`
     const script = i === 0 ? /7050\/boot\.{3}/ : /7050\/boot\/short\.{3}/
     const wanted = [
       ...(first ? [first] : []),
       script,
-      new RegExp(`svc: interface eth0 is up: static ${address}/24`),
+      new RegExp(`svc: interface eth0 is up: ${up}/24`),
       new RegExp(`svc: ${node} is ready`),
       /STAGE \S+ root \/dev\/vda ext4/
     ]
