@@ -49,7 +49,7 @@ test-node24: .cache/node24/node_modules/node/bin/node
 
 # A machine with an empty disk boots and installs from a daemon of its own, its console on this screen.
 demo: $(installed)
-	@TS_NODE_TRANSPILE_ONLY=1 node --import @tapjs/typescript/import test/demo/demo.ts
+	@node --import ./test/loader.mjs test/demo/demo.ts
 
 # The interface's document, from the code's tables.
 docs: build

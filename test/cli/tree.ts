@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { cpSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
-import ts from 'typescript'
+import { buildSync } from 'esbuild'
 
 export const root = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -11,15 +11,18 @@ let modules: [string, string][] | undefined
 
 /** Name and code of every module, compiled once per test file. */
 function compiled(): [string, string][] {
-  const compilerOptions = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 }
-  modules ??= readdirSync(join(root, 'lib'), { recursive: true, encoding: 'utf8' })
-    .filter(name => name.endsWith('.ts'))
-    .map(name => {
-      const { outputText } = ts.transpileModule(readFileSync(join(root, 'lib', name), 'utf8'), {
-        compilerOptions
-      })
-      return [name.replace(/\.ts$/, '.js'), outputText]
-    })
+  const lib = join(root, 'lib')
+  const outdir = '/'
+  modules ??= buildSync({
+    entryPoints: readdirSync(lib, { recursive: true, encoding: 'utf8' })
+      .filter(name => name.endsWith('.ts'))
+      .map(name => join(lib, name)),
+    outbase: lib,
+    outdir,
+    format: 'esm',
+    target: 'es2022',
+    write: false
+  }).outputFiles.map(({ path, text }) => [relative(outdir, path), text])
   return modules
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { debianKernel } from '../machine/kernel.js'
-import { checkout, node, programEnv } from '../machine/programs.js'
+import { checkout, node, programEnv, typescript } from '../machine/programs.js'
 
 const run = promisify(execFile)
 
@@ -19,11 +19,11 @@ t.test('make demo installs a machine without root', async t => {
   await debianKernel()
   const [program = '', ...args] = [
     ...(process.getuid?.() === 0 ? asNobody : []),
-    ...[...node, '--import', '@tapjs/typescript/import', join(checkout, 'test/demo/demo.ts')]
+    ...[...node, ...typescript, join(checkout, 'test/demo/demo.ts')]
   ]
   const { stdout, stderr } = await run(program, args, {
     cwd: checkout,
-    env: { ...programEnv(), TS_NODE_TRANSPILE_ONLY: '1' }
+    env: programEnv()
   }).catch(error => error)
   t.equal(stderr, '', 'nothing went wrong', { stdout })
   t.match(stdout, /\/boot\/search\/mac\/52%3A54%3A00%3A14%3A00%3A01\.{3,} ok/, 'the console was shown')

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { buildInitramfs, type InitramfsRequest } from '../../lib/image/initramfs.js'
 import { mountsBelow } from '../../lib/image/tree.js'
-import { node, programEnv, requirePrograms, requireRoot } from '../machine/programs.js'
+import { node, programEnv, requirePrograms, requireRoot, typescript } from '../machine/programs.js'
 import { kernel, Tree } from './initramfs-tree.js'
 
 requireRoot()
@@ -149,10 +149,9 @@ t.test('stopped, and out of time: nobody is left, nothing mounted', async t => {
 t.test('kill -9 of the service: nobody is left, nothing mounted, and the next one works', async t => {
   const tree = new Tree(t, 'dracut')
   tree.behave('hang')
-  const [program = '', ...args] = [...node, '--import', '@tapjs/typescript/import']
+  const [program = '', ...args] = [...node, ...typescript]
   const script = join(import.meta.dirname, 'initramfs-build.ts')
-  const env = { ...programEnv(), TS_NODE_TRANSPILE_ONLY: '1' }
-  const service = spawn(program, [...args, script, tree.path], { env, stdio: 'inherit' })
+  const service = spawn(program, [...args, script, tree.path], { env: programEnv(), stdio: 'inherit' })
   const ended = once(service, 'exit')
   await Promise.race([tree.hanging(), ended.then(end => Promise.reject(new Error(`ended with ${end}`)))])
   service.kill('SIGKILL')

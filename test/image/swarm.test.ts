@@ -8,7 +8,7 @@ import t, { type Test } from 'tap'
 import { installData } from '../install/data.js'
 import { installScript } from '../install/render.js'
 import { ended, startChild } from '../machine/child.js'
-import { checkout, node, programEnv, requirePrograms, requireRoot } from '../machine/programs.js'
+import { checkout, node, programEnv, requirePrograms, requireRoot, typescript } from '../machine/programs.js'
 import { aria2, directory, forSeeders, openTracker, type Place, transmission, until } from './servers.js'
 import type { Order } from './swarm-controller.js'
 import { type SwarmNetwork, swarmNetwork } from './swarm-network.js'
@@ -83,12 +83,13 @@ async function controller(t: Test, network: SwarmNetwork, round: Round) {
     }
   }
   await writeFile(join(root, 'order.json'), JSON.stringify(order))
-  const loader = ['--import', '@tapjs/typescript/import', join(checkout, 'test/image/swarm-controller.ts')]
+  const loader = [...typescript, join(checkout, 'test/image/swarm-controller.ts')]
   const child = await startChild(
-    [...network.controller.enter, 'setpriv', '--pdeathsig', 'KILL'].concat(
-      ['env', 'TS_NODE_TRANSPILE_ONLY=1', ...node],
-      [...loader, join(root, 'order.json')]
-    ),
+    [...network.controller.enter, 'setpriv', '--pdeathsig', 'KILL'].concat([
+      ...node,
+      ...loader,
+      join(root, 'order.json')
+    ]),
     log => /^ready$/m.test(log)
   )
   t.teardown(() => child.stop())

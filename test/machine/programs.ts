@@ -17,6 +17,9 @@ export const programEnv = (): NodeJS.ProcessEnv => ({ ...process.env, PATH: sear
 /** Node as a command, without the loader that the test runner puts into the environment of all its children. */
 export const node: readonly string[] = ['env', '--unset=NODE_OPTIONS', process.execPath]
 
+/** Put behind `node`: modules in TypeScript. */
+export const typescript: readonly string[] = ['--import', join(checkout, 'test/loader.mjs')]
+
 const isThere = (path: string): boolean => {
   try {
     accessSync(path, constants.R_OK)
