@@ -3,9 +3,14 @@ import { cpSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node
 import { dirname, join, relative } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
-import { buildSync } from 'esbuild'
+import { buildSync, transformSync } from 'esbuild'
 
 export const root = fileURLToPath(new URL('../..', import.meta.url))
+
+const options = { format: 'esm', target: 'es2022' } as const
+
+/** The code of one module. */
+export const compile = (source: string): string => transformSync(source, { ...options, loader: 'ts' }).code
 
 let modules: [string, string][] | undefined
 
@@ -19,8 +24,7 @@ function compiled(): [string, string][] {
       .map(name => join(lib, name)),
     outbase: lib,
     outdir,
-    format: 'esm',
-    target: 'es2022',
+    ...options,
     write: false
   }).outputFiles.map(({ path, text }) => [relative(outdir, path), text])
   return modules

@@ -1,11 +1,11 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Client } from '../api/sockets.js'
-import { builtTree, type Running, replaceModule, start } from '../cli/tree.js'
+import { builtTree, compile, type Running, replaceModule, root, start } from '../cli/tree.js'
 
-/** A place in the code where the daemon kills itself: before the first line of a built module that holds `before`. */
+/** A place in the code where the daemon kills itself: before the first line of a module that holds `before`. */
 export interface Crash {
   readonly module: string
   readonly before: string
@@ -90,14 +90,14 @@ export class Daemon {
   }
 
   #plant({ module, before, after = 0 }: Crash): () => void {
-    const file = join(this.tree, 'dist', `${module}.js`)
-    const code = readFileSync(file, 'utf8')
-    const lines = code.split('\n')
+    const source = readFileSync(join(root, 'lib', `${module}.ts`), 'utf8')
+    const lines = source.split('\n')
     const at = lines.findIndex(line => line.includes(before))
-    if (at < 0) throw new Error(`${module}.js has no line with ${before}`)
+    if (at < 0) throw new Error(`${module}.ts has no line with ${before}`)
     const die = "process.kill(process.pid, 'SIGKILL')"
     lines.splice(at, 0, after > 0 ? `setTimeout(() => ${die}, ${after});` : `${die};`)
-    writeFileSync(file, lines.join('\n'))
-    return () => writeFileSync(file, code)
+    const put = (text: string) => replaceModule(this.tree, `${module}.js`, compile(text))
+    put(lines.join('\n'))
+    return () => put(source)
   }
 }
