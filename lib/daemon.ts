@@ -220,11 +220,7 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
     tracker: config.torrent.tracker,
     insecure: !config.node.verify_certificate,
     rootpw: config.kickstart.rootpw,
-    began: (node, imagefile) => {
-      images.installing.began(node, imagefile)
-      // Installed anew, it shows another host key.
-      void remote.forget(node).catch(error => log.warn(`host key of node ${node}: ${error.message}`))
-    }
+    began: (node, imagefile) => images.installing.began(node, imagefile)
   })
   const services = new Services({ config, model, log, now })
   closers.push(() => services.close())
@@ -257,6 +253,7 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
     },
     now
   )
+  closers.push(() => health.close())
   return { config, model, status, health, logins, tokens, boot, install, jobs, images, services }
 }
 

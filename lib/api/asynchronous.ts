@@ -1,6 +1,6 @@
 import { ServiceError, unavailable } from '../http/errors.js'
 import type { Answer } from '../http/route.js'
-import type { SubmittedJob } from '../jobs/jobs.js'
+import { JobStoppedError, type SubmittedJob } from '../jobs/jobs.js'
 import { type ApiRequest, done } from './context.js'
 
 /** The asynchronous acknowledgement (contract): what becomes of it is told at `/config/status/{request_id}`. */
@@ -11,8 +11,8 @@ export const acknowledge = (id: string): Answer => ({
 
 /**
  * The answer to a request whose work is a job (decisions 2.8): `status` with `message` when the work is done, at once
- * the acknowledgement for a client that sends `Prefer: respond-async`. A ServiceError of the job is thrown on, any
- * other failure as 503 with its reason. A client that hangs up does not stop the work.
+ * the acknowledgement for a client that sends `Prefer: respond-async`. What the job refuses is thrown on, any other
+ * failure as 503 that names the job, with its reason. A client that hangs up does not stop the work.
  */
 export async function finish(
   request: Pick<ApiRequest, 'headers'>,
@@ -25,8 +25,9 @@ export async function finish(
   try {
     await job.done
   } catch (error) {
-    if (error instanceof ServiceError) throw error
-    throw unavailable(error instanceof Error ? error.message : String(error))
+    if (error instanceof ServiceError && error.status !== 503) throw error
+    const reason = error instanceof Error ? error.message : String(error)
+    throw unavailable(error instanceof JobStoppedError ? reason : `${job.name}: ${reason}`, error)
   }
   return done(status, message)
 }

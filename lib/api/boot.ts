@@ -127,15 +127,24 @@ function bootFile({ model, config }: Parts, name: string): Answer {
   return { status: 200, file: join(config.boot.ipxe_directory, name) }
 }
 
-/** Packed images go to addresses in a configured network, to loopback, or with a token (decisions 4.9). */
-function packedFile({ model, boot, config }: Parts, request: ApiRequest): Answer {
+/**
+ * Packed images go to addresses in a configured network, to loopback, or with a token (decisions 4.9). From elsewhere a
+ * node's token is good for what that node installs (4.8), also where its image is another one by now.
+ */
+function packedFile({ model, boot, images, config }: Parts, request: ApiRequest): Answer {
   const { source, caller } = request
-  if (caller.kind === 'anonymous' && !source.loopback && !boot.isInside(source))
-    throw unauthorized(`${source.address} lies in no configured network; a token is needed`)
   const name = param(request, 'tarball')
   const pack = name.replace(/\.torrent$/, '')
-  if (caller.kind === 'node' && !boot.installs(caller.node, pack))
-    throw forbidden(`${name} is not the image of node ${caller.node}`)
+  if (!source.loopback && !boot.isInside(source)) {
+    if (caller.kind === 'anonymous')
+      throw unauthorized(`${source.address} lies in no configured network; a token is needed`)
+    if (
+      caller.kind === 'node' &&
+      !boot.installs(caller.node, pack) &&
+      !images.installing.isGiven(caller.node, pack)
+    )
+      throw forbidden(`${name} is not the image of node ${caller.node}`)
+  }
   if (!model.view.index.isImageFile('pack', pack))
     throw notFound(`no OS image names the packed image ${name}`)
   return { status: 200, file: join(config.paths.files, name) }

@@ -3,7 +3,7 @@ import { badRequest, notFound, ServiceError } from '../http/errors.js'
 import type { JsonObject, JsonValue } from '../http/route.js'
 import type { Model } from '../model/model.js'
 import { putSettings, readSettings, settingNames } from '../model/settings.js'
-import { exportText, importDocument } from '../model/transfer.js'
+import { exportText } from '../model/transfer.js'
 import { type ApiRoute, actorOf, type Parts } from './context.js'
 import { open } from './envelope.js'
 import { shapes } from './shapes.js'
@@ -59,7 +59,7 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
       summary: 'Replace the sections of an exported document that are present',
       input: shapes.transfer,
       handler: async request => {
-        await importDocument(model, open(request.body, 'config', []), actorOf(request))
+        await parts.images.import(open(request.body, 'config', []), actorOf(request))
         return { status: 201, body: { message: 'imported' } }
       }
     }

@@ -8,7 +8,7 @@ import { shapes } from './shapes.js'
 const longestState = 1024
 
 /** What nodes report while they install, and how the daemon is (contract, Monitor; decisions 6). */
-export function monitorRoutes({ model, status, health }: Parts): ApiRoute[] {
+export function monitorRoutes({ model, status, health, images }: Parts): ApiRoute[] {
   return [
     {
       method: 'POST',
@@ -25,6 +25,7 @@ export function monitorRoutes({ model, status, health }: Parts): ApiRoute[] {
         const state = readState(name, open(request.body, 'monitor', ['status', name]))
         model.get('node', name)
         await status.report(name, state)
+        await images.reported(name, state)
         return { status: 204 }
       }
     },
@@ -63,7 +64,7 @@ export function monitorRoutes({ model, status, health }: Parts): ApiRoute[] {
         if (!state) throw notFound(`there is no service ${name}`)
         const answer = { monitor: { service: { [name]: shown(state, request) } } }
         if (state.status === 'ok') return { status: 200, body: answer }
-        return { status: 503, body: { message: `service ${name}: ${state.reason}`, ...answer } }
+        return { status: 503, body: { message: told(name, state, request), ...answer } }
       }
     },
     {
@@ -86,7 +87,7 @@ export function monitorRoutes({ model, status, health }: Parts): ApiRoute[] {
         }
         const failed = Object.entries(all).filter(([, { status }]) => status === 'failed')
         if (failed.length === 0) return { status: 200, body: answer }
-        const message = failed.map(([name, { reason }]) => `service ${name}: ${reason}`).join('; ')
+        const message = failed.map(([name, state]) => told(name, state, request)).join('; ')
         return { status: 503, body: { message, ...answer } }
       }
     }
@@ -96,6 +97,10 @@ export function monitorRoutes({ model, status, health }: Parts): ApiRoute[] {
 /** Without a token the status alone (decisions 5.3). */
 const shown = (state: ServiceState, { caller }: ApiRequest) =>
   caller.kind === 'anonymous' ? { status: state.status } : state
+
+/** What is wrong with a service; without a token, that it is. */
+const told = (name: string, { status, reason }: ServiceState, { caller }: ApiRequest) =>
+  `service ${name}: ${caller.kind === 'anonymous' ? status : reason}`
 
 function readState(node: string, inner: JsonValue): string {
   const where = `node ${node}: field "state"`

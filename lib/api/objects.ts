@@ -22,7 +22,9 @@ export interface ObjectRoutes {
   readonly readable: 'user' | 'minimal'
   /** Whether `_list` and `_member` give the nodes whose effective value it is. */
   readonly members: boolean
-  /** Deletes one, where more hangs on it than the object. */
+  /** Creates, changes or renames one, where more hangs on it than the object. */
+  readonly save?: (name: string, given: Given, actor: Actor) => Promise<{ created: boolean }>
+  /** Deletes one, likewise. */
   readonly remove?: (name: string, actor: Actor) => Promise<void>
 }
 
@@ -92,7 +94,9 @@ export function objectRoutes(parts: Parts, o: ObjectRoutes): ApiRoute[] {
         const changes = given(request)
         if (request.caller.kind === 'node')
           checkOwnReport(parts.model.get('node', request.caller.node), changes)
-        const { created } = await parts.model.save(o.type, name(request), changes, actorOf(request))
+        const { created } = o.save
+          ? await o.save(name(request), changes, actorOf(request))
+          : await parts.model.save(o.type, name(request), changes, actorOf(request))
         return created
           ? done(201, `${title} ${name(request)} created`)
           : done(o.updated, `${title} ${name(request)} updated`)

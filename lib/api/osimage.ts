@@ -43,6 +43,7 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
       deleted: 204,
       readable: 'minimal',
       members: true,
+      save: (name, given, actor) => parts.images.save(name, given, actor),
       remove: (name, actor) => parts.images.remove(name, actor)
     }),
     {

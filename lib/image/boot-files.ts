@@ -4,7 +4,15 @@ import { badRequest } from '../http/errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { OsimageDoc } from '../model/tables.js'
 import { buildInitramfs } from './initramfs.js'
-import { chooseInitrd, chooseKernel, type KernelWish, namedFile, versionOf, wantedKernel } from './kernel.js'
+import {
+  chooseInitrd,
+  chooseKernel,
+  isVersionOf,
+  type KernelWish,
+  namedFile,
+  versionOf,
+  wantedKernel
+} from './kernel.js'
 import { resolveInside } from './tree.js'
 import { treeOf } from './where.js'
 import type { Workshop } from './workshop.js'
@@ -35,12 +43,18 @@ export async function bootFiles(
   const isOwn = (name: string) =>
     !madeHere.has(name) &&
     (lstatSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile() ?? false)
-  const ofKernel = pack?.kernelfile === image.kernelfile ? pack : undefined
-  const kernel = await chooseKernel(tree, image, ofKernel, wish, isOwn)
-  if (kernel === undefined) {
-    if (wish.kernelfile !== undefined || wish.kernelversion !== undefined) throw noKernel(image.name, wish)
-    job.line('the image has no kernel below /boot')
+  // What the admin has set is not taken away: the file may come later.
+  const stays = (field: 'kernelfile' | 'initrdfile') => {
+    const name = image[field]
+    if (name === undefined || madeHere.has(name)) return undefined
+    job.line(`${field} stays ${name}, which is neither in the image nor in ${config.paths.files}`)
+    return 'kept' as const
   }
+  const ofKernel = pack?.kernelfile === image.kernelfile ? pack : undefined
+  await checkWish(tree, image.name, wish)
+  const chosenKernel = await chooseKernel(tree, image, ofKernel, wish, isOwn)
+  if (chosenKernel === undefined) job.line('the image has no kernel below /boot')
+  const kernel = chosenKernel ?? stays('kernelfile')
   const path = kernel === 'kept' ? kernel : kernel?.path
   const version =
     wish.kernelversion ??
@@ -48,9 +62,8 @@ export async function bootFiles(
     image.kernelversion
   if (path !== undefined && path !== 'kept') job.line(`kernel: /${path}`)
   const ofInitrd = pack?.initrdfile === image.initrdfile ? pack : undefined
-  const initrd = await chooseInitrd(tree, image, ofInitrd, wish, version, isOwn)
-  if (initrd === undefined && wish.initrdfile !== undefined) throw noInitrd(image.name, wish.initrdfile)
-  const chosen = initrd === 'kept' || initrd?.chosen === true
+  const there = await chooseInitrd(tree, image, ofInitrd, wish, version, isOwn)
+  const chosen = there === 'kept' || there?.chosen === true
   if (config.image.initramfs && path !== undefined && path !== 'kept' && !chosen) {
     if (version === undefined)
       job.line(`the initramfs is not built: the name of the kernel, ${basename(path)}, says no version`)
@@ -74,6 +87,7 @@ export async function bootFiles(
       job.line('the image has neither dracut nor initramfs-tools: its initramfs is taken as it is')
     }
   }
+  const initrd = there ?? stays('initrdfile')
   if (initrd === undefined && path !== undefined) job.line('the image has no initramfs for its kernel')
   else if (initrd !== undefined && initrd !== 'kept') job.line(`initramfs: /${initrd.path}`)
   return { kernel: path, initrd: initrd === 'kept' ? initrd : initrd?.path, version }
@@ -89,22 +103,30 @@ async function hasTool(tree: string): Promise<boolean> {
 
 /** 400 for a file of the request that the image does not have; 503 where the image has no directory. */
 export async function checkKernel({ config }: Workshop, image: OsimageDoc, wish: KernelWish): Promise<void> {
-  const tree = await treeOf(config.image.directory, image)
-  const { kernelfile, initrdfile, kernelversion } = wish
-  if ((kernelfile ?? kernelversion) !== undefined && (await wantedKernel(tree, wish)) === undefined)
-    throw noKernel(image.name, wish)
-  if (initrdfile !== undefined && (await namedFile(tree, initrdfile)) === undefined)
-    throw noInitrd(image.name, initrdfile)
+  await checkWish(await treeOf(config.image.directory, image), image.name, wish)
 }
 
-/** 400 for a kernel that the image does not have. */
-const noKernel = (image: string, { kernelfile, kernelversion }: KernelWish) =>
-  kernelfile === undefined
-    ? badRequest(`OS image ${image}: field "kernelversion": the image has no /boot/vmlinuz-${kernelversion}`)
-    : badRequest(`OS image ${image}: field "kernelfile": the image has no /boot/${kernelfile}`)
-
-/** 400 for an initramfs that the image does not have. */
-const noInitrd = (image: string, initrdfile: string) =>
-  badRequest(`OS image ${image}: field "initrdfile": the image has no /boot/${initrdfile}`)
+/** 400 for a kernel or an initramfs that the tree does not have, or a version that is not the kernel's (decisions 2.4). */
+async function checkWish(tree: string, image: string, wish: KernelWish): Promise<void> {
+  const { kernelfile, initrdfile, kernelversion } = wish
+  const refused = (field: keyof KernelWish, why: string) =>
+    badRequest(`OS image ${image}: field "${field}": ${why}`)
+  if ((kernelfile ?? kernelversion) !== undefined) {
+    const kernel = await wantedKernel(tree, wish)
+    if (kernel === undefined)
+      throw kernelfile === undefined
+        ? refused('kernelversion', `the image has no /boot/vmlinuz-${kernelversion}`)
+        : refused('kernelfile', `the image has no /boot/${kernelfile}`)
+    const names = [kernelfile ?? '', kernel]
+    if (
+      kernelfile !== undefined &&
+      kernelversion !== undefined &&
+      !(await isVersionOf(tree, names, kernelversion))
+    )
+      throw refused('kernelversion', `${kernelversion} is not the version of /${kernel}`)
+  }
+  if (initrdfile !== undefined && (await namedFile(tree, initrdfile)) === undefined)
+    throw refused('initrdfile', `the image has no /boot/${initrdfile}`)
+}
 
 const words = (text = '') => text.split(/[\s,]+/).filter(word => word !== '')

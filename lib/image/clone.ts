@@ -7,15 +7,15 @@ import type { OsimageDoc } from '../model/tables.js'
 import { run } from '../program/program.js'
 import { exists } from './durable.js'
 import { placeTree, standsThere } from './placing.js'
-import { treeIfAny } from './where.js'
+import { checkUnmounted, treeIfAny } from './where.js'
 import type { Workshop } from './workshop.js'
 
 /**
  * What a clone is refused for at once: 404 without a source or a new name, 400 for a name that is taken or a `path`
- * that is neither the source's nor where the files go.
+ * that is neither the source's nor where the files go, 503 for a directory with something mounted in it.
  */
 export async function checkClone(
-  { model, config }: Workshop,
+  { model, config, works }: Workshop,
   name: string,
   given: Given
 ): Promise<OsimageDoc> {
@@ -28,7 +28,10 @@ export async function checkClone(
   if (path !== source.path && path !== place)
     throw badRequest(`OS image ${name}: field "path": the files of the clone go to ${place}`)
   const tree = await treeIfAny(config.image.directory, source)
-  if (tree !== undefined && (await exists(place))) throw standsThere(place)
+  if (tree === undefined) return source
+  await checkUnmounted(name, tree, 'copied')
+  // One that waits for its removal is gone by the time this is run: both need the same lane.
+  if (!works.removes(copy) && (await exists(place))) throw standsThere(place)
   return source
 }
 
@@ -56,6 +59,7 @@ export async function cloneImage(
   }
   const { signal } = job
   const place = join(directory, copy)
+  if (await exists(place)) throw standsThere(place)
   job.line(`copying ${tree} to ${place}`)
   await placeTree({
     works,

@@ -71,6 +71,7 @@ export class Distribution {
   wanted(torrents: readonly string[]): void {
     const wanted = [...new Set(torrents)].sort()
     const isSame = wanted.join('/') === this.#wanted.join('/')
+    if (this.#isOff) this.#work ??= this.#withdraw()
     if (this.#isOff || this.#closing.signal.aborted || (this.#work && isSame)) return
     this.#wanted = wanted
     this.#work ??= this.#run()
@@ -97,6 +98,26 @@ export class Distribution {
       const settled = await this.#look(wanted)
       if (this.#wanted === wanted) await this.#wait(settled ? most : Math.min(pause, most))
       pause = settled || this.#wanted !== wanted ? SOON_MS : pause * 2
+    }
+  }
+
+  /** Torrent was turned off: takes from the seeder what svcd gave to it. */
+  async #withdraw(): Promise<void> {
+    const { signal } = this.#closing
+    const { files, log, intervalMs = INTERVAL_MS } = this.#o
+    let told = ''
+    for (let pause = SOON_MS; !signal.aborted && this.#seeder; pause *= 2) {
+      let problem = ''
+      try {
+        if ((await this.#ledger.read()).size === 0) return
+        const { problems } = await keepSeeding(this.#seeder, this.#ledger, files, new Set(), [], signal)
+        problem = problems.slice(0, TOLD).join('; ')
+      } catch (error) {
+        problem = (error as Error).message
+      }
+      if (problem !== '' && problem !== told && !signal.aborted) log.warn(`torrent seeder: ${problem}`)
+      told = problem
+      if (problem !== '') await this.#wait(Math.min(pause, intervalMs))
     }
   }
 

@@ -92,3 +92,7 @@ export async function exists(path: string): Promise<boolean> {
     throw error
   }
 }
+
+/** Whether a regular file, no link to one, has this name. */
+export const isFile = async (path: string): Promise<boolean> =>
+  (await lstat(path).catch(() => undefined))?.isFile() ?? false

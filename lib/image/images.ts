@@ -1,31 +1,35 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../config/types.js'
-import { notFound } from '../http/errors.js'
+import { notFound, unavailable } from '../http/errors.js'
+import type { JsonValue } from '../http/route.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
 import type { Log } from '../log.js'
 import { settingsOf } from '../model/inherit.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Given } from '../model/request.js'
 import type { OsimageDoc } from '../model/tables.js'
+import { importDocument } from '../model/transfer.js'
+import type { Tx } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import { locate } from '../program/program.js'
 import { checkKernel } from './boot-files.js'
 import { checkClone, cloneImage } from './clone.js'
+import { exists } from './durable.js'
 import { grabImage, placeOf } from './grabbing.js'
 import { Installing } from './installing.js'
 import { type KernelWish, newWish } from './kernel.js'
 import { packImage } from './pack.js'
-import { type Destination, pushImage } from './pushing.js'
+import { type Destination, pushImage, treeToPush } from './pushing.js'
 import { reachable } from './reach.js'
 import { recover } from './recovery.js'
 import type { Remote } from './remote.js'
-import { removeOwnTree } from './removal.js'
+import { hideOwnTree, removeHidden } from './removal.js'
 import { checkSelection } from './selection.js'
 import { Sweep } from './sweep.js'
 import { Turn } from './turn.js'
 import { Upkeep } from './upkeep.js'
-import { isTreeUsed, ownTree, treeIfAny, treeOf } from './where.js'
+import { isTreeUsed, meantTree, ownTree, realPlace, treeOf } from './where.js'
 import { newWorkId, type RemovalWork, Works } from './works.js'
 import type { Workshop } from './workshop.js'
 
@@ -99,6 +103,23 @@ export class Images {
     return this.#recovering
   }
 
+  /**
+   * Creates, changes or renames an image. A rename carries its directory along: where that is meant by the image's
+   * name, `path` names it then, and no more once the image is named like it again (decisions 3.2).
+   */
+  async save(name: string, given: Given, actor: Actor): Promise<{ created: boolean }> {
+    const { newName } = given
+    if (!newName || newName === name) return this.#o.model.save('osimage', name, given, actor)
+    const directory = this.#directory
+    const stands = await exists(join(directory, name))
+    return this.#o.model.save('osimage', name, given, actor, tx => {
+      const { path, ...rest } = this.#o.model.get('osimage', newName, tx)
+      if (path === undefined && stands)
+        tx.put('osimage', newName, { ...rest, path: markedPath(directory, name) })
+      if (path === markedPath(directory, newName)) tx.put('osimage', newName, rest)
+    })
+  }
+
   /** Packs an image. Throws 404, or 503 where it has no directory that may be packed. */
   async pack(name: string, actor: Actor): Promise<SubmittedJob> {
     const image = this.#image(name)
@@ -117,7 +138,8 @@ export class Images {
   /** Copies an image with its directory. Throws 404 and 400 as `checkClone`. */
   async clone(name: string, given: Given, actor: Actor): Promise<SubmittedJob> {
     const image = await checkClone(this.#shop, name, given)
-    const lanes = [`osimage ${given.newName}`]
+    const place = await realPlace(join(this.#directory, given.newName as string))
+    const lanes = [`osimage ${given.newName}`, `tree ${place}`]
     return this.#submit('clone', image, actor, lanes, job => cloneImage(this.#shop, name, given, actor, job))
   }
 
@@ -126,32 +148,77 @@ export class Images {
    * its packs by the sweep (decisions 3.12).
    */
   async remove(name: string, actor: Actor): Promise<void> {
+    const { model } = this.#o
+    await this.#letGo([this.#image(name)], actor, also => model.remove('osimage', name, actor, also))
+  }
+
+  /** Imports a document; of an image that it drops, what svcd made goes as on a delete (decisions 3.11, 3.12). */
+  import(document: JsonValue, actor: Actor): Promise<void> {
+    const { model } = this.#o
+    const { view } = model
+    const given = (document as { readonly osimage?: unknown } | null)?.osimage
+    const kept = typeof given === 'object' && given !== null ? given : undefined
+    const dropped = kept ? view.names('osimage').filter(name => !Object.hasOwn(kept, name)) : []
+    return this.#letGo(
+      dropped.flatMap(name => view.get('osimage', name) ?? []),
+      actor,
+      also => importDocument(model, document, actor, also)
+    )
+  }
+
+  /** Runs a change that images may be gone after, and has the directories removed that were svcd's for them. */
+  async #letGo(
+    images: readonly OsimageDoc[],
+    actor: Actor,
+    change: (also: (tx: Tx) => void) => Promise<void>
+  ): Promise<void> {
+    const directory = this.#directory
     const { model, log } = this.#o
     const { works } = this.#shop
-    const image = this.#image(name)
-    const tree = ownTree(model.view, this.#directory, image)
-    if (tree === undefined) return model.remove('osimage', name, actor)
-    const work: RemovalWork = { kind: 'removal', id: newWorkId(), target: tree, osimage: name }
-    // Noted before it is decided: a tree of a deleted image must not be forgotten.
-    await works.write(work)
-    let shared = false
+    const own = images.flatMap(image => {
+      const target = ownTree(model.view, directory, image)
+      return target === undefined ? [] : [{ image, target }]
+    })
+    const notes: (RemovalWork & { readonly image: OsimageDoc })[] = []
+    let gone: typeof notes = []
     try {
-      const directory = this.#directory
-      await model.remove('osimage', name, actor, tx => {
-        shared = isTreeUsed(tx, directory, tree)
-        if (!shared) tx.remove('tree', tree)
+      // Noted before it is decided: a tree of a deleted image must not be forgotten.
+      for (const { image, target } of own) {
+        const work: RemovalWork = { kind: 'removal', id: newWorkId(), target, osimage: image.name }
+        await works.write(work).catch(error => {
+          throw unavailable(
+            `OS image ${image.name}: the removal of ${target} cannot be noted: ${error.message}`
+          )
+        })
+        notes.push({ ...work, image })
+      }
+      await change(tx => {
+        gone = notes.filter(
+          ({ osimage, target }) => !tx.get('osimage', osimage) && !isTreeUsed(tx, directory, target)
+        )
+        for (const { target } of gone) tx.remove('tree', target)
       })
     } catch (error) {
-      await works.drop(work.id)
+      gone = []
       throw error
+    } finally {
+      for (const { id } of notes.filter(note => !gone.includes(note)))
+        await works
+          .drop(id)
+          .catch(error => log.warn(`the note ${id} stays until the next start: ${error.message}`))
     }
-    if (shared) return works.drop(work.id)
-    const remove = async (job: JobContext) => {
-      job.line((await removeOwnTree(this.#shop, work)) ? `${tree} removed` : `there is no ${tree} to remove`)
+    for (const { image, ...work } of gone) {
+      const remove = async (job: JobContext) => {
+        await hideOwnTree(this.#shop, work)
+        const removed = await removeHidden(this.#shop, work)
+        job.line(removed ? `${work.target} removed` : `there is no ${work.target} to remove`)
+      }
+      await this.#submit('delete', image, actor, [], remove).catch(error =>
+        log.warn(
+          `the directory ${work.target} of OS image ${image.name} is removed at the next start: ${error.message}`
+        )
+      )
     }
-    await this.#submit('delete', image, actor, [], remove).catch(error =>
-      log.warn(`the directory ${tree} of OS image ${name} is removed at the next start: ${error.message}`)
-    )
   }
 
   /** Takes a node's file systems as an image's tree. Throws 404 with the reason when it cannot start. */
@@ -184,7 +251,7 @@ export class Images {
   ): Promise<SubmittedJob> {
     const address = this.#addressOf(node)
     checkFields(this.#image(osimage))
-    await treeOf(this.#directory, this.#image(osimage))
+    await treeToPush(this.#directory, this.#image(osimage))
     await this.#canReach(node, address, signal)
     return this.#push([{ node, address }], osimage, dryrun, actor)
   }
@@ -194,7 +261,7 @@ export class Images {
     const { model } = this.#o
     model.get('group', group)
     checkFields(this.#image(osimage))
-    await treeOf(this.#directory, this.#image(osimage))
+    await treeToPush(this.#directory, this.#image(osimage))
     const names = model.view.index.members(group)?.all.values ?? []
     const to = [...names].map(node => ({ node, address: this.#addressOf(node) }))
     if (to.length === 0) throw notFound(`group ${group} has no nodes`)
@@ -220,15 +287,39 @@ export class Images {
     lanes: readonly string[],
     run: (job: JobContext) => Promise<void>
   ): Promise<SubmittedJob> {
+    const { name } = image
     // Two images may mean one directory.
-    const tree = await treeIfAny(this.#directory, image).catch(() => undefined)
+    const tree = await this.#laneOf(image)
     return this.#o.jobs.submit({
       kind,
-      object: `osimage ${image.name}`,
+      object: `osimage ${name}`,
       by: actor.who,
-      lanes: [`osimage ${image.name}`, ...(tree === undefined ? [] : [`tree ${tree}`]), ...lanes],
-      run
+      lanes: [`osimage ${name}`, tree, ...lanes],
+      run: async job => {
+        // The lane is that of the directory which the image meant then.
+        if (kind !== 'delete') {
+          const now = await this.#laneOf(this.#image(name))
+          if (now !== tree || this.#meant(this.#image(name)) !== this.#meant(image))
+            throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
+        }
+        return run(job)
+      }
     })
+  }
+
+  #meant(image: OsimageDoc): string {
+    return meantTree(this.#directory, image)
+  }
+
+  async #laneOf(image: OsimageDoc): Promise<string> {
+    return `tree ${await realPlace(this.#meant(image))}`
+  }
+
+  /** A node told its state: installed anew, it shows another host key. Never throws. */
+  async reported(node: string, state: string): Promise<void> {
+    if (!/^installer\.completed\b/.test(state)) return
+    const { remote, log } = this.#o
+    await remote.forget(node).catch(error => log.warn(`host key of node ${node}: ${error.message}`))
   }
 
   /** Where a node is reached: the address of its provision interface; 404 for a missing node. */
@@ -263,6 +354,9 @@ export class Images {
       .filter(name => statSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile())
   }
 }
+
+/** The slash at its end, which says nothing, tells it from a path that somebody gave. */
+const markedPath = (directory: string, name: string) => `${join(directory, name)}/`
 
 /** 404, before a job is made, for what a grab or push could never do with the image's fields. */
 function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc): void {

@@ -1,5 +1,5 @@
 import type { FileHandle } from 'node:fs/promises'
-import { lstat, open, readlink } from 'node:fs/promises'
+import { lstat, open, readFile, readlink } from 'node:fs/promises'
 import { unavailable } from '../http/errors.js'
 import { at, DIRECTORY, FILE } from './at.js'
 
@@ -51,19 +51,22 @@ async function orMissing<T>(look: Promise<T>): Promise<T | undefined> {
 
 /**
  * Opens a regular file of a tree for reading, the path resolved as by resolveInside. Nothing outside the tree is
- * opened, also when names in it change meanwhile. Throws unavailable (503) when there is no such regular file.
+ * opened, also when names in it change meanwhile, nor what is mounted in it. Throws unavailable (503) when there is no
+ * such regular file.
  */
 export async function openInside(tree: string, path: string): Promise<FileHandle> {
   const found = await resolveInside(tree, path)
   if (!found) throw unavailable(`the image has no file ${path}`)
   let handle = await open(tree, DIRECTORY)
   try {
+    const mount = await mountOf(handle)
     const names = found.split('/')
     for (const [i, name] of names.entries()) {
       const next = await open(at(handle.fd, name), i < names.length - 1 ? DIRECTORY : FILE)
       await handle.close()
       handle = next
     }
+    if ((await mountOf(handle)) !== mount) throw new Error('something is mounted there')
     if ((await handle.stat()).isFile()) return handle
   } catch (error) {
     await handle.close()
@@ -73,3 +76,7 @@ export async function openInside(tree: string, path: string): Promise<FileHandle
   await handle.close()
   throw unavailable(`the image's ${path} is no regular file`)
 }
+
+/** Which mount an open file was reached through: its device says nothing of a bind mount. */
+const mountOf = async ({ fd }: FileHandle): Promise<string | undefined> =>
+  /^mnt_id:\s*(\d+)$/m.exec(await readFile(`/proc/self/fdinfo/${fd}`, 'latin1'))?.[1]

@@ -25,6 +25,11 @@ export class Installing {
     if (imagefile !== '') this.#begun.set(node, { imagefile, at: this.now() })
   }
 
+  /** Whether a node was given a script that names this pack. */
+  isGiven(node: string, imagefile: string): boolean {
+    return this.#begun.get(node)?.imagefile === imagefile
+  }
+
   /** The packs in use. */
   packs(): Set<string> {
     const found = new Set<string>()

@@ -42,6 +42,15 @@ export const namedFile = async (tree: string, name: string): Promise<string | un
 /** `vmlinuz-6.1.0` → `6.1.0`. */
 export const versionOf = (path: string): string | undefined => /^vmlinuz-(.+)$/.exec(basename(path))?.[1]
 
+/** Whether a kernel may be of a version: one of its names says so or, where none says any, there are modules of it. */
+export async function isVersionOf(tree: string, names: readonly string[], version: string): Promise<boolean> {
+  const named = names.flatMap(name => versionOf(name) ?? [])
+  if (named.length > 0) return named.includes(version)
+  return (
+    ofVersion(version) !== undefined && (await resolveInside(tree, `lib/modules/${version}`)) !== undefined
+  )
+}
+
 /** Names that Debian, Red Hat and SUSE give the initramfs of a kernel. */
 export const initrdNames = (version: string) => [
   `initrd.img-${version}`,

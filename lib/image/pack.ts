@@ -6,7 +6,8 @@ import type { Actor } from '../model/model.js'
 import { fileNameRule, isFileName } from '../model/names.js'
 import type { OsimageDoc, PackDoc } from '../model/tables.js'
 import { type BootFiles, bootFiles } from './boot-files.js'
-import { copyTo, finish, servedMode } from './durable.js'
+import { copyTo, exists, finish, isFile, sameBytes, servedMode } from './durable.js'
+import { hashFile } from './hash.js'
 import { belowBoot, type KernelWish } from './kernel.js'
 import { choosePacker, type Packed, type Packer } from './packer.js'
 import { discard, type Made, publish } from './publish.js'
@@ -37,7 +38,10 @@ export async function packImage(
   const files = await bootFiles(shop, image, tree, wish, job)
   // Known before the long work.
   for (const path of [files.kernel, files.initrd])
-    if (path !== undefined && path !== 'kept') fileName(name, `${name}-${'0'.repeat(12)}`, path)
+    if (path !== undefined && path !== 'kept') {
+      fileName(name, `${name}-${'0'.repeat(12)}`, path)
+      await (await openInside(tree, path)).close()
+    }
   const packer = await choosePacker(config.image.packer, config.image.compressor)
   const work = { kind: 'pack', id: newWorkId(), files: [] } as const
   const at = (what: string) => join(config.paths.files, temporary(work.id, what))
@@ -58,12 +62,14 @@ export async function packImage(
     await finish(at('pack'), mode)
     const stem = `${name}-${packed.sha256.slice(0, 12)}`
     const made: Made[] = [{ from: at('pack'), name: `${stem}${packer.suffix}` }]
+    const names: Partial<Record<'kernel' | 'initrd', string>> = {}
     for (const what of ['kernel', 'initrd'] as const) {
       const path = files[what]
       if (path === undefined || path === 'kept') continue
       await copyTo(await openInside(tree, path), at(what), job.signal)
       await finish(at(what), mode)
-      made.push({ from: at(what), name: fileName(name, stem, path) })
+      names[what] = await bootName(name, stem, path, at(what), config.paths.files, job.signal)
+      made.push({ from: at(what), name: names[what] })
     }
     const torrent = await torrentOf(shop, at('pack'), `${stem}${packer.suffix}`, at('torrent'), job)
     if (torrent) {
@@ -71,7 +77,7 @@ export async function packImage(
       made.push({ from: at('torrent'), name: `${stem}${packer.suffix}.torrent` })
     }
     job.signal.throwIfAborted()
-    const doc = packDoc(shop, image, stem, files, packer, packed)
+    const doc = packDoc(shop, image, `${stem}${packer.suffix}`, files, names, packer, packed)
     await shop.files.take(() => publish(shop, work.id, image, made, files, doc, actor, job.signal))
     job.result('imagefile', doc.name)
     job.result('sha256', doc.sha256)
@@ -82,6 +88,25 @@ export async function packImage(
   } finally {
     await discard(shop, (works.get(work.id) as PackWork | undefined) ?? work)
   }
+}
+
+/**
+ * The name of a boot file that was made as `file`. The same pack may come with another kernel, where the excludes leave
+ * it out; the file that a tag pins, or a node is booting, stays as it is then.
+ */
+async function bootName(
+  image: string,
+  stem: string,
+  path: string,
+  file: string,
+  directory: string,
+  signal: AbortSignal
+): Promise<string> {
+  const name = fileName(image, stem, path)
+  const there = join(directory, name)
+  if (!(await exists(there)) || ((await isFile(there)) && (await sameBytes(file, there, signal)))) return name
+  const { sha256 } = await hashFile(file, signal)
+  return fileName(image, `${stem}-${sha256.slice(0, 8)}`, path)
 }
 
 function fileName(image: string, stem: string, path: string): string {
@@ -117,8 +142,9 @@ async function torrentOf(
 function packDoc(
   { now }: Workshop,
   { name: osimage }: OsimageDoc,
-  stem: string,
+  name: string,
   { kernel, initrd }: BootFiles,
+  names: Partial<Record<'kernel' | 'initrd', string>>,
   packer: Packer,
   { sha256, bytes, omitted }: Packed
 ): PackDoc {
@@ -127,14 +153,14 @@ function packDoc(
     copied(path) ? belowBoot(path as string) : ''
   )
   return {
-    name: `${stem}${packer.suffix}`,
+    name,
     osimage,
     sha256,
     bytes,
     time: now(),
     packer: packer.name,
-    ...(copied(kernel) ? { kernelfile: fileName(osimage, stem, kernel as string) } : {}),
-    ...(copied(initrd) ? { initrdfile: fileName(osimage, stem, initrd as string) } : {}),
+    ...(names.kernel === undefined ? {} : { kernelfile: names.kernel }),
+    ...(names.initrd === undefined ? {} : { initrdfile: names.initrd }),
     ...(kernelName ? { kernel: kernelName } : {}),
     ...(initrdName ? { initrd: initrdName } : {}),
     ...(omitted.length === 0 ? {} : { omitted: shortened(omitted) })

@@ -1,13 +1,17 @@
-import { lstat, readdir, rename, rm } from 'node:fs/promises'
+import { readdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { unavailable } from '../http/errors.js'
+import type { ClusterIndex } from '../model/index.js'
 import type { Actor } from '../model/model.js'
 import type { OsimageDoc, PackDoc } from '../model/tables.js'
 import type { BootFiles } from './boot-files.js'
-import { sameBytes, syncDirectory } from './durable.js'
-import { isServed } from './sweep.js'
+import { isFile, sameBytes, syncDirectory } from './durable.js'
 import { type PackWork, temporary } from './works.js'
 import type { Workshop } from './workshop.js'
+
+/** Whether an image, a tag or a pack that is kept has this file of the files directory; also a pack's torrent. */
+const isServed = (index: ClusterIndex, name: string) =>
+  index.isImageFile('boot', name) || index.isImageFile('pack', name.replace(/\.torrent$/, ''))
 
 /** A file that was made, and the name it is to have. */
 export interface Made {
@@ -57,11 +61,9 @@ async function giveName(from: string, to: string, signal: AbortSignal): Promise<
   else await rename(from, to)
 }
 
-const isFile = async (path: string) => (await lstat(path).catch(() => undefined))?.isFile() ?? false
-
 /**
- * Removes what a pack left that is no part of an image, and the note of it. What cannot be removed now is removed
- * by the next start. Never throws.
+ * Removes the files of a pack, and what it left, that are no part of an image, and the note of it. What cannot be
+ * removed now is removed by the next start. Never throws.
  */
 export async function discard({ config, works, log, model, files }: Workshop, note: PackWork): Promise<void> {
   const directory = config.paths.files
@@ -79,8 +81,6 @@ export async function discard({ config, works, log, model, files }: Workshop, no
       await works.drop(id)
     })
   } catch (error) {
-    log.error(
-      `what an interrupted pack left in ${directory} could not be removed: ${(error as Error).message}`
-    )
+    log.error(`what a pack left in ${directory} could not be removed: ${(error as Error).message}`)
   }
 }

@@ -1,9 +1,12 @@
+import { notFound } from '../http/errors.js'
 import type { JobContext } from '../jobs/jobs.js'
+import type { OsimageDoc } from '../model/tables.js'
+import { exists } from './durable.js'
 import { push } from './push.js'
 import type { Remote } from './remote.js'
 import { secretPaths } from './secret-paths.js'
 import { Changes } from './transfer-record.js'
-import { treeOf } from './where.js'
+import { checkUnmounted, meantTree, treeOf } from './where.js'
 import type { Workshop } from './workshop.js'
 
 /** A node to push to; without an address it fails, and the others go on. */
@@ -13,6 +16,16 @@ export interface Destination {
 }
 
 const namedFailures = 10
+
+/** The tree that a push takes. Throws 404 for an image without one, 503 for one that cannot be used (contract; decisions 3.12). */
+export async function treeToPush(directory: string, image: OsimageDoc): Promise<string> {
+  const path = meantTree(directory, image)
+  if (path.startsWith(`${directory}/`) && !(await exists(path)))
+    throw notFound(`OS image ${image.name} has no directory: there is no ${path}`)
+  const tree = await treeOf(directory, image)
+  await checkUnmounted(image.name, tree, 'pushed')
+  return tree
+}
 
 /**
  * Pushes an image to nodes, `[ssh] parallel` of them at once. One that fails does not stop the others; the job has
@@ -28,7 +41,7 @@ export async function pushImage(
 ): Promise<void> {
   const { model, config } = shop
   const image = model.get('osimage', osimage)
-  const tree = await treeOf(config.image.directory, image)
+  const tree = await treeToPush(config.image.directory, image)
   const failed: { node: string; message: string }[] = []
   const fractions = new Map<string, number>()
   let sum = 0
@@ -38,7 +51,7 @@ export async function pushImage(
     job.progress(sum / to.length)
   }
   const one = async ({ node, address }: Destination) => {
-    const changes = new Changes(job, node, dryrun)
+    const changes = new Changes(job, node, dryrun, to.length)
     await changes.during(async () => {
       if (address === undefined) throw new Error(`node ${node} has no address to be reached at`)
       return push({

@@ -1,7 +1,7 @@
 import { exists } from './durable.js'
 import { pathsOf, settle } from './placing.js'
 import { discard } from './publish.js'
-import { removeOwnTree } from './removal.js'
+import { hideOwnTree, removeHidden } from './removal.js'
 import { removeTree } from './tree.js'
 import type { Work } from './works.js'
 import type { Workshop } from './workshop.js'
@@ -28,11 +28,15 @@ export async function recover(shop: Workshop): Promise<() => Promise<void>> {
     )
     if (work.kind === 'pack') await discard(shop, work)
     else if (work.kind === 'removal')
-      later.push(
-        guarded(work, async () => {
-          await removeOwnTree(shop, work)
-        })
-      )
+      await guarded(work, async () => {
+        // Before anybody else does something at that place.
+        await hideOwnTree(shop, work)
+        later.push(
+          guarded(work, async () => {
+            await removeHidden(shop, work)
+          })
+        )
+      })()
     else
       await guarded(work, async () => {
         const { directory } = shop.config.image

@@ -7,27 +7,36 @@ import { type RemovalWork, temporary } from './works.js'
 import type { Workshop } from './workshop.js'
 
 /**
- * Removes the tree of a deleted image, which svcd made; the note of it goes at the end. Left alone: the tree of an
- * image that is there after all, or that another image uses by now. Throws an Error when something is mounted in it.
+ * Moves the tree of a deleted image, which svcd made, to a hidden name; once. Left alone: the tree of an image that is
+ * there after all, or that another image uses by now. Throws an Error when something is mounted in it.
  */
-export async function removeOwnTree({ config, model, works }: Workshop, work: RemovalWork): Promise<boolean> {
+export async function hideOwnTree({ config, model }: Workshop, work: RemovalWork): Promise<void> {
   const { directory } = config.image
+  const { base, hidden, tree } = await placesOf(directory, work)
+  if ((await exists(hidden)) || !(await exists(tree))) return
+  const [mounted] = await mountsBelow(tree)
   const { view } = model
-  const base = await realpath(directory)
-  const hidden = join(base, temporary(work.id))
-  const tree = join(base, work.target)
-  const wanted =
+  if (
     view.get('osimage', work.osimage) !== undefined ||
     view.get('tree', work.target) !== undefined ||
     isTreeUsed(view, directory, work.target)
-  if (!wanted && (await exists(tree))) {
-    const [mounted] = await mountsBelow(tree)
-    if (mounted !== undefined) throw new Error(`${tree} is not removed: something is mounted at ${mounted}`)
-    await rename(tree, hidden)
-    await syncDirectory(base)
-  }
+  )
+    return
+  if (mounted !== undefined) throw new Error(`${tree} is not removed: something is mounted at ${mounted}`)
+  await rename(tree, hidden)
+  await syncDirectory(base)
+}
+
+/** Removes what was hidden, and the note of it; whether there was something. */
+export async function removeHidden({ config, works }: Workshop, work: RemovalWork): Promise<boolean> {
+  const { hidden } = await placesOf(config.image.directory, work)
   const found = await exists(hidden)
   if (found) await removeTree(hidden)
   await works.drop(work.id)
   return found
+}
+
+async function placesOf(directory: string, { id, target }: RemovalWork) {
+  const base = await realpath(directory)
+  return { base, hidden: join(base, temporary(id)), tree: join(base, target) }
 }

@@ -1,17 +1,19 @@
-import { readdir, rm } from 'node:fs/promises'
-import { join } from 'node:path'
-import type { ClusterIndex } from '../model/index.js'
-import { syncDirectory } from './durable.js'
+import { readdir } from 'node:fs/promises'
+import type { PackDoc } from '../model/tables.js'
 import type { Installing } from './installing.js'
+import { discard } from './publish.js'
+import { newWorkId, type PackWork } from './works.js'
 import { itself, type Workshop } from './workshop.js'
 
 const hourMs = 3_600_000
 /** Changes that come together are looked at together. */
 const soonMs = 100
 
-/** Whether an image, a tag or a pack that is kept has this file of the files directory; also a pack's torrent. */
-export const isServed = (index: ClusterIndex, name: string) =>
-  index.isImageFile('boot', name) || index.isImageFile('pack', name.replace(/\.torrent$/, ''))
+/** The files of a pack among all: every name made for it begins alike, also that of a kernel its image had before. */
+function filesOf({ name, osimage, sha256 }: PackDoc, all: readonly string[]): string[] {
+  const begins = `${osimage}-${sha256.slice(0, 12)}-`
+  return all.filter(file => file === name || file === `${name}.torrent` || file.startsWith(begins))
+}
 
 /**
  * Removes the packs that svcd made and that no image, no tag and no installing node has used for `[image] grace`,
@@ -55,41 +57,49 @@ export class Sweep {
     const { model, now, config } = this.shop
     const { view } = model
     const installing = this.installing.packs()
-    const packs = view.names('pack')
     for (const name of [...this.#unused.keys()]) if (!view.get('pack', name)) this.#unused.delete(name)
-    for (const name of [...packs]) {
-      if (view.index.isPackNamed(name) || installing.has(name)) {
+    const unnamed = [...view.names('pack')].filter(name => {
+      const isUsed = view.index.isNamed('pack', name) || installing.has(name)
+      if (isUsed) this.#unused.delete(name)
+      return !isUsed
+    })
+    if (unnamed.length === 0) return
+    const all = await readdir(config.paths.files)
+    for (const name of unnamed) {
+      const doc = view.get('pack', name)
+      const files = doc ? filesOf(doc, all) : []
+      // Some image or tag may name but a kernel of it.
+      if (files.some(file => view.index.isNamed('boot', file))) {
         this.#unused.delete(name)
         continue
       }
       const since = this.#unused.get(name) ?? now()
       this.#unused.set(name, since)
-      if (now() - since >= config.image.grace && !this.#closed)
-        await this.shop.files.take(() => this.#remove(name))
+      if (now() - since >= config.image.grace && !this.#closed) await this.#remove(name, files)
     }
   }
 
   /** The pack first, then its files: what is removed is not served any more, and not the other way round. */
-  async #remove(name: string): Promise<void> {
-    const { model, config, log } = this.shop
-    const gone = await model.change(itself, tx => {
-      const doc = tx.get('pack', name)
-      if (!doc || tx.index.isPackNamed(name)) return undefined
-      tx.remove('pack', name)
-      return doc
-    })
+  async #remove(name: string, files: readonly string[]): Promise<void> {
+    const { model, works, log } = this.shop
+    // Noted before: a file that nothing tells of any more must not be forgotten.
+    const note: PackWork = { kind: 'pack', id: newWorkId(), files }
+    await works.write(note)
+    let gone = false
+    try {
+      gone = await model.change(itself, tx => {
+        if (!tx.get('pack', name) || tx.index.isNamed('pack', name)) return false
+        if (files.some(file => tx.index.isNamed('boot', file))) return false
+        tx.remove('pack', name)
+        return true
+      })
+    } finally {
+      if (!gone) await works.drop(note.id)
+    }
     if (!gone) return
     this.#unused.delete(name)
-    const directory = config.paths.files
-    // Every name made for it begins alike, also that of a kernel that its image had before another one.
-    const stem = `${gone.osimage}-${gone.sha256.slice(0, 12)}`
-    const files = (await readdir(directory)).filter(
-      file => file === name || file === `${name}.torrent` || file.startsWith(`${stem}-`)
-    )
-    const removed = files.filter(file => !isServed(model.view.index, file))
-    for (const file of removed) await rm(join(directory, file), { force: true })
-    await syncDirectory(directory)
-    log.info(`pack ${name} is not used any more: ${removed.join(', ') || 'no file'} removed`)
+    log.info(`pack ${name} is not used any more: ${files.join(', ') || 'no file'} removed`)
+    await discard(this.shop, note)
   }
 
   #schedule(): void {

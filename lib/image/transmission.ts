@@ -13,8 +13,13 @@ const fields = [
   'error',
   'errorString',
   'peersConnected',
-  'uploadedEver'
+  'uploadedEver',
+  'seedRatioMode',
+  'seedIdleMode'
 ] as const
+
+/** It goes on for ever, whatever limits the session has. */
+const UNLIMITED = 2
 
 interface Told {
   readonly hashString: string
@@ -28,6 +33,8 @@ interface Told {
   readonly peersConnected: number
   /** Bytes, since it was added. */
   readonly uploadedEver: number
+  readonly seedRatioMode: number
+  readonly seedIdleMode: number
 }
 
 /** transmission-daemon by its RPC (version 15 and later). */
@@ -56,7 +63,8 @@ export class Transmission implements Seeder {
       stopped: told.status === 0 && told.error !== 3,
       // Version 3 knows peers by their address: who has had the whole file once is a seed to it for ever, and is
       // turned away when it comes for the file again.
-      spent: told.status === 6 && told.peersConnected === 0 && told.uploadedEver > 0,
+      // And one that was added but not set up any more has the limits of the session.
+      spent: told.status === 6 && told.peersConnected === 0 && (told.uploadedEver > 0 || isLimited(told)),
       problem: problem(told)
     }))
   }
@@ -70,7 +78,11 @@ export class Transmission implements Seeder {
     )
     if ('torrent-duplicate' in added) return false
     // Whatever limits the session has, an image is offered as long as svcd wants it.
-    await this.#call('torrent-set', { ids: [infoHash], seedRatioMode: 2, seedIdleMode: 2 }, signal)
+    await this.#call(
+      'torrent-set',
+      { ids: [infoHash], seedRatioMode: UNLIMITED, seedIdleMode: UNLIMITED },
+      signal
+    )
     return true
   }
 
@@ -125,6 +137,9 @@ export class Transmission implements Seeder {
     return new Error(`transmission at ${this.#url} ([torrent] seeder_url): ${why}`)
   }
 }
+
+const isLimited = ({ seedRatioMode, seedIdleMode }: Told) =>
+  seedRatioMode !== UNLIMITED || seedIdleMode !== UNLIMITED
 
 function problem({ status, percentDone, error, errorString }: Told): string {
   if (error === 3) return errorString

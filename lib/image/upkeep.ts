@@ -24,11 +24,13 @@ export class Upkeep {
   readonly #told = new Set<string>()
   #running: Promise<void> | undefined
   #again = false
+  #later: NodeJS.Timeout | undefined
 
-  /** `onTorrent`: one was made. */
+  /** `onTorrent`: one was made. `laterMs`: when files that are missing or wrong are looked at again. */
   constructor(
     readonly shop: Workshop,
-    readonly onTorrent: () => void
+    readonly onTorrent: () => void,
+    readonly laterMs = 60_000
   ) {}
 
   /** Something changed. Never throws; a second call while it works makes it look again. */
@@ -42,6 +44,7 @@ export class Upkeep {
 
   async close(): Promise<void> {
     this.#stop.abort()
+    clearTimeout(this.#later)
     await this.#running
   }
 
@@ -65,6 +68,10 @@ export class Upkeep {
           this.#told.add(message)
         }
     }
+    clearTimeout(this.#later)
+    // They may be on their way here.
+    if (unknownPacks(model.view).size > 0 && !signal.aborted)
+      this.#later = setTimeout(() => void this.run(), this.laterMs).unref()
   }
 
   /** A file that is named like a pack is one if its checksum says so too; then its nodes can check what they get. */

@@ -1,10 +1,11 @@
 import { realpathSync } from 'node:fs'
-import { join, normalize } from 'node:path'
+import { realpath } from 'node:fs/promises'
+import { basename, dirname, join, normalize } from 'node:path'
 import { unavailable } from '../http/errors.js'
 import type { OsimageDoc } from '../model/tables.js'
 import type { View } from '../model/view.js'
 import { exists } from './durable.js'
-import { imageTree } from './tree.js'
+import { imageTree, mountsBelow } from './tree.js'
 
 /** The tree that an image means: its path or, without one, what is named like it in `[image] directory`. */
 export const meantTree = (directory: string, { name, path }: OsimageDoc) =>
@@ -21,6 +22,13 @@ export async function treeIfAny(directory: string, image: OsimageDoc): Promise<s
   return imageTree(directory, image.name, path)
 }
 
+/** A path with no link left in what there is of it. */
+export async function realPlace(path: string): Promise<string> {
+  return realpath(path).catch(async () =>
+    path === dirname(path) ? path : join(await realPlace(dirname(path)), basename(path))
+  )
+}
+
 /** The real directory of an image; throws unavailable (503) naming the field or the ini key when it has none. */
 export async function treeOf(directory: string, image: OsimageDoc): Promise<string> {
   const tree = await treeIfAny(directory, image)
@@ -28,6 +36,13 @@ export async function treeOf(directory: string, image: OsimageDoc): Promise<stri
   throw unavailable(
     `OS image ${image.name}: field "path" is not set, and there is no ${meantTree(directory, image)}`
   )
+}
+
+/** Throws unavailable (503) where something is mounted in an image's tree: it need not be inside `[image] directory`. */
+export async function checkUnmounted(osimage: string, tree: string, done: string): Promise<void> {
+  const mounted = (await mountsBelow(tree)).find(point => point !== tree)
+  if (mounted !== undefined)
+    throw unavailable(`OS image ${osimage}: ${tree} cannot be ${done}: something is mounted at ${mounted}`)
 }
 
 /** The name of the directory that svcd made for an image, and that goes with it (decisions 3.12). */

@@ -73,6 +73,11 @@ export class Works {
     return this.#now.get(id)
   }
 
+  /** Whether a tree right below `[image] directory` is to be removed by this daemon. */
+  removes(target: string): boolean {
+    return [...this.#now.values()].some(work => work.kind === 'removal' && work.target === target)
+  }
+
   async drop(id: string): Promise<void> {
     await rm(this.#file(id), { force: true })
     await syncDirectory(this.directory)
@@ -108,8 +113,8 @@ function parse(text: string): Work | undefined {
     return undefined
   }
   if (typeof work !== 'object' || work === null || !/^[0-9a-f]{16}$/.test(work.id)) return undefined
-  if (work.kind === 'pack') return work.files.every(plain) ? work : undefined
+  if (work.kind === 'pack') return Array.isArray(work.files) && work.files.every(plain) ? work : undefined
   if (work.kind === 'removal') return plain(work.target) ? work : undefined
-  const steps = work.kind === 'tree' && work.parent !== '' ? work.parent.split('/') : []
-  return work.kind === 'tree' && plain(work.target) && steps.every(plain) ? work : undefined
+  if (work.kind !== 'tree' || typeof work.parent !== 'string' || !plain(work.target)) return undefined
+  return work.parent === '' || work.parent.split('/').every(plain) ? work : undefined
 }

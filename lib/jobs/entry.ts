@@ -18,7 +18,7 @@ import { type RecordDisk, RecordFile } from './record-file.js'
 import { oneLine, reasonOf } from './text.js'
 
 /** What a record's results may take as JSON, in characters. */
-const RESULTS_KEPT = 1024 * 1024
+export const RESULTS_KEPT = 1024 * 1024
 
 /** What `GET /config/status/{id}` tells one user (decisions 2.9). */
 export interface Poll {

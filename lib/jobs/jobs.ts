@@ -9,13 +9,15 @@ import { INTERRUPTED, Records } from './records.js'
 import { reasonOf } from './text.js'
 import { type JobSpec, Work } from './work.js'
 
-export type { Poll } from './entry.js'
+export { type Poll, RESULTS_KEPT } from './entry.js'
 export { JobStoppedError, JobsUnavailableError } from './errors.js'
 export type { JobRecord, JobState, JobSummary, JsonValue } from './record.js'
 export type { JobContext, JobSpec } from './work.js'
 
 export interface SubmittedJob {
   readonly id: string
+  /** `pack of osimage compute`, for messages. */
+  readonly name: string
   /** Rejects with what `run` threw, with JobStoppedError for a job that was cancelled or interrupted. */
   readonly done: Promise<void>
 }
@@ -95,7 +97,7 @@ export class Jobs {
     work.ready = true
     this.#dispatch()
     this.#records.sweep()
-    return { id, done: work.done }
+    return { id, name: `${kind} of ${object}`, done: work.done }
   }
 
   /**

@@ -24,7 +24,7 @@ export interface JobSpec {
   readonly object: string
   /** Who asked: `user admin`. */
   readonly by: string
-  /** Two jobs with a common lane never overlap, and run in the order they came. */
+  /** Two jobs with a common lane never overlap, and run in the order they came (see Laned). */
   readonly lanes: readonly string[]
   run(job: JobContext): Promise<void>
 }

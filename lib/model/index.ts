@@ -116,9 +116,9 @@ export class ClusterIndex implements Index {
     return this.#files[kind].has(name)
   }
 
-  /** Whether an image or a tag, not only a kept pack, names this packed image. */
-  isPackNamed(name: string): boolean {
-    return this.#files.pack.get(name)?.some(user => !user.startsWith(keptPack)) ?? false
+  /** Whether an image or a tag, not only a kept pack, names this file. */
+  isNamed(kind: 'boot' | 'pack', name: string): boolean {
+    return this.#files[kind].get(name)?.some(user => !user.startsWith(keptPack)) ?? false
   }
 
   update(type: string, name: string, before: object | undefined, after: object | undefined): void {

@@ -111,8 +111,14 @@ export class Model {
     return doc
   }
 
-  /** Creates, updates or renames (contract: POST on the object). */
-  save(type: TypeName, name: string, given: Given, actor: Actor): Promise<{ created: boolean }> {
+  /** Creates, updates or renames (contract: POST on the object). `also`: what else belongs to the same change. */
+  save(
+    type: TypeName,
+    name: string,
+    given: Given,
+    actor: Actor,
+    also?: (tx: Tx) => void
+  ): Promise<{ created: boolean }> {
     return this.change(actor, tx => {
       const before = tx.get(type, name)
       if (!before && given.newName !== undefined)
@@ -120,6 +126,7 @@ export class Model {
       if (given.newName === '') throw nameless(type, name, 'is empty')
       this.#write(tx, type, name, before, given, actor)
       if (given.newName !== undefined && given.newName !== name) this.#rename(tx, type, name, given.newName)
+      also?.(tx)
       return { created: !before }
     })
   }

@@ -110,9 +110,14 @@ interface Parsed {
 /**
  * Replaces each section that is present, as a whole, and leaves the others; the result must keep every rule
  * (decisions 3.11). Throws 400 for what is not of the document's shape and 404 for rules broken, with all
- * problems up to 50; nothing is changed then.
+ * problems up to 50; nothing is changed then. `also`: what else belongs to the same change.
  */
-export function importDocument(model: Model, document: JsonValue, actor: Actor): Promise<void> {
+export function importDocument(
+  model: Model,
+  document: JsonValue,
+  actor: Actor,
+  also: (tx: Tx) => void
+): Promise<void> {
   const parsed = parse(document)
   return model.importWith(actor, tx => {
     const problems = new Problems()
@@ -120,6 +125,7 @@ export function importDocument(model: Model, document: JsonValue, actor: Actor):
     for (const { type, name, message } of checkState(tx, model.cluster, mostProblems))
       problems.add(['config', type, name], message)
     problems.throwAs(notFound)
+    also(tx)
   })
 }
 

@@ -12,16 +12,25 @@ export interface ServiceState {
   readonly since: string
 }
 
-/** Keeps since when each service is as it is (contract, Monitor; decisions 6). */
+const lookMs = 5_000
+
+/** Keeps since when each service is as it is (contract, Monitor; decisions 6), also while nobody asks. */
 export class Health {
   readonly #last = new Map<string, ServiceState>()
+  readonly #timer: NodeJS.Timeout
 
-  /** `parts` of a service, by its name: it is well when all of them are. */
+  /** `services`: the parts of each, by its name; it is well when all of them are. Looked at every `every` ms. */
   constructor(
     readonly services: Readonly<Record<string, readonly (() => Condition)[]>>,
-    readonly now: () => number
+    readonly now: () => number,
+    every = lookMs
   ) {
-    for (const name of Object.keys(services)) this.of(name)
+    this.all()
+    this.#timer = setInterval(() => this.all(), every).unref()
+  }
+
+  close(): void {
+    clearInterval(this.#timer)
   }
 
   /** Every service's state, by name. */
@@ -42,7 +51,9 @@ export class Health {
     const reason = bad.map(part => part.reason).join('; ')
     const last = this.#last.get(name)
     if (last?.status === status && last.reason === reason) return last
-    const state: ServiceState = { status, reason, since: new Date(this.now()).toISOString() }
+    // A failure told in other words is the same one.
+    const since = last?.status === status ? last.since : new Date(this.now()).toISOString()
+    const state: ServiceState = { status, reason, since }
     this.#last.set(name, state)
     return state
   }

@@ -253,9 +253,10 @@ export const service: Cases = {
     { what: 'with a token', ask: ['/files/compute.tar.gz'], by: 'viewer', source: '192.0.2.9', status: 200 },
     { what: 'to the node that has it', ask: ['/files/compute.tar.gz'], by: 'n1', status: 200 },
     {
-      what: 'not by the token of another',
+      what: 'not by the token of another, from elsewhere',
       ask: ['/files/compute.tar.gz'],
       by: 'n2',
+      source: '192.0.2.9',
       status: 403,
       says: /node n2/
     },

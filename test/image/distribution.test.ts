@@ -203,6 +203,16 @@ for (const [name, backend] of Object.entries(backends)) {
     t.strictSame(await seeded(), [hash('b.tar.torrent')], 'a restarted seeder gets it back')
     await distribution.close()
 
+    // Torrent turned off, what was ours goes, and nothing else; then it is given again.
+    const off = distribute(t, all, { ...settings, tracker: '' })
+    off.distribution.wanted([])
+    await gone('b.tar.torrent')
+    await off.distribution.close()
+    const back = distribute(t, all, settings)
+    back.distribution.wanted(['b.tar.torrent'])
+    await back.well(hash('b.tar.torrent'))
+    await back.distribution.close()
+
     const next = distribute(t, all, settings)
     next.distribution.wanted([])
     await gone('b.tar.torrent')
@@ -322,6 +332,25 @@ const servesAgain = async (t: Test) => {
     await well(all.hash('a.tar.torrent'))
   }
 }
+t.test('transmission: one that was added but not set up, as a crash leaves it, loses the limits', async t => {
+  const all = await cluster(t)
+  const { server, settings, add } = await backends.transmission(t)
+  await server.start()
+  await add(join(all.files, 'a.tar.torrent'), all.files)
+  const remote = (...args: string[]) =>
+    output('transmission-remote', [new URL(server.url).host, '--auth', secret, '-t', 'all', ...args])
+  await remote('--seedratio', '5')
+  const ledger = new Ledger(join(all.root, 'seeding.json'))
+  await ledger.set(all.hash('a.tar.torrent'), 'a.tar.torrent')
+  const { distribution, well } = distribute(t, all, settings)
+  distribution.wanted(['a.tar.torrent'])
+  await until(
+    async () => / Ratio Limit: Unlimited/.test(await remote('--info')),
+    () => distribution.seeder
+  )
+  await well(all.hash('a.tar.torrent'))
+})
+
 if (isLong) t.test('transmission serves a node again that it has served', servesAgain)
 
 t.test('a watch directory', async t => {

@@ -1,7 +1,9 @@
-import { existsSync, readdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { Installing } from '../../lib/image/installing.js'
+import { recover } from '../../lib/image/recovery.js'
 import { Sweep } from '../../lib/image/sweep.js'
+import { Works } from '../../lib/image/works.js'
 import { Bench } from './workshop.js'
 
 const hour = 3_600_000
@@ -136,4 +138,46 @@ t.test('a disk that refuses: the pack is gone for everybody, the files are tried
   model.change = change
   await sweep.run()
   t.equal(readdirSync(bench.path('files')).length, 3)
+})
+
+t.test('what could not be removed with its pack is removed by the next start', async t => {
+  const { bench, pack, files, sweep, left } = await beginning(t)
+  await sweep.run()
+  bench.now += 24 * hour
+  // Nobody can take a directory for a file.
+  const stuck = bench.path('files', `${pack('1')}`)
+  rmSync(stuck)
+  mkdirSync(bench.path('files', pack('1'), 'x'), { recursive: true })
+  await sweep.run()
+  t.equal(bench.shop.model.view.get('pack', pack('1')), undefined)
+  rmSync(stuck, { recursive: true })
+  writeFileSync(stuck, 'x')
+  const others = ['pack', 'tree'].map((kind, i) => ({ kind, id: `${i}`.repeat(16) }))
+  for (const other of others)
+    writeFileSync(bench.path('state', 'work', `${other.id}.json`), JSON.stringify({ ...other, target: 'x' }))
+  const works = await Works.open(bench.path('state', 'work'))
+  await (await recover({ ...bench.shop, works }))()
+  t.strictSame(left(), files('2').sort())
+  t.strictSame(
+    readdirSync(bench.path('state', 'work')),
+    others.map(({ id }) => `${id}.json`),
+    'what is no note stays'
+  )
+  t.match(bench.log.join(), /is no note of svcd's/)
+})
+
+t.test('an image that names but the kernel of a pack keeps it', async t => {
+  const { bench, files, sweep, left } = await beginning(t)
+  const [, kernelfile = ''] = files('1')
+  const all = left()
+  await bench.put(tx => tx.put('osimage', 'other', { name: 'other', kernelfile }))
+  await sweep.run()
+  bench.now += 24 * hour
+  await sweep.run()
+  t.strictSame(left(), all)
+  await bench.put(tx => tx.remove('osimage', 'other'))
+  await sweep.run()
+  bench.now += 24 * hour
+  await sweep.run()
+  t.strictSame(left(), files('2').sort(), 'until it lets go of it')
 })

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { Upkeep } from '../../lib/image/upkeep.js'
 import { Bench } from './workshop.js'
@@ -9,7 +10,7 @@ const announce = 'http://127.0.0.1:9/announce'
 async function beginning(t: Test, ...overrides: string[]) {
   const bench = await Bench.open(t, ...overrides)
   let told = 0
-  const upkeep = new Upkeep(bench.shop, () => told++)
+  const upkeep = new Upkeep(bench.shop, () => told++, 20)
   t.teardown(() => upkeep.close())
   /** A file that is named like the pack of an image. */
   const file = (content: string, sum = createHash('sha256').update(content).digest('hex')) => {
@@ -42,6 +43,14 @@ t.test('an imported image: its pack is known when name and checksum agree', asyn
   await upkeep.run()
   t.equal(doc(wrong.name), undefined)
   t.same(bench.log, [])
+  // Being copied, it is whole only later, and nobody says so.
+  const late = file('comes late')
+  writeFileSync(bench.path('files', late.name), 'comes')
+  await bench.put(tx => tx.put('osimage', 'late', { name: 'late', imagefile: late.name }))
+  await upkeep.run()
+  t.equal(doc(late.name), undefined)
+  file('comes late')
+  while (doc(late.name) === undefined) await sleep(5)
 })
 
 t.test('torrents follow the tracker of the ini', async t => {

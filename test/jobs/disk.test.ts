@@ -56,7 +56,7 @@ t.test('a full disk: nothing new is taken, what runs goes on, and is written whe
   const { line, result } = await gate.began
   await until(() => readRecord(directory, job.id).state === 'running')
   disk.full = true
-  const refused = await outcome({ id: '', done: jobs.submit(spec(() => {}, ['x'])).then(() => {}) })
+  const refused = await outcome({ id: '', name: '', done: jobs.submit(spec(() => {}, ['x'])).then(() => {}) })
   t.match(
     refused,
     new JobsUnavailableError(

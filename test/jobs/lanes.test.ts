@@ -25,6 +25,8 @@ t.test('which jobs may begin', t => {
     ['no room', [job('a', 'x')], ['y', 'z'], 2, ''],
     ['one of two lanes is taken: neither', [job('a', 'x y'), job('b', 'z')], ['x'], 3, 'b'],
     ['whoever comes later stays behind', [job('a', 'x y'), job('b', 'y')], ['x'], 3, ''],
+    ['a lane in a lane that is taken', [job('a', '/x/y'), job('b', '/xy')], ['/x'], 3, 'b'],
+    ['a lane that holds one', [job('a', '/x'), job('b', '/x/z'), job('c', '/x/y/z/a')], ['/x/y'], 3, ''],
     ['behind somebody who is behind', [job('a', 'x y'), job('b', 'y z'), job('c', 'z')], ['x'], 3, ''],
     [
       'one that is not ready keeps its place',

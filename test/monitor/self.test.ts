@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
+import { Health } from '../../lib/monitor/health.js'
 import { LoopDelay } from '../../lib/monitor/loop-delay.js'
 import { queueCondition } from '../../lib/monitor/queue.js'
 import { Gate, openJobs, outcome } from '../jobs/fixtures.js'
@@ -44,4 +45,29 @@ t.test('more requests that wait than the ini allows are named', async t => {
   for (const gate of gates) gate.end()
   await Promise.all(submitted.map(outcome))
   t.same(queueCondition(jobs, 1), { ok: true, reason: '' })
+})
+
+t.test('since when something has failed is known also when nobody asked', async t => {
+  let nowMs = Date.UTC(2026, 10, 20)
+  let reason = ''
+  let looks = 0
+  const condition = () => {
+    looks++
+    return { ok: reason === '', reason }
+  }
+  const health = new Health({ dhcp: [condition] }, () => nowMs, 10)
+  t.teardown(() => health.close())
+  const looked = async () => {
+    const before = looks
+    while (looks <= before) await sleep(5)
+  }
+  reason = 'the checker refuses it'
+  nowMs += 3_600_000
+  await looked()
+  nowMs += 3_600_000
+  t.same(health.of('dhcp'), { status: 'failed', reason, since: '2026-11-20T01:00:00.000Z' })
+  reason = 'it refuses another line'
+  t.same(health.of('dhcp'), { status: 'failed', reason, since: '2026-11-20T01:00:00.000Z' }, 'in other words')
+  reason = ''
+  t.same(health.of('dhcp'), { status: 'ok', reason, since: '2026-11-20T02:00:00.000Z' })
 })

@@ -1,0 +1,253 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { output, requireRoot } from '../machine/programs.js'
+import { beginning } from './imaging.js'
+import { makeTree, small } from './small-tree.js'
+
+t.test('clone: the directory too, its packed files shared, nothing overwritten', async t => {
+  const { c, images, tree, image, pack, clean } = await beginning(t, {
+    ...small,
+    'etc/link': '-> ../../../../etc'
+  })
+  await pack()
+  const clone = (body: object, name = 'compute') => c.post(`/config/osimage/${name}/_clone`, body)
+  const made = await clone({ newosimage: 'copy', comment: 'a copy' })
+  t.equal(made.status, 201, made.text)
+  t.match(made.body.message, /cloned to copy/)
+  const source = await image()
+  t.same(await image('copy'), { ...source, name: 'copy', comment: 'a copy', path: join(images, 'copy') })
+  const sums = (tree: string) =>
+    output('sh', ['-c', 'cd "$1" && find . -printf "%p %y %m %U %T@ %l\\n" | sort', '', tree])
+  t.equal(await sums(join(images, 'copy')), await sums(tree))
+  t.equal((await pack('copy')).status, 204)
+  t.match(await image('copy'), { imagefile: /^copy-/ })
+  const before = c.state()
+  for (const [body, status, says] of [
+    [{}, 404, /"newosimage" is missing/],
+    [{ newosimage: 'copy' }, 400, /copy exists already/],
+    [{ newosimage: 'taken' }, 400, /taken exists already/],
+    [{ newosimage: 'x', path: '/etc' }, 400, /"path": the files of the clone go to/],
+    [{ newosimage: '../x' }, 400, /"newosimage" must be/]
+  ] as const) {
+    makeTree(join(images, 'taken'), { mine: 'mine' })
+    const answer = await clone(body)
+    t.equal(answer.status, status, answer.text)
+    t.match(answer.body.message, says)
+  }
+  t.equal((await clone({ newosimage: 'y' }, 'none')).status, 404)
+  t.same(c.state(), before)
+  t.equal(readFileSync(join(images, 'taken', 'mine'), 'utf8'), 'mine')
+  clean('after clones')
+  // The source read back and posted with a new name.
+  t.equal((await clone({ ...source, newosimage: 'third' })).status, 201)
+  t.match(await image('third'), { path: join(images, 'third') })
+  // Without a directory there is nothing but the object.
+  await c.post('/config/osimage/bare', { comment: 'bare' })
+  t.equal((await clone({ newosimage: 'bare2' }, 'bare')).status, 201)
+  t.match(await image('bare2'), { comment: 'bare', path: null })
+})
+
+t.test('delete: what svcd made goes, another path stays', async t => {
+  const { c, images, tree, directory, pack } = await beginning(t, small, 'image.grace=0s')
+  await c.post('/config/osimage/compute/_clone', { newosimage: 'copy' })
+  await pack('copy')
+  await c.post('/config/osimage/copy/tag', { tag: 'v1' })
+  symlinkSync('copy/usr', join(images, 'alias'))
+  await c.post('/config/osimage/shares', { path: join(images, 'alias') })
+  const removed = async (name: string) => {
+    t.equal((await c.get(`/config/osimage/${name}/_delete`)).status, 204)
+    for (;;) {
+      const { monitor } = (await c.get('/monitor/request')).body
+      const all = Object.values<{ kind: string; state: string }>(monitor.request)
+      if (all.every(({ kind, state }) => kind !== 'delete' || state === 'done')) break
+      await sleep(5)
+    }
+    await c.daemon.images.sweep.run()
+  }
+  await removed('compute')
+  t.ok(existsSync(tree), 'a directory that svcd did not make stays')
+  await removed('copy')
+  t.ok(existsSync(join(images, 'copy')), 'another image uses it')
+  t.strictSame(readdirSync(directory), [], 'its packs are gone')
+  t.strictSame(c.state()['osimagetag/copy:v1.json'], undefined)
+  await c.post('/config/osimage/copy', { path: `${join(images, 'copy')}/` })
+  await removed('shares')
+  t.ok(existsSync(join(images, 'copy')), 'shares did not own it')
+  await removed('copy')
+  t.notOk(existsSync(join(images, 'copy')), 'its last user is gone')
+  t.strictSame(Object.keys(c.state()), [], 'no object is left')
+})
+
+t.test('delete: a tree with something mounted in it stays until the next start', async t => {
+  requireRoot()
+  const { c, images, records } = await beginning(t)
+  await c.post('/config/osimage/compute/_clone', { newosimage: 'copy' })
+  const mounted = join(images, 'copy', 'tmp')
+  await output('mount', ['-t', 'tmpfs', 'tmpfs', mounted])
+  try {
+    t.equal((await c.get('/config/osimage/copy/_delete')).status, 204)
+    while ((await records('delete'))[0]?.ended === null) await sleep(5)
+    t.match(await records('delete'), [{ state: 'failed', message: /something is mounted at .*copy\/tmp/ }])
+    t.ok(existsSync(mounted))
+  } finally {
+    await output('umount', [mounted])
+  }
+  await c.restart()
+  await c.daemon.images.recovered
+  t.strictSame(readdirSync(images), ['compute'])
+})
+
+t.test('a rename carries the directory along that the image has by its name', async t => {
+  const { c, images, image, pack } = await beginning(t)
+  await c.post('/config/osimage/own', { path: join(images, 'own') })
+  makeTree(join(images, 'own'))
+  makeTree(join(images, 'other'), { 'boot/vmlinuz-1': 'another' })
+  const before = c.state()
+  const rename = async (name: string, to: string) =>
+    t.equal((await c.post(`/config/osimage/${name}`, { newosimage: to })).status, 204)
+  await rename('compute', 'other')
+  t.equal((await pack('other')).status, 204, 'not the directory that has the new name by chance')
+  t.match(await image('other'), { kernelversion: '6.1.0-10' })
+  await rename('other', 'third')
+  t.equal((await pack('third')).status, 204)
+  await c.post('/config/osimage/third', {
+    ...{ imagefile: null, kernelfile: null, initrdfile: null, kernelversion: null }
+  })
+  await rename('third', 'compute')
+  await rename('own', 'x')
+  await rename('x', 'own')
+  const objects = (state: Record<string, string>) =>
+    Object.fromEntries(Object.entries(state).filter(([path]) => path.startsWith('osimage/')))
+  t.same(objects(c.state()), objects(before), 'and back, every byte')
+  await c.post('/config/osimage/bare', {})
+  await rename('bare', 'bald')
+  t.equal((await image('bald')).path, null, 'where there is none, none is named')
+})
+
+t.test('what is mounted in an image is not read', async t => {
+  requireRoot()
+  const { c, images, tree, pack, directory } = await beginning(t)
+  makeTree(join(c.directory, 'outside'), { 'vmlinuz-9': 'outside', secret: 'outside' })
+  await c.post('/config/network/loop', { network: '127.0.0.0/8' })
+  await c.post('/config/group/loop', { interfaces: [{ interface: 'BOOTIF', network: 'loop' }] })
+  await c.post('/config/node/l1', { group: 'loop' })
+  const asked = async (mounted: string) => {
+    await output('mount', ['--bind', join(c.directory, 'outside'), mounted])
+    try {
+      return {
+        clone: await c.post('/config/osimage/compute/_clone', { newosimage: 'copy' }),
+        node: await c.post('/config/node/l1/_ospush', { osimage: 'compute' }),
+        group: await c.post('/config/group/loop/_ospush', { osimage: 'compute' }),
+        pack: await pack()
+      }
+    } finally {
+      await output('umount', [mounted])
+    }
+  }
+  const inside = await asked(join(tree, 'tmp'))
+  for (const { status, body } of [inside.clone, inside.node, inside.group]) {
+    t.equal(status, 503)
+    t.match(body.message, /OS image compute: .* something is mounted at .*compute\/tmp/)
+  }
+  t.equal(inside.pack.status, 204, 'a pack leaves it out')
+  const boot = await asked(join(tree, 'boot'))
+  t.equal(boot.pack.status, 503)
+  t.match(boot.pack.body.message, /^pack of osimage compute: .*boot\/vmlinuz-9.*something is mounted there/)
+  t.strictSame(readdirSync(images), ['compute'])
+  t.strictSame(
+    readdirSync(directory).filter(name => /vmlinuz-9/.test(name)),
+    []
+  )
+})
+
+t.test('a path that is changed while a request waits', async t => {
+  const { c, images, pack, ended, hold, image } = await beginning(t)
+  makeTree(join(images, 'other'))
+  const gate = await hold('osimage compute')
+  const headers = { Prefer: 'respond-async' }
+  t.equal((await c.get('/config/osimage/compute/_pack', { headers })).status, 200)
+  await c.post('/config/osimage/compute', { path: join(images, 'other') })
+  gate.end()
+  t.match(await ended('pack'), {
+    state: 'failed',
+    message: /OS image compute: field "path" was changed while the request waited/
+  })
+  t.equal((await image()).imagefile, null)
+  t.equal((await pack()).status, 204, 'asked for again it is done')
+})
+
+t.test('an import that drops images: what svcd made for them goes, as on a delete', async t => {
+  const { c, images, ended, records } = await beginning(t)
+  for (const name of ['copy', 'kept', 'moved'])
+    await c.post('/config/osimage/compute/_clone', { newosimage: name })
+  const { config } = (await c.get('/config/cluster/export')).body
+  const { copy: _, moved, ...rest } = config.osimage
+  const osimage = { ...rest, elsewhere: { ...moved, name: 'elsewhere' } }
+  const refused = await c.post('/config/cluster/import', {
+    config: { osimage, node: { n1: { osimage: 'x' } } }
+  })
+  t.equal(refused.status, 404)
+  t.strictSame(readdirSync(join(c.directory, 'state', 'work')), [], 'a refused one removes nothing')
+  t.equal((await c.post('/config/cluster/import', { config: { osimage } })).status, 201)
+  t.match(await ended('delete'), { state: 'done', object: 'osimage copy' })
+  t.equal((await records('delete')).length, 1)
+  t.strictSame(readdirSync(images).sort(), ['compute', 'kept', 'moved'], 'and nothing that another one means')
+  t.strictSame(
+    Object.keys(c.state())
+      .filter(path => path.startsWith('tree/'))
+      .sort(),
+    ['tree/kept.json', 'tree/moved.json']
+  )
+  t.equal((await c.post('/config/osimage/compute/_clone', { newosimage: 'copy' })).status, 201)
+})
+
+t.test('a clone under the name of an image whose directory still waits for its removal', async t => {
+  const { c, images, ended, hold } = await beginning(t)
+  const clone = (ask = {}) => c.post('/config/osimage/compute/_clone', { newosimage: 'copy' }, ask)
+  await clone()
+  writeFileSync(join(images, 'copy', 'old'), '')
+  const gate = await hold('osimage copy')
+  t.equal((await c.get('/config/osimage/copy/_delete')).status, 204)
+  const again = await clone({ headers: { Prefer: 'respond-async' } })
+  t.equal(again.status, 200, again.text)
+  gate.end()
+  t.match(await ended('clone'), { state: 'done' })
+  t.notOk(existsSync(join(images, 'copy', 'old')))
+  t.ok(existsSync(join(images, 'copy', 'etc/hostname')))
+})
+
+t.test('a disk that takes no note: the image is not deleted', async t => {
+  const { c, image, clean } = await beginning(t)
+  await c.post('/config/osimage/compute/_clone', { newosimage: 'copy' })
+  const work = join(c.directory, 'state', 'work')
+  rmSync(work, { recursive: true })
+  writeFileSync(work, '')
+  const { status, body } = await c.get('/config/osimage/copy/_delete')
+  t.equal(status, 503)
+  t.match(body.message, /OS image copy: the removal of copy cannot be noted: ENOTDIR/)
+  t.match(await image('copy'), { name: 'copy' })
+  rmSync(work)
+  mkdirSync(work)
+  clean('after a refused delete')
+})
+
+t.test('a push of an image without a directory cannot be started', async t => {
+  const { c, images } = await beginning(t)
+  await c.cluster()
+  await c.post('/config/node/n1', { group: 'compute' })
+  for (const [path, expected, says] of [
+    [null, 404, /OS image bare has no directory: there is no .*images\/bare/],
+    [join(images, 'none'), 404, /OS image bare has no directory: there is no .*images\/none/],
+    ['/etc/none', 503, /\[image\] directory/],
+    ['/etc', 503, /\[image\] directory/]
+  ] as const) {
+    await c.post('/config/osimage/bare', { path })
+    for (const to of ['node/n1', 'group/compute']) {
+      const { status, body } = await c.post(`/config/${to}/_ospush`, { osimage: 'bare' })
+      t.equal(status, expected, `${to} ${path}`)
+      t.match(body.message, says)
+    }
+  }
+})
