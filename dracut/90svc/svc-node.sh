@@ -69,9 +69,17 @@ name_host() {
 
 run_script() {
   say "running the install script of $SVC_NODE"
-  sh "$_RUN/install" < /dev/null
+  (
+    killable
+    SVC_INSTALLING=yes
+    export SVC_INSTALLING
+    exec sh "$_RUN/install" < /dev/null
+  )
   run_status=$?
   rm -f "$_RUN/install"
+  if [ "$run_status" -gt 128 ]; then
+    end_leftovers
+  fi
   if [ "$run_status" -ne 0 ]; then
     _REASON="the install script ended with status $run_status, its own message stands above"
     return 1
@@ -81,6 +89,24 @@ run_script() {
     return 1
   fi
 }
+
+# Ends what an install script that was killed has left running: it would go on writing to /sysroot.
+end_leftovers() {
+  for leftover in /proc/[0-9]*; do
+    if tr '\000' '\n' < "$leftover/environ" | grep -q '^SVC_INSTALLING='; then
+      kill -9 "${leftover##*/}"
+    fi
+  done 2> /dev/null
+}
+
+# Where memory runs out the kernel is to end the install script, not this one, which says so and tries again.
+unkillable() {
+  echo -1000 > /proc/$$/oom_score_adj
+} 2> /dev/null
+
+killable() {
+  echo 0 > /proc/self/oom_score_adj
+} 2> /dev/null
 
 is_mounted() {
   while read -r _ mounted_on _; do
@@ -93,15 +119,20 @@ is_mounted() {
 
 service_shell() {
   say "svc.service=1: a shell; 'exit' tries again"
-  if program setsid && setsid -c true < /dev/console > /dev/null 2>&1; then
-    setsid -c sh -i < /dev/console > /dev/console 2>&1
-  else
-    sh -i < /dev/console > /dev/console 2>&1
-  fi
+  (
+    killable
+    if program setsid && setsid -c true < /dev/console > /dev/null 2>&1; then
+      setsid -c sh -i < /dev/console > /dev/console 2>&1
+    else
+      sh -i < /dev/console > /dev/console 2>&1
+    fi
+  )
 }
 
 main() {
   mkdir -p "$_RUN" && chmod 700 "$_RUN"
+  unkillable
+  end_leftovers
   pause=2
   until install_node; do
     say "FAILED in step $_STEP: $_REASON"
@@ -118,6 +149,8 @@ main() {
   done
   network_down
   rm -rf "$_RUN"
+  # The install script's files in memory, which nobody could free later.
+  umount -l /svctmp 2> /dev/null
   say "$SVC_NODE is ready after $(uptime_seconds) s"
 }
 

@@ -1,10 +1,19 @@
 #!/bin/sh
 # dracut's hook "pre-mount": puts the image on /sysroot. dracut then finds its new root mounted, and so does
 # systemd, whose unit sysroot.mount is ordered after this hook.
+
+# A node that was killed, as by a kernel short of memory, has left half an image.
+svc_until_ready() {
+  until /usr/lib/svc/svc-node.sh < /dev/null; do
+    echo "svc: the node's side was ended with status $?: starting it again in 10 s"
+    sleep 10
+  done
+}
+
 if [ "$(getarg root=)" = svc ]; then
   if (: > /dev/console) 2> /dev/null; then
-    /usr/lib/svc/svc-node.sh < /dev/null > /dev/console 2>&1
+    svc_until_ready > /dev/console 2>&1
   else
-    /usr/lib/svc/svc-node.sh < /dev/null
+    svc_until_ready
   fi
 fi

@@ -100,6 +100,20 @@ t.test('who cannot list the users deletes none, and says so', async t => {
   t.notMatch(done.machine.text('ipmi'), /disable/)
 })
 
+t.test('a name that another slot has: that slot is freed first, where other users are deleted', async t => {
+  // Refuses a name that is taken, as some do.
+  const taken = `${ipmitool()}
+    case $(cat "$5") in
+      *'raw 6 69 2 ${bmcBytes('', 16)}') touch /freed ;;
+      *'raw 6 69 3 ${bmcBytes('ADMIN', 16)}') [ -e /freed ] || exit 1 ;;
+    esac`
+  const done = await run(t, 'dash', { username: 'ADMIN', unmanaged_bmc_users: 'delete' }, taken)
+  completed(t, done)
+  const kept = await run(t, 'dash', { username: 'ADMIN', unmanaged_bmc_users: 'disable' }, taken)
+  failed(t, kept, 'bmcsetup', /ipmitool cannot set the user name, which user 2 has$/)
+  t.notMatch(kept.machine.text('ipmi'), /raw 6 69 2/)
+})
+
 t.test('a slot that nobody has may be refused', async t => {
   completed(t, await run(t, 'dash', { unmanaged_bmc_users: 'delete' }, ipmitool('old', 'user disable 4')))
 })

@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http'
 import t from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
 import { base64 } from './data.js'
@@ -98,7 +99,7 @@ for (const shell of allShells) {
           edit: sooner
         })
         completed(t, done)
-        t.match(done.run.output, /the torrent did not deliver rocky9\.tar\.gz/)
+        t.match(done.run.output, /the torrent did not deliver rocky9\.tar\.gz: \w+/)
         t.match(done.run.output, "method 'torrent' failed")
         t.notMatch(done.run.output, /not found|syntax|invalid/)
         t.strictSame(done.controller.gets(), ['/files/rocky9.torrent', '/files/rocky9.tar.gz'])
@@ -174,15 +175,40 @@ for (const [name, setup] of Object.entries(downloaders)) {
     })
   }
 
-  t.test(`an error answer is no image, ${name}`, async t => {
+  t.test(`an error answer is no image, and the reason, ${name}`, async t => {
     for (const status of [304, 503]) {
       const done = await install(t, {
         ...setup,
         answers: { '/files/rocky9.tar.gz': response => response.writeHead(status).end(image) }
       })
-      failed(t, done, 'download', /cannot fetch/)
+      failed(t, done, 'download', new RegExp(`cannot fetch .*/files/rocky9\\.tar\\.gz: .*${status}`))
     }
   })
+
+  t.test(`the reasons of torrent and http are both reported, ${name}`, async t => {
+    const answers = { '/files/rocky9.tar.gz': (response: ServerResponse) => response.destroy() }
+    const done = await install(t, { ...setup, answers, data: torrent })
+    failed(t, done, 'download', /torrent: neither aria2c nor .*; http: cannot fetch \S+: \S+/)
+  })
+
+  // Busybox's has no way but its arguments.
+  if (name !== 'busybox wget')
+    t.test(`the node's token is in no argument, and in a file of root's alone, ${name}`, async t => {
+      const log = '[ "$*" = --version ] || { echo "$*"; ls -l /svctmp/http; } >> /log; '
+      const program = name === 'curl' ? 'curl' : 'wget'
+      const done = await install(t, {
+        ...setup,
+        programs: { [program]: `${log}exec /usr/bin/${program} "$@"` },
+        prepare: machine =>
+          machine.write('svctmp/http', 'header = x-access-tokens: of an earlier run\n', 0o644)
+      })
+      completed(t, done)
+      t.notMatch(done.machine.text('log'), 'the.node.token')
+      t.match(done.machine.text('log'), /^-rw------- /m)
+      t.notMatch(done.machine.text('log'), /^-rw-r/m)
+      for (const { headers } of done.controller.requests)
+        t.equal(headers['x-access-tokens'], 'the.node.token')
+    })
 
   t.test(`the IPv6 form of SVC_URL is used and works, ${name}`, async t => {
     const done = await install(t, { ...setup, address: '::1', data: { api_protocol: 'http:' } })
@@ -199,7 +225,7 @@ for (const [name, setup] of Object.entries(downloaders)) {
         '/files/rocky9.tar.gz': response => response.writeHead(200, { 'content-length': 99 }).write('x')
       }
     })
-    failed(t, done, 'download', /cannot fetch/)
+    failed(t, done, 'download', name === 'curl' ? /too slow/ : /nothing came for 1 s/)
   })
 }
 
@@ -238,7 +264,7 @@ t.test('an image that cannot be', async t => {
     shell: 'ash',
     answers: { '/files/rocky9.tar.gz': image.subarray(0, -20) }
   })
-  failed(t, archive, 'unpack', /cannot unpack/)
+  failed(t, archive, 'unpack', /cannot unpack rocky9\.tar\.gz: .*(unexpected end|short read)/)
   const zstd = await install(t, {
     shell: 'ash',
     data: { imagefile: 'image.tar.zst' },

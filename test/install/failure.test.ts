@@ -57,6 +57,11 @@ const failures: Record<string, [string, Omit<Plan, 'shell'>, RegExp]> = {
     { data: { roles: ['ntp'] } },
     /cannot fetch .*\/boot\/roles\/ntp/
   ],
+  'an image that is not mounted any more': [
+    'completed',
+    { data: { postscript: base64('umount -l "$_SYSTEMROOT"') } },
+    /nothing is mounted on \/sysroot any more/
+  ],
   'an installation without a partscript': [
     'partscript',
     { data: { localinstall: true } },

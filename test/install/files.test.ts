@@ -77,6 +77,47 @@ for (const shell of shells) {
     failed(t, done, 'secrets', /\/etc\/loop\/key is no place/)
   })
 
+  t.test(`our block goes into the file that a link of the image means, ${shell}`, async t => {
+    const links = packImage({
+      'etc/hosts': '-> /etc/hosts.real',
+      'etc/hosts.real': '10.9.9.9 license\n',
+      'etc/chrony.conf': '-> ../opt/time/chrony.conf',
+      'opt/time/chrony.conf': 'pool x\n'
+    })
+    const done = await install(t, { shell, answers: { '/files/rocky9.tar.gz': links } })
+    completed(t, done)
+    const { machine } = done
+    t.ok(lstatSync(machine.image('etc/hosts')).isSymbolicLink())
+    t.equal(
+      machine.read('etc/hosts.real'),
+      '10.9.9.9 license\n# svc begin\n10.141.0.1 node001.cluster node001\n# svc end\n'
+    )
+    t.ok(lstatSync(machine.image('etc/chrony.conf')).isSymbolicLink())
+    t.match(machine.read('opt/time/chrony.conf'), /^pool x\n# svc begin\nserver 10/)
+    t.notOk(machine.has('etc/hosts.real'), 'nothing was written beside the image')
+  })
+
+  t.test(`a link to nothing: the file is made, with the lines of this machine, ${shell}`, async t => {
+    const links = packImage({ 'etc/hosts': '-> ../run/made/hosts' })
+    const done = await install(t, { shell, answers: { '/files/rocky9.tar.gz': links } })
+    completed(t, done)
+    t.match(
+      done.machine.read('run/made/hosts'),
+      /^# svc begin\n127\.0\.0\.1 localhost\n::1 localhost .*\n10\.141/
+    )
+  })
+
+  t.test(`a secret that does not fit leaves nothing of itself, ${shell}`, async t => {
+    const small = { partscript: base64('mount -t tmpfs -o size=1m small /sysroot') }
+    const data = { ...small, secrets: [secret('/etc/key', 'x'.repeat(2_000_000))] }
+    const done = await install(t, { shell, data })
+    failed(t, done, 'secrets', /cannot write \/etc\/key in the image/)
+    t.strictSame(
+      readdirSync(done.machine.image('etc')).filter(name => name.startsWith('key')),
+      []
+    )
+  })
+
   t.test(`roles become units of the image, ${shell}`, async t => {
     const role = (target: string, script: string) => JSON.stringify({ target, script: base64(script) })
     const done = await install(t, {

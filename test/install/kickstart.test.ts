@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import type { InstallData } from '../../lib/boot/install-data.js'
+import type { InstallData, InstallInterface } from '../../lib/boot/install-data.js'
 import { base64, bmcBytes, installBmc, installData, installInterface } from './data.js'
 import { hostile } from './hostile.js'
 import { exits, startController } from './install.js'
@@ -51,36 +51,19 @@ const known = [
 const heads = [/^%pre .*--erroronfail/, /^%post --nochroot .*--erroronfail/, /^%onerror /]
 
 t.test('the commands of a node', async t => {
-  const eth1 = { interface: 'eth1', network: 'storage', ipaddress: '', macaddress: '', provision: false }
   const data = installData({
     imagesum: 'ab12',
     rootpw: '$6$salt$hash/x.',
     kerneloptions: "console=ttyS0 it's",
-    interfaces: [
-      installInterface(),
-      installInterface(eth1),
-      installInterface({ interface: 'BMC', bmc: true })
-    ]
+    interfaces: [installInterface()]
   })
   const { commands, sections } = parse(kickstart(data))
   const of = (name: string) => commands.filter(([first]) => first === name).map(words => words.slice(1))
   t.strictSame(of('rootpw'), [['--iscrypted', '$6$salt$hash/x.']])
   t.strictSame(of('liveimg'), [['--url=http://127.0.0.1:7050/files/rocky9.tar.gz', '--checksum=ab12']])
   t.strictSame(of('bootloader'), [["--append=console=ttyS0 it's"]])
-  t.strictSame(of('network'), [
-    ['--hostname=node001.cluster'],
-    [
-      '--device=52:54:00:00:00:01',
-      '--onboot=yes',
-      '--activate',
-      '--bootproto=static',
-      '--ip=10.141.0.1',
-      '--netmask=255.255.0.0',
-      '--gateway=10.141.255.254',
-      '--nameserver=10.141.255.253'
-    ],
-    ['--device=eth1', '--onboot=yes', '--bootproto=dhcp', '--nodefroute']
-  ])
+  t.strictSame(of('network'), [['--hostname=node001.cluster']])
+  t.strictSame(of('%include'), [['/tmp/svc-partitioning.ks'], ['/tmp/svc-network.ks']])
   t.strictSame([...new Set(commands.map(([first]) => first))].sort(), [...known].sort())
   heads.forEach((head, i) => {
     t.match(sections[i]?.head, head)
@@ -88,23 +71,23 @@ t.test('the commands of a node', async t => {
   t.equal(sections.length, 3)
 })
 
-t.test('no root password locks the account, no address is DHCP, no MAC is the boot interface', async t => {
-  const interfaces = [installInterface({ ipaddress: '', macaddress: '' })]
-  const { commands } = parse(kickstart(installData({ interfaces, insecure: true })))
+t.test('no root password locks the account; a certificate that cannot be verified', async t => {
+  const { commands } = parse(kickstart(installData({ insecure: true })))
   const lines = commands.map(words => words.join(' '))
   t.ok(lines.includes('rootpw --lock'))
-  t.ok(lines.includes('network --device=bootif --onboot=yes --activate --bootproto=dhcp'))
   t.ok(lines.includes('liveimg --url=http://127.0.0.1:7050/files/rocky9.tar.gz --noverifyssl'))
 })
 
 /** A kickstart's scripts run as the installer runs them, on one machine. */
 async function installer(t: Tap, data: Partial<InstallData>, programs: Record<string, string> = {}) {
+  // No SVC_ variable of ours is set there.
+  const environment = { SVC_BOOTIF: '', SVC_BOOTPROTO: '', SVC_MAC: '' }
   const controller = await startController(t)
   controller.files.set(
     '/boot/roles/ntp',
     JSON.stringify({ target: 'multi-user.target', script: base64('true\n') })
   )
-  const machine = new Machine(t, { shell: 'bash', programs })
+  const machine = new Machine(t, { shell: 'bash', programs, environment })
   machine.mkdir('tmp')
   machine.write('mnt/sysimage/etc/chrony.conf', 'pool x\n')
   machine.write('dev/ipmi0', '')
@@ -113,6 +96,100 @@ async function installer(t: Tap, data: Partial<InstallData>, programs: Record<st
 }
 
 type Tap = Parameters<typeof startController>[0]
+
+/** The network commands that %pre writes, without the first word. */
+async function network(t: Tap, interfaces: readonly InstallInterface[]): Promise<readonly string[]> {
+  const { machine, scripts } = await installer(t, { interfaces })
+  exits(t, await machine.run(scripts[0] ?? ''), [0])
+  const lines = machine.text('tmp/svc-network.ks').trimEnd().split('\n')
+  return lines.map(line => line.replace(/^network /, ''))
+}
+
+const eth1 = installInterface({ interface: 'eth1', network: 'storage', macaddress: '', provision: false })
+const unused = { ...eth1, network: '', ipaddress: '', nameserver: '', gateway: '' }
+
+t.test('the interfaces of a node', async t => {
+  t.strictSame(
+    await network(t, [
+      installInterface({ options: 'mtu=9000' }),
+      { ...eth1, ipaddress: '' },
+      installInterface({ interface: 'BMC', bmc: true })
+    ]),
+    [
+      '--device=52:54:00:00:00:01 --onboot=yes --activate --mtu=9000 --bootproto=static --ip=10.141.0.1 ' +
+        '--netmask=255.255.0.0 --gateway=10.141.255.254 --nameserver=10.141.255.253',
+      '--device=eth1 --onboot=yes --bootproto=dhcp --nodefroute'
+    ]
+  )
+  t.strictSame(
+    await network(t, [installInterface({ ipaddress: '', macaddress: '' })]),
+    ['--device=bootif --onboot=yes --activate --bootproto=dhcp'],
+    'without a MAC it is the boot interface'
+  )
+})
+
+t.test('bonds, bridges and VLANs', async t => {
+  t.strictSame(
+    await network(t, [
+      installInterface({ interface: 'bond0', options: 'bond=eth0,eth1 mode=802.3ad mtu=9000' }),
+      { ...unused, interface: 'eth0', macaddress: '52:54:00:00:00:01' },
+      {
+        ...eth1,
+        interface: 'bond0.20',
+        ipaddress: '10.150.0.1',
+        gateway: '',
+        nameserver: '',
+        options: 'vlan=20'
+      },
+      { ...eth1, interface: 'outside', ipaddress: '', options: 'vlan=7 link=eth2 defaultroute=yes' },
+      { ...unused, interface: 'br0', options: 'bridge=eth3,eth4' }
+    ]),
+    [
+      '--device=bond0 --bondslaves=eth0,eth1 --bondopts=mode=802.3ad,miimon=100 --onboot=yes --activate ' +
+        '--mtu=9000 --bootproto=static --ip=10.141.0.1 --netmask=255.255.0.0 --nameserver=10.141.255.253 --nodefroute',
+      '--device=bond0 --vlanid=20 --interfacename=bond0.20 --onboot=yes --bootproto=static --ip=10.150.0.1 ' +
+        '--netmask=255.255.0.0 --nodefroute',
+      '--device=eth2 --vlanid=7 --interfacename=outside --onboot=yes --bootproto=dhcp',
+      '--device=br0 --bridgeslaves=eth3,eth4 --bridgeopts=stp=no --onboot=yes --noipv4 --noipv6 --nodefroute'
+    ]
+  )
+})
+
+t.test('what a kickstart cannot say stops it in %pre, by name', async t => {
+  const stacks = {
+    'br0 is: "bridge=eth3"': { ...unused, interface: 'br0', options: 'bridge=eth3' },
+    'bond0 is: "bond=eth0"': { ...unused, interface: 'bond0', options: 'bond=eth0' }
+  }
+  const over: InstallInterface[] = [
+    { ...eth1, interface: 'br0.5', options: 'vlan=5' },
+    { ...eth1, interface: 'br1', options: 'bridge=bond0' }
+  ]
+  for (const [i, [named, lower]] of Object.entries(stacks).entries()) {
+    const interfaces = [lower, ...over.slice(i, i + 1)]
+    const { controller, machine, scripts } = await installer(t, { interfaces })
+    const [run] = await machine.run(scripts[0] ?? '')
+    t.not(run?.status, 0)
+    const name = i === 0 ? 'br0.5 is: "vlan=5"' : named
+    t.match(controller.states.at(-1), `failed: network: a kickstart cannot say what interface ${name}`)
+  }
+})
+
+t.test('no secret is left to others, or in the installed system', async t => {
+  const prescript = base64('ls -ld /tmp/svc.sh /svctmp > /pre')
+  const { machine, scripts } = await installer(t, { prescript })
+  machine.write('tmp/svc.sh', 'old', 0o644)
+  for (const name of ['anaconda-ks.cfg', 'original-ks.cfg', 'kept'])
+    machine.write(`mnt/sysimage/root/${name}`, 'x')
+  exits(t, await machine.run(...scripts.slice(0, 2)), [0, 0])
+  t.match(machine.text('pre'), /^drwx------ .* \/svctmp$/m)
+  t.match(machine.text('pre'), /^-rw------- .* \/tmp\/svc\.sh$/m)
+  t.notOk(machine.has('tmp/svc.sh'))
+  t.ok(machine.has('tmp/NOSAVE_INPUT_KS'))
+  t.strictSame(readdirSync(join(machine.root, 'mnt/sysimage/root')), ['kept'])
+  const failing = await installer(t, { postscript: base64('exit 1') })
+  exits(t, await failing.machine.run(...failing.scripts), [0, 1, 0])
+  t.notOk(failing.machine.has('tmp/svc.sh'), 'nor after a failure')
+})
 
 t.test('its scripts do what the install script does', async t => {
   const { controller, machine, scripts } = await installer(
@@ -136,6 +213,7 @@ t.test('its scripts do what the install script does', async t => {
       'started',
       'prescript',
       'bmcsetup',
+      'network',
       'partscript',
       'download',
       'network',

@@ -15,12 +15,12 @@ import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
 
 /**
- * A shell that the install script must run under. `ash` is all busybox, tools included; the other two get the
- * real tar, curl and the rest, unless a test takes some away.
+ * A shell that the install script must run under. `ash` is all busybox, tools included; the others get the
+ * real tar, curl and the rest, unless a test takes some away. `klibc` is the sh of an initramfs without busybox.
  */
-export type Shell = 'bash' | 'ash' | 'dash'
+export type Shell = 'bash' | 'ash' | 'dash' | 'klibc'
 export const shells: readonly Shell[] = ['bash', 'ash']
-export const allShells: readonly Shell[] = ['bash', 'ash', 'dash']
+export const allShells: readonly Shell[] = ['bash', 'ash', 'dash', 'klibc']
 
 export interface Run {
   readonly status: number
@@ -40,6 +40,12 @@ export interface Setup {
   readonly environment?: Readonly<Record<string, string>>
 }
 
+const interpreters: Record<Shell, string> = {
+  bash: '/usr/bin/bash',
+  ash: '/tools/busybox ash',
+  dash: '/usr/bin/dash',
+  klibc: '/usr/lib/klibc/bin/sh'
+}
 const systemTools = ['curl', 'tar', 'gzip', 'bzip2', 'xz', 'zstd', 'openssl', 'wget', 'base64', 'dash']
 const environment = { SVC_BOOTIF: 'lo', SVC_BOOTPROTO: 'static', SVC_MAC: '52:54:00:00:00:01' }
 
@@ -93,7 +99,7 @@ export class Machine {
     scripts.forEach((script, i) => {
       this.write(`script${i}`, script, 0o755)
     })
-    const interpreter = this.#setup.shell === 'ash' ? '/tools/busybox ash' : `/usr/bin/${this.#setup.shell}`
+    const interpreter = interpreters[this.#setup.shell]
     const variables = Object.entries({ ...environment, ...this.#setup.environment }).map(e => e.join('='))
     const child = spawn(
       'unshare',
@@ -150,6 +156,12 @@ while [ "$i" -lt "$count" ]; do
   chroot "$root" /usr/bin/cat /proc/mounts >"$root/mounts$i"
   i=$((i + 1))
 done
+if grep -q " $root/svctmp " /proc/mounts; then
+  cp -a -x "$root/svctmp" "$root/left"
+  umount "$root/svctmp"
+  cp -a "$root/left/." "$root/svctmp"
+  rm -rf "$root/left"
+fi
 rm -rf "$root/result"
 if [ -d "$root/sysroot" ]; then
   # Only the image: a /proc or /dev that the script failed to unmount has no end.
@@ -163,5 +175,6 @@ function requirements(): void {
   const missing = Object.entries({ ...packages, zstd: 'zstd', xz: 'xz-utils', bzip2: 'bzip2' })
     .filter(([program]) => !existsSync(`/usr/bin/${program}`) && !existsSync(`/bin/${program}`))
     .map(([, name]) => name)
+  if (!existsSync(interpreters.klibc)) missing.push('klibc-utils')
   if (missing.length) throw new Error(`programs are missing: apt-get install ${missing.join(' ')}`)
 }

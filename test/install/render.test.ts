@@ -78,10 +78,15 @@ t.test('shellcheck finds nothing, as sh and as bash', async t => {
   t.match(await shellcheck(t, 'sh', ['#!/bin/sh\necho $1\n']), 'SC2086', 'shellcheck does look')
 })
 
-t.test('every script is read by bash, dash and busybox ash', async t => {
+t.test('every script is read by bash, dash, busybox ash and klibc sh', async t => {
   for (const changes of Object.values(flags)) {
     const input = installScript(installData(changes))
-    for (const [shell, ...words] of [['bash'], ['dash'], ['busybox', 'ash']] as const) {
+    for (const [shell, ...words] of [
+      ['bash'],
+      ['dash'],
+      ['busybox', 'ash'],
+      ['/usr/lib/klibc/bin/sh']
+    ] as const) {
       t.equal(execFileSync(shell, [...words, '-n'], { input, encoding: 'utf8' }), '')
     }
   }

@@ -7,9 +7,16 @@ import { allShells, type Shell } from './machine.js'
 
 const library = fileURLToPath(new URL('../../templates/install/lib', import.meta.url))
 
+const commands: Record<Shell, readonly string[]> = {
+  bash: ['bash'],
+  ash: ['busybox', 'ash'],
+  dash: ['dash'],
+  klibc: ['/usr/lib/klibc/bin/sh']
+}
+
 /** What the script's json_string makes of bytes, read back as JSON. */
 function jsonString(shell: Shell, bytes: Buffer): string {
-  const [file, ...first] = shell === 'ash' ? ['busybox', 'ash'] : [shell]
+  const [file, ...first] = commands[shell]
   const escaped = [...bytes].map(byte => `\\0${byte.toString(8).padStart(3, '0')}`).join('')
   const script = `. "$1/base.sh"; . "$1/text.sh"; json_string "$(printf '%b' "$2"; printf x)"`
   const json = execFileSync(file ?? '', [...first, '-c', script, 'sh', library, escaped])

@@ -58,10 +58,11 @@ t.test('a real Debian boots into memory', async t => {
   const directory = await mkdtemp(join(tmpdir(), 'svcd-debian-'))
   t.teardown(() => output('rm', ['-rf', '--one-file-system', directory]))
   const network = await startNetwork(
-    cases.map((each, n) => ({
-      mac: mac(n + 1),
-      ...(each.proto === 'static' ? { ipaddress: `10.141.0.1${n + 1}` } : {})
-    }))
+    [
+      ...cases.map((each, n) => (each.proto === 'static' ? `10.141.0.1${n + 1}` : undefined)),
+      '10.141.0.20',
+      '10.141.0.21'
+    ].map((ipaddress, n) => ({ mac: mac(n + 1), ...(ipaddress ? { ipaddress } : {}) }))
   )
   t.teardown(() => network.close())
   const controller = await startController({
@@ -122,5 +123,40 @@ t.test('a real Debian boots into memory', async t => {
       t.match(reported(run.console, 'route'), /^default via 10\.141\.0\.1 /, 'one default route', about)
       t.equal(reported(run.console, 'state'), 'running', 'no unit failed', about)
       t.equal((await controller.monitor(name)).state, 'installer.completed')
+    })
+
+  // The first has no room to unpack at all, the second not enough. With root=... the kernel's own root file system is
+  // a ramfs, which is never full.
+  const small = [
+    {
+      tool: 'dracut',
+      memoryMiB: 512,
+      reason: /unpacking \S+ needs more than \d+ MB of memory, there are \d+ MB/
+    },
+    { tool: 'initramfs-tools', memoryMiB: 640, reason: /no space is left on \/sysroot, \d+ MB of memory: \S/ }
+  ] as const
+  for (const [i, { tool, memoryMiB, reason }] of small.entries())
+    await t.test(`too little memory is a failure with its reason, ${tool}, ${memoryMiB} MB`, async t => {
+      const name = `node01${i}`
+      await controller.create('node', name, {
+        osimage: tool,
+        macaddr: mac(cases.length + 1 + i),
+        interfaces: [{ interface: 'BOOTIF', network: 'cluster', ipaddress: `10.141.0.2${i}` }]
+      })
+      const run = await runMachine({
+        name,
+        mac: mac(cases.length + 1 + i),
+        network: { tap: network.tap(mac(cases.length + 1 + i)) },
+        enter: network.enter,
+        memoryMiB,
+        timeLimitMs: 600_000,
+        until: /trying again in 4 s/
+      })
+      const about = { console: tail(run.console) }
+      t.match(run.console, /FAILED in step install/, 'and it tries again', about)
+      t.notMatch(run.console, /Kernel panic|Out of memory:/, 'nothing was killed', about)
+      const { state } = await controller.monitor(name)
+      t.match(state, /^installer\.failed: unpack: /, 'its step', about)
+      t.match(state, reason, 'its reason', about)
     })
 })

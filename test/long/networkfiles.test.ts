@@ -139,4 +139,43 @@ t.test('the programs of each system understand its network files', async t => {
       'route add default via 192.0.2.1  dev outside onlink '
     ])
   })
+
+  t.test('ifupdown, for a single interface and for all', async t => {
+    // A bridge in the bond's place: not every kernel that tests are run on has bonds, or VLANs.
+    const said = await run(
+      'debian-ifupdown-stacked',
+      `
+      for part in pre-up up down post-down; do mkdir -p "/mnt/etc/network/if-$part.d"; done
+      mkdir -p /mnt/etc/network/interfaces.d
+      mount --bind /mnt/etc/network /etc/network
+      sed -i -e 's/type bond mode 802.3ad miimon 100/type bridge/' -e '/type bond/d' /etc/network/interfaces
+      show() {
+        echo "=== $1"
+        ip -brief link
+        ip -4 -brief address
+        bridge link
+        cat /run/network/ifstate
+      }
+      ifup -a 2>&1 || true
+      show up
+      ifdown br0 && ifup br0 && echo "br0 again"
+      ifdown bond0 && ifup bond0 && echo "bond0 again"
+      show single
+      ifdown -a --exclude=lo 2>&1 || true
+      show down
+      ifup -a 2>&1 || true
+      show again`
+    )
+    const [, up = '', single = '', down = '', again = ''] = said.split(/^=== \w+$/m)
+    for (const text of [up, single, again]) {
+      t.match(text, /^br0 .* 10\.151\.0\.1\/24/m)
+      t.match(text, /^bond0 .* 10\.141\.0\.1\/16/m)
+      for (const pair of ['ens1 bond0', 'eth1 bond0', 'eth3 br0', 'eth4 br0'])
+        t.match(text, new RegExp(` ${pair.replace(' ', '@.* master ')} `), pair)
+      t.match(text, /^ens3=eth2$/m, 'a VLAN that cannot be made leaves its link up')
+    }
+    t.match(up, /bond0 again/, 'each alone')
+    t.match(up, /br0 again/, 'each alone')
+    t.notMatch(down, /^(br0|bond0)/m, 'what the file made is gone')
+  })
 })

@@ -16,11 +16,11 @@ import { startDhcpd } from '../machine/net.js'
 import { checkout, output, requirePrograms, requireRoot } from '../machine/programs.js'
 
 /**
- * A shell that the node's side must run under, and what it fetches with: bash has curl, dash has GNU wget, ash is
- * all busybox.
+ * A shell that the node's side must run under, and what it fetches with: bash and klibc's sh have curl, dash has GNU
+ * wget, ash is all busybox.
  */
-export type Shell = 'bash' | 'dash' | 'ash'
-export const shells: readonly Shell[] = ['bash', 'dash', 'ash']
+export type Shell = 'bash' | 'dash' | 'ash' | 'klibc'
+export const shells: readonly Shell[] = ['bash', 'dash', 'ash', 'klibc']
 
 /** What the controller answers; the last one again and again. */
 export interface Answer {
@@ -103,7 +103,7 @@ mount -t sysfs sysfs "$root/sys"
 mount -t tmpfs run "$root/run"
 touch "$root/dev/null" "$root/dev/console"
 mount --bind /dev/null "$root/dev/null"
-set -- chroot "$root" /bin/env -i PATH=/bin $interpreter /usr/lib/svc/svc-node.sh
+set -- chroot "$root" /bin/env -i PATH=/bin $interpreter $5
 if [ -z "$terminal" ]; then
   exec "$@" </dev/null
 fi
@@ -137,7 +137,18 @@ export class Node {
     programs: Programs = {}
   ): Promise<Node> {
     requireRoot()
-    requirePrograms('ip', 'nsenter', 'unshare', 'setpriv', 'curl', 'wget', 'dash', 'busybox', 'script')
+    requirePrograms(
+      'ip',
+      'nsenter',
+      'unshare',
+      'setpriv',
+      'curl',
+      'wget',
+      'dash',
+      'busybox',
+      'script',
+      '/usr/lib/klibc/bin/sh'
+    )
     const node = new Node(shell, programs)
     t.teardown(() => node.#close())
     node.#tools()
@@ -210,16 +221,21 @@ subnet 10.142.0.0 netmask 255.255.255.0 {
 
   /**
    * Boots with these kernel arguments until the console shows `until`, and returns the console. `typed`: what is
-   * typed there, on a terminal.
+   * typed there, on a terminal. `script`: what is run.
    */
-  async boot(kernel: Readonly<Record<string, string>>, until: RegExp, typed?: string): Promise<string> {
+  async boot(
+    kernel: Readonly<Record<string, string>>,
+    until: RegExp,
+    typed?: string,
+    script = '/usr/lib/svc/svc-node.sh'
+  ): Promise<string> {
     const words = Object.entries({ ...kernelArguments, ...kernel }).map(([name, value]) => `${name}=${value}`)
     this.write('cmdline', `${words.join(' ')}\n`)
     this.write('typed', typed ?? '')
-    const interpreter = this.#shell === 'ash' ? '/bin/busybox ash' : `/bin/${this.#shell}`
+    const interpreter = this.#shell === 'ash' ? '/bin/busybox ash' : '/bin/sh'
     const { usr = '/usr' } = this.#programs
     const terminal = typed === undefined ? '' : 'tty'
-    const inside = ['sh', '-eu', '-c', sandbox, 'sh', this.root, interpreter, terminal, usr]
+    const inside = ['sh', '-eu', '-c', sandbox, 'sh', this.root, interpreter, terminal, usr, script]
     const apart = [
       'unshare',
       '--mount',
@@ -253,11 +269,10 @@ subnet 10.142.0.0 netmask 255.255.255.0 {
     if (this.#shell !== 'ash') {
       for (const name of systemTools) tools.set(name, `/host/bin/${name}`)
       tools.set('ip', '/host/bin/ip')
-      tools.set('sh', `/host/bin/${this.#shell}`)
-      tools.set(this.#shell, `/host/bin/${this.#shell}`)
+      tools.set('sh', this.#shell === 'klibc' ? '/host/lib/klibc/bin/sh' : `/host/bin/${this.#shell}`)
       tools.set('setsid', '/host/bin/setsid')
     }
-    if (this.#shell === 'bash') tools.set('curl', '/host/bin/curl')
+    if (this.#shell === 'bash' || this.#shell === 'klibc') tools.set('curl', '/host/bin/curl')
     if (this.#shell === 'dash') tools.set('wget', '/host/bin/wget')
     const { further = {}, without = [] } = this.#programs
     for (const [name, path] of Object.entries(further)) tools.set(name, `/host/${path}`)

@@ -1,4 +1,7 @@
+import { mkdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
+import { checkout } from '../machine/programs.js'
 import { installScript, kernelArguments, mac, Node, shells, url } from './machine.js'
 
 const refusal = (status: number, message: string) => ({ status, body: JSON.stringify({ message }) })
@@ -20,7 +23,7 @@ for (const shell of shells) {
     ])
     const console = await node.boot({}, ready)
     // Busybox's wget does not show the body of a refusal, GNU's not that of a 401.
-    const shows = { bash: [true, true], dash: [true, false], ash: [false, false] }[shell]
+    const shows = { bash: [true, true], dash: [true, false], ash: [false, false], klibc: [true, true] }[shell]
     t.match(console, /node001 \(node001\.cluster\), controller http:\/\/10\.142\.0\.1:7050/)
     t.match(console, `interface node0 has the address ${mac}`)
     t.match(console, 'interface node0 is up: static 10.142.0.2/24')
@@ -35,6 +38,7 @@ for (const shell of shells) {
       'SVC_BOOTIF=node0',
       'SVC_BOOTPROTO=static',
       'SVC_HOSTNAME=node001.cluster',
+      'SVC_INSTALLING=yes',
       'SVC_IP=10.142.0.2/24',
       `SVC_MAC=${mac}`,
       'SVC_NODE=node001',
@@ -137,6 +141,43 @@ for (const shell of shells) {
     t.match(console, /svc: node001 is ready/)
   })
 }
+
+const hooks: Record<string, string> = {
+  dracut: `getarg() { echo svc; }
+. /usr/lib/svc/svc-pre-mount.sh
+echo "handed over: $(ls /sysroot; grep svctmp /proc/mounts)"
+exec sleep 600
+`,
+  'initramfs-tools': `${readFileSync(join(checkout, 'initramfs-tools/scripts/svc'), 'utf8')}
+rootmnt=/root
+mountroot
+echo "handed over: $(ls /root; grep svctmp /proc/mounts)"
+exec sleep 600
+`
+}
+for (const [tool, hook] of Object.entries(hooks))
+  for (const shell of shells)
+    t.test(`${shell}: half an image is never handed over, ${tool}`, { buffered: true }, async t => {
+      // Killed as by a kernel without memory: first the node's side, then the script, each while it unpacks.
+      const half = (victim: string) => `mount -t tmpfs half /sysroot
+touch /sysroot/half
+(while :; do date >>/late; sleep 0.1; done) &
+kill -9 ${victim}
+while :; do date >>/late; sleep 0.1; done`
+      const node = await Node.make(t, shell, [
+        served(half('$PPID')),
+        served(half('$$')),
+        served(`mkdir /svctmp; mount -t tmpfs svctmp /svctmp
+rm /late; sleep 1; umount /sysroot; umount /sysroot`)
+      ])
+      node.write('hook', hook)
+      mkdirSync(join(node.root, 'root'))
+      const console = await node.boot({}, /handed over:[^\n]*\n/, '', '/hook')
+      t.match(console, /the node's side was ended with status 137: starting it again in 10 s/)
+      t.match(console, /FAILED in step install: the install script ended with status 137/)
+      t.match(console, /handed over: *[\r\n]/, 'the whole image, and no memory beside it')
+      t.notOk(node.has('late'), 'nothing of an earlier script runs on')
+    })
 
 t.test('the last of a repeated argument counts, as for the kernel itself', { buffered: true }, async t => {
   const node = await Node.make(t, 'dash', [served('echo "$SVC_NODE" >/result')])

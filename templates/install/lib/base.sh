@@ -10,6 +10,11 @@ complain() {
   printf '%s' "$*" 2>/dev/null > "$_TMP/reason"
 }
 
+# What a program that failed has said, for a reason: its last line, short and without control characters.
+last_words() {
+  printf '%.200s' "$(printf '%s\n' "$1" | sed '/^[[:space:]]*$/d' | tail -n 1 | tr -d '\000-\037\177')"
+}
+
 # Full path of a program. A busybox shell prefers its own applets to the programs in PATH (its tar to GNU
 # tar), so PATH is searched by hand first.
 program() (
@@ -58,14 +63,15 @@ decode() {
 # The directories of the run, and nothing left over from a run that failed before on this machine.
 init() {
   umask 022
-  mkdir -p "$_TMP" "$_SYSTEMROOT" || return 1
+  mkdir -p "$_TMP" "$_SYSTEMROOT" && memory_files || return 1
   if ! [ -e "$_TMP/mounted" ]; then
     mount_source "$_SYSTEMROOT" > "$_TMP/mounted"
   elif ! [ -s "$_TMP/mounted" ]; then
     log 'an earlier run was here: unmounting what it left'
     unmount_below "$_SYSTEMROOT"
   fi
-  rm -rf "$_TMP/torrent" "$_TMP/image" "$_TMP/reason" "$_TMP/failed"
+  rm -rf "$_TMP/torrent" "$_TMP/image" "$_TMP/reason" "$_TMP/failed" "$_TMP/http"
+  memory_limit
 }
 
 # Reports a step and runs it; the whole run ends when it fails.
@@ -81,7 +87,7 @@ run_step() {
 # The one place where a failed run is reported, whatever ended it.
 on_exit() {
   exit_status=$?
-  trap - EXIT
+  trap - 0
   # Not ignored, which programs started from here would inherit.
   trap : HUP INT TERM
   chroot_unmount
@@ -94,8 +100,9 @@ on_exit() {
   exit "$exit_status"
 }
 
+# 0 is EXIT, which klibc's sh knows by no name.
 catch_exit() {
-  trap on_exit EXIT
+  trap on_exit 0
   trap 'complain "stopped by a signal"; exit 129' HUP
   trap 'complain "stopped by a signal"; exit 130' INT
   trap 'complain "stopped by a signal"; exit 143' TERM

@@ -85,18 +85,28 @@ bmc_user() {
     complain 'the BMC password is longer than 20 characters'
     return 1
   fi
-  # There are BMCs that refuse a name that is taken, also when it is the slot's own.
-  case "
-$(bmc_users)" in
-    *"
-$BMC_USERID,$BMC_USERNAME,"*) ;;
-    *) bmc 'set the user name' raw 6 69 "$BMC_USERID" "$(bmc_bytes 16 "$BMC_USERNAME")" || return 1 ;;
-  esac
+  bmc_name || return 1
   bmc 'set the password' raw 6 71 "$bmc_slot" 2 "$(bmc_bytes "$bmc_size" "$BMC_PASSWORD")" &&
     bmc 'set the privilege' user priv "$BMC_USERID" 4 "$BMC_MGMTCHANNEL" &&
     bmc 'open the channel to the user' channel setaccess "$BMC_MGMTCHANNEL" "$BMC_USERID" callin=on ipmi=on \
       link=on privilege=4 &&
     bmc 'enable the user' user enable "$BMC_USERID"
+}
+
+# There are BMCs that refuse a name that is taken, also when it is the slot's own. Another slot's is free for us only
+# where other users are to be deleted.
+bmc_name() {
+  bmc_users > "$_TMP/bmc_users"
+  bmc_taken=''
+  while IFS=, read -r bmc_id bmc_name _; do
+    case $BMC_UNMANAGED:$bmc_id:$bmc_name in
+      *:"$BMC_USERID:$BMC_USERNAME") return 0 ;;
+      delete:[2-9]":$BMC_USERNAME" | delete:[1-9][0-9]":$BMC_USERNAME") bmc_other_user "$bmc_id" || return 1 ;;
+      *:[1-9]":$BMC_USERNAME" | *:[1-9][0-9]":$BMC_USERNAME") bmc_taken=$bmc_id ;;
+    esac
+  done < "$_TMP/bmc_users"
+  bmc "set the user name${bmc_taken:+, which user $bmc_taken has}" raw 6 69 "$BMC_USERID" \
+    "$(bmc_bytes 16 "$BMC_USERNAME")"
 }
 
 # Users that svcd does not manage: kept, disabled, or deleted; user 1 is the BMC's own anonymous one.

@@ -16,9 +16,8 @@ disk_filesystems() {
 
 # Needs the mounts of chroot_mount, and $boot_filesystems of disk_filesystems.
 fstab_write() {
-  fstab_file=$(image_path /etc/fstab)
   fstab_old=''
-  if [ -f "$fstab_file" ] && ! [ -L "$fstab_file" ]; then
+  if fstab_file=$(image_file /etc/fstab); then
     fstab_old=$(without_block < "$fstab_file")
   fi
   {

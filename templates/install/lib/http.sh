@@ -7,19 +7,35 @@ find_http() {
     complain 'neither curl nor wget is in this initramfs'
     return 1
   fi
-  # GNU wget would try 20 times; busybox tries once and has no such option.
+  # GNU's has more options.
   case $(wget --version 2>/dev/null) in
-    *'GNU Wget'*) _TRIES=--tries=1 ;;
-    *) _TRIES='' ;;
+    *'GNU Wget'*) _WGET=gnu ;;
+    *) _WGET=busybox ;;
   esac
 }
 
-# Runs a command that writes below the path $1, and ends it when nothing was written for $_STALL seconds,
-# or when the file $_TMP/stop appears. Without it a dead connection would hold the node for ever.
+# The node's token, for curl and GNU wget in a file: the process list shows arguments to everybody.
+http_secret() {
+  if [ -s "$_TMP/http" ]; then
+    return 0
+  fi
+  if [ -n "$_CURL" ]; then
+    http_quote='"'
+  else
+    http_quote=''
+  fi
+  (umask 077 && printf 'header = %sx-access-tokens: %s%s\n' "$http_quote" "$SVC_TOKEN" "$http_quote" > "$_TMP/http") &&
+    return 0
+  rm -f "$_TMP/http"
+  http_cause="$_TMP/http cannot be written"
+  return 1
+}
+
+# Runs a command that writes below the path $1, and ends it when nothing was written for $_STALL seconds. Without
+# it a dead connection would hold the node for ever.
 watched() {
   watched_path=$1
   shift
-  rm -f "$_TMP/stop"
   "$@" &
   watched_child=$!
   watch_growth "$watched_path" "$watched_child" >/dev/null 2>&1 &
@@ -28,6 +44,9 @@ watched() {
   watched_status=$?
   kill "$watched_guard" 2>/dev/null
   wait "$watched_guard" 2>/dev/null
+  if [ "$watched_status" -eq 143 ]; then
+    printf 'nothing came for %s s\n' "$_STALL" >&2
+  fi
   return "$watched_status"
 }
 
@@ -36,9 +55,7 @@ watch_growth() {
   growth_idle=0
   while kill -0 "$2"; do
     growth_now=$(du -sk "$1")
-    if [ -e "$_TMP/stop" ]; then
-      kill "$2"
-    elif [ "$growth_now" != "$growth_last" ]; then
+    if [ "$growth_now" != "$growth_last" ]; then
       growth_last=$growth_now
       growth_idle=0
     elif [ "$growth_idle" -ge "$_STALL" ]; then
@@ -49,22 +66,36 @@ watch_growth() {
   done
 }
 
+# Both take a request; when it fails, $http_cause says why.
 http_curl() {
-  # A .curlrc and brackets in a URL must not change what is asked for.
-  http_code=$("$_CURL" -q -g -s -S ${INSECURE:+"$INSECURE"} --connect-timeout 20 --speed-limit 1 \
-    --speed-time "$_STALL" -w '%{http_code}' -H "x-access-tokens: $SVC_TOKEN" "$@") || return 1
-  case $http_code in
-    2??) return 0 ;;
+  http_secret || return 1
+  # A .curlrc and brackets in a URL must not change what is asked for. Fewer than 1000 bytes a second are a stall.
+  http_said=$("$_CURL" -q -g -s -S ${INSECURE:+"$INSECURE"} -K "$_TMP/http" --connect-timeout 20 \
+    --speed-limit 1000 --speed-time "$_STALL" -w '\n%{http_code}' "$@" 2>&1)
+  http_status=$?
+  http_code=$(last_words "$http_said")
+  case $http_status:$http_code in
+    0:2??) return 0 ;;
+    0:*) http_cause="the controller answered $http_code" ;;
+    *) http_cause=$(last_words "${http_said%???}") ;;
   esac
-  printf 'svc: the controller answered %s\n' "$http_code" >&2
   return 1
 }
 
+# Busybox's reads its arguments only.
 http_wget() {
   http_file=$1
   shift
-  watched "$http_file" wget -q ${_TRIES:+"$_TRIES"} ${INSECURE:+--no-check-certificate} -O "$http_file" \
-    --header "x-access-tokens: $SVC_TOKEN" "$@"
+  case $_WGET in
+    gnu)
+      http_secret || return 1
+      set -- -nv --tries=1 --config="$_TMP/http" "$@"
+      ;;
+    *) set -- -q --header "x-access-tokens: $SVC_TOKEN" "$@" ;;
+  esac
+  http_said=$(watched "$http_file" wget ${INSECURE:+--no-check-certificate} -O "$http_file" "$@" 2>&1) && return 0
+  http_cause=$(last_words "$http_said")
+  return 1
 }
 
 # GET a path below the controller's URL into a file; a file that did not arrive whole is removed.
@@ -75,7 +106,7 @@ http_get() {
     http_wget "$2" "$SVC_URL$1" && return 0
   fi
   rm -f "$2"
-  complain "cannot fetch $SVC_URL$1"
+  complain "cannot fetch $SVC_URL$1${http_cause:+: $http_cause}"
   return 1
 }
 
@@ -84,7 +115,9 @@ http_get() {
 http_post() {
   http_post_once "$@" && return 0
   sleep 1
-  http_post_once "$@"
+  http_post_once "$@" && return 0
+  printf 'svc: %s\n' "$http_cause" >&2
+  return 1
 }
 
 http_post_once() {

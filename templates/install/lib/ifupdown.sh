@@ -1,12 +1,43 @@
 # The file of ifupdown (debian). Bonds, bridges and VLANs are made with ip, so that no further package is needed;
-# what they lie on makes them, as their order matters.
+# what they lie on makes them, as their order matters. So they stay while a single interface is taken down, and go
+# with all of them, by a hook.
+
+_IFUPDOWN_HOOK=/etc/network/if-post-down.d/svc
 
 ifupdown_files() {
-  ifupdown_text | image_place /etc/network/interfaces 644
+  ifupdown_text | image_place /etc/network/interfaces 644 || return 1
+  ifupdown_made=''
+  each_interface ifupdown_made || return 1
+  if [ -n "$ifupdown_made" ]; then
+    ifupdown_hook | image_place "$_IFUPDOWN_HOOK" 755
+  fi
+}
+
+# An image that was taken from a node has that node's hook.
+ifupdown_clear() {
+  ifupdown_old=$(image_path "$_IFUPDOWN_HOOK") || return 0
+  rm -f "$ifupdown_old"
+}
+
+# What was made, a VLAN before what it lies on.
+ifupdown_made() {
+  case $IF_KIND in
+    vlan) ifupdown_made="$IF_NAME${ifupdown_made:+ }$ifupdown_made" ;;
+    bond | bridge) ifupdown_made="$ifupdown_made${ifupdown_made:+ }$IF_NAME" ;;
+  esac
+}
+
+ifupdown_hook() {
+  # shellcheck disable=SC2016 # ifupdown knows $IFACE
+  printf '#!/bin/sh\nif [ "$IFACE" = --all ]; then\n'
+  for name in $ifupdown_made; do
+    printf '  ip link del %s 2>/dev/null\n' "$name"
+  done
+  printf 'fi\nexit 0\n'
 }
 
 ifupdown_text() {
-  printf 'source-directory /etc/network/interfaces.d\n\nauto lo\niface lo inet loopback\n'
+  printf 'source /etc/network/interfaces.d/*\n\nauto lo\niface lo inet loopback\n'
   for ifupdown_kind in card master vlan; do
     each_interface ifupdown_interface
   done
@@ -48,22 +79,33 @@ ifupdown_dhcp() {
   fi
 }
 
+# shellcheck disable=SC2016 # ifupdown knows $IFACE
 ifupdown_links() {
   case $IF_KIND in
     bond | bridge) given '    hwaddress %s\n' "$IF_MAC" ;;
   esac
   case $IF_MASTER_KIND in
-    bond) ifupdown_member "bond mode $IF_MASTER_MODE miimon 100" ;;
-    bridge) ifupdown_member bridge ;;
+    bond) ifupdown_bond ;;
+    bridge) ifupdown_make "$IF_MASTER" bridge ;;
   esac
+  if [ -n "$IF_MASTER" ]; then
+    printf '    pre-up ip link set $IFACE down\n    pre-up ip link set $IFACE master %s\n' "$IF_MASTER"
+  fi
+  # A VLAN that cannot be made is no reason to take its link down.
   for vlan in $(related "$_VLANS" "$IF_NAME"); do
-    # shellcheck disable=SC2016 # ifupdown knows $IFACE
-    printf '    up ip link add link $IFACE name %s type vlan id %s || true\n' "${vlan%>*}" "${vlan#*>}"
+    printf '    up test -e /sys/class/net/%s || ip link add link $IFACE name %s type vlan id %s || true\n' \
+      "${vlan%>*}" "${vlan%>*}" "${vlan#*>}"
   done
 }
 
-ifupdown_member() {
-  printf '    pre-up ip link add %s type %s || true\n' "$IF_MASTER" "$1"
-  # shellcheck disable=SC2016 # ifupdown knows $IFACE
-  printf '    pre-up ip link set $IFACE down\n    pre-up ip link set $IFACE master %s\n' "$IF_MASTER"
+ifupdown_make() {
+  printf '    pre-up test -e /sys/class/net/%s || ip link add %s type %s\n' "$1" "$1" "$2"
+}
+
+# The kernel's module makes a bond0 of its own when it is loaded, in a mode that only a bond without members changes.
+ifupdown_bond() {
+  ifupdown_make "$IF_MASTER" "bond mode $IF_MASTER_MODE miimon 100 || test -e /sys/class/net/$IF_MASTER"
+  printf '    pre-up grep -qs "^%s " /sys/class/net/%s/bonding/mode || ip link set %s type bond mode %s\n' \
+    "$IF_MASTER_MODE" "$IF_MASTER" "$IF_MASTER" "$IF_MASTER_MODE"
+  printf '    pre-up ip link set %s type bond miimon 100\n' "$IF_MASTER"
 }

@@ -13,8 +13,13 @@ download() {
       ;;
   esac
   download_by "$SVC_PROVISION_METHOD" && return 0
+  download_first=$(cat "$_TMP/reason" 2>/dev/null)
   log "method '$SVC_PROVISION_METHOD' failed, trying the fallback '$SVC_PROVISION_FALLBACK'"
-  download_by "$SVC_PROVISION_FALLBACK"
+  download_by "$SVC_PROVISION_FALLBACK" && return 0
+  if [ "$SVC_PROVISION_METHOD" != "$SVC_PROVISION_FALLBACK" ]; then
+    complain "$SVC_PROVISION_METHOD: $download_first; $SVC_PROVISION_FALLBACK: $(cat "$_TMP/reason" 2>/dev/null)"
+  fi
+  return 1
 }
 
 download_by() {
@@ -65,7 +70,7 @@ download_torrent() {
   # What the programs call when the image is whole; both go on seeding then.
   printf '#!/bin/sh\ntouch %s/torrent.done\n' "$_TMP" > "$_TMP/torrent.sh"
   chmod 700 "$_TMP/torrent.sh"
-  trap seeder_exit EXIT
+  trap seeder_exit 0
   "torrent_${torrent_program%%-*}" &
   _SEEDER=$!
   # A second name for the file, not a copy: the first one is the seeder's.
@@ -74,7 +79,7 @@ download_torrent() {
     return 0
   fi
   end_seeding
-  complain "the torrent did not deliver $SVC_IMAGEFILE"
+  complain "the torrent did not deliver $SVC_IMAGEFILE: $torrent_why"
   # Whatever it was, the other nodes have met it too.
   sleep "$(node_number "$_SPREAD")"
   return 1
@@ -109,8 +114,10 @@ torrent_transmission() {
 torrent_complete() {
   torrent_last=none
   torrent_idle=0
+  torrent_why="$torrent_program has no whole image"
   while ! [ -e "$_TMP/torrent.done" ]; do
     if ! kill -0 "$_SEEDER" 2>/dev/null; then
+      torrent_why="$torrent_program ended"
       return 1
     fi
     torrent_now=$(du -sk "$_TMP/torrent")
@@ -118,7 +125,7 @@ torrent_complete() {
       torrent_last=$torrent_now
       torrent_idle=0
     elif [ "$torrent_idle" -ge "$_STALL" ]; then
-      log "nothing came by torrent for $_STALL s"
+      torrent_why="nothing came by torrent for $_STALL s"
       return 1
     fi
     torrent_idle=$((torrent_idle + 1))
@@ -199,7 +206,7 @@ unpack() {
   # Names of users here are not those of the image: numbers only, where this tar can. ACLs come with the extended
   # attributes, by number too: tar's own form of them names users.
   case $("$unpack_tar" --version 2>/dev/null) in
-    *'GNU tar'*) set -- --numeric-owner --xattrs '--xattrs-include=*' ;;
+    *'GNU tar'*) set -- --numeric-owner --xattrs '--xattrs-include=*' --warning=no-timestamp ;;
     *) set -- ;;
   esac
   if [ "$#" -eq 0 ]; then
@@ -207,16 +214,35 @@ unpack() {
       *--numeric-owner*) set -- --numeric-owner ;;
     esac
   fi
-  rm -f "$_TMP/unpacked"
-  {
-    decompress "$unpack_program" < "$_TMP/image" && printf '' > "$_TMP/unpacked"
-  } | "$unpack_tar" -x -p -f - -C "$_SYSTEMROOT" "$@"
-  unpack_status=$?
+  memory_image || return 1
+  rm -f "$_TMP/decompressed" "$_TMP/unpacked"
+  # The first lines say what went wrong; a tar that meets a full disk has one for each file.
+  unpack_said=$(
+    {
+      { decompress "$unpack_program" < "$_TMP/image" && printf '' > "$_TMP/decompressed"; } |
+        { "$unpack_tar" -x -p -f - -C "$_SYSTEMROOT" "$@" && printf '' > "$_TMP/unpacked"; }
+    } 2>&1 | sed -n -e '/^[[:space:]]*$/d' -e 1,20p
+  )
   rm -f "$_TMP/image"
-  if [ "$unpack_status" -ne 0 ] || ! [ -e "$_TMP/unpacked" ]; then
-    complain "cannot unpack $SVC_IMAGEFILE"
+  if [ -n "$unpack_said" ]; then
+    printf '%s\n' "$unpack_said"
+  fi
+  if ! [ -e "$_TMP/unpacked" ] || ! [ -e "$_TMP/decompressed" ]; then
+    unpack_said=$(last_words "$(printf '%s\n' "$unpack_said" | sed -n 1p)")
+    complain "cannot unpack $SVC_IMAGEFILE$(unpack_full)${unpack_said:+: $unpack_said}"
     return 1
   fi
+  # The system that boots may fill more of it.
+  [ -z "$unpack_room" ] || memory_root 75%
+}
+
+# Whether the file system of the image has no room left, as words of a reason: not every tar says so.
+unpack_full() {
+  if ! { printf ' ' > "$_SYSTEMROOT/.svc-new"; } 2>/dev/null; then
+    printf ': no space is left on %s' "$_SYSTEMROOT"
+    [ -z "$unpack_room" ] || printf ', %s MB of memory' "$((unpack_room / 1024))"
+  fi
+  rm -f "$_SYSTEMROOT/.svc-new"
 }
 
 decompress() {

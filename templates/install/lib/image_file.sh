@@ -1,9 +1,11 @@
 # Files inside the image. A symbolic link there means what it will mean once the image runs: it is followed
 # inside the image, never out of it.
 
-# Where a path of the image lies for us: links among its directories resolved, the last part not.
+# Where a path of the image lies for us: links among its directories resolved, the last part only with a second
+# argument.
 image_path() (
   rest=$1
+  whole=${2:-}
   resolved=''
   links=0
   while [ -n "$rest" ]; do
@@ -16,7 +18,7 @@ image_path() (
       '' | .) ;;
       ..) resolved=${resolved%/*} ;;
       *)
-        if [ -n "$rest" ] && [ -L "$_SYSTEMROOT$resolved/$part" ]; then
+        if [ -n "$rest$whole" ] && [ -L "$_SYSTEMROOT$resolved/$part" ]; then
           links=$((links + 1))
           if [ "$links" -gt 40 ]; then
             exit 1
@@ -53,6 +55,8 @@ image_place() {
     fi
     mv -f "$place_path.svc-new" "$place_path" && return 0
   fi
+  # A secret above all is not left half-written.
+  rm -f "$place_path.svc-new"
   complain "cannot write $1 in the image"
   return 1
 }
@@ -67,17 +71,26 @@ image_link() {
   return 1
 }
 
-# Standard input becomes our block in the file $1 of the image; its other lines stay.
+# The file that a path of the image means, as its system will find it; fails where there is none.
+image_file() {
+  image_found=$(image_path "$1" whole) && [ -f "$image_found" ] && printf '%s' "$image_found"
+}
+
+# Standard input becomes our block in the file $1 of the image; its other lines stay. Where that is a link, it is the
+# file that the link means.
 image_block() {
-  block_path=$(image_path "$1")
+  if ! block_path=$(image_path "$1" whole); then
+    complain "$1 is no place for a file in the image"
+    return 1
+  fi
   {
-    if [ -f "$block_path" ] && ! [ -L "$block_path" ]; then
+    if [ -f "$block_path" ]; then
       without_block < "$block_path"
     fi
     printf '# svc begin\n'
     cat
     printf '# svc end\n'
-  } | image_place "$1" 644
+  } | image_place "${block_path#"$_SYSTEMROOT"}" 644
 }
 
 without_block() {

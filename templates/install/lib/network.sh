@@ -46,6 +46,7 @@ network() {
   time_servers "$_NTP" || return 1
   network_kind=$(network_system)
   log "network files for $network_kind"
+  ifupdown_clear
   case $network_kind in
     NetworkManager) manager_files ;;
     netplan) netplan_file ;;
@@ -92,7 +93,7 @@ given() {
 }
 
 hosts_lines() {
-  if ! [ -e "$_SYSTEMROOT/etc/hosts" ]; then
+  if ! image_file /etc/hosts >/dev/null; then
     printf '127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n'
   fi
   each_interface hosts_interface

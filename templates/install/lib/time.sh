@@ -7,7 +7,7 @@ time_servers() {
   fi
   printf '[Time]\nNTP=%s\n' "$time_list" | image_place /etc/systemd/timesyncd.conf.d/svc.conf 644 || return 1
   for time_file in /etc/chrony.conf /etc/chrony/chrony.conf /etc/ntp.conf /etc/ntpsec/ntp.conf; do
-    if [ -f "$_SYSTEMROOT$time_file" ]; then
+    if image_file "$time_file" >/dev/null; then
       for server in $time_list; do
         printf 'server %s iburst prefer\n' "$server"
       done | image_block "$time_file" || return 1

@@ -1,0 +1,65 @@
+# Files in memory. There is no swap: what outgrows the memory ends in a kernel panic, so that each of our file
+# systems in memory has a size.
+
+# The value of a line of /proc/meminfo in kilobytes.
+memory_kilobytes() {
+  while read -r memory_name memory_value _; do
+    if [ "$memory_name" = "$1:" ]; then
+      printf '%s' "$memory_value"
+    fi
+  done < /proc/meminfo
+}
+
+# Kilobytes that files in memory may take now.
+memory_room() {
+  memory_free=$(($(memory_kilobytes MemAvailable) - _RESERVE))
+  printf '%s' "$((memory_free > 0 ? memory_free : 0))"
+}
+
+# $_TMP in memory of its own, also where the initramfs is a ramfs, which never is full.
+memory_files() {
+  if ! mount_source "$_TMP" >/dev/null && ! mount -t tmpfs -o mode=0700 svctmp "$_TMP"; then
+    complain "cannot mount a tmpfs on $_TMP"
+    return 1
+  fi
+}
+
+memory_limit() {
+  if [ "$(mount_source "$_TMP")" != svctmp ]; then
+    return 0
+  fi
+  memory_size=$(memory_room)
+  if [ "$memory_size" -lt 1024 ]; then
+    complain "too little memory: $(($(memory_kilobytes MemAvailable) / 1024)) MB are available, of which" \
+      "$((_RESERVE / 1024)) MB stay free"
+    return 1
+  fi
+  if ! mount -t tmpfs -o "remount,mode=0700,size=${memory_size}k" svctmp "$_TMP"; then
+    complain "cannot limit $_TMP to $((memory_size / 1024)) MB"
+    return 1
+  fi
+}
+
+# Before an image is unpacked into memory: what it may take, beside the packed image.
+memory_image() {
+  unpack_room=''
+  if [ "$(mount_source "$_SYSTEMROOT")" != svcroot ]; then
+    return 0
+  fi
+  unpack_room=$(memory_room)
+  memory_share=$(($(memory_kilobytes MemTotal) * 3 / 4))
+  unpack_room=$((unpack_room < memory_share ? unpack_room : memory_share))
+  memory_packed=$(($(wc -c < "$_TMP/image") / 1024))
+  if [ "$memory_packed" -gt "$unpack_room" ]; then
+    complain "unpacking $SVC_IMAGEFILE needs more than $((memory_packed / 1024)) MB of memory," \
+      "there are $((unpack_room / 1024)) MB"
+    return 1
+  fi
+  memory_root "${unpack_room}k"
+}
+
+memory_root() {
+  mount -t tmpfs -o "remount,mode=0755,size=$1" svcroot "$_SYSTEMROOT" && return 0
+  complain "cannot limit $_SYSTEMROOT to $1"
+  return 1
+}

@@ -1,0 +1,58 @@
+import { randomBytes } from 'node:crypto'
+import t from 'tap'
+import { base64 } from './data.js'
+import { packImage } from './image.js'
+import { completed, failed, install, type Plan } from './install.js'
+import { shells } from './machine.js'
+
+/** A node with that much memory to spare beside what always stays free, as its kernel would say. */
+const spare = (megabytes: number, total = 2048) =>
+  `MemTotal: ${total * 1024} kB\nMemAvailable: ${(128 + megabytes) * 1024} kB\n`
+const node = (megabytes: number, plan: Omit<Plan, 'shell'> = {}): Omit<Plan, 'shell'> => ({
+  ...plan,
+  edit: script => script.replaceAll('/proc/meminfo', '/meminfo'),
+  prepare: machine => machine.write('meminfo', spare(megabytes))
+})
+const answers = (content: string) => ({ '/files/rocky9.tar.gz': packImage({ big: content }) })
+const zeros = answers('0'.repeat(12 * 1024 * 1024))
+const noise = answers(randomBytes(6 * 1024 * 1024).toString('base64'))
+
+for (const shell of shells) {
+  t.test(`memory that runs out is a failed step with its reason, ${shell}`, async t => {
+    const none = await install(t, { shell, ...node(0) })
+    t.not(none.run.status, 0)
+    t.match(none.controller.states.at(-1), /failed: init: too little memory: 128 MB are available/)
+
+    const packed = await install(t, { shell, ...node(4, { answers: noise }) })
+    failed(t, packed, 'download', /cannot fetch \S+: \S+/)
+
+    const unpacked = await install(t, { shell, ...node(4, { answers: zeros }) })
+    failed(
+      t,
+      unpacked,
+      'unpack',
+      /cannot unpack rocky9\.tar\.gz: no space is left on \/sysroot, 4 MB of memory: \S/
+    )
+
+    const shrinks = { prescript: base64(`printf '${spare(4)}' > /meminfo`) }
+    const both = await install(t, { shell, ...node(50, { answers: noise, data: shrinks }) })
+    failed(t, both, 'unpack', /unpacking rocky9\.tar\.gz needs more than 6 MB of memory, there are 4 MB/)
+  })
+
+  t.test(`an image that fits may use three quarters of the memory afterwards, ${shell}`, async t => {
+    const done = await install(t, { shell, ...node(20, { answers: zeros }) })
+    completed(t, done)
+    const [, svctmp] = done.run.mounts.match(/^svctmp \/svctmp tmpfs (\S+)/m) ?? []
+    t.match(svctmp, /size=20480k/)
+    t.match(svctmp, /mode=700/)
+    const [, size] = done.run.mounts.match(/^svcroot \/sysroot tmpfs .*size=(\d+)k/m) ?? []
+    t.ok(Number(size) > 1024 * 1024, 'of the memory there really is')
+  })
+}
+
+t.test('a disk is not limited', async t => {
+  const data = { partscript: base64('mount -t tmpfs -o size=64m disk /sysroot') }
+  const done = await install(t, { shell: 'ash', ...node(4, { answers: zeros, data }) })
+  completed(t, done)
+  t.match(done.run.mounts, /disk \/sysroot tmpfs .*size=65536k/)
+})
