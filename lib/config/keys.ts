@@ -241,7 +241,7 @@ export const keys = {
     reload: key(
       values.command,
       '',
-      'Command that puts a new file in force; empty: the control command below (restart for isc), or the socket.'
+      'Command that puts a new file in force (a restart for isc and dnsmasq); empty: the socket of kea, or control.'
     ),
     control: key(
       values.command,
@@ -258,7 +258,11 @@ export const keys = {
       '2s',
       'How long changes are gathered before they are put in force.'
     ),
-    control_socket: key(values.optionalPath, '', 'Control socket of kea, for reloads; empty: none.'),
+    control_socket: key(
+      values.optionalPath,
+      '',
+      'Control socket that kea opens and is reloaded through; empty: /run/kea/kea4-ctrl-socket.'
+    ),
     lease_file: key(
       values.optionalPath,
       '',
@@ -300,7 +304,7 @@ export const keys = {
     reload: key(
       values.command,
       '',
-      'Command that puts new files in force; empty: the control command below.'
+      'Command that puts new files in force (a restart for dnsmasq); empty: the control command below.'
     ),
     control: key(
       values.command,

@@ -1,13 +1,24 @@
-import { access, constants, copyFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '../log.js'
 import type { Needs, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
-import { command, control, reload, runningState } from './control.js'
+import { command } from './control.js'
 import { Notes } from './notes.js'
 import { renderInThread } from './render.js'
 import type { Difference, RenderJob, RenderOutcome } from './render-job.js'
 import { inSlices } from './slices.js'
-import { reject, rejectedPath, Swap, stage, stagedPath, unstage } from './swap.js'
+import {
+  clear,
+  keepForeign,
+  reject,
+  rejectedPath,
+  Swap,
+  type SwapPlan,
+  stage,
+  stagedPath,
+  unstage
+} from './swap.js'
+import type { Unit } from './unit.js'
 
 export interface ApplyOptions {
   readonly service: ServiceName
@@ -22,8 +33,18 @@ export interface ApplyOptions {
   readonly now: () => number
   /** How long after a reload the server is asked whether it runs; milliseconds. */
   readonly settle: number
+  readonly unit: Unit
   /** Who renders; a thread of its own when not given. */
   readonly render?: (job: RenderJob, signal: AbortSignal) => Promise<RenderOutcome>
+}
+
+/** A server is down that svcd has restarted, with the files that were in force before. */
+const nothing: SwapPlan = { put: [], fresh: [], removed: [] }
+
+/** Files that are in force, and how often the server was restarted before. */
+interface Swapped {
+  readonly swap: Swap
+  readonly restarts: number
 }
 
 /** What is wrong, for the log and for /monitor/service; the files in force are the last good ones. */
@@ -59,15 +80,48 @@ export class Apply {
     throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
   }
 
-  /** Resolves when the server has what the objects say; Throws NotApplied. */
-  async run(): Promise<{ readonly changed: number }> {
+  /**
+   * Resolves when the server has what the objects say; throws NotApplied. `alone`: what failed before is tried by itself,
+   * so that it is not taken back for the files of another service of the same server.
+   */
+  async run(alone: boolean): Promise<{ readonly changed: number }> {
+    const { unit } = this.#o
+    const take = <T>(work: () => Promise<T>) => unit.take(this.signal, work)
+    const { trial } = this.#notes.now
+    if (trial && trial.put.length + trial.removed.length > 0) await take(() => this.#resume(new Swap(trial)))
+    const done = unit.prepare()
+    let difference: Difference
+    let swapped: Swapped | undefined
+    try {
+      difference = await this.#difference()
+      await this.#stage(difference)
+      if (!alone) swapped = await take(() => this.#swap(difference))
+    } finally {
+      done()
+    }
+    if (!alone) await unit.prepared(this.signal)
+    await take(async () => {
+      if (alone) swapped = await this.#swap(difference)
+      if (swapped || this.#notes.now.due !== '')
+        await this.#takeUp(swapped?.swap, swapped?.restarts ?? unit.restarts)
+    })
+    await writing(() => clear(difference.left))
+    return { changed: difference.changed.length + difference.removed.length }
+  }
+
+  async #difference(): Promise<Difference> {
     const outcome = await this.#render(false)
-    if (outcome.kind !== 'difference')
-      throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
-    const { changed, removed } = outcome.difference
-    if (changed.length + removed.length > 0) await this.#put(outcome.difference)
-    else if (this.#notes.now.due !== '') await this.#takeUp(this.#notes.now.due, undefined)
-    return { changed: changed.length + removed.length }
+    if (outcome.kind === 'difference') return outcome.difference
+    throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
+  }
+
+  /** Brings a swap to its end, one way or the other, that a stop or a crash of the daemon has left open. */
+  async #resume(swap: Swap): Promise<void> {
+    if (await swap.isWhole()) return this.#takeUp(swap, this.#o.unit.restarts)
+    await writing(async () => {
+      await swap.back()
+      await this.#notes.keep({ trial: undefined })
+    })
   }
 
   async #render(preview: boolean): Promise<RenderOutcome> {
@@ -78,32 +132,41 @@ export class Apply {
     return render(job, this.signal)
   }
 
-  async #put({ changed, removed, serials }: Difference): Promise<void> {
+  async #stage({ changed }: Difference): Promise<void> {
+    if (changed.length === 0) return
     await writing(() => stage(changed))
     await this.#check(changed)
+  }
+
+  /** Puts staged files in force, if there are any. In a turn of the unit. */
+  async #swap({ changed, removed, foreign, serials }: Difference): Promise<Swapped | undefined> {
+    if (changed.length + removed.length === 0) return undefined
+    const { unit } = this.#o
     const needs: Needs =
       this.#notes.now.due === 'restart' || changed.some(file => file.needs === 'restart')
         ? 'restart'
         : 'reload'
-    const swap = await writing(async () => {
-      // First, so that no serial is given twice and no reload forgotten, whatever happens on the way.
-      if (!this.#notes.now.ours) await keepForeign(this.#o.settings.config)
-      await this.#notes.keep({ serials, due: needs, ours: true })
-      return Swap.run(changed, removed)
-    }).catch(async error => {
+    try {
+      const on = (await this.#running()).state !== 'stopped' || this.#fell()
+      return await writing(async () => {
+        await keepForeign(foreign)
+        const put = changed.map(({ path }) => path)
+        const swap = await Swap.of(put, removed)
+        // First, so that no serial is given twice and no reload forgotten, whatever happens on the way.
+        await this.#notes.keep({ serials, due: needs, trial: on ? swap.plan : undefined })
+        await swap.run()
+        return { swap, restarts: unit.restarts }
+      })
+    } catch (error) {
       await unstage(changed)
       throw error
-    })
-    try {
-      await this.#takeUp(needs, swap)
-    } finally {
-      if (!swap.isBack) await swap.keep()
     }
   }
 
   async #check(changed: readonly RenderedFile[]): Promise<void> {
     const { service, settings } = this.#o
     const { commands, files } = backendOf(service, settings.server).checks(settings, changed, stagedPath)
+    const all = [...files, ...changed]
     try {
       await writing(() => stage(files))
       for (const words of commands) await command(words, this.signal)
@@ -112,31 +175,52 @@ export class Apply {
         await unstage(changed)
         throw error
       }
-      await reject(changed)
-      throw new NotApplied(rejectedWords(error, changed))
+      await reject(all)
+      throw new NotApplied(rejectedWords(error, all))
     } finally {
       await unstage(files)
     }
   }
 
-  /** Makes the server take the files in force; when it does not come up with them, it gets the old ones back. */
-  async #takeUp(needs: Needs, swap: Swap | undefined): Promise<void> {
-    const { settings } = this.#o
-    const before = await this.#running()
-    if (before.state === 'stopped') throw new NotApplied(`service ${settings.service} does not run`)
-    if (before.state === 'unknown' && settings.reload.length === 0) throw new NotApplied(before.words)
+  /** The server is down, and that is svcd's doing: it gave it files, and was not told to stop it. */
+  #fell(): boolean {
+    return this.#notes.now.trial !== undefined && !this.#o.unit.halted
+  }
+
+  /**
+   * Makes the server take the files in force; when it does not come up with them, it gets the old ones back. `restarts`
+   * is how often it was restarted when they came into force: once more, and it has them. In a turn of the unit.
+   */
+  async #takeUp(swap: Swap | undefined, restarts: number): Promise<void> {
+    const { settings, unit } = this.#o
+    const { state, words } = await this.#running()
+    const isDown = state === 'stopped'
+    if ((isDown && !this.#fell()) || (state === 'unknown' && settings.reload.length === 0)) {
+      await this.#stays(swap, this.#notes.now.due)
+      throw new NotApplied(isDown ? `service ${settings.service} does not run` : words)
+    }
     try {
-      await reload(settings, needs, this.signal)
-      if (before.state === 'running') await this.#comesBack()
+      if (isDown) await unit.control('restart', this.signal)
+      else if (unit.restarts === restarts)
+        await unit.reload(settings, this.#notes.now.due || 'reload', this.signal)
+      if (state !== 'unknown') await this.#comesBack()
     } catch (error) {
       if (this.signal.aborted || !swap) throw failure(error)
-      throw new NotApplied(`${message(error)}; ${await this.#backTo(swap, needs)}`)
+      throw new NotApplied(`${message(error)}; ${await this.#backTo(swap)}`)
     }
-    await writing(() => this.#notes.keep({ due: '' }))
+    await this.#stays(swap, '')
+  }
+
+  /** The files in force are no trial any more. */
+  async #stays(swap: Swap | undefined, due: Needs | ''): Promise<void> {
+    await writing(async () => {
+      await this.#notes.done({ due, trial: undefined })
+      await swap?.keep()
+    })
   }
 
   async #comesBack(): Promise<void> {
-    await new Promise(resolve => setTimeout(resolve, this.#o.settle))
+    await sleep(this.#o.settle, undefined, { signal: this.signal })
     const { state, words } = await this.#running()
     if (state !== 'running')
       throw new Error(
@@ -144,14 +228,16 @@ export class Apply {
       )
   }
 
-  async #backTo(swap: Swap, needs: Needs): Promise<string> {
-    const { settings } = this.#o
+  async #backTo(swap: Swap): Promise<string> {
+    const { settings, unit } = this.#o
     try {
       await swap.back()
-      // It may be down: a restart does for either.
-      if ((await this.#running()).state === 'running') await reload(settings, needs, this.signal)
-      else await control(settings, 'restart', this.signal)
-      await this.#notes.keep({ due: '' })
+      await this.#notes.keep({ trial: nothing })
+      const { state } = await this.#running()
+      if (state === 'stopped') await unit.control('restart', this.signal)
+      else await unit.reload(settings, this.#notes.now.due || 'reload', this.signal)
+      if (state !== 'unknown') await this.#comesBack()
+      await this.#notes.done({ due: '', trial: undefined })
       return `the files before it are in force again, the new ones are kept as ${rejectedPath(settings.config)}`
     } catch (error) {
       return `and with the files before it: ${message(error)}`
@@ -159,7 +245,7 @@ export class Apply {
   }
 
   #running() {
-    return runningState(this.#o.settings, this.signal).catch(error => {
+    return this.#o.unit.state(this.signal).catch(error => {
       throw failure(error)
     })
   }
@@ -181,15 +267,4 @@ function rejectedWords(error: unknown, files: readonly RenderedFile[]): string {
   let words = message(error)
   for (const { path } of files.slice(0, 100)) words = words.replaceAll(stagedPath(path), rejectedPath(path))
   return `what was rendered is refused: ${words}`
-}
-
-/** A file that was there before svcd is kept once: an admin's own configuration is not lost. */
-async function keepForeign(path: string): Promise<void> {
-  const kept = `${path}.before-svcd`
-  const exists = (file: string) =>
-    access(file).then(
-      () => true,
-      () => false
-    )
-  if ((await exists(path)) && !(await exists(kept))) await copyFile(path, kept, constants.COPYFILE_EXCL)
 }

@@ -9,7 +9,7 @@ export interface RenderedFile {
   readonly needs: Needs
 }
 
-/** Files of a directory, told by the end of their names, that are all ours: one that is not rendered goes. */
+/** Files of a directory, told by the end of their names: one of svcd's (by its first line) that is not rendered goes. */
 export interface Owned {
   readonly directory: string
   readonly suffix: string
@@ -41,7 +41,7 @@ export interface ServiceSettings {
   /** Milliseconds. */
   readonly gather: number
   readonly leaseFile: string
-  /** Empty: none. */
+  /** Where the server takes orders to reload, before the control command; empty: nowhere. */
   readonly controlSocket: string
 }
 
@@ -52,8 +52,9 @@ export type SerialOf = (zone: string, path: string, body: (serial: number) => st
 export interface Backend<Data> {
   readonly name: string
   /** The usual ones on Debian. */
-  readonly defaults: Pick<ServiceSettings, 'config' | 'directory' | 'check' | 'service' | 'leaseFile'>
-  /** What the server does when it is told to reload: one that cannot is restarted. */
+  readonly defaults: Pick<ServiceSettings, 'config' | 'directory' | 'check' | 'service' | 'leaseFile'> &
+    Partial<Pick<ServiceSettings, 'controlSocket'>>
+  /** What the control command is told for a reload: a server that cannot is restarted. */
   readonly reload: Needs
   render(data: Data, settings: ServiceSettings, render: Render, serial: SerialOf): Rendered
   /**

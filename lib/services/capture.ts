@@ -43,9 +43,15 @@ const label = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/
 /** Leaves room for the names of devices before it and for `hostmaster`. */
 const longestZone = 180
 
+/** Zones of addresses are made of addresses alone. */
+const ofAddresses = /(?:^|\.)in-addr\.arpa$/
+
 /** A name as DNS has it, in lower case; undefined for one that cannot be a zone or a name in one. */
 export function domainName(name: string): string | undefined {
   const lower = name.toLowerCase()
-  const fits = lower.length <= longestZone && lower.split('.').every(part => label.test(part))
+  const fits =
+    lower.length <= longestZone &&
+    lower.split('.').every(part => label.test(part)) &&
+    !ofAddresses.test(lower)
   return fits && parseAddress(lower) === undefined ? lower : undefined
 }

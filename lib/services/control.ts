@@ -1,6 +1,5 @@
 import { connect } from 'node:net'
 import { ProgramError, run } from '../program/program.js'
-import type { Needs, ServiceSettings } from './backend.js'
 
 /** What the control command is run with (issue: service control of dhcp and dns). */
 export type Verb = 'start' | 'stop' | 'restart' | 'reload' | 'status'
@@ -39,21 +38,13 @@ function essence(output: string): string {
   return said.length > mostWords ? `${said.slice(0, mostWords)}…` : said
 }
 
-/** Runs the ini's control command with a verb. */
-export function control(
-  { control: words, service }: ServiceSettings,
-  verb: Verb,
-  signal: AbortSignal
-): Promise<string> {
-  return command([...words, verb, service], signal)
-}
-
 /** Whether the server runs. */
 export async function runningState(
-  { control: words, service }: ServiceSettings,
+  control: readonly string[],
+  service: string,
   signal: AbortSignal
 ): Promise<Running> {
-  const [program = '', ...args] = [...words, 'status', service]
+  const [program = '', ...args] = [...control, 'status', service]
   try {
     const { status, stdout, stderr } = await run(program, args, { timeLimitMs, signal, ok: anyStatus })
     return { state: status === 0 ? 'running' : 'stopped', words: `${stdout}${stderr}`.trim() }
@@ -64,20 +55,16 @@ export async function runningState(
   }
 }
 
-/** Makes a running server take its new files: by the ini's command, its control socket, or the control command. */
-export async function reload(settings: ServiceSettings, needs: Needs, signal: AbortSignal): Promise<void> {
-  if (settings.reload.length > 0) await command(settings.reload, signal)
-  else if (settings.controlSocket !== '' && (await configReload(settings.controlSocket))) return
-  else await control(settings, needs, signal)
-}
-
 const socketLimitMs = 30_000
 
-/** Kea's command config-reload; false where nobody listens. Throws an Error with Kea's words when it refuses. */
-function configReload(path: string): Promise<boolean> {
+/**
+ * Kea's command config-reload; false where nobody listens. Throws an Error with Kea's words when it refuses, and when
+ * `signal` ends the wait.
+ */
+export function configReload(path: string, signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve, reject) => {
     let answer = ''
-    const socket = connect(path, () => socket.write('{ "command": "config-reload" }'))
+    const socket = connect({ path, signal }, () => socket.write('{ "command": "config-reload" }'))
     socket
       .setEncoding('utf8')
       .setTimeout(socketLimitMs, () => socket.destroy(new Error(`${path} does not answer`)))

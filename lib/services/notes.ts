@@ -5,14 +5,18 @@ import type { JsonValue } from '../http/route.js'
 import { realFiles } from '../store/files.js'
 import type { Needs } from './backend.js'
 import type { Serials } from './dns/serials.js'
+import type { SwapPlan } from './swap.js'
 
 /** What has to be known of a service after a restart of the daemon. */
 export interface Remembered {
   readonly serials: Serials
   /** What the server has yet to do to take the files in force. */
   readonly due: Needs | ''
-  /** The files in force are svcd's. */
-  readonly ours: boolean
+  /**
+   * What was given to a running server that has not been seen to run since: svcd brings it up again, with what was in
+   * force before if need be.
+   */
+  readonly trial: SwapPlan | undefined
 }
 
 /** `<state>/services/<name>.json`. */
@@ -31,29 +35,46 @@ export class Notes {
     return this.#now
   }
 
-  /** Durable when it resolves. */
+  /** Holds when it is durable: when it resolves. */
   async keep(change: Partial<Remembered>): Promise<void> {
     const next = { ...this.#now, ...change }
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 })
-    await realFiles.replace(this.#file, `${JSON.stringify(next, null, 2)}\n`)
-    await realFiles.syncDirectory(this.#directory)
+    await this.#write(next)
     this.#now = next
+  }
+
+  /** Notes what was done. Holds at once, so that a full disk does not have it done again; durable when it resolves. */
+  done(change: Partial<Remembered>): Promise<void> {
+    this.#now = { ...this.#now, ...change }
+    return this.#write(this.#now)
+  }
+
+  async #write(remembered: Remembered): Promise<void> {
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 })
+    await realFiles.replace(this.#file, `${JSON.stringify(remembered, null, 2)}\n`)
+    await realFiles.syncDirectory(this.#directory)
   }
 }
 
 /** A file that is gone, or that a hand spoilt, costs no more than a reload and serials by the clock. */
 function read(file: string): Remembered {
   try {
-    const { serials = {}, due = '', ours } = JSON.parse(readFileSync(file, 'utf8'))
+    const { serials = {}, due = '', trial } = JSON.parse(readFileSync(file, 'utf8'))
     const numbers = Object.entries(serials as Record<string, JsonValue>).filter(([, serial]) =>
       Number.isInteger(serial)
     )
     return {
       serials: Object.fromEntries(numbers) as Serials,
       due: due === 'restart' || due === '' ? due : 'reload',
-      ours: ours === true
+      trial: isPlan(trial) ? trial : undefined
     }
   } catch {
-    return { serials: {}, due: '', ours: false }
+    return { serials: {}, due: '', trial: undefined }
   }
+}
+
+function isPlan(plan: unknown): plan is SwapPlan {
+  const { put, fresh, removed } = (plan ?? {}) as Record<string, unknown>
+  return [put, fresh, removed].every(
+    paths => Array.isArray(paths) && paths.every(path => typeof path === 'string')
+  )
 }

@@ -1,10 +1,11 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { TemplateError, Templates } from '../template/templates.js'
 import type { Rendered, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
 import { unifiedDiff } from './diff.js'
 import { type Serials, serials } from './dns/serials.js'
+import { isLeft, leftPaths, stagedPath } from './swap.js'
 
 /** What a rendering is made from. Plain: it goes to another thread. */
 export interface RenderJob {
@@ -22,8 +23,12 @@ export interface RenderJob {
 /** How what was rendered differs from the files in force. */
 export interface Difference {
   readonly changed: readonly RenderedFile[]
-  /** Paths of files that nothing is rendered to any more. */
+  /** Paths of files of svcd that nothing is rendered to any more. */
   readonly removed: readonly string[]
+  /** Paths of files that would be replaced and are not svcd's. */
+  readonly foreign: readonly string[]
+  /** Paths of what was rejected, or left by a daemon that was killed. */
+  readonly left: readonly string[]
   readonly serials: Serials
 }
 
@@ -45,10 +50,22 @@ export type RenderOutcome =
 export function renderJob(job: RenderJob): RenderOutcome {
   try {
     const { rendered, given } = render(job)
+    const unmarked = rendered.files.find(({ text }) => !isOurs(text))
+    if (unmarked)
+      return {
+        kind: 'failed',
+        message: `the template of ${unmarked.path} must have "${mark}" in its first line`
+      }
     const removed = surplus(rendered)
     if (job.preview) return { kind: 'preview', files: JSON.stringify(preview(rendered, removed)) }
-    const changed = rendered.files.filter(({ path, text }) => contentOf(path) !== text)
-    return { kind: 'difference', difference: { changed, removed, serials: given } }
+    const foreign: string[] = []
+    const changed = rendered.files.filter(({ path, text }) => {
+      const inForce = contentOf(path)
+      if (inForce !== undefined && !isOurs(inForce)) foreign.push(path)
+      return inForce !== text
+    })
+    const left = leftovers(job, rendered)
+    return { kind: 'difference', difference: { changed, removed, foreign, left, serials: given } }
   } catch (error) {
     if (error instanceof TemplateError) return { kind: 'failed', message: `template ${error.message}` }
     throw error
@@ -63,14 +80,35 @@ function render(job: RenderJob): { rendered: Rendered; given: Serials } {
   return { rendered: backend.render(JSON.parse(job.data), job.settings, text, of), given }
 }
 
+/** A directory may hold an admin's files too: svcd's own say so in their first line. */
+const mark = 'Written by svcd'
+const isOurs = (text: string) => text.slice(0, text.indexOf('\n') + 1 || text.length).includes(mark)
+
 function surplus({ files, owned }: Rendered): string[] {
   const kept = new Set(files.map(({ path }) => path))
   return owned.flatMap(({ directory, suffix }) =>
     listOf(directory)
       .filter(name => name.endsWith(suffix) && !name.startsWith('.'))
       .map(name => join(directory, name))
-      .filter(path => !kept.has(path))
+      .filter(path => !kept.has(path) && isOurs(contentOf(path) ?? ''))
   )
+}
+
+/** What stands beside the files there are, those that are looked at by the checker alone and those that were. */
+function leftovers({ service, settings }: RenderJob, { files, owned }: Rendered): string[] {
+  const directories = new Set(owned.map(({ directory }) => directory))
+  const single = [...files, ...backendOf(service, settings.server).checks(settings, files, stagedPath).files]
+    .map(({ path }) => path)
+    .filter(path => !directories.has(dirname(path)))
+  return [
+    ...single.flatMap(leftPaths).filter(path => existsSync(path)),
+    ...owned.flatMap(({ directory, suffix }) =>
+      listOf(directory)
+        .filter(name => isLeft(name, suffix))
+        .map(name => join(directory, name))
+        .filter(path => isOurs(contentOf(path) ?? ''))
+    )
+  ]
 }
 
 function preview({ files }: Rendered, removed: readonly string[]): PreviewFile[] {

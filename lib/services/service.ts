@@ -1,15 +1,19 @@
 import type { Condition } from '../monitor/health.js'
 import { Apply, type ApplyOptions } from './apply.js'
 import { backendOf } from './backends.js'
-import { control, type Running, reload, runningState, type Verb } from './control.js'
+import type { Running, Verb } from './control.js'
+import { shared } from './shared.js'
+import { Unit } from './unit.js'
 
 const firstRetryMs = 5_000
 const longestRetryMs = 600_000
 const probeMs = 30_000
 const settleMs = 1_000
 
-export type ServiceOptions = Omit<ApplyOptions, 'settle'> & {
+export type ServiceOptions = Omit<ApplyOptions, 'settle' | 'unit'> & {
   readonly settle?: number
+  /** The server, where another service has it too. */
+  readonly unit?: Unit
   /** First pause before what failed is tried again; it doubles. Milliseconds. */
   readonly retry?: number
 }
@@ -21,6 +25,7 @@ export type ServiceOptions = Omit<ApplyOptions, 'settle'> & {
 export class Service {
   readonly #o: ServiceOptions
   readonly #apply: Apply
+  readonly #unit: Unit
   readonly #firstRetryMs: number
   /** What keeps the objects from being in force. */
   #problem = ''
@@ -31,14 +36,14 @@ export class Service {
   #timerAt = Number.POSITIVE_INFINITY
   #current: Promise<void> | undefined
   #retryMs: number
-  #preview: Promise<string> | undefined
   #probe: NodeJS.Timeout | undefined
   #closed = false
   #settled: (() => void)[] = []
 
   constructor(options: ServiceOptions) {
     this.#o = options
-    this.#apply = new Apply({ settle: settleMs, ...options })
+    this.#unit = options.unit ?? new Unit(options.settings)
+    this.#apply = new Apply({ settle: settleMs, ...options, unit: this.#unit })
     this.#firstRetryMs = options.retry ?? firstRetryMs
     this.#retryMs = this.#firstRetryMs
   }
@@ -70,27 +75,29 @@ export class Service {
   }
 
   /** JSON of the files that would be in force, each with its difference to what is. Throws NotApplied. */
-  preview(): Promise<string> {
-    this.#preview ??= this.#apply.preview().finally(() => {
-      this.#preview = undefined
-    })
-    return this.#preview
-  }
+  readonly preview: () => Promise<string> = shared(() => this.#apply.preview())
+
+  readonly #ask: () => Promise<Running> = shared(() => this.#unit.state(this.#apply.signal))
 
   /** Whether the server runs, asked now. */
   async status(): Promise<Running> {
-    const running = await runningState(this.#o.settings, this.#apply.signal)
-    this.#note(running)
+    const wasQuiet = this.#unit.takers === 0
+    const running = await this.#ask()
+    // A server that is being restarted is not one that does not run.
+    if (wasQuiet && this.#unit.takers === 0) this.#note(running)
     return running
   }
 
   /** Runs the control command; `signal` stops waiting for it. Throws an Error with its last words. */
   async control(verb: Exclude<Verb, 'status'>, signal: AbortSignal): Promise<string> {
     const { settings, service } = this.#o
+    const unit = this.#unit
     try {
-      if (verb !== 'reload') return await control(settings, verb, signal)
-      await reload(settings, backendOf(service, settings.server).reload, signal)
-      return ''
+      return await unit.take(signal, async () => {
+        if (verb !== 'reload') return unit.control(verb, signal)
+        await unit.reload(settings, backendOf(service, settings.server).reload, signal)
+        return ''
+      })
     } finally {
       await this.#look()
     }
@@ -107,9 +114,12 @@ export class Service {
   }
 
   async #look(): Promise<void> {
-    await this.status().catch(error => {
-      if (!this.#closed) this.#down = String(error.message)
-    })
+    const { signal } = this.#apply
+    await this.#unit
+      .take(signal, async () => this.#note(await this.#ask()))
+      .catch(error => {
+        if (!this.#closed) this.#down = String(error.message)
+      })
   }
 
   #note({ state, words }: Running): void {
@@ -136,12 +146,13 @@ export class Service {
     const { service, log } = this.#o
     this.#waiting = false
     try {
-      const { changed } = await this.#apply.run()
+      const { changed } = await this.#apply.run(this.#problem !== '')
       if (changed > 0)
         log.info(`${service}: ${changed} ${changed === 1 ? 'file' : 'files'} changed and in force`)
       else if (this.#problem !== '') log.info(`${service}: well again`)
       this.#problem = ''
       this.#retryMs = this.#firstRetryMs
+      if (this.#down !== '') await this.#look()
     } catch (error) {
       if (!this.#closed) this.#fail(error instanceof Error ? error.message : String(error))
     }

@@ -8,9 +8,10 @@ import type { ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
 import { capture } from './capture.js'
 import { type DhcpOptions, dhcpData } from './dhcp/data.js'
-import { hasLease } from './dhcp/leases.js'
+import { Leases } from './dhcp/leases.js'
 import { dnsData } from './dns/data.js'
 import { Service } from './service.js'
+import { Unit } from './unit.js'
 
 /** Objects that DHCP and DNS are made of. */
 const types = new Set(['network', 'node', 'group', 'switch', 'otherdev', 'cluster'])
@@ -27,11 +28,16 @@ export class Services {
   readonly #services = new Map<string, Service>()
 
   constructor({ config, model, log, now }: ServicesOptions) {
+    // DHCP and DNS may be one server: dnsmasq.
+    const units = new Map<string, Unit>()
+    const unitName = ({ control, service }: ServiceSettings) => JSON.stringify([control, service])
     const add = (service: ServiceName, data: () => Generator<unknown, object>) => {
       if (config[service].server === 'none') return
       const settings = settingsOf(service, config)
       const { templates, state } = config.paths
-      this.#services.set(service, new Service({ service, settings, templates, state, data, log, now }))
+      const unit = units.get(unitName(settings)) ?? new Unit(settings)
+      units.set(unitName(settings), unit)
+      this.#services.set(service, new Service({ service, settings, templates, state, data, log, now, unit }))
     }
     const options = dhcpOptions(config)
     // Nothing of the objects is held while nobody asks for it.
@@ -79,7 +85,7 @@ export function settingsOf(service: ServiceName, config: Config): ServiceSetting
     service: given.service || defaults.service,
     gather,
     leaseFile: dhcp?.lease_file || defaults.leaseFile,
-    controlSocket: dhcp?.server === 'kea' ? dhcp.control_socket : ''
+    controlSocket: defaults.controlSocket === undefined ? '' : dhcp?.control_socket || defaults.controlSocket
   }
 }
 
@@ -105,6 +111,6 @@ export function leases(
 ): ((mac: string, address: string) => Promise<boolean>) | undefined {
   const { server } = config.dhcp
   if (server === 'none') return undefined
-  const { leaseFile } = settingsOf('dhcp', config)
-  return (mac, address) => hasLease(server, leaseFile, mac, address, now())
+  const leases = new Leases(server, settingsOf('dhcp', config).leaseFile)
+  return (mac, address) => leases.has(mac, address, now())
 }

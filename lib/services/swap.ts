@@ -1,5 +1,5 @@
-import { link, mkdir, open, rename, rm } from 'node:fs/promises'
-import { basename, dirname, join } from 'node:path'
+import { access, chmod, constants, copyFile, link, mkdir, open, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join, resolve } from 'node:path'
 import { inParallel } from '../store/files.js'
 import type { RenderedFile } from './backend.js'
 
@@ -11,6 +11,13 @@ export const stagedPath = (path: string) => beside(path, 'new')
 /** Where a file is kept that was not put in force. */
 export const rejectedPath = (path: string) => beside(path, 'rejected')
 const oldPath = (path: string) => beside(path, 'old')
+/** What may stand beside a file, left by a daemon that was killed, or rejected. */
+export const leftPaths = (path: string) => [stagedPath(path), rejectedPath(path), oldPath(path)]
+/** Whether a name is that of such a file, beside one whose name has this end. */
+export const isLeft = (name: string, suffix: string) =>
+  name.startsWith('.') && leftPaths(suffix).some(left => name.endsWith(left.slice(1)))
+/** Where a file is kept that was there before svcd. */
+const foreignPath = (path: string) => beside(path, 'before-svcd')
 
 const atOnce = 16
 const directoryMode = 0o755
@@ -18,13 +25,20 @@ const directoryMode = 0o755
 /** Writes files beside their places, durably. When one cannot be written none stays, and the error is thrown. */
 export async function stage(files: readonly RenderedFile[]): Promise<void> {
   try {
-    for (const directory of new Set(files.map(({ path }) => dirname(path))))
-      await mkdir(directory, { recursive: true, mode: directoryMode })
+    for (const directory of new Set(files.map(({ path }) => dirname(path)))) await make(directory)
     await inParallel(files, atOnce, write)
   } catch (error) {
     await unstage(files)
     throw error
   }
+}
+
+async function make(directory: string): Promise<void> {
+  const first = await mkdir(directory, { recursive: true })
+  if (first === undefined) return
+  // The umask is none of the server's business.
+  for (let made = resolve(directory); made.length >= first.length; made = dirname(made))
+    await chmod(made, directoryMode)
 }
 
 async function write({ path, text, mode }: RenderedFile): Promise<void> {
@@ -33,7 +47,6 @@ async function write({ path, text, mode }: RenderedFile): Promise<void> {
   const file = await open(staged, 'wx', mode)
   try {
     await file.writeFile(text)
-    // The umask is none of the server's business.
     await file.chmod(mode)
     await file.sync()
   } finally {
@@ -51,83 +64,115 @@ export async function reject(files: readonly RenderedFile[]): Promise<void> {
   await inParallel(files, atOnce, ({ path }) => rename(stagedPath(path), rejectedPath(path)))
 }
 
+/** Keeps copies of files that are not svcd's, once, so that an admin's own configuration is not lost. */
+export async function keepForeign(paths: readonly string[]): Promise<void> {
+  await inParallel(paths, atOnce, async path => {
+    if (!(await exists(foreignPath(path))))
+      await copyFile(path, foreignPath(path), constants.COPYFILE_EXCL).catch(unlessMissing)
+  })
+}
+
+/** Removes files, there or not. */
+export async function clear(paths: readonly string[]): Promise<void> {
+  await inParallel(paths, atOnce, path => rm(path, { force: true }))
+}
+
+/** What a swap does, to be remembered: by it, it can be taken back after a crash. */
+export interface SwapPlan {
+  /** Files that are put in force. */
+  readonly put: readonly string[]
+  /** Those of them that are new: nothing was there before. */
+  readonly fresh: readonly string[]
+  /** Files that go. */
+  readonly removed: readonly string[]
+}
+
 /** Staged files put in force as one set: all of them, or none. What was in force before can be had back. */
 export class Swap {
-  /** What was done, in order: how each is taken back. */
-  readonly #undo: (() => Promise<void>)[] = []
-  readonly #paths: readonly string[]
-  /** The files before are in force again. */
-  isBack = false
+  readonly #all: readonly string[]
+  readonly #fresh: ReadonlySet<string>
 
-  private constructor(
-    readonly files: readonly RenderedFile[],
-    removed: readonly string[]
-  ) {
-    this.#paths = [...files.map(({ path }) => path), ...removed]
+  /** A swap that a daemon before this one has begun. */
+  constructor(readonly plan: SwapPlan) {
+    this.#all = [...plan.put, ...plan.removed]
+    this.#fresh = new Set(plan.fresh)
+  }
+
+  /** A swap of staged files; nothing is in force yet. */
+  static async of(put: readonly string[], removed: readonly string[]): Promise<Swap> {
+    // What an earlier swap left must not be taken for what this one replaces.
+    await clear([...put, ...removed].map(oldPath))
+    const fresh: string[] = []
+    await inParallel(put, atOnce, async path => {
+      if (!(await exists(path))) fresh.push(path)
+    })
+    return new Swap({ put, fresh, removed })
   }
 
   /** Throws when a file cannot be moved; everything is as it was then. */
-  static async run(files: readonly RenderedFile[], removed: readonly string[]): Promise<Swap> {
-    const swap = new Swap(files, removed)
+  async run(): Promise<void> {
+    const { put, removed } = this.plan
     try {
-      await inParallel(files, atOnce, ({ path }) => swap.#put(path))
-      await inParallel(removed, atOnce, path => swap.#remove(path))
-      await swap.#sync()
+      await inParallel(put, atOnce, path => this.#put(path))
+      await inParallel(removed, atOnce, path => rename(path, oldPath(path)).catch(unlessMissing))
+      await this.#sync()
     } catch (error) {
-      await swap.#takeBack()
-      await unstage(files)
+      await this.#takeBack()
       throw error
     }
-    return swap
+  }
+
+  /** Whether it came to its end. */
+  async isWhole(): Promise<boolean> {
+    const { put, removed } = this.plan
+    for (const path of [...put.map(stagedPath), ...removed]) if (await exists(path)) return false
+    return true
   }
 
   /** Puts the files back that were in force before; the others are kept as rejected. */
   async back(): Promise<void> {
-    this.isBack = true
-    await inParallel(this.files, atOnce, ({ path }) => rename(path, rejectedPath(path)))
+    await inParallel(this.plan.put, atOnce, async path => {
+      await rm(rejectedPath(path), { force: true })
+      // No more than a courtesy: a full disk does not keep the old files from coming back.
+      await link(path, rejectedPath(path)).catch(() => {})
+    })
     await this.#takeBack()
     await this.#sync()
   }
 
   /** The new files stay: what they replaced goes, and what was rejected before. */
   async keep(): Promise<void> {
-    await inParallel(this.#paths, atOnce, async path => {
-      await rm(oldPath(path), { force: true })
-      await rm(rejectedPath(path), { force: true })
-    })
+    await clear(this.#all.flatMap(path => [oldPath(path), rejectedPath(path)]))
   }
 
   async #put(path: string): Promise<void> {
-    await rm(oldPath(path), { force: true })
-    const existed = await link(path, oldPath(path)).then(
-      () => true,
-      error => unlessMissing(error)
-    )
-    this.#undo.push(() => (existed ? rename(oldPath(path), path) : rm(path, { force: true })))
+    if (!this.#fresh.has(path)) await link(path, oldPath(path))
     await rename(stagedPath(path), path)
   }
 
-  async #remove(path: string): Promise<void> {
-    const existed = await rename(path, oldPath(path)).then(
-      () => true,
-      error => unlessMissing(error)
-    )
-    if (existed) this.#undo.push(() => rename(oldPath(path), path))
-  }
-
   async #takeBack(): Promise<void> {
-    await inParallel(this.#undo.splice(0), atOnce, undo => undo())
+    const { put, removed } = this.plan
+    await inParallel(put, atOnce, path =>
+      this.#fresh.has(path) ? rm(path, { force: true }) : rename(oldPath(path), path).catch(unlessMissing)
+    )
+    await inParallel(removed, atOnce, path => rename(oldPath(path), path).catch(unlessMissing))
+    await clear(put.map(stagedPath))
   }
 
   async #sync(): Promise<void> {
-    for (const directory of new Set(this.#paths.map(path => dirname(path)))) {
+    for (const directory of new Set(this.#all.map(path => dirname(path)))) {
       const handle = await open(directory)
       await handle.sync().finally(() => handle.close())
     }
   }
 }
 
-function unlessMissing(error: NodeJS.ErrnoException): false {
+const exists = (path: string) =>
+  access(path).then(
+    () => true,
+    () => false
+  )
+
+function unlessMissing(error: NodeJS.ErrnoException): void {
   if (error.code !== 'ENOENT') throw error
-  return false
 }

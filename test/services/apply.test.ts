@@ -1,28 +1,20 @@
 import { execFileSync } from 'node:child_process'
-import { cpSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, cpSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { loadConfig } from '../../lib/config/load.js'
 import { renderInThread } from '../../lib/services/render.js'
 import { renderJob } from '../../lib/services/render-job.js'
+import { settingsOf } from '../../lib/services/services.js'
 import { requirePrograms } from '../machine/programs.js'
-import { many, type Objects } from './cluster.js'
-import { Fake } from './fake.js'
+import { many } from './cluster.js'
+import { Fake, named } from './fake.js'
 import { templates as shipped } from './rendered.js'
 
 requirePrograms('mount', 'umount')
 
-/** The same cluster with another domain name in what is rendered. */
-const named = (name: string): Objects => ({
-  network: {
-    [name]: {
-      network: '10.0.0.0/8',
-      gateway: '10.0.0.1',
-      dhcp: true,
-      dhcp_range_begin: '10.9.0.1',
-      dhcp_range_end: '10.9.0.9'
-    }
-  }
-})
+const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 
 t.test('objects come into force: checked, swapped, taken up by the server', async t => {
   const fake = new Fake(t, 'dhcp', 'isc', many(3))
@@ -31,20 +23,98 @@ t.test('objects come into force: checked, swapped, taken up by the server', asyn
   t.match(fake.read(), /fixed-address 10\.1\.0\.3;/)
   t.same(fake.asked(), ['check', 'restart'])
   t.same(fake.service.condition, { ok: true, reason: '' })
-  t.equal(
-    fake.read(`${fake.config}.before-svcd`),
-    '# written by hand\n',
-    'what was there before svcd is kept'
-  )
+  const kept = join(fake.directory, 'etc', '.main.conf.before-svcd')
+  t.equal(fake.read(kept), '# written by hand\n', 'what was there before svcd is kept')
   await fake.change(many(4))
   t.match(fake.read(), /fixed-address 10\.1\.0\.4;/)
-  t.equal(fake.read(`${fake.config}.before-svcd`), '# written by hand\n', 'once')
+  t.equal(fake.read(kept), '# written by hand\n', 'once')
   t.same(fake.asked(), ['check', 'restart'])
   t.same(
     readdirSync(join(fake.directory, 'etc')).sort(),
-    ['main.conf', 'main.conf.before-svcd'],
-    'nothing else stays'
+    ['.main.conf.before-svcd', 'main.conf'],
+    'nothing else stays, and no name that a server which reads a whole directory takes'
   )
+})
+
+t.test('a file of svcd is no other one’s, also when what svcd noted is lost', async t => {
+  const fake = new Fake(t, 'dhcp', 'isc', many(3))
+  await fake.start()
+  rmSync(join(fake.directory, 'state', 'services'), { recursive: true })
+  fake.objects = many(4)
+  await fake.restart()
+  t.match(fake.read(), /fixed-address 10\.1\.0\.4;/)
+  t.same(readdirSync(join(fake.directory, 'etc')), ['main.conf'])
+})
+
+t.test('the server can read what svcd writes, whatever the umask of svcd', async t => {
+  const umask = process.umask(0o077)
+  t.teardown(() => process.umask(umask))
+  const fake = new Fake(t, 'dhcp', 'dnsmasq', many(3))
+  const directory = join(fake.directory, 'files')
+  rmSync(directory, { recursive: true })
+  chmodSync(fake.directory, 0o755)
+  const deep = { ...fake.settings, directory: join(directory, 'more', 'hosts') }
+  await fake.restart({ settings: deep })
+  for (const path of [directory, join(directory, 'more'), deep.directory])
+    t.equal(statSync(path).mode & 0o777, 0o755, 'a directory')
+  t.equal(statSync(join(deep.directory, '525400000001.host')).mode & 0o777, 0o644)
+})
+
+t.test('a directory that is not svcd’s alone: the admin’s own zones stay', async t => {
+  const fake = new Fake(t, 'dns', 'bind', {
+    network: { ...many(2).network, gone: { network: '11.0.0.0/8' } }
+  })
+  const file = (name: string) => join(fake.directory, 'files', name)
+  writeFileSync(file('example.com.zone'), '; by hand\n')
+  writeFileSync(file('cluster.zone'), '; mine\n')
+  await fake.start()
+  t.ok(fake.service.condition.ok)
+  t.match(fake.read(file('gone.zone')), /SOA/)
+  await fake.change(many(2))
+  t.equal(fake.read(file('gone.zone')), undefined, 'a zone that svcd wrote goes with its network')
+  t.equal(fake.read(file('example.com.zone')), '; by hand\n')
+  t.match(fake.read(file('cluster.zone')), /Written by svcd/)
+  t.equal(fake.read(file('.cluster.zone.before-svcd')), '; mine\n', 'one of the same name is kept')
+  t.notMatch(await fake.service.preview(), 'example.com.zone')
+})
+
+t.test('what is refused goes with what it was about', async t => {
+  const fake = new Fake(t, 'dhcp', 'dnsmasq', many(2))
+  await fake.start()
+  const main = fake.read()
+  fake.flag('refuse')
+  await fake.change(many(5))
+  const hosts = join(fake.directory, 'etc', '.main.conf.hosts.rejected')
+  t.match(fake.service.condition.reason, hosts, 'the file that the checker saw is named where it is now')
+  t.match(fake.read(hosts), /dhcp-host=52:54/)
+  t.equal(readdirSync(join(fake.directory, 'files')).filter(name => name.endsWith('.rejected')).length, 3)
+  fake.unflag('refuse')
+  await fake.change(many(2))
+  t.ok(fake.service.condition.ok)
+  t.equal(fake.read(), main)
+  t.same(
+    ['etc', 'files']
+      .flatMap(name => readdirSync(join(fake.directory, name)))
+      .filter(name => name.startsWith('.')),
+    []
+  )
+})
+
+t.test('kea is restarted where no control socket answers: its unit knows no reload', async t => {
+  const fake = new Fake(t, 'dhcp', 'kea', named('good'))
+  fake.flag('norel')
+  await fake.start()
+  t.same(fake.service.condition, { ok: true, reason: '' })
+  t.match(fake.read(), /"good"/)
+  t.same(fake.asked(), ['check', 'restart'])
+  await fake.service.control('reload', new AbortController().signal)
+  t.same(fake.asked(), ['restart'], 'also when the API asks for a reload')
+  const shipped = loadConfig(ini, [
+    'dhcp.server=kea',
+    'controller.address=10.0.0.1',
+    'http.listen=10.0.0.1:7050'
+  ])
+  t.equal(settingsOf('dhcp', shipped).controlSocket, '/run/kea/kea4-ctrl-socket', 'Debian’s is the usual one')
 })
 
 t.test('the same bytes: nothing is touched, checked or reloaded', async t => {

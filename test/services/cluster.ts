@@ -69,7 +69,7 @@ export const everything: Objects = {
       gateway: '10.141.255.253',
       ns_hostname: 'ns1',
       ns_ip: '10.141.255.252',
-      ntp_server: 'sw1 10.141.0.250, unknown.example.org',
+      ntp_server: 'sw1 10.141.0.250, controller.cluster, node001.HPC.example.com, unknown.example.org',
       comment: awful,
       dhcp: true,
       dhcp_range_begin: '10.141.128.1',
@@ -77,6 +77,13 @@ export const everything: Objects = {
     },
     'Cluster.2': { network: '10.141.0.0/16', comment: awful },
     inner: { network: '10.141.64.0/22' },
+    // In the range of the one around it.
+    nest: {
+      network: '10.141.130.0/24',
+      dhcp: true,
+      dhcp_range_begin: '10.141.130.1',
+      dhcp_range_end: '10.141.130.9'
+    },
     ipmi: {
       network: '10.149.0.0/22',
       dhcp: true,

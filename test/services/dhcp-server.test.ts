@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { hasLease } from '../../lib/services/dhcp/leases.js'
+import { Leases } from '../../lib/services/dhcp/leases.js'
 import { type Controller, startController } from '../machine/controller.js'
 import { requirePrograms } from '../machine/programs.js'
 import { dhcpServers, dhcpSettings } from './dhcp-servers.js'
@@ -97,7 +97,8 @@ async function serves(t: Test, server: string): Promise<void> {
   const unknown = await ask(9, 'ipxe')
   t.match(unknown, { ...common, ip: /^10\.142\.0\.1(0\d|10)$/ }, 'case 4: one of the range')
   t.equal(bootFile(unknown), `${url}/boot`, 'case 4: boot file')
-  const leased = await hasLease(server, join(directory, 'leases'), mac(9), unknown?.ip ?? '', Date.now())
+  const leases = new Leases(server, join(directory, 'leases'))
+  const leased = await leases.has(mac(9), unknown?.ip ?? '', Date.now())
   t.ok(leased, 'which the lease file says too')
   t.match(await ask(5, 'plain'), { ip: '10.142.0.51' }, 'the BMC has its address')
   const binaries = {
@@ -128,6 +129,12 @@ async function serves(t: Test, server: string): Promise<void> {
   await settled()
   const moved = await ask(2, 'ipxe')
   t.match([moved?.ip, bootFile(moved)], ['10.142.0.12', `${url}/boot/short`], 'another boot case')
+  if (server === 'kea') {
+    asked()
+    rmSync(join(directory, 'kea.sock'))
+    t.match(await follow(c, '/service/dhcp/reload'), { state: 'done' })
+    t.same(asked(), ['restart'], 'without its socket it is restarted')
+  }
   await c.request('GET', '/config/node/node003/_delete')
   await settled()
   t.match(

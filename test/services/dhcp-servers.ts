@@ -14,6 +14,9 @@ interface Place {
 
 type Made = { readonly control: string; readonly settings: readonly string[] }
 
+/** What systemctl says to a reload of Debian's unit of kea. */
+const noReload = '{ echo "Job type reload is not applicable for unit $2.service." >&2; exit 1; }'
+
 const made: Record<string, (place: Place) => Made> = {
   isc: ({ directory, namespace, device }) => {
     // Debian's AppArmor profile lets /usr/sbin/dhcpd read /etc/dhcp alone; it does not bind a copy.
@@ -31,7 +34,7 @@ const made: Record<string, (place: Place) => Made> = {
     const variables = `KEA_PIDFILE_DIR=${directory} KEA_LOCKFILE_DIR=${directory}`
     const command = `env ${variables} kea-dhcp4 -c ${directory}/dhcp.conf`
     return {
-      control: controlScript(directory, { namespace, command, ready: 'DHCP4_STARTED' }),
+      control: controlScript(directory, { namespace, command, ready: 'DHCP4_STARTED', reload: noReload }),
       settings: [
         `control_socket=${directory}/kea.sock`,
         `check=ip netns exec ${namespace} kea-dhcp4 -t`,

@@ -1,9 +1,21 @@
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { createLog } from '../../lib/log.js'
 import type { View } from '../../lib/model/view.js'
+import type { ServiceSettings } from '../../lib/services/backend.js'
 import { backendOf, type ServiceName } from '../../lib/services/backends.js'
 import { capture } from '../../lib/services/capture.js'
 import { dhcpData } from '../../lib/services/dhcp/data.js'
@@ -19,11 +31,25 @@ const script = (file: string, text: string) => {
   return file
 }
 
+/** A cluster with another domain name in what is rendered. */
+export const named = (name: string): Objects => ({
+  network: {
+    [name]: {
+      network: '10.0.0.0/8',
+      gateway: '10.0.0.1',
+      dhcp: true,
+      dhcp_range_begin: '10.9.0.1',
+      dhcp_range_end: '10.9.0.9'
+    }
+  }
+})
+
 /** A server that is two scripts: what was asked of it is in a file, and flags (files) make it fail. */
 export class Fake {
   readonly directory: string
   readonly config: string
   readonly log: string[] = []
+  readonly settings: ServiceSettings
   service: Service
   objects: Objects
   readonly #open: (more: Partial<ServiceOptions>) => Service
@@ -35,7 +61,8 @@ export class Fake {
     name: ServiceName,
     server: string,
     objects: Objects,
-    more: Partial<ServiceOptions> = {}
+    more: Partial<ServiceOptions> = {},
+    settings: Partial<ServiceSettings> = {}
   ) {
     const directory = mkdtempSync(join(tmpdir(), 'svcd-services-'))
     for (const name of ['etc', 'files', 'state']) mkdirSync(join(directory, name))
@@ -49,34 +76,39 @@ echo "$1" >> asked
 case $1 in
 status) test -e running || { echo "$2 is dead"; exit 3; } ;;
 stop) rm running ;;
-*) test ! -e broken || { echo "$1: no good" >&2; exit 5; }
-   if grep -q poison etc/*; then rm -f running; echo "poisoned" >&2; test -e silent || exit 7; else touch running; fi ;;
+*) test ! -e nonotes || { rm -r state/services; touch state/services; }
+   test ! -e broken || { echo "$1: no good" >&2; exit 5; }
+   if test "$1" = reload && test -e norel; then echo "Job type reload is not applicable for unit $2.service." >&2; exit 1; fi
+   if grep -q poison etc/*; then rm -f running; test ! -e fragile || mv fragile broken; echo "poisoned" >&2; test -e silent || exit 7; else touch running; fi ;;
 esac
 `
     )
     const check = script(
       join(directory, 'check'),
       `echo check >> ${directory}/asked
+if test -e ${directory}/refuse && grep -q ^dhcp-host= "$1"; then echo "$1:3: refused" >&2; exit 1; fi
 grep -n forbidden "$1" >&2 || exit 0
 echo "$1:7: syntax error near forbidden" >&2
 exit 1
 `
     )
     writeFileSync(join(directory, 'running'), '')
+    this.settings = {
+      ...backendOf(name, server).defaults,
+      server,
+      config: this.config,
+      directory: join(directory, 'files'),
+      check: [check],
+      reload: [],
+      control: [control],
+      service: 'fake',
+      gather: 20,
+      controlSocket: '',
+      ...settings
+    }
     const base: ServiceOptions = {
       service: name,
-      settings: {
-        ...backendOf(name, server).defaults,
-        server,
-        config: this.config,
-        directory: join(directory, 'files'),
-        check: [check],
-        reload: [],
-        control: [control],
-        service: 'fake',
-        gather: 20,
-        controlSocket: ''
-      },
+      settings: this.settings,
       templates,
       state: join(directory, 'state'),
       data: () => {
@@ -108,6 +140,29 @@ exit 1
     await this.service.close()
     this.service = this.#open(more)
     await this.start()
+  }
+
+  /** Ends the daemon as a power cut does: the disk stays as it is now. */
+  async crash(): Promise<void> {
+    const kept = `${this.directory}.crashed`
+    cpSync(this.directory, kept, { recursive: true, preserveTimestamps: true })
+    await this.service.close()
+    rmSync(this.directory, { recursive: true })
+    renameSync(kept, this.directory)
+  }
+
+  /** Waits for something that a file, or the lack of it, tells. */
+  async until(is: () => boolean): Promise<void> {
+    while (!is()) await sleep(5)
+  }
+
+  /** Whether the server was asked that since `asked` was. */
+  seen(word: string): boolean {
+    return (this.read(join(this.directory, 'asked')) ?? '').split('\n').includes(word)
+  }
+
+  has(name: string): boolean {
+    return existsSync(join(this.directory, name))
   }
 
   /** What was asked of the server since the last call, looks at it left out. */

@@ -1,7 +1,7 @@
-import { writeFileSync } from 'node:fs'
+import { renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { hasLease } from '../../lib/services/dhcp/leases.js'
+import { Leases } from '../../lib/services/dhcp/leases.js'
 
 const now = Date.UTC(2026, 10, 20, 12)
 const seconds = now / 1000
@@ -14,7 +14,7 @@ authoring-byte-order little-endian;
 
 lease 10.142.0.100 {
   starts 5 2026/11/20 11:50:00;
-  ends 5 2026/11/20 12:50:00;
+  ends 5 2026/11/20 12:50:00; # as local time, in some settings
   cltt 5 2026/11/20 11:50:00;
   binding state active;
   next binding state free;
@@ -62,7 +62,8 @@ ${seconds - 1} ${ours} 10.142.0.102 * *
 for (const [server, text] of Object.entries(files))
   t.test(`${server}: who has which address now`, async t => {
     const file = join(t.testdir({}), 'leases')
-    const has = (mac: string, address: string) => hasLease(server, file, mac, address, now)
+    const leases = new Leases(server, file)
+    const has = (mac: string, address: string) => leases.has(mac, address, now)
     t.equal(await has(ours, '10.142.0.100'), false, 'no file, no lease')
     writeFileSync(file, text)
     t.equal(await has(ours, '10.142.0.100'), true)
@@ -74,3 +75,53 @@ for (const [server, text] of Object.entries(files))
     t.equal(await has(ours, '10.142.0.103'), false, 'not when it was given back')
     t.equal(await has(ours, '10.142.0.10'), false, 'an address is not the beginning of another one')
   })
+
+const line = (address: string, mac: string, expire = seconds + 3000) =>
+  `${address},${mac},,3600,${expire},1,0,0,,0,,0\n`
+
+t.test('kea: a lease is in the files that its clean-up leaves too', async t => {
+  const file = join(t.testdir({}), 'kea-leases4.csv')
+  const leases = new Leases('kea', file)
+  const has = (mac: string, address: string) => leases.has(mac, address, now)
+  writeFileSync(file, line('10.142.0.100', ours) + line('10.142.0.101', ours))
+  t.equal(await has(ours, '10.142.0.100'), true)
+  // As kea does it: the file is put aside, a new one is begun, and what was cleaned up stands beside it in the end.
+  renameSync(file, `${file}.1`)
+  t.equal(await has(ours, '10.142.0.100'), true, 'put aside')
+  writeFileSync(file, line('10.142.0.101', other))
+  t.equal(await has(ours, '10.142.0.100'), true, 'a new file')
+  t.equal(await has(ours, '10.142.0.101'), false, 'which is the newer one')
+  renameSync(`${file}.1`, `${file}.completed`)
+  t.equal(await has(ours, '10.142.0.100'), true, 'cleaned up')
+  renameSync(`${file}.completed`, `${file}.2`)
+  t.equal(await has(ours, '10.142.0.100'), true, 'beside it')
+  writeFileSync(`${file}.1`, line('10.142.0.100', other))
+  t.equal(await has(other, '10.142.0.100'), true, '.1 is newer than .2')
+  for (const suffix of ['', '.1', '.2']) rmSync(`${file}${suffix}`)
+  t.equal(await has(other, '10.142.0.100'), false, 'all gone')
+})
+
+t.test('100,000 leases are read once for all who ask, and in pieces', async t => {
+  const file = join(t.testdir({}), 'leases')
+  const address = (n: number) => `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`
+  const text = Array.from({ length: 100_000 }, (_, n) => line(address(n), ours)).join('')
+  writeFileSync(file, text)
+  const leases = new Leases('kea', file)
+  let turns = 0
+  const turn = () => {
+    turns++
+    timer = setImmediate(turn)
+  }
+  let timer = setImmediate(turn)
+  const alone = performance.now()
+  await leases.has(ours, address(1), now)
+  const one = performance.now() - alone
+  clearImmediate(timer)
+  t.ok(turns > 20, `the event loop turned ${turns} times meanwhile`)
+  const since = performance.now()
+  const answers = await Promise.all(Array.from({ length: 500 }, (_, n) => leases.has(ours, address(n), now)))
+  t.ok(answers.every(Boolean))
+  t.ok(performance.now() - since < one, 'what has not changed is not read again')
+  writeFileSync(file, text + line(address(7), other))
+  t.equal(await leases.has(ours, address(7), now), false, 'what has changed is')
+})

@@ -3,19 +3,30 @@ import { parsePrefix, toAddress } from '../../lib/model/address.js'
 import { DiskSpace } from '../../lib/monitor/disk-space.js'
 import { without } from '../../lib/services/dhcp/ranges.js'
 import { placeOf, reverseZones } from '../../lib/services/dns/reverse.js'
-import { nextSerial } from '../../lib/services/dns/serials.js'
+import { nextSerial, serials } from '../../lib/services/dns/serials.js'
 
 t.test('a range without the addresses that are somebody’s', async t => {
-  const r = (first: number, last: number) => ({ first, last })
+  const r = (first: number, last = first) => ({ first, last })
   t.same(without([r(10, 20)], []), [r(10, 20)])
-  t.same(without([r(10, 20)], [1, 10, 15, 20, 30]), [r(11, 14), r(16, 19)])
-  t.same(without([r(10, 12)], [10, 11, 12]), [], 'all taken')
   t.same(
-    without([r(10, 20), r(15, 30), r(31, 33), r(40, 41)], [32]),
+    without(
+      [r(10, 20)],
+      [1, 10, 15, 20, 30].map(n => r(n))
+    ),
+    [r(11, 14), r(16, 19)]
+  )
+  t.same(without([r(10, 12)], [r(10), r(11), r(12)]), [], 'all taken')
+  t.same(
+    without([r(10, 20), r(15, 30), r(31, 33), r(40, 41)], [r(32)]),
     [r(10, 31), r(33, 33), r(40, 41)],
     'joined'
   )
-  t.same(without([r(0, 5)], [0, 0, 5]), [r(1, 4)], 'an address twice')
+  t.same(without([r(0, 5)], [r(0), r(0), r(5)]), [r(1, 4)], 'an address twice')
+  t.same(
+    without([r(0, 9), r(20, 29)], [r(3, 4), r(8, 21), r(29, 40)]),
+    [r(0, 2), r(5, 7), r(22, 28)],
+    'ranges'
+  )
 })
 
 t.test('reverse zones at any prefix length', async t => {
@@ -54,6 +65,22 @@ t.test('a serial grows, whatever the clock does', async t => {
     const ahead = (nextSerial(last, now) - last + 2 ** 32) % 2 ** 32
     t.ok(ahead > 0 && ahead < 2 ** 31, `after ${last}`)
   }
+})
+
+t.test('a serial is after that of the file in force, whatever is remembered', async t => {
+  const now = Date.UTC(2026, 10, 20)
+  const body = (text: string) => (serial: number) =>
+    `@ SOA ns. hostmaster.ns. (\n  ${serial} ; serial\n  3600 ; refresh\n)\n${text}\n`
+  const inForce = now / 1000 + 9_000
+  const next = (known: Record<string, number>, text: string, file = body('old')(inForce)) => {
+    const { of, given } = serials(known, now, () => file)
+    return [of('zone', '/zone', body(text)) === body(text)(given.zone ?? inForce), given.zone]
+  }
+  t.same(next({}, 'new'), [true, inForce + 1], 'nothing is remembered')
+  t.same(next({ zone: now / 1000 - 5 }, 'new'), [true, inForce + 1], 'something older is')
+  t.same(next({ zone: inForce + 7 }, 'new'), [true, inForce + 8], 'something newer is')
+  t.same(next({}, 'old'), [true, undefined], 'the same text keeps what it has')
+  t.same(next({}, 'new', 'no zone\n'), [true, now / 1000], 'a file that is no zone says nothing')
 })
 
 t.test('room on a disk', async t => {

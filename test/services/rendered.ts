@@ -65,13 +65,15 @@ export async function rendered(
   service: ServiceName,
   server: string,
   objects: Objects,
-  more: Partial<DhcpOptions> = {}
+  more: Partial<DhcpOptions> & Partial<ServiceSettings> = {},
+  cluster: ClusterSettings = settings
 ): Promise<readonly RenderedFile[]> {
   const all = new Templates({ directory: templates })
   const render = (name: string, data: object) => all.render(name, { ...data })
-  const data = await dataOf(service, objects, settings, more)
+  const data = await dataOf(service, objects, cluster, more)
+  const given = { ...settingsOf(service, server), ...more }
   const serial = (_zone: string, _path: string, body: (serial: number) => string) => body(2026112001)
-  return backendOf(service, server).render(data, settingsOf(service, server), render, serial).files
+  return backendOf(service, server).render(data, given, render, serial).files
 }
 
 /** What each template of a server is given for some objects. */

@@ -1,6 +1,8 @@
 import { join } from 'node:path'
+import { contains, parseAddress, parsePrefix } from '../../model/address.js'
 import { type Backend, type RenderedFile, readable } from '../backend.js'
-import type { DhcpData } from './data.js'
+import { wires } from './overlap.js'
+import type { DhcpData, DhcpSubnet } from './types.js'
 
 const suffix = '.host'
 
@@ -19,7 +21,11 @@ export const dnsmasq: Backend<DhcpData> = {
   },
   reload: 'reload',
   render: (data, { config, directory, leaseFile }, render) => {
-    const main = render('dhcp/templ_dnsmasq.cfg', { ...data, directory, lease_file: leaseFile })
+    const shared = beyond(data)
+    // It takes the first subnet that an address fits, and lends from the first range: those come last.
+    const subnets = data.subnets.map(subnet => (shared.includes(subnet) ? { ...subnet, ranges: [] } : subnet))
+    const all = { ...data, subnets, shared, directory, lease_file: leaseFile }
+    const main = render('dhcp/templ_dnsmasq.cfg', all)
     const ofHost = (host: DhcpData['hosts'][number]): RenderedFile => ({
       // A MAC is one machine's alone, whatever the machine is called.
       path: join(directory, `${host.mac.replaceAll(':', '')}${suffix}`),
@@ -47,4 +53,16 @@ export const dnsmasq: Backend<DhcpData> = {
       files: lines.length > 0 ? [{ path, text: lines.join('\n'), mode: readable, needs: 'reload' }] : []
     }
   }
+}
+
+/** The subnets on the controller's wire that do not hold its address: dnsmasq does not see by itself that they are there. */
+function beyond({ subnets, controller }: DhcpData): DhcpSubnet[] {
+  const address = parseAddress(controller)
+  const holds = ({ cidr }: DhcpSubnet) => {
+    const prefix = parsePrefix(cidr)
+    return prefix !== undefined && address !== undefined && contains(prefix, address)
+  }
+  return wires(subnets)
+    .filter(wire => wire.some(({ here }) => here))
+    .flatMap(wire => wire.filter(subnet => !holds(subnet)))
 }

@@ -1,6 +1,8 @@
 import { formatAddress, toAddress } from '../../model/address.js'
 import { type Backend, readable } from '../backend.js'
-import type { DhcpData, DhcpSubnet } from './data.js'
+import { wires } from './overlap.js'
+import { sizeOf } from './ranges.js'
+import type { DhcpData, DhcpSubnet } from './types.js'
 
 /** ISC dhcpd: one file; it cannot read that again, so a reload is a restart. */
 export const isc: Backend<DhcpData> = {
@@ -14,10 +16,24 @@ export const isc: Backend<DhcpData> = {
   },
   reload: 'restart',
   render: (data, { config }, render) => {
-    const text = render('dhcp/templ_isc.cfg', { ...data, subnets: data.subnets.map(bounded) })
+    const all = wires(data.subnets).map(subnets => ofServer(subnets).map(bounded))
+    const text = render('dhcp/templ_isc.cfg', { ...data, wires: all })
     return { files: [{ path: config, text, mode: readable, needs: 'restart' }], owned: [] }
   },
   checks: ({ config, check }, _, staged) => ({ commands: [[...check, staged(config)]], files: [] })
+}
+
+/**
+ * dhcpd takes any free address of a wire for a machine without one of its own: it is left those of the network that
+ * the controller is in alone, where it is in one.
+ */
+function ofServer(wire: readonly DhcpSubnet[]): readonly DhcpSubnet[] {
+  const here = wire.find(subnet => subnet.here)
+  if (!here) return wire
+  const note = `No range: machines without an address of their own get one of ${here.names}, where the controller is.`
+  const others = (subnet: DhcpSubnet) =>
+    subnet.ranges.length > 0 ? { ...subnet, ranges: [], notes: [...subnet.notes, note] } : subnet
+  return wire.map(subnet => (subnet === here ? subnet : others(subnet)))
 }
 
 /** dhcpd holds a record for each address of a range in memory from its start, and gives up with a /8. */
@@ -26,10 +42,14 @@ const mostLeases = 65_536
 /** The subnet with as many of its dynamic addresses, the first ones, as dhcpd can hold. */
 function bounded(subnet: DhcpSubnet): DhcpSubnet {
   let room = mostLeases
-  const ranges = subnet.ranges.flatMap(({ first, last }) => {
-    const size = Math.min(room, toAddress(last) - toAddress(first) + 1)
+  const ranges = subnet.ranges.map(({ first, last }) => ({ first: toAddress(first), last: toAddress(last) }))
+  const all = sizeOf(ranges)
+  if (all <= room) return subnet
+  const kept = ranges.flatMap(({ first, last }) => {
+    const size = Math.min(room, last - first + 1)
     room -= size
-    return size === 0 ? [] : [{ first, last: formatAddress(toAddress(first) + size - 1) }]
+    return size === 0 ? [] : [{ first: formatAddress(first), last: formatAddress(first + size - 1) }]
   })
-  return { ...subnet, ranges }
+  const note = `The range has ${all} addresses: those behind the first ${mostLeases} are left out, for dhcpd holds each in memory.`
+  return { ...subnet, ranges: kept, notes: [...subnet.notes, note] }
 }

@@ -1,7 +1,11 @@
 import { type Backend, readable } from '../backend.js'
-import type { DhcpData, DhcpHost } from './data.js'
+import { wires } from './overlap.js'
+import type { DhcpData, DhcpHost, DhcpSubnet } from './types.js'
 
-/** Kea's kea-dhcp4: one file of JSON, with the reservations of a subnet inside it. */
+/**
+ * Kea's kea-dhcp4: one file of JSON, with the reservations of a subnet inside it. It reads that again when its control
+ * socket says so, which the file opens; Debian's unit knows no reload, so without an answer there it is restarted.
+ */
 export const kea: Backend<DhcpData> = {
   name: 'kea',
   defaults: {
@@ -9,16 +13,31 @@ export const kea: Backend<DhcpData> = {
     directory: '',
     check: ['kea-dhcp4', '-t'],
     service: 'kea-dhcp4-server',
-    leaseFile: '/var/lib/kea/kea-leases4.csv'
+    leaseFile: '/var/lib/kea/kea-leases4.csv',
+    controlSocket: '/run/kea/kea4-ctrl-socket'
   },
-  reload: 'reload',
+  reload: 'restart',
   render: (data, { config, leaseFile, controlSocket }, render) => {
     const bySubnet = new Map<number, DhcpHost[]>(data.subnets.map(({ id }) => [id, []]))
     for (const host of data.hosts) bySubnet.get(host.subnet)?.push(host)
-    const subnets = data.subnets.map(subnet => ({ ...subnet, hosts: bySubnet.get(subnet.id) ?? [] }))
-    const all = { ...data, subnets, lease_file: leaseFile, control_socket: controlSocket }
+    const ofSubnet = ({ id }: DhcpSubnet) => bySubnet.get(id) ?? []
+    const shared: object[] = []
+    const alone: object[] = []
+    for (const wire of wires(data.subnets)) {
+      const isAlone = wire.length === 1
+      // Any subnet of the wire may be where a machine without an address gets one.
+      const roaming = wire.flatMap(ofSubnet).filter(({ ipaddress }) => ipaddress === '')
+      const subnets = wire.map(subnet => ({
+        ...subnet,
+        own_class: isAlone ? '' : `svcd-subnet-${subnet.id}`,
+        hosts: [...ofSubnet(subnet), ...roaming.filter(host => host.subnet !== subnet.id)]
+      }))
+      if (isAlone) alone.push(...subnets)
+      else shared.push({ name: `svcd-${wire.at(-1)?.id}`, subnets })
+    }
+    const all = { ...data, alone, shared, lease_file: leaseFile, control_socket: controlSocket }
     return {
-      files: [{ path: config, text: render('dhcp/templ_kea.cfg', all), mode: readable, needs: 'reload' }],
+      files: [{ path: config, text: render('dhcp/templ_kea.cfg', all), mode: readable, needs: 'restart' }],
       owned: []
     }
   },

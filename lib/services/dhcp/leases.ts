@@ -1,76 +1,85 @@
-import { readFile } from 'node:fs/promises'
+import { createReadStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import { type Address, parseAddress } from '../../model/address.js'
+import { shared } from '../shared.js'
+import { type Lease, macNumber, readers } from './lease-lines.js'
 
-/** A lease as a server's file has it. */
-interface Lease {
-  readonly address: string
-  /** Milliseconds since 1970. */
-  readonly until: number
-}
-
-type Read = (text: string, mac: string) => Iterable<Lease>
-
-/** dhcpd: blocks, the last one of an address counts. */
-function* ofIsc(text: string, mac: string): Iterable<Lease> {
-  const last = new Map<string, string>()
-  // Other machines' later leases of an address end this one's.
-  for (const [block, address = ''] of text.matchAll(/^lease ([\d.]+) \{\n(?:[ \t].*\n)*\}/gm))
-    last.set(address, block)
-  for (const [address, block] of last) {
-    if (!block.includes(`hardware ethernet ${mac};`) || !/^\s*binding state active;/m.test(block)) continue
-    const [, ends = ''] = /^\s*ends (never|epoch \d+|\d [\d/]+ [\d:]+);/m.exec(block) ?? []
-    yield { address, until: iscTime(ends) }
-  }
-}
-
-function iscTime(text: string): number {
-  if (text === 'never') return Number.POSITIVE_INFINITY
-  const epoch = /^epoch (\d+)$/.exec(text)?.[1]
-  if (epoch !== undefined) return Number(epoch) * 1000
-  const [, date = '', time = ''] = /^\d ([\d/]+) ([\d:]+)$/.exec(text) ?? []
-  // Its times are UTC.
-  return Date.parse(`${date.replaceAll('/', '-')}T${time}Z`)
-}
-
-/** kea: address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,…; later lines win. */
-function* ofKea(text: string, mac: string): Iterable<Lease> {
-  const last = new Map<string, Lease & { mac: string }>()
-  for (const line of text.split('\n')) {
-    const [address = '', hardware = '', , lifetime, expire, , , , , state] = line.split(',')
-    if (!/^[\d.]+$/.test(address)) continue
-    const valid = state === '0' && Number(lifetime) > 0
-    last.set(address, { address, mac: hardware, until: valid ? Number(expire) * 1000 : 0 })
-  }
-  for (const lease of last.values()) if (lease.mac === mac) yield lease
-}
-
-/** dnsmasq: expiry (0: never), MAC, address, name, client id. */
-function* ofDnsmasq(text: string, mac: string): Iterable<Lease> {
-  for (const line of text.split('\n')) {
-    const [expiry = '', hardware, address = ''] = line.split(' ')
-    if (hardware !== mac || !/^[\d.]+$/.test(address)) continue
-    yield { address, until: expiry === '0' ? Number.POSITIVE_INFINITY : Number(expiry) * 1000 }
-  }
-}
-
-const readers: Readonly<Record<string, Read>> = { isc: ofIsc, kea: ofKea, dnsmasq: ofDnsmasq }
+/** How often files are read again that were moved meanwhile. */
+const mostTries = 3
 
 /**
- * Whether a DHCP server's lease file gives an address to a MAC now (decisions 4.6). A file that is not there gives
- * nobody anything. The file is read whole: once for an install script, not for each request of a boot.
+ * The leases in a DHCP server's files. They are read when somebody asks and they have changed since they were last
+ * read: once for all who ask meanwhile, in pieces, as there may be 100,000.
  */
-export async function hasLease(
-  server: string,
-  file: string,
-  mac: string,
-  address: string,
-  nowMs: number
-): Promise<boolean> {
-  if (mac === '') return false
-  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return ''
+export class Leases {
+  readonly #server: string
+  readonly #paths: readonly string[]
+  #leases: ReadonlyMap<Address, Lease> = new Map()
+  /** Of the files as they were read; undefined: they are to be read. */
+  #stamps: string | undefined
+  readonly #read = shared(() => this.#refresh())
+
+  constructor(server: string, file: string) {
+    this.#server = server
+    this.#paths = (readers[server]?.files ?? []).map(suffix => `${file}${suffix}`)
+  }
+
+  /**
+   * Whether a MAC has an address now (decisions 4.6). Files that are not there give nobody anything; throws what else
+   * keeps them from being read.
+   */
+  async has(mac: string, address: string, nowMs: number): Promise<boolean> {
+    if (mac === '') return false
+    await this.#read()
+    const lease = this.#leases.get(parseAddress(address) ?? -1)
+    return lease !== undefined && lease.mac === macNumber(mac) && lease.until > nowMs
+  }
+
+  async #refresh(): Promise<void> {
+    for (let tries = 1; ; tries++) {
+      const before = await Promise.all(this.#paths.map(stampOf))
+      if (before.join() === this.#stamps) return
+      const leases = new Map<Address, Lease>()
+      for (const path of this.#paths) await read(path, readers[this.#server]?.lines(leases))
+      const after = await Promise.all(this.#paths.map(stampOf))
+      // A lease may have been in none of the files while they changed their names.
+      const moved = after.some((stamp, i) => fileOf(stamp) !== fileOf(before[i] ?? ''))
+      if (moved && tries < mostTries) continue
+      this.#leases = leases
+      this.#stamps = moved ? undefined : before.join()
+      return
+    }
+  }
+}
+
+/** "file size time", '' where there is none. */
+async function stampOf(path: string): Promise<string> {
+  return unlessMissing(async () => {
+    const { ino, size, mtimeNs } = await stat(path, { bigint: true })
+    return `${ino} ${size} ${mtimeNs}`
+  }, '')
+}
+
+const fileOf = (stamp: string) => stamp.split(' ')[0]
+
+/** Takes the whole lines of a file, a piece at a time. */
+async function read(path: string, take: ((line: string) => void) | undefined): Promise<void> {
+  if (!take) return
+  await unlessMissing(async () => {
+    let rest = ''
+    for await (const piece of createReadStream(path, 'utf8')) {
+      const lines = `${rest}${piece}`.split('\n')
+      rest = lines.pop() ?? ''
+      for (const line of lines) take(line)
+    }
+  }, undefined)
+}
+
+async function unlessMissing<T>(work: () => Promise<T>, otherwise: T): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return otherwise
     throw error
-  })
-  for (const lease of readers[server]?.(text, mac) ?? [])
-    if (lease.address === address && lease.until > nowMs) return true
-  return false
+  }
 }

@@ -18,27 +18,32 @@ function joined(ranges: readonly Range[]): Range[] {
   return result
 }
 
-/** What is left of ranges when addresses (sorted) are taken out: those have an owner and are not lent to others. */
-export function without(ranges: readonly Range[], taken: readonly Address[]): Range[] {
+/** How many addresses are in ranges that do not overlap. */
+export const sizeOf = (ranges: readonly Range[]) =>
+  ranges.reduce((sum, { first, last }) => sum + last - first + 1, 0)
+
+/** What is left of ranges when others (in order, not overlapping) are taken out: those are not lent. */
+export function without(ranges: readonly Range[], taken: readonly Range[]): Range[] {
   return joined(ranges).flatMap(({ first, last }) => {
     const parts: Range[] = []
     let from = first
-    for (let at = position(taken, first); at < taken.length && (taken[at] as Address) <= last; at++) {
-      const address = taken[at] as Address
-      if (address > from) parts.push({ first: from, last: address - 1 })
-      from = Math.max(from, address + 1)
+    for (let at = position(taken, first); at < taken.length; at++) {
+      const gone = taken[at] as Range
+      if (gone.first > last) break
+      if (gone.first > from) parts.push({ first: from, last: gone.first - 1 })
+      from = Math.max(from, gone.last + 1)
     }
     if (from <= last) parts.push({ first: from, last })
     return parts
   })
 }
 
-/** Where the first number that is not less than `value` stands. */
-function position(sorted: readonly number[], value: number): number {
+/** Where the first range stands that does not end before `value`. */
+function position(sorted: readonly Range[], value: number): number {
   let [low, high] = [0, sorted.length]
   while (low < high) {
     const middle = (low + high) >>> 1
-    if ((sorted[middle] as number) < value) low = middle + 1
+    if ((sorted[middle] as Range).last < value) low = middle + 1
     else high = middle
   }
   return low

@@ -38,18 +38,25 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
   }
   for (const device of captured.switches) names.device('switch', device)
   for (const device of captured.otherdevs) names.device('otherdev', device)
+  names.aliases()
   const servers = new NameServers(captured, names)
-  const forward: DnsZone[] = []
   // Before the zones are written: a name server may have its address in another one.
-  const serverOf = new Map([...names.forward.keys()].map(zone => [zone, servers.of(zone)]))
-  for (const [zone, { names: all, notes }] of [...names.forward].sort(byName)) {
-    const records: DnsRecord[] = []
-    for (const [name, { address }] of all) {
-      records.push({ name, type: address.includes(':') ? 'AAAA' : 'A', data: address })
-      yield
-    }
-    forward.push({ ...head(zone, serverOf.get(zone) ?? ''), records, notes })
+  const serverOf = new Map<string, string>()
+  for (const zone of names.zones.keys()) {
+    serverOf.set(zone, servers.of(zone))
+    yield
   }
+  const records = new Map<string, DnsRecord[]>([...names.zones.keys()].map(zone => [zone, []]))
+  for (const [full, { address }] of names.all) {
+    const { zone, label } = names.placeOf(full) ?? { zone: '', label: '' }
+    records.get(zone)?.push({ name: label, type: address.includes(':') ? 'AAAA' : 'A', data: address })
+    yield
+  }
+  const forward = [...names.zones].sort(byName).map(([zone, notes]) => ({
+    ...head(zone, serverOf.get(zone) ?? ''),
+    records: records.get(zone) ?? [],
+    notes
+  }))
   const reverse = yield* reverseOf(captured, names, serverOf, servers)
   const hosts = yield* hostsOf(names)
   return { zones: [...forward, ...reverse], hosts }
@@ -99,13 +106,8 @@ class NameServers {
   }
 
   #address(name: string, address: string): void {
-    for (let dot = name.indexOf('.'); dot > 0; dot = name.indexOf('.', dot + 1)) {
-      const zone = this.names.forward.get(name.slice(dot + 1))
-      const label = name.slice(0, dot)
-      if (!zone) continue
-      if (!zone.names.has(label)) zone.names.set(label, { address, of: 'the name server' })
-      return
-    }
+    if (this.names.placeOf(name) && !this.names.all.has(name))
+      this.names.all.set(name, { address, of: 'the name server' })
   }
 }
 
@@ -149,12 +151,11 @@ function* hostsOf(names: Names): Generator<undefined, DnsData['hosts']> {
     hosts.set(formatAddress(address), [name])
     yield
   }
-  for (const [zone, { names: all }] of names.forward)
-    for (const [label, { address }] of all) {
-      const list = hosts.get(address) ?? []
-      if (!list.includes(`${label}.${zone}`)) list.push(`${label}.${zone}`)
-      hosts.set(address, list)
-      yield
-    }
+  for (const [full, { address }] of names.all) {
+    const list = hosts.get(address) ?? []
+    if (!list.includes(full)) list.push(full)
+    hosts.set(address, list)
+    yield
+  }
   return [...hosts].map(([address, list]) => ({ address, names: list }))
 }

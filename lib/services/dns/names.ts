@@ -16,27 +16,29 @@ interface Named {
   readonly of: string
 }
 
-/** A forward zone while it is filled. */
-export interface Forward {
-  /** Name in the zone → what it stands for. */
-  readonly names: Map<string, Named>
-  /** What could not be written, one sentence each. */
-  readonly notes: string[]
+/** A name that is wanted when all others have theirs. */
+interface Alias extends Named {
+  readonly zone: string
+  readonly name: string
 }
 
 /** Which names there are, in which zones, and which of them an address is called by. */
 export class Names {
-  readonly forward = new Map<string, Forward>()
-  /** Address → its own name in full, without the dot at the end. */
+  /** Name in full, without the dot at the end → what it stands for. */
+  readonly all = new Map<string, Named>()
+  /** Forward zone → what could not be written, one sentence each. */
+  readonly zones = new Map<string, string[]>()
+  /** Address → its own name in full. */
   readonly called = new Map<Address, string>()
   readonly #networks = new Map<string, string>()
+  readonly #aliases: Alias[] = []
 
   constructor(readonly captured: Captured) {
     for (const { name } of captured.networks) {
       const zone = domainName(name)
       if (zone === undefined || zone === 'localhost') continue
       this.#networks.set(name, zone)
-      this.zone(zone)
+      this.#zone(zone)
     }
     this.#controller()
   }
@@ -46,12 +48,20 @@ export class Names {
     return network === undefined ? undefined : this.#networks.get(network)
   }
 
-  zone(name: string): Forward {
-    const there = this.forward.get(name)
+  /** The smallest zone that a name in full lies in, with the name there. */
+  placeOf(full: string): { readonly zone: string; readonly label: string } | undefined {
+    if (this.zones.has(full)) return { zone: full, label: '@' }
+    for (let dot = full.indexOf('.'); dot > 0; dot = full.indexOf('.', dot + 1))
+      if (this.zones.has(full.slice(dot + 1))) return { zone: full.slice(dot + 1), label: full.slice(0, dot) }
+    return undefined
+  }
+
+  #zone(name: string): string[] {
+    const there = this.zones.get(name)
     if (there) return there
-    const made: Forward = { names: new Map(), notes: [] }
-    this.forward.set(name, made)
-    return made
+    const notes: string[] = []
+    this.zones.set(name, notes)
+    return notes
   }
 
   #controller(): void {
@@ -66,27 +76,23 @@ export class Names {
       this.#add(this.zoneOf(name), cluster.controller.name, formatAddress(address), 'the controller')
   }
 
-  /** The name of each of its interfaces in the zone of its network, and its own, `<node>.<domain>`. */
+  /** Its own name, `<node>.<domain>`, and that of each of its interfaces in the zone of its network. */
   node(node: NodeDoc): void {
     const of = `node ${node.name}`
     const { provision, domain } = ownName(this.captured, node)
     const own = domainName(domain)
     if (provision?.ipaddress !== undefined && own !== undefined && own !== 'localhost') {
-      this.zone(own)
+      this.#zone(own)
       this.#add(own, node.name, provision.ipaddress, of)
     }
     for (const entry of inOrder(node.interfaces ?? [], provision)) {
       const zone = this.zoneOf(entry.network)
       if (zone === undefined || entry.ipaddress === undefined) continue
-      const first = this.forward.get(zone)?.names.get(node.name)
-      if (first === undefined) this.#add(zone, node.name, entry.ipaddress, of)
-      else if (first.address !== entry.ipaddress || first.of !== of)
-        this.#add(
-          zone,
-          `${node.name}-${entry.interface.replace(/[^A-Za-z0-9_]+/g, '-')}`,
-          entry.ipaddress,
-          of
-        )
+      const address = entry.ipaddress
+      const first = this.all.get(`${node.name}.${zone}`)
+      const name = `${node.name}-${entry.interface.replace(/[^A-Za-z0-9_]+/g, '-')}`
+      if (first === undefined) this.#add(zone, node.name, address, of)
+      else if (first.address !== address || first.of !== of) this.#aliases.push({ zone, name, address, of })
     }
   }
 
@@ -94,18 +100,23 @@ export class Names {
     if (ipaddress !== undefined) this.#add(this.zoneOf(network), name, ipaddress, `${what} ${name}`)
   }
 
+  /** The names of further interfaces of nodes; after all others, so that nobody loses its own name to one. */
+  aliases(): void {
+    for (const { zone, name, address, of } of this.#aliases) this.#add(zone, name, address, of)
+  }
+
   #add(zone: string | undefined, name: string, address: string, of: string): void {
     if (zone === undefined) return
-    const { names, notes } = this.zone(zone)
     const label = domainName(name)
-    const there = label === undefined ? undefined : names.get(label)
-    if (label === undefined) notes.push(`${of}: ${name} is no name for ${address} in DNS`)
+    const full = `${label}.${zone}`
+    const there = this.all.get(full)
+    if (label === undefined) this.#zone(zone).push(`${of}: ${name} is no name for ${address} in DNS`)
     else if (there && there.address !== address)
-      notes.push(`${of}: the name ${label} for ${address} is that of ${there.of}`)
+      this.#zone(zone).push(`${of}: the name ${label} for ${address} is that of ${there.of}`)
     else {
-      names.set(label, { address, of })
+      this.all.set(full, { address, of })
       const number = toAddress(address)
-      if (!this.called.has(number)) this.called.set(number, `${label}.${zone}`)
+      if (!this.called.has(number)) this.called.set(number, full)
     }
   }
 }

@@ -11,13 +11,24 @@ const modulus = 2 ** 32
  */
 export function nextSerial(last: number | undefined, nowMs: number): number {
   const clock = Math.floor(nowMs / 1000) % modulus
-  if (last === undefined) return clock
-  const ahead = (clock - last + modulus) % modulus
-  return ahead > 0 && ahead < modulus / 2 ? clock : (last + 1) % modulus
+  return last === undefined || isAfter(clock, last) ? clock : (last + 1) % modulus
+}
+
+function isAfter(one: number, other: number): boolean {
+  const ahead = (one - other + modulus) % modulus
+  return ahead > 0 && ahead < modulus / 2
+}
+
+/** The serial in the text of a zone; undefined where there is none. */
+function serialIn(text: string | undefined): number | undefined {
+  const [, digits] = /\sSOA\s+\S+\s+\S+\s+\(?\s*(\d{1,10})\s/.exec(text ?? '') ?? []
+  const serial = Number(digits)
+  return digits !== undefined && serial < modulus ? serial : undefined
 }
 
 /**
- * Gives zones their serials: a zone keeps its own while its text stays what is in force. `given` is what is to be
+ * Gives zones their serials: a zone keeps its own while its text stays what is in force. The last one is what is known,
+ * or what the file in force has where that is later: what was remembered may be lost or old. `given` is what is to be
  * remembered then.
  */
 export function serials(
@@ -27,9 +38,12 @@ export function serials(
 ): { readonly of: SerialOf; readonly given: Record<string, number> } {
   const given: Record<string, number> = { ...known }
   const of: SerialOf = (zone, path, body) => {
-    const last = Object.hasOwn(known, zone) ? known[zone] : undefined
+    const text = inForce(path)
+    const noted = Object.hasOwn(known, zone) ? known[zone] : undefined
+    const written = serialIn(text)
+    const last = noted === undefined || (written !== undefined && isAfter(written, noted)) ? written : noted
     const kept = last === undefined ? undefined : body(last)
-    if (kept !== undefined && kept === inForce(path)) return kept
+    if (kept !== undefined && kept === text) return kept
     const next = nextSerial(last, nowMs)
     given[zone] = next
     return body(next)

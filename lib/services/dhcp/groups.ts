@@ -1,0 +1,73 @@
+import { type Address, contains, type Prefix, parsePrefix } from '../../model/address.js'
+import type { NetworkDoc } from '../../model/tables.js'
+import { nests } from './overlap.js'
+
+/** The networks of one CIDR, those that serve DHCP first. */
+export interface Group {
+  readonly id: number
+  readonly cidr: string
+  readonly prefix: Prefix
+  readonly dhcp: boolean
+  readonly networks: readonly NetworkDoc[]
+  /** Networks with longer prefixes in it: they answer for their addresses (decisions 3.6). */
+  readonly inside: readonly Prefix[]
+  /** It answers for the address of the controller. */
+  readonly here: boolean
+}
+
+/** The networks by CIDR, those with the longest prefix first. */
+export function groupsOf(networks: readonly NetworkDoc[], controller: Address | undefined): Group[] {
+  const byCidr = new Map<string, NetworkDoc[]>()
+  for (const network of networks) {
+    const there = byCidr.get(network.network)
+    if (there) there.push(network)
+    else byCidr.set(network.network, [network])
+  }
+  const groups = [...byCidr].flatMap(([cidr, members]) => {
+    const prefix = parsePrefix(cidr)
+    const sorted = [...members.filter(({ dhcp }) => dhcp), ...members.filter(({ dhcp }) => !dhcp)]
+    return prefix ? [{ cidr, prefix, dhcp: sorted[0]?.dhcp ?? false, networks: sorted }] : []
+  })
+  groups.sort((a, b) => a.prefix.length - b.prefix.length || a.prefix.first - b.prefix.first)
+  const ids = idsOf(groups.map(({ prefix }) => prefix))
+  const inside = new Map<object, Prefix[]>()
+  const note = (nest: ReturnType<typeof nests<(typeof groups)[number]>>[number]) => {
+    inside.set(
+      nest.of,
+      nest.inside.map(({ of }) => of.prefix)
+    )
+    nest.inside.forEach(note)
+  }
+  nests(groups).forEach(note)
+  const here =
+    controller === undefined ? undefined : groups.findLast(({ prefix }) => contains(prefix, controller))
+  return groups
+    .map((group, i) => ({
+      ...group,
+      id: ids[i] ?? 0,
+      inside: inside.get(group) ?? [],
+      here: group === here
+    }))
+    .reverse()
+}
+
+/** Kea's bound. */
+const largestId = 2 ** 32 - 2
+/** As many as there are networks of two addresses in 224.0.0.0/3, where no machine has its address. */
+const singles = 2 ** 28
+
+/**
+ * A number for each prefix, the same for ever, and the lower the longer the prefix, as Kea takes the first one that
+ * holds an address. Every prefix up to /31 has its own place in a heap that is counted from its end; single addresses
+ * have the places of /31 in 224.0.0.0/3, which two share that differ in their first four bits alone.
+ */
+function idsOf(prefixes: readonly Prefix[]): number[] {
+  const used = new Set<number>()
+  return prefixes.map(({ first, length }) => {
+    const place = 2 ** length + Math.floor(first / 2 ** (32 - length))
+    let id = length === 32 ? singles - (first % singles) : Math.min(2 ** 32 - place, largestId)
+    while (used.has(id)) id -= 1
+    used.add(id)
+    return id
+  })
+}
