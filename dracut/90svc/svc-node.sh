@@ -130,9 +130,12 @@ service_shell() {
 }
 
 main() {
+  if [ -e "$_RUN" ]; then
+    # A run that was killed: one that ends well removes it.
+    end_leftovers
+  fi
   mkdir -p "$_RUN" && chmod 700 "$_RUN"
   unkillable
-  end_leftovers
   pause=2
   until install_node; do
     say "FAILED in step $_STEP: $_REASON"
