@@ -59,9 +59,12 @@ export function controlScript(
     `#!/bin/sh
 cd ${directory} || exit 1
 PATH=$PATH:/usr/sbin:/sbin
-running() { test -s pid && kill -0 "$(cat pid)" 2>/dev/null; }
+# One that has ended may wait for init to look at it.
+running() { test -s pid && grep -qs '^State:[[:space:]]*[^Z[:space:]]' "/proc/$(cat pid)/status"; }
 start() {
   running && return
+  # What the one before it said is not this one's.
+  : >server.log
   setsid ip netns exec ${namespace} ${command} </dev/null >server.log 2>&1 &
   echo $! >pid
   for _ in $(seq 200); do
