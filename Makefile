@@ -3,6 +3,7 @@
 
 export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 installed := node_modules/.package-lock.json
+runner := .tap/plugins/package.json
 sources := $(shell find lib -name '*.ts') package.json tsconfig.json tsconfig.build.json
 
 run: build
@@ -14,6 +15,11 @@ build: dist/main.js
 
 $(installed): package-lock.json
 	npm ci --no-audit --no-fund
+	@touch $@
+
+# tap with the plugins that package.json names, which a first run would not have.
+$(runner): $(installed) package.json
+	@npx --no-install tap build
 	@touch $@
 
 dist/main.js: $(installed) $(sources)
@@ -30,12 +36,12 @@ format: $(installed)
 packages:
 	@sh test/packages.sh
 
-test: packages build lint
+test: packages build lint $(runner)
 	@sh test/run.sh
 
 # The long proofs: everything of `make test` with more rounds and larger sizes, and those of test/long: real Debian
 # images in virtual machines.
-test-long: build lint
+test-long: build lint $(runner)
 	@sh test/packages.sh packages.txt packages-long.txt
 	@SVCD_LONG=1 SVCD_KILL_ROUNDS=200 SVCD_PROPERTY_RUNS=5 sh test/run.sh
 	@SVCD_LONG=1 sh test/run.sh --timeout=3600 test/long/*.test.ts

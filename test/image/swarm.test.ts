@@ -117,7 +117,7 @@ async function install(t: Test, network: SwarmNetwork, at: SwarmController, plan
   const root = await directory(t)
   const one = async (place: Place, i: number) => {
     const own = join(root, `node${i}`)
-    await mkdir(join(own, 'sysroot'), { recursive: true })
+    for (const name of ['sysroot', 'svctmp']) await mkdir(join(own, name), { recursive: true })
     const script = installScript(
       installData({
         node: `${method}${i}`,
@@ -140,8 +140,11 @@ async function install(t: Test, network: SwarmNetwork, at: SwarmController, plan
     const { status, log } = await run(
       [...place.enter, 'setpriv', '--pdeathsig', 'KILL'].concat(
         ['unshare', '--mount', '--propagation', 'private', 'sh', '-c'],
-        // The image on the disk: many machines in one have not the memory of many.
-        ['mount --bind "$0/sysroot" "$0/sysroot"; exec sh "$0/script"', own]
+        // On the disk: many machines in one have not the memory of many.
+        [
+          'for at in "$0/sysroot" "$0/svctmp"; do mount --bind "$at" "$at" || exit 1; done; exec sh "$0/script"',
+          own
+        ]
       )
     )
     t.equal(status, 0, `node ${i} succeeds`, { log: JSON.stringify(log.slice(-2000)) })
