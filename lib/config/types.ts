@@ -1,13 +1,19 @@
 import type { User } from '../auth/roles.js'
 
 /** What the ini says of a server that svcd configures; commands are a program and its arguments. */
-interface Managed {
+export interface Managed {
+  /** The main file. */
   readonly config: string
+  /** Directory of further files, where the server has any. */
   readonly directory: string
+  /** Command that checks a file; its path is put behind it. */
   readonly check: readonly string[]
+  /** Command that puts new files in force; empty: the control command. */
   readonly reload: readonly string[]
+  /** Run with start, stop, restart, reload or status, and the name of the service. */
   readonly control: readonly string[]
   readonly service: string
+  /** Milliseconds. */
   readonly gather: number
 }
 

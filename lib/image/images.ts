@@ -12,7 +12,6 @@ import type { OsimageDoc } from '../model/tables.js'
 import { importDocument } from '../model/transfer.js'
 import type { Tx } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
-import { locate } from '../program/program.js'
 import { checkKernel } from './boot-files.js'
 import { checkClone, cloneImage } from './clone.js'
 import { exists } from './durable.js'
@@ -21,7 +20,7 @@ import { Installing } from './installing.js'
 import { type KernelWish, newWish } from './kernel.js'
 import { packImage } from './pack.js'
 import { type Destination, pushImage, treeToPush } from './pushing.js'
-import { reachable } from './reach.js'
+import { checkPrograms, reachable } from './reach.js'
 import { recover } from './recovery.js'
 import type { Remote } from './remote.js'
 import { hideOwnTree, removeHidden } from './removal.js'
@@ -250,8 +249,7 @@ export class Images {
     signal: AbortSignal
   ): Promise<SubmittedJob> {
     const address = this.#addressOf(node)
-    checkFields(this.#image(osimage))
-    await treeToPush(this.#directory, this.#image(osimage))
+    await this.#checkPush(osimage)
     await this.#canReach(node, address, signal)
     return this.#push([{ node, address }], osimage, dryrun, actor)
   }
@@ -260,17 +258,23 @@ export class Images {
   async pushToGroup(group: string, osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {
     const { model } = this.#o
     model.get('group', group)
-    checkFields(this.#image(osimage))
-    await treeToPush(this.#directory, this.#image(osimage))
+    await this.#checkPush(osimage)
     const names = model.view.index.members(group)?.all.values ?? []
     const to = [...names].map(node => ({ node, address: this.#addressOf(node) }))
     if (to.length === 0) throw notFound(`group ${group} has no nodes`)
-    for (const program of ['rsync', 'ssh', 'ssh-keygen'])
-      if ((await locate(program)) === undefined)
-        throw notFound(`${program} is not installed on the controller`)
+    await checkPrograms().catch(error => {
+      throw notFound(error.message)
+    })
     if (to.every(({ address }) => address === undefined))
       throw notFound(`group ${group}: none of its nodes has an address to be reached at`)
     return this.#push(to, osimage, dryrun, actor)
+  }
+
+  /** Throws 404, or 503, for an image that cannot be pushed to any node. */
+  async #checkPush(osimage: string): Promise<void> {
+    const image = this.#image(osimage)
+    checkFields(image)
+    await treeToPush(this.#directory, image)
   }
 
   #push(to: readonly Destination[], osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {

@@ -29,7 +29,7 @@ export async function wantedKernel(tree: string, wish: KernelWish): Promise<stri
 const home = /^(?:boot|(?:usr\/)?lib\/modules)\/./
 
 /** A boot file of an image, by its path below the tree; undefined where there is no such regular file. */
-export async function fileIn(tree: string, path: string): Promise<string | undefined> {
+async function fileIn(tree: string, path: string): Promise<string | undefined> {
   const found = await resolveInside(tree, path)
   if (found === undefined || !home.test(found)) return undefined
   return (await stat(join(tree, found)).catch(() => undefined))?.isFile() ? found : undefined
@@ -52,7 +52,7 @@ export async function isVersionOf(tree: string, names: readonly string[], versio
 }
 
 /** Names that Debian, Red Hat and SUSE give the initramfs of a kernel. */
-export const initrdNames = (version: string) => [
+const initrdNames = (version: string) => [
   `initrd.img-${version}`,
   `initramfs-${version}.img`,
   `initrd-${version}`

@@ -18,11 +18,16 @@ export async function reachable(
 ): Promise<void> {
   if (address === undefined || isIP(address) === 0)
     throw new Error(`node ${node} has no address to be reached at`)
+  await checkPrograms()
+  const limits = { signal, timeLimitMs: QUICK_MS }
+  await reach(remote, { node, address }, () => remote.run({ node, address }, ['rsync', '--version'], limits))
+}
+
+/** Throws Error naming a program of the controller that a grab or a push needs and that is missing. */
+export async function checkPrograms(): Promise<void> {
   for (const program of ['rsync', 'ssh', 'ssh-keygen'])
     if ((await locate(program)) === undefined)
       throw new Error(`${program} is not installed on the controller`)
-  const limits = { signal, timeLimitMs: QUICK_MS }
-  await reach(remote, { node, address }, () => remote.run({ node, address }, ['rsync', '--version'], limits))
 }
 
 /** The mount points of a node. Throws Error in one sentence with its name. */

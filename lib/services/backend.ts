@@ -1,3 +1,4 @@
+import type { Managed } from '../config/types.js'
 /** What has to happen for a running server to take a changed file. */
 export type Needs = 'reload' | 'restart'
 
@@ -25,21 +26,8 @@ export interface Rendered {
 export type Render = (template: string, data: object) => string
 
 /** What a managed server is run with: the ini's values, and the server's usual ones where the ini has none. */
-export interface ServiceSettings {
+export interface ServiceSettings extends Managed {
   readonly server: string
-  /** The main file. */
-  readonly config: string
-  /** Directory of further files, where the server has any. */
-  readonly directory: string
-  /** Command that checks a file; its path is put behind it. */
-  readonly check: readonly string[]
-  /** Command that puts new files in force; empty: the control command. */
-  readonly reload: readonly string[]
-  /** Run with start, stop, restart, reload or status, and the name of the service. */
-  readonly control: readonly string[]
-  readonly service: string
-  /** Milliseconds. */
-  readonly gather: number
   readonly leaseFile: string
   /** Where the server takes orders to reload, before the control command; empty: nowhere. */
   readonly controlSocket: string

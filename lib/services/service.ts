@@ -2,7 +2,7 @@ import type { Condition } from '../monitor/health.js'
 import { Apply, type ApplyOptions } from './apply.js'
 import { backendOf } from './backends.js'
 import type { Running, Verb } from './control.js'
-import { shared } from './shared.js'
+import { shared } from './sharing.js'
 import { Unit } from './unit.js'
 
 const firstRetryMs = 5_000

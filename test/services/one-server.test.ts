@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { shared } from '../../lib/services/shared.js'
+import { shared } from '../../lib/services/sharing.js'
 import { Controller } from '../api/controller.js'
 
 const network = (n: number) => ({

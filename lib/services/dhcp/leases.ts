@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { type Address, parseAddress } from '../../model/address.js'
-import { shared } from '../shared.js'
+import { shared } from '../sharing.js'
 import { type Lease, macNumber, readers } from './lease-lines.js'
 
 /** How often files are read again that were moved meanwhile. */
