@@ -33,7 +33,7 @@ const rounds: readonly Round[] = isLong
   ? [
       { seeder: 'aria2', megabytes: 200, withKill: true, withHttp: true },
       { seeder: 'transmission', megabytes: 200, withKill: false, withHttp: false },
-      { seeder: 'aria2', megabytes: 1000, withKill: false, withHttp: false }
+      { seeder: 'aria2', megabytes: 1000, withKill: true, withHttp: false }
     ]
   : [{ seeder: 'aria2', megabytes: 24, withKill: true, withHttp: true }]
 const image = 'image.tar'
