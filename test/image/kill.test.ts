@@ -130,6 +130,7 @@ export async function grab({ tree, work, change }) {
 }`
 const fakeReach = `
 export const reachable = async () => {}
+export const checkPrograms = async () => {}
 export const nodeMounts = async () => []`
 
 t.test('kill -9 during a grab', async t => {
