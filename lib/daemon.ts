@@ -279,7 +279,7 @@ function followImages(images: Images, remote: Remote, changes: readonly Change[]
     if (type === 'revoked' && after) void remote.forget(name).catch(() => {})
 }
 
-/** Whether a token issued at that time (ms) was issued to the node that has this name now (decisions 4.8). */
+/** Whether a token issued at that time (ms) was issued to the node that has this name now (rules 4.8). */
 function standsFor(view: View, node: string, issuedAt: number): boolean {
   return view.get('node', node) !== undefined && issuedAt > (view.get('revoked', node)?.at ?? -1)
 }

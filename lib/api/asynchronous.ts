@@ -10,7 +10,7 @@ export const acknowledge = (id: string): Answer => ({
 })
 
 /**
- * The answer to a request whose work is a job (decisions 2.8): `status` with `message` when the work is done, at once
+ * The answer to a request whose work is a job (rules 2.8): `status` with `message` when the work is done, at once
  * the acknowledgement for a client that sends `Prefer: respond-async`. What the job refuses is thrown on, any other
  * failure as 503 that names the job, with its reason. A client that hangs up does not stop the work.
  */

@@ -8,7 +8,7 @@ import { shapes } from './shapes.js'
 const reads = { method: 'GET', effect: 'reads', body: 'ignored' } as const
 const changes = { method: 'GET', effect: 'changes', body: 'ignored' } as const
 
-/** What booting and installing machines ask for (contract, "Boot and installation"; decisions 4). */
+/** What booting and installing machines ask for (contract, "Boot and installation"; rules 4). */
 export function bootRoutes(parts: Parts): ApiRoute[] {
   const { boot, install, config } = parts
   const search = (request: ApiRequest) => {
@@ -128,7 +128,7 @@ function bootFile({ model, config }: Parts, name: string): Answer {
 }
 
 /**
- * Packed images go to addresses in a configured network, to loopback, or with a token (decisions 4.9). From elsewhere a
+ * Packed images go to addresses in a configured network, to loopback, or with a token (rules 4.9). From elsewhere a
  * node's token is good for what that node installs (4.8), also where its image is another one by now.
  */
 function packedFile({ model, boot, images, config }: Parts, request: ApiRequest): Answer {
@@ -150,7 +150,7 @@ function packedFile({ model, boot, images, config }: Parts, request: ApiRequest)
   return { status: 200, file: join(config.paths.files, name) }
 }
 
-/** `{target, script}` of a file below a directory; `# target: <text>` in its first line (decisions 4.10). */
+/** `{target, script}` of a file below a directory; `# target: <text>` in its first line (rules 4.10). */
 function payload(
   { boot }: Parts,
   what: 'role' | 'script',

@@ -90,7 +90,7 @@ function shown({ config, model }: Parts): JsonObject {
   }
 }
 
-/** The settings among what is given; the rest may only be what is read (contract: 400; decisions 1.8). */
+/** The settings among what is given; the rest may only be what is read (contract: 400; rules 1.8). */
 function changeable(given: JsonValue, now: JsonObject): JsonObject {
   if (typeof given !== 'object' || given === null || Array.isArray(given))
     throw badRequest('cluster: the body must be an object')

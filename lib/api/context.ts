@@ -43,7 +43,7 @@ export const smallBody = 65_536
 /** 200 with an iPXE script, an install script or a kickstart. */
 export const plain = (text: string): Answer => ({ status: 200, text, type: 'text/plain; charset=utf-8' })
 
-/** A change's answer: 204 is empty, the others say what happened (decisions 1.5). */
+/** A change's answer: 204 is empty, the others say what happened (rules 1.5). */
 export const done = (status: number, message: string): Answer =>
   status === 204 ? { status } : { status, body: { message } }
 

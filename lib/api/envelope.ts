@@ -14,7 +14,7 @@ function only(value: JsonObject, key: string, where: string, besides: readonly s
 
 /**
  * Opens `{root: {steps[0]: {steps[1]: inner}}}`; a body without `root` is the inner object itself
- * (decisions 1.3). `besides`: keys an answer of ours carries next to the envelope (decisions 1.1). Throws 400
+ * (rules 1.3). `besides`: keys an answer of ours carries next to the envelope (rules 1.1). Throws 400
  * when a name in the envelope is not the path's.
  */
 export function open(

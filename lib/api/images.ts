@@ -9,7 +9,7 @@ import { type ApiRequest, type ApiRoute, actorOf, type Parts, param } from './co
 import { open } from './envelope.js'
 import { shapes } from './shapes.js'
 
-/** What is done with the files of OS images: pack, kernel, clone, grab and push (contract; decisions 2.4, 2.8). */
+/** What is done with the files of OS images: pack, kernel, clone, grab and push (contract; rules 2.4, 2.8). */
 export function imageRoutes({ images }: Parts): ApiRoute[] {
   const post = { method: 'POST', effect: 'changes', access: 'user', body: 'json' } as const
   const one = '/config/osimage/{osimage}'
@@ -110,7 +110,7 @@ function readKernel(image: string, { values, newName }: Given): KernelWish {
   return wish
 }
 
-/** `{osimage, dryrun}`; `nodry` is the opposite of `dryrun` (decisions 1.6). */
+/** `{osimage, dryrun}`; `nodry` is the opposite of `dryrun` (rules 1.6). */
 function readTransfer(type: 'node' | 'group', name: string, request: ApiRequest) {
   const inner: JsonValue = open(request.body, 'config', [type, name])
   if (typeof inner !== 'object' || inner === null || Array.isArray(inner))

@@ -8,12 +8,12 @@ import { shapes } from './shapes.js'
 
 type Owner = 'group' | 'node'
 
-/** `{interfaces}` of one object in its envelope, and bare beside it (decisions 1.1). */
+/** `{interfaces}` of one object in its envelope, and bare beside it (rules 1.1). */
 function answer(type: Owner, name: string, interfaces: readonly object[]): Answer {
   return { status: 200, body: { config: { [type]: { [name]: { interfaces } } }, interfaces } }
 }
 
-/** The interfaces of groups and of nodes (contract, Group and Node; decisions 1.9, 3.5). */
+/** The interfaces of groups and of nodes (contract, Group and Node; rules 1.9, 3.5). */
 export function interfaceRoutes(parts: Parts, type: Owner): ApiRoute[] {
   const { model } = parts
   const base = `/config/${type}/{${type}}/interfaces`

@@ -3,7 +3,7 @@ import type { JobRecord, JobSummary } from '../jobs/jobs.js'
 import { type ApiRoute, actorOf, type Parts, param } from './context.js'
 import { shapes } from './shapes.js'
 
-/** Asynchronous requests: what each tells its callers, their records, and how one is cancelled (decisions 2.9). */
+/** Asynchronous requests: what each tells its callers, their records, and how one is cancelled (rules 2.9). */
 export function jobRoutes({ jobs }: Parts): ApiRoute[] {
   const get = { method: 'GET', body: 'ignored' } as const
   const status = (path: string): ApiRoute => ({

@@ -7,7 +7,7 @@ import { shapes } from './shapes.js'
 
 const longestState = 1024
 
-/** What nodes report while they install, and how the daemon is (contract, Monitor; decisions 6). */
+/** What nodes report while they install, and how the daemon is (contract, Monitor; rules 6). */
 export function monitorRoutes({ model, status, health, images }: Parts): ApiRoute[] {
   return [
     {
@@ -94,7 +94,7 @@ export function monitorRoutes({ model, status, health, images }: Parts): ApiRout
   ]
 }
 
-/** Without a token the status alone (decisions 5.3). */
+/** Without a token the status alone (rules 5.3). */
 const shown = (state: ServiceState, { caller }: ApiRequest) =>
   caller.kind === 'anonymous' ? { status: state.status } : state
 

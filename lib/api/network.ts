@@ -8,7 +8,7 @@ import { type ApiRoute, type Parts, param } from './context.js'
 import { objectRoutes } from './objects.js'
 import { shapes } from './shapes.js'
 
-/** Networks and their addresses (contract, Network; decisions 1.1, 3.6, 3.7). */
+/** Networks and their addresses (contract, Network; rules 1.1, 3.6, 3.7). */
 export function networkRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   const inner = (name: string, key: string, value: unknown): Answer => ({
@@ -79,7 +79,7 @@ const isSingle = (route: ApiRoute) => route.method === 'GET' && route.path === '
 
 /**
  * `/config/network/{address}` answers for the network with the longest prefix that holds it. Unlike a
- * network, an address is told without a token (decisions 5.3).
+ * network, an address is told without a token (rules 5.3).
  */
 function withBareAddress(
   route: ApiRoute,

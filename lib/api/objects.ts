@@ -12,7 +12,7 @@ import { type ApiRequest, type ApiRoute, actorOf, done, type Parts, param, small
 import { config, open } from './envelope.js'
 import { shapes } from './shapes.js'
 
-/** What a type's routes answer where the contract's tables differ between types (decisions 2.1, 5.3). */
+/** What a type's routes answer where the contract's tables differ between types (rules 2.1, 5.3). */
 export interface ObjectRoutes {
   readonly type: TypeName
   readonly updated: 200 | 204
@@ -42,7 +42,7 @@ export function objectRoutes(parts: Parts, o: ObjectRoutes): ApiRoute[] {
   const base = `/config/${o.type}`
   const one = `${base}/{${o.type}}`
   const name = (request: ApiRequest) => param(request, o.type)
-  // An answer of interfaces that is posted back here has them bare beside the envelope (decisions 1.1).
+  // An answer of interfaces that is posted back here has them bare beside the envelope (rules 1.1).
   const besides = objectTypes[o.type].interfaces ? ['interfaces'] : []
   const given = (request: ApiRequest) =>
     readObject(
@@ -156,7 +156,7 @@ export function objectRoutes(parts: Parts, o: ObjectRoutes): ApiRoute[] {
   return routes
 }
 
-/** What a node's own token may post of its node: inventory and the address of an interface (decisions 4.8). */
+/** What a node's own token may post of its node: inventory and the address of an interface (rules 4.8). */
 function checkOwnReport(node: NodeDoc, given: Given): void {
   const refuse = (what: string) => forbidden(`the token of node ${node.name} may not change ${what}`)
   for (const field of given.values.keys())

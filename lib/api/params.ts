@@ -33,7 +33,7 @@ const address = (value: string) => {
   return value
 }
 
-/** How each path parameter is checked, once, at the edge (decisions 3.1): by its name in the route table. */
+/** How each path parameter is checked, once, at the edge (rules 3.1): by its name in the route table. */
 const checks: Readonly<Record<string, (value: string) => string>> = {
   group: object('group'),
   groupname: object('group'),

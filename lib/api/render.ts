@@ -1,7 +1,7 @@
 import { type ApiRoute, type Parts, param, plain } from './context.js'
 import { shapes } from './shapes.js'
 
-/** What a node would be given, without side effects and with secrets masked (decisions 4.12). */
+/** What a node would be given, without side effects and with secrets masked (rules 4.12). */
 export function renderRoutes({ model, boot, install }: Parts): ApiRoute[] {
   const preview = (what: string, text: (node: string) => string): ApiRoute => ({
     method: 'GET',

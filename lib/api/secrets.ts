@@ -19,7 +19,7 @@ import { shapes } from './shapes.js'
 
 const owners = ['node', 'group'] as const
 
-/** The secrets of nodes and groups (decisions 5.5). */
+/** The secrets of nodes and groups (rules 5.5). */
 export function secretRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   const list = (type: SecretOwner, owner: string, caller: Caller): Secret[] => {

@@ -11,7 +11,7 @@ export type Caller =
   | { readonly kind: 'node'; readonly node: string }
 
 /**
- * Who may call a route (decisions 5):
+ * Who may call a route (rules 5):
  * `anyone`: no token is looked at; `minimal`: without a token the handler answers the minimal response;
  * `address`: as `minimal` where the path names an address in the place of a network, else as `user`;
  * `reader`: any user's token, also for a GET that notes what it has told;
@@ -50,7 +50,7 @@ interface Guarded {
   readonly effect: 'reads' | 'changes'
 }
 
-/** The caller of a request, or 401 for who is not known and 403 for who may not (decisions 2.3, 5.2, 5.3). */
+/** The caller of a request, or 401 for who is not known and 403 for who may not (rules 2.3, 5.2, 5.3). */
 export function authorize(options: AccessOptions, route: Guarded, head: RequestHead): Caller {
   const access = accessOf(route, head)
   if (access === 'anyone') return anonymous
@@ -101,5 +101,5 @@ function checkNode(node: string, access: Access, head: RequestHead): void {
     throw forbidden(`the token of node ${node} is not one for node ${named}`)
 }
 
-/** Whether the caller may do everything (decisions 5.2). */
+/** Whether the caller may do everything (rules 5.2). */
 export const isAdmin = (caller: Caller) => caller.kind === 'user' && caller.role === 'admin'

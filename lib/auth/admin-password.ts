@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createOnce } from './create-once.js'
 
-/** Where the first admin's password stands while the ini names no user (decisions 5.1). */
+/** Where the first admin's password stands while the ini names no user (rules 5.1). */
 export function adminPasswordFile(stateDirectory: string): string {
   return join(stateDirectory, 'admin-password')
 }

@@ -7,7 +7,7 @@ const free = 4
 const stepMs = 250
 
 /**
- * Failed logins per source address in the last minute, and how long the address waits for them (decisions 5.4):
+ * Failed logins per source address in the last minute, and how long the address waits for them (rules 5.4):
  * nothing before the fifth, then a quarter of a second more with each up to one second. Remembers the
  * `capacity` addresses that failed last. An IPv6 host owns a /64, which counts as one address.
  */

@@ -33,7 +33,7 @@ interface Remembered {
   readonly verifiedAt: number
 }
 
-/** Who may log in, and at what pace (decisions 5.1, 5.4). */
+/** Who may log in, and at what pace (rules 5.1, 5.4). */
 export class Logins {
   readonly #users: ReadonlyMap<string, User>
   readonly #adminPasswordFile: string

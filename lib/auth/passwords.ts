@@ -17,7 +17,7 @@ interface Parts {
 }
 
 /**
- * `$scrypt$N=…,r=…,p=…$salt$key` with a fresh salt: printable ASCII without white space (decisions 5.1). Takes
+ * `$scrypt$N=…,r=…,p=…$salt$key` with a fresh salt: printable ASCII without white space (rules 5.1). Takes
  * about a sixth of a second of one core and 16 MiB.
  */
 export async function hashPassword(password: string): Promise<string> {

@@ -1,4 +1,4 @@
-/** Roles of users (decisions 5.2). */
+/** Roles of users (rules 5.2). */
 export const roles = ['admin', 'viewer'] as const
 export type Role = (typeof roles)[number]
 

@@ -27,7 +27,7 @@ export interface TokensOptions {
   readonly nodeLifetimeMs: number
 }
 
-/** Tokens: HS256 JWTs to us, opaque to clients; valid over a restart (decisions 5.1, 4.8). */
+/** Tokens: HS256 JWTs to us, opaque to clients; valid over a restart (rules 5.1, 4.8). */
 export class Tokens {
   readonly #key: KeyObject
   readonly #options: TokensOptions

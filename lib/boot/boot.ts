@@ -38,7 +38,7 @@ export interface BootOptions {
   readonly log: Log
 }
 
-/** What a booting machine is answered: iPXE scripts (contract, "Boot and installation"; decisions 4). */
+/** What a booting machine is answered: iPXE scripts (contract, "Boot and installation"; rules 4). */
 export class Boot {
   readonly #o: BootOptions
 
@@ -71,8 +71,8 @@ export class Boot {
   }
 
   /**
-   * The script for the machine with this MAC: its node's, or the normal menu (decisions 4.1). A promise only where a
-   * machine that nobody knows is looked for at the switches, for a source that may change something (decisions 4.5).
+   * The script for the machine with this MAC: its node's, or the normal menu (rules 4.1). A promise only where a
+   * machine that nobody knows is looked for at the switches, for a source that may change something (rules 4.5).
    */
   search(mac: string, source: Source): string | Promise<string> {
     const { model, detection } = this.#o
@@ -111,7 +111,7 @@ export class Boot {
 
   /**
    * Boots a machine as a named node; with a MAC, that MAC moves to the node and a former owner loses it and
-   * its status (decisions 4.4). Throws 403 where the source may not.
+   * its status (rules 4.4). Throws 403 where the source may not.
    */
   async manualHost(name: string, mac: string | undefined, source: Source): Promise<string> {
     this.#checkManual(source)
@@ -130,7 +130,7 @@ export class Boot {
 
   /**
    * Boots a machine as a node of a group: the member that has the MAC, else the first without one, else a new
-   * one; machines that ask at once get different nodes (decisions 4.3). Throws 403 where the source may not.
+   * one; machines that ask at once get different nodes (rules 4.3). Throws 403 where the source may not.
    */
   async manualGroup(name: string, mac: string, source: Source): Promise<string> {
     this.#checkManual(source)

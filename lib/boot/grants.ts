@@ -12,7 +12,7 @@ interface Grant {
 }
 
 /**
- * Which dynamic address stands for which node (decisions 4.6): the one that the DHCP server's lease file gives to the
+ * Which dynamic address stands for which node (rules 4.6): the one that the DHCP server's lease file gives to the
  * node's MAC; where svcd manages no DHCP server, the first address of the range that fetched the node's boot script,
  * for one hour.
  */

@@ -103,6 +103,6 @@ export interface InstallData {
   readonly ntp_server: string
   /** `[kickstart] rootpw`: a crypt(3) hash, '' locks the root account. */
   readonly rootpw: string
-  /** True when the caller is not the node itself: passwords and token are shown as ******** (decisions 4.7). */
+  /** True when the caller is not the node itself: passwords and token are shown as ******** (rules 4.7). */
   readonly masked: boolean
 }

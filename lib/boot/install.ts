@@ -36,7 +36,7 @@ export class Install {
     this.#o = options
   }
 
-  /** The install script; 401 unless the request comes from the node itself (decisions 4.6). */
+  /** The install script; 401 unless the request comes from the node itself (rules 4.6). */
   script(name: string, source: Source): string {
     const node = this.#o.model.get('node', name)
     if (!this.isNode(node, source))
@@ -52,7 +52,7 @@ export class Install {
     return this.#o.templates.render('install/templ_install.cfg', { ...data })
   }
 
-  /** The kickstart; secrets are masked unless the request comes from the node itself (decisions 4.7). */
+  /** The kickstart; secrets are masked unless the request comes from the node itself (rules 4.7). */
   kickstart(name: string, source: Source | undefined): string {
     const node = this.#o.model.get('node', name)
     const data = this.#data(node, source === undefined || !this.isNode(node, source))
@@ -137,7 +137,7 @@ export class Install {
     }
   }
 
-  /** The group's secrets and the node's own, which win over one of the same name (decisions 5.5). */
+  /** The group's secrets and the node's own, which win over one of the same name (rules 5.5). */
   #secrets(node: NodeDoc, masked: boolean): Secret[] {
     const { view, box } = this.#o.model
     const ofGroup = node.group === undefined ? [] : secretsOf(view, box, 'group', node.group, masked)

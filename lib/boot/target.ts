@@ -13,7 +13,7 @@ export interface Target {
   readonly provision: InterfaceDoc | undefined
   readonly network: NetworkDoc | undefined
   readonly prefix: Prefix | undefined
-  /** '' without a domain (decisions 4.2). */
+  /** '' without a domain (rules 4.2). */
   readonly domain: string
   /** `<node>.<domain>`, the bare name without a domain. */
   readonly hostname: string
@@ -37,7 +37,7 @@ export function targetOf(view: View, node: NodeDoc, cluster: ClusterSettings): T
   }
 }
 
-/** The node's image, with the files that its tag pins (decisions 1.2). */
+/** The node's image, with the files that its tag pins (rules 1.2). */
 function imageOf(view: View, { osimage, osimagetag }: Settings): OsimageDoc | undefined {
   const image = osimage === null ? undefined : view.get('osimage', osimage)
   if (!image || osimagetag === untagged) return image
@@ -56,7 +56,7 @@ export function rolesOf({ roles }: Settings): string[] {
   return roles === null ? [] : roles.split(',').map(role => role.trim())
 }
 
-/** Why a node cannot be booted, as one sentence; undefined when it can (decisions 4.1). */
+/** Why a node cannot be booted, as one sentence; undefined when it can (rules 4.1). */
 export function obstacle(
   { node, settings, image, provision, network }: Target,
   hasFile: (name: string) => boolean

@@ -7,7 +7,7 @@ import { askHidden } from './ask-hidden.js'
 import { UsageError } from './usage.js'
 
 /**
- * The line to paste below `[users]` (decisions 5.1). The password is all of standard input but one line end,
+ * The line to paste below `[users]` (rules 5.1). The password is all of standard input but one line end,
  * or asked for twice on the terminal.
  * @throws UsageError for a bad name or role, or when there is no terminal to ask on; Error for a password
  *   that cannot be

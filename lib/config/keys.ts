@@ -19,7 +19,7 @@ function secret<T>(kind: Kind<T>, fallback: string, doc: string): Key<T> {
   return { kind, default: fallback, doc, secret: true }
 }
 
-// The cluster object carries these beside the controller's name (decisions 1.8).
+// The cluster object carries these beside the controller's name (rules 1.8).
 const clusterFields = [
   'name',
   'ntp_server',
@@ -30,7 +30,7 @@ const clusterFields = [
 ]
 
 /**
- * Every key but those of `[users]` (decisions, section 7), in the shipped file's order. Reading, the shipped
+ * Every key but those of `[users]` (rules 7), in the shipped file's order. Reading, the shipped
  * and the installed file and the documents come from this table.
  */
 export const keys = {

@@ -15,7 +15,7 @@ function must(holds: boolean, expected: string): asserts holds {
   if (!holds) throw new ValueError(`must be ${expected}`)
 }
 
-/** Names of everything but nodes (decisions 3.1). */
+/** Names of everything but nodes (rules 3.1). */
 export const nameRule = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/
 /** The rule in words, to end a sentence with. */
 export const nameRuleText =

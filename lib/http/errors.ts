@@ -1,6 +1,6 @@
 /**
  * The one family of errors that becomes an http answer: thrown where the fact is known, mapped once by the
- * server. `message` is one sentence that names the object and the field (decisions 1.5).
+ * server. `message` is one sentence that names the object and the field (rules 1.5).
  */
 export class ServiceError extends Error {
   override readonly name = 'ServiceError'

@@ -33,8 +33,8 @@ export interface FileAnswer {
 }
 
 /**
- * Opens `path` once; everything the answer says is taken from that handle (decisions 4.9). Range and If-Range in
- * `headers` are obeyed where `allowRange`. If-None-Match and dates are ignored (decisions 2.5).
+ * Opens `path` once; everything the answer says is taken from that handle (rules 4.9). Range and If-Range in
+ * `headers` are obeyed where `allowRange`. If-None-Match and dates are ignored (rules 2.5).
  * Throws 404 where there is no regular file, 416 for a range outside it, 503 when it cannot be opened now.
  */
 export async function openFile(

@@ -3,7 +3,7 @@ import { createScanner, type JSONScanner } from 'jsonc-parser'
 import { badRequest, type ServiceError } from './errors.js'
 import type { JsonValue } from './route.js'
 
-/** Objects and lists may stand inside one another this deep (decisions 1.7). */
+/** Objects and lists may stand inside one another this deep (rules 1.7). */
 export const MAX_DEPTH = 64
 
 // The scanner's own enumeration exists for the compiler only.
@@ -25,7 +25,7 @@ const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
 /**
- * Parses strict JSON (RFC 8259, decisions 1.7); nothing is repaired, stripped or altered. Throws 400 with line,
+ * Parses strict JSON (RFC 8259, rules 1.7); nothing is repaired, stripped or altered. Throws 400 with line,
  * column and what is wrong for an empty body, invalid UTF-8, a BOM, comments, trailing commas, duplicate keys,
  * the key `__proto__`, lone surrogates, a number too large for a double, nesting over 64, and all else that is
  * not JSON. Line and column count from 1, the column in characters. Time is linear, the stack stays flat.

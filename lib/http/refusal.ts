@@ -50,7 +50,7 @@ function describe(error: unknown): string {
 }
 
 /**
- * Answers with `{"message"}` (decisions 1.5). Where the client may still be sending its body, the connection is
+ * Answers with `{"message"}` (rules 1.5). Where the client may still be sending its body, the connection is
  * closed for writing and the body dropped for a while: closed at once, the client would see a reset, not the reason.
  */
 export async function refuse<C>(

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue }
 export type JsonObject = { [key: string]: JsonValue }
 
-/** Where a request comes from, after `[http] trusted_proxies` has been applied (decisions 4.5). */
+/** Where a request comes from, after `[http] trusted_proxies` has been applied (rules 4.5). */
 export interface Source {
   /** IPv4 or IPv6 address in canonical text; an IPv4-mapped IPv6 address is given as IPv4. */
   readonly address: string

@@ -47,7 +47,7 @@ export class Router<C> {
 
   /**
    * Throws 404 where no route has this shape, 405 with `Allow` where one has it for other methods. HEAD finds
-   * the GET route where that only reads (decisions 2.5).
+   * the GET route where that only reads (rules 2.5).
    */
   find(method: string, segments: readonly string[]): Match<C> {
     const node = descend(this.#root, segments, 0)

@@ -20,7 +20,7 @@ export interface Manner {
 
 /**
  * Writes a handler's answer to the socket. Content-Length is exact, JSON ends in a newline, a 204 has no body,
- * a HEAD is answered with the head alone (decisions 1.5, 2.5). Before anything is written it throws
+ * a HEAD is answered with the head alone (rules 1.5, 2.5). Before anything is written it throws
  * ServiceError 404, 416 or 503 for a file, and TypeError for what is no answer. Once writing has begun a
  * rejection means that the connection is cut.
  */
@@ -35,7 +35,7 @@ export async function send<C>(exchange: Exchange<C>, answer: Answer, manner: Man
   sendText(exchange, answer, text, answer.type ?? type, manner)
 }
 
-/** Handlers are typed, but what they return may be built from data; no 3xx is ever sent (decisions 2.5). */
+/** Handlers are typed, but what they return may be built from data; no 3xx is ever sent (rules 2.5). */
 function checkAnswer(answer: Answer | null | undefined): asserts answer is Answer {
   const { status, text, json, file } = answer ?? {}
   const wrong = (what: string) => new TypeError(`a handler returned ${what}`)

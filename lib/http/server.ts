@@ -30,7 +30,7 @@ export interface ServerOptions<C> {
   param?(name: string, value: string, route: Route<C>): string
   /** Bytes of a request's body (413). */
   readonly maxBody: number
-  /** Addresses and CIDRs whose X-Forwarded-For is believed (decisions 4.5). */
+  /** Addresses and CIDRs whose X-Forwarded-For is believed (rules 4.5). */
   readonly trustedProxies: readonly string[]
   readonly log: Log
   /** Names errors that are an expected condition, like a store that is read-only. */
@@ -39,7 +39,7 @@ export interface ServerOptions<C> {
 }
 
 /**
- * The only part that reads from and writes to sockets. Order of checks (decisions 2.3): target 400, route 404,
+ * The only part that reads from and writes to sockets. Order of checks (rules 2.3): target 400, route 404,
  * method 405, `authorize` 401/403, `param` 400/404, body 413/400, handler. Every refusal on every way is JSON.
  */
 export class HttpServer<C> {

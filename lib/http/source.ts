@@ -6,7 +6,7 @@ type Address = ipaddr.IPv4 | ipaddr.IPv6
 type Range = [Address, number]
 
 /**
- * Gives a function that tells where a request comes from (decisions 4.5): the right-most address in
+ * Gives a function that tells where a request comes from (rules 4.5): the right-most address in
  * X-Forwarded-For that is not a trusted proxy, when the peer is one; else the peer. Where every address is a
  * trusted proxy it is the left-most. An address counts as loopback only if all hops to it are loopback:
  * another machine's loopback is not ours.

@@ -16,7 +16,7 @@ const PERCENT = 0x25
 
 /**
  * Takes a request target apart by hand: `new URL` would fold `%2e%2e` and so ask for another object than
- * the client named (decisions 3.1). Origin form and absolute form are taken. `target` holds one character
+ * the client named (rules 3.1). Origin form and absolute form are taken. `target` holds one character
  * per byte, as node:http gives it.
  * Throws 400 for any other form, a malformed `%` and invalid UTF-8; 404 for a segment that decodes to a
  * text with a slash or a NUL, since no object has such a name.

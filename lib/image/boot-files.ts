@@ -106,7 +106,7 @@ export async function checkKernel({ config }: Workshop, image: OsimageDoc, wish:
   await checkWish(await treeOf(config.image.directory, image), image.name, wish)
 }
 
-/** 400 for a kernel or an initramfs that the tree does not have, or a version that is not the kernel's (decisions 2.4). */
+/** 400 for a kernel or an initramfs that the tree does not have, or a version that is not the kernel's (rules 2.4). */
 async function checkWish(tree: string, image: string, wish: KernelWish): Promise<void> {
   const { kernelfile, initrdfile, kernelversion } = wish
   const refused = (field: keyof KernelWish, why: string) =>

@@ -49,7 +49,7 @@ const soonMs = 50
 
 /**
  * What is done with OS images beyond the objects: pack, kernel, clone, delete, grab and push, each as a job, one at a time
- * for an image (contract, "OS image and tags"; decisions 2.8, 3.12).
+ * for an image (contract, "OS image and tags"; rules 2.8, 3.12).
  */
 export class Images {
   readonly #o: ImagesOptions
@@ -104,7 +104,7 @@ export class Images {
 
   /**
    * Creates, changes or renames an image. A rename carries its directory along: where that is meant by the image's
-   * name, `path` names it then, and no more once the image is named like it again (decisions 3.2).
+   * name, `path` names it then, and no more once the image is named like it again (rules 3.2).
    */
   async save(name: string, given: Given, actor: Actor): Promise<{ created: boolean }> {
     const { newName } = given
@@ -144,14 +144,14 @@ export class Images {
 
   /**
    * Deletes an image that nobody uses, with its tags; a directory that svcd made for it is removed in the background,
-   * its packs by the sweep (decisions 3.12).
+   * its packs by the sweep (rules 3.12).
    */
   async remove(name: string, actor: Actor): Promise<void> {
     const { model } = this.#o
     await this.#letGo([this.#image(name)], actor, also => model.remove('osimage', name, actor, also))
   }
 
-  /** Imports a document; of an image that it drops, what svcd made goes as on a delete (decisions 3.11, 3.12). */
+  /** Imports a document; of an image that it drops, what svcd made goes as on a delete (rules 3.11, 3.12). */
   import(document: JsonValue, actor: Actor): Promise<void> {
     const { model } = this.#o
     const { view } = model

@@ -8,7 +8,7 @@ const QUICK_MS = 15_000
 
 /**
  * Whether a grab or a push can start: rsync and ssh here, the key, and a node that lets us in and has rsync. Takes
- * seconds at most. Throws Error in one sentence: the reason known at once of decisions 2.4.
+ * seconds at most. Throws Error in one sentence: the reason known at once of rules 2.4.
  */
 export async function reachable(
   remote: Remote,

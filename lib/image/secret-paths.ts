@@ -2,7 +2,7 @@ import type { Model } from '../model/model.js'
 import { type SecretOwner, secretsOf } from '../model/secrets.js'
 
 /**
- * Where the secrets of a node and of its group lie on the node (decisions 5.5). An image that took them along would
+ * Where the secrets of a node and of its group lie on the node (rules 5.5). An image that took them along would
  * hand them to every node. Throws notFound for a node that is gone.
  */
 export function secretPaths(model: Model, name: string): string[] {

@@ -10,7 +10,7 @@ export { mountsBelow } from './mounts.js'
 
 /**
  * The real directory of an image's `path`, with no link left. Throws unavailable (503) naming `[image] directory`
- * unless it is a directory strictly below that one, whatever links there are on the way (decisions 3.12).
+ * unless it is a directory strictly below that one, whatever links there are on the way (rules 3.12).
  */
 export async function imageTree(directory: string, osimage: string, path: string): Promise<string> {
   const refused = (why: string, cause?: unknown) =>

@@ -45,7 +45,7 @@ export async function checkUnmounted(osimage: string, tree: string, done: string
     throw unavailable(`OS image ${osimage}: ${tree} cannot be ${done}: something is mounted at ${mounted}`)
 }
 
-/** The name of the directory that svcd made for an image, and that goes with it (decisions 3.12). */
+/** The name of the directory that svcd made for an image, and that goes with it (rules 3.12). */
 export function ownTree(view: View, directory: string, image: OsimageDoc): string | undefined {
   const path = meantTree(directory, image)
   const name = path.slice(directory.length + 1)

@@ -20,7 +20,7 @@ import { oneLine, reasonOf } from './text.js'
 /** What a record's results may take as JSON, in characters. */
 export const RESULTS_KEPT = 1024 * 1024
 
-/** What `GET /config/status/{id}` tells one user (decisions 2.9). */
+/** What `GET /config/status/{id}` tells one user (rules 2.9). */
 export interface Poll {
   /** The lines that this user was not given yet, joined by `;;`. */
   readonly message: string

@@ -38,7 +38,7 @@ const MOST_WAITING = 1000
 /** How long an aborted job may take to end: its programs take up to 5 s. */
 const ABORTED_MS = 7000
 
-/** Asynchronous requests: a queue with lanes, and a record of each on disk (decisions 2.8, 2.9). */
+/** Asynchronous requests: a queue with lanes, and a record of each on disk (rules 2.8, 2.9). */
 export class Jobs {
   readonly #now: () => number
   readonly #log: Log

@@ -20,7 +20,7 @@ export interface JobSummary {
   readonly message: string
 }
 
-/** A whole record; what did not fit is told by a line (decisions 2.9). */
+/** A whole record; what did not fit is told by a line (rules 2.9). */
 export interface JobRecord extends JobSummary {
   readonly lines: readonly string[]
   readonly results: Readonly<Record<string, JsonValue>>

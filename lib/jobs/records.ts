@@ -6,7 +6,7 @@ import { decode, emptyBody, type JobSummary } from './record.js'
 import { type RecordDisk, syncDirectory } from './record-file.js'
 import { reasonOf } from './text.js'
 
-/** How long a record is kept after its end (decisions 2.9). */
+/** How long a record is kept after its end (rules 2.9). */
 export const KEPT_MS = 7 * 24 * 3_600_000
 const SWEEP_MS = 3_600_000
 

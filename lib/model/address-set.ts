@@ -33,7 +33,7 @@ function firstClear(bits: Uint32Array, from: number): number {
 /**
  * The addresses in use: a tree of four bytes in which wholly taken blocks are marked, so that the first free
  * address is found in a time that depends neither on the network's size nor on how many are taken
- * (decisions 3.7).
+ * (rules 3.7).
  */
 export class AddressSet {
   readonly #root = block(0)

@@ -32,7 +32,7 @@ export interface Field<V = unknown> {
   /** In force when nobody sets the field; also what is shown then, null when not given. */
   readonly default?: V | ''
   readonly refers?: TypeName
-  /** The name may be one that no object has; where one has it, it is a reference like any other (decisions 3.2). */
+  /** The name may be one that no object has; where one has it, it is a reference like any other (rules 3.2). */
   readonly soft?: true
   /** Shown as ******** to who is not an admin. */
   readonly secret?: true
@@ -149,7 +149,7 @@ export const nameList = checked('comma-separated names', value =>
   value.split(',').every(name => isObjectName(name.trim())) ? value : undefined
 )
 
-/** What a kernel command line and an iPXE script (where # opens a comment) both carry unchanged (decisions 4.2). */
+/** What a kernel command line and an iPXE script (where # opens a comment) both carry unchanged (rules 4.2). */
 export const kernelOptions = checked(
   'printable ASCII on one line, without ${, a word that is ;, && or ||, or one that begins with #',
   value =>

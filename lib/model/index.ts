@@ -26,7 +26,7 @@ export interface Owner extends Ref {
 export const ownerText = ({ type, name, interface: on }: Owner) =>
   `${type} ${name}${on === undefined ? '' : ` (${on})`}`
 
-/** The nodes of one group, sorted three ways for the questions the boot path asks (decisions 4.3). */
+/** The nodes of one group, sorted three ways for the questions the boot path asks (rules 4.3). */
 export interface Members {
   readonly all: SortedNames
   /** Those without a MAC on any interface but the BMC's. */

@@ -12,7 +12,7 @@ export interface InForce {
 
 type Holder = readonly [Source, object | undefined]
 
-/** The value in force of one field along cluster → group → node (decisions 3.3); null where nobody sets it. */
+/** The value in force of one field along cluster → group → node (rules 3.3); null where nobody sets it. */
 function inForce(field: Field, holders: readonly Holder[]): InForce {
   for (const [source, doc] of holders) {
     const value = (doc as Readonly<Record<string, unknown>> | undefined)?.[field.name]
@@ -80,7 +80,7 @@ export interface Settings {
   readonly provision_fallback: string
 }
 
-/** Values in force for a node (decisions 3.3); its cost does not grow with the number of nodes. */
+/** Values in force for a node (rules 3.3); its cost does not grow with the number of nodes. */
 export function settingsOf(view: View, node: NodeDoc, cluster: ClusterSettings): Settings {
   const group = node.group === undefined ? undefined : view.get('group', node.group)
   const holders: Holder[] = [

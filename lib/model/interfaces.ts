@@ -26,7 +26,7 @@ function assign(tx: Tx, network: string, cluster: ClusterSettings, entries: Entr
 
 /**
  * A node's interfaces after its group, or its group's interfaces, changed from `before` to `after`
- * (decisions 3.5, contract rule 13). `moved`: the node changes its group, so what was deleted on it counts no
+ * (rules 3.5, contract rule 13). `moved`: the node changes its group, so what was deleted on it counts no
  * more. Throws 404 naming a network that has no free address.
  */
 export function followGroup(
@@ -67,13 +67,13 @@ function withInterfaces(node: NodeDoc, interfaces: Entries, removed: readonly st
   }
 }
 
-/** Who asks: an admin may take an address from another node by force, a node may not (decisions 3.8). */
+/** Who asks: an admin may take an address from another node by force, a node may not (rules 3.8). */
 export interface Power {
   readonly takesAddresses: boolean
 }
 
 /**
- * A node with the given interface entries merged in (decisions 1.9, 3.5, 3.8). An interface that is new gets
+ * A node with the given interface entries merged in (rules 1.9, 3.5, 3.8). An interface that is new gets
  * the next free address of its network unless the entry says which, or null. Taking an address by force
  * changes its former owner in the same transaction.
  */
@@ -99,7 +99,7 @@ export function mergeNodeInterfaces(
       ipaddress = assign(tx, network, cluster, rest)
     if (network === undefined && wanted.ipaddress) throw badRequest(`${where}: an address needs a network`)
     if (network === undefined) ipaddress = undefined
-    // Options as they are read, the group's maybe, are left where they are (decisions 3.4).
+    // Options as they are read, the group's maybe, are left where they are (rules 3.4).
     const shown = has?.options ?? ofGroup?.options ?? ''
     const asShown = wanted.options === undefined || (wanted.options ?? '') === shown
     if (wanted.ipaddress && wanted.ipaddress !== has?.ipaddress)
@@ -147,7 +147,7 @@ function withoutAddress(node: NodeDoc, name: string): NodeDoc {
   return withInterfaces(node, entries, node.removed ?? [])
 }
 
-/** A node without one interface; one that its group has is remembered as removed (decisions 3.5). */
+/** A node without one interface; one that its group has is remembered as removed (rules 3.5). */
 export function removeNodeInterface(tx: Tx, node: NodeDoc, name: string): NodeDoc {
   if (!find(node.interfaces, name)) throw notFound(`node ${node.name} has no interface ${name}`)
   const group = node.group === undefined ? undefined : tx.get('group', node.group)
@@ -159,7 +159,7 @@ export function removeNodeInterface(tx: Tx, node: NodeDoc, name: string): NodeDo
   )
 }
 
-/** A node with this MAC (or none) on one interface, which is made when missing (decisions 3.9). */
+/** A node with this MAC (or none) on one interface, which is made when missing (rules 3.9). */
 export function withMac(node: NodeDoc, name: string, macaddress: string | null): NodeDoc {
   const has = find(node.interfaces, name)
   if ((has?.macaddress ?? null) === macaddress) return node
@@ -172,7 +172,7 @@ export function withMac(node: NodeDoc, name: string, macaddress: string | null):
   )
 }
 
-/** The interfaces of a clone: the same networks with the next free addresses, and no MAC (decisions 3.2). */
+/** The interfaces of a clone: the same networks with the next free addresses, and no MAC (rules 3.2). */
 export function cloneInterfaces(tx: Tx, node: NodeDoc, cluster: ClusterSettings): NodeDoc {
   const entries: InterfaceDoc[] = []
   for (const { macaddress: _, ...other } of node.interfaces ?? []) {

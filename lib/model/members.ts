@@ -8,7 +8,7 @@ const inheritedBy: Partial<Record<TypeName, 'osimage' | 'bmcsetupname'>> = {
   bmcsetup: 'bmcsetupname'
 }
 
-/** The nodes whose effective value this object is, in natural order (decisions 3.10). */
+/** The nodes whose effective value this object is, in natural order (rules 3.10). */
 export function members(view: View, type: TypeName, name: string): string[] {
   if (type === 'group') return [...(view.index.members(name)?.all.values ?? [])]
   const field = inheritedBy[type]

@@ -43,7 +43,7 @@ export interface ModelOptions {
   readonly audit: (actor: Actor, changes: readonly Change[], kind: 'change' | 'import') => Promise<void>
 }
 
-/** What stays with the machine when a node is cloned: a clone is another machine (decisions 3.2). */
+/** What stays with the machine when a node is cloned: a clone is another machine (rules 3.2). */
 const machineFields = ['switch', 'switchport', 'vendor', 'assettag', 'tpm_uuid', 'tpm_pubkey', 'tpm_sha256']
 
 /**
@@ -132,7 +132,7 @@ export class Model {
   }
 
   /**
-   * Copies everything but what must be unique; fields in the request override the copy (decisions 3.2). `also`: what
+   * Copies everything but what must be unique; fields in the request override the copy (rules 3.2). `also`: what
    * else belongs to the same change.
    */
   clone(type: TypeName, name: string, given: Given, actor: Actor, also?: (tx: Tx) => void): Promise<void> {
@@ -168,7 +168,7 @@ export class Model {
     })
   }
 
-  /** Adds or changes interfaces of an object that exists; true when one of them is new (decisions 1.9). */
+  /** Adds or changes interfaces of an object that exists; true when one of them is new (rules 1.9). */
   saveInterfaces(
     type: 'group' | 'node',
     name: string,
@@ -211,7 +211,7 @@ export class Model {
   }
 
   /**
-   * Gives a MAC to a node's provision interface inside a transaction; a former owner loses it (decisions 4.3,
+   * Gives a MAC to a node's provision interface inside a transaction; a former owner loses it (rules 4.3,
    * 4.4). Returns the former owner's name.
    */
   moveMac(tx: Tx, node: NodeDoc, mac: string): string | undefined {
@@ -224,7 +224,7 @@ export class Model {
     return former?.name
   }
 
-  /** A new member of a group, made because a person at a console asked for one (decisions 4.3). */
+  /** A new member of a group, made because a person at a console asked for one (rules 4.3). */
   createMember(tx: Tx, group: GroupDoc, name: string): NodeDoc {
     const node = followGroup(tx, { name, group: group.name }, undefined, group, this.cluster)
     tx.put('node', name, node)
@@ -247,7 +247,7 @@ export class Model {
     else tx.put(type, name, fields as never)
   }
 
-  /** The stored fields after a request: those equal to what is in force are left as they are (decisions 3.4). */
+  /** The stored fields after a request: those equal to what is in force are left as they are (rules 3.4). */
   #merge(tx: Tx, type: TypeName, base: Record<string, unknown>, given: Given, exists: boolean): object {
     const inForce = this.#inForce(tx, type, base, given, exists)
     const fields = { ...base }
@@ -342,7 +342,7 @@ export class Model {
   }
 }
 
-/** Which code a rename or clone without a new name has (decisions 2.4). */
+/** Which code a rename or clone without a new name has (rules 2.4). */
 function nameless(type: TypeName, name: string, what: string): Error {
   const message = `${objectTypes[type].title} ${name}: field "${objectTypes[type].newName[0]}" ${what}`
   return type === 'osimage' ? notFound(message) : badRequest(message)

@@ -1,4 +1,4 @@
-/** A node's name is its host name: one RFC 1123 label in lower case (decisions 3.1). */
+/** A node's name is its host name: one RFC 1123 label in lower case (rules 3.1). */
 const nodeName = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/
 const objectName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/
 const domainName =
@@ -25,7 +25,7 @@ export const isFileName = (name: string) => fileName.test(name)
 /** Four numbers with dots between them, in range or not: such a name asks for an address. */
 export const looksLikeAddress = (name: string) => quad.test(name)
 
-/** A MAC in any common notation as lower case with colons; undefined for anything else (decisions 3.9). */
+/** A MAC in any common notation as lower case with colons; undefined for anything else (rules 3.9). */
 export function parseMac(text: string): string | undefined {
   if (storedMac.test(text)) return text
   const form =

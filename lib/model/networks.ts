@@ -18,14 +18,14 @@ export function dynamicRange(network: NetworkDoc): { first: Address; last: Addre
   return { first: toAddress(network.dhcp_range_begin), last: toAddress(network.dhcp_range_end) }
 }
 
-/** The controller's own address where it is one that a device could collide with (decisions 3.7). */
+/** The controller's own address where it is one that a device could collide with (rules 3.7). */
 export function controllerAddress(cluster: ClusterSettings): Address | undefined {
   const address = parseAddress(cluster.controller.address)
   return address === undefined || isLoopback(address) ? undefined : address
 }
 
 /**
- * The first host address that is not used and not reserved (contract "Next free IP rules", decisions 3.7).
+ * The first host address that is not used and not reserved (contract "Next free IP rules", rules 3.7).
  * Throws 404 naming the network when there is none.
  */
 export function nextFree(
@@ -58,7 +58,7 @@ export function nextFree(
   }
 }
 
-/** The network that answers for an address: the longest prefix that holds it, then by name (decisions 3.6). */
+/** The network that answers for an address: the longest prefix that holds it, then by name (rules 3.6). */
 export function networkOf(view: View, address: Address): string | undefined {
   let best: { name: string; length: number } | undefined
   for (const [name, prefix] of view.index.networks)

@@ -82,7 +82,7 @@ export function showNodeInterfaces(view: View, node: NodeDoc) {
   return (node.interfaces ?? []).map(entry => showNodeInterface(entry, group))
 }
 
-/** An object as the interface returns it: effective values, their sources, `_override` (decisions 1.4, 3.4). */
+/** An object as the interface returns it: effective values, their sources, `_override` (rules 1.4, 3.4). */
 export function show<K extends TypeName>(
   type: K,
   { doc, group, status }: Seen<K>,

@@ -23,7 +23,7 @@ const referring = Object.fromEntries(
 
 type Fields = Readonly<Record<string, unknown>> & { readonly interfaces?: readonly InterfaceDoc[] }
 
-/** The objects that a stored object names, each once (decisions 3.2). */
+/** The objects that a stored object names, each once (rules 3.2). */
 export function referencesOf(type: TypeName, doc: object): Mention[] {
   const fields = doc as Fields
   const found = new Map<string, Mention>()

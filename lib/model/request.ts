@@ -21,7 +21,7 @@ export interface Given {
   readonly values: ReadonlyMap<string, unknown>
   readonly newName: string | undefined
   readonly interfaces: readonly GivenInterface[]
-  /** `_override: true` in a body that was not read from here: every given field is stored (decisions 3.4). */
+  /** `_override: true` in a body that was not read from here: every given field is stored (rules 3.4). */
   readonly override: boolean
   /** The body holds what only an answer of ours does: it was read, and maybe changed. */
   readonly readBack: boolean
@@ -53,14 +53,14 @@ export function readValue(type: Reads<unknown>, value: JsonValue, where: string,
 
 const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b)
 
-/** Two spellings of one field in one body must agree (decisions 1.6). */
+/** Two spellings of one field in one body must agree (rules 1.6). */
 function setOnce(values: Map<string, unknown>, field: string, value: unknown, where: string): void {
   if (values.has(field) && !same(values.get(field), value))
     throw badRequest(`${where} is given twice with different values`)
   values.set(field, value)
 }
 
-/** The field that a key of a request means, under any of its spellings (decisions 1.6). */
+/** The field that a key of a request means, under any of its spellings (rules 1.6). */
 export function fieldFor(type: ObjectType, key: string, value: JsonValue): Field | undefined {
   if (type.interfaces && key === 'bmcsetup')
     return type.fields.find(
@@ -70,7 +70,7 @@ export function fieldFor(type: ObjectType, key: string, value: JsonValue): Field
 }
 
 /**
- * Reads a body about the object `name` of this type (decisions 1.3, 1.6, 1.8). Throws 400 naming the object
+ * Reads a body about the object `name` of this type (rules 1.3, 1.6, 1.8). Throws 400 naming the object
  * and the field.
  */
 export function readObject(type: ObjectType, name: string, body: JsonValue): Given {

@@ -11,7 +11,7 @@ import { objectTypes } from './types.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
 /**
- * Checks what a transaction has changed against every rule between objects (decisions 2.4, 3): run inside the
+ * Checks what a transaction has changed against every rule between objects (rules 2.4, 3): run inside the
  * transaction, so that no two changes can break a rule together. Throws 400 naming the offender.
  */
 export function checkChanges(tx: Tx, cluster: ClusterSettings): void {
@@ -192,7 +192,7 @@ function checkNetwork(view: View, network: NetworkDoc, title: string, cluster: C
     )
 }
 
-/** A changed prefix must still hold the addresses of the devices on the network (decisions 3.6). */
+/** A changed prefix must still hold the addresses of the devices on the network (rules 3.6). */
 function checkStranded(tx: Tx, name: string, before: NetworkDoc, after: NetworkDoc): void {
   if (before.network === after.network && before.gateway === after.gateway) return
   for (const user of tx.index.users({ type: 'network', name }))

@@ -4,7 +4,7 @@ const algorithm = 'aes-256-gcm'
 const nonceBytes = 12
 const tagBytes = 16
 
-/** Encrypts what lies at rest: nonce, tag and ciphertext in one base64 text (decisions 5.5). */
+/** Encrypts what lies at rest: nonce, tag and ciphertext in one base64 text (rules 5.5). */
 export class SecretBox {
   readonly #key: Uint8Array
 

@@ -9,7 +9,7 @@ import type { Tx, View } from './view.js'
 
 export type SecretOwner = 'node' | 'group'
 
-/** A file placed on a node when it is installed: where, and its content in base64 (decisions 5.5). */
+/** A file placed on a node when it is installed: where, and its content in base64 (rules 5.5). */
 export interface Secret {
   readonly name: string
   readonly path: string

@@ -39,7 +39,7 @@ export const interfaceFields = [
   { name: 'options', type: freeText, default: '', meaning: 'free options' }
 ] as const satisfies Table
 
-/** Settings that a node takes from its group, and some a group from the cluster (decisions 3.3). */
+/** Settings that a node takes from its group, and some a group from the cluster (rules 3.3). */
 const inheritable = {
   domain: { name: 'domain', type: domain, inherited: 'group', meaning: 'DNS domain of the host name' },
   osimage: { name: 'osimage', type: objectName, refers: 'osimage', inherited: 'group', meaning: 'OS image' },
@@ -248,7 +248,7 @@ export type GroupDoc = { readonly name: string } & Stored<typeof groupFields> & 
   }
 export type NodeDoc = { readonly name: string } & Stored<typeof nodeFields> & {
     readonly interfaces?: readonly InterfaceDoc[]
-    /** Interfaces of the group that were deleted on this node (decisions 3.5). */
+    /** Interfaces of the group that were deleted on this node (rules 3.5). */
     readonly removed?: readonly string[]
   }
 export type OsimageDoc = { readonly name: string } & Stored<typeof osimageFields>
@@ -258,7 +258,7 @@ export type OtherdevDoc = { readonly name: string } & Stored<typeof otherdevFiel
 export type DeviceDoc = { readonly name: string } & Stored<typeof deviceFields>
 export type BmcsetupDoc = { readonly name: string } & Stored<typeof bmcsetupFields>
 
-/** A tag pins the files an image had; named `<osimage>:<tag>` (decisions 1.2). */
+/** A tag pins the files an image had; named `<osimage>:<tag>` (rules 1.2). */
 export type OsimagetagDoc = {
   readonly name: string
   readonly osimage: string
@@ -290,7 +290,7 @@ export type PackDoc = {
   readonly omitted?: readonly string[]
 }
 
-/** A directory right below `[image] directory` that svcd made: deleting its image removes it (decisions 3.12). */
+/** A directory right below `[image] directory` that svcd made: deleting its image removes it (rules 3.12). */
 export type TreeDoc = { readonly name: string; readonly at: number }
 
 /** A cluster setting changed over http: in force until the ini's value is another one than it was then. */

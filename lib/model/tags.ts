@@ -2,7 +2,7 @@ import { badRequest, notFound } from '../http/errors.js'
 import type { OsimageDoc, OsimagetagDoc } from './tables.js'
 import type { Tx, View } from './view.js'
 
-/** The tag that every image has without being tagged: its own current files (decisions 1.2). */
+/** The tag that every image has without being tagged: its own current files (rules 1.2). */
 export const untagged = 'default'
 
 /** The name a tag of an image is stored under. */
@@ -24,7 +24,7 @@ function holders(view: View, tag: string): OsimagetagDoc[] {
     .sort((a, b) => a.order - b.order)
 }
 
-/** Every tag under the key it is listed by: the first image of a name has the plain one (decisions 1.2). */
+/** Every tag under the key it is listed by: the first image of a name has the plain one (rules 1.2). */
 export function allTags(view: View): [key: string, doc: OsimagetagDoc][] {
   return all(view)
     .sort((a, b) => (a.tag < b.tag ? -1 : a.tag > b.tag ? 1 : a.order - b.order))

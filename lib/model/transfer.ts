@@ -21,7 +21,7 @@ const owners = ['group', 'node'] as const
 const mostProblems = 50
 
 /**
- * Everything an admin has configured, as one document of stored values (contract, Cluster; decisions 3.11), in
+ * Everything an admin has configured, as one document of stored values (contract, Cluster; rules 3.11), in
  * parts of JSON text: names in natural order, keys in table order, so that equal states give equal bytes.
  */
 export function* exportText(model: Model, masked: boolean): Generator<string> {
@@ -109,7 +109,7 @@ interface Parsed {
 
 /**
  * Replaces each section that is present, as a whole, and leaves the others; the result must keep every rule
- * (decisions 3.11). Throws 400 for what is not of the document's shape and 404 for rules broken, with all
+ * (rules 3.11). Throws 400 for what is not of the document's shape and 404 for rules broken, with all
  * problems up to 50; nothing is changed then. `also`: what else belongs to the same change.
  */
 export function importDocument(

@@ -104,7 +104,7 @@ function dhcpOptions({ http, boot, dhcp, dns, controller }: Config): DhcpOptions
   }
 }
 
-/** Whether the DHCP server has lent an address to a MAC; undefined where svcd manages none (decisions 4.6). */
+/** Whether the DHCP server has lent an address to a MAC; undefined where svcd manages none (rules 4.6). */
 export function leases(
   config: Config,
   now: () => number

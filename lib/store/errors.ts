@@ -2,7 +2,7 @@ import { getSystemErrorMap } from 'node:util'
 
 /**
  * A change cannot be made durable now (disk full or failing, lock lost, shutting down); nothing was changed, in
- * memory or on disk. The caller answers 503 (decisions 2.7).
+ * memory or on disk. The caller answers 503 (rules 2.7).
  */
 export class StoreError extends Error {
   override readonly name = 'StoreError'

@@ -1,6 +1,6 @@
 /**
  * What is wrong with a template, or with rendering it: file, line and column count from 1, the column in
- * characters (decisions 4.11).
+ * characters (rules 4.11).
  */
 export class TemplateError extends Error {
   override readonly name = 'TemplateError'

@@ -41,7 +41,7 @@ interface Loaded {
 
 /**
  * The templates of a directory, compiled when first used. A change is seen without a restart: a file is
- * looked at once a second at most (decisions 4.11).
+ * looked at once a second at most (rules 4.11).
  */
 export class Templates {
   readonly #directory: string

@@ -33,7 +33,7 @@ const payload = { ...reading, own: 200, other: 200 } as const
 const ownSecrets = { ...reading, own: 200 } as const
 const adminOnly = { ...reading, viewer: 403 } as const
 
-/** Contract: column T and the 401 of the tables; decisions 4.5 to 4.9, 5.2, 5.3. */
+/** Contract: column T and the 401 of the tables; rules 4.5 to 4.9, 5.2, 5.3. */
 const rules: readonly [RegExp, Verdict][] = [
   [/^POST \/token$|^GET \/(version|openapi\.json)$/, open],
   [/^GET \/config\/node\/\{node\}\/_render\//, adminOnly],

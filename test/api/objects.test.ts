@@ -172,7 +172,7 @@ for (const { type, title, updated, cloned, deleted, newName, least, full, varian
       says: /missing does not exist/
     })
     await row(t, c, {
-      what: 'to nothing (decisions 2.4)',
+      what: 'to nothing (rules 2.4)',
       ask: ['POST', `${base}/two`, { [newName]: '' }],
       status: type === 'osimage' ? 404 : 400,
       says: /two/

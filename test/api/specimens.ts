@@ -151,7 +151,7 @@ export const freeTexts = new Set(
     .split(' ')
 )
 
-/** What stands where nothing is set (decisions 3.3, 1.4). */
+/** What stands where nothing is set (rules 3.3, 1.4). */
 export const unset: Readonly<Record<Specimen['type'], Readonly<Record<string, unknown>>>> = {
   network: {
     gateway: null,

@@ -60,7 +60,7 @@ const settings = {
   provision_fallback: 'http'
 }
 
-/** Cluster, and Network (contract; decisions 1, 2, 3). */
+/** Cluster, and Network (contract; rules 1, 2, 3). */
 export const cluster: Cases = {
   'GET /config/cluster': [
     {

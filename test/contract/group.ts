@@ -54,7 +54,7 @@ const removeInterface: readonly Step[] = [
   missing('/config/group/none/interfaces/BOOTIF/_delete')
 ]
 
-/** Group (contract; decisions 1, 2, 3). */
+/** Group (contract; rules 1, 2, 3). */
 export const group: Cases = {
   'GET /config/group': [
     {

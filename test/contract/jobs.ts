@@ -29,7 +29,7 @@ const told = {
   progress: 1
 }
 
-/** Asynchronous requests (decisions 2.9). */
+/** Asynchronous requests (rules 2.9). */
 export const jobs: Cases = {
   'GET /config/status/{request_id}': [
     { what: 'all it has to tell', ask: [`/config/status/${ended.id}`], status: 200, body: told },

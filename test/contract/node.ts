@@ -50,7 +50,7 @@ const address = (ipaddress: string, force = false) => ({
   interfaces: [{ interface: 'BOOTIF', ipaddress, force }]
 })
 
-/** Node (contract; decisions 1, 2, 3, 4.12). */
+/** Node (contract; rules 1, 2, 3, 4.12). */
 export const node: Cases = {
   'GET /config/node': [
     {

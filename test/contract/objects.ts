@@ -86,7 +86,7 @@ const removeDevice: readonly Step[] = [
   missing('other device', '/config/otherdev/none/_delete')
 ]
 
-/** BMC set-up (contract); switches and other devices (decisions 6). */
+/** BMC set-up (contract); switches and other devices (rules 6). */
 export const objects: Cases = {
   'GET /config/bmcsetup': [
     {

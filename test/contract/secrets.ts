@@ -156,7 +156,7 @@ function ofOwner(type: 'group' | 'node', owner: string, secret: typeof munge, co
   }
 }
 
-/** Secrets (decisions 5.5). */
+/** Secrets (rules 5.5). */
 export const secrets: Cases = {
   'GET /config/secrets': [
     {
@@ -179,7 +179,7 @@ export const secrets: Cases = {
 
 const report = (state: unknown) => ({ monitor: { status: { n1: { state } } } })
 
-/** Monitor (contract; decisions 6). */
+/** Monitor (contract; rules 6). */
 export const monitor: Cases = {
   'POST /monitor/node/{node}': [
     {

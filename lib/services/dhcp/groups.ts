@@ -9,7 +9,7 @@ export interface Group {
   readonly prefix: Prefix
   readonly dhcp: boolean
   readonly networks: readonly NetworkDoc[]
-  /** Networks with longer prefixes in it: they answer for their addresses (decisions 3.6). */
+  /** Networks with longer prefixes in it: they answer for their addresses (rules 3.6). */
   readonly inside: readonly Prefix[]
   /** It answers for the address of the controller. */
   readonly here: boolean

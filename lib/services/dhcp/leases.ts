@@ -25,7 +25,7 @@ export class Leases {
   }
 
   /**
-   * Whether a MAC has an address now (decisions 4.6). Files that are not there give nobody anything; throws what else
+   * Whether a MAC has an address now (rules 4.6). Files that are not there give nobody anything; throws what else
    * keeps them from being read.
    */
   async has(mac: string, address: string, nowMs: number): Promise<boolean> {

@@ -23,7 +23,7 @@ export function nests<T extends { readonly prefix: Prefix }>(all: readonly T[]):
 
 /**
  * The subnets as a server has to be told of them: those that serve DHCP and overlap lie on one wire, the one with the
- * longest prefix first, as it answers for its addresses (decisions 3.6). A wire comes after those around it.
+ * longest prefix first, as it answers for its addresses (rules 3.6). A wire comes after those around it.
  */
 export function wires(subnets: readonly DhcpSubnet[]): DhcpSubnet[][] {
   const length = (subnet: DhcpSubnet | undefined) => parsePrefix(subnet?.cidr ?? '')?.length ?? 0

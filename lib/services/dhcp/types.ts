@@ -53,7 +53,7 @@ export interface DhcpData {
   readonly controller: string
   /** The same server is the name server too (dnsmasq). */
   readonly dns_too: boolean
-  /** Those with the longest prefix first, as the one that holds an address answers for it (decisions 3.6). */
+  /** Those with the longest prefix first, as the one that holds an address answers for it (rules 3.6). */
   readonly subnets: readonly DhcpSubnet[]
   readonly hosts: readonly DhcpHost[]
 }
