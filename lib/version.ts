@@ -16,7 +16,7 @@ function serviceVersion(): string {
 }
 
 /**
- * What `GET /version` and `svcd version` say (contract, Version; rules 6): the package's version, the
+ * What `GET /version` and `svcd version` say (rules 6.4): the package's version, the
  * interface's, and the commit that the build baked in beside this file (`unknown` outside git or unbuilt).
  */
 export const version: { readonly service: string; readonly api: number; readonly commit: string } =

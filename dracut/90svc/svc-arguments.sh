@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# The svc.* kernel arguments (contract, "Boot and installation" rule 2). What they hold is data: each value is
+# The svc.* kernel arguments (rules 4.2, 4.17). What they hold is data: each value is
 # held against the characters that it may have before a program sees it. The last of a repeated argument counts.
 # Further ones, for an image's kernel options: svc.wait=SECONDS (60) for the interface, its link and DHCP each;
 # svc.insecure=1 for a controller whose certificate cannot be verified.

@@ -4,7 +4,7 @@ import { version } from '../version.js'
 import { type ApiRoute, type Parts, smallBody } from './context.js'
 import { shapes } from './shapes.js'
 
-/** Token and version (contract, "Token and version"; rules 5). */
+/** Token and version (rules 5.1, 6.4). */
 export function accessRoutes({ logins, tokens }: Parts): ApiRoute[] {
   return [
     {

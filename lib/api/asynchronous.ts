@@ -3,7 +3,7 @@ import type { Answer } from '../http/route.js'
 import { JobStoppedError, type SubmittedJob } from '../jobs/jobs.js'
 import { type ApiRequest, done } from './context.js'
 
-/** The asynchronous acknowledgement (contract): what becomes of it is told at `/config/status/{request_id}`. */
+/** The acknowledgement of an asynchronous request (rules 2.8); `/config/status/{request_id}` tells what becomes of it. */
 export const acknowledge = (id: string): Answer => ({
   status: 200,
   body: { message: 'queued', request_id: id }

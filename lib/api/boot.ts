@@ -8,7 +8,7 @@ import { shapes } from './shapes.js'
 const reads = { method: 'GET', effect: 'reads', body: 'ignored' } as const
 const changes = { method: 'GET', effect: 'changes', body: 'ignored' } as const
 
-/** What booting and installing machines ask for (contract, "Boot and installation"; rules 4). */
+/** What booting and installing machines ask for (rules 4.1, 4.6, 4.9). */
 export function bootRoutes(parts: Parts): ApiRoute[] {
   const { boot, install, config } = parts
   const search = (request: ApiRequest) => {

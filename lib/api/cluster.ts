@@ -8,7 +8,7 @@ import { type ApiRoute, actorOf, type Parts } from './context.js'
 import { open } from './envelope.js'
 import { shapes } from './shapes.js'
 
-/** The cluster's settings and its controller, export and import (contract, Cluster). */
+/** The cluster's settings and its controller, export and import (rules 1.1, 3.11, 3.15). */
 export function clusterRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   return [
@@ -70,7 +70,7 @@ function exported(model: Model, masked: boolean): string[] {
   try {
     return [...exportText(model, masked)]
   } catch (error) {
-    // A secret that cannot be decrypted (contract: 404 when the export fails).
+    // A secret that cannot be decrypted (rules 2.4: 404).
     throw error instanceof ServiceError ? notFound(`export failed: ${error.message}`) : error
   }
 }
@@ -90,7 +90,7 @@ function shown({ config, model }: Parts): JsonObject {
   }
 }
 
-/** The settings among what is given; the rest may only be what is read (contract: 400; rules 1.8). */
+/** The settings among what is given; the rest may only be what is read (rules 1.8, 2.4). */
 function changeable(given: JsonValue, now: JsonObject): JsonObject {
   if (typeof given !== 'object' || given === null || Array.isArray(given))
     throw badRequest('cluster: the body must be an object')

@@ -9,7 +9,7 @@ import { type ApiRequest, type ApiRoute, actorOf, type Parts, param } from './co
 import { open } from './envelope.js'
 import { shapes } from './shapes.js'
 
-/** What is done with the files of OS images: pack, kernel, clone, grab and push (contract; rules 2.4, 2.8). */
+/** What is done with the files of OS images: pack, kernel, clone, grab and push (rules 2.4, 2.8). */
 export function imageRoutes({ images }: Parts): ApiRoute[] {
   const post = { method: 'POST', effect: 'changes', access: 'user', body: 'json' } as const
   const one = '/config/osimage/{osimage}'

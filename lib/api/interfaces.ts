@@ -13,7 +13,7 @@ function answer(type: Owner, name: string, interfaces: readonly object[]): Answe
   return { status: 200, body: { config: { [type]: { [name]: { interfaces } } }, interfaces } }
 }
 
-/** The interfaces of groups and of nodes (contract, Group and Node; rules 1.9, 3.5). */
+/** The interfaces of groups and of nodes (rules 1.9, 3.5). */
 export function interfaceRoutes(parts: Parts, type: Owner): ApiRoute[] {
   const { model } = parts
   const base = `/config/${type}/{${type}}/interfaces`

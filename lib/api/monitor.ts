@@ -7,7 +7,7 @@ import { shapes } from './shapes.js'
 
 const longestState = 1024
 
-/** What nodes report while they install, and how the daemon is (contract, Monitor; rules 6). */
+/** What nodes report while they install, and how the daemon is (rules 6.2, 6.3). */
 export function monitorRoutes({ model, status, health, images }: Parts): ApiRoute[] {
   return [
     {

@@ -8,7 +8,7 @@ import { type ApiRoute, type Parts, param } from './context.js'
 import { objectRoutes } from './objects.js'
 import { shapes } from './shapes.js'
 
-/** Networks and their addresses (contract, Network; rules 1.1, 3.6, 3.7). */
+/** Networks and their addresses (rules 1.1, 3.6, 3.7). */
 export function networkRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   const inner = (name: string, key: string, value: unknown): Answer => ({

@@ -12,7 +12,7 @@ import { type ApiRequest, type ApiRoute, actorOf, done, type Parts, param, small
 import { config, open } from './envelope.js'
 import { shapes } from './shapes.js'
 
-/** What a type's routes answer where the contract's tables differ between types (rules 2.1, 5.3). */
+/** What a type's routes answer where types differ (rules 2.1, 5.3). */
 export interface ObjectRoutes {
   readonly type: TypeName
   readonly updated: 200 | 204

@@ -12,7 +12,7 @@ import { shapes } from './shapes.js'
 
 const reads = { method: 'GET', effect: 'reads', body: 'ignored' } as const
 
-/** OS images as objects, and their tags (contract, "OS image and tags"; rules 1.2). */
+/** OS images as objects, and their tags (rules 1.2, 1.10). */
 export function osimageRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   const imageOf = (request: ApiRequest) => model.get('osimage', param(request, 'osimage'))

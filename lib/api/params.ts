@@ -63,7 +63,7 @@ const checks: Readonly<Record<string, (value: string) => string>> = {
 
 /**
  * Checks a decoded path parameter and gives its canonical form; throws 400, 404 for a file name or an id. Where
- * one network is read, an address in the place of its name asks for that address (contract, Network).
+ * one network is read, an address in the place of its name asks for that address (rules 3.6).
  */
 export function checkParam(name: string, value: string, route: { method: string; path: string }): string {
   if (route.method === 'GET' && route.path === '/config/network/{network}' && looksLikeAddress(value))

@@ -9,7 +9,7 @@ import { shapes } from './shapes.js'
 const names = ['dhcp', 'dns'] as const
 const get = { method: 'GET', body: 'ignored' } as const
 
-/** Control of the DHCP and the DNS server, and what would be written for them (contract, "Versioning" 3). */
+/** Control of the DHCP and the DNS server, and what would be written for them (rules 10.9). */
 export function serviceRoutes(parts: Parts): ApiRoute[] {
   const { services, config } = parts
   const service = (name: (typeof names)[number]): Service => {

@@ -11,7 +11,7 @@ export type Caller =
   | { readonly kind: 'node'; readonly node: string }
 
 /**
- * Who may call a route (rules 5):
+ * Who may call a route (rules 5.7):
  * `anyone`: no token is looked at; `minimal`: without a token the handler answers the minimal response;
  * `address`: as `minimal` where the path names an address in the place of a network, else as `user`;
  * `reader`: any user's token, also for a GET that notes what it has told;

@@ -38,7 +38,7 @@ export interface BootOptions {
   readonly log: Log
 }
 
-/** What a booting machine is answered: iPXE scripts (contract, "Boot and installation"; rules 4). */
+/** What a booting machine is answered: iPXE scripts (rules 4.1, 4.13). */
 export class Boot {
   readonly #o: BootOptions
 
@@ -46,7 +46,7 @@ export class Boot {
     this.#o = options
   }
 
-  /** The normal menu (contract: boot template cases 2 and 4); `unknown`: the MAC that nobody has. */
+  /** The normal menu (cases 2 and 4, rules 4.13); `unknown`: the MAC that nobody has. */
   menu(unknown = ''): string {
     const { view } = this.#o.model
     const names = (type: 'group' | 'node') => view.names(type).slice(0, listed)
@@ -252,7 +252,7 @@ export class Boot {
     return reason === undefined ? this.#kernel(target, mac) : this.#error(target.node.name, reason, menu)
   }
 
-  /** The contract's rules 1 and 2: kernel, its arguments, initramfs, go. */
+  /** Kernel, its arguments, initramfs, go (rules 4.2, 4.14). */
   #kernel(target: Target, mac: string): string {
     const { node, image, settings } = target
     const ip = provisionAddress(target)

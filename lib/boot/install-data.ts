@@ -62,7 +62,7 @@ export interface InstallData {
   readonly api_protocol: string
   readonly api_address: string
   readonly api_port: number
-  /** A token for the node (contract, "Boot and installation" rule 4). */
+  /** A token for the node (rules 4.8). */
   readonly token: string
   /** `[node] verify_certificate = no`. */
   readonly insecure: boolean

@@ -28,7 +28,7 @@ export interface InstallOptions {
 
 const netmask = (length: number) => formatAddress(mask(length))
 
-/** The install script and the kickstart of a node (contract, "Boot and installation" rules 3 to 5). */
+/** The install script and the kickstart of a node (rules 4.6, 4.7). */
 export class Install {
   readonly #o: InstallOptions
 

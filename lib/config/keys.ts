@@ -30,7 +30,7 @@ const clusterFields = [
 ]
 
 /**
- * Every key but those of `[users]` (rules 7), in the shipped file's order. Reading, the shipped
+ * Every key but those of `[users]` (rules 7.4), in the shipped file's order. Reading, the shipped
  * and the installed file and the documents come from this table.
  */
 export const keys = {

@@ -56,7 +56,7 @@ function firstBadLine(bytes: Buffer): number {
   }
 }
 
-/** Takes the ini apart, one key per line, and reports what is not one (rules 7). */
+/** Takes the ini apart, one key per line, and reports what is not one (rules 7.3). */
 export function scanLines(file: string, text: string): Scan {
   const entries: Entry[] = []
   const sections: { name: string; line: number }[] = []

@@ -18,7 +18,7 @@ interface Given {
 type Sections = Map<string, Map<string, Given>>
 
 /**
- * Reads the ini and checks it whole (rules 7). `overrides` are `section.key=value`, the value
+ * Reads the ini and checks it whole (rules 7.3). `overrides` are `section.key=value`, the value
  * taken literally; the last one for a key wins, over the ini. A relative path is relative to the ini's
  * directory in both. The result is deeply frozen.
  * @throws ConfigError with every problem, each with its file and line or `--set section.key`

@@ -6,7 +6,7 @@ export interface Problem {
   readonly message: string
 }
 
-/** The ini cannot be used: every problem found in one pass (rules 7). */
+/** The ini cannot be used: every problem found in one pass (rules 7.3). */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
   constructor(readonly problems: readonly Problem[]) {

@@ -6,7 +6,7 @@ const loopback = ipaddr.IPv4.parseCIDR('127.0.0.0/8')
 
 /**
  * Warnings for `svcd check`: why nodes in the configured networks (CIDRs) cannot reach the listen address or
- * the node-facing URL (rules 7). A front server (`trusted_proxies`) excuses a loopback listen
+ * the node-facing URL (rules 7.7). A front server (`trusted_proxies`) excuses a loopback listen
  * address, not a loopback URL.
  */
 export function reachability(config: Config, networks: readonly string[]): string[] {

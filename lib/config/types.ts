@@ -18,7 +18,7 @@ export interface Managed {
 }
 
 /**
- * The ini, read once, checked whole, frozen (rules 7). Paths are absolute, durations in
+ * The ini, read once, checked whole, frozen (rules 7.1, 7.2). Paths are absolute, durations in
  * milliseconds, sizes in bytes. Keys carry the ini's names.
  */
 export interface Config {

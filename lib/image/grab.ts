@@ -22,7 +22,7 @@ export interface GrabRequest extends Course, Target {
 
 /**
  * Takes a node's file systems into `work`: a copy of `tree` brought up to date, so that what is left out stays as the
- * image has it (contract, grab_exclude; docs/grab-and-push.md). A dry run only reports what it would change of `tree`. Throws Error in
+ * image has it (rules 9.7; docs/grab-and-push.md). A dry run only reports what it would change of `tree`. Throws Error in
  * one sentence with the node's name; `work` may hold a part then, `tree` is as it was. To make it durable is the caller's.
  */
 export async function grab(request: GrabRequest): Promise<{ readonly changes: number }> {

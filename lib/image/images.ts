@@ -49,7 +49,7 @@ const soonMs = 50
 
 /**
  * What is done with OS images beyond the objects: pack, kernel, clone, delete, grab and push, each as a job, one at a time
- * for an image (contract, "OS image and tags"; rules 2.8, 3.12).
+ * for an image (rules 2.8, 3.12).
  */
 export class Images {
   readonly #o: ImagesOptions

@@ -17,7 +17,7 @@ export interface Destination {
 
 const namedFailures = 10
 
-/** The tree that a push takes. Throws 404 for an image without one, 503 for one that cannot be used (contract; rules 3.12). */
+/** The tree that a push takes. Throws 404 for an image without one, 503 for one that cannot be used (rules 3.12, 9.8). */
 export async function treeToPush(directory: string, image: OsimageDoc): Promise<string> {
   const path = meantTree(directory, image)
   if (path.startsWith(`${directory}/`) && !(await exists(path)))

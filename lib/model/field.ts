@@ -25,7 +25,7 @@ export type TypeName = 'network' | 'group' | 'node' | 'osimage' | 'bmcsetup' | '
 export interface Field<V = unknown> {
   readonly name: string
   readonly type: FieldType<V>
-  /** Other spellings that a request may use (contract: variant). */
+  /** Other spellings that a request may use (rules 1.6). */
   readonly also?: readonly string[]
   /** Where the value comes from when the object does not set it: a node's group, and for some the cluster. */
   readonly inherited?: 'group' | 'cluster'

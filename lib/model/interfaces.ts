@@ -26,7 +26,7 @@ function assign(tx: Tx, network: string, cluster: ClusterSettings, entries: Entr
 
 /**
  * A node's interfaces after its group, or its group's interfaces, changed from `before` to `after`
- * (rules 3.5, contract rule 13). `moved`: the node changes its group, so what was deleted on it counts no
+ * (rules 3.5). `moved`: the node changes its group, so what was deleted on it counts no
  * more. Throws 404 naming a network that has no free address.
  */
 export function followGroup(

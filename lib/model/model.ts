@@ -111,7 +111,7 @@ export class Model {
     return doc
   }
 
-  /** Creates, updates or renames (contract: POST on the object). `also`: what else belongs to the same change. */
+  /** Creates, updates or renames (rules 1.10). `also`: what else belongs to the same change. */
   save(
     type: TypeName,
     name: string,

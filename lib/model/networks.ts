@@ -25,7 +25,7 @@ export function controllerAddress(cluster: ClusterSettings): Address | undefined
 }
 
 /**
- * The first host address that is not used and not reserved (contract "Next free IP rules", rules 3.7).
+ * The first host address that is not used and not reserved (rules 3.7).
  * Throws 404 naming the network when there is none.
  */
 export function nextFree(

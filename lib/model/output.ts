@@ -61,7 +61,7 @@ const groupInterface = (entry: InterfaceDoc) => ({
   options: entry.options ?? ''
 })
 
-/** A node's interface: its own entry, with its group's options where it has none (contract, Interface entry). */
+/** A node's interface: its own entry, with its group's options where it has none (rules 3.4). */
 export function showNodeInterface(entry: InterfaceDoc, group: GroupDoc | undefined) {
   const ofGroup = group?.interfaces?.find(other => other.interface === entry.interface)
   return {
@@ -94,7 +94,7 @@ export function show<K extends TypeName>(
   const shown: Record<string, unknown> = { name: doc.name }
   for (const field of objectTypes[type].fields)
     shown[field.name] = value(field, fields[field.name], reader.masked)
-  // The range belongs to a network that serves DHCP; elsewhere it is only kept (contract, Network).
+  // The range belongs to a network that serves DHCP; elsewhere it is only kept (rules 1.4).
   if (type === 'network' && !shown.dhcp) {
     delete shown.dhcp_range_begin
     delete shown.dhcp_range_end

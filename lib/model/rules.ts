@@ -11,7 +11,7 @@ import { objectTypes } from './types.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
 /**
- * Checks what a transaction has changed against every rule between objects (rules 2.4, 3): run inside the
+ * Checks what a transaction has changed against every rule between objects (rules 2.4, 3.6, 3.9, 3.13): run inside the
  * transaction, so that no two changes can break a rule together. Throws 400 naming the offender.
  */
 export function checkChanges(tx: Tx, cluster: ClusterSettings): void {

@@ -5,7 +5,7 @@ import { readValue } from './request.js'
 import type { ClusterDoc, SettingDoc } from './tables.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
-/** The cluster's settings that can be changed over http (contract, Cluster). */
+/** The cluster's settings that can be changed over http (rules 3.15). */
 export const settingTypes = {
   ntp_server: hosts,
   debug: boolean,

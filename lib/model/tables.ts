@@ -30,7 +30,7 @@ type Stored<T extends Table> = {
   readonly [F in Exclude<T[number], { readonly derived: true }> as F['name']]?: ValueOf<F>
 }
 
-/** An interface as a group holds it, and as a node does with its address (contract, Interface entry). */
+/** An interface as a group holds it, and as a node does with its address (rules 1.9, 3.14). */
 export const interfaceFields = [
   { name: 'interface', type: objectName, meaning: 'interface name' },
   { name: 'network', type: objectName, refers: 'network', meaning: 'name of a network' },

@@ -21,7 +21,7 @@ const owners = ['group', 'node'] as const
 const mostProblems = 50
 
 /**
- * Everything an admin has configured, as one document of stored values (contract, Cluster; rules 3.11), in
+ * Everything an admin has configured, as one document of stored values (rules 3.11), in
  * parts of JSON text: names in natural order, keys in table order, so that equal states give equal bytes.
  */
 export function* exportText(model: Model, masked: boolean): Generator<string> {

@@ -14,7 +14,7 @@ export interface ServiceState {
 
 const lookMs = 5_000
 
-/** Keeps since when each service is as it is (contract, Monitor; rules 6), also while nobody asks. */
+/** Keeps since when each service is as it is (rules 6.3), also while nobody asks. */
 export class Health {
   readonly #last = new Map<string, ServiceState>()
   readonly #timer: NodeJS.Timeout

@@ -24,7 +24,7 @@ const newest = (history: readonly Report[]) => history.slice(-historyLength)
 const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0)
 
 /**
- * The states nodes report while they install, with a short history (rules 6): in memory, and in a journal
+ * The states nodes report while they install, with a short history (rules 6.2): in memory, and in a journal
  * that is on disk before a report is answered. Why a node could not boot is kept in memory alone.
  */
 export class NodeStatus {

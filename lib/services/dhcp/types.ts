@@ -1,4 +1,4 @@
-/** The script of a machine's boot case (contract, "Boot template selection"); '' for what boots nothing: BMCs and other devices. */
+/** The script of a machine's boot case (rules 4.13, 10.5); '' for what boots nothing: BMCs and other devices. */
 export type BootScript = '' | 'menu' | 'short' | 'disk'
 
 /** A machine that the server knows. */

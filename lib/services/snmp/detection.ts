@@ -50,7 +50,7 @@ export interface Detected {
 const askable = ({ ipaddress, read }: SwitchDoc) =>
   ipaddress !== undefined && read !== undefined && read !== ''
 
-/** Finds out which node an unknown machine is by the switch port it hangs on (rules 4.1; contract, rule 12). */
+/** Finds out which node an unknown machine is by the switch port it hangs on (rules 4.18). */
 export class PortDetection {
   readonly #o: DetectionOptions
   readonly #now: () => number

@@ -1,4 +1,4 @@
-# What the node tells the controller (contract, "Boot and installation" rule 5). A report that does not
+# What the node tells the controller (rules 4.16). A report that does not
 # arrive is shown on the console and does not stop the installation.
 
 status_update() {
