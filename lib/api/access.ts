@@ -1,5 +1,5 @@
-import { badRequest, unauthorized } from '../http/errors.js'
-import type { JsonObject } from '../http/route.js'
+import { badRequest, unauthorized } from '../errors.js'
+import type { JsonObject } from '../json.js'
 import { version } from '../version.js'
 import { type ApiRoute, type Parts, smallBody } from './context.js'
 import { shapes } from './shapes.js'

@@ -1,4 +1,4 @@
-import { ServiceError, unavailable } from '../http/errors.js'
+import { ServiceError, unavailable } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import { JobStoppedError, type SubmittedJob } from '../jobs/jobs.js'
 import { type ApiRequest, done } from './context.js'

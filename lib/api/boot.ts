@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { forbidden, notFound, unauthorized } from '../http/errors.js'
+import { forbidden, notFound, unauthorized } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import { type ApiRequest, type ApiRoute, type Parts, param, plain } from './context.js'
 import { shapes } from './shapes.js'

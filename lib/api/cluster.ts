@@ -1,6 +1,6 @@
 import { isAdmin } from '../auth/access.js'
-import { badRequest, notFound, ServiceError } from '../http/errors.js'
-import type { JsonObject, JsonValue } from '../http/route.js'
+import { badRequest, notFound, ServiceError } from '../errors.js'
+import type { JsonObject, JsonValue } from '../json.js'
 import type { Model } from '../model/model.js'
 import { putSettings, readSettings, settingNames } from '../model/settings.js'
 import { exportText } from '../model/transfer.js'

@@ -1,8 +1,5 @@
-import { badRequest } from '../http/errors.js'
-import type { JsonObject, JsonValue } from '../http/route.js'
-
-const isObject = (value: JsonValue | undefined): value is JsonObject =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
+import { badRequest } from '../errors.js'
+import { isObject, type JsonObject, type JsonValue } from '../json.js'
 
 function only(value: JsonObject, key: string, where: string, besides: readonly string[] = []): JsonValue {
   for (const other of Object.keys(value))

@@ -1,6 +1,6 @@
-import { badRequest } from '../http/errors.js'
-import type { JsonValue } from '../http/route.js'
+import { badRequest } from '../errors.js'
 import type { KernelWish } from '../image/kernel.js'
+import type { JsonValue } from '../json.js'
 import { boolean, objectName } from '../model/field.js'
 import { type Given, readObject, readValue } from '../model/request.js'
 import { objectTypes } from '../model/types.js'

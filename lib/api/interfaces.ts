@@ -1,5 +1,6 @@
-import { badRequest, notFound } from '../http/errors.js'
-import type { Answer, JsonValue } from '../http/route.js'
+import { badRequest, notFound } from '../errors.js'
+import type { Answer } from '../http/route.js'
+import type { JsonValue } from '../json.js'
 import { showGroupInterfaces, showNodeInterfaces } from '../model/output.js'
 import { readInterfaces } from '../model/request.js'
 import { type ApiRequest, type ApiRoute, actorOf, done, type Parts, param } from './context.js'

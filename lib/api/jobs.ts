@@ -1,4 +1,4 @@
-import { notFound } from '../http/errors.js'
+import { notFound } from '../errors.js'
 import type { JobRecord, JobSummary } from '../jobs/jobs.js'
 import { type ApiRoute, actorOf, type Parts, param } from './context.js'
 import { shapes } from './shapes.js'

@@ -1,5 +1,5 @@
-import { badRequest, notFound } from '../http/errors.js'
-import type { JsonValue } from '../http/route.js'
+import { badRequest, notFound } from '../errors.js'
+import type { JsonValue } from '../json.js'
 import type { ServiceState } from '../monitor/health.js'
 import { type ApiRequest, type ApiRoute, type Parts, param, smallBody } from './context.js'
 import { open } from './envelope.js'

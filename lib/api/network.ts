@@ -1,5 +1,5 @@
 import type { Caller } from '../auth/access.js'
-import { notFound } from '../http/errors.js'
+import { notFound } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import { contains, formatAddress, toAddress } from '../model/address.js'
 import { looksLikeAddress } from '../model/names.js'

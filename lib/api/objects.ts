@@ -1,5 +1,5 @@
 import { type Caller, isAdmin } from '../auth/access.js'
-import { forbidden } from '../http/errors.js'
+import { forbidden } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import type { TypeName } from '../model/field.js'
 import { members } from '../model/members.js'

@@ -1,5 +1,5 @@
-import { badRequest } from '../http/errors.js'
-import type { JsonValue } from '../http/route.js'
+import { badRequest } from '../errors.js'
+import type { JsonValue } from '../json.js'
 import { objectName } from '../model/field.js'
 import { members } from '../model/members.js'
 import { readValue } from '../model/request.js'

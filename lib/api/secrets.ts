@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Caller, isAdmin } from '../auth/access.js'
-import { badRequest, notFound } from '../http/errors.js'
-import type { Answer, JsonObject, JsonValue } from '../http/route.js'
+import { badRequest, notFound } from '../errors.js'
+import type { Answer } from '../http/route.js'
+import { isObject, type JsonValue } from '../json.js'
 import {
   cloneSecret,
   type GivenSecret,
@@ -173,9 +174,6 @@ function ownerRoutes(
     )
   ]
 }
-
-const isObject = (value: JsonValue | undefined): value is JsonObject =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** A node's answer holds its group's secrets too: posted back, they are passed over where they are as read. */
 function withoutGroup(body: JsonValue | undefined, group: object | undefined): JsonValue | undefined {

@@ -1,4 +1,4 @@
-import { notFound, ServiceError, unavailable } from '../http/errors.js'
+import { notFound, ServiceError, unavailable } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import { changing } from '../services/control.js'
 import type { Service } from '../services/service.js'

@@ -1,4 +1,4 @@
-import { forbidden, unauthorized } from '../http/errors.js'
+import { forbidden, unauthorized } from '../errors.js'
 import type { RequestHead } from '../http/route.js'
 import { looksLikeAddress } from '../model/names.js'
 import type { Role } from './roles.js'

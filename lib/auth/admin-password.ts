@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createOnce } from './create-once.js'
+import { createOnce } from '../disk/create-once.js'
+import { unlessMissing } from '../disk/missing.js'
 
 /** Where the first admin's password stands while the ini names no user (rules 5.1). */
 export function adminPasswordFile(stateDirectory: string): string {
@@ -22,11 +23,6 @@ export async function ensureAdminPassword(file: string): Promise<boolean> {
 
 /** The password on the file's first line; undefined when there is no file or nothing on that line. */
 export async function readAdminPassword(file: string): Promise<string | undefined> {
-  try {
-    const line = (await readFile(file, 'utf8')).split(/\r?\n/, 1)[0]
-    return line === '' ? undefined : line
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw error
-  }
+  const text = await unlessMissing(readFile(file, 'utf8'), '')
+  return text.split(/\r?\n/, 1)[0] || undefined
 }

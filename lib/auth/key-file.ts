@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
-import { createOnce } from './create-once.js'
+import { createOnce } from '../disk/create-once.js'
 
 const keyBytes = 32
 

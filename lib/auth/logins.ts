@@ -1,6 +1,6 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { unavailable } from '../http/errors.js'
+import { unavailable } from '../errors.js'
 import { readAdminPassword } from './admin-password.js'
 import { Failures, party } from './failures.js'
 import { dummyHash, hashPassword, longestPassword, verifyPassword } from './passwords.js'

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { ServiceError, tooLarge } from './errors.js'
+import { ServiceError, tooLarge } from '../errors.js'
 import type { Limits } from './limits.js'
 
 /** Thrown inside http/ when the client hung up before its body was complete: there is nobody to answer. */

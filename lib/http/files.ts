@@ -5,7 +5,7 @@ import { basename } from 'node:path'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import mime from 'mime'
-import { notFound, unavailable } from './errors.js'
+import { notFound, unavailable } from '../errors.js'
 import { type ByteRange, parseRange } from './range.js'
 
 const CHUNK_BYTES = 256 * 1024

@@ -1,7 +1,7 @@
 import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http'
 import { type Duplex, duplexPair } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import type { Source } from './route.js'
+import type { Source } from '../source.js'
 
 /** A request to run without a socket. */
 export interface InjectedRequest {

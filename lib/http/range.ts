@@ -1,4 +1,4 @@
-import { ServiceError } from './errors.js'
+import { ServiceError } from '../errors.js'
 
 /** A part of a file: the bytes from `start` up to and with `end`. */
 export interface ByteRange {

@@ -1,8 +1,8 @@
 import { STATUS_CODES } from 'node:http'
+import { ServiceError } from '../errors.js'
 import type { Log } from '../log.js'
 import { hasBody } from './body.js'
 import { endSoon } from './connections.js'
-import { ServiceError } from './errors.js'
 import type { Exchange } from './exchange.js'
 import { begin, type Manner, send } from './send.js'
 

@@ -1,5 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { JsonValue, Request, Source } from './route.js'
+import type { JsonValue } from '../json.js'
+import type { Source } from '../source.js'
+import type { Request } from './route.js'
 
 /** The request that a handler sees. What few handlers ask for (query, signal) is made when they do. */
 export class ReceivedRequest<C> implements Request<C> {

@@ -1,15 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
-
-export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue }
-export type JsonObject = { [key: string]: JsonValue }
-
-/** Where a request comes from, after `[http] trusted_proxies` has been applied (rules 4.5). */
-export interface Source {
-  /** IPv4 or IPv6 address in canonical text; an IPv4-mapped IPv6 address is given as IPv4. */
-  readonly address: string
-  /** True for 127.0.0.0/8 and ::1, unless the request carries X-Forwarded-For that no trusted proxy vouches for. */
-  readonly loopback: boolean
-}
+import type { JsonValue } from '../json.js'
+import type { Source } from '../source.js'
 
 /** What is known of a request before its body is read. */
 export interface RequestHead {

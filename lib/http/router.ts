@@ -1,4 +1,4 @@
-import { methodNotAllowed, notFound } from './errors.js'
+import { methodNotAllowed, notFound } from '../errors.js'
 import type { Route } from './route.js'
 
 /** A parameter of a route: the segment it stands at, and what it is called. */

@@ -1,6 +1,6 @@
 import ipaddr from 'ipaddr.js'
-import { badRequest } from './errors.js'
-import type { Source } from './route.js'
+import { badRequest } from '../errors.js'
+import type { Source } from '../source.js'
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6
 type Range = [Address, number]

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { badRequest, notFound } from './errors.js'
+import { badRequest, notFound } from '../errors.js'
 
 /** A request target, taken apart. */
 export interface Target {

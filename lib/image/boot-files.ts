@@ -1,6 +1,6 @@
 import { lstatSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { badRequest } from '../http/errors.js'
+import { badRequest } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { OsimageDoc } from '../model/tables.js'
 import { buildInitramfs } from './initramfs.js'

@@ -1,17 +1,6 @@
-import { constants } from 'node:fs'
-import { type FileHandle, lstat, open, stat } from 'node:fs/promises'
+import { type FileHandle, open, stat } from 'node:fs/promises'
 
 const chunkBytes = 1 << 20
-
-/** Makes the names in a directory durable. */
-export async function syncDirectory(directory: string): Promise<void> {
-  const handle = await open(directory, constants.O_RDONLY | constants.O_DIRECTORY)
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
-}
 
 /** Copies an open file, which it closes, to a new one (0600); durable but for its name when it resolves. */
 export async function copyTo(from: FileHandle, to: string, signal: AbortSignal): Promise<void> {
@@ -80,19 +69,3 @@ export async function servedMode(directory: string): Promise<number> {
   const { mode } = await stat(directory)
   return mode & 0o2000 ? 0o640 : 0o600
 }
-
-/** Whether something, be it a link to nothing, has this name. */
-export async function exists(path: string): Promise<boolean> {
-  try {
-    await lstat(path)
-    return true
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT' || code === 'ENOTDIR') return false
-    throw error
-  }
-}
-
-/** Whether a regular file, no link to one, has this name. */
-export const isFile = async (path: string): Promise<boolean> =>
-  (await lstat(path).catch(() => undefined))?.isFile() ?? false

@@ -1,17 +1,13 @@
 import { readFile, realpath } from 'node:fs/promises'
+import { unlessMissing } from '../disk/missing.js'
 
 /**
  * Mount points at or below a directory, from /proc/self/mountinfo and in its order: what is mounted in a mount comes
  * after it. Two mounts on one place are there twice. None for a directory that does not exist.
  */
 export async function mountsBelow(directory: string): Promise<string[]> {
-  let real: string
-  try {
-    real = await realpath(directory)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
-    throw error
-  }
+  const real = await unlessMissing(realpath(directory), undefined)
+  if (real === undefined) return []
   const below = real === '/' ? '/' : `${real}/`
   const lines = (await readFile('/proc/self/mountinfo', 'latin1')).split('\n')
   return lines

@@ -1,9 +1,10 @@
 import { mkdir, realpath, rename } from 'node:fs/promises'
 import { join, sep } from 'node:path'
-import { badRequest, unavailable } from '../http/errors.js'
+import { syncDirectory } from '../disk/directory.js'
+import { exists } from '../disk/missing.js'
+import { badRequest, unavailable } from '../errors.js'
 import type { View } from '../model/view.js'
 import { run } from '../program/program.js'
-import { exists, syncDirectory } from './durable.js'
 import { removeTree } from './tree.js'
 import { newWorkId, type TreeWork, temporary, type Works } from './works.js'
 

@@ -1,4 +1,4 @@
-import { exists } from './durable.js'
+import { exists } from '../disk/missing.js'
 import { pathsOf, settle } from './placing.js'
 import { discard } from './publish.js'
 import { hideOwnTree, removeHidden } from './removal.js'

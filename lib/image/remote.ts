@@ -1,5 +1,6 @@
 import { mkdir, mkdtemp, open, rename, rm, stat, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
+import { unlessMissing } from '../disk/missing.js'
 import { run } from '../program/program.js'
 
 export interface RemoteOptions {
@@ -119,7 +120,7 @@ export class Remote {
 
   async #prepare(): Promise<void> {
     await mkdir(this.knownHosts, { recursive: true, mode: 0o700 })
-    if (this.#ownKey && !(await stat(this.key).catch(missing))) await this.#makeKey()
+    if (this.#ownKey && !(await unlessMissing(stat(this.key), undefined))) await this.#makeKey()
     const where = `${this.key}${this.#ownKey ? '' : ', named by [ssh] key,'}`
     const status = await stat(this.key).catch((error: NodeJS.ErrnoException) => {
       throw new Error(`the ssh key ${where} cannot be read: ${error.code}`)
@@ -154,10 +155,6 @@ export class Remote {
       await rm(directory, { recursive: true, force: true })
     }
   }
-}
-
-function missing(error: NodeJS.ErrnoException): undefined {
-  if (error.code !== 'ENOENT') throw error
 }
 
 async function sync(path: string): Promise<void> {

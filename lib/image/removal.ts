@@ -1,6 +1,7 @@
 import { realpath, rename } from 'node:fs/promises'
 import { join } from 'node:path'
-import { exists, syncDirectory } from './durable.js'
+import { syncDirectory } from '../disk/directory.js'
+import { exists } from '../disk/missing.js'
 import { mountsBelow, removeTree } from './tree.js'
 import { isTreeUsed } from './where.js'
 import { type RemovalWork, temporary } from './works.js'

@@ -1,7 +1,7 @@
 import { createHash, webcrypto } from 'node:crypto'
 import { type FileHandle, open } from 'node:fs/promises'
+import { replaceFile } from '../disk/replace.js'
 import { decode, encode, entry, isMap } from './bencode.js'
-import { replaceFile } from './replace.js'
 
 /** A torrent in the files directory. */
 export interface Torrent {

@@ -1,7 +1,7 @@
 import { open, readdir, realpath, rmdir, stat, unlink } from 'node:fs/promises'
 import { isAbsolute } from 'node:path'
-import { unavailable } from '../http/errors.js'
-import { at, DIRECTORY } from './at.js'
+import { at, DIRECTORY } from '../disk/openat.js'
+import { unavailable } from '../errors.js'
 import { mountsBelow } from './mounts.js'
 import { shown } from './names.js'
 

@@ -1,5 +1,5 @@
 import { type BigIntStats, closeSync, fstatSync, lstatSync, openSync, readdirSync } from 'node:fs'
-import { at, DIRECTORY } from './at.js'
+import { at, DIRECTORY } from '../disk/openat.js'
 import { shown } from './names.js'
 
 /** A file of a tree, of whatever type. */

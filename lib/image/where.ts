@@ -1,10 +1,10 @@
 import { realpathSync } from 'node:fs'
 import { realpath } from 'node:fs/promises'
 import { basename, dirname, join, normalize } from 'node:path'
-import { unavailable } from '../http/errors.js'
+import { exists } from '../disk/missing.js'
+import { unavailable } from '../errors.js'
 import type { OsimageDoc } from '../model/tables.js'
 import type { View } from '../model/view.js'
-import { exists } from './durable.js'
 import { imageTree, mountsBelow } from './tree.js'
 
 /** The tree that an image means: its path or, without one, what is named like it in `[image] directory`. */

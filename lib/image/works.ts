@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { syncDirectory } from './durable.js'
-import { replaceFile } from './replace.js'
+import { syncDirectory } from '../disk/directory.js'
+import { replaceDurably } from '../disk/replace.js'
 
 /** A pack: temporaries in the files directory and, once they are being given their names, those names. */
 export interface PackWork {
@@ -63,8 +63,7 @@ export class Works {
 
   /** Durable when it resolves; a second one of the same id takes the first one's place. */
   async write(work: Work): Promise<void> {
-    await replaceFile(this.#file(work.id), `${JSON.stringify(work)}\n`, 0o600)
-    await syncDirectory(this.directory)
+    await replaceDurably(this.#file(work.id), `${JSON.stringify(work)}\n`)
     this.#now.set(work.id, work)
   }
 

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { JsonValue } from '../json.js'
 import type { Log } from '../log.js'
 import { JobsUnavailableError } from './errors.js'
 import {
@@ -11,8 +12,7 @@ import {
   isFinished,
   type JobRecord,
   type JobState,
-  type JobSummary,
-  type JsonValue
+  type JobSummary
 } from './record.js'
 import { type RecordDisk, RecordFile } from './record-file.js'
 import { oneLine, reasonOf } from './text.js'

@@ -11,7 +11,7 @@ import { type JobSpec, Work } from './work.js'
 
 export { type Poll, RESULTS_KEPT } from './entry.js'
 export { JobStoppedError, JobsUnavailableError } from './errors.js'
-export type { JobRecord, JobState, JobSummary, JsonValue } from './record.js'
+export type { JobRecord, JobState, JobSummary } from './record.js'
 export type { JobContext, JobSpec } from './work.js'
 
 export interface SubmittedJob {

@@ -1,6 +1,5 @@
-import { open, rm, writeFile } from 'node:fs/promises'
-import { dirname } from 'node:path'
-import writeFileAtomic from 'write-file-atomic'
+import { rm } from 'node:fs/promises'
+import { replaceDurably } from '../disk/replace.js'
 import type { Log } from '../log.js'
 import { reasonOf } from './text.js'
 
@@ -12,27 +11,10 @@ export interface RecordDisk {
   remove(file: string): Promise<void>
 }
 
-/** Makes the names in a directory durable. */
-export async function syncDirectory(directory: string): Promise<void> {
-  const handle = await open(directory, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
-}
-
 /** The real disk. Files are 0600. */
 export const realDisk: RecordDisk = {
-  async replace(file, text) {
-    // The library alone would take one write(2) for the whole, of which a full disk may take a part; its fsync covers
-    // what writeFile wrote.
-    await writeFileAtomic(file, '', { mode: 0o600, tmpfileCreated: temporary => writeFile(temporary, text) })
-    await syncDirectory(dirname(file))
-  },
-  async remove(file) {
-    await rm(file, { force: true })
-  }
+  replace: replaceDurably,
+  remove: file => rm(file, { force: true })
 }
 
 /** Lines and progress reach the disk so often at most. */

@@ -1,6 +1,5 @@
+import { isObject, type JsonValue } from '../json.js'
 import { Transcript, type TranscriptDoc } from './transcript.js'
-
-export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue }
 
 export type JobState = 'queued' | 'running' | 'done' | 'failed'
 
@@ -72,8 +71,6 @@ export function decode(id: string, text: string): { summary: JobSummary; body: B
 }
 
 type Is = (value: unknown) => boolean
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 const isText: Is = value => typeof value === 'string'
 const isTime: Is = value => Number.isFinite(value)
 const isCount: Is = value => Number.isSafeInteger(value) && (value as number) >= 0

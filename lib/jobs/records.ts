@@ -1,9 +1,11 @@
-import { mkdir, readdir, readFile, rm } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { readdir, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { makeDirectory } from '../disk/directory.js'
+import { isLeftover } from '../disk/replace.js'
 import type { Log } from '../log.js'
 import { Entry } from './entry.js'
 import { decode, emptyBody, type JobSummary } from './record.js'
-import { type RecordDisk, syncDirectory } from './record-file.js'
+import type { RecordDisk } from './record-file.js'
 import { reasonOf } from './text.js'
 
 /** How long a record is kept after its end (rules 2.9). */
@@ -39,8 +41,7 @@ export class Records {
    */
   static async open(options: RecordsOptions): Promise<Records> {
     const { directory } = options
-    await mkdir(directory, { recursive: true, mode: 0o700 })
-    await syncDirectory(dirname(directory))
+    await makeDirectory(directory)
     const names = await readdir(directory)
     const records = new Records(options)
     await records.#load(names)
@@ -86,7 +87,7 @@ export class Records {
     for (const name of names) {
       const file = join(directory, name)
       // What an interrupted atomic write left.
-      if (/\.json\.\d+$/.test(name)) await rm(file, { force: true, recursive: true })
+      if (isLeftover(name)) await rm(file, { force: true, recursive: true })
       const id = /^(.+)\.json$/.exec(name)?.[1]
       if (id === undefined) continue
       try {

@@ -1,6 +1,6 @@
+import type { JsonValue } from '../json.js'
 import type { Entry } from './entry.js'
 import type { Laned } from './lanes.js'
-import type { JsonValue } from './record.js'
 import { oneLine } from './text.js'
 
 /** What a job sees of its record while it runs; calls after its end are ignored. */

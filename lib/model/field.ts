@@ -1,4 +1,4 @@
-import type { JsonValue } from '../http/route.js'
+import type { JsonValue } from '../json.js'
 import { formatAddress, parseAddress, parsePrefix } from './address.js'
 import { fileNameRule, isDomainName, isFileName, isObjectName, objectNameRule, parseMac } from './names.js'
 

@@ -1,4 +1,4 @@
-import { badRequest, notFound } from '../http/errors.js'
+import { badRequest, notFound } from '../errors.js'
 import { formatAddress, toAddress } from './address.js'
 import { dynamicRange, nextFree } from './networks.js'
 import type { GivenInterface } from './request.js'

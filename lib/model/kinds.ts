@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { JsonValue } from '../http/route.js'
+import type { JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
 import type { Kind } from '../store/types.js'
 import {

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { badRequest, notFound } from '../http/errors.js'
+import { badRequest, notFound } from '../errors.js'
 import type { Change } from '../store/types.js'
 import type { Field, TypeName } from './field.js'
 import { isBmc, type Owner } from './index.js'

@@ -1,4 +1,4 @@
-import { badRequest, notFound } from '../http/errors.js'
+import { badRequest, notFound } from '../errors.js'
 import {
   type Address,
   contains,

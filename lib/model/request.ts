@@ -1,5 +1,5 @@
-import { badRequest } from '../http/errors.js'
-import type { JsonObject, JsonValue } from '../http/route.js'
+import { badRequest } from '../errors.js'
+import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { boolean, type Field, freeText, type Reads, ValueError } from './field.js'
 import { hidden } from './hidden.js'
 import { interfaceFields } from './tables.js'
@@ -26,9 +26,6 @@ export interface Given {
   /** The body holds what only an answer of ours does: it was read, and maybe changed. */
   readonly readBack: boolean
 }
-
-const isObject = (value: JsonValue | undefined): value is JsonObject =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** JSON text of a value for a message, cut where it is long. */
 function shown(value: JsonValue): string {

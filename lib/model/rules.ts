@@ -1,4 +1,4 @@
-import { badRequest, type ServiceError } from '../http/errors.js'
+import { badRequest, type ServiceError } from '../errors.js'
 import { contains, formatAddress, hosts, parsePrefix, toAddress } from './address.js'
 import type { TypeName } from './field.js'
 import { type Owner, ownerText } from './index.js'

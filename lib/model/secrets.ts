@@ -1,5 +1,5 @@
-import { badRequest, notFound, unavailable } from '../http/errors.js'
-import type { JsonObject, JsonValue } from '../http/route.js'
+import { badRequest, notFound, unavailable } from '../errors.js'
+import type { JsonObject, JsonValue } from '../json.js'
 import { base64, objectName, path, type Reads, ValueError } from './field.js'
 import { hidden } from './hidden.js'
 import { readValue } from './request.js'

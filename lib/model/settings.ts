@@ -1,5 +1,5 @@
-import { badRequest } from '../http/errors.js'
-import type { JsonObject } from '../http/route.js'
+import { badRequest } from '../errors.js'
+import type { JsonObject } from '../json.js'
 import { boolean, type FieldType, freeText, hosts, provisionMethod } from './field.js'
 import { readValue } from './request.js'
 import type { ClusterDoc, SettingDoc } from './tables.js'

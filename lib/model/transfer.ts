@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
-import { badRequest, notFound, type ServiceError } from '../http/errors.js'
-import type { JsonObject, JsonValue } from '../http/route.js'
+import { badRequest, notFound, type ServiceError } from '../errors.js'
+import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
 import type { Field, TypeName } from './field.js'
 import { hidden } from './hidden.js'
@@ -183,9 +183,6 @@ function dropOrphans(tx: Tx): void {
     if (!tx.get(type, key.slice(type.length + 1))) tx.remove('secrets', key)
   }
 }
-
-const isObject = (value: JsonValue | undefined): value is JsonObject =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 function parse(document: JsonValue): Parsed {
   const problems = new Problems()

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { appendFile, rename, rm, stat, truncate } from 'node:fs/promises'
+import { unlessMissing } from '../disk/missing.js'
 import { hidden } from '../model/hidden.js'
 import type { Actor } from '../model/model.js'
 import { objectTypes } from '../model/types.js'
@@ -92,14 +93,10 @@ export class Audit {
     )
     if (this.#sizeBytes < maxBytes) return
     for (let i = keep; i > 0; i--)
-      await rename(i === 1 ? file : `${file}.${i - 1}`, `${file}.${i}`).catch(ignoreMissing)
+      await unlessMissing(rename(i === 1 ? file : `${file}.${i - 1}`, `${file}.${i}`), undefined)
     if (keep === 0) await rm(file, { force: true })
     this.#sizeBytes = 0
   }
-}
-
-function ignoreMissing(error: NodeJS.ErrnoException): void {
-  if (error.code !== 'ENOENT') throw error
 }
 
 function counts(changes: readonly Change[]) {

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { JsonValue } from '../http/route.js'
-import { realFiles } from '../store/files.js'
+import { replaceDurably } from '../disk/replace.js'
+import type { JsonValue } from '../json.js'
 import type { Needs } from './backend.js'
 import type { Serials } from './dns/serials.js'
 import type { SwapPlan } from './swap.js'
@@ -50,8 +50,7 @@ export class Notes {
 
   async #write(remembered: Remembered): Promise<void> {
     await mkdir(this.#directory, { recursive: true, mode: 0o700 })
-    await realFiles.replace(this.#file, `${JSON.stringify(remembered, null, 2)}\n`)
-    await realFiles.syncDirectory(this.#directory)
+    await replaceDurably(this.#file, `${JSON.stringify(remembered, null, 2)}\n`)
   }
 }
 

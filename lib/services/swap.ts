@@ -1,6 +1,8 @@
-import { access, chmod, constants, copyFile, link, mkdir, open, rename, rm } from 'node:fs/promises'
+import { chmod, constants, copyFile, link, mkdir, open, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import { inParallel } from '../store/files.js'
+import { inParallel } from '../concurrency.js'
+import { syncDirectory } from '../disk/directory.js'
+import { exists, unlessMissing } from '../disk/missing.js'
 import type { RenderedFile } from './backend.js'
 
 /** Names that no server takes for its own: a server that reads a whole directory leaves out what begins with a dot. */
@@ -68,7 +70,7 @@ export async function reject(files: readonly RenderedFile[]): Promise<void> {
 export async function keepForeign(paths: readonly string[]): Promise<void> {
   await inParallel(paths, atOnce, async path => {
     if (!(await exists(foreignPath(path))))
-      await copyFile(path, foreignPath(path), constants.COPYFILE_EXCL).catch(unlessMissing)
+      await unlessMissing(copyFile(path, foreignPath(path), constants.COPYFILE_EXCL), undefined)
   })
 }
 
@@ -114,7 +116,7 @@ export class Swap {
     const { put, removed } = this.plan
     try {
       await inParallel(put, atOnce, path => this.#put(path))
-      await inParallel(removed, atOnce, path => rename(path, oldPath(path)).catch(unlessMissing))
+      await inParallel(removed, atOnce, path => unlessMissing(rename(path, oldPath(path)), undefined))
       await this.#sync()
     } catch (error) {
       await this.#takeBack()
@@ -153,26 +155,15 @@ export class Swap {
   async #takeBack(): Promise<void> {
     const { put, removed } = this.plan
     await inParallel(put, atOnce, path =>
-      this.#fresh.has(path) ? rm(path, { force: true }) : rename(oldPath(path), path).catch(unlessMissing)
+      this.#fresh.has(path)
+        ? rm(path, { force: true })
+        : unlessMissing(rename(oldPath(path), path), undefined)
     )
-    await inParallel(removed, atOnce, path => rename(oldPath(path), path).catch(unlessMissing))
+    await inParallel(removed, atOnce, path => unlessMissing(rename(oldPath(path), path), undefined))
     await clear(put.map(stagedPath))
   }
 
   async #sync(): Promise<void> {
-    for (const directory of new Set(this.#all.map(path => dirname(path)))) {
-      const handle = await open(directory)
-      await handle.sync().finally(() => handle.close())
-    }
+    for (const directory of new Set(this.#all.map(path => dirname(path)))) await syncDirectory(directory)
   }
-}
-
-const exists = (path: string) =>
-  access(path).then(
-    () => true,
-    () => false
-  )
-
-function unlessMissing(error: NodeJS.ErrnoException): void {
-  if (error.code !== 'ENOENT') throw error
 }

@@ -1,5 +1,5 @@
 import { dirname, join } from 'node:path'
-import type { FileLayer } from './files.js'
+import type { FileLayer } from '../disk/files.js'
 import type { Flusher } from './flush.js'
 import { intentText } from './intents.js'
 import { INTENTS, intentFile, objectFile, type Write } from './paths.js'

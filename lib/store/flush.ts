@@ -1,6 +1,7 @@
 import { dirname, join } from 'node:path'
+import { inParallel } from '../concurrency.js'
+import type { FileLayer } from '../disk/files.js'
 import { reasonOf, StoreError } from './errors.js'
-import { type FileLayer, inParallel } from './files.js'
 import type { Intent } from './intents.js'
 import { INTENTS, intentFile, objectFile } from './paths.js'
 

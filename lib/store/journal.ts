@@ -1,7 +1,7 @@
 import { readFile, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { type FileLayer, type LogFile, realFiles } from '../disk/files.js'
 import { LoadError, reasonOf, StoreError } from './errors.js'
-import { type FileLayer, type LogFile, realFiles } from './files.js'
 import { decodeUtf8 } from './json.js'
 
 /** What a journal is made of. */

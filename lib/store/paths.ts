@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { isLeftover } from '../disk/replace.js'
 
 /** What one object's file shall hold; `undefined`: no file. `textBefore` is what it held by the last commit. */
 export interface Write {
@@ -33,7 +34,7 @@ export type Entry = { object: string } | 'leftover' | 'ignored' | 'foreign'
 
 /** Tells by its name what a file in a type's directory is. */
 export function entryOf(fileName: string): Entry {
-  if (/\.json\.\d+$/.test(fileName)) return 'leftover'
+  if (isLeftover(fileName)) return 'leftover'
   if (fileName.startsWith('.') || fileName.endsWith('~')) return 'ignored'
   return fileName.endsWith('.json') ? { object: fileName.slice(0, -'.json'.length) } : 'foreign'
 }

@@ -1,8 +1,9 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { makeDirectory } from '../disk/directory.js'
+import { type FileLayer, realFiles } from '../disk/files.js'
 import { Committer } from './commit.js'
 import { LoadError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
-import { type FileLayer, makeDirectory, realFiles } from './files.js'
 import { Flusher } from './flush.js'
 import { type Loaded, load } from './load.js'
 import { acquireLock, type Lock } from './lock.js'
@@ -83,7 +84,7 @@ export class Store<T extends Types, I extends Index> {
    */
   static async open<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Store<T, I>> {
     const { directory, files = realFiles, log = () => {} } = options
-    await makeDirectory(directory, files)
+    await makeDirectory(directory, made => files.syncDirectory(made))
     const lock = await acquireLock(directory, reason => log('error', reason))
     try {
       const loaded = load(directory, kindsOf(options))
@@ -93,7 +94,7 @@ export class Store<T extends Types, I extends Index> {
       for (const problem of loaded.foreign) log('warn', problemText(problem))
       for (const leftover of loaded.leftovers) await rm(leftover, { force: true })
       for (const type of [INTENTS, ...Object.keys(options.kinds)]) {
-        await makeDirectory(join(directory, type), files)
+        await makeDirectory(join(directory, type), made => files.syncDirectory(made))
       }
       return new Store(options, lock, loaded, current)
     } catch (error) {

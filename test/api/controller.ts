@@ -6,9 +6,9 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { loadConfig } from '../../lib/config/load.js'
 import { type Daemon, startDaemon } from '../../lib/daemon.js'
-import type { Source } from '../../lib/http/route.js'
 import { createLog } from '../../lib/log.js'
 import { kinds } from '../../lib/model/kinds.js'
+import type { Source } from '../../lib/source.js'
 import { readIntents } from '../../lib/store/intents.js'
 
 export interface Reply {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { acknowledge, finish } from '../../lib/api/asynchronous.js'
-import { badRequest, ServiceError } from '../../lib/http/errors.js'
+import { badRequest, ServiceError } from '../../lib/errors.js'
 import { Gate, spec, until } from '../jobs/fixtures.js'
 import { withUsers } from './callers.js'
 import { Controller } from './controller.js'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { forbidden, unauthorized } from '../../lib/http/errors.js'
+import { forbidden, unauthorized } from '../../lib/errors.js'
 import { eventually, isRefusal, RawClient, route, start } from './helpers.js'
 
 const MEGABYTE = 1024 * 1024

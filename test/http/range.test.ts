@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { ServiceError } from '../../lib/http/errors.js'
+import type { ServiceError } from '../../lib/errors.js'
 import { parseRange } from '../../lib/http/range.js'
 
 const ETAG = '"1-2-3"'

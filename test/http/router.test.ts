@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { ServiceError } from '../../lib/http/errors.js'
+import type { ServiceError } from '../../lib/errors.js'
 import type { Route } from '../../lib/http/route.js'
 import { Router } from '../../lib/http/router.js'
 import { parseTarget } from '../../lib/http/target.js'

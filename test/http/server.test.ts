@@ -1,12 +1,5 @@
 import t from 'tap'
-import {
-  badRequest,
-  forbidden,
-  notFound,
-  ServiceError,
-  unauthorized,
-  unavailable
-} from '../../lib/http/errors.js'
+import { badRequest, forbidden, notFound, ServiceError, unauthorized, unavailable } from '../../lib/errors.js'
 import type { Answer } from '../../lib/http/route.js'
 import { deferred, eventually, isRefusal, RawClient, route, start } from './helpers.js'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { Source } from '../../lib/http/route.js'
 import { sourceReader } from '../../lib/http/source.js'
+import type { Source } from '../../lib/source.js'
 
 const none: string[] = []
 const local = ['127.0.0.1', '::1']

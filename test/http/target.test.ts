@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ServiceError } from '../../lib/http/errors.js'
+import { ServiceError } from '../../lib/errors.js'
 import { parseTarget } from '../../lib/http/target.js'
 
 t.test('a target is split by hand and decoded once', async t => {

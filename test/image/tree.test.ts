@@ -11,7 +11,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { ServiceError } from '../../lib/http/errors.js'
+import { ServiceError } from '../../lib/errors.js'
 import { imageTree, mountsBelow, openInside, removeTree, resolveInside } from '../../lib/image/tree.js'
 import { NAMES, NAMES_NOT_UTF8, requireRootAndPrograms, richTree, run, workDirectory } from './rich-tree.js'
 

@@ -1,27 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import ts from 'typescript'
+import { compile } from '../program/child.js'
 
-/** Compiles the store and the programs in fixtures/ into `directory`: the test runner's loader takes a second to start. */
+/** Compiles the store and the programs of this directory into `directory`: the test runner's loader takes a second. */
 export function compilePrograms(directory: string): void {
-  const compilerOptions: ts.CompilerOptions = {
-    module: ts.ModuleKind.ESNext,
-    target: ts.ScriptTarget.ES2022,
-    verbatimModuleSyntax: true
-  }
-  for (const folder of ['lib/store', 'test/store']) {
-    mkdirSync(join(directory, folder), { recursive: true })
-    const source = new URL(`../../${folder}/`, import.meta.url)
-    for (const file of readdirSync(source).filter(
-      name => name.endsWith('.ts') && !name.endsWith('.test.ts')
-    )) {
-      const { outputText } = ts.transpileModule(readFileSync(new URL(file, source), 'utf8'), {
-        compilerOptions
-      })
-      writeFileSync(join(directory, folder, file.replace(/ts$/, 'js')), outputText)
-    }
-  }
+  compile(directory, 'lib/store', 'lib/disk', 'lib/concurrency.ts', 'test/store')
 }
 
 /** A running program, and the lines it printed. */

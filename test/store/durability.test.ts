@@ -279,7 +279,11 @@ t.test('health tells when the disk is well again, though nobody writes', async t
 
 t.test('what an interrupted write left is removed at start', async t => {
   const directory = t.testdir({
-    node: { 'a.json.4294967295': '{"na', 'b.json': '{"name":"b","mac":null,"tags":[]}' }
+    node: {
+      'a.json.4294967295': '{"na',
+      '.a.json.0123456789ab': '{"na',
+      'b.json': '{"name":"b","mac":null,"tags":[]}'
+    }
   })
   writeFileSync(join(directory, 'node', 'c~'), 'an editor was here')
   const store = await openStore(directory)

@@ -1,5 +1,5 @@
 import { setTimeout } from 'node:timers/promises'
-import { type FileLayer, realFiles } from '../../lib/store/files.js'
+import { type FileLayer, realFiles } from '../../lib/disk/files.js'
 import { SortedNames } from '../../lib/store/order.js'
 import { Store, type StoreOptions } from '../../lib/store/store.js'
 import type { Doc, Index, Kind } from '../../lib/store/types.js'

@@ -1,5 +1,6 @@
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
+import { unlessMissing } from '../../disk/missing.js'
 import { type Address, parseAddress } from '../../model/address.js'
 import { shared } from '../sharing.js'
 import { type Lease, macNumber, readers } from './lease-lines.js'
@@ -54,10 +55,8 @@ export class Leases {
 
 /** "file size time", '' where there is none. */
 async function stampOf(path: string): Promise<string> {
-  return unlessMissing(async () => {
-    const { ino, size, mtimeNs } = await stat(path, { bigint: true })
-    return `${ino} ${size} ${mtimeNs}`
-  }, '')
+  const stats = await unlessMissing(stat(path, { bigint: true }), undefined)
+  return stats ? `${stats.ino} ${stats.size} ${stats.mtimeNs}` : ''
 }
 
 const fileOf = (stamp: string) => stamp.split(' ')[0]
@@ -65,21 +64,14 @@ const fileOf = (stamp: string) => stamp.split(' ')[0]
 /** Takes the whole lines of a file, a piece at a time. */
 async function read(path: string, take: ((line: string) => void) | undefined): Promise<void> {
   if (!take) return
-  await unlessMissing(async () => {
-    let rest = ''
-    for await (const piece of createReadStream(path, 'utf8')) {
-      const lines = `${rest}${piece}`.split('\n')
-      rest = lines.pop() ?? ''
-      for (const line of lines) take(line)
-    }
-  }, undefined)
+  await unlessMissing(takeLines(path, take), undefined)
 }
 
-async function unlessMissing<T>(work: () => Promise<T>, otherwise: T): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return otherwise
-    throw error
+async function takeLines(path: string, take: (line: string) => void): Promise<void> {
+  let rest = ''
+  for await (const piece of createReadStream(path, 'utf8')) {
+    const lines = `${rest}${piece}`.split('\n')
+    rest = lines.pop() ?? ''
+    for (const line of lines) take(line)
   }
 }

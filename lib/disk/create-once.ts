@@ -1,16 +1,17 @@
 import { randomBytes } from 'node:crypto'
-import { access, link, mkdir, open, unlink } from 'node:fs/promises'
+import { link, open, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { makeDirectory, syncDirectory } from './directory.js'
+import { exists } from './missing.js'
 
 /**
- * Makes `file` with mode 0600 (its directory 0700) and these bytes, whole and durable, unless it exists: true
+ * Makes a file (0600, its directory 0700) with these bytes, whole and durable, unless it exists: true
  * when this call made it. An existing file is never touched, also when two processes ask at once.
  */
 export async function createOnce(file: string, bytes: string | Uint8Array): Promise<boolean> {
-  const directory = dirname(file)
   // A start needs no writable state for what is there already.
   if (await exists(file)) return false
-  await mkdir(directory, { recursive: true, mode: 0o700 })
+  await makeDirectory(dirname(file))
   const temporary = `${file}.${randomBytes(6).toString('hex')}.new`
   const handle = await open(temporary, 'wx', 0o600)
   try {
@@ -25,13 +26,6 @@ export async function createOnce(file: string, bytes: string | Uint8Array): Prom
     await handle.close()
     await unlink(temporary)
   }
-  const parent = await open(directory)
-  await parent.sync().finally(() => parent.close())
+  await syncDirectory(dirname(file))
   return true
 }
-
-const exists = (file: string) =>
-  access(file).then(
-    () => true,
-    () => false
-  )

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { ServiceError } from '../../lib/http/errors.js'
-import { MAX_DEPTH, parseStrict } from '../../lib/http/json.js'
+import { ServiceError } from '../../lib/errors.js'
+import { MAX_DEPTH, parseStrict } from '../../lib/http/strict-json.js'
 
 const bytes = (text: string) => Buffer.from(text, 'utf8')
 const nested = (depth: number, open = '[', close = ']') => open.repeat(depth) + close.repeat(depth)

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { createScanner, type JSONScanner } from 'jsonc-parser'
-import { badRequest, type ServiceError } from './errors.js'
-import type { JsonValue } from './route.js'
+import { badRequest, type ServiceError } from '../errors.js'
+import type { JsonValue } from '../json.js'
 
 /** Objects and lists may stand inside one another this deep (rules 1.7). */
 export const MAX_DEPTH = 64

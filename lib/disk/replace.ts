@@ -1,0 +1,36 @@
+import { randomBytes } from 'node:crypto'
+import { open, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { syncDirectory } from './directory.js'
+
+/**
+ * Gives a file its whole new content: it holds the old one or the new one, never a part. The content is durable when
+ * this resolves, the name is not yet (see replaceDurably). The temporary file beside it is hidden. A link of that
+ * name is replaced, not followed: some of these directories belong to others.
+ */
+export async function replaceFile(file: string, content: string | Buffer, mode = 0o600): Promise<void> {
+  const temporary = join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
+  const handle = await open(temporary, 'wx', mode)
+  try {
+    try {
+      await handle.writeFile(content)
+      await handle.chmod(mode)
+      await handle.sync()
+    } finally {
+      await handle.close()
+    }
+    await rename(temporary, file)
+  } catch (error) {
+    await rm(temporary, { force: true })
+    throw error
+  }
+}
+
+/** Whether a name is that of a temporary file that a killed replaceFile, or the library used before it, left. */
+export const isLeftover = (name: string) => /^\..+\.[0-9a-f]{12}$|\.json\.\d+$/.test(name)
+
+/** The same, its name durable too. */
+export async function replaceDurably(file: string, content: string | Buffer, mode = 0o600): Promise<void> {
+  await replaceFile(file, content, mode)
+  await syncDirectory(dirname(file))
+}
