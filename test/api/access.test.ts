@@ -33,7 +33,7 @@ const payload = { ...reading, own: 200, other: 200 } as const
 const ownSecrets = { ...reading, own: 200 } as const
 const adminOnly = { ...reading, viewer: 403 } as const
 
-/** Contract: column T and the 401 of the tables; rules 4.5 to 4.9, 5.2, 5.3. */
+/** Who may call which route (rules 4.5, 4.6, 4.8, 4.9, 5.2, 5.3, 5.7). */
 const rules: readonly [RegExp, Verdict][] = [
   [/^POST \/token$|^GET \/(version|openapi\.json)$/, open],
   [/^GET \/config\/node\/\{node\}\/_render\//, adminOnly],
@@ -68,6 +68,7 @@ const verdict = (route: ApiRoute) => rules.find(([which]) => which.test(nameOf(r
 
 const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev']
 
+// rules 5.7, 4.8
 t.test('who may call which route', async t => {
   for (const route of table) {
     const none = Object.fromEntries(types.map(type => [type, 'none']))
@@ -95,6 +96,7 @@ t.test('who may call which route', async t => {
   t.same(complaints(c), [])
 })
 
+// rules 2.5, 2.10
 t.test('other methods are 405 with what is allowed; HEAD is for what only reads', async t => {
   const before = await stored(c)
   for (const path of new Set(table.map(route => route.path))) {
@@ -115,6 +117,7 @@ t.test('other methods are 405 with what is allowed; HEAD is for what only reads'
   t.same(await stored(c), before)
 })
 
+// rules 2.3
 t.test('the order of checks: route, method, token, role, body, object, rules', async t => {
   const rows: [string, 'GET' | 'POST' | 'PUT', string, keyof Callers, unknown, number][] = [
     ['unknown route before token', 'GET', '/config/nothing', 'garbage', undefined, 404],
@@ -162,6 +165,7 @@ t.test('the order of checks: route, method, token, role, body, object, rules', a
   t.same(await stored(c), before)
 })
 
+// rules 5.3
 t.test('without a token: the minimal answers', async t => {
   await c.post('/monitor/node/n1', { state: 'installer.image' })
   const answers: [string, unknown][] = [
@@ -200,6 +204,7 @@ t.test('without a token: the minimal answers', async t => {
   t.same([head.status, head.text], [401, ''])
 })
 
+// rules 5.2
 t.test('a viewer reads everything, passwords masked, and changes nothing', async t => {
   const viewer = { token: as.viewer }
   const hidden = { name: 'boards', username: 'root', password: '********' }
@@ -215,6 +220,7 @@ t.test('a viewer reads everything, passwords masked, and changes nothing', async
   }
 })
 
+// rules 4.9
 t.test('/files: configured networks, loopback, or any valid token', async t => {
   const inside = '10.141.7.7'
   const outside = '192.0.2.7'

@@ -12,6 +12,7 @@ const status = (address: string, state: string) => ({
   [address]: { status: state }
 })
 
+// rules 3.7
 t.test('next free address: not used, not reserved, not dynamic', async t => {
   const networks: [string, object, string | undefined][] = [
     ['plain', { network: '192.0.2.0/24' }, '192.0.2.1'],
@@ -53,6 +54,7 @@ t.test('next free address: not used, not reserved, not dynamic', async t => {
   t.equal(await next(), '192.0.2.1')
 })
 
+// rules 1.1, 3.7
 t.test('taken addresses, and the status of one', async t => {
   const entry = { ipaddress: '192.0.2.2', device: 'n3' }
   for (const suffix of ['_list', '_member'])
@@ -112,6 +114,7 @@ t.test('taken addresses, and the status of one', async t => {
     })
 })
 
+// rules 3.6
 t.test('an address alone: the longest prefix answers, then the first name', async t => {
   await c.get('/config/network/all/_delete')
   await c.post('/config/network/wide', { network: '192.0.0.0/8' })
@@ -153,6 +156,7 @@ t.test('an address alone: the longest prefix answers, then the first name', asyn
   })
 })
 
+// rules 1.4, 3.6, 3.13
 t.test('what a network may be', async t => {
   const range = (begin: string, end: string) => ({ dhcp_range_begin: begin, dhcp_range_end: end })
   const refused: [string, object, RegExp][] = [
@@ -169,6 +173,11 @@ t.test('what a network may be', async t => {
     ['gateway is a device', { network: '192.0.2.0/24', gateway: '192.0.2.2' }, /"gateway".*node n3/],
     ['range outside', { network: '10.5.0.0/16', ...range('10.5.0.1', '10.6.0.1') }, /"dhcp_range_end"/],
     ['range backwards', { network: '10.5.0.0/16', ...range('10.5.0.9', '10.5.0.1') }, /dhcp_range_begin/],
+    [
+      'the range holds the controller',
+      { network: '10.141.255.0/24', ...range('10.141.255.1', '10.141.255.254') },
+      /10\.141\.255\.254, the address of controller/
+    ],
     ['half a range', { network: '10.5.0.0/16', dhcp_range_begin: '10.5.0.9' }, /dhcp_range/],
     ['DHCP without a range', { network: '10.5.0.0/16', dhcp: true }, /"dhcp"/]
   ]

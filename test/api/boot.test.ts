@@ -18,7 +18,8 @@ async function booted(...overrides: string[]): Promise<Controller> {
   return c
 }
 
-t.test('boot template selection (contract, cases 1 to 4)', async t => {
+// rules 4.1, 4.13
+t.test('boot template selection, cases 1 to 4', async t => {
   const c = await booted()
   const search = (address = mac) => c.get(`/boot/search/mac/${address}`, none)
   const menu = (await c.get('/boot', none)).text
@@ -47,6 +48,7 @@ t.test('boot template selection (contract, cases 1 to 4)', async t => {
   t.match(unknown, /choose --default search --timeout \d+/, 'and it asks again')
 })
 
+// rules 4.2
 t.test('kernel arguments: order, static and dhcp, domain, options', async t => {
   const c = await booted()
   const args = async () => argumentsOf((await c.get(`/boot/search/${mac}`, none)).text)
@@ -80,6 +82,30 @@ t.test('kernel arguments: order, static and dhcp, domain, options', async t => {
     )
 })
 
+// rules 4.14
+t.test(
+  'the boot script: fetch, load, arguments, fetch, execute; back to the menu when one of them fails',
+  async t => {
+    const c = await booted()
+    const script = (await c.get(`/boot/search/${mac}`, none)).text
+    const [commands = '', failed = ''] = script.split(':failed')
+    const lines = commands.split('\n').filter(line => line.startsWith('img'))
+    t.same(
+      lines.map(line => line.replace(/ (root=|http|\|\|).*/, '')),
+      [
+        'imgfetch --name kernel',
+        'imgload kernel',
+        'imgargs kernel',
+        'imgfetch --name initrd.img',
+        'imgexec kernel'
+      ]
+    )
+    for (const line of lines) t.match(line, / \|\| goto failed$/)
+    t.match(failed, `chain --replace ${url}/boot/short`, 'the short menu, as bootmenu is off')
+  }
+)
+
+// rules 3.9, 4.1
 t.test('MACs as clients write them, and malformed ones', async t => {
   const c = await booted()
   const expected = (await c.get(`/boot/search/mac/${mac}`, none)).text
@@ -92,6 +118,7 @@ t.test('MACs as clients write them, and malformed ones', async t => {
   }
 })
 
+// rules 4.1, 6.2
 t.test('a known node that cannot boot is told why, and the reason can be read', async t => {
   const c = await booted()
   const why = async () => {
@@ -121,6 +148,7 @@ t.test('a known node that cannot boot is told why, and the reason can be read', 
   t.equal(c.log.filter(line => line.includes('cannot boot')).length, 4, 'each reason is logged once')
 })
 
+// rules 4.4
 t.test('/boot/manual/hostname: the MAC moves, its former owner loses it and its status', async t => {
   const c = await booted()
   await c.post('/config/node/node002', { group: 'compute' })
@@ -148,6 +176,7 @@ t.test('/boot/manual/hostname: the MAC moves, its former owner loses it and its 
   t.equal((await c.get(`/boot/manual/hostname/node002/${mac}`, { ...none, method: 'HEAD' })).status, 405)
 })
 
+// rules 4.3
 t.test('/boot/manual/group: the member with the MAC, the first free one, else a new one', async t => {
   const c = await booted()
   for (const name of ['node010', 'node2', 'node9']) await c.post(`/config/node/${name}`, { group: 'compute' })
@@ -174,6 +203,7 @@ t.test('/boot/manual/group: the member with the MAC, the first free one, else a 
   t.match((await c.get(`/boot/manual/group/nobody/${mac}`, none)).text, /no group nobody/)
 })
 
+// rules 4.5
 t.test('[boot] manual: who may choose a node', async t => {
   const path = `/boot/manual/group/compute/${mac}`
   for (const [manual, source, status] of [
@@ -193,6 +223,7 @@ t.test('[boot] manual: who may choose a node', async t => {
   }
 })
 
+// rules 4.6
 t.test('the install script is for the node alone', async t => {
   const c = await booted()
   await c.post('/config/node/node002', { group: 'compute' })
@@ -215,6 +246,7 @@ t.test('the install script is for the node alone', async t => {
   t.equal((await c.get('/config/node/node001')).body.config.node.node001.status, 'installer.started')
 })
 
+// rules 4.6
 t.test('dynamic_nodes: the first address of the range that fetched the boot script', async t => {
   const dynamic = async (...overrides: string[]) => {
     const c = await booted(...overrides)
@@ -243,6 +275,7 @@ t.test('dynamic_nodes: the first address of the range that fetched the boot scri
   t.equal((await off.get('/boot/install/node001', { ...none, source: '10.141.9.2' })).status, 401)
 })
 
+// rules 4.7
 t.test('the kickstart hides what is secret from everybody else', async t => {
   const c = await booted('kickstart.rootpw=$6$salt$hash')
   await c.post('/config/bmcsetup/bmc', { username: 'root', password: 'hunter2' })
@@ -255,6 +288,7 @@ t.test('the kickstart hides what is secret from everybody else', async t => {
   t.equal((await c.get('/kickstart/install/nobody', none)).status, 404)
 })
 
+// rules 4.9
 t.test('files: kernels to anyone, images to the configured networks', async t => {
   const c = await booted()
   c.file('secret.txt')
@@ -292,6 +326,7 @@ t.test('files: kernels to anyone, images to the configured networks', async t =>
   t.equal((await c.post('/config/osimage/compute', { kernelfile: '../secret.txt' })).status, 400)
 })
 
+// rules 4.9
 t.test('iPXE binaries are served from [boot] ipxe_directory', async t => {
   const c = await booted(`boot.ipxe_directory=${t.testdir({ 'ipxe.efi': 'binary', sub: {} })}`)
   t.equal((await c.get('/boot/ipxe.efi', none)).text, 'binary')
@@ -299,6 +334,7 @@ t.test('iPXE binaries are served from [boot] ipxe_directory', async t => {
   t.equal((await c.get('/boot/other.efi', none)).status, 404)
 })
 
+// rules 4.10
 t.test('roles and scripts', async t => {
   const directory = t.testdir({
     roles: { login: '# target: graphical.target\necho hi\n', plain: 'echo plain\n' },
@@ -322,6 +358,7 @@ t.test('roles and scripts', async t => {
   t.equal((await c.get('/boot/roles/login', none)).status, 401)
 })
 
+// rules 4.11
 t.test('a template changed on disk works without a restart; a broken one breaks its route alone', async t => {
   const directory = t.testdir({})
   cpSync(fileURLToPath(new URL('../../templates', import.meta.url)), directory, { recursive: true })
@@ -349,6 +386,7 @@ t.test('a template changed on disk works without a restart; a broken one breaks 
   t.equal((await c.get('/boot/disk', none)).status, 200)
 })
 
+// rules 4.13
 t.test('the menu has a bound, however many nodes there are', async t => {
   const c = await booted()
   for (let i = 0; i < 300; i++) await c.post(`/config/node/x${i}`, {})
@@ -371,6 +409,7 @@ t.test('a boot script is not given while its files are being replaced', async t 
   )
 })
 
+// rules 4.6
 t.test('a grant belongs to the machine it was made for, not to the name', async t => {
   const c = await booted('boot.dynamic_nodes=yes')
   const dynamic = { interfaces: [{ interface: 'BOOTIF', ipaddress: null }] }
@@ -393,6 +432,7 @@ t.test('a grant belongs to the machine it was made for, not to the name', async 
   t.equal(await install('10.141.9.3'), 401, 'a node made anew under the name')
 })
 
+// rules 4.3
 t.test("a BMC's MAC boots nobody", async t => {
   const c = await booted()
   const bmc = '52:54:00:00:00:b0'
@@ -408,6 +448,7 @@ t.test("a BMC's MAC boots nobody", async t => {
   t.same(c.state(), before)
 })
 
+// rules 4.3
 t.test('a group whose network is full says so on the screen', async t => {
   const c = await booted()
   await c.post('/config/network/tiny', { network: '10.9.0.0/30', gateway: '10.9.0.1' })

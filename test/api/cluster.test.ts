@@ -37,6 +37,7 @@ async function withIni(c: Controller, ...overrides: string[]): Promise<void> {
   await c.restart()
 }
 
+// rules 1.1, 6.4
 t.test('the cluster as the ini has it, and its controller', async t => {
   const c = await Controller.start(t, 'controller.name=head', 'cluster.name=blue', 'cluster.debug=yes')
   t.same(await read(c), {
@@ -52,6 +53,7 @@ t.test('the cluster as the ini has it, and its controller', async t => {
   })
 })
 
+// rules 1.8, 3.15
 t.test('exactly five settings can be changed', async t => {
   const c = await Controller.start(t)
   for (const [name, value] of Object.entries(changed)) {
@@ -91,6 +93,7 @@ t.test('exactly five settings can be changed', async t => {
   t.same(await stored(c), before, 'nor the half of it')
 })
 
+// rules 1.8
 t.test('what was read can be posted, and changes nothing', async t => {
   const c = await Controller.start(t, 'cluster.ntp_server=ini.example.org')
   for (const change of [{}, changed]) {
@@ -103,6 +106,7 @@ t.test('what was read can be posted, and changes nothing', async t => {
   }
 })
 
+// rules 3.3
 t.test('groups and nodes inherit them at once', async t => {
   const c = await Controller.start(t)
   await c.post('/config/group/g', {})
@@ -116,6 +120,7 @@ t.test('groups and nodes inherit them at once', async t => {
   t.same(await shown(), ['http', 'cluster'])
 })
 
+// rules 3.15
 t.test('they outlive a restart, and win until the value of the ini is another one', async t => {
   const c = await Controller.start(t, 'cluster.ntp_server=one.example.org')
   t.same(await notes(c), [], 'check: all is as the ini says')
@@ -147,6 +152,7 @@ t.test('they outlive a restart, and win until the value of the ini is another on
   t.equal((await read(c)).ntp_server, 'again.example.org', 'changed anew, it wins again')
 })
 
+// rules 3.15
 t.test('null gives a setting back to the ini, an empty text is a value', async t => {
   const c = await Controller.start(t, 'cluster.ntp_server=ini.example.org', 'cluster.technical_contacts=ini')
   await post(c, { ntp_server: '', technical_contacts: '', debug: true })

@@ -86,6 +86,7 @@ t.test('every row has a route and cases, every route and every case a row', t =>
   t.end()
 })
 
+// rules 2.1, 2.12
 t.test('a route documents the codes of its row, and no others', t => {
   const everywhere = Object.keys(contract.everywhere).map(Number)
   const ofFiles = [206, 416]
@@ -131,6 +132,7 @@ for (const row of rows)
     if (first) await refusals(t, row, succeeding(row) ?? first)
   })
 
+// rules 1.4
 t.test('the single form has every field of the contract', async t => {
   const { c } = stage
   await c.post('/config/network/idle', {
@@ -157,6 +159,7 @@ t.test('the single form has every field of the contract', async t => {
   await stage.reset()
 })
 
+// rules 2.4
 t.test('an export fails when a secret cannot be decrypted', async t => {
   const { c } = stage
   const key = join(c.directory, 'state', 'secret.key')
@@ -178,6 +181,7 @@ t.test('an export fails when a secret cannot be decrypted', async t => {
   await stage.reset()
 })
 
+// rules 10.9
 t.test('a server that svcd does not manage', async t => {
   const c = await Controller.start(t)
   for (const row of rows.filter(({ path }) => /^\/service\/d|_preview$/.test(path))) {
@@ -198,6 +202,7 @@ t.test('login while the first password cannot be read', async t => {
   saw(byKey('POST /token'), status)
 })
 
+// rules 4.11, 2.7
 t.test('a template that is broken while svcd runs: 503 on its routes alone', async t => {
   const { c } = stage
   const templates = join(c.directory, 'templates')
@@ -225,6 +230,7 @@ t.test('a template that is broken while svcd runs: 503 on its routes alone', asy
   await stage.reset()
 })
 
+// rules 2.7, 6.3
 t.test('a store that cannot be written: changes are 503 and change nothing, reads go on', async t => {
   const { c } = stage
   const full = await FullDisk.under(t, c)
@@ -270,6 +276,7 @@ t.test('a store that cannot be written: changes are 503 and change nothing, read
   await stage.reset()
 })
 
+// rules 2.7
 t.test('while it shuts down every row that lists 503 answers it', async t => {
   await stage.c.daemon.close(1000)
   for (const row of rows.filter(({ errors }) => errors.includes(503))) {

@@ -10,6 +10,7 @@ import { table } from './table.js'
 
 const doc = (name: string) => readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8')
 
+// rules 2.12
 t.test('docs/api.md is what the tables of today say', t => {
   const stale = 'docs/api.md is stale: type `make docs`'
   t.equal(doc('api.md'), apiDocument(table, doc('api-intro.md')), stale)
@@ -49,6 +50,7 @@ interface Operation {
 const operationOf = (route: { method: string; path: string }): Operation =>
   document.paths[route.path]?.[route.method.toLowerCase()]
 
+// rules 2.12
 t.test('every route is in it, with summary, codes, access and the shapes of its bodies', t => {
   const operations = Object.values<Record<string, Operation>>(document.paths).flatMap(methods =>
     Object.values(methods)

@@ -66,6 +66,7 @@ const malformed: readonly (string | Buffer)[] = [
   Buffer.from('\ufeff{"comment":"x"}', 'utf16le')
 ]
 
+// rules 1.7
 t.test('malformed JSON: 400 with line and column on every route that takes a body', async t => {
   t.equal(new Set(malformed.map(String)).size >= 30, true)
   for (const route of posts)
@@ -123,6 +124,7 @@ t.test('well-formed JSON that is no such body', async t => {
   t.equal(({} as { comment?: string }).comment, undefined)
 })
 
+// rules 2.5
 t.test('a body over [http] max_body is 413, on routes that drop it too', async t => {
   const before = await stored(c)
   const big = JSON.stringify({ comment: 'x'.repeat(maxBody) })

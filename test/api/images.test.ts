@@ -37,6 +37,7 @@ async function beginning(t: Test) {
   return { c, root, images, ask, path: (name: string) => join(images, 'taken', name) }
 }
 
+// rules 9.7, 1.6
 t.test('grab: a dry run, the first, and one that replaces it', async t => {
   const { c, root, images, ask, path } = await beginning(t)
   const image = async () => (await c.get('/config/osimage/taken')).body.config.osimage.taken
@@ -92,6 +93,7 @@ t.test(
   }
 )
 
+// rules 9.8
 t.test('push: to a node, to a group of which one node is away', async t => {
   const { root, ask, path } = await beginning(t)
   await ask('/config/node/l1/_osgrab', { osimage: 'taken' })

@@ -6,6 +6,7 @@ import { objectFiles } from './everything.js'
 const c = await Controller.start(t)
 const restore = () => c.post('/config/cluster/import', beginning)
 
+// rules 3.11
 t.test('what an import says in the words of a request is stored as the request would', async t => {
   await restore()
   const { config } = beginning
@@ -40,6 +41,7 @@ t.test('what an import says in the words of a request is stored as the request w
   t.same(objectFiles(c), made)
 })
 
+// rules 1.6, 3.11
 t.test('two spellings with different values are refused', async t => {
   await restore()
   const before = objectFiles(c)
@@ -52,6 +54,7 @@ t.test('two spellings with different values are refused', async t => {
   t.same(objectFiles(c), before)
 })
 
+// rules 1.2
 t.test('when an import takes the first image of a tag away, the next one has the plain key', async t => {
   await restore()
   const plain = async () => {
@@ -75,6 +78,7 @@ t.test('when an import takes the first image of a tag away, the next one has the
   t.equal((await c.get('/config/cluster/export')).text, first, 'export, import, export')
 })
 
+// rules 3.11
 t.test('the secrets of what an import takes away go with it, those of what it keeps stay', async t => {
   await restore()
   const kept = (await c.get('/config/secrets/group/compute')).text

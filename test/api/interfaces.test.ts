@@ -22,6 +22,7 @@ async function twoNetworks(...overrides: string[]) {
   return c
 }
 
+// rules 3.5
 t.test('a node created in a group has its interfaces, each with the next free address', async t => {
   const c = await twoNetworks()
   t.equal((await c.post('/config/node/node001', { group: 'compute' })).status, 201)
@@ -31,6 +32,7 @@ t.test('a node created in a group has its interfaces, each with the next free ad
   t.equal((await c.get('/config/network/cluster/_nextfreeip')).body.nextip, '10.141.0.4')
 })
 
+// rules 2.4, 3.5
 t.test('no free address: 404 naming the network, and nothing is created', async t => {
   const c = await twoNetworks()
   await c.post('/config/network/tiny', { network: '10.9.0.0/30', gateway: '10.9.0.1' })
@@ -44,6 +46,7 @@ t.test('no free address: 404 naming the network, and nothing is created', async 
   t.equal((await c.get('/config/network/tiny/_nextfreeip')).status, 404)
 })
 
+// rules 3.5, 1.9
 t.test('an interface added to a group comes to its members, one removed goes', async t => {
   const c = await twoNetworks()
   await c.post('/config/node/node001', { group: 'compute' })
@@ -64,6 +67,7 @@ t.test('an interface added to a group comes to its members, one removed goes', a
   t.equal((await c.get('/config/group/compute/interfaces/eth1/_delete')).status, 404)
 })
 
+// rules 3.5
 t.test('a group interface moved to another network gives the members new addresses there', async t => {
   const c = await twoNetworks()
   await c.post('/config/node/node001', { group: 'compute', macaddr: '52:54:00:00:00:01' })
@@ -76,39 +80,38 @@ t.test('a group interface moved to another network gives the members new address
   t.equal((await c.get('/config/node/node001')).body.config.node.node001.macaddr, '52:54:00:00:00:01')
 })
 
-t.test(
-  'rule 13: a change of group keeps what still fits, gives what is new, drops what is lacking',
-  async t => {
-    const c = await twoNetworks()
-    await c.post('/config/network/data', { network: '10.150.0.0/24' })
-    await c.post('/config/group/storage', {
-      interfaces: [
-        { interface: 'BOOTIF', network: 'cluster' },
-        { interface: 'BMC', network: 'data' },
-        { interface: 'eth1', network: 'data' }
-      ]
-    })
-    await c.post('/config/node/first', { group: 'compute' })
-    await c.post('/config/node/node001', { group: 'compute' })
-    await c.post('/config/node/node001/interfaces', {
-      interfaces: [{ interface: 'own', network: 'cluster' }]
-    })
-    t.same(await addresses(c, 'node001'), { BOOTIF: '10.141.0.3', BMC: '10.148.0.2', own: '10.141.0.4' })
+// rules 3.5
+t.test('a change of group keeps what still fits, gives what is new, drops what is lacking', async t => {
+  const c = await twoNetworks()
+  await c.post('/config/network/data', { network: '10.150.0.0/24' })
+  await c.post('/config/group/storage', {
+    interfaces: [
+      { interface: 'BOOTIF', network: 'cluster' },
+      { interface: 'BMC', network: 'data' },
+      { interface: 'eth1', network: 'data' }
+    ]
+  })
+  await c.post('/config/node/first', { group: 'compute' })
+  await c.post('/config/node/node001', { group: 'compute' })
+  await c.post('/config/node/node001/interfaces', {
+    interfaces: [{ interface: 'own', network: 'cluster' }]
+  })
+  t.same(await addresses(c, 'node001'), { BOOTIF: '10.141.0.3', BMC: '10.148.0.2', own: '10.141.0.4' })
 
-    t.equal((await c.post('/config/node/node001', { group: 'storage' })).status, 204)
-    t.same(await addresses(c, 'node001'), {
-      BOOTIF: '10.141.0.3',
-      BMC: '10.150.0.1',
-      eth1: '10.150.0.2',
-      own: '10.141.0.4'
-    })
-    t.equal((await c.post('/config/node/node001', { group: 'compute' })).status, 204)
-    t.same(await addresses(c, 'node001'), { BOOTIF: '10.141.0.3', BMC: '10.148.0.2', own: '10.141.0.4' })
-    t.equal((await c.post('/config/node/node001', { group: null })).status, 204)
-    t.same(await addresses(c, 'node001'), { own: '10.141.0.4' })
-  }
-)
+  t.equal((await c.post('/config/node/node001', { group: 'storage' })).status, 204)
+  t.same(await addresses(c, 'node001'), {
+    BOOTIF: '10.141.0.3',
+    BMC: '10.150.0.1',
+    eth1: '10.150.0.2',
+    own: '10.141.0.4'
+  })
+  t.equal((await c.post('/config/node/node001', { group: 'compute' })).status, 204)
+  t.same(await addresses(c, 'node001'), { BOOTIF: '10.141.0.3', BMC: '10.148.0.2', own: '10.141.0.4' })
+  t.equal((await c.post('/config/node/node001', { group: null })).status, 204)
+  t.same(await addresses(c, 'node001'), { own: '10.141.0.4' })
+})
 
+// rules 1.11
 t.test('a whole body read back with another group moves the node as the group alone would', async t => {
   const c = await twoNetworks()
   await c.post('/config/group/storage', { interfaces: [{ interface: 'BOOTIF', network: 'ipmi' }] })
@@ -125,6 +128,7 @@ t.test('a whole body read back with another group moves the node as the group al
   t.equal(node001._override, false)
 })
 
+// rules 3.5
 t.test(
   'a group interface deleted on one node stays away until it is posted or the group changes',
   async t => {
@@ -142,6 +146,7 @@ t.test(
   }
 )
 
+// rules 1.9
 t.test('interfaces in a POST are merged: others stay, absent fields stay, all or none', async t => {
   const c = await twoNetworks()
   await c.post('/config/node/node001', { group: 'compute' })
@@ -171,6 +176,7 @@ t.test('interfaces in a POST are merged: others stay, absent fields stay, all or
   t.equal((await c.post('/config/group/absent/interfaces', { interfaces: [] })).status, 404)
 })
 
+// rules 3.14
 t.test('an interface without an address: null removes it, absent means the next free one', async t => {
   const c = await twoNetworks()
   await c.post('/config/node/node001', { group: 'compute' })
@@ -185,6 +191,7 @@ t.test('an interface without an address: null removes it, absent means the next 
   t.same(await addresses(c, 'lone'), { eth0: null, eth1: '10.141.0.2' })
 })
 
+// rules 2.4, 3.8
 t.test('who may have an address', async t => {
   const c = await twoNetworks('controller.address=10.141.0.254')
   await c.post('/config/network/cluster', {
@@ -222,6 +229,7 @@ t.test('who may have an address', async t => {
   ])
 })
 
+// rules 3.9
 t.test('a MAC belongs to one interface of one node, in any notation', async t => {
   const c = await twoNetworks()
   for (const [i, mac] of [
@@ -241,6 +249,7 @@ t.test('a MAC belongs to one interface of one node, in any notation', async t =>
   t.equal((await c.post('/config/node/n1', { macaddr: '52:54:00:00:00:0A' })).status, 204)
 })
 
+// rules 3.6, 3.13
 t.test('a change of the network keeps to its devices', async t => {
   const c = await twoNetworks()
   await c.post('/config/node/node001', {
@@ -270,6 +279,7 @@ t.test('a change of the network keeps to its devices', async t => {
   t.equal((await c.get('/config/group/compute')).body.config.group.compute.interfaces[0].network, 'internal')
 })
 
+// rules 3.2
 t.test('a clone is another machine: next free addresses, no MAC, nothing of the hardware', async t => {
   const c = await twoNetworks()
   await c.post('/config/node/node001', {
@@ -299,6 +309,7 @@ t.test('a clone is another machine: next free addresses, no MAC, nothing of the 
   t.equal((await c.post('/config/node/node001/_clone', {})).status, 400)
 })
 
+// rules 3.5, 3.14
 t.test(
   'a move gives an address where there is none, and an address that is asked for is not lost',
   async t => {
@@ -319,6 +330,7 @@ t.test(
   }
 )
 
+// rules 3.9, 1.11
 t.test('a node read and posted back with another provision interface keeps its MAC where it is', async t => {
   const c = await twoNetworks()
   await c.post('/config/node/a', { group: 'compute', macaddr: '52:54:00:00:00:01' })
@@ -330,6 +342,7 @@ t.test('a node read and posted back with another provision interface keeps its M
   t.equal(a.interfaces[0].macaddress, '52:54:00:00:00:01')
 })
 
+// rules 6.5
 t.test('images come by torrent or http, by nothing else', async t => {
   const c = await twoNetworks()
   for (const path of ['/config/group/compute', '/config/node/a']) {

@@ -38,7 +38,7 @@ function held(config: Exported): Held[] {
 }
 
 /**
- * Every rule between objects that an export breaks (contract; rules 2.4, 3). `deleted`: names of interfaces that
+ * Every rule between objects that an export breaks (rules 1.2, 2.4, 3.5, 3.6, 3.9). `deleted`: names of interfaces that
  * were deleted on some node by hand. `controller`: its address.
  */
 export function brokenRules(config: Exported, controller: string, deleted: ReadonlySet<string>): string[] {
@@ -118,7 +118,7 @@ export function leftovers(config: Exported): string[] {
   })
 }
 
-/** What a node's change of its group must not do (contract, rule 13; rules 3.5). */
+/** What a node's change of its group must not do (rules 3.5). */
 export function brokenMoves(before: Exported, after: Exported): string[] {
   const broken: string[] = []
   for (const node of Object.values(after.node ?? {})) {

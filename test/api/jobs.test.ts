@@ -8,6 +8,7 @@ import { Controller } from './controller.js'
 const { c, as } = await withUsers(t)
 const iso = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
+// rules 2.9
 t.test('a request from queued to its end, as its users see it', async t => {
   const gates = ['a', 'b'].map(name => new Gate(name, ['osimage compute'])) as [Gate, Gate]
   const a = await c.daemon.jobs.submit(gates[0].spec)
@@ -55,6 +56,7 @@ t.test('a request from queued to its end, as its users see it', async t => {
   })
 })
 
+// rules 2.5
 t.test('HEAD takes no lines away', async t => {
   const job = await c.daemon.jobs.submit(spec(({ line }) => line('one')))
   await job.done
@@ -62,6 +64,7 @@ t.test('HEAD takes no lines away', async t => {
   t.equal((await c.get(`/config/status/${job.id}`)).body.message, 'one')
 })
 
+// rules 2.9
 t.test('ids: only whole ones, no token of a node, none at all', async t => {
   const job = await c.daemon.jobs.submit(spec(() => {}))
   await job.done
@@ -78,6 +81,7 @@ t.test('ids: only whole ones, no token of a node, none at all', async t => {
   }
 })
 
+// rules 8.3
 t.test('cancel: an admin may, the record says who; a second time there is nothing to cancel', async t => {
   const gate = new Gate('a')
   const job = await c.daemon.jobs.submit(gate.spec)
@@ -93,6 +97,7 @@ t.test('cancel: an admin may, the record says who; a second time there is nothin
   t.equal((await c.get(`/config/status/${job.id}`)).body.message, 'failed: cancelled by user root')
 })
 
+// rules 2.8
 t.test('the answer to a request whose work is a job', async t => {
   const c = await Controller.start(t)
   const { jobs } = c.daemon

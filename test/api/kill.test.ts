@@ -100,6 +100,7 @@ class Known {
   }
 }
 
+// rules 11.1
 t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 10_000 }, async t => {
   const program = new Program(t)
   await program.start()
@@ -163,6 +164,7 @@ function cutLastReport(program: Program): void {
   )
 }
 
+// rules 6.2
 t.test('a crash between a change of a node and that of its status', async t => {
   const program = new Program(t)
   await program.start()
@@ -227,6 +229,7 @@ const refused = (port: number) =>
     socket.on('error', () => resolve(true)).on('connect', () => socket.destroy())
   })
 
+// rules 11.5
 t.test('SIGTERM: what is under way is finished and kept, what comes later is not', async t => {
   const program = new Program(t)
   await program.start()
@@ -269,6 +272,7 @@ t.test('SIGTERM: what is under way is finished and kept, what comes later is not
   await program.kill()
 })
 
+// rules 11.3
 t.test('a second daemon on the same state ends with the pid of the first', async t => {
   const program = new Program(t)
   await program.start()

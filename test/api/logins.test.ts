@@ -10,6 +10,7 @@ let address = 0
 /** From an address of its own each time: a failed login does not slow the next. */
 const login = (body: unknown) => c.post('/token', body, { token: null, source: `198.51.100.${++address}` })
 
+// rules 5.1
 t.test('a user of the ini logs in, and the token says no more than who it is', async t => {
   for (const [username, password] of Object.entries(passwords)) {
     const { status, body } = await login({ username, password })
@@ -20,6 +21,7 @@ t.test('a user of the ini logs in, and the token says no more than who it is', a
   t.equal((await c.get('/config/group', { token: as.viewer })).status, 200)
 })
 
+// rules 5.4
 t.test('wrong credentials are 401, and tell nothing of whether the name is known', async t => {
   const wrong = [
     { username: 'root', password: 'wrong' },
@@ -69,11 +71,13 @@ t.test('a body that is no login is 400 and names the field', async t => {
     })
 })
 
+// rules 5.1
 t.test('the first password is void once the ini names a user, and so are its tokens', async t => {
   t.equal((await login({ username: 'admin', password: firstPassword })).status, 401)
   t.equal((await c.get('/config/group', { token: firstToken })).status, 401)
 })
 
+// rules 5.1, 5.3
 t.test('tokens that are not valid', async t => {
   const part = (json: object) => Buffer.from(JSON.stringify(json)).toString('base64url')
   const now = Date.now() / 1000
@@ -134,6 +138,7 @@ t.test('tokens that are not valid', async t => {
   t.notMatch(c.log.join(''), passwords.root)
 })
 
+// rules 5.2
 t.test('what the ini says of a user now counts, not what the token says', async t => {
   const token = (await issuer(c)).issueUser('alice', 'admin')
   t.equal((await c.get('/config/group', { token })).status, 200)
@@ -146,6 +151,7 @@ t.test('what the ini says of a user now counts, not what the token says', async 
   })
 })
 
+// rules 5.1
 t.test('tokens outlive a restart', async t => {
   await c.restart()
   for (const token of [as.admin, as.viewer]) t.equal((await c.get('/config/group', { token })).status, 200)
@@ -153,6 +159,7 @@ t.test('tokens outlive a restart', async t => {
   t.same(complaints(c), [])
 })
 
+// rules 5.1, 5.2
 t.test('a hash as svcd prints it logs in; a user who left the ini is out at once', async t => {
   const hash = await hashPassword('opensesame')
   Object.assign(c, {

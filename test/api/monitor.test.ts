@@ -7,6 +7,7 @@ const envelope = (node: string, fields: unknown) => ({ monitor: { status: { [nod
 const report = (node: string, state: unknown) => c.post(`/monitor/node/${node}`, envelope(node, { state }))
 const status = async (node: string) => (await c.get(`/monitor/node/${node}`)).body.monitor.status[node]
 
+// rules 6.2
 t.test('a report is stored as sent and shown as the status of the node', async t => {
   await c.post('/config/node/n1', {})
   t.same(await status('n1'), { state: null, since: null, reason: null, history: [] })
@@ -35,6 +36,7 @@ t.test('a report is stored as sent and shown as the status of the node', async t
   t.same(history.at(-1), { state: 'bare', time: since })
 })
 
+// rules 6.2
 t.test('what is no report changes nothing', async t => {
   const wrong: [string, unknown, RegExp][] = [
     ['empty', envelope('n1', { state: '' }), /node n1: field "state"/],
@@ -71,6 +73,7 @@ t.test('what is no report changes nothing', async t => {
   t.equal((await status('n1')).state, 'bare')
 })
 
+// rules 6.2
 t.test('a status follows a rename, and goes with the node', async t => {
   await c.post('/config/node/old', {})
   await report('old', 'installer.one')
@@ -88,6 +91,7 @@ t.test('a status follows a rename, and goes with the node', async t => {
   t.equal((await status('n1')).state, 'bare')
 })
 
+// rules 6.2
 t.test('the history of a node has a bound', async t => {
   for (let i = 0; i < 30; i++) await report('n1', `step ${i}`)
   const { history } = await status('n1')
@@ -96,6 +100,7 @@ t.test('the history of a node has a bound', async t => {
   t.equal(history.at(-10).state, 'step 20')
 })
 
+// rules 6.3
 t.test('services', async t => {
   const before = await stored(c)
   const { status, body } = await c.get('/monitor/service/svcd')

@@ -17,6 +17,7 @@ const badNames = [
 const badNodeNames = ['Node', 'NODE1', 'n_1', 'n.1', 'n1.example.org', 'n-', '1-', `n${'-'.repeat(62)}`]
 const badNetworkNames = ['10.141.0.1', '0.0.0.0', '999.1.1.1']
 
+// rules 3.1
 t.test('bad names: 400 states the rule, in a path and in a body', async t => {
   const before = await stored(c)
   for (const { type, newName, nameRule } of Object.values(objectTypes)) {
@@ -38,6 +39,7 @@ t.test('bad names: 400 states the rule, in a path and in a body', async t => {
   t.same(complaints(c), [])
 })
 
+// rules 3.1
 t.test('odd names that are names work like any other', async t => {
   const odd = [
     ...'constructor toString hasOwnProperty valueOf prototype config name null 0'.split(' '),

@@ -10,6 +10,7 @@ const c = await populated(t)
 const bmc = { interface: 'BMC', network: 'cluster', ipaddress: '10.141.0.9' }
 const envelope = (fields: object) => ({ config: { node: { n1: fields } } })
 
+// rules 4.8, 3.8
 t.test(
   'a node may report its inventory, its address and its status, in the forms of the installer',
   async t => {
@@ -81,6 +82,7 @@ t.test(
   }
 )
 
+// rules 4.8
 t.test('and nothing else', async t => {
   await c.post('/config/node/n1', {
     interfaces: [{ interface: 'BOOTIF', network: 'cluster', ipaddress: '10.141.0.1' }]
@@ -134,6 +136,7 @@ t.test('and nothing else', async t => {
   })
 })
 
+// rules 4.8
 t.test('it is void when its node is deleted or renamed, for a later node of the name too', async t => {
   const report = async (token: string, node = 'n1') =>
     (await c.post(`/monitor/node/${node}`, { state: 'x' }, { token })).status
@@ -154,4 +157,27 @@ t.test('it is void when its node is deleted or renamed, for a later node of the 
   await c.post('/config/node/n8', { newhostname: 'n1' })
   t.equal(await report(second), 401, 'and back')
   t.equal(await report(await scriptToken(c, 'n1')), 204)
+})
+
+// rules 2.11
+t.test('a node, and who logs in, posts 64 KiB at most', async t => {
+  const by = { token: await scriptToken(c, 'n1') }
+  const padded = (body: object, bytes: number) => {
+    const text = JSON.stringify(body)
+    return text + ' '.repeat(bytes - text.length)
+  }
+  const requests: [string, object, { token: string | null }, number][] = [
+    ['/config/node/n1', { vendor: 'x' }, by, 204],
+    ['/monitor/node/n1', { state: 'x' }, by, 204],
+    ['/token', { username: 'nobody', password: 'x' }, { token: null }, 401]
+  ]
+  for (const [path, body, who, status] of requests) {
+    t.equal((await c.post(path, padded(body, 65_536), who)).status, status, path)
+    t.equal((await c.post(path, padded(body, 65_537), who)).status, 413, path)
+  }
+  t.equal(
+    (await c.post('/config/node/n1', padded({ vendor: 'x' }, 65_537))).status,
+    204,
+    'an admin posts more'
+  )
 })

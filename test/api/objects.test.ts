@@ -5,6 +5,7 @@ import { freeTexts, specimens, unset } from './specimens.js'
 
 const c = await Controller.start(t)
 
+// rules 1.4
 t.test('an empty collection is an empty map', async t => {
   for (const { type } of specimens)
     await row(t, c, {
@@ -23,6 +24,7 @@ for (const { type, title, updated, cloned, deleted, newName, least, full, varian
   const base = `/config/${type}`
   const enveloped = (name: string, fields: unknown) => ({ config: { [type]: { [name]: fields } } })
 
+  // rules 1.3, 1.10
   t.test(`${type}: create, read, list`, async t => {
     await row(t, c, {
       what: 'missing',
@@ -58,6 +60,7 @@ for (const { type, title, updated, cloned, deleted, newName, least, full, varian
     t.equal(list.body.config[type].one.name, 'one')
   })
 
+  // rules 1.11
   t.test(`${type}: what was read, posted back, changes nothing`, async t => {
     for (const name of ['one', 'two']) {
       const { body } = await c.get(`${base}/${name}`)
@@ -102,6 +105,7 @@ for (const { type, title, updated, cloned, deleted, newName, least, full, varian
     await c.post(`${base}/two`, full)
   })
 
+  // rules 1.6
   t.test(`${type}: variant spellings`, async t => {
     for (const [also, field, value] of variants) {
       const before = await read(c, type, 'two')
@@ -123,6 +127,7 @@ for (const { type, title, updated, cloned, deleted, newName, least, full, varian
     }
   })
 
+  // rules 1.3
   t.test(`${type}: names in the body are those of the path`, async t => {
     const wrong: [string, unknown][] = [
       ['field name', { name: 'other' }],
@@ -139,6 +144,7 @@ for (const { type, title, updated, cloned, deleted, newName, least, full, varian
       await row(t, c, { what, ask: ['POST', `${base}/one`, body], status: 400, says: /"|one/ })
   })
 
+  // rules 1.10
   t.test(`${type}: rename`, async t => {
     const before = await objectFiles(c)
     await row(t, c, {
@@ -187,6 +193,7 @@ for (const { type, title, updated, cloned, deleted, newName, least, full, varian
   })
 
   if (cloned !== undefined)
+    // rules 1.10, 3.2
     t.test(`${type}: clone`, async t => {
       const clone = `${base}/two/_clone`
       const same = { name: 'three', ...full }
@@ -232,6 +239,7 @@ for (const { type, title, updated, cloned, deleted, newName, least, full, varian
         await row(t, c, { what, ask: ['POST', path, body], status, says })
     })
 
+  // rules 2.5
   t.test(`${type}: HEAD, other methods, other paths`, async t => {
     const plain = await c.get(`${base}/two`)
     const head = await c.get(`${base}/two`, { method: 'HEAD' })
@@ -255,6 +263,7 @@ for (const { type, title, updated, cloned, deleted, newName, least, full, varian
     t.equal((await c.get(`${base}//two/`)).text, plain.text, 'slashes are folded')
   })
 
+  // rules 2.6
   t.test(`${type}: delete`, async t => {
     const gone = (name: string) => ({ [`${type}/${name}.json`]: null })
     await c.post(`${base}/six`, least)

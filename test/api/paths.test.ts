@@ -46,6 +46,7 @@ const tricks: Readonly<Record<string, 400 | 404>> = {
   [`n${'x'.repeat(300)}`]: 400
 }
 
+// rules 3.1
 t.test('a path that is no name is refused on every route, over a socket, and changes nothing', async t => {
   const before = await stored(c)
   for (const route of table)
@@ -70,6 +71,7 @@ t.test('a path that is no name is refused on every route, over a socket, and cha
   t.same(complaints(c), [])
 })
 
+// rules 3.1
 t.test('no path climbs out of its route', async t => {
   const before = await stored(c)
   const unknown = [
@@ -99,6 +101,7 @@ t.test('no path climbs out of its route', async t => {
 
 const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev']
 
+// rules 3.1
 t.test('slashes are folded: the answer is that of the path without them', async t => {
   for (const route of table) {
     const body = route.body === 'json' ? JSON.stringify(bodyOf(route)) : undefined

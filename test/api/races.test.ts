@@ -55,6 +55,8 @@ t.test('8 clients create the same name: one creates it, seven update it', async 
   t.strictSame(devices, ['same'], 'one address is taken')
 })
 
+// rules 4.3
+// rules 4.3
 for (const [free, what] of [
   [8, 'eight free members'],
   [3, 'three free members'],
@@ -197,6 +199,7 @@ t.test('renames, deletes and creates in each other’s way leave every rule whol
   )
 })
 
+// rules 11.1, 1.12
 t.test('a reader never sees half of a change', async t => {
   const { clients } = await start(t, 4)
   const [writer, ...readers] = clients as [Client, ...Client[]]

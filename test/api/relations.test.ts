@@ -16,6 +16,7 @@ async function start(): Promise<void> {
   await c.post('/config/group/login', { osimage: 'login', bmcsetupname: 'boards' })
 }
 
+// rules 2.4
 t.test('a reference to an object that does not exist is 400 and names it', async t => {
   await start()
   const rows: [string, unknown, RegExp][] = [
@@ -41,6 +42,7 @@ t.test('a reference to an object that does not exist is 400 and names it', async
     await row(t, c, { what: JSON.stringify(body), ask: ['POST', path, body], status: 400, says })
 })
 
+// rules 2.4
 t.test('an object in use is not deleted; its users are named', async t => {
   await start()
   const refused = (path: string, ...says: RegExp[]) =>
@@ -57,6 +59,7 @@ t.test('an object in use is not deleted; its users are named', async t => {
   t.equal((await c.get('/config/network/cluster/_delete')).status, 201)
 })
 
+// rules 3.2
 t.test('a rename carries every reference along, and back restores every file', async t => {
   await start()
   await c.post('/config/node/n1', { group: 'compute', osimage: 'login', bmcsetupname: 'boards' })
@@ -84,6 +87,24 @@ t.test('a rename carries every reference along, and back restores every file', a
   t.same(await objectFiles(c), before)
 })
 
+// rules 3.2
+t.test('a switch that gets a name which nodes mention as free text takes them along', async t => {
+  await start()
+  await c.post('/config/node/n1', { switch: 'rack9' })
+  await c.post('/config/switch/sw1', {})
+  t.equal((await c.post('/config/switch/sw1', { newswitchname: 'rack9' })).status, 204)
+  t.equal((await read(c, 'node', 'n1')).switch, 'rack9')
+  await row(t, c, {
+    what: 'in use now',
+    ask: ['GET', '/config/switch/rack9/_delete'],
+    status: 400,
+    says: /switch rack9 is in use by 1: node n1$/
+  })
+  t.equal((await c.post('/config/switch/rack9', { newswitchname: 'sw1' })).status, 204)
+  t.equal((await read(c, 'node', 'n1')).switch, 'sw1')
+})
+
+// rules 3.10, 1.12, 2.10
 t.test('members are the nodes whose effective value it is, in natural order', async t => {
   await start()
   for (const name of ['n10', 'n2', 'n1']) await c.post(`/config/node/${name}`, { group: 'compute' })
@@ -112,6 +133,7 @@ t.test('members are the nodes whose effective value it is, in natural order', as
   t.equal((await c.get('/config/node/n1/_list')).status, 404, 'nodes have no members')
 })
 
+// rules 3.3, 3.4
 t.test('values in force, where they come from, and what a request stores', async t => {
   await start()
   const sources = async (type: string, name: string) => {
@@ -165,6 +187,7 @@ t.test('values in force, where they come from, and what a request stores', async
   t.same((await read(c, 'node', 'n')).interfaces, [])
 })
 
+// rules 1.1, 1.11, 3.4
 t.test('what was read, posted back, changes nothing, whatever is inherited', async t => {
   await start()
   await c.post('/config/group/compute', {
@@ -214,6 +237,7 @@ t.test('what was read, posted back, changes nothing, whatever is inherited', asy
   )
 })
 
+// rules 1.11
 t.test('a clone by what was read is another machine', async t => {
   await start()
   await c.post('/config/node/n1', { group: 'compute', macaddr: '52:54:00:00:00:01', vendor: 'Dell' })
@@ -235,6 +259,7 @@ t.test('a clone by what was read is another machine', async t => {
   t.match(await read(c, 'node', 'n2'), { macaddr: null, vendor: null, status: null })
 })
 
+// rules 1.6
 t.test('a node is renamed by newhostname, by newnodename too', async t => {
   await start()
   await c.post('/config/node/n1', {})
@@ -249,6 +274,7 @@ t.test('a node is renamed by newhostname, by newnodename too', async t => {
   t.same(Object.keys((await c.get('/config/node')).body.config.node), ['n3'])
 })
 
+// rules 1.1, 1.9
 t.test('interfaces of a group', async t => {
   await start()
   const path = '/config/group/login/interfaces'

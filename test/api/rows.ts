@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import type { Ask, Controller, Reply } from './controller.js'
 
-/** One line of the contract: what is asked, what is answered, and what is stored after it. */
+/** One request: what is asked, what is answered, and what is stored after it. */
 export interface Row {
   readonly what: string
   readonly ask: readonly [method: 'GET' | 'POST', path: string, body?: unknown]

@@ -36,6 +36,7 @@ async function tokenOf(c: Controller, number: number): Promise<string> {
   return /^SVC_TOKEN='([^']+)'$/m.exec(text)?.[1] as string
 }
 
+// rules 5.5
 t.test('nothing of a secret stands anywhere in the state directory', async t => {
   const c = await nodes(t)
   const plain = randomBytes(60)
@@ -85,6 +86,7 @@ t.test('a content that was changed on disk is told, and nothing else fails', asy
   t.same((await secretsOf(c, 'node/n1')).node.n1, [host], 'given again it is well')
 })
 
+// rules 5.5
 t.test('who reads what', async t => {
   const c = await nodes(t)
   const root = cheapHash('a')
@@ -145,6 +147,7 @@ t.test('GET, then POST of the same: not a byte changes', async t => {
   t.same(await stored(c), before)
 })
 
+// rules 5.5
 t.test('one POST changes some and adds some, all or none', async t => {
   const c = await nodes(t)
   const before = await plainFiles(c)
@@ -176,6 +179,7 @@ t.test('one POST changes some and adds some, all or none', async t => {
   ])
 })
 
+// rules 3.2
 t.test('secrets follow a rename of their owner, are copied with a clone, and go with a delete', async t => {
   const c = await nodes(t)
   const start = await stored(c)
@@ -209,6 +213,7 @@ t.test('secrets follow a rename of their owner, are copied with a clone, and go 
   t.same(await secretsOf(c, 'node/n1'), { node: { n1: [] } }, 'a later node of that name has none of them')
 })
 
+// rules 5.5
 t.test('the install script places them, for the node itself alone', async t => {
   const c = await nodes(t)
   const first = await script(c, 1)

@@ -1,4 +1,4 @@
-/** What the contract says of one type of object, and a value for every field of it. */
+/** What the rules say of one type of object (rules 2.1), and a value for every field of it. */
 export interface Specimen {
   readonly type: 'network' | 'group' | 'node' | 'osimage' | 'bmcsetup'
   /** In messages. */

@@ -25,6 +25,7 @@ const untag = (c: Controller, image: string, name: string) =>
 const tagsOf = async (c: Controller, image = '') =>
   (await c.get(`/config/osimagetag${image && `/${image}`}`)).body.config.osimagetag
 
+// rules 1.2
 t.test(
   'a tag that several images use: the first has the plain key, the oldest other one takes it',
   async t => {
@@ -59,6 +60,7 @@ t.test(
   }
 )
 
+// rules 1.2
 t.test('a tag pins the files of its moment; tagged again, those of now', async t => {
   const c = await images(t)
   await tag(c, 'a', 'stable')
@@ -72,6 +74,7 @@ t.test('a tag pins the files of its moment; tagged again, those of now', async t
   t.same(Object.keys(difference(before, await plainFiles(c))), ['osimagetag/a:stable.json'])
 })
 
+// rules 1.2
 t.test('a node boots the files of its tag', async t => {
   const c = await Controller.start(t)
   await c.cluster()
@@ -99,6 +102,7 @@ t.test('a node boots the files of its tag', async t => {
   t.same([await kernel(), await packed()], ['vmlinuz-2', 'compute-2.tar.gz'], 'its own: the current ones')
 })
 
+// rules 2.4
 t.test('a tag in use is not deleted, and its users are named', async t => {
   const c = await images(t)
   await tag(c, 'a', 'v1')
@@ -121,6 +125,7 @@ t.test('a tag in use is not deleted, and its users are named', async t => {
   t.same(await tagsOf(c), { v1: entry('b', 'v1') })
 })
 
+// rules 1.2
 t.test('a group or node may only have a tag that its image has', async t => {
   const c = await images(t)
   await tag(c, 'a', 'v1')
@@ -145,6 +150,7 @@ t.test('a group or node may only have a tag that its image has', async t => {
   t.match(moved.body.message, /node n: .*b has no tag v1/)
 })
 
+// rules 1.2
 t.test('default is always valid, and is neither created nor deleted', async t => {
   const c = await images(t)
   const before = await plainFiles(c)

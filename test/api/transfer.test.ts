@@ -24,6 +24,7 @@ await richCluster(c)
 const document = await exported(c)
 const reset = async () => t.equal((await post(c, document)).status, 201)
 
+// rules 3.11
 t.test('an export has every section, and stored values', async t => {
   const { config } = JSON.parse(document)
   const sections = 'cluster network osimage bmcsetup group node switch otherdev osimagetag secrets'.split(' ')
@@ -58,6 +59,7 @@ t.test('an export has every section, and stored values', async t => {
   t.same(config.network['range-kept'].dhcp_range_begin, '10.3.0.1', 'what no GET shows is kept')
 })
 
+// rules 3.11
 t.test('round trip: an empty controller has the same files then, and exports the same bytes', async t => {
   const empty = await Controller.start(t)
   const { status, body } = await post(empty, document)
@@ -72,6 +74,7 @@ t.test('round trip: an empty controller has the same files then, and exports the
   t.same(await stored(empty), before, 'a second time: no file is touched, no ciphertext either')
 })
 
+// rules 3.11
 t.test('the sections that are present are replaced as a whole, the others are left', async t => {
   const before = await objects(c)
   const { config } = JSON.parse(document)
@@ -110,6 +113,7 @@ t.test('the sections that are present are replaced as a whole, the others are le
   t.equal(await exported(c), document)
 })
 
+// rules 3.11
 t.test('what the import takes away is gone for good: status and tokens too', async t => {
   await c.post('/monitor/node/n9', { state: 'installer.completed' })
   const source = '10.10.0.2'
@@ -124,6 +128,7 @@ t.test('what the import takes away is gone for good: status and tokens too', asy
   t.equal((await c.get('/config/secrets/node/n9', { token })).status, 401, 'a new node of that name')
 })
 
+// rules 2.4
 t.test('a wrong shape is 400, all of it told with its path, and nothing changes', async t => {
   const before = await stored(c)
   const { status, body } = await post(c, {
@@ -177,6 +182,7 @@ t.test('a wrong shape is 400, all of it told with its path, and nothing changes'
   t.same(await stored(c), before, 'nothing changed')
 })
 
+// rules 2.4
 t.test('a broken rule is 404, all of them told with their paths, and nothing changes', async t => {
   const before = await stored(c)
   const { config } = JSON.parse(document)
@@ -230,6 +236,7 @@ t.test('a broken rule is 404, all of them told with their paths, and nothing cha
   t.same(await stored(c), before)
 })
 
+// rules 3.11
 t.test('of many problems 50 are told', async t => {
   const names = Array.from({ length: 80 }, (_, i) => `x${i}`)
   const all = (fields: object) => ({ node: Object.fromEntries(names.map(name => [name, fields])) })
@@ -268,6 +275,7 @@ t.test('lists and single forms as they are read can be imported', async t => {
   t.same(await objects(c), before)
 })
 
+// rules 3.11
 t.test('for a viewer secrets, passwords and communities are masked', async t => {
   const hash = cheapHash('x')
   const { overrides, token } = c

@@ -17,6 +17,7 @@ const wrongTypes: Readonly<Record<Field['type']['json'], readonly unknown[]>> = 
   null: ['x', 5, 0, true, false, [], {}]
 }
 
+// rules 1.8, 6.5
 t.test('a value of the wrong type: 400 names the object, the field and the type', async t => {
   for (const { type, title, fields } of Object.values(objectTypes)) {
     const bodies = fields.flatMap((field: Field) =>
@@ -57,6 +58,7 @@ t.test('a value of the wrong type: 400 names the object, the field and the type'
   )
 })
 
+// rules 1.9, 6.5
 t.test('interfaces: wrong shapes, types and names', async t => {
   const entries = (interfaceFields as readonly Field[]).flatMap(({ name, type }) =>
     wrongTypes[type.json].map(
@@ -133,6 +135,7 @@ t.test('interfaces: wrong shapes, types and names', async t => {
   ])
 })
 
+// rules 4.2, 6.5, 6.6
 t.test('values that a field does not hold', async t => {
   const nul = ['comment', 'vendor', 'switch', 'switchport', 'tpm_pubkey'].map(
     field => [{ [field]: 'a\0b' }, new RegExp(`"${field}".*NUL`)] as const
@@ -204,6 +207,21 @@ t.test('values that a field does not hold', async t => {
   }
 })
 
+// rules 1.11
+t.test('a masked value that is posted back is no new value', async t => {
+  for (const [type, name, field] of [
+    ['bmcsetup', 'boards', 'password'],
+    ['switch', 'sw1', 'read']
+  ] as const) {
+    const before = (await read(c, type, name))[field]
+    t.type(before, 'string')
+    await c.post(`/config/${type}/${name}`, { [field]: '********', comment: 'seen by a viewer' })
+    t.match(await read(c, type, name), { [field]: before, comment: 'seen by a viewer' })
+    await c.post(`/config/${type}/${name}`, { comment: null })
+  }
+})
+
+// rules 6.5
 t.test('switchport is an integer or the name of a port', async t => {
   for (const port of [0, 7, 4_294_967_295, '7', 'Gi1/0/1', 'ethernet "1"']) {
     t.equal((await c.post('/config/node/n', { switch: 'sw', switchport: port })).status % 100 < 5, true)

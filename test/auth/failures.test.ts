@@ -1,6 +1,7 @@
 import t from 'tap'
 import { Failures } from '../../lib/auth/failures.js'
 
+// rules 5.4
 t.test('the fifth in a minute waits, a second at most, until the minute has passed', async t => {
   let now = 1_000_000
   const failures = new Failures(() => now)

@@ -56,6 +56,7 @@ t.test('the right password gives user and role, nothing else does', async t => {
     )
 })
 
+// rules 5.2
 t.test('roleOf follows the ini, not the token', async t => {
   const { logins: l } = logins()
   t.equal(l.roleOf('alice'), 'admin')
@@ -66,6 +67,7 @@ t.test('roleOf follows the ini, not the token', async t => {
   t.equal(logins({ users: [] }).logins.roleOf('alice'), undefined)
 })
 
+// rules 5.4
 t.test('an unknown user costs the same check as a known one', async t => {
   const real = await hashPassword('wonder')
   const { logins: l } = logins({ users: [{ name: 'alice', role: 'admin', hash: real }] })
@@ -81,6 +83,7 @@ t.test('an unknown user costs the same check as a known one', async t => {
   t.ok(known / unknown < 3 && unknown / known < 3, `${known} µs known, ${unknown} µs unknown`)
 })
 
+// rules 5.4
 t.test('after failures an address waits, is never refused, and others do not wait', async t => {
   const { logins: l, waited, clock } = logins()
   for (let count = 0; count < 10; count++) await l.login(count % 2 ? 'alice' : 'nobody', 'wrong', '10.0.0.1')
@@ -101,6 +104,7 @@ t.test('after failures an address waits, is never refused, and others do not wai
   t.equal(waited.length, 8, 'refused unlooked at counts as failed')
 })
 
+// rules 5.4
 t.test('a verified login is remembered for a minute, with this password only', async t => {
   const real = await hashPassword('wonder')
   const { logins: l, clock } = logins({ users: [{ name: 'alice', role: 'admin', hash: real }] })
@@ -160,6 +164,7 @@ t.test('a thousand logins at once: equal ones share a check, others wait their t
   t.ok(most - before < 8 * 16 * 1024 * 1024, `${(most - before) / 1024 / 1024} MiB more`)
 })
 
+// rules 5.1
 t.test('the first admin: made once, 0600, alone on a line, valid while the ini names nobody', async t => {
   const state = join(t.testdir(), 'new', 'state')
   const file = adminPasswordFile(state)

@@ -7,6 +7,7 @@ import {
   verifyPassword
 } from '../../lib/auth/passwords.js'
 
+// rules 5.1
 t.test('a hash is salted, on one word, and verified by its password alone', async t => {
   const [first, second] = await Promise.all([hashPassword('Zoë; "#'), hashPassword('Zoë; "#')])
   t.match(first, /^\$scrypt\$N=\d+,r=\d+,p=\d+\$[\w-]{22}\$[\w-]{43}$/)

@@ -39,6 +39,7 @@ t.test('what is issued is verified, with its times in milliseconds', async t => 
   t.match(tokens.issueNode('n'), /^[\w-]+\.[\w-]+\.[\w-]{43}$/, 'three parts, fit for a header and a script')
 })
 
+// rules 5.1
 t.test('expired and future tokens are void', async t => {
   const { tokens, clock } = await opened(t)
   const token = tokens.issueUser('alice', 'admin')
@@ -57,6 +58,7 @@ t.test('expired and future tokens are void', async t => {
   t.equal(tokens.verify(future), undefined)
 })
 
+// rules 5.1
 t.test('the key is made once, 0600, and outlives a restart', async t => {
   const { state, open, key, tokens } = await opened(t)
   const token = tokens.issueUser('alice', 'admin')

@@ -53,6 +53,7 @@ t.test('an unbuilt checkout says what to type', async t => {
   t.match(stderr, /^svcd is not built: type `make build` in /)
 })
 
+// rules 7.7
 t.test('check: every problem with its line, exit 1, no stack trace', async t => {
   const directory = t.testdir({ 'bad.ini': '[http]\nlisten = x\nfoo = 1\n' })
   const file = join(directory, 'bad.ini')
@@ -68,6 +69,7 @@ t.test('check: every problem with its line, exit 1, no stack trace', async t => 
   t.match(missing, { code: 1, stdout: '', stderr: /missing\.ini: cannot be read: ENOENT.*\n$/ })
 })
 
+// rules 5.1
 t.test('passwd prints a line that the ini takes', async t => {
   const state = t.testdir()
   const lines = await Promise.all([

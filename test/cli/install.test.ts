@@ -44,6 +44,7 @@ t.test('stages code, command, ini, templates, state and unit', async t => {
   )
 })
 
+// rules 7.1
 t.test('the installed ini has absolute paths, none of them in the staging directory', async t => {
   const config = loadConfig(inStage('etc/svcd/svcd.ini'), [])
   t.strictSame(config.paths, {
@@ -140,6 +141,7 @@ t.test('an unbuilt checkout installs nothing', async t => {
   t.notOk(existsSync(join(bare, 'staged/usr')))
 })
 
+// rules 6.4
 t.test('the commit that the build bakes in', async t => {
   const bare = t.testdir({ build: {}, dist: {} })
   writeFileSync(join(bare, 'build/commit.mjs'), readFileSync(join(root, 'build/commit.mjs')))

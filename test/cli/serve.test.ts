@@ -58,6 +58,7 @@ t.test('with users in the ini there is no word of a first password', async t => 
   t.notMatch(stdout, /first|scrypt/)
 })
 
+// rules 11.5
 t.test('SIGTERM: closes with 10 s of grace, then exits 0', async t => {
   const { serve, events } = standIn(t, 'await new Promise(resolve => setTimeout(resolve, 200))')
   const { says, process: child, ended } = serve()
@@ -164,6 +165,7 @@ t.test('readiness that cannot be told is logged, not fatal', async t => {
   t.match(await ended, { code: 0, stderr: /warn systemd was not told of readiness/ })
 })
 
+// rules 7.7
 t.test('check: problems and warnings of templates and state', async t => {
   const tree = builtTree(t.testdir())
   const check = async (found: object) => {

@@ -47,6 +47,7 @@ t.test('import from a file and from standard input', async t => {
   }
 })
 
+// rules 3.11
 t.test('what the daemon refuses is an error with all its problems, and changes nothing', async t => {
   const before = await stored(c)
   const rows: [string, RegExp][] = [

@@ -7,6 +7,7 @@ import { iniFile } from './ini-file.js'
 
 const hash = await hashPassword('secret')
 
+// rules 7.4
 t.test('an empty ini is every default', async t => {
   const { directory, file, load } = iniFile(t)
   const config = load('')
@@ -30,6 +31,7 @@ t.test('an empty ini is every default', async t => {
   t.equal(config.node.verify_certificate, true)
 })
 
+// rules 7.2, 7.5
 t.test('every kind of value, read', async t => {
   const { directory, load } = iniFile(t)
   const config = load(
@@ -83,6 +85,7 @@ t.test('every kind of value, read', async t => {
   t.equal(config.log.level, 'debug')
 })
 
+// rules 7.6
 t.test('url and controller address', async t => {
   const { load, problems } = iniFile(t)
   const url = (text: string) => load(text).http.url
@@ -125,6 +128,7 @@ t.test('the configuration is frozen to its depths', async t => {
   t.throws(() => (config.http.trusted_proxies as string[]).push('0.0.0.0/0'), TypeError)
 })
 
+// rules 7.3
 t.test('every problem at once, each with its line, in the order of the file', async t => {
   const { problems } = iniFile(t)
   const found = problems(
@@ -189,6 +193,7 @@ t.test('every problem at once, each with its line, in the order of the file', as
   t.match(found[5], /cut at ;/)
 })
 
+// rules 7.3
 t.test('secrets are never repeated in a message', async t => {
   const { problems } = iniFile(t)
   const texts = [
@@ -208,6 +213,7 @@ t.test('secrets are never repeated in a message', async t => {
   t.notMatch(problems('', 'users.bob=hunter2', 'kickstart.rootpw=hunter2').join(), /hunter2/)
 })
 
+// rules 7.3
 t.test('quotes and comment signs', async t => {
   const { load, problems } = iniFile(t)
   const contacts = (value: string) =>

@@ -8,6 +8,7 @@ const warnings = (networks: string[], ...settings: string[]) =>
   reachability(loadConfig(ini, settings), networks)
 const everywhere = ['http.listen=0.0.0.0:7050', 'controller.address=10.141.255.254']
 
+// rules 7.7
 t.test('loopback listen address and URL', async t => {
   t.strictSame(warnings([]), [], 'no networks, no nodes')
   t.strictSame(warnings(['127.0.0.0/8']), [])

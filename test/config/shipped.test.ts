@@ -10,6 +10,7 @@ const file = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 const shipped = readFileSync(file, 'utf8')
 const lines = shipped.split('\n')
 
+// rules 7.4
 t.test('the shipped ini has every key with its default below a one-line comment', async t => {
   for (const [section, keys] of Object.entries(table)) {
     const from = lines.indexOf(`[${section}]`)
@@ -43,6 +44,7 @@ t.test('it says nothing that an empty one does not', async t => {
   t.strictSame(config, defaults)
 })
 
+// rules 7.1, 4.7
 t.test('the checkout keeps its state in var/ and holds no user and no password', async t => {
   const config = loadConfig(file, [])
   const root = fileURLToPath(new URL('../..', import.meta.url))

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { iniFile } from './ini-file.js'
 
+// rules 7.2, 1.8
 t.test('values outside their sets are refused, the section and key named', async t => {
   const { problems } = iniFile(t)
   const bad: Record<string, string[]> = {

@@ -4,7 +4,7 @@ import type { ApiRoute } from '../../lib/api/context.js'
 import type { Reply } from '../api/controller.js'
 import { plainFiles, type Stage, type Who } from './world.js'
 
-/** A row of the contract's tables, as test/contract.json has it. */
+/** A row of the table of all requests, test/contract.json. */
 export interface Row {
   /** `GET /config/group/{group}` */
   readonly key: string
@@ -81,7 +81,7 @@ export function difference(before: Record<string, unknown>, after: Record<string
   return found
 }
 
-/** State before → request → status and body → state after. Returns the status. */
+/** State before → request → status and body (rules 1.5) → state after. Returns the status. */
 export async function check(t: Test, stage: Stage, row: Row, step: Step): Promise<number> {
   const { c } = stage
   const what = `${row.key}: ${step.what}`

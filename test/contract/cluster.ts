@@ -60,7 +60,7 @@ const settings = {
   provision_fallback: 'http'
 }
 
-/** Cluster, and Network (contract; rules 1, 2, 3). */
+/** Cluster, and Network (rules 1.1, 2.1, 2.4, 3.6, 3.7, 3.11, 3.15). */
 export const cluster: Cases = {
   'GET /config/cluster': [
     {

@@ -54,7 +54,7 @@ const removeInterface: readonly Step[] = [
   missing('/config/group/none/interfaces/BOOTIF/_delete')
 ]
 
-/** Group (contract; rules 1, 2, 3). */
+/** Group (rules 1.1, 1.9, 1.10, 2.1, 2.4, 3.4, 3.5). */
 export const group: Cases = {
   'GET /config/group': [
     {

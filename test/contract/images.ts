@@ -57,7 +57,7 @@ const ofNode = (what: string): readonly Step[] => [
   }
 ]
 
-/** What is done with the files of images (contract, "OS image and tags"; rules 2.4, 2.8). */
+/** What is done with the files of images (rules 2.4, 2.8, 9.2, 9.3, 9.5). */
 export const images: Cases = {
   'GET /config/osimage/{osimage}/_pack': [
     { what: 'packed', ask: [`${one}/_pack`], status: 204, touches: packed },

@@ -50,7 +50,7 @@ const address = (ipaddress: string, force = false) => ({
   interfaces: [{ interface: 'BOOTIF', ipaddress, force }]
 })
 
-/** Node (contract; rules 1, 2, 3, 4.12). */
+/** Node (rules 1.9, 1.10, 2.1, 2.2, 3.4, 3.5, 4.8, 4.12). */
 export const node: Cases = {
   'GET /config/node': [
     {

@@ -86,7 +86,7 @@ const removeDevice: readonly Step[] = [
   missing('other device', '/config/otherdev/none/_delete')
 ]
 
-/** BMC set-up (contract); switches and other devices (rules 6). */
+/** BMC set-up, switches and other devices (rules 2.1, 5.2, 6.1, 6.6). */
 export const objects: Cases = {
   'GET /config/bmcsetup': [
     {

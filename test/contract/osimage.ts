@@ -77,7 +77,7 @@ const removeTag: readonly Step[] = [
   missing('/config/osimage/none/osimagetag/stable/_delete')
 ]
 
-/** OS image and tags (contract; rules 1.2, 2). */
+/** OS image and tags (rules 1.2, 2.1, 2.4). */
 export const osimage: Cases = {
   'GET /config/osimage': [
     {

@@ -179,7 +179,7 @@ export const secrets: Cases = {
 
 const report = (state: unknown) => ({ monitor: { status: { n1: { state } } } })
 
-/** Monitor (contract; rules 6). */
+/** Monitor (rules 2.1, 5.3, 6.2, 6.3). */
 export const monitor: Cases = {
   'POST /monitor/node/{node}': [
     {

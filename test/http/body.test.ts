@@ -8,6 +8,7 @@ const drop = route('POST', '/drop', () => ({ status: 204 }), { body: 'ignored' }
 const head = (path: string, more: string) => `POST ${path} HTTP/1.1\r\nHost: a\r\n${more}\r\n`
 const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`
 
+// rules 2.5
 t.test('a body over the limit is 413, however it is announced', async t => {
   const { port } = await start(t, [echo, drop], { maxBody: 100 })
   for (const path of ['/echo', '/drop']) {
@@ -101,6 +102,7 @@ t.test('Expect: 100-continue is answered after the caller is known', async t => 
   }
 })
 
+// rules 2.11
 t.test('a slow upload that lives is taken, one that stalls is 408', async t => {
   const limits = { bodyMs: 150, bodyBytes: 10, lingerMs: 100 }
   const { port, log } = await start(t, [echo], { limits })
@@ -151,6 +153,7 @@ t.test('a client that hangs up in its body runs nothing and is no error', async 
   next.socket.destroy()
 })
 
+// rules 1.7
 t.test('an empty body where JSON is needed is 400', async t => {
   const { port } = await start(t, [echo])
   for (const length of ['', 'Content-Length: 0\r\n', 'Content-Length: 1\r\n']) {

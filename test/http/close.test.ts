@@ -15,6 +15,7 @@ function gated() {
   return { gate, begun, routes: [slow, fast] }
 }
 
+// rules 11.5
 t.test('close: idle connections end, the request under way finishes, new ones are refused', async t => {
   const { gate, begun, routes } = gated()
   const { server, port } = await start(t, routes)
@@ -86,6 +87,7 @@ t.test('close: a connection whose answer was promised to be kept alive ends too'
   await closing
 })
 
+// rules 11.5
 t.test('close: what is not done in time is cut, and its signal fires', async t => {
   const begun = deferred()
   const aborted = deferred()

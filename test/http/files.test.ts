@@ -38,6 +38,7 @@ function openFiles(): string[] {
   })
 }
 
+// rules 4.9, 2.5
 t.test('a file is sent with its exact length, its type and a strong ETag', async t => {
   const { port } = await start(t, files)
   const client = new RawClient(port)
@@ -65,6 +66,7 @@ t.test('a file is sent with its exact length, its type and a strong ETag', async
   client.socket.destroy()
 })
 
+// rules 4.9
 t.test('parts of a file', async t => {
   const { port } = await start(t, files)
   const client = new RawClient(port)

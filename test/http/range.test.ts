@@ -4,6 +4,7 @@ import { parseRange } from '../../lib/http/range.js'
 
 const ETAG = '"1-2-3"'
 
+// rules 4.9
 t.test('the part of a file that is asked for', async t => {
   const whole = undefined
   const table: [range: string | undefined, size: number, part: [start: number, end: number] | undefined][] = [

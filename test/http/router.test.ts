@@ -78,6 +78,7 @@ t.test('the most specific route is found', async t => {
   }
 })
 
+// rules 2.3, 2.5
 t.test('what is not there is 404, what is there for other methods 405 with Allow', async t => {
   const table: [method: string, path: string, status: number, allow?: string][] = [
     ['GET', '/bo', 404],

@@ -5,6 +5,7 @@ import { deferred, eventually, isRefusal, RawClient, route, start } from './help
 
 const get = (path: string, more = '') => `GET ${path} HTTP/1.1\r\nHost: a\r\n${more}\r\n`
 
+// rules 2.3
 t.test('the order of checks, and what each one sees', async t => {
   const calls: string[] = []
   const { server } = await start(
@@ -104,6 +105,7 @@ t.test('answers of every kind', async t => {
   t.equal((await server.inject({ method: 'GET', path: '/created' })).headers['x-own'], 'y')
 })
 
+// rules 1.5, 2.5
 t.test('a handler that fails or returns nonsense: 500 without its inside, logged once', async t => {
   const circular: Record<string, unknown> = {}
   circular.self = circular
@@ -174,6 +176,7 @@ t.test('a handler that fails or returns nonsense: 500 without its inside, logged
   }
 })
 
+// rules 2.7
 t.test('errors of others are named by mapError; a 503 is no defect', async t => {
   class ReadOnly extends Error {}
   const { server, log } = await start(

@@ -6,6 +6,7 @@ const none: string[] = []
 const local = ['127.0.0.1', '::1']
 const front = ['10.9.0.0/16', '2001:db8:f::/48']
 
+// rules 4.5
 t.test('where a request comes from', async t => {
   const table: [trusted: string[], peer: string, forwardedFor: string | undefined, source: Source][] = [
     // No header: the peer.

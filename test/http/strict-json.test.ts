@@ -21,6 +21,7 @@ function refusal(body: Uint8Array): ServiceError | undefined {
   return undefined
 }
 
+// rules 1.7
 t.test('what is not strict JSON is refused with its place', async t => {
   const table: [body: string | Buffer, place: [line: number, column: number], what: RegExp][] = [
     ['', [1, 1], /empty/],
@@ -136,6 +137,7 @@ t.test('what is not strict JSON is refused with its place', async t => {
   }
 })
 
+// rules 1.7
 t.test('what is strict JSON comes through as it is', async t => {
   const table: [body: string, value: unknown][] = [
     ['{}', {}],

@@ -2,6 +2,7 @@ import t from 'tap'
 import { ServiceError } from '../../lib/errors.js'
 import { parseTarget } from '../../lib/http/target.js'
 
+// rules 3.1
 t.test('a target is split by hand and decoded once', async t => {
   const table: [target: string, path: string, query: string, segments: string[]][] = [
     ['/', '/', '', []],
@@ -34,6 +35,7 @@ t.test('a target is split by hand and decoded once', async t => {
     t.same(parseTarget(target), { path, query, segments }, target)
 })
 
+// rules 3.1
 t.test('a target that cannot name an object is refused', async t => {
   const table: [target: string, status: number][] = [
     ['*', 400],

@@ -9,6 +9,7 @@ const routes = [
 const post = (path: string, body: string, more = '') =>
   `POST ${path} HTTP/1.1\r\nHost: a\r\n${more}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
 
+// rules 1.5, 2.11
 t.test('what the parser of node refuses is answered like any other refusal', async t => {
   const { port, log } = await start(t, routes, { limits: { lingerMs: 200, headerBytes: 4096 } })
   const table: [name: string, bytes: string, status: number, message: RegExp][] = [
@@ -183,6 +184,7 @@ t.test('chunked bodies are read like others', async t => {
   client.socket.destroy()
 })
 
+// rules 2.5
 t.test('HEAD is the head of the GET', async t => {
   const { port } = await start(t, [
     ...routes,
@@ -211,6 +213,7 @@ t.test('HEAD is the head of the GET', async t => {
   client.socket.destroy()
 })
 
+// rules 2.11
 t.test('a client that is slow with its header gets 408', async t => {
   const { port, log } = await start(t, routes, { limits: { headersMs: 200, lingerMs: 100 } })
   const client = new RawClient(port).send('GET /boot HTTP/1.1\r\nHos')

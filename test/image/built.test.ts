@@ -17,6 +17,7 @@ export async function buildInitramfs({ tree, kernelversion, dracutmodules, kerne
   return { tool: 'initramfs-tools', initrd }
 }`
 
+// rules 9.4
 t.test('the initramfs is built for the kernel that was chosen, before the tar', async t => {
   const daemon = new Daemon(t)
   daemon.replace('image/initramfs', fakeTool)

@@ -29,6 +29,7 @@ async function beginning(t: Test) {
   return { bench, begin, clone, none }
 }
 
+// rules 2.8, 9.5
 t.test('a full disk', async t => {
   requireRoot()
   const { bench, clone, none } = await beginning(t)

@@ -6,6 +6,7 @@ import { output, requireRoot } from '../machine/programs.js'
 import { beginning } from './imaging.js'
 import { makeTree, small } from './small-tree.js'
 
+// rules 9.5
 t.test('clone: the directory too, its packed files shared, nothing overwritten', async t => {
   const { c, images, tree, image, pack, clean } = await beginning(t, {
     ...small,
@@ -49,6 +50,7 @@ t.test('clone: the directory too, its packed files shared, nothing overwritten',
   t.match(await image('bare2'), { comment: 'bare', path: null })
 })
 
+// rules 3.12, 9.6
 t.test('delete: what svcd made goes, another path stays', async t => {
   const { c, images, tree, directory, pack } = await beginning(t, small, 'image.grace=0s')
   await c.post('/config/osimage/compute/_clone', { newosimage: 'copy' })
@@ -99,6 +101,7 @@ t.test('delete: a tree with something mounted in it stays until the next start',
   t.strictSame(readdirSync(images), ['compute'])
 })
 
+// rules 9.1
 t.test('a rename carries the directory along that the image has by its name', async t => {
   const { c, images, image, pack } = await beginning(t)
   await c.post('/config/osimage/own', { path: join(images, 'own') })
@@ -126,6 +129,7 @@ t.test('a rename carries the directory along that the image has by its name', as
   t.equal((await image('bald')).path, null, 'where there is none, none is named')
 })
 
+// rules 9.5, 9.8
 t.test('what is mounted in an image is not read', async t => {
   requireRoot()
   const { c, images, tree, pack, directory } = await beginning(t)
@@ -162,6 +166,7 @@ t.test('what is mounted in an image is not read', async t => {
   )
 })
 
+// rules 9.2
 t.test('a path that is changed while a request waits', async t => {
   const { c, images, pack, ended, hold, image } = await beginning(t)
   makeTree(join(images, 'other'))
@@ -178,6 +183,7 @@ t.test('a path that is changed while a request waits', async t => {
   t.equal((await pack()).status, 204, 'asked for again it is done')
 })
 
+// rules 9.6
 t.test('an import that drops images: what svcd made for them goes, as on a delete', async t => {
   const { c, images, ended, records } = await beginning(t)
   for (const name of ['copy', 'kept', 'moved'])
@@ -233,6 +239,7 @@ t.test('a disk that takes no note: the image is not deleted', async t => {
   clean('after a refused delete')
 })
 
+// rules 9.8, 3.12
 t.test('a push of an image without a directory cannot be started', async t => {
   const { c, images } = await beginning(t)
   await c.cluster()

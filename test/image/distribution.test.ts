@@ -153,6 +153,7 @@ const backends = {
 }
 
 for (const [name, backend] of Object.entries(backends)) {
+  // rules 9.10
   t.test(`${name}: torrents follow what is wanted`, async t => {
     const all = await cluster(t)
     const { tracker, files, hash } = all

@@ -111,6 +111,7 @@ t.test('patterns start at the image and leave out what they match, with all belo
   }
 })
 
+// rules 9.2
 t.test('both packers leave out the same', async t => {
   // Every name as it is, and with characters of it replaced by wildcards, in a pseudo-random order that stays.
   let seed = 7

@@ -9,6 +9,7 @@ import { beginning } from './taking.js'
 
 requireNode()
 
+// rules 9.7
 t.test('a grab that fails leaves the image as it was, and says why', async t => {
   const { remote, root, take, path, shell } = await beginning(t)
   await shell(`for i in 1 2 3; do echo $i > small$i; done; head -c 3000000 /dev/urandom > ubig

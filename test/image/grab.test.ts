@@ -57,6 +57,7 @@ t.test('a grab takes all that a file is, a second one finds nothing to do', asyn
   t.strictSame((await take({ tree: path('image'), dryrun: true })).changes, [])
 })
 
+// rules 9.7
 t.test('a grab over an image: what changed, what is gone, what is left out', async t => {
   const { remote, root, take, shell, path } = await beginning(t)
   await shell(`mkdir -p var/log data/cache 'data/odd [x]' secret; echo 1 > var/log/syslog

@@ -15,6 +15,7 @@ import { output } from '../machine/programs.js'
 import { beginning, sha256 } from './imaging.js'
 import { makeTree, small } from './small-tree.js'
 
+// rules 9.2, 9.3, 9.11
 t.test('pack: checksum, names, kernel, modes, record', async t => {
   const { c, directory, image, pack, served, records, clean } = await beginning(t)
   t.equal((await pack()).status, 204)
@@ -45,6 +46,7 @@ t.test('pack: checksum, names, kernel, modes, record', async t => {
   t.same([answer.status, answer.text], [200, 'kernel 10'])
 })
 
+// rules 9.2, 8.1
 t.test('two packs at once run one after the other; the same bytes are the same file', async t => {
   const { c, directory, image, pack, packs, records, clean } = await beginning(t)
   const answers = await Promise.all([pack(), pack()])
@@ -98,6 +100,7 @@ t.test('a pack while a client downloads: the rest is of the old one; a tag pins 
   t.equal((await c.get(`/files/${before.imagefile}`)).status, 404)
 })
 
+// rules 2.8
 t.test('a pack that fails leaves everything as it was', async t => {
   const { c, tree, images, image, pack, clean } = await beginning(t)
   await pack()
@@ -127,6 +130,7 @@ t.test('a pack that fails leaves everything as it was', async t => {
   t.equal((await c.get('/config/osimage/none/_pack')).status, 404)
 })
 
+// rules 9.11
 t.test('a setgid files directory lets the group of the seeder read', async t => {
   const { directory, image, pack } = await beginning(t)
   chmodSync(directory, 0o2750)
@@ -134,6 +138,7 @@ t.test('a setgid files directory lets the group of the seeder read', async t => 
   t.equal(statSync(join(directory, (await image()).imagefile)).mode & 0o777, 0o640)
 })
 
+// rules 9.6
 t.test('a node that installs: the checksum in its script, its pack kept until it is done', async t => {
   const { c, tree, image, pack, served, packs } = await beginning(t, small, 'image.grace=0s')
   await c.post('/config/network/cluster', { network: '10.141.0.0/16' })
@@ -191,6 +196,7 @@ t.test(
   }
 )
 
+// rules 9.9
 t.test(
   'the host key of a node is forgotten when it is installed, not when its script is asked for',
   async t => {

@@ -48,6 +48,7 @@ t.test('dracut builds it for any machine, with the node side and the modules ask
   t.strictSame(await mountsBelow(tree.path), [])
 })
 
+// rules 9.4
 t.test(
   'the tool sees neither the network, the disks, the processes nor the settings of this machine',
   async t => {
@@ -146,6 +147,7 @@ t.test('stopped, and out of time: nobody is left, nothing mounted', async t => {
   t.strictSame(await mountsBelow(tree.path), [])
 })
 
+// rules 9.4
 t.test('kill -9 of the service: nobody is left, nothing mounted, and the next one works', async t => {
   const tree = new Tree(t, 'dracut')
   tree.behave('hang')
@@ -163,6 +165,7 @@ t.test('kill -9 of the service: nobody is left, nothing mounted, and the next on
   t.match(await build(tree), { tool: 'dracut' })
 })
 
+// rules 9.4
 t.test('links that lead out of the image', async t => {
   for (const directory of ['proc', 'sys', 'dev', 'run', 'tmp']) {
     const tree = new Tree(t, 'dracut')

@@ -8,6 +8,7 @@ import { checkout } from '../machine/programs.js'
 const isFor = (pattern: string, path: string) =>
   new RegExp(`^${pattern.replace(/[.$+]/g, '\\$&').replaceAll('*', '[^/]*')}(/.*)?$`).test(path)
 
+// rules 9.7, 9.8
 t.test('a push leaves each file as it is that the install script writes into an image', async t => {
   const directory = join(checkout, 'templates/install/lib')
   const text = readdirSync(directory)

@@ -4,6 +4,7 @@ import t from 'tap'
 import { beginning } from './imaging.js'
 import { makeTree, small } from './small-tree.js'
 
+// rules 9.3, 2.4
 t.test('kernel: chosen by file or version, refused when the image lacks it, kept by later packs', async t => {
   const { c, tree, image, pack, served } = await beginning(t, {
     ...small,
@@ -45,6 +46,7 @@ t.test('kernel: chosen by file or version, refused when the image lacks it, kept
   t.same(await chosen(), ['kernel 9', 'special initramfs', '6.1.0-9'], 'the one that is left')
 })
 
+// rules 9.3
 t.test("a kernel of the admin's own stays; what was changed while it was packed stays too", async t => {
   const { c, image, pack, served } = await beginning(t, { 'etc/hostname': 'x' })
   c.file('mykernel', 'my kernel')
@@ -88,6 +90,7 @@ t.test('the same pack with another kernel: what a tag pins stays as it is', asyn
   t.strictSame(readdirSync(directory), [], 'all of them go with the pack')
 })
 
+// rules 9.3
 t.test('kernel: a version that is not that of the file', async t => {
   const { c, image } = await beginning(t, {
     ...small,

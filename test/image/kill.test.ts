@@ -64,6 +64,7 @@ async function beginning(t: Test) {
   return { daemon, tree, images, whole, crash }
 }
 
+// rules 9.12
 t.test('kill -9 during a pack', async t => {
   const { daemon, tree, images, whole, crash } = await beginning(t)
   // Long enough to be killed while tar and zstd run.
@@ -87,6 +88,7 @@ t.test('kill -9 during a pack', async t => {
   await daemon.kill()
 })
 
+// rules 9.12
 t.test('kill -9 during a clone', async t => {
   const { daemon, tree, images, whole, crash } = await beginning(t)
   const before = await images()
@@ -133,6 +135,7 @@ export const reachable = async () => {}
 export const checkPrograms = async () => {}
 export const nodeMounts = async () => []`
 
+// rules 9.12
 t.test('kill -9 during a grab', async t => {
   const { daemon, tree, whole, crash } = await beginning(t)
   daemon.replace('image/grab', fakeGrab)

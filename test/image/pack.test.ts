@@ -26,6 +26,7 @@ async function beginning(t: Parameters<typeof Bench.open>[0], ...overrides: stri
   return { bench, image, before, pack, files, unchanged, touch }
 }
 
+// rules 9.2
 t.test('what happens to the image while it is packed', async t => {
   const { bench, image, before, pack, unchanged, touch } = await beginning(t)
   const during = (change: (tx: Tx) => void) =>
@@ -54,6 +55,7 @@ t.test('what happens to the image while it is packed', async t => {
   t.not(image()?.imagefile, before?.imagefile)
 })
 
+// rules 8.3, 9.2
 t.test('stopped at each step: nothing changed, and a rerun works', async t => {
   const { bench, image, before, pack, unchanged, touch } = await beginning(t)
   touch()
@@ -104,6 +106,7 @@ t.test('a file of the same name that is broken is replaced', async t => {
   t.ok(readFileSync(file).equals(whole))
 })
 
+// rules 9.10
 t.test('a torrent beside the pack', async t => {
   const { bench, image, files, touch, pack } = await beginning(
     t,

@@ -55,6 +55,7 @@ const own = [
   ]
 ]
 
+// rules 9.8
 t.test('a push makes the node what the image is, but for what is its own', async t => {
   const { remote, root, image, path, bring, node, tree, toImage } = await beginning(t)
   await node(
@@ -105,6 +106,7 @@ t.test('a push makes the node what the image is, but for what is its own', async
   t.notOk(existsSync(path('pwned')))
 })
 
+// rules 9.7
 t.test('what is excluded is neither sent nor deleted', async t => {
   const { remote, root, bring, node, tree, toImage } = await beginning(t)
   await node(

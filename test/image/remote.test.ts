@@ -11,6 +11,7 @@ requireNode()
 
 const never = new AbortController().signal
 
+// rules 9.9
 t.test('the key is made at the first use, once, and stays', async t => {
   const state = await scratch(t)
   const remote = new Remote({ state, sshKey: '', sshPort: 22 })

@@ -41,6 +41,7 @@ async function beginning(t: Parameters<typeof Bench.open>[0]) {
   return { bench, pack, files, sweep, installing, left, report }
 }
 
+// rules 9.6
 t.test('an old pack is kept for the grace time, then all its files go', async t => {
   const { bench, pack, files, sweep, left } = await beginning(t)
   // The kernel that the image had before another one of the same pack, and what only looks alike.
@@ -77,6 +78,7 @@ t.test('named again meanwhile, its time begins anew', async t => {
   t.strictSame(left(), all)
 })
 
+// rules 9.6
 t.test('a tag keeps a pack', async t => {
   const { bench, pack, sweep, left } = await beginning(t)
   const all = left()
@@ -95,6 +97,7 @@ t.test('a tag keeps a pack', async t => {
   t.strictSame(left(), all)
 })
 
+// rules 9.6
 t.test('a node that installs keeps a pack until it is done, has failed, or its token is over', async t => {
   for (const [end, kept] of [
     ['installer.completed', false],

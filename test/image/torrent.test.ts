@@ -18,6 +18,7 @@ const random = (bytes: number) => {
   return data
 }
 
+// rules 9.10
 t.test('a torrent is what transmission and aria2 take it for', async t => {
   const root = await directory(t)
   const sizes = {

@@ -28,6 +28,7 @@ function place(t: Test) {
   return { directory, images, tree: join(images, 'compute') }
 }
 
+// rules 3.12, 9.1
 t.test('the directory of an image is strictly below [image] directory', async t => {
   const { directory, images } = place(t)
   const link = (name: string, target: string) => symlinkSync(target, join(images, name))

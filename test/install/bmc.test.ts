@@ -28,6 +28,7 @@ const run = (t: Test, shell: Shell, changes: Partial<InstallBmc>, program = ipmi
 const password = 'it\'s $HOME "x"'
 
 for (const shell of allShells) {
+  // rules 4.19
   t.test(`the BMC gets its user and its network, ${shell}`, async t => {
     const done = await run(t, shell, {
       unmanaged_bmc_users: 'delete',
@@ -57,6 +58,7 @@ for (const shell of allShells) {
     t.match(done.run.output, 'no command for time servers: the BMC is not told of 10.148.255.1')
   })
 
+  // rules 4.19
   t.test(`no value is in the process list, or left in a file, ${shell}`, async t => {
     const { machine } = await run(t, shell, { unmanaged_bmc_users: 'disable' })
     t.strictSame(

@@ -108,6 +108,7 @@ for (const shell of allShells) {
       })
     }
 
+    // rules 9.10
     t.test(`torrent by ${name}: wrong bytes are not unpacked, http is tried, ${shell}`, async t => {
       const http = { '/files/rocky9.tar.gz': wrong }
       for (const more of [{}, http]) {
@@ -277,6 +278,7 @@ t.test('an image that cannot be', async t => {
   completed(t, openssl)
 })
 
+// rules 5.6
 t.test('INSECURE reaches the downloader', async t => {
   const log = 'echo "$0 $*" >> /log; '
   const curl = await install(t, {

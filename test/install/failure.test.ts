@@ -87,6 +87,7 @@ for (const shell of shells) {
   }
 }
 
+// rules 4.15
 t.test('no base64 decoder: a warning, and a failure only where something has to be decoded', async t => {
   const without = ['base64', 'openssl', 'python3']
   const idle = await install(t, { shell: 'bash', without })

@@ -14,6 +14,7 @@ const secret = (path: string, content = `secret of ${path}`) => ({
 const mode = (file: string) => (statSync(file).mode & 0o7777).toString(8)
 
 for (const shell of shells) {
+  // rules 5.5
   t.test(`secrets are placed inside the image with mode 0600, ${shell}`, async t => {
     const links = packImage({
       'etc/open.key': 'readable by all',

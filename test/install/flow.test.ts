@@ -108,6 +108,7 @@ t.test('under sh -e, from standard input, with odd variables in the environment'
   t.equal(controller.states.at(-1), 'installer.completed')
 })
 
+// rules 4.15
 t.test('a script that was cut off on its way does nothing', async t => {
   const controller = await startController(t)
   const machine = new Machine(t, { shell: 'ash' })

@@ -55,6 +55,7 @@ function hostileData(): Partial<InstallData> {
 }
 
 for (const shell of shells) {
+  // rules 4.15
   t.test(`hostile text stays text, ${shell}`, async t => {
     const node = hostile.slice(0, 150)
     const done = await install(t, {

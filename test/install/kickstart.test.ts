@@ -71,6 +71,7 @@ t.test('the commands of a node', async t => {
   t.equal(sections.length, 3)
 })
 
+// rules 4.7, 5.6
 t.test('no root password locks the account; a certificate that cannot be verified', async t => {
   const { commands } = parse(kickstart(installData({ insecure: true })))
   const lines = commands.map(words => words.join(' '))
@@ -263,6 +264,7 @@ t.test('an image that the installer cannot unpack stops it in %pre', async t => 
   }
 })
 
+// rules 4.7
 t.test('masked: a first comment says so, and %pre stops with the reason', async t => {
   const masked = {
     masked: true,

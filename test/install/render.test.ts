@@ -92,7 +92,8 @@ t.test('every script is read by bash, dash, busybox ash and klibc sh', async t =
   }
 })
 
-t.test("the contract's variables and functions are there", async t => {
+// rules 4.15, 5.6
+t.test('the variables and functions that admins may use are there', async t => {
   const script = installScript(installData(flags.everything))
   const variables = [
     'SVC_IMAGEFILE',
@@ -114,6 +115,7 @@ t.test("the contract's variables and functions are there", async t => {
   t.match(installScript(installData()), "\nINSECURE=''\n")
 })
 
+// rules 4.15
 t.test('SVC_URL by its parts', async t => {
   const library = fileURLToPath(new URL('../../templates/install/lib', import.meta.url))
   const url = (protocol: string, address: string, port: string, url: string): string =>

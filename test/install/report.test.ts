@@ -28,7 +28,8 @@ const hardware = (vendor: string, assettag: string) =>
   `case $2 in system-manufacturer) echo '# a warning'; printf '${vendor}\\n' ;; *) printf '${assettag}\\n' ;; esac`
 
 for (const shell of allShells) {
-  t.test(`reports are the contract's JSON, ${shell}`, async t => {
+  // rules 4.16
+  t.test(`reports are the JSON that svcd takes, ${shell}`, async t => {
     const done = await install(t, {
       shell,
       environment: { SVC_BOOTPROTO: 'dhcp' },
@@ -77,6 +78,7 @@ for (const shell of allShells) {
   })
 }
 
+// rules 4.16
 t.test('a static address, or no boot interface, is not reported', async t => {
   const still = await install(t, { shell: 'ash' })
   const unknown = await install(t, { shell: 'ash', environment: { SVC_BOOTPROTO: 'dhcp', SVC_BOOTIF: '' } })

@@ -144,6 +144,7 @@ t.test('close waits for what is being written', async t => {
   t.match(readRecord(directory, id), { state: 'failed', message: 'failed: interrupted' })
 })
 
+// rules 8.1
 t.test('too many that wait are refused', async t => {
   const disk = new TestDisk()
   disk.replace = async () => {}

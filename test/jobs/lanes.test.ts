@@ -47,6 +47,7 @@ t.test('which jobs may begin', t => {
   t.end()
 })
 
+// rules 8.1
 t.test('a lane has one job at a time, in the order they were submitted', async t => {
   const { jobs } = await openJobs(t)
   const events: string[] = []
@@ -70,6 +71,7 @@ t.test('a lane has one job at a time, in the order they were submitted', async t
   )
 })
 
+// rules 8.1
 t.test('at most `parallel` run', async t => {
   const { jobs } = await openJobs(t, { parallel: 2 })
   let running = 0
@@ -91,6 +93,7 @@ t.test('at most `parallel` run', async t => {
   t.ok(jobs.records().every(({ state }) => state === 'done' || state === 'failed'))
 })
 
+// rules 8.3
 t.test('cancel: one that waits goes at once, and its lane to the next', async t => {
   const { jobs } = await openJobs(t)
   const events: string[] = []
@@ -117,6 +120,7 @@ t.test('cancel: one that waits goes at once, and its lane to the next', async t 
   for (const { id } of [a, b, c, { id: 'unknown' }]) t.equal(jobs.cancel(id), false, 'unknown or ended')
 })
 
+// rules 8.3
 t.test('cancel: one that runs is aborted, and ends as it does', async t => {
   const { jobs } = await openJobs(t, { parallel: 1 })
   const obeys = await jobs.submit(

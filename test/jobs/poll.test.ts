@@ -4,6 +4,7 @@ import { Gate, openJobs, outcome, spec, until } from './fixtures.js'
 
 const lines = (poll: Poll | undefined) => poll?.message.split(';;').filter(line => line !== '')
 
+// rules 2.9
 t.test('each user is told each line once, and after the last ones that there is no more', async t => {
   const { jobs } = await openJobs(t)
   const gate = new Gate('a')
@@ -68,6 +69,7 @@ t.test('two polls of one user at once: the lines come once, the end comes once',
   )
 })
 
+// rules 2.9
 t.test('semicolons in a line separate nothing, control characters do no harm', async t => {
   const said = [';', ';;', ';;;', 'a;', ';b', 'a;;b', 'a;;;;b;;', '', 'x\ny\u0000\u001b[31m\u2028', 'last;']
   const { jobs } = await openJobs(t)
@@ -95,6 +97,7 @@ const talkative = (jobs: Jobs, count: number) =>
     })
   )
 
+// rules 8.2
 t.test('of many lines the first and the last are kept, and the record says how many are not', async t => {
   const { jobs } = await openJobs(t)
   for (const [count, leftOut] of [
@@ -137,6 +140,7 @@ t.test('who polls often enough misses none of many lines', async t => {
   t.equal(late[1000], '… 8001 lines left out …')
 })
 
+// rules 8.2
 t.test('results are kept as they were when they were given, within bounds', async t => {
   const { jobs } = await openJobs(t)
   const nodes: Record<string, string> = { node001: 'done' }

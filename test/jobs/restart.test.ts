@@ -16,6 +16,7 @@ import {
   until
 } from './fixtures.js'
 
+// rules 2.9
 t.test('what was told and what was not survives a restart', async t => {
   const directory = join(newDirectory(t), 'jobs')
   const before = await openJobs(t, { directory })
@@ -100,6 +101,7 @@ t.test('close gives up what does not end', { timeout: 60_000 }, async t => {
   gate.end()
 })
 
+// rules 2.9
 t.test('kill -9: what ran or waited is interrupted, what had ended is as it was', async t => {
   const directory = join(newDirectory(t), 'jobs')
   const programs = t.testdir({})
@@ -204,6 +206,7 @@ async function sweptBy(t: Test, jobs: Jobs, id: string): Promise<void> {
   t.equal(await jobs.poll(id, 'alice'), undefined)
 }
 
+// rules 2.9
 t.test('a record is kept for 7 days after its end', async t => {
   const directory = join(newDirectory(t), 'jobs')
   let now = Date.parse('2026-01-01')

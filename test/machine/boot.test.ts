@@ -14,7 +14,7 @@ const mac = (n: number) => `52:54:00:14:00:0${n}`
 const address = (n: number) => `10.141.0.1${n}`
 const unknownMac = mac(9)
 
-// What a DHCP server that knows the nodes has for each of them (contract, "Boot template selection").
+// What a DHCP server that knows the nodes has for each of them (rules 4.13, 10.5).
 const hosts: DhcpHost[] = [
   { mac: mac(1), ipaddress: address(1) },
   { mac: mac(2), ipaddress: address(2) },

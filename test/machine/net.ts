@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { type Child, startChild } from './child.js'
 import { checkout, locate, output, requirePrograms, requireRoot } from './programs.js'
 
-/** A machine's place: its tap and, when known, its DHCP host entry (contract, "Boot template selection"). */
+/** A machine's place: its tap and, when known, its DHCP host entry (rules 10.5). */
 export interface DhcpHost {
   readonly mac: string
   /** Absent: the DHCP server does not know the machine and lends it an address. */

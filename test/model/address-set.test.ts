@@ -11,6 +11,7 @@ function random(seed: number): (below: number) => number {
   }
 }
 
+// rules 3.7
 t.test('the first free address is what a search one by one finds', async t => {
   const seed = Date.now() & 0xffff
   const next = random(seed)

@@ -38,6 +38,7 @@ t.test('stored packs and image directories are read back as they were written', 
   }
 })
 
+// rules 11.2
 t.test('what a hand made of them is told with its line and field', async t => {
   for (const [change, says] of [
     [{ sha256: 'abc' }, /^4: .*"sha256" must be 64 hexadecimal digits/],

@@ -26,6 +26,7 @@ async function left(c: Controller, change: () => Promise<unknown>): Promise<Omit
 }
 const admin = { who: 'user admin', from: '127.0.0.1' }
 
+// rules 11.4
 t.test('a line for each object that a change touched: who, from where, what before and after', async t => {
   const c = await Controller.start(t)
   await c.cluster()
@@ -150,6 +151,7 @@ t.test('what is refused, reads, or changes nothing leaves no line', async t => {
   t.same(none, [])
 })
 
+// rules 11.4
 t.test('passwords and secrets are masked, that they changed is told', async t => {
   const c = await Controller.start(t)
   const secret = base64('hush hush')
@@ -269,6 +271,7 @@ function log(test: Test, maxBytes: number, keep: number) {
   return { directory, file, audit, record, names }
 }
 
+// rules 11.4
 t.test('rotated by size, kept by count', async t => {
   const { directory, record, names } = log(t, 2.5 * (await lineBytes(t)), 2)
   for (const name of ['a', 'b', 'c']) await record(name)
@@ -300,6 +303,7 @@ t.test('the keys of the ini say when', async t => {
   t.equal(lines(fileOf(c)).at(-1)?.name, 'g15')
 })
 
+// rules 11.4
 t.test('a log that cannot be written is told by the health, and loses no later line', async t => {
   const { file, audit, record, names } = log(t, 10_000, 1)
   t.same(audit.health, { ok: true, reason: '' })

@@ -15,6 +15,7 @@ function busy(ms: number): void {
   while (performance.now() < end);
 }
 
+// rules 6.3
 t.test('an event loop that is late in the mean is named, and well again afterwards', async t => {
   const loop = new LoopDelay(200, 1000)
   t.teardown(() => loop.close())
@@ -34,6 +35,7 @@ t.test('an event loop that is late in the mean is named, and well again afterwar
   t.equal(loop.condition.reason, '')
 })
 
+// rules 6.3
 t.test('more requests that wait than the ini allows are named', async t => {
   const { jobs } = await openJobs(t, { parallel: 1 })
   const gates = ['first', 'second', 'third'].map(name => new Gate(name))

@@ -30,7 +30,7 @@ export interface Answer {
 
 export const mac = '52:54:00:15:00:01'
 export const url = 'http://10.142.0.1:7050'
-/** The contract's kernel arguments. */
+/** The kernel arguments (rules 4.2). */
 export const kernelArguments: Readonly<Record<string, string>> = {
   root: 'svc',
   'svc.bootproto': 'static',

@@ -13,6 +13,7 @@ t.jobs = 8
 const failed = /svc: trying again/
 
 for (const shell of shells) {
+  // rules 4.17
   t.test(`${shell}: refused at first, then installed`, { buffered: true }, async t => {
     const node = await Node.make(t, shell, [
       refusal(503, 'the service is \u001b[31mstarting'),
@@ -71,6 +72,7 @@ for (const shell of shells) {
     t.match(console, /svc: node001 is ready/)
   })
 
+  // rules 4.17
   t.test(`${shell}: kernel arguments are data`, { buffered: true }, async t => {
     const node = await Node.make(t, shell, [served('touch /ran')])
     const evil = '$(touch${IFS}/pwned)`touch${IFS}/pwned`;touch${IFS}/pwned'

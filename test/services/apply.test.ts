@@ -16,6 +16,7 @@ requirePrograms('mount', 'umount')
 
 const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 
+// rules 10.1
 t.test('objects come into force: checked, swapped, taken up by the server', async t => {
   const fake = new Fake(t, 'dhcp', 'isc', many(3))
   writeFileSync(fake.config, '# written by hand\n')
@@ -117,6 +118,7 @@ t.test('kea is restarted where no control socket answers: its unit knows no relo
   t.equal(settingsOf('dhcp', shipped).controlSocket, '/run/kea/kea4-ctrl-socket', 'Debian’s is the usual one')
 })
 
+// rules 10.1
 t.test('the same bytes: nothing is touched, checked or reloaded', async t => {
   const fake = new Fake(t, 'dhcp', 'isc', many(3))
   await fake.start()
@@ -142,6 +144,7 @@ t.test('a burst of changes is one reload', async t => {
   t.match(fake.read(), /fixed-address 10\.1\.0\.50;/)
 })
 
+// rules 10.1
 t.test('what the checker refuses is kept beside, the last good file stays in force', async t => {
   const fake = new Fake(t, 'dhcp', 'isc', named('good'))
   await fake.start()
@@ -163,6 +166,7 @@ t.test('what the checker refuses is kept beside, the last good file stays in for
   t.equal(fake.read(rejected), undefined)
 })
 
+// rules 10.1, 10.10
 for (const silent of [false, true])
   t.test(
     `a server that does not come back${silent ? ', of which its command says nothing,' : ''} gets the old file`,
@@ -201,6 +205,7 @@ t.test('a reload that fails is tried again', async t => {
   t.match(fake.read(), /"better"/)
 })
 
+// rules 10.10
 t.test('a server that is stopped is not started, and has the new file when it is', async t => {
   const fake = new Fake(t, 'dhcp', 'isc', named('good'))
   await fake.start()
@@ -329,6 +334,7 @@ t.test('a full disk: nothing half, the reason is visible, and it goes on when th
   execFileSync('umount', [join(directory, 'files')])
 })
 
+// rules 10.9
 t.test('a preview shows what would be written, and writes nothing', async t => {
   const fake = new Fake(t, 'dhcp', 'isc', named('good'), {
     render: (job, signal) => (job.preview ? renderInThread(job, signal) : Promise.resolve(renderJob(job)))

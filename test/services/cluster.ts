@@ -126,7 +126,7 @@ export const everything: Objects = {
     }
   },
   node: {
-    // The four cases of the contract: short, normal, disk; unknown is nobody here.
+    // The four boot cases (rules 4.13): short, normal, disk; unknown is nobody here.
     node001: {
       group: 'compute',
       comment: awful,

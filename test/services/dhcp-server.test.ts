@@ -151,5 +151,6 @@ async function serves(t: Test, server: string): Promise<void> {
 
 // Three servers take minutes: `make test` runs one.
 const long = process.env.SVCD_LONG === '1'
+// rules 10.2, 10.5, 10.6, 10.7
 for (const server of dhcpServers.filter(name => long || name === 'isc'))
   t.test(`a real client of ${server} gets what the objects say`, t => serves(t, server))

@@ -25,6 +25,7 @@ async function zones(objects: Objects) {
   return { names, notes: all.flatMap(({ notes }) => notes) }
 }
 
+// rules 10.8
 t.test('a node has its own name, and a further interface of another node has not', async t => {
   const objects: Objects = {
     network: { a: { network: '10.141.0.0/16' } },
@@ -40,6 +41,7 @@ t.test('a node has its own name, and a further interface of another node has not
   t.match(notes, [/^node n1: the name n1-ib0 .* is that of node n1-ib0$/, /is that of otherdev n1-ib1$/])
 })
 
+// rules 10.8
 t.test('a name is in the smallest zone that it lies in', async t => {
   const objects: Objects = {
     network: { a: { network: '10.141.0.0/16', ns_hostname: 'ns.x' }, 'x.a': { network: '10.142.0.0/16' } },

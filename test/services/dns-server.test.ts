@@ -117,5 +117,6 @@ async function serves(t: Test, server: string): Promise<void> {
 
 // `make test` runs one of them.
 const long = process.env.SVCD_LONG === '1'
+// rules 10.8
 for (const server of Object.keys(servers).filter(name => long || name === 'bind'))
   t.test(`${server} resolves both ways what the objects say`, t => serves(t, server))

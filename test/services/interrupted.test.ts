@@ -20,6 +20,7 @@ async function poisoned(t: Test): Promise<Fake> {
   return fake
 }
 
+// rules 10.10
 for (const how of ['is stopped', 'crashes'])
   t.test(`a daemon that ${how} before it saw the server come back`, async t => {
     const fake = await poisoned(t)
@@ -87,6 +88,7 @@ t.test('a reload that was done is not done again because a full disk does not ta
   t.same(fake.asked(), ['check', 'restart'])
 })
 
+// rules 10.9
 t.test('a stop by the API waits for what is under way, and holds', async t => {
   const fake = new Fake(t, 'dhcp', 'isc', named('good'))
   await fake.start()

@@ -59,6 +59,7 @@ ${seconds - 1} ${ours} 10.142.0.102 * *
 `
 }
 
+// rules 4.6
 for (const [server, text] of Object.entries(files))
   t.test(`${server}: who has which address now`, async t => {
     const file = join(t.testdir({}), 'leases')

@@ -88,6 +88,7 @@ t.test('the event loop has its turn after each subnet', async t => {
   t.ok(steps.length >= 300, `${steps.length} turns`)
 })
 
+// rules 10.7
 t.test('an NTP server is named as in DNS, or it is said that it is left out', async t => {
   const names =
     'Controller.cluster, node1.hpc.example.com node1.cluster sw1 ns1.cluster 10.1.2.3 pool.ntp.org'

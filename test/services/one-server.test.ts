@@ -57,6 +57,7 @@ echo "end $1" >>asked
   return { c, directory, settled, asked }
 }
 
+// rules 10.10, 5.3
 t.test('DHCP and DNS are one server', async t => {
   const { c, directory, settled, asked } = await both(t)
   const answers = await Promise.all(Array.from({ length: 20 }, () => c.get('/service/dhcp/status')))

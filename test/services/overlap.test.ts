@@ -34,6 +34,7 @@ const nested: Objects = {
 }
 const outer: Objects = { network: { all, there }, node: nodes }
 
+// rules 10.3
 for (const server of dhcpServers)
   t.test(`${server}: networks that overlap pass the checker`, async t => {
     t.strictSame(complaints('dhcp', server, await rendered('dhcp', server, nested)), [])
@@ -118,6 +119,7 @@ async function servesOuter(t: Test, server: string): Promise<void> {
 // `make test` runs those that the overlap is written out for.
 const long = process.env.SVCD_LONG === '1'
 for (const server of dhcpServers.filter(name => long || name !== 'dnsmasq')) {
+  // rules 10.3
   t.test(`${server} in the inner network`, t => serves(t, server))
   t.test(`${server} in the outer network`, t => servesOuter(t, server))
   if (!long || server === 'dnsmasq') continue

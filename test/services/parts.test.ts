@@ -5,6 +5,7 @@ import { without } from '../../lib/services/dhcp/ranges.js'
 import { placeOf, reverseZones } from '../../lib/services/dns/reverse.js'
 import { nextSerial, serials } from '../../lib/services/dns/serials.js'
 
+// rules 10.4
 t.test('a range without the addresses that are somebody’s', async t => {
   const r = (first: number, last = first) => ({ first, last })
   t.same(without([r(10, 20)], []), [r(10, 20)])

@@ -52,6 +52,7 @@ const learned: Learned[] = Array.from({ length: known }, (_, i) => ({
   vlan: 1 + (i % 3)
 }))
 
+// rules 4.18
 t.test('machines that nobody knows get the node of their switch port, and its script', async t => {
   const place = { address: `${net}.1`, port: 161 }
   const fabric = await startSwitch(t, place, learned, uplink)

@@ -107,6 +107,7 @@ t.test("tables: by VLAN, without VLANs, and a vendor's own", async t => {
   t.equal(await own.find(mac(2)), undefined, 'and no other table')
 })
 
+// rules 4.18
 t.test('uplinks are left out; a MAC at two edge ports is nobody', async t => {
   const { port } = await start(t, [
     [
@@ -131,6 +132,7 @@ t.test('uplinks are left out; a MAC at two edge ports is nobody', async t => {
   ])
 })
 
+// rules 4.18
 t.test('a port of two nodes, of none, or with a node that is there already', async t => {
   const { port } = await start(t, [
     [
@@ -161,6 +163,7 @@ t.test('a port of two nodes, of none, or with a node that is there already', asy
   ])
 })
 
+// rules 4.18
 t.test('what a switch said holds for 30 s, for all machines and until its object changes', async t => {
   const { port, running } = await start(t, [[{ mac: mac(1), port: 1 }]])
   const [first] = running

@@ -38,6 +38,7 @@ function fill(directory: string): () => void {
 
 const long = (name: string, character: string) => ({ ...node(name), tags: [character.repeat(30_000)] })
 
+// rules 2.7
 t.test('a change that the disk has no room for changes nothing, in memory or on disk', async t => {
   const directory = smallDisk(t)
   const store = await openStore(join(directory, 'state'))

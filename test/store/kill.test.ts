@@ -32,6 +32,7 @@ function halfChanges(found: ReadonlyMap<string, number>): string[] {
   })
 }
 
+// rules 11.1
 t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 5000 }, async t => {
   const programs = t.testdir({ state: {} })
   compilePrograms(programs)

@@ -36,6 +36,7 @@ const broken = {
   intents: { '000000000001.json': '{\n"writes": [\n' }
 }
 
+// rules 11.2
 t.test(
   'a file that does not parse or breaks a rule stops the start, and check tells of all of them',
   async t => {

@@ -33,6 +33,7 @@ function hold(t: Test, directory: string): Program {
   return program
 }
 
+// rules 11.3
 t.test('a second start fails and says who holds the directory', async t => {
   const directory = stateDirectory('second')
   const holder = hold(t, directory)

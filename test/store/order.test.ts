@@ -1,6 +1,7 @@
 import t from 'tap'
 import { compareNames, Sorted, SortedNames } from '../../lib/store/order.js'
 
+// rules 1.12
 t.test('names in natural order', async t => {
   const inOrder = [
     '',

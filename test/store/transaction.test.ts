@@ -5,6 +5,7 @@ import { StoreError } from '../../lib/store/errors.js'
 import type { Change } from '../../lib/store/types.js'
 import { gate, node, openStore, systemError, TestFiles } from './fixtures.js'
 
+// rules 11.1
 t.test('a change is durable, visible and told when its promise resolves', async t => {
   const directory = t.testdir()
   const store = await openStore(directory)
@@ -93,6 +94,7 @@ t.test('a MAC that moves within one change: both indexes see every step in order
   await store.close()
 })
 
+// rules 11.1
 t.test('transactions see changes on their way to disk, readers do not', async t => {
   const files = new TestFiles()
   const store = await openStore(t.testdir(), { files })

@@ -15,6 +15,7 @@ async function both(files: Readonly<Record<string, string>>): Promise<{ theirs: 
   return { theirs, ours: render(files, 'main', DATA) }
 }
 
+// rules 4.20
 t.test('a template that jinja2 renders gives the same bytes', async t => {
   for (const files of [...RENDERS.map(main => ({ main })), ...INCLUDES]) {
     const { theirs, ours } = await both(files)
@@ -23,6 +24,7 @@ t.test('a template that jinja2 renders gives the same bytes', async t => {
   }
 })
 
+// rules 4.20
 t.test('a template that jinja2 refuses is refused', async t => {
   for (const files of [...FAILS.map(main => ({ main })), ...BAD_INCLUDES]) {
     const { theirs, ours } = await both(files)

@@ -48,6 +48,7 @@ const PLACES: readonly [source: string, line: number, column: number, says: stri
   ['{% include\n"nosuch" %}', 1, 4, 'nosuch']
 ]
 
+// rules 4.20, 4.11
 t.test('every error stands at its place and says what is wrong', async t => {
   for (const [source, line, column, says] of PLACES) {
     const error = errorOf(source, DATA)

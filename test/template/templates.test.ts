@@ -36,6 +36,7 @@ t.test('renders a file by its path, with the includes beside it', async t => {
   t.equal(templates.render('boot/menu.cfg', { node: 'node001' }), '#!ipxe\necho node001\n')
 })
 
+// rules 4.11
 t.test('a change is seen without a restart, after a second of the clock', async t => {
   const { templates, write, clock } = directory(t, { a: 'one', b: '{% include "a" %}!' })
   t.equal(templates.render('b', {}), 'one!')
@@ -76,6 +77,7 @@ t.test('a file that looks the same is not read again', async t => {
   t.equal(templates.render('a', {}), 'one', 'of the same time, size and inode')
 })
 
+// rules 4.11
 t.test('a broken edit is an error with file, line and column, until it is repaired', async t => {
   const { templates, write, clock } = directory(t, {
     'boot/x.cfg': 'fine\n',
