@@ -5,7 +5,7 @@ import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { mkdirSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { choosePacker } from '../dist/image/packer.js'
+import { choosePacker } from '../dist/image/packer/choose-packer.js'
 import { machine, quantile, row, temporary } from './daemon.mjs'
 
 const ROUNDS = Number(process.env.ROUNDS ?? 5)

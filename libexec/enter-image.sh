@@ -1,6 +1,6 @@
 #!/bin/sh
 # enter-image.sh TREE SHIPPED ARGUMENT...: runs build-initramfs.sh with the arguments inside the image TREE.
-# Started in mount and process namespaces of its own (lib/image/initramfs.ts): what is mounted here is seen by
+# Started in mount and process namespaces of its own (lib/image/packer/initramfs.ts): what is mounted here is seen by
 # nobody else, and ends with the last process. SHIPPED holds dracut/, initramfs-tools/ and libexec/.
 set -eu
 

@@ -8,20 +8,37 @@ import ts from 'typescript'
 const GROUND = ['errors', 'json', 'source', 'concurrency', 'log', 'disk']
 
 /**
- * What each room of lib/ may import beside the ground floor, a room being a directory or a file at the top: whole
- * rooms, or single files of them. The rooms stand from the top of the house to its ground; nothing imports upwards.
+ * What each room of lib/ may import beside the ground floor, a room being a directory or a file at the top, or a
+ * directory in a room where it is listed: whole rooms, or single files of them. The rooms stand from the top of the house to its ground; nothing imports upwards.
  */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   main: ['cli', 'config', 'version'],
   cli: ['check', 'daemon', 'auth', 'config'],
   check: ['daemon', 'model', 'store', 'template', 'config'],
   daemon: [
-    ...['api', 'boot', 'image', 'services', 'monitor', 'auth', 'model', 'store', 'jobs', 'template', 'http'],
+    ...[
+      'api',
+      'boot',
+      'image',
+      'image/transfer/remote',
+      'services',
+      'monitor',
+      'auth',
+      'model',
+      'store',
+      'jobs',
+      'template',
+      'http'
+    ],
     'config'
   ],
   api: ['boot', 'image', 'services', 'monitor', 'auth', 'model', 'jobs', 'http', 'config', 'version'],
   boot: ['monitor', 'model', 'template'],
-  image: ['model', 'monitor', 'jobs', 'program', 'config'],
+  image: ['image/packer', 'image/torrent', 'image/transfer', 'model', 'monitor', 'jobs', 'program', 'config'],
+  // These three know no object, and not each other.
+  'image/packer': ['program'],
+  'image/torrent': ['program'],
+  'image/transfer': ['program'],
   services: ['monitor', 'model', 'store', 'template', 'program', 'config'],
   monitor: ['model', 'store', 'jobs'],
   // The ini's [users] lines hold roles and hashes.
@@ -53,7 +70,12 @@ const sources = new Map(
 
 const importsOf = (source: ts.SourceFile) =>
   ts.preProcessFile(source.text, true, true).importedFiles.map(({ fileName }) => fileName)
-const roomOf = (file: string) => file.split('/', 1)[0] as string
+
+const innerRooms = Object.keys(MAY_IMPORT).filter(room => room.includes('/'))
+
+/** The innermost room that a file is in, or the one that an entry of the table names. */
+const roomOf = (file: string) =>
+  innerRooms.find(room => `${file}/`.startsWith(`${room}/`)) ?? (file.split('/', 1)[0] as string)
 
 /** The files of lib/ that a file imports, as types or at run time, at its head or later. */
 const imports = new Map(

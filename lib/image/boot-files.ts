@@ -3,7 +3,7 @@ import { basename, join } from 'node:path'
 import { badRequest } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { OsimageDoc } from '../model/tables.js'
-import { buildInitramfs } from './initramfs.js'
+import type { Workshop } from './context.js'
 import {
   chooseInitrd,
   chooseKernel,
@@ -13,9 +13,9 @@ import {
   versionOf,
   wantedKernel
 } from './kernel.js'
+import { buildInitramfs } from './packer/initramfs.js'
 import { resolveInside } from './tree.js'
-import { treeOf } from './where.js'
-import type { Workshop } from './workshop.js'
+import { treeOf } from './trees.js'
 
 /** The boot files of a pack, as paths below the tree; `kept`: the admin's own file stays. */
 export interface BootFiles {

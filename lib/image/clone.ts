@@ -6,9 +6,9 @@ import type { Actor } from '../model/model.js'
 import type { Given } from '../model/request.js'
 import type { OsimageDoc } from '../model/tables.js'
 import { run } from '../program/program.js'
-import { placeTree, standsThere } from './placing.js'
-import { checkUnmounted, treeIfAny } from './where.js'
-import type { Workshop } from './workshop.js'
+import type { Workshop } from './context.js'
+import { placeTree, standsThere } from './place-tree.js'
+import { checkUnmounted, treeIfAny } from './trees.js'
 
 /**
  * What a clone is refused for at once: 404 without a source or a new name, 400 for a name that is taken or a `path`

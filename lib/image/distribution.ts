@@ -1,13 +1,13 @@
 import { basename, join } from 'node:path'
 import type { Log } from '../log.js'
 import type { Condition } from '../monitor/health.js'
-import { chooseSeeder } from './choose-seeder.js'
-import { Ledger } from './ledger.js'
-import type { Seeder, SeederSettings } from './seeder.js'
-import { type Kept, keepSeeding } from './seeding.js'
-import { readInfoHash, type Torrent } from './torrent.js'
-import { Tracker, type TrackerSettings } from './tracker.js'
-import { Unheard } from './unheard.js'
+import { chooseSeeder } from './torrent/choose-seeder.js'
+import { Ledger } from './torrent/ledger.js'
+import type { Seeder, SeederSettings } from './torrent/seeder.js'
+import { type Kept, keepSeeding } from './torrent/seeding.js'
+import { readInfoHash, type Torrent } from './torrent/torrent.js'
+import { Tracker, type TrackerSettings } from './torrent/tracker.js'
+import { Unheard } from './torrent/unheard.js'
 
 export interface DistributionOptions {
   /** `[torrent]` of the ini. */

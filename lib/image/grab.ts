@@ -1,75 +1,116 @@
-import { mkdir, open, readdir, realpath, stat, utimes } from 'node:fs/promises'
-import { join } from 'node:path'
-import { run } from '../program/program.js'
-import { chooseFilesystems, grabMountRules } from './filesystems.js'
-import { nodeMounts } from './reach.js'
-import type { Remote, Target } from './remote.js'
-import { type Course, transfer } from './rsync.js'
-import { checkSelection, grabRules, literals } from './selection.js'
+import { realpath } from 'node:fs/promises'
+import { basename, dirname, join, relative } from 'node:path'
+import { exists } from '../disk/missing.js'
+import { unavailable } from '../errors.js'
+import type { JobContext } from '../jobs/jobs.js'
+import type { Actor } from '../model/model.js'
+import { isObjectName } from '../model/names.js'
+import type { OsimageDoc } from '../model/tables.js'
+import type { Workshop } from './context.js'
+import { newWorkId, temporary } from './intents.js'
+import { placeTree } from './place-tree.js'
+import { secretPaths } from './secret-paths.js'
+import { grab } from './transfer/from-node.js'
+import type { Remote, Target } from './transfer/remote.js'
+import { Changes } from './transfer-record.js'
+import { imageTree, mountsBelow } from './tree.js'
+import { meantTree } from './trees.js'
 
-export interface GrabRequest extends Course, Target {
-  readonly remote: Remote
-  /** The image's directory so far, which is only read; undefined: it has none yet. */
+/** Where a grabbed tree goes, as placeTree takes it. */
+interface Place {
+  readonly parent: string
+  readonly target: string
+  /** The tree that stands there. */
   readonly tree: string | undefined
-  /** The directory to fill, absolute: not there yet or empty. A dry run does not make it. */
-  readonly work: string
-  /** `grab_filesystems` and `grab_exclude` of the image. */
-  readonly filesystems: readonly string[]
-  readonly exclude: readonly string[]
-  /** Absolute paths that are the node's own besides, as its secrets are: left out both ways. */
-  readonly own?: readonly string[]
 }
 
 /**
- * Takes a node's file systems into `work`: a copy of `tree` brought up to date, so that what is left out stays as the
- * image has it (rules 9.7; docs/grab-and-push.md). A dry run only reports what it would change of `tree`. Throws Error in
- * one sentence with the node's name; `work` may hold a part then, `tree` is as it was. To make it durable is the caller's.
+ * Where the tree of an image is or, where there is none yet, will be. Throws unavailable (503) naming `[image]
+ * directory` for a place outside it, and for one that cannot be replaced as a whole.
  */
-export async function grab(request: GrabRequest): Promise<{ readonly changes: number }> {
-  const { remote, node, tree, work, dryrun, signal, line, own = [] } = request
-  const { filesystems, exclude } = checkSelection(request.filesystems, request.exclude)
-  const chosen = chooseFilesystems(node, filesystems, await nodeMounts(remote, request, signal))
-  for (const path of chosen.covered) line(`${path} is no file system of its own on node ${node}`)
-  for (const path of chosen.left) line(`${path} of node ${node} is another file system: left out`)
-  const destination = dryrun ? (tree ?? work) : await fresh(work)
-  if (!dryrun && tree !== undefined) await copy(tree, destination, request)
-  const result = await transfer({
-    ...request,
-    sources: chosen.taken.map(path => (path === '/' ? '/./' : `/.${path}/`)),
-    destination: `${destination}/`,
-    from: 'node',
-    rules: [...grabRules([...literals(own), ...exclude], chosen.taken), ...grabMountRules(chosen)],
-    options: []
-  })
-  if (!dryrun) await emptyMachineId(destination)
-  return result
-}
-
-async function fresh(work: string): Promise<string> {
-  await mkdir(work, { recursive: true, mode: 0o700 })
-  if ((await readdir(work)).length > 0) throw new Error(`${work} is not empty`)
-  return realpath(work)
-}
-
-async function copy(tree: string, work: string, { signal, timeLimitMs, line }: GrabRequest): Promise<void> {
-  line(`copying ${tree}`)
-  await run('cp', ['-a', '-x', '--reflink=auto', '--', `${tree}/.`, `${work}/`], { signal, timeLimitMs })
+export async function placeOf(directory: string, image: OsimageDoc): Promise<Place> {
+  const path = meantTree(directory, image)
+  if (!(await exists(path))) {
+    const above = dirname(path)
+    if (above === directory) return { parent: '', target: basename(path), tree: undefined }
+    const parent = await imageTree(directory, image.name, above)
+    return { parent: relative(await realpath(directory), parent), target: basename(path), tree: undefined }
+  }
+  const tree = await imageTree(directory, image.name, path)
+  const [mounted] = await mountsBelow(tree)
+  if (mounted !== undefined)
+    throw unavailable(
+      `OS image ${image.name}: ${tree} cannot be replaced: something is mounted at ${mounted}`
+    )
+  return {
+    parent: relative(await realpath(directory), dirname(tree)),
+    target: basename(tree),
+    tree
+  }
 }
 
 /**
- * An image without a machine id gets an empty one: systemd makes the node's own then. Without the file it would
- * take each boot for the first of all, and enable and disable units as the distribution presets them
- * (machine-id(5), first boot semantics).
+ * Takes a node's file systems as the tree of an image; the old tree is there until the new one is whole. An
+ * image without a path gets `<[image] directory>/<its name>`. A dry run only tells what would change.
  */
-async function emptyMachineId(work: string): Promise<void> {
-  const etc = join(work, 'etc')
-  if ((await realpath(etc).catch(() => undefined)) !== etc) return
-  const times = await stat(etc)
-  const file = await open(join(etc, 'machine-id'), 'wx', 0o444).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error
+export async function grabImage(
+  shop: Workshop,
+  remote: Remote,
+  from: Target,
+  osimage: string,
+  dryrun: boolean,
+  actor: Actor,
+  job: JobContext
+): Promise<void> {
+  const { model, config, works, now } = shop
+  const { directory } = config.image
+  const image = model.get('osimage', osimage)
+  const { parent, target, tree } = await placeOf(directory, image)
+  const changes = new Changes(job, from.node, dryrun)
+  const take = async (work: string) => {
+    const request = {
+      ...from,
+      remote,
+      tree,
+      work,
+      filesystems: image.grab_filesystems ?? [],
+      exclude: image.grab_exclude ?? [],
+      own: secretPaths(model, from.node),
+      dryrun,
+      signal: job.signal,
+      timeLimitMs: config.ssh.time_limit,
+      line: (text: string) => job.line(text),
+      progress: (fraction: number) => job.progress(fraction),
+      change: (text: string) => changes.add(text)
+    }
+    await changes.during(() => grab(request))
+  }
+  if (dryrun) return take(join(directory, temporary(newWorkId())))
+  job.line(`taking node ${from.node} into OS image ${osimage}`)
+  await placeTree({
+    works,
+    directory,
+    parent,
+    target,
+    replaces: tree !== undefined,
+    view: () => model.view,
+    now,
+    signal: job.signal,
+    timeLimitMs: config.ssh.time_limit,
+    line: text => job.line(text),
+    fill: take,
+    commit: at =>
+      model.change(actor, tx => {
+        const now = tx.get('osimage', osimage)
+        if (!now)
+          throw unavailable(`OS image ${osimage} was deleted or renamed while node ${from.node} was grabbed`)
+        if (now.path !== image.path)
+          throw unavailable(
+            `OS image ${osimage}: field "path" was changed while node ${from.node} was grabbed`
+          )
+        if (now.path === undefined) tx.put('osimage', osimage, { ...now, path: join(directory, osimage) })
+        if (tree === undefined && parent === '' && isObjectName(target))
+          tx.put('tree', target, { name: target, at })
+      })
   })
-  if (file === undefined) return
-  await file.close()
-  // The time of /etc is the node's, so that another grab finds nothing to do.
-  await utimes(etc, times.atime, times.mtime)
 }

@@ -1,5 +1,6 @@
 import { readdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { sameBytes } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
 import { isFile } from '../disk/missing.js'
 import { unavailable } from '../errors.js'
@@ -7,9 +8,8 @@ import type { ClusterIndex } from '../model/index.js'
 import type { Actor } from '../model/model.js'
 import type { OsimageDoc, PackDoc } from '../model/tables.js'
 import type { BootFiles } from './boot-files.js'
-import { sameBytes } from './durable.js'
-import { type PackWork, temporary } from './works.js'
-import type { Workshop } from './workshop.js'
+import type { Workshop } from './context.js'
+import { type PackWork, temporary } from './intents.js'
 
 /** Whether an image, a tag or a pack that is kept has this file of the files directory; also a pack's torrent. */
 const isServed = (index: ClusterIndex, name: string) =>

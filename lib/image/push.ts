@@ -1,59 +1,101 @@
-import { realpath, stat } from 'node:fs/promises'
-import { join } from 'node:path'
-import { chooseFilesystems, pushMountRules } from './filesystems.js'
-import { nodeMounts } from './reach.js'
-import type { Remote, Target } from './remote.js'
-import { type Course, transfer } from './rsync.js'
-import { checkSelection, literals, pushRules } from './selection.js'
+import { exists } from '../disk/missing.js'
+import { notFound } from '../errors.js'
+import type { JobContext } from '../jobs/jobs.js'
+import type { OsimageDoc } from '../model/tables.js'
+import type { Workshop } from './context.js'
+import { secretPaths } from './secret-paths.js'
+import type { Remote } from './transfer/remote.js'
+import { push } from './transfer/to-node.js'
+import { Changes } from './transfer-record.js'
+import { checkUnmounted, meantTree, treeOf } from './trees.js'
 
-export interface PushRequest extends Course, Target {
-  readonly remote: Remote
-  /** The image's directory. */
-  readonly tree: string
-  /** `grab_filesystems` and `grab_exclude` of the image. */
-  readonly filesystems: readonly string[]
-  readonly exclude: readonly string[]
-  /** Absolute paths that are the node's own besides, as its secrets are: left out both ways. */
-  readonly own?: readonly string[]
+/** A node to push to; without an address it fails, and the others go on. */
+export interface Destination {
+  readonly node: string
+  readonly address: string | undefined
+}
+
+const namedFailures = 10
+
+/** The tree that a push takes. Throws 404 for an image without one, 503 for one that cannot be used (rules 3.12, 9.8). */
+export async function treeToPush(directory: string, image: OsimageDoc): Promise<string> {
+  const path = meantTree(directory, image)
+  if (path.startsWith(`${directory}/`) && !(await exists(path)))
+    throw notFound(`OS image ${image.name} has no directory: there is no ${path}`)
+  const tree = await treeOf(directory, image)
+  await checkUnmounted(image.name, tree, 'pushed')
+  return tree
 }
 
 /**
- * Makes a running node's file systems those of an image, except for what identifies the node and what
- * is excluded; deletes what the image does not hold (docs/grab-and-push.md). Throws Error in one sentence with the node's name; the node
- * may be between the two then, and another push completes it.
+ * Pushes an image to nodes, `[ssh] parallel` of them at once. One that fails does not stop the others; the job has
+ * failed when any did. Throws an Error that names them.
  */
-export async function push(request: PushRequest): Promise<{ readonly changes: number }> {
-  const { remote, node, signal, line, own = [] } = request
-  const { filesystems, exclude } = checkSelection(request.filesystems, request.exclude)
-  const tree = await realpath(request.tree)
-  const chosen = chooseFilesystems(node, filesystems, await nodeMounts(remote, request, signal))
-  for (const path of chosen.taken) await checkSource(tree, path)
-  for (const path of chosen.left) line(`${path} of node ${node} is another file system: left alone`)
-  return transfer({
-    ...request,
-    sources: chosen.taken.map(path => (path === '/' ? `${tree}/./` : `${tree}/.${path}/`)),
-    destination: '/',
-    from: 'controller',
-    rules: [...pushMountRules(chosen), ...pushRules([...literals(own), ...exclude], chosen.taken)],
-    // Programs go on finding what they load until what replaces it is there. The directories above a file system
-    // that is pushed alone are not its own.
-    options: ['--delete-delay', '--no-implied-dirs']
-  })
-}
-
-/** A push deletes what its source lacks, so the source has to be what it is taken for. */
-async function checkSource(tree: string, path: string): Promise<void> {
-  const source = path === '/' ? tree : join(tree, path)
-  if ((await realpath(source).catch(() => undefined)) !== source || !(await stat(source)).isDirectory())
-    throw new Error(`grab_filesystems: ${JSON.stringify(path)} is no directory of the image ${tree}`)
-  if (path !== '/') return
-  for (const name of ['etc', 'usr'])
-    if (!(await stat(join(tree, name)).catch(() => undefined))?.isDirectory())
-      throw new Error(`${tree} holds no system that could be pushed: it has no /${name}`)
-  const { uid, mode } = await stat(tree)
-  if (uid !== 0 || (mode & 0o555) !== 0o555)
+export async function pushImage(
+  shop: Workshop,
+  remote: Remote,
+  to: readonly Destination[],
+  osimage: string,
+  dryrun: boolean,
+  job: JobContext
+): Promise<void> {
+  const { model, config } = shop
+  const image = model.get('osimage', osimage)
+  const tree = await treeToPush(config.image.directory, image)
+  const failed: { node: string; message: string }[] = []
+  const fractions = new Map<string, number>()
+  let sum = 0
+  const progress = (node: string, fraction: number) => {
+    sum += fraction - (fractions.get(node) ?? 0)
+    fractions.set(node, fraction)
+    job.progress(sum / to.length)
+  }
+  const one = async ({ node, address }: Destination) => {
+    const changes = new Changes(job, node, dryrun, to.length)
+    await changes.during(async () => {
+      if (address === undefined) throw new Error(`node ${node} has no address to be reached at`)
+      return push({
+        remote,
+        node,
+        address,
+        tree,
+        filesystems: image.grab_filesystems ?? [],
+        exclude: image.grab_exclude ?? [],
+        own: secretPaths(model, node),
+        dryrun,
+        signal: job.signal,
+        timeLimitMs: config.ssh.time_limit,
+        line: text => job.line(`${node}: ${text}`),
+        progress: fraction => progress(node, fraction),
+        change: text => changes.add(text)
+      })
+    })
+  }
+  const left = to.values()
+  const worker = async () => {
+    for (const destination of left) {
+      job.signal.throwIfAborted()
+      try {
+        await one(destination)
+      } catch (error) {
+        job.signal.throwIfAborted()
+        const { message } = error as Error
+        failed.push({ node: destination.node, message })
+        job.line(`${destination.node}: failed: ${message}`)
+      }
+      progress(destination.node, 1)
+    }
+  }
+  const workers = Array.from({ length: Math.min(config.ssh.parallel, to.length) }, worker)
+  // All of them, so that nothing runs on when the job has ended.
+  const ended = await Promise.allSettled(workers)
+  for (const end of ended) if (end.status === 'rejected') throw end.reason
+  if (to.length === 1 && failed[0]) throw new Error(failed[0].message)
+  if (failed.length > 0) {
+    const names = failed.slice(0, namedFailures).map(({ node }) => node)
+    const more = failed.length - names.length
     throw new Error(
-      `${tree} belongs to user ${uid} with mode ${(mode & 0o7777).toString(8)}, which would become those of the ` +
-        'root directory of the node: it has to be root with mode 755'
+      `${failed.length} of ${to.length} nodes failed: ${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
     )
+  }
 }

@@ -1,10 +1,10 @@
 import { exists } from '../disk/missing.js'
-import { pathsOf, settle } from './placing.js'
+import type { Workshop } from './context.js'
+import type { Work } from './intents.js'
+import { pathsOf, settle } from './place-tree.js'
 import { discard } from './publish.js'
 import { hideOwnTree, removeHidden } from './removal.js'
 import { removeTree } from './tree.js'
-import type { Work } from './works.js'
-import type { Workshop } from './workshop.js'
 
 /**
  * Puts right what an earlier daemon was interrupted in: each place holds what it held before, or what the store says by

@@ -2,10 +2,10 @@ import { realpath, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { syncDirectory } from '../disk/directory.js'
 import { exists } from '../disk/missing.js'
+import type { Workshop } from './context.js'
+import { type RemovalWork, temporary } from './intents.js'
 import { mountsBelow, removeTree } from './tree.js'
-import { isTreeUsed } from './where.js'
-import { type RemovalWork, temporary } from './works.js'
-import type { Workshop } from './workshop.js'
+import { isTreeUsed } from './trees.js'
 
 /**
  * Moves the tree of a deleted image, which svcd made, to a hidden name; once. Left alone: the tree of an image that is

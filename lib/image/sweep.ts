@@ -1,9 +1,9 @@
 import { readdir } from 'node:fs/promises'
 import type { PackDoc } from '../model/tables.js'
+import { itself, type Workshop } from './context.js'
 import type { Installing } from './installing.js'
+import { newWorkId, type PackWork } from './intents.js'
 import { discard } from './publish.js'
-import { newWorkId, type PackWork } from './works.js'
-import { itself, type Workshop } from './workshop.js'
 
 const hourMs = 3_600_000
 /** Changes that come together are looked at together. */

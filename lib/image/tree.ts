@@ -1,12 +1,12 @@
 import { open, readdir, realpath, rmdir, stat, unlink } from 'node:fs/promises'
 import { isAbsolute } from 'node:path'
+import { mountsBelow } from '../disk/mounts.js'
 import { at, DIRECTORY } from '../disk/openat.js'
+import { shown } from '../disk/printable.js'
 import { unavailable } from '../errors.js'
-import { mountsBelow } from './mounts.js'
-import { shown } from './names.js'
 
-export { openInside, resolveInside } from './inside.js'
-export { mountsBelow } from './mounts.js'
+export { openInside, resolveInside } from '../disk/inside.js'
+export { mountsBelow } from '../disk/mounts.js'
 
 /**
  * The real directory of an image's `path`, with no link left. Throws unavailable (503) naming `[image] directory`

@@ -1,15 +1,15 @@
 import { open, rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { finish, servedMode } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
 import { isObjectName } from '../model/names.js'
 import type { PackDoc } from '../model/tables.js'
 import type { View } from '../model/view.js'
-import { finish, servedMode } from './durable.js'
-import { hashFile } from './hash.js'
+import { itself, type Workshop } from './context.js'
+import { newWorkId, type PackWork, temporary } from './intents.js'
+import { hashFile } from './packer/hash.js'
 import { discard } from './publish.js'
-import { createTorrent } from './torrent.js'
-import { newWorkId, type PackWork, temporary } from './works.js'
-import { itself, type Workshop } from './workshop.js'
+import { createTorrent } from './torrent/torrent.js'
 
 /** A pack's name ends in the beginning of its checksum (pack.ts). */
 const packName = /^(.+)-([0-9a-f]{12})\.tar(?:\.[a-z0-9]+)?$/

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { identity, keptByPush } from '../../lib/image/kept.js'
+import { identity, keptByPush } from '../../lib/image/transfer/kept.js'
 import { checkout } from '../machine/programs.js'
 
 /** Whether an rsync pattern without further wildcards than `*` is for a path, or for a directory above it. */

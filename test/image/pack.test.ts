@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import t from 'tap'
+import { itself } from '../../lib/image/context.js'
 import { packImage } from '../../lib/image/pack.js'
-import { itself } from '../../lib/image/workshop.js'
 import type { Tx } from '../../lib/model/view.js'
 import { output, requireRoot } from '../machine/programs.js'
 import { makeTree, small } from './small-tree.js'

@@ -7,8 +7,8 @@ import { run, unpack, workDirectory } from './rich-tree.js'
 
 const script = `
 const [code, tree, output] = process.argv.slice(2)
-const { choosePacker } = await import(code + '/dist/image/packer.js')
-const { hashFile } = await import(code + '/dist/image/hash.js')
+const { choosePacker } = await import(code + '/dist/image/packer/choose-packer.js')
+const { hashFile } = await import(code + '/dist/image/packer/hash.js')
 const packer = await choosePacker('auto', 'zstd')
 let longest = 0
 let last = performance.now()

@@ -2,8 +2,8 @@ import { copyFile, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { reachable } from '../../lib/image/reach.js'
-import { Remote } from '../../lib/image/remote.js'
+import { reachable } from '../../lib/image/transfer/reach.js'
+import { Remote } from '../../lib/image/transfer/remote.js'
 import { output } from '../machine/programs.js'
 import { freePort, makeHostKey, makeSystem, requireNode, scratch, startNode } from './node.js'
 

@@ -8,8 +8,8 @@ import { createServer } from 'node:http'
 import { basename, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Distribution, type DistributionOptions } from '../../lib/image/distribution.js'
-import { scrape } from '../../lib/image/scrape.js'
-import { createTorrent } from '../../lib/image/torrent.js'
+import { scrape } from '../../lib/image/torrent/scrape.js'
+import { createTorrent } from '../../lib/image/torrent/torrent.js'
 import { createLog } from '../../lib/log.js'
 
 export interface Order {

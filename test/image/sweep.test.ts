@@ -1,9 +1,9 @@
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { Installing } from '../../lib/image/installing.js'
+import { Works } from '../../lib/image/intents.js'
 import { recover } from '../../lib/image/recovery.js'
 import { Sweep } from '../../lib/image/sweep.js'
-import { Works } from '../../lib/image/works.js'
 import { Bench } from './workshop.js'
 
 const hour = 3_600_000

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { type GrabRequest, grab } from '../../lib/image/grab.js'
-import { Remote } from '../../lib/image/remote.js'
+import { type GrabRequest, grab } from '../../lib/image/transfer/from-node.js'
+import { Remote } from '../../lib/image/transfer/remote.js'
 import { output } from '../machine/programs.js'
 import { freePort, listener, makeSystem, scratch } from './node.js'
 

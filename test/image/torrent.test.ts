@@ -3,8 +3,8 @@ import { readdir, readFile, stat, symlink, truncate, writeFile } from 'node:fs/p
 import { basename, join } from 'node:path'
 import t from 'tap'
 import { replaceFile } from '../../lib/disk/replace.js'
-import { decode, encode } from '../../lib/image/bencode.js'
-import { createTorrent, pieceLength, readInfoHash } from '../../lib/image/torrent.js'
+import { decode, encode } from '../../lib/image/torrent/bencode.js'
+import { createTorrent, pieceLength, readInfoHash } from '../../lib/image/torrent/torrent.js'
 import { output, requirePrograms } from '../machine/programs.js'
 import { directory } from './servers.js'
 

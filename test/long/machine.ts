@@ -1,6 +1,6 @@
 import { chmod, copyFile, mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { buildInitramfs } from '../../lib/image/initramfs.js'
+import { buildInitramfs } from '../../lib/image/packer/initramfs.js'
 import { output } from '../machine/programs.js'
 import { debianTree } from './debian.js'
 

@@ -1,5 +1,5 @@
 import { lstat } from 'node:fs/promises'
-import { mountsBelow } from './mounts.js'
+import { mountsBelow } from '../../disk/mounts.js'
 
 /** What is mounted in a tree, which a pack leaves out: it need not be inside `[image] directory`. */
 export interface Mounted {

@@ -1,10 +1,10 @@
-import { unavailable } from '../errors.js'
-import { locate, run } from '../program/program.js'
+import { unavailable } from '../../errors.js'
+import { locate, run } from '../../program/program.js'
 import { builtinPacker } from './builtin-packer.js'
-import type { Packer } from './packing.js'
+import type { Packer } from './packer.js'
 import { type Compressor, systemPacker } from './system-packer.js'
 
-export type { Packed, Packer, PackRequest } from './packing.js'
+export type { Packed, Packer, PackRequest } from './packer.js'
 
 /**
  * The packer that the ini names; `auto` is the system's where GNU tar is there. Throws unavailable (503) naming the

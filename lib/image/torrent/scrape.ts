@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { createSocket, type Socket } from 'node:dgram'
 import { on, once } from 'node:events'
 import { isIPv6 } from 'node:net'
-import { ask } from './ask.js'
 import { decode, entry, isMap } from './bencode.js'
+import { ask } from './http-request.js'
 
 /** Trackers answer for so many torrents at a time: opentracker 64, udp 74. */
 const AT_ONCE = 50

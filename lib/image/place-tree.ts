@@ -5,8 +5,8 @@ import { exists } from '../disk/missing.js'
 import { badRequest, unavailable } from '../errors.js'
 import type { View } from '../model/view.js'
 import { run } from '../program/program.js'
+import { newWorkId, type TreeWork, temporary, type Works } from './intents.js'
 import { removeTree } from './tree.js'
-import { newWorkId, type TreeWork, temporary, type Works } from './works.js'
 
 export interface Placing {
   readonly works: Works

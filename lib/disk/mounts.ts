@@ -1,5 +1,5 @@
 import { readFile, realpath } from 'node:fs/promises'
-import { unlessMissing } from '../disk/missing.js'
+import { unlessMissing } from './missing.js'
 
 /**
  * Mount points at or below a directory, from /proc/self/mountinfo and in its order: what is mounted in a mount comes

@@ -1,8 +1,8 @@
 import type { Config } from '../config/types.js'
 import type { Log } from '../log.js'
 import type { Actor, Model } from '../model/model.js'
+import type { Works } from './intents.js'
 import type { Turn } from './turn.js'
-import type { Works } from './works.js'
 
 /** What the work on images is done with. */
 export interface Workshop {

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { locate } from '../program/program.js'
+import { locate } from '../../program/program.js'
 import { mountPoints } from './filesystems.js'
 import type { Remote, Target } from './remote.js'
 import { remoteFailure } from './remote-failure.js'

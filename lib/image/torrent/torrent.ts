@@ -1,6 +1,6 @@
 import { createHash, webcrypto } from 'node:crypto'
 import { type FileHandle, open } from 'node:fs/promises'
-import { replaceFile } from '../disk/replace.js'
+import { replaceFile } from '../../disk/replace.js'
 import { decode, encode, entry, isMap } from './bencode.js'
 
 /** A torrent in the files directory. */

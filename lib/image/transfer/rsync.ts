@@ -1,5 +1,5 @@
 import { isIPv6 } from 'node:net'
-import { run } from '../program/program.js'
+import { run } from '../../program/program.js'
 import type { Remote, Target } from './remote.js'
 import { remoteFailure } from './remote-failure.js'
 

@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, open, rename, rm, stat, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
-import { unlessMissing } from '../disk/missing.js'
-import { run } from '../program/program.js'
+import { unlessMissing } from '../../disk/missing.js'
+import { run } from '../../program/program.js'
 
 export interface RemoteOptions {
   /** The state directory: the key and the host keys lie in `<state>/ssh`. */

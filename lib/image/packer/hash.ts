@@ -1,4 +1,4 @@
-import { inWorker } from './worker.js'
+import { inWorker } from './in-worker.js'
 
 export interface Hashed {
   /** In lower case hexadecimal digits. */

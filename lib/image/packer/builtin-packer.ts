@@ -1,8 +1,8 @@
 import { pattern } from './excludes.js'
+import { inWorker } from './in-worker.js'
 import { mountedIn } from './mounted.js'
 import { toOutput } from './output.js'
-import type { Packed, Packer, PackRequest } from './packing.js'
-import { inWorker } from './worker.js'
+import type { Packed, Packer, PackRequest } from './packer.js'
 
 const NEVER_CARRIED = [
   'extended attributes, access control lists, file capabilities and SELinux labels are not carried',

@@ -1,6 +1,6 @@
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { replaceFile } from '../disk/replace.js'
+import { replaceFile } from '../../disk/replace.js'
 import type { Seeded, Seeder } from './seeder.js'
 import { readInfoHash, type Torrent } from './torrent.js'
 

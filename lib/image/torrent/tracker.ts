@@ -1,7 +1,7 @@
 import { chmod, mkdir, readFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { replaceFile } from '../disk/replace.js'
-import { run } from '../program/program.js'
+import { replaceFile } from '../../disk/replace.js'
+import { run } from '../../program/program.js'
 import { scrape } from './scrape.js'
 
 /** The keys of `[torrent]` that lead to the tracker. */

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { ask } from './ask.js'
+import { ask } from './http-request.js'
 import type { Seeded, Seeder } from './seeder.js'
 import type { Torrent } from './torrent.js'
 

@@ -1,14 +1,14 @@
 import type { FileHandle } from 'node:fs/promises'
-import { ProgramError, run } from '../program/program.js'
+import { shown } from '../../disk/printable.js'
+import { ProgramError, run } from '../../program/program.js'
 import { pattern, tarOptions, verbatim } from './excludes.js'
 import { hashFile } from './hash.js'
 import { type Contents, measureAside } from './measure.js'
 import { type Mounted, mountedIn } from './mounted.js'
-import { shown } from './names.js'
 import { ELSEWHERE, Omitted } from './omitted.js'
 import { toOutput } from './output.js'
-import type { Packed, Packer, PackRequest } from './packing.js'
-import { TarWords } from './tar-words.js'
+import type { Packed, Packer, PackRequest } from './packer.js'
+import { TarWords } from './tar-messages.js'
 
 export type Compressor = 'zstd' | 'pigz' | 'none'
 

@@ -1,7 +1,7 @@
 import type { FileHandle } from 'node:fs/promises'
 import { lstat, open, readFile, readlink } from 'node:fs/promises'
-import { at, DIRECTORY, FILE } from '../disk/openat.js'
 import { unavailable } from '../errors.js'
+import { at, DIRECTORY, FILE } from './openat.js'
 
 /** As many links as the kernel follows in one path. */
 const MOST_LINKS = 40

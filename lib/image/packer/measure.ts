@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { matcher } from './excludes.js'
+import { inWorker } from './in-worker.js'
 import { type Walk, walk } from './walk.js'
-import { inWorker } from './worker.js'
 
 /** What is packed, as it goes to a worker thread. */
 export interface Contents {

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { replaceFile } from '../disk/replace.js'
+import { replaceFile } from '../../disk/replace.js'
 
 /**
  * Which torrents svcd itself gave to the seeder, info hash → file name, on disk: after a restart, what nobody wants

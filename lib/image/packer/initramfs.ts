@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url'
-import { ProgramError, run } from '../program/program.js'
+import { ProgramError, run } from '../../program/program.js'
 
 /** What to build. */
 export interface InitramfsRequest {
@@ -24,8 +24,8 @@ export interface Initramfs {
   readonly initrd: string
 }
 
-/** The checkout or the installed service: from dist/image/ and lib/image/ alike. */
-const shipped = fileURLToPath(new URL('../..', import.meta.url))
+/** The checkout or the installed service: from dist/image/packer/ and lib/image/packer/ alike. */
+const shipped = fileURLToPath(new URL('../../..', import.meta.url))
 
 // What is mounted inside is seen by nobody else and ends, with every process, at the latest when this process does.
 const apart = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child', '--net', '--ipc']

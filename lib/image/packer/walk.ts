@@ -1,6 +1,6 @@
 import { type BigIntStats, closeSync, fstatSync, lstatSync, openSync, readdirSync } from 'node:fs'
-import { at, DIRECTORY } from '../disk/openat.js'
-import { shown } from './names.js'
+import { at, DIRECTORY } from '../../disk/openat.js'
+import { shown } from '../../disk/printable.js'
 
 /** A file of a tree, of whatever type. */
 export interface Member {

@@ -1,4 +1,4 @@
-import { ProgramError } from '../program/program.js'
+import { ProgramError } from '../../program/program.js'
 import type { Remote, Target } from './remote.js'
 
 const LOST = 'the connection was lost'

@@ -1,0 +1,75 @@
+import { mkdir, open, readdir, realpath, stat, utimes } from 'node:fs/promises'
+import { join } from 'node:path'
+import { run } from '../../program/program.js'
+import { chooseFilesystems, grabMountRules } from './filesystems.js'
+import { nodeMounts } from './reach.js'
+import type { Remote, Target } from './remote.js'
+import { type Course, transfer } from './rsync.js'
+import { checkSelection, grabRules, literals } from './selection.js'
+
+export interface GrabRequest extends Course, Target {
+  readonly remote: Remote
+  /** The image's directory so far, which is only read; undefined: it has none yet. */
+  readonly tree: string | undefined
+  /** The directory to fill, absolute: not there yet or empty. A dry run does not make it. */
+  readonly work: string
+  /** `grab_filesystems` and `grab_exclude` of the image. */
+  readonly filesystems: readonly string[]
+  readonly exclude: readonly string[]
+  /** Absolute paths that are the node's own besides, as its secrets are: left out both ways. */
+  readonly own?: readonly string[]
+}
+
+/**
+ * Takes a node's file systems into `work`: a copy of `tree` brought up to date, so that what is left out stays as the
+ * image has it (rules 9.7; docs/grab-and-push.md). A dry run only reports what it would change of `tree`. Throws Error in
+ * one sentence with the node's name; `work` may hold a part then, `tree` is as it was. To make it durable is the caller's.
+ */
+export async function grab(request: GrabRequest): Promise<{ readonly changes: number }> {
+  const { remote, node, tree, work, dryrun, signal, line, own = [] } = request
+  const { filesystems, exclude } = checkSelection(request.filesystems, request.exclude)
+  const chosen = chooseFilesystems(node, filesystems, await nodeMounts(remote, request, signal))
+  for (const path of chosen.covered) line(`${path} is no file system of its own on node ${node}`)
+  for (const path of chosen.left) line(`${path} of node ${node} is another file system: left out`)
+  const destination = dryrun ? (tree ?? work) : await fresh(work)
+  if (!dryrun && tree !== undefined) await copy(tree, destination, request)
+  const result = await transfer({
+    ...request,
+    sources: chosen.taken.map(path => (path === '/' ? '/./' : `/.${path}/`)),
+    destination: `${destination}/`,
+    from: 'node',
+    rules: [...grabRules([...literals(own), ...exclude], chosen.taken), ...grabMountRules(chosen)],
+    options: []
+  })
+  if (!dryrun) await emptyMachineId(destination)
+  return result
+}
+
+async function fresh(work: string): Promise<string> {
+  await mkdir(work, { recursive: true, mode: 0o700 })
+  if ((await readdir(work)).length > 0) throw new Error(`${work} is not empty`)
+  return realpath(work)
+}
+
+async function copy(tree: string, work: string, { signal, timeLimitMs, line }: GrabRequest): Promise<void> {
+  line(`copying ${tree}`)
+  await run('cp', ['-a', '-x', '--reflink=auto', '--', `${tree}/.`, `${work}/`], { signal, timeLimitMs })
+}
+
+/**
+ * An image without a machine id gets an empty one: systemd makes the node's own then. Without the file it would
+ * take each boot for the first of all, and enable and disable units as the distribution presets them
+ * (machine-id(5), first boot semantics).
+ */
+async function emptyMachineId(work: string): Promise<void> {
+  const etc = join(work, 'etc')
+  if ((await realpath(etc).catch(() => undefined)) !== etc) return
+  const times = await stat(etc)
+  const file = await open(join(etc, 'machine-id'), 'wx', 0o444).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error
+  })
+  if (file === undefined) return
+  await file.close()
+  // The time of /etc is the node's, so that another grab finds nothing to do.
+  await utimes(etc, times.atime, times.mtime)
+}
