@@ -58,8 +58,10 @@ export class Connections<C> {
   #whenEmpty: (() => void) | undefined
   #closing = false
 
+  /** Takes in a new socket. Its errors are heard here: one that nobody hears ends the process, 'close' follows it. */
   add(socket: Duplex): void {
     this.#open.set(socket, new Connection(socket))
+    socket.on('error', () => undefined)
     socket.once('close', () => {
       this.#open.delete(socket)
       if (this.#open.size === 0) this.#whenEmpty?.()

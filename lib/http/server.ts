@@ -77,7 +77,11 @@ export class HttpServer<C> {
       .on('request', (incoming, outgoing) => this.#arrive(incoming, outgoing, false))
       .on('checkContinue', (incoming, outgoing) => this.#arrive(incoming, outgoing, true))
       .on('checkExpectation', (incoming, outgoing) => this.#arrive(incoming, outgoing, false))
-      .on('connect', (_, socket) => this.#refuseRaw(socket, badRequest('the request target must be a path')))
+      .on('connect', (_, socket: Duplex) => {
+        // Node hands out the bare socket. What still comes is read and dropped, so that its end is seen.
+        socket.resume()
+        this.#refuseConnection(socket, badRequest('the request target must be a path'))
+      })
       .on('clientError', (error, socket) => this.#parserFailed(error, socket))
   }
 
@@ -213,12 +217,14 @@ export class HttpServer<C> {
 
   #parserFailed(error: Error, socket: Duplex): void {
     const refusal = parserRefusal(error, this.#limits.headerBytes)
+    if (refusal && socket.writable) this.#refuseConnection(socket, refusal)
+    else socket.destroy()
+  }
+
+  /** Refuses what came last on a connection, after the answer to a request before it; nothing more is read then. */
+  #refuseConnection(socket: Duplex, refusal: ServiceError): void {
     const connection = this.#connections.of(socket)
-    if (!connection || !refusal || !socket.writable) {
-      socket.destroy()
-      return
-    }
-    if (connection.refused) return
+    if (!connection || connection.refused) return
     connection.refused = true
     const { current } = connection
     if (!current) this.#refuseRaw(socket, refusal)

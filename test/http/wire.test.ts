@@ -225,3 +225,66 @@ t.test('a client that is slow with its header gets 408', async t => {
   await client.rest()
   t.notOk(log.lines.some(line => line.startsWith('error')))
 })
+
+t.test('a CONNECT behind another request waits for its answer', async t => {
+  const gate = deferred()
+  const begun = deferred()
+  const slow = route('GET', '/slow', async () => {
+    begun.resolve()
+    await gate.promise
+    return { status: 200, body: 'done' }
+  })
+  const { port } = await start(t, [slow], { limits: { lingerMs: 200 } })
+  const client = new RawClient(port).send('GET /slow HTTP/1.1\r\nHost: a\r\n\r\nCONNECT x HTTP/1.1\r\n\r\n')
+  await begun.promise
+  gate.resolve()
+  t.match(await client.response(), { status: 200, body: '"done"\n' })
+  const second = await client.response()
+  t.equal(second.status, 400)
+  isRefusal(t, second, /must be a path/)
+  t.equal(await client.rest(), '')
+})
+
+t.test('a connection that is reset, at any moment, harms no other', async t => {
+  const gate = deferred()
+  const { port, log } = await start(
+    t,
+    [
+      ...routes,
+      route('GET', '/slow', async () => {
+        await gate.promise
+        return { status: 200, body: 'done' }
+      }),
+      route('GET', '/long', () => ({ status: 200, json: Array.from({ length: 400 }, () => ' '.repeat(1000)) }))
+    ],
+    { limits: { lingerMs: 200 } }
+  )
+  const moments = [
+    '',
+    'GET /bo',
+    'CONNECT x HTTP/1.1\r\n\r\n',
+    'CONNECT x:1 HTTP/1.1\r\nHost: a\r\n\r\nmore',
+    'GET /slow HTTP/1.1\r\nHost: a\r\n\r\nCONNECT x HTTP/1.1\r\n\r\n',
+    'GET /boot HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n',
+    'GET /slow HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n',
+    'GET /long HTTP/1.1\r\nHost: a\r\n\r\n',
+    'POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"a":',
+    'POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n{"a":',
+    'POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n',
+    'POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}',
+    'rubbish\r\n\r\n'
+  ]
+  for (const bytes of moments)
+    for (const waits of [false, true]) {
+      const client = new RawClient(port).send(bytes)
+      await new Promise(resolve => client.socket.once('connect', resolve))
+      // At once, or when the answer has begun where there is one.
+      if (waits) await new Promise(resolve => setTimeout(resolve, 20))
+      client.socket.resetAndDestroy()
+      await client.rest()
+    }
+  gate.resolve()
+  const next = new RawClient(port).send('GET /boot HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
+  t.match(await next.response(), { status: 200, body: '#!ipxe\n' })
+  t.notOk(log.lines.some(line => line.startsWith('error')))
+})
