@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { open, readFile, rm, writeFile } from 'node:fs/promises'
+import { open, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import lockfile from 'proper-lockfile'
 import { LockedError } from './errors.js'
@@ -22,6 +22,8 @@ interface Holder {
   /** Clock ticks from boot to the process's start: tells a reused pid. */
   readonly startTime: string
   readonly bootId: string
+  /** Device and inode of the directory that is held: a copy, which has others, is nobody's. */
+  readonly directory: string
 }
 
 /**
@@ -37,11 +39,12 @@ export async function acquireLock(directory: string, onLost: (reason: string) =>
     const holderFile = join(directory, 'holder.json')
     if (existsSync(lockfilePath)) {
       const holder = await readHolder(holderFile)
-      if (holder !== undefined && (await isAlive(holder))) throw new LockedError(directory, holder.pid)
+      if (holder !== undefined && (await holds(holder, directory)))
+        throw new LockedError(directory, holder.pid)
       await rm(lockfilePath, { recursive: true, force: true })
     }
     // Before the lock, so that no lock is ever without its holder's name.
-    await writeFile(holderFile, `${JSON.stringify(await thisProcess())}\n`, { mode: 0o600 })
+    await writeFile(holderFile, `${JSON.stringify(await thisProcess(directory))}\n`, { mode: 0o600 })
     let lost = ''
     const unlock = await lockfile.lock(directory, {
       lockfilePath,
@@ -87,19 +90,34 @@ async function guard(directory: string): Promise<() => Promise<void>> {
 
 async function readHolder(file: string): Promise<Holder | undefined> {
   try {
-    const { pid, startTime, bootId } = JSON.parse(await readFile(file, 'utf8'))
-    return { pid: Number(pid), startTime: String(startTime), bootId: String(bootId) }
+    const { pid, startTime, bootId, directory = '' } = JSON.parse(await readFile(file, 'utf8'))
+    const texts = { startTime: String(startTime), bootId: String(bootId), directory: String(directory) }
+    return { pid: Number(pid), ...texts }
   } catch {
     return undefined // it was killed, or the power went, while it wrote its name: it never got to the lock
   }
 }
 
-async function isAlive(holder: Holder): Promise<boolean> {
-  return holder.bootId === (await bootId()) && holder.startTime === (await startTimeOf(holder.pid))
+/** Whether that process is alive, and holds this very directory. */
+async function holds(holder: Holder, directory: string): Promise<boolean> {
+  if (holder.bootId !== (await bootId()) || holder.startTime !== (await startTimeOf(holder.pid))) return false
+  // A version before this one did not write its directory down.
+  return holder.directory === '' || holder.directory === (await identityOf(directory))
 }
 
-async function thisProcess(): Promise<Holder> {
-  return { pid: process.pid, startTime: await startTimeOf(process.pid), bootId: await bootId() }
+async function thisProcess(directory: string): Promise<Holder> {
+  return {
+    pid: process.pid,
+    startTime: await startTimeOf(process.pid),
+    bootId: await bootId(),
+    directory: await identityOf(directory)
+  }
+}
+
+/** The same by every path that leads to the directory: through links and bind mounts too. */
+async function identityOf(directory: string): Promise<string> {
+  const { dev, ino } = await stat(directory, { bigint: true })
+  return `${dev}:${ino}`
 }
 
 async function bootId(): Promise<string> {

@@ -1,11 +1,13 @@
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import {
+  cpSync,
   existsSync,
   mkdirSync,
   readFileSync,
   rmdirSync,
   rmSync,
   statSync,
+  symlinkSync,
   utimesSync,
   writeFileSync
 } from 'node:fs'
@@ -123,6 +125,42 @@ t.test('holders that are not what they were', async t => {
   )
   t.equal(await taken('{"pid":'), true, 'the power went while it wrote its name')
   t.equal(await taken(undefined), true, 'no name')
+})
+
+t.test('a copy of the directory starts beside its original (rules 11.3)', async t => {
+  const directory = stateDirectory('original')
+  const holder = hold(t, directory)
+  t.equal(await holder.line('open', 'refused'), 'open')
+  const copy = `${directory}-copy`
+  cpSync(directory, copy, { recursive: true, preserveTimestamps: true })
+  t.ok(existsSync(join(copy, 'lock')), 'the lock and the name of its holder are copied along')
+  const store = await openStore(copy)
+  t.ok(store.health.ok)
+  await t.rejects(openStore(copy), { name: 'LockedError', pid: process.pid }, 'the copy has one daemon too')
+  await t.rejects(
+    openStore(directory),
+    { name: 'LockedError', pid: holder.process.pid },
+    'and so has the original'
+  )
+  await store.close()
+})
+
+t.test('the same directory under another name is refused', async t => {
+  const directory = stateDirectory('names')
+  const holder = hold(t, directory)
+  t.equal(await holder.line('open', 'refused'), 'open')
+  const refused = { name: 'LockedError', pid: holder.process.pid }
+  symlinkSync(directory, `${directory}-link`)
+  await t.rejects(openStore(`${directory}-link`), refused, 'by a symbolic link')
+  const mounted = stateDirectory('mounted')
+  const program = join(programs, 'test/store/holder-program.js')
+  const script = 'mount --bind "$1" "$2" && exec "$3" "$4" "$2"'
+  const words = ['--mount', '--map-root-user', 'sh', '-c', script, 'sh']
+  const { stdout, stderr } = spawnSync('unshare', [...words, directory, mounted, process.execPath, program], {
+    encoding: 'utf8',
+    timeout: 60_000
+  })
+  t.match(stdout, `in use by process ${holder.process.pid}`, `by a bind mount ${stderr}`)
 })
 
 t.test("of many starts that race for a dead one's lock exactly one wins", async t => {
