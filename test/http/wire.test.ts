@@ -255,7 +255,10 @@ t.test('a connection that is reset, at any moment, harms no other', async t => {
         await gate.promise
         return { status: 200, body: 'done' }
       }),
-      route('GET', '/long', () => ({ status: 200, json: Array.from({ length: 400 }, () => ' '.repeat(1000)) }))
+      route('GET', '/long', () => ({
+        status: 200,
+        json: Array.from({ length: 400 }, () => ' '.repeat(1000))
+      }))
     ],
     { limits: { lingerMs: 200 } }
   )
