@@ -10,7 +10,7 @@ import { settingsOf } from '../model/inherit.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Given } from '../model/request.js'
 import type { OsimageDoc } from '../model/tables.js'
-import { importDocument } from '../model/transfer.js'
+import { type ImportResult, importDocument } from '../model/transfer.js'
 import type { Tx } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import { checkKernel } from './boot-files.js'
@@ -152,7 +152,7 @@ export class Images {
   }
 
   /** Imports a document; of an image that it drops, what svcd made goes as on a delete (rules 3.11, 3.12). */
-  import(document: JsonValue, actor: Actor): Promise<void> {
+  import(document: JsonValue, actor: Actor): Promise<ImportResult> {
     const { model } = this.#o
     const { view } = model
     const given = (document as { readonly osimage?: unknown } | null)?.osimage
@@ -166,11 +166,11 @@ export class Images {
   }
 
   /** Runs a change that images may be gone after, and has the directories removed that were svcd's for them. */
-  async #letGo(
+  async #letGo<R>(
     images: readonly OsimageDoc[],
     actor: Actor,
-    change: (also: (tx: Tx) => void) => Promise<void>
-  ): Promise<void> {
+    change: (also: (tx: Tx) => void) => Promise<R>
+  ): Promise<R> {
     const directory = this.#directory
     const { model, log } = this.#o
     const { works } = this.#shop
@@ -180,6 +180,7 @@ export class Images {
     })
     const notes: (RemovalWork & { readonly image: OsimageDoc })[] = []
     let gone: typeof notes = []
+    let result: R
     try {
       // Noted before it is decided: a tree of a deleted image must not be forgotten.
       for (const { image, target } of own) {
@@ -191,7 +192,7 @@ export class Images {
         })
         notes.push({ ...work, image })
       }
-      await change(tx => {
+      result = await change(tx => {
         gone = notes.filter(
           ({ osimage, target }) => !tx.get('osimage', osimage) && !isTreeUsed(tx, directory, target)
         )
@@ -218,6 +219,7 @@ export class Images {
         )
       )
     }
+    return result
   }
 
   /** Takes a node's file systems as an image's tree. Throws 404 with the reason when it cannot start. */

@@ -34,7 +34,7 @@ export interface Actor extends Power {
 }
 
 export interface ModelOptions {
-  readonly store: ClusterStore
+  readonly store: Pick<ClusterStore, 'change' | 'current'>
   /** The settings of the ini. */
   readonly ini: ClusterSettings
   readonly now: () => number
@@ -91,6 +91,21 @@ export class Model {
   /** Runs an import, which checks the whole state itself. */
   importWith<R>(actor: Actor, fn: (tx: Tx) => R): Promise<R> {
     return this.#commit(actor, 'import', fn)
+  }
+
+  /** Runs one change and takes it back: gives what it would return, or throws what it would throw. */
+  preview<R>(fn: (tx: Tx) => R): Promise<R> {
+    const takenBack = new Error('taken back')
+    let result: R
+    return this.#o.store
+      .change(tx => {
+        result = fn(tx)
+        throw takenBack
+      })
+      .catch(error => {
+        if (error !== takenBack) throw error
+        return result
+      })
   }
 
   async #commit<R>(actor: Actor, kind: 'change' | 'import', fn: (tx: Tx) => R): Promise<R> {

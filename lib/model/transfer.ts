@@ -2,6 +2,8 @@ import { isDeepStrictEqual } from 'node:util'
 import { badRequest, notFound, type ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
+import { compareNames } from '../store/order.js'
+import type { Change } from '../store/types.js'
 import type { Field, TypeName } from './field.js'
 import { hidden } from './hidden.js'
 import { decodeInterface, kinds } from './kinds.js'
@@ -17,6 +19,7 @@ import type { Tx, View } from './view.js'
 
 /** Sections of objects, in the order they are written. */
 const objectSections = ['network', 'osimage', 'bmcsetup', 'group', 'node', 'switch', 'otherdev'] as const
+const sections: readonly string[] = ['cluster', ...objectSections, 'osimagetag', 'secrets']
 const owners = ['group', 'node'] as const
 const mostProblems = 50
 
@@ -107,6 +110,16 @@ interface Parsed {
   readonly secrets: ReadonlyMap<SecretOwner, ReadonlyMap<string, JsonValue>> | undefined
 }
 
+/** The objects of one type that a change created, changed and deleted: their names in natural order. */
+export interface Touched {
+  readonly created: readonly string[]
+  readonly changed: readonly string[]
+  readonly deleted: readonly string[]
+}
+
+/** What an import did, by section of the document; a section where nothing changed is missing. */
+export type ImportResult = Readonly<Record<string, Touched>>
+
 /**
  * Replaces each section that is present, as a whole, and leaves the others; the result must keep every rule
  * (rules 3.11). Throws 400 for what is not of the document's shape and 404 for rules broken, with all
@@ -117,16 +130,40 @@ export function importDocument(
   document: JsonValue,
   actor: Actor,
   also: (tx: Tx) => void
-): Promise<void> {
+): Promise<ImportResult> {
   const parsed = parse(document)
   return model.importWith(actor, tx => {
-    const problems = new Problems()
-    replace(model, tx, parsed, problems)
-    for (const { type, name, message } of checkState(tx, model.cluster, mostProblems))
-      problems.add(['config', type, name], message)
-    problems.throwAs(notFound)
+    const result = replaceAndCheck(model, tx, parsed)
     also(tx)
+    return result
   })
+}
+
+/** What `importDocument` would do, or the error it would throw; nothing is changed. */
+export function previewImport(model: Model, document: JsonValue): Promise<ImportResult> {
+  const parsed = parse(document)
+  return model.preview(tx => replaceAndCheck(model, tx, parsed))
+}
+
+function replaceAndCheck(model: Model, tx: Tx, parsed: Parsed): ImportResult {
+  const problems = new Problems()
+  replace(model, tx, parsed, problems)
+  for (const { type, name, message } of checkState(tx, model.cluster, mostProblems))
+    problems.add(['config', type, name], message)
+  problems.throwAs(notFound)
+  return touched(tx.changes())
+}
+
+/** Sorts changes by section and by what happened to the object; changes of what no document holds are left out. */
+export function touched(changes: readonly Change[]): ImportResult {
+  const found: Record<string, Record<keyof Touched, string[]>> = {}
+  for (const { type, name, before, after } of changes) {
+    if (!sections.includes(type)) continue
+    found[type] ??= { created: [], changed: [], deleted: [] }
+    found[type][!before ? 'created' : after ? 'changed' : 'deleted'].push(name)
+  }
+  for (const lists of Object.values(found)) for (const names of Object.values(lists)) names.sort(compareNames)
+  return found
 }
 
 function replace(model: Model, tx: Tx, parsed: Parsed, problems: Problems): void {

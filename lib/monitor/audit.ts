@@ -19,13 +19,16 @@ export interface AuditOptions {
 /** Lines kept for a disk that takes none. */
 const mostWaiting = 10_000
 
+/** An import names this many of the objects that it touched. */
+const mostNamed = 10_000
+
 /** Kept in the store, but no object an admin knows. */
 const internal = new Set(['revoked'])
 
 /**
- * Who changed what: a JSON line in `audit.log` for each object that a change touched, one line for an import,
- * written after the commit and before the answer. A line that cannot be written does not undo the change; it
- * is reported by `health`.
+ * Who changed what: a JSON line in `audit.log` for each object that a change touched, written after the commit and
+ * before the answer (rules 11.4). An import has one line with counts, and then the name of each object alone. A line
+ * that cannot be written does not undo the change; it is reported by `health`.
  */
 export class Audit {
   readonly #o: AuditOptions
@@ -48,8 +51,10 @@ export class Audit {
     const time = new Date(this.#o.now()).toISOString()
     // One change may touch many objects: what belongs together carries the same mark.
     const head = { time, change: randomBytes(6).toString('hex'), who: actor.who, from: actor.from }
-    const entries: object[] =
-      kind === 'import' ? [{ action: 'import', counts: counts(known) }] : known.map(described)
+    const entries =
+      kind === 'import'
+        ? [{ action: 'import', counts: counts(known) }, ...known.slice(0, mostNamed).map(named)]
+        : known.map(described)
     for (const entry of entries) this.#waiting.push(`${JSON.stringify({ ...head, ...entry })}\n`)
     this.#running ??= this.#write()
     return this.#running
@@ -109,17 +114,21 @@ function counts(changes: readonly Change[]) {
   return found
 }
 
+/** What happened to which object. */
+function named({ type, name, before, after }: Change) {
+  return { action: !before ? 'create' : after ? 'update' : 'delete', type, name }
+}
+
 /** The object, and the fields that differ before and after. */
-function described({ type, name, before, after }: Change): object {
+function described(change: Change): object {
+  const { type, before, after } = change
   const keys = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].filter(
     key => !same(fieldOf(before, key), fieldOf(after, key))
   )
   const only = (doc: Readonly<Record<string, unknown>>) =>
     Object.fromEntries(keys.filter(key => doc[key] !== undefined).map(key => [key, doc[key]]))
   return {
-    action: !before ? 'create' : after ? 'update' : 'delete',
-    type,
-    name,
+    ...named(change),
     ...(before ? { before: only(masked(type, before)) } : {}),
     ...(after ? { after: only(masked(type, after)) } : {})
   }

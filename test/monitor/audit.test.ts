@@ -189,7 +189,7 @@ t.test('passwords and secrets are masked, that they changed is told', async t =>
   t.notMatch(sealed, /"content":"(?!\*{8}")/, 'nor the ciphertext')
 })
 
-t.test('an import is one line, with counts', async t => {
+t.test('an import is one line with counts, and one for each object with its name alone', async t => {
   const c = await Controller.start(t)
   await richCluster(c)
   const { body } = await c.get('/config/cluster/export')
@@ -200,10 +200,10 @@ t.test('an import is one line, with counts', async t => {
   config.switch.sw2 = {}
   config.secrets.node.n9[0].content = base64('changed')
   const found = await left(c, () => c.post('/config/cluster/import', { config }, { source: '192.0.2.7' }))
+  const head = { who: 'user admin', from: '192.0.2.7' }
   t.same(found, [
     {
-      who: 'user admin',
-      from: '192.0.2.7',
+      ...head,
       action: 'import',
       counts: {
         node: { created: 0, changed: 0, deleted: 1 },
@@ -211,7 +211,12 @@ t.test('an import is one line, with counts', async t => {
         otherdev: { created: 0, changed: 0, deleted: 1 },
         secrets: { created: 0, changed: 1, deleted: 0 }
       }
-    }
+    },
+    { ...head, action: 'delete', type: 'node', name: 'alone' },
+    { ...head, action: 'update', type: 'switch', name: 'sw1' },
+    { ...head, action: 'create', type: 'switch', name: 'sw2' },
+    { ...head, action: 'delete', type: 'otherdev', name: 'pdu' },
+    { ...head, action: 'update', type: 'secrets', name: 'node.n9' }
   ])
 })
 
