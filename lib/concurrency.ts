@@ -18,3 +18,78 @@ export async function inParallel<V>(
   await Promise.all(Array.from({ length: limit }, worker))
   if (failure !== undefined) throw failure.error
 }
+
+/** Runs one piece of work at a time, in the order in which they were asked for. */
+export class Mutex {
+  #last: Promise<unknown> = Promise.resolve()
+
+  /** Runs `work` when all that was asked for before has ended; resolves or rejects as it does. */
+  run<R>(work: () => Promise<R>): Promise<R> {
+    const mine = this.#last.then(work, work)
+    this.#last = mine.catch(() => undefined)
+    return mine
+  }
+}
+
+/**
+ * Runs at most `limit` tasks at once. Those that wait are taken from each party in turn, so that a party with a
+ * thousand tasks delays another by no more than one of its own tasks per place.
+ */
+export class Semaphore {
+  readonly #limit: number
+  readonly #waiting = new Map<string, (() => void)[]>()
+  #running = 0
+
+  constructor(limit: number) {
+    this.#limit = limit
+  }
+
+  /** The task's result, once there was a place for it; a task that throws gives its place back too. */
+  async run<T>(party: string, task: () => Promise<T>): Promise<T> {
+    if (this.#running < this.#limit) this.#running++
+    else await this.#wait(party)
+    try {
+      return await task()
+    } finally {
+      this.#next()
+    }
+  }
+
+  #wait(party: string): Promise<void> {
+    return new Promise(resolve => {
+      const queue = this.#waiting.get(party)
+      if (queue) queue.push(resolve)
+      else this.#waiting.set(party, [resolve])
+    })
+  }
+
+  /** Hands the place on. A party with more to do goes to the end of the queue. */
+  #next(): void {
+    for (const [party, queue] of this.#waiting) {
+      const start = queue.shift()
+      this.#waiting.delete(party)
+      if (queue.length > 0) this.#waiting.set(party, queue)
+      start?.()
+      return
+    }
+    this.#running--
+  }
+}
+
+/**
+ * Shares work among all who ask for it: at most one piece is under way, and each caller gets the result of one that
+ * began after the call.
+ */
+export function singleFlight<T>(work: () => Promise<T>): () => Promise<T> {
+  let current: Promise<unknown> = Promise.resolve()
+  let next: Promise<T> | undefined
+  return () => {
+    if (next) return next
+    next = current.then(() => {
+      next = undefined
+      return work()
+    })
+    current = next.catch(() => undefined)
+    return next
+  }
+}

@@ -16,7 +16,6 @@ import { Install } from './boot/install.js'
 import type { Config } from './config/types.js'
 import { unavailable } from './errors.js'
 import { HttpServer } from './http/server.js'
-import { itself } from './image/context.js'
 import { Distribution } from './image/distribution.js'
 import { Images } from './image/images.js'
 import { Remote } from './image/transfer/remote.js'
@@ -25,7 +24,7 @@ import { createLog, type Log } from './log.js'
 import { checkAttached } from './model/attached.js'
 import { ClusterIndex } from './model/index.js'
 import { kinds } from './model/kinds.js'
-import { Model } from './model/model.js'
+import { Model, theDaemon } from './model/model.js'
 import { checkState } from './model/rules.js'
 import { SecretBox } from './model/secret-box.js'
 import { putSettings } from './model/settings.js'
@@ -164,7 +163,7 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
     audit: (actor, changes, kind) => audit.record(actor, changes, kind)
   })
   // A setting changed over http ends when the ini's value changes, also when it is changed back later.
-  await model.change(itself, tx => putSettings(tx, model.ini, new Map()))
+  await model.change(theDaemon, tx => putSettings(tx, model.ini, new Map()))
   const followDebug = () => {
     log.level = model.cluster.debug ? 'debug' : config.log.level
   }

@@ -1,11 +1,11 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Semaphore } from '../concurrency.js'
 import { unavailable } from '../errors.js'
 import { readAdminPassword } from './admin-password.js'
 import { Failures, party } from './failures.js'
 import { dummyHash, hashPassword, longestPassword, verifyPassword } from './passwords.js'
 import type { Role, User } from './roles.js'
-import { Turns } from './turns.js'
 
 /** Checks of passwords at once: each takes a core, and one of the four threads that files need too. */
 const checksAtOnce = 2
@@ -41,7 +41,7 @@ export class Logins {
   readonly #delay: (ms: number) => Promise<unknown>
   readonly #dummy: string
   readonly #key = randomBytes(32)
-  readonly #turns = new Turns(checksAtOnce)
+  readonly #checks = new Semaphore(checksAtOnce)
   readonly #failures: Failures
   readonly #remembered = new Map<string, Remembered>()
   readonly #underWay = new Map<string, Promise<boolean>>()
@@ -97,7 +97,7 @@ export class Logins {
     })
     if (password === undefined) return undefined
     if (this.#admin?.password !== password) {
-      const hash = this.#turns.run(party(address), () => hashPassword(password))
+      const hash = this.#checks.run(party(address), () => hashPassword(password))
       this.#admin = { password, user: hash.then(made => ({ name: 'admin', role: 'admin', hash: made })) }
       hash.catch(() => {
         this.#admin = undefined
@@ -131,7 +131,7 @@ export class Logins {
   #verify(id: string, password: string, hash: string, address: string): Promise<boolean> {
     const known = this.#underWay.get(id)
     if (known) return known
-    const verified = this.#turns
+    const verified = this.#checks
       .run(party(address), () => verifyPassword(password, hash))
       .finally(() => this.#underWay.delete(id))
     this.#underWay.set(id, verified)

@@ -1,8 +1,8 @@
+import type { Mutex } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import type { Log } from '../log.js'
-import type { Actor, Model } from '../model/model.js'
+import type { Model } from '../model/model.js'
 import type { Works } from './intents.js'
-import type { Turn } from './turn.js'
 
 /** What the work on images is done with. */
 export interface Workshop {
@@ -11,9 +11,6 @@ export interface Workshop {
   readonly works: Works
   readonly log: Log
   readonly now: () => number
-  /** Whoever gives files of the files directory their names, or removes some, has the turn while it stores that. */
-  readonly files: Turn
+  /** Held while files of the files directory get their names or are removed, until that is stored. */
+  readonly files: Mutex
 }
-
-/** The daemon, where it changes something that nobody asked for. */
-export const itself: Actor = { who: 'svcd', from: '-', takesAddresses: false }

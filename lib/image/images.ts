@@ -1,5 +1,6 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
+import { Mutex } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import { exists } from '../disk/missing.js'
 import { notFound, unavailable } from '../errors.js'
@@ -29,7 +30,6 @@ import { checkPrograms, reachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
 import { checkSelection } from './transfer/selection.js'
 import { isTreeUsed, meantTree, ownTree, realPlace, treeOf } from './trees.js'
-import { Turn } from './turn.js'
 import { Upkeep } from './upkeep.js'
 
 export interface ImagesOptions {
@@ -63,7 +63,7 @@ export class Images {
   private constructor(options: ImagesOptions, works: Works) {
     this.#o = options
     const { config, model, log, now, status } = options
-    this.#shop = { config, model, works, log, now, files: new Turn() }
+    this.#shop = { config, model, works, log, now, files: new Mutex() }
     this.installing = new Installing(status, config.auth.node_token_lifetime, now)
     this.sweep = new Sweep(this.#shop, this.installing)
     this.upkeep = new Upkeep(this.#shop, () => this.#tell())

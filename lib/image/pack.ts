@@ -79,7 +79,7 @@ export async function packImage(
     }
     job.signal.throwIfAborted()
     const doc = packDoc(shop, image, `${stem}${packer.suffix}`, files, names, packer, packed)
-    await shop.files.take(() => publish(shop, work.id, image, made, files, doc, actor, job.signal))
+    await shop.files.run(() => publish(shop, work.id, image, made, files, doc, actor, job.signal))
     job.result('imagefile', doc.name)
     job.result('sha256', doc.sha256)
     job.result('bytes', doc.bytes)

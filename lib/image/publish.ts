@@ -71,7 +71,7 @@ export async function discard({ config, works, log, model, files }: Workshop, no
   const directory = config.paths.files
   const { id } = note
   try {
-    await files.take(async () => {
+    await files.run(async () => {
       // Also what was made to become one of its temporaries.
       const begun = (await readdir(directory)).filter(
         name => name.startsWith('.') && name.includes(`${temporary(id)}.`)

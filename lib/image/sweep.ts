@@ -1,6 +1,7 @@
 import { readdir } from 'node:fs/promises'
+import { theDaemon } from '../model/model.js'
 import type { PackDoc } from '../model/tables.js'
-import { itself, type Workshop } from './context.js'
+import type { Workshop } from './context.js'
 import type { Installing } from './installing.js'
 import { newWorkId, type PackWork } from './intents.js'
 import { discard } from './publish.js'
@@ -87,7 +88,7 @@ export class Sweep {
     await works.write(note)
     let gone = false
     try {
-      gone = await model.change(itself, tx => {
+      gone = await model.change(theDaemon, tx => {
         if (!tx.get('pack', name) || tx.index.isNamed('pack', name)) return false
         if (files.some(file => tx.index.isNamed('boot', file))) return false
         tx.remove('pack', name)

@@ -2,10 +2,11 @@ import { open, rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { finish, servedMode } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
+import { theDaemon } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
 import type { PackDoc } from '../model/tables.js'
 import type { View } from '../model/view.js'
-import { itself, type Workshop } from './context.js'
+import type { Workshop } from './context.js'
 import { newWorkId, type PackWork, temporary } from './intents.js'
 import { hashFile } from './packer/hash.js'
 import { discard } from './publish.js'
@@ -89,7 +90,7 @@ export class Upkeep {
       return
     }
     const stem = `${osimage}-${begins}-`
-    await model.change(itself, tx => {
+    await model.change(theDaemon, tx => {
       if (tx.get('pack', name) || !tx.index.isImageFile('pack', name)) return
       const image = tx.names('osimage').flatMap(one => tx.get('osimage', one) ?? [])
       const { kernelfile = '', initrdfile = '' } = image.find(({ imagefile }) => imagefile === name) ?? {}
@@ -116,7 +117,7 @@ export class Upkeep {
     try {
       await createTorrent({ file, name, announce, output, signal: this.#stop.signal })
       await finish(output, await servedMode(directory))
-      await files.take(async () => {
+      await files.run(async () => {
         if (model.view.get('pack', name)) await rename(output, torrent)
         await syncDirectory(directory)
       })

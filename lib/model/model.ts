@@ -33,6 +33,9 @@ export interface Actor extends Power {
   readonly from: string
 }
 
+/** The daemon, where it changes something that nobody asked for. */
+export const theDaemon: Actor = { who: 'svcd', from: '-', takesAddresses: false }
+
 export interface ModelOptions {
   readonly store: Pick<ClusterStore, 'change' | 'current'>
   /** The settings of the ini. */

@@ -1,8 +1,8 @@
+import { singleFlight } from '../concurrency.js'
 import type { Condition } from '../monitor/health.js'
 import { Apply, type ApplyOptions } from './apply.js'
 import { backendOf } from './backends.js'
 import type { Running, Verb } from './control.js'
-import { shared } from './sharing.js'
 import { Unit } from './unit.js'
 
 const firstRetryMs = 5_000
@@ -75,9 +75,9 @@ export class Service {
   }
 
   /** JSON of the files that would be in force, each with its difference to what is. Throws NotApplied. */
-  readonly preview: () => Promise<string> = shared(() => this.#apply.preview())
+  readonly preview: () => Promise<string> = singleFlight(() => this.#apply.preview())
 
-  readonly #ask: () => Promise<Running> = shared(() => this.#unit.state(this.#apply.signal))
+  readonly #ask: () => Promise<Running> = singleFlight(() => this.#unit.state(this.#apply.signal))
 
   /** Whether the server runs, asked now. */
   async status(): Promise<Running> {

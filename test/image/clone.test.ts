@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { cloneImage } from '../../lib/image/clone.js'
-import { itself } from '../../lib/image/context.js'
+import { theDaemon } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/view.js'
 import { output, requireRoot } from '../machine/programs.js'
 import { makeTree } from './small-tree.js'
@@ -16,7 +16,7 @@ async function beginning(t: Test) {
       bench.shop,
       'compute',
       { values: new Map(), newName: 'copy', interfaces: [], override: false, readBack: false },
-      itself,
+      theDaemon,
       job
     )
   const none = (what: string) => {

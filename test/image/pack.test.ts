@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import t from 'tap'
-import { itself } from '../../lib/image/context.js'
 import { packImage } from '../../lib/image/pack.js'
+import { theDaemon } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/view.js'
 import { output, requireRoot } from '../machine/programs.js'
 import { makeTree, small } from './small-tree.js'
@@ -13,7 +13,7 @@ async function beginning(t: Parameters<typeof Bench.open>[0], ...overrides: stri
   makeTree(bench.path('images', 'compute'), small)
   await bench.put(tx => tx.put('osimage', 'compute', { name: 'compute' }))
   const image = () => bench.shop.model.view.get('osimage', 'compute')
-  const pack = (job = bench.job()) => packImage(bench.shop, 'compute', {}, itself, job)
+  const pack = (job = bench.job()) => packImage(bench.shop, 'compute', {}, theDaemon, job)
   await pack()
   const before = image()
   const files = readdirSync(bench.path('files')).sort()

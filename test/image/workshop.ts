@@ -3,14 +3,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
+import { Mutex } from '../../lib/concurrency.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { storeOptions } from '../../lib/daemon.js'
-import { itself, type Workshop } from '../../lib/image/context.js'
+import type { Workshop } from '../../lib/image/context.js'
 import { Works } from '../../lib/image/intents.js'
-import { Turn } from '../../lib/image/turn.js'
 import type { JobContext } from '../../lib/jobs/jobs.js'
 import { createLog } from '../../lib/log.js'
-import { Model } from '../../lib/model/model.js'
+import { Model, theDaemon } from '../../lib/model/model.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import type { ClusterStore, Tx } from '../../lib/model/view.js'
 import { Store } from '../../lib/store/store.js'
@@ -57,7 +57,7 @@ export class Bench {
       works,
       log: createLog('info', line => log.push(line)),
       now: () => bench.now,
-      files: new Turn()
+      files: new Mutex()
     })
     Object.assign(bench, { log })
     return bench
@@ -68,7 +68,7 @@ export class Bench {
   }
 
   put(change: (tx: Tx) => void): Promise<void> {
-    return this.shop.model.change(itself, change)
+    return this.shop.model.change(theDaemon, change)
   }
 
   /** What a job sees; `onLine` is called with each line while the job waits for it. */

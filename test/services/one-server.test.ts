@@ -3,7 +3,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { shared } from '../../lib/services/sharing.js'
 import { Controller } from '../api/controller.js'
 
 const network = (n: number) => ({
@@ -96,22 +95,4 @@ t.test('DHCP and DNS are one server', async t => {
     ],
     'without a token the words of the server are not told'
   )
-})
-
-t.test('who shares work is given what was begun after it asked', async t => {
-  let began = 0
-  const ask = shared(async () => {
-    const mine = ++began
-    await sleep(20)
-    return mine
-  })
-  const first = [ask(), ask()]
-  while (began === 0) await sleep(1)
-  const second = [ask(), ask(), ask()]
-  t.same(await Promise.all(first), [1, 1])
-  t.same(await Promise.all(second), [2, 2, 2])
-  t.equal(await ask(), 3)
-  const failing = shared(() => Promise.reject(new Error('no')))
-  await t.rejects(failing(), /no/)
-  await t.rejects(failing(), /no/)
 })

@@ -1,8 +1,8 @@
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
+import { singleFlight } from '../../concurrency.js'
 import { unlessMissing } from '../../disk/missing.js'
 import { type Address, parseAddress } from '../../model/address.js'
-import { shared } from '../sharing.js'
 import { type Lease, macNumber, readers } from './lease-lines.js'
 
 /** How often files are read again that were moved meanwhile. */
@@ -18,7 +18,7 @@ export class Leases {
   #leases: ReadonlyMap<Address, Lease> = new Map()
   /** Of the files as they were read; undefined: they are to be read. */
   #stamps: string | undefined
-  readonly #read = shared(() => this.#refresh())
+  readonly #read = singleFlight(() => this.#refresh())
 
   constructor(server: string, file: string) {
     this.#server = server

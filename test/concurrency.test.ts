@@ -1,0 +1,73 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { Mutex, Semaphore, singleFlight } from '../lib/concurrency.js'
+
+t.test('no more than the limit at once, every task once', async t => {
+  const semaphore = new Semaphore(3)
+  let running = 0
+  let most = 0
+  const results = await Promise.all(
+    Array.from({ length: 200 }, (_, index) =>
+      semaphore.run(`party${index % 7}`, async () => {
+        most = Math.max(most, ++running)
+        await new Promise(setImmediate)
+        running--
+        return index
+      })
+    )
+  )
+  t.equal(most, 3)
+  t.strictSame(
+    results,
+    Array.from({ length: 200 }, (_, index) => index)
+  )
+})
+
+t.test('a party with many tasks does not hold up another', async t => {
+  const semaphore = new Semaphore(1)
+  const order: string[] = []
+  const run = (party: string) => semaphore.run(party, async () => void order.push(party))
+  await Promise.all(['a', 'a', 'a', 'a', 'b', 'c', 'b'].map(run))
+  t.strictSame(order, ['a', 'a', 'b', 'c', 'a', 'b', 'a'])
+})
+
+t.test('a task that fails gives its place back', async t => {
+  const semaphore = new Semaphore(1)
+  const failing = () => semaphore.run('a', () => Promise.reject(new Error('no')))
+  await Promise.all([t.rejects(failing()), t.rejects(failing()), t.rejects(failing())])
+  t.equal(await semaphore.run('b', async () => 'done'), 'done')
+})
+
+t.test('single flight: each caller gets the result of work that began after the call', async t => {
+  let began = 0
+  const ask = singleFlight(async () => {
+    const mine = ++began
+    await sleep(20)
+    return mine
+  })
+  const first = [ask(), ask()]
+  while (began === 0) await sleep(1)
+  const second = [ask(), ask(), ask()]
+  t.same(await Promise.all(first), [1, 1])
+  t.same(await Promise.all(second), [2, 2, 2])
+  t.equal(await ask(), 3)
+  const failing = singleFlight(() => Promise.reject(new Error('no')))
+  await t.rejects(failing(), /no/)
+  await t.rejects(failing(), /no/)
+})
+
+t.test('mutex: one after the other in the order of the calls, also after a failure', async t => {
+  const mutex = new Mutex()
+  const order: string[] = []
+  const work = (name: string) => async () => {
+    order.push(`${name} begins`)
+    await new Promise(setImmediate)
+    order.push(`${name} ends`)
+    if (name === 'a') throw new Error('no')
+    return name
+  }
+  const all = ['a', 'b', 'c'].map(name => mutex.run(work(name)))
+  await t.rejects(all[0] as Promise<string>, /no/)
+  t.same(await Promise.all(all.slice(1)), ['b', 'c'])
+  t.strictSame(order, ['a begins', 'a ends', 'b begins', 'b ends', 'c begins', 'c ends'])
+})
