@@ -1,12 +1,19 @@
+import { statSync } from 'node:fs'
+import { networkInterfaces } from 'node:os'
+import { join } from 'node:path'
+import { keys } from './config/keys.js'
 import type { Problem } from './config/problem.js'
 import { reachability } from './config/reachability.js'
 import type { Config } from './config/types.js'
 import { clusterSettings, storeOptions } from './daemon.js'
 import { ownerText } from './model/index.js'
 import { controllerAddress } from './model/networks.js'
+import { missingKey } from './model/secrets.js'
 import { settingNames, settingsInForce, sourceOf } from './model/settings.js'
 import type { SwitchDoc } from './model/tables.js'
 import type { ClusterSettings, View } from './model/view.js'
+import { locate } from './program/locate.js'
+import { programsOf } from './services/services.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
 
@@ -18,13 +25,21 @@ export interface Findings {
   readonly notes: readonly string[]
 }
 
-/** Every problem in templates and state, with file and line, and what an admin should know besides. */
+/**
+ * Every problem in the templates, in the state and with what the ini names on this machine, and what an admin should
+ * know besides (rules 7.7).
+ */
 export async function checkAll(config: Config): Promise<Findings> {
   const templates = new Templates({ directory: config.paths.templates }).check()
   const networks: string[] = []
   const options = storeOptions(config)
   const notes: string[] = []
   const warnings: string[] = []
+  const firmware = missingFirmware(config)
+  const problems: Problem[] = [...(await missingOnMachine(config)), ...firmware.problems].map(message => ({
+    file: config.file,
+    message
+  }))
   const verify = (view: View) => {
     const address = controllerAddress(clusterSettings(config))
     for (const owner of address === undefined ? [] : view.index.addressOwners(address))
@@ -33,19 +48,77 @@ export async function checkAll(config: Config): Promise<Findings> {
       )
     if (config.boot.snmp_detection && !view.names('switch').some(name => isAskable(view.get('switch', name))))
       warnings.push('[boot] snmp_detection: no switch has an address and a read community to ask it with')
+    warnings.push(...missingRoles(config, view))
+    const key = missingKey(config.paths.state, view)
+    if (key) problems.push(key)
     notes.push(...changedSettings(view, clusterSettings(config)))
     for (const name of view.names('network')) networks.push(view.get('network', name)?.network ?? '')
     return options.verify(view)
   }
   const state = await Store.inspect({ ...options, verify })
   return {
-    problems: [...templates.map(({ file, line, reason }) => ({ file, line, message: reason })), ...state],
-    warnings: [...reachability(config, networks), ...warnings],
+    problems: [
+      ...problems,
+      ...templates.map(({ file, line, reason }) => ({ file, line, message: reason })),
+      ...state
+    ],
+    warnings: [...reachability(config, networks), ...firmware.warnings, ...warnings],
     notes
   }
 }
 
 const isAskable = (doc: SwitchDoc | undefined) => doc?.ipaddress !== undefined && doc.read !== undefined
+
+/** What the ini names and this machine does not have: nothing that depends on it can work. */
+async function missingOnMachine(config: Config): Promise<string[]> {
+  const { controller, boot } = config
+  const problems: string[] = []
+  const addresses = Object.values(networkInterfaces()).flatMap(
+    all => all?.map(({ address }) => address) ?? []
+  )
+  if (!/^127\.|^::1$/.test(controller.address) && !addresses.includes(controller.address))
+    problems.push(`[controller] address: no interface of this machine has ${controller.address}`)
+  if (boot.ipxe_directory !== '' && !isDirectory(boot.ipxe_directory))
+    problems.push(`[boot] ipxe_directory: there is no directory ${boot.ipxe_directory}`)
+  for (const { key, program } of programsOf(config))
+    if ((await locate(program)) === undefined)
+      problems.push(`${key}: there is no program ${program}, or it may not be run`)
+  return problems
+}
+
+/**
+ * iPXE binaries that are not in their directory. That of UEFI x86-64, and one that the ini names itself, has to be there.
+ * Nobody may need the others: BIOS asks a TFTP server, and a cluster may have no arm64.
+ */
+function missingFirmware({ boot }: Config): { problems: string[]; warnings: string[] } {
+  const directory = boot.ipxe_directory
+  const missing = (['bios', 'efi_x64', 'efi_arm64'] as const).filter(
+    key => isDirectory(directory) && !isFile(join(directory, boot[key]))
+  )
+  const isNeeded = (key: (typeof missing)[number]) =>
+    key === 'efi_x64' || boot[key] !== keys.boot[key].default
+  const told = (key: (typeof missing)[number]) =>
+    `[boot] ${key}: there is no file ${join(directory, boot[key])}`
+  return {
+    problems: missing.filter(isNeeded).map(told),
+    warnings: missing.filter(key => !isNeeded(key)).map(told)
+  }
+}
+
+/** Roles that a node or group names and that have no file. */
+function missingRoles({ paths }: Config, view: View): string[] {
+  const users = new Map<string, string>()
+  for (const type of ['group', 'node'] as const)
+    for (const name of view.names(type))
+      for (const role of view.get(type, name)?.roles?.split(',') ?? [])
+        if (!users.has(role.trim())) users.set(role.trim(), `${type} ${name}`)
+  return [...users]
+    .filter(([role]) => !isFile(join(paths.roles, role)))
+    .map(([role, user]) => `${user} has the role ${role}, and there is no file ${join(paths.roles, role)}`)
+}
+
+const isDirectory = (path: string) => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
+const isFile = (file: string) => statSync(file, { throwIfNoEntry: false })?.isFile() ?? false
 
 function changedSettings(view: View, ini: ClusterSettings): string[] {
   const inForce = settingsInForce(view, ini)

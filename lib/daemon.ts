@@ -6,7 +6,6 @@ import { checkParam } from './api/params.js'
 import { routes } from './api/routes.js'
 import { authorize, type Caller } from './auth/access.js'
 import { adminPasswordFile, ensureAdminPassword } from './auth/admin-password.js'
-import { openKey } from './auth/key-file.js'
 import { Logins } from './auth/logins.js'
 import { Tokens } from './auth/tokens.js'
 import { Boot } from './boot/boot.js'
@@ -26,7 +25,7 @@ import { ClusterIndex } from './model/index.js'
 import { kinds } from './model/kinds.js'
 import { Model, theDaemon } from './model/model.js'
 import { checkState } from './model/rules.js'
-import { SecretBox } from './model/secret-box.js'
+import { openSecretBox } from './model/secrets.js'
 import { putSettings } from './model/settings.js'
 import type { RevokedDoc } from './model/tables.js'
 import type { ClusterSettings, ClusterStore, View } from './model/view.js'
@@ -143,7 +142,8 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
   const tokens = await Tokens.open(state, {
     now,
     lifetimeMs: config.auth.token_lifetime,
-    nodeLifetimeMs: config.auth.node_token_lifetime
+    nodeLifetimeMs: config.auth.node_token_lifetime,
+    onNewKey: () => log.info('token.key is new: tokens issued before are void')
   })
   const adminPassword = adminPasswordFile(state)
   if (config.users.length === 0 && (await ensureAdminPassword(adminPassword)))
@@ -159,7 +159,7 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
     store,
     ini: clusterSettings(config),
     now,
-    box: new SecretBox(await openKey(join(state, 'secret.key'), 'loses every secret')),
+    box: await openSecretBox(state, store.current),
     audit: (actor, changes, kind) => audit.record(actor, changes, kind)
   })
   // A setting changed over http ends when the ini's value changes, also when it is changed back later.

@@ -1,6 +1,6 @@
 import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
-import { openKey } from './key-file.js'
+import { openKey } from '../disk/key-file.js'
 import { type Role, roles } from './roles.js'
 
 // Names have 63 characters at most, so ours stay far below.
@@ -25,6 +25,8 @@ export interface TokensOptions {
   readonly lifetimeMs: number
   /** `[auth] node_token_lifetime`. */
   readonly nodeLifetimeMs: number
+  /** Called when the key is made: every token that was issued before is void. */
+  readonly onNewKey?: () => void
 }
 
 /** Tokens: HS256 JWTs to us, opaque to clients; valid over a restart (rules 5.1, 4.8). */
@@ -38,11 +40,12 @@ export class Tokens {
   }
 
   /**
-   * Reads the key from `token.key` in the state directory, and makes it (mode 0600) at the first start.
+   * Reads the key from `token.key` in the state directory, and makes it (mode 0600) where there is none.
    * @throws Error when the file cannot be read or is not a key; it is never overwritten
    */
   static async open(stateDirectory: string, options: TokensOptions): Promise<Tokens> {
-    return new Tokens(await openKey(join(stateDirectory, 'token.key'), 'voids every token'), options)
+    const file = join(stateDirectory, 'token.key')
+    return new Tokens(await openKey(file, 'voids every token', options.onNewKey), options)
   }
 
   /** A token for a user who has just logged in. */

@@ -1,9 +1,12 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { openKey } from '../disk/key-file.js'
 import { badRequest, notFound, unavailable } from '../errors.js'
 import type { JsonObject, JsonValue } from '../json.js'
 import { base64, objectName, path, type Reads, ValueError } from './field.js'
 import { hidden } from './hidden.js'
 import { readValue } from './request.js'
-import type { SecretBox } from './secret-box.js'
+import { SecretBox } from './secret-box.js'
 import type { SecretsDoc } from './tables.js'
 import type { Tx, View } from './view.js'
 
@@ -29,6 +32,30 @@ export const secretsKey = (type: SecretOwner, owner: string) => `${type}.${owner
 
 const entries = (view: View, type: SecretOwner, owner: string): SecretsDoc['secrets'] =>
   view.get('secrets', secretsKey(type, owner))?.secrets ?? []
+
+const keyFile = (state: string) => join(state, 'secret.key')
+
+/** Why the secrets in a state directory cannot be opened: their key is not there; undefined where it is, or is not needed. */
+export function missingKey(state: string, view: View): { file: string; message: string } | undefined {
+  const owners = [...view.names('secrets')].map(key => key.replace('.', ' '))
+  const file = keyFile(state)
+  if (owners.length === 0 || existsSync(file)) return undefined
+  const more = owners.length > 3 ? ` and ${owners.length - 3} more` : ''
+  const message =
+    `is missing, and without it the secrets of ${owners.slice(0, 3).join(', ')}${more} cannot be decrypted: ` +
+    `restore it from a backup; to give up all secrets for good, remove ${join(state, 'secrets')}`
+  return { file, message }
+}
+
+/**
+ * What the secrets of a state directory are sealed with. Its key, secret.key, is made while there is no secret yet.
+ * Throws Error when the key is missing or damaged (rules 5.5).
+ */
+export async function openSecretBox(state: string, view: View): Promise<SecretBox> {
+  const missing = missingKey(state, view)
+  if (missing) throw new Error(`${missing.file} ${missing.message}`)
+  return new SecretBox(await openKey(keyFile(state), 'loses every secret'))
+}
 
 /**
  * The owner's secrets, in the order they came: in the clear (503 where the key does not fit), or with their

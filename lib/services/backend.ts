@@ -42,6 +42,8 @@ export interface Backend<Data> {
   /** The usual ones on Debian. */
   readonly defaults: Pick<ServiceSettings, 'config' | 'directory' | 'check' | 'service' | 'leaseFile'> &
     Partial<Pick<ServiceSettings, 'controlSocket'>>
+  /** Checks a single zone, where the server has a checker of its own for that. */
+  readonly zoneCheck?: readonly string[]
   /** What the control command is told for a reload: a server that cannot is restarted. */
   readonly reload: Needs
   render(data: Data, settings: ServiceSettings, render: Render, serial: SerialOf): Rendered

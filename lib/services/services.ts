@@ -89,6 +89,19 @@ export function settingsOf(service: ServiceName, config: Config): ServiceSetting
   }
 }
 
+/** The programs that svcd runs for the servers which the ini has it configure, each with the ini's key for it. */
+export function programsOf(config: Config): { readonly key: string; readonly program: string }[] {
+  return (['dhcp', 'dns'] as const).flatMap(service => {
+    if (config[service].server === 'none') return []
+    const settings = settingsOf(service, config)
+    const { zoneCheck = [] } = backendOf(service, settings.server)
+    const { control, check, reload } = settings
+    return Object.entries({ control, check, reload, 'check (of zones)': zoneCheck }).flatMap(
+      ([key, [program]]) => (program === undefined ? [] : [{ key: `[${service}] ${key}`, program }])
+    )
+  })
+}
+
 function dhcpOptions({ http, boot, dhcp, dns, controller }: Config): DhcpOptions {
   const here = isIPv4(controller.address) ? controller.address : ''
   return {

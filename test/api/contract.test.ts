@@ -1,4 +1,5 @@
-import { appendFileSync, cpSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { randomBytes } from 'node:crypto'
+import { appendFileSync, cpSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -168,6 +169,7 @@ t.test('an export fails when a secret cannot be decrypted', async t => {
     return [status, body?.message]
   }
   renameSync(key, `${key}.away`)
+  writeFileSync(key, randomBytes(32))
   await c.restart()
   const [status, message] = await ask('/config/cluster/export')
   t.match(message, /^export failed: group compute: secret munge cannot be decrypted/)

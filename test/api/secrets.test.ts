@@ -1,12 +1,16 @@
 import { randomBytes } from 'node:crypto'
-import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
+import { checkAll } from '../../lib/check.js'
+import { loadConfig } from '../../lib/config/load.js'
 import { difference } from '../contract/case.js'
 import { base64, cheapHash, plainFiles } from '../contract/world.js'
 import { Controller } from './controller.js'
 import { stored } from './rows.js'
 
+const shipped = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 const munge = { name: 'munge', path: '/etc/munge/munge.key', content: base64('key of the whole group') }
 const host = {
   name: 'host',
@@ -84,6 +88,49 @@ t.test('a content that was changed on disk is told, and nothing else fails', asy
   t.equal((await script(c, 2)).status, 200, 'another node installs')
   t.equal((await c.post('/config/secrets/node/n1/host', { content: host.content })).status, 204)
   t.same((await secretsOf(c, 'node/n1')).node.n1, [host], 'given again it is well')
+})
+
+// rules 5.5
+t.test('no start without the key of the secrets that there are', async t => {
+  const c = await nodes(t)
+  const before = c.state()
+  await c.daemon.close(1000)
+  const state = join(c.directory, 'state')
+  const key = join(state, 'secret.key')
+  renameSync(key, `${key}.away`)
+  const refused = /secret\.key is missing, .*secrets of group compute, .*restore it.*remove .*state\/secrets$/
+  await t.rejects(c.restart(), { message: refused })
+  t.notOk(existsSync(key), 'no new key is made')
+  t.same(c.state(), before)
+  const { problems } = await checkAll(loadConfig(shipped, [...c.overrides]))
+  const told = problems.filter(({ file }) => file === key).map(({ file, message }) => `${file} ${message}`)
+  t.match(told, [refused])
+
+  renameSync(`${key}.away`, key)
+  await c.restart()
+  t.same((await secretsOf(c, 'node/n1')).node.n1, [host], 'the key was restored')
+
+  await c.daemon.close(1000)
+  rmSync(key)
+  rmSync(join(state, 'secrets'), { recursive: true })
+  await c.restart()
+  t.same(
+    (await c.get('/config/secrets')).body.config.secrets,
+    { node: {}, group: {} },
+    'the secrets were given up'
+  )
+  t.equal((await c.post('/config/secrets/node/n1/host', host)).status, 201, 'and others can be given')
+})
+
+// rules 5.1
+t.test('the key of the tokens is made anew when it is lost: users log in again', async t => {
+  const c = await nodes(t)
+  await c.daemon.close(1000)
+  rmSync(join(c.directory, 'state', 'token.key'))
+  await c.restart()
+  t.match(c.log.join(''), /info token\.key is new: tokens issued before are void/)
+  t.equal((await c.get('/config/node')).status, 401)
+  t.equal((await c.get('/config/node', { token: await c.login() })).status, 200)
 })
 
 // rules 5.5

@@ -3,6 +3,7 @@ import { type Backend, readable } from '../backend.js'
 import type { DnsData } from './data.js'
 
 const suffix = '.zone'
+const zoneCheck = ['named-checkzone', '-k', 'ignore', '-i', 'local']
 
 /** BIND's named: a list of zones, to be included by its own configuration, and a file for each zone. */
 export const bind: Backend<DnsData> = {
@@ -14,6 +15,7 @@ export const bind: Backend<DnsData> = {
     service: 'named',
     leaseFile: ''
   },
+  zoneCheck,
   reload: 'reload',
   render: ({ zones }, { config, directory }, render, serialOf) => {
     const file = (zone: string) => join(directory, `${zone}${suffix}`)
@@ -41,5 +43,3 @@ export const bind: Backend<DnsData> = {
     files: []
   })
 }
-
-const zoneCheck = ['named-checkzone', '-k', 'ignore', '-i', 'local']

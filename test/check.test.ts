@@ -1,0 +1,105 @@
+import { networkInterfaces } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { checkAll } from '../lib/check.js'
+import { loadConfig } from '../lib/config/load.js'
+import { Controller } from './api/controller.js'
+
+const shipped = fileURLToPath(new URL('../etc/svcd.ini', import.meta.url))
+const templates = fileURLToPath(new URL('../templates', import.meta.url))
+
+/** What `svcd check` says of an ini with these keys, and a state directory without objects. */
+async function check(state: string, ...settings: string[]) {
+  const ini = join(state, 'svcd.ini')
+  const config = loadConfig(ini, [
+    `paths.state=${join(state, 'var')}`,
+    `paths.templates=${templates}`,
+    ...settings
+  ])
+  const { problems, warnings } = await checkAll(config)
+  for (const { file } of problems) t.equal(file, ini)
+  return { problems: problems.map(({ message }) => message), warnings }
+}
+
+const none = { problems: [], warnings: [] }
+
+// rules 7.7
+t.test('the directory of iPXE binaries, and the binaries', async t => {
+  const state = t.testdir({
+    'svcd.ini': '',
+    ipxe: { 'ipxe.efi': '' },
+    all: { 'ipxe.efi': '', 'undionly.kpxe': '', 'ipxe-arm64.efi': '' }
+  })
+  const missing = join(state, 'missing')
+  t.strictSame(await check(state), none, 'none is needed')
+  t.strictSame(await check(state, `boot.ipxe_directory=${join(state, 'all')}`), none)
+  t.strictSame(await check(state, `boot.ipxe_directory=${missing}`), {
+    problems: [`[boot] ipxe_directory: there is no directory ${missing}`],
+    warnings: []
+  })
+  const ipxe = `boot.ipxe_directory=${join(state, 'ipxe')}`
+  t.strictSame(await check(state, ipxe), {
+    problems: [],
+    warnings: [
+      `[boot] bios: there is no file ${join(state, 'ipxe/undionly.kpxe')}`,
+      `[boot] efi_arm64: there is no file ${join(state, 'ipxe/ipxe-arm64.efi')}`
+    ]
+  })
+  t.strictSame((await check(state, ipxe, 'boot.efi_x64=snponly.efi', 'boot.bios=ipxe.pxe')).problems, [
+    `[boot] bios: there is no file ${join(state, 'ipxe/ipxe.pxe')}`,
+    `[boot] efi_x64: there is no file ${join(state, 'ipxe/snponly.efi')}`
+  ])
+})
+
+// rules 7.7
+t.test('the programs of DHCP and DNS', async t => {
+  const state = t.testdir({ 'svcd.ini': '' })
+  const lacking = (key: string, program: string) =>
+    `[${key}: there is no program ${program}, or it may not be run`
+  t.strictSame(await check(state, 'dhcp.control=/no/such/control'), none, 'svcd configures no server')
+  const there = ['dhcp.server=isc', 'dhcp.control=true', 'dhcp.check=true -t']
+  t.strictSame(await check(state, ...there), none)
+  t.strictSame((await check(state, ...there, 'dhcp.control=/no/such/control now')).problems, [
+    lacking('dhcp] control', '/no/such/control')
+  ])
+  t.strictSame(
+    (await check(state, ...there, 'dhcp.check=no-such-checker', 'dhcp.reload=no-such-reload')).problems,
+    [lacking('dhcp] check', 'no-such-checker'), lacking('dhcp] reload', 'no-such-reload')]
+  )
+  const { problems } = await check(state, 'dns.server=bind', 'dns.control=no-such-control', 'dns.check=true')
+  t.equal(problems[0], lacking('dns] control', 'no-such-control'))
+})
+
+// rules 7.7
+t.test('the address of the controller', async t => {
+  const state = t.testdir({ 'svcd.ini': '' })
+  const own = Object.values(networkInterfaces()).flatMap(all => all ?? [])
+  for (const { address } of own.filter(({ scopeid }) => !scopeid))
+    t.strictSame(
+      (await check(state, 'http.url=http://a', `controller.address=${address}`)).problems,
+      [],
+      address
+    )
+  t.strictSame((await check(state, 'controller.address=127.0.0.53')).problems, [])
+  t.strictSame((await check(state, 'controller.address=192.0.2.1')).problems, [
+    '[controller] address: no interface of this machine has 192.0.2.1'
+  ])
+})
+
+// rules 7.7
+t.test('a role without a file is warned of, once', async t => {
+  const roles = t.testdir({ login: '', directory: {} })
+  const c = await Controller.start(t, `paths.roles=${roles}`)
+  await c.cluster()
+  await c.post('/config/group/compute', { roles: 'login,slurm' })
+  await c.post('/config/node/n1', { group: 'compute', roles: 'login, slurm, directory' })
+  const { warnings } = await checkAll(loadConfig(shipped, [...c.overrides]))
+  t.strictSame(
+    warnings.filter(warning => warning.includes('role')),
+    [
+      `group compute has the role slurm, and there is no file ${join(roles, 'slurm')}`,
+      `node n1 has the role directory, and there is no file ${join(roles, 'directory')}`
+    ]
+  )
+})
