@@ -3,7 +3,7 @@ import { basename, join } from 'node:path'
 import { badRequest } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { OsimageDoc } from '../model/tables.js'
-import type { Workshop } from './context.js'
+import type { ImageContext } from './context.js'
 import {
   chooseInitrd,
   chooseKernel,
@@ -26,7 +26,7 @@ export interface BootFiles {
 
 /** Chooses kernel and initramfs, and builds the latter where the ini says so and the image can. */
 export async function bootFiles(
-  { model, config }: Workshop,
+  { model, config }: ImageContext,
   image: OsimageDoc,
   tree: string,
   wish: KernelWish,
@@ -102,7 +102,11 @@ async function hasTool(tree: string): Promise<boolean> {
 }
 
 /** 400 for a file of the request that the image does not have; 503 where the image has no directory. */
-export async function checkKernel({ config }: Workshop, image: OsimageDoc, wish: KernelWish): Promise<void> {
+export async function checkKernel(
+  { config }: ImageContext,
+  image: OsimageDoc,
+  wish: KernelWish
+): Promise<void> {
   await checkWish(await treeOf(config.image.directory, image), image.name, wish)
 }
 

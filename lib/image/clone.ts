@@ -6,7 +6,7 @@ import type { Actor } from '../model/model.js'
 import type { Given } from '../model/request.js'
 import type { OsimageDoc } from '../model/tables.js'
 import { run } from '../program/program.js'
-import type { Workshop } from './context.js'
+import type { ImageContext } from './context.js'
 import { placeTree, standsThere } from './place-tree.js'
 import { checkUnmounted, treeIfAny } from './trees.js'
 
@@ -15,7 +15,7 @@ import { checkUnmounted, treeIfAny } from './trees.js'
  * that is neither the source's nor where the files go, 503 for a directory with something mounted in it.
  */
 export async function checkClone(
-  { model, config, works }: Workshop,
+  { model, config, intents }: ImageContext,
   name: string,
   given: Given
 ): Promise<OsimageDoc> {
@@ -31,7 +31,7 @@ export async function checkClone(
   if (tree === undefined) return source
   await checkUnmounted(name, tree, 'copied')
   // One that waits for its removal is gone by the time this is run: both need the same lane.
-  if (!works.removes(copy) && (await exists(place))) throw standsThere(place)
+  if (!intents.removes(copy) && (await exists(place))) throw standsThere(place)
   return source
 }
 
@@ -40,15 +40,15 @@ export async function checkClone(
  * its source names, which stay as long as anyone does. All of it is there at the end, or nothing.
  */
 export async function cloneImage(
-  shop: Workshop,
+  context: ImageContext,
   name: string,
   given: Given,
   actor: Actor,
   job: JobContext
 ): Promise<void> {
-  const { model, works, now } = shop
-  const { directory, time_limit: timeLimitMs } = shop.config.image
-  const source = await checkClone(shop, name, given)
+  const { model, intents, now } = context
+  const { directory, time_limit: timeLimitMs } = context.config.image
+  const source = await checkClone(context, name, given)
   const copy = given.newName as string
   const values = new Map(given.values)
   values.delete('path')
@@ -62,7 +62,7 @@ export async function cloneImage(
   if (await exists(place)) throw standsThere(place)
   job.line(`copying ${tree} to ${place}`)
   await placeTree({
-    works,
+    intents,
     directory,
     parent: '',
     target: copy,

@@ -2,13 +2,13 @@ import type { Mutex } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import type { Log } from '../log.js'
 import type { Model } from '../model/model.js'
-import type { Works } from './intents.js'
+import type { Intents } from './intents.js'
 
 /** What the work on images is done with. */
-export interface Workshop {
+export interface ImageContext {
   readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'torrent'>
   readonly model: Model
-  readonly works: Works
+  readonly intents: Intents
   readonly log: Log
   readonly now: () => number
   /** Held while files of the files directory get their names or are removed, until that is stored. */

@@ -31,7 +31,7 @@ const off: Condition = { ok: false, reason: 'torrent is off: [torrent] tracker i
 const notYet: Condition = { ok: false, reason: 'not looked at yet' }
 
 /**
- * Keeps the tracker's whitelist and the seeder in step with the torrents in force (rules 9.10). Works in
+ * Keeps the tracker's whitelist and the seeder in step with the torrents in force (rules 9.10). Intents in
  * the background from the first `wanted` on: at once after a change, every minute while all is well (a seeder that was
  * restarted gets its torrents back, a tracker that was hears of them), and with growing pauses while something is wrong.
  */

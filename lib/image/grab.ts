@@ -6,11 +6,11 @@ import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
 import type { OsimageDoc } from '../model/tables.js'
-import type { Workshop } from './context.js'
-import { newWorkId, temporary } from './intents.js'
+import type { ImageContext } from './context.js'
+import { newIntentId, temporary } from './intents.js'
 import { placeTree } from './place-tree.js'
 import { secretPaths } from './secret-paths.js'
-import { grab } from './transfer/from-node.js'
+import { copyFromNode } from './transfer/from-node.js'
 import type { Remote, Target } from './transfer/remote.js'
 import { Changes } from './transfer-record.js'
 import { imageTree, mountsBelow } from './tree.js'
@@ -54,7 +54,7 @@ export async function placeOf(directory: string, image: OsimageDoc): Promise<Pla
  * image without a path gets `<[image] directory>/<its name>`. A dry run only tells what would change.
  */
 export async function grabImage(
-  shop: Workshop,
+  context: ImageContext,
   remote: Remote,
   from: Target,
   osimage: string,
@@ -62,7 +62,7 @@ export async function grabImage(
   actor: Actor,
   job: JobContext
 ): Promise<void> {
-  const { model, config, works, now } = shop
+  const { model, config, intents, now } = context
   const { directory } = config.image
   const image = model.get('osimage', osimage)
   const { parent, target, tree } = await placeOf(directory, image)
@@ -83,12 +83,12 @@ export async function grabImage(
       progress: (fraction: number) => job.progress(fraction),
       change: (text: string) => changes.add(text)
     }
-    await changes.during(() => grab(request))
+    await changes.during(() => copyFromNode(request))
   }
-  if (dryrun) return take(join(directory, temporary(newWorkId())))
+  if (dryrun) return take(join(directory, temporary(newIntentId())))
   job.line(`taking node ${from.node} into OS image ${osimage}`)
   await placeTree({
-    works,
+    intents,
     directory,
     parent,
     target,

@@ -16,10 +16,10 @@ import type { Tx } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import { checkKernel } from './boot-files.js'
 import { checkClone, cloneImage } from './clone.js'
-import type { Workshop } from './context.js'
+import type { ImageContext } from './context.js'
 import { grabImage, placeOf } from './grab.js'
 import { Installing } from './installing.js'
-import { newWorkId, type RemovalWork, Works } from './intents.js'
+import { Intents, newIntentId, type RemovalIntent } from './intents.js'
 import { type KernelWish, newWish } from './kernel.js'
 import { packImage } from './pack.js'
 import { type Destination, pushImage, treeToPush } from './push.js'
@@ -53,26 +53,26 @@ const soonMs = 50
  */
 export class Images {
   readonly #o: ImagesOptions
-  readonly #shop: Workshop
+  readonly #context: ImageContext
   readonly installing: Installing
   readonly sweep: Sweep
   readonly upkeep: Upkeep
   #recovering: Promise<void> = Promise.resolve()
   #changed: NodeJS.Timeout | undefined
 
-  private constructor(options: ImagesOptions, works: Works) {
+  private constructor(options: ImagesOptions, intents: Intents) {
     this.#o = options
     const { config, model, log, now, status } = options
-    this.#shop = { config, model, works, log, now, files: new Mutex() }
+    this.#context = { config, model, intents, log, now, files: new Mutex() }
     this.installing = new Installing(status, config.auth.node_token_lifetime, now)
-    this.sweep = new Sweep(this.#shop, this.installing)
-    this.upkeep = new Upkeep(this.#shop, () => this.#tell())
+    this.sweep = new Sweep(this.#context, this.installing)
+    this.upkeep = new Upkeep(this.#context, () => this.#tell())
   }
 
   /** Puts right what an interrupted daemon left; what takes long goes on in the background. */
   static async open(options: ImagesOptions): Promise<Images> {
-    const images = new Images(options, await Works.open(join(options.config.paths.state, 'work')))
-    const later = await recover(images.#shop)
+    const images = new Images(options, await Intents.open(join(options.config.paths.state, 'work')))
+    const later = await recover(images.#context)
     images.#recovering = later()
     images.changed()
     return images
@@ -123,23 +123,25 @@ export class Images {
   async pack(name: string, actor: Actor): Promise<SubmittedJob> {
     const image = this.#image(name)
     await treeOf(this.#directory, image)
-    return this.#submit('pack', image, actor, [], job => packImage(this.#shop, name, {}, actor, job))
+    return this.#submit('pack', image, actor, [], job => packImage(this.#context, name, {}, actor, job))
   }
 
   /** Gives an image another kernel and packs it. Throws 400 for a file that the image does not have. */
   async kernel(name: string, wish: KernelWish, actor: Actor): Promise<SubmittedJob> {
     const image = this.#image(name)
     const change = newWish(image, wish)
-    await checkKernel(this.#shop, image, change)
-    return this.#submit('kernel', image, actor, [], job => packImage(this.#shop, name, change, actor, job))
+    await checkKernel(this.#context, image, change)
+    return this.#submit('kernel', image, actor, [], job => packImage(this.#context, name, change, actor, job))
   }
 
   /** Copies an image with its directory. Throws 404 and 400 as `checkClone`. */
   async clone(name: string, given: Given, actor: Actor): Promise<SubmittedJob> {
-    const image = await checkClone(this.#shop, name, given)
+    const image = await checkClone(this.#context, name, given)
     const place = await realPlace(join(this.#directory, given.newName as string))
     const lanes = [`osimage ${given.newName}`, `tree ${place}`]
-    return this.#submit('clone', image, actor, lanes, job => cloneImage(this.#shop, name, given, actor, job))
+    return this.#submit('clone', image, actor, lanes, job =>
+      cloneImage(this.#context, name, given, actor, job)
+    )
   }
 
   /**
@@ -173,19 +175,19 @@ export class Images {
   ): Promise<R> {
     const directory = this.#directory
     const { model, log } = this.#o
-    const { works } = this.#shop
+    const { intents } = this.#context
     const own = images.flatMap(image => {
       const target = ownTree(model.view, directory, image)
       return target === undefined ? [] : [{ image, target }]
     })
-    const notes: (RemovalWork & { readonly image: OsimageDoc })[] = []
+    const notes: (RemovalIntent & { readonly image: OsimageDoc })[] = []
     let gone: typeof notes = []
     let result: R
     try {
       // Noted before it is decided: a tree of a deleted image must not be forgotten.
       for (const { image, target } of own) {
-        const work: RemovalWork = { kind: 'removal', id: newWorkId(), target, osimage: image.name }
-        await works.write(work).catch(error => {
+        const work: RemovalIntent = { kind: 'removal', id: newIntentId(), target, osimage: image.name }
+        await intents.write(work).catch(error => {
           throw unavailable(
             `OS image ${image.name}: the removal of ${target} cannot be noted: ${error.message}`
           )
@@ -203,14 +205,14 @@ export class Images {
       throw error
     } finally {
       for (const { id } of notes.filter(note => !gone.includes(note)))
-        await works
+        await intents
           .drop(id)
           .catch(error => log.warn(`the note ${id} stays until the next start: ${error.message}`))
     }
     for (const { image, ...work } of gone) {
       const remove = async (job: JobContext) => {
-        await hideOwnTree(this.#shop, work)
-        const removed = await removeHidden(this.#shop, work)
+        await hideOwnTree(this.#context, work)
+        const removed = await removeHidden(this.#context, work)
         job.line(removed ? `${work.target} removed` : `there is no ${work.target} to remove`)
       }
       await this.#submit('delete', image, actor, [], remove).catch(error =>
@@ -238,7 +240,7 @@ export class Images {
     await this.#canReach(node, address, signal)
     const from = { node, address: address as string }
     return this.#submit('grab', image, actor, [`node ${node}`], job =>
-      grabImage(this.#shop, remote, from, osimage, dryrun, actor, job)
+      grabImage(this.#context, remote, from, osimage, dryrun, actor, job)
     )
   }
 
@@ -282,7 +284,7 @@ export class Images {
   #push(to: readonly Destination[], osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {
     const lanes = to.map(({ node }) => `node ${node}`)
     return this.#submit('push', this.#image(osimage), actor, lanes, job =>
-      pushImage(this.#shop, this.#o.remote, to, osimage, dryrun, job)
+      pushImage(this.#context, this.#o.remote, to, osimage, dryrun, job)
     )
   }
 

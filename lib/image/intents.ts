@@ -5,14 +5,14 @@ import { syncDirectory } from '../disk/directory.js'
 import { replaceDurably } from '../disk/replace.js'
 
 /** A pack: temporaries in the files directory and, once they are being given their names, those names. */
-export interface PackWork {
+export interface PackIntent {
   readonly kind: 'pack'
   readonly id: string
   readonly files: readonly string[]
 }
 
 /** A tree that is built in a hidden directory and then takes its place (see placing.ts). */
-export interface TreeWork {
+export interface TreeIntent {
   readonly kind: 'tree'
   readonly id: string
   /** Where it will stand, below `[image] directory`: directories with slashes between, '' for none. */
@@ -27,20 +27,20 @@ export interface TreeWork {
 }
 
 /** The tree of a deleted image, right below `[image] directory`. */
-export interface RemovalWork {
+export interface RemovalIntent {
   readonly kind: 'removal'
   readonly id: string
   readonly target: string
   readonly osimage: string
 }
 
-export type Work = PackWork | TreeWork | RemovalWork
+export type Intent = PackIntent | TreeIntent | RemovalIntent
 
 /** Names of what is under way: hidden from the file catalog, no name of a file that is served. */
 export const temporary = (id: string, what = '') => `.svcd-${id}${what === '' ? '' : `.${what}`}`
 
 /** A name that no work had before. */
-export const newWorkId = () => randomBytes(8).toString('hex')
+export const newIntentId = () => randomBytes(8).toString('hex')
 
 /** One component of a path. */
 const plain = (name: unknown) =>
@@ -51,24 +51,24 @@ const plain = (name: unknown) =>
  * before the first thing is made, taken away after the last is gone. The next start puts right what they tell of,
  * and touches nothing else.
  */
-export class Works {
-  readonly #now = new Map<string, Work>()
+export class Intents {
+  readonly #now = new Map<string, Intent>()
 
   private constructor(readonly directory: string) {}
 
-  static async open(directory: string): Promise<Works> {
+  static async open(directory: string): Promise<Intents> {
     await mkdir(directory, { recursive: true, mode: 0o700 })
-    return new Works(directory)
+    return new Intents(directory)
   }
 
   /** Durable when it resolves; a second one of the same id takes the first one's place. */
-  async write(work: Work): Promise<void> {
+  async write(work: Intent): Promise<void> {
     await replaceDurably(this.#file(work.id), `${JSON.stringify(work)}\n`)
     this.#now.set(work.id, work)
   }
 
   /** The note of that id as it was last written by this daemon. */
-  get(id: string): Work | undefined {
+  get(id: string): Intent | undefined {
     return this.#now.get(id)
   }
 
@@ -84,8 +84,8 @@ export class Works {
   }
 
   /** What an earlier daemon left; `unread` gets the names of notes that cannot be understood, which stay. */
-  async left(unread: (file: string) => void): Promise<Work[]> {
-    const found: Work[] = []
+  async left(unread: (file: string) => void): Promise<Intent[]> {
+    const found: Intent[] = []
     for (const name of await readdir(this.directory)) {
       const file = join(this.directory, name)
       // A note that was being written.
@@ -104,8 +104,8 @@ export class Works {
   }
 }
 
-function parse(text: string): Work | undefined {
-  let work: Work
+function parse(text: string): Intent | undefined {
+  let work: Intent
   try {
     work = JSON.parse(text)
   } catch {

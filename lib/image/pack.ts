@@ -8,8 +8,8 @@ import type { Actor } from '../model/model.js'
 import { fileNameRule, isFileName } from '../model/names.js'
 import type { OsimageDoc, PackDoc } from '../model/tables.js'
 import { type BootFiles, bootFiles } from './boot-files.js'
-import type { Workshop } from './context.js'
-import { newWorkId, type PackWork, temporary } from './intents.js'
+import type { ImageContext } from './context.js'
+import { newIntentId, type PackIntent, temporary } from './intents.js'
 import { belowBoot, type KernelWish } from './kernel.js'
 import { choosePacker, type Packed, type Packer } from './packer/choose-packer.js'
 import { hashFile } from './packer/hash.js'
@@ -27,16 +27,16 @@ const mostOmitted = 100
  * for what is missing, the error of the step that failed otherwise.
  */
 export async function packImage(
-  shop: Workshop,
+  context: ImageContext,
   name: string,
   wish: KernelWish,
   actor: Actor,
   job: JobContext
 ): Promise<void> {
-  const { model, config, works } = shop
+  const { model, config, intents } = context
   const image = model.get('osimage', name)
   const tree = await treeOf(config.image.directory, image)
-  const files = await bootFiles(shop, image, tree, wish, job)
+  const files = await bootFiles(context, image, tree, wish, job)
   // Known before the long work.
   for (const path of [files.kernel, files.initrd])
     if (path !== undefined && path !== 'kept') {
@@ -44,10 +44,10 @@ export async function packImage(
       await (await openInside(tree, path)).close()
     }
   const packer = await choosePacker(config.image.packer, config.image.compressor)
-  const work = { kind: 'pack', id: newWorkId(), files: [] } as const
+  const work = { kind: 'pack', id: newIntentId(), files: [] } as const
   const at = (what: string) => join(config.paths.files, temporary(work.id, what))
   await mkdir(config.paths.files, { recursive: true })
-  await works.write(work)
+  await intents.write(work)
   try {
     job.line(`packing ${tree} with the ${packer.name} packer`)
     const packed = await packer.pack({
@@ -72,14 +72,14 @@ export async function packImage(
       names[what] = await bootName(name, stem, path, at(what), config.paths.files, job.signal)
       made.push({ from: at(what), name: names[what] })
     }
-    const torrent = await torrentOf(shop, at('pack'), `${stem}${packer.suffix}`, at('torrent'), job)
+    const torrent = await torrentOf(context, at('pack'), `${stem}${packer.suffix}`, at('torrent'), job)
     if (torrent) {
       await finish(at('torrent'), mode)
       made.push({ from: at('torrent'), name: `${stem}${packer.suffix}.torrent` })
     }
     job.signal.throwIfAborted()
-    const doc = packDoc(shop, image, `${stem}${packer.suffix}`, files, names, packer, packed)
-    await shop.files.run(() => publish(shop, work.id, image, made, files, doc, actor, job.signal))
+    const doc = packDoc(context, image, `${stem}${packer.suffix}`, files, names, packer, packed)
+    await context.files.run(() => publish(context, work.id, image, made, files, doc, actor, job.signal))
     job.result('imagefile', doc.name)
     job.result('sha256', doc.sha256)
     job.result('bytes', doc.bytes)
@@ -87,7 +87,7 @@ export async function packImage(
     if (packed.omitted.length > 0) job.result('omitted', [...packed.omitted])
     job.line(`${doc.name}: ${doc.bytes} bytes, sha256 ${doc.sha256}`)
   } finally {
-    await discard(shop, (works.get(work.id) as PackWork | undefined) ?? work)
+    await discard(context, (intents.get(work.id) as PackIntent | undefined) ?? work)
   }
 }
 
@@ -120,7 +120,7 @@ function fileName(image: string, stem: string, path: string): string {
 
 /** Makes the torrent where there is a tracker; without one the pack still goes by http. */
 async function torrentOf(
-  { config, log }: Workshop,
+  { config, log }: ImageContext,
   file: string,
   name: string,
   output: string,
@@ -141,7 +141,7 @@ async function torrentOf(
 }
 
 function packDoc(
-  { now }: Workshop,
+  { now }: ImageContext,
   { name: osimage }: OsimageDoc,
   name: string,
   { kernel, initrd }: BootFiles,

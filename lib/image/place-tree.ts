@@ -5,14 +5,14 @@ import { exists } from '../disk/missing.js'
 import { badRequest, unavailable } from '../errors.js'
 import type { View } from '../model/view.js'
 import { run } from '../program/program.js'
-import { newWorkId, type TreeWork, temporary, type Works } from './intents.js'
+import { type Intents, newIntentId, type TreeIntent, temporary } from './intents.js'
 import { removeTree } from './tree.js'
 
 export interface Placing {
-  readonly works: Works
+  readonly intents: Intents
   /** `[image] directory`. */
   readonly directory: string
-  /** See TreeWork. */
+  /** See TreeIntent. */
   readonly parent: string
   readonly target: string
   readonly replaces: boolean
@@ -33,11 +33,11 @@ export interface Placing {
  * next start (`settle`).
  */
 export async function placeTree(placing: Placing): Promise<void> {
-  const { works, directory, parent, target, replaces, signal, now } = placing
+  const { intents, directory, parent, target, replaces, signal, now } = placing
   await mkdir(directory, { recursive: true })
-  const begun: TreeWork = {
+  const begun: TreeIntent = {
     kind: 'tree',
-    id: newWorkId(),
+    id: newIntentId(),
     parent,
     target,
     replaces,
@@ -45,14 +45,14 @@ export async function placeTree(placing: Placing): Promise<void> {
     at: now()
   }
   const { work, old, place, base } = await pathsOf(directory, begun)
-  await works.write(begun)
+  await intents.write(begun)
   let whole = true
   try {
     await placing.fill(work)
     signal.throwIfAborted()
     await run('sync', ['-f', '--', work], { signal, timeLimitMs: placing.timeLimitMs })
-    const ready: TreeWork = { ...begun, phase: 'placing' }
-    await works.write(ready)
+    const ready: TreeIntent = { ...begun, phase: 'placing' }
+    await intents.write(ready)
     try {
       if (replaces) await rename(place, old)
       else if (await exists(place)) throw standsThere(place)
@@ -75,10 +75,10 @@ export async function placeTree(placing: Placing): Promise<void> {
 }
 
 /** Removes what is not needed any more; what cannot be removed now is told, and removed by the next start. */
-async function clear({ works, line }: Placing, work: string, id: string): Promise<void> {
+async function clear({ intents, line }: Placing, work: string, id: string): Promise<void> {
   try {
     if (await exists(work)) await removeTree(work)
-    await works.drop(id)
+    await intents.drop(id)
   } catch (error) {
     line(`${work} could not be removed: ${(error as Error).message}`)
   }
@@ -89,7 +89,7 @@ export const standsThere = (place: string) =>
   badRequest(`the directory ${place} exists already; remove it, or choose another name`)
 
 /** Undoes the renames of work that did not come to its end; what it left to remove is in its hidden directory. */
-export async function settle(directory: string, work: TreeWork, view: View): Promise<void> {
+export async function settle(directory: string, work: TreeIntent, view: View): Promise<void> {
   if (work.phase === 'making') return
   const paths = await pathsOf(directory, work)
   if (work.replaces) {
@@ -105,7 +105,7 @@ export async function settle(directory: string, work: TreeWork, view: View): Pro
 }
 
 /** The paths of a piece of work; throws unavailable where its directory is not below `[image] directory` any more. */
-export async function pathsOf(directory: string, { id, parent, target }: TreeWork) {
+export async function pathsOf(directory: string, { id, parent, target }: TreeIntent) {
   const top = await realpath(directory)
   const base = await realpath(join(top, parent))
   if (base !== top && !base.startsWith(top === sep ? top : `${top}${sep}`))

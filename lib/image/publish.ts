@@ -8,8 +8,8 @@ import type { ClusterIndex } from '../model/index.js'
 import type { Actor } from '../model/model.js'
 import type { OsimageDoc, PackDoc } from '../model/tables.js'
 import type { BootFiles } from './boot-files.js'
-import type { Workshop } from './context.js'
-import { type PackWork, temporary } from './intents.js'
+import type { ImageContext } from './context.js'
+import { type PackIntent, temporary } from './intents.js'
 
 /** Whether an image, a tag or a pack that is kept has this file of the files directory; also a pack's torrent. */
 const isServed = (index: ClusterIndex, name: string) =>
@@ -23,7 +23,7 @@ export interface Made {
 
 /** Gives the files their names and stores the pack and who has it; all of it, or nothing. */
 export async function publish(
-  shop: Workshop,
+  context: ImageContext,
   id: string,
   image: OsimageDoc,
   made: readonly Made[],
@@ -32,9 +32,9 @@ export async function publish(
   actor: Actor,
   signal: AbortSignal
 ): Promise<void> {
-  const { model, works, config } = shop
+  const { model, intents, config } = context
   const directory = config.paths.files
-  await works.write({ kind: 'pack', id, files: made.map(({ name }) => name) })
+  await intents.write({ kind: 'pack', id, files: made.map(({ name }) => name) })
   for (const { from, name } of made) await giveName(from, join(directory, name), signal)
   await syncDirectory(directory)
   await model.change(actor, tx => {
@@ -67,7 +67,10 @@ async function giveName(from: string, to: string, signal: AbortSignal): Promise<
  * Removes the files of a pack, and what it left, that are no part of an image, and the note of it. What cannot be
  * removed now is removed by the next start. Never throws.
  */
-export async function discard({ config, works, log, model, files }: Workshop, note: PackWork): Promise<void> {
+export async function discard(
+  { config, intents, log, model, files }: ImageContext,
+  note: PackIntent
+): Promise<void> {
   const directory = config.paths.files
   const { id } = note
   try {
@@ -80,7 +83,7 @@ export async function discard({ config, works, log, model, files }: Workshop, no
       for (const name of note.files)
         if (!isServed(model.view.index, name)) await rm(join(directory, name), { force: true })
       await syncDirectory(directory)
-      await works.drop(id)
+      await intents.drop(id)
     })
   } catch (error) {
     log.error(`what a pack left in ${directory} could not be removed: ${(error as Error).message}`)

@@ -2,10 +2,10 @@ import { exists } from '../disk/missing.js'
 import { notFound } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { OsimageDoc } from '../model/tables.js'
-import type { Workshop } from './context.js'
+import type { ImageContext } from './context.js'
 import { secretPaths } from './secret-paths.js'
 import type { Remote } from './transfer/remote.js'
-import { push } from './transfer/to-node.js'
+import { copyToNode } from './transfer/to-node.js'
 import { Changes } from './transfer-record.js'
 import { checkUnmounted, meantTree, treeOf } from './trees.js'
 
@@ -32,14 +32,14 @@ export async function treeToPush(directory: string, image: OsimageDoc): Promise<
  * failed when any did. Throws an Error that names them.
  */
 export async function pushImage(
-  shop: Workshop,
+  context: ImageContext,
   remote: Remote,
   to: readonly Destination[],
   osimage: string,
   dryrun: boolean,
   job: JobContext
 ): Promise<void> {
-  const { model, config } = shop
+  const { model, config } = context
   const image = model.get('osimage', osimage)
   const tree = await treeToPush(config.image.directory, image)
   const failed: { node: string; message: string }[] = []
@@ -54,7 +54,7 @@ export async function pushImage(
     const changes = new Changes(job, node, dryrun, to.length)
     await changes.during(async () => {
       if (address === undefined) throw new Error(`node ${node} has no address to be reached at`)
-      return push({
+      return copyToNode({
         remote,
         node,
         address,

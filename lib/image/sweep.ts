@@ -1,9 +1,9 @@
 import { readdir } from 'node:fs/promises'
 import { theDaemon } from '../model/model.js'
 import type { PackDoc } from '../model/tables.js'
-import type { Workshop } from './context.js'
+import type { ImageContext } from './context.js'
 import type { Installing } from './installing.js'
-import { newWorkId, type PackWork } from './intents.js'
+import { newIntentId, type PackIntent } from './intents.js'
 import { discard } from './publish.js'
 
 const hourMs = 3_600_000
@@ -28,7 +28,7 @@ export class Sweep {
   #closed = false
 
   constructor(
-    readonly shop: Workshop,
+    readonly context: ImageContext,
     readonly installing: Pick<Installing, 'packs'>
   ) {}
 
@@ -40,7 +40,7 @@ export class Sweep {
   /** Looks at every pack now; a second call while it runs waits for the first. Never throws. */
   run(): Promise<void> {
     this.#running ??= this.#sweep()
-      .catch(error => this.shop.log.error(`old packs could not be removed: ${(error as Error).message}`))
+      .catch(error => this.context.log.error(`old packs could not be removed: ${(error as Error).message}`))
       .finally(() => {
         this.#running = undefined
         this.#schedule()
@@ -55,7 +55,7 @@ export class Sweep {
   }
 
   async #sweep(): Promise<void> {
-    const { model, now, config } = this.shop
+    const { model, now, config } = this.context
     const { view } = model
     const installing = this.installing.packs()
     for (const name of [...this.#unused.keys()]) if (!view.get('pack', name)) this.#unused.delete(name)
@@ -82,10 +82,10 @@ export class Sweep {
 
   /** The pack first, then its files: what is removed is not served any more, and not the other way round. */
   async #remove(name: string, files: readonly string[]): Promise<void> {
-    const { model, works, log } = this.shop
+    const { model, intents, log } = this.context
     // Noted before: a file that nothing tells of any more must not be forgotten.
-    const note: PackWork = { kind: 'pack', id: newWorkId(), files }
-    await works.write(note)
+    const note: PackIntent = { kind: 'pack', id: newIntentId(), files }
+    await intents.write(note)
     let gone = false
     try {
       gone = await model.change(theDaemon, tx => {
@@ -95,16 +95,16 @@ export class Sweep {
         return true
       })
     } finally {
-      if (!gone) await works.drop(note.id)
+      if (!gone) await intents.drop(note.id)
     }
     if (!gone) return
     this.#unused.delete(name)
     log.info(`pack ${name} is not used any more: ${files.join(', ') || 'no file'} removed`)
-    await discard(this.shop, note)
+    await discard(this.context, note)
   }
 
   #schedule(): void {
-    const { config, now } = this.shop
+    const { config, now } = this.context
     const next = Math.min(
       ...[...this.#unused.values()].map(since => since + config.image.grace - now()),
       hourMs

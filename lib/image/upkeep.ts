@@ -6,8 +6,8 @@ import { theDaemon } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
 import type { PackDoc } from '../model/tables.js'
 import type { View } from '../model/view.js'
-import type { Workshop } from './context.js'
-import { newWorkId, type PackWork, temporary } from './intents.js'
+import type { ImageContext } from './context.js'
+import { newIntentId, type PackIntent, temporary } from './intents.js'
 import { hashFile } from './packer/hash.js'
 import { discard } from './publish.js'
 import { createTorrent } from './torrent/torrent.js'
@@ -30,15 +30,15 @@ export class Upkeep {
 
   /** `onTorrent`: one was made. `laterMs`: when files that are missing or wrong are looked at again. */
   constructor(
-    readonly shop: Workshop,
+    readonly context: ImageContext,
     readonly onTorrent: () => void,
     readonly laterMs = 60_000
   ) {}
 
-  /** Something changed. Never throws; a second call while it works makes it look again. */
+  /** Something changed. Never throws; a second call while it runs makes it look again. */
   run(): Promise<void> {
     this.#again = true
-    this.#running ??= this.#work().finally(() => {
+    this.#running ??= this.#run().finally(() => {
       this.#running = undefined
     })
     return this.#running
@@ -50,19 +50,19 @@ export class Upkeep {
     await this.#running
   }
 
-  async #work(): Promise<void> {
-    const { log, model } = this.shop
+  async #run(): Promise<void> {
+    const { log, model } = this.context
     const { signal } = this.#stop
     while (this.#again && !signal.aborted) {
       this.#again = false
       const { view } = model
-      const works = [
+      const steps = [
         ...[...unknownPacks(view)].map(name => () => this.#adopt(name)),
         ...[...view.names('pack')].map(name => () => this.#completeTorrent(name))
       ]
-      for (const work of works)
+      for (const step of steps)
         try {
-          if (!signal.aborted) await work()
+          if (!signal.aborted) await step()
         } catch (error) {
           const { message } = error as Error
           // It is tried again with each change, and told once.
@@ -78,7 +78,7 @@ export class Upkeep {
 
   /** A file that is named like a pack is one if its checksum says so too; then its nodes can check what they get. */
   async #adopt(name: string): Promise<void> {
-    const { model, config, now } = this.shop
+    const { model, config, now } = this.context
     const [, osimage = '', begins = ''] = packName.exec(name) ?? []
     const file = join(config.paths.files, name)
     const found = await stat(file).catch(() => undefined)
@@ -105,15 +105,15 @@ export class Upkeep {
   }
 
   async #completeTorrent(name: string): Promise<void> {
-    const { config, works, files, model } = this.shop
+    const { config, intents, files, model } = this.context
     const announce = config.torrent.tracker
     const directory = config.paths.files
     const torrent = join(directory, `${name}.torrent`)
     if (announce === '' || (await readAnnounce(torrent)) === announce) return
-    const note: PackWork = { kind: 'pack', id: newWorkId(), files: [] }
+    const note: PackIntent = { kind: 'pack', id: newIntentId(), files: [] }
     const output = join(directory, temporary(note.id, 'torrent'))
     const file = join(directory, name)
-    await works.write(note)
+    await intents.write(note)
     try {
       await createTorrent({ file, name, announce, output, signal: this.#stop.signal })
       await finish(output, await servedMode(directory))
@@ -122,7 +122,7 @@ export class Upkeep {
         await syncDirectory(directory)
       })
     } finally {
-      await discard(this.shop, note)
+      await discard(this.context, note)
     }
     this.onTorrent()
   }

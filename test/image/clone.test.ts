@@ -4,8 +4,8 @@ import { cloneImage } from '../../lib/image/clone.js'
 import { theDaemon } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/view.js'
 import { output, requireRoot } from '../machine/programs.js'
+import { Bench } from './bench.js'
 import { makeTree } from './small-tree.js'
-import { Bench } from './workshop.js'
 
 async function beginning(t: Test) {
   const bench = await Bench.open(t)
@@ -13,14 +13,14 @@ async function beginning(t: Test) {
   await begin()
   const clone = (job = bench.job()) =>
     cloneImage(
-      bench.shop,
+      bench.context,
       'compute',
       { values: new Map(), newName: 'copy', interfaces: [], override: false, readBack: false },
       theDaemon,
       job
     )
   const none = (what: string) => {
-    const { view } = bench.shop.model
+    const { view } = bench.context.model
     t.equal(view.get('osimage', 'copy'), undefined, `${what}: no clone`)
     t.equal(view.get('tree', 'copy'), undefined, `${what}: no directory is known`)
     t.strictSame(readdirSync(bench.path('images')), ['compute'], `${what}: nothing is left`)
@@ -85,5 +85,5 @@ t.test('what happens while it is copied', async t => {
   await output('rm', ['-rf', '--one-file-system', bench.path('images', 'copy')])
   none('its directory was made by another')
   await clone()
-  t.match(bench.shop.model.view.get('osimage', 'copy'), { path: bench.path('images', 'copy') })
+  t.match(bench.context.model.view.get('osimage', 'copy'), { path: bench.path('images', 'copy') })
 })

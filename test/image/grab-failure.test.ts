@@ -2,7 +2,7 @@ import { existsSync, rmSync } from 'node:fs'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import type { GrabRequest } from '../../lib/image/transfer/from-node.js'
+import type { FromNodeRequest } from '../../lib/image/transfer/from-node.js'
 import { output } from '../machine/programs.js'
 import { remember, requireNode, startNode } from './node.js'
 import { beginning } from './taking.js'
@@ -20,11 +20,11 @@ t.test('a grab that fails leaves the image as it was, and says why', async t => 
   await shell('for i in 1 2 3; do echo 22 > small$i; done; head -c 3000001 /dev/urandom > ubig')
   const changedInImage = await remember(path('image'))
   let works = 0
-  const again = (options: Partial<GrabRequest> = {}) => {
+  const again = (options: Partial<FromNodeRequest> = {}) => {
     works += 1
     return take({ tree: path('image'), work: path(`work${works}`), ...options })
   }
-  const fails = async (message: string | RegExp, options: Partial<GrabRequest> = {}) => {
+  const fails = async (message: string | RegExp, options: Partial<FromNodeRequest> = {}) => {
     await t.rejects(again(options), { message })
     t.strictSame(await changedInImage(), [])
   }

@@ -93,7 +93,7 @@ t.test('kill -9 during a clone', async t => {
   const { daemon, tree, images, whole, crash } = await beginning(t)
   const before = await images()
   const clone = (before: string) =>
-    crash('clone', { module: 'image/placing', before }, '/config/osimage/compute/_clone', {
+    crash('clone', { module: 'image/place-tree', before }, '/config/osimage/compute/_clone', {
       newosimage: 'copy'
     })
   for (const place of [
@@ -113,7 +113,7 @@ t.test('kill -9 during a clone', async t => {
   t.equal(again.status, 201, 'a rerun works')
   // A directory of the admin's with the name of a clone that was interrupted is not touched.
   await daemon.kill()
-  await daemon.start({ module: 'image/placing', before: 'await placing.fill' })
+  await daemon.start({ module: 'image/place-tree', before: 'await placing.fill' })
   await daemon.dies(client => client.post('/config/osimage/compute/_clone', { newosimage: 'third' }))
   makeTree(daemon.path('images', 'third'), { mine: 'mine' })
   await daemon.start()
@@ -124,7 +124,7 @@ t.test('kill -9 during a clone', async t => {
 
 const fakeGrab = `
 import { cp, writeFile } from 'node:fs/promises'
-export async function grab({ tree, work, change }) {
+export async function copyFromNode({ tree, work, change }) {
   await cp(tree, work, { recursive: true })
   await writeFile(work + '/etc/hostname', 'grabbed')
   change('changed etc/hostname')
@@ -138,19 +138,19 @@ export const nodeMounts = async () => []`
 // rules 9.12
 t.test('kill -9 during a grab', async t => {
   const { daemon, tree, whole, crash } = await beginning(t)
-  daemon.replace('image/grab', fakeGrab)
-  daemon.replace('image/reach', fakeReach)
+  daemon.replace('image/transfer/from-node', fakeGrab)
+  daemon.replace('image/transfer/reach', fakeReach)
   await daemon.client.post('/config/network/cluster', { network: '10.1.0.0/16' })
   await daemon.client.post('/config/node/n1', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
   const state = () => readFileSync(join(tree, 'etc/hostname'), 'utf8')
   const places: [Crash, after: string][] = [
-    [{ module: 'image/placing', before: 'await placing.fill' }, 'image\n'],
-    [{ module: 'image/placing', before: 'signal.throwIfAborted()' }, 'image\n'],
-    [{ module: 'image/placing', before: 'if (replaces)' }, 'image\n'],
-    [{ module: 'image/placing', before: 'await rename(work, place)' }, 'image\n'],
-    [{ module: 'image/placing', before: 'await placing.commit' }, 'image\n'],
-    [{ module: 'image/placing', before: '// From here on' }, 'image\n'],
-    [{ module: 'image/placing', before: 'await clear(' }, 'grabbed']
+    [{ module: 'image/place-tree', before: 'await placing.fill' }, 'image\n'],
+    [{ module: 'image/place-tree', before: 'signal.throwIfAborted()' }, 'image\n'],
+    [{ module: 'image/place-tree', before: 'if (replaces)' }, 'image\n'],
+    [{ module: 'image/place-tree', before: 'await rename(work, place)' }, 'image\n'],
+    [{ module: 'image/place-tree', before: 'await placing.commit' }, 'image\n'],
+    [{ module: 'image/place-tree', before: '// From here on' }, 'image\n'],
+    [{ module: 'image/place-tree', before: 'await clear(' }, 'grabbed']
   ]
   for (const [place, after] of places) {
     await crash('grab', place, '/config/node/n1/_osgrab', { osimage: 'compute' })

@@ -4,16 +4,16 @@ import { packImage } from '../../lib/image/pack.js'
 import { theDaemon } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/view.js'
 import { output, requireRoot } from '../machine/programs.js'
+import { Bench } from './bench.js'
 import { makeTree, small } from './small-tree.js'
-import { Bench } from './workshop.js'
 
 /** A bench with an image that was packed once. */
 async function beginning(t: Parameters<typeof Bench.open>[0], ...overrides: string[]) {
   const bench = await Bench.open(t, ...overrides)
   makeTree(bench.path('images', 'compute'), small)
   await bench.put(tx => tx.put('osimage', 'compute', { name: 'compute' }))
-  const image = () => bench.shop.model.view.get('osimage', 'compute')
-  const pack = (job = bench.job()) => packImage(bench.shop, 'compute', {}, theDaemon, job)
+  const image = () => bench.context.model.view.get('osimage', 'compute')
+  const pack = (job = bench.job()) => packImage(bench.context, 'compute', {}, theDaemon, job)
   await pack()
   const before = image()
   const files = readdirSync(bench.path('files')).sort()
@@ -65,7 +65,7 @@ t.test('stopped at each step: nothing changed, and a rerun works', async t => {
     await t.rejects(pack(job), step)
     unchanged(step)
   }
-  const { model } = bench.shop
+  const { model } = bench.context
   const change = model.change.bind(model)
   model.change = async () => {
     throw new Error('disk full')
@@ -94,7 +94,7 @@ t.test('a full disk: the reason, and nothing changed', async t => {
   unchanged('a full disk')
   touch()
   await pack()
-  t.not(bench.shop.model.view.get('osimage', 'compute')?.imagefile, before?.imagefile)
+  t.not(bench.context.model.view.get('osimage', 'compute')?.imagefile, before?.imagefile)
 })
 
 t.test('a file of the same name that is broken is replaced', async t => {

@@ -3,7 +3,7 @@ import { chmod, mkdir, readdir, readFile, rename, symlink, writeFile } from 'nod
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Remote } from '../../lib/image/transfer/remote.js'
-import { type PushRequest, push } from '../../lib/image/transfer/to-node.js'
+import { copyToNode, type ToNodeRequest } from '../../lib/image/transfer/to-node.js'
 import { output } from '../machine/programs.js'
 import { compareTrees } from './compare-trees.js'
 import { age, freePort, listener, makeSystem, remember, requireNode, scratch, startNode } from './node.js'
@@ -18,9 +18,9 @@ async function beginning(t: Test) {
   await remote.prepare()
   const path = (name: string) => join(directory, name)
   await makeSystem(path('node'), await readFile(remote.publicKey, 'utf8'))
-  const bring = async (options: Partial<PushRequest> = {}) => {
+  const bring = async (options: Partial<ToNodeRequest> = {}) => {
     const heard = listener()
-    const { changes } = await push({
+    const { changes } = await copyToNode({
       ...{ remote, node: 'node001', address: '127.0.0.1', tree: path("my 'image'") },
       ...{ filesystems: [], exclude: [], dryrun: false, signal: new AbortController().signal },
       ...{ timeLimitMs: 60_000, ...heard, ...options }

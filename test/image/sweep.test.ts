@@ -1,10 +1,10 @@
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { Installing } from '../../lib/image/installing.js'
-import { Works } from '../../lib/image/intents.js'
+import { Intents } from '../../lib/image/intents.js'
 import { recover } from '../../lib/image/recovery.js'
 import { Sweep } from '../../lib/image/sweep.js'
-import { Bench } from './workshop.js'
+import { Bench } from './bench.js'
 
 const hour = 3_600_000
 const sum = (digit: string) => digit.repeat(64)
@@ -34,7 +34,7 @@ async function beginning(t: Parameters<typeof Bench.open>[0]) {
   })
   const history: { state: string; time: string }[] = []
   const installing = new Installing({ history: () => history }, 4 * hour, () => bench.now)
-  const sweep = new Sweep(bench.shop, installing)
+  const sweep = new Sweep(bench.context, installing)
   t.teardown(() => sweep.close())
   const left = () => readdirSync(bench.path('files')).sort()
   const report = (state: string) => history.push({ state, time: new Date(bench.now).toISOString() })
@@ -52,12 +52,12 @@ t.test('an old pack is kept for the grace time, then all its files go', async t 
   bench.now += 24 * hour - 1
   await sweep.run()
   t.strictSame(left(), all, 'a millisecond before')
-  t.ok(bench.shop.model.view.index.isImageFile('pack', pack('1')), 'it is served until then')
+  t.ok(bench.context.model.view.index.isImageFile('pack', pack('1')), 'it is served until then')
   bench.now += 1
   await sweep.run()
   t.strictSame(left(), [...files('2'), 'compute-mine'].sort())
-  t.equal(bench.shop.model.view.get('pack', pack('1')), undefined)
-  t.notOk(bench.shop.model.view.index.isImageFile('pack', pack('1')), 'and no more')
+  t.equal(bench.context.model.view.get('pack', pack('1')), undefined)
+  t.notOk(bench.context.model.view.index.isImageFile('pack', pack('1')), 'and no more')
   bench.now += 1000 * hour
   await sweep.run()
   t.strictSame(left(), [...files('2'), 'compute-mine'].sort(), 'what an image names is never removed')
@@ -130,7 +130,7 @@ t.test('a disk that refuses: the pack is gone for everybody, the files are tried
   bench.now += 1
   await sweep.run()
   bench.now += 24 * hour
-  const { model } = bench.shop
+  const { model } = bench.context
   const change = model.change.bind(model)
   model.change = async () => {
     throw new Error('disk full')
@@ -152,14 +152,14 @@ t.test('what could not be removed with its pack is removed by the next start', a
   rmSync(stuck)
   mkdirSync(bench.path('files', pack('1'), 'x'), { recursive: true })
   await sweep.run()
-  t.equal(bench.shop.model.view.get('pack', pack('1')), undefined)
+  t.equal(bench.context.model.view.get('pack', pack('1')), undefined)
   rmSync(stuck, { recursive: true })
   writeFileSync(stuck, 'x')
   const others = ['pack', 'tree'].map((kind, i) => ({ kind, id: `${i}`.repeat(16) }))
   for (const other of others)
     writeFileSync(bench.path('state', 'work', `${other.id}.json`), JSON.stringify({ ...other, target: 'x' }))
-  const works = await Works.open(bench.path('state', 'work'))
-  await (await recover({ ...bench.shop, works }))()
+  const intents = await Intents.open(bench.path('state', 'work'))
+  await (await recover({ ...bench.context, intents }))()
   t.strictSame(left(), files('2').sort())
   t.strictSame(
     readdirSync(bench.path('state', 'work')),

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { type GrabRequest, grab } from '../../lib/image/transfer/from-node.js'
+import { copyFromNode, type FromNodeRequest } from '../../lib/image/transfer/from-node.js'
 import { Remote } from '../../lib/image/transfer/remote.js'
 import { output } from '../machine/programs.js'
 import { freePort, listener, makeSystem, scratch } from './node.js'
@@ -13,9 +13,9 @@ export async function beginning(t: Test) {
   await remote.prepare()
   const root = join(directory, 'node')
   await makeSystem(root, await readFile(remote.publicKey, 'utf8'))
-  const take = async (options: Partial<GrabRequest> = {}) => {
+  const take = async (options: Partial<FromNodeRequest> = {}) => {
     const heard = listener()
-    const { changes } = await grab({
+    const { changes } = await copyFromNode({
       ...{ remote, node: 'node001', address: '127.0.0.1', tree: undefined, work: join(directory, 'work') },
       ...{ filesystems: [], exclude: [], dryrun: false, signal: new AbortController().signal },
       ...{ timeLimitMs: 60_000, ...heard, ...options },

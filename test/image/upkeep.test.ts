@@ -3,14 +3,14 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { Upkeep } from '../../lib/image/upkeep.js'
-import { Bench } from './workshop.js'
+import { Bench } from './bench.js'
 
 const announce = 'http://127.0.0.1:9/announce'
 
 async function beginning(t: Test, ...overrides: string[]) {
   const bench = await Bench.open(t, ...overrides)
   let told = 0
-  const upkeep = new Upkeep(bench.shop, () => told++, 20)
+  const upkeep = new Upkeep(bench.context, () => told++, 20)
   t.teardown(() => upkeep.close())
   /** A file that is named like the pack of an image. */
   const file = (content: string, sum = createHash('sha256').update(content).digest('hex')) => {
@@ -18,7 +18,7 @@ async function beginning(t: Test, ...overrides: string[]) {
     writeFileSync(bench.path('files', name), content)
     return { name, sum }
   }
-  const doc = (name: string) => bench.shop.model.view.get('pack', name)
+  const doc = (name: string) => bench.context.model.view.get('pack', name)
   return { bench, upkeep, file, doc, told: () => told }
 }
 
@@ -36,7 +36,7 @@ t.test('an imported image: its pack is known when name and checksum agree', asyn
   })
   await upkeep.run()
   t.match(doc(name), { osimage: 'far', sha256: sum, bytes: 16, kernelfile, kernel: 'vmlinuz-6' })
-  t.strictSame([...bench.shop.model.view.names('pack')], [name], 'and nothing else is taken for a pack')
+  t.strictSame([...bench.context.model.view.names('pack')], [name], 'and nothing else is taken for a pack')
   t.equal(doc(unnamed.name), undefined)
   // What is broken is not read again and again, until it is another file.
   writeFileSync(bench.path('files', wrong.name), 'the whole')

@@ -1,9 +1,9 @@
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { grab } from '../../lib/image/transfer/from-node.js'
+import { copyFromNode } from '../../lib/image/transfer/from-node.js'
 import { Remote } from '../../lib/image/transfer/remote.js'
-import { push } from '../../lib/image/transfer/to-node.js'
+import { copyToNode } from '../../lib/image/transfer/to-node.js'
 import { compareTrees } from '../image/compare-trees.js'
 import { age, freePort, listener, requireNode, scratch, startNode } from '../image/node.js'
 import { output } from '../machine/programs.js'
@@ -48,7 +48,7 @@ t.test('a Debian node, there and back', { timeout: 1_800_000 }, async t => {
     `the node: ${size.split('\t')[0]} MiB, ${(await output('find', [root, '-xdev', '-printf', '.'])).length} entries`
   )
 
-  await timed('first grab', heard => grab({ ...common, ...heard, tree: undefined, work: image }))
+  await timed('first grab', heard => copyFromNode({ ...common, ...heard, tree: undefined, work: image }))
   const without = ['proc', 'sys', 'dev', 'run', 'tmp', 'var/tmp', 'var/log', 'etc'].map(name => `./${name}`)
   t.strictSame(await compareTrees(root, image, { holes: false, without }), [])
   t.equal(await readFile(join(image, 'etc/machine-id'), 'utf8'), '', 'no identity in an image')
@@ -58,23 +58,25 @@ t.test('a Debian node, there and back', { timeout: 1_800_000 }, async t => {
   )
 
   const dry = await timed('dry run, nothing changed', heard =>
-    grab({ ...common, ...heard, dryrun: true, tree: image, work: second })
+    copyFromNode({ ...common, ...heard, dryrun: true, tree: image, work: second })
   )
   t.strictSame(dry.changes, [])
   await timed('second grab, nothing changed', heard =>
-    grab({ ...common, ...heard, tree: image, work: second })
+    copyFromNode({ ...common, ...heard, tree: image, work: second })
   )
   t.strictSame(await compareTrees(image, second, { holes: false, without: ['./run'] }), [])
 
   t.strictSame(
-    (await timed('push, nothing changed', heard => push({ ...common, ...heard, tree: image }))).changes,
+    (await timed('push, nothing changed', heard => copyToNode({ ...common, ...heard, tree: image }))).changes,
     []
   )
   await writeFile(join(image, 'etc/motd'), 'a new day\n')
-  const one = await timed('push of one file', heard => push({ ...common, ...heard, tree: image }))
+  const one = await timed('push of one file', heard => copyToNode({ ...common, ...heard, tree: image }))
   t.strictSame(one.changes, ['changed etc/motd'])
   await rm(join(root, 'usr/share'), { recursive: true })
-  const part = await timed('push of a lost /usr/share', heard => push({ ...common, ...heard, tree: image }))
+  const part = await timed('push of a lost /usr/share', heard =>
+    copyToNode({ ...common, ...heard, tree: image })
+  )
   t.ok(part.changes.length > 1000)
   t.strictSame(await compareTrees(join(image, 'usr'), join(root, 'usr'), { holes: false }), [])
   t.equal(await readFile(join(root, 'etc/machine-id'), 'utf8'), `${'0'.repeat(32)}\n`)
@@ -85,7 +87,7 @@ t.test('a Debian node, there and back', { timeout: 1_800_000 }, async t => {
     await output('mv', [join(root, 'usr/bin/rsync'), join(root, 'usr/bin/rsync.real')])
     await writeFile(join(root, 'usr/bin/rsync'), slow, { mode: 0o755 })
     await timed('noticed', heard =>
-      t.rejects(grab({ ...common, ...heard, tree: undefined, work: join(directory, 'third') }), {
+      t.rejects(copyFromNode({ ...common, ...heard, tree: undefined, work: join(directory, 'third') }), {
         message: 'node node001: the connection was lost'
       })
     )

@@ -7,7 +7,7 @@ import type { Remote, Target } from './remote.js'
 import { type Course, transfer } from './rsync.js'
 import { checkSelection, grabRules, literals } from './selection.js'
 
-export interface GrabRequest extends Course, Target {
+export interface FromNodeRequest extends Course, Target {
   readonly remote: Remote
   /** The image's directory so far, which is only read; undefined: it has none yet. */
   readonly tree: string | undefined
@@ -25,7 +25,7 @@ export interface GrabRequest extends Course, Target {
  * image has it (rules 9.7; docs/grab-and-push.md). A dry run only reports what it would change of `tree`. Throws Error in
  * one sentence with the node's name; `work` may hold a part then, `tree` is as it was. To make it durable is the caller's.
  */
-export async function grab(request: GrabRequest): Promise<{ readonly changes: number }> {
+export async function copyFromNode(request: FromNodeRequest): Promise<{ readonly changes: number }> {
   const { remote, node, tree, work, dryrun, signal, line, own = [] } = request
   const { filesystems, exclude } = checkSelection(request.filesystems, request.exclude)
   const chosen = chooseFilesystems(node, filesystems, await nodeMounts(remote, request, signal))
@@ -51,7 +51,11 @@ async function fresh(work: string): Promise<string> {
   return realpath(work)
 }
 
-async function copy(tree: string, work: string, { signal, timeLimitMs, line }: GrabRequest): Promise<void> {
+async function copy(
+  tree: string,
+  work: string,
+  { signal, timeLimitMs, line }: FromNodeRequest
+): Promise<void> {
   line(`copying ${tree}`)
   await run('cp', ['-a', '-x', '--reflink=auto', '--', `${tree}/.`, `${work}/`], { signal, timeLimitMs })
 }

@@ -6,7 +6,7 @@ import type { Remote, Target } from './remote.js'
 import { type Course, transfer } from './rsync.js'
 import { checkSelection, literals, pushRules } from './selection.js'
 
-export interface PushRequest extends Course, Target {
+export interface ToNodeRequest extends Course, Target {
   readonly remote: Remote
   /** The image's directory. */
   readonly tree: string
@@ -22,7 +22,7 @@ export interface PushRequest extends Course, Target {
  * is excluded; deletes what the image does not hold (docs/grab-and-push.md). Throws Error in one sentence with the node's name; the node
  * may be between the two then, and another push completes it.
  */
-export async function push(request: PushRequest): Promise<{ readonly changes: number }> {
+export async function copyToNode(request: ToNodeRequest): Promise<{ readonly changes: number }> {
   const { remote, node, signal, line, own = [] } = request
   const { filesystems, exclude } = checkSelection(request.filesystems, request.exclude)
   const tree = await realpath(request.tree)

@@ -6,8 +6,8 @@ import type { Test } from 'tap'
 import { Mutex } from '../../lib/concurrency.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { storeOptions } from '../../lib/daemon.js'
-import type { Workshop } from '../../lib/image/context.js'
-import { Works } from '../../lib/image/intents.js'
+import type { ImageContext } from '../../lib/image/context.js'
+import { Intents } from '../../lib/image/intents.js'
 import type { JobContext } from '../../lib/jobs/jobs.js'
 import { createLog } from '../../lib/log.js'
 import { Model, theDaemon } from '../../lib/model/model.js'
@@ -25,7 +25,7 @@ export class Bench {
 
   private constructor(
     readonly directory: string,
-    readonly shop: Workshop
+    readonly context: ImageContext
   ) {}
 
   static async open(t: Test, ...overrides: string[]): Promise<Bench> {
@@ -50,11 +50,11 @@ export class Bench {
       box: new SecretBox(Buffer.alloc(32)),
       audit: async () => {}
     })
-    const works = await Works.open(join(directory, 'state', 'work'))
+    const intents = await Intents.open(join(directory, 'state', 'work'))
     const bench: Bench = new Bench(directory, {
       config,
       model,
-      works,
+      intents,
       log: createLog('info', line => log.push(line)),
       now: () => bench.now,
       files: new Mutex()
@@ -68,7 +68,7 @@ export class Bench {
   }
 
   put(change: (tx: Tx) => void): Promise<void> {
-    return this.shop.model.change(theDaemon, change)
+    return this.context.model.change(theDaemon, change)
   }
 
   /** What a job sees; `onLine` is called with each line while the job waits for it. */
