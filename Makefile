@@ -55,7 +55,7 @@ test-node24: .cache/node24/node_modules/node/bin/node
 
 # A machine with an empty disk boots and installs from a daemon of its own, its console on this screen.
 demo: $(installed)
-	@node --import ./test/loader.mjs test/demo/demo.ts
+	@node --import ./test/support/loader.mjs test/demo/demo.ts
 
 # The interface's document, from the code's tables.
 docs: build

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { checkAll } from '../lib/check.js'
 import { loadConfig } from '../lib/config/load.js'
-import { Controller } from './api/controller.js'
+import { Controller } from './support/controller.js'
 
 const shipped = fileURLToPath(new URL('../etc/svcd.ini', import.meta.url))
 const templates = fileURLToPath(new URL('../templates', import.meta.url))

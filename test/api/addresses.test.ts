@@ -1,6 +1,6 @@
 import t from 'tap'
-import { Controller } from './controller.js'
-import { row } from './rows.js'
+import { Controller } from '../support/controller.js'
+import { row } from '../support/rows.js'
 
 const c = await Controller.start(t)
 const bare = (name: string, key: string, value: unknown) => ({

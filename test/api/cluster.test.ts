@@ -4,10 +4,10 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { checkAll } from '../../lib/check.js'
 import { loadConfig } from '../../lib/config/load.js'
-import { difference } from '../contract/case.js'
-import { plainFiles } from '../contract/world.js'
-import { Controller } from './controller.js'
-import { stored } from './rows.js'
+import { Controller } from '../support/controller.js'
+import { stored } from '../support/rows.js'
+import { difference } from './contract/case.js'
+import { plainFiles } from './contract/world.js'
 
 const shipped = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 const settings = {

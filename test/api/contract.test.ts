@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import type { Parts } from '../../lib/api/context.js'
 import { routes } from '../../lib/api/routes.js'
 import { loadConfig } from '../../lib/config/load.js'
+import { Controller } from '../support/controller.js'
 import {
   type Cases,
   check,
@@ -18,20 +19,19 @@ import {
   type Step,
   send,
   shape
-} from '../contract/case.js'
-import { cluster } from '../contract/cluster.js'
-import { FullDisk } from '../contract/full-disk.js'
-import { group } from '../contract/group.js'
-import { images } from '../contract/images.js'
-import { jobs } from '../contract/jobs.js'
-import { node } from '../contract/node.js'
-import { objects } from '../contract/objects.js'
-import { osimage } from '../contract/osimage.js'
-import { monitor, secrets } from '../contract/secrets.js'
-import { service } from '../contract/service.js'
-import { services } from '../contract/services.js'
-import { plainFiles, Stage } from '../contract/world.js'
-import { Controller } from './controller.js'
+} from './contract/case.js'
+import { cluster } from './contract/cluster.js'
+import { FullDisk } from './contract/full-disk.js'
+import { group } from './contract/group.js'
+import { images } from './contract/images.js'
+import { jobs } from './contract/jobs.js'
+import { node } from './contract/node.js'
+import { objects } from './contract/objects.js'
+import { osimage } from './contract/osimage.js'
+import { monitor, secrets } from './contract/secrets.js'
+import { service } from './contract/service.js'
+import { services } from './contract/services.js'
+import { plainFiles, Stage } from './contract/world.js'
 
 const cases: Cases = {
   ...service,

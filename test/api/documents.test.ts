@@ -4,9 +4,9 @@ import t from 'tap'
 import { apiDocument } from '../../lib/api/documents.js'
 import { accessText, openapi } from '../../lib/api/openapi.js'
 import { objectTypes } from '../../lib/model/types.js'
-import { contract, keyOf } from '../contract/case.js'
-import { Controller } from './controller.js'
-import { table } from './table.js'
+import { Controller } from '../support/controller.js'
+import { table } from '../support/routes.js'
+import { contract, keyOf } from './contract/case.js'
 
 const doc = (name: string) => readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8')
 

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { Remote } from '../../lib/image/transfer/remote.js'
 import { freePort, makeSystem, requireNode, startNode } from '../image/node.js'
 import { makeTree } from '../image/small-tree.js'
-import { Controller } from './controller.js'
+import { Controller } from '../support/controller.js'
 
 requireNode()
 

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { beginning } from './beginning.js'
-import { Controller } from './controller.js'
-import { objectFiles } from './everything.js'
+import { Controller } from '../support/controller.js'
+import { objectFiles } from '../support/snapshot.js'
+import { beginning } from './properties/beginning.js'
 
 const c = await Controller.start(t)
 const restore = () => c.post('/config/cluster/import', beginning)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Controller } from './controller.js'
+import { Controller } from '../support/controller.js'
 
 /** Interface → address (null: none) of a node, as its GET shows them. */
 async function addresses(c: Controller, node: string): Promise<Record<string, string | null>> {

@@ -1,9 +1,9 @@
 import t from 'tap'
 import { acknowledge, finish } from '../../lib/api/asynchronous.js'
 import { badRequest, ServiceError } from '../../lib/errors.js'
-import { Gate, spec, until } from '../jobs/fixtures.js'
-import { withUsers } from './callers.js'
-import { Controller } from './controller.js'
+import { withUsers } from '../support/callers.js'
+import { Controller } from '../support/controller.js'
+import { Gate, spec, until } from '../support/jobs.js'
 
 const { c, as } = await withUsers(t)
 const iso = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/

@@ -3,9 +3,9 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { builtTree, type Running, start } from '../cli/tree.js'
-import { brokenRules, objects } from './rules.js'
-import { Client } from './sockets.js'
+import { brokenRules, objects } from '../support/broken-rules.js'
+import { builtTree, type Running, start } from '../support/built-tree.js'
+import { Client } from '../support/client.js'
 import { prepare, type State, type World, WRITERS, type Writer, worldOf } from './writers.js'
 
 const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? 20)

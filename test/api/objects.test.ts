@@ -1,7 +1,7 @@
 import t from 'tap'
-import { Controller } from './controller.js'
-import { objectFiles, read, row, stored } from './rows.js'
-import { freeTexts, specimens, unset } from './specimens.js'
+import { Controller } from '../support/controller.js'
+import { objectFiles, read, row, stored } from '../support/rows.js'
+import { freeTexts, specimens, unset } from '../support/specimens.js'
 
 const c = await Controller.start(t)
 

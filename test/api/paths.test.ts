@@ -1,6 +1,6 @@
 import t from 'tap'
-import { stored } from './rows.js'
-import { bodyOf, complaints, parameters, pathOf, populated, table } from './table.js'
+import { bodyOf, complaints, parameters, pathOf, populated, table } from '../support/routes.js'
+import { stored } from '../support/rows.js'
 
 const c = await populated(t)
 const headers = { 'x-access-tokens': c.token, 'content-type': 'application/json' }

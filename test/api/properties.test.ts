@@ -1,8 +1,7 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { beginning } from './beginning.js'
-import { Controller, type Reply } from './controller.js'
+import { Controller, type Reply } from '../support/controller.js'
 import {
   type Exported,
   everything,
@@ -11,9 +10,10 @@ import {
   parseBare,
   secretsOf,
   snapshot
-} from './everything.js'
-import { brokenMoves, brokenRules, leftovers, orphans, wrongAnswers } from './invariants.js'
-import { newName, type Operation, operation, types } from './operations.js'
+} from '../support/snapshot.js'
+import { beginning } from './properties/beginning.js'
+import { brokenMoves, brokenRules, leftovers, orphans, wrongAnswers } from './properties/invariants.js'
+import { newName, type Operation, operation, types } from './properties/operations.js'
 
 /** The numbers of runs are multiplied by this: `make test-long` asks for more. */
 const rounds = Number(process.env.SVCD_PROPERTY_RUNS ?? 1)

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
-import { Controller } from './controller.js'
-import { brokenRules, objects } from './rules.js'
-import { Client, type Read } from './sockets.js'
+import { brokenRules, objects } from '../support/broken-rules.js'
+import { Client, type Read } from '../support/client.js'
+import { Controller } from '../support/controller.js'
 
 /** Clients with a connection each, of a controller with a network, an image and the group compute. */
 async function start(test: Test, count: number): Promise<{ controller: Controller; clients: Client[] }> {

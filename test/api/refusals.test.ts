@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
-import { Controller } from './controller.js'
-import { exported, snapshot } from './everything.js'
+import { Controller } from '../support/controller.js'
+import { exported, snapshot } from '../support/snapshot.js'
 
 /** What is asked, the status, and every name that the message must say. */
 type Refusal = readonly [ask: readonly [path: string, body?: unknown], status: number, ...says: string[]]

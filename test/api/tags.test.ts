@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
-import { difference } from '../contract/case.js'
-import { plainFiles } from '../contract/world.js'
-import { Controller } from './controller.js'
+import { Controller } from '../support/controller.js'
+import { difference } from './contract/case.js'
+import { plainFiles } from './contract/world.js'
 
 const none = { token: null }
 

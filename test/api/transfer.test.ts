@@ -1,9 +1,9 @@
 import t from 'tap'
-import { difference } from '../contract/case.js'
-import { hostile, richCluster } from '../contract/rich.js'
-import { base64, cheapHash, plainFiles } from '../contract/world.js'
-import { Controller } from './controller.js'
-import { stored } from './rows.js'
+import { Controller } from '../support/controller.js'
+import { stored } from '../support/rows.js'
+import { difference } from './contract/case.js'
+import { hostile, richCluster } from './contract/rich.js'
+import { base64, cheapHash, plainFiles } from './contract/world.js'
 
 const exported = async (c: Controller) => (await c.get('/config/cluster/export')).text
 const post = (c: Controller, document: unknown) => c.post('/config/cluster/import', document)

@@ -2,9 +2,9 @@ import t from 'tap'
 import type { Field } from '../../lib/model/field.js'
 import { interfaceFields } from '../../lib/model/tables.js'
 import { objectTypes } from '../../lib/model/types.js'
-import { literal, refused } from './refused.js'
-import { read } from './rows.js'
-import { populated } from './table.js'
+import { literal, refused } from '../support/refused.js'
+import { populated } from '../support/routes.js'
+import { read } from '../support/rows.js'
 
 const c = await populated(t)
 

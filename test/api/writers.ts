@@ -1,5 +1,5 @@
-import { type Objects, objects, type Shown } from './rules.js'
-import type { Client, Read } from './sockets.js'
+import { type Objects, objects, type Shown } from '../support/broken-rules.js'
+import type { Client, Read } from '../support/client.js'
 
 /** What the lists show of a moment. */
 export interface World {

@@ -4,7 +4,7 @@ import t from 'tap'
 import { Logins } from '../../lib/auth/logins.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { version } from '../../lib/version.js'
-import { builtTree, root, start, svcd } from './tree.js'
+import { builtTree, root, start, svcd } from '../support/built-tree.js'
 
 const tree = builtTree(t.testdir())
 

@@ -3,7 +3,7 @@ import { appendFileSync, existsSync, readFileSync, readlinkSync, statSync, write
 import { join } from 'node:path'
 import t from 'tap'
 import { loadConfig } from '../../lib/config/load.js'
-import { builtTree, root, start, svcd } from './tree.js'
+import { builtTree, root, start, svcd } from '../support/built-tree.js'
 
 const base = t.testdir({ source: {}, staged: {} })
 const source = builtTree(join(base, 'source'))

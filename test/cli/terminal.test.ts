@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { builtTree, start } from './tree.js'
+import { builtTree, start } from '../support/built-tree.js'
 
 const tree = builtTree(t.testdir())
 

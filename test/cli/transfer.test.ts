@@ -1,11 +1,11 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { Controller } from '../api/controller.js'
-import { stored } from '../api/rows.js'
-import { richCluster } from '../contract/rich.js'
-import { cheapHash } from '../contract/world.js'
-import { builtTree, svcd } from './tree.js'
+import { richCluster } from '../api/contract/rich.js'
+import { cheapHash } from '../api/contract/world.js'
+import { builtTree, svcd } from '../support/built-tree.js'
+import { Controller } from '../support/controller.js'
+import { stored } from '../support/rows.js'
 
 const tree = builtTree(t.testdir())
 /** The options by which the command finds the daemon of a controller. */

@@ -2,8 +2,8 @@ import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
-import { debianKernel } from '../machine/kernel.js'
-import { checkout, node, programEnv, typescript } from '../machine/programs.js'
+import { debianKernel } from '../support/kernel.js'
+import { checkout, node, programEnv, typescript } from '../support/programs.js'
 
 const run = promisify(execFile)
 

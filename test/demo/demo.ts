@@ -2,9 +2,9 @@ import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { startController } from '../machine/controller.js'
 import { kernelOptions, makeImage, partscript } from '../machine/image.js'
-import { runMachine } from '../machine/vm.js'
+import { startController } from '../support/daemon.js'
+import { runMachine } from '../support/virtual-machine.js'
 
 // `make demo`: a virtual machine with an empty disk is installed by a controller of its own, without root and
 // without touching anything outside a temporary directory.

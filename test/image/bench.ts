@@ -14,7 +14,7 @@ import { Model, theDaemon } from '../../lib/model/model.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import type { ClusterStore, Tx } from '../../lib/model/view.js'
 import { Store } from '../../lib/store/store.js'
-import { output } from '../machine/programs.js'
+import { output } from '../support/programs.js'
 
 const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { output } from '../machine/programs.js'
+import { output } from '../support/programs.js'
 import { Daemon } from './daemon.js'
 import { makeTree, small } from './small-tree.js'
 

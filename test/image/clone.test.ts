@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { cloneImage } from '../../lib/image/clone.js'
 import { theDaemon } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/view.js'
-import { output, requireRoot } from '../machine/programs.js'
+import { output, requireRoot } from '../support/programs.js'
 import { Bench } from './bench.js'
 import { makeTree } from './small-tree.js'
 

@@ -10,7 +10,7 @@ import {
   readSync
 } from 'node:fs'
 import { promisify } from 'node:util'
-import { programEnv } from '../machine/programs.js'
+import { programEnv } from '../support/programs.js'
 
 const run = promisify(execFile)
 

@@ -2,8 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { Client } from '../api/sockets.js'
-import { builtTree, compile, type Running, replaceModule, root, start } from '../cli/tree.js'
+import { builtTree, compile, type Running, replaceModule, root, start } from '../support/built-tree.js'
+import { Client } from '../support/client.js'
 
 /** A place in the code where the daemon kills itself: before the first line of a module that holds `before`. */
 export interface Crash {

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, 
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { output, requireRoot } from '../machine/programs.js'
+import { output, requireRoot } from '../support/programs.js'
 import { beginning } from './imaging.js'
 import { makeTree, small } from './small-tree.js'
 

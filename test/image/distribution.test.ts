@@ -8,7 +8,7 @@ import type { Seeder } from '../../lib/image/torrent/seeder.js'
 import { keepSeeding } from '../../lib/image/torrent/seeding.js'
 import { createTorrent } from '../../lib/image/torrent/torrent.js'
 import { createLog } from '../../lib/log.js'
-import { output, requirePrograms, requireRoot } from '../machine/programs.js'
+import { output, requirePrograms, requireRoot } from '../support/programs.js'
 import {
   aria2,
   directory,

@@ -11,7 +11,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { output } from '../machine/programs.js'
+import { output } from '../support/programs.js'
 import { beginning, sha256 } from './imaging.js'
 import { makeTree, small } from './small-tree.js'
 

@@ -3,8 +3,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { Controller } from '../api/controller.js'
-import { Gate } from '../jobs/fixtures.js'
+import { Controller } from '../support/controller.js'
+import { Gate } from '../support/jobs.js'
 import { type Files, makeTree, small } from './small-tree.js'
 
 export const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex')

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { buildInitramfs, type InitramfsRequest } from '../../lib/image/packer/initramfs.js'
 import { mountsBelow } from '../../lib/image/tree.js'
-import { node, programEnv, requirePrograms, requireRoot, typescript } from '../machine/programs.js'
+import { node, programEnv, requirePrograms, requireRoot, typescript } from '../support/programs.js'
 import { kernel, Tree } from './initramfs-tree.js'
 
 requireRoot()

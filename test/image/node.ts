@@ -5,7 +5,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
-import { locate, output, programEnv, requirePrograms, requireRoot } from '../machine/programs.js'
+import { locate, output, programEnv, requirePrograms, requireRoot } from '../support/programs.js'
 import { compareTrees } from './compare-trees.js'
 
 /** What the tests of grab and push need. */

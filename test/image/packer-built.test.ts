@@ -1,7 +1,7 @@
 import { mkdirSync, realpathSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { builtTree, start } from '../cli/tree.js'
+import { builtTree, start } from '../support/built-tree.js'
 import { compareTrees } from './compare-trees.js'
 import { run, unpack, workDirectory } from './rich-tree.js'
 

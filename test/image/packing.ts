@@ -2,7 +2,7 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { PackRequest } from '../../lib/image/packer/choose-packer.js'
-import { locate } from '../machine/programs.js'
+import { locate } from '../support/programs.js'
 
 /** A request to pack, and what its packer said. */
 export function request(tree: string, output: string, more: Partial<PackRequest> = {}) {

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { reachable } from '../../lib/image/transfer/reach.js'
 import { Remote } from '../../lib/image/transfer/remote.js'
-import { output } from '../machine/programs.js'
+import { output } from '../support/programs.js'
 import { freePort, makeHostKey, makeSystem, requireNode, scratch, startNode } from './node.js'
 
 requireNode()

@@ -18,7 +18,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { checkout, requirePrograms } from '../machine/programs.js'
+import { checkout, requirePrograms } from '../support/programs.js'
 
 export const run = (program: string, ...args: string[]) => execFileSync(program, args, { stdio: 'pipe' })
 

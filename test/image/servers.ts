@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { type Child, startChild } from '../machine/child.js'
-import { checkout, output } from '../machine/programs.js'
+import { type Child, startChild } from '../support/child.js'
+import { checkout, output } from '../support/programs.js'
 
 /** Put before a program, it dies with the test. */
 const bound = ['setpriv', '--pdeathsig', 'KILL']

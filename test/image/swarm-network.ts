@@ -1,4 +1,4 @@
-import { output } from '../machine/programs.js'
+import { output } from '../support/programs.js'
 import type { Place } from './servers.js'
 
 /** Machines on a switch, each in a network namespace of its own, with a link of its own in both directions. */

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { copyFromNode, type FromNodeRequest } from '../../lib/image/transfer/from-node.js'
 import { Remote } from '../../lib/image/transfer/remote.js'
-import { output } from '../machine/programs.js'
+import { output } from '../support/programs.js'
 import { freePort, listener, makeSystem, scratch } from './node.js'
 
 /** The system in `root`, which lets the controller `remote` in, and grabs from it. */

@@ -5,7 +5,7 @@ import t from 'tap'
 import { replaceFile } from '../../lib/disk/replace.js'
 import { decode, encode } from '../../lib/image/torrent/bencode.js'
 import { createTorrent, pieceLength, readInfoHash } from '../../lib/image/torrent/torrent.js'
-import { output, requirePrograms } from '../machine/programs.js'
+import { output, requirePrograms } from '../support/programs.js'
 import { directory } from './servers.js'
 
 requirePrograms('transmission-show', 'transmission-create', 'aria2c')

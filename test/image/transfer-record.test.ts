@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Changes } from '../../lib/image/transfer-record.js'
-import { openJobs, spec } from '../jobs/fixtures.js'
+import { openJobs, spec } from '../support/jobs.js'
 
 /** The record of a dry run on `nodes` nodes with 5,000 changes each, of which the last fails. */
 async function recordOf(nodes: number) {

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import type { InstallBmc } from '../../lib/boot/install-data.js'
-import { bmcBytes, installBmc } from './data.js'
+import { bmcBytes, installBmc } from '../support/install-data.js'
 import { completed, failed, install, type Plan } from './install.js'
 import { allShells, type Shell } from './machine.js'
 

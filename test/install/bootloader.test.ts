@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { base64 } from './data.js'
+import { base64 } from '../support/install-data.js'
 import { packImage } from './image.js'
 import { completed, failed, install, type Plan } from './install.js'
 import { type Machine, shells } from './machine.js'

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import t from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
-import { base64 } from './data.js'
+import { base64 } from '../support/install-data.js'
 import { sha256 } from './image.js'
 import { completed, exits, failed, image, install, type Plan } from './install.js'
 import { allShells, type Machine, type Setup, shells } from './machine.js'

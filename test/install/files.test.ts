@@ -1,7 +1,7 @@
 import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { base64 } from './data.js'
+import { base64 } from '../support/install-data.js'
 import { packImage } from './image.js'
 import { completed, failed, install } from './install.js'
 import { shells } from './machine.js'

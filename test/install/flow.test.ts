@@ -1,10 +1,10 @@
 import { statSync } from 'node:fs'
 import t from 'tap'
-import { base64, installData } from './data.js'
+import { base64, installData } from '../support/install-data.js'
+import { installScript } from '../support/install-script.js'
 import { packImage, sha256 } from './image.js'
 import { completed, exits, failed, image, install, startController } from './install.js'
 import { allShells, Machine, shells } from './machine.js'
-import { installScript } from './render.js'
 
 for (const shell of allShells) {
   t.test(`a node installs by http, ${shell}`, async t => {

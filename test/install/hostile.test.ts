@@ -1,10 +1,10 @@
 import t from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
-import { base64, bmcBytes, installBmc, installData, installInterface } from './data.js'
+import { base64, bmcBytes, installBmc, installData, installInterface } from '../support/install-data.js'
+import { installScript } from '../support/install-script.js'
 import { hostile } from './hostile.js'
 import { completed, image, install } from './install.js'
 import { shells } from './machine.js'
-import { installScript } from './render.js'
 
 /** The node's data with every text hostile that does not steer the flow. */
 function hostileData(): Partial<InstallData> {

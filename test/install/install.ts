@@ -1,9 +1,9 @@
 import type { Test } from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
-import { installData } from './data.js'
+import { installData } from '../support/install-data.js'
+import { installScript } from '../support/install-script.js'
 import { packImage } from './image.js'
 import { Machine, type Run, type Setup } from './machine.js'
-import { installScript } from './render.js'
 import { type Answer, Controller } from './server.js'
 
 export interface Installation {

@@ -3,11 +3,11 @@ import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import type { InstallData, InstallInterface } from '../../lib/boot/install-data.js'
-import { base64, bmcBytes, installBmc, installData, installInterface } from './data.js'
+import { base64, bmcBytes, installBmc, installData, installInterface } from '../support/install-data.js'
+import { kickstart } from '../support/install-script.js'
 import { hostile } from './hostile.js'
 import { exits, startController } from './install.js'
 import { Machine } from './machine.js'
-import { kickstart } from './render.js'
 
 interface Parsed {
   /** Command lines outside of sections, split as the installer splits them. */

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { base64 } from './data.js'
+import { base64 } from '../support/install-data.js'
 import { packImage } from './image.js'
 import { completed, failed, install, type Plan } from './install.js'
 import { shells } from './machine.js'

@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'n
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import type { InstallData, InstallInterface } from '../../lib/boot/install-data.js'
-import { installInterface } from './data.js'
+import { installInterface } from '../support/install-data.js'
 import { packImage } from './image.js'
 import { completed, install } from './install.js'
 import { shells } from './machine.js'

@@ -6,8 +6,8 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
-import { base64, installBmc, installData, installInterface } from './data.js'
-import { installScript, kickstart } from './render.js'
+import { base64, installBmc, installData, installInterface } from '../support/install-data.js'
+import { installScript, kickstart } from '../support/install-script.js'
 
 const secrets = [{ name: 'k', path: '/etc/k', content: base64('k') }]
 const scripts = { prescript: base64('a'), partscript: base64('b'), postscript: base64('c') }

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { installInterface } from './data.js'
+import { installInterface } from '../support/install-data.js'
 import { completed, install } from './install.js'
 import { allShells, type Shell } from './machine.js'
 

@@ -6,8 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { JobsUnavailableError } from '../../lib/jobs/jobs.js'
 import { type RecordDisk, realDisk } from '../../lib/jobs/record-file.js'
-import { requireRoot } from '../machine/programs.js'
-import { Gate, openJobs, outcome, readRecord, recordFiles, settled, spec, until } from './fixtures.js'
+import { Gate, openJobs, outcome, readRecord, recordFiles, settled, spec, until } from '../support/jobs.js'
+import { requireRoot } from '../support/programs.js'
 
 /** The real disk, whose writes can be counted and made to fail. */
 class TestDisk implements RecordDisk {

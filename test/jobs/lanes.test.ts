@@ -1,7 +1,7 @@
 import t from 'tap'
 import { JobStoppedError } from '../../lib/jobs/jobs.js'
 import { startable } from '../../lib/jobs/lanes.js'
-import { Gate, openJobs, outcome, settled, spec } from './fixtures.js'
+import { Gate, openJobs, outcome, settled, spec } from '../support/jobs.js'
 
 t.test('which jobs may begin', t => {
   const job = (name: string, lanes: string, ready = true) => ({

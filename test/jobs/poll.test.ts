@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { Jobs, Poll } from '../../lib/jobs/jobs.js'
-import { Gate, openJobs, outcome, spec, until } from './fixtures.js'
+import { Gate, openJobs, outcome, spec, until } from '../support/jobs.js'
 
 const lines = (poll: Poll | undefined) => poll?.message.split(';;').filter(line => line !== '')
 

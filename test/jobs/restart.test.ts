@@ -14,7 +14,7 @@ import {
   settled,
   spec,
   until
-} from './fixtures.js'
+} from '../support/jobs.js'
 
 // rules 2.9
 t.test('what was told and what was not survives a restart', async t => {

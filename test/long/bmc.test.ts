@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import type { InstallBmc } from '../../lib/boot/install-data.js'
-import { installBmc, installData } from '../install/data.js'
-import { installScript } from '../install/render.js'
-import { startChild } from '../machine/child.js'
 import { busybox } from '../machine/initramfs.js'
-import { debianKernel, type Kernel } from '../machine/kernel.js'
-import { checkout, locate, output, requirePrograms } from '../machine/programs.js'
+import { startChild } from '../support/child.js'
+import { installBmc, installData } from '../support/install-data.js'
+import { installScript } from '../support/install-script.js'
+import { debianKernel, type Kernel } from '../support/kernel.js'
+import { checkout, locate, output, requirePrograms } from '../support/programs.js'
 
 const admin = { user: 'admin', password: 'factory' }
 const operator = { user: 'operator', password: `it's a # "word"` }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { mkdir, mkdtemp, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { checkout, output, requirePrograms, requireRoot } from '../machine/programs.js'
+import { checkout, output, requirePrograms, requireRoot } from '../support/programs.js'
 
 const suite = 'bookworm'
 const cache = join(checkout, '.cache/debian')

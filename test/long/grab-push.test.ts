@@ -6,7 +6,7 @@ import { Remote } from '../../lib/image/transfer/remote.js'
 import { copyToNode } from '../../lib/image/transfer/to-node.js'
 import { compareTrees } from '../image/compare-trees.js'
 import { age, freePort, listener, requireNode, scratch, startNode } from '../image/node.js'
-import { output } from '../machine/programs.js'
+import { output } from '../support/programs.js'
 import { debianTree } from './debian.js'
 
 // A real Debian as the node: what a grab takes is what it has, and how long each way takes (docs/grab-and-push.md).

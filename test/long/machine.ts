@@ -1,7 +1,7 @@
 import { chmod, copyFile, mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { buildInitramfs } from '../../lib/image/packer/initramfs.js'
-import { output } from '../machine/programs.js'
+import { output } from '../support/programs.js'
 import { debianTree } from './debian.js'
 
 /** What builds an image's initramfs. */

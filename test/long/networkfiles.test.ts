@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import t from 'tap'
-import { output } from '../machine/programs.js'
+import { output } from '../support/programs.js'
 import { debianTree } from './debian.js'
 
 // The network files that the install script writes (the golden files of test/install), read by the programs that

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { chmod, chown, copyFile, link, mkdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { debianKernel } from '../support/kernel.js'
+import { output } from '../support/programs.js'
 import { buildInitramfs, busybox } from './initramfs.js'
-import { debianKernel } from './kernel.js'
-import { output } from './programs.js'
 
 /**
  * Kernel options for a machine in software: messages on the serial port, a panic ends the machine, and no

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { createGzip } from 'node:zlib'
-import type { Kernel } from './kernel.js'
-import { checkout, programEnv, requirePrograms } from './programs.js'
+import type { Kernel } from '../support/kernel.js'
+import { checkout, programEnv, requirePrograms } from '../support/programs.js'
 
 // In the order the kernel takes them: there is no depmod and no modprobe in the initramfs.
 const modules = [

@@ -2,9 +2,9 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, wri
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Audit } from '../../lib/monitor/audit.js'
-import { Controller } from '../api/controller.js'
-import { hostile, richCluster } from '../contract/rich.js'
-import { base64, cheapHash } from '../contract/world.js'
+import { hostile, richCluster } from '../api/contract/rich.js'
+import { base64, cheapHash } from '../api/contract/world.js'
+import { Controller } from '../support/controller.js'
 
 type Line = Readonly<Record<string, unknown>> & { readonly time: string }
 

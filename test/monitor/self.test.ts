@@ -3,7 +3,7 @@ import t from 'tap'
 import { Health } from '../../lib/monitor/health.js'
 import { LoopDelay } from '../../lib/monitor/loop-delay.js'
 import { queueCondition } from '../../lib/monitor/queue.js'
-import { Gate, openJobs, outcome } from '../jobs/fixtures.js'
+import { Gate, openJobs, outcome } from '../support/jobs.js'
 
 /** Waits for a condition to become well, or ill. */
 async function becomes(part: { readonly condition: { ok: boolean } }, ok: boolean): Promise<void> {

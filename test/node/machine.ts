@@ -11,9 +11,9 @@ import {
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
-import { type Child, startChild } from '../machine/child.js'
-import { startDhcpd } from '../machine/net.js'
-import { checkout, output, requirePrograms, requireRoot } from '../machine/programs.js'
+import { type Child, startChild } from '../support/child.js'
+import { checkout, output, requirePrograms, requireRoot } from '../support/programs.js'
+import { startDhcpd } from '../support/provision-network.js'
 
 /**
  * A shell that the node's side must run under, and what it fetches with: bash and klibc's sh have curl, dash has GNU

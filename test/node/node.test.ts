@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { checkout } from '../machine/programs.js'
+import { checkout } from '../support/programs.js'
 import { installScript, kernelArguments, mac, Node, shells, url } from './machine.js'
 
 const refusal = (status: number, message: string) => ({ status, body: JSON.stringify({ message }) })

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
-import { checkout, programEnv, requirePrograms } from '../machine/programs.js'
+import { checkout, programEnv, requirePrograms } from '../support/programs.js'
 
 const files = (directory: string) => readdirSync(join(checkout, directory)).map(name => join(directory, name))
 const module = 'dracut/90svc'

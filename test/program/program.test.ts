@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { locate, ProgramError, type ProgramOptions, run } from '../../lib/program/program.js'
-import { requirePrograms } from '../machine/programs.js'
+import { requirePrograms } from '../support/programs.js'
 import { compile, NodeProcess } from './child.js'
 
 requirePrograms('setpriv')

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import t from 'tap'
 import { renderInThread } from '../../lib/services/render.js'
-import { Controller } from '../api/controller.js'
+import { Controller } from '../support/controller.js'
 import { many } from './cluster.js'
 import { Fake } from './fake.js'
 

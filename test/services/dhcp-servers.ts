@@ -1,6 +1,6 @@
 import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { locate, requirePrograms } from '../machine/programs.js'
+import { locate, requirePrograms } from '../support/programs.js'
 import { controlScript } from './namespaces.js'
 
 /** Where a DHCP server is run. */

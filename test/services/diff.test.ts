@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import { unifiedDiff } from '../../lib/services/diff.js'
-import { requirePrograms } from '../machine/programs.js'
+import { requirePrograms } from '../support/programs.js'
 
 requirePrograms('patch')
 

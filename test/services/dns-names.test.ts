@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import type { DnsData } from '../../lib/services/dns/data.js'
-import { output, requirePrograms, requireRoot } from '../machine/programs.js'
+import { output, requirePrograms, requireRoot } from '../support/programs.js'
 import { settings as cluster, type Objects } from './cluster.js'
 import { complaints, dataOf, rendered } from './rendered.js'
 

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Controller } from '../machine/controller.js'
+import type { Controller } from '../support/daemon.js'
 
 /** A port that nobody listens on. */
 export function freePort(): Promise<number> {

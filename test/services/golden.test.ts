@@ -1,5 +1,5 @@
 import t from 'tap'
-import { requirePrograms } from '../machine/programs.js'
+import { requirePrograms } from '../support/programs.js'
 import { everything, many } from './cluster.js'
 import { complaints, isGolden, rendered, servers } from './rendered.js'
 

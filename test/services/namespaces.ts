@@ -1,7 +1,7 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { output, requirePrograms, requireRoot } from '../machine/programs.js'
+import { output, requirePrograms, requireRoot } from '../support/programs.js'
 
 /** Two network namespaces with a wire between them: a server's, with 10.142.0.1/24, and a client's. */
 export interface Wire {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { Controller } from '../api/controller.js'
+import { Controller } from '../support/controller.js'
 
 const network = (n: number) => ({
   network: `10.14${n}.0.0/16`,

@@ -12,7 +12,7 @@ import { type DhcpOptions, dhcpData } from '../../lib/services/dhcp/data.js'
 import { dnsData } from '../../lib/services/dns/data.js'
 import { inSlices } from '../../lib/services/slices.js'
 import { Templates } from '../../lib/template/templates.js'
-import { programEnv } from '../machine/programs.js'
+import { programEnv } from '../support/programs.js'
 import { type Objects, settings, view } from './cluster.js'
 
 export const templates = fileURLToPath(new URL('../../templates', import.meta.url))

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { Controller } from '../api/controller.js'
-import { requireRoot } from '../machine/programs.js'
+import { Controller } from '../support/controller.js'
+import { requireRoot } from '../support/programs.js'
 import { community, deadSwitch, type Learned, startSwitch } from './snmp-switch.js'
 
 const long = process.env.SVCD_LONG === '1'

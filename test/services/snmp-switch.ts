@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { converse } from '../../lib/services/snmp/session.js'
-import { startChild } from '../machine/child.js'
-import { checkout, requirePrograms } from '../machine/programs.js'
+import { startChild } from '../support/child.js'
+import { checkout, requirePrograms } from '../support/programs.js'
 
 export const community = 'not-for-the-log'
 

@@ -1,7 +1,7 @@
 import type { InstallData } from '../../lib/boot/install-data.js'
-import { base64, installBmc, installData, installInterface } from '../install/data.js'
 import { everything, many } from '../services/cluster.js'
 import { servers, templateData } from '../services/rendered.js'
+import { base64, installBmc, installData, installInterface } from '../support/install-data.js'
 
 /** One rendering of a shipped template. */
 export interface Case {

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { awkward } from './specimens.js'
+import { awkward } from '../../support/specimens.js'
 
 /** One request of a random sequence: some are valid, some are not, whatever the state is by then. */
 export type Operation =

@@ -1,6 +1,6 @@
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { builtTree } from '../cli/tree.js'
+import { builtTree } from './built-tree.js'
 import { type Child, startChild } from './child.js'
 import { node, output, requirePrograms } from './programs.js'
 

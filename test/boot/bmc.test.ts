@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Controller } from './controller.js'
+import { Controller } from '../support/controller.js'
 
 t.test('what the install script knows of the BMC', async t => {
   const controller = await Controller.start(t)

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { Controller } from './controller.js'
-import { read, row, stored } from './rows.js'
+import { Controller } from '../support/controller.js'
+import { read, row, stored } from '../support/rows.js'
 
 const c = await Controller.start(t)
 const envelope = (node: string, fields: unknown) => ({ monitor: { status: { [node]: fields } } })

@@ -1,4 +1,4 @@
-import { ended, endedLines } from '../api/requests.js'
+import { ended, endedLines } from '../../support/planted-request.js'
 import type { Cases } from './case.js'
 
 const unknown = 'f'.repeat(32)

@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto'
 import t from 'tap'
 import { hashPassword } from '../../lib/auth/passwords.js'
-import { issuer, passwords, withUsers } from './callers.js'
-import { row, stored } from './rows.js'
-import { complaints } from './table.js'
+import { issuer, passwords, withUsers } from '../support/callers.js'
+import { complaints } from '../support/routes.js'
+import { row, stored } from '../support/rows.js'
 
 const { c, as, firstPassword, firstToken } = await withUsers(t)
 let address = 0

@@ -18,7 +18,7 @@ export const programEnv = (): NodeJS.ProcessEnv => ({ ...process.env, PATH: sear
 export const node: readonly string[] = ['env', '--unset=NODE_OPTIONS', process.execPath]
 
 /** Put behind `node`: modules in TypeScript. */
-export const typescript: readonly string[] = ['--import', join(checkout, 'test/loader.mjs')]
+export const typescript: readonly string[] = ['--import', join(checkout, 'test/support/loader.mjs')]
 
 const isThere = (path: string): boolean => {
   try {

@@ -1,8 +1,8 @@
 import t from 'tap'
 import type { ApiRoute } from '../../lib/api/context.js'
-import { type Callers, withUsers } from './callers.js'
-import { read, row, stored } from './rows.js'
-import { bodyOf, complaints, pathOf, table } from './table.js'
+import { type Callers, withUsers } from '../support/callers.js'
+import { bodyOf, complaints, pathOf, table } from '../support/routes.js'
+import { read, row, stored } from '../support/rows.js'
 
 const { c, as } = await withUsers(t)
 

@@ -3,7 +3,7 @@ import type { ApiRoute, Parts } from '../../lib/api/context.js'
 import { routes } from '../../lib/api/routes.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { Controller } from './controller.js'
-import { ended, plantRequest } from './requests.js'
+import { ended, plantRequest } from './planted-request.js'
 
 const config = loadConfig(fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url)), [])
 

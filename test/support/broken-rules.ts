@@ -1,4 +1,4 @@
-import type { Client } from './sockets.js'
+import type { Client } from './client.js'
 
 export interface Entry {
   readonly interface: string

@@ -1,4 +1,4 @@
-import { awkward } from './specimens.js'
+import { awkward } from '../../support/specimens.js'
 
 const script = Buffer.from('#!/bin/sh\ntrue\n').toString('base64')
 

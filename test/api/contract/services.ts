@@ -1,6 +1,6 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { ended } from '../api/requests.js'
+import { ended } from '../../support/planted-request.js'
 import type { Cases, Step } from './case.js'
 
 /** Settings of a DHCP and a DNS server whose programs do nothing, and do it well; their files are below `directory`. */

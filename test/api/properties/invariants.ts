@@ -1,5 +1,5 @@
-import type { Controller } from './controller.js'
-import { type Exported, exported, type Fields, type Nic } from './everything.js'
+import type { Controller } from '../../support/controller.js'
+import { type Exported, exported, type Fields, type Nic } from '../../support/snapshot.js'
 
 /** Of the inherited settings, those that name an object. */
 const referring = { osimage: 'osimage', bmcsetupname: 'bmcsetup', group: 'group' } as const

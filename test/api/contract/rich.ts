@@ -1,4 +1,4 @@
-import type { Controller } from '../api/controller.js'
+import type { Controller } from '../../support/controller.js'
 import { base64 } from './world.js'
 
 /** Text that has to come back as it was, wherever it goes. */

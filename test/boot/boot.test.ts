@@ -2,7 +2,7 @@ import { cpSync, mkdirSync, readFileSync, rmSync, utimesSync, writeFileSync } fr
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { Controller } from './controller.js'
+import { Controller } from '../support/controller.js'
 
 const url = 'http://10.141.255.254:7050'
 const mac = '52:54:00:00:00:01'

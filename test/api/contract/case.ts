@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 import type { Test } from 'tap'
-import type { ApiRoute } from '../../lib/api/context.js'
-import type { Reply } from '../api/controller.js'
+import type { ApiRoute } from '../../../lib/api/context.js'
+import type { Reply } from '../../support/controller.js'
 import { plainFiles, type Stage, type Who } from './world.js'
 
-/** A row of the table of all requests, test/contract.json. */
+/** A row of the table of all requests, contract.json. */
 export interface Row {
   /** `GET /config/group/{group}` */
   readonly key: string
@@ -54,7 +54,7 @@ interface Table {
   readonly fields: Readonly<Record<string, readonly string[]>>
 }
 
-export const contract: Table = JSON.parse(readFileSync(new URL('../contract.json', import.meta.url), 'utf8'))
+export const contract: Table = JSON.parse(readFileSync(new URL('contract.json', import.meta.url), 'utf8'))
 
 export const rows: readonly Row[] = contract.rows.map(cells => {
   const row = Object.fromEntries(contract.columns.map((name, i) => [name, cells[i]]))

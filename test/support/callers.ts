@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { Tokens } from '../../lib/auth/tokens.js'
 import type { Controller } from './controller.js'
-import { populated } from './table.js'
+import { populated } from './routes.js'
 
 const hour = 3_600_000
 

@@ -1,9 +1,9 @@
 import t from 'tap'
 import type { Field } from '../../lib/model/field.js'
 import { nodeFields } from '../../lib/model/tables.js'
-import { scriptToken } from './callers.js'
-import { read, row } from './rows.js'
-import { populated } from './table.js'
+import { scriptToken } from '../support/callers.js'
+import { populated } from '../support/routes.js'
+import { read, row } from '../support/rows.js'
 
 const c = await populated(t)
 
