@@ -5,7 +5,7 @@ import t from 'tap'
 import ts from 'typescript'
 
 /** The words that every room speaks: these know nothing and are imported by all. */
-const GROUND = ['errors', 'json', 'source', 'concurrency', 'log', 'disk']
+const GROUND = ['errors', 'json', 'source', 'background', 'concurrency', 'log', 'disk']
 
 /**
  * What each room of lib/ may import beside the ground floor, a room being a directory or a file at the top, or a
@@ -52,7 +52,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   http: [],
   version: [],
   disk: ['errors'],
-  ...Object.fromEntries(GROUND.filter(room => room !== 'disk').map(room => [room, []]))
+  background: ['concurrency'],
+  ...Object.fromEntries(GROUND.filter(room => !['disk', 'background'].includes(room)).map(room => [room, []]))
 }
 
 const root = fileURLToPath(new URL('..', import.meta.url))
