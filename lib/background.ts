@@ -67,7 +67,8 @@ export class Background {
   wake(ms = 0): void {
     if (this.#closing.signal.aborted) return
     this.#asked = true
-    this.#schedule(ms, true)
+    if (ms > 0) this.#schedule(ms, true)
+    else void this.#run().catch(() => undefined)
   }
 
   /** Runs as soon as no run is under way; resolves or rejects as that run does. Does nothing when it is closed. */

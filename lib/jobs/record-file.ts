@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises'
+import { Background } from '../background.js'
 import { replaceDurably } from '../disk/replace.js'
 import type { Log } from '../log.js'
-import { reasonOf } from './text.js'
 
 /** How records are written, so that tests can make it fail. */
 export interface RecordDisk {
@@ -19,8 +19,7 @@ export const realDisk: RecordDisk = {
 
 /** Lines and progress reach the disk so often at most. */
 const SOON_MS = 1000
-const FIRST_PAUSE_MS = 1000
-const LONGEST_PAUSE_MS = 30_000
+const RETRY_MS = { first: 1000, longest: 30_000 }
 
 interface RecordFileOptions {
   readonly file: string
@@ -35,84 +34,58 @@ interface RecordFileOptions {
 /** Keeps one file in step with its record. What cannot be written is tried again, ever slower. */
 export class RecordFile {
   readonly #options: RecordFileOptions
-  #dirty = false
-  #timer: NodeJS.Timeout | undefined
-  #last: Promise<void> = Promise.resolve()
-  #next: Promise<void> | undefined
-  #pauseMs = FIRST_PAUSE_MS
-  #writing = false
-  #problem = false
-  #gone = false
+  readonly #writing: Background
+  /** How often the record has changed, and how often it had when it was last written. */
+  #changes = 0
+  #written = 0
 
   constructor(options: RecordFileOptions) {
+    const { file, log } = options
     this.#options = options
+    this.#writing = new Background({
+      work: () => this.#write(),
+      retryMs: RETRY_MS,
+      failed: reason => log.warn(`${file} cannot be written, and is tried again: ${reason}`),
+      recovered: () => log.info(`${file} is written again`)
+    })
   }
 
   /** Whether the file lacks something, as far as is known. */
   get behind(): boolean {
-    return this.#dirty || this.#writing || this.#next !== undefined
+    return this.#changes !== this.#written
   }
 
   /** Something changed that may be lost: it is written within a second, with what else changes until then. */
   soon(): void {
-    this.#dirty = true
-    this.#schedule(SOON_MS)
+    this.#changes++
+    // What fails has pauses of its own.
+    if (this.#writing.problem === '') this.#writing.wake(SOON_MS)
   }
 
   /** Writes what there is now; rejects when that fails, and it is tried again later. */
   now(): Promise<void> {
-    this.#dirty = true
-    clearTimeout(this.#timer)
-    this.#timer = undefined
-    this.#next ??= this.#last.catch(() => {}).then(() => this.#write())
-    this.#last = this.#next
-    return this.#next
+    this.#changes++
+    return this.#writing.run()
   }
 
   /** No more is written; the file is removed. Rejects when it cannot be. */
   async remove(): Promise<void> {
-    this.#gone = true
-    clearTimeout(this.#timer)
-    await this.#last.catch(() => {})
+    await this.#writing.close()
     await this.#options.disk.remove(this.#options.file)
   }
 
   /** One last attempt for what is not written, and no more after it. */
   async close(): Promise<void> {
-    await (this.#dirty && !this.#gone ? this.now() : this.#last).catch(() => {})
-    clearTimeout(this.#timer)
-    this.#gone = true
+    if (this.behind) await this.#writing.run().catch(() => {})
+    await this.#writing.close()
   }
 
   async #write(): Promise<void> {
-    this.#next = undefined
-    if (this.#gone) return
-    const { file, text, onWritten, disk, log } = this.#options
-    this.#dirty = false
-    this.#writing = true
-    try {
-      await disk.replace(file, text())
-    } catch (error) {
-      this.#writing = false
-      this.#dirty = true
-      if (!this.#problem) log.warn(`${file} cannot be written, and is tried again: ${reasonOf(error)}`)
-      this.#problem = true
-      this.#schedule(this.#pauseMs)
-      this.#pauseMs = Math.min(this.#pauseMs * 2, LONGEST_PAUSE_MS)
-      throw error
-    }
-    this.#writing = false
-    if (this.#problem) log.info(`${file} is written again`)
-    this.#problem = false
-    this.#pauseMs = FIRST_PAUSE_MS
-    if (!this.behind) onWritten()
-  }
-
-  #schedule(ms: number): void {
-    if (this.#gone) return
-    this.#timer ??= setTimeout(() => {
-      this.#timer = undefined
-      if (this.#dirty) this.now().catch(() => {})
-    }, ms).unref()
+    const { file, text, onWritten, disk } = this.#options
+    const changes = this.#changes
+    await disk.replace(file, text())
+    this.#written = changes
+    if (this.behind) this.#writing.wake(SOON_MS)
+    else onWritten()
   }
 }

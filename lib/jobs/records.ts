@@ -1,5 +1,6 @@
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { Background } from '../background.js'
 import { makeDirectory } from '../disk/directory.js'
 import { isLeftover } from '../disk/replace.js'
 import type { Log } from '../log.js'
@@ -27,12 +28,10 @@ export class Records {
   readonly #options: RecordsOptions
   /** Oldest first. */
   readonly #entries = new Map<string, Entry>()
-  readonly #sweeper: NodeJS.Timeout
-  #sweeping: Promise<void> | undefined
+  readonly #sweeping = new Background({ work: () => this.#removeOld(), everyMs: SWEEP_MS })
 
   private constructor(options: RecordsOptions) {
     this.#options = options
-    this.#sweeper = setInterval(() => this.sweep(), SWEEP_MS).unref()
   }
 
   /**
@@ -67,17 +66,14 @@ export class Records {
     return [...this.#entries.values()].map(({ summary }) => summary).reverse()
   }
 
-  /** Begins to remove the records that were kept long enough, unless that goes on already. */
+  /** Removes the records that were kept long enough, in the background. */
   sweep(): void {
-    this.#sweeping ??= this.#removeOld().finally(() => {
-      this.#sweeping = undefined
-    })
+    this.#sweeping.wake()
   }
 
   /** What can be written is; nothing is written any more after that. */
   async close(): Promise<void> {
-    clearInterval(this.#sweeper)
-    await this.#sweeping
+    await this.#sweeping.close()
     await Promise.all([...this.#entries.values()].map(entry => entry.close()))
   }
 

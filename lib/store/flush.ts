@@ -1,4 +1,5 @@
 import { dirname, join } from 'node:path'
+import { Background } from '../background.js'
 import { inParallel } from '../concurrency.js'
 import type { FileLayer } from '../disk/files.js'
 import { reasonOf, StoreError } from './errors.js'
@@ -12,8 +13,7 @@ import { INTENTS, intentFile, objectFile } from './paths.js'
 const OUTSTANDING_FILES = 65_536
 /** More would only take turns: each write holds one of libuv's four threads, which others need too. */
 const PARALLEL_WRITES = 3
-const FIRST_PAUSE_MS = 100
-const LONGEST_PAUSE_MS = 5000
+const RETRY_MS = { first: 100, longest: 5000 }
 /** What a stop may spend on the files of a large change; the daemon has 10 s for all of it. */
 const CLOSE_MS = 5000
 
@@ -38,14 +38,17 @@ export class Flusher {
   #waiting = new Map<string, Promised>()
   #intents: { number: number; files: number }[] = []
   #outstanding = 0
-  #running: Promise<void> | undefined
-  #problem = ''
   #closeBy = Number.POSITIVE_INFINITY
-  #endPause = () => {}
-  #waitingForRoom: (() => void)[] = []
+  readonly #flushing: Background
 
   constructor(options: FlusherOptions) {
     this.#options = options
+    this.#flushing = new Background({
+      work: () => this.#flush(),
+      retryMs: RETRY_MS,
+      failed: reason => options.log('warn', `the store's files are behind: ${reason}`),
+      recovered: () => options.log('info', "the store's files are written again")
+    })
   }
 
   /** No intent is on disk: an object's file may be written directly. */
@@ -55,7 +58,7 @@ export class Flusher {
 
   /** Why the files cannot be written, '' when they can. */
   get problem(): string {
-    return this.#problem
+    return this.#flushing.problem
   }
 
   /** Takes over a committed intent. */
@@ -63,47 +66,32 @@ export class Flusher {
     this.#intents.push({ number: intent.number, files: intent.writes.length })
     this.#outstanding += intent.writes.length
     for (const write of intent.writes) this.#waiting.set(this.#fileOf(write), write)
-    this.#running ??= this.#run()
+    // What fails has pauses of its own.
+    if (this.problem === '') this.#flushing.wake()
   }
 
   /** Resolves when another intent may be added; throws a StoreError when that is not to be expected soon. */
   async room(): Promise<void> {
     while (this.#outstanding >= (this.#options.outstandingFiles ?? OUTSTANDING_FILES)) {
-      if (this.#problem !== '') throw new StoreError(this.#problem)
-      await new Promise<void>(resolve => this.#waitingForRoom.push(resolve))
+      if (this.problem !== '') throw new StoreError(this.problem)
+      await this.#flushing.run().catch(() => undefined)
     }
   }
 
   /** Finishes what waits. Where that fails, or takes over 5 s, the intents stay, and the next start finishes them. */
   async close(): Promise<void> {
     this.#closeBy = Date.now() + CLOSE_MS
-    this.#endPause()
-    await this.#running
+    await this.#flushing.run().catch(() => undefined)
+    await this.#flushing.close()
   }
 
-  async #run(): Promise<void> {
-    let pauseMs = FIRST_PAUSE_MS
-    while (this.#intents.length > 0) {
-      const failure = await this.#flush()
-      this.#report(failure)
-      for (const resolve of this.#waitingForRoom.splice(0)) resolve()
-      if (failure === '') {
-        pauseMs = FIRST_PAUSE_MS
-        continue
-      }
-      if (Number.isFinite(this.#closeBy)) break
-      await this.#pause(pauseMs)
-      pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)
-    }
-    this.#running = undefined
-  }
-
-  /** One round; returns why it failed, or ''. */
-  async #flush(): Promise<string> {
+  /** One round: what waits when it begins. Throws an Error with the reason when not all of it could be written. */
+  async #flush(): Promise<void> {
     const { directory, files, assertOurs } = this.#options
     const writes = this.#waiting
     this.#waiting = new Map()
     const covered = [...this.#intents]
+    if (covered.length === 0) return
     try {
       await inParallel(writes, PARALLEL_WRITES, async ([file, { text }]) => {
         assertOurs()
@@ -118,28 +106,11 @@ export class Flusher {
       await files.syncDirectory(join(directory, INTENTS))
     } catch (error) {
       this.#waiting = new Map([...writes, ...this.#waiting])
-      return reasonOf(error)
+      throw new Error(reasonOf(error))
     }
     this.#intents.splice(0, covered.length)
     for (const intent of covered) this.#outstanding -= intent.files
-    return ''
-  }
-
-  #report(failure: string): void {
-    const { log } = this.#options
-    if (failure !== '' && this.#problem === '') log('warn', `the store's files are behind: ${failure}`)
-    if (failure === '' && this.#problem !== '') log('info', "the store's files are written again")
-    this.#problem = failure
-  }
-
-  async #pause(ms: number): Promise<void> {
-    await new Promise<void>(resolve => {
-      const timer = setTimeout(resolve, ms)
-      this.#endPause = () => {
-        clearTimeout(timer)
-        resolve()
-      }
-    })
+    if (!this.idle) this.#flushing.wake()
   }
 
   #fileOf({ type, name }: Promised): string {

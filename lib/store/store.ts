@@ -1,5 +1,6 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { Background } from '../background.js'
 import { makeDirectory } from '../disk/directory.js'
 import { type FileLayer, realFiles } from '../disk/files.js'
 import { Committer } from './commit.js'
@@ -38,8 +39,7 @@ interface Pending {
   failed(error: StoreError): void
 }
 
-const FIRST_PROBE_MS = 1000
-const LONGEST_PROBE_MS = 30_000
+const PROBE_MS = { first: 1000, longest: 30_000 }
 
 /**
  * Objects in memory, each also a JSON file; all changes go through one transaction function (architecture, "The
@@ -58,8 +58,11 @@ export class Store<T extends Types, I extends Index> {
   #running: Promise<void> | undefined
   #inChange = false
   #problem = ''
-  #probe: NodeJS.Timeout | undefined
-  #probeMs = FIRST_PROBE_MS
+  /** An empty commit now and then, so that health tells when the disk is well again though nobody writes. */
+  readonly #probing = new Background({
+    work: () => new Promise<void>((done, failed) => this.#push({ steps: [], net: [], done, failed })),
+    retryMs: PROBE_MS
+  })
   #closed: Promise<void> | undefined
 
   private constructor(options: StoreOptions<T, I>, lock: Lock, loaded: Loaded, current: State<T, I>) {
@@ -167,7 +170,7 @@ export class Store<T extends Types, I extends Index> {
   }
 
   async #close(): Promise<void> {
-    clearTimeout(this.#probe)
+    await this.#probing.close()
     await this.#running
     await this.#flusher.close()
     await this.#lock.release()
@@ -200,7 +203,6 @@ export class Store<T extends Types, I extends Index> {
     await this.#committer.commit(writes)
     if (this.#problem !== '') this.#log('info', 'the store can be changed again')
     this.#problem = ''
-    this.#probeMs = FIRST_PROBE_MS
   }
 
   #publish({ steps, net, done }: Pending): void {
@@ -221,22 +223,15 @@ export class Store<T extends Types, I extends Index> {
   /** Takes back all that waits, not only what failed: it may have been decided on what failed. */
   #fail(pending: readonly Pending[], error: unknown): void {
     const reason = reasonOf(error)
-    if (this.#problem === '') this.#log('error', `the store cannot be changed: ${reason}`)
+    if (this.#problem === '') {
+      this.#log('error', `the store cannot be changed: ${reason}`)
+      this.#probing.wake(PROBE_MS.first)
+    }
     this.#problem = reason
     for (const { steps } of pending.toReversed()) {
       for (const { type, name, before } of steps.toReversed()) this.#next.set(type, name, before)
     }
     for (const { failed } of pending) failed(new StoreError(reason))
-    this.#scheduleProbe()
-  }
-
-  /** An empty commit now and then, so that health tells when the disk is well again though nobody writes. */
-  #scheduleProbe(): void {
-    if (this.#closed !== undefined || this.#lock.lost !== '') return
-    clearTimeout(this.#probe)
-    const probe: Pending = { steps: [], net: [], done: () => {}, failed: () => {} }
-    this.#probe = setTimeout(() => this.#problem !== '' && this.#push(probe), this.#probeMs).unref()
-    this.#probeMs = Math.min(this.#probeMs * 2, LONGEST_PROBE_MS)
   }
 }
 

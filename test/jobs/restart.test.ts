@@ -105,7 +105,8 @@ t.test('close gives up what does not end', { timeout: 60_000 }, async t => {
 t.test('kill -9: what ran or waited is interrupted, what had ended is as it was', async t => {
   const directory = join(newDirectory(t), 'jobs')
   const programs = t.testdir({})
-  compile(programs, 'lib/jobs', 'lib/disk', 'lib/json.ts', 'lib/log.ts', 'test/jobs/holder-program.ts')
+  const ground = ['background', 'concurrency', 'json', 'log'].map(file => `lib/${file}.ts`)
+  compile(programs, 'lib/jobs', 'lib/disk', ...ground, 'test/jobs/holder-program.ts')
   const holder = new NodeProcess(join(programs, 'test/jobs/holder-program.js'), directory)
   t.teardown(() => holder.kill())
   const [ended, running, waiting] = [

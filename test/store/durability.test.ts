@@ -291,3 +291,35 @@ t.test('what an interrupted write left is removed at start', async t => {
   t.same(store.current.names('node'), ['b'])
   await store.close()
 })
+
+t.test('what is committed while failed files are tried again is written too', async t => {
+  const directory = t.testdir()
+  const files = new TestFiles()
+  const logged: string[] = []
+  const store = await openStore(directory, {
+    files,
+    log: (level, message) => logged.push(`${level} ${message}`)
+  })
+  const retry = gate()
+  let isFull = true
+  let isTried = false
+  files.before = async (operation, file) => {
+    if (operation !== 'replace' || !file.endsWith('a1.json')) return
+    if (isFull) throw systemError('ENOSPC')
+    isTried = true
+    await retry.wait()
+  }
+  await put(store, 'a1', 'a2')
+  await until(() => !store.health.ok)
+  isFull = false
+  await until(() => isTried)
+  await put(store, 'b1', 'b2')
+  retry.open()
+  await until(() => intentsOnDisk(directory).length === 0)
+  t.same(nodesOnDisk(directory), ['a1', 'a2', 'b1', 'b2'])
+  t.same(logged, [
+    "warn the store's files are behind: no space left on device (ENOSPC)",
+    "info the store's files are written again"
+  ])
+  await store.close()
+})
