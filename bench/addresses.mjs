@@ -3,7 +3,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { formatAddress } from '../dist/model/address.js'
-import { ClusterIndex } from '../dist/model/index.js'
 import { nextFree } from '../dist/model/networks.js'
 import { machine, median, quantile, row, startDaemon, temporary } from './daemon.mjs'
 
@@ -35,7 +34,7 @@ function* nodes(count) {
 }
 
 function viewOf(count) {
-  const index = new ClusterIndex()
+  const index = createIndex()
   for (const network of Object.values(networks)) index.update('network', network.name, undefined, network)
   for (const doc of nodes(count)) index.update('node', doc.name, undefined, doc)
   return { index, get: (type, name) => (type === 'network' ? networks[name] : undefined) }

@@ -5,8 +5,7 @@ import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { fileURLToPath } from 'node:url'
-import { ClusterIndex } from '../dist/model/index.js'
-import { kinds } from '../dist/model/kinds.js'
+import { createIndex, kinds } from '../dist/model/types.js'
 import { backendOf } from '../dist/services/backends.js'
 import { capture } from '../dist/services/capture.js'
 import { dhcpData } from '../dist/services/dhcp/data.js'
@@ -20,7 +19,7 @@ const controller = { name: 'controller', address: '10.255.255.254' }
 const cluster = { provision_method: 'http', provision_fallback: 'http', ntp_server: '', controller }
 const octets = n => [n >> 16, n >> 8, n].map(part => part & 255)
 
-const state = new State(Object.keys(kinds), new ClusterIndex())
+const state = new State(Object.keys(kinds), createIndex())
 const put = (type, name, doc) => state.set(type, name, kinds[type].decode(name, { name, ...doc }))
 put('network', 'cluster', {
   network: '10.0.0.0/8',

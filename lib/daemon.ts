@@ -21,13 +21,12 @@ import { Remote } from './image/transfer/remote.js'
 import { Jobs, JobsUnavailableError } from './jobs/jobs.js'
 import { createLog, type Log } from './log.js'
 import { checkAttached } from './model/attached.js'
-import { ClusterIndex } from './model/index.js'
-import { kinds } from './model/kinds.js'
 import { Model, theDaemon } from './model/model.js'
 import { checkState } from './model/rules.js'
 import { openSecretBox } from './model/secrets.js'
 import { putSettings } from './model/settings.js'
 import type { RevokedDoc } from './model/tables.js'
+import { createIndex, kinds } from './model/types.js'
 import type { ClusterSettings, ClusterStore, View } from './model/view.js'
 import { Audit } from './monitor/audit.js'
 import { DiskSpace } from './monitor/disk-space.js'
@@ -67,7 +66,7 @@ export function storeOptions(config: Config) {
   return {
     directory: config.paths.state,
     kinds,
-    createIndex: () => new ClusterIndex(),
+    createIndex,
     verify: (view: View) => [...checkState(view, settings), ...checkAttached(view)]
   }
 }

@@ -1,7 +1,7 @@
 import { type Caller, isAdmin } from '../auth/access.js'
 import { forbidden } from '../errors.js'
 import type { Answer } from '../http/route.js'
-import type { TypeName } from '../model/field.js'
+import type { TypeName } from '../model/docs.js'
 import { members } from '../model/members.js'
 import type { Actor } from '../model/model.js'
 import { type Reader, type Seen, see, show, showText } from '../model/output.js'

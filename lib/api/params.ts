@@ -1,6 +1,6 @@
 import { badRequest, notFound } from '../errors.js'
 import { parseAddress } from '../model/address.js'
-import type { TypeName } from '../model/field.js'
+import type { TypeName } from '../model/docs.js'
 import {
   isFileName,
   isNodeName,

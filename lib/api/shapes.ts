@@ -1,7 +1,9 @@
-import type { Field, TypeName } from '../model/field.js'
+import type { TypeName } from '../model/docs.js'
+import type { Field } from '../model/field.js'
+import type { ObjectType } from '../model/object-type.js'
 import { settingTypes } from '../model/settings.js'
 import { interfaceFields } from '../model/tables.js'
-import { type ObjectType, objectTypes } from '../model/types.js'
+import { objectTypes } from '../model/types.js'
 
 /** A JSON Schema (draft 2020-12, as OpenAPI 3.1 uses it) of a body, for the documents. */
 export type Schema = { readonly [key: string]: unknown }

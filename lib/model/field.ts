@@ -1,5 +1,6 @@
 import type { JsonValue } from '../json.js'
 import { formatAddress, parseAddress, parsePrefix } from './address.js'
+import type { TypeName } from './docs.js'
 import { fileNameRule, isDomainName, isFileName, isObjectName, objectNameRule, parseMac } from './names.js'
 
 /** Why a value is not what its field takes; the caller adds the object and the field. */
@@ -19,8 +20,6 @@ export interface FieldType<V> {
 /** What reads a value, without what the documents say of it. */
 export type Reads<V> = Pick<FieldType<V>, 'expected' | 'keepsEmpty' | 'read'>
 
-export type TypeName = 'network' | 'group' | 'node' | 'osimage' | 'bmcsetup' | 'switch' | 'otherdev'
-
 /** One row of a type's field table; parsing, output, inheritance and references are made from it. */
 export interface Field<V = unknown> {
   readonly name: string
@@ -39,6 +38,15 @@ export interface Field<V = unknown> {
   /** Shown, accepted in a request, never stored from it. */
   readonly derived?: true
   readonly meaning: string
+}
+
+/** The fields of a type, in the order of its files. */
+export type Table = readonly Field[]
+/** What a field holds. */
+export type ValueOf<F> = F extends { readonly type: FieldType<infer V> } ? V : never
+/** A stored object of a table: it holds what it sets itself, and nothing that is derived. */
+export type Stored<T extends Table> = {
+  readonly [F in Exclude<T[number], { readonly derived: true }> as F['name']]?: ValueOf<F>
 }
 
 const text = (value: JsonValue): string => {
@@ -188,3 +196,6 @@ export const alwaysNull: FieldType<never> = {
     throw new ValueError('')
   }
 }
+
+/** A comment of an admin, which every type has. */
+export const comment = { name: 'comment', type: freeText, meaning: 'free text' } as const satisfies Field

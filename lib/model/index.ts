@@ -2,29 +2,48 @@ import { compareNames, Sorted, SortedNames } from '../store/order.js'
 import type { Index } from '../store/types.js'
 import { type Address, contains, type Prefix, parsePrefix, toAddress } from './address.js'
 import { AddressSet } from './address-set.js'
-import type { TypeName } from './field.js'
+import type { Table } from './field.js'
 import { splitNumber } from './names.js'
 import { type Ref, referencesOf, refKey } from './references.js'
-import type {
-  DeviceDoc,
-  InterfaceDoc,
-  NetworkDoc,
-  NodeDoc,
-  OsimageDoc,
-  OsimagetagDoc,
-  PackDoc
-} from './tables.js'
-import { objectTypes } from './types.js'
+
+/** What an object has on a network: an interface of a node, or a device as a whole. */
+export interface Connection {
+  /** Undefined for a switch or another device, which has but one. */
+  readonly interface?: string
+  readonly network?: string
+  readonly ipaddress?: string
+  readonly macaddress?: string
+}
+
+/** Files that an image, a tag or a pack names. */
+export interface Files {
+  readonly kernelfile?: string
+  readonly initrdfile?: string
+  readonly imagefile?: string
+}
+
+/** What the indexes take from the objects of one type; everything is worked out from the object alone. */
+export interface IndexedType<D> {
+  /** "OS image": for messages. */
+  readonly title?: string
+  readonly fields?: Table
+  connections?(doc: D): readonly Connection[]
+  /** The group that it is a member of. */
+  memberOf?(doc: D): string | undefined
+  /** The network that it is. */
+  network?(doc: D): { readonly network: string; readonly gateway?: string }
+  files?(doc: D): Files
+}
 
 /** Who has an address or a MAC. */
 export interface Owner extends Ref {
-  /** Undefined for a switch or another device, which has but one. */
+  readonly title: string
   readonly interface: string | undefined
 }
 
 /** An owner for a message: "node node001 (BMC)". */
-export const ownerText = ({ type, name, interface: on }: Owner) =>
-  `${type} ${name}${on === undefined ? '' : ` (${on})`}`
+export const ownerText = ({ title, name, interface: on }: Owner) =>
+  `${title} ${name}${on === undefined ? '' : ` (${on})`}`
 
 /** The nodes of one group, sorted three ways for the questions the boot path asks (rules 4.3). */
 export interface Members {
@@ -35,21 +54,13 @@ export interface Members {
   readonly numbered: Sorted<string>
 }
 
-type Pinned = Pick<OsimageDoc, 'kernelfile' | 'initrdfile' | 'imagefile'>
-
-/** Before the name of a pack among those who name a file: no name of an image or a tag begins so. */
-const keptPack = 'pack/'
-
 /** By convention the interface of a node's BMC carries this name. */
-export const isBmc = (entry: { readonly interface: string }) => entry.interface.toUpperCase() === 'BMC'
+export const isBmc = (entry: { readonly interface?: string }) => entry.interface?.toUpperCase() === 'BMC'
 
 const byNumber = (a: string, b: string) => {
   const [x, y] = [Number(splitNumber(a).digits), Number(splitNumber(b).digits)]
   return x - y || compareNames(a, b)
 }
-
-const hasMac = (node: NodeDoc) =>
-  (node.interfaces ?? []).some(entry => entry.macaddress !== undefined && !isBmc(entry))
 
 function add<K, V>(map: Map<K, V[]>, key: K, value: V): void {
   const list = map.get(key)
@@ -65,6 +76,7 @@ function drop<K, V>(map: Map<K, V[]>, key: K, is: (value: V) => boolean): void {
 
 /** What is looked up by something else than a name; kept with every change, in time independent of its size. */
 export class ClusterIndex implements Index {
+  readonly #types: Readonly<Record<string, IndexedType<object>>>
   readonly #users = new Map<string, Map<string, Ref>>()
   readonly #macs = new Map<string, Owner[]>()
   readonly #addresses = new Map<Address, Owner[]>()
@@ -75,6 +87,10 @@ export class ClusterIndex implements Index {
   readonly taken = new AddressSet()
   /** Networks with their parsed prefix. */
   readonly networks = new Map<string, Prefix>()
+
+  constructor(types: Readonly<Record<string, IndexedType<object>>>) {
+    this.#types = types
+  }
 
   /** The objects that name this one. */
   users(ref: Ref): readonly Ref[] {
@@ -118,35 +134,32 @@ export class ClusterIndex implements Index {
 
   /** Whether an image or a tag, not only a kept pack, names this file. */
   isNamed(kind: 'boot' | 'pack', name: string): boolean {
-    return this.#files[kind].get(name)?.some(user => !user.startsWith(keptPack)) ?? false
+    return this.#files[kind].get(name)?.some(user => !user.startsWith('pack/')) ?? false
   }
 
   update(type: string, name: string, before: object | undefined, after: object | undefined): void {
-    if (type === 'pack')
-      this.#image(
-        `${keptPack}${name}`,
-        before && { ...(before as PackDoc), imagefile: name },
-        after && { ...(after as PackDoc), imagefile: name }
-      )
-    if (type === 'osimagetag')
-      this.#image(name, before as OsimagetagDoc | undefined, after as OsimagetagDoc | undefined)
-    if (!Object.hasOwn(objectTypes, type)) return
-    const ref: Ref = { type: type as TypeName, name }
-    if (before) this.#references(ref, before, false)
-    if (after) this.#references(ref, after, true)
-    if (type === 'node') this.#node(ref, before as NodeDoc | undefined, after as NodeDoc | undefined)
-    if (type === 'switch' || type === 'otherdev') {
-      if (before) this.#device(ref, before as DeviceDoc, false)
-      if (after) this.#device(ref, after as DeviceDoc, true)
-    }
-    if (type === 'network')
-      this.#network(name, before as NetworkDoc | undefined, after as NetworkDoc | undefined)
-    if (type === 'osimage')
-      this.#image(name, before as OsimageDoc | undefined, after as OsimageDoc | undefined)
+    const indexed = this.#types[type]
+    if (!indexed) return
+    const ref = { type, name } as Ref
+    if (before) this.#set(indexed, ref, before, false)
+    if (after) this.#set(indexed, ref, after, true)
   }
 
-  #references(ref: Ref, doc: object, present: boolean): void {
-    for (const target of referencesOf(ref.type, doc)) {
+  /** Adds what an object gives to the indexes, or takes it away. */
+  #set(indexed: IndexedType<object>, ref: Ref, doc: object, present: boolean): void {
+    if (indexed.fields) this.#references(ref, indexed.fields, doc, present)
+    const connections = indexed.connections?.(doc) ?? []
+    for (const connection of connections) this.#connection(indexed, ref, connection, present)
+    const group = indexed.memberOf?.(doc)
+    if (group !== undefined) this.#member(group, ref.name, connections, present)
+    const network = indexed.network?.(doc)
+    if (network) this.#network(ref.name, network, present)
+    const files = indexed.files?.(doc)
+    if (files) this.#named(refKey(ref), files, present)
+  }
+
+  #references(ref: Ref, table: Table, doc: object, present: boolean): void {
+    for (const target of referencesOf(table, doc)) {
       const key = refKey(target)
       let users = this.#users.get(key)
       if (present) {
@@ -159,28 +172,25 @@ export class ClusterIndex implements Index {
     }
   }
 
-  #node(ref: Ref, before: NodeDoc | undefined, after: NodeDoc | undefined): void {
-    for (const entry of before?.interfaces ?? []) this.#device(ref, entry, false)
-    for (const entry of after?.interfaces ?? []) this.#device(ref, entry, true)
-    if (before?.group !== undefined) {
-      const members = this.#members.get(before.group)
-      for (const names of members ? [members.all, members.free, members.numbered] : []) names.remove(ref.name)
-      if (members?.all.values.length === 0) this.#members.delete(before.group)
+  #member(group: string, name: string, connections: readonly Connection[], present: boolean): void {
+    let members = this.#members.get(group)
+    if (!present) {
+      for (const names of members ? [members.all, members.free, members.numbered] : []) names.remove(name)
+      if (members?.all.values.length === 0) this.#members.delete(group)
+      return
     }
-    if (after?.group !== undefined) {
-      let members = this.#members.get(after.group)
-      if (!members) {
-        members = { all: new SortedNames(), free: new SortedNames(), numbered: new Sorted(byNumber) }
-        this.#members.set(after.group, members)
-      }
-      members.all.add(ref.name)
-      members.numbered.add(ref.name)
-      if (!hasMac(after)) members.free.add(ref.name)
+    if (!members) {
+      members = { all: new SortedNames(), free: new SortedNames(), numbered: new Sorted(byNumber) }
+      this.#members.set(group, members)
     }
+    members.all.add(name)
+    members.numbered.add(name)
+    const hasMac = connections.some(entry => entry.macaddress !== undefined && !isBmc(entry))
+    if (!hasMac) members.free.add(name)
   }
 
-  #device(ref: Ref, entry: InterfaceDoc | DeviceDoc, present: boolean): void {
-    const owner: Owner = { ...ref, interface: 'interface' in entry ? entry.interface : undefined }
+  #connection(indexed: IndexedType<object>, ref: Ref, entry: Connection, present: boolean): void {
+    const owner: Owner = { ...ref, title: indexed.title ?? ref.type, interface: entry.interface }
     const isOwner = (other: Owner) => refKey(other) === refKey(ref) && other.interface === owner.interface
     if (entry.macaddress !== undefined) {
       if (present) add(this.#macs, entry.macaddress, owner)
@@ -198,25 +208,26 @@ export class ClusterIndex implements Index {
     }
   }
 
-  #network(name: string, before: NetworkDoc | undefined, after: NetworkDoc | undefined): void {
-    if (before?.gateway !== undefined)
-      drop(this.#gateways, toAddress(before.gateway), other => other === name)
-    if (after?.gateway !== undefined) add(this.#gateways, toAddress(after.gateway), name)
-    const prefix = after && parsePrefix(after.network)
-    if (prefix) this.networks.set(name, prefix)
+  #network(name: string, network: { network: string; gateway?: string }, present: boolean): void {
+    const prefix = parsePrefix(network.network)
+    if (present && prefix) this.networks.set(name, prefix)
     else this.networks.delete(name)
+    if (network.gateway === undefined) return
+    const gateway = toAddress(network.gateway)
+    if (present) add(this.#gateways, gateway, name)
+    else drop(this.#gateways, gateway, other => other === name)
   }
 
-  /** An image's files, those a tag pins, or a pack's; no image's name holds the colon that is in a tag's. */
-  #image(name: string, before: Pinned | undefined, after: Pinned | undefined): void {
-    const files = (image: Pinned | undefined) =>
-      [
-        ['boot', image?.kernelfile],
-        ['boot', image?.initrdfile],
-        ['pack', image?.imagefile]
-      ] as const
-    for (const [kind, file] of files(before))
-      if (file !== undefined) drop(this.#files[kind], file, other => other === name)
-    for (const [kind, file] of files(after)) if (file !== undefined) add(this.#files[kind], file, name)
+  #named(user: string, { kernelfile, initrdfile, imagefile }: Files, present: boolean): void {
+    const { boot, pack } = this.#files
+    for (const [users, file] of [
+      [boot, kernelfile],
+      [boot, initrdfile],
+      [pack, imagefile]
+    ] as const) {
+      if (file === undefined) continue
+      if (present) add(users, file, user)
+      else drop(users, file, other => other === user)
+    }
   }
 }

@@ -1,5 +1,5 @@
 import { compareNames } from '../store/order.js'
-import type { TypeName } from './field.js'
+import type { TypeName } from './docs.js'
 import type { View } from './view.js'
 
 /** Field by which a node or its group refers to an object that it may inherit. */

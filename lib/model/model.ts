@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { badRequest, notFound } from '../errors.js'
 import type { Change } from '../store/types.js'
-import type { Field, TypeName } from './field.js'
+import type { TypeName } from './docs.js'
+import type { Field } from './field.js'
 import { isBmc, type Owner } from './index.js'
 import { groupInForce, type InForce, nodeInForce } from './inherit.js'
 import {
@@ -346,7 +347,11 @@ export class Model {
     for (const user of tx.index.users({ type, name: from })) {
       const doc = tx.get(user.type, user.name)
       if (doc)
-        tx.put(user.type, user.name, renameReference(user.type, doc, { type, name: from }, to) as never)
+        tx.put(
+          user.type,
+          user.name,
+          renameReference(objectTypes[user.type].fields, doc, { type, name: from }, to) as never
+        )
     }
     tx.remove(type, from)
     if (type === 'osimage') renameImageTags(tx, from, to)

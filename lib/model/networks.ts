@@ -8,11 +8,11 @@ import {
   parseAddress,
   toAddress
 } from './address.js'
-import type { NetworkDoc } from './tables.js'
+import type { Docs } from './docs.js'
 import type { ClusterSettings, View } from './view.js'
 
 /** The dynamic range of a network that serves DHCP. */
-export function dynamicRange(network: NetworkDoc): { first: Address; last: Address } | undefined {
+export function dynamicRange(network: Docs['network']): { first: Address; last: Address } | undefined {
   if (!network.dhcp || network.dhcp_range_begin === undefined || network.dhcp_range_end === undefined)
     return undefined
   return { first: toAddress(network.dhcp_range_begin), last: toAddress(network.dhcp_range_end) }
@@ -76,7 +76,7 @@ export function isTaken(view: View, address: Address, cluster: ClusterSettings):
 }
 
 /** Refuses an address that no device of the network may have; `where` opens the message. */
-export function checkDeviceAddress(view: View, network: NetworkDoc, text: string, where: string): void {
+export function checkDeviceAddress(view: View, network: Docs['network'], text: string, where: string): void {
   const prefix = view.index.networks.get(network.name)
   const address = toAddress(text)
   if (!prefix || !contains(prefix, address))

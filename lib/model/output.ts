@@ -1,4 +1,5 @@
-import type { Field, TypeName } from './field.js'
+import type { TypeName } from './docs.js'
+import type { Field } from './field.js'
 import { hidden } from './hidden.js'
 import { groupInForce, type InForce, nodeInForce } from './inherit.js'
 import type { Docs, GroupDoc, InterfaceDoc, NodeDoc } from './tables.js'

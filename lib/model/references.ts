@@ -1,6 +1,6 @@
-import type { Field, TypeName } from './field.js'
-import type { InterfaceDoc } from './tables.js'
-import { objectTypes } from './types.js'
+import type { TypeName } from './docs.js'
+import type { Table } from './field.js'
+import type { InterfaceDoc } from './types/interface.js'
 
 /** An object by type and name. */
 export interface Ref {
@@ -16,32 +16,27 @@ export interface Mention extends Ref {
 /** One text for a reference: no name holds a slash. */
 export const refKey = (ref: Ref) => `${ref.type}/${ref.name}`
 
-/** The fields by which each type names an object. */
-const referring = Object.fromEntries(
-  Object.values(objectTypes).map(({ type, fields }) => [type, fields.filter(field => field.refers)])
-) as unknown as Readonly<Record<TypeName, readonly Field[]>>
-
 type Fields = Readonly<Record<string, unknown>> & { readonly interfaces?: readonly InterfaceDoc[] }
 
-/** The objects that a stored object names, each once (rules 3.2). */
-export function referencesOf(type: TypeName, doc: object): Mention[] {
+/** The objects that a stored object of these fields names, each once (rules 3.2). */
+export function referencesOf(table: Table, doc: object): Mention[] {
   const fields = doc as Fields
   const found = new Map<string, Mention>()
-  const add = (to: TypeName, name: unknown, soft = false) => {
+  const add = (type: TypeName, name: unknown, soft = false) => {
     if (typeof name !== 'string') return
-    const ref = { type: to, name, soft }
-    found.set(refKey(ref), ref)
+    const mention = { type, name, soft }
+    found.set(refKey(mention), mention)
   }
-  for (const field of referring[type]) if (field.refers) add(field.refers, fields[field.name], field.soft)
+  for (const { name, refers, soft } of table) if (refers) add(refers, fields[name], soft)
   for (const entry of fields.interfaces ?? []) add('network', entry.network)
   return [...found.values()]
 }
 
 /** The same object with every mention of `from` turned into `to`. */
-export function renameReference<D extends object>(type: TypeName, doc: D, from: Ref, to: string): D {
+export function renameReference<D extends object>(table: Table, doc: D, from: Ref, to: string): D {
   const fields: Record<string, unknown> = { ...(doc as Fields) }
-  for (const field of referring[type])
-    if (field.refers === from.type && fields[field.name] === from.name) fields[field.name] = to
+  for (const { name, refers } of table)
+    if (refers === from.type && fields[name] === from.name) fields[name] = to
   const interfaces = (doc as Fields).interfaces
   if (interfaces && from.type === 'network')
     fields.interfaces = interfaces.map(entry =>

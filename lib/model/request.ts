@@ -2,8 +2,8 @@ import { badRequest } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { boolean, type Field, freeText, type Reads, ValueError } from './field.js'
 import { hidden } from './hidden.js'
-import { interfaceFields } from './tables.js'
-import type { ObjectType } from './types.js'
+import type { ObjectType } from './object-type.js'
+import { interfaceFields } from './types/interface.js'
 
 /** What a request gives for one interface; absent: left as it is, null: removed. */
 export interface GivenInterface {

@@ -1,13 +1,13 @@
 import { badRequest, type ServiceError } from '../errors.js'
 import { contains, formatAddress, hosts, parsePrefix, toAddress } from './address.js'
-import type { TypeName } from './field.js'
+import type { TypeName } from './docs.js'
 import { type Owner, ownerText } from './index.js'
 import { members } from './members.js'
 import { checkDeviceAddress, controllerAddress } from './networks.js'
 import { type Mention, type Ref, referencesOf } from './references.js'
 import type { DeviceDoc, GroupDoc, InterfaceDoc, NetworkDoc, NodeDoc, OsimagetagDoc } from './tables.js'
 import { tagKey, untagged } from './tags.js'
-import { objectTypes } from './types.js'
+import { objectTypes, typeNames } from './types.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
 /**
@@ -34,7 +34,7 @@ export function checkState(
   limit = Number.POSITIVE_INFINITY
 ): { type: TypeName; name: string; message: string }[] {
   const problems: { type: TypeName; name: string; message: string }[] = []
-  for (const type of Object.keys(objectTypes) as TypeName[])
+  for (const type of typeNames)
     for (const name of view.names(type)) {
       for (const check of checksOf(view, { type, name }, view.get(type, name) as object, cluster)) {
         if (problems.length >= limit) return problems
@@ -55,7 +55,8 @@ function checkObject(view: View, ref: Ref, doc: object, cluster: ClusterSettings
 /** What one object is checked for: each throws 400 for itself. */
 function* checksOf(view: View, ref: Ref, doc: object, cluster: ClusterSettings): Generator<() => void> {
   const title = `${objectTypes[ref.type].title} ${ref.name}`
-  for (const target of referencesOf(ref.type, doc)) yield () => checkReference(view, target, title)
+  for (const target of referencesOf(objectTypes[ref.type].fields, doc))
+    yield () => checkReference(view, target, title)
   if (ref.type === 'network') yield () => checkNetwork(view, doc as NetworkDoc, title, cluster)
   if (ref.type === 'switch' || ref.type === 'otherdev')
     yield () => checkInterface(view, ref, doc as DeviceDoc, title, cluster)
@@ -201,7 +202,7 @@ function checkStranded(tx: Tx, name: string, before: NetworkDoc, after: NetworkD
         tx,
         after,
         ipaddress,
-        `network ${name}: field "network": ${ownerText({ ...user, interface: on })}`
+        `network ${name}: field "network": ${ownerText({ ...user, title: objectTypes[user.type].title, interface: on })}`
       )
 }
 
@@ -227,6 +228,6 @@ function checkRemoved(tx: Tx, ref: Ref): void {
   const users = tx.index.users(ref)
   if (users.length > 0)
     throw badRequest(
-      `${objectTypes[ref.type].title} ${ref.name} is ${inUse(users.map(user => `${user.type} ${user.name}`))}`
+      `${objectTypes[ref.type].title} ${ref.name} is ${inUse(users.map(user => `${objectTypes[user.type].title} ${user.name}`))}`
     )
 }

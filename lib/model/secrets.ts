@@ -7,7 +7,7 @@ import { base64, objectName, path, type Reads, ValueError } from './field.js'
 import { hidden } from './hidden.js'
 import { readValue } from './request.js'
 import { SecretBox } from './secret-box.js'
-import type { SecretsDoc } from './tables.js'
+import { plainKind, storedObject } from './stored.js'
 import type { Tx, View } from './view.js'
 
 export type SecretOwner = 'node' | 'group'
@@ -25,6 +25,18 @@ export interface GivenSecret {
   readonly newName?: string
   readonly path?: string
   readonly content?: string
+}
+
+/** The secrets of one node or group, named `node.<name>` or `group.<name>`; contents are encrypted. */
+export type SecretsDoc = {
+  readonly name: string
+  readonly secrets: readonly { readonly name: string; readonly path: string; readonly content: string }[]
+}
+
+declare module './docs.js' {
+  interface AttachedShapes {
+    secrets: SecretsDoc
+  }
 }
 
 /** The name under which an owner's secrets are stored: no type's name holds a dot. */
@@ -226,3 +238,19 @@ function write(tx: Tx, type: SecretOwner, owner: string, secrets: SecretsDoc['se
   if (secrets.length > 0) tx.put('secrets', name, { name, secrets })
   else if (tx.get('secrets', name)) tx.remove('secrets', name)
 }
+
+const sealedSecrets: Reads<unknown> = {
+  expected: 'a list of secrets {name, path, content}',
+  read: value => {
+    if (!Array.isArray(value)) throw new ValueError('')
+    return value.map(entry => {
+      const given = storedObject(entry, ['secrets'], 'secrets')
+      const secret = { name: objectName, path, content: base64 }
+      return Object.fromEntries(
+        Object.entries(secret).map(([key, type]) => [key, type.read(given[key] ?? null)])
+      )
+    })
+  }
+}
+
+export const secrets = plainKind<SecretsDoc>('secrets of', { secrets: sealedSecrets })

@@ -1,8 +1,8 @@
 import { badRequest } from '../errors.js'
-import type { JsonObject } from '../json.js'
-import { boolean, type FieldType, freeText, hosts, provisionMethod } from './field.js'
+import type { JsonObject, JsonValue } from '../json.js'
+import { boolean, type FieldType, freeText, hosts, provisionMethod, type Reads, ValueError } from './field.js'
 import { readValue } from './request.js'
-import type { ClusterDoc, SettingDoc } from './tables.js'
+import { plainKind, storedObject } from './stored.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
 /** The cluster's settings that can be changed over http (rules 3.15). */
@@ -16,6 +16,16 @@ export const settingTypes = {
 
 export type SettingName = keyof typeof settingTypes
 export const settingNames = Object.keys(settingTypes) as SettingName[]
+
+/** A cluster setting changed over http: in force until the ini's value is another one than it was then. */
+export type SettingDoc = { readonly value: string | boolean; readonly ini: string | boolean }
+export type ClusterDoc = { readonly name: string; readonly settings: Readonly<Record<string, SettingDoc>> }
+
+declare module './docs.js' {
+  interface AttachedShapes {
+    cluster: ClusterDoc
+  }
+}
 
 type Values = Pick<ClusterSettings, SettingName>
 const object = 'cluster'
@@ -65,3 +75,33 @@ export function putSettings(
   if (Object.keys(settings).length > 0) tx.put('cluster', object, { name: object, settings } as ClusterDoc)
   else if (tx.get('cluster', object)) tx.remove('cluster', object)
 }
+
+/** A cluster setting as it is stored; no NTP server is a choice too. */
+function readSetting(name: SettingName, value: JsonValue): unknown {
+  const type: Reads<unknown> = settingTypes[name]
+  if (name === 'ntp_server' && value === '') return value
+  try {
+    return type.read(value)
+  } catch {
+    throw new ValueError(`holds "${name}", whose value must be ${type.expected}`)
+  }
+}
+
+const settings: Reads<unknown> = {
+  expected: 'an object of settings {value, ini}',
+  read: value => {
+    const read: Record<string, unknown> = {}
+    for (const [name, entry] of Object.entries(storedObject(value, ['settings'], 'cluster')) as [
+      SettingName,
+      JsonValue
+    ][]) {
+      const { value: changed, ini } = storedObject(entry, ['settings', name], 'cluster')
+      if (!Object.hasOwn(settingTypes, name) || changed === undefined || ini === undefined)
+        throw new ValueError(`holds "${name}", which is no setting`)
+      read[name] = { value: readSetting(name, changed), ini }
+    }
+    return read
+  }
+}
+
+export const cluster = plainKind<ClusterDoc>('cluster', { settings })

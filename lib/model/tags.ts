@@ -1,6 +1,36 @@
 import { badRequest, notFound } from '../errors.js'
-import type { OsimageDoc, OsimagetagDoc } from './tables.js'
+import type { Docs } from './docs.js'
+import { file, integer, objectName } from './field.js'
+import { plainKind } from './stored.js'
 import type { Tx, View } from './view.js'
+
+/** A tag pins the files an image had; named `<osimage>:<tag>` (rules 1.2). */
+export type OsimagetagDoc = {
+  readonly name: string
+  readonly osimage: string
+  readonly tag: string
+  /** Age among the images with a tag of this name: 1 is the first, whose tag is listed under its plain name. */
+  readonly order: number
+  readonly kernelfile?: string
+  readonly initrdfile?: string
+  readonly imagefile?: string
+}
+
+declare module './docs.js' {
+  interface AttachedShapes {
+    osimagetag: OsimagetagDoc
+  }
+}
+
+/** A tag of an OS image. */
+export const osimagetag = {
+  ...plainKind<OsimagetagDoc>(
+    'OS image tag',
+    { osimage: objectName, tag: objectName, order: integer(1, Number.MAX_SAFE_INTEGER) },
+    { kernelfile: file, initrdfile: file, imagefile: file }
+  ),
+  files: (doc: OsimagetagDoc) => doc
+}
 
 /** The tag that every image has without being tagged: its own current files (rules 1.2). */
 export const untagged = 'default'
@@ -32,7 +62,7 @@ export function allTags(view: View): [key: string, doc: OsimagetagDoc][] {
 }
 
 /** Creates a tag of an image, or moves it: it pins the files that the image has now. */
-export function setTag(tx: Tx, image: OsimageDoc, tag: string): void {
+export function setTag(tx: Tx, image: Docs['osimage'], tag: string): void {
   if (tag === untagged) throw badRequest(`OS image ${image.name}: tag ${untagged} cannot be set`)
   const name = tagKey(image.name, tag)
   const order = tx.get('osimagetag', name)?.order ?? holders(tx, tag).length + 1

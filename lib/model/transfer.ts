@@ -4,22 +4,22 @@ import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
 import { compareNames } from '../store/order.js'
 import type { Change } from '../store/types.js'
-import type { Field, TypeName } from './field.js'
+import type { TypeName } from './docs.js'
+import type { Field } from './field.js'
 import { hidden } from './hidden.js'
-import { decodeInterface, kinds } from './kinds.js'
 import type { Actor, Model } from './model.js'
 import { fieldFor } from './request.js'
 import { checkState } from './rules.js'
 import { readSecrets, type SecretOwner, secretsKey, secretsOf, setSecrets } from './secrets.js'
 import { putSettings, readSettings, type SettingName, settingNames } from './settings.js'
+import { decodeInterface } from './stored.js'
 import { interfaceFields, type OsimagetagDoc } from './tables.js'
 import { allTags, removeTag, tagKey, untagged } from './tags.js'
-import { objectTypes } from './types.js'
+import { kinds, objectTypes, typeNames } from './types.js'
 import type { Tx, View } from './view.js'
 
-/** Sections of objects, in the order they are written. */
-const objectSections = ['network', 'osimage', 'bmcsetup', 'group', 'node', 'switch', 'otherdev'] as const
-const sections: readonly string[] = ['cluster', ...objectSections, 'osimagetag', 'secrets']
+/** In the order they are written. */
+const sections: readonly string[] = ['cluster', ...typeNames, 'osimagetag', 'secrets']
 const owners = ['group', 'node'] as const
 const mostProblems = 50
 
@@ -31,7 +31,7 @@ export function* exportText(model: Model, masked: boolean): Generator<string> {
   const { view } = model
   const settings = Object.fromEntries(settingNames.map(name => [name, model.cluster[name]]))
   yield `{"config":{"cluster":${JSON.stringify(settings)}`
-  for (const type of objectSections) {
+  for (const type of typeNames) {
     yield `,"${type}":`
     yield* map(view.names(type), name => stored(view, type, name, masked))
   }
@@ -230,7 +230,7 @@ function parse(document: JsonValue): Parsed {
   if (!isObject(document)) throw badRequest('import refused: the body must be an object of sections')
   if (Object.keys(document).length === 0) throw badRequest('import refused: the document holds no section')
   for (const [section, content] of Object.entries(document)) {
-    const type = objectSections.find(name => name === section)
+    const type = typeNames.find(name => name === section)
     if (!isObject(content)) problems.add(['config', section], 'must be an object')
     else if (section === 'cluster') settings = parseSettings(content, problems)
     else if (section === 'osimagetag') tags = parseTags(content, problems)

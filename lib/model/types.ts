@@ -1,71 +1,43 @@
-import type { Field, TypeName } from './field.js'
-import { isNetworkName, isNodeName, isObjectName, nodeNameRule, objectNameRule } from './names.js'
-import {
-  bmcsetupFields,
-  groupFields,
-  networkFields,
-  nodeFields,
-  osimageFields,
-  otherdevFields,
-  switchFields
-} from './tables.js'
+import type { Kind } from '../store/types.js'
+import type { Docs, TypeName } from './docs.js'
+import { ClusterIndex } from './index.js'
+import type { ObjectType } from './object-type.js'
+import { secrets } from './secrets.js'
+import { cluster } from './settings.js'
+import { objectKind } from './stored.js'
+import { osimagetag } from './tags.js'
+import { bmcsetup } from './types/bmcsetup.js'
+import { group } from './types/group.js'
+import { network } from './types/network.js'
+import { node, revoked } from './types/node.js'
+import { osimage, pack, tree } from './types/osimage.js'
+import { otherdev } from './types/otherdev.js'
+import { switches } from './types/switch.js'
 
-/** What the generic code has to know of an object type. */
-export interface ObjectType {
-  readonly type: TypeName
-  /** "OS image": for messages. */
-  readonly title: string
-  readonly fields: readonly Field[]
-  /** The field that renames and clones, and its other spellings. */
-  readonly newName: readonly [string, ...string[]]
-  readonly isName: (name: string) => boolean
-  readonly nameRule: string
-  /** Groups and nodes hold interfaces and may override what they inherit. */
-  readonly interfaces?: true
-}
-
-const named = { isName: isObjectName, nameRule: objectNameRule }
-
+/** The object types, in the order of an export. */
 export const objectTypes: Readonly<Record<TypeName, ObjectType>> = {
-  network: {
-    type: 'network',
-    title: 'network',
-    fields: networkFields,
-    newName: ['newnetname'],
-    isName: isNetworkName,
-    nameRule: `${objectNameRule}, and not like an address`
-  },
-  group: {
-    type: 'group',
-    title: 'group',
-    fields: groupFields,
-    newName: ['newgroupname'],
-    interfaces: true,
-    ...named
-  },
-  node: {
-    type: 'node',
-    title: 'node',
-    fields: nodeFields,
-    newName: ['newhostname', 'newnodename'],
-    interfaces: true,
-    isName: isNodeName,
-    nameRule: nodeNameRule
-  },
-  osimage: { type: 'osimage', title: 'OS image', fields: osimageFields, newName: ['newosimage'], ...named },
-  switch: { type: 'switch', title: 'switch', fields: switchFields, newName: ['newswitchname'], ...named },
-  otherdev: {
-    type: 'otherdev',
-    title: 'other device',
-    fields: otherdevFields,
-    newName: ['newotherdevname'],
-    ...named
-  },
-  bmcsetup: {
-    type: 'bmcsetup',
-    title: 'BMC set-up',
-    fields: bmcsetupFields,
-    newName: ['newbmcname'],
-    ...named
-  }
+  network,
+  osimage,
+  bmcsetup,
+  group,
+  node,
+  switch: switches,
+  otherdev
 }
+
+/** The names of the object types, in that order. */
+export const typeNames = Object.keys(objectTypes) as TypeName[]
+
+/** What belongs to objects without being one. */
+const attached = { osimagetag, pack, tree, cluster, secrets, revoked }
+
+/** How everything is kept on disk. */
+export const kinds = {
+  ...(Object.fromEntries(
+    Object.entries(objectTypes).map(([name, type]) => [name, objectKind(type)])
+  ) as unknown as { [K in TypeName]: Kind<Docs[K]> }),
+  ...attached
+}
+
+/** An empty index of everything that is stored. */
+export const createIndex = () => new ClusterIndex({ ...objectTypes, ...attached })

@@ -1,7 +1,7 @@
 import type { Store } from '../store/store.js'
 import type { Tx as StoreTx, View as StoreView } from '../store/types.js'
+import type { Docs } from './docs.js'
 import type { ClusterIndex } from './index.js'
-import type { Docs } from './tables.js'
 
 export type View = StoreView<Docs, ClusterIndex>
 export type Tx = StoreTx<Docs, ClusterIndex>

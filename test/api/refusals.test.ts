@@ -93,7 +93,7 @@ refused('what is in use is not deleted', [
   [remove('network/alpha'), 400, 'network alpha', 'in use by 2', 'group compute', 'node n1'],
   [remove('network/beta'), 400, 'network beta', 'in use by 1', 'node n2'],
   [remove('network/racks'), 400, 'network racks', 'in use by 1', 'switch sw'],
-  [remove('network/power'), 400, 'network power', 'in use by 1', 'otherdev pdu'],
+  [remove('network/power'), 400, 'network power', 'in use by 1', 'other device pdu'],
   [remove('osimage/compute'), 400, 'OS image compute', 'in use by 1', 'group compute'],
   [remove('osimage/login'), 400, 'OS image login', 'in use by 1', 'node n2'],
   [remove('osimage/compute/osimagetag/stable'), 400, 'tag stable of compute', 'group compute', 'node n1'],
@@ -130,11 +130,11 @@ refused('a network is not changed so that an address in use is stranded', [
   ],
   [post('network/beta', { network: '10.2.0.0/25' }), 400, 'network beta', 'node n2 (eth1)', '10.2.0.129'],
   [post('network/racks', { network: '10.3.0.0/25' }), 400, 'network racks', 'switch sw', '10.3.0.130'],
-  [post('network/power', { network: '10.4.1.0/24' }), 400, 'network power', 'otherdev pdu', '10.4.0.131'],
+  [post('network/power', { network: '10.4.1.0/24' }), 400, 'network power', 'other device pdu', '10.4.0.131'],
   [
     post('network/power', { network: '10.4.0.128/30' }),
     400,
-    'otherdev pdu',
+    'other device pdu',
     '10.4.0.131 is the broadcast address'
   ],
   [
@@ -146,12 +146,12 @@ refused('a network is not changed so that an address in use is stranded', [
   [post('network/alpha', { gateway: '10.1.0.1' }), 400, 'network alpha', 'gateway', 'node n1 (BOOTIF)'],
   [post('network/beta', { gateway: '10.2.0.129' }), 400, 'network beta', 'gateway', 'node n2 (eth1)'],
   [post('network/racks', { gateway: '10.3.0.130' }), 400, 'network racks', 'gateway', 'switch sw'],
-  [post('network/power', { gateway: '10.4.0.131' }), 400, 'network power', 'gateway', 'otherdev pdu'],
+  [post('network/power', { gateway: '10.4.0.131' }), 400, 'network power', 'gateway', 'other device pdu'],
   [
     post('network/over', { network: '10.0.0.0/8', gateway: '10.4.0.131' }),
     400,
     'network over',
-    'otherdev pdu'
+    'other device pdu'
   ],
   [post('network/alpha', { network: '10.1.0.0/25' }), 400, 'network alpha', 'gateway', '10.1.0.254'],
   [
@@ -169,9 +169,9 @@ refused('a MAC has one owner, whatever kind of device it is', [
   [post('node/n1', nic({ macaddress: mac(2) })), 400, 'node n1', mac(2), 'node n2 (eth1)'],
   [post('node/n1/interfaces', nic({ macaddress: mac(1) })), 400, 'node n1', mac(1), 'belongs to node n1'],
   [post('node/n1', nic({ macaddress: mac(3) })), 400, 'node n1', mac(3), 'switch sw'],
-  [post('node/n9', { macaddr: mac(4) }), 400, 'node n9', mac(4), 'otherdev pdu'],
+  [post('node/n9', { macaddr: mac(4) }), 400, 'node n9', mac(4), 'other device pdu'],
   [post('switch/sw', { macaddress: mac(1) }), 400, 'switch sw', mac(1), 'node n1 (BOOTIF)'],
-  [post('switch/new', { macaddress: mac(4) }), 400, 'switch new', mac(4), 'otherdev pdu'],
+  [post('switch/new', { macaddress: mac(4) }), 400, 'switch new', mac(4), 'other device pdu'],
   [post('otherdev/pdu', { macaddress: mac(3) }), 400, 'other device pdu', mac(3), 'switch sw'],
   [
     post('node/n9', { interfaces: ['a', 'b'].map(name => ({ interface: name, macaddress: mac(9) })) }),
@@ -191,7 +191,7 @@ const devices: readonly (readonly [object: string, title: string, body: (fields:
 const addresses: readonly (readonly [network: string, ipaddress: string, ...says: string[]])[] = [
   ['beta', '10.2.0.129', 'node n2 (eth1)'],
   ['racks', '10.3.0.130', 'switch sw'],
-  ['power', '10.4.0.131', 'otherdev pdu'],
+  ['power', '10.4.0.131', 'other device pdu'],
   ['alpha', '10.1.0.254', 'gateway of network alpha'],
   ['alpha', '10.1.0.0', 'network address of network alpha'],
   ['alpha', '10.1.0.255', 'broadcast address of network alpha'],
@@ -215,7 +215,7 @@ for (const [object, title, body] of devices)
 const forced = (network: string, ipaddress: string) => nic({ network, ipaddress, force: true })
 refused('force takes an address from a node alone', [
   [post('node/n1', forced('racks', '10.3.0.130')), 400, 'node n1', '10.3.0.130', 'switch sw'],
-  [post('node/n1', forced('power', '10.4.0.131')), 400, 'node n1', '10.4.0.131', 'otherdev pdu'],
+  [post('node/n1', forced('power', '10.4.0.131')), 400, 'node n1', '10.4.0.131', 'other device pdu'],
   [post('node/n1', forced('home', '10.141.255.254')), 400, 'node n1', 'controller controller'],
   [post('node/n1', forced('alpha', '10.1.0.254')), 400, 'node n1', 'gateway of network alpha'],
   [post('node/n1', forced('alpha', '10.1.0.255')), 400, 'node n1', 'broadcast address of network alpha']

@@ -1,8 +1,8 @@
-import { ClusterIndex } from '../../lib/model/index.js'
-import { kinds } from '../../lib/model/kinds.js'
+import type { ClusterIndex } from '../../lib/model/index.js'
 import { type Actor, Model } from '../../lib/model/model.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import type { Docs } from '../../lib/model/tables.js'
+import { createIndex, kinds } from '../../lib/model/types.js'
 import type { ClusterSettings, Tx } from '../../lib/model/view.js'
 import { State } from '../../lib/store/state.js'
 import { Transaction } from '../../lib/store/transaction.js'
@@ -24,7 +24,7 @@ export const admin: Actor = { who: 'user admin', from: '127.0.0.1', takesAddress
 
 /** A model without a disk: the store's states and transactions in memory, durable at once. */
 export class MemoryCluster {
-  readonly #state = new State<Docs, ClusterIndex>(Object.keys(kinds), new ClusterIndex())
+  readonly #state = new State<Docs, ClusterIndex>(Object.keys(kinds), createIndex())
   readonly #kinds = new Map(Object.entries(kinds))
   readonly audited: { readonly kind: 'change' | 'import'; readonly changes: readonly Change[] }[] = []
   readonly model: Model

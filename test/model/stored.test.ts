@@ -1,8 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
-import { ClusterIndex } from '../../lib/model/index.js'
-import { kinds } from '../../lib/model/kinds.js'
+import { createIndex, kinds } from '../../lib/model/types.js'
 import { Store } from '../../lib/store/store.js'
 
 const pack = {
@@ -25,7 +24,7 @@ async function problems(t: Test, files: Record<string, object>): Promise<string[
     mkdirSync(dirname(join(directory, path)), { recursive: true })
     writeFileSync(join(directory, path), `${JSON.stringify(doc, null, 2)}\n`)
   }
-  const found = await Store.inspect({ directory, kinds, createIndex: () => new ClusterIndex() })
+  const found = await Store.inspect({ directory, kinds, createIndex })
   return found.map(({ line, message }) => `${line}: ${message}`)
 }
 
@@ -57,7 +56,7 @@ t.test('what a hand made of them is told with its line and field', async t => {
 })
 
 t.test('a pack keeps its files served; only images and tags name it', async t => {
-  const index = new ClusterIndex()
+  const index = createIndex()
   const image = { name: 'compute', imagefile: pack.name, kernelfile: 'other' }
   index.update('pack', pack.name, undefined, pack)
   t.ok(index.isImageFile('pack', pack.name))

@@ -1,6 +1,6 @@
-import { ClusterIndex } from '../../lib/model/index.js'
-import { kinds } from '../../lib/model/kinds.js'
+import type { ClusterIndex } from '../../lib/model/index.js'
 import type { Docs } from '../../lib/model/tables.js'
+import { createIndex, kinds } from '../../lib/model/types.js'
 import type { ClusterSettings, View } from '../../lib/model/view.js'
 import { State } from '../../lib/store/state.js'
 
@@ -17,7 +17,7 @@ export const settings: ClusterSettings = {
 
 /** Stored objects as the services see them, by type and name; fields as they are stored. */
 export function view(objects: Objects): View {
-  const state = new State<Docs, ClusterIndex>(Object.keys(kinds), new ClusterIndex())
+  const state = new State<Docs, ClusterIndex>(Object.keys(kinds), createIndex())
   for (const [type, docs] of Object.entries(objects))
     for (const [name, doc] of Object.entries(docs ?? {}))
       state.set(type, name, kinds[type as keyof Docs].decode(name, { name, ...doc }))

@@ -7,7 +7,7 @@ import type { Test } from 'tap'
 import { loadConfig } from '../../lib/config/load.js'
 import { type Daemon, startDaemon } from '../../lib/daemon.js'
 import { createLog } from '../../lib/log.js'
-import { kinds } from '../../lib/model/kinds.js'
+import { kinds } from '../../lib/model/types.js'
 import type { Source } from '../../lib/source.js'
 import { readIntents } from '../../lib/store/intents.js'
 

@@ -2,39 +2,21 @@ import { isDeepStrictEqual } from 'node:util'
 import type { JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
 import type { Kind } from '../store/types.js'
-import {
-  base64,
-  type Field,
-  file,
-  integer,
-  objectName,
-  oneOf,
-  path,
-  type Reads,
-  strings,
-  type TypeName,
-  ValueError
-} from './field.js'
+import { objectName, type Reads, type Table } from './field.js'
+import type { IndexedType } from './index.js'
+import type { ObjectType } from './object-type.js'
 import { readValue } from './request.js'
-import { type SettingName, settingTypes } from './settings.js'
-import {
-  type ClusterDoc,
-  type Docs,
-  type InterfaceDoc,
-  interfaceFields,
-  type OsimagetagDoc,
-  type PackDoc,
-  type RevokedDoc,
-  type SecretsDoc,
-  type TreeDoc
-} from './tables.js'
-import { type ObjectType, objectTypes } from './types.js'
+import { type InterfaceDoc, interfaceFields } from './types/interface.js'
+
+/** What belongs to objects without being one: how it is kept on disk, and what it gives to the indexes. */
+export interface AttachedType<D extends object> extends Kind<D>, IndexedType<D> {}
 
 type Json = { readonly [key: string]: JsonValue }
 /** Where a value stands in the file: gives the line for the message. */
 type Path = readonly (string | number)[]
 
-function object(value: unknown, path: Path, what: string): Json {
+/** A value of a file that is an object; throws FieldError. */
+export function storedObject(value: unknown, path: Path, what: string): Json {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw new FieldError(path, `${what} is not an object`)
   return value as Json
@@ -59,12 +41,7 @@ function decodeValue(type: Reads<unknown>, value: JsonValue, path: Path, what: s
 }
 
 /** The fields of a table that a stored object sets, in table order. */
-function decodeFields(
-  fields: readonly Field[],
-  given: Json,
-  path: Path,
-  what: string
-): Record<string, unknown> {
+function decodeFields(fields: Table, given: Json, path: Path, what: string): Record<string, unknown> {
   const doc: Record<string, unknown> = {}
   for (const { name, type, derived, inherited, default: usual } of fields) {
     const value = given[name]
@@ -89,7 +66,7 @@ export function decodeInterface(
   path: Path,
   what: string
 ): InterfaceDoc {
-  const given = object(value, path, `${what}: an interface`)
+  const given = storedObject(value, path, `${what}: an interface`)
   refuseUnknown(given, path, interfaceKeys[type], what)
   const doc = decodeFields(interfaceFields, given, path, what)
   if (doc.interface === undefined) throw new FieldError(path, `${what}: an interface has no "interface"`)
@@ -134,7 +111,7 @@ function keysOf(type: ObjectType): readonly string[] {
 
 function decode(type: ObjectType, keys: readonly string[], name: string, json: unknown): object {
   const what = `${type.title} ${name}`
-  const given = object(json, [], what)
+  const given = storedObject(json, [], what)
   refuseUnknown(given, [], keys, what)
   if (given.name !== name)
     throw new FieldError(['name'], `${what}: field "name" is ${JSON.stringify(given.name)}`)
@@ -157,21 +134,22 @@ function encode(keys: readonly string[], doc: object): string {
   return pretty(ordered)
 }
 
-function kind(type: ObjectType): Kind<object> {
+/** How the objects of a type are kept on disk: what its field table says. */
+export function objectKind(type: ObjectType): Kind<object> {
   const keys = keysOf(type)
   return { decode: (name, json) => decode(type, keys, name, json), encode: doc => encode(keys, doc) }
 }
 
 /** A kind whose few fields are all needed: each read by its type, in this order. */
-function plainKind<D extends object>(
+export function plainKind<D extends object>(
   what: string,
   fields: Readonly<Record<string, Reads<unknown>>>,
   optional: Readonly<Record<string, Reads<unknown>>> = {}
-): Kind<D> {
+): AttachedType<D> {
   const known = ['name', ...Object.keys(fields), ...Object.keys(optional)]
   const decode = (name: string, json: unknown) => {
     const title = `${what} ${name}`
-    const given = object(json, [], title)
+    const given = storedObject(json, [], title)
     refuseUnknown(given, [], known, title)
     if (given.name !== name) throw new FieldError(['name'], `${title}: field "name" is not ${name}`)
     const doc: Record<string, unknown> = { name }
@@ -183,78 +161,4 @@ function plainKind<D extends object>(
     return doc as D
   }
   return { decode, encode: doc => pretty(Object.fromEntries(Object.entries(doc))) }
-}
-
-/** A cluster setting as it is stored; no NTP server is a choice too. */
-function readSetting(name: SettingName, value: JsonValue): unknown {
-  const type: Reads<unknown> = settingTypes[name]
-  if (name === 'ntp_server' && value === '') return value
-  try {
-    return type.read(value)
-  } catch {
-    throw new ValueError(`holds "${name}", whose value must be ${type.expected}`)
-  }
-}
-
-const settings: Reads<unknown> = {
-  expected: 'an object of settings {value, ini}',
-  read: value => {
-    const read: Record<string, unknown> = {}
-    for (const [name, entry] of Object.entries(object(value, ['settings'], 'cluster')) as [
-      SettingName,
-      JsonValue
-    ][]) {
-      const { value: changed, ini } = object(entry, ['settings', name], 'cluster')
-      if (!Object.hasOwn(settingTypes, name) || changed === undefined || ini === undefined)
-        throw new ValueError(`holds "${name}", which is no setting`)
-      read[name] = { value: readSetting(name, changed), ini }
-    }
-    return read
-  }
-}
-
-const sealedSecrets: Reads<unknown> = {
-  expected: 'a list of secrets {name, path, content}',
-  read: value => {
-    if (!Array.isArray(value)) throw new ValueError('')
-    return value.map(entry => {
-      const given = object(entry, ['secrets'], 'secrets')
-      const secret = { name: objectName, path, content: base64 }
-      return Object.fromEntries(
-        Object.entries(secret).map(([key, type]) => [key, type.read(given[key] ?? null)])
-      )
-    })
-  }
-}
-
-const positive = integer(1, Number.MAX_SAFE_INTEGER)
-const amount = integer(0, Number.MAX_SAFE_INTEGER)
-
-const sha256: Reads<string> = {
-  expected: '64 hexadecimal digits',
-  read: value => {
-    if (typeof value !== 'string' || !/^[0-9a-f]{64}$/.test(value)) throw new ValueError('')
-    return value
-  }
-}
-
-/** How every type of object is kept on disk (architecture: one field table per object type). */
-export const kinds = {
-  ...(Object.fromEntries(
-    (Object.keys(objectTypes) as TypeName[]).map(name => [name, kind(objectTypes[name])])
-  ) as unknown as { [K in TypeName]: Kind<Docs[K]> }),
-  osimagetag: plainKind<OsimagetagDoc>(
-    'OS image tag',
-    { osimage: objectName, tag: objectName, order: positive },
-    { kernelfile: file, initrdfile: file, imagefile: file }
-  ),
-  pack: plainKind<PackDoc>(
-    'pack',
-    { osimage: objectName, sha256, bytes: amount, time: amount, packer: oneOf('system', 'builtin') },
-    { kernelfile: file, initrdfile: file, kernel: file, initrd: file, omitted: strings }
-  ),
-  tree: plainKind<TreeDoc>('image directory', { at: amount }),
-  cluster: plainKind<ClusterDoc>('cluster', { settings }),
-  secrets: plainKind<SecretsDoc>('secrets of', { secrets: sealedSecrets }),
-  revoked: plainKind<RevokedDoc>('revoked', { at: amount }, { renamed: objectName })
 }

@@ -1,0 +1,28 @@
+import { comment, freeText, integer, type Stored, type Table } from '../field.js'
+import { named, type ObjectType } from '../object-type.js'
+
+const fields = [
+  { name: 'mgmtchannel', type: integer(0, 15), default: 1, meaning: 'channel of the users' },
+  { name: 'netchannel', type: integer(0, 15), default: 1, meaning: 'channel of the LAN settings' },
+  { name: 'userid', type: integer(1, 63), default: 2, meaning: 'slot of the user' },
+  { name: 'username', type: freeText, meaning: 'user name' },
+  { name: 'password', type: freeText, secret: true, meaning: 'password' },
+  comment
+] as const satisfies Table
+
+export type BmcsetupDoc = { readonly name: string } & Stored<typeof fields>
+
+declare module '../docs.js' {
+  interface ObjectShapes {
+    bmcsetup: BmcsetupDoc
+  }
+}
+
+/** How the BMC of a node is set up while it is installed. */
+export const bmcsetup: ObjectType<BmcsetupDoc> = {
+  type: 'bmcsetup',
+  title: 'BMC set-up',
+  fields,
+  newName: ['newbmcname'],
+  ...named
+}
