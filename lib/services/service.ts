@@ -1,3 +1,4 @@
+import { Background } from '../background.js'
 import { singleFlight } from '../concurrency.js'
 import type { Condition } from '../monitor/health.js'
 import { Apply, type ApplyOptions } from './apply.js'
@@ -5,11 +6,11 @@ import { backendOf } from './backends.js'
 import type { Running, Verb } from './control.js'
 import { Unit } from './unit.js'
 
-const firstRetryMs = 5_000
-const longestRetryMs = 600_000
+const retryMs = { first: 5_000, longest: 600_000 }
 const probeMs = 30_000
 const settleMs = 1_000
 
+/** What a service is made of. */
 export type ServiceOptions = Omit<ApplyOptions, 'settle' | 'unit'> & {
   readonly settle?: number
   /** The server, where another service has it too. */
@@ -19,59 +20,51 @@ export type ServiceOptions = Omit<ApplyOptions, 'settle' | 'unit'> & {
 }
 
 /**
- * A server that svcd configures (issue: dhcp and dns). Changes are gathered, and put in force together; what fails is
- * tried again, with growing pauses.
+ * A server that svcd configures (rules 10.1). Changes are gathered, and put in force together; what fails is tried
+ * again, with growing pauses.
  */
 export class Service {
   readonly #o: ServiceOptions
   readonly #apply: Apply
   readonly #unit: Unit
-  readonly #firstRetryMs: number
-  /** What keeps the objects from being in force. */
-  #problem = ''
+  /** Puts in force what the objects say; its problem is what keeps it from that. */
+  readonly #applying: Background
+  readonly #looking = new Background({ work: () => this.#look(), everyMs: probeMs })
   /** What the last look at the server said. */
   #down = ''
-  #waiting = false
-  #timer: NodeJS.Timeout | undefined
-  #timerAt = Number.POSITIVE_INFINITY
-  #current: Promise<void> | undefined
-  #retryMs: number
-  #probe: NodeJS.Timeout | undefined
-  #closed = false
-  #settled: (() => void)[] = []
 
   constructor(options: ServiceOptions) {
+    const { retry: first = retryMs.first, log, service } = options
     this.#o = options
     this.#unit = options.unit ?? new Unit(options.settings)
     this.#apply = new Apply({ settle: settleMs, ...options, unit: this.#unit })
-    this.#firstRetryMs = options.retry ?? firstRetryMs
-    this.#retryMs = this.#firstRetryMs
+    this.#applying = new Background({
+      work: () => this.#putInForce(),
+      retryMs: { ...retryMs, first },
+      failed: reason => log.error(`${service}: ${reason}`)
+    })
   }
 
   /** Puts in force what the objects say now, in the background. */
   start(): void {
-    this.#waiting = true
-    this.#schedule(0)
-    this.#probe = setInterval(() => void this.#look(), probeMs).unref()
-    void this.#look()
+    this.#applying.wake()
+    this.#looking.wake()
   }
 
   /** Something that may matter has changed. Costs nothing. */
   changed(): void {
-    this.#waiting = true
-    this.#schedule(this.#o.settings.gather)
+    this.#applying.wake(this.#o.settings.gather)
   }
 
   /** Last known: what the server was last given, and whether it ran when last looked at. */
   get condition(): Condition {
-    const reason = [...new Set([this.#problem, this.#down])].filter(text => text !== '').join('; ')
+    const reason = [...new Set([this.#applying.problem, this.#down])].filter(text => text !== '').join('; ')
     return { ok: reason === '', reason }
   }
 
   /** Resolves when what was changed so far is in force, or has failed. */
   settled(): Promise<void> {
-    if (!this.#waiting && !this.#current) return Promise.resolve()
-    return new Promise(resolve => this.#settled.push(resolve))
+    return this.#applying.settled()
   }
 
   /** JSON of the files that would be in force, each with its difference to what is. Throws NotApplied. */
@@ -105,12 +98,8 @@ export class Service {
 
   /** Ends what is under way; the next daemon goes on with it. */
   async close(): Promise<void> {
-    this.#closed = true
-    clearTimeout(this.#timer)
-    clearInterval(this.#probe)
     this.#apply.stop()
-    await this.#current
-    for (const settled of this.#settled.splice(0)) settled()
+    await Promise.all([this.#applying.close(), this.#looking.close()])
   }
 
   async #look(): Promise<void> {
@@ -118,7 +107,7 @@ export class Service {
     await this.#unit
       .take(signal, async () => this.#note(await this.#ask()))
       .catch(error => {
-        if (!this.#closed) this.#down = String(error.message)
+        if (!signal.aborted) this.#down = String(error.message)
       })
   }
 
@@ -128,46 +117,16 @@ export class Service {
     this.#down = state === 'stopped' ? `service ${service} does not run` : ''
     if (state === 'unknown' && own.length === 0) this.#down = words
     // It may have missed a file while it was down.
-    if (was !== '' && this.#down === '' && this.#problem !== '') this.#schedule(0)
+    if (was !== '' && this.#down === '' && this.#applying.problem !== '') this.#applying.wake()
   }
 
-  #schedule(ms: number): void {
-    const at = performance.now() + ms
-    if (this.#closed || this.#current || at >= this.#timerAt) return
-    clearTimeout(this.#timer)
-    this.#timerAt = at
-    this.#timer = setTimeout(() => {
-      this.#timerAt = Number.POSITIVE_INFINITY
-      this.#current = this.#run()
-    }, ms)
-  }
-
-  async #run(): Promise<void> {
+  async #putInForce(): Promise<void> {
     const { service, log } = this.#o
-    this.#waiting = false
-    try {
-      const { changed } = await this.#apply.run(this.#problem !== '')
-      if (changed > 0)
-        log.info(`${service}: ${changed} ${changed === 1 ? 'file' : 'files'} changed and in force`)
-      else if (this.#problem !== '') log.info(`${service}: well again`)
-      this.#problem = ''
-      this.#retryMs = this.#firstRetryMs
-      if (this.#down !== '') await this.#look()
-    } catch (error) {
-      if (!this.#closed) this.#fail(error instanceof Error ? error.message : String(error))
-    }
-    this.#current = undefined
-    if (this.#waiting) this.#schedule(this.#o.settings.gather)
-    else {
-      for (const settled of this.#settled.splice(0)) settled()
-      if (this.#problem === '') return
-      this.#schedule(this.#retryMs)
-      this.#retryMs = Math.min(this.#retryMs * 2, longestRetryMs)
-    }
-  }
-
-  #fail(reason: string): void {
-    if (reason !== this.#problem) this.#o.log.error(`${this.#o.service}: ${reason}`)
-    this.#problem = reason
+    const { problem } = this.#applying
+    const { changed } = await this.#apply.run(problem !== '')
+    if (changed > 0)
+      log.info(`${service}: ${changed} ${changed === 1 ? 'file' : 'files'} changed and in force`)
+    else if (problem !== '') log.info(`${service}: well again`)
+    if (this.#down !== '') await this.#look()
   }
 }
