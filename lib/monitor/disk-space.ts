@@ -1,25 +1,25 @@
 import { statfs } from 'node:fs/promises'
+import { Background } from '../background.js'
 import type { Condition } from './health.js'
 
 const lookMs = 10_000
 /** A small disk is not full because it is small. */
 const leastShare = 0.05
 
-/** Whether there is room on the disks of some directories; looked at now and then. */
+/** Whether there is room on the disks of some directories, looked at every 10 s (rules 6.3). */
 export class DiskSpace {
   #condition: Condition = { ok: true, reason: '' }
-  readonly #timer: NodeJS.Timeout
+  readonly #looking = new Background({ work: () => this.#look(), everyMs: lookMs })
 
   private constructor(
     readonly directories: readonly string[],
     readonly leastBytes: number
-  ) {
-    this.#timer = setInterval(() => void this.look(), lookMs).unref()
-  }
+  ) {}
 
+  /** Looks at the disks of the directories, and from then on every 10 s. Less than `leastBytes` free is a failure. */
   static async open(directories: readonly string[], leastBytes: number): Promise<DiskSpace> {
     const disks = new DiskSpace(directories, leastBytes)
-    await disks.look()
+    await disks.#looking.run()
     return disks
   }
 
@@ -28,14 +28,14 @@ export class DiskSpace {
     return this.#condition
   }
 
-  async look(): Promise<void> {
+  close(): Promise<void> {
+    return this.#looking.close()
+  }
+
+  async #look(): Promise<void> {
     const reasons = await Promise.all(this.directories.map(directory => this.#lack(directory)))
     const reason = [...new Set(reasons)].filter(text => text !== '').join('; ')
     this.#condition = { ok: reason === '', reason }
-  }
-
-  close(): void {
-    clearInterval(this.#timer)
   }
 
   /** What is lacking, in words that stay the same while it does; '' for nothing. */
@@ -43,7 +43,7 @@ export class DiskSpace {
     try {
       const { bsize, blocks, bavail, ffree, files } = await statfs(directory)
       const least = Math.min(this.leastBytes, blocks * bsize * leastShare)
-      if (bavail * bsize < least) return `the disk of ${directory} is full but for ${sizeText(least)}`
+      if (bavail * bsize < least) return `the disk of ${directory} has less than ${sizeText(least)} free`
       return files > 0 && ffree === 0 ? `the disk of ${directory} has no room for another file` : ''
     } catch (error) {
       return `the disk of ${directory} cannot be looked at: ${(error as Error).message}`

@@ -1,3 +1,4 @@
+import { Background } from '../background.js'
 import { Journal } from '../store/journal.js'
 
 /** One state a node reported, and when (ISO 8601, UTC). */
@@ -19,7 +20,7 @@ type Event =
   | { readonly probe: true }
 
 const historyLength = 20
-const retryMs = 5_000
+const retryMs = { first: 5_000, longest: 5_000 }
 const newest = (history: readonly Report[]) => history.slice(-historyLength)
 const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0)
 
@@ -30,11 +31,9 @@ const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time
 export class NodeStatus {
   readonly #nodes = new Map<string, Kept>()
   readonly #reasons = new Map<string, string>()
-  #failure = ''
   /** Events of changes that were made, which the disk did not take yet. */
   readonly #owed: Event[] = []
-  #paying: Promise<void> | undefined
-  #retry: NodeJS.Timeout | undefined
+  readonly #paying = new Background({ work: () => this.#pay(), retryMs })
   #journal!: Journal<Event>
 
   private constructor(readonly now: () => number) {}
@@ -95,7 +94,8 @@ export class NodeStatus {
 
   /** Whether the last report could be kept, and if not, why. */
   get health(): { ok: boolean; reason: string } {
-    return { ok: this.#failure === '', reason: this.#failure }
+    const reason = this.#paying.problem
+    return { ok: reason === '', reason }
   }
 
   /**
@@ -118,59 +118,34 @@ export class NodeStatus {
     }
   }
 
-  close(): Promise<void> {
-    clearTimeout(this.#retry)
-    return this.#journal.close()
+  async close(): Promise<void> {
+    await this.#paying.close()
+    await this.#journal.close()
   }
 
   /** Writes an event that follows from a change already made: it cannot be refused, so it is owed until written. */
   async #owe(event: Event): Promise<void> {
     this.#owed.push(event)
-    do await this.#pay()
-    while (this.#owed.length > 0 && this.#failure === '')
+    await this.#paying.run().catch(() => undefined)
   }
 
-  #pay(): Promise<void> {
-    this.#paying ??= this.#payAll().finally(() => {
-      this.#paying = undefined
-    })
-    return this.#paying
-  }
-
-  /** Writes what is owed, in order; tries again later where that fails. */
-  async #payAll(): Promise<void> {
-    try {
-      while (this.#owed.length > 0) {
-        // Together they share one fsync; one that is written twice after a failure says the same twice.
-        const events = [...this.#owed]
-        await Promise.all(events.map(event => this.#journal.append(event)))
-        this.#owed.splice(0, events.length)
-      }
-      this.#failure = ''
-    } catch (error) {
-      this.#failed(error)
-    }
+  /** Writes what is owed, in order. */
+  async #pay(): Promise<void> {
+    // Together they share one fsync; one that is written twice after a failure says the same twice.
+    const events = [...this.#owed]
+    await Promise.all(events.map(event => this.#journal.append(event)))
+    this.#owed.splice(0, events.length)
   }
 
   async #append(event: Event): Promise<void> {
-    if (this.#owed.length > 0) await this.#pay()
+    if (this.#owed.length > 0) await this.#paying.run().catch(() => undefined)
     try {
       await this.#journal.append(event)
     } catch (error) {
-      this.#failed(error)
+      // A probe is owed: once the disk takes it `health` is well again, also when nobody reports.
+      if (this.#owed.length === 0) await this.#owe({ probe: true })
       throw error
     }
-    this.#failure = ''
-  }
-
-  /** Remembers why, and looks now and then whether it is over, so that `health` does not wait for a report. */
-  #failed(error: unknown): void {
-    this.#failure = (error as Error).message
-    clearTimeout(this.#retry)
-    this.#retry = setTimeout(
-      () => void (this.#owed.length > 0 ? this.#pay() : this.#owe({ probe: true })),
-      retryMs
-    ).unref()
   }
 
   /** Reads one event of the journal. */
