@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { JsonValue } from '../../lib/json.js'
 import { importDocument, previewImport } from '../../lib/model/transfer.js'
-import { admin, MemoryCluster, type Objects } from './memory.js'
+import { admin, MemoryCluster, type Objects } from '../support/memory-cluster.js'
 
 const before: Objects = {
   'network/cluster': { network: '10.141.0.0/16' },
