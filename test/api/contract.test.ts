@@ -235,6 +235,7 @@ t.test('a template that is broken while svcd runs: 503 on its routes alone', asy
 // rules 2.7, 6.3
 t.test('a store that cannot be written: changes are 503 and change nothing, reads go on', async t => {
   const { c } = stage
+  await stage.idle()
   const full = await FullDisk.under(t, c)
   const memory = async () => [
     (await c.get('/config/cluster/export')).text,

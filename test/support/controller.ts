@@ -6,10 +6,12 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { loadConfig } from '../../lib/config/load.js'
 import { type Daemon, startDaemon } from '../../lib/daemon.js'
+import type { JobSummary } from '../../lib/jobs/record.js'
 import { createLog } from '../../lib/log.js'
 import { kinds } from '../../lib/model/types.js'
 import type { Source } from '../../lib/source.js'
 import { readIntents } from '../../lib/store/intents.js'
+import { until } from './until.js'
 
 export interface Reply {
   readonly status: number
@@ -137,6 +139,19 @@ export class Controller {
       osimage: 'compute',
       interfaces: [{ interface: 'BOOTIF', network: 'cluster' }]
     })
+  }
+
+  /**
+   * Resolves when nothing goes on behind the answers: no job waits or runs, but those of these ids, and nothing of an
+   * image is left to be put right or removed.
+   */
+  idle(held: ReadonlySet<string> = new Set()): Promise<void> {
+    const work = join(this.directory, 'state', 'work')
+    const ended = ({ id, state }: JobSummary) => held.has(id) || (state !== 'queued' && state !== 'running')
+    return until(
+      'the work in the background ends',
+      () => this.daemon.jobs.records().every(ended) && readdirSync(work).length === 0
+    )
   }
 
   async #ask(method: string, path: string, body: string | Buffer | undefined, ask: Ask): Promise<Reply> {

@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import type { Ask, Controller, Reply } from './controller.js'
+import { until } from './until.js'
 
 /** One request: what is asked, what is answered, and what is stored after it. */
 export interface Row {
@@ -21,7 +21,7 @@ export interface Row {
 /** Every file in the state directory but the audit log, path → bytes, when nothing is on its way to the disk. */
 export async function stored(c: Controller): Promise<Record<string, string>> {
   const state = join(c.directory, 'state')
-  while (readdirSync(join(state, 'intents')).length > 0) await sleep(2)
+  await until('the files of a change are written', () => readdirSync(join(state, 'intents')).length === 0)
   const found: Record<string, string> = {}
   for (const entry of readdirSync(state, { recursive: true, withFileTypes: true }))
     if (entry.isFile() && entry.name !== 'holder.json' && !entry.name.startsWith('audit.log')) {

@@ -89,12 +89,13 @@ export async function check(t: Test, stage: Stage, row: Row, step: Step): Promis
     const { status, text } = await c.post(path, body)
     if (status >= 300) t.fail(`${what}: before it, ${path}: ${text}`)
   }
+  await stage.idle()
   const before = await plainFiles(c)
   const { status, text, body, headers } = await send(stage, row, step, {
     ...stage.as(step.by ?? 'admin', step.source),
     ...(step.headers ? { headers: step.headers } : {})
   })
-  if (body?.message === 'queued') await stage.idle()
+  await stage.idle()
   t.equal(status, step.status, `${what}: ${text.slice(0, 300)}`)
   if (status === 204) t.equal(text, '', `${what}: 204 has no body`)
   if (status >= 400) {

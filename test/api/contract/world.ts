@@ -1,7 +1,6 @@
 import { randomBytes, scryptSync } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Tokens } from '../../../lib/auth/tokens.js'
 import { SecretBox } from '../../../lib/model/secret-box.js'
@@ -111,6 +110,8 @@ const reports = (journal: string) =>
 
 /** A controller with `world` in it and users: a token for everybody. */
 export class Stage {
+  readonly #held = new Set<string>()
+
   private constructor(
     readonly c: Controller,
     readonly tokens: Tokens
@@ -151,10 +152,9 @@ export class Stage {
     if (status !== 201) throw new Error(`the world cannot be put back: ${text}`)
   }
 
-  /** Resolves when no request is under way. */
-  async idle(): Promise<void> {
-    const { jobs } = this.c.daemon
-    while (jobs.records().some(({ state }) => state === 'queued' || state === 'running')) await sleep(5)
+  /** Resolves when nothing goes on in the background but the requests that `path` has made. */
+  idle(): Promise<void> {
+    return this.c.idle(this.#held)
   }
 
   /** A path with the id of a request in it that runs until it is cancelled, where it says `{running}`. */
@@ -165,6 +165,7 @@ export class Stage {
       run: ({ signal }) =>
         new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
     })
+    this.#held.add(id)
     return path.replace('{running}', id)
   }
 
