@@ -4,7 +4,7 @@ import { performance } from 'node:perf_hooks'
 import type { Parts } from './api/context.js'
 import { checkParam } from './api/params.js'
 import { routes } from './api/routes.js'
-import { authorize, type Caller } from './auth/access.js'
+import { authorize, type Caller, largestBody } from './auth/access.js'
 import { adminPasswordFile, ensureAdminPassword } from './auth/admin-password.js'
 import { Logins } from './auth/logins.js'
 import { Tokens } from './auth/tokens.js'
@@ -95,7 +95,7 @@ export async function startDaemon(config: Config, log: Log = createLog(config.lo
           head
         ),
       param: checkParam,
-      maxBody: config.http.max_body,
+      maxBody: caller => largestBody(caller, config.http.max_body),
       trustedProxies: config.http.trusted_proxies,
       log,
       mapError

@@ -1,13 +1,18 @@
 import { ServiceError, unavailable } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import { JobStoppedError, type SubmittedJob } from '../jobs/jobs.js'
-import { type ApiRequest, done } from './context.js'
+import { type ApiRequest, done, ok } from './context.js'
+import { object, string } from './schema.js'
 
-/** The acknowledgement of an asynchronous request (rules 2.8); `/config/status/{request_id}` tells what becomes of it. */
-export const acknowledge = (id: string): Answer => ({
-  status: 200,
-  body: { message: 'queued', request_id: id }
-})
+/** The schema of an acknowledgement. */
+export const acknowledgement = object({ message: string('queued'), request_id: string() }, [
+  'message',
+  'request_id'
+])
+
+/** The acknowledgement of a job (rules 2.8); `/config/status/{request_id}` tells what becomes of it. */
+export const acknowledge = ({ id }: Pick<SubmittedJob, 'id'>): Answer =>
+  ok({ message: 'queued', request_id: id })
 
 /**
  * The answer to a request whose work is a job (rules 2.8): `status` with `message` when the work is done, at once
@@ -21,7 +26,7 @@ export async function finish(
   message = 'done'
 ): Promise<Answer> {
   if (prefersAsync(request.headers.prefer))
-    return { ...acknowledge(job.id), headers: { 'Preference-Applied': 'respond-async' } }
+    return { ...acknowledge(job), headers: { 'Preference-Applied': 'respond-async' } }
   try {
     await job.done
   } catch (error) {

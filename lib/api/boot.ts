@@ -2,121 +2,116 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { forbidden, notFound, unauthorized } from '../errors.js'
 import type { Answer } from '../http/route.js'
-import { type ApiRequest, type ApiRoute, type Parts, param, plain } from './context.js'
-import { shapes } from './shapes.js'
+import { type ApiRequest, type ApiRoute, ok, type Parts, param, plain } from './context.js'
+import { get, getThatChanges } from './row.js'
+import { bytes, object, plainText, string } from './schema.js'
 
-const reads = { method: 'GET', effect: 'reads', body: 'ignored' } as const
-const changes = { method: 'GET', effect: 'changes', body: 'ignored' } as const
+const payloadSchema = object({ target: string(), script: string('base64') }, ['target', 'script'])
 
 /** What booting and installing machines ask for (rules 4.1, 4.6, 4.9). */
 export function bootRoutes(parts: Parts): ApiRoute[] {
   const { boot, install, config } = parts
-  const search = (request: ApiRequest) => {
-    const script = boot.search(param(request, 'macaddress'), request.source)
-    return typeof script === 'string' ? plain(script) : script.then(plain)
-  }
+  const menu = (path: string, summary: string, script: () => string) =>
+    get(path, { access: 'anyone', summary, output: plainText, handler: () => plain(script()) })
   const manualHost = async (request: ApiRequest) => {
     const mac = request.params.macaddress
     return plain(await boot.manualHost(param(request, 'hostname'), mac, request.source))
   }
-  const menu = (path: string, summary: string, script: () => string): ApiRoute => ({
-    ...reads,
-    path,
-    access: 'anyone',
-    codes: [200, 503],
-    summary,
-    output: shapes.text,
-    handler: () => plain(script())
-  })
   return [
     menu('/boot', 'The boot menu', () => boot.menu()),
     menu('/boot/short', 'The boot menu without nodes and groups', () => boot.shortMenu()),
     menu('/boot/disk', 'Boot from the local disk', () => boot.disk()),
-    ...['/boot/search/{macaddress}', '/boot/search/mac/{macaddress}'].map(
-      (path): ApiRoute => ({
-        ...reads,
-        path,
+    ...['/boot/search/{macaddress}', '/boot/search/mac/{macaddress}'].map(path =>
+      get(path, {
         access: 'anyone',
-        codes: [200, 400, 503],
         summary: 'The boot script of the node with this MAC',
-        output: shapes.text,
-        handler: search
+        output: plainText,
+        handler: request => {
+          const script = boot.search(param(request, 'macaddress'), request.source)
+          return typeof script === 'string' ? plain(script) : script.then(plain)
+        }
       })
     ),
-    {
-      ...reads,
-      path: '/boot/manual/hostname/{hostname}',
+    get('/boot/manual/hostname/{hostname}', {
       access: 'anyone',
-      codes: [200, 400, 403, 503],
+      refuses: [403],
       summary: 'The boot script of a node chosen by name',
-      output: shapes.text,
+      output: plainText,
       handler: manualHost
-    },
-    {
-      ...changes,
-      path: '/boot/manual/hostname/{hostname}/{macaddress}',
+    }),
+    getThatChanges('/boot/manual/hostname/{hostname}/{macaddress}', {
       access: 'anyone',
-      codes: [200, 400, 403, 503],
+      refuses: [403],
       summary: 'Give the MAC to a node chosen by name, and its boot script',
-      output: shapes.text,
+      output: plainText,
       handler: manualHost
-    },
-    {
-      ...changes,
-      path: '/boot/manual/group/{groupname}/{macaddress}',
+    }),
+    getThatChanges('/boot/manual/group/{groupname}/{macaddress}', {
       access: 'anyone',
-      codes: [200, 400, 403, 503],
+      refuses: [403],
       summary: 'Give the MAC to the first free node of a group, a new one when none is, and its boot script',
-      output: shapes.text,
+      output: plainText,
       handler: async request => {
         const [group, mac] = [param(request, 'groupname'), param(request, 'macaddress')]
         return plain(await boot.manualGroup(group, mac, request.source))
       }
-    },
-    payload(parts, 'role', '/boot/roles/{role}', config.paths.roles, 'multi-user.target'),
-    payload(parts, 'script', '/boot/scripts/{script}', config.paths.scripts, 'post'),
-    {
-      ...reads,
-      path: '/boot/install/{node}',
+    }),
+    get('/boot/roles/{role}', {
+      access: 'node',
+      refuses: [403],
+      summary: 'A role: where it belongs, and its text in base64',
+      output: payloadSchema,
+      handler: request => {
+        const { caller } = request
+        const role = param(request, 'role')
+        if (caller.kind === 'node' && !boot.rolesOf(caller.node).includes(role))
+          throw forbidden(`node ${caller.node} does not have the role ${role}`)
+        return payload(join(config.paths.roles, role), `role ${role}`, 'multi-user.target')
+      }
+    }),
+    get('/boot/scripts/{script}', {
+      access: 'node',
+      summary: 'A script: where it belongs, and its text in base64',
+      output: payloadSchema,
+      handler: request => {
+        const script = param(request, 'script')
+        return payload(join(config.paths.scripts, script), `script ${script}`, 'post')
+      }
+    }),
+    get('/boot/install/{node}', {
       access: 'source',
-      codes: [200, 400, 401, 404, 503],
       summary: 'The install script of a node, for that node alone',
-      output: shapes.text,
+      output: plainText,
       handler: async request => {
         await install.lookForLease(param(request, 'node'), request.source)
         return plain(install.script(param(request, 'node'), request.source))
       }
-    },
-    {
-      ...reads,
-      path: '/kickstart/install/{node}',
+    }),
+    get('/kickstart/install/{node}', {
       access: 'anyone',
-      codes: [200, 400, 404, 503],
       summary: 'The kickstart of a node',
-      output: shapes.text,
+      output: plainText,
       handler: async request => {
         await install.lookForLease(param(request, 'node'), request.source)
         return plain(install.kickstart(param(request, 'node'), request.source))
       }
-    },
-    {
-      ...reads,
-      path: '/boot/{file}',
+    }),
+    get('/boot/{file}', {
       access: 'anyone',
-      codes: [200, 206, 404, 416],
+      answers: [200, 206],
+      refuses: [416],
       summary: 'A kernel or initramfs that an image names, or an iPXE binary',
-      output: shapes.bytes,
+      output: bytes,
       handler: request => bootFile(parts, param(request, 'file'))
-    },
-    {
-      ...reads,
-      path: '/files/{tarball}',
+    }),
+    get('/files/{tarball}', {
       access: 'files',
-      codes: [200, 206, 401, 403, 404, 416],
+      answers: [200, 206],
+      refuses: [403, 416],
       summary: 'A packed image or its torrent',
-      output: shapes.bytes,
+      output: bytes,
       handler: request => packedFile(parts, request)
-    }
+    })
   ]
 }
 
@@ -150,33 +145,13 @@ function packedFile({ model, boot, images, config }: Parts, request: ApiRequest)
   return { status: 200, file: join(config.paths.files, name) }
 }
 
-/** `{target, script}` of a file below a directory; `# target: <text>` in its first line (rules 4.10). */
-function payload(
-  { boot }: Parts,
-  what: 'role' | 'script',
-  path: string,
-  directory: string,
-  target: string
-): ApiRoute {
-  return {
-    ...reads,
-    path,
-    access: 'node',
-    codes: [200, 401, 403, 404, 503],
-    summary: `A ${what}: where it belongs, and its text in base64`,
-    output: shapes.payload,
-    handler: async request => {
-      const name = param(request, what)
-      const { caller } = request
-      if (caller.kind === 'node' && what === 'role' && !boot.rolesOf(caller.node).includes(name))
-        throw forbidden(`node ${caller.node} does not have the role ${name}`)
-      const content = await readFile(join(directory, name)).catch((error: NodeJS.ErrnoException) => {
-        if (error.code === 'ENOENT' || error.code === 'EISDIR') throw notFound(`there is no ${what} ${name}`)
-        throw error
-      })
-      const [first = ''] = content.toString('utf8').split('\n', 1)
-      const given = /^# target: *(\S.*?)\s*$/.exec(first)?.[1]
-      return { status: 200, body: { target: given ?? target, script: content.toString('base64') } }
-    }
-  }
+/** `{target, script}` of a file; `# target: <text>` in its first line (rules 4.10). Throws 404 where there is none. */
+async function payload(file: string, what: string, target: string): Promise<Answer> {
+  const content = await readFile(file).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT' || error.code === 'EISDIR') throw notFound(`there is no ${what}`)
+    throw error
+  })
+  const [first = ''] = content.toString('utf8').split('\n', 1)
+  const given = /^# target: *(\S.*?)\s*$/.exec(first)?.[1]
+  return ok({ target: given ?? target, script: content.toString('base64') })
 }

@@ -1,71 +1,77 @@
 import { isAdmin } from '../auth/access.js'
 import { badRequest, notFound, ServiceError } from '../errors.js'
-import type { JsonObject, JsonValue } from '../json.js'
+import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { Model } from '../model/model.js'
-import { putSettings, readSettings, settingNames } from '../model/settings.js'
+import { putSettings, readSettings, type SettingName, settingNames } from '../model/settings.js'
 import { exportText } from '../model/transfer.js'
-import { type ApiRoute, actorOf, type Parts } from './context.js'
-import { open } from './envelope.js'
-import { shapes } from './shapes.js'
+import { objectTypes } from '../model/types.js'
+import { type Body, open } from './body.js'
+import { type ApiRoute, actorOf, ok, type Parts } from './context.js'
+import { get, post } from './row.js'
+import { at, list, map, object, ref } from './schema.js'
+
+const clusterSchema = at('config.cluster', {
+  allOf: [ref('settings'), { type: 'object', description: 'and an object for each controller' }]
+})
+
+const secretsOfNames = map(list(ref('secret')))
+
+/** An export: a section for each type, and what hangs on objects. */
+const sections = at(
+  'config',
+  object({
+    cluster: ref('settings'),
+    ...Object.fromEntries(Object.values(objectTypes).map(({ type }) => [type, map(ref(type))])),
+    osimagetag: map(ref('osimagetag')),
+    secrets: object({ node: secretsOfNames, group: secretsOfNames })
+  })
+)
 
 /** The cluster's settings and its controller, export and import (rules 1.1, 3.11, 3.15). */
 export function clusterRoutes(parts: Parts): ApiRoute[] {
-  const { model } = parts
+  const { model, images } = parts
+  const settings: Body<ReadonlyMap<SettingName, string | boolean | null>> = {
+    schema: clusterSchema,
+    read: request => readSettings(changeable(open(request, 'config.cluster'), shown(parts)))
+  }
+  const document: Body<JsonValue> = { schema: sections, read: request => open(request, 'config') }
   return [
-    {
-      method: 'GET',
-      path: '/config/cluster',
-      effect: 'reads',
+    get('/config/cluster', {
       access: 'user',
-      body: 'ignored',
-      codes: [200, 401, 503],
       summary: 'The cluster and its controllers',
-      output: shapes.cluster,
-      handler: () => ({ status: 200, body: { config: { cluster: shown(parts) } } })
-    },
-    {
-      method: 'POST',
-      path: '/config/cluster',
-      effect: 'changes',
+      output: clusterSchema,
+      handler: () => ok({ config: { cluster: shown(parts) } })
+    }),
+    post('/config/cluster', {
       access: 'user',
-      body: 'json',
-      codes: [204, 400, 401, 403, 503],
+      answers: [204],
       summary: 'Change settings of the cluster',
-      input: shapes.cluster,
-      handler: async request => {
-        const settings = readSettings(changeable(open(request.body, 'config', ['cluster']), shown(parts)))
-        await model.change(actorOf(request), tx => putSettings(tx, model.ini, settings))
+      body: settings,
+      handler: async (request, given) => {
+        await model.change(actorOf(request), tx => putSettings(tx, model.ini, given))
         return { status: 204 }
       }
-    },
-    {
-      method: 'GET',
-      path: '/config/cluster/export',
-      effect: 'reads',
+    }),
+    get('/config/cluster/export', {
       access: 'user',
-      body: 'ignored',
-      codes: [200, 401, 404, 503],
+      refuses: [404],
       summary: 'Everything that is configured, as one document; secrets in the clear for an admin only',
-      output: shapes.transfer,
+      output: sections,
       handler: request => ({ status: 200, json: exported(model, !isAdmin(request.caller)) })
-    },
-    {
-      method: 'POST',
-      path: '/config/cluster/import',
-      effect: 'changes',
+    }),
+    post('/config/cluster/import', {
       access: 'user',
-      body: 'json',
-      codes: [201, 400, 401, 403, 404, 503],
+      answers: [201],
+      refuses: [404],
       summary: 'Replace the sections of an exported document that are present',
-      input: shapes.transfer,
-      handler: async request => {
-        await parts.images.import(open(request.body, 'config', []), actorOf(request))
+      body: document,
+      handler: async (request, given) => {
+        await images.import(given, actorOf(request))
         return { status: 201, body: { message: 'imported' } }
       }
-    }
+    })
   ]
 }
-
 function exported(model: Model, masked: boolean): string[] {
   try {
     return [...exportText(model, masked)]
@@ -92,8 +98,7 @@ function shown({ config, model }: Parts): JsonObject {
 
 /** The settings among what is given; the rest may only be what is read (rules 1.8, 2.4). */
 function changeable(given: JsonValue, now: JsonObject): JsonObject {
-  if (typeof given !== 'object' || given === null || Array.isArray(given))
-    throw badRequest('cluster: the body must be an object')
+  if (!isObject(given)) throw badRequest('cluster: the body must be an object')
   const settings: JsonObject = {}
   for (const [key, value] of Object.entries(given)) {
     if (key.startsWith('_')) continue

@@ -1,4 +1,4 @@
-import { type Caller, isAdmin } from '../auth/access.js'
+import { type Access, type Caller, isAdmin } from '../auth/access.js'
 import type { Logins } from '../auth/logins.js'
 import type { Tokens } from '../auth/tokens.js'
 import type { Boot } from '../boot/boot.js'
@@ -11,6 +11,7 @@ import type { Actor, Model } from '../model/model.js'
 import type { Health } from '../monitor/health.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Services } from '../services/services.js'
+import type { Schema } from './schema.js'
 
 /** The parts of the daemon that routes call. */
 export interface Parts {
@@ -28,7 +29,17 @@ export interface Parts {
 }
 
 export type ApiRequest = Request<Caller>
-export type ApiRoute = Route<Caller>
+
+/** One row of the route table: the router, the access check and the documents are made from it. */
+export interface ApiRoute extends Route<Caller> {
+  readonly access: Access
+  /** Every status that this route answers with, those of success first; 405, 408, 413 and 500 are everywhere. */
+  readonly codes: readonly number[]
+  readonly summary: string
+  /** The schemas of its bodies. */
+  readonly input?: Schema
+  readonly output?: Schema
+}
 
 /** The caller of a request as one who changes something. */
 export function actorOf({ caller, source }: ApiRequest): Actor {
@@ -37,8 +48,15 @@ export function actorOf({ caller, source }: ApiRequest): Actor {
   return { who, from: source.address, takesAddresses: isAdmin(caller) }
 }
 
-/** Bytes of a body from who is nobody, or a node: parsing takes the event loop, and they have little to say. */
-export const smallBody = 65_536
+/** 200 with a JSON body. */
+export const ok = (body: object): Answer => ({ status: 200, body })
+
+/** `{"config": {type: {name: fields}}}`. */
+export const config = (type: string, objects: object) => ({ config: { [type]: objects } })
+
+/** 200 with values of one object in its envelope, and bare beside it (rules 1.1). */
+export const okTwice = (type: string, name: string, values: object): Answer =>
+  ok({ ...config(type, { [name]: values }), ...values })
 
 /** 200 with an iPXE script, an install script or a kickstart. */
 export const plain = (text: string): Answer => ({ status: 200, text, type: 'text/plain; charset=utf-8' })

@@ -1,8 +1,8 @@
+import { accessOf } from '../auth/access.js'
 import type { Field } from '../model/field.js'
 import { interfaceFields } from '../model/tables.js'
 import { objectTypes } from '../model/types.js'
 import type { ApiRoute } from './context.js'
-import { accessText } from './openapi.js'
 
 const row = (cells: readonly string[]) => `| ${cells.map(cell => cell.replaceAll('|', '\\|')).join(' | ')} |`
 
@@ -37,7 +37,7 @@ export function apiDocument(routes: readonly ApiRoute[], intro: string): string 
       route.method,
       `\`${route.path}\``,
       route.summary,
-      accessText[route.access] ?? '',
+      accessOf(route).says,
       route.codes.join(', ')
     ])
     return `### ${part}\n\n${table(['', 'path', 'what', 'access', 'answers'], rows)}`

@@ -1,100 +1,101 @@
 import { notFound } from '../errors.js'
-import type { JobRecord, JobSummary } from '../jobs/jobs.js'
-import { type ApiRoute, actorOf, type Parts, param } from './context.js'
-import { shapes } from './shapes.js'
+import type { JobSummary } from '../jobs/jobs.js'
+import { type ApiRequest, type ApiRoute, actorOf, done, ok, type Parts, param } from './context.js'
+import { get, getThatChanges } from './row.js'
+import { at, list, object, orNull, ref, string, time, word } from './schema.js'
+
+const running = {
+  state: word('queued', 'running', 'done', 'failed'),
+  progress: { type: 'number', minimum: 0, maximum: 1 }
+}
+const summarySchema = {
+  request_id: string(),
+  kind: string('pack, kernel, clone, delete, grab, push'),
+  object: string('what it is about'),
+  by: string('who asked'),
+  ...running,
+  queued: orNull(time),
+  started: orNull(time),
+  ended: orNull(time),
+  message: string('queued, running, done, or failed and why')
+}
 
 /** Asynchronous requests: what each tells its callers, their records, and how one is cancelled (rules 2.9). */
 export function jobRoutes({ jobs }: Parts): ApiRoute[] {
-  const get = { method: 'GET', body: 'ignored' } as const
-  const status = (path: string): ApiRoute => ({
-    ...get,
-    path,
-    // It notes what it has told, so it does not answer HEAD.
-    effect: 'changes',
-    access: 'reader',
-    codes: [200, 401, 404, 503],
-    summary: 'What an asynchronous request has to tell that this user was not told yet; 404 after its end',
-    output: shapes.requestStatus,
-    handler: async request => {
-      const id = param(request, 'request_id')
-      const { caller } = request
-      if (caller.kind !== 'user') throw new TypeError(`${request.path} is for users`)
-      const poll = await jobs.poll(id, caller.user)
-      if (!poll) throw notFound(`there is no request ${id}, or you were told its end already`)
-      return { status: 200, body: { request_id: id, ...poll } }
-    }
-  })
+  const idOf = (request: ApiRequest) => param(request, 'request_id')
+  // It notes what it has told, so it does not answer HEAD.
+  const status = (path: string) =>
+    getThatChanges(path, {
+      access: 'reader',
+      summary: 'What an asynchronous request has to tell that this user was not told yet; 404 after its end',
+      output: object({
+        message: string('the lines that this user was not told yet, joined by ;;'),
+        status: { type: 'integer', enum: [200, 500] },
+        request_id: string(),
+        ...running
+      }),
+      handler: async request => {
+        const { caller } = request
+        if (caller.kind !== 'user') throw new TypeError(`${request.path} is for users`)
+        const poll = await jobs.poll(idOf(request), caller.user)
+        if (!poll) throw notFound(`there is no request ${idOf(request)}, or you were told its end already`)
+        return ok({ request_id: idOf(request), ...poll })
+      }
+    })
   return [
     status('/config/status/{request_id}'),
     status('/service/status/{request_id}'),
-    {
-      ...get,
-      path: '/config/status/{request_id}/_cancel',
-      effect: 'changes',
+    getThatChanges('/config/status/{request_id}/_cancel', {
       access: 'user',
-      codes: [200, 401, 403, 404, 503],
       summary: 'Cancel an asynchronous request that has not ended',
-      output: shapes.message,
+      output: ref('message'),
       handler: request => {
-        const id = param(request, 'request_id')
+        const id = idOf(request)
         if (!jobs.cancel(id, actorOf(request).who))
           throw notFound(`there is no request ${id}, or it has ended`)
-        return { status: 200, body: { message: `request ${id} is cancelled` } }
+        return done(200, `request ${id} is cancelled`)
       }
-    },
-    {
-      ...get,
-      path: '/monitor/request',
-      effect: 'reads',
+    }),
+    get('/monitor/request', {
       access: 'user',
-      codes: [200, 401, 503],
       summary: 'The asynchronous requests of the last 7 days, newest first',
-      output: shapes.requests,
+      output: at('monitor.request.{request_id}', object(summarySchema)),
       handler: () => {
-        const shown = jobs.records().map(summary => [summary.id, shownSummary(summary)] as const)
-        return { status: 200, body: { monitor: { request: Object.fromEntries(shown) } } }
+        const shown = jobs.records().map(summary => [summary.id, shownSummary(summary)])
+        return ok({ monitor: { request: Object.fromEntries(shown) } })
       }
-    },
-    {
-      ...get,
-      path: '/monitor/request/{request_id}',
-      effect: 'reads',
+    }),
+    get('/monitor/request/{request_id}', {
       access: 'user',
-      codes: [200, 401, 404, 503],
       summary: 'The whole record of an asynchronous request',
-      output: shapes.request,
+      output: at(
+        'monitor.request.{request_id}',
+        object({ ...summarySchema, lines: list(string()), results: { type: 'object' } })
+      ),
       handler: async request => {
-        const id = param(request, 'request_id')
-        const record = await jobs.record(id)
-        if (!record) throw notFound(`there is no request ${id}`)
-        return { status: 200, body: { monitor: { request: { [id]: shownRecord(record) } } } }
+        const record = await jobs.record(idOf(request))
+        if (!record) throw notFound(`there is no request ${idOf(request)}`)
+        const { lines, results } = record
+        return ok({ monitor: { request: { [record.id]: { ...shownSummary(record), lines, results } } } })
       }
-    }
+    })
   ]
 }
 
-const time = (ms: number | undefined) => (ms === undefined ? null : new Date(ms).toISOString())
+const iso = (ms: number | undefined) => (ms === undefined ? null : new Date(ms).toISOString())
 
-const shownSummary = ({
+function shownSummary({
   id,
-  queued,
-  started,
-  ended,
   kind,
   object,
   by,
   state,
   progress,
+  queued,
+  started,
+  ended,
   message
-}: JobSummary) => ({
-  request_id: id,
-  ...{ kind, object, by, state, progress },
-  ...{ queued: time(queued), started: time(started), ended: time(ended) },
-  message
-})
-
-const shownRecord = (record: JobRecord) => ({
-  ...shownSummary(record),
-  lines: record.lines,
-  results: record.results
-})
+}: JobSummary) {
+  const times = { queued: iso(queued), started: iso(started), ended: iso(ended) }
+  return { request_id: id, kind, object, by, state, progress, ...times, message }
+}

@@ -2,159 +2,122 @@ import { type Caller, isAdmin } from '../auth/access.js'
 import { forbidden } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import type { TypeName } from '../model/docs.js'
-import { members } from '../model/members.js'
+import { members as membersOf } from '../model/members.js'
 import type { Actor } from '../model/model.js'
 import { type Reader, type Seen, see, show, showText } from '../model/output.js'
-import { type Given, readObject } from '../model/request.js'
+import type { Given } from '../model/request.js'
 import type { Docs, NodeDoc } from '../model/tables.js'
 import { objectTypes } from '../model/types.js'
-import { type ApiRequest, type ApiRoute, actorOf, done, type Parts, param, smallBody } from './context.js'
-import { config, open } from './envelope.js'
-import { shapes } from './shapes.js'
+import { objectBody } from './body.js'
+import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
+import { deletion, get, members, post } from './row.js'
+import { at, list as listOf, object, string } from './schema.js'
 
-/** What a type's routes answer where types differ (rules 2.1, 5.3). */
-export interface ObjectRoutes {
-  readonly type: TypeName
-  readonly updated: 200 | 204
-  readonly cloned: 201 | 204 | undefined
-  readonly deleted: 201 | 204
-  /** `minimal`: list and single form are readable without a token, names only. */
-  readonly readable: 'user' | 'minimal'
-  /** Whether `_list` and `_member` give the nodes whose effective value it is. */
-  readonly members: boolean
+/** What the routes of one type answer where it differs from the others (rules 2.1, 5.3). */
+interface Particular {
+  readonly updated?: 200
+  /** `elsewhere`: the type has a route of its own for it. */
+  readonly cloned?: 204 | 'elsewhere'
+  readonly deleted?: 201
+  /** List and single form are readable without a token, names only. */
+  readonly minimal?: true
+  /** It has members: the nodes whose effective value it is. */
+  readonly members?: true
   /** Creates, changes or renames one, where more hangs on it than the object. */
   readonly save?: (name: string, given: Given, actor: Actor) => Promise<{ created: boolean }>
   /** Deletes one, likewise. */
   readonly remove?: (name: string, actor: Actor) => Promise<void>
 }
 
+/** The routes that every type of object has: list, single, members, save, clone, delete. */
+export function objectRoutes(parts: Parts, type: TypeName, particular: Particular = {}): ApiRoute[] {
+  const { model } = parts
+  const { updated = 204, cloned = 201, deleted = 204 } = particular
+  const { save = (...args) => model.save(type, ...args), remove = (...args) => model.remove(type, ...args) } =
+    particular
+  const { title, newName } = objectTypes[type]
+  const base = `/config/${type}`
+  const one = `${base}/{${type}}`
+  const nameOf = (request: ApiRequest) => param(request, type)
+  const body = objectBody(type)
+  const output = body.schema
+  const access = particular.minimal ? 'minimal' : 'user'
+  const routes = [
+    get(base, { access, summary: `All ${title}s`, output, handler: request => list(parts, type, request) }),
+    get(one, {
+      access,
+      summary: `One ${title}`,
+      output,
+      handler: request => {
+        const doc = model.get(type, nameOf(request))
+        const shown =
+          request.caller.kind === 'anonymous'
+            ? { name: doc.name }
+            : show(type, seen(parts, type, doc), readerFor(parts, request.caller))
+        return ok(config(type, { [doc.name]: shown }))
+      }
+    }),
+    post(one, {
+      access: type === 'node' ? 'node' : 'user',
+      answers: [201, updated],
+      summary: `Create, change or rename a ${title}`,
+      body,
+      handler: async (request, given) => {
+        const name = nameOf(request)
+        if (request.caller.kind === 'node') checkOwnReport(model.get('node', request.caller.node), given)
+        const { created } = await save(name, given, actorOf(request))
+        return done(created ? 201 : updated, `${title} ${name} ${created ? 'created' : 'updated'}`)
+      }
+    }),
+    ...deletion(one, {
+      access: 'user',
+      answers: [deleted],
+      summary: `Delete a ${title} that nothing uses`,
+      handler: async request => {
+        await remove(nameOf(request), actorOf(request))
+        return done(deleted, `${title} ${nameOf(request)} deleted`)
+      }
+    })
+  ]
+  if (cloned !== 'elsewhere')
+    routes.push(
+      post(`${one}/_clone`, {
+        access: 'user',
+        answers: [cloned],
+        summary: `Copy a ${title} under the name in ${newName[0]}`,
+        body,
+        handler: async (request, given) => {
+          await model.clone(type, nameOf(request), given, actorOf(request))
+          return done(cloned, `${title} ${nameOf(request)} cloned to ${given.newName}`)
+        }
+      })
+    )
+  if (particular.members)
+    routes.push(
+      ...members(one, {
+        access: 'user',
+        summary: `The nodes whose effective ${title} this is`,
+        output: membersSchema(type),
+        handler: request => {
+          const { name } = model.get(type, nameOf(request))
+          return ok(config(type, { [name]: { members: membersOf(model.view, type, name) } }))
+        }
+      })
+    )
+  return routes
+}
+
+/** The answer of a `_member`. */
+export const membersSchema = (type: TypeName | 'osimagetag') =>
+  at(`config.${type}.{${type}}`, object({ members: listOf(string()) }))
+
 /** How much this caller is shown. */
-export function readerFor(parts: Parts, caller: Caller): Reader {
+function readerFor(parts: Parts, caller: Caller): Reader {
   return { cluster: parts.model.cluster, masked: !isAdmin(caller) }
 }
 
 const seen = <K extends TypeName>({ model, status }: Parts, type: K, doc: Docs[K]): Seen<K> =>
   see(type, doc, model.view, node => status.state(node))
-
-/** The routes that every type of object has: list, single, members, save, clone, delete. */
-export function objectRoutes(parts: Parts, o: ObjectRoutes): ApiRoute[] {
-  const { title } = objectTypes[o.type]
-  const base = `/config/${o.type}`
-  const one = `${base}/{${o.type}}`
-  const name = (request: ApiRequest) => param(request, o.type)
-  // An answer of interfaces that is posted back here has them bare beside the envelope (rules 1.1).
-  const besides = objectTypes[o.type].interfaces ? ['interfaces'] : []
-  const given = (request: ApiRequest) =>
-    readObject(
-      objectTypes[o.type],
-      name(request),
-      open(request.body, 'config', [o.type, name(request)], besides)
-    )
-  const routes: ApiRoute[] = [
-    {
-      method: 'GET',
-      path: base,
-      effect: 'reads',
-      access: o.readable,
-      body: 'ignored',
-      codes: o.readable === 'user' ? [200, 401, 503] : [200, 503],
-      summary: `All ${title}s`,
-      output: shapes.objects(o.type),
-      handler: request => list(parts, o.type, request)
-    },
-    {
-      method: 'GET',
-      path: one,
-      effect: 'reads',
-      access: o.readable,
-      body: 'ignored',
-      codes: o.readable === 'user' ? [200, 401, 404, 503] : [200, 404, 503],
-      summary: `One ${title}`,
-      output: shapes.objects(o.type),
-      handler: request => {
-        const doc = parts.model.get(o.type, name(request))
-        const shown =
-          request.caller.kind === 'anonymous'
-            ? { name: doc.name }
-            : show(o.type, seen(parts, o.type, doc), readerFor(parts, request.caller))
-        return { status: 200, body: config(o.type, { [doc.name]: shown }) }
-      }
-    },
-    {
-      method: 'POST',
-      path: one,
-      effect: 'changes',
-      access: o.type === 'node' ? 'node' : 'user',
-      body: 'json',
-      codes: [201, o.updated, 400, 401, 403, 404, 503],
-      summary: `Create, change or rename a ${title}`,
-      ...(o.type === 'node' ? { maxBody: caller => (caller.kind === 'node' ? smallBody : Infinity) } : {}),
-      input: shapes.objects(o.type),
-      handler: async request => {
-        const changes = given(request)
-        if (request.caller.kind === 'node')
-          checkOwnReport(parts.model.get('node', request.caller.node), changes)
-        const { created } = o.save
-          ? await o.save(name(request), changes, actorOf(request))
-          : await parts.model.save(o.type, name(request), changes, actorOf(request))
-        return created
-          ? done(201, `${title} ${name(request)} created`)
-          : done(o.updated, `${title} ${name(request)} updated`)
-      }
-    }
-  ]
-  for (const method of ['GET', 'POST'] as const)
-    routes.push({
-      method,
-      path: `${one}/_delete`,
-      effect: 'changes',
-      access: 'user',
-      body: 'ignored',
-      codes: [o.deleted, 400, 401, 403, 404, 503],
-      summary: `Delete a ${title} that nothing uses`,
-      handler: async request => {
-        if (o.remove) await o.remove(name(request), actorOf(request))
-        else await parts.model.remove(o.type, name(request), actorOf(request))
-        return done(o.deleted, `${title} ${name(request)} deleted`)
-      }
-    })
-  if (o.cloned !== undefined) {
-    const cloned = o.cloned
-    routes.push({
-      method: 'POST',
-      path: `${one}/_clone`,
-      effect: 'changes',
-      access: 'user',
-      body: 'json',
-      codes: [cloned, 400, 401, 403, 404, 503],
-      summary: `Copy a ${title} under the name in ${objectTypes[o.type].newName[0]}`,
-      input: shapes.objects(o.type),
-      handler: async request => {
-        const copy = given(request)
-        await parts.model.clone(o.type, name(request), copy, actorOf(request))
-        return done(cloned, `${title} ${name(request)} cloned to ${copy.newName}`)
-      }
-    })
-  }
-  if (o.members)
-    for (const suffix of ['_list', '_member'])
-      routes.push({
-        method: 'GET',
-        path: `${one}/${suffix}`,
-        effect: 'reads',
-        access: 'user',
-        body: 'ignored',
-        codes: [200, 401, 404, 503],
-        summary: `The nodes whose effective ${title} this is`,
-        output: shapes.members(o.type),
-        handler: request => {
-          parts.model.get(o.type, name(request))
-          const nodes = members(parts.model.view, o.type, name(request))
-          return { status: 200, body: config(o.type, { [name(request)]: { members: nodes } }) }
-        }
-      })
-  return routes
-}
 
 /** What a node's own token may post of its node: inventory and the address of an interface (rules 4.8). */
 function checkOwnReport(node: NodeDoc, given: Given): void {

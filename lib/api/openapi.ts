@@ -1,19 +1,8 @@
+import { accessOf } from '../auth/access.js'
 import { version } from '../version.js'
 import type { ApiRoute } from './context.js'
-import { components, type Schema, shapes } from './shapes.js'
-
-/** What each access word means to a caller of the interface (auth/access.ts). */
-export const accessText: Readonly<Record<string, string>> = {
-  anyone: 'no token',
-  minimal: 'token; without one names only',
-  address: 'token for a network; an address is told without one',
-  reader: 'token',
-  user: 'token',
-  admin: "an admin's token",
-  node: 'token, also that of the node itself',
-  source: 'by source address; a token that is sent must be valid',
-  files: 'from a configured network, or with a token'
-}
+import { parametersOf } from './params.js'
+import { bytes, components, plainText, ref, type Schema } from './schema.js'
 
 const statusText: Readonly<Record<number, string>> = {
   200: 'done',
@@ -28,11 +17,9 @@ const statusText: Readonly<Record<number, string>> = {
   503: 'not possible now; nothing was changed'
 }
 
-const parametersOf = (path: string) => [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name as string)
-
 function content(schema: Schema): object {
-  if (schema === shapes.bytes) return { 'application/octet-stream': { schema } }
-  return { [schema === shapes.text ? 'text/plain' : 'application/json']: { schema } }
+  if (schema === bytes) return { 'application/octet-stream': { schema } }
+  return { [schema === plainText ? 'text/plain' : 'application/json']: { schema } }
 }
 
 /** `GET /config/node/{node}` → `getConfigNodeByNode`. */
@@ -45,33 +32,33 @@ function operationId({ method, path }: ApiRoute): string {
   return method.toLowerCase() + words.map(word => word.slice(0, 1).toUpperCase() + word.slice(1)).join('')
 }
 
-/** Where a token is needed, not only welcome. */
-const mandatory = new Set(['reader', 'user', 'admin', 'node'])
+/** With a token, without one, or either. */
+const securityOf = { needed: [{ token: [] }], optional: [{}, { token: [] }], unread: undefined }
 
 function operation(route: ApiRoute): object {
-  const token = route.access !== 'anyone'
+  const { says, token } = accessOf(route)
+  const security = securityOf[token]
+  const answer = (code: number): Schema | undefined =>
+    code === 204 ? undefined : code < 400 && route.output ? route.output : ref('message')
   return {
     operationId: operationId(route),
     summary: route.summary,
-    description: `Access: ${accessText[route.access]}.`,
-    ...(token
-      ? {
-          security: mandatory.has(route.access) ? [{ token: [] }] : [{}, { token: [] }]
-        }
-      : {}),
+    description: `Access: ${says}.`,
+    ...(security ? { security } : {}),
     parameters: parametersOf(route.path).map(name => ({
       name,
       in: 'path',
       required: true,
       schema: { type: 'string' }
     })),
-    ...(route.input ? { requestBody: { required: true, content: content(route.input as Schema) } } : {}),
+    ...(route.input ? { requestBody: { required: true, content: content(route.input) } } : {}),
     responses: Object.fromEntries(
       route.codes.map(code => {
-        const schema =
-          code >= 400 ? shapes.message : code === 204 ? undefined : (route.output ?? shapes.message)
-        const body = schema ? { content: content(schema as Schema) } : {}
-        return [String(code), { description: statusText[code] ?? 'refused', ...body }]
+        const schema = answer(code)
+        return [
+          code,
+          { description: statusText[code] ?? 'refused', ...(schema && { content: content(schema) }) }
+        ]
       })
     )
   }

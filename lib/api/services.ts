@@ -1,35 +1,31 @@
 import { notFound, ServiceError, unavailable } from '../errors.js'
-import type { Answer } from '../http/route.js'
 import { changing } from '../services/control.js'
 import type { Service } from '../services/service.js'
-import { acknowledge } from './asynchronous.js'
-import { type ApiRoute, actorOf, type Parts } from './context.js'
-import { shapes } from './shapes.js'
+import { acknowledge, acknowledgement } from './asynchronous.js'
+import { type ApiRoute, actorOf, ok, type Parts } from './context.js'
+import { serviceSchema } from './monitor.js'
+import { get, getThatChanges } from './row.js'
+import { at, list, object, string, word } from './schema.js'
 
 const names = ['dhcp', 'dns'] as const
-const get = { method: 'GET', body: 'ignored' } as const
 
 /** Control of the DHCP and the DNS server, and what would be written for them (rules 10.9). */
-export function serviceRoutes(parts: Parts): ApiRoute[] {
-  const { services, config } = parts
+export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRoute[] {
   const service = (name: (typeof names)[number]): Service => {
     const found = services.of(name)
     if (!found) throw notFound(`there is no service ${name}: [${name}] server = ${config[name].server}`)
     return found
   }
   return names.flatMap(name => [
-    ...changing.map(
-      (verb): ApiRoute => ({
-        ...get,
-        path: `/service/${name}/${verb}`,
-        effect: 'changes',
+    ...changing.map(verb =>
+      getThatChanges(`/service/${name}/${verb}`, {
         access: 'user',
-        codes: [200, 401, 403, 404, 503],
+        refuses: [404],
         summary: `${verb[0]?.toUpperCase()}${verb.slice(1)} the ${name.toUpperCase()} server, by an asynchronous request`,
-        output: shapes.acknowledgement,
+        output: acknowledgement,
         handler: async request => {
           const managed = service(name)
-          const job = await parts.jobs.submit({
+          const job = await jobs.submit({
             kind: verb,
             object: `service ${name}`,
             by: actorOf(request).who,
@@ -41,42 +37,48 @@ export function serviceRoutes(parts: Parts): ApiRoute[] {
           })
           // How it ends is told by its record.
           job.done.catch(() => {})
-          return acknowledge(job.id)
+          return acknowledge(job)
         }
       })
     ),
-    {
-      ...get,
-      path: `/service/${name}/status`,
-      effect: 'reads',
+    get(`/service/${name}/status`, {
       access: 'user',
-      codes: [200, 401, 404, 503],
+      refuses: [404],
       summary: `Whether the ${name.toUpperCase()} server runs, asked now, and how it is`,
-      output: shapes.serviceStatus,
+      output: serviceSchema({
+        server: string('as the ini names it'),
+        state: word('running', 'stopped', 'unknown'),
+        output: string('what the control command says')
+      }),
       handler: async () => {
         const { state, words } = await attempted(service(name).status())
-        const shown = { ...parts.health.of(name), server: config[name].server, state, output: words }
-        return { status: 200, body: { monitor: { service: { [name]: shown } } } }
+        const shown = { ...health.of(name), server: config[name].server, state, output: words }
+        return ok({ monitor: { service: { [name]: shown } } })
       }
-    },
-    {
-      ...get,
-      path: `/config/${name}/_preview`,
-      effect: 'reads',
+    }),
+    get(`/config/${name}/_preview`, {
       access: 'admin',
-      codes: [200, 401, 403, 404, 503],
+      refuses: [404],
       summary: `The files that would be written for the ${name.toUpperCase()} server, and how they differ from those in force`,
-      output: shapes.preview,
-      handler: async (): Promise<Answer> => {
+      output: at(
+        `config.${name}`,
+        object({
+          server: string(),
+          files: list(
+            object({ path: string(), text: string(), diff: string('unified, against what is in force') })
+          )
+        })
+      ),
+      handler: async () => {
         const files = await attempted(service(name).preview())
         const server = JSON.stringify(config[name].server)
         return { status: 200, json: `{"config":{"${name}":{"server":${server},"files":${files}}}}` }
       }
-    }
+    })
   ])
 }
 
-/** What fails here is no fault of the request. */
+/** What fails here is no fault of the request: 503 with the reason. */
 async function attempted<T>(work: Promise<T>): Promise<T> {
   try {
     return await work

@@ -22,10 +22,10 @@ export interface Request<Caller> extends RequestHead {
 }
 
 /**
- * What a handler gives back; only http/ writes to a socket. `body` is sent as JSON, `json` is JSON text
- * that is already serialised; parts of it are gone through twice and must be the same both times, `text` goes out as it is with `type` (default text/plain, UTF-8),
- * `file` is an absolute path streamed with Range, ETag and exact Content-Length (404 when it is not a
- * regular file). None of them: an empty answer (204).
+ * What a handler gives back; only http/ writes to a socket. At most one of these is set, none for an empty answer (204):
+ * `body`, sent as JSON; `json`, JSON text that is serialised already (parts of it are gone through twice, and must be the
+ * same both times); `text`, sent as it is with `type` (default text/plain, UTF-8); `file`, an absolute path that is
+ * streamed with Range, ETag and exact Content-Length (404 when it is not a regular file).
  */
 export interface Answer {
   readonly status: number
@@ -37,7 +37,7 @@ export interface Answer {
   readonly type?: string
 }
 
-/** One row of the route table: the router, the access check and the documents are made from it. */
+/** One row of the route table, as far as http/ goes by it. */
 export interface Route<Caller> {
   readonly method: 'GET' | 'POST'
   /** `{x}` is a parameter of one segment: `/config/node/{node}/interfaces/{interface}`. */
@@ -48,13 +48,5 @@ export interface Route<Caller> {
   readonly access: string
   /** `json`: a strict JSON body is needed; `ignored`: read up to the limit and dropped. */
   readonly body: 'json' | 'ignored'
-  /** Every status this route is documented to answer with. */
-  readonly codes: readonly number[]
-  readonly summary: string
-  /** JSON Schemas of the bodies, for the documents; http/ does not look at them. */
-  readonly input?: object
-  readonly output?: object
-  /** Bytes of a body on this route, for a caller, where the server's own bound is too generous. */
-  readonly maxBody?: number | ((caller: Caller) => number)
   handler(request: Request<Caller>): Answer | Promise<Answer>
 }

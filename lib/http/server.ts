@@ -29,8 +29,8 @@ export interface ServerOptions<C> {
   authorize(route: Route<C>, head: RequestHead): C | Promise<C>
   /** Checks a decoded path parameter and gives its canonical form: throws ServiceError 400 or 404. */
   param?(name: string, value: string, route: Route<C>): string
-  /** Bytes of a request's body (413). */
-  readonly maxBody: number
+  /** Bytes of a request's body, for everybody or by caller (413). */
+  readonly maxBody: number | ((caller: C) => number)
   /** Addresses and CIDRs whose X-Forwarded-For is believed (rules 4.5). */
   readonly trustedProxies: readonly string[]
   readonly log: Log
@@ -170,7 +170,8 @@ export class HttpServer<C> {
     if (options.param)
       for (const name in params) params[name] = options.param(name, params[name] as string, route)
     if (hasBody(incoming) || route.body === 'json') {
-      const maxBody = Math.min(options.maxBody, boundOf(route, request.caller))
+      const { maxBody: most } = options
+      const maxBody = typeof most === 'number' ? most : most(request.caller)
       if (exchange.awaitsContinue && Number(headers['content-length'] ?? 0) <= maxBody) {
         exchange.outgoing.writeContinue()
       }
@@ -249,9 +250,4 @@ export class HttpServer<C> {
     if (!complete) exchange.request?.abandon()
     accessLine(this.#options.log, exchange, complete)
   }
-}
-
-/** Bytes that a route takes from a caller; without a bound of its own, whatever the server takes. */
-function boundOf<C>({ maxBody = Number.POSITIVE_INFINITY }: Route<C>, caller: C): number {
-  return typeof maxBody === 'number' ? maxBody : maxBody(caller)
 }

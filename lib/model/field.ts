@@ -145,6 +145,16 @@ export const strings: FieldType<readonly string[]> = {
   }
 }
 
+/** A list of anything. */
+export const array: FieldType<JsonValue[]> = {
+  expected: 'a list',
+  json: 'array',
+  read: value => {
+    if (!Array.isArray(value)) throw new ValueError('')
+    return value
+  }
+}
+
 /** One of a few words. */
 export const oneOf = (...values: readonly string[]): FieldType<string> =>
   checked(`one of ${values.join(', ')}`, value => (values.includes(value) ? value : undefined))

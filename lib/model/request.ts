@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { badRequest } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { boolean, type Field, freeText, type Reads, ValueError } from './field.js'
@@ -48,13 +49,51 @@ export function readValue(type: Reads<unknown>, value: JsonValue, where: string,
   }
 }
 
-const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b)
+/** A field of a body; one that is `required` is refused without it. */
+export interface BodyField extends Field {
+  readonly required?: true
+}
+
+/**
+ * Reads a body about `object` that has these fields, under any of their spellings, and `name`, the one of the path
+ * (rules 1.6, 1.8). Throws 400 naming the object and the field.
+ */
+export function readFields(
+  object: string,
+  fields: readonly BodyField[],
+  body: JsonObject,
+  name?: string
+): ReadonlyMap<string, unknown> {
+  const values = new Map<string, unknown>()
+  for (const [key, value] of Object.entries(body)) {
+    const where = `${object}: field "${key}"`
+    const field = fields.find(field => field.name === key || field.also?.includes(key))
+    if (key.startsWith('_')) continue
+    if (field) setOnce(values, field, value, where)
+    else if (key === 'name' && name !== undefined) checkName(name, value, where)
+    else {
+      const known = fields.map(field => `"${field.name}"`).join(', ')
+      throw badRequest(`${object}: there is no field "${key}" here, only ${known}`)
+    }
+  }
+  for (const { name: key, required, type } of fields) {
+    if (!required || (values.get(key) ?? null) !== null) continue
+    const where = `${object}: field "${key}"`
+    throw badRequest(values.has(key) ? `${where} must be ${type.expected}` : `${where} is missing`)
+  }
+  return values
+}
+
+function checkName(name: string, value: JsonValue, where: string): void {
+  if (value !== name) throw badRequest(`${where} is ${shown(value)}, the path says ${name}`)
+}
 
 /** Two spellings of one field in one body must agree (rules 1.6). */
-function setOnce(values: Map<string, unknown>, field: string, value: unknown, where: string): void {
-  if (values.has(field) && !same(values.get(field), value))
+function setOnce(values: Map<string, unknown>, field: Field, given: JsonValue, where: string): void {
+  const value = readValue(field.type, given, where, field.secret)
+  if (values.has(field.name) && !isDeepStrictEqual(values.get(field.name), value))
     throw badRequest(`${where} is given twice with different values`)
-  values.set(field, value)
+  values.set(field.name, value)
 }
 
 /** The field that a key of a request means, under any of its spellings (rules 1.6). */
@@ -85,15 +124,14 @@ export function readObject(type: ObjectType, name: string, body: JsonValue): Giv
       if (value !== null) override = readValue(boolean, value, where) === true
     } else if (key.startsWith('_')) {
       if (key.endsWith('_source')) readBack = true
-    } else if (key === 'name') {
-      if (value !== name) throw badRequest(`${where} is ${shown(value)}, the path says ${name}`)
-    } else if (type.newName.includes(key)) newName = readNewName(type, where, value, newName)
+    } else if (key === 'name') checkName(name, value, where)
+    else if (type.newName.includes(key)) newName = readNewName(type, where, value, newName)
     else if (type.interfaces && key === 'interfaces')
       interfaces = readInterfaces(object, value, type.type === 'node')
     else if (type.type === 'osimage' && key === 'torrent') readValue(freeText, value, where)
     else if (!field) throw badRequest(`${object}: there is no field "${key}"`)
     else if (field.secret && value === hidden) continue
-    else setOnce(values, field.name, readValue(field.type, value, where, field.secret), where)
+    else setOnce(values, field, value, where)
   }
   return { values, newName, interfaces, override: override && !readBack, readBack }
 }

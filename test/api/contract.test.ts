@@ -280,9 +280,9 @@ t.test('a store that cannot be written: changes are 503 and change nothing, read
 })
 
 // rules 2.7
-t.test('while it shuts down every row that lists 503 answers it', async t => {
+t.test('while it shuts down every row is 503', async t => {
   await stage.c.daemon.close(1000)
-  for (const row of rows.filter(({ errors }) => errors.includes(503))) {
+  for (const row of rows) {
     const [step] = steps(row)
     const { status, text } = await send(stage, row, step as Step)
     t.equal(status, 503, `${row.key}: ${text.slice(0, 100)}`)

@@ -2,7 +2,8 @@ import { readFileSync } from 'node:fs'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import t from 'tap'
 import { apiDocument } from '../../lib/api/documents.js'
-import { accessText, openapi } from '../../lib/api/openapi.js'
+import { openapi } from '../../lib/api/openapi.js'
+import { accessOf } from '../../lib/auth/access.js'
 import { objectTypes } from '../../lib/model/types.js'
 import { Controller } from '../support/controller.js'
 import { table } from '../support/routes.js'
@@ -61,8 +62,7 @@ t.test('every route is in it, with summary, codes, access and the shapes of its 
     const key = keyOf(route)
     const operation = operationOf(route)
     t.match(operation.summary, /^[A-Z].{5,}[^.]$/, `${key}: a line that says what it does`)
-    t.ok(accessText[route.access], `${key}: who may`)
-    t.match(operation.description, accessText[route.access] ?? 'nobody', key)
+    t.equal(operation.description, `Access: ${accessOf(route).says}.`, `${key}: who may`)
     t.same(Object.keys(operation.responses), route.codes.map(String).sort(), `${key}: its codes`)
     for (const [code, response] of Object.entries(operation.responses)) {
       t.not(response.description, 'refused', `${key} ${code}: a description`)

@@ -122,10 +122,10 @@ t.test('the answer to a request whose work is a job', async t => {
   for (const prefer of ['respond-async', 'wait=10, Respond-Async; x=1', 'respond-async,wait=1'])
     t.same(
       await finish(asking(prefer), job, 204),
-      { ...acknowledge(job.id), headers: { 'Preference-Applied': 'respond-async' } },
+      { ...acknowledge(job), headers: { 'Preference-Applied': 'respond-async' } },
       prefer
     )
-  t.same(acknowledge('x'), { status: 200, body: { message: 'queued', request_id: 'x' } })
+  t.same(acknowledge({ id: 'x' }), { status: 200, body: { message: 'queued', request_id: 'x' } })
   for (const prefer of ['respond-asynchronously', 'x="respond-async"', '']) {
     const answered = finish(asking(prefer), await jobs.submit(spec(() => {})), 204)
     t.same(await answered, { status: 204 }, `${prefer} is not it`)

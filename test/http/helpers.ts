@@ -31,8 +31,6 @@ export function route(
     effect: reads ? 'reads' : 'changes',
     access: 'any',
     body: reads ? 'ignored' : 'json',
-    codes: [200],
-    summary: '',
     handler,
     ...more
   } as Route<string>

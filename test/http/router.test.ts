@@ -13,8 +13,6 @@ const routes = (rows: readonly Row[]): Route<null>[] =>
     effect,
     access: 'any',
     body: 'ignored',
-    codes: [200],
-    summary: '',
     handler: () => ({ status: 200 })
   }))
 

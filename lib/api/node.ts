@@ -1,0 +1,67 @@
+import { badRequest } from '../errors.js'
+import { boolean, objectName } from '../model/field.js'
+import { acknowledge, acknowledgement } from './asynchronous.js'
+import { bodyOf } from './body.js'
+import { type ApiRoute, actorOf, type Parts, param, plain } from './context.js'
+import { get, post } from './row.js'
+import { plainText } from './schema.js'
+
+/** What a grab and a push take; `nodry` is the opposite of `dryrun` (rules 1.6). */
+const transferOf = (type: 'node' | 'group') =>
+  bodyOf(
+    { about: `${type} {${type}}`, at: `config.${type}.{${type}}` },
+    {
+      osimage: { type: objectName, required: true, meaning: 'OS image' },
+      dryrun: { type: boolean, meaning: 'only tell the changes' },
+      nodry: { type: boolean, meaning: 'the opposite of dryrun' }
+    },
+    ({ osimage, dryrun, nodry }, about) => {
+      if (dryrun !== null && dryrun === nodry)
+        throw badRequest(`${about}: field "dryrun" and field "nodry" say the opposite of each other`)
+      return { osimage, dryrun: dryrun === true || nodry === false }
+    }
+  )
+
+/** What is done with a running node, or with those of a group, and previews of what a node boots (rules 2.4, 4.12). */
+export function nodeRoutes({ model, boot, install, images }: Parts): ApiRoute[] {
+  const preview = (what: string, text: (node: string) => string) =>
+    get(`/config/node/{node}/_render/${what}`, {
+      access: 'admin',
+      summary: `The ${what} script that the node would get, secrets masked`,
+      output: plainText,
+      handler: request => plain(text(model.get('node', param(request, 'node')).name))
+    })
+  return [
+    preview('boot', node => boot.preview(node)),
+    preview('install', node => install.preview(node)),
+    preview('kickstart', node => install.kickstart(node, undefined)),
+    post('/config/node/{node}/_osgrab', {
+      access: 'user',
+      summary: "Take a node's file systems as the tree of an OS image",
+      body: transferOf('node'),
+      output: acknowledgement,
+      handler: async (request, { osimage, dryrun }) => {
+        const node = param(request, 'node')
+        return acknowledge(await images.grab(node, osimage, dryrun, actorOf(request), request.signal))
+      }
+    }),
+    post('/config/node/{node}/_ospush', {
+      access: 'user',
+      summary: 'Make a running node like the tree of an OS image',
+      body: transferOf('node'),
+      output: acknowledgement,
+      handler: async (request, { osimage, dryrun }) => {
+        const node = param(request, 'node')
+        return acknowledge(await images.pushToNode(node, osimage, dryrun, actorOf(request), request.signal))
+      }
+    }),
+    post('/config/group/{group}/_ospush', {
+      access: 'user',
+      summary: 'Make the running nodes of a group like the tree of an OS image',
+      body: transferOf('group'),
+      output: acknowledgement,
+      handler: async (request, { osimage, dryrun }) =>
+        acknowledge(await images.pushToGroup(param(request, 'group'), osimage, dryrun, actorOf(request)))
+    })
+  ]
+}

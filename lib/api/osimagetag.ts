@@ -1,0 +1,89 @@
+import { objectName } from '../model/field.js'
+import { members as membersOf } from '../model/members.js'
+import type { OsimagetagDoc } from '../model/tables.js'
+import { allTags, removeTag, setTag, tagsOf, untagged } from '../model/tags.js'
+import { bodyOf } from './body.js'
+import { type ApiRequest, type ApiRoute, actorOf, config, ok, type Parts, param } from './context.js'
+import { membersSchema } from './objects.js'
+import { deletion, get, members, post } from './row.js'
+import { at, ref } from './schema.js'
+
+const tagBody = bodyOf(
+  { about: 'OS image {osimage}', at: 'config.osimage.{osimage}' },
+  { tag: { type: objectName, required: true, meaning: 'tag' } }
+)
+const tags = at('config.osimagetag.{tag}', ref('osimagetag'))
+
+/** The tags of OS images (rules 1.2, 3.10). */
+export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
+  const tagOf = (name: string) => {
+    const node = model.view.get('node', name)
+    const group = node?.group === undefined ? undefined : model.view.get('group', node.group)
+    return node?.osimagetag ?? group?.osimagetag ?? untagged
+  }
+  const imageOf = (request: ApiRequest) => model.get('osimage', param(request, 'osimage'))
+  return [
+    post('/config/osimage/{osimage}/tag', {
+      access: 'user',
+      answers: [204],
+      summary: "Create a tag, or move it to the image's present files",
+      body: tagBody,
+      handler: async (request, { tag }) => {
+        const name = param(request, 'osimage')
+        await model.change(actorOf(request), tx => setTag(tx, model.get('osimage', name, tx), tag))
+        return { status: 204 }
+      }
+    }),
+    get('/config/osimagetag', {
+      access: 'minimal',
+      summary: 'All tags',
+      output: tags,
+      handler: request => shown(allTags(model.view), request)
+    }),
+    get('/config/osimagetag/{osimage}', {
+      access: 'minimal',
+      summary: 'The tags of an image',
+      output: tags,
+      handler: request => {
+        const list = tagsOf(model.view, imageOf(request).name)
+        return shown(
+          list.map(doc => [doc.tag, doc]),
+          request
+        )
+      }
+    }),
+    ...members('/config/osimagetag/{osimage}', {
+      access: 'user',
+      summary: 'The nodes of an image whose effective tag is not default',
+      output: membersSchema('osimagetag'),
+      handler: request => {
+        const { name } = imageOf(request)
+        const nodes = membersOf(model.view, 'osimage', name).filter(node => tagOf(node) !== untagged)
+        return ok(config('osimagetag', { [name]: { members: nodes } }))
+      }
+    }),
+    ...deletion('/config/osimage/{osimage}/osimagetag/{tagname}', {
+      access: 'user',
+      answers: [204],
+      summary: 'Delete a tag that nothing uses',
+      handler: async request => {
+        const { name } = imageOf(request)
+        await model.change(actorOf(request), tx => removeTag(tx, name, param(request, 'tagname')))
+        return { status: 204 }
+      }
+    })
+  ]
+}
+
+/** Tags by their keys; without a token the names alone (rules 5.3). */
+function shown(tags: readonly (readonly [string, OsimagetagDoc])[], { caller }: ApiRequest) {
+  const entries = tags.map(([key, { tag, osimage, kernelfile, initrdfile, imagefile }]) => {
+    const files = {
+      kernelfile: kernelfile ?? null,
+      initrdfile: initrdfile ?? null,
+      imagefile: imagefile ?? null
+    }
+    return [key, caller.kind === 'anonymous' ? { name: tag } : { name: tag, osimage, ...files }]
+  })
+  return ok(config('osimagetag', Object.fromEntries(entries)))
+}

@@ -1,0 +1,67 @@
+import { type Access, accessOf } from '../auth/access.js'
+import type { Answer } from '../http/route.js'
+import type { Body } from './body.js'
+import type { ApiRequest, ApiRoute } from './context.js'
+import { parameterCodes } from './params.js'
+import type { Schema } from './schema.js'
+
+/** What is particular to a route. */
+interface Row<Given> {
+  readonly access: Access
+  readonly summary: string
+  /** The codes of success; 200 alone when absent. */
+  readonly answers?: readonly number[]
+  /** The refusals that follow neither from its access nor from its path or its body. */
+  readonly refuses?: readonly number[]
+  readonly body?: Body<Given>
+  readonly output?: Schema
+  handler(request: ApiRequest, given: Given): Answer | Promise<Answer>
+}
+
+/**
+ * The route of a row. What every route of its kind has follows: 401 and 403 from its access, 400 from a body, 400 and
+ * 404 from the parameters of its path, and 503, which all of them have (rules 2.3, 2.4, 2.7).
+ */
+function route<Given>(
+  method: 'GET' | 'POST',
+  path: string,
+  effect: 'reads' | 'changes',
+  { access, summary, answers = [200], refuses = [], body, output, handler }: Row<Given>
+): ApiRoute {
+  const refusals = new Set([
+    ...accessOf({ path, access, effect }).codes,
+    ...(body ? [400] : []),
+    ...parameterCodes(path),
+    ...refuses,
+    503
+  ])
+  return {
+    method,
+    path,
+    effect,
+    access,
+    body: body ? 'json' : 'ignored',
+    codes: [...answers, ...[...refusals].sort()],
+    summary,
+    ...(body ? { input: body.schema } : {}),
+    ...(output ? { output } : {}),
+    handler: request => handler(request, body?.read(request) as Given)
+  }
+}
+
+/** A GET that only reads. */
+export const get = (path: string, row: Row<undefined>) => route('GET', path, 'reads', row)
+
+/** A GET that changes something: it does not answer HEAD (rules 2.5). */
+export const getThatChanges = (path: string, row: Row<undefined>) => route('GET', path, 'changes', row)
+
+/** A POST; the handler gets what was read from the body. */
+export const post = <Given>(path: string, row: Row<Given>) => route('POST', path, 'changes', row)
+
+/** `<path>/_delete`, which answers GET and POST (rules 2.6). */
+export const deletion = (path: string, row: Row<undefined>) =>
+  (['GET', 'POST'] as const).map(method => route(method, `${path}/_delete`, 'changes', row))
+
+/** `<path>/_list` and `<path>/_member`, which are the same (rules 2.10). */
+export const members = (path: string, row: Row<undefined>) =>
+  ['_list', '_member'].map(suffix => get(`${path}/${suffix}`, row))

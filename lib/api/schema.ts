@@ -1,0 +1,130 @@
+import type { TypeName } from '../model/docs.js'
+import { type Field, port } from '../model/field.js'
+import type { ObjectType } from '../model/object-type.js'
+import type { BodyField } from '../model/request.js'
+import { settingTypes } from '../model/settings.js'
+import { interfaceFields } from '../model/tables.js'
+import { objectTypes } from '../model/types.js'
+
+/** A JSON Schema (draft 2020-12, as OpenAPI 3.1 uses it) of a body, for the documents. */
+export type Schema = { readonly [key: string]: unknown }
+
+/** A text. */
+export const string = (description?: string): Schema => ({
+  type: 'string',
+  ...(description ? { description } : {})
+})
+/** One of a few words. */
+export const word = (...values: readonly string[]): Schema => ({ type: 'string', enum: values })
+/** A moment in ISO 8601. */
+export const time: Schema = { type: 'string', format: 'date-time' }
+/** A schema of one type, or null. */
+export const orNull = (schema: Schema): Schema => ({ ...schema, type: [schema.type, 'null'] })
+/** An object with these properties, all of which stand there when `required` says so. */
+export const object = (properties: Schema, required: readonly string[] = []): Schema => ({
+  type: 'object',
+  properties,
+  ...(required.length > 0 ? { required } : {})
+})
+/** A list of entries. */
+export const list = (items: Schema): Schema => ({ type: 'array', items })
+/** An object whose keys are names. */
+export const map = (values: Schema): Schema => ({ type: 'object', additionalProperties: values })
+/** A schema of `components`. */
+export const ref = (name: keyof typeof components): Schema => ({ $ref: `#/components/schemas/${name}` })
+
+/** `inner` where a path leads: `config.node.{node}` is `{"config": {"node": {"<node>": inner}}}` (rules 1.1). */
+export const at = (path: string, inner: Schema): Schema =>
+  path
+    .split('.')
+    .reduceRight((schema, step) => (step.startsWith('{') ? map(schema) : object({ [step]: schema })), inner)
+
+/** These properties where a path leads, and at the top level as well (rules 1.1). */
+export const twice = (path: string, properties: Schema): Schema =>
+  object({ ...(at(path, object(properties)).properties as Schema), ...properties })
+
+/** An iPXE script, an install script, a kickstart. */
+export const plainText: Schema = { type: 'string' }
+/** A file. */
+export const bytes: Schema = { type: 'string', format: 'binary' }
+
+/** A field of a body: its type, what it means and takes, where else its value may come from. */
+export function property(field: BodyField): Schema {
+  const { json, expected } = field.type
+  const notes = [`${field.meaning} (${expected})`]
+  if (field.inherited) notes.push(`inherited from the ${field.inherited}`)
+  if (field.also) notes.push(`also spelled ${field.also.join(', ')}`)
+  const types = field.type === port ? [json, 'string'] : [json]
+  return {
+    type: field.required ? json : [...new Set([...types, 'null'])],
+    ...(json === 'array' ? { items: { type: 'string' } } : {}),
+    description: notes.join('; '),
+    ...(field.default === undefined ? {} : { default: field.default }),
+    ...(field.derived ? { readOnly: true } : {})
+  }
+}
+
+const properties = (fields: readonly Field[]) =>
+  Object.fromEntries(fields.map(field => [field.name, property(field)]))
+
+function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema {
+  const sources = type === 'node' ? ['node', 'group', 'cluster', 'default'] : ['group', 'cluster', 'default']
+  const source = { ...word(...sources), description: 'who sets the value in force', readOnly: true }
+  const inherited = fields.filter(field => field.inherited).map(({ name }) => [`_${name}_source`, source])
+  const naming = { ...string('renames, and names the copy of a clone'), writeOnly: true }
+  return object({
+    name: string('name'),
+    ...properties(fields),
+    ...(interfaces
+      ? {
+          interfaces: list(ref('interface')),
+          _override: { type: 'boolean', description: 'the object itself sets an inheritable field' },
+          ...Object.fromEntries(inherited)
+        }
+      : {}),
+    ...Object.fromEntries(newName.map(key => [key, naming]))
+  })
+}
+
+const nullable = orNull(string())
+
+/** The named schemas that the routes' bodies refer to. */
+export const components = {
+  ...(Object.fromEntries(Object.values(objectTypes).map(type => [type.type, objectSchema(type)])) as Record<
+    TypeName,
+    Schema
+  >),
+  interface: object(
+    {
+      ...properties(interfaceFields),
+      force: {
+        type: 'boolean',
+        description: 'takes an address in the dynamic range, or of another node',
+        writeOnly: true
+      }
+    },
+    ['interface']
+  ),
+  message: object({ message: string('what happened, or what is wrong with which field') }, ['message']),
+  secret: object({
+    name: string(),
+    path: string('absolute path in the image'),
+    content: string('base64'),
+    newsecretname: { ...string(), writeOnly: true }
+  }),
+  osimagetag: object({
+    name: string('tag'),
+    osimage: string(),
+    kernelfile: nullable,
+    initrdfile: nullable,
+    imagefile: nullable
+  }),
+  settings: object(
+    Object.fromEntries(
+      Object.entries(settingTypes).map(([name, { json, expected }]) => [
+        name,
+        { type: json, description: expected }
+      ])
+    )
+  )
+}

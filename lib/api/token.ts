@@ -1,0 +1,55 @@
+import { unauthorized } from '../errors.js'
+import { type FieldType, freeText, ValueError } from '../model/field.js'
+import { version } from '../version.js'
+import { bodyOf } from './body.js'
+import { type ApiRoute, ok, type Parts } from './context.js'
+import { get, post } from './row.js'
+import { object, string } from './schema.js'
+
+/** Any text: what is no user's name or password is a wrong one (401). */
+const credential: FieldType<string> = {
+  ...freeText,
+  read: value => {
+    if (typeof value !== 'string') throw new ValueError('')
+    return value
+  }
+}
+
+const credentials = bodyOf(
+  { about: 'token' },
+  {
+    username: { type: credential, required: true, meaning: 'a user of the ini' },
+    password: { type: credential, required: true, secret: true, meaning: 'the password of this user' }
+  }
+)
+
+/** Token and version (rules 5.1, 6.4). */
+export function tokenRoutes({ logins, tokens }: Parts): ApiRoute[] {
+  return [
+    post('/token', {
+      access: 'anyone',
+      answers: [201],
+      refuses: [401],
+      summary: 'A token for a user name and a password',
+      body: credentials,
+      output: object({ token: string() }, ['token']),
+      handler: async ({ source }, { username, password }) => {
+        const user = await logins.login(username, password, source.address)
+        if (!user) throw unauthorized('user name or password is wrong')
+        return { status: 201, body: { token: tokens.issueUser(user.user, user.role) } }
+      }
+    }),
+    get('/version', {
+      access: 'anyone',
+      summary: 'Version of the service and of this interface',
+      output: object({
+        version: object({ service: string(), api: { type: 'integer' }, commit: string() }, [
+          'service',
+          'api',
+          'commit'
+        ])
+      }),
+      handler: () => ok({ version })
+    })
+  ]
+}
