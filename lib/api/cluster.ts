@@ -3,7 +3,7 @@ import { badRequest, notFound, ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { Model } from '../model/model.js'
 import { putSettings, readSettings, type SettingName, settingNames } from '../model/settings.js'
-import { exportText } from '../model/transfer.js'
+import { exportText, importDocument } from '../model/transfer.js'
 import { objectTypes } from '../model/types.js'
 import { type Body, open } from './body.js'
 import { type ApiRoute, actorOf, ok, type Parts } from './context.js'
@@ -29,7 +29,7 @@ const sections = at(
 
 /** The cluster's settings and its controller, export and import (rules 1.1, 3.11, 3.15). */
 export function clusterRoutes(parts: Parts): ApiRoute[] {
-  const { model, images } = parts
+  const { model } = parts
   const settings: Body<ReadonlyMap<SettingName, string | boolean | null>> = {
     schema: clusterSchema,
     read: request => readSettings(changeable(open(request, 'config.cluster'), shown(parts)))
@@ -66,7 +66,7 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
       summary: 'Replace the sections of an exported document that are present',
       body: document,
       handler: async (request, given) => {
-        await images.import(given, actorOf(request))
+        await importDocument(model, given, actorOf(request))
         return { status: 201, body: { message: 'imported' } }
       }
     })

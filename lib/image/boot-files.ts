@@ -1,5 +1,6 @@
 import { lstatSync } from 'node:fs'
 import { basename, join } from 'node:path'
+import { resolveInside } from '../disk/inside.js'
 import { badRequest } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { OsimageDoc } from '../model/tables.js'
@@ -14,7 +15,6 @@ import {
   wantedKernel
 } from './kernel.js'
 import { buildInitramfs } from './packer/initramfs.js'
-import { resolveInside } from './tree.js'
 import { treeOf } from './trees.js'
 
 /** The boot files of a pack, as paths below the tree; `kept`: the admin's own file stays. */

@@ -8,14 +8,14 @@ import type { OsimageDoc } from '../model/tables.js'
 import { run } from '../program/program.js'
 import type { ImageContext } from './context.js'
 import { placeTree, standsThere } from './place-tree.js'
-import { checkUnmounted, treeIfAny } from './trees.js'
+import { checkTreeFree, checkUnmounted, treeIfAny } from './trees.js'
 
 /**
  * What a clone is refused for at once: 404 without a source or a new name, 400 for a name that is taken or a `path`
  * that is neither the source's nor where the files go, 503 for a directory with something mounted in it.
  */
 export async function checkClone(
-  { model, config, intents }: ImageContext,
+  { model, config }: ImageContext,
   name: string,
   given: Given
 ): Promise<OsimageDoc> {
@@ -31,7 +31,7 @@ export async function checkClone(
   if (tree === undefined) return source
   await checkUnmounted(name, tree, 'copied')
   // One that waits for its removal is gone by the time this is run: both need the same lane.
-  if (!intents.removes(copy) && (await exists(place))) throw standsThere(place)
+  if (!model.view.get('tree', copy)?.abandoned && (await exists(place))) throw standsThere(place)
   return source
 }
 
@@ -55,7 +55,7 @@ export async function cloneImage(
   const tree = await treeIfAny(directory, source)
   if (tree === undefined) {
     job.line(`OS image ${name} has no directory: nothing but the object is copied`)
-    return model.clone('osimage', name, { ...given, values }, actor)
+    return model.clone('osimage', name, { ...given, values }, actor, tx => checkTreeFree(tx, directory, copy))
   }
   const { signal } = job
   const place = join(directory, copy)
@@ -79,7 +79,7 @@ export async function cloneImage(
       model.clone('osimage', name, { ...given, values: values.set('path', place) }, actor, tx => {
         if (tx.get('osimage', name)?.path !== source.path)
           throw unavailable(`OS image ${name}: field "path" was changed while it was copied`)
-        tx.put('tree', copy, { name: copy, at })
+        tx.put('tree', copy, { name: copy, at, osimage: copy })
       })
   })
 }

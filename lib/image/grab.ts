@@ -1,6 +1,7 @@
 import { realpath } from 'node:fs/promises'
 import { basename, dirname, join, relative } from 'node:path'
 import { exists } from '../disk/missing.js'
+import { mountsBelow } from '../disk/mounts.js'
 import { unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
@@ -13,8 +14,7 @@ import { secretPaths } from './secret-paths.js'
 import { copyFromNode } from './transfer/from-node.js'
 import type { Remote, Target } from './transfer/remote.js'
 import { Changes } from './transfer-record.js'
-import { imageTree, mountsBelow } from './tree.js'
-import { meantTree } from './trees.js'
+import { imageTree, meantTree } from './trees.js'
 
 /** Where a grabbed tree goes, as placeTree takes it. */
 interface Place {
@@ -110,7 +110,7 @@ export async function grabImage(
           )
         if (now.path === undefined) tx.put('osimage', osimage, { ...now, path: join(directory, osimage) })
         if (tree === undefined && parent === '' && isObjectName(target))
-          tx.put('tree', target, { name: target, at })
+          tx.put('tree', target, { name: target, at, osimage })
       })
   })
 }

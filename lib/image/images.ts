@@ -5,31 +5,28 @@ import type { Config } from '../config/types.js'
 import { exists } from '../disk/missing.js'
 import { notFound, unavailable } from '../errors.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
-import type { JsonValue } from '../json.js'
 import type { Log } from '../log.js'
 import { settingsOf } from '../model/inherit.js'
-import type { Actor, Model } from '../model/model.js'
+import { type Actor, type Model, theDaemon } from '../model/model.js'
 import type { Given } from '../model/request.js'
 import type { OsimageDoc } from '../model/tables.js'
-import { type ImportResult, importDocument } from '../model/transfer.js'
-import type { Tx } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import { checkKernel } from './boot-files.js'
 import { checkClone, cloneImage } from './clone.js'
 import type { ImageContext } from './context.js'
 import { grabImage, placeOf } from './grab.js'
 import { Installing } from './installing.js'
-import { Intents, newIntentId, type RemovalIntent } from './intents.js'
+import { Intents } from './intents.js'
 import { type KernelWish, newWish } from './kernel.js'
 import { packImage } from './pack.js'
 import { type Destination, pushImage, treeToPush } from './push.js'
 import { recover } from './recovery.js'
-import { hideOwnTree, removeHidden } from './removal.js'
+import { abandonedTrees, removeAbandoned } from './removal.js'
 import { Sweep } from './sweep.js'
 import { checkPrograms, reachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
 import { checkSelection } from './transfer/selection.js'
-import { isTreeUsed, meantTree, ownTree, realPlace, treeOf } from './trees.js'
+import { checkTreeFree, keepTree, meantTree, realPlace, treeOf } from './trees.js'
 import { Upkeep } from './upkeep.js'
 
 export interface ImagesOptions {
@@ -57,8 +54,10 @@ export class Images {
   readonly installing: Installing
   readonly sweep: Sweep
   readonly upkeep: Upkeep
-  #recovering: Promise<void> = Promise.resolve()
+  #recovering: Promise<unknown> = Promise.resolve()
   #changed: NodeJS.Timeout | undefined
+  /** Directories that are being removed, or could not be. */
+  readonly #removing = new Set<string>()
 
   private constructor(options: ImagesOptions, intents: Intents) {
     this.#o = options
@@ -73,7 +72,8 @@ export class Images {
   static async open(options: ImagesOptions): Promise<Images> {
     const images = new Images(options, await Intents.open(join(options.config.paths.state, 'work')))
     const later = await recover(images.#context)
-    images.#recovering = later()
+    const removals = await images.#removeTrees(theDaemon)
+    images.#recovering = Promise.all([later(), ...removals.map(({ done }) => done.catch(() => {}))])
     images.changed()
     return images
   }
@@ -85,6 +85,7 @@ export class Images {
       this.#changed = undefined
       this.#tell()
       void this.upkeep.run()
+      void this.#removeTrees(theDaemon)
     }, soonMs).unref()
   }
 
@@ -98,24 +99,18 @@ export class Images {
   }
 
   /** Resolves when what an earlier daemon left is gone. */
-  get recovered(): Promise<void> {
+  get recovered(): Promise<unknown> {
     return this.#recovering
   }
 
-  /**
-   * Creates, changes or renames an image. A rename carries its directory along: where that is meant by the image's
-   * name, `path` names it then, and no more once the image is named like it again (rules 3.2).
-   */
+  /** Creates, changes or renames an image (rules 3.2, 9.1). Throws 400 for the directory of another image. */
   async save(name: string, given: Given, actor: Actor): Promise<{ created: boolean }> {
-    const { newName } = given
-    if (!newName || newName === name) return this.#o.model.save('osimage', name, given, actor)
     const directory = this.#directory
-    const stands = await exists(join(directory, name))
+    const to = given.newName || name
+    const stands = to !== name && (await exists(join(directory, name)))
     return this.#o.model.save('osimage', name, given, actor, tx => {
-      const { path, ...rest } = this.#o.model.get('osimage', newName, tx)
-      if (path === undefined && stands)
-        tx.put('osimage', newName, { ...rest, path: markedPath(directory, name) })
-      if (path === markedPath(directory, newName)) tx.put('osimage', newName, rest)
+      if (to !== name) keepTree(tx, directory, name, to, stands)
+      checkTreeFree(tx, directory, to)
     })
   }
 
@@ -149,79 +144,32 @@ export class Images {
    * its packs by the sweep (rules 3.12).
    */
   async remove(name: string, actor: Actor): Promise<void> {
-    const { model } = this.#o
-    await this.#letGo([this.#image(name)], actor, also => model.remove('osimage', name, actor, also))
+    await this.#o.model.remove('osimage', name, actor)
+    await this.#removeTrees(actor)
   }
 
-  /** Imports a document; of an image that it drops, what svcd made goes as on a delete (rules 3.11, 3.12). */
-  import(document: JsonValue, actor: Actor): Promise<ImportResult> {
-    const { model } = this.#o
-    const { view } = model
-    const given = (document as { readonly osimage?: unknown } | null)?.osimage
-    const kept = typeof given === 'object' && given !== null ? given : undefined
-    const dropped = kept ? view.names('osimage').filter(name => !Object.hasOwn(kept, name)) : []
-    return this.#letGo(
-      dropped.flatMap(name => view.get('osimage', name) ?? []),
-      actor,
-      also => importDocument(model, document, actor, also)
-    )
-  }
-
-  /** Runs a change that images may be gone after, and has the directories removed that were svcd's for them. */
-  async #letGo<R>(
-    images: readonly OsimageDoc[],
-    actor: Actor,
-    change: (also: (tx: Tx) => void) => Promise<R>
-  ): Promise<R> {
-    const directory = this.#directory
-    const { model, log } = this.#o
-    const { intents } = this.#context
-    const own = images.flatMap(image => {
-      const target = ownTree(model.view, directory, image)
-      return target === undefined ? [] : [{ image, target }]
-    })
-    const notes: (RemovalIntent & { readonly image: OsimageDoc })[] = []
-    let gone: typeof notes = []
-    let result: R
+  /** Has the directories removed that svcd made for images which are gone. Resolves with the requests. Never throws. */
+  async #removeTrees(actor: Actor): Promise<SubmittedJob[]> {
+    const { jobs, log } = this.#o
+    const submitted: SubmittedJob[] = []
     try {
-      // Noted before it is decided: a tree of a deleted image must not be forgotten.
-      for (const { image, target } of own) {
-        const work: RemovalIntent = { kind: 'removal', id: newIntentId(), target, osimage: image.name }
-        await intents.write(work).catch(error => {
-          throw unavailable(
-            `OS image ${image.name}: the removal of ${target} cannot be noted: ${error.message}`
-          )
-        })
-        notes.push({ ...work, image })
-      }
-      result = await change(tx => {
-        gone = notes.filter(
-          ({ osimage, target }) => !tx.get('osimage', osimage) && !isTreeUsed(tx, directory, target)
+      for (const { name, osimage } of await abandonedTrees(this.#context)) {
+        // One that fails is tried again by the next start.
+        if (this.#removing.has(name)) continue
+        this.#removing.add(name)
+        const lanes = [`osimage ${osimage}`, `tree ${await realPlace(join(this.#directory, name))}`]
+        const run = async (job: JobContext) => {
+          await removeAbandoned(this.#context, name, job)
+          this.#removing.delete(name)
+        }
+        submitted.push(
+          await jobs.submit({ kind: 'delete', object: `osimage ${osimage}`, by: actor.who, lanes, run })
         )
-        for (const { target } of gone) tx.remove('tree', target)
-      })
+      }
     } catch (error) {
-      gone = []
-      throw error
-    } finally {
-      for (const { id } of notes.filter(note => !gone.includes(note)))
-        await intents
-          .drop(id)
-          .catch(error => log.warn(`the note ${id} stays until the next start: ${error.message}`))
+      log.warn(`directories of deleted OS images are removed at the next start: ${(error as Error).message}`)
     }
-    for (const { image, ...work } of gone) {
-      const remove = async (job: JobContext) => {
-        await hideOwnTree(this.#context, work)
-        const removed = await removeHidden(this.#context, work)
-        job.line(removed ? `${work.target} removed` : `there is no ${work.target} to remove`)
-      }
-      await this.#submit('delete', image, actor, [], remove).catch(error =>
-        log.warn(
-          `the directory ${work.target} of OS image ${image.name} is removed at the next start: ${error.message}`
-        )
-      )
-    }
-    return result
+    return submitted
   }
 
   /** Takes a node's file systems as an image's tree. Throws 404 with the reason when it cannot start. */
@@ -305,11 +253,9 @@ export class Images {
       lanes: [`osimage ${name}`, tree, ...lanes],
       run: async job => {
         // The lane is that of the directory which the image meant then.
-        if (kind !== 'delete') {
-          const now = await this.#laneOf(this.#image(name))
-          if (now !== tree || this.#meant(this.#image(name)) !== this.#meant(image))
-            throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
-        }
+        const now = await this.#laneOf(this.#image(name))
+        if (now !== tree || this.#meant(this.#image(name)) !== this.#meant(image))
+          throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
         return run(job)
       }
     })
@@ -362,9 +308,6 @@ export class Images {
       .filter(name => statSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile())
   }
 }
-
-/** The slash at its end, which says nothing, tells it from a path that somebody gave. */
-const markedPath = (directory: string, name: string) => `${join(directory, name)}/`
 
 /** 404, before a job is made, for what a grab or push could never do with the image's fields. */
 function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc): void {

@@ -26,12 +26,11 @@ export interface TreeIntent {
   readonly at: number
 }
 
-/** The tree of a deleted image, right below `[image] directory`. */
+/** The directory of a deleted image, right below `[image] directory`, that is given a hidden name and removed. */
 export interface RemovalIntent {
   readonly kind: 'removal'
   readonly id: string
   readonly target: string
-  readonly osimage: string
 }
 
 export type Intent = PackIntent | TreeIntent | RemovalIntent
@@ -70,11 +69,6 @@ export class Intents {
   /** The note of that id as it was last written by this daemon. */
   get(id: string): Intent | undefined {
     return this.#now.get(id)
-  }
-
-  /** Whether a tree right below `[image] directory` is to be removed by this daemon. */
-  removes(target: string): boolean {
-    return [...this.#now.values()].some(work => work.kind === 'removal' && work.target === target)
   }
 
   async drop(id: string): Promise<void> {

@@ -1,6 +1,7 @@
 import { mkdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { copyTo, finish, sameBytes, servedMode } from '../disk/copy.js'
+import { openInside } from '../disk/inside.js'
 import { exists, isFile } from '../disk/missing.js'
 import { unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
@@ -15,7 +16,6 @@ import { choosePacker, type Packed, type Packer } from './packer/choose-packer.j
 import { hashFile } from './packer/hash.js'
 import { discard, type Made, publish } from './publish.js'
 import { createTorrent } from './torrent/torrent.js'
-import { openInside } from './tree.js'
 import { treeOf } from './trees.js'
 
 /** Sentences of what a packer could not carry that are stored; the record has the others. */

@@ -2,11 +2,11 @@ import { mkdir, realpath, rename } from 'node:fs/promises'
 import { join, sep } from 'node:path'
 import { syncDirectory } from '../disk/directory.js'
 import { exists } from '../disk/missing.js'
+import { removeTree } from '../disk/remove-tree.js'
 import { badRequest, unavailable } from '../errors.js'
 import type { View } from '../model/view.js'
 import { run } from '../program/program.js'
 import { type Intents, newIntentId, type TreeIntent, temporary } from './intents.js'
-import { removeTree } from './tree.js'
 
 export interface Placing {
   readonly intents: Intents

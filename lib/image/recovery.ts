@@ -1,10 +1,9 @@
-import { exists } from '../disk/missing.js'
+import { removeTree } from '../disk/remove-tree.js'
 import type { ImageContext } from './context.js'
 import type { Intent } from './intents.js'
 import { pathsOf, settle } from './place-tree.js'
 import { discard } from './publish.js'
-import { hideOwnTree, removeHidden } from './removal.js'
-import { removeTree } from './tree.js'
+import { finishRemoval, isHidden } from './removal.js'
 
 /**
  * Puts right what an earlier daemon was interrupted in: each place holds what it held before, or what the store says by
@@ -29,13 +28,9 @@ export async function recover(context: ImageContext): Promise<() => Promise<void
     if (work.kind === 'pack') await discard(context, work)
     else if (work.kind === 'removal')
       await guarded(work, async () => {
-        // Before anybody else does something at that place.
-        await hideOwnTree(context, work)
-        later.push(
-          guarded(work, async () => {
-            await removeHidden(context, work)
-          })
-        )
+        // Else the record of the directory is still there, and it is removed as a request.
+        if (await isHidden(context, work)) later.push(guarded(work, () => finishRemoval(context, work)))
+        else await intents.drop(work.id)
       })()
     else
       await guarded(work, async () => {
@@ -44,7 +39,7 @@ export async function recover(context: ImageContext): Promise<() => Promise<void
         later.push(
           guarded(work, async () => {
             const { work: hidden } = await pathsOf(directory, work)
-            if (await exists(hidden)) await removeTree(hidden)
+            await removeTree(hidden)
             await intents.drop(work.id)
           })
         )

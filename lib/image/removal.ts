@@ -2,39 +2,74 @@ import { realpath, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { syncDirectory } from '../disk/directory.js'
 import { exists } from '../disk/missing.js'
+import { mountsBelow } from '../disk/mounts.js'
+import { removeTree } from '../disk/remove-tree.js'
+import type { JobContext } from '../jobs/jobs.js'
+import { theDaemon } from '../model/model.js'
+import type { TreeDoc } from '../model/tables.js'
 import type { ImageContext } from './context.js'
-import { type RemovalIntent, temporary } from './intents.js'
-import { mountsBelow, removeTree } from './tree.js'
-import { isTreeUsed } from './trees.js'
+import { newIntentId, type RemovalIntent, temporary } from './intents.js'
+import { imageIn } from './trees.js'
 
 /**
- * Moves the tree of a deleted image, which svcd made, to a hidden name; once. Left alone: the tree of an image that is
- * there after all, or that another image uses by now. Throws an Error when something is mounted in it.
+ * The directories that svcd made for images which are deleted by now, and that no other image is in (rules 3.12). One
+ * that another image is in belongs to that image from now on.
  */
-export async function hideOwnTree({ config, model }: ImageContext, work: RemovalIntent): Promise<void> {
+export async function abandonedTrees({ config, model }: ImageContext): Promise<TreeDoc[]> {
   const { directory } = config.image
-  const { base, hidden, tree } = await placesOf(directory, work)
-  if ((await exists(hidden)) || !(await exists(tree))) return
-  const [mounted] = await mountsBelow(tree)
-  const { view } = model
-  if (
-    view.get('osimage', work.osimage) !== undefined ||
-    view.get('tree', work.target) !== undefined ||
-    isTreeUsed(view, directory, work.target)
+  const names = [...model.view.names('tree')].filter(name => model.view.get('tree', name)?.abandoned)
+  if (names.length === 0) return []
+  return model.change(theDaemon, tx =>
+    names.flatMap(name => {
+      const tree = tx.get('tree', name)
+      if (!tree?.abandoned) return []
+      const osimage = imageIn(tx, directory, name)
+      if (osimage === undefined) return [tree]
+      const { abandoned: _, ...rest } = tree
+      tx.put('tree', name, { ...rest, osimage })
+      return []
+    })
   )
-    return
-  if (mounted !== undefined) throw new Error(`${tree} is not removed: something is mounted at ${mounted}`)
-  await rename(tree, hidden)
-  await syncDirectory(base)
 }
 
-/** Removes what was hidden, and the note of it; whether there was something. */
-export async function removeHidden({ config, intents }: ImageContext, work: RemovalIntent): Promise<boolean> {
-  const { hidden } = await placesOf(config.image.directory, work)
-  const found = await exists(hidden)
-  if (found) await removeTree(hidden)
-  await intents.drop(work.id)
-  return found
+/**
+ * Removes the directory `name` and its record, unless an image is in it by now. Throws an Error when something is
+ * mounted in it.
+ */
+export async function removeAbandoned(context: ImageContext, name: string, job: JobContext): Promise<void> {
+  const { config, model, intents } = context
+  const { directory } = config.image
+  const intent: RemovalIntent = { kind: 'removal', id: newIntentId(), target: name }
+  const { base, hidden, tree } = await placesOf(directory, intent)
+  const [mounted] = await mountsBelow(tree)
+  if (mounted !== undefined) throw new Error(`${tree} is not removed: something is mounted at ${mounted}`)
+  const stands = await exists(tree)
+  await intents.write(intent)
+  const { view } = model
+  if (!view.get('tree', name)?.abandoned || imageIn(view, directory, name) !== undefined)
+    return intents.drop(intent.id)
+  if (stands) await rename(tree, hidden)
+  await syncDirectory(base)
+  await model.change(theDaemon, tx => tx.remove('tree', name))
+  await finishRemoval(context, intent)
+  job.line(stands ? `${name} removed` : `there is no ${name} to remove`)
+}
+
+/** Whether the directory of an interrupted removal has its hidden name; its record goes then. */
+export async function isHidden({ config, model }: ImageContext, intent: RemovalIntent): Promise<boolean> {
+  const { hidden } = await placesOf(config.image.directory, intent)
+  if (!(await exists(hidden))) return false
+  await model.change(theDaemon, tx => {
+    if (tx.get('tree', intent.target)) tx.remove('tree', intent.target)
+  })
+  return true
+}
+
+/** Removes what has the hidden name, and the note of it. */
+export async function finishRemoval({ config, intents }: ImageContext, intent: RemovalIntent): Promise<void> {
+  const { hidden } = await placesOf(config.image.directory, intent)
+  await removeTree(hidden)
+  await intents.drop(intent.id)
 }
 
 async function placesOf(directory: string, { id, target }: RemovalIntent) {

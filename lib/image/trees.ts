@@ -1,16 +1,44 @@
 import { realpathSync } from 'node:fs'
-import { realpath } from 'node:fs/promises'
-import { basename, dirname, join, normalize } from 'node:path'
+import { realpath, stat } from 'node:fs/promises'
+import { basename, dirname, isAbsolute, join, normalize } from 'node:path'
 import { exists } from '../disk/missing.js'
-import { unavailable } from '../errors.js'
+import { mountsBelow } from '../disk/mounts.js'
+import { badRequest, unavailable } from '../errors.js'
 import type { OsimageDoc } from '../model/tables.js'
-import type { View } from '../model/view.js'
-import { imageTree, mountsBelow } from './tree.js'
+import type { Tx, View } from '../model/view.js'
 
 /** The tree that an image means: its path or, without one, what is named like it in `[image] directory`. */
 export const meantTree = (directory: string, { name, path }: OsimageDoc) =>
   // A slash at the end says nothing.
   path === undefined ? join(directory, name) : normalize(path).replace(/(?<=.)\/+$/, '')
+
+/**
+ * The real directory of an image's `path`, with no link left. Throws unavailable (503) naming `[image] directory`
+ * unless it is a directory strictly below that one, whatever links there are on the way (rules 3.12).
+ */
+export async function imageTree(directory: string, osimage: string, path: string): Promise<string> {
+  const refused = (why: string, cause?: unknown) =>
+    unavailable(
+      `osimage ${osimage}: path ${path} is no directory below [image] directory ${directory}: ${why}`,
+      cause
+    )
+  const real = async (path: string, whose: string) => {
+    try {
+      return await realpath(path)
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException
+      throw refused(code === 'ENOENT' ? `${whose} does not exist` : `${whose}: ${code ?? message}`, error)
+    }
+  }
+  if (!isAbsolute(path)) throw refused('it is relative')
+  if (path.split('/').includes('..')) throw refused('it holds ..')
+  const home = await real(directory, 'that directory')
+  const tree = await real(path, 'it')
+  if (tree === home) throw refused('it is that directory itself')
+  if (!tree.startsWith(home === '/' ? '/' : `${home}/`)) throw refused(`it leads to ${tree}`)
+  if (!(await stat(tree)).isDirectory()) throw refused('it is a file')
+  return tree
+}
 
 /**
  * The real directory of an image; undefined where it has no path and nothing is named like it. Throws unavailable
@@ -45,19 +73,12 @@ export async function checkUnmounted(osimage: string, tree: string, done: string
     throw unavailable(`OS image ${osimage}: ${tree} cannot be ${done}: something is mounted at ${mounted}`)
 }
 
-/** The name of the directory that svcd made for an image, and that goes with it (rules 3.12). */
-export function ownTree(view: View, directory: string, image: OsimageDoc): string | undefined {
-  const path = meantTree(directory, image)
-  const name = path.slice(directory.length + 1)
-  return path === join(directory, name) && view.get('tree', name) ? name : undefined
-}
-
-/** Whether an image means a directory right below `[image] directory`, or something in it, by a link too. */
-export function isTreeUsed(view: View, directory: string, name: string): boolean {
+/** The name of an image that means a directory right below `[image] directory`, or something in it, by a link too. */
+export function imageIn(view: View, directory: string, name: string): string | undefined {
   const tree = join(directory, name)
   const real = realIfAny(tree)
   const within = (path: string, tree: string) => path === tree || path.startsWith(`${tree}/`)
-  return view.names('osimage').some(osimage => {
+  return [...view.names('osimage')].find(osimage => {
     const image = view.get('osimage', osimage)
     if (!image) return false
     const path = meantTree(directory, image)
@@ -72,3 +93,44 @@ function realIfAny(path: string): string {
     return path
   }
 }
+
+/**
+ * Part of a change that renames an image: it keeps the directory that it had by its name, if that one `stands`. Its
+ * `path` names the directory then, and no more once the image is named like it again (rules 3.2, 9.1).
+ */
+export function keepTree(tx: Tx, directory: string, from: string, to: string, stands: boolean): void {
+  const image = tx.get('osimage', to)
+  if (image && image.path === undefined && stands) {
+    tx.put('osimage', to, { ...image, path: join(directory, from) })
+    if (!tx.get('tree', from)) tx.put('tree', from, { name: from, osimage: to })
+  }
+  const tree = tx.get('tree', to)
+  if (tree?.osimage !== to || tree.at !== undefined || image?.path !== join(directory, to)) return
+  if (otherWith(tx, directory, to) !== undefined) return
+  const { path: _, ...rest } = image
+  tx.put('osimage', to, rest)
+  tx.remove('tree', to)
+}
+
+/**
+ * Part of a change that an image is made, renamed or loses its `path` with: 400 if the directory that it means by its
+ * name from now on is another image's (rules 9.1).
+ */
+export function checkTreeFree(tx: Tx, directory: string, name: string): void {
+  const change = tx.changes().find(change => change.type === 'osimage' && change.name === name)
+  const before = change?.before as OsimageDoc | undefined
+  if (!change || tx.get('osimage', name)?.path !== undefined || (before && before.path === undefined)) return
+  const other = otherWith(tx, directory, name)
+  if (other !== undefined)
+    throw badRequest(
+      `OS image ${name}: the directory ${join(directory, name)} is that of OS image ${other}: choose another name, ` +
+        'or give field "path"'
+    )
+}
+
+/** Another image that means the directory which an image of this name has without a `path`. */
+const otherWith = (view: View, directory: string, name: string): string | undefined =>
+  [...view.names('osimage')].find(other => {
+    const image = other === name ? undefined : view.get('osimage', other)
+    return image && meantTree(directory, image) === join(directory, name)
+  })

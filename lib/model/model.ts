@@ -23,6 +23,7 @@ import { copySecrets, dropSecrets, moveSecrets } from './secrets.js'
 import { settingsInForce } from './settings.js'
 import type { ClusterDoc, DeviceDoc, Docs, GroupDoc, NodeDoc } from './tables.js'
 import { removeTag, renameImageTags, tagsOf } from './tags.js'
+import { abandonTrees, renameTrees } from './trees.js'
 import { objectTypes } from './types.js'
 import type { ClusterSettings, ClusterStore, Tx, View } from './view.js'
 
@@ -175,15 +176,15 @@ export class Model {
     })
   }
 
-  /** Removes an object that nobody refers to. `also`: what else belongs to the same change. */
-  remove(type: TypeName, name: string, actor: Actor, also?: (tx: Tx) => void): Promise<void> {
+  /** Removes an object that nobody refers to. */
+  remove(type: TypeName, name: string, actor: Actor): Promise<void> {
     return this.change(actor, tx => {
       this.get(type, name, tx)
       tx.remove(type, name)
       if (type === 'osimage') for (const { tag } of tagsOf(tx, name)) removeTag(tx, name, tag)
+      if (type === 'osimage') abandonTrees(tx, name)
       if (type === 'node' || type === 'group') dropSecrets(tx, type, name)
       if (type === 'node') this.revoke(tx, name)
-      also?.(tx)
     })
   }
 
@@ -355,6 +356,7 @@ export class Model {
     }
     tx.remove(type, from)
     if (type === 'osimage') renameImageTags(tx, from, to)
+    if (type === 'osimage') renameTrees(tx, from, to)
     if (type === 'node' || type === 'group') moveSecrets(tx, type, from, to)
     if (type === 'node') this.revoke(tx, from, to)
   }

@@ -15,6 +15,7 @@ import { putSettings, readSettings, type SettingName, settingNames } from './set
 import { decodeInterface } from './stored.js'
 import { interfaceFields, type OsimagetagDoc } from './tables.js'
 import { allTags, removeTag, tagKey, untagged } from './tags.js'
+import { abandonTrees } from './trees.js'
 import { kinds, objectTypes, typeNames } from './types.js'
 import type { Tx, View } from './view.js'
 
@@ -123,20 +124,11 @@ export type ImportResult = Readonly<Record<string, Touched>>
 /**
  * Replaces each section that is present, as a whole, and leaves the others; the result must keep every rule
  * (rules 3.11). Throws 400 for what is not of the document's shape and 404 for rules broken, with all
- * problems up to 50; nothing is changed then. `also`: what else belongs to the same change.
+ * problems up to 50; nothing is changed then.
  */
-export function importDocument(
-  model: Model,
-  document: JsonValue,
-  actor: Actor,
-  also: (tx: Tx) => void
-): Promise<ImportResult> {
+export function importDocument(model: Model, document: JsonValue, actor: Actor): Promise<ImportResult> {
   const parsed = parse(document)
-  return model.importWith(actor, tx => {
-    const result = replaceAndCheck(model, tx, parsed)
-    also(tx)
-    return result
-  })
+  return model.importWith(actor, tx => replaceAndCheck(model, tx, parsed))
 }
 
 /** What `importDocument` would do, or the error it would throw; nothing is changed. */
@@ -211,13 +203,17 @@ function replaceSecrets(
   }
 }
 
-/** Tags and secrets of what an import took away go with it, as they do on a delete. */
+/** Tags, directories and secrets of what an import took away go with it, as they do on a delete. */
 function dropOrphans(tx: Tx): void {
   const tags = [...tx.names('osimagetag')].flatMap(name => tx.get('osimagetag', name) ?? [])
   for (const { osimage, tag } of tags) if (!tx.get('osimage', osimage)) removeTag(tx, osimage, tag)
   for (const key of [...tx.names('secrets')]) {
     const type = key.startsWith('node.') ? 'node' : 'group'
     if (!tx.get(type, key.slice(type.length + 1))) tx.remove('secrets', key)
+  }
+  for (const name of [...tx.names('tree')]) {
+    const osimage = tx.get('tree', name)?.osimage
+    if (osimage !== undefined && !tx.get('osimage', osimage)) abandonTrees(tx, osimage)
   }
 }
 

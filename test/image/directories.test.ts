@@ -129,6 +129,62 @@ t.test('a rename carries the directory along that the image has by its name', as
   t.equal((await image('bald')).path, null, 'where there is none, none is named')
 })
 
+// rules 9.1
+t.test('two images never mean one directory unless both name it', async t => {
+  const { c, tree, image, pack } = await beginning(t)
+  const post = (name: string, body: object) => c.post(`/config/osimage/${name}`, body)
+  t.equal((await post('compute', { newosimage: 'other' })).status, 204)
+  t.equal((await image('other')).path, tree, 'a plain path')
+  await post('bare', {})
+  await post('named', { path: tree })
+  const before = c.state()
+  for (const [name, body] of [
+    ['compute', {}],
+    ['compute', { comment: 'new' }],
+    ['bare', { newosimage: 'compute' }]
+  ] as const) {
+    const { status, body: answer } = await post(name, body)
+    t.equal(status, 400)
+    t.match(
+      answer.message,
+      /^OS image compute: the directory \S*\/compute is that of OS image (named|other): .*"path"/
+    )
+  }
+  const cloned = await c.post('/config/osimage/bare/_clone', { newosimage: 'compute' })
+  t.equal(cloned.status, 400, cloned.text)
+  t.same(c.state(), before)
+  t.equal((await post('other', { newosimage: 'compute' })).status, 204)
+  t.equal((await image()).path, tree, 'named still meanwhile: it is named by both')
+  t.equal((await post('compute', { path: null })).status, 400, 'another one names it')
+  await post('named', { path: null })
+  t.equal((await post('compute', { path: null })).status, 204)
+  t.equal((await post('named', { path: tree })).status, 204, 'named by who means it to be')
+  t.equal((await post('compute', { comment: 'changed' })).status, 204, 'and nothing changed for the other')
+  t.equal((await pack()).status, 204)
+})
+
+// rules 3.12, 9.6
+t.test('delete: what svcd made for an image goes with it, whatever its path is by then', async t => {
+  const { c, images, ended } = await beginning(t)
+  const deleted = async (name: string) => {
+    t.equal((await c.get(`/config/osimage/${name}/_delete`)).status, 204)
+    return ended('delete')
+  }
+  const clone = (newosimage: string) => c.post('/config/osimage/compute/_clone', { newosimage })
+  await clone('copy')
+  makeTree(join(images, 'mine'))
+  await c.post('/config/osimage/copy', { path: join(images, 'mine'), newosimage: 'moved' })
+  t.match(await deleted('moved'), { state: 'done', object: 'osimage moved' })
+  t.strictSame(readdirSync(images).sort(), ['compute', 'mine'])
+  t.equal((await clone('copy')).status, 201, 'its name is free')
+  await c.post('/config/osimage/user', { path: join(images, 'copy') })
+  t.equal((await c.get('/config/osimage/copy/_delete')).status, 204)
+  t.match(JSON.parse(c.state()['tree/copy.json'] ?? ''), { osimage: 'user' }, 'who is in it takes it over')
+  await c.post('/config/osimage/user', { path: null })
+  await deleted('user')
+  t.strictSame(readdirSync(images).sort(), ['compute', 'mine'])
+})
+
 // rules 9.5, 9.8
 t.test('what is mounted in an image is not read', async t => {
   requireRoot()
@@ -224,19 +280,21 @@ t.test('a clone under the name of an image whose directory still waits for its r
   t.ok(existsSync(join(images, 'copy', 'etc/hostname')))
 })
 
-t.test('a disk that takes no note: the image is not deleted', async t => {
-  const { c, image, clean } = await beginning(t)
+t.test('delete: on a disk that takes no note the directory goes at the next start', async t => {
+  const { c, images, ended, clean } = await beginning(t)
   await c.post('/config/osimage/compute/_clone', { newosimage: 'copy' })
   const work = join(c.directory, 'state', 'work')
   rmSync(work, { recursive: true })
   writeFileSync(work, '')
-  const { status, body } = await c.get('/config/osimage/copy/_delete')
-  t.equal(status, 503)
-  t.match(body.message, /OS image copy: the removal of copy cannot be noted: ENOTDIR/)
-  t.match(await image('copy'), { name: 'copy' })
+  t.equal((await c.get('/config/osimage/copy/_delete')).status, 204)
+  t.match(await ended('delete'), { state: 'failed', message: /ENOTDIR/, object: 'osimage copy' })
+  t.ok(existsSync(join(images, 'copy')))
   rmSync(work)
   mkdirSync(work)
-  clean('after a refused delete')
+  await c.restart()
+  await c.daemon.images.recovered
+  t.strictSame(readdirSync(images), ['compute'])
+  clean('after the next start')
 })
 
 // rules 9.8, 3.12

@@ -11,8 +11,11 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { openInside, resolveInside } from '../../lib/disk/inside.js'
+import { mountsBelow } from '../../lib/disk/mounts.js'
+import { removeTree } from '../../lib/disk/remove-tree.js'
 import { ServiceError } from '../../lib/errors.js'
-import { imageTree, mountsBelow, openInside, removeTree, resolveInside } from '../../lib/image/tree.js'
+import { imageTree } from '../../lib/image/trees.js'
 import { NAMES, NAMES_NOT_UTF8, requireRootAndPrograms, richTree, run, workDirectory } from './rich-tree.js'
 
 requireRootAndPrograms()

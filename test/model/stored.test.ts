@@ -52,7 +52,7 @@ t.test('what a hand made of them is told with its line and field', async t => {
     t.same(others, [])
   }
   t.match((await problems(t, { 'tree/compute.json': { name: 'compute', at: 'today' } }))[0], /^3: .*"at"/)
-  t.match((await problems(t, { 'tree/compute.json': { name: 'compute' } }))[0], /"at"/)
+  t.match((await problems(t, { 'tree/compute.json': { name: 'compute', osimage: 'a b' } }))[0], /"osimage"/)
 })
 
 t.test('a pack keeps its files served; only images and tags name it', async t => {

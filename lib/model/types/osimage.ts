@@ -1,4 +1,5 @@
 import {
+  boolean,
   comment,
   file,
   freeText,
@@ -59,8 +60,18 @@ export type PackDoc = {
   readonly omitted?: readonly string[]
 }
 
-/** A directory right below `[image] directory` that svcd made: deleting its image removes it (rules 3.12). */
-export type TreeDoc = { readonly name: string; readonly at: number }
+/**
+ * A directory right below `[image] directory` that belongs to an image (rules 3.12, 9.1). Renaming the image changes
+ * `osimage` along.
+ */
+export type TreeDoc = {
+  readonly name: string
+  /** svcd made the directory then, milliseconds since 1970; absent: the image had it by its name before a rename. */
+  readonly at?: number
+  readonly osimage?: string
+  /** That image was deleted: the directory is to be removed unless another image is in it. */
+  readonly abandoned?: boolean
+}
 
 declare module '../docs.js' {
   interface ObjectShapes {
@@ -102,5 +113,9 @@ export const pack = {
   files: (doc: PackDoc) => ({ ...doc, imagefile: doc.name })
 }
 
-/** A directory that svcd made. */
-export const tree = plainKind<TreeDoc>('image directory', { at: amount })
+/** The directory of an image. */
+export const tree = plainKind<TreeDoc>(
+  'image directory',
+  {},
+  { at: amount, osimage: objectName, abandoned: boolean }
+)

@@ -1,40 +1,7 @@
-import { open, readdir, realpath, rmdir, stat, unlink } from 'node:fs/promises'
-import { isAbsolute } from 'node:path'
-import { mountsBelow } from '../disk/mounts.js'
-import { at, DIRECTORY } from '../disk/openat.js'
-import { shown } from '../disk/printable.js'
-import { unavailable } from '../errors.js'
-
-export { openInside, resolveInside } from '../disk/inside.js'
-export { mountsBelow } from '../disk/mounts.js'
-
-/**
- * The real directory of an image's `path`, with no link left. Throws unavailable (503) naming `[image] directory`
- * unless it is a directory strictly below that one, whatever links there are on the way (rules 3.12).
- */
-export async function imageTree(directory: string, osimage: string, path: string): Promise<string> {
-  const refused = (why: string, cause?: unknown) =>
-    unavailable(
-      `osimage ${osimage}: path ${path} is no directory below [image] directory ${directory}: ${why}`,
-      cause
-    )
-  const real = async (path: string, whose: string) => {
-    try {
-      return await realpath(path)
-    } catch (error) {
-      const { code, message } = error as NodeJS.ErrnoException
-      throw refused(code === 'ENOENT' ? `${whose} does not exist` : `${whose}: ${code ?? message}`, error)
-    }
-  }
-  if (!isAbsolute(path)) throw refused('it is relative')
-  if (path.split('/').includes('..')) throw refused('it holds ..')
-  const home = await real(directory, 'that directory')
-  const tree = await real(path, 'it')
-  if (tree === home) throw refused('it is that directory itself')
-  if (!tree.startsWith(home === '/' ? '/' : `${home}/`)) throw refused(`it leads to ${tree}`)
-  if (!(await stat(tree)).isDirectory()) throw refused('it is a file')
-  return tree
-}
+import { open, readdir, rmdir, unlink } from 'node:fs/promises'
+import { mountsBelow } from './mounts.js'
+import { at, DIRECTORY } from './openat.js'
+import { shown } from './printable.js'
 
 /**
  * Removes a directory and all that is in it; one that is not there is fine. Never follows a link, never enters
