@@ -24,7 +24,7 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
   const shown = (name: string) =>
     type === 'group'
       ? showGroupInterfaces(model.get('group', name))
-      : showNodeInterfaces(model.view, model.get('node', name))
+      : showNodeInterfaces(model.effective(model.get('node', name)))
   return [
     get(base, {
       access: 'user',

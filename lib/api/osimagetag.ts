@@ -16,11 +16,7 @@ const tags = at('config.osimagetag.{tag}', ref('osimagetag'))
 
 /** The tags of OS images (rules 1.2, 3.10). */
 export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
-  const tagOf = (name: string) => {
-    const node = model.view.get('node', name)
-    const group = node?.group === undefined ? undefined : model.view.get('group', node.group)
-    return node?.osimagetag ?? group?.osimagetag ?? untagged
-  }
+  const isTagged = (node: string) => model.effective(model.get('node', node)).settings.osimagetag !== untagged
   const imageOf = (request: ApiRequest) => model.get('osimage', param(request, 'osimage'))
   return [
     post('/config/osimage/{osimage}/tag', {
@@ -58,7 +54,7 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
       output: membersSchema('osimagetag'),
       handler: request => {
         const { name } = imageOf(request)
-        const nodes = membersOf(model.view, 'osimage', name).filter(node => tagOf(node) !== untagged)
+        const nodes = membersOf(model.view, 'osimage', name).filter(isTagged)
         return ok(config('osimagetag', { [name]: { members: nodes } }))
       }
     }),

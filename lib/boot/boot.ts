@@ -1,6 +1,7 @@
 import { badRequest, forbidden, ServiceError } from '../errors.js'
 import type { Log } from '../log.js'
 import { contains, parseAddress } from '../model/address.js'
+import { type EffectiveNode, rolesOf } from '../model/effective.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 import { isNodeName, splitNumber } from '../model/names.js'
@@ -10,7 +11,6 @@ import type { NodeStatus } from '../monitor/node-status.js'
 import type { Source } from '../source.js'
 import type { Templates } from '../template/templates.js'
 import type { Grants } from './grants.js'
-import { obstacle, provisionAddress, rolesOf, type Target, targetOf } from './target.js'
 
 /** The menu lists this many nodes and groups; beyond that a name is typed: its size has a bound. */
 const listed = 250
@@ -209,30 +209,30 @@ export class Boot {
 
   /** The roles a node has. */
   rolesOf(name: string): string[] {
-    return rolesOf(this.#targetOf(name).settings)
+    return rolesOf(this.#effective(name).settings)
   }
 
   /** Whether a packed image is the node's: the one it is given now, or another of its image that it may have begun. */
   installs(name: string, pack: string): boolean {
-    const { image } = this.#targetOf(name)
+    const { image } = this.#effective(name)
     if (!image) return false
     return image.imagefile === pack || this.#o.model.view.get('pack', pack)?.osimage === image.name
   }
 
-  #targetOf(name: string): Target {
+  #effective(name: string): EffectiveNode {
     const { model } = this.#o
-    return targetOf(model.view, model.get('node', name), model.cluster)
+    return model.effective(model.get('node', name))
   }
 
   /** What the node's machine would be given now, without a trace of it. */
   preview(name: string): string {
-    const target = this.#targetOf(name)
+    const target = this.#effective(name)
     return this.#answer(target, target.provision?.macaddress ?? '${netX/mac}', this.#obstacle(target))
   }
 
   #script(node: NodeDoc, mac: string, source: Source): string {
     const { model, status, grants, dynamicNodes, log } = this.#o
-    const target = targetOf(model.view, node, model.cluster)
+    const target = model.effective(node)
     const reason = this.#obstacle(target)
     const news = status.setReason(node.name, reason)
     if (news && reason !== undefined) log.warn(`node ${node.name} cannot boot: ${reason}`)
@@ -242,20 +242,20 @@ export class Boot {
   }
 
   /** Why the node cannot boot from the network, if it is to. */
-  #obstacle(target: Target): string | undefined {
+  #obstacle(target: EffectiveNode): string | undefined {
     return target.settings.netboot ? obstacle(target, this.#o.hasFile) : undefined
   }
 
-  #answer(target: Target, mac: string, reason: string | undefined): string {
+  #answer(target: EffectiveNode, mac: string, reason: string | undefined): string {
     if (!target.settings.netboot) return this.disk()
     const menu = target.settings.bootmenu ? 'boot' : 'boot/short'
     return reason === undefined ? this.#kernel(target, mac) : this.#error(target.node.name, reason, menu)
   }
 
   /** Kernel, its arguments, initramfs, go (rules 4.2, 4.14). */
-  #kernel(target: Target, mac: string): string {
-    const { node, image, settings } = target
-    const ip = provisionAddress(target)
+  #kernel(target: EffectiveNode, mac: string): string {
+    const { node, image, settings, provision, prefix } = target
+    const ip = provision?.ipaddress === undefined || !prefix ? '' : `${provision.ipaddress}/${prefix.length}`
     return this.#render('templ_boot_node.cfg', {
       node: node.name,
       kernelfile: image?.kernelfile ?? '',
@@ -277,6 +277,26 @@ export class Boot {
   #render(template: string, data: Readonly<Record<string, unknown>>): string {
     return this.#o.templates.render(`boot/${template}`, { url: this.#o.url, ...data })
   }
+}
+
+/** Why a node cannot be booted, as one sentence; undefined when it can (rules 4.1). */
+function obstacle(
+  { node, settings, image, provision, network }: EffectiveNode,
+  hasFile: (name: string) => boolean
+): string | undefined {
+  if (settings.osimage === null) return `node ${node.name} has no OS image`
+  if (!image) return `OS image ${settings.osimage} does not exist`
+  for (const [what, file] of [
+    ['kernel (kernelfile)', image.kernelfile],
+    ['initramfs (initrdfile)', image.initrdfile],
+    ['packed image (imagefile)', image.imagefile]
+  ] as const) {
+    if (file === undefined) return `OS image ${image.name} has no ${what}`
+    if (!hasFile(file)) return `the ${what} of OS image ${image.name}, ${file}, is missing`
+  }
+  if (provision?.ipaddress === undefined && !network?.dhcp)
+    return `node ${node.name} has neither an address nor DHCP on its interface ${settings.provision_interface}`
+  return undefined
 }
 
 /** Who chooses a node at a machine's console: no user, but a machine at this address. */

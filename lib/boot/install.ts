@@ -1,5 +1,6 @@
 import { notFound, unauthorized } from '../errors.js'
-import { formatAddress, mask, parsePrefix } from '../model/address.js'
+import { formatAddress, mask } from '../model/address.js'
+import { type EffectiveNode, rolesOf } from '../model/effective.js'
 import { hidden } from '../model/hidden.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
@@ -9,7 +10,6 @@ import type { Source } from '../source.js'
 import type { Templates } from '../template/templates.js'
 import type { Grants } from './grants.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
-import { rolesOf, type Target, targetOf } from './target.js'
 
 export interface InstallOptions {
   readonly model: Model
@@ -68,7 +68,7 @@ export class Install {
   /** To be awaited before `script` and `kickstart`: the DHCP server may have lent the source its address. */
   async lookForLease(name: string, source: Source): Promise<void> {
     const { model, grants } = this.#o
-    const target = targetOf(model.view, model.get('node', name), model.cluster)
+    const target = model.effective(model.get('node', name))
     const { provision, network } = target
     if (provision?.ipaddress !== undefined || provision?.macaddress === undefined || !network) return
     await grants.look(name, provision.macaddress, network, source.address)
@@ -77,7 +77,7 @@ export class Install {
   /** Whether a request comes from one of the node's addresses, or from the dynamic one it was granted. */
   isNode(node: NodeDoc, source: Source): boolean {
     if (node.interfaces?.some(entry => entry.ipaddress === source.address)) return true
-    const target = targetOf(this.#o.model.view, node, this.#o.model.cluster)
+    const target = this.#o.model.effective(node)
     return (
       target.provision?.ipaddress === undefined &&
       this.#o.grants.has(node.name, target.provision?.macaddress ?? '', source.address)
@@ -86,7 +86,7 @@ export class Install {
 
   #data(node: NodeDoc, masked: boolean): InstallData {
     const { model, url, tracker, hasFile } = this.#o
-    const target = targetOf(model.view, node, model.cluster)
+    const target = model.effective(node)
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`)
     const imagefile = image.imagefile ?? ''
@@ -125,7 +125,7 @@ export class Install {
       bootmenu: settings.bootmenu,
       setupbmc: settings.setupbmc,
       bmc: settings.setupbmc ? this.#bmc(target, masked) : false,
-      interfaces: (node.interfaces ?? []).map(entry => this.#interface(entry, target)),
+      interfaces: target.interfaces.map(entry => this.#interface(entry, target)),
       prescript: settings.prescript,
       partscript: settings.partscript,
       postscript: settings.postscript,
@@ -145,12 +145,10 @@ export class Install {
     return [...new Map([...ofGroup, ...own].map(entry => [entry.name, entry])).values()]
   }
 
-  #interface(entry: InterfaceDoc, target: Target): InstallInterface {
+  #interface(entry: InterfaceDoc, target: EffectiveNode): InstallInterface {
     const { view, cluster } = this.#o.model
     const network = entry.network === undefined ? undefined : view.get('network', entry.network)
-    const length = (network && parsePrefix(network.network)?.length) ?? 0
-    const group = target.node.group === undefined ? undefined : view.get('group', target.node.group)
-    const ofGroup = group?.interfaces?.find(other => other.interface === entry.interface)
+    const length = (network && view.index.networks.get(network.name)?.length) ?? 0
     return {
       interface: entry.interface,
       network: network?.name ?? '',
@@ -163,16 +161,16 @@ export class Install {
       domain: network?.name ?? '',
       ntp_server: network?.ntp_server ?? cluster.ntp_server,
       macaddress: entry.macaddress ?? '',
-      options: entry.options ?? ofGroup?.options ?? '',
-      provision: entry.interface === target.settings.provision_interface,
+      options: entry.options ?? '',
+      provision: entry === target.provision,
       bmc: isBmc(entry)
     }
   }
 
-  #bmc(target: Target, masked: boolean): InstallBmc | false {
+  #bmc(target: EffectiveNode, masked: boolean): InstallBmc | false {
     const setup = this.#o.model.view.get('bmcsetup', target.settings.bmcsetupname ?? '')
     if (!setup) return false
-    const entry = target.node.interfaces?.find(isBmc)
+    const entry = target.interfaces.find(isBmc)
     const on = entry && this.#interface(entry, target)
     const addressed = on !== undefined && on.network !== '' && on.ipaddress !== ''
     return {

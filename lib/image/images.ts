@@ -6,7 +6,6 @@ import { exists } from '../disk/missing.js'
 import { notFound, unavailable } from '../errors.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
 import type { Log } from '../log.js'
-import { settingsOf } from '../model/inherit.js'
 import { type Actor, type Model, theDaemon } from '../model/model.js'
 import type { Given } from '../model/request.js'
 import type { OsimageDoc } from '../model/tables.js'
@@ -279,9 +278,7 @@ export class Images {
   /** Where a node is reached: the address of its provision interface; 404 for a missing node. */
   #addressOf(name: string): string | undefined {
     const { model } = this.#o
-    const node = model.get('node', name)
-    const { provision_interface: on } = settingsOf(model.view, node, model.cluster)
-    return node.interfaces?.find(entry => entry.interface === on)?.ipaddress
+    return model.effective(model.get('node', name)).provision?.ipaddress
   }
 
   async #canReach(node: string, address: string | undefined, signal: AbortSignal): Promise<void> {

@@ -1,5 +1,6 @@
 import { badRequest, notFound } from '../errors.js'
 import { formatAddress, toAddress } from './address.js'
+import { groupOf, interfaceInForce } from './effective.js'
 import { dynamicRange, nextFree } from './networks.js'
 import type { GivenInterface } from './request.js'
 import type { DeviceDoc, GroupDoc, InterfaceDoc, NodeDoc } from './tables.js'
@@ -85,7 +86,7 @@ export function mergeNodeInterfaces(
   power: Power
 ): NodeDoc {
   let entries = [...(node.interfaces ?? [])]
-  const group = node.group === undefined ? undefined : tx.get('group', node.group)
+  const group = groupOf(tx, node)
   for (const wanted of given) {
     const has = find(entries, wanted.interface)
     const ofGroup = find(group?.interfaces, wanted.interface)
@@ -100,7 +101,7 @@ export function mergeNodeInterfaces(
     if (network === undefined && wanted.ipaddress) throw badRequest(`${where}: an address needs a network`)
     if (network === undefined) ipaddress = undefined
     // Options as they are read, the group's maybe, are left where they are (rules 3.4).
-    const shown = has?.options ?? ofGroup?.options ?? ''
+    const shown = interfaceInForce(has ?? { interface: wanted.interface }, group).options ?? ''
     const asShown = wanted.options === undefined || (wanted.options ?? '') === shown
     if (wanted.ipaddress && wanted.ipaddress !== has?.ipaddress)
       claim(tx, node.name, network, wanted, where, power)
@@ -150,7 +151,7 @@ function withoutAddress(node: NodeDoc, name: string): NodeDoc {
 /** A node without one interface; one that its group has is remembered as removed (rules 3.5). */
 export function removeNodeInterface(tx: Tx, node: NodeDoc, name: string): NodeDoc {
   if (!find(node.interfaces, name)) throw notFound(`node ${node.name} has no interface ${name}`)
-  const group = node.group === undefined ? undefined : tx.get('group', node.group)
+  const group = groupOf(tx, node)
   const removed = node.removed ?? []
   return withInterfaces(
     node,

@@ -2,9 +2,9 @@ import { isDeepStrictEqual } from 'node:util'
 import { badRequest, notFound } from '../errors.js'
 import type { Change } from '../store/types.js'
 import type { TypeName } from './docs.js'
+import { type EffectiveNode, effectiveNode, groupInForce, interfaceInForce, settingsOf } from './effective.js'
 import type { Field } from './field.js'
 import { isBmc, type Owner } from './index.js'
-import { groupInForce, type InForce, nodeInForce } from './inherit.js'
 import {
   cloneDevice,
   cloneInterfaces,
@@ -82,6 +82,11 @@ export class Model {
     if (!this.#settings || this.#settings.changed !== changed)
       this.#settings = { changed, settings: settingsInForce(this.view, this.#o.ini) }
     return this.#settings.settings
+  }
+
+  /** A node with all that follows from its group, its network, its image and the cluster. */
+  effective(node: NodeDoc, view: View = this.view): EffectiveNode {
+    return effectiveNode(view, node, this.cluster)
   }
 
   /** Runs one change; every rule between objects holds after it, or nothing of it happened. */
@@ -240,7 +245,7 @@ export class Model {
     const former = owner?.type === 'node' ? tx.get('node', owner.name) : undefined
     if (former && owner?.interface !== undefined)
       tx.put('node', former.name, withMac(former, owner.interface, null))
-    tx.put('node', node.name, withMac(node, this.#provisionInterface(tx, node), mac))
+    tx.put('node', node.name, withMac(node, this.effective(node, tx).settings.provision_interface, mac))
     return former?.name
   }
 
@@ -249,11 +254,6 @@ export class Model {
     const node = followGroup(tx, { name, group: group.name }, undefined, group, this.cluster)
     tx.put('node', name, node)
     return node
-  }
-
-  #provisionInterface(view: View, node: NodeDoc): string {
-    const group = node.group === undefined ? undefined : view.get('group', node.group)
-    return nodeInForce(node, group, this.cluster).get('provision_interface')?.value as string
   }
 
   #write(tx: Tx, type: TypeName, name: string, before: object | undefined, given: Given, power: Power): void {
@@ -269,15 +269,15 @@ export class Model {
 
   /** The stored fields after a request: those equal to what is in force are left as they are (rules 3.4). */
   #merge(tx: Tx, type: TypeName, base: Record<string, unknown>, given: Given, exists: boolean): object {
-    const inForce = this.#inForce(tx, type, base, given, exists)
+    const settings = this.#inherited(tx, type, base, given, exists)
     const fields = { ...base }
     for (const field of objectTypes[type].fields as readonly Field[]) {
       if (field.derived || !given.values.has(field.name)) continue
       const value = given.values.get(field.name)
-      const now = inForce.get(field.name)?.value ?? field.default ?? null
       const unset = value === null || value === undefined
-      const equal = JSON.stringify(unset ? (field.default === '' ? '' : null) : value) === JSON.stringify(now)
-      if (field.inherited && equal && !given.override) continue
+      const wanted = unset ? (field.default === '' ? '' : null) : value
+      const isInForce = field.inherited && JSON.stringify(wanted) === JSON.stringify(settings[field.name])
+      if (isInForce && !given.override) continue
       // A default says nothing new: left out, so that an object's file depends on its values alone.
       const isDefault = !field.inherited && JSON.stringify(value) === JSON.stringify(field.default)
       if (unset || isDefault) delete fields[field.name]
@@ -286,12 +286,18 @@ export class Model {
     return fields
   }
 
-  #inForce(tx: Tx, type: TypeName, base: object, given: Given, exists: boolean): Map<string, InForce> {
-    if (type === 'group') return groupInForce(base as GroupDoc, this.cluster)
-    if (type !== 'node') return new Map()
+  #inherited(
+    tx: Tx,
+    type: TypeName,
+    base: object,
+    given: Given,
+    exists: boolean
+  ): Readonly<Record<string, unknown>> {
+    if (type === 'group') return groupInForce(base as GroupDoc, this.cluster).settings
+    if (type !== 'node') return {}
     const name = exists ? (base as NodeDoc).group : (given.values.get('group') as string | null | undefined)
     const group = name == null ? undefined : tx.get('group', name)
-    return nodeInForce(base as NodeDoc, group, this.cluster)
+    return settingsOf(base as NodeDoc, group, this.cluster)
   }
 
   #putGroup(tx: Tx, before: GroupDoc | undefined, after: GroupDoc): void {
@@ -327,18 +333,19 @@ export class Model {
       if (!before && early.length > 0) node = mergeNodeInterfaces(tx, node, early, this.cluster, power)
       node = followGroup(tx, node, from, to, this.cluster)
       // Read back whole with another group: entries as they were read are not a wish to keep what the move drops.
-      const stale = shownInterfaces(before, from).filter(entry => names.includes(entry.interface))
+      const stale = (before?.interfaces ?? [])
+        .filter(entry => names.includes(entry.interface))
+        .map(entry => interfaceInForce(entry, from))
       const wishes = given.interfaces.filter(entry => !given.readBack || !isAsRead(entry, stale))
       node = mergeNodeInterfaces(tx, node, wishes, this.cluster, power)
     } else node = mergeNodeInterfaces(tx, node, given.interfaces, this.cluster, power)
     if (!given.values.has('macaddr')) return node
     const mac = given.values.get('macaddr') as string | null
-    const name = this.#provisionInterface(tx, node)
-    const current = node.interfaces?.find(entry => entry.interface === name)?.macaddress ?? null
+    const { settings, provision } = this.effective(node, tx)
     // As it was read it is no wish, whichever interface the node is provisioned over now.
-    const old = before && this.#provisionInterface(tx, before)
-    const wasRead = before?.interfaces?.find(entry => entry.interface === old)?.macaddress ?? null
-    return mac === current || (given.readBack && mac === wasRead) ? node : withMac(node, name, mac)
+    const wasRead = before && given.readBack ? this.effective(before, tx).provision : provision
+    if (mac === (provision?.macaddress ?? null) || mac === (wasRead?.macaddress ?? null)) return node
+    return withMac(node, settings.provision_interface, mac)
   }
 
   #rename(tx: Tx, type: TypeName, from: string, to: string): void {
@@ -391,13 +398,6 @@ function withoutMachine(given: Given, source: NodeDoc): Given {
   })
   return { ...given, values, interfaces }
 }
-
-/** A node's interfaces as they are read: options are the group's where it has none of its own. */
-const shownInterfaces = (node: NodeDoc | undefined, group: GroupDoc | undefined) =>
-  (node?.interfaces ?? []).map(entry => {
-    const options = entry.options ?? group?.interfaces?.find(g => g.interface === entry.interface)?.options
-    return options === undefined ? entry : { ...entry, options }
-  })
 
 function isAsRead(given: Given['interfaces'][number], entries: NonNullable<NodeDoc['interfaces']>): boolean {
   const entry = entries.find(other => other.interface === given.interface)

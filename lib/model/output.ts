@@ -1,7 +1,17 @@
 import type { TypeName } from './docs.js'
+import {
+  type EffectiveNode,
+  groupInForce,
+  groupOf,
+  interfaceInForce,
+  provisionOf,
+  type Settings,
+  type Sources,
+  settingsOf,
+  sourcesOf
+} from './effective.js'
 import type { Field } from './field.js'
 import { hidden } from './hidden.js'
-import { groupInForce, type InForce, nodeInForce } from './inherit.js'
 import type { Docs, GroupDoc, InterfaceDoc, NodeDoc } from './tables.js'
 import { objectTypes } from './types.js'
 import type { ClusterSettings, View } from './view.js'
@@ -22,9 +32,6 @@ export interface Seen<K extends TypeName = TypeName> {
   readonly status: string | null
 }
 
-const groupOf = (view: View, { group }: NodeDoc) =>
-  group === undefined ? undefined : view.get('group', group)
-
 /** Takes down what `show` needs of an object as it is now. `status`: last reported state of a node. */
 export function see<K extends TypeName>(
   type: K,
@@ -41,20 +48,17 @@ function value(field: Field, stored: unknown, masked: boolean): unknown {
   return field.secret && masked ? hidden : stored
 }
 
-function inherited(fields: readonly Field[], inForce: Map<string, InForce>, own: Source) {
+/** The fields of a group or a node, and what is told of those that it inherits (rules 3.4). */
+function inherited(type: 'group' | 'node', doc: object, settings: Settings, sources: Sources) {
+  const stored: Readonly<Record<string, unknown>> = { ...doc, ...settings }
   const shown: Record<string, unknown> = {}
-  const sources: Record<string, unknown> = {}
-  let override = false
-  for (const field of fields) {
-    const now = inForce.get(field.name)
-    shown[field.name] = value(field, now?.value, false)
-    if (!field.inherited) continue
-    sources[`_${field.name}_source`] = now?.source
-    override ||= now?.source === own
+  const tail: Record<string, unknown> = { _override: Object.values(sources).includes(type) }
+  for (const field of objectTypes[type].fields) {
+    shown[field.name] = value(field, stored[field.name], false)
+    if (field.inherited) tail[`_${field.name}_source`] = sources[field.name as keyof Sources]
   }
-  return { shown, tail: { _override: override, ...sources } }
+  return { shown, tail }
 }
-type Source = InForce['source']
 
 const groupInterface = (entry: InterfaceDoc) => ({
   interface: entry.interface,
@@ -62,26 +66,20 @@ const groupInterface = (entry: InterfaceDoc) => ({
   options: entry.options ?? ''
 })
 
-/** A node's interface: its own entry, with its group's options where it has none (rules 3.4). */
-export function showNodeInterface(entry: InterfaceDoc, group: GroupDoc | undefined) {
-  const ofGroup = group?.interfaces?.find(other => other.interface === entry.interface)
-  return {
-    interface: entry.interface,
-    network: entry.network ?? null,
-    ipaddress: entry.ipaddress ?? null,
-    macaddress: entry.macaddress ?? null,
-    options: entry.options ?? ofGroup?.options ?? ''
-  }
-}
+const nodeInterface = (entry: InterfaceDoc) => ({
+  interface: entry.interface,
+  network: entry.network ?? null,
+  ipaddress: entry.ipaddress ?? null,
+  macaddress: entry.macaddress ?? null,
+  options: entry.options ?? ''
+})
 
 /** A group's interfaces as the interface returns them. */
 export const showGroupInterfaces = (group: GroupDoc) => (group.interfaces ?? []).map(groupInterface)
 
-/** A node's interfaces as the interface returns them. */
-export function showNodeInterfaces(view: View, node: NodeDoc) {
-  const group = groupOf(view, node)
-  return (node.interfaces ?? []).map(entry => showNodeInterface(entry, group))
-}
+/** The interfaces of a node in `group` as answers show them. */
+export const showNodeInterfaces = ({ node, group }: Pick<EffectiveNode, 'node' | 'group'>) =>
+  (node.interfaces ?? []).map(entry => nodeInterface(interfaceInForce(entry, group)))
 
 /** An object as the interface returns it: effective values, their sources, `_override` (rules 1.4, 3.4). */
 export function show<K extends TypeName>(
@@ -133,7 +131,8 @@ export function showText<K extends TypeName>(type: K, seen: Seen<K>, reader: Rea
 }
 
 function showGroup(group: GroupDoc, reader: Reader): Record<string, unknown> {
-  const { shown, tail } = inherited(objectTypes.group.fields, groupInForce(group, reader.cluster), 'group')
+  const { settings, sources } = groupInForce(group, reader.cluster)
+  const { shown, tail } = inherited('group', group, settings, sources)
   return { name: group.name, ...shown, interfaces: showGroupInterfaces(group), ...tail }
 }
 
@@ -143,10 +142,9 @@ function showNode(
   status: string | null,
   reader: Reader
 ): Record<string, unknown> {
-  const inForce = nodeInForce(node, group, reader.cluster)
-  const { shown, tail } = inherited(objectTypes.node.fields, inForce, 'node')
-  const provision = inForce.get('provision_interface')?.value
-  const macaddr = node.interfaces?.find(entry => entry.interface === provision)?.macaddress ?? null
-  const interfaces = (node.interfaces ?? []).map(entry => showNodeInterface(entry, group))
+  const settings = settingsOf(node, group, reader.cluster)
+  const { shown, tail } = inherited('node', node, settings, sourcesOf(node, group, reader.cluster))
+  const macaddr = provisionOf(node, settings)?.macaddress ?? null
+  const interfaces = showNodeInterfaces({ node, group })
   return { name: node.name, ...shown, macaddr, status, interfaces, ...tail }
 }

@@ -1,12 +1,13 @@
 import { badRequest, type ServiceError } from '../errors.js'
 import { contains, formatAddress, hosts, parsePrefix, toAddress } from './address.js'
 import type { TypeName } from './docs.js'
+import { groupInForce, groupOf, type Settings, settingsOf } from './effective.js'
 import { type Owner, ownerText } from './index.js'
 import { members } from './members.js'
 import { checkDeviceAddress, controllerAddress } from './networks.js'
 import { type Mention, type Ref, referencesOf } from './references.js'
 import type { DeviceDoc, GroupDoc, InterfaceDoc, NetworkDoc, NodeDoc, OsimagetagDoc } from './tables.js'
-import { tagKey, untagged } from './tags.js'
+import { findTag, untagged } from './tags.js'
 import { objectTypes, typeNames } from './types.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
@@ -16,14 +17,14 @@ import type { ClusterSettings, Tx, View } from './view.js'
  */
 export function checkChanges(tx: Tx, cluster: ClusterSettings): void {
   for (const { type, name, before, after } of tx.changes()) {
-    if (type === 'osimagetag' && !after) checkTagUnused(tx, before as OsimagetagDoc)
+    if (type === 'osimagetag' && !after) checkTagUnused(tx, before as OsimagetagDoc, cluster)
     if (!Object.hasOwn(objectTypes, type)) continue
     const ref: Ref = { type: type as TypeName, name }
     if (after) checkObject(tx, ref, after, cluster)
     else checkRemoved(tx, ref)
     if (!before || !after) continue
     if (type === 'network') checkStranded(tx, name, before as NetworkDoc, after as NetworkDoc)
-    if (type === 'group') checkMemberTags(tx, before as GroupDoc, after as GroupDoc)
+    if (type === 'group') checkMemberTags(tx, before as GroupDoc, after as GroupDoc, cluster)
   }
 }
 
@@ -60,7 +61,7 @@ function* checksOf(view: View, ref: Ref, doc: object, cluster: ClusterSettings):
   if (ref.type === 'network') yield () => checkNetwork(view, doc as NetworkDoc, title, cluster)
   if (ref.type === 'switch' || ref.type === 'otherdev')
     yield () => checkInterface(view, ref, doc as DeviceDoc, title, cluster)
-  if (ref.type === 'group') yield () => checkTag(view, tagInForce(undefined, doc as GroupDoc), title)
+  if (ref.type === 'group') yield () => checkTag(view, groupInForce(doc as GroupDoc, cluster).settings, title)
   if (ref.type === 'node') yield* nodeChecks(view, doc as NodeDoc, title, cluster)
 }
 
@@ -75,8 +76,8 @@ function* nodeChecks(
   title: string,
   cluster: ClusterSettings
 ): Generator<() => void> {
-  const group = node.group === undefined ? undefined : view.get('group', node.group)
-  yield () => checkTag(view, tagInForce(node, group), title)
+  const group = groupOf(view, node)
+  yield () => checkTag(view, settingsOf(node, group, cluster), title)
   const ref: Ref = { type: 'node', name: node.name }
   for (const entry of node.interfaces ?? [])
     yield () => checkInterface(view, ref, entry, `${title}: interface ${entry.interface}`, cluster)
@@ -87,38 +88,30 @@ function* nodeChecks(
     }
 }
 
-/** The image and the tag that a node of this group boots with; of the group alone without a node. */
-function tagInForce(node: NodeDoc | undefined, group: GroupDoc | undefined) {
-  return {
-    osimage: node?.osimage ?? group?.osimage,
-    tag: node?.osimagetag ?? group?.osimagetag ?? untagged
-  }
-}
-
-function checkTag(view: View, { osimage, tag }: ReturnType<typeof tagInForce>, title: string): void {
+function checkTag(view: View, { osimage, osimagetag: tag }: Settings, title: string): void {
   if (tag === untagged) return
-  if (osimage === undefined) throw badRequest(`${title}: OS image tag ${tag} needs an OS image`)
-  if (!view.get('osimagetag', tagKey(osimage, tag)))
-    throw badRequest(`${title}: OS image ${osimage} has no tag ${tag}`)
+  if (osimage === null) throw badRequest(`${title}: OS image tag ${tag} needs an OS image`)
+  if (!findTag(view, osimage, tag)) throw badRequest(`${title}: OS image ${osimage} has no tag ${tag}`)
 }
 
 /** A group's image or tag must suit the members that inherit one of them. */
-function checkMemberTags(tx: Tx, before: GroupDoc, after: GroupDoc): void {
+function checkMemberTags(tx: Tx, before: GroupDoc, after: GroupDoc, cluster: ClusterSettings): void {
   if (before.osimage === after.osimage && before.osimagetag === after.osimagetag) return
-  for (const name of tx.index.members(after.name)?.all.values ?? [])
-    checkTag(tx, tagInForce(tx.get('node', name), after), `group ${after.name}: node ${name}`)
+  for (const name of tx.index.members(after.name)?.all.values ?? []) {
+    const node = tx.get('node', name)
+    if (node) checkTag(tx, settingsOf(node, after, cluster), `group ${after.name}: node ${name}`)
+  }
 }
 
-function checkTagUnused(tx: Tx, { osimage, tag }: OsimagetagDoc): void {
+function checkTagUnused(tx: Tx, { osimage, tag }: OsimagetagDoc, cluster: ClusterSettings): void {
   const users: string[] = []
   for (const user of tx.index.users({ type: 'osimage', name: osimage })) {
     const group = user.type === 'group' ? tx.get('group', user.name) : undefined
-    if (group && tagInForce(undefined, group).tag === tag) users.push(`group ${user.name}`)
+    if (group && groupInForce(group, cluster).settings.osimagetag === tag) users.push(`group ${user.name}`)
   }
   for (const name of members(tx, 'osimage', osimage)) {
     const node = tx.get('node', name)
-    const group = node?.group === undefined ? undefined : tx.get('group', node.group)
-    if (tagInForce(node, group).tag === tag) users.push(`node ${name}`)
+    if (node && settingsOf(node, groupOf(tx, node), cluster).osimagetag === tag) users.push(`node ${name}`)
   }
   if (users.length > 0) throw badRequest(`OS image tag ${tag} of ${osimage} is ${inUse(users)}`)
 }

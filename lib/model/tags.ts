@@ -38,6 +38,10 @@ export const untagged = 'default'
 /** The name a tag of an image is stored under. */
 export const tagKey = (osimage: string, tag: string) => `${osimage}:${tag}`
 
+/** The tag of an image with what it pins; undefined where the image does not have it. */
+export const findTag = (view: View, osimage: string, tag: string): OsimagetagDoc | undefined =>
+  view.get('osimagetag', tagKey(osimage, tag))
+
 function all(view: View): OsimagetagDoc[] {
   return view.names('osimagetag').flatMap(name => view.get('osimagetag', name) ?? [])
 }
@@ -65,7 +69,7 @@ export function allTags(view: View): [key: string, doc: OsimagetagDoc][] {
 export function setTag(tx: Tx, image: Docs['osimage'], tag: string): void {
   if (tag === untagged) throw badRequest(`OS image ${image.name}: tag ${untagged} cannot be set`)
   const name = tagKey(image.name, tag)
-  const order = tx.get('osimagetag', name)?.order ?? holders(tx, tag).length + 1
+  const order = findTag(tx, image.name, tag)?.order ?? holders(tx, tag).length + 1
   const { kernelfile, initrdfile, imagefile } = image
   const files = Object.entries({ kernelfile, initrdfile, imagefile }).filter(([, file]) => file !== undefined)
   tx.put('osimagetag', name, { name, osimage: image.name, tag, order, ...Object.fromEntries(files) })
@@ -74,7 +78,7 @@ export function setTag(tx: Tx, image: Docs['osimage'], tag: string): void {
 /** Removes a tag; the next oldest image with a tag of that name takes its place. */
 export function removeTag(tx: Tx, osimage: string, tag: string): void {
   if (tag === untagged) throw badRequest(`OS image ${osimage}: tag ${untagged} cannot be deleted`)
-  if (!tx.get('osimagetag', tagKey(osimage, tag))) throw notFound(`OS image ${osimage} has no tag ${tag}`)
+  if (!findTag(tx, osimage, tag)) throw notFound(`OS image ${osimage} has no tag ${tag}`)
   tx.remove('osimagetag', tagKey(osimage, tag))
   for (const [i, doc] of holders(tx, tag).entries())
     if (doc.order !== i + 1) tx.put('osimagetag', doc.name, { ...doc, order: i + 1 })

@@ -1,5 +1,5 @@
 import { parseAddress } from '../model/address.js'
-import { settingsOf } from '../model/inherit.js'
+import { domainOf, provisionOf, settingsOf } from '../model/effective.js'
 import type { DeviceDoc, GroupDoc, NetworkDoc, NodeDoc } from '../model/tables.js'
 import type { ClusterSettings, View } from '../model/view.js'
 
@@ -13,30 +13,29 @@ export interface Captured {
   readonly switches: readonly DeviceDoc[]
   readonly otherdevs: readonly DeviceDoc[]
   readonly cluster: ClusterSettings
-  /** Knows the groups alone: for what nodes inherit. */
-  readonly view: View
+  /** By name: for what nodes inherit. */
+  readonly groups: ReadonlyMap<string, GroupDoc>
 }
 
 /** Takes hold of the objects; costs a look-up for each. */
 export function capture(view: View, cluster: ClusterSettings): Captured {
   const all = <K extends 'network' | 'node' | 'switch' | 'otherdev' | 'group'>(type: K) =>
     view.names(type).flatMap(name => view.get(type, name) ?? [])
-  const groups = new Map<string, GroupDoc>(all('group').map(group => [group.name, group]))
   return {
     networks: all('network'),
     nodes: all('node'),
     switches: all('switch'),
     otherdevs: all('otherdev'),
     cluster,
-    view: { get: (_: 'group', name: string) => groups.get(name) } as View
+    groups: new Map(all('group').map(group => [group.name, group]))
   }
 }
 
 /** The network of a node's own host name and the address it stands for: those of its provision interface. */
-export function ownName({ view, cluster }: Captured, node: NodeDoc) {
-  const settings = settingsOf(view, node, cluster)
-  const provision = node.interfaces?.find(entry => entry.interface === settings.provision_interface)
-  return { settings, provision, domain: settings.domain ?? provision?.network ?? '' }
+export function ownName({ groups, cluster }: Captured, node: NodeDoc) {
+  const settings = settingsOf(node, groups.get(node.group ?? ''), cluster)
+  const provision = provisionOf(node, settings)
+  return { settings, provision, domain: domainOf(settings, provision) }
 }
 
 const label = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/

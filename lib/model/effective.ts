@@ -1,0 +1,176 @@
+import type { Prefix } from './address.js'
+import type { Field, ValueOf } from './field.js'
+import { findTag, untagged } from './tags.js'
+import type { GroupDoc } from './types/group.js'
+import { inheritable } from './types/inheritable.js'
+import type { InterfaceDoc } from './types/interface.js'
+import type { NetworkDoc } from './types/network.js'
+import type { NodeDoc } from './types/node.js'
+import type { OsimageDoc } from './types/osimage.js'
+import type { ClusterSettings, View } from './view.js'
+
+/** Who sets a value in force. */
+export type Source = 'node' | 'group' | 'cluster' | 'default'
+
+type InheritedField = Extract<(typeof inheritable)[number], { readonly inherited: string }>
+
+/** The values in force of the fields that a node inherits (rules 3.3); null where nobody sets one. */
+export type Settings = {
+  readonly [F in InheritedField as F['name']]: F extends { readonly default: unknown }
+    ? ValueOf<F>
+    : ValueOf<F> | null
+}
+
+/** Who sets each of the settings. */
+export type Sources = Readonly<Record<keyof Settings, Source>>
+
+/** A node with everything that follows from its group, its network, its image and the cluster. */
+export interface EffectiveNode {
+  readonly node: NodeDoc
+  readonly group: GroupDoc | undefined
+  readonly settings: Settings
+  /** Its interfaces, with the group's options where they have none of their own. */
+  readonly interfaces: readonly InterfaceDoc[]
+  /** The interface it is provisioned over, that interface's network, and the network's prefix. */
+  readonly provision: InterfaceDoc | undefined
+  readonly network: NetworkDoc | undefined
+  readonly prefix: Prefix | undefined
+  /** With the files that the node's tag pins. */
+  readonly image: OsimageDoc | undefined
+  /** '' without a domain (rules 4.2). */
+  readonly domain: string
+  /** `<node>.<domain>`, the bare name without a domain. */
+  readonly hostname: string
+}
+
+const inheritedFields = (inheritable as readonly Field[]).filter(field => field.inherited)
+const inheritedNames = new Set(inheritedFields.map(field => field.name))
+
+/** Stands for the group of a node that has none. */
+const noGroup: GroupDoc = Object.freeze({ name: '' })
+
+interface HandedDown {
+  readonly settings: Settings
+  readonly sources: Sources
+}
+
+/**
+ * What groups hand down, by the cluster's settings and the group it was worked out from. Stored objects are replaced,
+ * never changed, so it holds as long as both are there, and goes with the first of them that goes.
+ */
+const handedDown = new WeakMap<ClusterSettings, WeakMap<GroupDoc, HandedDown>>()
+
+function handDown(group: GroupDoc, cluster: ClusterSettings): HandedDown {
+  const values = group as Readonly<Record<string, unknown>>
+  const ofCluster = cluster as unknown as Readonly<Record<string, unknown>>
+  const settings: Record<string, unknown> = {}
+  const sources: Record<string, Source> = {}
+  for (const { name, inherited, default: byDefault } of inheritedFields) {
+    // An empty text of the cluster sets nothing.
+    const fromCluster = inherited === 'cluster' && ofCluster[name] !== '' ? ofCluster[name] : undefined
+    settings[name] = values[name] ?? fromCluster ?? byDefault ?? null
+    sources[name] = values[name] !== undefined ? 'group' : fromCluster !== undefined ? 'cluster' : 'default'
+  }
+  return { settings, sources } as unknown as HandedDown
+}
+
+/** The settings of a group, or of nodes without one, and who sets each. */
+export function groupInForce(group: GroupDoc | undefined, cluster: ClusterSettings): HandedDown {
+  let groups = handedDown.get(cluster)
+  if (!groups) {
+    groups = new WeakMap()
+    handedDown.set(cluster, groups)
+  }
+  let inForce = groups.get(group ?? noGroup)
+  if (!inForce) {
+    inForce = handDown(group ?? noGroup, cluster)
+    groups.set(group ?? noGroup, inForce)
+  }
+  return inForce
+}
+
+/** `inherited`, with `own(field)` for each field that the node itself sets. */
+function withOwn<T extends Settings | Sources>(
+  inherited: T,
+  node: NodeDoc,
+  own: (field: string) => unknown
+): T {
+  let result = inherited
+  for (const field in node)
+    if (inheritedNames.has(field)) {
+      if (result === inherited) result = { ...inherited }
+      ;(result as Record<string, unknown>)[field] = own(field)
+    }
+  return result
+}
+
+/** The settings in force for a node whose group is `group` (rules 3.3). */
+export function settingsOf(node: NodeDoc, group: GroupDoc | undefined, cluster: ClusterSettings): Settings {
+  return withOwn(groupInForce(group, cluster).settings, node, field => node[field as keyof NodeDoc])
+}
+
+/** Who sets each setting of a node whose group is `group`. */
+export function sourcesOf(node: NodeDoc, group: GroupDoc | undefined, cluster: ClusterSettings): Sources {
+  return withOwn(groupInForce(group, cluster).sources, node, () => 'node')
+}
+
+/** The group of a node; undefined where it has none. */
+export const groupOf = (view: View, { group }: NodeDoc): GroupDoc | undefined =>
+  group === undefined ? undefined : view.get('group', group)
+
+/** An interface of a node in `group`: with the group's options where it has none of its own (rules 3.4). */
+export function interfaceInForce(entry: InterfaceDoc, group: GroupDoc | undefined): InterfaceDoc {
+  if (entry.options !== undefined) return entry
+  const options = group?.interfaces?.find(other => other.interface === entry.interface)?.options
+  return options === undefined ? entry : { ...entry, options }
+}
+
+/** The interface that a node with these settings is provisioned over. */
+export const provisionOf = (
+  { interfaces }: Pick<NodeDoc, 'interfaces'>,
+  settings: Settings
+): InterfaceDoc | undefined => interfaces?.find(entry => entry.interface === settings.provision_interface)
+
+/** The node's own domain, else the name of the network it is provisioned in; '' without either (rules 4.2). */
+export const domainOf = (settings: Settings, provision: InterfaceDoc | undefined): string =>
+  settings.domain ?? provision?.network ?? ''
+
+/** The names in a node's comma-separated roles. */
+export const rolesOf = ({ roles }: Settings): string[] =>
+  roles === null ? [] : roles.split(',').map(role => role.trim())
+
+/** Looks up what a node depends on; the cost does not grow with the number of nodes. */
+export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSettings): EffectiveNode {
+  const group = groupOf(view, node)
+  const settings = settingsOf(node, group, cluster)
+  const interfaces = (node.interfaces ?? []).map(entry => interfaceInForce(entry, group))
+  const provision = provisionOf({ interfaces }, settings)
+  const network = provision?.network === undefined ? undefined : view.get('network', provision.network)
+  const domain = domainOf(settings, provision)
+  return {
+    node,
+    group,
+    settings,
+    interfaces,
+    provision,
+    network,
+    prefix: network && view.index.networks.get(network.name),
+    image: imageOf(view, settings),
+    domain,
+    hostname: domain === '' ? node.name : `${node.name}.${domain}`
+  }
+}
+
+/** A node's image; a tag pins the files of the image, and one without files leaves it none (rules 1.2). */
+function imageOf(view: View, { osimage, osimagetag }: Settings): OsimageDoc | undefined {
+  const image = osimage === null ? undefined : view.get('osimage', osimage)
+  if (!image || osimagetag === untagged) return image
+  const { kernelfile: _, initrdfile: __, imagefile: ___, ...rest } = image
+  const { kernelfile, initrdfile, imagefile } = findTag(view, image.name, osimagetag) ?? {}
+  return {
+    ...rest,
+    ...(kernelfile === undefined ? {} : { kernelfile }),
+    ...(initrdfile === undefined ? {} : { initrdfile }),
+    ...(imagefile === undefined ? {} : { imagefile })
+  }
+}
