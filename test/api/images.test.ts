@@ -3,9 +3,10 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { Remote } from '../../lib/image/transfer/remote.js'
-import { freePort, makeSystem, requireNode, startNode } from '../image/node.js'
+import { makeSystem, requireNode, startNode } from '../image/node.js'
 import { makeTree } from '../image/small-tree.js'
 import { Controller } from '../support/controller.js'
+import { freePort } from '../support/free-port.js'
 
 requireNode()
 

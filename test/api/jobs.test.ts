@@ -3,7 +3,8 @@ import { acknowledge, finish } from '../../lib/api/asynchronous.js'
 import { badRequest, ServiceError } from '../../lib/errors.js'
 import { withUsers } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
-import { Gate, spec, until } from '../support/jobs.js'
+import { Gate, spec } from '../support/jobs.js'
+import { until } from '../support/until.js'
 
 const { c, as } = await withUsers(t)
 const iso = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/

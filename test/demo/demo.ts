@@ -1,9 +1,9 @@
 import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { kernelOptions, makeImage, partscript } from '../machine/image.js'
 import { startController } from '../support/daemon.js'
+import { freePort } from '../support/free-port.js'
 import { runMachine } from '../support/virtual-machine.js'
 
 // `make demo`: a virtual machine with an empty disk is installed by a controller of its own, without root and
@@ -11,16 +11,6 @@ import { runMachine } from '../support/virtual-machine.js'
 
 const mac = '52:54:00:14:00:01'
 const say = (text: string) => console.log(`\n==> ${text}`)
-
-/** A TCP port on loopback that nobody listens on now. */
-const freePort = (): Promise<number> =>
-  new Promise((resolve, reject) => {
-    const server = createServer().once('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === 'object' && address ? address.port : 0))
-    })
-  })
 
 async function demo(directory: string, interrupted: AbortSignal): Promise<void> {
   say('Packing a small image; its kernel is the one Debian makes for virtual machines (downloaded once).')

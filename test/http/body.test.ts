@@ -1,6 +1,7 @@
 import t from 'tap'
 import { forbidden, unauthorized } from '../../lib/errors.js'
-import { eventually, isRefusal, RawClient, route, start } from './helpers.js'
+import { until } from '../support/until.js'
+import { isRefusal, RawClient, route, start } from './helpers.js'
 
 const MEGABYTE = 1024 * 1024
 const echo = route('POST', '/echo', ({ body }) => ({ status: 200, body }))
@@ -136,7 +137,7 @@ t.test('a client that hangs up in its body runs nothing and is no error', async 
   const reset = new RawClient(port).send(`${head('/count', 'Content-Length: 100\r\n')}{"a":`)
   await new Promise(resolve => setTimeout(resolve, 20))
   reset.socket.resetAndDestroy()
-  await eventually(() => log.lines.length === 1, 'the cut request is logged')
+  await until(() => log.lines.length === 1, 'the cut request is logged')
 
   const ended = new RawClient(port, true).send(`${head('/count', 'Content-Length: 100\r\n')}{"a":`)
   ended.socket.end()

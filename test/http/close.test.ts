@@ -1,5 +1,6 @@
 import t from 'tap'
-import { deferred, eventually, isRefusal, RawClient, route, start } from './helpers.js'
+import { until } from '../support/until.js'
+import { deferred, isRefusal, RawClient, route, start } from './helpers.js'
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
 
@@ -102,7 +103,7 @@ t.test('close: what is not done in time is cut, and its signal fires', async t =
   await server.close(50)
   t.equal(await client.rest(), '')
   await aborted.promise
-  await eventually(() => log.lines.length > 0, 'the request is logged')
+  await until(() => log.lines.length > 0, 'the request is logged')
   t.match(log.lines, [/^info GET \/forever - 0 .*client gone/])
 })
 

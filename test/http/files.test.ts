@@ -3,7 +3,8 @@ import { readdirSync, readlinkSync, symlinkSync, truncateSync, utimesSync, write
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { eventually, isRefusal, RawClient, route, start } from './helpers.js'
+import { until } from '../support/until.js'
+import { isRefusal, RawClient, route, start } from './helpers.js'
 
 const MEGABYTE = 1024 * 1024
 /** A handle that is forgotten is closed in the end all the same, with a warning. */
@@ -62,7 +63,7 @@ t.test('a file is sent with its exact length, its type and a strong ETag', async
   }
   const own = await client.send(get('/gone', 'Range: bytes=0-0')).response()
   t.match(own, { status: 404, body: '<p>', headers: { 'x-own': '1' } }, 'another status is the whole file')
-  await eventually(() => openFiles().length === 0, 'the files are closed')
+  await until(() => openFiles().length === 0, 'the files are closed')
   client.socket.destroy()
 })
 
@@ -103,7 +104,7 @@ t.test('parts of a file', async t => {
   utimesSync(join(dir, 'kernel-6.1'), 1, 1)
   t.match(await ask('Range: bytes=2-4', `If-Range: ${etag}`), { status: 200 }, 'the file is another one now')
   t.not((await ask()).headers.etag, etag)
-  await eventually(() => openFiles().length === 0, 'the files are closed')
+  await until(() => openFiles().length === 0, 'the files are closed')
   client.socket.destroy()
 })
 
@@ -138,7 +139,7 @@ t.test('only regular files are sent, and nothing else is waited for', async t =>
   t.notOk(log.lines.some(line => line.startsWith('error')))
   const relative = await client.send(get('/relative')).response()
   t.equal(relative.status, 500, 'a path that depends on the working directory is a defect')
-  await eventually(() => openFiles().length === 0, 'the files are closed')
+  await until(() => openFiles().length === 0, 'the files are closed')
   client.socket.destroy()
 })
 
@@ -150,7 +151,7 @@ t.test('a large file goes out whole and the connection can be used again', async
   const response = await client.response()
   t.ok(response.body === content.toString(), 'every byte')
   t.equal((await client.response()).body, '{"a":1}')
-  await eventually(() => openFiles().length === 0, 'the files are closed')
+  await until(() => openFiles().length === 0, 'the files are closed')
   client.socket.destroy()
 })
 
@@ -162,8 +163,8 @@ t.test('a client that hangs up in its download: the file is closed, no error', a
   client.socket.pause()
   t.same(openFiles(), [join(dir, 'large')])
   client.socket.destroy()
-  await eventually(() => openFiles().length === 0, 'the file is closed')
-  await eventually(() => log.lines.length === 1, 'the request is logged')
+  await until(() => openFiles().length === 0, 'the file is closed')
+  await until(() => log.lines.length === 1, 'the request is logged')
   t.match(log.lines[0], /^info GET \/large 200 \d+ .*\(client gone\)$/)
 })
 
@@ -173,8 +174,8 @@ t.test('a client that takes nothing more is cut, and the file closed', async t =
   const client = new RawClient(port).send(get('/large'))
   await new Promise(resolve => client.socket.once('data', resolve))
   client.socket.pause()
-  await eventually(() => log.lines.length === 1, 'the connection is cut')
-  await eventually(() => openFiles().length === 0, 'the files are closed')
+  await until(() => log.lines.length === 1, 'the connection is cut')
+  await until(() => openFiles().length === 0, 'the files are closed')
   t.notOk(log.lines.some(line => line.startsWith('error')))
   client.socket.destroy()
 })
@@ -194,7 +195,7 @@ t.test('memory stays flat while slow clients download', async t => {
   const grown = process.memoryUsage().arrayBuffers - before
   t.ok(grown < 40 * MEGABYTE, `${grown} bytes for 10 downloads of 100 MB`)
   for (const { socket } of clients) socket.destroy()
-  await eventually(() => openFiles().length === 0, 'the files are closed')
+  await until(() => openFiles().length === 0, 'the files are closed')
 })
 
 t.test('a file that gets shorter while it is sent ends the connection', async t => {
@@ -207,12 +208,12 @@ t.test('a file that gets shorter while it is sent ends the connection', async t 
   client.socket.resume()
   const received = await client.rest()
   t.ok(received.length < 50 * MEGABYTE, 'the promised length was not reached')
-  await eventually(() => log.lines.length === 2, 'the reason and the request are logged')
+  await until(() => log.lines.length === 2, 'the reason and the request are logged')
   t.match(
     log.lines.find(line => line.startsWith('error')),
     /got shorter by \d+ bytes/
   )
-  await eventually(() => openFiles().length === 0, 'the files are closed')
+  await until(() => openFiles().length === 0, 'the files are closed')
 })
 
 t.test('no file was left to the garbage collector', async t => {

@@ -160,15 +160,6 @@ export function deferred<T = void>() {
   return { promise, resolve }
 }
 
-/** Waits until `condition` holds; for what another process or the event loop does in its own time. */
-export async function eventually(condition: () => boolean, what: string): Promise<void> {
-  for (let tries = 0; tries < 1000; tries++) {
-    if (condition()) return
-    await new Promise(resolve => setTimeout(resolve, 10))
-  }
-  throw new Error(`in vain: ${what}`)
-}
-
 /** Asserts an error answer: JSON with one message, its exact length, its type. */
 export function isRefusal(t: Test, { headers, body }: WireResponse, message: RegExp): void {
   t.equal(headers['content-type'], 'application/json')

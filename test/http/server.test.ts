@@ -1,7 +1,8 @@
 import t from 'tap'
 import { badRequest, forbidden, notFound, ServiceError, unauthorized, unavailable } from '../../lib/errors.js'
 import type { Answer } from '../../lib/http/route.js'
-import { deferred, eventually, isRefusal, RawClient, route, start } from './helpers.js'
+import { until } from '../support/until.js'
+import { deferred, isRefusal, RawClient, route, start } from './helpers.js'
 
 const get = (path: string, more = '') => `GET ${path} HTTP/1.1\r\nHost: a\r\n${more}\r\n`
 
@@ -165,7 +166,7 @@ t.test('a handler that fails or returns nonsense: 500 without its inside, logged
     t.equal(response.headers['content-type'], 'application/json', name)
     t.match(JSON.parse(response.body.toString()), { message: /internal error/ }, name)
     t.notMatch(response.body.toString(), /secret|hunter2/, name)
-    await eventually(() => log.lines.some(line => line.startsWith('info')), 'the access line is written')
+    await until(() => log.lines.some(line => line.startsWith('info')), 'the access line is written')
     const errors = log.lines.filter(line => line.startsWith('error'))
     if (!name.includes('bad header')) {
       t.equal(errors.length, 1, name)
@@ -239,7 +240,7 @@ t.test('the access log: one line, no query, no header, no body, nothing that bre
   const client = new RawClient(port).send(Buffer.from(get('/boot/\x1b[2J'), 'latin1'))
   t.equal((await client.response()).status, 400)
   client.socket.destroy()
-  await eventually(() => log.lines.length === 6, 'all are logged')
+  await until(() => log.lines.length === 6, 'all are logged')
   t.match(log.lines[0], /^info GET \/boot\/a 200 6 \d+\.\dms 10\.0\.0\.5$/)
   t.match(log.lines[1], /^info POST \/token 201 20 \d+\.\dms 10\.0\.0\.5$/)
   t.match(log.lines[2], /^info POST \/token 400 \d+ \d+\.\dms 10\.0\.0\.5$/)
@@ -305,17 +306,17 @@ t.test('the signal fires when the client hangs up, early or late, and never othe
   const early = new RawClient(port).send(get('/early'))
   await begun.promise
   early.socket.destroy()
-  await eventually(() => seen.includes('early'), 'the signal fires')
+  await until(() => seen.includes('early'), 'the signal fires')
   const late = new RawClient(port).send(get('/late'))
   await new Promise(resolve => setTimeout(resolve, 20))
   late.socket.destroy()
-  await eventually(() => log.lines.length === 2, 'the hang-up is seen')
+  await until(() => log.lines.length === 2, 'the hang-up is seen')
   goOn.resolve()
-  await eventually(() => seen.includes('late true'), 'a signal asked for later has fired already')
+  await until(() => seen.includes('late true'), 'a signal asked for later has fired already')
   const stays = new RawClient(port).send(get('/stays'))
   t.equal((await stays.response()).status, 200)
   stays.socket.destroy()
-  await eventually(() => log.lines.length === 3, 'the last is logged')
+  await until(() => log.lines.length === 3, 'the last is logged')
   t.same(seen, ['early', 'late true'])
   t.notOk(log.lines.some(line => /^(error|warn)/.test(line)))
 })

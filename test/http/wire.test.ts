@@ -1,5 +1,6 @@
 import t from 'tap'
-import { deferred, eventually, isRefusal, RawClient, route, start } from './helpers.js'
+import { until } from '../support/until.js'
+import { deferred, isRefusal, RawClient, route, start } from './helpers.js'
 
 const routes = [
   route('GET', '/boot', () => ({ status: 200, text: '#!ipxe\n' })),
@@ -129,7 +130,7 @@ t.test('pipelined requests are served one after the other, in order', async t =>
   ])
   const get = (n: number) => `GET /fast/${n} HTTP/1.1\r\nHost: a\r\n\r\n`
   const client = new RawClient(port).send(post('/slow', '{}') + get(1) + get(2) + get(3))
-  await eventually(() => events.length > 0, 'the first is served')
+  await until(() => events.length > 0, 'the first is served')
   await new Promise(resolve => setTimeout(resolve, 20))
   t.same(events, ['slow begins'])
   gate.resolve()

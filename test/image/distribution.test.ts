@@ -8,12 +8,12 @@ import type { Seeder } from '../../lib/image/torrent/seeder.js'
 import { keepSeeding } from '../../lib/image/torrent/seeding.js'
 import { createTorrent } from '../../lib/image/torrent/torrent.js'
 import { createLog } from '../../lib/log.js'
+import { freePort } from '../support/free-port.js'
 import { output, requirePrograms, requireRoot } from '../support/programs.js'
 import {
   aria2,
   directory,
   forSeeders,
-  freePort,
   type OpenTracker,
   openTracker,
   transmission,

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
+import { freePort } from '../support/free-port.js'
 import { locate, output, programEnv, requirePrograms, requireRoot } from '../support/programs.js'
 import { compareTrees } from './compare-trees.js'
 
@@ -147,15 +147,6 @@ async function listening(child: ChildProcess): Promise<void> {
     })
     child.once('close', () => reject(new Error(`the node's ssh server did not start: ${said}`)))
   })
-}
-
-/** A port that was free a moment ago. */
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  await new Promise(done => server.close(done))
-  return port
 }
 
 /** What a job hears, gathered. */

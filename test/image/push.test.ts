@@ -4,9 +4,10 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Remote } from '../../lib/image/transfer/remote.js'
 import { copyToNode, type ToNodeRequest } from '../../lib/image/transfer/to-node.js'
+import { freePort } from '../support/free-port.js'
 import { output } from '../support/programs.js'
 import { compareTrees } from './compare-trees.js'
-import { age, freePort, listener, makeSystem, remember, requireNode, scratch, startNode } from './node.js'
+import { age, listener, makeSystem, remember, requireNode, scratch, startNode } from './node.js'
 import { richTree } from './rich-tree.js'
 
 requireNode()

@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import t from 'tap'
 import { reachable } from '../../lib/image/transfer/reach.js'
 import { Remote } from '../../lib/image/transfer/remote.js'
+import { freePort } from '../support/free-port.js'
 import { output } from '../support/programs.js'
-import { freePort, makeHostKey, makeSystem, requireNode, scratch, startNode } from './node.js'
+import { makeHostKey, makeSystem, requireNode, scratch, startNode } from './node.js'
 
 requireNode()
 

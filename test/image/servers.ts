@@ -1,11 +1,10 @@
 import { chmod, chown, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import type { AddressInfo } from 'node:net'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { type Child, startChild } from '../support/child.js'
+import { freePort } from '../support/free-port.js'
 import { checkout, output } from '../support/programs.js'
 
 /** Put before a program, it dies with the test. */
@@ -31,15 +30,6 @@ export async function forSeeders(path: string): Promise<void> {
     await chown(join(path, name), 0, nogroup)
     await chmod(join(path, name), 0o640)
   }
-}
-
-/** A port of 127.0.0.1 that was free a moment ago. */
-export async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise(resolve => server.close(resolve))
-  return port
 }
 
 /** Waits until `holds`; fails with what `state` tells when that does not come. */

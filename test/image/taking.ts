@@ -3,8 +3,9 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { copyFromNode, type FromNodeRequest } from '../../lib/image/transfer/from-node.js'
 import { Remote } from '../../lib/image/transfer/remote.js'
+import { freePort } from '../support/free-port.js'
 import { output } from '../support/programs.js'
-import { freePort, listener, makeSystem, scratch } from './node.js'
+import { listener, makeSystem, scratch } from './node.js'
 
 /** The system in `root`, which lets the controller `remote` in, and grabs from it. */
 export async function beginning(t: Test) {

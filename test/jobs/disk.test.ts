@@ -6,8 +6,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { JobsUnavailableError } from '../../lib/jobs/jobs.js'
 import { type RecordDisk, realDisk } from '../../lib/jobs/record-file.js'
-import { Gate, openJobs, outcome, readRecord, recordFiles, settled, spec, until } from '../support/jobs.js'
+import { Gate, openJobs, outcome, readRecord, recordFiles, settled, spec } from '../support/jobs.js'
 import { requireRoot } from '../support/programs.js'
+import { until } from '../support/until.js'
 
 /** The real disk, whose writes can be counted and made to fail. */
 class TestDisk implements RecordDisk {

@@ -1,6 +1,7 @@
 import t from 'tap'
 import type { Jobs, Poll } from '../../lib/jobs/jobs.js'
-import { Gate, openJobs, outcome, spec, until } from '../support/jobs.js'
+import { Gate, openJobs, outcome, spec } from '../support/jobs.js'
+import { until } from '../support/until.js'
 
 const lines = (poll: Poll | undefined) => poll?.message.split(';;').filter(line => line !== '')
 

@@ -12,9 +12,9 @@ import {
   readRecord,
   recordFiles,
   settled,
-  spec,
-  until
+  spec
 } from '../support/jobs.js'
+import { until } from '../support/until.js'
 
 // rules 2.9
 t.test('what was told and what was not survives a restart', async t => {

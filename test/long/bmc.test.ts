@@ -1,11 +1,11 @@
 import { chmod, copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import type { InstallBmc } from '../../lib/boot/install-data.js'
 import { busybox } from '../machine/initramfs.js'
 import { startChild } from '../support/child.js'
+import { freePort } from '../support/free-port.js'
 import { installBmc, installData } from '../support/install-data.js'
 import { installScript } from '../support/install-script.js'
 import { debianKernel, type Kernel } from '../support/kernel.js'
@@ -59,14 +59,6 @@ async function buildInitramfs(directory: string, kernel: Kernel, script: string)
   const pack = 'cd "$1" && find . | cpio -o -H newc -R 0:0 --quiet | gzip -1 > "$2"'
   await output('sh', ['-c', pack, 'sh', root, file])
   return file
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as { port: number }
-  await new Promise(resolve => server.close(resolve))
-  return port
 }
 
 t.test('the install script sets up a BMC from inside, and its user logs in from outside', async t => {

@@ -4,9 +4,10 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Leases } from '../../lib/services/dhcp/leases.js'
 import { type Controller, startController } from '../support/daemon.js'
+import { freePort } from '../support/free-port.js'
 import { requirePrograms } from '../support/programs.js'
 import { dhcpServers, dhcpSettings } from './dhcp-servers.js'
-import { follow, freePort, inForce } from './follow.js'
+import { follow, inForce } from './follow.js'
 import { type Lease, lease, wire } from './namespaces.js'
 
 requirePrograms('busybox')

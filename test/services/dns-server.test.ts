@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { type Controller, startController } from '../support/daemon.js'
+import { freePort } from '../support/free-port.js'
 import { output, requirePrograms } from '../support/programs.js'
-import { follow, freePort, inForce } from './follow.js'
+import { follow, inForce } from './follow.js'
 import { controlScript, wire } from './namespaces.js'
 
 requirePrograms('named', 'rndc', 'rndc-confgen', 'dig', 'dnsmasq')

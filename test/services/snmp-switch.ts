@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { converse } from '../../lib/services/snmp/session.js'
 import { startChild } from '../support/child.js'
+import { freePort } from '../support/free-port.js'
 import { checkout, requirePrograms } from '../support/programs.js'
 
 export const community = 'not-for-the-log'
@@ -27,15 +28,6 @@ export interface Switch {
   /** How often it was asked for its ports from the first one on; a repeated packet does not count. */
   walks(): number
   stop(): Promise<void>
-}
-
-/** A free UDP port of an address; 161 and an address of its own where the daemon is to ask (needs root). */
-export async function freePort(): Promise<number> {
-  const socket = createSocket('udp4').bind(0, '127.0.0.1')
-  await once(socket, 'listening')
-  const { port } = socket.address()
-  socket.close()
-  return port
 }
 
 const portTable = '1.3.6.1.2.1.17.1.4.1.2'

@@ -6,7 +6,8 @@ import type { Model } from '../../lib/model/model.js'
 import type { NodeDoc, SwitchDoc } from '../../lib/model/tables.js'
 import type { View } from '../../lib/model/view.js'
 import { PortDetection } from '../../lib/services/snmp/detection.js'
-import { community, deadSwitch, freePort, type Learned, startSwitch } from './snmp-switch.js'
+import { freePort } from '../support/free-port.js'
+import { community, deadSwitch, type Learned, startSwitch } from './snmp-switch.js'
 
 const mac = (n: number) => `52:54:00:05:00:${n.toString(16).padStart(2, '0')}`
 /** Not 127.0.0.1 alone: each switch of a test has an address of its own, and all have the same port. */

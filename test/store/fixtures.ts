@@ -1,4 +1,3 @@
-import { setTimeout } from 'node:timers/promises'
 import { type FileLayer, realFiles } from '../../lib/disk/files.js'
 import { SortedNames } from '../../lib/store/order.js'
 import { Store, type StoreOptions } from '../../lib/store/store.js'
@@ -154,11 +153,4 @@ export function gate(): { wait: () => Promise<void>; open: () => void; arrived: 
     return passage
   }
   return { wait, open, arrived }
-}
-
-/** Waits for what happens behind the answers; gives up after half a minute, so that a failing test ends. */
-export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + 30_000; !(await condition()); await setTimeout(5)) {
-    if (Date.now() > end) throw new Error('it does not happen')
-  }
 }

@@ -5,7 +5,8 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { StoreError } from '../../lib/store/errors.js'
 import { Journal } from '../../lib/store/journal.js'
-import { node, openStore, until } from './fixtures.js'
+import { until } from '../support/until.js'
+import { node, openStore } from './fixtures.js'
 
 /** A disk of 256 KiB of our own. */
 function smallDisk(t: Test): string {

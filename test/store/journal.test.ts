@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import t from 'tap'
 import { LoadError, StoreError } from '../../lib/store/errors.js'
 import { Journal, type JournalOptions } from '../../lib/store/journal.js'
-import { gate, systemError, TestFiles, until } from './fixtures.js'
+import { until } from '../support/until.js'
+import { gate, systemError, TestFiles } from './fixtures.js'
 
 interface Report {
   node: string

@@ -15,8 +15,9 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { LockedError, StoreError } from '../../lib/store/errors.js'
 import { acquireLock } from '../../lib/store/lock.js'
+import { until } from '../support/until.js'
 import { compilePrograms, Program } from './child.js'
-import { node, openStore, until } from './fixtures.js'
+import { node, openStore } from './fixtures.js'
 
 const programs = t.testdir()
 compilePrograms(programs)

@@ -148,10 +148,7 @@ export class Controller {
   idle(held: ReadonlySet<string> = new Set()): Promise<void> {
     const work = join(this.directory, 'state', 'work')
     const ended = ({ id, state }: JobSummary) => held.has(id) || (state !== 'queued' && state !== 'running')
-    return until(
-      'the work in the background ends',
-      () => this.daemon.jobs.records().every(ended) && readdirSync(work).length === 0
-    )
+    return until(() => this.daemon.jobs.records().every(ended) && readdirSync(work).length === 0)
   }
 
   async #ask(method: string, path: string, body: string | Buffer | undefined, ask: Ask): Promise<Reply> {

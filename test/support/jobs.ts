@@ -109,10 +109,5 @@ export const readRecord = (directory: string, id: string) =>
 
 export const recordFiles = (directory: string) => readdirSync(directory).sort()
 
-/** Waits for something that happens in the background; the test's own time limit is the bound. */
-export async function until(is: () => boolean): Promise<void> {
-  while (!is()) await sleep(5)
-}
-
 /** Lets what is due at once happen. */
 export const settled = () => sleep(20)

@@ -21,7 +21,7 @@ export interface Row {
 /** Every file in the state directory but the audit log, path → bytes, when nothing is on its way to the disk. */
 export async function stored(c: Controller): Promise<Record<string, string>> {
   const state = join(c.directory, 'state')
-  await until('the files of a change are written', () => readdirSync(join(state, 'intents')).length === 0)
+  await until(() => readdirSync(join(state, 'intents')).length === 0)
   const found: Record<string, string> = {}
   for (const entry of readdirSync(state, { recursive: true, withFileTypes: true }))
     if (entry.isFile() && entry.name !== 'holder.json' && !entry.name.startsWith('audit.log')) {
