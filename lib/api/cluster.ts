@@ -2,7 +2,7 @@ import { isAdmin } from '../auth/access.js'
 import { badRequest, notFound, ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { Model } from '../model/model.js'
-import { putSettings, readSettings, type SettingName, settingNames } from '../model/settings.js'
+import { type GivenSettings, putSettings, readSettings, settingNames } from '../model/settings.js'
 import { exportText, importDocument } from '../model/transfer.js'
 import { objectTypes } from '../model/types.js'
 import { type Body, open } from './body.js'
@@ -30,7 +30,7 @@ const sections = at(
 /** The cluster's settings and its controller, export and import (rules 1.1, 3.11, 3.15). */
 export function clusterRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
-  const settings: Body<ReadonlyMap<SettingName, string | boolean | null>> = {
+  const settings: Body<GivenSettings> = {
     schema: clusterSchema,
     read: request => readSettings(changeable(open(request, 'config.cluster'), shown(parts)))
   }

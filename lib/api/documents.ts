@@ -1,6 +1,7 @@
 import { accessOf } from '../auth/access.js'
-import type { Field } from '../model/field.js'
-import { interfaceFields } from '../model/tables.js'
+import { type BodyField, interfaceEntry } from '../model/request.js'
+import { secretEntry } from '../model/secrets.js'
+import { settingFields } from '../model/settings.js'
 import { objectTypes } from '../model/types.js'
 import type { ApiRoute } from './context.js'
 
@@ -10,14 +11,15 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
   return [row(head), row(head.map(() => '---')), ...rows.map(row)].join('\n')
 }
 
-function fieldRow(field: Field): string[] {
+function fieldRow(field: BodyField): string[] {
   const name = [field.name, ...(field.also ?? [])].map(spelling => `\`${spelling}\``).join(', ')
   const fallback = field.default === undefined ? '' : `\`${JSON.stringify(field.default)}\``
   const notes = [
     ...(field.inherited === 'group' ? ['from the group'] : []),
     ...(field.inherited === 'cluster' ? ['from the group, then the cluster'] : []),
     ...(field.secret ? ['masked for a viewer'] : []),
-    ...(field.derived ? ['read-only here'] : [])
+    ...(field.derived ? ['read-only here'] : []),
+    ...(field.requestOnly ? ['in requests only'] : [])
   ]
   return [name, field.type.expected, field.meaning, fallback, notes.join('; ')]
 }
@@ -47,7 +49,11 @@ export function apiDocument(routes: readonly ApiRoute[], intro: string): string 
       type =>
         `### ${type.title}\n\nRenamed and cloned with \`${type.newName.join('`, `')}\`; a name is ${type.nameRule}.\n\n${table(fieldHead, type.fields.map(fieldRow))}`
     ),
-    `### interface entry\n\n${table(fieldHead, interfaceFields.map(fieldRow))}`
+    ...[
+      ['interface entry', interfaceEntry] as const,
+      ['secret', secretEntry] as const,
+      ['cluster', settingFields] as const
+    ].map(([title, entry]) => `### ${title}\n\n${table(fieldHead, entry.map(fieldRow))}`)
   ]
   return `${intro.trimEnd()}\n\n## Routes\n\n${sections.join('\n\n')}\n\n## Fields\n\n${fields.join('\n\n')}\n`
 }

@@ -1,9 +1,9 @@
 import type { TypeName } from '../model/docs.js'
-import { type Field, port } from '../model/field.js'
+import { port } from '../model/field.js'
 import type { ObjectType } from '../model/object-type.js'
-import type { BodyField } from '../model/request.js'
-import { settingTypes } from '../model/settings.js'
-import { interfaceFields } from '../model/tables.js'
+import { type BodyField, interfaceEntry } from '../model/request.js'
+import { secretEntry } from '../model/secrets.js'
+import { settingFields } from '../model/settings.js'
 import { objectTypes } from '../model/types.js'
 
 /** A JSON Schema (draft 2020-12, as OpenAPI 3.1 uses it) of a body, for the documents. */
@@ -60,11 +60,12 @@ export function property(field: BodyField): Schema {
     ...(json === 'array' ? { items: { type: 'string' } } : {}),
     description: notes.join('; '),
     ...(field.default === undefined ? {} : { default: field.default }),
-    ...(field.derived ? { readOnly: true } : {})
+    ...(field.derived ? { readOnly: true } : {}),
+    ...(field.requestOnly ? { writeOnly: true } : {})
   }
 }
 
-const properties = (fields: readonly Field[]) =>
+const properties = (fields: readonly BodyField[]) =>
   Object.fromEntries(fields.map(field => [field.name, property(field)]))
 
 function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema {
@@ -94,24 +95,9 @@ export const components = {
     TypeName,
     Schema
   >),
-  interface: object(
-    {
-      ...properties(interfaceFields),
-      force: {
-        type: 'boolean',
-        description: 'takes an address in the dynamic range, or of another node',
-        writeOnly: true
-      }
-    },
-    ['interface']
-  ),
+  interface: object(properties(interfaceEntry), ['interface']),
   message: object({ message: string('what happened, or what is wrong with which field') }, ['message']),
-  secret: object({
-    name: string(),
-    path: string('absolute path in the image'),
-    content: string('base64'),
-    newsecretname: { ...string(), writeOnly: true }
-  }),
+  secret: object(properties(secretEntry)),
   osimagetag: object({
     name: string('tag'),
     osimage: string(),
@@ -119,12 +105,5 @@ export const components = {
     initrdfile: nullable,
     imagefile: nullable
   }),
-  settings: object(
-    Object.fromEntries(
-      Object.entries(settingTypes).map(([name, { json, expected }]) => [
-        name,
-        { type: json, description: expected }
-      ])
-    )
-  )
+  settings: object(properties(settingFields))
 }

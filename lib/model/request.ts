@@ -49,9 +49,12 @@ export function readValue(type: Reads<unknown>, value: JsonValue, where: string,
   }
 }
 
-/** A field of a body; one that is `required` is refused without it. */
+/** A field of a body. */
 export interface BodyField extends Field {
+  /** A body without it is refused. */
   readonly required?: true
+  /** No answer shows it. */
+  readonly requestOnly?: true
 }
 
 /**
@@ -145,6 +148,19 @@ function readNewName(type: ObjectType, where: string, value: JsonValue, before: 
   return value
 }
 
+/** The fields of an interface in a body (rules 1.9, 3.8). */
+export const interfaceEntry: readonly BodyField[] = [
+  ...interfaceFields.map(field =>
+    field.name === 'interface' ? { ...field, required: true as const } : field
+  ),
+  {
+    name: 'force',
+    type: boolean,
+    requestOnly: true,
+    meaning: 'takes an address in the dynamic range, or of another node'
+  }
+]
+
 /** Reads a list of interface entries; groups hold no addresses. */
 export function readInterfaces(object: string, value: JsonValue, node: boolean): GivenInterface[] {
   if (!Array.isArray(value))
@@ -153,26 +169,15 @@ export function readInterfaces(object: string, value: JsonValue, node: boolean):
   return value.map((entry, i) => {
     const at = `${object}: field "interfaces[${i}]"`
     if (!isObject(entry)) throw badRequest(`${at} must be an object, not ${shown(entry)}`)
-    const given = readInterface(`${object}: interface`, at, entry, node)
+    const { interface: name } = entry
+    const where = typeof name === 'string' && name !== '' ? `${object}: interface ${name}` : at
+    const values = Object.fromEntries(readFields(where, interfaceEntry, entry))
+    const given = { ...values, force: values.force === true } as unknown as GivenInterface
+    for (const key of ['ipaddress', 'macaddress'] as const)
+      if (!node && (given[key] ?? null) !== null)
+        throw badRequest(`${where}: field "${key}" belongs to the interfaces of nodes`)
     if (seen.has(given.interface)) throw badRequest(`${at} names interface ${given.interface} a second time`)
     seen.add(given.interface)
     return given
   })
-}
-
-function readInterface(object: string, at: string, entry: JsonObject, node: boolean): GivenInterface {
-  const values: Record<string, unknown> = {}
-  let force = false
-  for (const [key, value] of Object.entries(entry)) {
-    const where = `${object} ${typeof entry.interface === 'string' ? entry.interface : '?'}: field "${key}"`
-    const field = interfaceFields.find(candidate => candidate.name === key)
-    if (key === 'force') force = value !== null && readValue(boolean, value, where) === true
-    else if (key.startsWith('_')) continue
-    else if (!field) throw badRequest(`${where} does not exist`)
-    else values[field.name] = readValue(field.type, value, where)
-    if (!node && (key === 'ipaddress' || key === 'macaddress') && values[key] !== null)
-      throw badRequest(`${where} belongs to the interfaces of nodes`)
-  }
-  if (typeof values.interface !== 'string') throw badRequest(`${at} has no "interface"`)
-  return { ...values, force } as unknown as GivenInterface
 }

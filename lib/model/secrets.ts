@@ -2,10 +2,10 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { openKey } from '../disk/key-file.js'
 import { badRequest, notFound, unavailable } from '../errors.js'
-import type { JsonObject, JsonValue } from '../json.js'
-import { base64, objectName, path, type Reads, ValueError } from './field.js'
+import { isObject, type JsonValue } from '../json.js'
+import { base64, type FieldType, objectName, path, type Reads, ValueError } from './field.js'
 import { hidden } from './hidden.js'
-import { readValue } from './request.js'
+import { type BodyField, readFields } from './request.js'
 import { SecretBox } from './secret-box.js'
 import { plainKind, storedObject } from './stored.js'
 import type { Tx, View } from './view.js'
@@ -99,24 +99,10 @@ function opened(box: SecretBox, where: string, content: string): Buffer {
   }
 }
 
-/** Reads entries `{name, path, content, newsecretname}` of a request; throws 400 naming owner and field. */
-export function readSecrets(owner: string, value: JsonValue): GivenSecret[] {
-  const list = Array.isArray(value) ? value : [value]
-  const seen = new Set<string>()
-  return list.map((entry, i) => {
-    const at = `${owner}: secret ${i + 1}`
-    if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
-      throw badRequest(`${at} must be an object`)
-    const given = readSecret(owner, at, entry)
-    if (seen.has(given.name)) throw badRequest(`${owner}: secret ${given.name} is given twice`)
-    seen.add(given.name)
-    return given
-  })
-}
-
 /** Where a file can be put: not a directory, and no path that a log or a shell would break in two. */
-const filePath: Reads<string> = {
+const filePath: FieldType<string> = {
   expected: 'the absolute path of a file, without .. and control characters',
+  json: 'string',
   read: value => {
     const read = path.read(value)
     if (read.endsWith('/') || /[\u0000-\u001f\u007f]/.test(read)) throw new ValueError('')
@@ -124,24 +110,34 @@ const filePath: Reads<string> = {
   }
 }
 
-const readers = { name: objectName, newsecretname: objectName, path: filePath, content: base64 }
-
-function readSecret(owner: string, at: string, entry: JsonObject): GivenSecret {
-  const read: Record<string, string> = {}
-  for (const [key, value] of Object.entries(entry)) {
-    if (key.startsWith('_')) continue
-    const name = typeof entry.name === 'string' ? `${owner}: secret ${entry.name}` : at
-    if (!Object.hasOwn(readers, key)) throw badRequest(`${name}: there is no field "${key}"`)
-    // An empty file is a file.
-    const given =
-      key === 'content' && value === ''
-        ? ''
-        : readValue(readers[key as keyof typeof readers], value, `${name}: field "${key}"`, key === 'content')
-    if (typeof given !== 'string') throw badRequest(`${name}: field "${key}" must not be empty`)
-    read[key === 'newsecretname' ? 'newName' : key] = given
+/** The fields of a secret in a body (rules 5.5). An empty file is a file. */
+export const secretEntry: readonly BodyField[] = [
+  { name: 'name', type: objectName, required: true, meaning: 'name' },
+  { name: 'path', type: filePath, meaning: 'where the file is put' },
+  { name: 'content', type: { ...base64, keepsEmpty: true }, secret: true, meaning: 'the file, in base64' },
+  {
+    name: 'newsecretname',
+    type: objectName,
+    requestOnly: true,
+    meaning: 'renames, and names the copy of a clone'
   }
-  if (read.name === undefined) throw badRequest(`${at}: field "name" is missing`)
-  return read as unknown as GivenSecret
+]
+
+/** Reads one secret of a request, or a list of them; throws 400 naming owner and field. */
+export function readSecrets(owner: string, value: JsonValue): GivenSecret[] {
+  const seen = new Set<string>()
+  return [value].flat().map((entry, i) => {
+    const at = `${owner}: secret ${i + 1}`
+    if (!isObject(entry)) throw badRequest(`${at} must be an object`)
+    const where = typeof entry.name === 'string' ? `${owner}: secret ${entry.name}` : at
+    const values = readFields(where, secretEntry, entry)
+    for (const [key, value] of values)
+      if (value === null) throw badRequest(`${where}: field "${key}" must not be empty`)
+    const { newsecretname, ...given } = Object.fromEntries(values) as Record<string, string>
+    if (seen.has(given.name as string)) throw badRequest(`${where} is given twice`)
+    seen.add(given.name as string)
+    return { ...given, ...(newsecretname === undefined ? {} : { newName: newsecretname }) } as GivenSecret
+  })
 }
 
 /** Adds or changes secrets; true when one of them is new. What stays the same keeps its ciphertext. */

@@ -1,21 +1,36 @@
-import { badRequest } from '../errors.js'
-import type { JsonObject, JsonValue } from '../json.js'
-import { boolean, type FieldType, freeText, hosts, provisionMethod, type Reads, ValueError } from './field.js'
-import { readValue } from './request.js'
+import type { JsonObject } from '../json.js'
+import {
+  boolean,
+  type FieldType,
+  freeText,
+  hosts,
+  provisionMethod,
+  type Reads,
+  type Table,
+  ValueError
+} from './field.js'
+import { readFields } from './request.js'
 import { plainKind, storedObject } from './stored.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
-/** The cluster's settings that can be changed over http (rules 3.15). */
-export const settingTypes = {
-  ntp_server: hosts,
-  debug: boolean,
-  technical_contacts: freeText,
-  provision_method: provisionMethod,
-  provision_fallback: provisionMethod
-} as const satisfies Record<string, FieldType<string | boolean>>
+/** No time server is a choice too, other than the ini's. */
+const timeServers: FieldType<string> = {
+  ...hosts,
+  keepsEmpty: true,
+  read: value => (value === '' ? value : hosts.read(value))
+}
 
-export type SettingName = keyof typeof settingTypes
-export const settingNames = Object.keys(settingTypes) as SettingName[]
+/** The cluster's settings that can be changed over http (rules 3.15). */
+export const settingFields = [
+  { name: 'ntp_server', type: timeServers, meaning: 'time servers' },
+  { name: 'debug', type: boolean, meaning: 'the log tells more' },
+  { name: 'technical_contacts', type: freeText, meaning: 'whom to call' },
+  { name: 'provision_method', type: provisionMethod, meaning: 'how images are fetched' },
+  { name: 'provision_fallback', type: provisionMethod, meaning: 'how they are fetched when that fails' }
+] as const satisfies Table
+
+export type SettingName = (typeof settingFields)[number]['name']
+export const settingNames = settingFields.map(({ name }) => name)
 
 /** A cluster setting changed over http: in force until the ini's value is another one than it was then. */
 export type SettingDoc = { readonly value: string | boolean; readonly ini: string | boolean }
@@ -46,26 +61,15 @@ export function settingsInForce(view: View, ini: ClusterSettings): ClusterSettin
   return { ...ini, ...(Object.fromEntries(values) as Partial<Values>) }
 }
 
-/** Reads settings of a request; null goes back to the ini's value. Throws 400 naming the field. */
-export function readSettings(given: JsonObject): Map<SettingName, string | boolean | null> {
-  const values = new Map<SettingName, string | boolean | null>()
-  for (const [key, value] of Object.entries(given)) {
-    if (!Object.hasOwn(settingTypes, key)) throw badRequest(`cluster: field "${key}" cannot be changed here`)
-    const name = key as SettingName
-    // No NTP server is a choice too, other than the ini's.
-    const none = name === 'ntp_server' && value === ''
-    const read = none ? '' : readValue(settingTypes[name], value, `cluster: field "${key}"`)
-    values.set(name, read as string | boolean | null)
-  }
-  return values
-}
+/** What a request gives for settings; null goes back to the ini's value. */
+export type GivenSettings = ReadonlyMap<SettingName, string | boolean | null>
+
+/** Reads settings of a request. Throws 400 naming the field. */
+export const readSettings = (given: JsonObject) =>
+  readFields('cluster', settingFields, given) as GivenSettings
 
 /** Stores settings; one that equals the ini's, or is null, is the ini's again. */
-export function putSettings(
-  tx: Tx,
-  ini: ClusterSettings,
-  given: ReadonlyMap<SettingName, string | boolean | null>
-): void {
+export function putSettings(tx: Tx, ini: ClusterSettings, given: GivenSettings): void {
   const settings: Record<string, SettingDoc> = {}
   for (const name of settingNames) {
     const value = given.has(name) ? given.get(name) : stored(tx, name)?.value
@@ -76,29 +80,20 @@ export function putSettings(
   else if (tx.get('cluster', object)) tx.remove('cluster', object)
 }
 
-/** A cluster setting as it is stored; no NTP server is a choice too. */
-function readSetting(name: SettingName, value: JsonValue): unknown {
-  const type: Reads<unknown> = settingTypes[name]
-  if (name === 'ntp_server' && value === '') return value
-  try {
-    return type.read(value)
-  } catch {
-    throw new ValueError(`holds "${name}", whose value must be ${type.expected}`)
-  }
-}
-
 const settings: Reads<unknown> = {
   expected: 'an object of settings {value, ini}',
   read: value => {
     const read: Record<string, unknown> = {}
-    for (const [name, entry] of Object.entries(storedObject(value, ['settings'], 'cluster')) as [
-      SettingName,
-      JsonValue
-    ][]) {
+    for (const [name, entry] of Object.entries(storedObject(value, ['settings'], 'cluster'))) {
       const { value: changed, ini } = storedObject(entry, ['settings', name], 'cluster')
-      if (!Object.hasOwn(settingTypes, name) || changed === undefined || ini === undefined)
+      const type: Reads<unknown> | undefined = settingFields.find(field => field.name === name)?.type
+      if (!type || changed === undefined || ini === undefined)
         throw new ValueError(`holds "${name}", which is no setting`)
-      read[name] = { value: readSetting(name, changed), ini }
+      try {
+        read[name] = { value: type.read(changed), ini }
+      } catch {
+        throw new ValueError(`holds "${name}", whose value must be ${type.expected}`)
+      }
     }
     return read
   }

@@ -82,8 +82,11 @@ t.test('interfaces: wrong shapes, types and names', async t => {
   const bodies = [
     ...entries,
     ...shapes.map(interfaces => [{ interfaces }, /"interfaces/] as const),
-    [{ interfaces: [{ interface: 'x', nonsense: 1 }] }, /interface x: field "nonsense"/],
-    [{ interfaces: [{ interface: 'x', constructor: 1 }] }, /interface x: field "constructor"/],
+    [
+      { interfaces: [{ interface: 'x', nonsense: 1 }] },
+      /interface x: there is no field "nonsense" here, only "interface"/
+    ],
+    [{ interfaces: [{ interface: 'x', constructor: 1 }] }, /interface x: there is no field "constructor"/],
     [{ interfaces: [{ interface: 'x', force: 'yes' }] }, /interface x: field "force".*boolean/],
     [{ interfaces: [{ interface: 'a' }, { interface: 'a' }] }, /interface a a second time/],
     [{ interfaces: [{ interface: '../x', network: 'cluster' }] }, /"interface"/],
