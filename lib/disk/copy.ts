@@ -1,12 +1,27 @@
-import { type FileHandle, open, stat } from 'node:fs/promises'
+import { type FileHandle, open, rm } from 'node:fs/promises'
 
 const chunkBytes = 1 << 20
+
+/**
+ * Makes a file (0600) that must not be there yet, and has it filled. When that fails, it is removed and what failed
+ * is thrown.
+ */
+export async function fillNew<T>(path: string, fill: (file: FileHandle) => Promise<T>): Promise<T> {
+  const file = await open(path, 'wx', 0o600)
+  try {
+    return await fill(file)
+  } catch (error) {
+    await rm(path, { force: true })
+    throw error
+  } finally {
+    await file.close()
+  }
+}
 
 /** Copies an open file, which it closes, to a new one (0600); durable but for its name when it resolves. */
 export async function copyTo(from: FileHandle, to: string, signal: AbortSignal): Promise<void> {
   try {
-    const into = await open(to, 'wx', 0o600)
-    try {
+    await fillNew(to, async into => {
       const chunk = Buffer.allocUnsafe(chunkBytes)
       for (;;) {
         signal.throwIfAborted()
@@ -15,9 +30,7 @@ export async function copyTo(from: FileHandle, to: string, signal: AbortSignal):
         await into.writeFile(chunk.subarray(0, bytesRead))
       }
       await into.sync()
-    } finally {
-      await into.close()
-    }
+    })
   } finally {
     await from.close()
   }
@@ -31,7 +44,7 @@ export async function sameBytes(one: string, other: string, signal: AbortSignal)
     const [ofA, ofB] = [Buffer.allocUnsafe(chunkBytes), Buffer.allocUnsafe(chunkBytes)]
     for (;;) {
       signal.throwIfAborted()
-      const [bytes, others] = await Promise.all([fill(a, ofA), fill(b, ofB)])
+      const [bytes, others] = await Promise.all([fillBuffer(a, ofA), fillBuffer(b, ofB)])
       if (!ofA.subarray(0, bytes).equals(ofB.subarray(0, others))) return false
       if (bytes === 0) return true
     }
@@ -40,8 +53,8 @@ export async function sameBytes(one: string, other: string, signal: AbortSignal)
   }
 }
 
-/** Reads on until the buffer is full or the file ends. */
-async function fill(file: FileHandle, buffer: Buffer): Promise<number> {
+/** Reads on until the buffer is full or the file ends; gives the bytes that were read. */
+export async function fillBuffer(file: FileHandle, buffer: Buffer): Promise<number> {
   let filled = 0
   for (;;) {
     const { bytesRead } = await file.read(buffer, filled, buffer.length - filled, null)
@@ -50,8 +63,8 @@ async function fill(file: FileHandle, buffer: Buffer): Promise<number> {
   }
 }
 
-/** Makes the contents of a file durable, and gives it its mode. */
-export async function finish(file: string, mode: number): Promise<void> {
+/** Makes the contents of a file durable, and gives it a mode. */
+export async function syncFile(file: string, mode: number): Promise<void> {
   const handle = await open(file, 'r')
   try {
     await handle.chmod(mode)
@@ -59,13 +72,4 @@ export async function finish(file: string, mode: number): Promise<void> {
   } finally {
     await handle.close()
   }
-}
-
-/**
- * The mode of what is put into the files directory. Packs hold secrets of the image, so they are the daemon's
- * alone; where the directory is setgid, its group, which is the seeder's, may read.
- */
-export async function servedMode(directory: string): Promise<number> {
-  const { mode } = await stat(directory)
-  return mode & 0o2000 ? 0o640 : 0o600
 }

@@ -1,7 +1,6 @@
 import type { FileHandle } from 'node:fs/promises'
 import { lstat, open, readFile, readlink } from 'node:fs/promises'
-import { unavailable } from '../errors.js'
-import { at, DIRECTORY, FILE } from './openat.js'
+import { DIRECTORY, entryPath, FILE } from './openat.js'
 
 /** As many links as the kernel follows in one path. */
 const MOST_LINKS = 40
@@ -51,18 +50,18 @@ async function orMissing<T>(look: Promise<T>): Promise<T | undefined> {
 
 /**
  * Opens a regular file of a tree for reading, the path resolved as by resolveInside. Nothing outside the tree is
- * opened, also when names in it change meanwhile, nor what is mounted in it. Throws unavailable (503) when there is no
- * such regular file.
+ * opened, also when names in it change meanwhile, nor what is mounted in it. Throws an Error that names both when there
+ * is no such regular file.
  */
 export async function openInside(tree: string, path: string): Promise<FileHandle> {
   const found = await resolveInside(tree, path)
-  if (!found) throw unavailable(`the image has no file ${path}`)
+  if (!found) throw new Error(`there is no file ${path} in ${tree}`)
   let handle = await open(tree, DIRECTORY)
   try {
     const mount = await mountOf(handle)
     const names = found.split('/')
     for (const [i, name] of names.entries()) {
-      const next = await open(at(handle.fd, name), i < names.length - 1 ? DIRECTORY : FILE)
+      const next = await open(entryPath(handle.fd, name), i < names.length - 1 ? DIRECTORY : FILE)
       await handle.close()
       handle = next
     }
@@ -71,10 +70,10 @@ export async function openInside(tree: string, path: string): Promise<FileHandle
   } catch (error) {
     await handle.close()
     const { code, message } = error as NodeJS.ErrnoException
-    throw unavailable(`the image's file ${path} cannot be read (${code ?? message})`, error)
+    throw new Error(`${path} in ${tree} cannot be read: ${code ?? message}`, { cause: error })
   }
   await handle.close()
-  throw unavailable(`the image's ${path} is no regular file`)
+  throw new Error(`${path} in ${tree} is no regular file`)
 }
 
 /** Which mount an open file was reached through: its device says nothing of a bind mount. */

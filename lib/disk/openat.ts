@@ -10,6 +10,6 @@ export const FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONB
  * The path of a name in an open directory (its descriptor), to be used as openat(2) would: whatever happens to the
  * directory's own path meanwhile, it stays in that directory. '' is the directory. Names are bytes, or text.
  */
-export function at(directory: number, name: Buffer | string): Buffer {
+export function entryPath(directory: number, name: Buffer | string): Buffer {
   return Buffer.concat([Buffer.from(`/proc/self/fd/${directory}/`), Buffer.from(name as string)])
 }

@@ -1,6 +1,6 @@
 import { open, readdir, rmdir, unlink } from 'node:fs/promises'
 import { mountsBelow } from './mounts.js'
-import { at, DIRECTORY } from './openat.js'
+import { DIRECTORY, entryPath } from './openat.js'
 import { shown } from './printable.js'
 
 /**
@@ -28,8 +28,8 @@ export async function removeTree(path: string): Promise<void> {
 
 /** Names are bytes here: what is in an image need not be UTF-8. */
 async function empty(directory: number, path: string, device: number): Promise<void> {
-  for (const name of await readdir(at(directory, ''), { encoding: 'buffer' })) {
-    const entry = at(directory, name)
+  for (const name of await readdir(entryPath(directory, ''), { encoding: 'buffer' })) {
+    const entry = entryPath(directory, name)
     const inner = `${path}/${shown(name)}`
     try {
       if (await isGone(entry)) continue

@@ -1,6 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { copyTo, finish, sameBytes, servedMode } from '../disk/copy.js'
+import { copyTo, sameBytes, syncFile } from '../disk/copy.js'
 import { openInside } from '../disk/inside.js'
 import { exists, isFile } from '../disk/missing.js'
 import { unavailable } from '../errors.js'
@@ -12,9 +12,10 @@ import { type BootFiles, bootFiles } from './boot-files.js'
 import type { ImageContext } from './context.js'
 import { newIntentId, type PackIntent, temporary } from './intents.js'
 import { belowBoot, type KernelWish } from './kernel.js'
-import { choosePacker, type Packed, type Packer } from './packer/choose-packer.js'
-import { hashFile } from './packer/hash.js'
-import { discard, type Made, publish } from './publish.js'
+import { choosePacker } from './packer/choose-packer.js'
+import { hashFile } from './packer/in-worker.js'
+import type { Packed, Packer } from './packer/packer.js'
+import { discard, type Made, publish, servedMode } from './publish.js'
 import { createTorrent } from './torrent/torrent.js'
 import { treeOf } from './trees.js'
 
@@ -60,7 +61,7 @@ export async function packImage(
       line: text => job.line(text)
     })
     const mode = await servedMode(config.paths.files)
-    await finish(at('pack'), mode)
+    await syncFile(at('pack'), mode)
     const stem = `${name}-${packed.sha256.slice(0, 12)}`
     const made: Made[] = [{ from: at('pack'), name: `${stem}${packer.suffix}` }]
     const names: Partial<Record<'kernel' | 'initrd', string>> = {}
@@ -68,13 +69,13 @@ export async function packImage(
       const path = files[what]
       if (path === undefined || path === 'kept') continue
       await copyTo(await openInside(tree, path), at(what), job.signal)
-      await finish(at(what), mode)
+      await syncFile(at(what), mode)
       names[what] = await bootName(name, stem, path, at(what), config.paths.files, job.signal)
       made.push({ from: at(what), name: names[what] })
     }
     const torrent = await torrentOf(context, at('pack'), `${stem}${packer.suffix}`, at('torrent'), job)
     if (torrent) {
-      await finish(at('torrent'), mode)
+      await syncFile(at('torrent'), mode)
       made.push({ from: at('torrent'), name: `${stem}${packer.suffix}.torrent` })
     }
     job.signal.throwIfAborted()

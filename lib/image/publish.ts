@@ -1,4 +1,4 @@
-import { readdir, rename, rm } from 'node:fs/promises'
+import { readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sameBytes } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
@@ -88,4 +88,13 @@ export async function discard(
   } catch (error) {
     log.error(`what a pack left in ${directory} could not be removed: ${(error as Error).message}`)
   }
+}
+
+/**
+ * The mode of what is put into the files directory. Packs hold secrets of the image, so they are the daemon's
+ * alone; where the directory is setgid, its group, which is the seeder's, may read.
+ */
+export async function servedMode(directory: string): Promise<number> {
+  const { mode } = await stat(directory)
+  return mode & 0o2000 ? 0o640 : 0o600
 }

@@ -19,7 +19,7 @@ export const meantTree = (directory: string, { name, path }: OsimageDoc) =>
 export async function imageTree(directory: string, osimage: string, path: string): Promise<string> {
   const refused = (why: string, cause?: unknown) =>
     unavailable(
-      `osimage ${osimage}: path ${path} is no directory below [image] directory ${directory}: ${why}`,
+      `OS image ${osimage}: path ${path} is no directory below [image] directory ${directory}: ${why}`,
       cause
     )
   const real = async (path: string, whose: string) => {

@@ -1,6 +1,6 @@
 import { open, rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { finish, servedMode } from '../disk/copy.js'
+import { syncFile } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
 import { theDaemon } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
@@ -8,8 +8,8 @@ import type { PackDoc } from '../model/tables.js'
 import type { View } from '../model/view.js'
 import type { ImageContext } from './context.js'
 import { newIntentId, type PackIntent, temporary } from './intents.js'
-import { hashFile } from './packer/hash.js'
-import { discard } from './publish.js'
+import { hashFile } from './packer/in-worker.js'
+import { discard, servedMode } from './publish.js'
 import { createTorrent } from './torrent/torrent.js'
 
 /** A pack's name ends in the beginning of its checksum (pack.ts). */
@@ -116,7 +116,7 @@ export class Upkeep {
     await intents.write(note)
     try {
       await createTorrent({ file, name, announce, output, signal: this.#stop.signal })
-      await finish(output, await servedMode(directory))
+      await syncFile(output, await servedMode(directory))
       await files.run(async () => {
         if (model.view.get('pack', name)) await rename(output, torrent)
         await syncDirectory(directory)

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import { type BigIntStats, closeSync, openSync, readlinkSync, readSync } from 'node:fs'
 import { Header, Pax } from 'tar'
 import { FILE } from '../../disk/openat.js'
-import { ELSEWHERE, type Omitted, SOCKETS } from './omitted.js'
+import { ELSEWHERE, type Omitted, SOCKETS } from './packer.js'
 import { about, type Member, printable, unchanged, type Walk, walk } from './walk.js'
 
 const BLOCK_BYTES = 512
@@ -60,14 +60,14 @@ interface Kind {
   readonly devmin?: number
 }
 
-function kindOf({ path, at, stat }: Member): Kind | { readonly unable: string } {
+function kindOf({ path, openPath, stat }: Member): Kind | { readonly unable: string } {
   if (stat.isFile()) return { type: 'File' }
   if (stat.isDirectory()) return { type: 'Directory' }
   if (stat.isFIFO()) return { type: 'FIFO' }
   if (stat.isCharacterDevice()) return { type: 'CharacterDevice', ...device(stat.rdev) }
   if (stat.isBlockDevice()) return { type: 'BlockDevice', ...device(stat.rdev) }
   if (!stat.isSymbolicLink()) return { unable: SOCKETS }
-  const target = about(path, () => readlinkSync(at, 'latin1'))
+  const target = about(path, () => readlinkSync(openPath, 'latin1'))
   return isText(target) ? { type: 'SymbolicLink', linkpath: text(target) } : { unable: NOT_UTF8 }
 }
 
@@ -98,17 +98,17 @@ function* head(path: string, stat: BigIntStats, kind: Kind): Generator<Buffer> {
 }
 
 function* file(path: string, member: Member): Generator<Buffer> {
-  const fd = about(member.path, () => openSync(member.at, FILE))
+  const fd = about(member.path, () => openSync(member.openPath, FILE))
   try {
     unchanged(member.path, fd, member.stat)
     yield* head(path, member.stat, { type: 'File' })
     const size = Number(member.stat.size)
-    for (let at = 0; at < size; ) {
-      const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, size - at))
-      const read = about(member.path, () => readSync(fd, chunk, 0, chunk.length, at))
+    for (let position = 0; position < size; ) {
+      const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, size - position))
+      const read = about(member.path, () => readSync(fd, chunk, 0, chunk.length, position))
       if (read === 0) break
       yield chunk.subarray(0, read)
-      at += read
+      position += read
     }
     unchanged(member.path, fd, member.stat)
     yield Buffer.alloc((BLOCK_BYTES - (size % BLOCK_BYTES)) % BLOCK_BYTES)

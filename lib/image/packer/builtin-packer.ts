@@ -1,7 +1,6 @@
-import { pattern } from './excludes.js'
+import { fillNew } from '../../disk/copy.js'
+import { contentsOf } from './contents.js'
 import { inWorker } from './in-worker.js'
-import { mountedIn } from './mounted.js'
-import { toOutput } from './output.js'
 import type { Packed, Packer, PackRequest } from './packer.js'
 
 const NEVER_CARRIED = [
@@ -18,19 +17,12 @@ export const builtinPacker: Packer = {
   suffix: '.tar.gz',
 
   async pack({ tree, excludes, output, signal, timeLimitMs, progress }: PackRequest): Promise<Packed> {
-    const contents = {
-      tree,
-      excludes: excludes.map(pattern),
-      mounts: (await mountedIn(tree)).map(({ path }) => path)
-    }
-    const packed = await toOutput(output, ({ fd }) =>
-      inWorker<Packed>(new URL('./builtin-worker.js', import.meta.url), {
-        name: 'the builtin packer',
-        workerData: { contents, output: fd },
-        signal,
-        timeLimitMs,
-        progress
-      })
+    const contents = await contentsOf(tree, excludes)
+    const packed = await fillNew(output, ({ fd }) =>
+      inWorker<Packed>(
+        { kind: 'archive', contents, output: fd },
+        { name: 'the builtin packer', signal, timeLimitMs, progress }
+      )
     )
     return { ...packed, omitted: [...NEVER_CARRIED, ...packed.omitted] }
   }

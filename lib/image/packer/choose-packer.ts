@@ -4,8 +4,6 @@ import { builtinPacker } from './builtin-packer.js'
 import type { Packer } from './packer.js'
 import { type Compressor, systemPacker } from './system-packer.js'
 
-export type { Packed, Packer, PackRequest } from './packer.js'
-
 /**
  * The packer that the ini names; `auto` is the system's where GNU tar is there. Throws unavailable (503) naming the
  * program that is missing and the ini key that asks for it.

@@ -1,12 +1,18 @@
 import { Worker } from 'node:worker_threads'
+import type { Contents } from './contents.js'
 
-/** What a worker thread of ours posts: how far it is (0..1), and at the end its result. */
+/** What worker.ts can do; the archive goes to an open file. */
+export type Task =
+  | { readonly kind: 'hash'; readonly file: string }
+  | { readonly kind: 'measure'; readonly contents: Contents }
+  | { readonly kind: 'archive'; readonly contents: Contents; readonly output: number }
+
+/** What the thread posts: how far it is (0..1), and at the end its result. */
 export type Posted<T> = { readonly progress: number } | { readonly result: T }
 
-export interface WorkerOptions {
+interface WorkerOptions {
   /** For messages: "the builtin packer". */
   readonly name: string
-  readonly workerData: unknown
   readonly signal?: AbortSignal | undefined
   readonly timeLimitMs?: number
   readonly progress?: (fraction: number) => void
@@ -15,13 +21,13 @@ export interface WorkerOptions {
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /**
- * Runs a module in a worker thread until it posts its result. Throws an Error when the module throws, when it is
- * stopped by the signal, and at the time limit; the thread has ended by then and holds no file any more.
+ * Does a task in a worker thread and gives its result. Throws an Error when the task fails, when it is stopped by the
+ * signal, and at the time limit; the thread has ended by then and holds no file any more.
  */
-export async function inWorker<T>(module: URL, options: WorkerOptions): Promise<T> {
-  const { name, workerData, signal, timeLimitMs = LONGEST_TIMER_MS, progress } = options
+export async function inWorker<T>(task: Task, options: WorkerOptions): Promise<T> {
+  const { name, signal, timeLimitMs = LONGEST_TIMER_MS, progress } = options
   if (signal?.aborted) throw new Error(`${name} was stopped before it began`)
-  const worker = new Worker(module, { workerData })
+  const worker = new Worker(new URL('./worker.js', import.meta.url), { workerData: task })
   let stop = () => {}
   let timer: NodeJS.Timeout | undefined
   let posted: { result: T } | undefined
@@ -45,3 +51,17 @@ export async function inWorker<T>(module: URL, options: WorkerOptions): Promise<
     await worker.terminate()
   }
 }
+
+export interface Hashed {
+  /** In lower case hexadecimal digits. */
+  readonly sha256: string
+  readonly bytes: number
+}
+
+/** The checksum and the size of a file. Throws an Error when it cannot be read, and when aborted. */
+export const hashFile = (file: string, signal?: AbortSignal): Promise<Hashed> =>
+  inWorker<Hashed>({ kind: 'hash', file }, { name: `the checksum of ${file}`, signal })
+
+/** Bytes, roughly, of an archive of a tree that leaves holes out: for its progress. Throws as `hashFile`. */
+export const measureTree = (contents: Contents, signal: AbortSignal): Promise<number> =>
+  inWorker<number>({ kind: 'measure', contents }, { name: `the size of ${contents.tree}`, signal })

@@ -1,7 +1,7 @@
 export interface PackRequest {
   /** The real directory of the image, with no link left. */
   readonly tree: string
-  /** Patterns as in excludes.ts: `/var/cache/*`. */
+  /** Patterns as in contents.ts: `/var/cache/*`. */
   readonly excludes: readonly string[]
   /** Made by the packer (0600); must not be there yet. */
   readonly output: string
@@ -33,3 +33,29 @@ export interface Packer {
    */
   pack(request: PackRequest): Promise<Packed>
 }
+
+/** How many names of each kind the record of a pack holds. */
+const NAMED = 20
+
+/** What a pack does not carry, gathered for its record: every kind with its count and the first names. */
+export class Omitted {
+  readonly #kinds = new Map<string, { count: number; readonly names: string[] }>()
+
+  /** `kind` begins a sentence ("sockets are left out"); `name` is printable. */
+  add(kind: string, name: string): void {
+    const found = this.#kinds.get(kind) ?? { count: 0, names: [] }
+    this.#kinds.set(kind, found)
+    found.count++
+    if (found.names.length < NAMED) found.names.push(name)
+  }
+
+  sentences(): string[] {
+    return [...this.#kinds].map(
+      ([kind, { count, names }]) =>
+        `${kind} (${count}): ${names.join(', ')}${count > names.length ? ', …' : ''}`
+    )
+  }
+}
+
+export const SOCKETS = 'sockets are left out'
+export const ELSEWHERE = 'what is mounted in the image or lies on another file system is left out'

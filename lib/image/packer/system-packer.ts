@@ -1,14 +1,11 @@
 import type { FileHandle } from 'node:fs/promises'
+import { fillNew } from '../../disk/copy.js'
 import { shown } from '../../disk/printable.js'
 import { ProgramError, run } from '../../program/program.js'
-import { pattern, tarOptions, verbatim } from './excludes.js'
-import { hashFile } from './hash.js'
-import { type Contents, measureAside } from './measure.js'
-import { type Mounted, mountedIn } from './mounted.js'
-import { ELSEWHERE, Omitted } from './omitted.js'
-import { toOutput } from './output.js'
-import type { Packed, Packer, PackRequest } from './packer.js'
-import { TarWords } from './tar-messages.js'
+import { type Contents, contentsOf, tarOptions, verbatim } from './contents.js'
+import { hashFile, measureTree } from './in-worker.js'
+import { ELSEWHERE, Omitted, type Packed, type Packer, type PackRequest } from './packer.js'
+import { TarMessages } from './tar-messages.js'
 
 export type Compressor = 'zstd' | 'pigz' | 'none'
 
@@ -34,15 +31,13 @@ export function systemPacker(compressor: Compressor): Packer {
     name: 'system',
     suffix,
     async pack(request: PackRequest): Promise<Packed> {
-      const excludes = request.excludes.map(pattern)
-      const mounts = await mountedIn(request.tree)
-      const contents = { tree: request.tree, excludes, mounts: mounts.map(({ path }) => path) }
-      const words = [...options(command), ...excluding(excludes, mounts), `--directory=${request.tree}`, '.']
+      const contents = await contentsOf(request.tree, request.excludes)
+      const words = [...options(command), ...excluding(contents), `--directory=${request.tree}`, '.']
       const omitted = new Omitted()
       // Directories of other devices are named by tar itself.
-      for (const { path, isDirectory, isBound } of mounts)
+      for (const { path, isDirectory, isBound } of contents.mounts)
         if (isBound || !isDirectory) omitted.add(ELSEWHERE, shown(Buffer.from(path)))
-      return toOutput(request.output, async file => {
+      return fillNew(request.output, async file => {
         const progress = new Progress(contents, request.progress)
         await tar(words, file, request, omitted, progress).finally(() => progress.end())
         const [hashed] = await Promise.all([hashFile(request.output, request.signal), file.sync()])
@@ -81,7 +76,7 @@ const options = (compressor: string | undefined) => [
 ]
 
 /** Of what is mounted, the directory itself stays. */
-const excluding = (excludes: readonly string[], mounts: readonly Mounted[]) =>
+const excluding = ({ excludes, mounts }: Contents) =>
   tarOptions([
     ...excludes,
     ...mounts.map(({ path, isDirectory }) => `${verbatim(path)}${isDirectory ? '/*' : ''}`)
@@ -94,7 +89,7 @@ async function tar(
   omitted: Omitted,
   progress: Progress
 ): Promise<void> {
-  const said = new TarWords(omitted, records => progress.at(records * RECORD_BYTES), line)
+  const said = new TarMessages(omitted, records => progress.at(records * RECORD_BYTES), line)
   const onErrorLine = (text: string) => said.add(text)
   try {
     await run('tar', words, { cwd: '/', output: file.fd, signal, timeLimitMs, onErrorLine })
@@ -129,7 +124,7 @@ class Progress {
 
   async #measure(contents: Contents): Promise<void> {
     try {
-      this.#total = await measureAside(contents, this.#ended.signal)
+      this.#total = await measureTree(contents, this.#ended.signal)
     } catch {
       // A tree that cannot be read now: tar says so itself.
     }

@@ -1,10 +1,10 @@
-import { ELSEWHERE, type Omitted, SOCKETS } from './omitted.js'
+import { ELSEWHERE, type Omitted, SOCKETS } from './packer.js'
 
 /**
  * What GNU tar (LC_ALL=C) and its compressor say on standard error, line by line: the checkpoints (`#<records>`), what tar
  * leaves out though it calls that a success, and the rest, which goes to `line`.
  */
-export class TarWords {
+export class TarMessages {
   readonly #omitted: Omitted
   readonly #checkpoint: (records: number) => void
   readonly #line: (text: string) => void

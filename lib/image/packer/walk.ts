@@ -1,13 +1,14 @@
 import { type BigIntStats, closeSync, fstatSync, lstatSync, openSync, readdirSync } from 'node:fs'
-import { at, DIRECTORY } from '../../disk/openat.js'
+import { DIRECTORY, entryPath } from '../../disk/openat.js'
 import { shown } from '../../disk/printable.js'
+import { type Contents, matcher } from './contents.js'
 
 /** A file of a tree, of whatever type. */
 export interface Member {
   /** From the tree, `.` or `./a/b`, one character per byte: a name need not be UTF-8. */
   readonly path: string
   /** The path to open it by, good until the next member is asked for. */
-  readonly at: Buffer
+  readonly openPath: Buffer
   readonly stat: BigIntStats
   /** On another file system, or mounted there: not entered, and not to be read. */
   readonly isElsewhere: boolean
@@ -21,6 +22,13 @@ export interface Walk {
   readonly mounts: ReadonlySet<string>
 }
 
+/** The walk over what of a tree is packed. */
+export const walkOf = ({ tree, excludes, mounts }: Contents): Walk => ({
+  tree,
+  leaveOut: matcher(excludes),
+  mounts: new Set(mounts.map(({ path }) => Buffer.from(path, 'utf8').toString('latin1')))
+})
+
 /**
  * Every file of a tree, each directory before what is in it, in the order of their names' bytes; blocking, for a
  * worker thread. It cannot be led out of the tree by names that change meanwhile. Throws an Error naming the member
@@ -30,7 +38,7 @@ export function* walk(options: Walk): Generator<Member> {
   const fd = openSync(options.tree, DIRECTORY)
   try {
     const stat = fstatSync(fd, { bigint: true })
-    yield { path: '.', at: at(fd, ''), stat, isElsewhere: false }
+    yield { path: '.', openPath: entryPath(fd, ''), stat, isElsewhere: false }
     yield* inDirectory(options, fd, '.', stat)
   } finally {
     closeSync(fd)
@@ -43,14 +51,14 @@ function* inDirectory(
   path: string,
   before: BigIntStats
 ): Generator<Member> {
-  const names = about(path, () => readdirSync(at(directory, ''), 'latin1'))
+  const names = about(path, () => readdirSync(entryPath(directory, ''), 'latin1'))
   for (const name of names.sort()) {
     const inner = `${path}/${name}`
     if (options.leaveOut(inner)) continue
-    const here = at(directory, Buffer.from(name, 'latin1'))
+    const here = entryPath(directory, Buffer.from(name, 'latin1'))
     const stat = about(inner, () => lstatSync(here, { bigint: true }))
     const isElsewhere = stat.dev !== before.dev || options.mounts.has(inner)
-    yield { path: inner, at: here, stat, isElsewhere }
+    yield { path: inner, openPath: here, stat, isElsewhere }
     if (!stat.isDirectory() || isElsewhere) continue
     const fd = about(inner, () => openSync(here, DIRECTORY))
     try {

@@ -1,5 +1,6 @@
 import { createHash, webcrypto } from 'node:crypto'
-import { type FileHandle, open } from 'node:fs/promises'
+import { open } from 'node:fs/promises'
+import { fillBuffer } from '../../disk/copy.js'
 import { replaceFile } from '../../disk/replace.js'
 import { decode, encode, entry, isMap } from './bencode.js'
 
@@ -101,7 +102,7 @@ async function hashPieces(file: string, signal: AbortSignal) {
     let read = 0
     while (read < bytes) {
       signal.throwIfAborted()
-      const bytesRead = await fill(handle, buffer)
+      const bytesRead = await fillBuffer(handle, buffer)
       if (bytesRead === 0) break
       read += bytesRead
       hashes.push(Buffer.from(await webcrypto.subtle.digest('SHA-1', buffer.subarray(0, bytesRead))))
@@ -112,15 +113,4 @@ async function hashPieces(file: string, signal: AbortSignal) {
   } finally {
     await handle.close()
   }
-}
-
-/** Reads on until the buffer is full or the file ends. */
-async function fill(handle: FileHandle, buffer: Buffer): Promise<number> {
-  let filled = 0
-  while (filled < buffer.length) {
-    const { bytesRead } = await handle.read(buffer, filled, buffer.length - filled, null)
-    if (bytesRead === 0) break
-    filled += bytesRead
-  }
-  return filled
 }

@@ -2,9 +2,9 @@ import { execFileSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import t from 'tap'
-import { matcher, pattern, tarOptions, verbatim } from '../../lib/image/packer/excludes.js'
-import { walk } from '../../lib/image/packer/walk.js'
-import { NAMES, NAMES_NOT_UTF8, requireRootAndPrograms, workDirectory } from './rich-tree.js'
+import { matcher, pattern, tarOptions, verbatim } from '../../../lib/image/packer/contents.js'
+import { walk } from '../../../lib/image/packer/walk.js'
+import { NAMES, NAMES_NOT_UTF8, requireRootAndPrograms, workDirectory } from '../rich-tree.js'
 
 requireRootAndPrograms()
 

@@ -3,10 +3,10 @@ import { once } from 'node:events'
 import { mkdirSync, readdirSync, renameSync, rmdirSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { mountsBelow } from '../../lib/disk/mounts.js'
-import { buildInitramfs, type InitramfsRequest } from '../../lib/image/packer/initramfs.js'
-import { node, programEnv, requirePrograms, requireRoot, typescript } from '../support/programs.js'
-import { kernel, Tree } from './initramfs-tree.js'
+import { mountsBelow } from '../../../lib/disk/mounts.js'
+import { buildInitramfs, type InitramfsRequest } from '../../../lib/image/packer/initramfs.js'
+import { node, programEnv, requirePrograms, requireRoot, typescript } from '../../support/programs.js'
+import { kernel, Tree } from '../initramfs-tree.js'
 
 requireRoot()
 requirePrograms('busybox', 'unshare', 'setpriv')

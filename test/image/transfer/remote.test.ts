@@ -2,11 +2,11 @@ import { copyFile, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { reachable } from '../../lib/image/transfer/reach.js'
-import { Remote } from '../../lib/image/transfer/remote.js'
-import { freePort } from '../support/free-port.js'
-import { output } from '../support/programs.js'
-import { makeHostKey, makeSystem, requireNode, scratch, startNode } from './node.js'
+import { reachable } from '../../../lib/image/transfer/reach.js'
+import { Remote } from '../../../lib/image/transfer/remote.js'
+import { freePort } from '../../support/free-port.js'
+import { output } from '../../support/programs.js'
+import { makeHostKey, makeSystem, requireNode, scratch, startNode } from '../node.js'
 
 requireNode()
 

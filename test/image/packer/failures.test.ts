@@ -14,13 +14,13 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { archive } from '../../lib/image/packer/archive.js'
-import { builtinPacker } from '../../lib/image/packer/builtin-packer.js'
-import { hashFile } from '../../lib/image/packer/hash.js'
-import { Omitted } from '../../lib/image/packer/omitted.js'
-import { systemPacker } from '../../lib/image/packer/system-packer.js'
-import { bulkyTree, onlyPrograms, request } from './packing.js'
-import { requireRootAndPrograms, run, workDirectory } from './rich-tree.js'
+import { archive } from '../../../lib/image/packer/archive.js'
+import { builtinPacker } from '../../../lib/image/packer/builtin-packer.js'
+import { hashFile } from '../../../lib/image/packer/in-worker.js'
+import { Omitted } from '../../../lib/image/packer/packer.js'
+import { systemPacker } from '../../../lib/image/packer/system-packer.js'
+import { bulkyTree, onlyPrograms, request } from '../packing.js'
+import { requireRootAndPrograms, run, workDirectory } from '../rich-tree.js'
 
 requireRootAndPrograms()
 

@@ -1,3 +1,43 @@
+import { lstat } from 'node:fs/promises'
+import { mountsBelow } from '../../disk/mounts.js'
+
+/** What of a tree is packed: all but what is excluded and what is mounted in it. Can be sent to a worker thread. */
+export interface Contents {
+  /** A real directory, with no link left. */
+  readonly tree: string
+  /** As of `pattern`. */
+  readonly excludes: readonly string[]
+  readonly mounts: readonly Mounted[]
+}
+
+/** Something mounted in a tree. A pack leaves it out: it need not be inside `[image] directory`. */
+export interface Mounted {
+  /** `./proc`. */
+  readonly path: string
+  /** A directory is packed as an empty one, another file is not packed. */
+  readonly isDirectory: boolean
+  /** On the tree's own device: its device number does not tell that it is mounted. */
+  readonly isBound: boolean
+}
+
+/**
+ * Looks what is mounted in a real directory. Throws an Error for an exclude that names no path, and for a mount point
+ * whose name is not UTF-8, which could not be left out.
+ */
+export async function contentsOf(tree: string, excludes: readonly string[]): Promise<Contents> {
+  const { dev } = await lstat(tree)
+  const points = [...new Set(await mountsBelow(tree))].filter(point => point !== tree)
+  const outer = points.filter(point => !points.some(other => point.startsWith(`${other}/`)))
+  const mounts = outer.map(async point => {
+    const path = `.${point.slice(tree.length)}`
+    if (path.includes('\ufffd'))
+      throw new Error(`something is mounted in the image at ${point}, a name that is not UTF-8`)
+    const stat = await lstat(point)
+    return { path, isDirectory: stat.isDirectory(), isBound: stat.dev === dev }
+  })
+  return { tree, excludes: excludes.map(pattern), mounts: await Promise.all(mounts) }
+}
+
 /**
  * What an image's pack leaves out, as a path from the image's root: `/var/cache/*`. `*` stands for any bytes and `?`
  * for one, but never for a slash; a backslash takes the next character as it is; every other character is itself.

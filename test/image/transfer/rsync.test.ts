@@ -1,7 +1,7 @@
 import t from 'tap'
-import { chooseFilesystems, mountPoints } from '../../lib/image/transfer/filesystems.js'
-import { readChange, readProgress } from '../../lib/image/transfer/rsync.js'
-import { checkSelection } from '../../lib/image/transfer/selection.js'
+import { chooseFilesystems, mountPoints } from '../../../lib/image/transfer/filesystems.js'
+import { readChange, readProgress } from '../../../lib/image/transfer/rsync.js'
+import { checkSelection } from '../../../lib/image/transfer/selection.js'
 
 t.test('changes, as rsync writes them', async t => {
   const read: Readonly<Record<string, string | undefined>> = {

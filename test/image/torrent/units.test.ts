@@ -3,8 +3,8 @@ import { copyFile, cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { ended } from '../support/child.js'
-import { checkout, programEnv, requirePrograms } from '../support/programs.js'
+import { ended } from '../../support/child.js'
+import { checkout, programEnv, requirePrograms } from '../../support/programs.js'
 
 const packaged = ['opentracker', 'transmission-daemon'].map(name => `/lib/systemd/system/${name}.service`)
 requirePrograms('systemd-analyze', 'aria2c', ...packaged)

@@ -2,11 +2,11 @@ import { truncateSync } from 'node:fs'
 import { readdir, readFile, stat, symlink, truncate, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import t from 'tap'
-import { replaceFile } from '../../lib/disk/replace.js'
-import { decode, encode } from '../../lib/image/torrent/bencode.js'
-import { createTorrent, pieceLength, readInfoHash } from '../../lib/image/torrent/torrent.js'
-import { output, requirePrograms } from '../support/programs.js'
-import { directory } from './servers.js'
+import { replaceFile } from '../../../lib/disk/replace.js'
+import { decode, encode } from '../../../lib/image/torrent/bencode.js'
+import { createTorrent, pieceLength, readInfoHash } from '../../../lib/image/torrent/torrent.js'
+import { output, requirePrograms } from '../../support/programs.js'
+import { directory } from '../servers.js'
 
 requirePrograms('transmission-show', 'transmission-create', 'aria2c')
 

@@ -1,5 +1,5 @@
 // Builds the initramfs of the tree named by the first argument, in a process that a test can kill.
-import { buildInitramfs } from '../../lib/image/packer/initramfs.js'
+import { buildInitramfs } from '../../../lib/image/packer/initramfs.js'
 
 await buildInitramfs({
   tree: process.argv[2] ?? '',

@@ -1,0 +1,89 @@
+import { createHash } from 'node:crypto'
+import { closeSync, fsyncSync, openSync, readSync, writeFileSync } from 'node:fs'
+import { Readable } from 'node:stream'
+import { parentPort, workerData } from 'node:worker_threads'
+import { createGzip } from 'node:zlib'
+import { archive } from './archive.js'
+import type { Contents } from './contents.js'
+import type { Hashed, Posted, Task } from './in-worker.js'
+import { Omitted, type Packed } from './packer.js'
+import { walk, walkOf } from './walk.js'
+
+// The thread that in-worker.ts starts: one task, which may block here.
+const HASH_CHUNK_BYTES = 1024 * 1024
+const BATCH_BYTES = 256 * 1024
+
+const post = (posted: Posted<unknown>) => parentPort?.postMessage(posted)
+
+function hashOf(file: string): Hashed {
+  const hash = createHash('sha256')
+  const chunk = Buffer.allocUnsafe(HASH_CHUNK_BYTES)
+  const fd = openSync(file, 'r')
+  let bytes = 0
+  for (let read = readSync(fd, chunk); read > 0; read = readSync(fd, chunk)) {
+    hash.update(chunk.subarray(0, read))
+    bytes += read
+  }
+  closeSync(fd)
+  return { sha256: hash.digest('hex'), bytes }
+}
+
+/** Bytes of the archive of a tree, roughly. A file with many names is packed once. */
+function sizeOf(contents: Contents, isSparse: boolean): number {
+  let bytes = 0
+  for (const { stat } of walk(walkOf(contents))) {
+    const size = stat.isFile() ? Number(stat.size) : 0
+    const carried = isSparse ? Math.min(size, Number(stat.blocks) * 512) : size
+    bytes += 512 + Math.ceil(carried / Number(stat.nlink))
+  }
+  return bytes
+}
+
+/** Reads the tree here and compresses in node's thread pool. */
+async function archiveTo(output: number, contents: Contents): Promise<Packed> {
+  const omitted = new Omitted()
+  const hash = createHash('sha256')
+  const total = sizeOf(contents, false)
+  let readBytes = 0
+  let told = 0
+  let bytes = 0
+
+  const tell = (size: number) => {
+    readBytes += size
+    const progress = Math.min(readBytes / total, 1)
+    if (progress - told < 0.01) return
+    told = progress
+    post({ progress })
+  }
+  /** In pieces of that size or a little more: most files are small, and each piece costs the compressor a call. */
+  function* batches(pieces: Iterable<Buffer>): Generator<Buffer> {
+    let batch: Buffer[] = []
+    let size = 0
+    for (const piece of pieces) {
+      batch.push(piece)
+      size += piece.length
+      if (size < BATCH_BYTES) continue
+      yield Buffer.concat(batch)
+      tell(size)
+      batch = []
+      size = 0
+    }
+    yield Buffer.concat(batch)
+  }
+
+  const gzip = createGzip()
+  const pieces = Readable.from(batches(archive(walkOf(contents), omitted)), { highWaterMark: 2 })
+  pieces.once('error', error => gzip.destroy(error)).pipe(gzip)
+  for await (const chunk of gzip as AsyncIterable<Buffer>) {
+    writeFileSync(output, chunk)
+    hash.update(chunk)
+    bytes += chunk.length
+  }
+  fsyncSync(output)
+  return { sha256: hash.digest('hex'), bytes, omitted: omitted.sentences() }
+}
+
+const task = workerData as Task
+if (task.kind === 'hash') post({ result: hashOf(task.file) })
+else if (task.kind === 'measure') post({ result: sizeOf(task.contents, true) })
+else post({ result: await archiveTo(task.output, task.contents) })

@@ -1,0 +1,68 @@
+import { mkdirSync, symlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { ServiceError } from '../../lib/errors.js'
+import { imageTree } from '../../lib/image/trees.js'
+import { place } from './place.js'
+import { requireRootAndPrograms } from './rich-tree.js'
+
+requireRootAndPrograms()
+
+t.test('the directory of an image is strictly below [image] directory', async t => {
+  const { directory, images } = place(t)
+  const link = (name: string, target: string) => symlinkSync(target, join(images, name))
+  link('current', 'compute')
+  link('out', '/etc')
+  link('out-relative', '../images-of-others/x')
+  link('itself', '.')
+  link('dangling', 'nowhere')
+  link('circle', 'circle')
+  mkdirSync(join(images, 'deep'))
+  link('deep/out', '../../images-of-others')
+  symlinkSync(images, join(directory, 'other-way'))
+
+  for (const [path, real] of [
+    ['compute', 'compute'],
+    ['compute/boot', 'compute/boot'],
+    ['compute/', 'compute'],
+    ['.//compute/.', 'compute'],
+    ['current', 'compute']
+  ] as const)
+    t.equal(await imageTree(images, 'compute', `${images}/${path}`), join(images, real))
+  const home = join(directory, 'other-way')
+  t.equal(await imageTree(home, 'compute', join(home, 'compute')), join(images, 'compute'))
+  t.equal(await imageTree(home, 'compute', join(images, 'compute')), join(images, 'compute'))
+  t.equal(await imageTree(images, 'compute', join(home, 'compute')), join(images, 'compute'))
+
+  const refused = async (path: string, why: string, home = images) =>
+    t.rejects(
+      imageTree(home, 'compute', path),
+      new ServiceError(
+        503,
+        `OS image compute: path ${path} is no directory below [image] directory ${home}: ${why}`
+      )
+    )
+  await refused(images, 'it is that directory itself')
+  await refused(`${images}/`, 'it is that directory itself')
+  await refused(`${images}/itself`, 'it is that directory itself')
+  await refused(`${images}/../images/compute`, 'it holds ..')
+  await refused(`${images}/compute/..`, 'it holds ..')
+  await refused('compute', 'it is relative')
+  await refused('', 'it is relative')
+  await refused('/etc', 'it leads to /etc')
+  await refused('/', 'it leads to /')
+  await refused(directory, `it leads to ${directory}`)
+  await refused(`${images}-of-others/x`, `it leads to ${images}-of-others/x`)
+  await refused(`${images}/out`, 'it leads to /etc')
+  await refused(`${images}/out/ssl`, 'it leads to /etc/ssl')
+  await refused(`${images}/out-relative`, `it leads to ${images}-of-others/x`)
+  await refused(`${images}/deep/out/x`, `it leads to ${images}-of-others/x`)
+  await refused(`${images}/file`, 'it is a file')
+  await refused(`${images}/file/inner`, 'it: ENOTDIR')
+  await refused(`${images}/nowhere`, 'it does not exist')
+  await refused(`${images}/dangling`, 'it does not exist')
+  await refused(`${images}/circle`, 'it: ELOOP')
+  await refused(`${images}/$(touch pwned)`, 'it does not exist')
+  await refused(`${images}/compute`, 'that directory does not exist', join(directory, 'nowhere'))
+  await t.rejects(imageTree(images, 'compute', `${images}/a\0b`), /ERR_INVALID_ARG_VALUE/)
+})
