@@ -48,3 +48,17 @@ t.test('patch(1) makes the new text of the old one and the difference', async t 
     { numRuns: 60 }
   )
 })
+
+t.test(
+  'texts that differ in thousands of lines: the old one gone and the new one there, at once',
+  async t => {
+    const file = join(t.testdir({}), 'file')
+    const text = (word: string) => Array.from({ length: 5000 }, (_, i) => `${word} ${i}\n`).join('')
+    const [before, after] = [text('old'), `${text('new')}no end`]
+    writeFileSync(file, before)
+    const patch = unifiedDiff('file', before, after)
+    t.match(patch, '@@ -1,5000 +1,5001 @@')
+    t.equal(spawnSync('patch', ['-u', file], { input: patch }).status, 0)
+    t.equal(readFileSync(file, 'utf8'), after)
+  }
+)
