@@ -5,3 +5,10 @@ export interface Source {
   /** True for 127.0.0.0/8 and ::1, unless the request carries X-Forwarded-For that no trusted proxy vouches for. */
   readonly loopback: boolean
 }
+
+/** What a handler that may leave a trace goes by. */
+export interface Visit {
+  readonly source: Source
+  /** A HEAD: it is answered like the GET, but nothing is given, noted or begun for it (rules 2.5). */
+  readonly headOnly: boolean
+}

@@ -15,7 +15,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
     get(path, { access: 'anyone', summary, output: plainText, handler: () => plain(script()) })
   const manualHost = async (request: ApiRequest) => {
     const mac = request.params.macaddress
-    return plain(await boot.manualHost(param(request, 'hostname'), mac, request.source))
+    return plain(await boot.manualHost(param(request, 'hostname'), mac, request))
   }
   return [
     menu('/boot', 'The boot menu', () => boot.menu()),
@@ -27,7 +27,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
         summary: 'The boot script of the node with this MAC',
         output: plainText,
         handler: request => {
-          const script = boot.search(param(request, 'macaddress'), request.source)
+          const script = boot.search(param(request, 'macaddress'), request)
           return typeof script === 'string' ? plain(script) : script.then(plain)
         }
       })
@@ -53,7 +53,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       output: plainText,
       handler: async request => {
         const [group, mac] = [param(request, 'groupname'), param(request, 'macaddress')]
-        return plain(await boot.manualGroup(group, mac, request.source))
+        return plain(await boot.manualGroup(group, mac, request))
       }
     }),
     get('/boot/roles/{role}', {
@@ -83,8 +83,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       summary: 'The install script of a node, for that node alone',
       output: plainText,
       handler: async request => {
-        await install.lookForLease(param(request, 'node'), request.source)
-        return plain(install.script(param(request, 'node'), request.source))
+        return plain(await install.script(param(request, 'node'), request))
       }
     }),
     get('/kickstart/install/{node}', {
@@ -92,8 +91,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       summary: 'The kickstart of a node',
       output: plainText,
       handler: async request => {
-        await install.lookForLease(param(request, 'node'), request.source)
-        return plain(install.kickstart(param(request, 'node'), request.source))
+        return plain(await install.kickstart(param(request, 'node'), request))
       }
     }),
     get('/boot/{file}', {

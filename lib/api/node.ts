@@ -33,8 +33,8 @@ export function nodeRoutes({ model, boot, install, images }: Parts): ApiRoute[] 
     })
   return [
     preview('boot', node => boot.preview(node)),
-    preview('install', node => install.preview(node)),
-    preview('kickstart', node => install.kickstart(node, undefined)),
+    preview('install', node => install.preview('install', node)),
+    preview('kickstart', node => install.preview('kickstart', node)),
     post('/config/node/{node}/_osgrab', {
       access: 'user',
       summary: "Take a node's file systems as the tree of an OS image",

@@ -8,7 +8,7 @@ import { isNodeName, splitNumber } from '../model/names.js'
 import type { GroupDoc, NodeDoc } from '../model/tables.js'
 import type { Tx, View } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
-import type { Source } from '../source.js'
+import type { Source, Visit } from '../source.js'
 import type { Templates } from '../template/templates.js'
 import type { Grants } from './grants.js'
 
@@ -74,13 +74,14 @@ export class Boot {
    * The script for the machine with this MAC: its node's, or the normal menu (rules 4.1). A promise only where a
    * machine that nobody knows is looked for at the switches, for a source that may change something (rules 4.5).
    */
-  search(mac: string, source: Source): string | Promise<string> {
+  search(mac: string, visit: Visit): string | Promise<string> {
     const { model, detection } = this.#o
     const node = this.#machine(mac)
-    if (node) return this.#script(node, mac, source)
+    if (node) return this.#script(node, mac, visit)
+    const { source } = visit
     const free = model.view.index.macOwners(mac).length === 0
     if (!detection || !free || !(source.loopback || this.isInside(source))) return this.menu(mac)
-    return this.#detect(detection, mac, source)
+    return this.#detect(detection, mac, visit)
   }
 
   /** The node whose machine boots with a MAC. */
@@ -92,11 +93,13 @@ export class Boot {
     return owner && view.get('node', owner.name)
   }
 
-  async #detect(detection: Detection, mac: string, source: Source): Promise<string> {
+  async #detect(detection: Detection, mac: string, visit: Visit): Promise<string> {
     const { model, log } = this.#o
     const lookUp = await detection.find(mac)
-    if (lookUp?.(model.view)) {
-      const actor = { who: 'svcd', from: source.address, takesAddresses: false }
+    const seen = lookUp?.(model.view)
+    if (lookUp && seen && visit.headOnly) return this.#script(seen.node, mac, visit)
+    if (lookUp && seen) {
+      const actor = { who: 'svcd', from: visit.source.address, takesAddresses: false }
       const found = await model.change(actor, tx => {
         // The machine may have asked twice, or was given to a node by hand meanwhile.
         const detected = tx.index.macOwners(mac).length === 0 ? lookUp(tx) : undefined
@@ -106,38 +109,38 @@ export class Boot {
       if (found) log.info(`MAC ${mac} given to node ${found.node.name}: it hangs on ${found.where}`)
     }
     const node = this.#machine(mac)
-    return node ? this.#script(node, mac, source) : this.menu(mac)
+    return node ? this.#script(node, mac, visit) : this.menu(mac)
   }
 
   /**
    * Boots a machine as a named node; with a MAC, that MAC moves to the node and a former owner loses it and
    * its status (rules 4.4). Throws 403 where the source may not.
    */
-  async manualHost(name: string, mac: string | undefined, source: Source): Promise<string> {
-    this.#checkManual(source)
+  async manualHost(name: string, mac: string | undefined, visit: Visit): Promise<string> {
+    this.#checkManual(visit.source)
     const { model } = this.#o
     if (!model.view.get('node', name)) return this.#error('', `there is no node ${name}`, 'boot')
     // Without a MAC nothing is stored: iPXE fills in the one it booted with.
-    if (mac === undefined) return this.#script(model.get('node', name), '${netX/mac}', source)
-    const former = await model.change(atConsole(source), tx => {
+    if (mac === undefined) return this.#script(model.get('node', name), '${netX/mac}', visit)
+    const former = await model.change(atConsole(visit.source), tx => {
       const node = tx.get('node', name)
       return node && { name: model.moveMac(tx, node, mac) }
     })
     if (former?.name !== undefined) await this.#moved(mac, former.name, name)
     const node = model.view.get('node', name)
-    return node ? this.#script(node, mac, source) : this.#error('', `there is no node ${name}`, 'boot')
+    return node ? this.#script(node, mac, visit) : this.#error('', `there is no node ${name}`, 'boot')
   }
 
   /**
    * Boots a machine as a node of a group: the member that has the MAC, else the first without one, else a new
    * one; machines that ask at once get different nodes (rules 4.3). Throws 403 where the source may not.
    */
-  async manualGroup(name: string, mac: string, source: Source): Promise<string> {
-    this.#checkManual(source)
+  async manualGroup(name: string, mac: string, visit: Visit): Promise<string> {
+    this.#checkManual(visit.source)
     const { model } = this.#o
     let picked: { node: string; former: string | undefined } | undefined
     try {
-      picked = await model.change(atConsole(source), tx => {
+      picked = await model.change(atConsole(visit.source), tx => {
         const group = tx.get('group', name)
         return group && this.#pick(tx, group, mac)
       })
@@ -149,7 +152,7 @@ export class Boot {
     if (!picked) return this.#error('', `there is no group ${name}`, 'boot')
     if (picked.former !== undefined) await this.#moved(mac, picked.former, picked.node)
     const node = model.view.get('node', picked.node)
-    return node ? this.#script(node, mac, source) : this.#error('', `there is no node ${picked.node}`, 'boot')
+    return node ? this.#script(node, mac, visit) : this.#error('', `there is no node ${picked.node}`, 'boot')
   }
 
   #pick(tx: Tx, group: GroupDoc, mac: string): { node: string; former: string | undefined } {
@@ -230,15 +233,20 @@ export class Boot {
     return this.#answer(target, target.provision?.macaddress ?? '${netX/mac}', this.#obstacle(target))
   }
 
-  #script(node: NodeDoc, mac: string, source: Source): string {
-    const { model, status, grants, dynamicNodes, log } = this.#o
-    const target = model.effective(node)
+  #script(node: NodeDoc, mac: string, visit: Visit): string {
+    const target = this.#o.model.effective(node)
     const reason = this.#obstacle(target)
+    if (!visit.headOnly) this.#note(target, reason, visit.source)
+    return this.#answer(target, mac, reason)
+  }
+
+  /** Takes down that a node has asked for its script, and why it cannot have it. */
+  #note({ node, provision, network }: EffectiveNode, reason: string | undefined, source: Source): void {
+    const { status, grants, dynamicNodes, log } = this.#o
     const news = status.setReason(node.name, reason)
     if (news && reason !== undefined) log.warn(`node ${node.name} cannot boot: ${reason}`)
-    if (dynamicNodes && reason === undefined && target.provision?.ipaddress === undefined && target.network)
-      grants.offer(node.name, target.provision?.macaddress ?? '', target.network, source.address)
-    return this.#answer(target, mac, reason)
+    if (dynamicNodes && reason === undefined && provision?.ipaddress === undefined && network)
+      grants.offer(node.name, provision?.macaddress ?? '', network, source.address)
   }
 
   /** Why the node cannot boot from the network, if it is to. */

@@ -1,6 +1,7 @@
 import { type Address, parseAddress } from '../model/address.js'
 import { dynamicRange } from '../model/networks.js'
 import type { NetworkDoc } from '../model/tables.js'
+import type { Visit } from '../source.js'
 
 const grantMs = 3_600_000
 
@@ -33,13 +34,16 @@ export class Grants {
     this.#grant(node, mac, address, source)
   }
 
-  /** Looks for the node's lease, where there is a DHCP server to ask: `has` goes by what it finds. */
-  async look(node: string, mac: string, network: NetworkDoc, source: string): Promise<void> {
-    const address = dynamicAddress(network, source)
-    if (!this.hasLease || address === undefined) return
-    const leased = await this.hasLease(mac, source)
-    if (!leased) this.#grants.delete(node)
-    else if (this.#live(node, mac)?.address !== address) this.#grant(node, mac, address, source)
+  /** Whether a request comes from the node's dynamic address. Where there is a DHCP server, its leases decide. */
+  async holds(node: string, mac: string, network: NetworkDoc, { source, headOnly }: Visit): Promise<boolean> {
+    const address = dynamicAddress(network, source.address)
+    if (address === undefined) return false
+    const holds = this.#live(node, mac)?.address === address
+    if (!this.hasLease || mac === '') return holds
+    const leased = await this.hasLease(mac, source.address)
+    if (leased && !holds && !headOnly) this.#grant(node, mac, address, source.address)
+    if (!leased && !headOnly) this.#grants.delete(node)
+    return leased
   }
 
   #grant(node: string, mac: string, address: Address, source: string): void {
@@ -47,11 +51,6 @@ export class Grants {
     this.#grants.delete(node)
     this.#grants.set(node, { mac, address, until: this.now() + grantMs })
     this.onGrant(node, source)
-  }
-
-  has(node: string, mac: string, source: string): boolean {
-    const grant = this.#live(node, mac)
-    return grant !== undefined && grant.address === parseAddress(source)
   }
 
   #live(node: string, mac: string): Grant | undefined {

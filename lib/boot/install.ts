@@ -6,7 +6,7 @@ import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 import { type Secret, secretsOf } from '../model/secrets.js'
 import type { InterfaceDoc, NodeDoc } from '../model/tables.js'
-import type { Source } from '../source.js'
+import type { Visit } from '../source.js'
 import type { Templates } from '../template/templates.js'
 import type { Grants } from './grants.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
@@ -37,51 +37,46 @@ export class Install {
   }
 
   /** The install script; 401 unless the request comes from the node itself (rules 4.6). */
-  script(name: string, source: Source): string {
+  async script(name: string, visit: Visit): Promise<string> {
     const node = this.#o.model.get('node', name)
-    if (!this.isNode(node, source))
+    if (!(await this.#isNode(node, visit)))
       throw unauthorized(
-        `${source.address} is no address of node ${name}: its install script is for itself alone`
+        `${visit.source.address} is no address of node ${name}: its install script is for itself alone`
       )
-    return this.#handOut('install/templ_install.cfg', this.#data(node, false))
-  }
-
-  /** The install script with its secrets masked. */
-  preview(name: string): string {
-    const data = this.#data(this.#o.model.get('node', name), true)
-    return this.#o.templates.render('install/templ_install.cfg', { ...data })
+    return this.#handOut('install', node, visit)
   }
 
   /** The kickstart; secrets are masked unless the request comes from the node itself (rules 4.7). */
-  kickstart(name: string, source: Source | undefined): string {
+  async kickstart(name: string, visit: Visit): Promise<string> {
     const node = this.#o.model.get('node', name)
-    const data = this.#data(node, source === undefined || !this.isNode(node, source))
-    return this.#handOut('install/templ_kickstart.cfg', data)
+    return (await this.#isNode(node, visit))
+      ? this.#handOut('kickstart', node, visit)
+      : this.preview('kickstart', name)
   }
 
-  #handOut(template: string, data: InstallData): string {
-    const text = this.#o.templates.render(template, { ...data })
-    if (!data.masked) this.#o.began(data.node, data.imagefile)
+  /** What the node would get, with its secrets masked; asking leaves no trace (rules 4.12). */
+  preview(what: 'install' | 'kickstart', name: string): string {
+    return this.#render(what, this.#data(this.#o.model.get('node', name), true))
+  }
+
+  #handOut(what: 'install' | 'kickstart', node: NodeDoc, { headOnly }: Visit): string {
+    const data = this.#data(node, false)
+    const text = this.#render(what, data)
+    if (!headOnly) this.#o.began(data.node, data.imagefile)
     return text
   }
 
-  /** To be awaited before `script` and `kickstart`: the DHCP server may have lent the source its address. */
-  async lookForLease(name: string, source: Source): Promise<void> {
-    const { model, grants } = this.#o
-    const target = model.effective(model.get('node', name))
-    const { provision, network } = target
-    if (provision?.ipaddress !== undefined || provision?.macaddress === undefined || !network) return
-    await grants.look(name, provision.macaddress, network, source.address)
+  #render(what: 'install' | 'kickstart', data: InstallData): string {
+    return this.#o.templates.render(`install/templ_${what}.cfg`, { ...data })
   }
 
-  /** Whether a request comes from one of the node's addresses, or from the dynamic one it was granted. */
-  isNode(node: NodeDoc, source: Source): boolean {
-    if (node.interfaces?.some(entry => entry.ipaddress === source.address)) return true
-    const target = this.#o.model.effective(node)
-    return (
-      target.provision?.ipaddress === undefined &&
-      this.#o.grants.has(node.name, target.provision?.macaddress ?? '', source.address)
-    )
+  /** Whether a request comes from one of the node's addresses, or from the dynamic one that it has now (rules 4.6). */
+  async #isNode(node: NodeDoc, visit: Visit): Promise<boolean> {
+    const { address } = visit.source
+    if (node.interfaces?.some(entry => entry.ipaddress === address)) return true
+    const { provision, network } = this.#o.model.effective(node)
+    if (provision?.ipaddress !== undefined || !network) return false
+    return this.#o.grants.holds(node.name, provision?.macaddress ?? '', network, visit)
   }
 
   #data(node: NodeDoc, masked: boolean): InstallData {

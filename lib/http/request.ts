@@ -17,7 +17,8 @@ export class ReceivedRequest<C> implements Request<C> {
     readonly params: Record<string, string>,
     private readonly rawQuery: string,
     readonly headers: IncomingHttpHeaders,
-    readonly source: Source
+    readonly source: Source,
+    readonly headOnly: boolean
   ) {}
 
   get query(): URLSearchParams {

@@ -1,16 +1,15 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { JsonValue } from '../json.js'
-import type { Source } from '../source.js'
+import type { Visit } from '../source.js'
 
 /** What is known of a request before its body is read. */
-export interface RequestHead {
+export interface RequestHead extends Visit {
   readonly method: 'GET' | 'POST'
   /** As the client sent it, without the query. */
   readonly path: string
   readonly params: Readonly<Record<string, string>>
   readonly query: URLSearchParams
   readonly headers: IncomingHttpHeaders
-  readonly source: Source
 }
 
 export interface Request<Caller> extends RequestHead {

@@ -164,7 +164,15 @@ export class HttpServer<C> {
     const source = this.#sourceOf(incoming)
     exchange.address = source.address
     const { route, params } = this.#router.find(incoming.method as string, segments)
-    const request = new ReceivedRequest<C>(route.method, path, params, query, headers, source)
+    const request = new ReceivedRequest<C>(
+      route.method,
+      path,
+      params,
+      query,
+      headers,
+      source,
+      exchange.headOnly
+    )
     exchange.request = request
     request.caller = await options.authorize(route, request)
     if (options.param)

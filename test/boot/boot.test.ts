@@ -462,3 +462,49 @@ t.test('a group whose network is full says so on the screen', async t => {
   t.match(full.text, /network tiny has no free address/)
   t.same(c.state(), before)
 })
+
+// rules 2.5
+t.test('a HEAD is answered as its GET and leaves no trace', async t => {
+  const c = await booted('boot.dynamic_nodes=yes')
+  const head = (path: string, source = '10.141.0.1') => c.get(path, { ...none, source, method: 'HEAD' })
+  const lengthOf = ({ headers }: { headers: Readonly<Record<string, unknown>> }) => headers['content-length']
+  const paths = [`/boot/search/${mac}`, '/boot/manual/hostname/node001', '/boot/install/node001']
+  const lengths = new Map<string, unknown>()
+  for (const path of [...paths, '/kickstart/install/node001']) {
+    const answer = await head(path)
+    t.same([answer.status, answer.text], [200, ''], path)
+    lengths.set(path, lengthOf(answer))
+  }
+  t.equal((await head('/boot/install/node001', '10.141.0.2')).status, 401)
+  t.same([...c.daemon.images.installing.packs()], [], 'no installation has begun')
+  for (const [path, length] of lengths)
+    t.equal(lengthOf(await c.get(path, { ...none, source: '10.141.0.1' })), length, path)
+  t.same([...c.daemon.images.installing.packs()], ['compute.tar.gz'], 'a GET begins one')
+
+  await c.post('/config/network/cluster', {
+    dhcp: true,
+    dhcp_range_begin: '10.141.9.1',
+    dhcp_range_end: '10.141.9.9'
+  })
+  await c.post('/config/node/node001', { interfaces: [{ interface: 'BOOTIF', ipaddress: null }] })
+  for (const path of paths.slice(0, 2)) await head(path, '10.141.9.3')
+  t.equal((await head('/boot/install/node001', '10.141.9.3')).status, 401)
+  t.notOk(
+    c.log.some(line => line.includes('is granted')),
+    'nothing is granted'
+  )
+  await c.get(`/boot/search/${mac}`, { ...none, source: '10.141.9.2' })
+  for (const [source, status] of [
+    ['10.141.9.2', 200],
+    ['10.141.9.3', 401]
+  ] as const) {
+    t.equal((await head('/boot/install/node001', source)).status, status, source)
+    t.equal((await c.get('/boot/install/node001', { ...none, source })).status, status, source)
+  }
+
+  await c.post('/config/osimage/compute', { kernelfile: null })
+  for (const path of paths.slice(0, 2)) await head(path)
+  const { reason } = (await c.get('/monitor/node/node001')).body.monitor.status.node001
+  t.equal(reason, null)
+  t.notOk(c.log.some(line => line.includes('cannot boot')))
+})

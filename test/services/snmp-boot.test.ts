@@ -68,6 +68,16 @@ t.test('machines that nobody knows get the node of their switch port, and its sc
     t.equal(fabric.walks(), 0)
   })
 
+  // rules 2.5
+  await t.test('a HEAD gives no MAC', async t => {
+    const ask = { token: null, source, method: 'HEAD' }
+    const head = await controller.get(`/boot/search/mac/${mac(1)}`, ask)
+    t.match(head, { status: 200, text: '' })
+    t.equal(await macOf(controller, name(1)), null)
+    const whole = await search(controller, mac(1))
+    t.equal(head.headers['content-length'], String(Buffer.byteLength(whole.text)), 'the length is the GET’s')
+  })
+
   await t.test('all at once: one walk, and each is its own node', async t => {
     const began = performance.now()
     const replies = await Promise.all(numbers.map(n => search(controller, mac(n))))
