@@ -20,6 +20,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'api',
       'boot',
       'image',
+      'image/torrent/distribution',
       'image/transfer/remote',
       'services',
       'monitor',

@@ -1,7 +1,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { Distribution } from '../../lib/image/distribution.js'
+import { Distribution } from '../../lib/image/torrent/distribution.js'
 import { scrape } from '../../lib/image/torrent/scrape.js'
 import { createTorrent } from '../../lib/image/torrent/torrent.js'
 import { createLog } from '../../lib/log.js'

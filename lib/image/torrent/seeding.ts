@@ -1,6 +1,53 @@
-import type { Ledger } from './ledger.js'
-import type { Seeded, Seeder } from './seeder.js'
+import { readFile } from 'node:fs/promises'
+import { unlessMissing } from '../../disk/missing.js'
+import { replaceFile } from '../../disk/replace.js'
+import { Aria2 } from './aria2.js'
+import type { Seeded, Seeder, SeederSettings } from './seeder.js'
 import type { Torrent } from './torrent.js'
+import { Transmission } from './transmission.js'
+import { WatchDirectory } from './watch-directory.js'
+
+/** The seeder of the ini, for torrents and their files in `files`; undefined where it names none. */
+export function chooseSeeder(settings: SeederSettings, files: string): Seeder | undefined {
+  const { seeder, seeder_url: url, seeder_secret: secret, seeder_watch: watch } = settings
+  if (seeder === 'none') return undefined
+  if (seeder === 'aria2') return new Aria2(url, secret, files)
+  return watch === '' ? new Transmission(url, secret, files) : new WatchDirectory(watch, files)
+}
+
+/**
+ * Which torrents svcd itself gave to the seeder, info hash → file name, on disk. So what nobody wants any more is taken
+ * away after a restart too, and no torrent of anybody else is touched.
+ */
+export class Ledger {
+  #given: Map<string, string> | undefined
+
+  constructor(readonly file: string) {}
+
+  /** @throws Error that names the file when it cannot be read. */
+  async read(): Promise<ReadonlyMap<string, string>> {
+    this.#given ??= await this.#load()
+    return this.#given
+  }
+
+  /** Durable when it resolves; undefined: no longer ours. */
+  async set(infoHash: string, name: string | undefined): Promise<void> {
+    const given = new Map(await this.read())
+    if (name === undefined) given.delete(infoHash)
+    else given.set(infoHash, name)
+    await replaceFile(this.file, `${JSON.stringify(Object.fromEntries(given), undefined, 2)}\n`, 0o600)
+    this.#given = given
+  }
+
+  async #load(): Promise<Map<string, string>> {
+    try {
+      const given: unknown = JSON.parse(await unlessMissing(readFile(this.file, 'utf8'), '{}'))
+      return new Map(Object.entries(given as Record<string, string>))
+    } catch (error) {
+      throw new Error(`${this.file} cannot be read: ${(error as Error).message}`)
+    }
+  }
+}
 
 /** What one look at the seeder has shown. */
 export interface Kept {

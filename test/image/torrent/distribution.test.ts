@@ -1,15 +1,14 @@
 import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { Distribution, type DistributionOptions } from '../../lib/image/distribution.js'
-import { Ledger } from '../../lib/image/torrent/ledger.js'
-import { scrape } from '../../lib/image/torrent/scrape.js'
-import type { Seeder } from '../../lib/image/torrent/seeder.js'
-import { keepSeeding } from '../../lib/image/torrent/seeding.js'
-import { createTorrent } from '../../lib/image/torrent/torrent.js'
-import { createLog } from '../../lib/log.js'
-import { freePort } from '../support/free-port.js'
-import { output, requirePrograms, requireRoot } from '../support/programs.js'
+import { Distribution, type DistributionOptions } from '../../../lib/image/torrent/distribution.js'
+import { scrape } from '../../../lib/image/torrent/scrape.js'
+import type { Seeder } from '../../../lib/image/torrent/seeder.js'
+import { keepSeeding, Ledger } from '../../../lib/image/torrent/seeding.js'
+import { createTorrent } from '../../../lib/image/torrent/torrent.js'
+import { createLog } from '../../../lib/log.js'
+import { freePort } from '../../support/free-port.js'
+import { output, requirePrograms, requireRoot } from '../../support/programs.js'
 import {
   aria2,
   directory,
@@ -18,7 +17,7 @@ import {
   openTracker,
   transmission,
   until
-} from './servers.js'
+} from '../servers.js'
 
 requireRoot()
 requirePrograms('opentracker', 'transmission-daemon', 'transmission-remote', 'aria2c', 'setpriv')

@@ -1,0 +1,224 @@
+import { basename, join } from 'node:path'
+import { Background } from '../../background.js'
+import type { Log } from '../../log.js'
+import type { Seeder, SeederSettings } from './seeder.js'
+import { chooseSeeder, type Kept, keepSeeding, Ledger } from './seeding.js'
+import { readInfoHash, type Torrent } from './torrent.js'
+import { Tracker, type TrackerSettings } from './tracker.js'
+
+export interface DistributionOptions {
+  /** `[torrent]` of the ini. */
+  readonly torrent: SeederSettings & TrackerSettings
+  /** The files directory. */
+  readonly files: string
+  /** The state directory: what was given to the seeder is written down in `seeding.json` there. */
+  readonly state: string
+  readonly log: Log
+  /** Between two looks while all is well; default 1 min. */
+  readonly intervalMs?: number
+}
+
+/** How a service is, and why. */
+interface Condition {
+  readonly ok: boolean
+  readonly reason: string
+}
+
+/** A torrent that the seeder offers and that the tracker knows no seeder of; times of `performance.now`. */
+interface Unheard {
+  readonly name: string
+  readonly since: number
+  /** When svcd last did something about it. */
+  readonly tried: number
+}
+
+const INTERVAL_MS = 60_000
+/** After a change, and when something is wrong; then twice as long each time. */
+const SOON_MS = 1000
+/** So long a seeder may take to reach the tracker, before something is done about it and after that. */
+const HEARD_MS = 5000
+/** How many problems a condition names. */
+const TOLD = 5
+
+const off: Condition = { ok: false, reason: 'torrent is off: [torrent] tracker is empty' }
+const notYet: Condition = { ok: false, reason: 'not looked at yet' }
+
+/**
+ * Keeps the tracker's whitelist and the seeder in step with the torrents in force (rules 9.10), in the background from
+ * the first `wanted` on: at once after a change, every minute while all is well, and with growing pauses while
+ * something is wrong. So a seeder that was restarted gets its torrents back, and a tracker its whitelist.
+ */
+export class Distribution {
+  readonly #o: DistributionOptions
+  readonly #tracker: Tracker
+  readonly #seeder: Seeder | undefined
+  readonly #ledger: Ledger
+  readonly #infoHashes = new Map<string, string>()
+  readonly #conditions: { tracker: Condition; seeder: Condition }
+  readonly #background: Background
+  #wanted: readonly string[] | undefined
+  /** By info hash. */
+  #unheard: ReadonlyMap<string, Unheard> = new Map()
+  /** Looks in a row after which not all was well. */
+  #unsettled = 0
+  #pauseMs: number | undefined
+
+  constructor(options: DistributionOptions) {
+    this.#o = options
+    this.#tracker = new Tracker(options.torrent)
+    this.#seeder = chooseSeeder(options.torrent, options.files)
+    this.#ledger = new Ledger(join(options.state, 'seeding.json'))
+    const first = this.#isOff ? off : notYet
+    this.#conditions = { tracker: first, seeder: first }
+    this.#background = new Background({
+      work: signal => this.#run(signal),
+      everyMs: () => this.#pauseMs,
+      failed: reason => options.log.warn(`torrent seeder: ${reason}`)
+    })
+  }
+
+  /** Whether the tracker answers and has our whitelist, as of the last look. */
+  get tracker(): Condition {
+    return this.#conditions.tracker
+  }
+
+  /** Whether the seeder answers and the tracker knows it as one of every torrent that is wanted, as of the last look. */
+  get seeder(): Condition {
+    return this.#conditions.seeder
+  }
+
+  /** The torrents in force: names of files in the files directory. Cheap; the work is done in the background. */
+  wanted(torrents: readonly string[]): void {
+    const wanted = [...new Set(torrents)].sort()
+    if (wanted.join('/') === this.#wanted?.join('/')) return
+    this.#wanted = wanted
+    this.#unsettled = 0
+    this.#background.wake()
+  }
+
+  /** Ends what is under way; seeder and tracker go on with what they have. */
+  close(): Promise<void> {
+    return this.#background.close()
+  }
+
+  get #isOff(): boolean {
+    return this.#o.torrent.tracker === ''
+  }
+
+  async #run(signal: AbortSignal): Promise<void> {
+    const { intervalMs = INTERVAL_MS } = this.#o
+    this.#pauseMs = Math.min(SOON_MS * 2 ** this.#unsettled++, intervalMs)
+    if (this.#isOff) {
+      await this.#withdraw(signal)
+      this.#pauseMs = undefined
+    } else if (await this.#look(this.#wanted ?? [], signal)) {
+      this.#unsettled = 0
+      this.#pauseMs = intervalMs
+    }
+  }
+
+  /** Torrent was turned off: takes from the seeder what svcd gave to it. Throws an Error that says what is left. */
+  async #withdraw(signal: AbortSignal): Promise<void> {
+    if (!this.#seeder || (await this.#ledger.read()).size === 0) return
+    const { problems } = await keepSeeding(this.#seeder, this.#ledger, this.#o.files, new Set(), [], signal)
+    if (problems.length > 0) throw new Error(summary(problems))
+  }
+
+  /** Whether all was as it should be, and nothing had to be done. */
+  async #look(names: readonly string[], signal: AbortSignal): Promise<boolean> {
+    const { torrents, problems } = await this.#read(names)
+    const infoHashes = torrents.map(({ infoHash }) => infoHash)
+    // Before the seeder: one that the tracker refuses is in no hurry to ask again.
+    const known = await this.#part('tracker', signal, async () => {
+      await this.#tracker.allow(infoHashes, signal)
+      return { result: await this.#tracker.seeders(infoHashes, signal), problems: [] }
+    })
+    const kept = await this.#part('seeder', signal, async () => {
+      const result = await this.#keep(new Set(names), torrents, signal)
+      const isUnheard = ({ infoHash }: Torrent) => known?.get(infoHash) === 0 && result.seeding.has(infoHash)
+      for (const infoHash of this.#noteUnheard(torrents.filter(isUnheard))) {
+        this.#tracker.forgetRead()
+        // Not while nodes are fetching: they could lose it.
+        if (result.idle.has(infoHash)) await this.#seeder?.announce(infoHash, signal)
+      }
+      return { result, problems: [...problems, ...result.problems, ...this.#unheardProblems()] }
+    })
+    return kept?.changed === false && this.#unheard.size === 0 && this.tracker.ok && this.seeder.ok
+  }
+
+  /** Where the ini names no seeder, somebody else is to offer everything. */
+  async #keep(names: ReadonlySet<string>, torrents: readonly Torrent[], signal: AbortSignal): Promise<Kept> {
+    if (this.#seeder) return keepSeeding(this.#seeder, this.#ledger, this.#o.files, names, torrents, signal)
+    const seeding = new Set(torrents.map(({ infoHash }) => infoHash))
+    return { changed: false, seeding, idle: seeding, problems: [] }
+  }
+
+  /** Takes down which torrents the tracker has not heard of; gives those that something is to be done about now. */
+  #noteUnheard(torrents: readonly Torrent[]): string[] {
+    const now = performance.now()
+    const due: string[] = []
+    const entries = torrents.map(({ name, infoHash }): [string, Unheard] => {
+      const before = this.#unheard.get(infoHash) ?? { name, since: now, tried: now }
+      if (now - before.tried < HEARD_MS) return [infoHash, before]
+      due.push(infoHash)
+      return [infoHash, { ...before, tried: now }]
+    })
+    this.#unheard = new Map(entries)
+    return due
+  }
+
+  #unheardProblems(): string[] {
+    const now = performance.now()
+    return [...this.#unheard.values()]
+      .filter(({ since }) => now - since >= HEARD_MS)
+      .map(({ name }) => `${name}: the tracker knows no seeder of it`)
+  }
+
+  /** The torrents of that name; one that cannot be read is a problem and stays with the seeder as it is. */
+  async #read(names: readonly string[]) {
+    const torrents: Torrent[] = []
+    const problems: string[] = []
+    for (const name of names)
+      try {
+        if (name !== basename(name)) throw new Error(`${name} is no name of a file`)
+        const infoHash = this.#infoHashes.get(name) ?? (await readInfoHash(join(this.#o.files, name)))
+        this.#infoHashes.set(name, infoHash)
+        torrents.push({ name, infoHash })
+      } catch (error) {
+        problems.push((error as Error).message)
+      }
+    for (const name of this.#infoHashes.keys()) if (!names.includes(name)) this.#infoHashes.delete(name)
+    return { torrents, problems }
+  }
+
+  /** Does one part of a look and takes down how it went; undefined when it failed. */
+  async #part<T>(
+    part: 'tracker' | 'seeder',
+    signal: AbortSignal,
+    work: () => Promise<{ result: T; problems: readonly string[] }>
+  ): Promise<T | undefined> {
+    try {
+      const { result, problems } = await work()
+      this.#is(part, problems)
+      return result
+    } catch (error) {
+      if (!signal.aborted) this.#is(part, [(error as Error).message])
+      return undefined
+    }
+  }
+
+  #is(part: 'tracker' | 'seeder', problems: readonly string[]): void {
+    const reason = summary(problems)
+    const before = this.#conditions[part].reason
+    this.#conditions[part] = { ok: reason === '', reason }
+    if (reason === before) return
+    if (reason !== '') this.#o.log.warn(`torrent ${part}: ${reason}`)
+    else this.#o.log.info(`torrent ${part}: well`)
+  }
+}
+
+/** One line for some problems, '' for none. */
+function summary(problems: readonly string[]): string {
+  const rest = problems.length - TOLD
+  return problems.slice(0, TOLD).join('; ') + (rest > 0 ? `; and ${rest} more problems` : '')
+}
