@@ -10,6 +10,7 @@ interface Options {
   readonly set?: string[]
   readonly role?: string
   readonly stdin?: boolean
+  readonly yes?: boolean
 }
 
 type Command = (options: Options, args: readonly string[]) => Promise<number>
@@ -47,7 +48,7 @@ const commands = new Map<string, Command>([
     async (options, [file = '']) => {
       const config = await configOf(options)
       const { importFrom } = await import('./cli/transfer.js')
-      process.stdout.write(`${await importFrom(config, file)}\n`)
+      process.stdout.write(`${await importFrom(config, file, options.yes ?? false)}\n`)
       return 0
     }
   ],
@@ -91,6 +92,7 @@ function parse(argv: readonly string[]) {
           set: { type: 'string', multiple: true },
           role: { type: 'string' },
           stdin: { type: 'boolean' },
+          yes: { type: 'boolean' },
           help: { type: 'boolean' }
         }
       })
@@ -108,6 +110,7 @@ function parse(argv: readonly string[]) {
     throw new UsageError(`${command} takes ${operand === undefined ? 'no operand' : `one ${operand}`}`)
   if (command !== 'passwd' && (values.role !== undefined || values.stdin))
     throw new UsageError('--role and --stdin belong to passwd')
+  if (command !== 'import' && values.yes) throw new UsageError('--yes belongs to import')
   return { help: false, run, values, args } as const
 }
 

@@ -3,12 +3,12 @@ import { badRequest, notFound, ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { Model } from '../model/model.js'
 import { type GivenSettings, putSettings, readSettings, settingNames } from '../model/settings.js'
-import { exportText, importDocument } from '../model/transfer.js'
+import { exportText, type ImportResult, importDocument, previewImport } from '../model/transfer.js'
 import { objectTypes } from '../model/types.js'
 import { type Body, open } from './body.js'
-import { type ApiRoute, actorOf, ok, type Parts } from './context.js'
+import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts } from './context.js'
 import { get, post } from './row.js'
-import { at, list, map, object, ref } from './schema.js'
+import { at, list, map, object, ref, string, word } from './schema.js'
 
 const clusterSchema = at('config.cluster', {
   allOf: [ref('settings'), { type: 'object', description: 'and an object for each controller' }]
@@ -26,6 +26,9 @@ const sections = at(
     secrets: object({ node: secretsOfNames, group: secretsOfNames })
   })
 )
+
+const names = list(string())
+const touchedNames = object({ created: names, changed: names, deleted: names })
 
 /** The cluster's settings and its controller, export and import (rules 1.1, 3.11, 3.15). */
 export function clusterRoutes(parts: Parts): ApiRoute[] {
@@ -61,17 +64,45 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
     }),
     post('/config/cluster/import', {
       access: 'user',
-      answers: [201],
+      answers: [201, 200],
       refuses: [404],
-      summary: 'Replace the sections of an exported document that are present',
+      query: { dryrun: word('yes', 'no') },
+      summary:
+        'Replace the sections of an exported document that are present; with dryrun=yes tell what would change',
       body: document,
+      output: object({ message: string('how many objects of each type'), changes: map(touchedNames) }),
       handler: async (request, given) => {
-        await importDocument(model, given, actorOf(request))
-        return { status: 201, body: { message: 'imported' } }
+        if (isDryRun(request)) {
+          const changes = await previewImport(model, given)
+          return ok({ message: `not imported, a dry run: ${told(changes)}`, changes })
+        }
+        const changes = await importDocument(model, given, actorOf(request))
+        return { status: 201, body: { message: `imported: ${told(changes)}` } }
       }
     })
   ]
 }
+function isDryRun({ query }: ApiRequest): boolean {
+  const [given = 'no', ...more] = query.getAll('dryrun')
+  if (more.length > 0 || !['yes', 'no'].includes(given)) throw badRequest('import: dryrun must be yes or no')
+  return given === 'yes'
+}
+
+const titles: Readonly<Record<string, { readonly title: string }>> = {
+  ...objectTypes,
+  osimagetag: { title: 'tag' }
+}
+
+/** What an import did, in numbers: `node: 2 created, 1 deleted; switch: 1 changed`. */
+function told(result: ImportResult): string {
+  const sections = Object.entries(result).map(([section, touched]) => {
+    const title = titles[section]?.title ?? section
+    const counts = Object.entries(touched).filter(([, names]) => names.length > 0)
+    return `${title}: ${counts.map(([what, names]) => `${names.length} ${what}`).join(', ')}`
+  })
+  return sections.join('; ') || 'nothing differs'
+}
+
 function exported(model: Model, masked: boolean): string[] {
   try {
     return [...exportText(model, masked)]

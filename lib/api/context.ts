@@ -36,6 +36,7 @@ export interface ApiRoute extends Route<Caller> {
   /** Every status that this route answers with, those of success first; 405, 408, 413 and 500 are everywhere. */
   readonly codes: readonly number[]
   readonly summary: string
+  readonly query: Readonly<Record<string, Schema>>
   /** The schemas of its bodies. */
   readonly input?: Schema
   readonly output?: Schema

@@ -2,7 +2,7 @@ import { accessOf } from '../auth/access.js'
 import { version } from '../version.js'
 import type { ApiRoute } from './context.js'
 import { parametersOf } from './params.js'
-import { bytes, components, plainText, ref, type Schema } from './schema.js'
+import { bytes, components, plainText, ref, type Schema, string } from './schema.js'
 
 const statusText: Readonly<Record<number, string>> = {
   200: 'done',
@@ -45,12 +45,10 @@ function operation(route: ApiRoute): object {
     summary: route.summary,
     description: `Access: ${says}.`,
     ...(security ? { security } : {}),
-    parameters: parametersOf(route.path).map(name => ({
-      name,
-      in: 'path',
-      required: true,
-      schema: { type: 'string' }
-    })),
+    parameters: [
+      ...parametersOf(route.path).map(name => ({ name, in: 'path', required: true, schema: string() })),
+      ...Object.entries(route.query).map(([name, schema]) => ({ name, in: 'query', schema }))
+    ],
     ...(route.input ? { requestBody: { required: true, content: content(route.input) } } : {}),
     responses: Object.fromEntries(
       route.codes.map(code => {

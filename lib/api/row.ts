@@ -13,6 +13,8 @@ interface Row<Given> {
   readonly answers?: readonly number[]
   /** The refusals that follow neither from its access nor from its path or its body. */
   readonly refuses?: readonly number[]
+  /** What may stand behind the `?` of its path. */
+  readonly query?: Readonly<Record<string, Schema>>
   readonly body?: Body<Given>
   readonly output?: Schema
   handler(request: ApiRequest, given: Given): Answer | Promise<Answer>
@@ -26,7 +28,7 @@ function route<Given>(
   method: 'GET' | 'POST',
   path: string,
   effect: 'reads' | 'changes',
-  { access, summary, answers = [200], refuses = [], body, output, handler }: Row<Given>
+  { access, summary, answers = [200], refuses = [], query = {}, body, output, handler }: Row<Given>
 ): ApiRoute {
   const refusals = new Set([
     ...accessOf({ path, access, effect }).codes,
@@ -43,6 +45,7 @@ function route<Given>(
     body: body ? 'json' : 'ignored',
     codes: [...answers, ...[...refusals].sort()],
     summary,
+    query,
     ...(body ? { input: body.schema } : {}),
     ...(output ? { output } : {}),
     handler: request => handler(request, body?.read(request) as Given)

@@ -1,10 +1,12 @@
 import { createReadStream, existsSync } from 'node:fs'
 import { request } from 'node:http'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { buffer } from 'node:stream/consumers'
 import { Tokens } from '../auth/tokens.js'
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
+import { UsageError } from './usage.js'
 
 /** Prints everything that is configured, as the running daemon exports it. Throws Error when it cannot. */
 export async function exportTo(config: Config, out: NodeJS.WritableStream): Promise<void> {
@@ -15,10 +17,53 @@ export async function exportTo(config: Config, out: NodeJS.WritableStream): Prom
   })
 }
 
-/** Imports a document (`-`: standard input) into the running daemon; what it says of it. */
-export async function importFrom(config: Config, file: string): Promise<string> {
+/**
+ * Imports a document (`-`: standard input) into the running daemon; gives what the daemon says of it. Where something
+ * would change and `yes` is false, the difference is shown on the terminal, and asked about.
+ * @throws UsageError when there is no terminal to ask on; Error when the answer is no, or the daemon refuses
+ */
+export async function importFrom(config: Config, file: string, yes: boolean): Promise<string> {
   const document = await buffer(file === '-' ? process.stdin : createReadStream(file))
-  return messageOf(await ask(config, 'POST', '/config/cluster/import', document))
+  if (!yes) {
+    const lines = differences(await ask(config, 'POST', `${importPath}?dryrun=yes`, document))
+    if (lines.length === 0) return 'nothing differs'
+    process.stderr.write(lines.map(line => `${line}\n`).join(''))
+    if (!process.stdin.isTTY)
+      throw new UsageError('nothing was imported: there is no terminal to ask on, use --yes')
+    if (!(await confirmed('Import this? [y/N] '))) throw new Error('nothing was imported')
+  }
+  return messageOf(await ask(config, 'POST', importPath, document))
+}
+
+const importPath = '/config/cluster/import'
+const mostNames = 20
+
+/** What a dry run tells: by type and by what happens to them, the names of the objects. */
+interface DryRun {
+  readonly changes: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>
+}
+
+/** What a dry run found, a line for each type and what happens to its objects. */
+function differences(answer: Buffer): string[] {
+  const { changes } = JSON.parse(answer.toString('utf8')) as DryRun
+  return Object.entries(changes).flatMap(([type, touched]) =>
+    Object.entries(touched).flatMap(([what, names]) => {
+      if (names.length === 0) return []
+      const more = names.length > mostNames ? ` and ${names.length - mostNames} more` : ''
+      return [`${type}: ${names.length} ${what}: ${names.slice(0, mostNames).join(', ')}${more}`]
+    })
+  )
+}
+
+/** Asks on the terminal; no answer, Ctrl-C and Ctrl-D are a no. */
+async function confirmed(question: string): Promise<boolean> {
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  const answer = await new Promise<string>(resolve => {
+    terminal.once('close', () => resolve(''))
+    terminal.question(question, resolve)
+  })
+  terminal.close()
+  return /^y(es)?$/i.test(answer.trim())
 }
 
 const messageOf = (body: Buffer) =>

@@ -3,7 +3,8 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
   serve                      run the daemon in the foreground
   check                      report every problem of ini, templates and state; exit 1 when there is one
   export                     print everything that is configured, from the running daemon
-  import FILE                replace the sections in FILE (- for standard input), in the running daemon
+  import FILE [--yes]        replace the sections in FILE (- for standard input), in the running daemon; shows what
+                             would change and asks first, with --yes it does not
   passwd USER [--role ROLE]  print the line for [users] of the ini; roles: admin (default), viewer
   version                    print version, interface version and source commit
 

@@ -44,7 +44,7 @@ interface Operation {
   readonly summary: string
   readonly description: string
   readonly security?: readonly object[]
-  readonly parameters: readonly { name: string; in: string; required: boolean }[]
+  readonly parameters: readonly { name: string; in: string; required?: boolean }[]
   readonly requestBody?: { content: Record<string, { schema: object }> }
   readonly responses: Record<string, { description: string; content?: Record<string, { schema: object }> }>
 }
@@ -78,11 +78,13 @@ t.test('every route is in it, with summary, codes, access and the shapes of its 
       t.ok(route.output, `${key}: the shape of its answer`)
     const parameters = [...route.path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name)
     t.same(
-      operation.parameters.map(({ name }) => name),
-      parameters,
+      operation.parameters.map(({ name, in: where, required = false }) => [name, where, required]),
+      [
+        ...parameters.map(name => [name, 'path', true]),
+        ...Object.keys(route.query).map(name => [name, 'query', false])
+      ],
       `${key}: its parameters`
     )
-    t.ok(operation.parameters.every(parameter => parameter.in === 'path' && parameter.required))
     const token = route.access === 'anyone' ? undefined : [{ token: [] }]
     const needed = ['reader', 'user', 'admin', 'node'].includes(route.access)
     t.same(

@@ -103,3 +103,48 @@ t.test('a group read and posted back leaves its members alone, whatever an impor
   t.equal((await c.post('/config/group/compute', (await c.get('/config/group/compute')).text)).status, 204)
   t.same(objectFiles(c), before)
 })
+
+// rules 3.11
+t.test(
+  'an import says what it creates, changes and deletes; a dry run says it and changes nothing',
+  async t => {
+    await restore()
+    const { n1: _, n2, ...others } = beginning.config.node
+    const document = { node: { ...others, n2: { ...n2, comment: 'other' }, n9: {}, n10: {} } }
+    const says = 'node: 2 created, 1 changed, 1 deleted; secrets: 1 deleted'
+    const before = objectFiles(c)
+    const dry = await c.post('/config/cluster/import?dryrun=yes', document)
+    t.equal(dry.status, 200, dry.text)
+    t.same(dry.body, {
+      message: `not imported, a dry run: ${says}`,
+      changes: {
+        node: { created: ['n9', 'n10'], changed: ['n2'], deleted: ['n1'] },
+        secrets: { created: [], changed: [], deleted: ['node.n1'] }
+      }
+    })
+    t.same(objectFiles(c), before)
+    const done = await c.post('/config/cluster/import?dryrun=no', document)
+    t.same([done.status, done.body], [201, { message: `imported: ${says}` }])
+    t.equal((await c.get('/config/node/n1')).status, 404)
+    const again = await c.post('/config/cluster/import', document)
+    t.same([again.status, again.body], [201, { message: 'imported: nothing differs' }])
+  }
+)
+
+// rules 3.11
+t.test(
+  'a dry run that is not asked for in so many words is none, and nothing is imported by mistake',
+  async t => {
+    await restore()
+    const before = objectFiles(c)
+    for (const query of ['dryrun', 'dryrun=true', 'dryrun=yes&dryrun=no']) {
+      const { status, body } = await c.post(`/config/cluster/import?${query}`, { node: {} })
+      t.equal(status, 400, query)
+      t.match(body.message, /dryrun.*yes or no/)
+    }
+    const refused = await c.post('/config/cluster/import?dryrun=yes', { group: {} })
+    t.equal(refused.status, 404, 'a dry run tells the problems too')
+    t.match(refused.body.message, /config\.node\.n1.*group compute/)
+    t.same(objectFiles(c), before)
+  }
+)

@@ -1,19 +1,13 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { builtTree, start } from '../support/built-tree.js'
+import { builtTree, onTerminal } from '../support/built-tree.js'
 
 const tree = builtTree(t.testdir())
 
-/** `svcd passwd alice` on a terminal of its own; both streams are the terminal. */
-function onTerminal() {
-  const spawnHere = 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))'
-  const running = start('python3', ['-c', spawnHere, join(tree, 'bin', 'svcd'), 'passwd', 'alice'])
-  const type = (keys: string | Uint8Array) => running.process.stdin?.write(keys)
-  return { ...running, type }
-}
+const askPassword = () => onTerminal(join(tree, 'bin', 'svcd'), 'passwd', 'alice')
 
 t.test('asks twice, without echo, with the keys of a line editor', async t => {
-  const { says, type, ended } = onTerminal()
+  const { says, type, ended } = askPassword()
   await says('Password of alice: ')
   type('wrong\x15secrex\x7fté\x7f1\r')
   await says('The same again: ')
@@ -26,7 +20,7 @@ t.test('asks twice, without echo, with the keys of a line editor', async t => {
 })
 
 t.test('both typed ahead', async t => {
-  const { says, type, ended } = onTerminal()
+  const { says, type, ended } = askPassword()
   await says('Password of alice: ')
   type('secret\rsecret\r')
   await says('$scrypt$')
@@ -34,13 +28,13 @@ t.test('both typed ahead', async t => {
 })
 
 t.test('different ones are refused, Ctrl-C stops', async t => {
-  const differ = onTerminal()
+  const differ = askPassword()
   await differ.says('Password of alice: ')
   differ.type('one\r')
   await differ.says('The same again: ')
   differ.type('two\r')
   t.match(await differ.ended, { code: 1, stdout: /the two passwords differ/ })
-  const stopped = onTerminal()
+  const stopped = askPassword()
   await stopped.says('Password of alice: ')
   stopped.type('half\x03')
   t.match(await stopped.ended, { code: 1, stdout: /svcd: interrupted/ })

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { richCluster } from '../api/contract/rich.js'
 import { cheapHash } from '../api/contract/world.js'
-import { builtTree, svcd } from '../support/built-tree.js'
+import { builtTree, onTerminal, svcd } from '../support/built-tree.js'
 import { Controller } from '../support/controller.js'
 import { stored } from '../support/rows.js'
 
@@ -15,7 +15,7 @@ const options = ({ overrides, daemon }: Controller) => {
 }
 const exportOf = (c: Controller) => svcd(tree, ['export', ...options(c)])
 const importInto = (c: Controller, file: string, input?: string) =>
-  svcd(tree, ['import', file, ...options(c)], input)
+  svcd(tree, ['import', '--yes', file, ...options(c)], input)
 
 const c = await Controller.start(t)
 await richCluster(c)
@@ -40,11 +40,59 @@ t.test('import from a file and from standard input', async t => {
     const empty = await Controller.start(t)
     const { code, stdout, stderr } = await importInto(empty, name, input)
     t.equal(code, 0, stderr)
-    t.equal(stdout, 'imported\n')
+    t.match(stdout, /^imported: cluster: 1 created; network: \d+ created; .*\n$/)
     t.equal((await empty.get('/config/cluster/export')).text, document)
-    const line = JSON.parse(readFileSync(join(empty.directory, 'state', 'audit.log'), 'utf8'))
-    t.match(line, { who: 'user admin', from: '127.0.0.1', action: 'import' })
+    const audit = readFileSync(join(empty.directory, 'state', 'audit.log'), 'utf8')
+      .trimEnd()
+      .split('\n')
+    for (const line of audit)
+      t.match(JSON.parse(line), { who: 'user admin', from: '127.0.0.1', action: 'import' })
   }
+})
+
+// rules 3.11
+t.test('without a terminal and without --yes nothing is imported, and what would be is told', async t => {
+  const changed = JSON.parse(document)
+  const [first = ''] = Object.keys(changed.config.otherdev)
+  delete changed.config.otherdev[first]
+  const before = await stored(c)
+  const { code, stdout, stderr } = await svcd(tree, ['import', '-', ...options(c)], JSON.stringify(changed))
+  t.equal(code, 2)
+  t.equal(stdout, '')
+  t.match(stderr, `otherdev: 1 deleted: ${first}\n`)
+  t.match(stderr, /^svcd: nothing was imported: .*--yes/m)
+  t.same(await stored(c), before)
+  const same = await svcd(tree, ['import', '-', ...options(c)], document)
+  t.match(same, { code: 0, stdout: 'nothing differs\n', stderr: '' })
+})
+
+// rules 3.11
+t.test('on a terminal the difference is shown and asked about', async t => {
+  const changed = JSON.parse(document)
+  const names = Object.keys(changed.config.node)
+  for (let i = 0; i < 30; i++) changed.config.node[`fresh${i}`] = {}
+  const file = join(tree, 'changed.json')
+  writeFileSync(file, JSON.stringify(changed))
+  const before = await stored(c)
+  for (const answer of ['\r', 'n\r', 'yesterday\r', '\x04', '\x03']) {
+    const { says, type, ended } = onTerminal(join(tree, 'bin', 'svcd'), 'import', file, ...options(c))
+    await says('Import this? [y/N] ')
+    type(answer)
+    const { code, stdout } = await ended
+    t.equal(code, 1, JSON.stringify(answer))
+    t.match(stdout, /^node: 30 created: fresh0, fresh1, .*fresh19 and 10 more\r\n/)
+    t.match(stdout, /svcd: nothing was imported/)
+  }
+  t.same(await stored(c), before)
+  const { says, type, ended } = onTerminal(join(tree, 'bin', 'svcd'), 'import', file, ...options(c))
+  await says('Import this? [y/N] ')
+  type('yes\r')
+  const { code, stdout } = await ended
+  t.equal(code, 0, stdout)
+  t.match(stdout, /imported: node: 30 created\r\n$/)
+  const { body } = await c.get('/config/node')
+  t.equal(Object.keys(body.config.node).length, names.length + 30)
+  await c.post('/config/cluster/import', document)
 })
 
 // rules 3.11

@@ -116,3 +116,11 @@ export function start(
 export function svcd(tree: string, args: readonly string[], input?: string | Uint8Array): Promise<Ended> {
   return start(join(tree, 'bin', 'svcd'), args, { input: input ?? '' }).ended
 }
+
+/** Starts a program on a terminal of its own; both its streams are the terminal. */
+export function onTerminal(command: string, ...args: readonly string[]) {
+  const spawnHere = 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))'
+  const running = start('python3', ['-c', spawnHere, command, ...args])
+  const type = (keys: string | Uint8Array) => running.process.stdin?.write(keys)
+  return { ...running, type }
+}

@@ -159,8 +159,17 @@ export const cluster: Cases = {
       what: 'the sections that are present are replaced',
       ask: ['/config/cluster/import', { config: { otherdev: { ups: { comment: 'x' } } } }],
       status: 201,
-      body: { message: 'imported' },
+      body: { message: 'imported: other device: 1 created, 1 deleted' },
       files: { 'otherdev/pdu.json': null, 'otherdev/ups.json': { name: 'ups', comment: 'x' } }
+    },
+    {
+      what: 'a dry run',
+      ask: ['/config/cluster/import?dryrun=yes', { config: { otherdev: { ups: {} } } }],
+      status: 200,
+      body: {
+        message: 'not imported, a dry run: other device: 1 created, 1 deleted',
+        changes: { otherdev: { created: ['ups'], changed: [], deleted: ['pdu'] } }
+      }
     },
     {
       what: 'a wrong shape',
