@@ -18,7 +18,7 @@ requireRootAndPrograms()
 
 t.test('mount points at and below a directory', async t => {
   const { tree, images } = place(t)
-  const [odd, plain] = [join(tree, 'a b\n\\040\tc'), join(tree, 'proc')]
+  const [odd, plain] = [join(tree, 'a b\n\\040\tc\u00a0é'), join(tree, 'proc')]
   for (const point of [odd, plain]) mkdirSync(point)
   mkdirSync(`${tree}-beside`)
   t.strictSame(await mountsBelow(tree), [])

@@ -1,11 +1,10 @@
 import { mkdir, open, readdir, realpath, stat, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import { run } from '../../program/program.js'
-import { chooseFilesystems, grabMountRules } from './filesystems.js'
 import { nodeMounts } from './reach.js'
 import type { Remote, Target } from './remote.js'
 import { type Course, transfer } from './rsync.js'
-import { checkSelection, grabRules, literals } from './selection.js'
+import { checkSelection, chooseFilesystems, grabMountRules, grabRules, literals } from './selection.js'
 
 export interface FromNodeRequest extends Course, Target {
   readonly remote: Remote

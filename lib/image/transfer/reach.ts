@@ -1,8 +1,7 @@
 import { isIP } from 'node:net'
+import { mountPoints } from '../../disk/mounts.js'
 import { locate } from '../../program/program.js'
-import { mountPoints } from './filesystems.js'
 import type { Remote, Target } from './remote.js'
-import { remoteFailure } from './remote-failure.js'
 
 const QUICK_MS = 15_000
 
@@ -19,8 +18,7 @@ export async function reachable(
   if (address === undefined || isIP(address) === 0)
     throw new Error(`node ${node} has no address to be reached at`)
   await checkPrograms()
-  const limits = { signal, timeLimitMs: QUICK_MS }
-  await reach(remote, { node, address }, () => remote.run({ node, address }, ['rsync', '--version'], limits))
+  await remote.run({ node, address }, ['rsync', '--version'], { signal, timeLimitMs: QUICK_MS })
 }
 
 /** Throws Error naming a program of the controller that a grab or a push needs and that is missing. */
@@ -33,15 +31,5 @@ export async function checkPrograms(): Promise<void> {
 /** The mount points of a node. Throws Error in one sentence with its name. */
 export async function nodeMounts(remote: Remote, target: Target, signal: AbortSignal): Promise<string[]> {
   const limits = { signal, timeLimitMs: 4 * QUICK_MS }
-  return reach(remote, target, async () =>
-    mountPoints(await remote.run(target, ['cat', '/proc/self/mountinfo'], limits))
-  )
-}
-
-async function reach<V>(remote: Remote, target: Target, work: () => Promise<V>): Promise<V> {
-  try {
-    return await work()
-  } catch (error) {
-    throw remoteFailure(error, remote, target)
-  }
+  return [...new Set(mountPoints(await remote.run(target, ['cat', '/proc/self/mountinfo'], limits)))]
 }

@@ -1,7 +1,9 @@
-import { mkdir, mkdtemp, open, rename, rm, stat, symlink } from 'node:fs/promises'
+import { mkdir, mkdtemp, rename, rm, stat, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
+import { syncFile } from '../../disk/copy.js'
+import { syncDirectory } from '../../disk/directory.js'
 import { unlessMissing } from '../../disk/missing.js'
-import { run } from '../../program/program.js'
+import { ProgramError, run } from '../../program/program.js'
 
 export interface RemoteOptions {
   /** The state directory: the key and the host keys lie in `<state>/ssh`. */
@@ -49,7 +51,7 @@ export class Remote {
     this.#connectTimeout = connectTimeout
   }
 
-  /** The file whose line belongs into /root/.ssh/authorized_keys of the nodes. */
+  /** The file with the line for /root/.ssh/authorized_keys of the nodes. */
   get publicKey(): string {
     return `${this.key}.pub`
   }
@@ -104,17 +106,22 @@ export class Remote {
   }
 
   /**
-   * Runs a command on a node and gives its standard output. The node's shell reads the words: nothing that comes
-   * from outside belongs into them. Throws a ProgramError of ssh.
+   * Runs a command on a node and gives its standard output. The node's shell reads the words, so none of them may come
+   * from outside. Throws an Error in one sentence as `remoteFailure`.
    */
   async run(
-    { node, address }: Target,
+    target: Target,
     command: readonly string[],
     limits: { readonly signal: AbortSignal; readonly timeLimitMs: number }
   ): Promise<string> {
-    const { words, cwd } = await this.command(node)
+    const { words, cwd } = await this.command(target.node)
     const [program = '', ...options] = words
-    const { stdout } = await run(program, [...options, '--', address, ...command], { ...limits, cwd })
+    const { stdout } = await run(program, [...options, '--', target.address, ...command], {
+      ...limits,
+      cwd
+    }).catch(error => {
+      throw remoteFailure(error, this, target)
+    })
     return stdout
   }
 
@@ -147,17 +154,79 @@ export class Remote {
       await run('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', 'svcd', '-f', made], {
         timeLimitMs: 30_000
       })
-      for (const file of [made, `${made}.pub`]) await sync(file)
+      for (const file of [made, `${made}.pub`]) await syncFile(file, file === made ? 0o600 : 0o644)
       await rename(`${made}.pub`, this.publicKey)
       await rename(made, this.key)
-      await sync(this.#directory)
+      await syncDirectory(this.#directory)
     } finally {
       await rm(directory, { recursive: true, force: true })
     }
   }
 }
 
-async function sync(path: string): Promise<void> {
-  const handle = await open(path)
-  await handle.sync().finally(() => handle.close())
+const LOST = 'the connection was lost'
+
+/** What ssh says of itself: the words it uses, and the sentence for the admin. */
+const sshFailures: readonly (readonly [RegExp, (remote: Remote, target: Target) => string])[] = [
+  [
+    /REMOTE HOST IDENTIFICATION HAS CHANGED|^Host key verification failed|^No .* host key is known/m,
+    ({ knownHosts }, { node, address }) =>
+      `node ${node} shows another host key at ${address} than before: if it was installed anew, remove ` +
+      `${knownHosts}/${node}; otherwise another machine answers there`
+  ],
+  [
+    /^[^ ]+: Permission denied \(/m,
+    ({ publicKey }, { node, address }) =>
+      `node ${node} (${address}) does not accept svcd's ssh key: add the line in ${publicKey} to its ` +
+      '/root/.ssh/authorized_keys'
+  ],
+  [
+    /^ssh: .*Connection refused/m,
+    ({ port }, { node, address }) =>
+      `node ${node} refuses connections at ${address} port ${port}: no ssh server runs there`
+  ],
+  [
+    /^ssh: .*(timed out|No route to host|unreachable|Host is down)|^Connection timed out/m,
+    ({ port }, { node, address }) => `node ${node} does not answer at ${address} port ${port}`
+  ],
+  [/^Connection (to .* )?(closed|reset)|^client_loop: /m, (_, { node }) => `node ${node}: ${LOST}`]
+]
+
+/** What rsync's exit statuses mean (its manual, EXIT VALUES; 255 is ssh's); others speak through their last words. */
+const rsyncFailures: Readonly<Record<number, string>> = {
+  10: LOST,
+  11: 'a file could not be read or written',
+  12: LOST,
+  20: 'rsync was stopped',
+  22: 'rsync found no memory',
+  23: 'not everything could be carried over',
+  24: 'files vanished while they were read',
+  30: 'nothing was sent for too long',
+  255: LOST
+}
+
+/** ssh's own exit status, and rsync's when ssh ended: what ssh wrote is the reason then. */
+const SSH_FAILED = 255
+const STREAM_BROKE = 12
+const NOT_FOUND = 127
+
+/**
+ * One sentence with the node's name for a failure of ssh or rsync to it: why, and what to do. `first`: the first
+ * line that rsync or ssh complained with, which is the cause where several follow. What was stopped, or is no
+ * failure of a program, comes back as it is.
+ */
+export function remoteFailure(error: unknown, remote: Remote, target: Target, first?: string): unknown {
+  if (!(error instanceof ProgramError) || error.why === 'aborted') return error
+  const { node } = target
+  const sentence = (text: string) => new Error(text, { cause: error })
+  if (error.why === 'missing') return sentence(`${error.program} is not installed on the controller`)
+  if (error.why === 'time limit') return sentence(`node ${node}: ${error.message}`)
+  const { status, stderr } = error
+  if (status === NOT_FOUND || /^[^\n]*rsync: (command )?not found$/m.test(stderr))
+    return sentence(`node ${node} has no rsync: install it there`)
+  if (status === SSH_FAILED || status === STREAM_BROKE)
+    for (const [words, say] of sshFailures) if (words.test(stderr)) return sentence(say(remote, target))
+  const what = (error.program === 'rsync' && status !== undefined && rsyncFailures[status]) || undefined
+  if (what === undefined && first === undefined) return sentence(`node ${node}: ${error.message}`)
+  return sentence(`node ${node}: ${[what, first].filter(Boolean).join(': ')}`)
 }

@@ -1,7 +1,6 @@
 import { isIPv6 } from 'node:net'
 import { run } from '../../program/program.js'
-import type { Remote, Target } from './remote.js'
-import { remoteFailure } from './remote-failure.js'
+import { type Remote, remoteFailure, type Target } from './remote.js'
 
 /** How a transfer reports and ends. */
 export interface Course {

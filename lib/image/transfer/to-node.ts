@@ -1,10 +1,9 @@
 import { realpath, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { chooseFilesystems, pushMountRules } from './filesystems.js'
 import { nodeMounts } from './reach.js'
 import type { Remote, Target } from './remote.js'
 import { type Course, transfer } from './rsync.js'
-import { checkSelection, literals, pushRules } from './selection.js'
+import { checkSelection, chooseFilesystems, literals, pushMountRules, pushRules } from './selection.js'
 
 export interface ToNodeRequest extends Course, Target {
   readonly remote: Remote

@@ -86,7 +86,7 @@ t.test('a node', async t => {
     const before = await readFile(authorized)
     await t.rejects(reach(own), {
       message:
-        `node node001 (127.0.0.1) does not accept svcd's ssh key: the line in ${sshKey}.pub belongs into its ` +
+        `node node001 (127.0.0.1) does not accept svcd's ssh key: add the line in ${sshKey}.pub to its ` +
         '/root/.ssh/authorized_keys'
     })
     await copyFile(`${sshKey}.pub`, authorized)
@@ -98,14 +98,14 @@ t.test('a node', async t => {
   await t.test('no rsync there', async t => {
     const rsync = join(root, 'usr/bin/rsync')
     await output('mv', [rsync, `${rsync}.away`])
-    await t.rejects(reach(), { message: 'node node001 has no rsync: it has to be installed there' })
+    await t.rejects(reach(), { message: 'node node001 has no rsync: install it there' })
     await output('mv', [`${rsync}.away`, rsync])
   })
 
   await t.test('another host key is refused until the node is forgotten', async t => {
     const changed =
       `node node001 shows another host key at 127.0.0.1 than before: if it was installed anew, remove ${known}; ` +
-      'if not, another machine answers there'
+      'otherwise another machine answers there'
     await node.stop()
     const hostKey = join(root, 'etc/ssh/ssh_host_ed25519_key')
     await rm(hostKey)

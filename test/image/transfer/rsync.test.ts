@@ -1,7 +1,7 @@
 import t from 'tap'
-import { chooseFilesystems, mountPoints } from '../../../lib/image/transfer/filesystems.js'
+import { mountPoints } from '../../../lib/disk/mounts.js'
 import { readChange, readProgress } from '../../../lib/image/transfer/rsync.js'
-import { checkSelection } from '../../../lib/image/transfer/selection.js'
+import { checkSelection, chooseFilesystems } from '../../../lib/image/transfer/selection.js'
 
 t.test('changes, as rsync writes them', async t => {
   const read: Readonly<Record<string, string | undefined>> = {
@@ -43,7 +43,7 @@ t.test('which file systems of a node are taken', async t => {
 28 22 8:3 / /var rw - ext4 /dev/sda3 rw
 29 28 8:3 / /var/log rw - ext4 /dev/sda4 rw
 `
-  const mounted = mountPoints(mountinfo)
+  const mounted = [...new Set(mountPoints(mountinfo))]
   const odd = '/mnt/a b\\c\nd'
   t.strictSame(mounted, ['/', '/proc', '/proc/sys/fs/binfmt_misc', '/boot', odd, '/var', '/var/log'])
   const choose = (...filesystems: string[]) =>
