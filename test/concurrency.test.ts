@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { Mutex, Semaphore, singleFlight } from '../lib/concurrency.js'
+import { until } from './support/until.js'
 
 t.test('no more than the limit at once, every task once', async t => {
   const semaphore = new Semaphore(3)
@@ -46,7 +47,7 @@ t.test('single flight: each caller gets the result of work that began after the 
     return mine
   })
   const first = [ask(), ask()]
-  while (began === 0) await sleep(1)
+  await until(() => began > 0)
   const second = [ask(), ask(), ask()]
   t.same(await Promise.all(first), [1, 1])
   t.same(await Promise.all(second), [2, 2, 2])

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { forbidden, unauthorized } from '../../lib/errors.js'
 import { until } from '../support/until.js'
-import { isRefusal, RawClient, route, start } from './helpers.js'
+import { arrived, isRefusal, RawClient, route, start } from './helpers.js'
 
 const MEGABYTE = 1024 * 1024
 const echo = route('POST', '/echo', ({ body }) => ({ status: 200, body }))
@@ -105,20 +105,20 @@ t.test('Expect: 100-continue is answered after the caller is known', async t => 
 
 // rules 2.11
 t.test('a slow upload that lives is taken, one that stalls is 408', async t => {
-  const limits = { bodyMs: 150, bodyBytes: 10, lingerMs: 100 }
+  const limits = { bodyMs: 1500, bodyBytes: 10, lingerMs: 100 }
   const { port, log } = await start(t, [echo], { limits })
-  const living = new RawClient(port).send(head('/echo', 'Content-Length: 122\r\n'))
+  const living = new RawClient(port).send(head('/echo', 'Content-Length: 302\r\n'))
   living.send('"')
-  for (let i = 0; i < 12; i++) {
-    await new Promise(resolve => setTimeout(resolve, 40))
+  for (let i = 0; i < 30; i++) {
+    await new Promise(resolve => setTimeout(resolve, 60))
     living.send('0123456789')
   }
   living.send('"')
-  t.match(await living.response(), { status: 200 }, 'three times as long as a stall may last')
+  t.match(await living.response(), { status: 200 }, 'longer than a stall may last')
   living.socket.destroy()
 
   const stalled = new RawClient(port).send(head('/echo', 'Content-Length: 1000000\r\n'))
-  const drip = setInterval(() => stalled.send('x'), 30)
+  const drip = setInterval(() => stalled.send('x'), 300)
   const response = await stalled.response()
   clearInterval(drip)
   t.equal(response.status, 408)
@@ -135,7 +135,7 @@ t.test('a client that hangs up in its body runs nothing and is no error', async 
   })
   const { port, log } = await start(t, [count, echo])
   const reset = new RawClient(port).send(`${head('/count', 'Content-Length: 100\r\n')}{"a":`)
-  await new Promise(resolve => setTimeout(resolve, 20))
+  await arrived()
   reset.socket.resetAndDestroy()
   await until(() => log.lines.length === 1, 'the cut request is logged')
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { until } from '../support/until.js'
-import { deferred, isRefusal, RawClient, route, start } from './helpers.js'
+import { arrived, deferred, isRefusal, RawClient, route, start } from './helpers.js'
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
 
@@ -26,7 +26,7 @@ t.test('close: idle connections end, the request under way finishes, new ones ar
   const busy = new RawClient(port).send(get('/slow'))
   await begun.promise
   const half = new RawClient(port).send('GET /fast HTTP/1.1\r\nHo')
-  await new Promise(resolve => setTimeout(resolve, 30))
+  await arrived()
 
   let closed = false
   const closing = server.close(10_000).then(() => {

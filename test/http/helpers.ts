@@ -1,4 +1,5 @@
 import { connect, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import type { Answer, Request, Route } from '../../lib/http/route.js'
 import { HttpServer, type ServerOptions } from '../../lib/http/server.js'
@@ -149,6 +150,12 @@ export class RawClient {
     }
     return this.#received.toString()
   }
+}
+
+/** Resolves when the server has read what was sent to it: it is in this process, but nothing tells of it. */
+export async function arrived(): Promise<void> {
+  await sleep(20)
+  for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate)
 }
 
 /** A promise, and the functions that settle it. */

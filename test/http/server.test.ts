@@ -282,8 +282,7 @@ t.test('the source address is what the proxies vouch for', async t => {
 })
 
 t.test('the signal fires when the client hangs up, early or late, and never otherwise', async t => {
-  const begun = deferred()
-  const goOn = deferred()
+  const [begun, lateBegun, goOn] = [deferred(), deferred(), deferred()]
   const seen: string[] = []
   const { port, log } = await start(t, [
     route('GET', '/early', async ({ signal }) => {
@@ -293,7 +292,7 @@ t.test('the signal fires when the client hangs up, early or late, and never othe
       return { status: 200, body: 1 }
     }),
     route('GET', '/late', async request => {
-      begun.resolve()
+      lateBegun.resolve()
       await goOn.promise
       seen.push(`late ${request.signal.aborted}`)
       return { status: 200, body: 1 }
@@ -308,7 +307,7 @@ t.test('the signal fires when the client hangs up, early or late, and never othe
   early.socket.destroy()
   await until(() => seen.includes('early'), 'the signal fires')
   const late = new RawClient(port).send(get('/late'))
-  await new Promise(resolve => setTimeout(resolve, 20))
+  await lateBegun.promise
   late.socket.destroy()
   await until(() => log.lines.length === 2, 'the hang-up is seen')
   goOn.resolve()

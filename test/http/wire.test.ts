@@ -1,6 +1,6 @@
 import t from 'tap'
 import { until } from '../support/until.js'
-import { deferred, isRefusal, RawClient, route, start } from './helpers.js'
+import { arrived, deferred, isRefusal, RawClient, route, start } from './helpers.js'
 
 const routes = [
   route('GET', '/boot', () => ({ status: 200, text: '#!ipxe\n' })),
@@ -131,7 +131,7 @@ t.test('pipelined requests are served one after the other, in order', async t =>
   const get = (n: number) => `GET /fast/${n} HTTP/1.1\r\nHost: a\r\n\r\n`
   const client = new RawClient(port).send(post('/slow', '{}') + get(1) + get(2) + get(3))
   await until(() => events.length > 0, 'the first is served')
-  await new Promise(resolve => setTimeout(resolve, 20))
+  await arrived()
   t.same(events, ['slow begins'])
   gate.resolve()
   t.match(await client.response(), { body: '"slow"\n' })
@@ -283,7 +283,7 @@ t.test('a connection that is reset, at any moment, harms no other', async t => {
       const client = new RawClient(port).send(bytes)
       await new Promise(resolve => client.socket.once('connect', resolve))
       // At once, or when the answer has begun where there is one.
-      if (waits) await new Promise(resolve => setTimeout(resolve, 20))
+      if (waits) await arrived()
       client.socket.resetAndDestroy()
       await client.rest()
     }

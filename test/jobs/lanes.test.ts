@@ -2,6 +2,7 @@ import t from 'tap'
 import { JobStoppedError } from '../../lib/jobs/jobs.js'
 import { startable } from '../../lib/jobs/lanes.js'
 import { Gate, openJobs, outcome, settled, spec } from '../support/jobs.js'
+import { until } from '../support/until.js'
 
 t.test('which jobs may begin', t => {
   const job = (name: string, lanes: string, ready = true) => ({
@@ -141,7 +142,7 @@ t.test('cancel: one that runs is aborted, and ends as it does', async t => {
   t.match(await outcome(obeys), new JobStoppedError('pack of osimage compute was cancelled'))
   t.same((await jobs.record(obeys.id))?.lines, ['failed: cancelled'])
 
-  while ((await jobs.record(cleans.id))?.state !== 'running') await settled()
+  await until(async () => (await jobs.record(cleans.id))?.state === 'running')
   t.equal(jobs.cancel(cleans.id), true)
   t.match(await outcome(cleans), new JobStoppedError('pack of osimage compute was cancelled'))
   t.same((await jobs.record(cleans.id))?.lines, ['a mount is left', 'failed: cancelled'])

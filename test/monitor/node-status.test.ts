@@ -1,9 +1,9 @@
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { NodeStatus } from '../../lib/monitor/node-status.js'
 import { StoreError } from '../../lib/store/errors.js'
 import { Journal } from '../../lib/store/journal.js'
+import { until } from '../support/until.js'
 
 /** A journal whose appends fail as long as `broken` says why. */
 function breakable(test: typeof t) {
@@ -59,7 +59,6 @@ t.test('health recovers by itself, without a report', async t => {
   await t.rejects(status.report('a', 'x'), StoreError)
   t.equal(status.health.ok, false)
   state.broken = ''
-  for (let waited = 0; !status.health.ok && waited < 20_000; waited += 100) await sleep(100)
-  t.equal(status.health.ok, true)
+  await until(() => status.health.ok)
   await status.close()
 })

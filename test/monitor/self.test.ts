@@ -4,11 +4,7 @@ import { Health } from '../../lib/monitor/health.js'
 import { LoopDelay } from '../../lib/monitor/loop-delay.js'
 import { queueCondition } from '../../lib/monitor/queue.js'
 import { Gate, openJobs, outcome } from '../support/jobs.js'
-
-/** Waits for a condition to become well, or ill. */
-async function becomes(part: { readonly condition: { ok: boolean } }, ok: boolean): Promise<void> {
-  while (part.condition.ok !== ok) await sleep(20)
-}
+import { until } from '../support/until.js'
 
 function busy(ms: number): void {
   const end = performance.now() + ms
@@ -27,11 +23,11 @@ t.test('an event loop that is late in the mean is named, and well again afterwar
       await sleep(1)
     }
   })()
-  await becomes(loop, false)
+  await until(() => !loop.condition.ok)
   t.match(loop.condition.reason, /event loop is more than 200 ms late/)
   late = false
   await work
-  await becomes(loop, true)
+  await until(() => loop.condition.ok)
   t.equal(loop.condition.reason, '')
 })
 
@@ -61,7 +57,7 @@ t.test('since when something has failed is known also when nobody asked', async 
   t.teardown(() => health.close())
   const looked = async () => {
     const before = looks
-    while (looks <= before) await sleep(5)
+    await until(() => looks > before)
   }
   reason = 'the checker refuses it'
   nowMs += 3_600_000

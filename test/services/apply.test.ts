@@ -8,6 +8,7 @@ import { renderInThread } from '../../lib/services/render.js'
 import { renderJob } from '../../lib/services/render-job.js'
 import { settingsOf } from '../../lib/services/services.js'
 import { requirePrograms } from '../support/programs.js'
+import { until } from '../support/until.js'
 import { many } from './cluster.js'
 import { Fake, named } from './fake.js'
 import { templates as shipped } from './rendered.js'
@@ -199,9 +200,7 @@ t.test('a reload that fails is tried again', async t => {
   t.match(fake.service.condition.reason, /no good/)
   t.match(fake.read(), /"good"/, 'the old file, for a server that may start by itself')
   fake.unflag('broken')
-  for (let waited = 0; !fake.service.condition.ok && waited < 500; waited++)
-    await new Promise(r => setTimeout(r, 20))
-  t.ok(fake.service.condition.ok, 'without another change')
+  await until(() => fake.service.condition.ok, 'the reload without another change')
   t.match(fake.read(), /"better"/)
 })
 
@@ -219,8 +218,7 @@ t.test('a server that is stopped is not started, and has the new file when it is
   t.same(fake.service.condition, { ok: false, reason: 'service fake does not run' }, 'said once')
   await fake.service.control('start', signal)
   await fake.change(named('better'))
-  for (let waited = 0; !fake.service.condition.ok && waited < 500; waited++)
-    await new Promise(r => setTimeout(r, 20))
+  await until(() => fake.service.condition.ok)
   t.same(fake.service.condition, { ok: true, reason: '' })
   t.same(readdirSync(join(fake.directory, 'etc')), ['main.conf'])
 })

@@ -1,11 +1,11 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { type Controller, startController } from '../support/daemon.js'
 import { freePort } from '../support/free-port.js'
 import { output, requirePrograms } from '../support/programs.js'
+import { until } from '../support/until.js'
 import { follow, inForce } from './follow.js'
 import { controlScript, wire } from './namespaces.js'
 
@@ -89,7 +89,7 @@ async function serves(t: Test, server: string): Promise<void> {
       () => true,
       () => false
     )
-  while (!(await listens())) await sleep(50)
+  await until(listens)
   await both('controller.cluster', '10.142.0.1')
   await both('node001.cluster', '10.142.0.2')
   await both('node001.ipmi', '10.149.0.65')

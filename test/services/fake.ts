@@ -11,7 +11,6 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { createLog } from '../../lib/log.js'
 import type { View } from '../../lib/model/view.js'
@@ -149,11 +148,6 @@ exit 1
     await this.service.close()
     rmSync(this.directory, { recursive: true })
     renameSync(kept, this.directory)
-  }
-
-  /** Waits for something that a file, or the lack of it, tells. */
-  async until(is: () => boolean): Promise<void> {
-    while (!is()) await sleep(5)
   }
 
   /** Whether the server was asked that since `asked` was. */

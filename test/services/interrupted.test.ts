@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Unit } from '../../lib/services/unit.js'
+import { until } from '../support/until.js'
 import { many } from './cluster.js'
 import { Fake, named } from './fake.js'
 
@@ -16,7 +17,7 @@ async function poisoned(t: Test): Promise<Fake> {
   fake.asked()
   fake.objects = named('poison')
   fake.service.changed()
-  await fake.until(() => !fake.has('running'))
+  await until(() => !fake.has('running'))
   return fake
 }
 
@@ -70,7 +71,7 @@ t.test('a server that does not come up with the old file either is tried again w
   t.match(fake.service.condition.reason, /poisoned; and with the files before it: .*no good/)
   t.notOk(fake.has('running'))
   fake.unflag('broken')
-  await fake.until(() => fake.has('running'))
+  await until(() => fake.has('running'))
   await fake.service.settled()
   t.match(fake.read(), /"good"/, 'the last good file was not lost')
   await fake.change(named('better'))
@@ -84,7 +85,7 @@ t.test('a reload that was done is not done again because a full disk does not ta
   fake.flag('nonotes')
   await fake.change(named('better'))
   t.match(fake.service.condition, { ok: false, reason: /cannot be written/ })
-  await fake.until(() => fake.service.condition.ok)
+  await until(() => fake.service.condition.ok)
   t.same(fake.asked(), ['check', 'restart'])
 })
 
@@ -97,7 +98,7 @@ t.test('a stop by the API waits for what is under way, and holds', async t => {
   fake.asked()
   fake.objects = named('better')
   fake.service.changed()
-  await fake.until(() => fake.seen('restart'))
+  await until(() => fake.seen('restart'))
   await fake.service.control('stop', signal)
   await fake.service.settled()
   t.notOk(fake.has('running'))
@@ -117,9 +118,9 @@ t.test('a stop between the swap and the reload holds too', async t => {
   await unit.take(signal, async () => {
     fake.objects = named('better')
     fake.service.changed()
-    await fake.until(() => fake.seen('check'))
+    await until(() => fake.seen('check'))
     // The swap waits for its turn now, and the reload will come after the stop.
-    while (unit.takers < 2) await new Promise(r => setTimeout(r, 5))
+    await until(() => unit.takers === 2)
     stop = fake.service.control('stop', signal)
   })
   await stop
@@ -144,7 +145,7 @@ t.test('a daemon that stops does not wait for a control socket that is silent', 
   })
   fake.objects = named('better')
   fake.service.changed()
-  await fake.until(() => sockets.length > 0)
+  await until(() => sockets.length > 0)
   const since = performance.now()
   await fake.service.close()
   // The socket would be waited for for 30 s.

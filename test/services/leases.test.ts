@@ -1,4 +1,4 @@
-import { renameSync, rmSync, writeFileSync } from 'node:fs'
+import { renameSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { Leases } from '../../lib/services/dhcp/leases.js'
@@ -106,7 +106,12 @@ t.test('100,000 leases are read once for all who ask, and in pieces', async t =>
   const file = join(t.testdir({}), 'leases')
   const address = (n: number) => `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`
   const text = Array.from({ length: 100_000 }, (_, n) => line(address(n), ours)).join('')
-  writeFileSync(file, text)
+  // Bytes in place of as many, at the same time: what looks the same is not read again.
+  const write = (text: string) => {
+    writeFileSync(file, text)
+    utimesSync(file, 1e9, 1e9)
+  }
+  write(text)
   const leases = new Leases('kea', file)
   let turns = 0
   const turn = () => {
@@ -114,15 +119,12 @@ t.test('100,000 leases are read once for all who ask, and in pieces', async t =>
     timer = setImmediate(turn)
   }
   let timer = setImmediate(turn)
-  const alone = performance.now()
   await leases.has(ours, address(1), now)
-  const one = performance.now() - alone
   clearImmediate(timer)
   t.ok(turns > 20, `the event loop turned ${turns} times meanwhile`)
-  const since = performance.now()
+  write(text.replaceAll(ours, other))
   const answers = await Promise.all(Array.from({ length: 500 }, (_, n) => leases.has(ours, address(n), now)))
-  t.ok(answers.every(Boolean))
-  t.ok(performance.now() - since < one, 'what has not changed is not read again')
+  t.ok(answers.every(Boolean), 'what has not changed is not read again')
   writeFileSync(file, text + line(address(7), other))
   t.equal(await leases.has(ours, address(7), now), false, 'what has changed is')
 })

@@ -1,9 +1,9 @@
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { Controller } from '../support/controller.js'
+import { until } from '../support/until.js'
 
 const network = (n: number) => ({
   network: `10.14${n}.0.0/16`,
@@ -81,7 +81,7 @@ t.test('DHCP and DNS are one server', async t => {
   t.ok(existsSync(join(directory, 'running')), 'what it does not come back with is taken back')
   t.notMatch(text('dns'), /poison/)
   t.match(text('dns'), /cluster/)
-  while ((await c.get('/monitor/service/dhcp')).status !== 200) await sleep(50)
+  await until(async () => (await c.get('/monitor/service/dhcp')).status === 200)
   t.match(text('dhcp'), /poison/, 'of the two, what was good comes into force by itself')
   t.match((await c.get('/monitor/service/dns')).body.message, /poisoned/)
   const anonymous = await Promise.all(

@@ -1,9 +1,9 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { output, requirePrograms } from '../support/programs.js'
+import { until } from '../support/until.js'
 import { settings as cluster, mac, type Objects } from './cluster.js'
 import { dhcpServers, dhcpSettings } from './dhcp-servers.js'
 import { type Lease, lease, wire } from './namespaces.js'
@@ -77,7 +77,7 @@ async function runs(
   }
   // kea looks for a link that is up when it starts, and then every five seconds.
   const link = () => output('ip', ['-n', between.server, 'link', 'show', 'v0'])
-  while (!(await link()).includes('state UP')) await sleep(20)
+  await until(async () => (await link()).includes('state UP'))
   await output(given.get('control') ?? '', ['start', server])
   t.teardown(() => {
     if (!t.passing()) t.comment(readFileSync(join(directory, 'server.log'), 'utf8'))
