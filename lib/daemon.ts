@@ -20,12 +20,11 @@ import { Distribution } from './image/torrent/distribution.js'
 import { Remote } from './image/transfer/remote.js'
 import { Jobs, JobsUnavailableError } from './jobs/jobs.js'
 import { createLog, type Log } from './log.js'
-import { checkAttached } from './model/attached.js'
 import { Model, theDaemon } from './model/model.js'
 import { checkState } from './model/rules.js'
 import { openSecretBox } from './model/secrets.js'
 import { putSettings } from './model/settings.js'
-import type { RevokedDoc } from './model/tables.js'
+import type { RevokedDoc } from './model/types/node.js'
 import { createIndex, kinds } from './model/types.js'
 import type { ClusterSettings, ClusterStore, View } from './model/view.js'
 import { Audit } from './monitor/audit.js'
@@ -67,7 +66,7 @@ export function storeOptions(config: Config) {
     directory: config.paths.state,
     kinds,
     createIndex,
-    verify: (view: View) => [...checkState(view, settings), ...checkAttached(view)]
+    verify: (view: View) => checkState(view, settings)
   }
 }
 

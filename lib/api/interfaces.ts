@@ -2,6 +2,7 @@ import { notFound } from '../errors.js'
 import { array } from '../model/field.js'
 import { showGroupInterfaces, showNodeInterfaces } from '../model/output.js'
 import { readInterfaces } from '../model/request.js'
+import { objectTypes } from '../model/types.js'
 import { bodyOf } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, done, okTwice, type Parts, param } from './context.js'
 import { deletion, get, post } from './row.js'
@@ -16,7 +17,7 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
     ...bodyOf(
       { about: `${type} {${type}}`, at: place, besides: ['interfaces'] },
       { interfaces: { type: array, required: true, meaning: 'those to add or change' } },
-      ({ interfaces }, about) => readInterfaces(about, interfaces, type === 'node')
+      ({ interfaces }, about) => readInterfaces(about, interfaces, objectTypes[type].interfaces)
     ),
     schema: output
   }
@@ -60,8 +61,7 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
       summary: `Delete one interface of a ${type}`,
       handler: async request => {
         const [name, wanted] = [nameOf(request), param(request, 'interface')]
-        if (type === 'group') await model.removeGroupInterface(name, wanted, actorOf(request))
-        else await model.removeNodeInterface(name, wanted, actorOf(request))
+        await model.removeInterface(type, name, wanted, actorOf(request))
         return { status: 204 }
       }
     })

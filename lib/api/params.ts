@@ -10,7 +10,7 @@ import {
   objectNameRule,
   parseMac
 } from '../model/names.js'
-import { objectTypes } from '../model/types.js'
+import { objectTypes, typeNames } from '../model/types.js'
 
 /** The check of a path parameter, and the codes by which a route with it may refuse. */
 interface Parameter {
@@ -61,13 +61,7 @@ const address = notation('an IPv4 address', value => (parseAddress(value) === un
 
 /** The path parameters by their names in the route table. Each is checked once, at the edge (rules 3.1). */
 const parameters: Readonly<Record<string, Parameter>> = {
-  group: object('group'),
-  node: object('node'),
-  osimage: object('osimage'),
-  bmcsetup: object('bmcsetup'),
-  network: object('network'),
-  switch: object('switch'),
-  otherdev: object('otherdev'),
+  ...Object.fromEntries(typeNames.map(type => [type, object(type)])),
   // At the console: one that is not there gets a script that says so (rules 4.4).
   groupname: object('group', [400]),
   hostname: name('host name', nodeNameRule, isNodeName, [400]),

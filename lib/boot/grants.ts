@@ -1,6 +1,6 @@
 import { type Address, parseAddress } from '../model/address.js'
 import { dynamicRange } from '../model/networks.js'
-import type { NetworkDoc } from '../model/tables.js'
+import type { NetworkDoc } from '../model/types/network.js'
 import type { Visit } from '../source.js'
 
 const grantMs = 3_600_000

@@ -3,7 +3,7 @@ import { basename, join } from 'node:path'
 import { resolveInside } from '../disk/inside.js'
 import { badRequest } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
-import type { OsimageDoc } from '../model/tables.js'
+import type { OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import {
   chooseInitrd,

@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path'
 import { resolveInside } from '../disk/inside.js'
 import { file } from '../model/field.js'
 import { isFileName } from '../model/names.js'
-import type { OsimageDoc, PackDoc } from '../model/tables.js'
+import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 
 /** What a `kernel` request asks for; absent: left to be chosen. Names are files of the image. */
 export interface KernelWish {

@@ -1,7 +1,7 @@
 import { exists } from '../disk/missing.js'
 import { notFound } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
-import type { OsimageDoc } from '../model/tables.js'
+import type { OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { secretPaths } from './secret-paths.js'
 import type { Remote } from './transfer/remote.js'

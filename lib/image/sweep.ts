@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises'
 import { theDaemon } from '../model/model.js'
-import type { PackDoc } from '../model/tables.js'
+import type { PackDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import type { Installing } from './installing.js'
 import { newIntentId, type PackIntent } from './intents.js'

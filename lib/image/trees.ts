@@ -4,7 +4,7 @@ import { basename, dirname, isAbsolute, join, normalize } from 'node:path'
 import { exists } from '../disk/missing.js'
 import { mountsBelow } from '../disk/mounts.js'
 import { badRequest, unavailable } from '../errors.js'
-import type { OsimageDoc } from '../model/tables.js'
+import type { OsimageDoc } from '../model/types/osimage.js'
 import type { Tx, View } from '../model/view.js'
 
 /** The tree that an image means: its path or, without one, what is named like it in `[image] directory`. */

@@ -1,13 +1,14 @@
+import { compareNames } from '../store/order.js'
 import type { Prefix } from './address.js'
+import type { Docs, TypeName } from './docs.js'
 import type { Field, ValueOf } from './field.js'
 import { findTag, untagged } from './tags.js'
-import type { GroupDoc } from './types/group.js'
 import { inheritable } from './types/inheritable.js'
 import type { InterfaceDoc } from './types/interface.js'
-import type { NetworkDoc } from './types/network.js'
-import type { NodeDoc } from './types/node.js'
-import type { OsimageDoc } from './types/osimage.js'
 import type { ClusterSettings, View } from './view.js'
+
+type NodeDoc = Docs['node']
+type GroupDoc = Docs['group']
 
 /** Who sets a value in force. */
 export type Source = 'node' | 'group' | 'cluster' | 'default'
@@ -33,10 +34,10 @@ export interface EffectiveNode {
   readonly interfaces: readonly InterfaceDoc[]
   /** The interface it is provisioned over, that interface's network, and the network's prefix. */
   readonly provision: InterfaceDoc | undefined
-  readonly network: NetworkDoc | undefined
+  readonly network: Docs['network'] | undefined
   readonly prefix: Prefix | undefined
   /** With the files that the node's tag pins. */
-  readonly image: OsimageDoc | undefined
+  readonly image: Docs['osimage'] | undefined
   /** '' without a domain (rules 4.2). */
   readonly domain: string
   /** `<node>.<domain>`, the bare name without a domain. */
@@ -162,7 +163,7 @@ export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSetting
 }
 
 /** A node's image; a tag pins the files of the image, and one without files leaves it none (rules 1.2). */
-function imageOf(view: View, { osimage, osimagetag }: Settings): OsimageDoc | undefined {
+function imageOf(view: View, { osimage, osimagetag }: Settings): Docs['osimage'] | undefined {
   const image = osimage === null ? undefined : view.get('osimage', osimage)
   if (!image || osimagetag === untagged) return image
   const { kernelfile: _, initrdfile: __, imagefile: ___, ...rest } = image
@@ -173,4 +174,17 @@ function imageOf(view: View, { osimage, osimagetag }: Settings): OsimageDoc | un
     ...(initrdfile === undefined ? {} : { initrdfile }),
     ...(imagefile === undefined ? {} : { imagefile })
   }
+}
+
+/** The nodes whose value in force this object is, in natural order (rules 3.10). */
+export function members(view: View, type: TypeName, name: string): string[] {
+  const field = inheritedFields.find(({ refers }) => refers === type)?.name as keyof NodeDoc | undefined
+  const nodes: string[] = []
+  for (const user of view.index.users({ type, name })) {
+    if (user.type === 'node') nodes.push(user.name)
+    if (user.type === 'group' && field)
+      for (const member of view.index.members(user.name)?.all.values ?? [])
+        if (view.get('node', member)?.[field] === undefined) nodes.push(member)
+  }
+  return nodes.sort(compareNames)
 }

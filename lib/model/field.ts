@@ -145,6 +145,16 @@ export const strings: FieldType<readonly string[]> = {
   }
 }
 
+/** A list of names, never an empty one. */
+export const names: FieldType<readonly string[]> = {
+  expected: 'a list of names that is not empty',
+  json: 'array',
+  read: value => {
+    if (!Array.isArray(value) || value.length === 0) throw new ValueError('')
+    return value.map(objectName.read)
+  }
+}
+
 /** A list of anything. */
 export const array: FieldType<JsonValue[]> = {
   expected: 'a list',

@@ -120,6 +120,14 @@ export class ClusterIndex implements Index {
     return this.#gateways.get(address) ?? []
   }
 
+  /** What an object has on networks, each with its owner; `doc` is the object. */
+  connectionsOf(ref: Ref, doc: object | undefined): readonly (Connection & { readonly owner: Owner })[] {
+    const indexed = this.#types[ref.type]
+    const title = indexed?.title ?? ref.type
+    const connections = (doc && indexed?.connections?.(doc)) ?? []
+    return connections.map(entry => ({ ...entry, owner: { ...ref, title, interface: entry.interface } }))
+  }
+
   members(group: string): Members | undefined {
     return this.#members.get(group)
   }
@@ -148,8 +156,8 @@ export class ClusterIndex implements Index {
   /** Adds what an object gives to the indexes, or takes it away. */
   #set(indexed: IndexedType<object>, ref: Ref, doc: object, present: boolean): void {
     if (indexed.fields) this.#references(ref, indexed.fields, doc, present)
-    const connections = indexed.connections?.(doc) ?? []
-    for (const connection of connections) this.#connection(indexed, ref, connection, present)
+    const connections = this.connectionsOf(ref, doc)
+    for (const { owner, ...entry } of connections) this.#connection(owner, entry, present)
     const group = indexed.memberOf?.(doc)
     if (group !== undefined) this.#member(group, ref.name, connections, present)
     const network = indexed.network?.(doc)
@@ -189,9 +197,8 @@ export class ClusterIndex implements Index {
     if (!hasMac) members.free.add(name)
   }
 
-  #connection(indexed: IndexedType<object>, ref: Ref, entry: Connection, present: boolean): void {
-    const owner: Owner = { ...ref, title: indexed.title ?? ref.type, interface: entry.interface }
-    const isOwner = (other: Owner) => refKey(other) === refKey(ref) && other.interface === owner.interface
+  #connection(owner: Owner, entry: Connection, present: boolean): void {
+    const isOwner = (other: Owner) => refKey(other) === refKey(owner) && other.interface === owner.interface
     if (entry.macaddress !== undefined) {
       if (present) add(this.#macs, entry.macaddress, owner)
       else drop(this.#macs, entry.macaddress, isOwner)

@@ -1,29 +1,17 @@
-import { isDeepStrictEqual } from 'node:util'
 import { badRequest, notFound } from '../errors.js'
 import type { Change } from '../store/types.js'
-import type { TypeName } from './docs.js'
-import { type EffectiveNode, effectiveNode, groupInForce, interfaceInForce, settingsOf } from './effective.js'
-import type { Field } from './field.js'
+import type { Docs, TypeName } from './docs.js'
+import { type EffectiveNode, effectiveNode } from './effective.js'
 import { isBmc, type Owner } from './index.js'
-import {
-  cloneDevice,
-  cloneInterfaces,
-  followGroup,
-  mergeGroupInterfaces,
-  mergeNodeInterfaces,
-  type Power,
-  removeNodeInterface,
-  withMac
-} from './interfaces.js'
-import { renameReference } from './references.js'
-import type { Given, GivenInterface } from './request.js'
+import { assignAddresses, followGroup, withMac } from './interfaces.js'
+import type { Changing, Given, GivenInterface, Power } from './object-type.js'
+import { type Ref, renameReference } from './references.js'
+import { merged, without } from './request.js'
 import { checkChanges } from './rules.js'
 import type { SecretBox } from './secret-box.js'
-import { copySecrets, dropSecrets, moveSecrets } from './secrets.js'
-import { settingsInForce } from './settings.js'
-import type { ClusterDoc, DeviceDoc, Docs, GroupDoc, NodeDoc } from './tables.js'
-import { removeTag, renameImageTags, tagsOf } from './tags.js'
-import { abandonTrees, renameTrees } from './trees.js'
+import { type ClusterDoc, settingsInForce } from './settings.js'
+import type { GroupDoc } from './types/group.js'
+import type { NodeDoc } from './types/node.js'
 import { objectTypes } from './types.js'
 import type { ClusterSettings, ClusterStore, Tx, View } from './view.js'
 
@@ -47,9 +35,6 @@ export interface ModelOptions {
   /** Called after a change is durable; what it awaits is awaited before the change is answered. */
   readonly audit: (actor: Actor, changes: readonly Change[], kind: 'change' | 'import') => Promise<void>
 }
-
-/** What stays with the machine when a node is cloned: a clone is another machine (rules 3.2). */
-const machineFields = ['switch', 'switchport', 'vendor', 'assettag', 'tpm_uuid', 'tpm_pubkey', 'tpm_sha256']
 
 /**
  * The cluster's objects and every change that can be made to them. Each change is one transaction: it is
@@ -99,17 +84,17 @@ export class Model {
   }
 
   /** Runs an import, which checks the whole state itself. */
-  importWith<R>(actor: Actor, fn: (tx: Tx) => R): Promise<R> {
-    return this.#commit(actor, 'import', fn)
+  importWith<R>(actor: Actor, fn: (changing: Changing) => R): Promise<R> {
+    return this.#commit(actor, 'import', tx => fn(this.#changing(tx, actor)))
   }
 
   /** Runs one change and takes it back: gives what it would return, or throws what it would throw. */
-  preview<R>(fn: (tx: Tx) => R): Promise<R> {
+  preview<R>(fn: (changing: Changing) => R): Promise<R> {
     const takenBack = new Error('taken back')
     let result: R
     return this.#o.store
       .change(tx => {
-        result = fn(tx)
+        result = fn(this.#changing(tx, theDaemon))
         throw takenBack
       })
       .catch(error => {
@@ -137,8 +122,8 @@ export class Model {
   }
 
   /** Creates, updates or renames (rules 1.10). `also`: what else belongs to the same change. */
-  save(
-    type: TypeName,
+  save<K extends TypeName>(
+    type: K,
     name: string,
     given: Given,
     actor: Actor,
@@ -146,11 +131,11 @@ export class Model {
   ): Promise<{ created: boolean }> {
     return this.change(actor, tx => {
       const before = tx.get(type, name)
-      if (!before && given.newName !== undefined)
-        throw notFound(`${objectTypes[type].title} ${name} does not exist`)
+      if (!before && given.newName !== undefined) this.get(type, name, tx)
       if (given.newName === '') throw nameless(type, name, 'is empty')
-      this.#write(tx, type, name, before, given, actor)
-      if (given.newName !== undefined && given.newName !== name) this.#rename(tx, type, name, given.newName)
+      const changing = this.#changing(tx, actor)
+      write(changing, type, name, before, given)
+      if (given.newName !== undefined && given.newName !== name) rename(changing, type, name, given.newName)
       also?.(tx)
       return { created: !before }
     })
@@ -160,23 +145,24 @@ export class Model {
    * Copies everything but what must be unique; fields in the request override the copy (rules 3.2). `also`: what
    * else belongs to the same change.
    */
-  clone(type: TypeName, name: string, given: Given, actor: Actor, also?: (tx: Tx) => void): Promise<void> {
-    const title = objectTypes[type].title
+  clone<K extends TypeName>(
+    type: K,
+    name: string,
+    given: Given,
+    actor: Actor,
+    also?: (tx: Tx) => void
+  ): Promise<void> {
+    const objectType = objectTypes[type]
     return this.change(actor, tx => {
       const source = this.get(type, name, tx)
       if (!given.newName) throw nameless(type, name, 'is missing')
-      const copy = given.newName
-      if (tx.get(type, copy)) throw badRequest(`${title} ${copy} exists already`)
-      if (type === 'node') {
-        const fields: Record<string, unknown> = { ...source, name: copy }
-        for (const field of machineFields) delete fields[field]
-        tx.put('node', copy, cloneInterfaces(tx, fields as NodeDoc, this.cluster))
-      } else if (type === 'switch' || type === 'otherdev')
-        tx.put(type, copy, cloneDevice(tx, source as DeviceDoc, copy, this.cluster))
-      else tx.put(type, copy, { ...source, name: copy })
-      if (type === 'node' || type === 'group') copySecrets(tx, type, name, copy)
-      const wishes = type === 'node' && given.readBack ? withoutMachine(given, source as NodeDoc) : given
-      this.#write(tx, type, copy, tx.get(type, copy), wishes, actor)
+      const to = given.newName
+      if (tx.get(type, to)) throw badRequest(`${objectType.title} ${to} exists already`)
+      const changing = this.#changing(tx, actor)
+      const copy = { ...without(source, objectType.unique ?? []), name: to }
+      const wishes = objectType.wishes?.(given, source) ?? given
+      write(changing, type, to, objectType.copy?.(changing, copy) ?? copy, wishes)
+      objectType.copied?.(changing, name, to)
       also?.(tx)
     })
   }
@@ -185,11 +171,7 @@ export class Model {
   remove(type: TypeName, name: string, actor: Actor): Promise<void> {
     return this.change(actor, tx => {
       this.get(type, name, tx)
-      tx.remove(type, name)
-      if (type === 'osimage') for (const { tag } of tagsOf(tx, name)) removeTag(tx, name, tag)
-      if (type === 'osimage') abandonTrees(tx, name)
-      if (type === 'node' || type === 'group') dropSecrets(tx, type, name)
-      if (type === 'node') this.revoke(tx, name)
+      removeObject(this.#changing(tx, actor), type, name)
     })
   }
 
@@ -205,26 +187,21 @@ export class Model {
       const isNew = ({ interface: wanted }: GivenInterface) =>
         !before.interfaces?.some(entry => entry.interface === wanted)
       const given = { values: new Map(), newName: undefined, interfaces, override: false, readBack: false }
-      this.#write(tx, type, name, before, given, actor)
+      write(this.#changing(tx, actor), type, name, before, given)
       return interfaces.some(isNew)
     })
   }
 
-  removeGroupInterface(name: string, wanted: string, actor: Actor): Promise<void> {
-    return this.change(actor, tx => {
-      const group = this.get('group', name, tx)
-      const left = (group.interfaces ?? []).filter(entry => entry.interface !== wanted)
-      if (left.length === (group.interfaces ?? []).length)
-        throw notFound(`group ${name} has no interface ${wanted}`)
-      const { interfaces: _, ...rest } = group
-      this.#putGroup(tx, group, left.length > 0 ? { ...rest, interfaces: left } : rest)
-    })
-  }
-
-  removeNodeInterface(name: string, wanted: string, actor: Actor): Promise<void> {
-    return this.change(actor, tx => {
-      tx.put('node', name, removeNodeInterface(tx, this.get('node', name, tx), wanted))
-    })
+  /** Takes an interface away from a group and its members, or from a node (rules 3.5). */
+  removeInterface<K extends 'group' | 'node'>(
+    type: K,
+    name: string,
+    wanted: string,
+    actor: Actor
+  ): Promise<void> {
+    return this.change(actor, tx =>
+      objectTypes[type].removeInterface?.(this.#changing(tx, actor), this.get(type, name, tx), wanted)
+    )
   }
 
   /** Who has a MAC that a machine boots with; 400 for the MAC of a BMC, which boots nothing. */
@@ -251,158 +228,61 @@ export class Model {
 
   /** A new member of a group, made because a person at a console asked for one (rules 4.3). */
   createMember(tx: Tx, group: GroupDoc, name: string): NodeDoc {
-    const node = followGroup(tx, { name, group: group.name }, undefined, group, this.cluster)
-    tx.put('node', name, node)
-    return node
+    const node = followGroup({ name, group: group.name }, undefined, group)
+    const assigned = assignAddresses(tx, node, this.cluster)
+    tx.put('node', name, assigned)
+    return assigned
   }
 
-  #write(tx: Tx, type: TypeName, name: string, before: object | undefined, given: Given, power: Power): void {
-    const base = (before ?? { name }) as Record<string, unknown>
-    const fields = this.#merge(tx, type, base, given, before !== undefined)
-    if (type === 'group') {
-      const group = mergeGroupInterfaces(fields as GroupDoc, given.interfaces)
-      this.#putGroup(tx, before as GroupDoc | undefined, group)
-    } else if (type === 'node')
-      tx.put('node', name, this.#node(tx, before as NodeDoc | undefined, fields, given, power))
-    else tx.put(type, name, fields as never)
+  /** What the types need of a change. */
+  #changing(tx: Tx, power: Power): Changing {
+    return { tx, cluster: this.cluster, now: this.#o.now(), power }
   }
+}
 
-  /** The stored fields after a request: those equal to what is in force are left as they are (rules 3.4). */
-  #merge(tx: Tx, type: TypeName, base: Record<string, unknown>, given: Given, exists: boolean): object {
-    const settings = this.#inherited(tx, type, base, given, exists)
-    const fields = { ...base }
-    for (const field of objectTypes[type].fields as readonly Field[]) {
-      if (field.derived || !given.values.has(field.name)) continue
-      const value = given.values.get(field.name)
-      const unset = value === null || value === undefined
-      const wanted = unset ? (field.default === '' ? '' : null) : value
-      const isInForce = field.inherited && JSON.stringify(wanted) === JSON.stringify(settings[field.name])
-      if (isInForce && !given.override) continue
-      // A default says nothing new: left out, so that an object's file depends on its values alone.
-      const isDefault = !field.inherited && JSON.stringify(value) === JSON.stringify(field.default)
-      if (unset || isDefault) delete fields[field.name]
-      else fields[field.name] = value
-    }
-    return fields
-  }
+/** Removes an object, and what goes with it. */
+export function removeObject(changing: Changing, type: TypeName, name: string): void {
+  changing.tx.remove(type, name)
+  objectTypes[type].removed?.(changing, name)
+}
 
-  #inherited(
-    tx: Tx,
-    type: TypeName,
-    base: object,
-    given: Given,
-    exists: boolean
-  ): Readonly<Record<string, unknown>> {
-    if (type === 'group') return groupInForce(base as GroupDoc, this.cluster).settings
-    if (type !== 'node') return {}
-    const name = exists ? (base as NodeDoc).group : (given.values.get('group') as string | null | undefined)
-    const group = name == null ? undefined : tx.get('group', name)
-    return settingsOf(base as NodeDoc, group, this.cluster)
-  }
+/** Stores what a request makes of an object. */
+function write<K extends TypeName>(
+  changing: Changing,
+  type: K,
+  name: string,
+  before: Docs[K] | undefined,
+  given: Given
+): void {
+  const { tx, cluster } = changing
+  const objectType = objectTypes[type]
+  const settings = objectType.settings?.(tx, before, given, cluster) ?? {}
+  const after = merged(objectType, before ?? { name }, given, settings)
+  if (objectType.write) objectType.write(changing, before, after, given)
+  else tx.put(type, name, after)
+}
 
-  #putGroup(tx: Tx, before: GroupDoc | undefined, after: GroupDoc): void {
-    tx.put('group', after.name, after)
-    // Most changes of a group are none of its interfaces: its members are left alone then.
-    if (!before || isDeepStrictEqual(before.interfaces, after.interfaces)) return
-    for (const entry of after.interfaces ?? [])
-      if (entry.network !== undefined && !tx.get('network', entry.network))
-        throw badRequest(
-          `group ${after.name}: interface ${entry.interface}: network ${entry.network} does not exist`
-        )
-    for (const name of [...(tx.index.members(after.name)?.all.values ?? [])]) {
-      const node = tx.get('node', name)
-      if (node) tx.put('node', name, followGroup(tx, node, before, after, this.cluster))
-    }
-  }
+/** Gives an object another name, also where others name it (rules 3.2). */
+function rename<K extends TypeName>(changing: Changing, type: K, from: string, to: string): void {
+  const { tx } = changing
+  const doc = tx.get(type, from)
+  if (!doc) return
+  if (tx.get(type, to)) throw badRequest(`${objectTypes[type].title} ${to} exists already`)
+  tx.put(type, to, { ...doc, name: to })
+  for (const user of tx.index.users({ type, name: from }))
+    renameIn(tx, user.type, user.name, { type, name: from }, to)
+  tx.remove(type, from)
+  objectTypes[type].renamed?.(changing, from, to)
+}
 
-  #node(tx: Tx, before: NodeDoc | undefined, fields: object, given: Given, power: Power): NodeDoc {
-    let node = fields as NodeDoc
-    const group = (name: string | undefined) => {
-      if (name === undefined) return undefined
-      const found = tx.get('group', name)
-      if (!found) throw badRequest(`node ${node.name}: group ${name} does not exist`)
-      return found
-    }
-    // Entries that come with the request are merged first, so that their addresses need not be assigned.
-    if (before?.group !== node.group) {
-      const [from, to] = [group(before?.group), group(node.group)]
-      const names = given.interfaces.map(entry => entry.interface)
-      const early = given.interfaces.filter(entry =>
-        to?.interfaces?.some(g => g.interface === entry.interface)
-      )
-      if (!before && early.length > 0) node = mergeNodeInterfaces(tx, node, early, this.cluster, power)
-      node = followGroup(tx, node, from, to, this.cluster)
-      // Read back whole with another group: entries as they were read are not a wish to keep what the move drops.
-      const stale = (before?.interfaces ?? [])
-        .filter(entry => names.includes(entry.interface))
-        .map(entry => interfaceInForce(entry, from))
-      const wishes = given.interfaces.filter(entry => !given.readBack || !isAsRead(entry, stale))
-      node = mergeNodeInterfaces(tx, node, wishes, this.cluster, power)
-    } else node = mergeNodeInterfaces(tx, node, given.interfaces, this.cluster, power)
-    if (!given.values.has('macaddr')) return node
-    const mac = given.values.get('macaddr') as string | null
-    const { settings, provision } = this.effective(node, tx)
-    // As it was read it is no wish, whichever interface the node is provisioned over now.
-    const wasRead = before && given.readBack ? this.effective(before, tx).provision : provision
-    if (mac === (provision?.macaddress ?? null) || mac === (wasRead?.macaddress ?? null)) return node
-    return withMac(node, settings.provision_interface, mac)
-  }
-
-  #rename(tx: Tx, type: TypeName, from: string, to: string): void {
-    const { title } = objectTypes[type]
-    if (tx.get(type, to)) throw badRequest(`${title} ${to} exists already`)
-    tx.put(type, to, { ...this.get(type, from, tx), name: to } as never)
-    for (const user of tx.index.users({ type, name: from })) {
-      const doc = tx.get(user.type, user.name)
-      if (doc)
-        tx.put(
-          user.type,
-          user.name,
-          renameReference(objectTypes[user.type].fields, doc, { type, name: from }, to) as never
-        )
-    }
-    tx.remove(type, from)
-    if (type === 'osimage') renameImageTags(tx, from, to)
-    if (type === 'osimage') renameTrees(tx, from, to)
-    if (type === 'node' || type === 'group') moveSecrets(tx, type, from, to)
-    if (type === 'node') this.revoke(tx, from, to)
-  }
-
-  /** Voids the tokens a node name was given so far: they do not pass to a later node of that name. */
-  revoke(tx: Tx, name: string, renamed?: string): void {
-    tx.put('revoked', name, { name, at: this.#o.now(), ...(renamed === undefined ? {} : { renamed }) })
-  }
+function renameIn<K extends TypeName>(tx: Tx, type: K, name: string, from: Ref, to: string): void {
+  const doc = tx.get(type, name)
+  if (doc) tx.put(type, name, renameReference(objectTypes[type].fields, doc, from, to))
 }
 
 /** Which code a rename or clone without a new name has (rules 2.4). */
 function nameless(type: TypeName, name: string, what: string): Error {
-  const message = `${objectTypes[type].title} ${name}: field "${objectTypes[type].newName[0]}" ${what}`
-  return type === 'osimage' ? notFound(message) : badRequest(message)
-}
-
-/** A node that was read and is posted to be cloned: what it says of the machine is no wish for the clone. */
-function withoutMachine(given: Given, source: NodeDoc): Given {
-  const fields = source as Readonly<Record<string, unknown>>
-  const macs = source.interfaces?.map(entry => entry.macaddress) ?? []
-  const values = new Map(given.values)
-  for (const field of machineFields) if (values.get(field) === fields[field]) values.delete(field)
-  if (macs.includes(values.get('macaddr') as string)) values.delete('macaddr')
-  const interfaces = given.interfaces.map(entry => {
-    const has = source.interfaces?.find(other => other.interface === entry.interface)
-    const { ipaddress, macaddress, ...rest } = entry
-    return {
-      ...rest,
-      ...(ipaddress === undefined || ipaddress === has?.ipaddress ? {} : { ipaddress }),
-      ...(macaddress === undefined || macaddress === has?.macaddress ? {} : { macaddress })
-    }
-  })
-  return { ...given, values, interfaces }
-}
-
-function isAsRead(given: Given['interfaces'][number], entries: NonNullable<NodeDoc['interfaces']>): boolean {
-  const entry = entries.find(other => other.interface === given.interface)
-  if (!entry) return false
-  return (['network', 'ipaddress', 'macaddress', 'options'] as const).every(
-    key => given[key] === undefined || (given[key] ?? '') === (entry[key] ?? '')
-  )
+  const { title, newName, namelessCode } = objectTypes[type]
+  const message = `${title} ${name}: field "${newName[0]}" ${what}`
+  return namelessCode === 404 ? notFound(message) : badRequest(message)
 }

@@ -76,15 +76,17 @@ export function isTaken(view: View, address: Address, cluster: ClusterSettings):
 }
 
 /** Refuses an address that no device of the network may have; `where` opens the message. */
-export function checkDeviceAddress(view: View, network: Docs['network'], text: string, where: string): void {
-  const prefix = view.index.networks.get(network.name)
+export function checkDeviceAddress(view: View, network: string, text: string, where: string): void {
+  const prefix = view.index.networks.get(network)
   const address = toAddress(text)
   if (!prefix || !contains(prefix, address))
-    throw badRequest(`${where}: ${text} lies outside network ${network.name} (${network.network})`)
+    throw badRequest(
+      `${where}: ${text} lies outside network ${network} (${view.get('network', network)?.network})`
+    )
   const range = hosts(prefix)
   if (address < range.first || address > range.last)
     throw badRequest(
-      `${where}: ${text} is the ${address < range.first ? 'network' : 'broadcast'} address of network ${network.name}`
+      `${where}: ${text} is the ${address < range.first ? 'network' : 'broadcast'} address of network ${network}`
     )
   const [gateway] = view.index.gatewayOf(address)
   if (gateway !== undefined) throw badRequest(`${where}: ${text} is the gateway of network ${gateway}`)

@@ -2,8 +2,48 @@ import type { TypeName } from './docs.js'
 import type { Table } from './field.js'
 import type { IndexedType } from './index.js'
 import { isObjectName, objectNameRule } from './names.js'
+import type { ClusterSettings, Tx, View } from './view.js'
 
-/** What the generic code has to know of an object type; `D` is its stored shape. */
+/** What a request gives for one interface; absent: left as it is, null: removed. */
+export interface GivenInterface {
+  readonly interface: string
+  readonly network?: string | null
+  readonly ipaddress?: string | null
+  readonly macaddress?: string | null
+  readonly options?: string | null
+  readonly force: boolean
+}
+
+/** A body about one object, checked field by field. */
+export interface Given {
+  /** Stored fields by name; null removes the object's own value. */
+  readonly values: ReadonlyMap<string, unknown>
+  readonly newName: string | undefined
+  readonly interfaces: readonly GivenInterface[]
+  /** `_override: true` in a body that was not read from here: every given field is stored (rules 3.4). */
+  readonly override: boolean
+  /** The body holds what only an answer of ours does: it was read, and maybe changed. */
+  readonly readBack: boolean
+}
+
+/** Who asks: an admin may take an address from another node by force, a node may not (rules 3.8). */
+export interface Power {
+  readonly takesAddresses: boolean
+}
+
+/** A change under way. */
+export interface Changing {
+  readonly tx: Tx
+  readonly cluster: ClusterSettings
+  /** Milliseconds since 1970. */
+  readonly now: number
+  readonly power: Power
+}
+
+/**
+ * Everything that is particular to an object type; `D` is its stored shape. The generic code (requests, files, rules,
+ * export and import, documents) goes by it. A type needs what is not optional; the rest says where it differs.
+ */
 export interface ObjectType<D extends object = object> extends IndexedType<D> {
   readonly type: TypeName
   /** "OS image": for messages. */
@@ -13,8 +53,37 @@ export interface ObjectType<D extends object = object> extends IndexedType<D> {
   readonly newName: readonly [string, ...string[]]
   readonly isName: (name: string) => boolean
   readonly nameRule: string
-  /** Groups and nodes hold interfaces and may override what they inherit. */
-  readonly interfaces?: true
+  /** What a request may hold and is dropped (rules 1.6). */
+  readonly dropped?: Table
+  /** What is stored beside the fields, and no answer shows. */
+  readonly hidden?: Table
+  /** It holds interfaces, with addresses or without; it inherits settings and hands them down (rules 3.4). */
+  readonly interfaces?: 'with addresses' | 'without addresses'
+  /** The code of a clone or a rename without the new name, where it is not 400 (rules 2.4). */
+  readonly namelessCode?: 404
+
+  /** The values in force that a request repeats without storing them; `before` is what the request changes. */
+  settings?(view: View, before: D | undefined, given: Given, cluster: ClusterSettings): object
+  /** Stores an object whose fields a request has changed. Without it, `after` is stored as it is. */
+  write?(changing: Changing, before: D | undefined, after: D, given: Given): void
+  /** The fields that a clone does not have (rules 3.2). */
+  readonly unique?: readonly string[]
+  /** What a clone starts from, made of a copy without these. */
+  copy?(changing: Changing, copy: D): D
+  /** What a request asks of a clone. Without it, all that it holds. */
+  wishes?(given: Given, source: D): Given
+  /** Takes an interface away, and stores the object. */
+  removeInterface?(changing: Changing, doc: D, name: string): void
+
+  /** What else a clone, a rename or a delete changes. */
+  copied?(changing: Changing, from: string, to: string): void
+  renamed?(changing: Changing, from: string, to: string): void
+  removed?(changing: Changing, name: string): void
+
+  /** The rules of its own: each check throws 400, its message begins with `title`. */
+  checks?(view: View, doc: D, title: string, cluster: ClusterSettings): Iterable<() => void>
+  /** The rules that a change may break for others; throws 400. */
+  checkChange?(tx: Tx, before: D, after: D, cluster: ClusterSettings): void
 }
 
 /** The rule that most names follow (rules 3.1). */

@@ -1,4 +1,4 @@
-import type { TypeName } from './docs.js'
+import type { Docs, TypeName } from './docs.js'
 import {
   type EffectiveNode,
   groupInForce,
@@ -12,7 +12,9 @@ import {
 } from './effective.js'
 import type { Field } from './field.js'
 import { hidden } from './hidden.js'
-import type { Docs, GroupDoc, InterfaceDoc, NodeDoc } from './tables.js'
+import type { GroupDoc } from './types/group.js'
+import type { InterfaceDoc } from './types/interface.js'
+import type { NodeDoc } from './types/node.js'
 import { objectTypes } from './types.js'
 import type { ClusterSettings, View } from './view.js'
 

@@ -1,32 +1,10 @@
 import { isDeepStrictEqual } from 'node:util'
 import { badRequest } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
-import { boolean, type Field, freeText, type Reads, ValueError } from './field.js'
+import { boolean, type Field, type Reads, ValueError } from './field.js'
 import { hidden } from './hidden.js'
-import type { ObjectType } from './object-type.js'
+import type { Given, GivenInterface, ObjectType } from './object-type.js'
 import { interfaceFields } from './types/interface.js'
-
-/** What a request gives for one interface; absent: left as it is, null: removed. */
-export interface GivenInterface {
-  readonly interface: string
-  readonly network?: string | null
-  readonly ipaddress?: string | null
-  readonly macaddress?: string | null
-  readonly options?: string | null
-  readonly force: boolean
-}
-
-/** A body about one object, checked field by field. */
-export interface Given {
-  /** Stored fields by name; null removes the object's own value. */
-  readonly values: ReadonlyMap<string, unknown>
-  readonly newName: string | undefined
-  readonly interfaces: readonly GivenInterface[]
-  /** `_override: true` in a body that was not read from here: every given field is stored (rules 3.4). */
-  readonly override: boolean
-  /** The body holds what only an answer of ours does: it was read, and maybe changed. */
-  readonly readBack: boolean
-}
 
 /** JSON text of a value for a message, cut where it is long. */
 function shown(value: JsonValue): string {
@@ -123,6 +101,7 @@ export function readObject(type: ObjectType, name: string, body: JsonValue): Giv
   for (const [key, value] of Object.entries(body)) {
     const where = `${object}: field "${key}"`
     const field = fieldFor(type, key, value)
+    const dropped = type.dropped?.find(({ name }) => name === key)
     if (key === '_override') {
       if (value !== null) override = readValue(boolean, value, where) === true
     } else if (key.startsWith('_')) {
@@ -130,8 +109,8 @@ export function readObject(type: ObjectType, name: string, body: JsonValue): Giv
     } else if (key === 'name') checkName(name, value, where)
     else if (type.newName.includes(key)) newName = readNewName(type, where, value, newName)
     else if (type.interfaces && key === 'interfaces')
-      interfaces = readInterfaces(object, value, type.type === 'node')
-    else if (type.type === 'osimage' && key === 'torrent') readValue(freeText, value, where)
+      interfaces = readInterfaces(object, value, type.interfaces)
+    else if (dropped) readValue(dropped.type, value, where)
     else if (!field) throw badRequest(`${object}: there is no field "${key}"`)
     else if (field.secret && value === hidden) continue
     else setOnce(values, field, value, where)
@@ -161,8 +140,12 @@ export const interfaceEntry: readonly BodyField[] = [
   }
 ]
 
-/** Reads a list of interface entries; groups hold no addresses. */
-export function readInterfaces(object: string, value: JsonValue, node: boolean): GivenInterface[] {
+/** Reads a list of interface entries. Throws 400 naming the object, the interface and the field. */
+export function readInterfaces(
+  object: string,
+  value: JsonValue,
+  holds: ObjectType['interfaces']
+): GivenInterface[] {
   if (!Array.isArray(value))
     throw badRequest(`${object}: field "interfaces" must be a list, not ${shown(value)}`)
   const seen = new Set<string>()
@@ -174,10 +157,41 @@ export function readInterfaces(object: string, value: JsonValue, node: boolean):
     const values = Object.fromEntries(readFields(where, interfaceEntry, entry))
     const given = { ...values, force: values.force === true } as unknown as GivenInterface
     for (const key of ['ipaddress', 'macaddress'] as const)
-      if (!node && (given[key] ?? null) !== null)
+      if (holds !== 'with addresses' && (given[key] ?? null) !== null)
         throw badRequest(`${where}: field "${key}" belongs to the interfaces of nodes`)
     if (seen.has(given.interface)) throw badRequest(`${at} names interface ${given.interface} a second time`)
     seen.add(given.interface)
     return given
   })
+}
+
+/**
+ * An object with the fields of a request: those equal to what is in force (`settings`) are left as they are (rules
+ * 3.4). `before` is the object so far, its name alone when it is new.
+ */
+export function merged<D extends object>(
+  type: ObjectType<D>,
+  before: object,
+  given: Given,
+  settings: object
+): D {
+  const fields: Record<string, unknown> = { ...before }
+  const inForce: Readonly<Record<string, unknown>> = { ...settings }
+  for (const { name, inherited, derived, default: byDefault } of type.fields) {
+    if (derived || !given.values.has(name)) continue
+    const value = given.values.get(name)
+    const unset = value === null || value === undefined
+    const wanted = unset ? (byDefault === '' ? '' : null) : value
+    if (inherited && !given.override && isDeepStrictEqual(wanted, inForce[name])) continue
+    // A default says nothing new: left out, so that an object's file depends on its values alone.
+    if (unset || (!inherited && isDeepStrictEqual(value, byDefault))) delete fields[name]
+    else fields[name] = value
+  }
+  // Each value was read by the type of its field.
+  return fields as D
+}
+
+/** An object without some of its fields. */
+export function without<D extends object>(doc: D, fields: readonly string[]): D {
+  return Object.fromEntries(Object.entries(doc).filter(([name]) => !fields.includes(name))) as D
 }

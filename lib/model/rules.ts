@@ -1,15 +1,18 @@
 import { badRequest, type ServiceError } from '../errors.js'
-import { contains, formatAddress, hosts, parsePrefix, toAddress } from './address.js'
-import type { TypeName } from './docs.js'
-import { groupInForce, groupOf, type Settings, settingsOf } from './effective.js'
-import { type Owner, ownerText } from './index.js'
-import { members } from './members.js'
+import { toAddress } from './address.js'
+import type { AttachedShapes, Docs, TypeName } from './docs.js'
+import { type Connection, type Owner, ownerText } from './index.js'
 import { checkDeviceAddress, controllerAddress } from './networks.js'
+import type { ObjectType } from './object-type.js'
 import { type Mention, type Ref, referencesOf } from './references.js'
-import type { DeviceDoc, GroupDoc, InterfaceDoc, NetworkDoc, NodeDoc, OsimagetagDoc } from './tables.js'
-import { findTag, untagged } from './tags.js'
-import { objectTypes, typeNames } from './types.js'
+import type { AttachedType } from './stored.js'
+import { checkUnused } from './tags.js'
+import { attachedTypes, objectTypes, typeNames } from './types.js'
 import type { ClusterSettings, Tx, View } from './view.js'
+
+/** The types by any name: the store speaks of a change of any of them. */
+const objects: Readonly<Record<string, ObjectType | undefined>> = objectTypes
+const attached: Readonly<Record<string, AttachedType | undefined>> = attachedTypes
 
 /**
  * Checks what a transaction has changed against every rule between objects (rules 2.4, 3.6, 3.9, 3.13): run inside the
@@ -17,15 +20,21 @@ import type { ClusterSettings, Tx, View } from './view.js'
  */
 export function checkChanges(tx: Tx, cluster: ClusterSettings): void {
   for (const { type, name, before, after } of tx.changes()) {
-    if (type === 'osimagetag' && !after) checkTagUnused(tx, before as OsimagetagDoc, cluster)
-    if (!Object.hasOwn(objectTypes, type)) continue
-    const ref: Ref = { type: type as TypeName, name }
-    if (after) checkObject(tx, ref, after, cluster)
+    if (before && !after) attached[type]?.checkRemoved?.(tx, before, cluster)
+    const object = objects[type]
+    if (!object) continue
+    const ref = { type: object.type, name }
+    if (after) for (const check of checksOf(tx, ref, cluster)) check()
     else checkRemoved(tx, ref)
-    if (!before || !after) continue
-    if (type === 'network') checkStranded(tx, name, before as NetworkDoc, after as NetworkDoc)
-    if (type === 'group') checkMemberTags(tx, before as GroupDoc, after as GroupDoc, cluster)
+    if (before && after) object.checkChange?.(tx, before, after, cluster)
   }
+}
+
+/** What is wrong with a stored object. */
+export interface Problem {
+  readonly type: keyof Docs
+  readonly name: string
+  readonly message: string
 }
 
 /** Checks every object, for files changed by hand and for imports; at most `limit` problems. */
@@ -33,36 +42,51 @@ export function checkState(
   view: View,
   cluster: ClusterSettings,
   limit = Number.POSITIVE_INFINITY
-): { type: TypeName; name: string; message: string }[] {
-  const problems: { type: TypeName; name: string; message: string }[] = []
-  for (const type of typeNames)
-    for (const name of view.names(type)) {
-      for (const check of checksOf(view, { type, name }, view.get(type, name) as object, cluster)) {
-        if (problems.length >= limit) return problems
-        try {
-          check()
-        } catch (error) {
-          problems.push({ type, name, message: (error as ServiceError).message })
-        }
-      }
-    }
+): Problem[] {
+  const problems: Problem[] = []
+  for (const problem of problemsOf(view, cluster)) {
+    if (problems.length >= limit) break
+    problems.push(problem)
+  }
   return problems
 }
 
-function checkObject(view: View, ref: Ref, doc: object, cluster: ClusterSettings): void {
-  for (const check of checksOf(view, ref, doc, cluster)) check()
+function* problemsOf(view: View, cluster: ClusterSettings): Generator<Problem> {
+  for (const type of typeNames)
+    for (const name of view.names(type))
+      for (const check of checksOf(view, { type, name }, cluster)) {
+        try {
+          check()
+        } catch (error) {
+          yield { type, name, message: (error as ServiceError).message }
+        }
+      }
+  for (const type of Object.keys(attachedTypes) as (keyof AttachedShapes)[])
+    yield* attachedProblems(view, type)
+}
+
+function* attachedProblems<K extends keyof AttachedShapes>(view: View, type: K): Generator<Problem> {
+  const { checks } = attachedTypes[type]
+  for (const name of checks ? view.names(type) : []) {
+    const doc = view.get(type, name)
+    for (const message of (doc && checks?.(view, doc)) ?? []) yield { type, name, message }
+  }
 }
 
 /** What one object is checked for: each throws 400 for itself. */
-function* checksOf(view: View, ref: Ref, doc: object, cluster: ClusterSettings): Generator<() => void> {
-  const title = `${objectTypes[ref.type].title} ${ref.name}`
-  for (const target of referencesOf(objectTypes[ref.type].fields, doc))
-    yield () => checkReference(view, target, title)
-  if (ref.type === 'network') yield () => checkNetwork(view, doc as NetworkDoc, title, cluster)
-  if (ref.type === 'switch' || ref.type === 'otherdev')
-    yield () => checkInterface(view, ref, doc as DeviceDoc, title, cluster)
-  if (ref.type === 'group') yield () => checkTag(view, groupInForce(doc as GroupDoc, cluster).settings, title)
-  if (ref.type === 'node') yield* nodeChecks(view, doc as NodeDoc, title, cluster)
+function* checksOf<K extends TypeName>(
+  view: View,
+  ref: Ref & { type: K },
+  cluster: ClusterSettings
+): Generator<() => void> {
+  const doc = view.get(ref.type, ref.name)
+  if (!doc) return
+  const type = objectTypes[ref.type]
+  const title = `${type.title} ${ref.name}`
+  for (const target of referencesOf(type.fields, doc)) yield () => checkReference(view, target, title)
+  yield* type.checks?.(view, doc, title, cluster) ?? []
+  for (const { owner, ...entry } of view.index.connectionsOf(ref, doc))
+    yield () => checkConnection(view, owner, entry, title, cluster)
 }
 
 function checkReference(view: View, { type, name, soft }: Mention, title: string): void {
@@ -70,157 +94,31 @@ function checkReference(view: View, { type, name, soft }: Mention, title: string
     throw badRequest(`${title}: ${objectTypes[type].title} ${name} does not exist`)
 }
 
-function* nodeChecks(
+function checkConnection(
   view: View,
-  node: NodeDoc,
+  { type, name, interface: on }: Owner,
+  { network, ipaddress, macaddress }: Connection,
   title: string,
   cluster: ClusterSettings
-): Generator<() => void> {
-  const group = groupOf(view, node)
-  yield () => checkTag(view, settingsOf(node, group, cluster), title)
-  const ref: Ref = { type: 'node', name: node.name }
-  for (const entry of node.interfaces ?? [])
-    yield () => checkInterface(view, ref, entry, `${title}: interface ${entry.interface}`, cluster)
-  for (const { interface: name } of group?.interfaces ?? [])
-    yield () => {
-      if (!node.interfaces?.some(entry => entry.interface === name) && !node.removed?.includes(name))
-        throw badRequest(`${title}: interface ${name} of its group ${node.group} is missing`)
-    }
-}
-
-function checkTag(view: View, { osimage, osimagetag: tag }: Settings, title: string): void {
-  if (tag === untagged) return
-  if (osimage === null) throw badRequest(`${title}: OS image tag ${tag} needs an OS image`)
-  if (!findTag(view, osimage, tag)) throw badRequest(`${title}: OS image ${osimage} has no tag ${tag}`)
-}
-
-/** A group's image or tag must suit the members that inherit one of them. */
-function checkMemberTags(tx: Tx, before: GroupDoc, after: GroupDoc, cluster: ClusterSettings): void {
-  if (before.osimage === after.osimage && before.osimagetag === after.osimagetag) return
-  for (const name of tx.index.members(after.name)?.all.values ?? []) {
-    const node = tx.get('node', name)
-    if (node) checkTag(tx, settingsOf(node, after, cluster), `group ${after.name}: node ${name}`)
-  }
-}
-
-function checkTagUnused(tx: Tx, { osimage, tag }: OsimagetagDoc, cluster: ClusterSettings): void {
-  const users: string[] = []
-  for (const user of tx.index.users({ type: 'osimage', name: osimage })) {
-    const group = user.type === 'group' ? tx.get('group', user.name) : undefined
-    if (group && groupInForce(group, cluster).settings.osimagetag === tag) users.push(`group ${user.name}`)
-  }
-  for (const name of members(tx, 'osimage', osimage)) {
-    const node = tx.get('node', name)
-    if (node && settingsOf(node, groupOf(tx, node), cluster).osimagetag === tag) users.push(`node ${name}`)
-  }
-  if (users.length > 0) throw badRequest(`OS image tag ${tag} of ${osimage} is ${inUse(users)}`)
-}
-
-const inUse = (users: readonly string[]) =>
-  `in use by ${users.length}: ${users.slice(0, 10).join(', ')}${users.length > 10 ? ` and ${users.length - 10} more` : ''}`
-
-function checkInterface(
-  view: View,
-  ref: Ref,
-  entry: InterfaceDoc | DeviceDoc,
-  where: string,
-  cluster: ClusterSettings
 ): void {
-  const on = 'interface' in entry ? entry.interface : undefined
+  const where = on === undefined ? title : `${title}: interface ${on}`
   const other = (owners: readonly Owner[]) =>
-    owners.find(o => o.type !== ref.type || o.name !== ref.name || o.interface !== on)
-  if (entry.macaddress !== undefined) {
-    const owner = other(view.index.macOwners(entry.macaddress))
-    if (owner) throw badRequest(`${where}: MAC ${entry.macaddress} belongs to ${ownerText(owner)}`)
-  }
-  if (entry.ipaddress === undefined) return
-  const network = entry.network === undefined ? undefined : view.get('network', entry.network)
+    owners.find(owner => owner.type !== type || owner.name !== name || owner.interface !== on)
+  const macOwner = macaddress === undefined ? undefined : other(view.index.macOwners(macaddress))
+  if (macOwner) throw badRequest(`${where}: MAC ${macaddress} belongs to ${ownerText(macOwner)}`)
+  if (ipaddress === undefined) return
+  if (network === undefined) throw badRequest(`${where}: an address needs a network`)
   // One that does not exist is told as such, once.
-  if (!network && entry.network !== undefined) return
-  if (!network) throw badRequest(`${where}: an address needs a network`)
-  checkDeviceAddress(view, network, entry.ipaddress, where)
-  const address = toAddress(entry.ipaddress)
+  if (!view.get('network', network)) return
+  checkDeviceAddress(view, network, ipaddress, where)
+  const address = toAddress(ipaddress)
   const owner = other(view.index.addressOwners(address))
-  if (owner) throw badRequest(`${where}: ${entry.ipaddress} belongs to ${ownerText(owner)}`)
+  if (owner) throw badRequest(`${where}: ${ipaddress} belongs to ${ownerText(owner)}`)
   if (controllerAddress(cluster) === address)
-    throw badRequest(`${where}: ${entry.ipaddress} belongs to controller ${cluster.controller.name}`)
-}
-
-function checkNetwork(view: View, network: NetworkDoc, title: string, cluster: ClusterSettings): void {
-  const range = parsePrefix(network.network)
-  if (!range) throw badRequest(`${title}: field "network" is missing`)
-  const inside = (field: 'gateway' | 'dhcp_range_begin' | 'dhcp_range_end') => {
-    const value = network[field]
-    if (value === undefined) return undefined
-    const address = toAddress(value)
-    if (!contains(range, address))
-      throw badRequest(`${title}: field "${field}": ${value} lies outside ${network.network}`)
-    const { first, last } = hosts(range)
-    if (address < first || address > last)
-      throw badRequest(`${title}: field "${field}": ${value} is the network or broadcast address`)
-    return address
-  }
-  const gateway = inside('gateway')
-  const [owner] = gateway === undefined ? [] : view.index.addressOwners(gateway)
-  if (owner) throw badRequest(`${title}: field "gateway": ${network.gateway} belongs to ${ownerText(owner)}`)
-  const begin = inside('dhcp_range_begin')
-  const end = inside('dhcp_range_end')
-  if ((begin === undefined) !== (end === undefined))
-    throw badRequest(`${title}: fields "dhcp_range_begin" and "dhcp_range_end" go together`)
-  if (network.dhcp && begin === undefined)
-    throw badRequest(`${title}: field "dhcp" needs "dhcp_range_begin" and "dhcp_range_end"`)
-  if (begin !== undefined && end !== undefined && begin > end)
-    throw badRequest(
-      `${title}: field "dhcp_range_begin": ${network.dhcp_range_begin} comes after the end, ${network.dhcp_range_end}`
-    )
-  const controller = controllerAddress(cluster)
-  if (
-    controller !== undefined &&
-    begin !== undefined &&
-    end !== undefined &&
-    controller >= begin &&
-    controller <= end
-  )
-    throw badRequest(
-      `${title}: field "dhcp_range_begin": the range holds ${formatAddress(controller)}, the address of controller ${cluster.controller.name}`
-    )
-}
-
-/** A changed prefix must still hold the addresses of the devices on the network (rules 3.6). */
-function checkStranded(tx: Tx, name: string, before: NetworkDoc, after: NetworkDoc): void {
-  if (before.network === after.network && before.gateway === after.gateway) return
-  for (const user of tx.index.users({ type: 'network', name }))
-    for (const { ipaddress, on } of addressesIn(tx, user, name))
-      checkDeviceAddress(
-        tx,
-        after,
-        ipaddress,
-        `network ${name}: field "network": ${ownerText({ ...user, title: objectTypes[user.type].title, interface: on })}`
-      )
-}
-
-function addressesIn(
-  view: View,
-  user: Ref,
-  network: string
-): { ipaddress: string; on: string | undefined }[] {
-  const entries: readonly (InterfaceDoc | DeviceDoc)[] =
-    user.type === 'node'
-      ? (view.get('node', user.name)?.interfaces ?? [])
-      : user.type === 'switch' || user.type === 'otherdev'
-        ? [view.get(user.type, user.name) as DeviceDoc]
-        : []
-  return entries.flatMap(entry =>
-    entry.network === network && entry.ipaddress !== undefined
-      ? [{ ipaddress: entry.ipaddress, on: 'interface' in entry ? entry.interface : undefined }]
-      : []
-  )
+    throw badRequest(`${where}: ${ipaddress} belongs to controller ${cluster.controller.name}`)
 }
 
 function checkRemoved(tx: Tx, ref: Ref): void {
-  const users = tx.index.users(ref)
-  if (users.length > 0)
-    throw badRequest(
-      `${objectTypes[ref.type].title} ${ref.name} is ${inUse(users.map(user => `${objectTypes[user.type].title} ${user.name}`))}`
-    )
+  const users = tx.index.users(ref).map(({ type, name }) => `${objectTypes[type].title} ${name}`)
+  checkUnused(`${objectTypes[ref.type].title} ${ref.name}`, users)
 }

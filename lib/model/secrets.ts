@@ -5,9 +5,10 @@ import { badRequest, notFound, unavailable } from '../errors.js'
 import { isObject, type JsonValue } from '../json.js'
 import { base64, type FieldType, objectName, path, type Reads, ValueError } from './field.js'
 import { hidden } from './hidden.js'
+import type { Changing } from './object-type.js'
 import { type BodyField, readFields } from './request.js'
 import { SecretBox } from './secret-box.js'
-import { plainKind, storedObject } from './stored.js'
+import { type AttachedType, plainKind, storedObject } from './stored.js'
 import type { Tx, View } from './view.js'
 
 export type SecretOwner = 'node' | 'group'
@@ -214,20 +215,19 @@ export function removeSecret(tx: Tx, type: SecretOwner, owner: string, name: str
   )
 }
 
-/** The secrets of a renamed owner follow it. */
-export function moveSecrets(tx: Tx, type: SecretOwner, from: string, to: string): void {
-  const secrets = entries(tx, type, from)
-  write(tx, type, from, [])
-  write(tx, type, to, secrets)
-}
-/** A cloned owner has the same secrets. */
-export function copySecrets(tx: Tx, type: SecretOwner, from: string, to: string): void {
-  write(tx, type, to, entries(tx, type, from))
-}
-/** The secrets of a deleted owner go with it. */
-export function dropSecrets(tx: Tx, type: SecretOwner, owner: string): void {
-  write(tx, type, owner, [])
-}
+/** What follows when the owner of secrets is cloned, renamed or deleted. */
+export const ownsSecrets = (type: SecretOwner) => ({
+  copied({ tx }: Changing, from: string, to: string): void {
+    write(tx, type, to, entries(tx, type, from))
+  },
+  renamed({ tx }: Changing, from: string, to: string): void {
+    write(tx, type, to, entries(tx, type, from))
+    write(tx, type, from, [])
+  },
+  removed({ tx }: Changing, name: string): void {
+    write(tx, type, name, [])
+  }
+})
 
 function write(tx: Tx, type: SecretOwner, owner: string, secrets: SecretsDoc['secrets']): void {
   const name = secretsKey(type, owner)
@@ -249,4 +249,11 @@ const sealedSecrets: Reads<unknown> = {
   }
 }
 
-export const secrets = plainKind<SecretsDoc>('secrets of', { secrets: sealedSecrets })
+/** The secrets of one owner. */
+export const secrets: AttachedType<SecretsDoc> = {
+  ...plainKind<SecretsDoc>('secrets of', { secrets: sealedSecrets }),
+  *checks(view, { name }) {
+    const owner = (['node', 'group'] as const).find(type => name.startsWith(secretsKey(type, '')))
+    if (!owner || !view.get(owner, name.slice(owner.length + 1))) yield 'its node or group does not exist'
+  }
+}

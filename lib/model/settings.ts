@@ -10,7 +10,7 @@ import {
   ValueError
 } from './field.js'
 import { readFields } from './request.js'
-import { plainKind, storedObject } from './stored.js'
+import { type AttachedType, plainKind, storedObject } from './stored.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
 /** No time server is a choice too, other than the ini's. */
@@ -99,4 +99,10 @@ const settings: Reads<unknown> = {
   }
 }
 
-export const cluster = plainKind<ClusterDoc>('cluster', { settings })
+/** The settings that were changed over http. */
+export const cluster: AttachedType<ClusterDoc> = {
+  ...plainKind<ClusterDoc>('cluster', { settings }),
+  *checks(_view, { name }) {
+    if (name !== object) yield `there is but one, ${object}.json`
+  }
+}

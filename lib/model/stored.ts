@@ -2,14 +2,20 @@ import { isDeepStrictEqual } from 'node:util'
 import type { JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
 import type { Kind } from '../store/types.js'
-import { objectName, type Reads, type Table } from './field.js'
+import type { Reads, Table } from './field.js'
 import type { IndexedType } from './index.js'
 import type { ObjectType } from './object-type.js'
 import { readValue } from './request.js'
 import { type InterfaceDoc, interfaceFields } from './types/interface.js'
+import type { ClusterSettings, Tx, View } from './view.js'
 
-/** What belongs to objects without being one: how it is kept on disk, and what it gives to the indexes. */
-export interface AttachedType<D extends object> extends Kind<D>, IndexedType<D> {}
+/** What belongs to objects without being one: how it is kept on disk, and where it differs from others. */
+export interface AttachedType<D extends object = object> extends Kind<D>, IndexedType<D> {
+  /** What is wrong with one that a hand changed. */
+  checks?(view: View, doc: D): Iterable<string>
+  /** Throws 400 where one may not go. */
+  checkRemoved?(tx: Tx, doc: D, cluster: ClusterSettings): void
+}
 
 type Json = { readonly [key: string]: JsonValue }
 /** Where a value stands in the file: gives the line for the message. */
@@ -55,58 +61,43 @@ function decodeFields(fields: Table, given: Json, path: Path, what: string): Rec
 
 /** What an interface entry may hold: addresses are those of nodes. */
 const interfaceKeys = {
-  group: ['interface', 'network', 'options'],
-  node: [...interfaceFields.map(field => field.name), 'own']
+  'without addresses': ['interface', 'network', 'options'],
+  'with addresses': [...interfaceFields.map(field => field.name), 'own']
 } as const
 
 /** A stored interface entry of a group or a node, checked; throws FieldError. */
 export function decodeInterface(
-  type: 'group' | 'node',
+  holds: keyof typeof interfaceKeys,
   value: JsonValue,
   path: Path,
   what: string
 ): InterfaceDoc {
   const given = storedObject(value, path, `${what}: an interface`)
-  refuseUnknown(given, path, interfaceKeys[type], what)
+  refuseUnknown(given, path, interfaceKeys[holds], what)
   const doc = decodeFields(interfaceFields, given, path, what)
   if (doc.interface === undefined) throw new FieldError(path, `${what}: an interface has no "interface"`)
-  if (type === 'group' && doc.network === undefined)
+  if (holds === 'without addresses' && doc.network === undefined)
     throw new FieldError(path, `${what}: interface ${doc.interface}: field "network" is missing`)
   if (given.own !== undefined && given.own !== true)
     throw new FieldError([...path, 'own'], `${what}: "own" can only be true`)
   return (given.own === true ? { ...doc, own: true } : doc) as InterfaceDoc
 }
 
-function decodeInterfaces(type: ObjectType, given: Json, what: string) {
-  if (type.type !== 'group' && type.type !== 'node') return {}
-  const owner = type.type
-  const list = decodeList(given, 'interfaces', what, (entry, path) =>
-    decodeInterface(owner, entry, path, what)
-  )
-  for (const [i, { interface: name }] of (list.interfaces ?? []).entries())
-    if (list.interfaces?.findIndex(entry => entry.interface === name) !== i)
-      throw new FieldError(['interfaces', i], `${what}: interface ${name} is given twice`)
-  return list
-}
-
-function decodeList<V>(
-  given: Json,
-  key: string,
-  what: string,
-  read: (entry: JsonValue, path: Path) => V
-): Record<string, readonly V[]> {
-  const value = given[key]
-  if (value === undefined) return {}
+function decodeInterfaces(holds: ObjectType['interfaces'], value: JsonValue | undefined, what: string) {
+  if (value === undefined || !holds) return {}
   if (!Array.isArray(value) || value.length === 0)
-    throw new FieldError([key], `${what}: field "${key}" must be a list that is not empty`)
-  return { [key]: value.map((entry, i) => read(entry, [key, i])) }
+    throw new FieldError(['interfaces'], `${what}: field "interfaces" must be a list that is not empty`)
+  const interfaces = value.map((entry, i) => decodeInterface(holds, entry, ['interfaces', i], what))
+  for (const [i, { interface: name }] of interfaces.entries())
+    if (interfaces.findIndex(entry => entry.interface === name) !== i)
+      throw new FieldError(['interfaces', i], `${what}: interface ${name} is given twice`)
+  return { interfaces }
 }
 
 /** What a stored object of a type may hold, in the order of its file. */
-function keysOf(type: ObjectType): readonly string[] {
-  const stored = type.fields.filter(field => !field.derived).map(field => field.name)
-  const lists = [...(type.interfaces ? ['interfaces'] : []), ...(type.type === 'node' ? ['removed'] : [])]
-  return ['name', ...stored, ...lists]
+function keysOf({ fields, interfaces, hidden = [] }: ObjectType): readonly string[] {
+  const stored = (table: Table) => table.filter(field => !field.derived).map(field => field.name)
+  return ['name', ...stored(fields), ...(interfaces ? ['interfaces'] : []), ...stored(hidden)]
 }
 
 function decode(type: ObjectType, keys: readonly string[], name: string, json: unknown): object {
@@ -119,8 +110,8 @@ function decode(type: ObjectType, keys: readonly string[], name: string, json: u
   return {
     name,
     ...decodeFields(type.fields, given, [], what),
-    ...decodeInterfaces(type, given, what),
-    ...decodeList(given, 'removed', what, (entry, path) => decodeValue(objectName, entry, path, what))
+    ...decodeInterfaces(type.interfaces, given.interfaces, what),
+    ...decodeFields(type.hidden ?? [], given, [], what)
   }
 }
 

@@ -1,36 +1,8 @@
 import { badRequest, notFound } from '../errors.js'
 import type { Docs } from './docs.js'
-import { file, integer, objectName } from './field.js'
-import { plainKind } from './stored.js'
 import type { Tx, View } from './view.js'
 
-/** A tag pins the files an image had; named `<osimage>:<tag>` (rules 1.2). */
-export type OsimagetagDoc = {
-  readonly name: string
-  readonly osimage: string
-  readonly tag: string
-  /** Age among the images with a tag of this name: 1 is the first, whose tag is listed under its plain name. */
-  readonly order: number
-  readonly kernelfile?: string
-  readonly initrdfile?: string
-  readonly imagefile?: string
-}
-
-declare module './docs.js' {
-  interface AttachedShapes {
-    osimagetag: OsimagetagDoc
-  }
-}
-
-/** A tag of an OS image. */
-export const osimagetag = {
-  ...plainKind<OsimagetagDoc>(
-    'OS image tag',
-    { osimage: objectName, tag: objectName, order: integer(1, Number.MAX_SAFE_INTEGER) },
-    { kernelfile: file, initrdfile: file, imagefile: file }
-  ),
-  files: (doc: OsimagetagDoc) => doc
-}
+type OsimagetagDoc = Docs['osimagetag']
 
 /** The tag that every image has without being tagged: its own current files (rules 1.2). */
 export const untagged = 'default'
@@ -52,7 +24,7 @@ export function tagsOf(view: View, osimage: string): OsimagetagDoc[] {
 }
 
 /** The images that have a tag of this name, the oldest first. */
-function holders(view: View, tag: string): OsimagetagDoc[] {
+export function holders(view: View, tag: string): OsimagetagDoc[] {
   return all(view)
     .filter(doc => doc.tag === tag)
     .sort((a, b) => a.order - b.order)
@@ -84,11 +56,34 @@ export function removeTag(tx: Tx, osimage: string, tag: string): void {
     if (doc.order !== i + 1) tx.put('osimagetag', doc.name, { ...doc, order: i + 1 })
 }
 
+/** The tags of an image go with it. */
+export function removeTags(tx: Tx, osimage: string): void {
+  for (const { tag } of tagsOf(tx, osimage)) removeTag(tx, osimage, tag)
+}
+
 /** The tags of an image follow its new name. */
-export function renameImageTags(tx: Tx, from: string, to: string): void {
+export function renameTags(tx: Tx, from: string, to: string): void {
   for (const doc of tagsOf(tx, from)) {
     const name = tagKey(to, doc.tag)
     tx.remove('osimagetag', doc.name)
     tx.put('osimagetag', name, { ...doc, name, osimage: to })
   }
+}
+
+/** A tag in force must be one of the image in force (rules 1.2); throws 400, its message begins with `title`. */
+export function checkTag(
+  view: View,
+  { osimage, osimagetag: tag }: { readonly osimage: string | null; readonly osimagetag: string },
+  title: string
+): void {
+  if (tag === untagged) return
+  if (osimage === null) throw badRequest(`${title}: OS image tag ${tag} needs an OS image`)
+  if (!findTag(view, osimage, tag)) throw badRequest(`${title}: OS image ${osimage} has no tag ${tag}`)
+}
+
+/** Refuses what takes an object away that others use; names ten of them (rules 2.4). */
+export function checkUnused(title: string, users: readonly string[]): void {
+  if (users.length === 0) return
+  const more = users.length > 10 ? ` and ${users.length - 10} more` : ''
+  throw badRequest(`${title} is in use by ${users.length}: ${users.slice(0, 10).join(', ')}${more}`)
 }

@@ -4,20 +4,21 @@ import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
 import { compareNames } from '../store/order.js'
 import type { Change } from '../store/types.js'
-import type { TypeName } from './docs.js'
+import type { Docs, TypeName } from './docs.js'
 import type { Field } from './field.js'
 import { hidden } from './hidden.js'
-import type { Actor, Model } from './model.js'
+import { type Actor, type Model, removeObject } from './model.js'
+import type { Changing } from './object-type.js'
 import { fieldFor } from './request.js'
 import { checkState } from './rules.js'
 import { readSecrets, type SecretOwner, secretsKey, secretsOf, setSecrets } from './secrets.js'
 import { putSettings, readSettings, type SettingName, settingNames } from './settings.js'
 import { decodeInterface } from './stored.js'
-import { interfaceFields, type OsimagetagDoc } from './tables.js'
-import { allTags, removeTag, tagKey, untagged } from './tags.js'
-import { abandonTrees } from './trees.js'
+import { allTags, tagKey, untagged } from './tags.js'
+import { interfaceFields } from './types/interface.js'
+import type { OsimagetagDoc } from './types/osimage.js'
 import { kinds, objectTypes, typeNames } from './types.js'
-import type { Tx, View } from './view.js'
+import type { View } from './view.js'
 
 /** In the order they are written. */
 const sections: readonly string[] = ['cluster', ...typeNames, 'osimagetag', 'secrets']
@@ -59,9 +60,9 @@ function* map(names: readonly string[], entry: (name: string) => unknown): Gener
   yield `${part}}`
 }
 
-function stored(view: View, type: TypeName, name: string, masked: boolean): object {
+function stored<K extends TypeName>(view: View, type: K, name: string, masked: boolean): object {
   const doc = view.get(type, name)
-  const fields = JSON.parse(doc ? kinds[type].encode(doc as never) : '{}') as Record<string, unknown>
+  const fields = JSON.parse(doc ? kinds[type].encode(doc) : '{}') as Record<string, unknown>
   for (const field of objectTypes[type].fields)
     if (field.secret && masked && fields[field.name] !== undefined) fields[field.name] = hidden
   return fields
@@ -103,13 +104,8 @@ class Problems {
   }
 }
 
-/** An import, checked for its shape: what each section that is present makes of the state. */
-interface Parsed {
-  readonly settings: ReadonlyMap<SettingName, string | boolean | null> | undefined
-  readonly objects: ReadonlyMap<TypeName, ReadonlyMap<string, object>>
-  readonly tags: readonly OsimagetagDoc[] | undefined
-  readonly secrets: ReadonlyMap<SecretOwner, ReadonlyMap<string, JsonValue>> | undefined
-}
+/** What a section of an import makes of the state; its shape has been checked. */
+type Replace = (changing: Changing, problems: Problems) => void
 
 /** The objects of one type that a change created, changed and deleted: their names in natural order. */
 export interface Touched {
@@ -127,23 +123,14 @@ export type ImportResult = Readonly<Record<string, Touched>>
  * problems up to 50; nothing is changed then.
  */
 export function importDocument(model: Model, document: JsonValue, actor: Actor): Promise<ImportResult> {
-  const parsed = parse(document)
-  return model.importWith(actor, tx => replaceAndCheck(model, tx, parsed))
+  const replace = parse(model, document)
+  return model.importWith(actor, replace)
 }
 
 /** What `importDocument` would do, or the error it would throw; nothing is changed. */
 export function previewImport(model: Model, document: JsonValue): Promise<ImportResult> {
-  const parsed = parse(document)
-  return model.preview(tx => replaceAndCheck(model, tx, parsed))
-}
-
-function replaceAndCheck(model: Model, tx: Tx, parsed: Parsed): ImportResult {
-  const problems = new Problems()
-  replace(model, tx, parsed, problems)
-  for (const { type, name, message } of checkState(tx, model.cluster, mostProblems))
-    problems.add(['config', type, name], message)
-  problems.throwAs(notFound)
-  return touched(tx.changes())
+  const replace = parse(model, document)
+  return model.preview(replace)
 }
 
 /** Sorts changes by section and by what happened to the object; changes of what no document holds are left out. */
@@ -158,98 +145,43 @@ export function touched(changes: readonly Change[]): ImportResult {
   return found
 }
 
-function replace(model: Model, tx: Tx, parsed: Parsed, problems: Problems): void {
-  if (parsed.settings) putSettings(tx, model.ini, parsed.settings)
-  for (const [type, docs] of parsed.objects) {
-    for (const name of [...tx.names(type)]) {
-      if (docs.has(name)) continue
-      tx.remove(type, name)
-      if (type === 'node') model.revoke(tx, name)
-    }
-    for (const [name, doc] of docs) tx.put(type, name, doc as never)
-  }
-  if (parsed.tags) replaceTags(tx, parsed.tags, problems)
-  if (parsed.secrets) replaceSecrets(model, tx, parsed.secrets, problems)
-  dropOrphans(tx)
-}
-
-function replaceTags(tx: Tx, tags: readonly OsimagetagDoc[], problems: Problems): void {
-  const names = new Set(tags.map(({ name }) => name))
-  for (const name of [...tx.names('osimagetag')]) if (!names.has(name)) tx.remove('osimagetag', name)
-  for (const doc of tags) {
-    if (tx.get('osimage', doc.osimage)) tx.put('osimagetag', doc.name, doc)
-    else problems.add(['config', 'osimagetag', doc.tag], `OS image ${doc.osimage} does not exist`)
-  }
-}
-
-function replaceSecrets(
-  model: Model,
-  tx: Tx,
-  secrets: NonNullable<Parsed['secrets']>,
-  problems: Problems
-): void {
-  for (const type of owners) {
-    const given = secrets.get(type)
-    for (const key of [...tx.names('secrets')])
-      if (key.startsWith(`${type}.`) && !given?.has(key.slice(type.length + 1))) tx.remove('secrets', key)
-    for (const [owner, entries] of given ?? []) {
-      const path = ['config', 'secrets', type, owner]
-      if (!tx.get(type, owner)) problems.add(path, `${type} ${owner} does not exist`)
-      else
-        problems.attempt(path, () =>
-          setSecrets(tx, model.box, type, owner, readSecrets(`${type} ${owner}`, entries))
-        )
-    }
-  }
-}
-
-/** Tags, directories and secrets of what an import took away go with it, as they do on a delete. */
-function dropOrphans(tx: Tx): void {
-  const tags = [...tx.names('osimagetag')].flatMap(name => tx.get('osimagetag', name) ?? [])
-  for (const { osimage, tag } of tags) if (!tx.get('osimage', osimage)) removeTag(tx, osimage, tag)
-  for (const key of [...tx.names('secrets')]) {
-    const type = key.startsWith('node.') ? 'node' : 'group'
-    if (!tx.get(type, key.slice(type.length + 1))) tx.remove('secrets', key)
-  }
-  for (const name of [...tx.names('tree')]) {
-    const osimage = tx.get('tree', name)?.osimage
-    if (osimage !== undefined && !tx.get('osimage', osimage)) abandonTrees(tx, osimage)
-  }
-}
-
-function parse(document: JsonValue): Parsed {
+/** Reads a document; gives what replaces its sections, checks the result, and tells what was changed. */
+function parse(model: Model, document: JsonValue): (changing: Changing) => ImportResult {
   const problems = new Problems()
-  const objects = new Map<TypeName, Map<string, object>>()
-  let settings: Parsed['settings']
-  let tags: Parsed['tags']
-  let secrets: Parsed['secrets']
+  const replacements = new Map<string, Replace>()
   if (!isObject(document)) throw badRequest('import refused: the body must be an object of sections')
   if (Object.keys(document).length === 0) throw badRequest('import refused: the document holds no section')
   for (const [section, content] of Object.entries(document)) {
     const type = typeNames.find(name => name === section)
     if (!isObject(content)) problems.add(['config', section], 'must be an object')
-    else if (section === 'cluster') settings = parseSettings(content, problems)
-    else if (section === 'osimagetag') tags = parseTags(content, problems)
-    else if (section === 'secrets') secrets = parseSecrets(content, problems)
-    else if (type) objects.set(type, parseObjects(type, content, problems))
+    else if (section === 'cluster') replacements.set(section, parseSettings(model, content, problems))
+    else if (section === 'osimagetag') replacements.set(section, parseTags(content, problems))
+    else if (section === 'secrets') replacements.set(section, parseSecrets(model, content, problems))
+    else if (type) replacements.set(section, parseObjects(type, content, problems))
     else problems.add(['config', section], 'there is no such section')
   }
   problems.throwAs(badRequest)
-  return { settings, objects, tags, secrets }
+  return changing => {
+    for (const section of sections) replacements.get(section)?.(changing, problems)
+    for (const { type, name, message } of checkState(changing.tx, model.cluster, mostProblems))
+      problems.add(['config', type, name], message)
+    problems.throwAs(notFound)
+    return touched(changing.tx.changes())
+  }
 }
 
-function parseSettings(content: JsonObject, problems: Problems): Parsed['settings'] {
+function parseSettings(model: Model, content: JsonObject, problems: Problems): Replace {
   // A section replaces the whole: a setting that it does not hold is the ini's again.
   const settings = new Map<SettingName, string | boolean | null>(settingNames.map(name => [name, null]))
   for (const [key, value] of Object.entries(content))
     problems.attempt(['config', 'cluster', key], () => {
       for (const [name, read] of readSettings({ [key]: value })) settings.set(name, read)
     })
-  return settings
+  return ({ tx }) => putSettings(tx, model.ini, settings)
 }
 
-function parseObjects(type: TypeName, content: JsonObject, problems: Problems): Map<string, object> {
-  const docs = new Map<string, object>()
+function parseObjects<K extends TypeName>(type: K, content: JsonObject, problems: Problems): Replace {
+  const docs = new Map<string, Docs[K]>()
   for (const [name, entry] of Object.entries(content)) {
     const path = ['config', type, name]
     const stored = problems.attempt(path, () => normal(type, name, entry))
@@ -260,7 +192,10 @@ function parseObjects(type: TypeName, content: JsonObject, problems: Problems): 
       addEach(problems, path, type, name, stored, error)
     }
   }
-  return docs
+  return changing => {
+    for (const name of [...changing.tx.names(type)]) if (!docs.has(name)) removeObject(changing, type, name)
+    for (const [name, doc] of docs) changing.tx.put(type, name, doc)
+  }
 }
 
 /** What is wrong with an object: each of its fields is read for itself, since reading it whole ends at the first. */
@@ -273,10 +208,11 @@ function addEach(
   error: unknown
 ): void {
   const before = problems.count
+  const { title, interfaces } = objectTypes[type]
   for (const [key, value] of isObject(stored) ? Object.entries(stored) : []) {
-    if ((type === 'group' || type === 'node') && key === 'interfaces' && Array.isArray(value))
+    if (interfaces && key === 'interfaces' && Array.isArray(value))
       for (const [i, entry] of value.entries())
-        problems.attempt([...path, key, i], () => decodeInterface(type, entry, [], `${type} ${name}`))
+        problems.attempt([...path, key, i], () => decodeInterface(interfaces, entry, [], `${title} ${name}`))
     else problems.attempt(path, () => kinds[type].decode(name, { name, [key]: value }))
   }
   if (problems.count > before) return
@@ -291,8 +227,8 @@ function normal(type: TypeName, name: string, entry: JsonValue): JsonValue {
   const clean: JsonObject = { name }
   for (const [key, value] of Object.entries(entry)) {
     const field = fieldFor(objectTypes[type], key, value)
-    const torrent = type === 'osimage' && key === 'torrent'
-    if (isUnset(key, value, field) || field?.derived || torrent) continue
+    const dropped = objectTypes[type].dropped?.some(({ name }) => name === key)
+    if (isUnset(key, value, field) || field?.derived || dropped) continue
     const stored = field?.name ?? key
     if (field?.secret && value === hidden)
       throw badRequest(`field "${key}" is masked: only an admin's export can be imported`)
@@ -326,7 +262,7 @@ function isUnset(key: string, value: JsonValue, field: Field | undefined): boole
   return value === '' && field !== undefined && !field.type.keepsEmpty
 }
 
-function parseTags(content: JsonObject, problems: Problems): OsimagetagDoc[] {
+function parseTags(content: JsonObject, problems: Problems): Replace {
   const docs: OsimagetagDoc[] = []
   // The plain key belongs to the oldest image with a tag of that name, so it is counted first.
   const entries = Object.entries(content).sort(
@@ -348,23 +284,41 @@ function parseTags(content: JsonObject, problems: Problems): OsimagetagDoc[] {
     })
     if (doc) docs.push(doc)
   }
-  return docs
+  return ({ tx }, problems) => {
+    for (const name of [...tx.names('osimagetag')])
+      if (!docs.some(doc => doc.name === name)) tx.remove('osimagetag', name)
+    for (const doc of docs) {
+      if (tx.get('osimage', doc.osimage)) tx.put('osimagetag', doc.name, doc)
+      else problems.add(['config', 'osimagetag', doc.tag], `OS image ${doc.osimage} does not exist`)
+    }
+  }
 }
 
-function parseSecrets(content: JsonObject, problems: Problems): Parsed['secrets'] {
-  const secrets = new Map<SecretOwner, Map<string, JsonValue>>()
+function parseSecrets(model: Model, content: JsonObject, problems: Problems): Replace {
+  const secrets = new Map<string, { type: SecretOwner; owner: string; entries: JsonValue }>()
   for (const [key, entries] of Object.entries(content)) {
     const type = owners.find(name => name === key)
     if (!type || !isObject(entries)) {
       problems.add(['config', 'secrets', key], 'must be an object of owners below "group" or "node"')
       continue
     }
-    for (const [owner, list] of Object.entries(entries))
+    for (const [owner, list] of Object.entries(entries)) {
       for (const [i, entry] of (Array.isArray(list) ? list : [list]).entries())
         problems.attempt(['config', 'secrets', type, owner, i], () => readWhole(`${type} ${owner}`, entry))
-    secrets.set(type, new Map(Object.entries(entries)))
+      secrets.set(secretsKey(type, owner), { type, owner, entries: list })
+    }
   }
-  return secrets
+  return ({ tx }, problems) => {
+    for (const key of [...tx.names('secrets')]) if (!secrets.has(key)) tx.remove('secrets', key)
+    for (const { type, owner, entries } of secrets.values()) {
+      const path = ['config', 'secrets', type, owner]
+      if (!tx.get(type, owner)) problems.add(path, `${type} ${owner} does not exist`)
+      else
+        problems.attempt(path, () =>
+          setSecrets(tx, model.box, type, owner, readSecrets(`${type} ${owner}`, entries))
+        )
+    }
+  }
 }
 
 /** A secret that is whole, unlike those of a request. */

@@ -1,5 +1,7 @@
-import type { TreeDoc } from './tables.js'
+import type { Docs } from './docs.js'
 import type { Tx, View } from './view.js'
+
+type TreeDoc = Docs['tree']
 
 /** The records of directories that belong to an image. */
 const treesOf = (view: View, osimage: string): TreeDoc[] =>

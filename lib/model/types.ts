@@ -1,21 +1,20 @@
 import type { Kind } from '../store/types.js'
-import type { Docs, TypeName } from './docs.js'
+import type { AttachedShapes, Docs, TypeName } from './docs.js'
 import { ClusterIndex } from './index.js'
 import type { ObjectType } from './object-type.js'
 import { secrets } from './secrets.js'
 import { cluster } from './settings.js'
-import { objectKind } from './stored.js'
-import { osimagetag } from './tags.js'
+import { type AttachedType, objectKind } from './stored.js'
 import { bmcsetup } from './types/bmcsetup.js'
 import { group } from './types/group.js'
 import { network } from './types/network.js'
 import { node, revoked } from './types/node.js'
-import { osimage, pack, tree } from './types/osimage.js'
+import { osimage, osimagetag, pack, tree } from './types/osimage.js'
 import { otherdev } from './types/otherdev.js'
 import { switches } from './types/switch.js'
 
 /** The object types, in the order of an export. */
-export const objectTypes: Readonly<Record<TypeName, ObjectType>> = {
+export const objectTypes: { readonly [K in TypeName]: ObjectType<Docs[K]> } = {
   network,
   osimage,
   bmcsetup,
@@ -29,15 +28,21 @@ export const objectTypes: Readonly<Record<TypeName, ObjectType>> = {
 export const typeNames = Object.keys(objectTypes) as TypeName[]
 
 /** What belongs to objects without being one. */
-const attached = { osimagetag, pack, tree, cluster, secrets, revoked }
-
-/** How everything is kept on disk. */
-export const kinds = {
-  ...(Object.fromEntries(
-    Object.entries(objectTypes).map(([name, type]) => [name, objectKind(type)])
-  ) as unknown as { [K in TypeName]: Kind<Docs[K]> }),
-  ...attached
+export const attachedTypes: { readonly [K in keyof AttachedShapes]: AttachedType<Docs[K]> } = {
+  osimagetag,
+  pack,
+  tree,
+  cluster,
+  secrets,
+  revoked
 }
 
+const objectKinds = Object.fromEntries(
+  Object.entries(objectTypes).map(([name, type]) => [name, objectKind(type)])
+) as unknown as { readonly [K in TypeName]: Kind<Docs[K]> }
+
+/** How everything is kept on disk. */
+export const kinds: { readonly [K in keyof Docs]: Kind<Docs[K]> } = { ...objectKinds, ...attachedTypes }
+
 /** An empty index of everything that is stored. */
-export const createIndex = () => new ClusterIndex({ ...objectTypes, ...attached })
+export const createIndex = () => new ClusterIndex({ ...objectTypes, ...attachedTypes })

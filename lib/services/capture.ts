@@ -1,6 +1,9 @@
 import { parseAddress } from '../model/address.js'
 import { domainOf, provisionOf, settingsOf } from '../model/effective.js'
-import type { DeviceDoc, GroupDoc, NetworkDoc, NodeDoc } from '../model/tables.js'
+import type { DeviceDoc } from '../model/types/device.js'
+import type { GroupDoc } from '../model/types/group.js'
+import type { NetworkDoc } from '../model/types/network.js'
+import type { NodeDoc } from '../model/types/node.js'
 import type { ClusterSettings, View } from '../model/view.js'
 
 /**

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { Field } from '../../lib/model/field.js'
-import { interfaceFields } from '../../lib/model/tables.js'
+import { interfaceFields } from '../../lib/model/types/interface.js'
 import { objectTypes } from '../../lib/model/types.js'
 import { literal, refused } from '../support/refused.js'
 import { populated } from '../support/routes.js'

@@ -1,6 +1,5 @@
 import t from 'tap'
-import type { Field } from '../../lib/model/field.js'
-import { nodeFields } from '../../lib/model/tables.js'
+import { objectTypes } from '../../lib/model/types.js'
 import { scriptToken } from '../support/callers.js'
 import { populated } from '../support/routes.js'
 import { read, row } from '../support/rows.js'
@@ -96,7 +95,7 @@ t.test('and nothing else', async t => {
       status: 403,
       says: /n1/
     })
-  const fields: readonly Field[] = nodeFields
+  const { fields } = objectTypes.node
   for (const { name } of fields)
     if (name !== 'vendor' && name !== 'assettag')
       await refused('/config/node/n1', { vendor: 'x', [name]: null })

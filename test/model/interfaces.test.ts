@@ -142,6 +142,50 @@ t.test('addresses of a node’s interfaces (rules 3.14)', async t =>
       }
     },
     {
+      is: 'those that the request names come first, wherever they stand in it',
+      request: ['post', 'node/n1', { interfaces: [on('eth0', 'b'), on('eth1', 'b', '10.2.0.1')] }],
+      after: {
+        'node/n1': { interfaces: [on('eth0', 'b', '10.2.0.2', own), on('eth1', 'b', '10.2.0.1', own)] }
+      }
+    },
+    {
+      is: 'those that the request names come before those of the new node’s group',
+      request: ['post', 'node/n1', { group: 'g', interfaces: [on('eth1', 'b', '10.2.0.1')] }],
+      after: {
+        'node/n1': {
+          group: 'g',
+          interfaces: [
+            on('BOOTIF', 'a', '10.1.0.2'),
+            on('BMC', 'b', '10.2.0.2'),
+            on('eth1', 'b', '10.2.0.1', own)
+          ]
+        }
+      }
+    },
+    {
+      is: 'those that the request names come before those of the group that the node moves to',
+      before,
+      request: ['post', 'node/n1', { group: 'h', interfaces: [on('eth1', 'b', '10.2.0.2')] }],
+      after: {
+        'node/n1': {
+          group: 'h',
+          interfaces: [
+            on('BOOTIF', 'a', '10.1.0.2'),
+            on('ib0', 'b', '10.2.0.3'),
+            on('eth1', 'b', '10.2.0.2', own)
+          ]
+        }
+      }
+    },
+    {
+      is: 'those that the request names come before those of a clone',
+      before,
+      request: ['clone', 'node/n1', { newhostname: 'n2', interfaces: [on('BMC', 'a', '10.1.0.3')] }],
+      after: {
+        'node/n2': { group: 'g', interfaces: [on('BOOTIF', 'a', '10.1.0.4'), on('BMC', 'a', '10.1.0.3')] }
+      }
+    },
+    {
       is: 'null gives none, and none is kept',
       request: ['post', 'node/n1', { interfaces: [{ interface: 'eth0', network: 'b', ipaddress: null }] }],
       after: { 'node/n1': { interfaces: [on('eth0', 'b', undefined, own)] } }

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { contains, formatAddress, mask, type Prefix, parsePrefix } from '../../lib/model/address.js'
-import type { NetworkDoc } from '../../lib/model/tables.js'
+import type { NetworkDoc } from '../../lib/model/types/network.js'
 import { capture } from '../../lib/services/capture.js'
 import { dhcpData } from '../../lib/services/dhcp/data.js'
 import { groupsOf } from '../../lib/services/dhcp/groups.js'

@@ -1,4 +1,7 @@
+import { formatAddress } from '../address.js'
 import { address, mac, objectName, type Stored, type Table } from '../field.js'
+import { nextFree } from '../networks.js'
+import type { Changing } from '../object-type.js'
 
 /** The one connection of a device that is not a node: what a switch and another device have of an interface. */
 export const deviceFields = [
@@ -10,5 +13,13 @@ export const deviceFields = [
 /** What a switch and another device have of an interface. */
 export type DeviceDoc = { readonly name: string } & Stored<typeof deviceFields>
 
-/** What all devices have in common. */
-export const device = { connections: (doc: DeviceDoc) => [doc] }
+/** What is particular to every type of device. */
+export const device = {
+  connections: (doc: DeviceDoc) => [doc],
+  unique: ['macaddress'],
+  /** A clone gets the next free address of the network (rules 3.2). */
+  copy<D extends DeviceDoc>({ tx, cluster }: Changing, copy: D): D {
+    if (copy.network === undefined || copy.ipaddress === undefined) return copy
+    return { ...copy, ipaddress: formatAddress(nextFree(tx, copy.network, cluster)) }
+  }
+}

@@ -1,11 +1,17 @@
+import { isDeepStrictEqual } from 'node:util'
+import { badRequest } from '../../errors.js'
+import { groupInForce, settingsOf } from '../effective.js'
 import { comment, type Stored, type Table } from '../field.js'
-import { named, type ObjectType } from '../object-type.js'
+import { assignAddresses, followGroup, mergeGroupInterfaces, removeGroupInterface } from '../interfaces.js'
+import { type Changing, named, type ObjectType } from '../object-type.js'
+import { ownsSecrets } from '../secrets.js'
+import { checkTag } from '../tags.js'
 import { inheritable } from './inheritable.js'
 import type { InterfaceDoc } from './interface.js'
 
-export const groupFields = [...inheritable, comment] as const satisfies Table
+const fields = [...inheritable, comment] as const satisfies Table
 
-export type GroupDoc = { readonly name: string } & Stored<typeof groupFields> & {
+export type GroupDoc = { readonly name: string } & Stored<typeof fields> & {
     readonly interfaces?: readonly InterfaceDoc[]
   }
 
@@ -19,8 +25,43 @@ declare module '../docs.js' {
 export const group: ObjectType<GroupDoc> = {
   type: 'group',
   title: 'group',
-  fields: groupFields,
+  fields,
   newName: ['newgroupname'],
-  interfaces: true,
-  ...named
+  interfaces: 'without addresses',
+  ...named,
+  ...ownsSecrets('group'),
+
+  settings: (_view, before, _given, cluster) => groupInForce(before, cluster).settings,
+  write(changing, before, after, given) {
+    put(changing, before, mergeGroupInterfaces(after, given.interfaces))
+  },
+  removeInterface(changing, before, name) {
+    put(changing, before, removeGroupInterface(before, name))
+  },
+
+  *checks(view, doc, title, cluster) {
+    yield () => checkTag(view, groupInForce(doc, cluster).settings, title)
+  },
+  /** A group's image and tag must suit the members that inherit one of them (rules 1.2). */
+  checkChange(tx, before, after, cluster) {
+    if (before.osimage === after.osimage && before.osimagetag === after.osimagetag) return
+    for (const name of tx.index.members(after.name)?.all.values ?? []) {
+      const node = tx.get('node', name)
+      if (node) checkTag(tx, settingsOf(node, after, cluster), `group ${after.name}: node ${name}`)
+    }
+  }
+}
+
+/** Stores a group; its members follow a change of its interfaces (rules 3.5). */
+function put({ tx, cluster }: Changing, before: GroupDoc | undefined, after: GroupDoc): void {
+  tx.put('group', after.name, after)
+  // Most changes of a group are none of its interfaces: its members are left alone then.
+  if (!before || isDeepStrictEqual(before.interfaces, after.interfaces)) return
+  for (const { interface: name, network } of after.interfaces ?? [])
+    if (network !== undefined && !tx.get('network', network))
+      throw badRequest(`group ${after.name}: interface ${name}: network ${network} does not exist`)
+  for (const name of [...(tx.index.members(after.name)?.all.values ?? [])]) {
+    const node = tx.get('node', name)
+    if (node) tx.put('node', name, assignAddresses(tx, followGroup(node, before, after), cluster))
+  }
 }

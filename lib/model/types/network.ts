@@ -1,6 +1,11 @@
+import { badRequest } from '../../errors.js'
+import { contains, formatAddress, hosts as hostsOf, parsePrefix, toAddress } from '../address.js'
 import { address, boolean, comment, host, hosts, prefix, type Stored, type Table } from '../field.js'
+import { ownerText } from '../index.js'
 import { isNetworkName, objectNameRule } from '../names.js'
+import { checkDeviceAddress, controllerAddress } from '../networks.js'
 import type { ObjectType } from '../object-type.js'
+import type { ClusterSettings, View } from '../view.js'
 
 const fields = [
   { name: 'network', type: prefix, meaning: 'CIDR' },
@@ -33,5 +38,58 @@ export const network: ObjectType<NetworkDoc> = {
   newName: ['newnetname'],
   isName: isNetworkName,
   nameRule: `${objectNameRule}, and not like an address`,
-  network: doc => doc
+  network: doc => doc,
+
+  *checks(view, doc, title, cluster) {
+    yield () => checkNetwork(view, doc, title, cluster)
+  },
+  /** A changed prefix must still hold the addresses of the devices on the network (rules 3.6). */
+  checkChange(tx, before, { name, ...after }) {
+    if (before.network === after.network && before.gateway === after.gateway) return
+    for (const user of tx.index.users({ type: 'network', name }))
+      for (const { owner, network, ipaddress } of tx.index.connectionsOf(user, tx.get(user.type, user.name)))
+        if (network === name && ipaddress !== undefined)
+          checkDeviceAddress(tx, name, ipaddress, `network ${name}: field "network": ${ownerText(owner)}`)
+  }
+}
+
+/** What a network keeps (rules 3.13). */
+function checkNetwork(view: View, network: NetworkDoc, title: string, cluster: ClusterSettings): void {
+  const range = parsePrefix(network.network)
+  if (!range) throw badRequest(`${title}: field "network" is missing`)
+  const inside = (field: 'gateway' | 'dhcp_range_begin' | 'dhcp_range_end') => {
+    const value = network[field]
+    if (value === undefined) return undefined
+    const address = toAddress(value)
+    if (!contains(range, address))
+      throw badRequest(`${title}: field "${field}": ${value} lies outside ${network.network}`)
+    const { first, last } = hostsOf(range)
+    if (address < first || address > last)
+      throw badRequest(`${title}: field "${field}": ${value} is the network or broadcast address`)
+    return address
+  }
+  const gateway = inside('gateway')
+  const [owner] = gateway === undefined ? [] : view.index.addressOwners(gateway)
+  if (owner) throw badRequest(`${title}: field "gateway": ${network.gateway} belongs to ${ownerText(owner)}`)
+  const begin = inside('dhcp_range_begin')
+  const end = inside('dhcp_range_end')
+  if ((begin === undefined) !== (end === undefined))
+    throw badRequest(`${title}: fields "dhcp_range_begin" and "dhcp_range_end" go together`)
+  if (network.dhcp && begin === undefined)
+    throw badRequest(`${title}: field "dhcp" needs "dhcp_range_begin" and "dhcp_range_end"`)
+  if (begin !== undefined && end !== undefined && begin > end)
+    throw badRequest(
+      `${title}: field "dhcp_range_begin": ${network.dhcp_range_begin} comes after the end, ${network.dhcp_range_end}`
+    )
+  const controller = controllerAddress(cluster)
+  if (
+    controller !== undefined &&
+    begin !== undefined &&
+    end !== undefined &&
+    controller >= begin &&
+    controller <= end
+  )
+    throw badRequest(
+      `${title}: field "dhcp_range_begin": the range holds ${formatAddress(controller)}, the address of controller ${cluster.controller.name}`
+    )
 }

@@ -1,21 +1,35 @@
+import { badRequest } from '../../errors.js'
+import { effectiveNode, groupOf, interfaceInForce, settingsOf } from '../effective.js'
 import {
   boolean,
   comment,
   freeText,
   integer,
   mac,
+  names,
   objectName,
   port,
   type Stored,
   type Table
 } from '../field.js'
+import {
+  assignAddresses,
+  cloneInterfaces,
+  followGroup,
+  mergeNodeInterfaces,
+  removeNodeInterface,
+  withMac
+} from '../interfaces.js'
 import { isNodeName, nodeNameRule } from '../names.js'
-import type { ObjectType } from '../object-type.js'
+import type { Changing, Given, ObjectType } from '../object-type.js'
+import { ownsSecrets } from '../secrets.js'
 import { plainKind } from '../stored.js'
+import { checkTag } from '../tags.js'
+import type { View } from '../view.js'
 import { inheritable } from './inheritable.js'
 import type { InterfaceDoc } from './interface.js'
 
-export const nodeFields = [
+const fields = [
   { name: 'group', type: objectName, refers: 'group', meaning: 'group the node belongs to' },
   { name: 'macaddr', type: mac, derived: true, meaning: 'hardware address of the provision interface' },
   { name: 'switch', type: freeText, refers: 'switch', soft: true, meaning: 'switch the node hangs on' },
@@ -36,7 +50,7 @@ export const nodeFields = [
   { name: 'assettag', type: freeText, meaning: 'asset tag, from the hardware inventory' }
 ] as const satisfies Table
 
-export type NodeDoc = { readonly name: string } & Stored<typeof nodeFields> & {
+export type NodeDoc = { readonly name: string } & Stored<typeof fields> & {
     readonly interfaces?: readonly InterfaceDoc[]
     /** Interfaces of the group that were deleted on this node (rules 3.5). */
     readonly removed?: readonly string[]
@@ -59,19 +73,123 @@ declare module '../docs.js' {
   }
 }
 
+/** What stays with the machine when a node is cloned: a clone is another machine (rules 3.2). */
+const machineFields = ['switch', 'switchport', 'vendor', 'assettag', 'tpm_uuid', 'tpm_pubkey', 'tpm_sha256']
+const secrets = ownsSecrets('node')
+
 /** A machine of the cluster. */
 export const node: ObjectType<NodeDoc> = {
   type: 'node',
   title: 'node',
-  fields: nodeFields,
+  fields,
+  hidden: [{ name: 'removed', type: names, meaning: 'interfaces of the group that were deleted here' }],
   newName: ['newhostname', 'newnodename'],
-  interfaces: true,
+  interfaces: 'with addresses',
   isName: isNodeName,
   nameRule: nodeNameRule,
   connections: doc => doc.interfaces ?? [],
-  memberOf: doc => doc.group
+  memberOf: doc => doc.group,
+  unique: machineFields,
+
+  settings(view, before, given, cluster) {
+    const wanted = given.values.get('group')
+    const doc: NodeDoc = before ?? { name: '', ...(typeof wanted === 'string' ? { group: wanted } : {}) }
+    return settingsOf(doc, groupOf(view, doc), cluster)
+  },
+  write(changing, before, after, given) {
+    const { tx, cluster, power } = changing
+    const moved = before?.group !== after.group
+    const node = moved ? followGroup(after, before && groupOf(tx, before), groupOf(tx, after)) : after
+    const wishes = moved && before && given.readBack ? withoutRead(tx, before, given) : given.interfaces
+    const merged = withMacaddr(changing, before, mergeNodeInterfaces(tx, node, wishes, power), given)
+    tx.put('node', merged.name, assignAddresses(tx, merged, cluster))
+  },
+  copy: (_changing, copy) => cloneInterfaces(copy),
+  wishes: (given, source) => (given.readBack ? withoutMachine(given, source) : given),
+  removeInterface({ tx }, doc, name) {
+    tx.put('node', doc.name, removeNodeInterface(tx, doc, name))
+  },
+
+  copied: secrets.copied,
+  renamed(changing, from, to) {
+    secrets.renamed(changing, from, to)
+    revoke(changing, from, to)
+  },
+  removed(changing, name) {
+    secrets.removed(changing, name)
+    revoke(changing, name)
+  },
+
+  *checks(view, doc, title, cluster) {
+    const group = groupOf(view, doc)
+    yield () => checkTag(view, settingsOf(doc, group, cluster), title)
+    for (const { interface: name } of group?.interfaces ?? [])
+      yield () => {
+        if (!doc.interfaces?.some(entry => entry.interface === name) && !doc.removed?.includes(name))
+          throw badRequest(`${title}: interface ${name} of its group ${doc.group} is missing`)
+      }
+  }
 }
 
+/**
+ * A node that was read and is posted to another group: entries as they were read are no wish to keep what the move
+ * drops (rules 1.11).
+ */
+function withoutRead(view: View, before: NodeDoc, given: Given): Given['interfaces'] {
+  const group = groupOf(view, before)
+  return given.interfaces.filter(wanted => {
+    const entry = before.interfaces?.find(other => other.interface === wanted.interface)
+    const read = entry && interfaceInForce(entry, group)
+    return (
+      !read ||
+      (['network', 'ipaddress', 'macaddress', 'options'] as const).some(
+        key => wanted[key] !== undefined && (wanted[key] ?? '') !== (read[key] ?? '')
+      )
+    )
+  })
+}
+
+/** The node with the MAC that the request gives to its provision interface (rules 3.9). */
+function withMacaddr(
+  { tx, cluster }: Changing,
+  before: NodeDoc | undefined,
+  node: NodeDoc,
+  given: Given
+): NodeDoc {
+  const mac = given.values.get('macaddr')
+  if (mac === undefined) return node
+  const { settings, provision } = effectiveNode(tx, node, cluster)
+  // As it was read it is no wish, whichever interface the node is provisioned over now.
+  const wasRead = before && given.readBack ? effectiveNode(tx, before, cluster).provision : provision
+  if (mac === (provision?.macaddress ?? null) || mac === (wasRead?.macaddress ?? null)) return node
+  return withMac(node, settings.provision_interface, mac === null ? null : String(mac))
+}
+
+/** A node that was read and is posted to be cloned: what it says of the machine is no wish for the clone. */
+function withoutMachine(given: Given, source: NodeDoc): Given {
+  const fields: Readonly<Record<string, unknown>> = source
+  const values = new Map(given.values)
+  for (const field of machineFields) if (values.get(field) === fields[field]) values.delete(field)
+  if (source.interfaces?.some(({ macaddress }) => macaddress && macaddress === values.get('macaddr')))
+    values.delete('macaddr')
+  const interfaces = given.interfaces.map(entry => {
+    const has = source.interfaces?.find(other => other.interface === entry.interface)
+    const { ipaddress, macaddress, ...rest } = entry
+    return {
+      ...rest,
+      ...(ipaddress === undefined || ipaddress === has?.ipaddress ? {} : { ipaddress }),
+      ...(macaddress === undefined || macaddress === has?.macaddress ? {} : { macaddress })
+    }
+  })
+  return { ...given, values, interfaces }
+}
+
+/** Voids the tokens a node name was given so far: they do not pass to a later node of that name. */
+function revoke({ tx, now }: Changing, name: string, renamed?: string): void {
+  tx.put('revoked', name, { name, at: now, ...(renamed === undefined ? {} : { renamed }) })
+}
+
+/** The mark of a node name whose tokens were voided. */
 export const revoked = plainKind<RevokedDoc>(
   'revoked',
   { at: integer(0, Number.MAX_SAFE_INTEGER) },

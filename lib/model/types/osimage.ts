@@ -1,3 +1,4 @@
+import { groupInForce, groupOf, members, settingsOf } from '../effective.js'
 import {
   boolean,
   comment,
@@ -15,7 +16,9 @@ import {
   ValueError
 } from '../field.js'
 import { named, type ObjectType } from '../object-type.js'
-import { plainKind } from '../stored.js'
+import { type AttachedType, plainKind } from '../stored.js'
+import { checkUnused, holders, removeTags, renameTags, tagKey } from '../tags.js'
+import { abandonTrees, renameTrees } from '../trees.js'
 
 const fields = [
   comment,
@@ -39,6 +42,18 @@ const fields = [
 ] as const satisfies Table
 
 export type OsimageDoc = { readonly name: string } & Stored<typeof fields>
+
+/** A tag pins the files an image had; named `<osimage>:<tag>` (rules 1.2). */
+export type OsimagetagDoc = {
+  readonly name: string
+  readonly osimage: string
+  readonly tag: string
+  /** Age among the images with a tag of this name: 1 is the first, whose tag is listed under its plain name. */
+  readonly order: number
+  readonly kernelfile?: string
+  readonly initrdfile?: string
+  readonly imagefile?: string
+}
 
 /**
  * What svcd packed, named by its image file: who names the file finds its checksum here, and the sweep what to
@@ -78,6 +93,7 @@ declare module '../docs.js' {
     osimage: OsimageDoc
   }
   interface AttachedShapes {
+    osimagetag: OsimagetagDoc
     pack: PackDoc
     tree: TreeDoc
   }
@@ -89,8 +105,20 @@ export const osimage: ObjectType<OsimageDoc> = {
   title: 'OS image',
   fields,
   newName: ['newosimage'],
+  namelessCode: 404,
+  // svcd derives it.
+  dropped: [{ name: 'torrent', type: freeText, meaning: 'torrent file' }],
   ...named,
-  files: doc => doc
+  files: doc => doc,
+
+  renamed({ tx }, from, to) {
+    renameTags(tx, from, to)
+    renameTrees(tx, from, to)
+  },
+  removed({ tx }, name) {
+    removeTags(tx, name)
+    abandonTrees(tx, name)
+  }
 }
 
 const amount = integer(0, Number.MAX_SAFE_INTEGER)
@@ -100,6 +128,37 @@ const sha256: Reads<string> = {
   read: value => {
     if (typeof value !== 'string' || !/^[0-9a-f]{64}$/.test(value)) throw new ValueError('')
     return value
+  }
+}
+
+/** A tag of an OS image. */
+export const osimagetag: AttachedType<OsimagetagDoc> = {
+  ...plainKind<OsimagetagDoc>(
+    'OS image tag',
+    { osimage: objectName, tag: objectName, order: integer(1, Number.MAX_SAFE_INTEGER) },
+    { kernelfile: file, initrdfile: file, imagefile: file }
+  ),
+  files: doc => doc,
+
+  *checks(view, { name, osimage, tag, order }) {
+    if (name !== tagKey(osimage, tag))
+      yield `tag ${tag} of OS image ${osimage} belongs in ${tagKey(osimage, tag)}.json`
+    if (!view.get('osimage', osimage)) yield `OS image ${osimage} does not exist`
+    if (order === 1 && holders(view, tag)[0]?.name !== name)
+      yield `another image has the first place ("order": 1) for tag ${tag}`
+  },
+  /** Nobody may use a tag that goes. */
+  checkRemoved(tx, { osimage, tag }, cluster) {
+    const users: string[] = []
+    for (const user of tx.index.users({ type: 'osimage', name: osimage })) {
+      const group = user.type === 'group' ? tx.get('group', user.name) : undefined
+      if (group && groupInForce(group, cluster).settings.osimagetag === tag) users.push(`group ${user.name}`)
+    }
+    for (const name of members(tx, 'osimage', osimage)) {
+      const node = tx.get('node', name)
+      if (node && settingsOf(node, groupOf(tx, node), cluster).osimagetag === tag) users.push(`node ${name}`)
+    }
+    checkUnused(`OS image tag ${tag} of ${osimage}`, users)
   }
 }
 

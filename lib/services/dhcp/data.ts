@@ -1,6 +1,6 @@
 import { formatAddress, mask, parseAddress } from '../../model/address.js'
 import { dynamicRange } from '../../model/networks.js'
-import type { NetworkDoc } from '../../model/tables.js'
+import type { NetworkDoc } from '../../model/types/network.js'
 import { type Captured, domainName } from '../capture.js'
 import type { Group } from './groups.js'
 import { Hosts } from './hosts.js'

@@ -1,5 +1,5 @@
 import { type Address, contains, type Prefix, parsePrefix } from '../../model/address.js'
-import type { NetworkDoc } from '../../model/tables.js'
+import type { NetworkDoc } from '../../model/types/network.js'
 import { nests } from './overlap.js'
 
 /** The networks of one CIDR, those that serve DHCP first. */

@@ -1,6 +1,6 @@
 import { type Address, contains, formatAddress, parseAddress, toAddress } from '../../model/address.js'
 import { isBmc } from '../../model/index.js'
-import type { NodeDoc } from '../../model/tables.js'
+import type { NodeDoc } from '../../model/types/node.js'
 import { type Captured, ownName } from '../capture.js'
 import { type Group, groupsOf } from './groups.js'
 import type { Range } from './ranges.js'

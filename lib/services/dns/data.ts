@@ -1,5 +1,5 @@
 import { type Address, formatAddress, parseAddress, parsePrefix } from '../../model/address.js'
-import type { NetworkDoc } from '../../model/tables.js'
+import type { NetworkDoc } from '../../model/types/network.js'
 import type { Captured } from '../capture.js'
 import { Names } from './names.js'
 import { placeOf, reverseZones } from './reverse.js'

@@ -7,7 +7,9 @@ import {
   toAddress
 } from '../../model/address.js'
 import { isBmc } from '../../model/index.js'
-import type { DeviceDoc, InterfaceDoc, NodeDoc } from '../../model/tables.js'
+import type { DeviceDoc } from '../../model/types/device.js'
+import type { InterfaceDoc } from '../../model/types/interface.js'
+import type { NodeDoc } from '../../model/types/node.js'
 import { type Captured, domainName, ownName } from '../capture.js'
 
 interface Named {

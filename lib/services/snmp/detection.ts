@@ -1,7 +1,8 @@
 import type { Log } from '../../log.js'
 import { isBmc } from '../../model/index.js'
 import type { Model } from '../../model/model.js'
-import type { NodeDoc, SwitchDoc } from '../../model/tables.js'
+import type { NodeDoc } from '../../model/types/node.js'
+import type { SwitchDoc } from '../../model/types/switch.js'
 import type { View } from '../../model/view.js'
 import { readTables, type SwitchTables } from './tables.js'
 

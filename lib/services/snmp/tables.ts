@@ -1,4 +1,4 @@
-import type { SwitchDoc } from '../../model/tables.js'
+import type { SwitchDoc } from '../../model/types/switch.js'
 import { converse } from './session.js'
 
 // Numeric, so that no MIB file is needed.
