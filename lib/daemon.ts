@@ -129,7 +129,7 @@ async function buildParts(config: Config, log: Log, closers: (() => Promise<void
   })
   closers.push(() => store.close())
   await mkdir(files, { recursive: true })
-  const status = await NodeStatus.open(join(state, 'node-status.journal'), now)
+  const status = await NodeStatus.open(join(state, 'node-status.journal'), now, log)
   closers.push(() => status.close())
   await status.catchUp(
     node => store.current.get('node', node) !== undefined,

@@ -54,7 +54,7 @@ export function monitorRoutes({ model, status, health, images }: Parts): ApiRout
         object({
           state: orNull(string()),
           since: orNull(time),
-          reason: orNull(string('why the node was last refused a boot script')),
+          reason: orNull(string('why the node last got no boot script, or one that may not work')),
           history: list(object({ state: string(), time }))
         })
       ),

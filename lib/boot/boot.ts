@@ -42,6 +42,8 @@ export interface BootOptions {
 /** What a booting machine is answered: iPXE scripts (rules 4.1, 4.13). */
 export class Boot {
   readonly #o: BootOptions
+  /** Nodes that asked from outside their network, as the log has told. */
+  readonly #misplaced = new WeakSet<NodeDoc>()
 
   constructor(options: BootOptions) {
     this.#o = options
@@ -237,15 +239,27 @@ export class Boot {
   #script(node: NodeDoc, mac: string, visit: Visit): string {
     const target = this.#o.model.effective(node)
     const reason = this.#obstacle(target)
-    if (!visit.headOnly) this.#note(target, reason, visit.source)
-    return this.#answer(target, mac, reason)
+    const warning =
+      reason === undefined && target.settings.netboot ? misplaced(target, visit.source) : undefined
+    if (!visit.headOnly) this.#note(target, reason, warning, visit.source)
+    return this.#answer(target, mac, reason, warning)
   }
 
-  /** Takes down that a node has asked for its script, and why it cannot have it. */
-  #note({ node, provision, network }: EffectiveNode, reason: string | undefined, source: Source): void {
+  /** Takes down that a node has asked for its script, why it cannot have it, or why it may not work. */
+  #note(
+    { node, provision, network }: EffectiveNode,
+    reason: string | undefined,
+    warning: string | undefined,
+    source: Source
+  ): void {
     const { status, grants, dynamicNodes, log } = this.#o
-    const news = status.setReason(node.name, reason)
+    const news = status.setReason(node.name, reason ?? warning ?? null)
     if (news && reason !== undefined) log.warn(`node ${node.name} cannot boot: ${reason}`)
+    // Anyone can ask from anywhere, again and again: it is told once for a node, until the node is changed.
+    if (warning !== undefined && !this.#misplaced.has(node)) {
+      this.#misplaced.add(node)
+      log.warn(warning)
+    }
     if (dynamicNodes && reason === undefined && provision?.ipaddress === undefined && network)
       grants.offer(node.name, provision?.macaddress ?? '', network, source.address)
   }
@@ -255,14 +269,16 @@ export class Boot {
     return target.settings.netboot ? obstacle(target, this.#o.hasFile) : undefined
   }
 
-  #answer(target: EffectiveNode, mac: string, reason: string | undefined): string {
+  #answer(target: EffectiveNode, mac: string, reason: string | undefined, warning = ''): string {
     if (!target.settings.netboot) return this.disk()
     const menu = target.settings.bootmenu ? 'boot' : 'boot/short'
-    return reason === undefined ? this.#kernel(target, mac) : this.#error(target.node.name, reason, menu)
+    return reason === undefined
+      ? this.#kernel(target, mac, warning)
+      : this.#error(target.node.name, reason, menu)
   }
 
   /** Kernel, its arguments, initramfs, go (rules 4.2, 4.14). */
-  #kernel(target: EffectiveNode, mac: string): string {
+  #kernel(target: EffectiveNode, mac: string, warning: string): string {
     const { node, image, settings, provision, prefix } = target
     const ip = provision?.ipaddress === undefined || !prefix ? '' : `${provision.ipaddress}/${prefix.length}`
     return this.#render('templ_boot_node.cfg', {
@@ -275,6 +291,7 @@ export class Boot {
       hostname: target.hostname,
       service: node.service ? 1 : 0,
       kerneloptions: image?.kerneloptions ?? '',
+      warning: speakable(warning),
       menu: settings.bootmenu ? 'boot' : 'boot/short'
     })
   }
@@ -306,6 +323,20 @@ function obstacle(
   if (provision?.ipaddress === undefined && !network?.dhcp)
     return `node ${node.name} has neither an address nor DHCP on its interface ${settings.provision_interface}`
   return undefined
+}
+
+/**
+ * Says, as one sentence, that a node asks from outside the network that it is provisioned in: what its script makes of
+ * its network may then lead nowhere (rules 4.21). Through loopback (a test, a tunnel, a virtual machine) it is not known
+ * where the machine is.
+ */
+function misplaced(
+  { node, provision, network, prefix }: EffectiveNode,
+  { address, loopback }: Source
+): string | undefined {
+  const from = parseAddress(address)
+  if (loopback || from === undefined || !network || !prefix || contains(prefix, from)) return undefined
+  return `node ${node.name} asks for its boot script from ${address}, outside network ${network.name} (${network.network}) of its interface ${provision?.interface}`
 }
 
 /** Who chooses a node at a machine's console: no user, but a machine at this address. */

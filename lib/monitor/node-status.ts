@@ -1,4 +1,5 @@
 import { Background } from '../background.js'
+import type { Log } from '../log.js'
 import { Journal } from '../store/journal.js'
 
 /** One state a node reported, and when (ISO 8601, UTC). */
@@ -10,11 +11,14 @@ export interface Report {
 /** What is kept of a node, whatever its name becomes; the newest report is the last of `history`. */
 interface Kept {
   history: Report[]
+  /** Why its machine last got no boot script, or one that may not work; null when all was well. */
+  reason: string | null
 }
 
 type Event =
   | { readonly node: string; readonly history: readonly Report[] }
   | { readonly node: string; readonly state: string; readonly time: string }
+  | { readonly node: string; readonly reason: string | null }
   | { readonly node: string; readonly renamed: string }
   | { readonly node: string; readonly dropped: true }
   | { readonly probe: true }
@@ -24,23 +28,30 @@ const retryMs = { first: 5_000, longest: 5_000 }
 const newest = (history: readonly Report[]) => history.slice(-historyLength)
 const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0)
 
+/** How an installation ended; a failed one with its step and why. */
+const outcome = /^installer\.(completed|failed)\b(?:: *([\w-]+)(?=:|$))?(?:: *(.*))?/s
+
 /**
- * The states nodes report while they install, with a short history (rules 6.2): in memory, and in a journal
- * that is on disk before a report is answered. Why a node could not boot is kept in memory alone.
+ * The states nodes report while they install, with a short history, and why they could not boot (rules 6.2): in memory,
+ * and in a journal. A report is on disk before it is answered; a reason follows soon.
  */
 export class NodeStatus {
   readonly #nodes = new Map<string, Kept>()
-  readonly #reasons = new Map<string, string>()
+  /** Nodes whose reason is not on disk yet. */
+  readonly #reasonsOwed = new Set<string>()
   /** Events of changes that were made, which the disk did not take yet. */
   readonly #owed: Event[] = []
   readonly #paying = new Background({ work: () => this.#pay(), retryMs })
   #journal!: Journal<Event>
 
-  private constructor(readonly now: () => number) {}
+  private constructor(
+    readonly now: () => number,
+    readonly log: Pick<Log, 'warn'>
+  ) {}
 
   /** Reads the journal `file`, made when missing; throws what Journal.open throws. */
-  static async open(file: string, now: () => number): Promise<NodeStatus> {
-    const status = new NodeStatus(now)
+  static async open(file: string, now: () => number, log: Pick<Log, 'warn'>): Promise<NodeStatus> {
+    const status = new NodeStatus(now, log)
     status.#journal = await Journal.open<Event>({
       file,
       read: event => status.#apply(event),
@@ -54,7 +65,13 @@ export class NodeStatus {
     const kept = this.#of(node)
     const time = new Date(this.now()).toISOString()
     await this.#append({ node, state, time })
+    const [last] = kept.history.filter(report => outcome.test(report.state)).slice(-1)
     kept.history = newest([...kept.history, { state, time }])
+    const [, ended, step, reason] = outcome.exec(state) ?? []
+    // A node tries again for ever: the same failure is told once.
+    if (ended !== 'failed' || last?.state === state) return
+    const where = step === undefined ? '' : ` in step ${step}`
+    this.log.warn(`node ${node}: the installation failed${where}${reason === undefined ? '' : `: ${reason}`}`)
   }
 
   /** The node's last state, null before the first. */
@@ -67,28 +84,27 @@ export class NodeStatus {
     return this.#nodes.get(node)?.history ?? []
   }
 
-  /** Why the node was last refused a boot script, null when it was not. */
+  /** Why the node's machine last got no boot script, or one that may not work; null when all was well. */
   reason(node: string): string | null {
-    return this.#reasons.get(node) ?? null
+    return this.#nodes.get(node)?.reason ?? null
   }
 
-  /** True when the reason is news. */
-  setReason(node: string, reason: string | undefined): boolean {
-    if (this.#reasons.get(node) === reason) return false
-    if (reason === undefined) this.#reasons.delete(node)
-    else this.#reasons.set(node, reason)
+  /** True when the reason is news. It is on disk soon: a boot script does not wait for that. */
+  setReason(node: string, reason: string | null): boolean {
+    if (this.reason(node) === reason) return false
+    this.#of(node).reason = reason
+    this.#reasonsOwed.add(node)
+    this.#paying.wake()
     return true
   }
 
   /** Forgets a node that is gone: at once for readers; on disk now, or as soon as that can be. Never throws. */
   async drop(node: string): Promise<void> {
-    this.#reasons.delete(node)
     if (this.#nodes.delete(node)) await this.#owe({ node, dropped: true })
   }
 
   /** Follows a node to its new name: at once for readers; on disk now, or as soon as that can be. Never throws. */
   async rename(node: string, to: string): Promise<void> {
-    this.#reasons.delete(node)
     if (node !== to && this.#move(node, to)) await this.#owe({ node, renamed: to })
   }
 
@@ -120,6 +136,7 @@ export class NodeStatus {
 
   async close(): Promise<void> {
     await this.#paying.close()
+    await this.#pay().catch(() => undefined)
     await this.#journal.close()
   }
 
@@ -132,9 +149,11 @@ export class NodeStatus {
   /** Writes what is owed, in order. */
   async #pay(): Promise<void> {
     // Together they share one fsync; one that is written twice after a failure says the same twice.
-    const events = [...this.#owed]
-    await Promise.all(events.map(event => this.#journal.append(event)))
-    this.#owed.splice(0, events.length)
+    const owed = [...this.#owed]
+    const reasons = [...this.#reasonsOwed].map(node => ({ node, reason: this.reason(node) }))
+    await Promise.all([...owed, ...reasons].map(event => this.#journal.append(event)))
+    this.#owed.splice(0, owed.length)
+    for (const { node, reason } of reasons) if (this.reason(node) === reason) this.#reasonsOwed.delete(node)
   }
 
   async #append(event: Event): Promise<void> {
@@ -155,12 +174,14 @@ export class NodeStatus {
       const kept = this.#of(event.node)
       kept.history = newest([...kept.history, { state: event.state, time: event.time }])
     } else if ('probe' in event) return
-    else if ('renamed' in event) this.#move(event.node, event.renamed)
+    else if ('reason' in event) {
+      if (event.reason !== null || this.#nodes.has(event.node)) this.#of(event.node).reason = event.reason
+    } else if ('renamed' in event) this.#move(event.node, event.renamed)
     else this.#nodes.delete(event.node)
   }
 
   #of(node: string): Kept {
-    const kept = this.#nodes.get(node) ?? { history: [] }
+    const kept = this.#nodes.get(node) ?? { history: [], reason: null }
     this.#nodes.set(node, kept)
     return kept
   }
@@ -172,12 +193,17 @@ export class NodeStatus {
     // The journal can hold both: it was made smaller, or could not be written, while the node was renamed.
     const there = this.#nodes.get(to)?.history ?? []
     kept.history = newest([...there, ...kept.history].sort(byTime))
+    // It names the node that was.
+    kept.reason = null
     this.#nodes.delete(node)
     this.#nodes.set(to, kept)
     return true
   }
 
   *#snapshot(): Generator<Event> {
-    for (const [node, { history }] of this.#nodes) if (history.length > 0) yield { node, history }
+    for (const [node, { history, reason }] of this.#nodes) {
+      if (history.length > 0) yield { node, history }
+      if (reason !== null) yield { node, reason }
+    }
   }
 }

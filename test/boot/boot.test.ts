@@ -473,12 +473,15 @@ t.test('a HEAD is answered as its GET and leaves no trace', async t => {
   for (const path of [...paths, '/kickstart/install/node001']) {
     const answer = await head(path)
     t.same([answer.status, answer.text], [200, ''], path)
-    lengths.set(path, lengthOf(answer))
+    // A token's length varies.
+    if (path.startsWith('/boot/search') || path.startsWith('/boot/manual'))
+      lengths.set(path, lengthOf(answer))
   }
   t.equal((await head('/boot/install/node001', '10.141.0.2')).status, 401)
   t.same([...c.daemon.images.installing.packs()], [], 'no installation has begun')
   for (const [path, length] of lengths)
     t.equal(lengthOf(await c.get(path, { ...none, source: '10.141.0.1' })), length, path)
+  await c.get('/boot/install/node001', { ...none, source: '10.141.0.1' })
   t.same([...c.daemon.images.installing.packs()], ['compute.tar.gz'], 'a GET begins one')
 
   await c.post('/config/network/cluster', {
@@ -508,3 +511,51 @@ t.test('a HEAD is answered as its GET and leaves no trace', async t => {
   t.equal(reason, null)
   t.notOk(c.log.some(line => line.includes('cannot boot')))
 })
+
+// rules 4.21
+t.test(
+  'a node that asks from outside its network is told so on its console, in the log, at /monitor',
+  async t => {
+    const c = await booted('http.trusted_proxies=127.0.0.1')
+    const search = async (source: string | undefined, headers: Record<string, string> = {}) => {
+      const path = `/boot/search/mac/${mac}`
+      const script = (await c.get(path, { ...none, headers, ...(source ? { source } : {}) })).text
+      t.ok(argumentsOf(script)?.includes('svc.ip=10.141.0.1/16'), 'the script is the node’s all the same')
+      return /^echo svcd: (.*outside.*)$/m.exec(script)?.[1]
+    }
+    const reason = async () => (await c.get('/monitor/node/node001')).body.monitor.status.node001.reason
+    const logged = () => c.log.filter(line => line.includes('outside'))
+    for (const [what, source, headers] of [
+      ['its own address', '10.141.0.1', {}],
+      ['a lease in its network', '10.141.9.9', {}],
+      ['loopback', '127.0.0.1', {}],
+      ['a proxy that vouches for an address inside', undefined, { 'x-forwarded-for': '10.141.0.1' }],
+      ['IPv6', 'fd00::1', {}]
+    ] as const) {
+      t.equal(await search(source, headers), undefined, what)
+      t.equal(await reason(), null, what)
+    }
+    t.same(logged(), [])
+    const why = (address: string) =>
+      `node node001 asks for its boot script from ${address}, outside network cluster (10.141.0.0/16) of its interface BOOTIF`
+    for (const [what, source, headers] of [
+      ['another network', '192.0.2.7', {}],
+      ['a proxy that vouches for one outside', undefined, { 'x-forwarded-for': '192.0.2.7' }]
+    ] as const) {
+      t.equal(await search('10.141.0.1'), undefined)
+      t.equal(await search(source, headers), why('192.0.2.7'), what)
+      t.equal(await reason(), why('192.0.2.7'), what)
+    }
+    t.equal(logged().length, 1, 'once, however often it is asked')
+    await c.restart()
+    t.equal(await reason(), why('192.0.2.7'), 'a restart forgets nothing')
+    await search('10.141.0.1')
+    t.equal(await reason(), null)
+    await c.post('/config/node/node001', { netboot: false })
+    t.notMatch((await c.get(`/boot/search/mac/${mac}`, { ...none, source: '192.0.2.7' })).text, /outside/)
+    await c.post('/config/node/node001', { netboot: true })
+    await c.post('/config/osimage/compute', { kernelfile: null })
+    await c.get(`/boot/search/mac/${mac}`, { ...none, source: '192.0.2.7' })
+    t.match(await reason(), /no kernel/, 'what keeps it from booting goes first')
+  }
+)

@@ -18,7 +18,8 @@ function breakable(test: typeof t) {
   return state
 }
 
-const open = (directory: string) => NodeStatus.open(join(directory, 'status.journal'), Date.now)
+const open = (directory: string, log: string[] = []) =>
+  NodeStatus.open(join(directory, 'status.journal'), Date.now, { warn: line => log.push(line) })
 
 t.test(
   'what follows from a change that was made is not refused: it is owed until the disk takes it',
@@ -62,3 +63,69 @@ t.test('health recovers by itself, without a report', async t => {
   await until(() => status.health.ok)
   await status.close()
 })
+
+// rules 6.2
+t.test('why a node could not boot is kept over a restart, and goes with the name', async t => {
+  const directory = t.testdir()
+  const state = breakable(t as never)
+  const reasons = (status: NodeStatus) => ['a', 'b', 'c', 'd'].map(node => status.reason(node))
+  const first = await open(directory)
+  t.equal(first.setReason('a', 'no image'), true, 'news')
+  t.equal(first.setReason('a', 'no image'), false)
+  first.setReason('b', 'no kernel')
+  first.setReason('b', null)
+  first.setReason('c', 'node c has no image')
+  await first.report('c', 'x')
+  await first.rename('c', 'd')
+  await first.close()
+  const second = await open(directory)
+  t.same(reasons(second), ['no image', null, null, null])
+  t.equal(second.state('d'), 'x')
+  state.broken = 'no space left'
+  second.setReason('b', 'no kernel')
+  t.equal(second.reason('b'), 'no kernel', 'a disk that is full keeps nobody from reading it')
+  await until(() => !second.health.ok)
+  t.match(second.health, { ok: false, reason: /no space left/ })
+  state.broken = ''
+  await second.drop('a')
+  t.same(second.health, { ok: true, reason: '' })
+  await second.close()
+  const third = await open(directory)
+  t.same(reasons(third), [null, 'no kernel', null, null])
+  await third.catchUp(
+    () => false,
+    () => undefined
+  )
+  t.same(reasons(third), [null, null, null, null], 'of a node that was deleted during a crash')
+  await third.close()
+})
+
+// rules 6.2
+t.test(
+  'a failed installation is in the log with node, step and cause, once for the same failure',
+  async t => {
+    const log: string[] = []
+    const status = await open(t.testdir(), log)
+    const failure = 'installer.failed: download: cannot fetch http://10.141.0.1/files/x: 404'
+    const told =
+      'node a: the installation failed in step download: cannot fetch http://10.141.0.1/files/x: 404'
+    for (const [reported, lines] of [
+      ['installer.started', []],
+      [failure, [told]],
+      ['installer.started', []],
+      [failure, []],
+      ['installer.failed: init', ['node a: the installation failed in step init']],
+      ['installer.failed: the installer stopped', ['node a: the installation failed: the installer stopped']],
+      ['installer.failed', ['node a: the installation failed']],
+      ['installer.completed', []],
+      ['installer.failedlike: x', []],
+      ['installer.failed', ['node a: the installation failed']],
+      ['my own: installer.failed: x', []]
+    ] as const) {
+      log.length = 0
+      await status.report('a', reported)
+      t.same(log, lines, reported)
+    }
+    await status.close()
+  }
+)

@@ -54,6 +54,7 @@ const BOOT: readonly Case[] = [
     hostname: ['node001.cluster', 'node001'],
     service: [0, 1],
     kerneloptions: ['', 'console=ttyS0,115200n8 quiet', `a="b c" d='e' f=\\$x`],
+    warning: ['', 'node node001 asks from outside'],
     menu: ['boot', 'boot/short']
   })
 ]
