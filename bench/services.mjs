@@ -48,7 +48,6 @@ chmodSync(yes, 0o755)
 const options = {
   url: 'http://10.255.255.254:7050',
   next_server: '10.255.255.254',
-  name_server: '',
   bios: 'a',
   efi_x64: 'b',
   efi_arm64: 'c',

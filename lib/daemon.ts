@@ -54,7 +54,7 @@ export interface Daemon {
 
 /** What the cluster's objects inherit from the ini, and which address the controller has. */
 export function clusterSettings(config: Config): ClusterSettings {
-  return { ...config.cluster, controller: config.controller }
+  return { ...config.cluster, controller: config.controller, servesDns: config.dns.server !== 'none' }
 }
 
 /** How the state directory of a configuration is read: by the daemon and by `svcd check`. */

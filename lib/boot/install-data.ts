@@ -8,6 +8,7 @@ export interface InstallInterface {
   readonly netmask: string
   /** '' where the network has none. */
   readonly gateway: string
+  /** '' without one (rules 10.7). */
   readonly nameserver: string
   /** Name server's host name, '' when unknown. */
   readonly ns_hostname: string

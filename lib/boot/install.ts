@@ -4,6 +4,7 @@ import { type EffectiveNode, rolesOf } from '../model/effective.js'
 import { hidden } from '../model/hidden.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
+import { nameServerOf } from '../model/networks.js'
 import { type Secret, secretsOf } from '../model/secrets.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
 import type { NodeDoc } from '../model/types/node.js'
@@ -152,7 +153,7 @@ export class Install {
       prefixlen: length,
       netmask: netmask(length),
       gateway: network?.gateway ?? '',
-      nameserver: network?.ns_ip ?? '',
+      nameserver: network ? nameServerOf(network, cluster) : '',
       ns_hostname: network?.ns_hostname ?? '',
       domain: network?.name ?? '',
       ntp_server: network?.ntp_server ?? cluster.ntp_server,

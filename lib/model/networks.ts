@@ -25,6 +25,15 @@ export function controllerAddress(cluster: ClusterSettings): Address | undefined
 }
 
 /**
+ * The name server of a network: its own, else the controller where svcd drives the DNS server there; '' without either.
+ * DHCP and the installation go by it (rules 10.7).
+ */
+export function nameServerOf(network: Docs['network'] | undefined, cluster: ClusterSettings): string {
+  const controller = cluster.servesDns ? controllerAddress(cluster) : undefined
+  return network?.ns_ip ?? (controller === undefined ? '' : formatAddress(controller))
+}
+
+/**
  * The first host address that is not used and not reserved (rules 3.7).
  * Throws 404 naming the network when there is none.
  */

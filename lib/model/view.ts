@@ -15,4 +15,6 @@ export interface ClusterSettings {
   readonly debug: boolean
   readonly technical_contacts: string
   readonly controller: { readonly name: string; readonly address: string }
+  /** The DNS server on the controller is svcd's: it knows the cluster's names. */
+  readonly servesDns: boolean
 }

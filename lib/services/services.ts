@@ -107,7 +107,6 @@ function dhcpOptions({ http, boot, dhcp, dns, controller }: Config): DhcpOptions
   return {
     url: http.url,
     next_server: dhcp.tftp_server || here,
-    name_server: dns.server === 'none' ? '' : here,
     bios: boot.bios,
     efi_x64: boot.efi_x64,
     efi_arm64: boot.efi_arm64,

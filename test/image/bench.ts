@@ -45,7 +45,7 @@ export class Bench {
     const log: string[] = []
     const model = new Model({
       store,
-      ini: { ...config.cluster, controller: config.controller },
+      ini: { ...config.cluster, controller: config.controller, servesDns: false },
       now: () => bench.now,
       box: new SecretBox(Buffer.alloc(32)),
       audit: async () => {}

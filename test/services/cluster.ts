@@ -12,7 +12,8 @@ export const settings: ClusterSettings = {
   ntp_server: '',
   debug: false,
   technical_contacts: '',
-  controller: { name: 'controller', address: '10.141.255.254' }
+  controller: { name: 'controller', address: '10.141.255.254' },
+  servesDns: true
 }
 
 /** Stored objects as the services see them, by type and name; fields as they are stored. */

@@ -21,7 +21,6 @@ const golden = fileURLToPath(new URL('golden', import.meta.url))
 export const options: DhcpOptions = {
   url: 'http://10.141.255.254:7050',
   next_server: '10.141.255.254',
-  name_server: '10.141.255.254',
   bios: 'undionly.kpxe',
   efi_x64: 'ipxe.efi',
   efi_arm64: 'ipxe-arm64.efi',

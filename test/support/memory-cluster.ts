@@ -21,7 +21,8 @@ export const settings: ClusterSettings = {
   ntp_server: '',
   debug: false,
   technical_contacts: '',
-  controller: { name: 'controller', address: '10.141.255.254' }
+  controller: { name: 'controller', address: '10.141.255.254' },
+  servesDns: false
 }
 
 export const admin: Actor = { who: 'user admin', from: '127.0.0.1', takesAddresses: true }

@@ -1,5 +1,5 @@
 import { formatAddress, mask, parseAddress } from '../../model/address.js'
-import { dynamicRange } from '../../model/networks.js'
+import { dynamicRange, nameServerOf } from '../../model/networks.js'
 import type { NetworkDoc } from '../../model/types/network.js'
 import { type Captured, domainName } from '../capture.js'
 import type { Group } from './groups.js'
@@ -8,14 +8,7 @@ import { type Range, sizeOf, without } from './ranges.js'
 import type { DhcpData, DhcpSubnet } from './types.js'
 
 /** What the data needs besides the cluster's objects. */
-export interface DhcpOptions
-  extends Pick<
-    DhcpData,
-    'url' | 'next_server' | 'bios' | 'efi_x64' | 'efi_arm64' | 'lease_seconds' | 'interfaces' | 'dns_too'
-  > {
-  /** Name server of networks that name none, '' without one. */
-  readonly name_server: string
-}
+export type DhcpOptions = Omit<DhcpData, 'controller' | 'subnets' | 'hosts'>
 
 // RFC 3397's option has 255 bytes, and resolvers read six domains.
 const mostDomains = 6
@@ -23,7 +16,6 @@ const longestSearch = 200
 
 /** Everything a DHCP server is to know; yields for each node and each subnet. */
 export function* dhcpData(captured: Captured, options: DhcpOptions): Generator<undefined, DhcpData> {
-  const { name_server, ...rest } = options
   const found = new Hosts(captured)
   for (const node of captured.nodes) {
     found.node(node)
@@ -35,10 +27,10 @@ export function* dhcpData(captured: Captured, options: DhcpOptions): Generator<u
   const others = firstDomains(captured.networks)
   const subnets: DhcpSubnet[] = []
   for (const group of found.groups) {
-    subnets.push(subnet(group, captured, name_server, taken, others, found.addresses))
+    subnets.push(subnet(group, captured, taken, others, found.addresses))
     yield
   }
-  return { ...rest, controller: found.controller, subnets, hosts: found.hosts }
+  return { ...options, controller: found.controller, subnets, hosts: found.hosts }
 }
 
 const asText = ({ first, last }: Range) => ({ first: formatAddress(first), last: formatAddress(last) })
@@ -46,16 +38,18 @@ const asText = ({ first, last }: Range) => ({ first: formatAddress(first), last:
 function subnet(
   { id, cidr, prefix, dhcp, here, networks, inside }: Group,
   { cluster }: Captured,
-  nameServer: string,
   taken: readonly Range[],
   others: readonly string[],
   known: ReadonlyMap<string, string>
 ): DhcpSubnet {
-  const set = (field: 'gateway' | 'ns_ip' | 'ntp_server') =>
+  const set = (field: 'gateway' | 'ntp_server') =>
     networks.find(network => network[field] !== undefined)?.[field] ?? ''
   const ranges = networks.flatMap(network => dynamicRange(network) ?? ([] as Range[]))
   const own = without(ranges, inside)
-  const server = set('ns_ip') || nameServer
+  const server = nameServerOf(
+    networks.find(({ ns_ip }) => ns_ip !== undefined),
+    cluster
+  )
   const domains = networks.flatMap(({ name }) => domainName(name) ?? [])
   const ntp = (set('ntp_server') || cluster.ntp_server).split(/[\s,]+/).filter(Boolean)
   const addressOf = (name: string) =>
