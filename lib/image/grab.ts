@@ -10,11 +10,10 @@ import type { OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { newIntentId, temporary } from './intents.js'
 import { placeTree } from './place-tree.js'
-import { secretPaths } from './secret-paths.js'
 import { copyFromNode } from './transfer/from-node.js'
 import type { Remote, Target } from './transfer/remote.js'
-import { Changes } from './transfer-record.js'
-import { imageTree, meantTree } from './trees.js'
+import { Changes, requestOf } from './transfers.js'
+import { imageTree, meantTree, realBelow } from './trees.js'
 
 /** Where a grabbed tree goes, as placeTree takes it. */
 interface Place {
@@ -33,7 +32,11 @@ export async function placeOf(directory: string, image: OsimageDoc): Promise<Pla
   if (!(await exists(path))) {
     const above = dirname(path)
     if (above === directory) return { parent: '', target: basename(path), tree: undefined }
-    const parent = await imageTree(directory, image.name, above)
+    const parent = await realBelow(directory, above).catch(error => {
+      throw unavailable(
+        `OS image ${image.name}: path ${path} cannot be made below [image] directory ${directory}: ${error.message}`
+      )
+    })
     return { parent: relative(await realpath(directory), parent), target: basename(path), tree: undefined }
   }
   const tree = await imageTree(directory, image.name, path)
@@ -42,11 +45,7 @@ export async function placeOf(directory: string, image: OsimageDoc): Promise<Pla
     throw unavailable(
       `OS image ${image.name}: ${tree} cannot be replaced: something is mounted at ${mounted}`
     )
-  return {
-    parent: relative(await realpath(directory), dirname(tree)),
-    target: basename(tree),
-    tree
-  }
+  return { parent: relative(await realpath(directory), dirname(tree)), target: basename(tree), tree }
 }
 
 /**
@@ -69,19 +68,10 @@ export async function grabImage(
   const changes = new Changes(job, from.node, dryrun)
   const take = async (work: string) => {
     const request = {
-      ...from,
-      remote,
-      tree,
-      work,
-      filesystems: image.grab_filesystems ?? [],
-      exclude: image.grab_exclude ?? [],
-      own: secretPaths(model, from.node),
-      dryrun,
-      signal: job.signal,
-      timeLimitMs: config.ssh.time_limit,
+      ...requestOf(context, image, changes),
+      ...{ ...from, remote, tree, work },
       line: (text: string) => job.line(text),
-      progress: (fraction: number) => job.progress(fraction),
-      change: (text: string) => changes.add(text)
+      progress: (fraction: number) => job.progress(fraction)
     }
     await changes.during(() => copyFromNode(request))
   }

@@ -1,5 +1,6 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
+import { Background } from '../background.js'
 import { Mutex } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import { exists } from '../disk/missing.js'
@@ -24,7 +25,7 @@ import { abandonedTrees, removeAbandoned } from './removal.js'
 import { Sweep } from './sweep.js'
 import { checkPrograms, reachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
-import { checkSelection } from './transfer/selection.js'
+import { checkFields } from './transfers.js'
 import { checkTreeFree, keepTree, meantTree, realPlace, treeOf } from './trees.js'
 import { Upkeep } from './upkeep.js'
 
@@ -53,8 +54,8 @@ export class Images {
   readonly installing: Installing
   readonly sweep: Sweep
   readonly upkeep: Upkeep
+  readonly #background: Background
   #recovering: Promise<unknown> = Promise.resolve()
-  #changed: NodeJS.Timeout | undefined
   /** Directories that are being removed, or could not be. */
   readonly #removing = new Set<string>()
 
@@ -64,7 +65,14 @@ export class Images {
     this.#context = { config, model, intents, log, now, files: new Mutex() }
     this.installing = new Installing(status, config.auth.node_token_lifetime, now)
     this.sweep = new Sweep(this.#context, this.installing)
-    this.upkeep = new Upkeep(this.#context, () => this.#tell())
+    this.upkeep = new Upkeep(this.#context, () => this.#tellTorrents())
+    this.#background = new Background({
+      work: async () => {
+        this.#tellTorrents()
+        void this.upkeep.run()
+        await this.#removeTrees(theDaemon)
+      }
+    })
   }
 
   /** Puts right what an interrupted daemon left; what takes long goes on in the background. */
@@ -80,21 +88,11 @@ export class Images {
   /** Images, tags or packs changed. */
   changed(): void {
     this.sweep.soon()
-    this.#changed ??= setTimeout(() => {
-      this.#changed = undefined
-      this.#tell()
-      void this.upkeep.run()
-      void this.#removeTrees(theDaemon)
-    }, soonMs).unref()
-  }
-
-  #tell(): void {
-    this.#o.torrents(this.#torrents())
+    this.#background.wake(soonMs)
   }
 
   async close(): Promise<void> {
-    clearTimeout(this.#changed)
-    await Promise.all([this.sweep.close(), this.upkeep.close()])
+    await Promise.all([this.#background.close(), this.sweep.close(), this.upkeep.close()])
   }
 
   /** Resolves when what an earlier daemon left is gone. */
@@ -200,7 +198,7 @@ export class Images {
     signal: AbortSignal
   ): Promise<SubmittedJob> {
     const address = this.#addressOf(node)
-    await this.#checkPush(osimage)
+    await treeToPush(this.#directory, this.#image(osimage))
     await this.#canReach(node, address, signal)
     return this.#push([{ node, address }], osimage, dryrun, actor)
   }
@@ -209,7 +207,7 @@ export class Images {
   async pushToGroup(group: string, osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {
     const { model } = this.#o
     model.get('group', group)
-    await this.#checkPush(osimage)
+    await treeToPush(this.#directory, this.#image(osimage))
     const names = model.view.index.members(group)?.all.values ?? []
     const to = [...names].map(node => ({ node, address: this.#addressOf(node) }))
     if (to.length === 0) throw notFound(`group ${group} has no nodes`)
@@ -219,13 +217,6 @@ export class Images {
     if (to.every(({ address }) => address === undefined))
       throw notFound(`group ${group}: none of its nodes has an address to be reached at`)
     return this.#push(to, osimage, dryrun, actor)
-  }
-
-  /** Throws 404, or 503, for an image that cannot be pushed to any node. */
-  async #checkPush(osimage: string): Promise<void> {
-    const image = this.#image(osimage)
-    checkFields(image)
-    await treeToPush(this.#directory, image)
   }
 
   #push(to: readonly Destination[], osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {
@@ -243,6 +234,7 @@ export class Images {
     run: (job: JobContext) => Promise<void>
   ): Promise<SubmittedJob> {
     const { name } = image
+    const meant = (image: OsimageDoc) => meantTree(this.#directory, image)
     // Two images may mean one directory.
     const tree = await this.#laneOf(image)
     return this.#o.jobs.submit({
@@ -252,20 +244,16 @@ export class Images {
       lanes: [`osimage ${name}`, tree, ...lanes],
       run: async job => {
         // The lane is that of the directory which the image meant then.
-        const now = await this.#laneOf(this.#image(name))
-        if (now !== tree || this.#meant(this.#image(name)) !== this.#meant(image))
+        const now = this.#image(name)
+        if (meant(now) !== meant(image) || (await this.#laneOf(now)) !== tree)
           throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
         return run(job)
       }
     })
   }
 
-  #meant(image: OsimageDoc): string {
-    return meantTree(this.#directory, image)
-  }
-
   async #laneOf(image: OsimageDoc): Promise<string> {
-    return `tree ${await realPlace(this.#meant(image))}`
+    return `tree ${await realPlace(meantTree(this.#directory, image))}`
   }
 
   /** A node told its state: installed anew, it shows another host key. Never throws. */
@@ -295,22 +283,12 @@ export class Images {
     return this.#o.config.image.directory
   }
 
-  /** The torrents of all packs, those that are only kept too: nodes may be half way through. */
-  #torrents(): string[] {
-    const { model, config } = this.#o
-    if (config.torrent.tracker === '') return []
-    return model.view
-      .names('pack')
-      .map(name => `${name}.torrent`)
-      .filter(name => statSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile())
-  }
-}
-
-/** 404, before a job is made, for what a grab or push could never do with the image's fields. */
-function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc): void {
-  try {
-    checkSelection(grab_filesystems ?? [], grab_exclude ?? [])
-  } catch (error) {
-    throw notFound(`OS image ${name}: ${(error as Error).message}`)
+  /** Tells the torrents of all packs, those that are only kept too: nodes may be half way through. */
+  #tellTorrents(): void {
+    const { model, config, torrents } = this.#o
+    const isThere = (name: string) =>
+      statSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile() ?? false
+    const names = config.torrent.tracker === '' ? [] : model.view.names('pack')
+    torrents(names.map(name => `${name}.torrent`).filter(isThere))
   }
 }

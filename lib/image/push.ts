@@ -1,12 +1,12 @@
+import { inParallel } from '../concurrency.js'
 import { exists } from '../disk/missing.js'
 import { notFound } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
-import { secretPaths } from './secret-paths.js'
 import type { Remote } from './transfer/remote.js'
 import { copyToNode } from './transfer/to-node.js'
-import { Changes } from './transfer-record.js'
+import { Changes, checkFields, requestOf } from './transfers.js'
 import { checkUnmounted, meantTree, treeOf } from './trees.js'
 
 /** A node to push to; without an address it fails, and the others go on. */
@@ -19,6 +19,7 @@ const namedFailures = 10
 
 /** The tree that a push takes. Throws 404 for an image without one, 503 for one that cannot be used (rules 3.12, 9.8). */
 export async function treeToPush(directory: string, image: OsimageDoc): Promise<string> {
+  checkFields(image)
   const path = meantTree(directory, image)
   if (path.startsWith(`${directory}/`) && !(await exists(path)))
     throw notFound(`OS image ${image.name} has no directory: there is no ${path}`)
@@ -55,41 +56,25 @@ export async function pushImage(
     await changes.during(async () => {
       if (address === undefined) throw new Error(`node ${node} has no address to be reached at`)
       return copyToNode({
-        remote,
-        node,
-        address,
-        tree,
-        filesystems: image.grab_filesystems ?? [],
-        exclude: image.grab_exclude ?? [],
-        own: secretPaths(model, node),
-        dryrun,
-        signal: job.signal,
-        timeLimitMs: config.ssh.time_limit,
+        ...requestOf(context, image, changes),
+        ...{ remote, node, address, tree },
         line: text => job.line(`${node}: ${text}`),
-        progress: fraction => progress(node, fraction),
-        change: text => changes.add(text)
+        progress: fraction => progress(node, fraction)
       })
     })
   }
-  const left = to.values()
-  const worker = async () => {
-    for (const destination of left) {
+  await inParallel(to, config.ssh.parallel, async destination => {
+    job.signal.throwIfAborted()
+    try {
+      await one(destination)
+    } catch (error) {
       job.signal.throwIfAborted()
-      try {
-        await one(destination)
-      } catch (error) {
-        job.signal.throwIfAborted()
-        const { message } = error as Error
-        failed.push({ node: destination.node, message })
-        job.line(`${destination.node}: failed: ${message}`)
-      }
-      progress(destination.node, 1)
+      const { message } = error as Error
+      failed.push({ node: destination.node, message })
+      job.line(`${destination.node}: failed: ${message}`)
     }
-  }
-  const workers = Array.from({ length: Math.min(config.ssh.parallel, to.length) }, worker)
-  // All of them, so that nothing runs on when the job has ended.
-  const ended = await Promise.allSettled(workers)
-  for (const end of ended) if (end.status === 'rejected') throw end.reason
+    progress(destination.node, 1)
+  })
   if (to.length === 1 && failed[0]) throw new Error(failed[0].message)
   if (failed.length > 0) {
     const names = failed.slice(0, namedFailures).map(({ node }) => node)

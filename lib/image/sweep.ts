@@ -1,4 +1,5 @@
 import { readdir } from 'node:fs/promises'
+import { Background } from '../background.js'
 import { theDaemon } from '../model/model.js'
 import type { PackDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
@@ -22,39 +23,34 @@ function filesOf({ name, osimage, sha256 }: PackDoc, all: readonly string[]): st
  */
 export class Sweep {
   readonly #unused = new Map<string, number>()
-  #timer: NodeJS.Timeout | undefined
-  #due = Number.POSITIVE_INFINITY
-  #running: Promise<void> | undefined
-  #closed = false
+  readonly #background: Background
 
   constructor(
     readonly context: ImageContext,
     readonly installing: Pick<Installing, 'packs'>
-  ) {}
+  ) {
+    this.#background = new Background({
+      work: signal => this.#sweep(signal),
+      everyMs: () => this.#pauseMs(),
+      failed: reason => context.log.error(`old packs could not be removed: ${reason}`)
+    })
+  }
 
   /** Something changed. */
   soon(): void {
-    this.#at(soonMs)
+    this.#background.wake(soonMs)
   }
 
-  /** Looks at every pack now; a second call while it runs waits for the first. Never throws. */
+  /** Looks at every pack now. Never throws. */
   run(): Promise<void> {
-    this.#running ??= this.#sweep()
-      .catch(error => this.context.log.error(`old packs could not be removed: ${(error as Error).message}`))
-      .finally(() => {
-        this.#running = undefined
-        this.#schedule()
-      })
-    return this.#running
+    return this.#background.run().catch(() => {})
   }
 
-  async close(): Promise<void> {
-    this.#closed = true
-    clearTimeout(this.#timer)
-    await this.#running
+  close(): Promise<void> {
+    return this.#background.close()
   }
 
-  async #sweep(): Promise<void> {
+  async #sweep(signal: AbortSignal): Promise<void> {
     const { model, now, config } = this.context
     const { view } = model
     const installing = this.installing.packs()
@@ -76,7 +72,7 @@ export class Sweep {
       }
       const since = this.#unused.get(name) ?? now()
       this.#unused.set(name, since)
-      if (now() - since >= config.image.grace && !this.#closed) await this.#remove(name, files)
+      if (now() - since >= config.image.grace && !signal.aborted) await this.#remove(name, files)
     }
   }
 
@@ -103,25 +99,10 @@ export class Sweep {
     await discard(this.context, note)
   }
 
-  #schedule(): void {
+  /** Until the next pack is due. One that is due and could not be removed is tried again after an hour. */
+  #pauseMs(): number {
     const { config, now } = this.context
-    const next = Math.min(
-      ...[...this.#unused.values()].map(since => since + config.image.grace - now()),
-      hourMs
-    )
-    // One that is due and could not be removed is tried again with the next look.
-    this.#at(next <= 0 ? hourMs : next)
-  }
-
-  #at(ms: number): void {
-    if (this.#closed) return
-    const due = performance.now() + ms
-    if (this.#timer && this.#due <= due) return
-    clearTimeout(this.#timer)
-    this.#due = due
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined
-      void this.run()
-    }, ms).unref()
+    const next = [...this.#unused.values()].map(since => since + config.image.grace - now())
+    return Math.min(...next.filter(ms => ms > 0), hourMs)
   }
 }

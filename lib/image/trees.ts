@@ -13,31 +13,36 @@ export const meantTree = (directory: string, { name, path }: OsimageDoc) =>
   path === undefined ? join(directory, name) : normalize(path).replace(/(?<=.)\/+$/, '')
 
 /**
- * The real directory of an image's `path`, with no link left. Throws unavailable (503) naming `[image] directory`
- * unless it is a directory strictly below that one, whatever links there are on the way (rules 3.12).
+ * The real directory of a path, with no link left. Throws an Error that calls it `name` unless it is a directory strictly
+ * below `[image] directory`, whatever links there are on the way.
  */
-export async function imageTree(directory: string, osimage: string, path: string): Promise<string> {
-  const refused = (why: string, cause?: unknown) =>
-    unavailable(
-      `OS image ${osimage}: path ${path} is no directory below [image] directory ${directory}: ${why}`,
-      cause
-    )
-  const real = async (path: string, whose: string) => {
+export async function realBelow(directory: string, path: string, name = path): Promise<string> {
+  const real = async (path: string, name: string) => {
     try {
       return await realpath(path)
     } catch (error) {
       const { code, message } = error as NodeJS.ErrnoException
-      throw refused(code === 'ENOENT' ? `${whose} does not exist` : `${whose}: ${code ?? message}`, error)
+      throw new Error(code === 'ENOENT' ? `${name} does not exist` : `${name}: ${code ?? message}`)
     }
   }
-  if (!isAbsolute(path)) throw refused('it is relative')
-  if (path.split('/').includes('..')) throw refused('it holds ..')
+  if (!isAbsolute(path)) throw new Error(`${name} is relative`)
+  if (path.split('/').includes('..')) throw new Error(`${name} holds ..`)
   const home = await real(directory, 'that directory')
-  const tree = await real(path, 'it')
-  if (tree === home) throw refused('it is that directory itself')
-  if (!tree.startsWith(home === '/' ? '/' : `${home}/`)) throw refused(`it leads to ${tree}`)
-  if (!(await stat(tree)).isDirectory()) throw refused('it is a file')
+  const tree = await real(path, name)
+  if (tree === home) throw new Error(`${name} is that directory itself`)
+  if (!tree.startsWith(home === '/' ? '/' : `${home}/`)) throw new Error(`${name} leads to ${tree}`)
+  if (!(await stat(tree)).isDirectory()) throw new Error(`${name} is a file`)
   return tree
+}
+
+/** The real directory of an image's `path`. Throws unavailable (503) naming `[image] directory` as `realBelow` (rules 3.12). */
+export function imageTree(directory: string, osimage: string, path: string): Promise<string> {
+  return realBelow(directory, path, 'it').catch(error => {
+    throw unavailable(
+      `OS image ${osimage}: path ${path} is no directory below [image] directory ${directory}: ${error.message}`,
+      error
+    )
+  })
 }
 
 /**

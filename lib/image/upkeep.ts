@@ -1,5 +1,6 @@
-import { open, rename, stat } from 'node:fs/promises'
+import { rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { Background } from '../background.js'
 import { syncFile } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
 import { theDaemon } from '../model/model.js'
@@ -10,7 +11,7 @@ import type { ImageContext } from './context.js'
 import { newIntentId, type PackIntent, temporary } from './intents.js'
 import { hashFile } from './packer/in-worker.js'
 import { discard, servedMode } from './publish.js'
-import { createTorrent } from './torrent/torrent.js'
+import { createTorrent, readAnnounce } from './torrent/torrent.js'
 
 /** A pack's name ends in the beginning of its checksum (pack.ts). */
 const packName = /^(.+)-([0-9a-f]{12})\.tar(?:\.[a-z0-9]+)?$/
@@ -20,71 +21,60 @@ const packName = /^(.+)-([0-9a-f]{12})\.tar(?:\.[a-z0-9]+)?$/
  * copied here, and its image imported), and a torrent that announces to the tracker of the ini.
  */
 export class Upkeep {
-  readonly #stop = new AbortController()
+  readonly #background: Background
   /** Files that were looked at in vain, as they were then. */
   readonly #foreign = new Map<string, string>()
   readonly #told = new Set<string>()
-  #running: Promise<void> | undefined
-  #again = false
-  #later: NodeJS.Timeout | undefined
 
   /** `onTorrent`: one was made. `laterMs`: when files that are missing or wrong are looked at again. */
   constructor(
     readonly context: ImageContext,
     readonly onTorrent: () => void,
-    readonly laterMs = 60_000
-  ) {}
-
-  /** Something changed. Never throws; a second call while it runs makes it look again. */
-  run(): Promise<void> {
-    this.#again = true
-    this.#running ??= this.#run().finally(() => {
-      this.#running = undefined
+    laterMs = 60_000
+  ) {
+    this.#background = new Background({
+      work: signal => this.#complete(signal),
+      // They may be on their way here.
+      everyMs: () => (unknownPacks(context.model.view).size > 0 ? laterMs : undefined)
     })
-    return this.#running
   }
 
-  async close(): Promise<void> {
-    this.#stop.abort()
-    clearTimeout(this.#later)
-    await this.#running
+  /** Something changed. Resolves when all packs were looked at. Never throws. */
+  run(): Promise<void> {
+    return this.#background.run()
   }
 
-  async #run(): Promise<void> {
+  close(): Promise<void> {
+    return this.#background.close()
+  }
+
+  async #complete(signal: AbortSignal): Promise<void> {
     const { log, model } = this.context
-    const { signal } = this.#stop
-    while (this.#again && !signal.aborted) {
-      this.#again = false
-      const { view } = model
-      const steps = [
-        ...[...unknownPacks(view)].map(name => () => this.#adopt(name)),
-        ...[...view.names('pack')].map(name => () => this.#completeTorrent(name))
-      ]
-      for (const step of steps)
-        try {
-          if (!signal.aborted) await step()
-        } catch (error) {
-          const { message } = error as Error
-          // It is tried again with each change, and told once.
-          if (!signal.aborted && !this.#told.has(message)) log.warn(message)
-          this.#told.add(message)
-        }
-    }
-    clearTimeout(this.#later)
-    // They may be on their way here.
-    if (unknownPacks(model.view).size > 0 && !signal.aborted)
-      this.#later = setTimeout(() => void this.run(), this.laterMs).unref()
+    const { view } = model
+    const steps = [
+      ...[...unknownPacks(view)].map(name => () => this.#adopt(name, signal)),
+      ...[...view.names('pack')].map(name => () => this.#completeTorrent(name, signal))
+    ]
+    for (const step of steps)
+      try {
+        if (!signal.aborted) await step()
+      } catch (error) {
+        const { message } = error as Error
+        // It is tried again with each change, and told once.
+        if (!signal.aborted && !this.#told.has(message)) log.warn(message)
+        this.#told.add(message)
+      }
   }
 
   /** A file that is named like a pack is one if its checksum says so too; then its nodes can check what they get. */
-  async #adopt(name: string): Promise<void> {
+  async #adopt(name: string, signal: AbortSignal): Promise<void> {
     const { model, config, now } = this.context
     const [, osimage = '', begins = ''] = packName.exec(name) ?? []
     const file = join(config.paths.files, name)
     const found = await stat(file).catch(() => undefined)
     const version = `${found?.ino} ${found?.size} ${found?.mtimeMs}`
     if (!found?.isFile() || this.#foreign.get(name) === version) return
-    const { sha256, bytes } = await hashFile(file, this.#stop.signal)
+    const { sha256, bytes } = await hashFile(file, signal)
     if (!sha256.startsWith(begins)) {
       this.#foreign.set(name, version)
       return
@@ -104,7 +94,7 @@ export class Upkeep {
     })
   }
 
-  async #completeTorrent(name: string): Promise<void> {
+  async #completeTorrent(name: string, signal: AbortSignal): Promise<void> {
     const { config, intents, files, model } = this.context
     const announce = config.torrent.tracker
     const directory = config.paths.files
@@ -115,7 +105,7 @@ export class Upkeep {
     const file = join(directory, name)
     await intents.write(note)
     try {
-      await createTorrent({ file, name, announce, output, signal: this.#stop.signal })
+      await createTorrent({ file, name, announce, output, signal })
       await syncFile(output, await servedMode(directory))
       await files.run(async () => {
         if (model.view.get('pack', name)) await rename(output, torrent)
@@ -125,20 +115,6 @@ export class Upkeep {
       await discard(this.context, note)
     }
     this.onTorrent()
-  }
-}
-
-/** Where a torrent announces to; undefined where there is none. Its keys are sorted, so that stands at its beginning. */
-async function readAnnounce(torrent: string): Promise<string | undefined> {
-  const handle = await open(torrent).catch(() => undefined)
-  if (!handle) return undefined
-  try {
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(4096), 0, 4096, 0)
-    const head = buffer.toString('latin1', 0, bytesRead)
-    const [begin = '', length] = /^d8:announce(\d+):/.exec(head) ?? []
-    return begin === '' ? undefined : head.slice(begin.length, begin.length + Number(length))
-  } finally {
-    await handle.close()
   }
 }
 

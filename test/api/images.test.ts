@@ -7,6 +7,7 @@ import { makeSystem, requireNode, startNode } from '../image/node.js'
 import { makeTree } from '../image/small-tree.js'
 import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
+import { until } from '../support/until.js'
 
 requireNode()
 
@@ -74,8 +75,7 @@ t.test('grab: a dry run, the first, and one that replaces it', async t => {
 
   // Deleted, the directory goes with it, since svcd made it.
   t.equal((await c.get('/config/osimage/taken/_delete')).status, 204)
-  while (readdirSync(join(c.directory, 'state', 'work')).length > 0) await sleep(20)
-  t.strictSame(readdirSync(images), [])
+  await until(() => readdirSync(images).length === 0)
 })
 
 t.test(
@@ -91,6 +91,14 @@ t.test(
     const outside = await c.post('/config/node/l1/_osgrab', { osimage: 'taken' })
     t.equal(outside.status, 503)
     t.match(outside.body.message, /\[image\] directory/)
+    const path = join(images, 'no', 'such', 'place')
+    await c.post('/config/osimage/taken', { path })
+    const nowhere = await c.post('/config/node/l1/_osgrab', { osimage: 'taken' })
+    t.equal(nowhere.status, 503)
+    t.equal(
+      nowhere.body.message,
+      `OS image taken: path ${path} cannot be made below [image] directory ${images}: ${join(images, 'no', 'such')} does not exist`
+    )
   }
 )
 

@@ -72,6 +72,15 @@ export async function readInfoHash(file: string): Promise<string> {
   }
 }
 
+/** Where a torrent announces to; undefined where there is no torrent. */
+export async function readAnnounce(file: string): Promise<string | undefined> {
+  const torrent = await readTorrent(file)
+    .then(decode)
+    .catch(() => undefined)
+  const announce = entry(torrent, 'announce')
+  return Buffer.isBuffer(announce) ? announce.toString() : undefined
+}
+
 async function readTorrent(file: string): Promise<Buffer> {
   const handle = await open(file, 'r')
   try {

@@ -1,4 +1,41 @@
+import { notFound } from '../errors.js'
 import { type JobContext, RESULTS_KEPT } from '../jobs/jobs.js'
+import type { Model } from '../model/model.js'
+import { type SecretOwner, secretsOf } from '../model/secrets.js'
+import type { OsimageDoc } from '../model/types/osimage.js'
+import type { ImageContext } from './context.js'
+import { checkSelection } from './transfer/selection.js'
+
+/** 404, before a job is made, for what a grab or push could never do with the image's fields. */
+export function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc): void {
+  try {
+    checkSelection(grab_filesystems ?? [], grab_exclude ?? [])
+  } catch (error) {
+    throw notFound(`OS image ${name}: ${(error as Error).message}`)
+  }
+}
+
+/** What a grab and a push are asked for alike, for one node. Throws notFound for a node that is gone. */
+export const requestOf = ({ model, config }: ImageContext, image: OsimageDoc, changes: Changes) => ({
+  filesystems: image.grab_filesystems ?? [],
+  exclude: image.grab_exclude ?? [],
+  own: secretPaths(model, changes.node),
+  dryrun: changes.dryrun,
+  signal: changes.job.signal,
+  timeLimitMs: config.ssh.time_limit,
+  change: (text: string) => changes.add(text)
+})
+
+/**
+ * Where the secrets of a node and of its group lie on the node (rules 5.5). An image that took them along would
+ * hand them to every node. Throws notFound for a node that is gone.
+ */
+function secretPaths(model: Model, name: string): string[] {
+  const { group } = model.get('node', name)
+  const pathsOf = (type: SecretOwner, owner: string) =>
+    secretsOf(model.view, model.box, type, owner, true).map(({ path }) => path)
+  return [...(group === undefined ? [] : pathsOf('group', group)), ...pathsOf('node', name)]
+}
 
 /**
  * Gathers what a grab or a push changes on one of `nodes` nodes, for the record of the job: each has its share of the

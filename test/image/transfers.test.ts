@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Changes } from '../../lib/image/transfer-record.js'
+import { Changes } from '../../lib/image/transfers.js'
 import { openJobs, spec } from '../support/jobs.js'
 
 /** The record of a dry run on `nodes` nodes with 5,000 changes each, of which the last fails. */
