@@ -19,6 +19,31 @@ function secret<T>(kind: Kind<T>, fallback: string, doc: string): Key<T> {
   return { kind, default: fallback, doc, secret: true }
 }
 
+/** The keys of a server that svcd configures; `words` are where its block differs. */
+function managed(words: { config: string; directory: string; reload: string; service: string }) {
+  return {
+    config: key(values.optionalPath, '', words.config),
+    directory: key(values.optionalPath, '', words.directory),
+    check: key(
+      values.command,
+      '',
+      "Command that checks a file, with the file's path as its last argument; empty: the server's own checker."
+    ),
+    reload: key(values.command, '', words.reload),
+    control: key(
+      values.command,
+      'systemctl',
+      'Command that is run with start, stop, restart, reload or status, and the name of the service.'
+    ),
+    service: key(values.unit, '', words.service),
+    gather: key(
+      values.duration('0s', '1h'),
+      '2s',
+      'How long changes are gathered before they are put in force together.'
+    )
+  }
+}
+
 // The cluster object carries these beside the controller's name (rules 1.8).
 const clusterFields = [
   'name',
@@ -48,7 +73,7 @@ export const keys = {
     trusted_proxies: key(
       values.cidrs,
       '',
-      'CIDRs of front servers whose X-Forwarded-For is believed, with commas between them.'
+      'Front servers whose X-Forwarded-For is believed: CIDRs with commas between them.'
     ),
     max_body: key(values.size('1k', '512m'), '64m', 'Largest request body.')
   },
@@ -68,26 +93,26 @@ export const keys = {
     scripts: key(values.path, 'scripts', 'Scripts served below /boot/scripts/.')
   },
   image: {
-    directory: key(values.path, '../var/images', 'Image trees; paths of images outside it are not touched.'),
+    directory: key(values.path, '../var/images', 'Image trees. svcd touches no image outside it.'),
     packer: key(
       values.choice('auto', 'system', 'builtin'),
       'auto',
-      'What packs images: system (tar and a compressor), builtin, or auto: system where it is installed.'
+      'What packs images: system (tar and a compressor), builtin, or auto (system where it is installed).'
     ),
     compressor: key(
       values.choice('zstd', 'pigz', 'none'),
       'zstd',
-      'What compresses for the system packer: zstd, pigz (kickstarts cannot unpack zstd) or none.'
+      'Compressor of the system packer: zstd, pigz (for kickstarts, which cannot unpack zstd) or none.'
     ),
     exclude: key(
       values.imagePaths,
       '/var/cache/apt/archives/*.deb, /var/cache/dnf/*',
-      'What is left out of packs: paths from the root of an image, * and ? allowed, with commas between them.'
+      'Paths that packs leave out, from the root of an image, with commas between them; * and ? are allowed.'
     ),
     initramfs: key(
       values.boolean,
       'yes',
-      "Build the initramfs anew before each pack, by the image's own dracut or initramfs-tools: yes or no."
+      "Build the initramfs before each pack, with the image's own dracut or initramfs-tools: yes or no."
     ),
     grace: key(
       values.duration('0s', '3650d'),
@@ -100,7 +125,7 @@ export const keys = {
     key: key(
       values.optionalPath,
       '',
-      'Private key for grabs and pushes; empty: ssh/id_ed25519 in the state directory, made when first used.'
+      'Private key for grabs and pushes; empty: ssh/id_ed25519 in the state directory, made when first needed.'
     ),
     port: key(values.count(1, 65535), '22', 'Port of sshd on the nodes.'),
     parallel: key(values.count(1, 1000), '4', 'How many nodes of a group are pushed to at once.'),
@@ -124,8 +149,8 @@ export const keys = {
   cluster: {
     name: key(values.name(), 'cluster', 'Name of the cluster.'),
     ntp_server: key(values.optionalHost, '', 'NTP server of all nodes, where their network names none.'),
-    technical_contacts: key(values.text, '', 'Whom to ask about this cluster.'),
-    debug: key(values.boolean, 'no', 'Debug flag of the cluster object.'),
+    technical_contacts: key(values.text, '', 'Who answers questions about this cluster.'),
+    debug: key(values.boolean, 'no', 'Debug flag of the cluster object; yes logs at level debug.'),
     provision_method: key(
       values.choice('torrent', 'http'),
       'torrent',
@@ -134,24 +159,24 @@ export const keys = {
     provision_fallback: key(
       values.choice('torrent', 'http'),
       'http',
-      'How they fetch it when that fails: torrent or http.'
+      'How nodes fetch their image when that fails: torrent or http.'
     )
   },
   boot: {
     manual: key(
       values.choice('networks', 'any', 'none'),
       'networks',
-      'Who may use the boot pages that assign nodes: networks (configured ones and loopback), any or none.'
+      'Who may use the boot pages that assign nodes: networks (the configured ones and loopback), any or none.'
     ),
     dynamic_nodes: key(
       values.boolean,
       'no',
-      'Serve install scripts to nodes without a fixed address, by the address DHCP gave them.'
+      'Serve install scripts to nodes without a fixed address, by the address that DHCP gave them: yes or no.'
     ),
     snmp_detection: key(
       values.boolean,
       'no',
-      'Find unknown nodes by asking switches for the port of their MAC.'
+      'Recognise an unknown node by the switch port that its MAC is at: yes or no.'
     ),
     ipxe_directory: key(
       values.optionalPath,
@@ -168,20 +193,24 @@ export const keys = {
       'ipxe.efi',
       'iPXE for UEFI x86-64: its name on the TFTP server, and below /boot/ for UEFI HTTP boot.'
     ),
-    efi_arm64: key(values.fileName, 'ipxe-arm64.efi', 'iPXE for UEFI arm64, likewise.')
+    efi_arm64: key(
+      values.fileName,
+      'ipxe-arm64.efi',
+      'iPXE for UEFI arm64: its name on the TFTP server, and below /boot/ for UEFI HTTP boot.'
+    )
   },
   kickstart: {
     rootpw: secret(
       values.optionalCrypt,
       '',
-      "crypt(3) hash of root's password on nodes; empty locks the account."
+      'Password of root on nodes, as a crypt(3) hash; empty locks the account.'
     )
   },
   node: {
     verify_certificate: key(
       values.boolean,
       'yes',
-      'Nodes verify the certificate when the URL above is https: yes or no.'
+      'Nodes verify the certificate when [http] url is https: yes or no.'
     )
   },
   torrent: {
@@ -189,7 +218,7 @@ export const keys = {
     whitelist: key(
       values.optionalPath,
       '',
-      'File of info hashes that the tracker admits, kept by svcd (opentracker needs one); empty: none.'
+      'File that svcd keeps, of the info hashes that the tracker admits (opentracker needs one); empty: none.'
     ),
     tracker_reload: key(
       values.command,
@@ -199,22 +228,22 @@ export const keys = {
     seeder: key(
       values.choice('none', 'transmission', 'aria2'),
       'none',
-      'Who seeds the images: none, transmission or aria2.'
+      'Program that seeds the images: none, transmission or aria2.'
     ),
     seeder_url: key(
       values.optionalUrl,
       '',
-      'RPC of the seeder: http://127.0.0.1:9091/transmission/rpc, or http://127.0.0.1:6800/jsonrpc of aria2.'
+      'RPC of the seeder: http://127.0.0.1:9091/transmission/rpc, or http://127.0.0.1:6800/jsonrpc for aria2.'
     ),
     seeder_secret: secret(
       values.text,
       '',
-      "user:password of transmission's RPC, or the secret token of aria2's; empty: none."
+      "user:password of transmission's RPC, or the secret token of aria2's RPC; empty: none."
     ),
     seeder_watch: key(
       values.optionalPath,
       '',
-      'Watch directory of transmission, instead of its RPC; its download-dir must be the files directory.'
+      'Watch directory of transmission, instead of its RPC. Its download-dir must be the files directory.'
     )
   },
   dhcp: {
@@ -223,50 +252,23 @@ export const keys = {
       'none',
       'DHCP server that svcd configures: none, isc (dhcpd), kea or dnsmasq.'
     ),
-    config: key(
-      values.optionalPath,
-      '',
-      'File that svcd writes for it; empty: where Debian has it, /etc/dnsmasq.d/svcd-dhcp.conf for dnsmasq.'
-    ),
-    directory: key(
-      values.optionalPath,
-      '',
-      'Directory of its host files (dnsmasq only); empty: /var/lib/misc/svcd-dhcp.'
-    ),
-    check: key(
-      values.command,
-      '',
-      "Command that checks a file, whose path is put behind it; empty: the server's own checker."
-    ),
-    reload: key(
-      values.command,
-      '',
-      'Command that puts a new file in force (a restart for isc and dnsmasq); empty: the socket of kea, or control.'
-    ),
-    control: key(
-      values.command,
-      'systemctl',
-      'Command that is run with start, stop, restart, reload or status, and the name of the service.'
-    ),
-    service: key(
-      values.unit,
-      '',
-      'Name of the service; empty: isc-dhcp-server, kea-dhcp4-server or dnsmasq.'
-    ),
-    gather: key(
-      values.duration('0s', '1h'),
-      '2s',
-      'How long changes are gathered before they are put in force.'
-    ),
+    ...managed({
+      config:
+        "File that svcd writes; empty: the server's usual one on Debian, /etc/dnsmasq.d/svcd-dhcp.conf for dnsmasq.",
+      directory: 'Directory of a file for each machine, for dnsmasq alone; empty: /var/lib/misc/svcd-dhcp.',
+      reload:
+        'Command that puts a new file in force; empty: the control socket of kea, else the control command.',
+      service: 'Name of the service; empty: isc-dhcp-server, kea-dhcp4-server or dnsmasq.'
+    }),
     control_socket: key(
       values.optionalPath,
       '',
-      'Control socket that kea opens and is reloaded through; empty: /run/kea/kea4-ctrl-socket.'
+      'Control socket of kea, by which svcd reloads it; empty: /run/kea/kea4-ctrl-socket.'
     ),
     lease_file: key(
       values.optionalPath,
       '',
-      'File of leases; empty: where Debian has it. Read for [boot] dynamic_nodes.'
+      "File of leases, read for [boot] dynamic_nodes; empty: the server's usual one on Debian."
     ),
     lease_time: key(values.duration('2m', '365d'), '1h', 'Lifetime of leases.'),
     interfaces: key(
@@ -286,53 +288,29 @@ export const keys = {
       'none',
       'DNS server that svcd configures: none, bind or dnsmasq.'
     ),
-    config: key(
-      values.optionalPath,
-      '',
-      'File written for it; empty: /etc/bind/svcd.conf, to be included, or /etc/dnsmasq.d/svcd-dns.conf.'
-    ),
-    directory: key(
-      values.optionalPath,
-      '',
-      'Directory of its zone or hosts files; empty: /var/lib/bind/svcd or /var/lib/misc/svcd-dns.'
-    ),
-    check: key(
-      values.command,
-      '',
-      "Command that checks the file, whose path is put behind it; empty: the server's own checker."
-    ),
-    reload: key(
-      values.command,
-      '',
-      'Command that puts new files in force (a restart for dnsmasq); empty: the control command below.'
-    ),
-    control: key(
-      values.command,
-      'systemctl',
-      'Command that is run with start, stop, restart, reload or status, and the name of the service.'
-    ),
-    service: key(values.unit, '', 'Name of the service; empty: named or dnsmasq.'),
-    gather: key(
-      values.duration('0s', '1h'),
-      '2s',
-      'How long changes are gathered before they are put in force.'
-    )
+    ...managed({
+      config:
+        'File that svcd writes; empty: /etc/bind/svcd.conf, which named.conf includes, or /etc/dnsmasq.d/svcd-dns.conf.',
+      directory: 'Directory of the zone or hosts files; empty: /var/lib/bind/svcd or /var/lib/misc/svcd-dns.',
+      reload: 'Command that puts new files in force; empty: the control command.',
+      service: 'Name of the service; empty: named or dnsmasq.'
+    })
   },
   monitor: {
     disk_free: key(
       values.size('1k', '1024g'),
       '64m',
-      'Less free space than this on the disk of the state or of the files is a failure of svcd.'
+      'svcd has failed when the disk of the state or of the files has less free space than this.'
     ),
     loop_delay: key(
       values.duration('1s', '1h'),
       '1s',
-      'So is a mean delay of its event loop above this, over ten seconds.'
+      'svcd has failed when its event loop is later than this, in the mean over ten seconds.'
     ),
     queue: key(
       values.count(1, 1_000_000),
       '500',
-      'So are more requests than this that wait for a pack, a clone, a grab or a push.'
+      'svcd has failed when more requests than this wait for a pack, a clone, a grab or a push.'
     )
   },
   log: {
@@ -350,18 +328,11 @@ export const keys = {
   }
 }
 
-/** What the table's keys are read to. */
-export type Values = {
-  [S in keyof typeof keys]: {
-    [K in keyof (typeof keys)[S]]: (typeof keys)[S][K] extends Key<infer T> ? T : never
-  }
-}
-
 /** The table without its literal types, for walking. */
 export const table: Readonly<Record<string, Readonly<Record<string, Key<unknown>>>>> = keys
 
 /** The section of users, whose keys are their names: the comment in the shipped file. */
 export const usersDoc = [
-  'Users, one per line: name = role hash. Roles: admin (everything), viewer (reads). `svcd passwd NAME --stdin`',
-  'prints the line. While there is none, "admin" is valid with the password in admin-password in the state directory.'
+  'Users, one a line: name = role hash. Roles: admin (may do everything), viewer (may read). `svcd passwd NAME`',
+  'prints the line. While no user stands here, admin logs in with the password in the file admin-password of the state.'
 ]

@@ -1,10 +1,10 @@
 import { dirname, resolve } from 'node:path'
 import { isPasswordHash } from '../auth/passwords.js'
 import { type Role, roles, type User } from '../auth/roles.js'
-import { type Key, table, type Values } from './keys.js'
+import { type Key, table } from './keys.js'
 import { type Entry, readText, scanLines } from './lines.js'
 import { ConfigError, type Problem, shown } from './problem.js'
-import type { Config } from './types.js'
+import type { Config, Values } from './types.js'
 import { isWildcard, nameRule, nameRuleText, ValueError } from './values.js'
 
 /** Where a value comes from, as a problem names it. */

@@ -1,4 +1,5 @@
-import type { Managed } from '../config/types.js'
+import type { Config } from '../config/types.js'
+
 /** What has to happen for a running server to take a changed file. */
 export type Needs = 'reload' | 'restart'
 
@@ -26,7 +27,7 @@ export interface Rendered {
 export type Render = (template: string, data: object) => string
 
 /** What a managed server is run with: the ini's values, and the server's usual ones where the ini has none. */
-export interface ServiceSettings extends Managed {
+export interface ServiceSettings extends Omit<Config['dns'], 'server'> {
   readonly server: string
   readonly leaseFile: string
   /** Where the server takes orders to reload, before the control command; empty: nowhere. */
