@@ -5,11 +5,11 @@ import { keys } from './config/keys.js'
 import type { Problem } from './config/problem.js'
 import { reachability } from './config/reachability.js'
 import type { Config } from './config/types.js'
-import { clusterSettings, storeOptions } from './daemon.js'
 import { ownerText } from './model/index.js'
+import { storeOptions } from './model/model.js'
 import { controllerAddress } from './model/networks.js'
 import { missingKey } from './model/secrets.js'
-import { settingNames, settingsInForce, sourceOf } from './model/settings.js'
+import { iniSettings, settingNames, settingsInForce, sourceOf } from './model/settings.js'
 import type { SwitchDoc } from './model/types/switch.js'
 import type { ClusterSettings, View } from './model/view.js'
 import { locate } from './program/locate.js'
@@ -32,7 +32,8 @@ export interface Findings {
 export async function checkAll(config: Config): Promise<Findings> {
   const templates = new Templates({ directory: config.paths.templates }).check()
   const networks: string[] = []
-  const options = storeOptions(config)
+  const ini = iniSettings(config)
+  const options = storeOptions(config.paths.state, ini)
   const notes: string[] = []
   const warnings: string[] = []
   const firmware = missingFirmware(config)
@@ -41,7 +42,7 @@ export async function checkAll(config: Config): Promise<Findings> {
     message
   }))
   const verify = (view: View) => {
-    const address = controllerAddress(clusterSettings(config))
+    const address = controllerAddress(ini)
     for (const owner of address === undefined ? [] : view.index.addressOwners(address))
       warnings.push(
         `[controller] address: ${config.controller.address} belongs to ${ownerText(owner)} as well`
@@ -51,7 +52,7 @@ export async function checkAll(config: Config): Promise<Findings> {
     warnings.push(...missingRoles(config, view))
     const key = missingKey(config.paths.state, view)
     if (key) problems.push(key)
-    notes.push(...changedSettings(view, clusterSettings(config)))
+    notes.push(...changedSettings(view, ini))
     for (const name of view.names('network')) networks.push(view.get('network', name)?.network ?? '')
     return options.verify(view)
   }

@@ -3,7 +3,7 @@
  * server. `message` is one sentence that names the object and the field (rules 1.5).
  */
 export class ServiceError extends Error {
-  override readonly name = 'ServiceError'
+  override readonly name: string = 'ServiceError'
   constructor(
     readonly status: number,
     message: string,

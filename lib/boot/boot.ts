@@ -12,6 +12,7 @@ import type { NodeStatus } from '../monitor/node-status.js'
 import type { Source, Visit } from '../source.js'
 import type { Templates } from '../template/templates.js'
 import type { Grants } from './grants.js'
+import { render } from './render.js'
 
 /** The menu lists this many nodes and groups; beyond that a name is typed: its size has a bound. */
 const listed = 250
@@ -301,7 +302,7 @@ export class Boot {
   }
 
   #render(template: string, data: Readonly<Record<string, unknown>>): string {
-    return this.#o.templates.render(`boot/${template}`, { url: this.#o.url, ...data })
+    return render(this.#o.templates, `boot/${template}`, { url: this.#o.url, ...data })
   }
 }
 

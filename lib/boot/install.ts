@@ -12,6 +12,7 @@ import type { Visit } from '../source.js'
 import type { Templates } from '../template/templates.js'
 import type { Grants } from './grants.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
+import { render } from './render.js'
 
 export interface InstallOptions {
   readonly model: Model
@@ -69,7 +70,7 @@ export class Install {
   }
 
   #render(what: 'install' | 'kickstart', data: InstallData): string {
-    return this.#o.templates.render(`install/templ_${what}.cfg`, { ...data })
+    return render(this.#o.templates, `install/templ_${what}.cfg`, data)
   }
 
   /** Whether a request comes from one of the node's addresses, or from the dynamic one that it has now (rules 4.6). */

@@ -12,31 +12,25 @@ const SMALL_BODY_BYTES = 64 * 1024
 const LINGER_BYTES = 1024 ** 3
 
 /**
- * The one mapper of errors to answers. ServiceErrors, and what `mapError` makes one, go out as they are; anything
- * else is a 500 that keeps its inside. A 5xx is logged here, once: with its stack, but for a 503, which has its
- * message and cause. Never throws.
+ * The one mapper of errors to answers: a ServiceError goes out as it is, anything else is a 500 that keeps its inside. A
+ * 5xx is logged here, once: with its stack, but for a 503, which has its message and cause. Never throws.
  */
-export function toRefusal(
-  error: unknown,
-  what: string,
-  log: Log,
-  mapError: (error: unknown) => ServiceError | undefined
-): ServiceError {
+export function toRefusal(error: unknown, what: string, log: Log): ServiceError {
   try {
-    const known = error instanceof ServiceError ? error : mapError(error)
-    if (known && Number.isInteger(known.status) && known.status >= 400 && known.status <= 599) {
-      if (known.status === 503) log.warn(`${what}: ${known.message}${causeOf(known)}`)
-      else if (known.status >= 500) log.error(`${what}: ${describe(known)}`)
-      return known
+    if (error instanceof ServiceError && isErrorStatus(error.status)) {
+      if (error.status === 503) log.warn(`${what}: ${error.message}${causeOf(error)}`)
+      else if (error.status >= 500) log.error(`${what}: ${describe(error)}`)
+      return error
     }
     log.error(`${what}: ${describe(error)}`)
   } catch {
-    // An error that cannot even be looked at (a getter or a mapper that throws) is still answered.
+    // An error that cannot even be looked at (a getter that throws) is still answered.
     log.error(`${what}: an error that cannot be described`)
   }
   return new ServiceError(500, 'internal error; the log of the service has the reason')
 }
 
+const isErrorStatus = (status: number) => Number.isInteger(status) && status >= 400 && status <= 599
 const causeOf = ({ cause }: Error) => (cause instanceof Error ? `: ${cause.message}` : '')
 
 /** What is thrown but no Error is not shown: it may be anything, a body or a password too. */

@@ -34,8 +34,6 @@ export interface ServerOptions<C> {
   /** Addresses and CIDRs whose X-Forwarded-For is believed (rules 4.5). */
   readonly trustedProxies: readonly string[]
   readonly log: Log
-  /** Names errors that are an expected condition, like a store that is read-only. */
-  mapError?(error: unknown): ServiceError | undefined
   readonly limits?: Partial<Limits>
 }
 
@@ -220,8 +218,7 @@ export class HttpServer<C> {
   }
 
   #toRefusal(error: unknown, { method }: IncomingMessage, path: string): ServiceError {
-    const options = this.#options
-    return toRefusal(error, `${method} ${path}`, options.log, error => options.mapError?.(error))
+    return toRefusal(error, `${method} ${path}`, this.#options.log)
   }
 
   #parserFailed(error: Error, socket: Duplex): void {

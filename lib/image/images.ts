@@ -10,6 +10,7 @@ import type { Log } from '../log.js'
 import { type Actor, type Model, theDaemon } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
 import type { OsimageDoc } from '../model/types/osimage.js'
+import type { Change } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import { checkKernel } from './boot-files.js'
 import { checkClone, cloneImage } from './clone.js'
@@ -83,6 +84,13 @@ export class Images {
     images.#recovering = Promise.all([later(), ...removals.map(({ done }) => done.catch(() => {}))])
     images.changed()
     return images
+  }
+
+  /** Follows committed changes: what nobody names any more goes, and the host key of a node with its name (rules 9.9). */
+  follow(changes: readonly Change[]): void {
+    if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) this.changed()
+    for (const { type, name, after } of changes)
+      if (type === 'revoked' && after) void this.#o.remote.forget(name).catch(() => {})
   }
 
   /** Images, tags or packs changed. */

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { unavailable } from '../errors.js'
 import type { JsonValue } from '../json.js'
 import type { Log } from '../log.js'
-import { JobsUnavailableError } from './errors.js'
 import {
   ALL,
   type Body,
@@ -129,7 +129,7 @@ export class Entry {
     return this.#record.close()
   }
 
-  /** Throws JobsUnavailableError when the file of a finished job cannot be read. */
+  /** Throws 503 when the file of a finished job cannot be read. */
   record(): Promise<JobRecord> {
     return this.#read(async ({ transcript, results }) => ({
       ...this.#summary,
@@ -185,7 +185,7 @@ export class Entry {
     try {
       return decode(id, await readFile(this.#file, 'utf8')).body
     } catch (error) {
-      throw new JobsUnavailableError(`the record of request ${id} cannot be read: ${reasonOf(error)}`)
+      throw unavailable(`the record of request ${id} cannot be read: ${reasonOf(error)}`)
     }
   }
 }

@@ -1,18 +1,17 @@
 import { randomBytes } from 'node:crypto'
+import { unavailable } from '../errors.js'
 import type { Log } from '../log.js'
 import type { Poll } from './entry.js'
-import { JobStoppedError, JobsUnavailableError } from './errors.js'
 import { startable } from './lanes.js'
 import type { JobRecord, JobSummary } from './record.js'
 import { type RecordDisk, realDisk } from './record-file.js'
 import { INTERRUPTED, Records } from './records.js'
 import { reasonOf } from './text.js'
-import { type JobSpec, Work } from './work.js'
+import { type JobSpec, JobStoppedError, Work } from './work.js'
 
 export { type Poll, RESULTS_KEPT } from './entry.js'
-export { JobStoppedError, JobsUnavailableError } from './errors.js'
 export type { JobRecord, JobState, JobSummary } from './record.js'
-export type { JobContext, JobSpec } from './work.js'
+export { type JobContext, type JobSpec, JobStoppedError } from './work.js'
 
 export interface SubmittedJob {
   readonly id: string
@@ -68,13 +67,13 @@ export class Jobs {
   }
 
   /**
-   * Queues a job; resolves when its record is on disk. Throws JobsUnavailableError after `close`, when 1,000 jobs
+   * Queues a job; resolves when its record is on disk. Throws 503 after `close`, when 1,000 jobs
    * wait, and when the record cannot be written.
    */
   async submit(spec: JobSpec): Promise<SubmittedJob> {
-    if (this.#closed) throw new JobsUnavailableError('the service is shutting down')
+    if (this.#closed) throw unavailable('the service is shutting down')
     const waiting = this.#waiting.size
-    if (waiting >= MOST_WAITING) throw new JobsUnavailableError(`${waiting} requests are waiting already`)
+    if (waiting >= MOST_WAITING) throw unavailable(`${waiting} requests are waiting already`)
     const { kind, object, by } = spec
     // 128 bits of chance: whoever knows an id was told it.
     const id = randomBytes(16).toString('hex')
@@ -91,7 +90,7 @@ export class Jobs {
       this.#waiting.delete(work)
       this.#dispatch()
       await entry.remove().catch(() => {})
-      throw new JobsUnavailableError(`${kind} of ${object} cannot be recorded: ${reasonOf(error)}`)
+      throw unavailable(`${kind} of ${object} cannot be recorded: ${reasonOf(error)}`)
     }
     this.#records.add(entry)
     work.ready = true
@@ -102,7 +101,7 @@ export class Jobs {
 
   /**
    * The lines a user was not given yet. Undefined: there is no such job, or the user was given its end. Throws
-   * JobsUnavailableError when the record of a finished job cannot be read.
+   * 503 when the record of a finished job cannot be read.
    */
   async poll(id: string, user: string): Promise<Poll | undefined> {
     return this.#records.get(id)?.poll(user)

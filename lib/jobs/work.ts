@@ -3,6 +3,11 @@ import type { Entry } from './entry.js'
 import type { Laned } from './lanes.js'
 import { oneLine } from './text.js'
 
+/** A job did not end by itself: somebody cancelled it, or the daemon stopped. */
+export class JobStoppedError extends Error {
+  override readonly name = 'JobStoppedError'
+}
+
 /** What a job sees of its record while it runs; calls after its end are ignored. */
 export interface JobContext {
   readonly id: string

@@ -7,12 +7,12 @@ import { assignAddresses, followGroup, withMac } from './interfaces.js'
 import type { Changing, Given, GivenInterface, Power } from './object-type.js'
 import { type Ref, renameReference } from './references.js'
 import { merged, without } from './request.js'
-import { checkChanges } from './rules.js'
+import { checkChanges, checkState } from './rules.js'
 import type { SecretBox } from './secret-box.js'
 import { type ClusterDoc, settingsInForce } from './settings.js'
 import type { GroupDoc } from './types/group.js'
 import type { NodeDoc } from './types/node.js'
-import { objectTypes } from './types.js'
+import { createIndex, kinds, objectTypes } from './types.js'
 import type { ClusterSettings, ClusterStore, Tx, View } from './view.js'
 
 /** Who changes something, and from where: for the audit, and for what only an admin may do. */
@@ -34,6 +34,15 @@ export interface ModelOptions {
   readonly box: SecretBox
   /** Called after a change is durable; what it awaits is awaited before the change is answered. */
   readonly audit: (actor: Actor, changes: readonly Change[], kind: 'change' | 'import') => Promise<void>
+}
+
+/** How the store reads the state directory and what it has to hold, for files changed by hand (rules 11.2). */
+export function storeOptions(directory: string, ini: ClusterSettings) {
+  // An ini that gives the controller a device's address must not keep the objects from being loaded: `svcd check`
+  // warns of it, and nobody else is given that address.
+  const settings = { ...ini, controller: { name: ini.controller.name, address: '' } }
+  const verify = (view: View) => checkState(view, settings)
+  return { directory, kinds, createIndex, verify }
 }
 
 /**
@@ -72,6 +81,11 @@ export class Model {
   /** A node with all that follows from its group, its network, its image and the cluster. */
   effective(node: NodeDoc, view: View = this.view): EffectiveNode {
     return effectiveNode(view, node, this.cluster)
+  }
+
+  /** Whether a token issued at that time (ms) was issued to the node that has this name now (rules 4.8). */
+  standsFor(node: string, issuedAt: number): boolean {
+    return this.view.get('node', node) !== undefined && issuedAt > (this.view.get('revoked', node)?.at ?? -1)
   }
 
   /** Runs one change; every rule between objects holds after it, or nothing of it happened. */

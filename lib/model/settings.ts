@@ -54,6 +54,17 @@ export function sourceOf(view: View, ini: ClusterSettings, name: SettingName): '
   return setting !== undefined && setting.ini === ini[name] ? 'changed' : 'ini'
 }
 
+/** What the cluster's objects inherit from the ini, and what they have to know of the controller. */
+export const iniSettings = (ini: {
+  readonly cluster: Omit<ClusterSettings, 'controller' | 'servesDns'>
+  readonly controller: ClusterSettings['controller']
+  readonly dns: { readonly server: string }
+}): ClusterSettings => ({
+  ...ini.cluster,
+  controller: ini.controller,
+  servesDns: ini.dns.server !== 'none'
+})
+
 /** The settings in force, given those of the ini. */
 export function settingsInForce(view: View, ini: ClusterSettings): ClusterSettings {
   const changed = settingNames.filter(name => sourceOf(view, ini, name) === 'changed')

@@ -3,6 +3,7 @@ import type { Tx as StoreTx, View as StoreView } from '../store/types.js'
 import type { Docs } from './docs.js'
 import type { ClusterIndex } from './index.js'
 
+export type { Change } from '../store/types.js'
 export type View = StoreView<Docs, ClusterIndex>
 export type Tx = StoreTx<Docs, ClusterIndex>
 export type ClusterStore = Store<Docs, ClusterIndex>

@@ -1,6 +1,9 @@
 import { Background } from '../background.js'
 import type { Log } from '../log.js'
+import type { RevokedDoc } from '../model/types/node.js'
+import type { View } from '../model/view.js'
 import { Journal } from '../store/journal.js'
+import type { Change } from '../store/types.js'
 
 /** One state a node reported, and when (ISO 8601, UTC). */
 export interface Report {
@@ -37,6 +40,7 @@ const outcome = /^installer\.(completed|failed)\b(?:: *([\w-]+)(?=:|$))?(?:: *(.
  */
 export class NodeStatus {
   readonly #nodes = new Map<string, Kept>()
+  #failure = ''
   /** Nodes whose reason is not on disk yet. */
   readonly #reasonsOwed = new Set<string>()
   /** Events of changes that were made, which the disk did not take yet. */
@@ -110,24 +114,29 @@ export class NodeStatus {
 
   /** Whether the last report could be kept, and if not, why. */
   get health(): { ok: boolean; reason: string } {
-    const reason = this.#paying.problem
-    return { ok: reason === '', reason }
+    return { ok: this.#failure === '', reason: this.#failure }
+  }
+
+  /** Follows committed changes: the states of a node that was renamed or deleted go with it. */
+  follow(changes: readonly Change[]): void {
+    for (const { type, name, after } of changes) {
+      if (type !== 'revoked' || !after) continue
+      const { renamed } = after as RevokedDoc
+      void (renamed === undefined ? this.drop(name) : this.rename(name, renamed))
+    }
   }
 
   /**
    * Does what a crash kept from being done between a change of a node and that of its states: those of a node
    * that is gone follow it to the name it was given, or are forgotten.
    */
-  async catchUp(
-    exists: (node: string) => boolean,
-    renamed: (node: string) => string | undefined
-  ): Promise<void> {
+  async catchUp(view: View): Promise<void> {
     for (const node of [...this.#nodes.keys()]) {
       const passed = new Set<string>()
       let now: string | undefined = node
-      while (now !== undefined && !exists(now) && !passed.has(now)) {
+      while (now !== undefined && !view.get('node', now) && !passed.has(now)) {
         passed.add(now)
-        now = renamed(now)
+        now = view.get('revoked', now)?.renamed
       }
       if (now === undefined || passed.has(now)) await this.drop(node)
       else await this.rename(node, now)
@@ -146,12 +155,12 @@ export class NodeStatus {
     await this.#paying.run().catch(() => undefined)
   }
 
-  /** Writes what is owed, in order. */
+  /** Writes what is owed, in order; after a failure at least a probe, so that `health` does not wait for a report. */
   async #pay(): Promise<void> {
-    // Together they share one fsync; one that is written twice after a failure says the same twice.
     const owed = [...this.#owed]
     const reasons = [...this.#reasonsOwed].map(node => ({ node, reason: this.reason(node) }))
-    await Promise.all([...owed, ...reasons].map(event => this.#journal.append(event)))
+    const events = [...owed, ...reasons]
+    await this.#write(events.length === 0 && this.#failure !== '' ? [{ probe: true }] : events)
     this.#owed.splice(0, owed.length)
     for (const { node, reason } of reasons) if (this.reason(node) === reason) this.#reasonsOwed.delete(node)
   }
@@ -159,10 +168,20 @@ export class NodeStatus {
   async #append(event: Event): Promise<void> {
     if (this.#owed.length > 0) await this.#paying.run().catch(() => undefined)
     try {
-      await this.#journal.append(event)
+      await this.#write([event])
     } catch (error) {
-      // A probe is owed: once the disk takes it `health` is well again, also when nobody reports.
-      if (this.#owed.length === 0) await this.#owe({ probe: true })
+      this.#paying.wake(retryMs.first)
+      throw error
+    }
+  }
+
+  async #write(events: readonly Event[]): Promise<void> {
+    try {
+      // Together they share one fsync; one that is written twice after a failure says the same twice.
+      await Promise.all(events.map(event => this.#journal.append(event)))
+      this.#failure = ''
+    } catch (error) {
+      this.#failure = (error as Error).message
       throw error
     }
   }

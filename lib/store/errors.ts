@@ -1,15 +1,16 @@
 import { getSystemErrorMap } from 'node:util'
+import { ServiceError } from '../errors.js'
 
 /**
  * A change cannot be made durable now (disk full or failing, lock lost, shutting down); nothing was changed, in
- * memory or on disk. The caller answers 503 (rules 2.7).
+ * memory or on disk (rules 2.7).
  */
-export class StoreError extends Error {
+export class StoreError extends ServiceError {
   override readonly name = 'StoreError'
   readonly reason: string
 
   constructor(reason: string) {
-    super(`the store is unavailable: ${reason}`)
+    super(503, `the store is unavailable: ${reason}`)
     this.reason = reason
   }
 }

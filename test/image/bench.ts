@@ -5,13 +5,13 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { Mutex } from '../../lib/concurrency.js'
 import { loadConfig } from '../../lib/config/load.js'
-import { storeOptions } from '../../lib/daemon.js'
 import type { ImageContext } from '../../lib/image/context.js'
 import { Intents } from '../../lib/image/intents.js'
 import type { JobContext } from '../../lib/jobs/jobs.js'
 import { createLog } from '../../lib/log.js'
-import { Model, theDaemon } from '../../lib/model/model.js'
+import { Model, storeOptions, theDaemon } from '../../lib/model/model.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
+import { iniSettings } from '../../lib/model/settings.js'
 import type { ClusterStore, Tx } from '../../lib/model/view.js'
 import { Store } from '../../lib/store/store.js'
 import { output } from '../support/programs.js'
@@ -37,7 +37,7 @@ export class Bench {
       `image.directory=${join(directory, 'images')}`,
       ...overrides
     ])
-    const store: ClusterStore = await Store.open(storeOptions(config))
+    const store: ClusterStore = await Store.open(storeOptions(config.paths.state, iniSettings(config)))
     t.teardown(async () => {
       await store.close()
       await output('rm', ['-rf', '--one-file-system', directory])
@@ -45,7 +45,7 @@ export class Bench {
     const log: string[] = []
     const model = new Model({
       store,
-      ini: { ...config.cluster, controller: config.controller, servesDns: false },
+      ini: iniSettings(config),
       now: () => bench.now,
       box: new SecretBox(Buffer.alloc(32)),
       audit: async () => {}

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { JobsUnavailableError } from '../../lib/jobs/jobs.js'
+import { unavailable } from '../../lib/errors.js'
 import { type RecordDisk, realDisk } from '../../lib/jobs/record-file.js'
 import { Gate, openJobs, outcome, readRecord, recordFiles, settled, spec } from '../support/jobs.js'
 import { requireRoot } from '../support/programs.js'
@@ -60,9 +60,7 @@ t.test('a full disk: nothing new is taken, what runs goes on, and is written whe
   const refused = await outcome({ id: '', name: '', done: jobs.submit(spec(() => {}, ['x'])).then(() => {}) })
   t.match(
     refused,
-    new JobsUnavailableError(
-      'pack of osimage compute cannot be recorded: ENOSPC: no space left on device, write'
-    )
+    unavailable('pack of osimage compute cannot be recorded: ENOSPC: no space left on device, write')
   )
   t.equal(jobs.records().length, 2, 'it left nothing')
   line('one')
@@ -153,7 +151,7 @@ t.test('too many that wait are refused', async t => {
   const gate = new Gate('a')
   await jobs.submit(gate.spec)
   await Promise.all(Array.from({ length: 1000 }, () => jobs.submit(spec(() => {}))))
-  await t.rejects(jobs.submit(spec(() => {})), new JobsUnavailableError('1000 requests are waiting already'))
+  await t.rejects(jobs.submit(spec(() => {})), unavailable('1000 requests are waiting already'))
   gate.end()
   await until(() => jobs.records().every(({ state }) => state === 'done'))
   await (await jobs.submit(spec(() => {}))).done
@@ -191,7 +189,7 @@ t.test('a disk that fills up for real', async t => {
   gate.end()
   await job.done
   t.same(readRecord(directory, job.id), before, 'the old record, whole')
-  await t.rejects(jobs.submit(spec(() => {})), { name: 'JobsUnavailableError', message: /ENOSPC/ })
+  await t.rejects(jobs.submit(spec(() => {})), { status: 503, message: /ENOSPC/ })
   t.same(recordFiles(directory), [`${job.id}.json`])
   rmSync(filler)
   await until(() => readRecord(directory, job.id).state === 'done')

@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { JobStoppedError, type Jobs, JobsUnavailableError } from '../../lib/jobs/jobs.js'
+import { JobStoppedError, type Jobs } from '../../lib/jobs/jobs.js'
 import { KEPT_MS } from '../../lib/jobs/records.js'
 import { compile, NodeProcess } from '../program/child.js'
 import {
@@ -74,7 +74,7 @@ t.test('close: what waits is interrupted at once, what runs after the grace', as
   // Time for what comes before its end on a machine that is busy.
   const graceMs = 3000
   const closing = jobs.close(graceMs)
-  await t.rejects(jobs.submit(spec(() => {})), new JobsUnavailableError('the service is shutting down'))
+  await t.rejects(jobs.submit(spec(() => {})), { status: 503, message: 'the service is shutting down' })
   t.match(await outcome(c), new JobStoppedError('pack of osimage waiting was interrupted'))
   t.equal(signal.aborted, false, 'it is given time')
   quick.end()
@@ -106,7 +106,7 @@ t.test('close gives up what does not end', { timeout: 60_000 }, async t => {
 t.test('kill -9: what ran or waited is interrupted, what had ended is as it was', async t => {
   const directory = join(newDirectory(t), 'jobs')
   const programs = t.testdir({})
-  const ground = ['background', 'concurrency', 'json', 'log'].map(file => `lib/${file}.ts`)
+  const ground = ['background', 'concurrency', 'errors', 'json', 'log'].map(file => `lib/${file}.ts`)
   compile(programs, 'lib/jobs', 'lib/disk', ...ground, 'test/jobs/holder-program.ts')
   const holder = new NodeProcess(join(programs, 'test/jobs/holder-program.js'), directory)
   t.teardown(() => holder.kill())
@@ -195,7 +195,7 @@ t.test('a record that is damaged while the daemon runs: 503, and it is not writt
   await job.done
   const file = join(directory, `${job.id}.json`)
   writeFileSync(file, 'damaged')
-  const refusal = { name: 'JobsUnavailableError', message: new RegExp(`request ${job.id} cannot be read`) }
+  const refusal = { status: 503, message: new RegExp(`request ${job.id} cannot be read`) }
   await t.rejects(jobs.record(job.id), refusal)
   await t.rejects(jobs.poll(job.id, 'alice'), refusal)
   await jobs.close(0)

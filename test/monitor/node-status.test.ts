@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
+import type { View } from '../../lib/model/view.js'
 import { NodeStatus } from '../../lib/monitor/node-status.js'
 import { StoreError } from '../../lib/store/errors.js'
 import { Journal } from '../../lib/store/journal.js'
@@ -92,10 +93,7 @@ t.test('why a node could not boot is kept over a restart, and goes with the name
   await second.close()
   const third = await open(directory)
   t.same(reasons(third), [null, 'no kernel', null, null])
-  await third.catchUp(
-    () => false,
-    () => undefined
-  )
+  await third.catchUp({ get: () => undefined } as unknown as View)
   t.same(reasons(third), [null, null, null, null], 'of a node that was deleted during a crash')
   await third.close()
 })

@@ -4,7 +4,15 @@ import { compile } from '../program/child.js'
 
 /** Compiles the store and the programs of this directory into `directory`: the test runner's loader takes a second. */
 export function compilePrograms(directory: string): void {
-  compile(directory, 'lib/store', 'lib/disk', 'lib/background.ts', 'lib/concurrency.ts', 'test/store')
+  compile(
+    directory,
+    'lib/store',
+    'lib/disk',
+    'lib/background.ts',
+    'lib/concurrency.ts',
+    'lib/errors.ts',
+    'test/store'
+  )
 }
 
 /** A running program, and the lines it printed. */

@@ -87,6 +87,13 @@ export class Distribution {
     return this.#conditions.seeder
   }
 
+  /** Both as the health of services, by name; a service that the ini turns off is none. */
+  get conditions(): Record<string, readonly (() => Condition)[]> {
+    if (this.#isOff) return {}
+    const tracker = [() => this.tracker]
+    return this.#seeder ? { tracker, seeder: [() => this.seeder] } : { tracker }
+  }
+
   /** The torrents in force: names of files in the files directory. Cheap; the work is done in the background. */
   wanted(torrents: readonly string[]): void {
     const wanted = [...new Set(torrents)].sort()
