@@ -3,12 +3,13 @@ import { basename, join } from 'node:path'
 import { resolveInside } from '../disk/inside.js'
 import { badRequest } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
-import type { OsimageDoc } from '../model/types/osimage.js'
+import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import {
+  belowBoot,
   chooseInitrd,
   chooseKernel,
-  isVersionOf,
+  hasModules,
   type KernelWish,
   namedFile,
   versionOf,
@@ -56,10 +57,7 @@ export async function bootFiles(
   if (chosenKernel === undefined) job.line('the image has no kernel below /boot')
   const kernel = chosenKernel ?? stays('kernelfile')
   const path = kernel === 'kept' ? kernel : kernel?.path
-  const version =
-    wish.kernelversion ??
-    (path === undefined || path === 'kept' ? undefined : versionOf(path)) ??
-    image.kernelversion
+  const version = wish.kernelversion ?? versionIn(image, path, ofKernel)
   if (path !== undefined && path !== 'kept') job.line(`kernel: /${path}`)
   const ofInitrd = pack?.initrdfile === image.initrdfile ? pack : undefined
   const there = await chooseInitrd(tree, image, ofInitrd, wish, version, isOwn)
@@ -93,6 +91,13 @@ export async function bootFiles(
   return { kernel: path, initrd: initrd === 'kept' ? initrd : initrd?.path, version }
 }
 
+/** The version of a chosen kernel: the one that was packed with it before, else what its name says, else the image's. */
+function versionIn({ kernelversion }: OsimageDoc, path: string | undefined, pack: PackDoc | undefined) {
+  if (path === undefined || path === 'kept') return kernelversion
+  const isSame = pack?.kernel === belowBoot(path) && pack?.kernelversion === kernelversion
+  return (isSame ? undefined : versionOf(path)) ?? kernelversion
+}
+
 /** Whether an image has a program that builds an initramfs. */
 async function hasTool(tree: string): Promise<boolean> {
   for (const directory of ['usr/bin', 'usr/sbin', 'bin', 'sbin'])
@@ -110,7 +115,7 @@ export async function checkKernel(
   await checkWish(await treeOf(config.image.directory, image), image.name, wish)
 }
 
-/** 400 for a kernel or an initramfs that the tree does not have, or a version that is not the kernel's (rules 2.4). */
+/** 400 for a kernel or an initramfs that the tree does not have, or a version that neither the kernel's name says nor the image has modules of (rules 2.4, 9.3). */
 async function checkWish(tree: string, image: string, wish: KernelWish): Promise<void> {
   const { kernelfile, initrdfile, kernelversion } = wish
   const refused = (field: keyof KernelWish, why: string) =>
@@ -121,13 +126,9 @@ async function checkWish(tree: string, image: string, wish: KernelWish): Promise
       throw kernelfile === undefined
         ? refused('kernelversion', `the image has no /boot/vmlinuz-${kernelversion}`)
         : refused('kernelfile', `the image has no /boot/${kernelfile}`)
-    const names = [kernelfile ?? '', kernel]
-    if (
-      kernelfile !== undefined &&
-      kernelversion !== undefined &&
-      !(await isVersionOf(tree, names, kernelversion))
-    )
-      throw refused('kernelversion', `${kernelversion} is not the version of /${kernel}`)
+    const named = [kernelfile, kernel].some(name => name !== undefined && versionOf(name) === kernelversion)
+    if (kernelversion !== undefined && !named && !(await hasModules(tree, kernelversion)))
+      throw refused('kernelversion', `the image has no /lib/modules/${kernelversion}`)
   }
   if (initrdfile !== undefined && (await namedFile(tree, initrdfile)) === undefined)
     throw refused('initrdfile', `the image has no /boot/${initrdfile}`)

@@ -42,13 +42,12 @@ export const namedFile = async (tree: string, name: string): Promise<string | un
 /** `vmlinuz-6.1.0` → `6.1.0`. */
 export const versionOf = (path: string): string | undefined => /^vmlinuz-(.+)$/.exec(basename(path))?.[1]
 
-/** Whether a kernel may be of a version: one of its names says so or, where none says any, there are modules of it. */
-export async function isVersionOf(tree: string, names: readonly string[], version: string): Promise<boolean> {
-  const named = names.flatMap(name => versionOf(name) ?? [])
-  if (named.length > 0) return named.includes(version)
-  return (
-    ofVersion(version) !== undefined && (await resolveInside(tree, `lib/modules/${version}`)) !== undefined
-  )
+/** Whether an image has the modules of a kernel version. */
+export async function hasModules(tree: string, version: string): Promise<boolean> {
+  if (ofVersion(version) === undefined) return false
+  for (const home of ['lib/modules', 'usr/lib/modules'])
+    if ((await resolveInside(tree, `${home}/${version}`)) !== undefined) return true
+  return false
 }
 
 /** Names that Debian, Red Hat and SUSE give the initramfs of a kernel. */
@@ -87,8 +86,9 @@ export async function chooseKernel(
   if (wish.kernelfile !== undefined || wish.kernelversion !== undefined)
     return found(await wantedKernel(tree, wish))
   const recorded = pack?.kernel
+  const packed = pack?.kernelversion ?? (recorded === undefined ? undefined : versionOf(recorded))
   // A version that was changed since the last pack is a wish for another kernel.
-  if (recorded !== undefined && image.kernelversion !== (versionOf(recorded) ?? image.kernelversion))
+  if (recorded !== undefined && image.kernelversion !== (packed ?? image.kernelversion))
     tries.push(ofVersion(image.kernelversion))
   if (recorded !== undefined) tries.push(`boot/${recorded}`)
   for (const path of tries) {

@@ -145,7 +145,7 @@ function packDoc(
   { now }: ImageContext,
   { name: osimage }: OsimageDoc,
   name: string,
-  { kernel, initrd }: BootFiles,
+  { kernel, initrd, version }: BootFiles,
   names: Partial<Record<'kernel' | 'initrd', string>>,
   packer: Packer,
   { sha256, bytes, omitted }: Packed
@@ -163,7 +163,7 @@ function packDoc(
     packer: packer.name,
     ...(names.kernel === undefined ? {} : { kernelfile: names.kernel }),
     ...(names.initrd === undefined ? {} : { initrdfile: names.initrd }),
-    ...(kernelName ? { kernel: kernelName } : {}),
+    ...(kernelName ? { kernel: kernelName, ...(version ? { kernelversion: version } : {}) } : {}),
     ...(initrdName ? { initrd: initrdName } : {}),
     ...(omitted.length === 0 ? {} : { omitted: shortened(omitted) })
   }

@@ -91,27 +91,46 @@ t.test('the same pack with another kernel: what a tag pins stays as it is', asyn
 })
 
 // rules 9.3
-t.test('kernel: a version that is not that of the file', async t => {
-  const { c, image } = await beginning(t, {
+t.test('kernel: a version that the file name does not say is taken if the image has its modules', async t => {
+  const { c, image, pack } = await beginning(t, {
     ...small,
     'boot/bzImage': 'kernel',
-    'lib/modules/7/modules.dep': ''
+    'boot/vmlinuz-custom': 'kernel',
+    'lib/modules/7/modules.dep': '',
+    'usr/lib/modules/6.1.0-9/modules.dep': ''
   })
   const kernel = (body: object) => c.post('/config/osimage/compute/kernel', body)
   for (const body of [
     { kernelfile: 'vmlinuz-6.1.0-10', kernelversion: '9.9' },
-    { kernelfile: 'vmlinuz-6.1.0-10', kernelversion: '6.1.0-9' },
+    { kernelfile: 'vmlinuz-6.1.0-9', kernelversion: '6.1.0-10' },
     { kernelfile: 'bzImage', kernelversion: '9.9' },
     { kernelfile: 'bzImage', kernelversion: '../modules/7' }
   ]) {
     const { status, body: answer } = await kernel(body)
     t.equal(status, 400, JSON.stringify(body))
-    t.match(answer.message, /OS image compute: field "kernelversion": .* is not the version of \/boot\//)
+    t.match(
+      answer.message,
+      `OS image compute: field "kernelversion": the image has no /lib/modules/${body.kernelversion}`
+    )
   }
   t.equal((await kernel({ kernelfile: 'bzImage', kernelversion: '7' })).status, 204)
   t.match(await image(), { kernelfile: /-bzImage$/, kernelversion: '7' })
-  t.equal((await kernel({ kernelfile: 'vmlinuz-6.1.0-9', kernelversion: '6.1.0-9' })).status, 204)
-  t.match(await image(), { initrdfile: /-initrd.img-6.1.0-9$/ })
+  const given = { kernelfile: 'vmlinuz-custom', kernelversion: '6.1.0-9' }
+  t.equal((await kernel(given)).status, 204)
+  const chosen = {
+    ...{ kernelfile: /-vmlinuz-custom$/, initrdfile: /-initrd.img-6.1.0-9$/, kernelversion: '6.1.0-9' }
+  }
+  t.match(await image(), chosen)
+  t.equal((await pack()).status, 204)
+  t.match(await image(), chosen, 'a pack keeps it')
+  t.equal((await kernel({ kernelfile: 'bzImage', kernelversion: '6.1.0-9' })).status, 204)
+  t.match(
+    await image(),
+    { kernelfile: /-bzImage$/, kernelversion: '6.1.0-9' },
+    'the version was there already'
+  )
+  t.equal((await kernel({ kernelfile: 'vmlinuz-6.1.0-10' })).status, 204)
+  t.match(await image(), { kernelversion: '6.1.0-10' }, 'without one it is that of the file name')
 })
 
 t.test('a boot file that the admin named and that is nowhere is not taken away', async t => {

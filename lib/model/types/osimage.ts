@@ -58,7 +58,8 @@ export type OsimagetagDoc = {
 /**
  * What svcd packed, named by its image file: who names the file finds its checksum here, and the sweep what to
  * remove when nobody does. `osimage` had that name then; `kernel` and `initrd` are the files below the tree's /boot
- * that `kernelfile` and `initrdfile` are copies of; `omitted` is what the packer could not carry.
+ * that `kernelfile` and `initrdfile` are copies of, `kernelversion` the version that the kernel is of; `omitted` is what
+ * the packer could not carry.
  */
 export type PackDoc = {
   readonly name: string
@@ -71,6 +72,7 @@ export type PackDoc = {
   readonly kernelfile?: string
   readonly initrdfile?: string
   readonly kernel?: string
+  readonly kernelversion?: string
   readonly initrd?: string
   readonly omitted?: readonly string[]
 }
@@ -167,7 +169,14 @@ export const pack = {
   ...plainKind<PackDoc>(
     'pack',
     { osimage: objectName, sha256, bytes: amount, time: amount, packer: oneOf('system', 'builtin') },
-    { kernelfile: file, initrdfile: file, kernel: file, initrd: file, omitted: strings }
+    {
+      kernelfile: file,
+      initrdfile: file,
+      kernel: file,
+      kernelversion: freeText,
+      initrd: file,
+      omitted: strings
+    }
   ),
   files: (doc: PackDoc) => ({ ...doc, imagefile: doc.name })
 }
