@@ -1,68 +1,24 @@
 import { existsSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
-import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { brokenRules, objects } from '../support/broken-rules.js'
-import { builtTree, type Running, start } from '../support/built-tree.js'
-import { Client } from '../support/client.js'
+import type { Child } from '../support/child.js'
+import type { Client } from '../support/client.js'
+import { Daemon } from '../support/daemon.js'
 import { until } from '../support/until.js'
 import { prepare, type State, type World, WRITERS, type Writer, worldOf } from './writers.js'
 
 const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? 20)
 
-/** The daemon as a program of its own on a state directory that outlives it. */
-class Program {
-  readonly #tree: string
-  readonly state: string
-  running!: Running
-  port = 0
-
-  constructor(test: Test) {
-    this.#tree = builtTree(test.testdir())
-    this.state = join(this.#tree, 'state')
-    test.teardown(() => this.running.process.kill('SIGKILL'))
-  }
-
-  launch(): Running {
-    const settings = [
-      `paths.state=${this.state}`,
-      `paths.files=${join(this.#tree, 'files')}`,
-      'http.listen=127.0.0.1:0',
-      'http.url=http://10.1.255.254:7050'
-    ]
-    const args = ['serve', '--config', join(this.#tree, 'etc', 'svcd.ini')]
-    return start(join(this.#tree, 'bin', 'svcd'), [...args, ...settings.flatMap(value => ['--set', value])])
-  }
-
-  /** Resolves once it listens. */
-  async start(): Promise<void> {
-    this.running = this.launch()
-    await this.running.says('next, ask for a token')
-    this.port = Number(/listens on http:\/\/127\.0\.0\.1:(\d+)/.exec(this.running.output())?.[1])
-  }
-
-  async kill(): Promise<void> {
-    this.running.process.kill('SIGKILL')
-    await this.running.ended
-  }
-
-  client(token: string): Client {
-    return new Client('127.0.0.1', this.port, token)
-  }
-
-  async login(): Promise<string> {
-    const password = readFileSync(join(this.state, 'admin-password'), 'utf8').trim()
-    const client = this.client('')
-    const { text } = await client.post('/token', { username: 'admin', password })
-    client.close()
-    return JSON.parse(text).token
-  }
-
-  intents(): string[] {
-    return readdirSync(join(this.state, 'intents'))
-  }
+async function started(t: Test): Promise<Daemon> {
+  const daemon = new Daemon({ directory: t.testdir() })
+  t.teardown(() => daemon.kill())
+  await daemon.start()
+  return daemon
 }
+
+const intents = (daemon: Daemon) => readdirSync(daemon.path('state', 'intents'))
 
 /** What is known of a writer's objects. */
 class Known {
@@ -103,10 +59,8 @@ class Known {
 
 // rules 11.1
 t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 10_000 }, async t => {
-  const program = new Program(t)
-  await program.start()
-  const token = await program.login()
-  const first = program.client(token)
+  const program = await started(t)
+  const first = program.client()
   await prepare(first)
   first.close()
   const all = WRITERS.map(writer => new Known(writer))
@@ -118,29 +72,29 @@ t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 10_00
   for (let round = 1; round <= rounds || (!isSeen() && round < 20 * rounds); round++) {
     // One object changed at a time goes to its file directly, if no intent waits; all else through intents.
     const lone = round % 4 === 0 ? all[(round / 4) % 3] : undefined
-    if (lone) await until(() => program.intents().length === 0)
+    if (lone) await until(() => intents(program).length === 0)
     const some = lone ? [lone] : all
-    const clients = some.map(() => program.client(token))
+    const clients = some.map(() => program.client())
     const writing = Promise.all(some.map((known, i) => known.write(clients[i] as Client)))
     await delay(Math.random() * 250)
     await program.kill()
     t.strictSame((await writing).filter(Boolean), [], `round ${round}: nothing was refused`)
     for (const client of clients) client.close()
-    if (program.intents().length > 0) unfinished++
-    if (lone && program.intents().length === 0) direct++
+    if (intents(program).length > 0) unfinished++
+    if (lone && intents(program).length === 0) direct++
     if (round % 5 === 0) {
       // Killed again while it starts, where it may be finishing what was left.
-      program.running = program.launch()
+      const starts = program.launch()
       await delay(Math.random() * 400)
-      if (!program.running.output().includes('next, ask')) starting++
-      await program.kill()
+      if (!starts.output().includes('next, ask')) starting++
+      await starts.kill()
     }
     // A lock that looks as if it had just been taken, for hours: nobody waits until it is stale.
-    const lock = join(program.state, 'lock')
+    const lock = program.path('state', 'lock')
     const later = Date.now() / 1000 + 3600
     if (existsSync(lock)) utimesSync(lock, later, later)
     await program.start()
-    const reader = program.client(token)
+    const reader = program.client()
     const world = await worldOf(reader)
     const wrong = [...all.flatMap(known => known.check(world)), ...(await brokenRules(reader))]
     reader.close()
@@ -155,8 +109,8 @@ t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 10_00
 })
 
 /** What a crash leaves that came after the objects of a change were durable, and before its node status was. */
-function cutLastReport(program: Program): void {
-  const journal = join(program.state, 'node-status.journal')
+function cutLastReport(program: Daemon): void {
+  const journal = program.path('state', 'node-status.journal')
   const lines = readFileSync(journal, 'utf8').trimEnd().split('\n')
   writeFileSync(
     journal,
@@ -169,16 +123,14 @@ function cutLastReport(program: Program): void {
 
 // rules 6.2
 t.test('a crash between a change of a node and that of its status', async t => {
-  const program = new Program(t)
-  await program.start()
-  const token = await program.login()
-  const client = program.client(token)
+  const program = await started(t)
+  const client = program.client()
   const restart = async () => {
     client.close()
     await program.kill()
     cutLastReport(program)
     await program.start()
-    const reader = program.client(token)
+    const reader = program.client()
     t.teardown(() => reader.close())
     return reader
   }
@@ -199,7 +151,7 @@ t.test('a crash between a change of a node and that of its status', async t => {
 })
 
 /** A POST whose body is held back once the daemon has asked for it. */
-function slowPost(port: number, path: string, token: string, body: string) {
+function slowPost({ port, token }: Client, path: string, body: string) {
   const socket = connect(port, '127.0.0.1')
   let text = ''
   let heard = () => {}
@@ -234,26 +186,25 @@ const refused = (port: number) =>
 
 // rules 11.5
 t.test('SIGTERM: what is under way is finished and kept, what comes later is not', async t => {
-  const program = new Program(t)
-  await program.start()
-  const token = await program.login()
-  const client = program.client(token)
+  const program = await started(t)
+  const client = program.client()
   await client.post('/config/network/fixed', { network: '10.1.0.0/16' })
   await client.post('/config/group/plain', { interfaces: [{ interface: 'BOOTIF', network: 'fixed' }] })
-  const slow = slowPost(program.port, '/config/node/slow', token, '{"group":"plain"}')
+  const slow = slowPost(client, '/config/node/slow', '{"group":"plain"}')
   await slow.accepted
-  const clients = Array.from({ length: 8 }, () => program.client(token))
+  const clients = Array.from({ length: 8 }, () => program.client())
   const names = Array.from({ length: 200 }, (_, i) => `quick${i}`)
   const quick = names.map((name, i) =>
     clients[i % 8]?.post(`/config/node/${name}`, { group: 'plain' }).catch(() => undefined)
   )
   await quick[20]
-  program.running.process.kill('SIGTERM')
-  await until(() => refused(program.port))
+  const signalled = program.child as Child
+  signalled.process.kill('SIGTERM')
+  await until(() => refused(client.port))
   slow.finish()
   t.match(await slow.answer(), /HTTP\/1\.1 201 /, 'a request whose body comes after the signal is answered')
   const answers = await Promise.all(quick)
-  const { code, signal, stderr } = await program.running.ended
+  const { code, signal, stderr } = await signalled.ended
   t.strictSame({ code, signal }, { code: 0, signal: null }, 'exit 0', { stderr })
   for (const open of [client, ...clients]) open.close()
   const created = names.filter((_, i) => answers[i]?.status === 201)
@@ -263,12 +214,12 @@ t.test('SIGTERM: what is under way is finished and kept, what comes later is not
     'an answer is 201, or 503 for what came too late',
     { others }
   )
-  t.strictSame(program.intents(), [], 'no intent is left to finish')
-  t.notOk(existsSync(join(program.state, 'lock')), 'the lock is gone')
-  const files = readdirSync(join(program.state, 'node'))
+  t.strictSame(intents(program), [], 'no intent is left to finish')
+  t.notOk(existsSync(program.path('state', 'lock')), 'the lock is gone')
+  const files = readdirSync(program.path('state', 'node'))
   for (const name of ['slow', ...created]) t.ok(files.includes(`${name}.json`), `${name} is on disk`)
   await program.start()
-  const reader = program.client(token)
+  const reader = program.client()
   const found = Object.keys(await objects(reader, 'node'))
   t.strictSame(new Set(found), new Set(['slow', ...created]), 'a restart finds what was answered with 201')
   reader.close()
@@ -277,12 +228,11 @@ t.test('SIGTERM: what is under way is finished and kept, what comes later is not
 
 // rules 11.3
 t.test('a second daemon on the same state ends with the pid of the first', async t => {
-  const program = new Program(t)
-  await program.start()
+  const program = await started(t)
   const { code, stderr } = await program.launch().ended
   t.equal(code, 1)
-  t.match(stderr, new RegExp(`^svcd: .*process ${program.running.process.pid}\\n`, 'm'), 'it names the pid')
-  const client = program.client(await program.login())
+  t.match(stderr, new RegExp(`^svcd: .*process ${program.child?.pid}\\n`, 'm'), 'it names the pid')
+  const client = program.client()
   t.equal((await client.get('/config/node')).status, 200, 'the first serves on')
   client.close()
   await program.kill()

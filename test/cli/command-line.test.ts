@@ -4,7 +4,9 @@ import t from 'tap'
 import { Logins } from '../../lib/auth/logins.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { version } from '../../lib/version.js'
-import { builtTree, root, start, svcd } from '../support/built-tree.js'
+import { builtTree, svcd } from '../support/built-tree.js'
+import { start } from '../support/child.js'
+import { checkout } from '../support/programs.js'
 
 const tree = builtTree(t.testdir())
 
@@ -48,7 +50,7 @@ t.test('version', async t => {
 
 t.test('an unbuilt checkout says what to type', async t => {
   const bare = t.testdir({ 'package.json': '{"type":"module"}' })
-  cpSync(join(root, 'bin'), join(bare, 'bin'), { recursive: true })
+  cpSync(join(checkout, 'bin'), join(bare, 'bin'), { recursive: true })
   const { code, stderr } = await svcd(bare, ['version'])
   t.equal(code, 1)
   t.match(stderr, /^svcd is not built: type `make build` in /)

@@ -3,7 +3,9 @@ import { appendFileSync, existsSync, readFileSync, readlinkSync, statSync, write
 import { join } from 'node:path'
 import t from 'tap'
 import { loadConfig } from '../../lib/config/load.js'
-import { builtTree, root, start, svcd } from '../support/built-tree.js'
+import { builtTree, svcd } from '../support/built-tree.js'
+import { start } from '../support/child.js'
+import { checkout } from '../support/programs.js'
 
 const base = t.testdir({ source: {}, staged: {} })
 const source = builtTree(join(base, 'source'))
@@ -23,12 +25,12 @@ t.test('stages code, command, ini, templates, state and unit', async t => {
   const template = 'boot/templ_boot_ipxe.cfg'
   t.equal(
     readFileSync(inStage('etc/svcd/templates', template), 'utf8'),
-    readFileSync(join(root, 'templates', template), 'utf8')
+    readFileSync(join(checkout, 'templates', template), 'utf8')
   )
   for (const file of ['dracut/90svc/module-setup.sh', 'initramfs-tools/hooks/svc', 'libexec/enter-image.sh'])
     t.equal(
       readFileSync(inStage('usr/lib/svcd', file), 'utf8'),
-      readFileSync(join(root, file), 'utf8'),
+      readFileSync(join(checkout, file), 'utf8'),
       `${file}: the node's side`
     )
   for (const [shipped, file] of [
@@ -36,7 +38,11 @@ t.test('stages code, command, ini, templates, state and unit', async t => {
     ['systemd/opentracker.service.d/svcd.conf', 'lib/svcd/examples/opentracker.service.d/svcd.conf'],
     ['docs/torrent.md', 'share/doc/svcd/docs/torrent.md']
   ] as const)
-    t.equal(readFileSync(inStage('usr', file), 'utf8'), readFileSync(join(root, shipped), 'utf8'), shipped)
+    t.equal(
+      readFileSync(inStage('usr', file), 'utf8'),
+      readFileSync(join(checkout, shipped), 'utf8'),
+      shipped
+    )
   const development = ['typescript', 'tap', '@biomejs', '@types']
   t.notOk(
     development.some(name => existsSync(inStage('usr/lib/svcd/node_modules', name))),
@@ -132,7 +138,7 @@ t.test('another prefix', async t => {
 
 t.test('an unbuilt checkout installs nothing', async t => {
   const bare = t.testdir({ build: {}, staged: {} })
-  writeFileSync(join(bare, 'build/install.sh'), readFileSync(join(root, 'build/install.sh')))
+  writeFileSync(join(bare, 'build/install.sh'), readFileSync(join(checkout, 'build/install.sh')))
   const args = [join(bare, 'build/install.sh')]
   const { code, stderr } = await start('sh', args, { input: '', env: { DESTDIR: join(bare, 'staged') } })
     .ended
@@ -144,7 +150,7 @@ t.test('an unbuilt checkout installs nothing', async t => {
 // rules 6.4
 t.test('the commit that the build bakes in', async t => {
   const bare = t.testdir({ build: {}, dist: {} })
-  writeFileSync(join(bare, 'build/commit.mjs'), readFileSync(join(root, 'build/commit.mjs')))
+  writeFileSync(join(bare, 'build/commit.mjs'), readFileSync(join(checkout, 'build/commit.mjs')))
   const bake = () => {
     execFileSync('node', [join(bare, 'build/commit.mjs')])
     return readFileSync(join(bare, 'dist/commit'), 'utf8').trim()

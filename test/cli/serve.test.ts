@@ -2,7 +2,8 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { builtTree, replaceModule, start, svcd } from '../support/built-tree.js'
+import { builtTree, replaceModule, svcd } from '../support/built-tree.js'
+import { start } from '../support/child.js'
 
 /** A tree whose daemon is a stand-in that writes down when it is closed; `closing` is the body of its close. */
 function standIn(test: Test, closing: string, starting = '') {

@@ -2,7 +2,7 @@ import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { kernelOptions, makeImage, partscript } from '../machine/image.js'
-import { startController } from '../support/daemon.js'
+import { Daemon } from '../support/daemon.js'
 import { freePort } from '../support/free-port.js'
 import { runMachine } from '../support/virtual-machine.js'
 
@@ -21,7 +21,7 @@ async function demo(directory: string, interrupted: AbortSignal): Promise<void> 
   // 10.0.2.2, but what it sends arrives from 127.0.0.1: the nodes' network has to hold both addresses.
   const url = `http://10.0.2.2:${port}`
   say(`Starting svcd on 127.0.0.1:${port}, state in ${directory}/state; the machine reaches it as ${url}.`)
-  const controller = await startController({
+  const controller = await Daemon.start({
     directory,
     listen: `127.0.0.1:${port}`,
     enter: ['setpriv', '--pdeathsig', 'KILL'],

@@ -2,7 +2,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { output } from '../support/programs.js'
-import { Daemon } from './daemon.js'
+import { CrashingDaemon } from './crashing-daemon.js'
 import { makeTree, small } from './small-tree.js'
 
 /** In the place of what runs an image's own tool. */
@@ -19,10 +19,10 @@ export async function buildInitramfs({ tree, kernelversion, dracutmodules, kerne
 
 // rules 9.4
 t.test('the initramfs is built for the kernel that was chosen, before the tar', async t => {
-  const daemon = new Daemon(t)
+  const daemon = new CrashingDaemon(t)
   daemon.replace('image/packer/initramfs', fakeTool)
   await daemon.start()
-  const { client } = daemon
+  const { admin: client } = daemon
   const tree = makeTree(daemon.path('images', 'compute'), {
     ...small,
     'usr/sbin/mkinitramfs': '',

@@ -2,7 +2,8 @@ import { createHash, randomBytes } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type Crash, Daemon } from './daemon.js'
+import { until } from '../support/until.js'
+import { type Crash, CrashingDaemon } from './crashing-daemon.js'
 import { makeTree, small } from './small-tree.js'
 
 interface Shown {
@@ -15,14 +16,14 @@ interface Shown {
 
 /** A daemon with an image that was packed and has changed since. */
 async function beginning(t: Test) {
-  const daemon = new Daemon(t)
+  const daemon = new CrashingDaemon(t)
   await daemon.start()
   const tree = makeTree(daemon.path('images', 'compute'), small)
-  await daemon.client.post('/config/osimage/compute', { path: tree })
-  const first = await daemon.client.get('/config/osimage/compute/_pack')
+  await daemon.admin.post('/config/osimage/compute', { path: tree })
+  const first = await daemon.admin.get('/config/osimage/compute/_pack')
   t.equal(first.status, 204, first.text)
   const images = async () =>
-    (await daemon.client.read<{ config: { osimage: Record<string, Shown> } }>('/config/osimage')).config
+    (await daemon.admin.read<{ config: { osimage: Record<string, Shown> } }>('/config/osimage')).config
       .osimage
   const sum = (file: string) => createHash('sha256').update(readFileSync(file)).digest('hex')
   /** What must be true after every restart; returns the images. */
@@ -44,7 +45,7 @@ async function beginning(t: Test) {
       [],
       `${what}: no temporary is left`
     )
-    t.notMatch(readFileSync('/proc/self/mountinfo', 'latin1'), daemon.tree, `${what}: no mount is left`)
+    t.notMatch(readFileSync('/proc/self/mountinfo', 'latin1'), daemon.path(), `${what}: no mount is left`)
     return found
   }
   /** Kills the daemon there, starts it again and looks. */
@@ -55,7 +56,7 @@ async function beginning(t: Test) {
     t.equal(signal, 'SIGKILL', `${kind} before ${at.before}: it was killed`)
     await daemon.start()
     const found = await whole(`${kind} before ${at.before}`)
-    const { monitor } = await daemon.client.read<{ monitor: { request: Record<string, object> } }>(
+    const { monitor } = await daemon.admin.read<{ monitor: { request: Record<string, object> } }>(
       '/monitor/request'
     )
     t.match(Object.values(monitor.request)[0], { kind, state: 'failed', message: 'failed: interrupted' })
@@ -83,7 +84,7 @@ t.test('kill -9 during a pack', async t => {
     if (committed) t.not(found.compute?.imagefile, before.compute?.imagefile, 'what was stored is there')
     else t.same(found, before, `before ${place.before}: the image is as before`)
   }
-  t.equal((await daemon.client.get('/config/osimage/compute/_pack')).status, 204, 'a rerun works')
+  t.equal((await daemon.admin.get('/config/osimage/compute/_pack')).status, 204, 'a rerun works')
   await whole('at the end')
   await daemon.kill()
 })
@@ -109,7 +110,7 @@ t.test('kill -9 during a clone', async t => {
   t.match(found.copy, { path: daemon.path('images', 'copy') }, 'what was stored is there')
   t.equal(readFileSync(daemon.path('images', 'copy', 'etc/hostname'), 'utf8'), 'image\n')
   t.ok(existsSync(tree))
-  const again = await daemon.client.post('/config/osimage/compute/_clone', { newosimage: 'second' })
+  const again = await daemon.admin.post('/config/osimage/compute/_clone', { newosimage: 'second' })
   t.equal(again.status, 201, 'a rerun works')
   // A directory of the admin's with the name of a clone that was interrupted is not touched.
   await daemon.kill()
@@ -140,8 +141,8 @@ t.test('kill -9 during a grab', async t => {
   const { daemon, tree, whole, crash } = await beginning(t)
   daemon.replace('image/transfer/from-node', fakeGrab)
   daemon.replace('image/transfer/reach', fakeReach)
-  await daemon.client.post('/config/network/cluster', { network: '10.1.0.0/16' })
-  await daemon.client.post('/config/node/n1', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
+  await daemon.admin.post('/config/network/cluster', { network: '10.1.0.0/16' })
+  await daemon.admin.post('/config/node/n1', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
   const state = () => readFileSync(join(tree, 'etc/hostname'), 'utf8')
   const places: [Crash, after: string][] = [
     [{ module: 'image/place-tree', before: 'await placing.fill' }, 'image\n'],
@@ -158,21 +159,16 @@ t.test('kill -9 during a grab', async t => {
     t.strictSame(readdirSync(daemon.path('images')), ['compute'])
     writeFileSync(join(tree, 'etc/hostname'), 'image\n')
   }
-  const { status, text } = await daemon.client.post('/config/node/n1/_osgrab', { osimage: 'compute' })
+  const { status, text } = await daemon.admin.post('/config/node/n1/_osgrab', { osimage: 'compute' })
   t.equal(status, 200, text)
   const { request_id: id } = JSON.parse(text)
-  for (;;) {
-    const { monitor } = await daemon.client.read<{ monitor: { request: Record<string, { state: string }> } }>(
-      `/monitor/request/${id}`
-    )
-    const record = monitor.request[id]
-    if (record?.state === 'queued' || record?.state === 'running') continue
-    t.match(record, {
-      state: 'done',
-      results: { n1: { changes: 1 }, 'n1.changes': ['changed etc/hostname'] }
-    })
-    break
-  }
+  type Monitor = { monitor: { request: Record<string, { state: string }> } }
+  const record = async () => (await daemon.admin.read<Monitor>(`/monitor/request/${id}`)).monitor.request[id]
+  await until(async () => !['queued', 'running'].includes((await record())?.state ?? ''))
+  t.match(await record(), {
+    state: 'done',
+    results: { n1: { changes: 1 }, 'n1.changes': ['changed etc/hostname'] }
+  })
   t.equal(state(), 'grabbed', 'a rerun works')
   await whole('at the end')
   await daemon.kill()

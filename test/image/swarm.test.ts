@@ -1,14 +1,14 @@
-import { execFileSync, spawn } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import t, { type Test } from 'tap'
-import { ended, startChild } from '../support/child.js'
+import { start, startChild } from '../support/child.js'
 import { installData } from '../support/install-data.js'
 import { installScript } from '../support/install-script.js'
-import { checkout, node, programEnv, requirePrograms, requireRoot, typescript } from '../support/programs.js'
+import { checkout, node, requirePrograms, requireRoot, typescript } from '../support/programs.js'
 import { aria2, directory, forSeeders, openTracker, type Place, transmission, until } from './servers.js'
 import type { Order } from './swarm-controller.js'
 import { type SwarmNetwork, swarmNetwork } from './swarm-network.js'
@@ -96,7 +96,7 @@ async function controller(t: Test, network: SwarmNetwork, round: Round) {
   const file = join(files, image)
   return {
     tracker,
-    log: child.log,
+    log: child.output,
     payload: await sha256(join(root, 'payload')),
     bytes: (await stat(file)).size,
     imagesum: await sha256(file)
@@ -137,28 +137,16 @@ async function install(t: Test, network: SwarmNetwork, at: SwarmController, plan
       .replace(/^_TMP=.*$/m, `_TMP=${own}/svctmp`)
       .replace(/^ {2}run_step network network$/m, `  sha256sum <${own}/sysroot/payload >${own}/sum; exit 0`)
     await writeFile(join(own, 'script'), edit(edited))
-    const { status, log } = await run(
-      [...place.enter, 'setpriv', '--pdeathsig', 'KILL'].concat(
-        ['unshare', '--mount', '--propagation', 'private', 'sh', '-c'],
-        // On the disk: many machines in one have not the memory of many.
-        [
-          'for at in "$0/sysroot" "$0/svctmp"; do mount --bind "$at" "$at" || exit 1; done; exec sh "$0/script"',
-          own
-        ]
-      )
-    )
-    t.equal(status, 0, `node ${i} succeeds`, { log: JSON.stringify(log.slice(-2000)) })
+    const [program = '', ...enter] = [...place.enter, 'unshare', '--mount', '--propagation', 'private']
+    // On the disk: many machines in one have not the memory of many.
+    const inside =
+      'for at in "$0/sysroot" "$0/svctmp"; do mount --bind "$at" "$at" || exit 1; done; exec sh "$0/script"'
+    const child = start(program, [...enter, 'sh', '-c', inside, own], { input: '' })
+    const { code } = await child.ended
+    t.equal(code, 0, `node ${i} succeeds`, { log: JSON.stringify(child.output().slice(-2000)) })
     t.equal((await readFile(join(own, 'sum'), 'utf8')).slice(0, 64), at.payload, `node ${i} has the image`)
   }
   return { root, done: Promise.all(network.nodes.map(one)) }
-}
-
-async function run([program = '', ...args]: readonly string[]) {
-  const child = spawn(program, args, { env: programEnv(), stdio: ['ignore', 'pipe', 'pipe'] })
-  let log = ''
-  child.stdout.on('data', text => (log += text))
-  child.stderr.on('data', text => (log += text))
-  return { status: await ended(child), log }
 }
 
 /** How long an installation took, and how many images have left the controller meanwhile. */

@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { JobStoppedError, type Jobs } from '../../lib/jobs/jobs.js'
 import { KEPT_MS } from '../../lib/jobs/records.js'
-import { compile, NodeProcess } from '../program/child.js'
+import { compilePrograms } from '../support/built-tree.js'
+import { start } from '../support/child.js'
 import {
   Gate,
   newDirectory,
@@ -106,25 +107,20 @@ t.test('close gives up what does not end', { timeout: 60_000 }, async t => {
 t.test('kill -9: what ran or waited is interrupted, what had ended is as it was', async t => {
   const directory = join(newDirectory(t), 'jobs')
   const programs = t.testdir({})
-  const ground = ['background', 'concurrency', 'errors', 'json', 'log'].map(file => `lib/${file}.ts`)
-  compile(programs, 'lib/jobs', 'lib/disk', ...ground, 'test/jobs/holder-program.ts')
-  const holder = new NodeProcess(join(programs, 'test/jobs/holder-program.js'), directory)
+  compilePrograms(programs, 'test/jobs/holder-program.ts')
+  const holder = start(process.execPath, [join(programs, 'test/jobs/holder-program.js'), directory])
   t.teardown(() => holder.kill())
-  const [ended, running, waiting] = [
-    await holder.line(),
-    await holder.line(),
-    await holder.line()
-  ] as string[]
+  const [ended, running, waiting] = (await holder.says(/^(\w+\n){3}/)).split('\n') as [string, string, string]
   await holder.kill()
   const crashed = recordFiles(directory)
   t.same(crashed, [ended, running, waiting].map(id => `${id}.json`).sort())
-  t.equal(readRecord(directory, running as string).state, 'running')
+  t.equal(readRecord(directory, running).state, 'running')
   // As an atomic write leaves it when it is cut off.
   writeFileSync(join(directory, `${running}.json.123456`), '{"id"')
 
   const { jobs, log } = await openJobs(t, { directory, now: () => 5 })
   t.same(recordFiles(directory), crashed)
-  for (const id of [running, waiting] as string[]) {
+  for (const id of [running, waiting]) {
     t.match(
       jobs.records().find(record => record.id === id),
       {
@@ -138,7 +134,7 @@ t.test('kill -9: what ran or waited is interrupted, what had ended is as it was'
     t.equal(await jobs.poll(id, 'alice'), undefined)
     t.equal(jobs.cancel(id), false)
   }
-  t.same((await jobs.record(running as string))?.lines, ['working', 'failed: interrupted'])
+  t.same((await jobs.record(running))?.lines, ['working', 'failed: interrupted'])
   t.match(await jobs.record(ended as string), { state: 'done', lines: ['well done'] })
   const after = await jobs.submit(spec(() => {}, ['lane']))
   await after.done

@@ -2,7 +2,7 @@ import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { startController } from '../support/daemon.js'
+import { Daemon } from '../support/daemon.js'
 import { output, requirePrograms } from '../support/programs.js'
 import { startNetwork } from '../support/provision-network.js'
 import { type Firmware, runMachine, tail } from '../support/virtual-machine.js'
@@ -65,7 +65,7 @@ t.test('a real Debian boots into memory', async t => {
     ].map((ipaddress, n) => ({ mac: mac(n + 1), ...(ipaddress ? { ipaddress } : {}) }))
   )
   t.teardown(() => network.close())
-  const controller = await startController({
+  const controller = await Daemon.start({
     directory,
     listen: '10.141.0.1:7050',
     enter: network.enter,

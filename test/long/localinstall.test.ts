@@ -2,7 +2,7 @@ import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type Controller, startController } from '../support/daemon.js'
+import { Daemon } from '../support/daemon.js'
 import { output, requirePrograms } from '../support/programs.js'
 import { type DhcpHost, type ProvisionNetwork, startNetwork } from '../support/provision-network.js'
 import { type Firmware, type Run, runMachine, tail } from '../support/virtual-machine.js'
@@ -109,14 +109,14 @@ t.test('a real Debian is installed onto a disk and boots from it', async t => {
   const controlled = async (
     t: Test,
     bootfile: string | undefined,
-    work: (network: ProvisionNetwork, controller: Controller) => Promise<void>
+    work: (network: ProvisionNetwork, controller: Daemon) => Promise<void>
   ) => {
     const hosts = cases.map(
       ({ mac, ipaddress }): DhcpHost => ({ mac, ipaddress, ...(bootfile ? { bootfile } : {}) })
     )
     const network = await startNetwork(hosts)
     try {
-      const controller = await startController({
+      const controller = await Daemon.start({
         directory,
         listen: '10.141.0.1:7050',
         enter: network.enter

@@ -2,7 +2,7 @@ import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type Controller, startController } from '../support/daemon.js'
+import { Daemon } from '../support/daemon.js'
 import { output, requirePrograms } from '../support/programs.js'
 import { type DhcpHost, startNetwork } from '../support/provision-network.js'
 import { type Machine, type Run, runMachine, tail } from '../support/virtual-machine.js'
@@ -24,7 +24,7 @@ const hosts: DhcpHost[] = [
   { mac: unknownMac }
 ]
 
-async function configure(controller: Controller): Promise<void> {
+async function configure(controller: Daemon): Promise<void> {
   await controller.create('network', 'cluster', {
     network: '10.141.0.0/24',
     dhcp: true,
@@ -89,7 +89,7 @@ t.test('machines boot over the network with the real iPXE and the real daemon', 
   const source = await makeImage(join(directory, 'files'), join(directory, 'source'))
   const network = await startNetwork(hosts)
   t.teardown(() => network.close())
-  const controller = await startController({ directory, listen: '10.141.0.1:7050', enter: network.enter })
+  const controller = await Daemon.start({ directory, listen: '10.141.0.1:7050', enter: network.enter })
   t.teardown(() => controller.stop())
   await configure(controller)
   const boot = (name: string, address: string, rest: Partial<Machine> = {}): Promise<Run> =>

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { dhcpServers, dhcpSettings } from '../services/dhcp-servers.js'
-import { follow, inForce } from '../services/follow.js'
-import { type Controller, startController } from '../support/daemon.js'
+import { Daemon } from '../support/daemon.js'
+import { follow, inForce } from '../support/follow.js'
 import { requirePrograms } from '../support/programs.js'
 import { startNetwork } from '../support/provision-network.js'
 import { type Machine, runMachine, tail } from '../support/virtual-machine.js'
@@ -55,7 +55,7 @@ const dynamic: Case = {
 }
 const cases = long ? [bios, ...uefi, dynamic] : [bios]
 
-async function configure(c: Controller): Promise<void> {
+async function configure(c: Daemon): Promise<void> {
   await c.create('network', 'cluster', {
     network: '10.141.0.0/24',
     dhcp: true,
@@ -94,7 +94,7 @@ async function installs(t: Test, server: string): Promise<void> {
     { withoutDhcp: true, tftp }
   )
   t.teardown(() => network.close())
-  const c = await startController({
+  const c = await Daemon.start({
     directory,
     listen: '10.141.0.1:7050',
     enter: network.enter,
@@ -106,9 +106,9 @@ async function installs(t: Test, server: string): Promise<void> {
   })
   t.teardown(() => c.stop())
   await configure(c)
-  await inForce(c, directory, 'dhcp', false)
+  await inForce(c, 'dhcp', false)
   t.match(await follow(c, '/service/dhcp/start'), { state: 'done' }, 'the server takes what was written')
-  await inForce(c, directory, 'dhcp')
+  await inForce(c, 'dhcp')
   for (const [i, { node, mac, what, machine, first, dynamic }] of cases.entries()) {
     const disk = join(directory, `${node}.disk`)
     await writeFile(disk, '')

@@ -210,7 +210,7 @@ subnet 10.142.0.0 netmask 255.255.255.0 {
 
   /** What was asked of the controller. */
   requests(): string[] {
-    return (this.#controller?.log() ?? '').split('\n').filter(line => line.startsWith('GET '))
+    return (this.#controller?.output() ?? '').split('\n').filter(line => line.startsWith('GET '))
   }
 
   /** Addresses and flags of the node's interface. */
@@ -246,9 +246,9 @@ subnet 10.142.0.0 netmask 255.255.255.0 {
       '--fork',
       '--kill-child'
     ]
-    const child = await startChild([...this.#enter, ...apart, ...inside], log => until.test(log), 300_000)
+    const child = await startChild([...this.#enter, ...apart, ...inside], log => until.test(log))
     await child.kill()
-    return child.log()
+    return child.output()
   }
 
   async #close(): Promise<void> {

@@ -3,11 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Leases } from '../../lib/services/dhcp/leases.js'
-import { type Controller, startController } from '../support/daemon.js'
-import { freePort } from '../support/free-port.js'
+import { Daemon } from '../support/daemon.js'
+import { follow, inForce } from '../support/follow.js'
 import { requirePrograms } from '../support/programs.js'
 import { dhcpServers, dhcpSettings } from './dhcp-servers.js'
-import { follow, inForce } from './follow.js'
 import { type Lease, lease, wire } from './namespaces.js'
 
 requirePrograms('busybox')
@@ -16,7 +15,7 @@ const url = 'http://10.142.0.1:7050'
 
 const mac = (n: number) => `52:54:00:00:00:0${n}`
 
-async function configure(c: Controller): Promise<void> {
+async function configure(c: Daemon): Promise<void> {
   const post = async (path: string, body: object) => {
     const { status, body: answer } = await c.request('POST', path, body)
     if (status >= 300) throw new Error(`${path}: ${JSON.stringify(answer)}`)
@@ -50,9 +49,8 @@ async function serves(t: Test, server: string): Promise<void> {
   const between = await wire(t)
   const directory = mkdtempSync(join(tmpdir(), 'svcd-dhcp-'))
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
-  const c = await startController({
+  const c = await Daemon.start({
     directory,
-    listen: `127.0.0.1:${await freePort()}`,
     set: [
       ...dhcpSettings(server, { directory, namespace: between.server, device: 'v0' }),
       ...['controller.address=10.142.0.1', `http.url=${url}`]
@@ -60,8 +58,8 @@ async function serves(t: Test, server: string): Promise<void> {
   })
   t.teardown(() => c.stop())
   await configure(c)
-  const settled = () => inForce(c, directory, 'dhcp')
-  await inForce(c, directory, 'dhcp', false)
+  const settled = () => inForce(c, 'dhcp')
+  await inForce(c, 'dhcp', false)
   t.match(await follow(c, '/service/dhcp/start'), { state: 'done' })
   await settled()
   const asked = () => {

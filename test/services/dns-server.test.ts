@@ -2,11 +2,10 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type Controller, startController } from '../support/daemon.js'
-import { freePort } from '../support/free-port.js'
+import { Daemon } from '../support/daemon.js'
+import { follow, inForce } from '../support/follow.js'
 import { output, requirePrograms } from '../support/programs.js'
 import { until } from '../support/until.js'
-import { follow, inForce } from './follow.js'
 import { controlScript, wire } from './namespaces.js'
 
 requirePrograms('named', 'rndc', 'rndc-confgen', 'dig', 'dnsmasq')
@@ -45,9 +44,8 @@ async function serves(t: Test, server: string): Promise<void> {
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
   mkdirSync(join(directory, 'zones'))
   const control = await servers[server]?.(directory, between.server)
-  const c: Controller = await startController({
+  const c: Daemon = await Daemon.start({
     directory,
-    listen: `127.0.0.1:${await freePort()}`,
     set: [
       ...[`dns.server=${server}`, `dns.config=${directory}/svcd.conf`, `dns.directory=${directory}/zones`],
       ...[
@@ -75,9 +73,9 @@ async function serves(t: Test, server: string): Promise<void> {
   await post('/config/node/node002', { group: 'compute', domain: 'hpc.example.com' })
   await post('/config/switch/sw1', { network: 'cluster', ipaddress: '10.142.3.200' })
   await post('/config/otherdev/pdu', { network: 'ipmi', ipaddress: '10.149.0.100' })
-  await inForce(c, directory, 'dns', false)
+  await inForce(c, 'dns', false)
   t.match(await follow(c, '/service/dns/start'), { state: 'done' })
-  await inForce(c, directory, 'dns')
+  await inForce(c, 'dns')
 
   const dig = async (...words: string[]) =>
     (await between.run('dig', '+short', '+time=2', '+tries=3', '@10.142.0.1', ...words)).trim()
@@ -105,7 +103,7 @@ async function serves(t: Test, server: string): Promise<void> {
   await post('/config/node/node001', { newhostname: 'login' })
   await post('/config/network/storage', { network: '172.16.0.0/12' })
   await post('/config/otherdev/nas', { network: 'storage', ipaddress: '172.31.0.9' })
-  await inForce(c, directory, 'dns')
+  await inForce(c, 'dns')
   await both('login.cluster', '10.142.0.2')
   t.equal(await dig('node001.cluster'), '', 'its former name is nobody')
   await both('nas.storage', '172.31.0.9')

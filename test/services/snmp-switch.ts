@@ -80,14 +80,16 @@ pass_persist .1.3.6.1.2.1.31.1.1.1 ${agent}
 `
   )
   const { stop } = await startChild(
-    [
-      'env',
-      '--unset=NODE_OPTIONS',
-      `SNMP_PERSISTENT_DIR=${file('persistent')}`,
-      'MIBS=',
-      'snmpd',
-      '-f'
-    ].concat(['-Lo', '-C', '-c', file('snmpd.conf'), '-I', '-ifTable,-ifXTable', '-p', file('pid')]),
+    ['env', `SNMP_PERSISTENT_DIR=${file('persistent')}`, 'MIBS=', 'snmpd', '-f'].concat([
+      '-Lo',
+      '-C',
+      '-c',
+      file('snmpd.conf'),
+      '-I',
+      '-ifTable,-ifXTable',
+      '-p',
+      file('pid')
+    ]),
     log => log.includes('NET-SNMP version')
   )
   t.teardown(async () => {

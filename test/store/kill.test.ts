@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
 import { Journal } from '../../lib/store/journal.js'
-import { compilePrograms, Program } from './child.js'
+import { compilePrograms } from '../support/built-tree.js'
+import { start } from '../support/child.js'
 import { openStore } from './fixtures.js'
 
 const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? 20)
@@ -35,21 +36,22 @@ function halfChanges(found: ReadonlyMap<string, number>): string[] {
 // rules 11.1
 t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 5000 }, async t => {
   const programs = t.testdir({ state: {} })
-  compilePrograms(programs)
+  compilePrograms(programs, 'test/store/writer-program.ts')
   const directory = join(programs, 'state')
   const acknowledged = new Map<string, number>()
   let unfinished = 0
   // Further rounds until what a kill may leave was seen: with luck none of the first ones leaves it.
   const isSeen = () => unfinished > 0 && acknowledged.size === 6
   for (let round = 1; round <= rounds || (!isSeen() && round < 20 * rounds); round++) {
-    const program = new Program(programs, 'writer-program.js', directory)
+    const program = start(process.execPath, [join(programs, 'test/store/writer-program.js'), directory])
     t.teardown(() => program.kill())
     // Every fourth is killed while it starts, where it may be finishing what the one before it left.
     const starting = round % 4 === 0
-    if (!starting) t.equal(await program.line('open'), 'open', `round ${round}: starts without a hand`)
+    if (!starting) t.equal(await program.says(/^open$/m), 'open', `round ${round}: starts without a hand`)
     await setTimeout(Math.random() * 150)
     await program.kill()
-    for (const line of program.lines) {
+    const { stdout } = await program.ended
+    for (const line of stdout.split('\n').slice(0, -1)) {
       const [name = '', value] = line.split(' ')
       if (value !== undefined) acknowledged.set(name, Number(value))
     }

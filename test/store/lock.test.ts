@@ -15,12 +15,17 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { LockedError, StoreError } from '../../lib/store/errors.js'
 import { acquireLock } from '../../lib/store/lock.js'
+import { compilePrograms } from '../support/built-tree.js'
+import { type Child, start } from '../support/child.js'
 import { until } from '../support/until.js'
-import { compilePrograms, Program } from './child.js'
 import { node, openStore } from './fixtures.js'
 
 const programs = t.testdir()
-compilePrograms(programs)
+const holderProgram = 'test/store/holder-program'
+compilePrograms(programs, `${holderProgram}.ts`)
+
+/** What it says first. */
+const said = /^(open|refused.*)$/m
 
 /** A new state directory. */
 const stateDirectory = (name: string) => {
@@ -30,8 +35,8 @@ const stateDirectory = (name: string) => {
 }
 
 /** A process that holds a store, or tries to; it ends with the test at the latest. */
-function hold(t: Test, directory: string): Program {
-  const program = new Program(programs, 'holder-program.js', directory)
+function hold(t: Test, directory: string): Child {
+  const program = start(process.execPath, [join(programs, `${holderProgram}.js`), directory])
   t.teardown(() => program.kill())
   return program
 }
@@ -40,13 +45,13 @@ function hold(t: Test, directory: string): Program {
 t.test('a second start fails and says who holds the directory', async t => {
   const directory = stateDirectory('second')
   const holder = hold(t, directory)
-  t.equal(await holder.line('open', 'refused'), 'open')
+  t.equal(await holder.says(said), 'open')
   const error = await openStore(directory).catch((error: unknown) => error)
   t.ok(error instanceof LockedError)
-  t.match(error, { pid: holder.process.pid, message: `process ${holder.process.pid}` })
+  t.match(error, { pid: holder.pid, message: `process ${holder.pid}` })
   await holder.kill()
   const store = await openStore(directory)
-  t.match(await hold(t, directory).line('open', 'refused'), `in use by process ${process.pid}`)
+  t.match(await hold(t, directory).says(said), `in use by process ${process.pid}`)
   await t.rejects(openStore(directory), LockedError, 'within one process too')
   await store.close()
 })
@@ -55,7 +60,7 @@ t.test('after kill -9 the next start has the directory at once', async t => {
   const directory = stateDirectory('killed')
   for (let round = 0; round < 3; round++) {
     const holder = hold(t, directory)
-    t.equal(await holder.line('open', 'refused'), 'open')
+    t.equal(await holder.says(said), 'open')
     await holder.kill()
     t.ok(statSync(join(directory, 'lock')).isDirectory(), 'the dead one left its lock')
     const now = Date.now() / 1000
@@ -66,10 +71,10 @@ t.test('after kill -9 the next start has the directory at once', async t => {
 t.test('a stopped holder is alive, however old its lock looks', async t => {
   const directory = stateDirectory('stopped')
   const holder = hold(t, directory)
-  await holder.line('open')
+  await holder.says(said)
   holder.process.kill('SIGSTOP')
   utimesSync(join(directory, 'lock'), 1, 1)
-  await t.rejects(openStore(directory), new RegExp(`process ${holder.process.pid}`))
+  await t.rejects(openStore(directory), new RegExp(`process ${holder.pid}`))
   await holder.kill()
   await (await openStore(directory)).close()
 })
@@ -77,7 +82,7 @@ t.test('a stopped holder is alive, however old its lock looks', async t => {
 t.test('a zombie is dead', async t => {
   const directory = stateDirectory('zombie')
   // A parent that never asks how its child ended.
-  const program = join(programs, 'test/store/holder-program.js')
+  const program = join(programs, `${holderProgram}.js`)
   const parent = spawn('sh', ['-c', '"$0" "$@" & exec sleep 60', process.execPath, program, directory])
   t.teardown(() => parent.kill('SIGKILL'))
   await until(() => existsSync(join(directory, 'counter')))
@@ -98,7 +103,7 @@ t.test('holders that are not what they were', async t => {
   t.equal(statSync(holderFile).mode & 0o777, 0o600)
 
   const stranger = hold(t, stateDirectory('stranger'))
-  await stranger.line('open')
+  await stranger.says(said)
   const taken = async (holder: string | undefined) => {
     mkdirSync(join(directory, 'lock'))
     if (holder === undefined) rmSync(holderFile)
@@ -114,11 +119,7 @@ t.test('holders that are not what they were', async t => {
   }
   t.equal(await taken(JSON.stringify(self)), false, 'alive')
   t.equal(await taken(JSON.stringify({ ...self, pid: 2 ** 22 + 1 })), true, 'no such process')
-  t.equal(
-    await taken(JSON.stringify({ ...self, pid: stranger.process.pid })),
-    true,
-    'the pid is in use again'
-  )
+  t.equal(await taken(JSON.stringify({ ...self, pid: stranger.pid })), true, 'the pid is in use again')
   t.equal(
     await taken(JSON.stringify({ ...self, bootId: 'another' })),
     true,
@@ -131,49 +132,45 @@ t.test('holders that are not what they were', async t => {
 t.test('a copy of the directory starts beside its original (rules 11.3)', async t => {
   const directory = stateDirectory('original')
   const holder = hold(t, directory)
-  t.equal(await holder.line('open', 'refused'), 'open')
+  t.equal(await holder.says(said), 'open')
   const copy = `${directory}-copy`
   cpSync(directory, copy, { recursive: true, preserveTimestamps: true })
   t.ok(existsSync(join(copy, 'lock')), 'the lock and the name of its holder are copied along')
   const store = await openStore(copy)
   t.ok(store.health.ok)
   await t.rejects(openStore(copy), { name: 'LockedError', pid: process.pid }, 'the copy has one daemon too')
-  await t.rejects(
-    openStore(directory),
-    { name: 'LockedError', pid: holder.process.pid },
-    'and so has the original'
-  )
+  await t.rejects(openStore(directory), { name: 'LockedError', pid: holder.pid }, 'and so has the original')
   await store.close()
 })
 
 t.test('the same directory under another name is refused', async t => {
   const directory = stateDirectory('names')
   const holder = hold(t, directory)
-  t.equal(await holder.line('open', 'refused'), 'open')
-  const refused = { name: 'LockedError', pid: holder.process.pid }
+  t.equal(await holder.says(said), 'open')
+  const refused = { name: 'LockedError', pid: holder.pid }
   symlinkSync(directory, `${directory}-link`)
   await t.rejects(openStore(`${directory}-link`), refused, 'by a symbolic link')
   const mounted = stateDirectory('mounted')
-  const program = join(programs, 'test/store/holder-program.js')
+  const program = join(programs, `${holderProgram}.js`)
   const script = 'mount --bind "$1" "$2" && exec "$3" "$4" "$2"'
   const words = ['--mount', '--map-root-user', 'sh', '-c', script, 'sh']
   const { stdout, stderr } = spawnSync('unshare', [...words, directory, mounted, process.execPath, program], {
     encoding: 'utf8',
     timeout: 60_000
   })
-  t.match(stdout, `in use by process ${holder.process.pid}`, `by a bind mount ${stderr}`)
+  t.match(stdout, `in use by process ${holder.pid}`, `by a bind mount ${stderr}`)
 })
 
 t.test("of many starts that race for a dead one's lock exactly one wins", async t => {
   const directory = stateDirectory('race')
   for (let round = 0; round < 2; round++) {
     const dead = hold(t, directory)
-    await dead.line('open')
+    await dead.says(said)
     await dead.kill()
     const racers = Array.from({ length: 5 }, () => hold(t, directory))
-    const lines = await Promise.all(racers.map(racer => racer.line('open', 'refused')))
+    const lines = await Promise.all(racers.map(racer => racer.says(said)))
     const winner = racers[lines.indexOf('open')]
-    const refused = `refused LockedError: the state directory ${directory} is in use by process ${winner?.process.pid}`
+    const refused = `refused LockedError: the state directory ${directory} is in use by process ${winner?.pid}`
     t.same(lines.toSorted(), ['open', ...Array(4).fill(refused)])
     await Promise.all(racers.map(racer => racer.kill()))
   }
@@ -207,7 +204,7 @@ t.test('a lock lost while running: changes are refused, reads go on, nothing cra
   )
   t.same(store.current.names('node'), ['a'])
   const other = hold(t, directory)
-  t.equal(await other.line('open', 'refused'), 'open', 'another may take it')
+  t.equal(await other.says(said), 'open', 'another may take it')
   await t.rejects(
     store.change(tx => tx.put('node', 'b', node('b'))),
     StoreError

@@ -1,22 +1,35 @@
-import { type ChildProcess, spawn } from 'node:child_process'
 import { cpSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
-import { buffer } from 'node:stream/consumers'
-import { fileURLToPath } from 'node:url'
 import { buildSync, transformSync } from 'esbuild'
-
-export const root = fileURLToPath(new URL('../..', import.meta.url))
+import { type Ended, start } from './child.js'
+import { checkout } from './programs.js'
 
 const options = { format: 'esm', target: 'es2022' } as const
 
 /** The code of one module. */
 export const compile = (source: string): string => transformSync(source, { ...options, loader: 'ts' }).code
 
+/**
+ * Compiles programs of the checkout, each with all that it imports, to the same paths below `directory`, so that a test
+ * can start a process of its own with them without the test runner's loader, which takes a second.
+ */
+export function compilePrograms(directory: string, ...programs: string[]): void {
+  buildSync({
+    ...options,
+    entryPoints: programs.map(name => join(checkout, name)),
+    outbase: checkout,
+    outdir: directory,
+    bundle: true,
+    platform: 'node',
+    packages: 'external'
+  })
+}
+
 let modules: [string, string][] | undefined
 
 /** Name and code of every module, compiled once per test file. */
 function compiled(): [string, string][] {
-  const lib = join(root, 'lib')
+  const lib = join(checkout, 'lib')
   const outdir = '/'
   modules ??= buildSync({
     entryPoints: readdirSync(lib, { recursive: true, encoding: 'utf8' })
@@ -43,8 +56,8 @@ const copied = [
 export function builtTree(directory: string): string {
   for (const [name, code] of compiled()) replaceModule(directory, name, code)
   writeFileSync(join(directory, 'dist', 'commit'), 'baked\n')
-  for (const name of copied) cpSync(join(root, name), join(directory, name), { recursive: true })
-  symlinkSync(join(root, 'node_modules'), join(directory, 'node_modules'))
+  for (const name of copied) cpSync(join(checkout, name), join(directory, name), { recursive: true })
+  symlinkSync(join(checkout, 'node_modules'), join(directory, 'node_modules'))
   return directory
 }
 
@@ -53,63 +66,6 @@ export function replaceModule(tree: string, name: string, code: string): void {
   const file = join(tree, 'dist', name)
   mkdirSync(dirname(file), { recursive: true })
   writeFileSync(file, code)
-}
-
-export interface Ended {
-  readonly code: number | null
-  readonly signal: NodeJS.Signals | null
-  readonly stdout: string
-  readonly stderr: string
-}
-
-export interface Running {
-  readonly process: ChildProcess
-  readonly ended: Promise<Ended>
-  /** Both streams as far as they have come. */
-  output(): string
-  /** Resolves once the output (both streams) holds this text; rejects when the program ends without it. */
-  says(text: string): Promise<void>
-}
-
-/** Starts a program by its argument array; `input` is its whole standard input, absent: an open pipe. */
-export function start(
-  command: string,
-  args: readonly string[],
-  { input, env }: { input?: string | Uint8Array; env?: Record<string, string> } = {}
-): Running {
-  // The runner gives every child its own module loader; the program under test is to run as it is. `env`
-  // becomes the program, so that pid and signals are the program's.
-  const child = spawn('env', ['-u', 'NODE_OPTIONS', command, ...args], { env: { ...process.env, ...env } })
-  let seen = ''
-  const waiting = new Set<() => void>()
-  for (const stream of [child.stdout, child.stderr])
-    stream.on('data', chunk => {
-      seen += chunk
-      for (const look of waiting) look()
-    })
-  if (input !== undefined) child.stdin.end(input)
-  const outputs = Promise.all([buffer(child.stdout), buffer(child.stderr)])
-  const ended = new Promise<Ended>((resolve, reject) => {
-    child.on('error', reject)
-    child.on('close', (code, signal) =>
-      outputs.then(
-        ([stdout, stderr]) => resolve({ code, signal, stdout: `${stdout}`, stderr: `${stderr}` }),
-        reject
-      )
-    )
-  })
-  const says = (text: string) =>
-    new Promise<void>((resolve, reject) => {
-      const look = () => {
-        if (!seen.includes(text)) return
-        waiting.delete(look)
-        resolve()
-      }
-      waiting.add(look)
-      look()
-      ended.then(() => reject(new Error(`ended without "${text}", after: ${seen}`)), reject)
-    })
-  return { process: child, ended, output: () => seen, says }
 }
 
 /** Runs `svcd` of a tree to its end. */

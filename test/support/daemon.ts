@@ -1,8 +1,10 @@
-import { mkdir, readFile } from 'node:fs/promises'
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { builtTree } from './built-tree.js'
-import { type Child, startChild } from './child.js'
-import { node, output, requirePrograms } from './programs.js'
+import { type Child, start } from './child.js'
+import { Client } from './client.js'
+import { output, requirePrograms } from './programs.js'
+import { until } from './until.js'
 
 /** An answer of the service: the status code and the body, parsed when there is one. */
 export interface Answer {
@@ -17,110 +19,141 @@ export interface NodeStatus {
   readonly history: readonly { readonly state: string }[]
 }
 
-/** The real daemon on a state directory of its own, and an admin with curl beside it. */
-export interface Controller {
-  /** One request with the admin's token. */
-  request(method: 'GET' | 'POST', path: string, body?: unknown): Promise<Answer>
-  /**
-   * Creates `config.<type>.<name>`.
-   * @throws Error with the service's message when the answer is not 201.
-   */
-  create(type: string, name: string, fields: object): Promise<void>
-  /** What GET /monitor/node/{node} says: the last state, the reason if there is one, and the states so far. */
-  monitor(node: string): Promise<NodeStatus>
-  /** What the daemon has logged. */
-  log(): string
-  stop(): Promise<void>
-}
-
 /** How to start a daemon. */
-export interface ControllerOptions {
-  /** Existing directory; the built daemon, its state and `files/` are made in it. */
+export interface DaemonOptions {
+  /** Existing directory; the built service, its state and its files are made in it. */
   readonly directory: string
-  /** `address:port` */
-  readonly listen: string
-  /** Put before every command (net.ts). */
+  /** `address:port`; absent: a free port of loopback, and a URL for nodes that leads nowhere. */
+  readonly listen?: string
+  /** Put before every command: a network namespace, say. */
   readonly enter?: readonly string[]
   /** Further ini keys: `section.key=value`. */
   readonly set?: readonly string[]
 }
 
 /**
- * Starts `bin/svcd serve`, built from the sources as they are now, and logs in as its first admin.
- * @throws Error with the daemon's log when it does not come up.
+ * The real daemon, built from the sources as they are now, as a program of its own on directories that outlive it, and
+ * its first admin beside it. Controller is the same within the test's process.
  */
-export async function startController(options: ControllerOptions): Promise<Controller> {
-  requirePrograms('curl')
-  const { directory, listen, enter = [], set = [] } = options
-  const tree = builtTree(join(directory, 'svcd'))
-  const state = join(directory, 'state')
-  const files = join(directory, 'files')
-  await mkdir(files, { recursive: true })
-  const settings = [
-    `http.listen=${listen}`,
-    `paths.state=${state}`,
-    `paths.files=${files}`,
-    `image.directory=${join(directory, 'images')}`,
-    ...set
-  ]
-  const curl = async (...args: string[]): Promise<Answer> => {
-    const [program = '', ...rest] = [
-      ...enter,
-      'curl',
-      '--silent',
-      '--show-error',
-      '--max-time',
-      '20',
-      ...args
+export class Daemon {
+  readonly tree: string
+  child: Child | undefined
+  readonly #options: DaemonOptions
+  readonly #clients = new Set<Client>()
+  #url = ''
+  #token = ''
+
+  constructor(options: DaemonOptions) {
+    requirePrograms('curl')
+    this.#options = options
+    this.tree = builtTree(this.path('svcd'))
+    mkdirSync(this.path('files'), { recursive: true })
+  }
+
+  /** One that listens. Throws an Error with its log when it does not come up. */
+  static async start(options: DaemonOptions): Promise<Daemon> {
+    const daemon = new Daemon(options)
+    await daemon.start()
+    return daemon
+  }
+
+  /** Of a directory or file: state/…, files/…, images/…. */
+  path(...names: string[]): string {
+    return join(this.#options.directory, ...names)
+  }
+
+  /** Begins a start; it is not the daemon that the others of these mean until `start` has made it so. */
+  launch(): Child {
+    const { listen, enter = [], set = [] } = this.#options
+    const settings = [
+      `http.listen=${listen ?? '127.0.0.1:0'}`,
+      ...(listen === undefined ? ['http.url=http://10.1.255.254:7050'] : []),
+      `paths.state=${this.path('state')}`,
+      `paths.files=${this.path('files')}`,
+      `image.directory=${this.path('images')}`,
+      ...set
     ]
-    const text = await output(program, [...rest, '--write-out', '\n%{http_code}'])
-    const end = text.lastIndexOf('\n')
-    const body = text.slice(0, end)
-    return { status: Number(text.slice(end + 1)), body: body === '' ? undefined : JSON.parse(body) }
+    const command = [...enter, join(this.tree, 'bin', 'svcd'), 'serve']
+    const [program = '', ...args] = [...command, '--config', join(this.tree, 'etc', 'svcd.ini')]
+    return start(program, [...args, ...settings.flatMap(value => ['--set', value])])
   }
-  const url = `http://${listen}`
-  const daemon: Child = await startChild(
-    [...enter, ...node, join(tree, 'bin/svcd'), 'serve', '--config']
-      .concat(join(tree, 'etc/svcd.ini'))
-      .concat(settings.flatMap(setting => ['--set', setting])),
-    () =>
-      curl(`${url}/version`).then(
-        answer => answer.status === 200,
-        () => false
-      )
-  )
-  const post = (body: unknown) => ['--data-binary', JSON.stringify(body)]
-  const login = async () => {
-    const password = (await readFile(join(state, 'admin-password'), 'utf8')).trim()
-    const { status, body } = await curl(`${url}/token`, ...post({ username: 'admin', password }))
+
+  /** Resolves once it listens and its admin is logged in. */
+  async start(): Promise<void> {
+    this.child = this.launch()
+    await this.child.says('next, ask for a token')
+    this.#url = /listens on (http:\S+);/.exec(this.log())?.[1] ?? ''
+    if (this.#token !== '') return
+    const password = readFileSync(this.path('state', 'admin-password'), 'utf8').trim()
+    const { status, body } = await this.request('POST', '/token', { username: 'admin', password })
     if (status !== 201) throw new Error(`POST /token: ${status} ${JSON.stringify(body)}`)
-    return (body as { token: string }).token
+    this.#token = (body as { token: string }).token
   }
-  const token = await login().catch(async error => {
-    await daemon.stop()
-    throw error
-  })
-  const request: Controller['request'] = (method, path, body) =>
-    curl(
-      ...['--request', method, '--header', `x-access-tokens: ${token}`, url + path],
-      ...(body === undefined ? [] : post(body))
-    )
-  return {
-    request,
-    async create(type, name, fields) {
-      const path = `/config/${type}/${name}`
-      const { status, body } = await request('POST', path, { config: { [type]: { [name]: fields } } })
-      if (status !== 201) throw new Error(`POST ${path}: ${status} ${JSON.stringify(body)}`)
-    },
-    async monitor(node) {
-      const { status, body } = await request('GET', `/monitor/node/${node}`)
-      if (status !== 200) throw new Error(`GET /monitor/node/${node}: ${status} ${JSON.stringify(body)}`)
-      const { monitor } = body as { monitor: { status: Record<string, NodeStatus> } }
-      const found = monitor.status[node]
-      if (!found) throw new Error(`GET /monitor/node/${node} does not hold it: ${JSON.stringify(body)}`)
-      return found
-    },
-    log: daemon.log,
-    stop: daemon.stop
+
+  /** A connection of the admin's to a daemon that is not in another network. */
+  client(): Client {
+    const { hostname, port } = new URL(this.#url)
+    const client = new Client(hostname, Number(port), this.#token)
+    this.#clients.add(client)
+    return client
+  }
+
+  /** One request with the admin's token, by curl. */
+  async request(method: 'GET' | 'POST', path: string, body?: unknown): Promise<Answer> {
+    const { enter = [] } = this.#options
+    const [program = '', ...args] = [...enter, 'curl', '--silent', '--show-error', '--max-time', '120']
+    const text = await output(program, [
+      ...args,
+      ...['--request', method, '--header', `x-access-tokens: ${this.#token}`, this.#url + path],
+      ...(body === undefined ? [] : ['--data-binary', JSON.stringify(body)]),
+      ...['--write-out', '\n%{http_code}']
+    ])
+    const end = text.lastIndexOf('\n')
+    const answer = text.slice(0, end)
+    return { status: Number(text.slice(end + 1)), body: answer === '' ? undefined : JSON.parse(answer) }
+  }
+
+  /**
+   * Creates `config.<type>.<name>`.
+   * @throws Error with the service's message when the answer is not 201.
+   */
+  async create(type: string, name: string, fields: object): Promise<void> {
+    const path = `/config/${type}/${name}`
+    const { status, body } = await this.request('POST', path, { config: { [type]: { [name]: fields } } })
+    if (status !== 201) throw new Error(`POST ${path}: ${status} ${JSON.stringify(body)}`)
+  }
+
+  /** What GET /monitor/node/{node} says: the last state, the reason if there is one, and the states so far. */
+  async monitor(node: string): Promise<NodeStatus> {
+    const { status, body } = await this.request('GET', `/monitor/node/${node}`)
+    const found = (body as { monitor?: { status: Record<string, NodeStatus> } }).monitor?.status[node]
+    if (!found) throw new Error(`GET /monitor/node/${node}: ${status} ${JSON.stringify(body)}`)
+    return found
+  }
+
+  /** Resolves when what an interrupted daemon left of images is put right. */
+  settled(): Promise<void> {
+    return until(() => readdirSync(this.path('state', 'work')).length === 0)
+  }
+
+  /** What it has logged. */
+  log(): string {
+    return this.child?.output() ?? ''
+  }
+
+  /** SIGTERM; resolves when it has ended. */
+  stop(): Promise<void> {
+    return this.#end(child => child.stop())
+  }
+
+  /** SIGKILL; resolves when it has ended. */
+  kill(): Promise<void> {
+    return this.#end(child => child.kill())
+  }
+
+  async #end(how: (child: Child) => Promise<void>): Promise<void> {
+    for (const client of this.#clients) client.close()
+    this.#clients.clear()
+    if (this.child) await how(this.child)
   }
 }

@@ -1,9 +1,8 @@
-import { spawn } from 'node:child_process'
 import { copyFile, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { ended } from './child.js'
-import { programEnv, requirePrograms } from './programs.js'
+import { start } from './child.js'
+import { requirePrograms } from './programs.js'
 
 /** A virtual machine with a serial console, one network card and, where given, one disk. */
 export interface Machine {
@@ -22,7 +21,7 @@ export interface Machine {
   readonly asks?: 'ipxe' | 'pxe' | 'http'
   /** Default 512. */
   readonly memoryMiB?: number
-  /** Default: 2 minutes. */
+  /** Default: 5 minutes, five times what a machine takes that is alone. */
   readonly timeLimitMs?: number
   /** The machine is switched off when its console shows this; without it, it runs until it is off by itself. */
   readonly until?: RegExp
@@ -104,7 +103,7 @@ export async function runMachine(machine: Machine): Promise<Run> {
 
 async function runWith(firmware: readonly string[], machine: Machine): Promise<Run> {
   machine.signal?.throwIfAborted()
-  const { network, disk, memoryMiB = 512, timeLimitMs = 120_000 } = machine
+  const { network, disk, memoryMiB = 512, timeLimitMs = 300_000 } = machine
   const backend =
     'tap' in network
       ? `tap,id=net0,ifname=${network.tap},script=no,downscript=no`
@@ -124,7 +123,7 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
     ...(disk ? ['-device', 'virtio-blk-pci,drive=disk0,bootindex=2'] : []),
     ...['-device', 'isa-debug-exit,iobase=0xf4,iosize=4']
   ]
-  const qemu = spawn(program, args, { env: programEnv(), stdio: ['ignore', 'pipe', 'pipe'] })
+  const { process: qemu, ended } = start(program, args, { input: '' })
   let raw = ''
   let shown = 0
   let stopped: 'until' | 'time limit' | 'signal' | undefined
@@ -133,24 +132,22 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
     qemu.kill('SIGKILL')
   }
   machine.signal?.addEventListener('abort', () => stop('signal'))
-  qemu.stdout.setEncoding('utf8').on('data', text => {
+  qemu.stdout?.on('data', (text: string) => {
     raw += text
     const lines = plain(raw).split('\n')
     for (const line of lines.slice(shown, -1)) machine.onLine?.(line)
     shown = Math.max(shown, lines.length - 1)
     if (!stopped && machine.until?.test(lines.join('\n'))) stop('until')
   })
-  let complaints = ''
-  qemu.stderr.setEncoding('utf8').on('data', text => (complaints += text))
   const timer = setTimeout(() => stop('time limit'), timeLimitMs)
-  const status = await ended(qemu).finally(() => clearTimeout(timer))
+  const { code, signal, stderr } = await ended.finally(() => clearTimeout(timer))
   const console = plain(raw)
   const fail = (what: string) =>
-    Object.assign(new Error(`${machine.name} ${what} ${complaints}`.trimEnd()), { console: tail(console) })
+    Object.assign(new Error(`${machine.name} ${what} ${stderr}`.trimEnd()), { console: tail(console) })
   if (stopped === 'until') return { exit: null, console }
   if (stopped === 'time limit') throw fail(`was not done after ${timeLimitMs / 1000} s`)
   if (stopped === 'signal') throw fail('was interrupted')
-  if (typeof status !== 'number' || status === 1) throw fail(`could not run: qemu ended with ${status}`)
+  if (code === null || code === 1) throw fail(`could not run: qemu ended with ${code ?? signal}`)
   if (machine.until) throw fail(`went off and never showed ${machine.until}`)
-  return { exit: status, console }
+  return { exit: code, console }
 }

@@ -1,7 +1,8 @@
 import { mkdirSync, realpathSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { builtTree, start } from '../../support/built-tree.js'
+import { builtTree } from '../../support/built-tree.js'
+import { start } from '../../support/child.js'
 import { compareTrees } from '../compare-trees.js'
 import { run, unpack, workDirectory } from '../rich-tree.js'
 

@@ -1,25 +1,18 @@
-import { spawn } from 'node:child_process'
 import { copyFile, cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { ended } from '../../support/child.js'
-import { checkout, programEnv, requirePrograms } from '../../support/programs.js'
+import { start } from '../../support/child.js'
+import { checkout, requirePrograms } from '../../support/programs.js'
 
 const packaged = ['opentracker', 'transmission-daemon'].map(name => `/lib/systemd/system/${name}.service`)
 requirePrograms('systemd-analyze', 'aria2c', ...packaged)
 
 /** What `systemd-analyze verify` has to say of a unit in a directory, with the drop-ins there. */
 async function verify(directory: string, unit: string): Promise<string> {
-  const child = spawn('systemd-analyze', ['verify', '--man=no', join(directory, unit)], {
-    env: programEnv(),
-    stdio: ['ignore', 'pipe', 'pipe']
-  })
-  let said = ''
-  child.stdout.on('data', text => (said += text))
-  child.stderr.on('data', text => (said += text))
-  const status = await ended(child)
-  return said + (status === 0 ? '' : `ended with ${status}`)
+  const child = start('systemd-analyze', ['verify', '--man=no', join(directory, unit)], { input: '' })
+  const { code } = await child.ended
+  return child.output() + (code === 0 ? '' : `ended with ${code}`)
 }
 
 t.test('the units of tracker and seeder pass systemd-analyze verify, without a word', async t => {

@@ -1,0 +1,36 @@
+import { readFileSync } from 'node:fs'
+import type { Daemon } from './daemon.js'
+import { until } from './until.js'
+
+/** How an asynchronous request has ended. */
+interface End {
+  readonly state: string
+  readonly status: number
+  readonly message: string
+}
+
+/** Sends an asynchronous request and follows it to its end, as an admin does. */
+export async function follow(c: Daemon, path: string): Promise<End> {
+  const { body } = await c.request('GET', path)
+  const { request_id } = body as { request_id: string }
+  let told: End | undefined
+  await until(async () => {
+    told = (await c.request('GET', `/service/status/${request_id}`)).body as End
+    return told.state === 'done' || told.state === 'failed'
+  })
+  return told as End
+}
+
+/** Waits until what would be written for a service is in force, and the server was told, unless it does not run. */
+export function inForce(c: Daemon, service: 'dhcp' | 'dns', runs = true): Promise<void> {
+  return until(async () => {
+    const { status, body } = await c.request('GET', `/config/${service}/_preview`)
+    if (status !== 200) throw new Error(JSON.stringify(body))
+    const { config } = body as { config: Record<string, { files: { diff: string }[] }> }
+    const isWritten = config[service]?.files.every(({ diff }) => diff === '') ?? true
+    return isWritten && !(runs && isDue(c, service))
+  })
+}
+
+const isDue = (c: Daemon, service: string): boolean =>
+  JSON.parse(readFileSync(c.path('state', 'services', `${service}.json`), 'utf8')).due !== ''
