@@ -97,12 +97,16 @@ export async function startChild(
   void child.ended.finally(() => {
     isOver = true
   })
+  let isReady = false
+  const look = async () => {
+    // Before it is asked: what was written last counts too.
+    const wasOver = isOver
+    isReady = await ready(child.output())
+    return isReady || wasOver
+  }
   try {
-    await until(
-      async () => isOver || (await ready(child.output())),
-      () => child.output()
-    )
-    if (isOver) throw new Error(`${program} ${args.join(' ')} ended:\n${child.output()}`)
+    await until(look, () => child.output())
+    if (!isReady) throw new Error(`${program} ${args.join(' ')} ended:\n${child.output()}`)
     return child
   } catch (error) {
     await child.kill()
