@@ -75,6 +75,8 @@ export interface InstallData {
   readonly imagefile: string
   /** Lower-case hex sha256 of `imagefile`, '' when not known. */
   readonly imagesum: string
+  /** Bytes of `imagefile`, 0 when not known. */
+  readonly imagesize: number
   /** File name of the torrent below /files/, '' when torrent is off. */
   readonly torrent: string
   readonly kernelfile: string

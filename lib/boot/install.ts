@@ -89,6 +89,7 @@ export class Install {
     if (!image) throw notFound(`node ${node.name} has no OS image to install`)
     const imagefile = image.imagefile ?? ''
     const torrent = `${imagefile}.torrent`
+    const pack = model.view.get('pack', imagefile)
     const address = new URL(url)
     return {
       node: node.name,
@@ -109,7 +110,8 @@ export class Install {
       osimagetag: settings.osimagetag,
       distribution: image.distribution ?? 'redhat',
       imagefile,
-      imagesum: model.view.get('pack', imagefile)?.sha256 ?? '',
+      imagesum: pack?.sha256 ?? '',
+      imagesize: pack?.bytes ?? 0,
       torrent: tracker !== '' && imagefile !== '' && hasFile(torrent) ? torrent : '',
       kernelfile: image.kernelfile ?? '',
       initrdfile: image.initrdfile ?? '',

@@ -559,3 +559,22 @@ t.test(
     t.match(await reason(), /no kernel/, 'what keeps it from booting goes first')
   }
 )
+
+// rules 9.2
+t.test('the install script knows checksum and size of what svcd packed', async t => {
+  const c = await booted()
+  const install = async () => (await c.get('/boot/install/node001', { ...none, source: '10.141.0.1' })).text
+  t.match(await install(), /^SVC_IMAGESUM=''\nSVC_IMAGESIZE=0$/m, 'a file of the admin’s')
+  const pack = {
+    name: 'compute.tar.gz',
+    osimage: 'compute',
+    sha256: 'ab'.repeat(32),
+    bytes: 7_340_033,
+    time: 1_000,
+    packer: 'system'
+  }
+  const file = join(c.directory, 'state', 'pack', 'compute.tar.gz.json')
+  writeFileSync(file, `${JSON.stringify(pack, null, 2)}\n`)
+  await c.restart()
+  t.match(await install(), `SVC_IMAGESUM='${pack.sha256}'\nSVC_IMAGESIZE=7340033\n`)
+})

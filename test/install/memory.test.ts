@@ -23,8 +23,28 @@ for (const shell of shells) {
     t.not(none.run.status, 0)
     t.match(none.controller.states.at(-1), /failed: init: too little memory: 128 MB are available/)
 
-    const packed = await install(t, { shell, ...node(4, { answers: noise }) })
-    failed(t, packed, 'download', /cannot fetch \S+: \S+/)
+    const imagesize = noise['/files/rocky9.tar.gz'].length
+    const packed = await install(t, { shell, ...node(4, { answers: noise, data: { imagesize } }) })
+    failed(t, packed, 'download', /: too little memory: rocky9\.tar\.gz has 6 MB, 4 MB are free for it$/)
+    t.strictSame(packed.controller.gets(), [], 'what cannot fit is not fetched')
+    const unknown = await install(t, { shell, ...node(4, { answers: noise }) })
+    failed(t, unknown, 'download', /cannot fetch \S+: no space is left on \/svctmp, 4 MB of memory(: \S|$)/)
+    const filling = `for w; do case $w in --dir=*) d=\${w#--dir=} ;; esac; done
+      while printf '%65536s' x; do :; done > "$d/rocky9.tar.gz" 2>/dev/null; exit 1`
+    const torrent = await install(t, {
+      shell,
+      ...node(4, {
+        answers: { ...noise, '/files/rocky9.torrent': 'd8:announce' },
+        data: { torrent: 'rocky9.torrent', provision_method: 'torrent' },
+        programs: { aria2c: filling }
+      })
+    })
+    failed(
+      t,
+      torrent,
+      'download',
+      /: torrent: the torrent did not \S+ \S+: no space is left on \/svctmp, 4 MB of memory/
+    )
 
     const unpacked = await install(t, { shell, ...node(4, { answers: zeros }) })
     failed(

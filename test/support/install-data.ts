@@ -65,6 +65,7 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     distribution: 'redhat',
     imagefile: 'rocky9.tar.gz',
     imagesum: '',
+    imagesize: 0,
     torrent: '',
     kernelfile: 'vmlinuz',
     initrdfile: 'initrd.img',

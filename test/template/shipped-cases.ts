@@ -98,6 +98,7 @@ const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
   localinstall: [{ localinstall: true }],
   rootpw: [{ rootpw: '$6$salt$hash/with.dots' }],
   imagesum: [{ imagesum: 'ab'.repeat(32) }],
+  imagesize: [{ imagesize: 123_456_789_012 }],
   kerneloptions: [{ kerneloptions: `console=ttyS0 a="b c" it's` }],
   ntp: [{ ntp_server: '10.141.255.252', interfaces: [installInterface({ ntp_server: '' })] }],
   domain: [{ domain: '', hostname: 'node001' }],

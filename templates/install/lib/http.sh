@@ -98,15 +98,16 @@ http_wget() {
   return 1
 }
 
-# GET a path below the controller's URL into a file; a file that did not arrive whole is removed.
+# GET a path below the controller's URL into a file below $_TMP; a file that did not arrive whole is removed.
 http_get() {
   if [ -n "$_CURL" ]; then
     http_curl -o "$2" "$SVC_URL$1" && return 0
   else
     http_wget "$2" "$SVC_URL$1" && return 0
   fi
+  http_full=$(memory_full "$_TMP" "$memory_size")
   rm -f "$2"
-  complain "cannot fetch $SVC_URL$1${http_cause:+: $http_cause}"
+  complain "cannot fetch $SVC_URL$1$http_full${http_cause:+: $http_cause}"
   return 1
 }
 

@@ -12,6 +12,7 @@ download() {
       return 1
       ;;
   esac
+  download_fits || return 1
   download_by "$SVC_PROVISION_METHOD" && return 0
   download_first=$(cat "$_TMP/reason" 2>/dev/null)
   log "method '$SVC_PROVISION_METHOD' failed, trying the fallback '$SVC_PROVISION_FALLBACK'"
@@ -19,6 +20,17 @@ download() {
   if [ "$SVC_PROVISION_METHOD" != "$SVC_PROVISION_FALLBACK" ]; then
     complain "$SVC_PROVISION_METHOD: $download_first; $SVC_PROVISION_FALLBACK: $(cat "$_TMP/reason" 2>/dev/null)"
   fi
+  return 1
+}
+
+# Before the image is fetched: its size is known where svcd packed it.
+download_fits() {
+  download_size=$((SVC_IMAGESIZE / 1024))
+  if [ -z "$memory_size" ] || [ "$download_size" -le "$memory_size" ]; then
+    return 0
+  fi
+  complain "too little memory: $SVC_IMAGEFILE has $((download_size / 1024)) MB," \
+    "$((memory_size / 1024)) MB are free for it"
   return 1
 }
 
@@ -78,8 +90,9 @@ download_torrent() {
     ln "$_TMP/torrent/$SVC_IMAGEFILE" "$_TMP/image"; then
     return 0
   fi
+  torrent_full=$(memory_full "$_TMP" "$memory_size")
   end_seeding
-  complain "the torrent did not deliver $SVC_IMAGEFILE: $torrent_why"
+  complain "the torrent did not deliver $SVC_IMAGEFILE$torrent_full: $torrent_why"
   # Whatever it was, the other nodes have met it too.
   sleep "$(node_number "$_SPREAD")"
   return 1
@@ -229,20 +242,11 @@ unpack() {
   fi
   if ! [ -e "$_TMP/unpacked" ] || ! [ -e "$_TMP/decompressed" ]; then
     unpack_said=$(last_words "$(printf '%s\n' "$unpack_said" | sed -n 1p)")
-    complain "cannot unpack $SVC_IMAGEFILE$(unpack_full)${unpack_said:+: $unpack_said}"
+    complain "cannot unpack $SVC_IMAGEFILE$(memory_full "$_SYSTEMROOT" "$unpack_room")${unpack_said:+: $unpack_said}"
     return 1
   fi
   # The system that boots may fill more of it.
   [ -z "$unpack_room" ] || memory_root 75%
-}
-
-# Whether the file system of the image has no room left, as words of a reason: not every tar says so.
-unpack_full() {
-  if ! { printf ' ' > "$_SYSTEMROOT/.svc-new"; } 2>/dev/null; then
-    printf ': no space is left on %s' "$_SYSTEMROOT"
-    [ -z "$unpack_room" ] || printf ', %s MB of memory' "$((unpack_room / 1024))"
-  fi
-  rm -f "$_SYSTEMROOT/.svc-new"
 }
 
 decompress() {

@@ -24,7 +24,9 @@ memory_files() {
   fi
 }
 
+# $_TMP gets a size; $memory_size has it in kilobytes, and is empty where somebody mounted a disk there.
 memory_limit() {
+  memory_size=''
   if [ "$(mount_source "$_TMP")" != svctmp ]; then
     return 0
   fi
@@ -38,6 +40,16 @@ memory_limit() {
     complain "cannot limit $_TMP to $((memory_size / 1024)) MB"
     return 1
   fi
+}
+
+# memory_full DIRECTORY KILOBYTES: words of a reason, where nothing more can be written there; KILOBYTES is its size
+# where it is in memory, else empty. Not every program says so itself.
+memory_full() {
+  if ! { printf ' ' > "$1/.svc-new"; } 2>/dev/null; then
+    printf ': no space is left on %s' "$1"
+    [ -z "$2" ] || printf ', %s MB of memory' "$(($2 / 1024))"
+  fi
+  rm -f "$1/.svc-new"
 }
 
 # Before an image is unpacked into memory: what it may take, beside the packed image.
