@@ -110,7 +110,7 @@ export class Boot {
         if (detected) model.moveMac(tx, detected.node, mac)
         return detected
       })
-      if (found) log.info(`MAC ${mac} given to node ${found.node.name}: it hangs on ${found.where}`)
+      if (found) log.info(`MAC ${mac} given to node ${found.node.name}: it is at ${found.where}`)
     }
     const node = this.#machine(mac)
     return node ? this.#script(node, mac, visit) : this.menu(mac)

@@ -27,32 +27,31 @@ export interface ApplyOptions {
   readonly templates: string
   /** State directory. */
   readonly state: string
-  /** What the templates are given: taken hold of when it is called, made in slices. */
+  /** What the templates are given. The call captures the objects; the data is made in slices. */
   readonly data: () => Generator<unknown, object>
   readonly log: Log
   readonly now: () => number
-  /** How long after a reload the server is asked whether it runs; milliseconds. */
+  /** How long after a reload the server is asked whether it runs, in milliseconds. */
   readonly settle: number
   readonly unit: Unit
-  /** Who renders; a thread of its own when not given. */
+  /** What renders; by default a thread of its own. */
   readonly render?: (job: RenderJob, signal: AbortSignal) => Promise<RenderOutcome>
 }
 
-/** A server is down that svcd has restarted, with the files that were in force before. */
+/** The trial of a server that got its old files back and has not been seen to run since. */
 const nothing: SwapPlan = { put: [], fresh: [], removed: [] }
 
-/** Files that are in force, and how often the server was restarted before. */
+/** A swap that is in force, and how often the server had been restarted before it. */
 interface Swapped {
   readonly swap: Swap
   readonly restarts: number
 }
 
-/** What is wrong, for the log and for /monitor/service; the files in force are the last good ones. */
+/** What is wrong, for the log and for /monitor/service. The last good files are in force. */
 export class NotApplied extends Error {}
 
 /**
- * Brings the files of a server to what the objects say: render, check, swap, reload (architecture, "Work outside the
- * request"). One at a time.
+ * Brings the files of a server in step with the objects: render, check, swap, reload (rules 10.1). One run at a time.
  */
 export class Apply {
   readonly #o: ApplyOptions
@@ -64,7 +63,7 @@ export class Apply {
     this.#notes = new Notes(options.state, options.service)
   }
 
-  /** Ends what is under way; what is due is done by the next daemon. */
+  /** Stops what is under way. The next daemon does what is left. */
   stop(): void {
     this.#abort.abort()
   }
@@ -81,26 +80,27 @@ export class Apply {
   }
 
   /**
-   * Resolves when the server has what the objects say; throws NotApplied. `alone`: what failed before is tried by itself,
-   * so that it is not taken back for the files of another service of the same server.
+   * Resolves when the server runs with what the objects say; throws NotApplied. `alone`: what failed before is tried
+   * by itself, so that another service of the same server does not have its files taken back too.
    */
   async run(alone: boolean): Promise<{ readonly changed: number }> {
     const { unit } = this.#o
-    const take = <T>(work: () => Promise<T>) => unit.take(this.signal, work)
+    const withLock = <T>(work: () => Promise<T>) => unit.withLock(this.signal, work)
     const { trial } = this.#notes.now
-    if (trial && trial.put.length + trial.removed.length > 0) await take(() => this.#resume(new Swap(trial)))
+    if (trial && trial.put.length + trial.removed.length > 0)
+      await withLock(() => this.#resume(new Swap(trial)))
     const done = unit.prepare()
     let difference: Difference
     let swapped: Swapped | undefined
     try {
       difference = await this.#difference()
       await this.#stage(difference)
-      if (!alone) swapped = await take(() => this.#swap(difference))
+      if (!alone) swapped = await withLock(() => this.#swap(difference))
     } finally {
       done()
     }
     if (!alone) await unit.prepared(this.signal)
-    await take(async () => {
+    await withLock(async () => {
       if (alone) swapped = await this.#swap(difference)
       if (swapped || this.#notes.now.due !== '')
         await this.#takeUp(swapped?.swap, swapped?.restarts ?? unit.restarts)
@@ -115,7 +115,7 @@ export class Apply {
     throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
   }
 
-  /** Brings a swap to its end, one way or the other, that a stop or a crash of the daemon has left open. */
+  /** Finishes a swap that a stop or a crash of the daemon left open, or takes it back. */
   async #resume(swap: Swap): Promise<void> {
     if (await swap.isWhole()) return this.#takeUp(swap, this.#o.unit.restarts)
     await writing(async () => {
@@ -138,7 +138,7 @@ export class Apply {
     await this.#check(changed)
   }
 
-  /** Puts staged files in force, if there are any. In a turn of the unit. */
+  /** Puts staged files in force, if there are any. The caller has the lock of the unit. */
   async #swap({ changed, removed, foreign, serials }: Difference): Promise<Swapped | undefined> {
     if (changed.length + removed.length === 0) return undefined
     const { unit } = this.#o
@@ -152,7 +152,7 @@ export class Apply {
         await keepForeign(foreign)
         const put = changed.map(({ path }) => path)
         const swap = await Swap.of(put, removed)
-        // First, so that no serial is given twice and no reload forgotten, whatever happens on the way.
+        // Noted first: so no serial is given twice and no reload is forgotten, whatever happens next.
         await this.#notes.keep({ serials, due: needs, trial: on ? swap.plan : undefined })
         await swap.run()
         return { swap, restarts: unit.restarts }
@@ -182,14 +182,15 @@ export class Apply {
     }
   }
 
-  /** The server is down, and that is svcd's doing: it gave it files, and was not told to stop it. */
+  /** Whether the server is down because of svcd: svcd gave it files, and nobody had svcd stop it. */
   #fell(): boolean {
     return this.#notes.now.trial !== undefined && !this.#o.unit.halted
   }
 
   /**
-   * Makes the server take the files in force; when it does not come up with them, it gets the old ones back. `restarts`
-   * is how often it was restarted when they came into force: once more, and it has them. In a turn of the unit.
+   * Makes the server take the files in force. When it does not come up with them, it gets the old ones back.
+   * `restarts` is how often it had been restarted when they came into force: after one more restart it has them. The
+   * caller has the lock of the unit.
    */
   async #takeUp(swap: Swap | undefined, restarts: number): Promise<void> {
     const { settings, unit } = this.#o
@@ -211,7 +212,7 @@ export class Apply {
     await this.#stays(swap, '')
   }
 
-  /** The files in force are no trial any more. */
+  /** The files in force stay. */
   async #stays(swap: Swap | undefined, due: Needs | ''): Promise<void> {
     await writing(async () => {
       await this.#notes.done({ due, trial: undefined })
@@ -262,7 +263,7 @@ async function writing<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** The checker's words, which name the files where they are found now. */
+/** The checker's words, with the paths at which the files are found now. */
 function rejectedWords(error: unknown, files: readonly RenderedFile[]): string {
   let words = message(error)
   for (const { path } of files.slice(0, 100)) words = words.replaceAll(stagedPath(path), rejectedPath(path))

@@ -1,6 +1,6 @@
 import type { Config } from '../config/types.js'
 
-/** What has to happen for a running server to take a changed file. */
+/** What makes a running server take a changed file. */
 export type Needs = 'reload' | 'restart'
 
 /** A file as the templates make it. */
@@ -11,13 +11,16 @@ export interface RenderedFile {
   readonly needs: Needs
 }
 
-/** Files of a directory, told by the end of their names: one of svcd's (by its first line) that is not rendered goes. */
+/**
+ * A directory, and the suffix of svcd's files in it. A file that svcd wrote (its first line says so) and no longer
+ * renders is removed.
+ */
 export interface Owned {
   readonly directory: string
   readonly suffix: string
 }
 
-/** Everything that a server is to have. */
+/** Everything that a server has to have. */
 export interface Rendered {
   readonly files: readonly RenderedFile[]
   readonly owned: readonly Owned[]
@@ -26,31 +29,34 @@ export interface Rendered {
 /** The text of a template, by its name below the directory of templates. */
 export type Render = (template: string, data: object) => string
 
-/** What a managed server is run with: the ini's values, and the server's usual ones where the ini has none. */
+/**
+ * The settings of a server that svcd configures: the ini's values, and the server's usual ones in place of empty
+ * ones.
+ */
 export interface ServiceSettings extends Omit<Config['dns'], 'server'> {
   readonly server: string
   readonly leaseFile: string
-  /** Where the server takes orders to reload, before the control command; empty: nowhere. */
+  /** The socket on which the server is told to reload, rather than by the control command; empty: none. */
   readonly controlSocket: string
 }
 
-/** The serial of a zone: grows whenever the zone's text, which `body` makes with a serial, is another one. */
+/** The text of a zone, which `body` makes from a serial. The serial grows whenever the text changes. */
 export type SerialOf = (zone: string, path: string, body: (serial: number) => string) => string
 
 /** One kind of server: what its files are, and how they are checked. */
 export interface Backend<Data> {
   readonly name: string
-  /** The usual ones on Debian. */
+  /** The usual values on Debian. */
   readonly defaults: Pick<ServiceSettings, 'config' | 'directory' | 'check' | 'service' | 'leaseFile'> &
     Partial<Pick<ServiceSettings, 'controlSocket'>>
-  /** Checks a single zone, where the server has a checker of its own for that. */
+  /** The command that checks a single zone, where the server has one. */
   readonly zoneCheck?: readonly string[]
   /** What the control command is told for a reload: a server that cannot is restarted. */
   readonly reload: Needs
   render(data: Data, settings: ServiceSettings, render: Render, serial: SerialOf): Rendered
   /**
-   * The commands (program and arguments) that check files before they are put in force, `staged` being where a file
-   * stands until then, and files for these commands alone.
+   * The commands (program and arguments) that check the changed files before they are put in force, and files that
+   * these commands alone read. `staged` gives the path at which a file stands until then.
    */
   checks(
     settings: ServiceSettings,

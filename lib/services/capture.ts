@@ -7,8 +7,8 @@ import type { NodeDoc } from '../model/types/node.js'
 import type { ClusterSettings, View } from '../model/view.js'
 
 /**
- * The objects that DHCP and DNS are made of as they stand together at one moment: documents do not change, so to
- * hold them is enough, and what is made of them may take its time.
+ * The objects that DHCP and DNS are made of, as of one moment. A stored object never changes, so holding them is
+ * enough, and what is made of them may take its time.
  */
 export interface Captured {
   readonly networks: readonly NetworkDoc[]
@@ -20,7 +20,7 @@ export interface Captured {
   readonly groups: ReadonlyMap<string, GroupDoc>
 }
 
-/** Takes hold of the objects; costs a look-up for each. */
+/** Captures the objects. It costs a look-up for each. */
 export function capture(view: View, cluster: ClusterSettings): Captured {
   const all = <K extends 'network' | 'node' | 'switch' | 'otherdev' | 'group'>(type: K) =>
     view.names(type).flatMap(name => view.get(type, name) ?? [])
@@ -42,13 +42,13 @@ export function ownName({ groups, cluster }: Captured, node: NodeDoc) {
 }
 
 const label = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/
-/** Leaves room for the names of devices before it and for `hostmaster`. */
+/** Short enough for the name of a device, or `hostmaster`, in front of it. */
 const longestZone = 180
 
-/** Zones of addresses are made of addresses alone. */
+/** svcd makes the zones of addresses from addresses alone. */
 const ofAddresses = /(?:^|\.)in-addr\.arpa$/
 
-/** A name as DNS has it, in lower case; undefined for one that cannot be a zone or a name in one. */
+/** A name as DNS has it, in lower case; undefined when it can be neither a zone nor a name in one. */
 export function domainName(name: string): string | undefined {
   const lower = name.toLowerCase()
   const fits =

@@ -1,11 +1,11 @@
 import { connect } from 'node:net'
 import { ProgramError, run } from '../program/program.js'
 
-/** What the control command is run with (issue: service control of dhcp and dns). */
+/** What the control command is run with (rules 10.9). */
 export type Verb = 'start' | 'stop' | 'restart' | 'reload' | 'status'
 export const changing = ['start', 'stop', 'restart', 'reload'] as const
 
-/** Whether a server runs, as its control command says it; `unknown`: there is no such command. */
+/** Whether a server runs, by its control command; `unknown`: that command does not exist. */
 export interface Running {
   readonly state: 'running' | 'stopped' | 'unknown'
   /** The command's words. */
@@ -15,7 +15,7 @@ export interface Running {
 const timeLimitMs = 90_000
 const anyStatus = Array.from({ length: 256 }, (_, status) => status)
 
-/** Runs a command to its end. Throws an Error with its last words when it fails. */
+/** Runs a command to its end. Throws an Error with the end of its output when it fails. */
 export async function command(words: readonly string[], signal: AbortSignal): Promise<string> {
   const [program = '', ...args] = words
   const { status, stdout, stderr } = await run(program, args, { timeLimitMs, signal, ok: anyStatus })
@@ -24,7 +24,7 @@ export async function command(words: readonly string[], signal: AbortSignal): Pr
 }
 
 const mostWords = 600
-/** What programs say of themselves before they say what is wrong. */
+/** What programs print about themselves before they say what is wrong. */
 const banner =
   /^(?:Internet Systems Consortium|Copyright |All rights reserved|For info, please visit|\s*\^?\s*$)/
 
@@ -58,8 +58,8 @@ export async function runningState(
 const socketLimitMs = 30_000
 
 /**
- * Kea's command config-reload; false where nobody listens. Throws an Error with Kea's words when it refuses, and when
- * `signal` ends the wait.
+ * Sends Kea the command config-reload; false when nobody listens on the socket. Throws an Error with Kea's words when
+ * Kea refuses, and when `signal` ends the wait.
  */
 export function configReload(path: string, signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve, reject) => {

@@ -7,14 +7,14 @@ import type { Needs } from './backend.js'
 import type { Serials } from './dns/serials.js'
 import type { SwapPlan } from './swap.js'
 
-/** What has to be known of a service after a restart of the daemon. */
+/** What the daemon has to remember of a service over a restart. */
 export interface Remembered {
   readonly serials: Serials
   /** What the server has yet to do to take the files in force. */
   readonly due: Needs | ''
   /**
-   * What was given to a running server that has not been seen to run since: svcd brings it up again, with what was in
-   * force before if need be.
+   * The swap that a running server was given and that it has not been seen to run with. svcd brings such a server up
+   * again, with the old files if need be.
    */
   readonly trial: SwapPlan | undefined
 }
@@ -35,14 +35,17 @@ export class Notes {
     return this.#now
   }
 
-  /** Holds when it is durable: when it resolves. */
+  /** Changes the notes. The change holds once it is durable, when this resolves. */
   async keep(change: Partial<Remembered>): Promise<void> {
     const next = { ...this.#now, ...change }
     await this.#write(next)
     this.#now = next
   }
 
-  /** Notes what was done. Holds at once, so that a full disk does not have it done again; durable when it resolves. */
+  /**
+   * Notes what was done. It holds at once, so that it is not done again because the disk is full; it is durable when
+   * this resolves.
+   */
   done(change: Partial<Remembered>): Promise<void> {
     this.#now = { ...this.#now, ...change }
     return this.#write(this.#now)
@@ -54,7 +57,7 @@ export class Notes {
   }
 }
 
-/** A file that is gone, or that a hand spoilt, costs no more than a reload and serials by the clock. */
+/** A missing or damaged file costs no more than a reload, and serials that start from the clock. */
 function read(file: string): Remembered {
   try {
     const { serials = {}, due = '', trial } = JSON.parse(readFileSync(file, 'utf8'))

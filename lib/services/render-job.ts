@@ -7,7 +7,7 @@ import { unifiedDiff } from './diff.js'
 import { type Serials, serials } from './dns/serials.js'
 import { isLeft, leftPaths, stagedPath } from './swap.js'
 
-/** What a rendering is made from. Plain: it goes to another thread. */
+/** What a rendering is made from. Plain data, as it goes to another thread. */
 export interface RenderJob {
   readonly service: ServiceName
   readonly settings: ServiceSettings
@@ -23,16 +23,16 @@ export interface RenderJob {
 /** How what was rendered differs from the files in force. */
 export interface Difference {
   readonly changed: readonly RenderedFile[]
-  /** Paths of files of svcd that nothing is rendered to any more. */
+  /** Paths of svcd's files that are no longer rendered. */
   readonly removed: readonly string[]
-  /** Paths of files that would be replaced and are not svcd's. */
+  /** Paths of files that are not svcd's and would be replaced. */
   readonly foreign: readonly string[]
-  /** Paths of what was rejected, or left by a daemon that was killed. */
+  /** Paths of rejected files, and of files that a killed daemon left. */
   readonly left: readonly string[]
   readonly serials: Serials
 }
 
-/** One file of a preview; `text` is '' for one that would go. */
+/** One file of a preview; `text` is '' for one that would be removed. */
 export interface PreviewFile {
   readonly path: string
   readonly text: string
@@ -43,10 +43,10 @@ export type RenderOutcome =
   | { readonly kind: 'difference'; readonly difference: Difference }
   /** JSON of a list of PreviewFile. */
   | { readonly kind: 'preview'; readonly files: string }
-  /** A template that is not right; the message names it. */
+  /** A template is wrong; the message names it. */
   | { readonly kind: 'failed'; readonly message: string }
 
-/** Renders, and compares with the files there are. Takes its time: seconds for 10,000 machines. */
+/** Renders, and compares with the files in force. It takes seconds for 10,000 machines. */
 export function renderJob(job: RenderJob): RenderOutcome {
   try {
     const { rendered, given } = render(job)
@@ -80,7 +80,7 @@ function render(job: RenderJob): { rendered: Rendered; given: Serials } {
   return { rendered: backend.render(JSON.parse(job.data), job.settings, text, of), given }
 }
 
-/** A directory may hold an admin's files too: svcd's own say so in their first line. */
+/** What svcd's own files have in their first line. Their directory may hold an admin's files too. */
 const mark = 'Written by svcd'
 const isOurs = (text: string) => text.slice(0, text.indexOf('\n') + 1 || text.length).includes(mark)
 
@@ -94,7 +94,10 @@ function surplus({ files, owned }: Rendered): string[] {
   )
 }
 
-/** What stands beside the files there are, those that are looked at by the checker alone and those that were. */
+/**
+ * What is left beside the rendered files, beside those for the checker alone, and of files that are no longer
+ * rendered.
+ */
 function leftovers({ service, settings }: RenderJob, { files, owned }: Rendered): string[] {
   const directories = new Set(owned.map(({ directory }) => directory))
   const single = [...files, ...backendOf(service, settings.server).checks(settings, files, stagedPath).files]
@@ -118,7 +121,7 @@ function preview({ files }: Rendered, removed: readonly string[]): PreviewFile[]
   ]
 }
 
-/** undefined where there is no file. */
+/** The text of a file; undefined when there is none. */
 function contentOf(path: string): string | undefined {
   return unlessMissing(() => readFileSync(path, 'utf8'), undefined)
 }

@@ -13,9 +13,9 @@ const settleMs = 1_000
 /** What a service is made of. */
 export type ServiceOptions = Omit<ApplyOptions, 'settle' | 'unit'> & {
   readonly settle?: number
-  /** The server, where another service has it too. */
+  /** The server, when another service has the same one. */
   readonly unit?: Unit
-  /** First pause before what failed is tried again; it doubles. Milliseconds. */
+  /** First pause before what failed is tried again, in milliseconds; the pauses double. */
   readonly retry?: number
 }
 
@@ -27,7 +27,7 @@ export class Service {
   readonly #o: ServiceOptions
   readonly #apply: Apply
   readonly #unit: Unit
-  /** Puts in force what the objects say; its problem is what keeps it from that. */
+  /** Puts in force what the objects say. Its problem is why that failed. */
   readonly #applying: Background
   readonly #looking = new Background({ work: () => this.#look(), everyMs: probeMs })
   /** What the last look at the server said. */
@@ -51,12 +51,12 @@ export class Service {
     this.#looking.wake()
   }
 
-  /** Something that may matter has changed. Costs nothing. */
+  /** Tells that objects have changed. Cheap. */
   changed(): void {
     this.#applying.wake(this.#o.settings.gather)
   }
 
-  /** Last known: what the server was last given, and whether it ran when last looked at. */
+  /** Whether the last files are in force, and whether the server ran when svcd last looked. */
   get condition(): Condition {
     const reason = [...new Set([this.#applying.problem, this.#down])].filter(text => text !== '').join('; ')
     return { ok: reason === '', reason }
@@ -74,19 +74,19 @@ export class Service {
 
   /** Whether the server runs, asked now. */
   async status(): Promise<Running> {
-    const wasQuiet = this.#unit.takers === 0
+    const wasFree = this.#unit.users === 0
     const running = await this.#ask()
-    // A server that is being restarted is not one that does not run.
-    if (wasQuiet && this.#unit.takers === 0) this.#note(running)
+    // A server that is just being restarted does not count as down.
+    if (wasFree && this.#unit.users === 0) this.#note(running)
     return running
   }
 
-  /** Runs the control command; `signal` stops waiting for it. Throws an Error with its last words. */
+  /** Runs the control command; `signal` ends the wait for it. Throws an Error with the end of its output. */
   async control(verb: Exclude<Verb, 'status'>, signal: AbortSignal): Promise<string> {
     const { settings, service } = this.#o
     const unit = this.#unit
     try {
-      return await unit.take(signal, async () => {
+      return await unit.withLock(signal, async () => {
         if (verb !== 'reload') return unit.control(verb, signal)
         await unit.reload(settings, backendOf(service, settings.server).reload, signal)
         return ''
@@ -96,7 +96,7 @@ export class Service {
     }
   }
 
-  /** Ends what is under way; the next daemon goes on with it. */
+  /** Stops what is under way. The next daemon goes on with it. */
   async close(): Promise<void> {
     this.#apply.stop()
     await Promise.all([this.#applying.close(), this.#looking.close()])
@@ -105,7 +105,7 @@ export class Service {
   async #look(): Promise<void> {
     const { signal } = this.#apply
     await this.#unit
-      .take(signal, async () => this.#note(await this.#ask()))
+      .withLock(signal, async () => this.#note(await this.#ask()))
       .catch(error => {
         if (!signal.aborted) this.#down = String(error.message)
       })
@@ -116,7 +116,7 @@ export class Service {
     const { service, reload: own } = this.#o.settings
     this.#down = state === 'stopped' ? `service ${service} does not run` : ''
     if (state === 'unknown' && own.length === 0) this.#down = words
-    // It may have missed a file while it was down.
+    // It may lack a file that came while it was down.
     if (was !== '' && this.#down === '' && this.#applying.problem !== '') this.#applying.wake()
   }
 

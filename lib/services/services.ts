@@ -13,7 +13,7 @@ import { dnsData } from './dns/data.js'
 import { Service } from './service.js'
 import { Unit } from './unit.js'
 
-/** Objects that DHCP and DNS are made of. */
+/** The types of the objects that DHCP and DNS are made of. */
 const types = new Set(['network', 'node', 'group', 'switch', 'otherdev', 'cluster'])
 
 export interface ServicesOptions {
@@ -23,7 +23,7 @@ export interface ServicesOptions {
   readonly now: () => number
 }
 
-/** The servers that the ini has svcd configure: they follow the objects. */
+/** The DHCP and DNS servers that svcd configures: their files follow the objects. */
 export class Services {
   readonly #services = new Map<string, Service>()
 
@@ -40,7 +40,7 @@ export class Services {
       this.#services.set(service, new Service({ service, settings, templates, state, data, log, now, unit }))
     }
     const options = dhcpOptions(config)
-    // Nothing of the objects is held while nobody asks for it.
+    // Captured for each rendering, so that no old object is held in between.
     add('dhcp', () => dhcpData(capture(model.view, model.cluster), options))
     add('dns', () => dnsData(capture(model.view, model.cluster)))
   }
@@ -50,7 +50,7 @@ export class Services {
     return this.#services.get(name)
   }
 
-  /** How each of them is, for Health. */
+  /** The condition of each, for Health. */
   get conditions(): Record<string, readonly (() => Condition)[]> {
     return Object.fromEntries([...this.#services].map(([name, service]) => [name, [() => service.condition]]))
   }
@@ -59,7 +59,7 @@ export class Services {
     for (const service of this.#services.values()) service.start()
   }
 
-  /** Tells of changes in the store; costs nothing. */
+  /** Tells of committed changes. Cheap. */
   changed(changes: readonly Change[]): void {
     if (changes.some(({ type }) => types.has(type)))
       for (const service of this.#services.values()) service.changed()
@@ -70,7 +70,7 @@ export class Services {
   }
 }
 
-/** The ini's values, and the server's usual ones where it has none. */
+/** The ini's values, and the server's usual ones in place of empty ones. */
 export function settingsOf(service: ServiceName, config: Config): ServiceSettings {
   const { server, control, gather, reload, ...given } = config[service]
   const { defaults } = backendOf(service, server)
@@ -89,7 +89,7 @@ export function settingsOf(service: ServiceName, config: Config): ServiceSetting
   }
 }
 
-/** The programs that svcd runs for the servers which the ini has it configure, each with the ini's key for it. */
+/** The programs that svcd runs for DHCP and DNS, each with its key in the ini. */
 export function programsOf(config: Config): { readonly key: string; readonly program: string }[] {
   return (['dhcp', 'dns'] as const).flatMap(service => {
     if (config[service].server === 'none') return []

@@ -5,26 +5,26 @@ import { syncDirectory } from '../disk/directory.js'
 import { exists, unlessMissing } from '../disk/missing.js'
 import type { RenderedFile } from './backend.js'
 
-/** Names that no server takes for its own: a server that reads a whole directory leaves out what begins with a dot. */
+/** A name beside a file. It begins with a dot: a server that reads a whole directory skips such names. */
 const beside = (path: string, what: string) => join(dirname(path), `.${basename(path)}.${what}`)
 
 /** Where a file stands before it is put in force. */
 export const stagedPath = (path: string) => beside(path, 'new')
-/** Where a file is kept that was not put in force. */
+/** Where a refused file is kept. */
 export const rejectedPath = (path: string) => beside(path, 'rejected')
 const oldPath = (path: string) => beside(path, 'old')
-/** What may stand beside a file, left by a daemon that was killed, or rejected. */
+/** What may stand beside a file: left by a killed daemon, or refused. */
 export const leftPaths = (path: string) => [stagedPath(path), rejectedPath(path), oldPath(path)]
-/** Whether a name is that of such a file, beside one whose name has this end. */
+/** Whether a name is that of such a file, beside one with this suffix. */
 export const isLeft = (name: string, suffix: string) =>
   name.startsWith('.') && leftPaths(suffix).some(left => name.endsWith(left.slice(1)))
-/** Where a file is kept that was there before svcd. */
+/** Where a file that was there before svcd is kept. */
 const foreignPath = (path: string) => beside(path, 'before-svcd')
 
 const atOnce = 16
 const directoryMode = 0o755
 
-/** Writes files beside their places, durably. When one cannot be written none stays, and the error is thrown. */
+/** Writes files beside their places, durably. When one cannot be written, none stays and the error is thrown. */
 export async function stage(files: readonly RenderedFile[]): Promise<void> {
   try {
     for (const directory of new Set(files.map(({ path }) => dirname(path)))) await make(directory)
@@ -38,7 +38,7 @@ export async function stage(files: readonly RenderedFile[]): Promise<void> {
 async function make(directory: string): Promise<void> {
   const first = await mkdir(directory, { recursive: true })
   if (first === undefined) return
-  // The umask is none of the server's business.
+  // Whatever svcd's umask is, the server has to read it.
   for (let made = resolve(directory); made.length >= first.length; made = dirname(made))
     await chmod(made, directoryMode)
 }
@@ -61,12 +61,12 @@ export async function unstage(files: readonly RenderedFile[]): Promise<void> {
   await inParallel(files, atOnce, ({ path }) => rm(stagedPath(path), { force: true }).catch(() => {}))
 }
 
-/** Keeps what was staged for the admin to look at, beside its place. */
+/** Keeps staged files beside their places, for the admin to look at. */
 export async function reject(files: readonly RenderedFile[]): Promise<void> {
   await inParallel(files, atOnce, ({ path }) => rename(stagedPath(path), rejectedPath(path)))
 }
 
-/** Keeps copies of files that are not svcd's, once, so that an admin's own configuration is not lost. */
+/** Keeps a copy of each file that is not svcd's, once, so that an admin's own configuration is not lost. */
 export async function keepForeign(paths: readonly string[]): Promise<void> {
   await inParallel(paths, atOnce, async path => {
     if (!(await exists(foreignPath(path))))
@@ -74,27 +74,27 @@ export async function keepForeign(paths: readonly string[]): Promise<void> {
   })
 }
 
-/** Removes files, there or not. */
+/** Removes files; a missing one is fine. */
 export async function clear(paths: readonly string[]): Promise<void> {
   await inParallel(paths, atOnce, path => rm(path, { force: true }))
 }
 
-/** What a swap does, to be remembered: by it, it can be taken back after a crash. */
+/** What a swap does. It is remembered, so that the swap can be taken back after a crash. */
 export interface SwapPlan {
   /** Files that are put in force. */
   readonly put: readonly string[]
-  /** Those of them that are new: nothing was there before. */
+  /** Those of them that are new. */
   readonly fresh: readonly string[]
-  /** Files that go. */
+  /** Files that are removed. */
   readonly removed: readonly string[]
 }
 
-/** Staged files put in force as one set: all of them, or none. What was in force before can be had back. */
+/** Puts staged files in force as one set, all or none, and can put the old ones back. */
 export class Swap {
   readonly #all: readonly string[]
   readonly #fresh: ReadonlySet<string>
 
-  /** A swap that a daemon before this one has begun. */
+  /** A swap that an earlier daemon has begun. */
   constructor(readonly plan: SwapPlan) {
     this.#all = [...plan.put, ...plan.removed]
     this.#fresh = new Set(plan.fresh)
@@ -111,7 +111,7 @@ export class Swap {
     return new Swap({ put, fresh, removed })
   }
 
-  /** Throws when a file cannot be moved; everything is as it was then. */
+  /** Throws when a file cannot be moved; everything is as it was before then. */
   async run(): Promise<void> {
     const { put, removed } = this.plan
     try {
@@ -124,25 +124,25 @@ export class Swap {
     }
   }
 
-  /** Whether it came to its end. */
+  /** Whether all of its files were moved. */
   async isWhole(): Promise<boolean> {
     const { put, removed } = this.plan
     for (const path of [...put.map(stagedPath), ...removed]) if (await exists(path)) return false
     return true
   }
 
-  /** Puts the files back that were in force before; the others are kept as rejected. */
+  /** Puts the old files back; the new ones are kept as rejected. */
   async back(): Promise<void> {
     await inParallel(this.plan.put, atOnce, async path => {
       await rm(rejectedPath(path), { force: true })
-      // No more than a courtesy: a full disk does not keep the old files from coming back.
+      // For the admin to look at. A full disk must not keep the old files from coming back.
       await link(path, rejectedPath(path)).catch(() => {})
     })
     await this.#takeBack()
     await this.#sync()
   }
 
-  /** The new files stay: what they replaced goes, and what was rejected before. */
+  /** The new files stay: removes the old ones, and what was rejected earlier. */
   async keep(): Promise<void> {
     await clear(this.#all.flatMap(path => [oldPath(path), rejectedPath(path)]))
   }

@@ -2,15 +2,15 @@ import type { Needs, ServiceSettings } from './backend.js'
 import { command, configReload, type Running, runningState, type Verb } from './control.js'
 
 /**
- * A server as the control command knows it. One piece of work at a time has to do with it: DHCP and DNS may be one
- * server, and the API stops and starts it too.
+ * A server as the control command knows it. It has a lock, as DHCP and DNS may be one server, and the API stops and
+ * starts it too.
  */
 export class Unit {
   readonly #control: readonly string[]
   readonly #service: string
   #last: Promise<unknown> = Promise.resolve()
   readonly #preparing = new Set<Promise<void>>()
-  #takers = 0
+  #users = 0
   #restarts = 0
   #halted = false
 
@@ -19,22 +19,22 @@ export class Unit {
     this.#service = service
   }
 
-  /** How many have the turn or wait for it. */
-  get takers(): number {
-    return this.#takers
+  /** How many have the lock or wait for it. */
+  get users(): number {
+    return this.#users
   }
 
-  /** How often it was restarted through svcd: every file that was in force before is known to the server then. */
+  /** How often svcd restarted it. A restart makes every file that is in force known to the server. */
   get restarts(): number {
     return this.#restarts
   }
 
-  /** It was stopped through svcd, and has not been seen to run since. */
+  /** Whether svcd was told to stop it, and it has not been seen to run since. */
   get halted(): boolean {
     return this.#halted
   }
 
-  /** Files for it are being made; what is returned tells that they are in force, or will not be. */
+  /** Tells that files for it are being made. The returned function tells that they are in force, or will not be. */
   prepare(): () => void {
     const { promise, resolve } = pending()
     this.#preparing.add(promise)
@@ -44,22 +44,25 @@ export class Unit {
     }
   }
 
-  /** Resolves when no files for it are being made: one restart does for all of them. */
+  /** Resolves when no files for it are being made, so that one restart does for all of them. */
   async prepared(signal: AbortSignal): Promise<void> {
     while (this.#preparing.size > 0) await unlessAborted(Promise.all(this.#preparing), signal)
   }
 
-  /** Runs `work` when all that asked before it is done. Throws the reason of `signal` when aborted before. */
-  async take<R>(signal: AbortSignal, work: () => Promise<R>): Promise<R> {
+  /**
+   * Runs `work` with the lock, in the order of the calls. Throws the reason of `signal` when it is aborted before
+   * that.
+   */
+  async withLock<R>(signal: AbortSignal, work: () => Promise<R>): Promise<R> {
     const before = this.#last
     const { promise: mine, resolve: over } = pending()
     this.#last = before.then(() => mine)
-    this.#takers++
+    this.#users++
     try {
       await unlessAborted(before, signal)
       return await work()
     } finally {
-      this.#takers--
+      this.#users--
       over()
     }
   }
@@ -71,7 +74,7 @@ export class Unit {
     return running
   }
 
-  /** Runs the control command with a verb. Throws an Error with its last words. */
+  /** Runs the control command with a verb. Throws an Error with the end of its output. */
   async control(verb: Exclude<Verb, 'status'>, signal: AbortSignal): Promise<string> {
     const words = await command([...this.#control, verb, this.#service], signal)
     if (verb === 'restart') this.#restarts++
@@ -79,7 +82,9 @@ export class Unit {
     return words
   }
 
-  /** Makes it take its new files: by the ini's command, the server's control socket, or the control command. */
+  /**
+   * Makes it take its new files: by the ini's command, else the server's control socket, else the control command.
+   */
   async reload(settings: ServiceSettings, needs: Needs, signal: AbortSignal): Promise<void> {
     if (settings.reload.length > 0) await command(settings.reload, signal)
     else if (settings.controlSocket !== '' && (await configReload(settings.controlSocket, signal))) return

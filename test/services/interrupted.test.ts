@@ -115,12 +115,12 @@ t.test('a stop between the swap and the reload holds too', async t => {
   fake.asked()
   const { signal } = new AbortController()
   let stop: Promise<unknown> = Promise.resolve()
-  await unit.take(signal, async () => {
+  await unit.withLock(signal, async () => {
     fake.objects = named('better')
     fake.service.changed()
     await until(() => fake.seen('check'))
-    // The swap waits for its turn now, and the reload will come after the stop.
-    await until(() => unit.takers === 2)
+    // The swap waits for the lock now, and the reload will come after the stop.
+    await until(() => unit.users === 2)
     stop = fake.service.control('stop', signal)
   })
   await stop

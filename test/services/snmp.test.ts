@@ -130,7 +130,7 @@ t.test('uplinks are left out; a MAC at two edge ports is nobody', async t => {
   t.equal(await find(mac(3)), undefined)
   t.equal(await find(mac(3)), undefined)
   t.strictSame(log, [
-    `warn unknown MAC ${mac(3)} is at more than one port: switch switch01 port 5 (Ethernet1/5), switch switch02 port 3 (Ethernet1/3); those that lead to other switches belong into uplinkports`
+    `warn unknown MAC ${mac(3)} is at more than one port: switch switch01 port 5 (Ethernet1/5), switch switch02 port 3 (Ethernet1/3); the ports that lead to other switches belong in uplinkports`
   ])
 })
 
@@ -159,9 +159,9 @@ t.test('a port of two nodes, of none, or with a node that is there already', asy
   for (const n of [1, 2, 3]) t.equal(await find(mac(n)), undefined)
   t.equal(await find(mac(4)), 'node004', 'its old machine is not there any more: this one takes its place')
   t.strictSame(log, [
-    `warn unknown MAC ${mac(1)} hangs on switch switch01 port 1 (Ethernet1/1), where more than one node is: node001, node009`,
-    `warn unknown MAC ${mac(2)} hangs on switch switch01 port 2 (Ethernet1/2), where no node is`,
-    `warn unknown MAC ${mac(3)} hangs on switch switch01 port 3 (Ethernet1/3) beside ${mac(33)}, which node node003 has already`
+    `warn unknown MAC ${mac(1)} is at switch switch01 port 1 (Ethernet1/1), where more than one node is: node001, node009`,
+    `warn unknown MAC ${mac(2)} is at switch switch01 port 2 (Ethernet1/2), where no node is`,
+    `warn unknown MAC ${mac(3)} is at switch switch01 port 3 (Ethernet1/3) beside ${mac(33)}, which node node003 has already`
   ])
 })
 
@@ -205,7 +205,7 @@ t.test('a dead switch is waited for once, within the 2 s, and named once', async
   t.equal(await find(mac(1)), 'node001')
   t.ok(dead.asked() > asked)
   t.strictSame(log, [
-    'warn switch switch02 cannot be asked which machines hang on it: it does not answer (3 tries, 500 ms each)'
+    'warn switch switch02 cannot be asked which machines are at its ports: it does not answer (3 tries, 500 ms each)'
   ])
 })
 

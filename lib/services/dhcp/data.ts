@@ -14,7 +14,7 @@ export type DhcpOptions = Omit<DhcpData, 'controller' | 'subnets' | 'hosts'>
 const mostDomains = 6
 const longestSearch = 200
 
-/** Everything a DHCP server is to know; yields for each node and each subnet. */
+/** Everything that a DHCP server has to know. Yields for each node and each subnet. */
 export function* dhcpData(captured: Captured, options: DhcpOptions): Generator<undefined, DhcpData> {
   const found = new Hosts(captured)
   for (const node of captured.nodes) {

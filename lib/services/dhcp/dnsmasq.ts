@@ -7,8 +7,8 @@ import type { DhcpData, DhcpSubnet } from './types.js'
 const suffix = '.host'
 
 /**
- * dnsmasq: a main file, which takes a restart, and a file for each machine, read again on SIGHUP. Machines that get
- * another script than the short menu are named in the main file.
+ * dnsmasq has a main file, for which it is restarted, and a file for each machine, which it reads again on SIGHUP.
+ * Machines that get another script than the short menu are named in the main file.
  */
 export const dnsmasq: Backend<DhcpData> = {
   name: 'dnsmasq',
@@ -22,12 +22,12 @@ export const dnsmasq: Backend<DhcpData> = {
   reload: 'reload',
   render: (data, { config, directory, leaseFile }, render) => {
     const shared = beyond(data)
-    // It takes the first subnet that an address fits, and lends from the first range: those come last.
+    // dnsmasq takes the first subnet that an address fits, and lends from the first range. So these come last.
     const subnets = data.subnets.map(subnet => (shared.includes(subnet) ? { ...subnet, ranges: [] } : subnet))
     const all = { ...data, subnets, shared, directory, lease_file: leaseFile }
     const main = render('dhcp/templ_dnsmasq.cfg', all)
     const ofHost = (host: DhcpData['hosts'][number]): RenderedFile => ({
-      // A MAC is one machine's alone, whatever the machine is called.
+      // Named by the MAC, which is one machine's alone, whatever the machine is called.
       path: join(directory, `${host.mac.replaceAll(':', '')}${suffix}`),
       text: render('dhcp/templ_dnsmasq_host.cfg', { host }),
       mode: readable,
@@ -39,7 +39,7 @@ export const dnsmasq: Backend<DhcpData> = {
     }
   },
   checks: ({ config, check }, changed, staged) => {
-    // The checker does not read the machines' files: it is shown their lines as a main file would have them.
+    // The checker does not read the machines' files, so it is shown their lines in the form of a main file.
     const lines = changed
       .filter(file => file.path !== config)
       .flatMap(({ text }) => text.split('\n'))
@@ -55,7 +55,7 @@ export const dnsmasq: Backend<DhcpData> = {
   }
 }
 
-/** The subnets on the controller's wire that do not hold its address: dnsmasq does not see by itself that they are there. */
+/** The subnets on the controller's wire that do not hold its address: dnsmasq has to be told of them. */
 function beyond({ subnets, controller }: DhcpData): DhcpSubnet[] {
   const address = parseAddress(controller)
   const holds = ({ cidr }: DhcpSubnet) => {

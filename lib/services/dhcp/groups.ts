@@ -9,9 +9,9 @@ export interface Group {
   readonly prefix: Prefix
   readonly dhcp: boolean
   readonly networks: readonly NetworkDoc[]
-  /** Networks with longer prefixes in it: they answer for their addresses (rules 3.6). */
+  /** Prefixes of networks inside it, which answer for their own addresses (rules 3.6). */
   readonly inside: readonly Prefix[]
-  /** It answers for the address of the controller. */
+  /** Whether it answers for the controller's address. */
   readonly here: boolean
 }
 
@@ -51,15 +51,15 @@ export function groupsOf(networks: readonly NetworkDoc[], controller: Address | 
     .reverse()
 }
 
-/** Kea's bound. */
+/** The largest id that Kea takes. */
 const largestId = 2 ** 32 - 2
-/** As many as there are networks of two addresses in 224.0.0.0/3, where no machine has its address. */
+/** How many networks of two addresses there are in 224.0.0.0/3, where no machine has its address. */
 const singles = 2 ** 28
 
 /**
- * A number for each prefix, the same for ever, and the lower the longer the prefix, as Kea takes the first one that
- * holds an address. Every prefix up to /31 has its own place in a heap that is counted from its end; single addresses
- * have the places of /31 in 224.0.0.0/3, which two share that differ in their first four bits alone.
+ * A number for each prefix. It never changes, and a longer prefix has a lower one, as Kea takes the first subnet that
+ * holds an address. Every prefix up to /31 has its own place in a heap that is counted from its end. Single addresses
+ * have the places of /31 in 224.0.0.0/3; two that differ in their first four bits alone share one.
  */
 function idsOf(prefixes: readonly Prefix[]): number[] {
   const used = new Set<number>()

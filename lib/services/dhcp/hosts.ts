@@ -6,7 +6,7 @@ import { type Group, groupsOf } from './groups.js'
 import type { Range } from './ranges.js'
 import type { BootScript, DhcpHost } from './types.js'
 
-/** Gathers the machines, every address in use, and which name stands for which address. */
+/** Gathers the machines, every address in use, and the address of each name. */
 export class Hosts {
   readonly hosts: DhcpHost[] = []
   /** Name of a device in lower case, alone, with its network or with its domain behind a dot → address. */
@@ -72,7 +72,7 @@ export class Hosts {
     if (!this.addresses.has(lower)) this.addresses.set(lower, address)
   }
 
-  /** Every address that is somebody's, in order. */
+  /** Every address that something has, in order. */
   taken(): readonly Range[] {
     return this.#taken.sort((a, b) => a - b).map(address => ({ first: address, last: address }))
   }

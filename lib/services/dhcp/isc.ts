@@ -4,7 +4,7 @@ import { wires } from './overlap.js'
 import { sizeOf } from './ranges.js'
 import type { DhcpData, DhcpSubnet } from './types.js'
 
-/** ISC dhcpd: one file; it cannot read that again, so a reload is a restart. */
+/** ISC dhcpd has one file. It cannot read that again, so a reload is a restart. */
 export const isc: Backend<DhcpData> = {
   name: 'isc',
   defaults: {
@@ -24,8 +24,8 @@ export const isc: Backend<DhcpData> = {
 }
 
 /**
- * dhcpd takes any free address of a wire for a machine without one of its own: it is left those of the network that
- * the controller is in alone, where it is in one.
+ * dhcpd lends a machine without an address any free address of the wire. So on a wire that holds the controller, only
+ * the network with the controller keeps its range.
  */
 function ofServer(wire: readonly DhcpSubnet[]): readonly DhcpSubnet[] {
   const here = wire.find(subnet => subnet.here)
@@ -39,7 +39,7 @@ function ofServer(wire: readonly DhcpSubnet[]): readonly DhcpSubnet[] {
 /** dhcpd holds a record for each address of a range in memory from its start, and gives up with a /8. */
 const mostLeases = 65_536
 
-/** The subnet with as many of its dynamic addresses, the first ones, as dhcpd can hold. */
+/** The subnet with its first dynamic addresses, as many as dhcpd can hold. */
 function bounded(subnet: DhcpSubnet): DhcpSubnet {
   let room = mostLeases
   const ranges = subnet.ranges.map(({ first, last }) => ({ first: toAddress(first), last: toAddress(last) }))

@@ -3,8 +3,9 @@ import { wires } from './overlap.js'
 import type { DhcpData, DhcpHost, DhcpSubnet } from './types.js'
 
 /**
- * Kea's kea-dhcp4: one file of JSON, with the reservations of a subnet inside it. It reads that again when its control
- * socket says so, which the file opens; Debian's unit knows no reload, so without an answer there it is restarted.
+ * Kea's kea-dhcp4 has one JSON file, with the reservations of a subnet inside that subnet. It reads the file again
+ * when told so on its control socket, which the file opens. Debian's unit cannot reload, so Kea is restarted when
+ * nobody answers on the socket.
  */
 export const kea: Backend<DhcpData> = {
   name: 'kea',
@@ -25,7 +26,7 @@ export const kea: Backend<DhcpData> = {
     const alone: object[] = []
     for (const wire of wires(data.subnets)) {
       const isAlone = wire.length === 1
-      // Any subnet of the wire may be where a machine without an address gets one.
+      // A machine without an address may get one from any subnet of the wire.
       const roaming = wire.flatMap(ofSubnet).filter(({ ipaddress }) => ipaddress === '')
       const subnets = wire.map(subnet => ({
         ...subnet,

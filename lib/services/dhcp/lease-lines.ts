@@ -1,6 +1,6 @@
 import { type Address, parseAddress } from '../../model/address.js'
 
-/** Who has an address, and until when. Numbers: a part of a text would keep the whole text in memory. */
+/** Who has an address, and until when. Both are numbers: a part of a text would keep the whole text in memory. */
 export interface Lease {
   /** See `macNumber`. */
   readonly mac: number
@@ -13,9 +13,12 @@ export const macNumber = (mac: string) => Number.parseInt(mac.replaceAll(':', ''
 
 /** Takes the lines of a lease file, the oldest first, and keeps the last lease of each address. */
 export interface Reader {
-  /** Names of the server's files behind the configured one, the oldest first: leases go from one to the next. */
+  /**
+   * What is appended to the configured path to name the server's files, the oldest first: leases move from one to the
+   * next.
+   */
   readonly files: readonly string[]
-  /** Reads what a server wrote line by line; a line that makes no sense is none. */
+  /** Reads what a server wrote, line by line; a line that makes no sense is skipped. */
   lines(leases: Map<Address, Lease>): (line: string) => void
 }
 
@@ -56,8 +59,8 @@ function iscTime(text: string): number {
 }
 
 /**
- * kea: address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,…; later lines win. Its
- * clean-up (LFC) makes one file, .completed and then .2, of the ones before, .2 and .1.
+ * kea: address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,…; later lines win.
+ * Its clean-up (LFC) makes one file of .2 and .1, first named .completed and then .2.
  */
 const kea: Reader = {
   files: ['.2', '.1', '.completed', ''],

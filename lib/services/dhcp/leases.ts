@@ -5,18 +5,18 @@ import { unlessMissing } from '../../disk/missing.js'
 import { type Address, parseAddress } from '../../model/address.js'
 import { type Lease, macNumber, readers } from './lease-lines.js'
 
-/** How often files are read again that were moved meanwhile. */
+/** How often files are read when the server renames them meanwhile. */
 const mostTries = 3
 
 /**
- * The leases in a DHCP server's files. They are read when somebody asks and they have changed since they were last
- * read: once for all who ask meanwhile, in pieces, as there may be 100,000.
+ * The leases in a DHCP server's files. The files are read when somebody asks and they have changed: once for all who
+ * ask meanwhile, and in pieces, as there may be 100,000 leases.
  */
 export class Leases {
   readonly #server: string
   readonly #paths: readonly string[]
   #leases: ReadonlyMap<Address, Lease> = new Map()
-  /** Of the files as they were read; undefined: they are to be read. */
+  /** The stamps of the files as they were read; undefined: they have to be read. */
   #stamps: string | undefined
   readonly #read = singleFlight(() => this.#refresh())
 
@@ -26,8 +26,7 @@ export class Leases {
   }
 
   /**
-   * Whether a MAC has an address now (rules 4.6). Files that are not there give nobody anything; throws what else
-   * keeps them from being read.
+   * Whether a MAC has an address now (rules 4.6). A missing file holds no lease; throws every other error of reading.
    */
   async has(mac: string, address: string, nowMs: number): Promise<boolean> {
     if (mac === '') return false
@@ -43,7 +42,7 @@ export class Leases {
       const leases = new Map<Address, Lease>()
       for (const path of this.#paths) await read(path, readers[this.#server]?.lines(leases))
       const after = await Promise.all(this.#paths.map(stampOf))
-      // A lease may have been in none of the files while they changed their names.
+      // While the server renamed its files, a lease may have been in none of them.
       const moved = after.some((stamp, i) => fileOf(stamp) !== fileOf(before[i] ?? ''))
       if (moved && tries < mostTries) continue
       this.#leases = leases

@@ -1,13 +1,13 @@
 import { type Prefix, parsePrefix } from '../../model/address.js'
 import type { DhcpSubnet } from './types.js'
 
-/** Something with a prefix, and what lies in it but in nothing smaller that lies in it. */
+/** Something with a prefix, and what lies directly in it: in it, and in nothing smaller that lies in it. */
 export interface Nest<T> {
   readonly of: T
   readonly inside: Nest<T>[]
 }
 
-/** Which of different prefixes lie in which: two of them overlap only where one holds the other. */
+/** Tells which of different prefixes lie in which. Two of them overlap only when one holds the other. */
 export function nests<T extends { readonly prefix: Prefix }>(all: readonly T[]): Nest<T>[] {
   const outermost: Nest<T>[] = []
   const around: Nest<T>[] = []
@@ -22,8 +22,8 @@ export function nests<T extends { readonly prefix: Prefix }>(all: readonly T[]):
 }
 
 /**
- * The subnets as a server has to be told of them: those that serve DHCP and overlap lie on one wire, the one with the
- * longest prefix first, as it answers for its addresses (rules 3.6). A wire comes after those around it.
+ * The subnets by wire, as servers need them. Those that serve DHCP and overlap lie on one wire, the longest prefix
+ * first, as that one answers for its addresses (rules 3.6). A wire comes after those around it.
  */
 export function wires(subnets: readonly DhcpSubnet[]): DhcpSubnet[][] {
   const length = (subnet: DhcpSubnet | undefined) => parsePrefix(subnet?.cidr ?? '')?.length ?? 0

@@ -22,7 +22,7 @@ function joined(ranges: readonly Range[]): Range[] {
 export const sizeOf = (ranges: readonly Range[]) =>
   ranges.reduce((sum, { first, last }) => sum + last - first + 1, 0)
 
-/** What is left of ranges when others (in order, not overlapping) are taken out: those are not lent. */
+/** The ranges without `taken` (in order, not overlapping), the addresses that are not lent. */
 export function without(ranges: readonly Range[], taken: readonly Range[]): Range[] {
   return joined(ranges).flatMap(({ first, last }) => {
     const parts: Range[] = []
@@ -38,7 +38,7 @@ export function without(ranges: readonly Range[], taken: readonly Range[]): Rang
   })
 }
 
-/** Where the first range stands that does not end before `value`. */
+/** The index of the first range that does not end before `value`. */
 function position(sorted: readonly Range[], value: number): number {
   let [low, high] = [0, sorted.length]
   while (low < high) {

@@ -1,12 +1,12 @@
-/** The script of a machine's boot case (rules 4.13, 10.5); '' for what boots nothing: BMCs and other devices. */
+/** The script of a machine's boot case (rules 4.13, 10.5); '' for BMCs and other devices, which boot nothing. */
 export type BootScript = '' | 'menu' | 'short' | 'disk'
 
 /** A machine that the server knows. */
 export interface DhcpHost {
-  /** "node node001 BOOTIF", of letters, digits and . _ - alone: for comments. */
+  /** For comments: "node node001 BOOTIF", of letters, digits and . _ - alone. */
   readonly title: string
   readonly mac: string
-  /** '': one of the dynamic range. */
+  /** '': the machine gets one of the dynamic range. */
   readonly ipaddress: string
   /** All but `short` and `disk` get what an unknown machine gets (cases 2 and 4). */
   readonly boot: BootScript
@@ -14,9 +14,9 @@ export interface DhcpHost {
   readonly subnet: number
 }
 
-/** One CIDR with what its networks say of it: networks with equal CIDRs are one subnet. */
+/** One CIDR, with what its networks say of it. Networks with equal CIDRs are one subnet. */
 export interface DhcpSubnet {
-  /** The same for a CIDR for ever: leases refer to it. */
+  /** A CIDR always has the same one, as leases refer to it. */
   readonly id: number
   readonly cidr: string
   readonly network: string
@@ -25,7 +25,7 @@ export interface DhcpSubnet {
   readonly names: string
   /** False: nobody is answered there. */
   readonly dhcp: boolean
-  /** The controller has its address there, and in none of its subnets with a longer prefix. */
+  /** Whether the controller's address is in it, and in none of the subnets inside it. */
   readonly here: boolean
   readonly ranges: readonly { readonly first: string; readonly last: string }[]
   /** '' without one. */
@@ -34,7 +34,7 @@ export interface DhcpSubnet {
   readonly ntp_servers: readonly string[]
   readonly domain: string
   readonly search: readonly string[]
-  /** What could not be written, one sentence each, for comments. */
+  /** For comments: what could not be written, a sentence for each. */
   readonly notes: readonly string[]
 }
 
@@ -49,11 +49,11 @@ export interface DhcpData {
   readonly efi_arm64: string
   readonly lease_seconds: number
   readonly interfaces: readonly string[]
-  /** Its address, '' without one that is one. */
+  /** The controller's address, '' when it has no IPv4 address. */
   readonly controller: string
-  /** The same server is the name server too (dnsmasq). */
+  /** Whether the same server is the name server too (dnsmasq). */
   readonly dns_too: boolean
-  /** Those with the longest prefix first, as the one that holds an address answers for it (rules 3.6). */
+  /** The longest prefix first, as that subnet answers for its addresses (rules 3.6). */
   readonly subnets: readonly DhcpSubnet[]
   readonly hosts: readonly DhcpHost[]
 }

@@ -5,7 +5,7 @@ import type { DnsData } from './data.js'
 const suffix = '.zone'
 const zoneCheck = ['named-checkzone', '-k', 'ignore', '-i', 'local']
 
-/** BIND's named: a list of zones, to be included by its own configuration, and a file for each zone. */
+/** BIND's named has a list of zones, which its own configuration includes, and a file for each zone. */
 export const bind: Backend<DnsData> = {
   name: 'bind',
   defaults: {

@@ -11,25 +11,25 @@ export interface DnsRecord {
   readonly data: string
 }
 
-/** A zone as its file has it; names in full end in a dot. */
+/** A zone as its file has it. Full names end in a dot. */
 export interface DnsZone {
   /** Without the dot at the end. */
   readonly name: string
   readonly name_server: string
   readonly hostmaster: string
   readonly records: readonly DnsRecord[]
-  /** What could not be written, one sentence each, for comments. */
+  /** For comments: what could not be written, a sentence for each. */
   readonly notes: readonly string[]
 }
 
 /** What the templates of DNS servers see. */
 export interface DnsData {
   readonly zones: readonly DnsZone[]
-  /** The same as lines of a hosts file: an address, and its names, its own one first. */
+  /** The same as lines of a hosts file: an address and its names, the one it is called by first. */
   readonly hosts: readonly { readonly address: string; readonly names: readonly string[] }[]
 }
 
-/** Everything a name server is to know; yields for each node and each name. */
+/** Everything that a name server has to know. Yields for each node and each name. */
 export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
   const names = new Names(captured)
   for (const node of captured.nodes) {
@@ -40,7 +40,7 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
   for (const device of captured.otherdevs) names.device('otherdev', device)
   names.aliases()
   const servers = new NameServers(captured, names)
-  // Before the zones are written: a name server may have its address in another one.
+  // Made before the zones are written: a name server may have its address in another zone.
   const serverOf = new Map<string, string>()
   for (const zone of names.zones.keys()) {
     serverOf.set(zone, servers.of(zone))
@@ -70,7 +70,7 @@ const head = (name: string, server: string) => ({
   hostmaster: `hostmaster.${server}.`
 })
 
-/** Which name server a zone has: what its network says, or else the controller. */
+/** The name server of each zone: the one that its network names, else the controller. */
 class NameServers {
   readonly #networks: ReadonlyMap<string, NetworkDoc>
 
@@ -82,7 +82,7 @@ class NameServers {
     this.#networks = new Map(networks.map(network => [names.zoneOf(network.name) ?? '', network]))
   }
 
-  /** The server's name in full; it has an address where it lies in a zone of ours. */
+  /** The server's full name. It gets an address when it lies in one of our zones. */
   of(zone: string): string {
     const { controller } = this.captured.cluster
     const network = this.#networks.get(zone)
@@ -100,7 +100,7 @@ class NameServers {
     return name
   }
 
-  /** The controller where no zone has a name server. */
+  /** The controller's name, for when no zone has a name server. */
   get last(): string {
     return nameOf(this.captured.cluster.controller.name)
   }
@@ -111,7 +111,7 @@ class NameServers {
   }
 }
 
-/** A controller's name as a label. */
+/** The controller's name as a label of DNS. */
 const nameOf = (name: string) =>
   name
     .toLowerCase()

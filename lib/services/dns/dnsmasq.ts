@@ -4,7 +4,7 @@ import type { DnsData } from './data.js'
 
 const suffix = '.hosts'
 
-/** dnsmasq: a main file, which takes a restart, and a hosts file, read again on SIGHUP. */
+/** dnsmasq has a main file, for which it is restarted, and a hosts file, which it reads again on SIGHUP. */
 export const dnsmasq: Backend<DnsData> = {
   name: 'dnsmasq',
   defaults: {

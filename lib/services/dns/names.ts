@@ -18,19 +18,19 @@ interface Named {
   readonly of: string
 }
 
-/** A name that is wanted when all others have theirs. */
+/** A name that is given after all others. */
 interface Alias extends Named {
   readonly zone: string
   readonly name: string
 }
 
-/** Which names there are, in which zones, and which of them an address is called by. */
+/** All names and their zones, and the one name that each address is called by. */
 export class Names {
-  /** Name in full, without the dot at the end → what it stands for. */
+  /** Full name, without the dot at the end → what it stands for. */
   readonly all = new Map<string, Named>()
-  /** Forward zone → what could not be written, one sentence each. */
+  /** Forward zone → what could not be written, a sentence for each. */
   readonly zones = new Map<string, string[]>()
-  /** Address → its own name in full. */
+  /** Address → the full name that it is called by. */
   readonly called = new Map<Address, string>()
   readonly #networks = new Map<string, string>()
   readonly #aliases: Alias[] = []
@@ -50,7 +50,7 @@ export class Names {
     return network === undefined ? undefined : this.#networks.get(network)
   }
 
-  /** The smallest zone that a name in full lies in, with the name there. */
+  /** The smallest zone that a full name lies in, and the name inside it. */
   placeOf(full: string): { readonly zone: string; readonly label: string } | undefined {
     if (this.zones.has(full)) return { zone: full, label: '@' }
     for (let dot = full.indexOf('.'); dot > 0; dot = full.indexOf('.', dot + 1))
@@ -78,7 +78,10 @@ export class Names {
       this.#add(this.zoneOf(name), cluster.controller.name, formatAddress(address), 'the controller')
   }
 
-  /** Its own name, `<node>.<domain>`, and that of each of its interfaces in the zone of its network. */
+  /**
+   * A node's own name, `<node>.<domain>`, and the name of each of its interfaces in the zone of the interface's
+   * network.
+   */
   node(node: NodeDoc): void {
     const of = `node ${node.name}`
     const { provision, domain } = ownName(this.captured, node)
@@ -102,7 +105,7 @@ export class Names {
     if (ipaddress !== undefined) this.#add(this.zoneOf(network), name, ipaddress, `${what} ${name}`)
   }
 
-  /** The names of further interfaces of nodes; after all others, so that nobody loses its own name to one. */
+  /** Gives the names of further interfaces, after all others, so that no device loses its own name to one. */
   aliases(): void {
     for (const { zone, name, address, of } of this.#aliases) this.#add(zone, name, address, of)
   }
@@ -123,7 +126,7 @@ export class Names {
   }
 }
 
-/** The provision interface before the others, the BMC's last: the first one in a zone has the node's plain name. */
+/** The provision interface first, the BMC last: the first one in a zone gets the node's plain name. */
 function inOrder(entries: readonly InterfaceDoc[], provision: InterfaceDoc | undefined): InterfaceDoc[] {
   const rank = (entry: InterfaceDoc) => (entry === provision ? 0 : isBmc(entry) ? 2 : 1)
   return [...entries].sort((a, b) => rank(a) - rank(b))

@@ -1,11 +1,11 @@
 import { type Address, formatAddress, type Prefix } from '../../model/address.js'
 
-// Those of every name server, which its own configuration has already.
+// Every name server has these zones in its own configuration already.
 const everybodys = new Set(['0', '127', '255'])
 
 /**
- * The zones of the addresses of a network, at any prefix length: in-addr.arpa is cut at whole octets, so /12 has the
- * 16 zones of its /16s, and /26 shares its /24's. Loopback and what is no address of a machine have none.
+ * The zones of a network's addresses, for any prefix length. in-addr.arpa is cut at whole octets, so a /12 has the 16
+ * zones of its /16s, and a /26 shares that of its /24. Loopback, and addresses that no machine can have, have none.
  */
 export function reverseZones({ first, length }: Prefix): string[] {
   const octets = Math.max(1, Math.min(3, Math.ceil(length / 8)))
@@ -19,7 +19,7 @@ export function reverseZones({ first, length }: Prefix): string[] {
 const zoneOf = (address: Address, octets: number) =>
   `${formatAddress(address).split('.').slice(0, octets).reverse().join('.')}.in-addr.arpa`
 
-/** The smallest of these zones that holds an address, with the address's name in it. */
+/** The smallest of these zones that holds an address, and the name of the address inside it. */
 export function placeOf(
   address: Address,
   zones: ReadonlyMap<string, unknown>

@@ -1,13 +1,13 @@
 import type { SerialOf } from '../backend.js'
 
-/** Zone → the serial it was last given. */
+/** Zone → its last serial. */
 export type Serials = Readonly<Record<string, number>>
 
 const modulus = 2 ** 32
 
 /**
- * The serial after one: the clock's seconds, or one more than the last where the clock has not come that far (it
- * stepped back, or twice in a second). Serials are compared in a circle (RFC 1982).
+ * The serial after `last`: the clock's seconds, or one more than `last` when the clock is not ahead of it (it was set
+ * back, or the second is the same). Serials are compared in a circle (RFC 1982).
  */
 export function nextSerial(last: number | undefined, nowMs: number): number {
   const clock = Math.floor(nowMs / 1000) % modulus
@@ -27,9 +27,9 @@ function serialIn(text: string | undefined): number | undefined {
 }
 
 /**
- * Gives zones their serials: a zone keeps its own while its text stays what is in force. The last one is what is known,
- * or what the file in force has where that is later: what was remembered may be lost or old. `given` is what is to be
- * remembered then.
+ * Gives zones their serials. A zone keeps its serial while its text stays the same. The last serial is the known one,
+ * or that of the file in force where it is later, as what was remembered may be lost or old. `given` is what to
+ * remember from then on.
  */
 export function serials(
   known: Serials,

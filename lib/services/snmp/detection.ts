@@ -6,13 +6,13 @@ import type { SwitchDoc } from '../../model/types/switch.js'
 import type { View } from '../../model/view.js'
 import { readTables, type SwitchTables } from './tables.js'
 
-/** A machine is made to wait this long at most; with what follows the answer stays within 2 s. */
+/** A machine waits this long at most, so that it is answered within 2 s. */
 const patienceMs = 1_800
 /** A slow switch may take this long; the machine finds the table when it asks again. */
 const readLimitMs = 20_000
-/** From when a switch was read, or was found dead, until it is asked again. */
+/** How long a switch is not asked again after it was read, or found dead. */
 const cacheMs = 30_000
-/** So many refusals are remembered, so that each is logged once. */
+/** How many refusals are remembered, so that each is logged once. */
 const mostTold = 10_000
 
 export interface DetectionOptions {
@@ -24,25 +24,25 @@ export interface DetectionOptions {
   readonly port?: number
 }
 
-/** What is known, or being learned, of one switch. */
+/** What one switch said, or is being asked. */
 interface Reading {
-  /** The object as it was when the switch was asked: another address or community is another reading. */
+  /** The object by which the switch was asked: another address or community takes another reading. */
   readonly of: SwitchDoc
-  /** Resolves when the reading has ended, one way or the other. */
+  /** Resolves when the reading has ended, well or not. */
   readonly ended: Promise<void>
   /** Undefined until it has ended well. */
   tables: SwitchTables | undefined
   until: number
 }
 
-/** Where a machine hangs: an edge port of a switch. */
+/** The edge port of a switch that a machine is at. */
 interface Place {
   readonly switch: SwitchDoc
   readonly port: number
   readonly tables: SwitchTables
 }
 
-/** A node that a machine was found to be, and by which port. */
+/** The node that a machine was found to be, and the port that showed it. */
 export interface Detected {
   readonly node: NodeDoc
   readonly where: string
@@ -51,7 +51,7 @@ export interface Detected {
 const askable = ({ ipaddress, read }: SwitchDoc) =>
   ipaddress !== undefined && read !== undefined && read !== ''
 
-/** Finds out which node an unknown machine is by the switch port it hangs on (rules 4.18). */
+/** Finds out which node an unknown machine is, by the switch port it is at (rules 4.18). */
 export class PortDetection {
   readonly #o: DetectionOptions
   readonly #now: () => number
@@ -67,8 +67,8 @@ export class PortDetection {
   }
 
   /**
-   * Asks the switches, all at once, within 1.8 s; what they said holds for 30 s, for every machine. Resolves with how
-   * to look up the node in a state of the objects, undefined when the machine hangs on no edge port that is known.
+   * Asks all switches at once, within 1.8 s; their answers hold for 30 s, for every machine. Resolves with a function
+   * that looks the node up in a state of the objects, or undefined when the machine is at no known edge port.
    */
   async find(mac: string): Promise<((view: View) => Detected | undefined) | undefined> {
     const readings = this.#read()
@@ -80,19 +80,19 @@ export class PortDetection {
       const seen = places.map(({ switch: { name }, port, tables }) => `switch ${name} ${tables.label(port)}`)
       this.#tell(
         mac,
-        `is at more than one port: ${seen.join(', ')}; those that lead to other switches belong into uplinkports`
+        `is at more than one port: ${seen.join(', ')}; the ports that lead to other switches belong in uplinkports`
       )
       return undefined
     }
     return view => this.#nodeAt(view, mac, place)
   }
 
-  /** Ends what is under way. */
+  /** Stops what is under way. */
   close(): void {
     this.#closing.abort()
   }
 
-  /** The readings in force of all switches that can be asked, begun where there is none. */
+  /** The current readings of all switches that can be asked; begins those that are missing. */
   #read(): Reading[] {
     const { view } = this.#o.model
     for (const name of this.#readings.keys()) if (!view.get('switch', name)) this.#readings.delete(name)
@@ -119,7 +119,9 @@ export class PortDetection {
       (error: Error) => {
         if (this.#closing.signal.aborted || this.#failing.has(doc.name)) return
         this.#failing.add(doc.name)
-        this.#o.log.warn(`switch ${doc.name} cannot be asked which machines hang on it: ${error.message}`)
+        this.#o.log.warn(
+          `switch ${doc.name} cannot be asked which machines are at its ports: ${error.message}`
+        )
       }
     )
     const reading: Reading = {
@@ -140,21 +142,21 @@ export class PortDetection {
       .flatMap(user => (user.type === 'node' ? (view.get('node', user.name) ?? []) : []))
       .filter(node => node.switchport !== undefined && tables.portCalled(node.switchport) === port)
     const [node, another] = nodes
-    if (!node) this.#tell(mac, `hangs on ${where}, where no node is`)
+    if (!node) this.#tell(mac, `is at ${where}, where no node is`)
     else if (another)
-      this.#tell(mac, `hangs on ${where}, where more than one node is: ${node.name}, ${another.name}`)
+      this.#tell(mac, `is at ${where}, where more than one node is: ${node.name}, ${another.name}`)
     else {
       const other = node.interfaces?.find(
         ({ interface: on, macaddress }) =>
           macaddress !== undefined && !isBmc({ interface: on }) && tables.macs.get(macaddress)?.has(port)
       )
       if (!other) return { node, where }
-      this.#tell(mac, `hangs on ${where} beside ${other.macaddress}, which node ${node.name} has already`)
+      this.#tell(mac, `is at ${where} beside ${other.macaddress}, which node ${node.name} has already`)
     }
     return undefined
   }
 
-  /** Logs why a machine is left unknown, once for each reason. */
+  /** Logs why a machine stays unknown, once for each reason. */
   #tell(mac: string, reason: string): void {
     if (this.#told.get(mac) === reason) return
     if (this.#told.size >= mostTold) this.#told.clear()
@@ -171,7 +173,7 @@ function placesOf(mac: string, { of, tables }: Reading): Place[] {
   return [...ports].filter(port => !uplinks.has(port)).map(port => ({ switch: of, port, tables }))
 }
 
-/** Waits for something, but not longer than that. */
+/** Waits for something, but no longer than `ms`. */
 async function within(what: Promise<unknown>, ms: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<void>(resolve => {

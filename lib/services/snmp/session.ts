@@ -1,10 +1,10 @@
 import { createSocket, type Socket } from 'node:dgram'
 import snmp, { type Session, type User, type Varbind } from 'net-snmp'
 
-/** Three times this without an answer, and a switch counts as dead: less than a machine is made to wait. */
+/** A switch that does not answer three times counts as dead. This is less than a machine waits. */
 const tryMs = 500
 const retries = 2
-/** Rows asked for at once: an answer fits into one Ethernet frame. */
+/** Rows asked for at once: so an answer fits into one Ethernet frame. */
 const rowsAtOnce = 40
 
 /** A conversation with one switch. */
@@ -24,7 +24,7 @@ export function converse(address: string, read: string, port = 161): Conversatio
     for (const reject of [...waiting]) reject(new Error(why))
   }
   const session = open(address, read, port, () => fail('its answer is not valid'))
-  // What is not SNMP answers nothing, whoever sent it.
+  // A packet that is not SNMP is no answer, whoever sent it.
   session.on('error', () => {})
   return {
     table: oid =>
@@ -50,7 +50,7 @@ export function converse(address: string, read: string, port = 161): Conversatio
   }
 }
 
-/** Adds rows; false when one comes again: an agent that goes round in circles is not followed. */
+/** Adds rows; false when a row comes again: an agent that goes round in circles is not followed. */
 function take(varbinds: readonly Varbind[], oid: string, rows: Map<string, unknown>): boolean {
   for (const varbind of varbinds) {
     const key = varbind.oid.slice(oid.length + 1)
@@ -79,8 +79,8 @@ function userOf(read: string): User | undefined {
 }
 
 /**
- * Sockets on which an answer that the package trips over is the answer's fault: thrown in an event handler, its
- * error would end the daemon.
+ * Sockets that drop an answer which the package trips over: its error, thrown in an event handler, would end the
+ * daemon.
  */
 const guarded = (onBad: () => void) => (type: 'udp4') => {
   const socket = createSocket(type)

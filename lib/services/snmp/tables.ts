@@ -7,7 +7,7 @@ const dot1dTpFdbPort = '1.3.6.1.2.1.17.4.3.1.2'
 const dot1dBasePortIfIndex = '1.3.6.1.2.1.17.1.4.1.2'
 const ifName = '1.3.6.1.2.1.31.1.1.1.1'
 
-/** What a switch said of itself at one moment. */
+/** What a switch said at one moment. */
 export class SwitchTables {
   /** What an admin may call a port → its number in the tables of MAC addresses. */
   readonly #ports = new Map<string, number>()
@@ -19,12 +19,12 @@ export class SwitchTables {
     indexes: ReadonlyMap<number, number>,
     names: ReadonlyMap<number, string>
   ) {
-    // The later entry wins: a name is what stands on the switch, and a port's own number goes before an ifIndex.
+    // The later entry wins: a name stands on the switch itself, and a port's own number goes before an ifIndex.
     for (const [port, index] of indexes) this.#ports.set(String(index), port)
     for (const port of indexes.keys()) this.#ports.set(String(port), port)
     const known = new Map([...indexes].map(([port, index]) => [index, port]))
     for (const [index, name] of names) {
-      // A table of the switch's own kind may count in ifIndex where the bridge has no port for it.
+      // A vendor's own table may count in ifIndex, where the bridge has no port for it.
       const port = known.get(index) ?? (indexes.has(index) ? undefined : index)
       if (port === undefined || name === '') continue
       this.#ports.set(name, port)
@@ -32,7 +32,7 @@ export class SwitchTables {
     }
   }
 
-  /** The port that is called so: by its name (ifName), its number, or its ifIndex, in this order. */
+  /** The port of this name (ifName), number or ifIndex, in this order. */
   portCalled(name: string | number): number | undefined {
     const text = String(name).trim()
     return this.#ports.get(text) ?? (/^[1-9]\d*$/.test(text) ? Number(text) : undefined)
