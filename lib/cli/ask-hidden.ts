@@ -1,12 +1,11 @@
 const control = { c: 0x03, d: 0x04, backspace: 0x08, u: 0x15, delete: 0x7f, newline: 0x0a, return: 0x0d }
 
-/** Typed ahead of the next question. */
+/** What was typed before the next question. */
 let pending: number[] = []
 
 /**
- * Asks on the terminal (stderr, so that stdout holds only the result) without echo, until Enter or Ctrl-D:
- * the bytes typed.
- * @throws Error on Ctrl-C
+ * Asks on the terminal without echo, until Enter or Ctrl-D, and gives the bytes typed. The question goes to stderr,
+ * so that stdout holds only the result. Throws an Error on Ctrl-C.
  */
 export async function askHidden(question: string): Promise<Uint8Array> {
   const { stdin, stderr } = process
@@ -39,7 +38,7 @@ function take(typed: number[]): boolean {
   return false
 }
 
-/** A character of UTF-8 is one byte that begins it and those that continue it (10xxxxxx). */
+/** A character of UTF-8 is its first byte and those that continue it (10xxxxxx). */
 function removeCharacter(typed: number[]): void {
   while (typed.length > 0 && ((typed.pop() ?? 0) & 0xc0) === 0x80);
 }

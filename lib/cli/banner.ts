@@ -4,7 +4,7 @@ import { isWildcard } from '../config/values.js'
 
 const quoted = (text: string) => (/^[\w./:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`)
 
-/** What `svcd serve` says once it listens: the address, the first password's place, the next curl to try. */
+/** What `svcd serve` prints once it listens: the address, where the first password is, and a curl to try next. */
 export function banner(config: Config, listening: { address: string; port: number }): string {
   const { address, port } = listening
   const v6 = address.includes(':')

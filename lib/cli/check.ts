@@ -2,7 +2,10 @@ import { checkAll } from '../check.js'
 import { problemText } from '../config/problem.js'
 import type { Config } from '../config/types.js'
 
-/** Prints what is wrong and what to watch on stderr, `ok` on stdout when nothing is wrong: true then. */
+/**
+ * Prints problems, warnings and notes on stderr, and `ok` on stdout when there is no problem. True when there is
+ * none.
+ */
 export async function check(config: Config): Promise<boolean> {
   const { problems, warnings, notes } = await checkAll(config)
   const lines = [

@@ -7,10 +7,9 @@ import { askHidden } from './ask-hidden.js'
 import { UsageError } from './usage.js'
 
 /**
- * The line to paste below `[users]` (rules 5.1). The password is all of standard input but one line end,
- * or asked for twice on the terminal.
- * @throws UsageError for a bad name or role, or when there is no terminal to ask on; Error for a password
- *   that cannot be
+ * The line to paste below `[users]` (rules 5.1). The password is standard input without one line end, or is asked for
+ * twice on the terminal. Throws a UsageError for a bad name or role, or when there is no terminal to ask on, and an
+ * Error for a password that cannot be used.
  */
 export async function passwd(name: string, role: string, stdin: boolean): Promise<string> {
   if (!nameRule.test(name)) throw new UsageError(`USER must be ${nameRuleText}`)

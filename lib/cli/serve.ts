@@ -35,7 +35,7 @@ export async function serve(config: Config, abort: () => void): Promise<void> {
   await daemon.close(graceMs)
 }
 
-/** By a program of systemd's: its socket is a datagram one, which Node does not speak. */
+/** Tells systemd by its own program: the socket takes datagrams, which Node cannot send to a path. */
 async function notifyReady(): Promise<void> {
   await promisify(execFile)('systemd-notify', ['--ready'], { timeout: notifyTimeoutMs })
 }

@@ -305,7 +305,7 @@ export const keys = {
     loop_delay: key(
       values.duration('1s', '1h'),
       '1s',
-      'svcd has failed when its event loop is later than this, in the mean over ten seconds.'
+      'svcd has failed when its event loop is later than this, on average over ten seconds.'
     ),
     queue: key(
       values.count(1, 1_000_000),

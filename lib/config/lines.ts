@@ -6,7 +6,7 @@ import { type Problem, shown } from './problem.js'
 export interface Entry {
   readonly section: string
   readonly key: string
-  /** undefined: there is one, but a problem with it is reported already. */
+  /** Undefined: there is a value, but a problem with it is reported already. */
   readonly value: string | undefined
   readonly line: number
 }
@@ -71,7 +71,7 @@ export function scanLines(file: string, text: string): Scan {
     if (/[\u0000-\u0008\u000b-\u001f\u007f]/.test(trimmed)) problem('holds a control character')
     else if (trimmed.startsWith('[')) {
       const [, name, rest] = /^\[([^\]]*)\](.*)$/.exec(trimmed) ?? []
-      // Keys below a header that cannot be read are neither here nor there, and not reported.
+      // Keys below a header that cannot be read belong to no section, and are not reported.
       section = name?.trim() ?? ''
       if (name === undefined) problem('a section is written [name]')
       else sections.push({ name: section, line })
@@ -90,18 +90,19 @@ export function scanLines(file: string, text: string): Scan {
   return { entries, sections, problems }
 }
 
-/** Resolves quotes and escapes, or says what hinders it (without the value, which may be a secret). */
+/** Resolves quotes and escapes, or says why that fails (without the value, which may be a secret). */
 function readValue(raw: string): { value: string } | { fault: string } {
   if (raw.length > longestValue) return { fault: `is longer than ${longestValue} characters` }
   const quote = raw[0]
   if (quote === '"' || quote === "'") {
     const closed = raw.length > 1 && raw.endsWith(quote)
-    // Not left to the library, which reads what single quotes hold as JSON where it can ('5', 'true').
+    // Not left to the library: it would read '5' and 'true' as JSON.
     if (closed && quote === "'") return { value: raw.slice(1, -1) }
     const value = ini.unsafe(raw)
     if (closed && value !== raw) return { value }
     return {
-      fault: 'is not quoted rightly: one pair around the whole value, no comment after it, escapes as in JSON'
+      fault:
+        'is quoted wrongly: one pair of quotes around the whole value, no comment after it, escapes as in JSON'
     }
   }
   const sign = /(?:^|[^\\])(?:\\\\)*([;#])/.exec(raw)?.[1]

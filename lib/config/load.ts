@@ -33,7 +33,7 @@ export function loadConfig(file: string, overrides: readonly string[]): Config {
   const address = values.controller.address || listen?.address
   if (listen !== undefined && address === listen.address && isWildcard(listen.address)) {
     const place = placeOf(path, given, 'http', 'listen')
-    problems.push({ ...place, message: '[controller] address is needed when [http] listen is every address' })
+    problems.push({ ...place, message: '[controller] address is needed when [http] listen is all addresses' })
   }
   const { seeder, seeder_url, seeder_watch } = values.torrent
   if (
@@ -103,12 +103,12 @@ function firstOfEach(file: string, entries: readonly Entry[], problems: Problem[
     const id = JSON.stringify([section, key])
     const first = lines.get(id)
     if (first === undefined) return lines.set(id, line)
-    problems.push({ file, line, message: `[${section}] ${shown(key)} was given in line ${first} already` })
+    problems.push({ file, line, message: `[${section}] ${shown(key)} is given in line ${first} already` })
     return false
   })
 }
 
-/** Every key of the table; one whose value is wrong is left out, and among the problems. */
+/** Reads every key of the table. A key with a wrong value is left out and added to the problems. */
 function readValues(file: string, given: Sections, problems: Problem[]): Values {
   const values = Object.entries(table).map(([section, keys]) => {
     const read = Object.entries(keys).map(([name, key]) => {
@@ -165,7 +165,7 @@ const isRole = (word: string): word is Role => (roles as readonly string[]).incl
 const placeOf = (file: string, given: Sections, section: string, key: string): Place =>
   given.get(section)?.get(key)?.place ?? { file }
 
-/** As one reads the file: by line, the command line's after the file's. */
+/** Sorts problems by line; those of the command line come after those of the file. */
 function inOrder(file: string, problems: readonly Problem[]): Problem[] {
   const rank = (problem: Problem) => (problem.file === file ? (problem.line ?? 0) : Number.POSITIVE_INFINITY)
   return problems

@@ -20,7 +20,7 @@ export function reachability(config: Config, networks: readonly string[]): strin
   const host = new URL(url).hostname.replace(/^\[|\]$/g, '')
   if (isLoopback(host)) warnings.push(`${nodes} [http] url ${url}: it is a loopback address`)
   else if (ipaddr.isValid(host) && isWildcard(host))
-    warnings.push(`${nodes} [http] url ${url}: it is no one address`)
+    warnings.push(`${nodes} [http] url ${url}: it is all addresses, not one`)
   return warnings
 }
 

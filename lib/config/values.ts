@@ -179,7 +179,7 @@ export const optionalIpv4: Kind<string> = value => {
   return address
 }
 
-/** The name of a file alone, that a DHCP answer, a URL and TFTP carry as it is. */
+/** The name of a file without a path, which a DHCP answer, a URL and TFTP carry as it is. */
 export const fileName: Kind<string> = value => {
   must(/^[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}$/.test(value), 'a file name of letters, digits and . _ + ~ -')
   return value

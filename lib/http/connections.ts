@@ -1,10 +1,12 @@
 import type { Duplex } from 'node:stream'
 import type { Exchange } from './exchange.js'
 
-/** More requests than this, sent ahead without waiting for answers, are no honest client's. */
+/** No honest client sends more requests than this without waiting for an answer. */
 const MAX_PIPELINED = 1000
 
-/** Ends a socket and destroys it after what was written has left; what the client still sends is not waited for. */
+/**
+ * Ends a socket, and destroys it once what was written has left. It does not wait for what the client still sends.
+ */
 export function endSoon(socket: Duplex): void {
   if (socket.writableFinished) socket.destroy()
   else socket.once('finish', () => socket.destroy())
@@ -15,7 +17,7 @@ export function endSoon(socket: Duplex): void {
 export class Connection<C> {
   /** The request being served. */
   current: Exchange<C> | undefined
-  /** The parser has refused what came last: nothing more is read from this client. */
+  /** What came last was refused: nothing more is read from this client. */
   refused = false
   readonly #waiting: (() => void)[] = []
   #bytesSeen: number | undefined
@@ -35,7 +37,7 @@ export class Connection<C> {
     else this.socket.destroy()
   }
 
-  /** The current answer is complete, or can never be. */
+  /** Goes on to the next request: the current answer is complete, or never will be. */
   next(): void {
     this.current = undefined
     this.#bytesSeen = this.socket.bytesRead
@@ -46,7 +48,7 @@ export class Connection<C> {
     start()
   }
 
-  /** Neither a request under way nor the beginning of one. */
+  /** Whether no request is under way or has begun to arrive. */
   get idle(): boolean {
     return !this.current && this.socket.bytesRead === this.#bytesSeen
   }
@@ -58,7 +60,10 @@ export class Connections<C> {
   #whenEmpty: (() => void) | undefined
   #closing = false
 
-  /** Takes in a new socket. Its errors are heard here: one that nobody hears ends the process, 'close' follows it. */
+  /**
+   * Takes in a new socket, and listens for its errors: one without a listener would end the process. 'close' follows
+   * it.
+   */
   add(socket: Duplex): void {
     this.#open.set(socket, new Connection(socket))
     socket.on('error', () => undefined)

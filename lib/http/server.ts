@@ -25,7 +25,10 @@ const UNKNOWN: Source = { address: '-', loopback: false }
 /** What the composition root tells the server; `C` is what it knows of a caller. */
 export interface ServerOptions<C> {
   readonly routes: readonly Route<C>[]
-  /** Who calls, and may they: throws ServiceError 401 or 403. Sees parameters decoded, not yet checked. */
+  /**
+   * Tells who calls, and whether they may: throws ServiceError 401 or 403. It sees parameters decoded, not yet
+   * checked.
+   */
   authorize(route: Route<C>, head: RequestHead): C | Promise<C>
   /** Checks a decoded path parameter and gives its canonical form: throws ServiceError 400 or 404. */
   param?(name: string, value: string, route: Route<C>): string
@@ -62,7 +65,7 @@ export class HttpServer<C> {
       maxHeaderSize: this.#limits.headerBytes,
       headersTimeout: this.#limits.headersMs,
       connectionsCheckingInterval: Math.ceil(this.#limits.headersMs / 4),
-      // A total for the whole request would cut uploads that are long, not slow: see readBody.
+      // A limit for the whole request would cut uploads that are long but not slow: see readBody.
       requestTimeout: 0,
       keepAliveTimeout: this.#limits.keepAliveMs,
       // Node's own answer to a missing Host has no body.
@@ -210,7 +213,7 @@ export class HttpServer<C> {
       if (outgoing.headersSent) outgoing.destroy()
       else await refuse(exchange, refusal, this.#manner, this.#limits.lingerMs)
     } catch {
-      // Not even the refusal could be sent: nothing below can throw.
+      // Not even the refusal could be sent. Nothing below can throw.
       exchange.status ||= 500
       if (!outgoing.headersSent) incoming.socket.end(rawRefusal(500, 'internal error'))
       else incoming.socket.destroy()

@@ -17,7 +17,7 @@ import {
 import { type RecordDisk, RecordFile } from './record-file.js'
 import { oneLine, reasonOf } from './text.js'
 
-/** What a record's results may take as JSON, in characters. */
+/** The most characters of JSON that a record's results may have. */
 export const RESULTS_KEPT = 1024 * 1024
 
 /** What `GET /config/status/{id}` tells one user (rules 2.9). */
@@ -36,7 +36,7 @@ interface EntryOptions {
 }
 
 /**
- * One job's record, in memory and in its file. Of a finished one only the summary stays in memory; the rest is read
+ * One job's record, in memory and in its file. Of a finished job only the summary stays in memory; the rest is read
  * from the file when somebody asks.
  */
 export class Entry {
@@ -72,7 +72,7 @@ export class Entry {
     return isFinished(this.#summary)
   }
 
-  /** From here on nothing is taken once the job has finished. */
+  /** Adds a line. This and what follows does nothing once the job has finished. */
   line(text: string): void {
     if (this.finished) return
     this.#known().transcript.add(text)
@@ -149,7 +149,7 @@ export class Entry {
       const { state, progress } = this.#summary
       if (this.finished) {
         this.#delivered.set(user, ALL)
-        // The disk may refuse; then a restart makes the end come once more.
+        // When the disk refuses, the end is delivered once more after a restart.
         await this.save().catch(() => {})
       } else if (from !== transcript.count) {
         this.#delivered.set(user, transcript.count)
@@ -159,7 +159,7 @@ export class Entry {
     })
   }
 
-  /** Lets go of the body where nobody needs it and the file has it. */
+  /** Drops the body from memory once nobody needs it and the file has it. */
   release(): void {
     if (this.finished && this.#readers === 0 && !this.#record.behind) this.#body = undefined
   }
@@ -190,10 +190,10 @@ export class Entry {
   }
 }
 
-/** No `;;` in a line, and none where it meets the next. */
+/** The line without `;;`, also where it meets the next line. */
 const unseparated = (line: string) => line.replace(/;(?=;|$)/g, '; ')
 
-/** As much of a value as fits: of a list its first items, of anything else all or nothing. */
+/** As much of a value as fits: the first items of a list, all or nothing of anything else. */
 function fit(value: JsonValue, room: number): { kept?: JsonValue; size: number; leftOut: number } {
   const text = JSON.stringify(value)
   if (text === undefined) throw new TypeError('a result must be JSON')

@@ -22,7 +22,7 @@ export interface SubmittedJob {
 }
 
 interface JobsOptions {
-  /** Where the records are; nothing else is. */
+  /** The directory of the records; nothing else is in it. */
   readonly directory: string
   /** Milliseconds since 1970. */
   readonly now: () => number
@@ -32,7 +32,7 @@ interface JobsOptions {
   readonly disk?: RecordDisk
 }
 
-/** What waits is in memory. */
+/** Jobs that wait are in memory. */
 const MOST_WAITING = 1000
 /** How long an aborted job may take to end: its programs take up to 5 s. */
 const ABORTED_MS = 7000
@@ -59,16 +59,16 @@ export class Jobs {
   }
 
   /**
-   * Reads the records; what had not ended is `failed: interrupted` from now on. A file that is no record is logged
-   * and left alone. Throws what the operating system says of a directory that cannot be made or read.
+   * Reads the records. A job that had not ended is `failed: interrupted` from now on. A file that is no record is
+   * logged and left alone. Throws the error of the operating system when the directory cannot be made or read.
    */
   static async open(options: JobsOptions): Promise<Jobs> {
     return new Jobs(options, await Records.open({ disk: realDisk, ...options }))
   }
 
   /**
-   * Queues a job; resolves when its record is on disk. Throws 503 after `close`, when 1,000 jobs
-   * wait, and when the record cannot be written.
+   * Queues a job; resolves when its record is on disk. Throws 503 after `close`, when 1,000 jobs wait, and when the
+   * record cannot be written.
    */
   async submit(spec: JobSpec): Promise<SubmittedJob> {
     if (this.#closed) throw unavailable('the service is shutting down')
@@ -100,7 +100,7 @@ export class Jobs {
   }
 
   /**
-   * The lines a user was not given yet. Undefined: there is no such job, or the user was given its end. Throws
+   * The lines that a user was not given yet. Undefined: there is no such job, or the user was given its end. Throws
    * 503 when the record of a finished job cannot be read.
    */
   async poll(id: string, user: string): Promise<Poll | undefined> {
@@ -112,14 +112,14 @@ export class Jobs {
     return this.#records.get(id)?.record()
   }
 
-  /** All records without what is long in them, newest first. */
+  /** The summaries of all records, newest first. */
   records(): JobSummary[] {
     return this.#records.summaries()
   }
 
   /**
-   * Stops a job: one that waits has failed at once, one that runs is aborted and ends as it does. False when it is
-   * unknown or has ended. `by`: who asked, for the record.
+   * Stops a job: one that waits fails at once, one that runs is aborted and fails when its work has ended. False when
+   * the job is unknown or has ended. `by`: who asked, for the record.
    */
   cancel(id: string, by?: string): boolean {
     const work = [...this.#waiting, ...this.#running].find(({ entry }) => entry.summary.id === id)
@@ -130,9 +130,9 @@ export class Jobs {
   }
 
   /**
-   * Takes no more jobs, ends those that wait, lets those that run finish for up to `graceMs` and aborts them then;
-   * they have failed as interrupted. Resolves when all have ended (or were given up, 7 s after that) and what could be
-   * written of the records is. A second call waits for the first.
+   * Takes no more jobs and ends those that wait. Those that run may finish for up to `graceMs` and are aborted then;
+   * they have failed as interrupted. Resolves when all have ended, or were given up 7 s later, and the records are
+   * written as far as the disk takes them. A second call waits for the first.
    */
   close(graceMs: number): Promise<void> {
     this.#closed ??= this.#close(graceMs)
@@ -173,7 +173,7 @@ export class Jobs {
     this.#waiting.delete(work)
     this.#running.add(work)
     work.entry.begin(this.#now())
-    // A disk that does not take it is told of by the record's file, and keeps no work from being done.
+    // A disk that does not take it is logged by the record file. It keeps no work from being done.
     this.#write(work.entry.save()).catch(() => {})
     work.run().then(
       () => this.#ended(work),
@@ -189,14 +189,14 @@ export class Jobs {
   }
 
   #ended(work: Work, failure?: { error: unknown }): void {
-    // It was given up before.
+    // It has been given up.
     if (!this.#running.delete(work)) return
     this.#write(this.#conclude(work, failure))
     this.#dispatch()
     if (this.#running.size === 0) this.#onIdle()
   }
 
-  /** Writes the end down, then tells it. */
+  /** Records the end of a job, then settles its promise. */
   async #conclude(
     { entry, name, stopped, resolve, reject }: Work,
     failure?: { error: unknown }
@@ -206,7 +206,7 @@ export class Jobs {
       this.#log.info(`${name}: done`)
     } else {
       const { error } = failure
-      // How it took being stopped may matter: what could not be cleaned up, for one.
+      // What the job threw when it was stopped may matter: it may name what could not be cleaned up.
       if (stopped !== undefined && !(error instanceof JobStoppedError)) entry.line(reasonOf(error))
       entry.end(this.#now(), stopped ?? reasonOf(error))
       this.#log.warn(`${name}: ${entry.summary.message}`)

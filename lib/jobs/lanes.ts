@@ -1,21 +1,21 @@
 /**
- * What has lanes: two with a common one never run at once, and run in the order they came. A lane holds those that
- * have its name, a slash and more: `tree /a` that of `tree /a/b`.
+ * What runs in lanes. Two jobs with a common lane never run at once, and run in the order they came. A lane includes
+ * those whose names continue its own after a slash: `tree /a` includes `tree /a/b`.
  */
 export interface Laned {
   readonly lanes: readonly string[]
-  /** It has its place in the order, and may begin. */
+  /** Whether it may begin. Before that it only has its place in the order. */
   readonly ready: boolean
 }
 
-/** Those of the waiting, oldest first, that may begin now, so that at most `parallel` run. */
+/** The waiting jobs that may begin now, oldest first, so that at most `parallel` run. */
 export function startable<J extends Laned>(
   waiting: Iterable<J>,
   running: Iterable<Laned>,
   parallel: number
 ): J[] {
   const taken = new Set<string>()
-  /** Those that hold a taken one. */
+  /** The lanes that include a taken one. */
   const above = new Set<string>()
   const take = (lane: string) => {
     taken.add(lane)
@@ -35,11 +35,11 @@ export function startable<J extends Laned>(
       found.push(job)
       free--
     }
-    // Also of one that has to wait: whoever comes after it waits behind it.
+    // Also the lanes of a job that has to wait: a later job with one of them waits behind it.
     for (const lane of job.lanes) take(lane)
   }
   return found
 }
 
-/** `tree /a` and `tree ` for `tree /a/b`. */
+/** The lanes that include a lane: `tree /a` and `tree ` for `tree /a/b`. */
 const holdersOf = (lane: string) => [...lane.matchAll(/\//g)].map(({ index }) => lane.slice(0, index))

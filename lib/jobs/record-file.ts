@@ -3,7 +3,7 @@ import { Background } from '../background.js'
 import { replaceDurably } from '../disk/replace.js'
 import type { Log } from '../log.js'
 
-/** How records are written, so that tests can make it fail. */
+/** How records are written; tests put failing ones here. */
 export interface RecordDisk {
   /** Old content or new, never a part; durable with its name when it resolves. */
   replace(file: string, text: string): Promise<void>
@@ -17,15 +17,15 @@ export const realDisk: RecordDisk = {
   remove: file => rm(file, { force: true })
 }
 
-/** Lines and progress reach the disk so often at most. */
+/** Lines and progress are written no more often than this. */
 const SOON_MS = 1000
 const RETRY_MS = { first: 1000, longest: 30_000 }
 
 interface RecordFileOptions {
   readonly file: string
-  /** The record as it is when it is written. */
+  /** Gives the text of the record at the time of writing. */
   readonly text: () => string
-  /** The file holds what there is. */
+  /** Called when the file holds the whole record. */
   readonly onWritten: () => void
   readonly disk: RecordDisk
   readonly log: Log
@@ -50,31 +50,31 @@ export class RecordFile {
     })
   }
 
-  /** Whether the file lacks something, as far as is known. */
+  /** Whether the file lacks something of the record. */
   get behind(): boolean {
     return this.#changes !== this.#written
   }
 
-  /** Something changed that may be lost: it is written within a second, with what else changes until then. */
+  /** Writes a change that may be lost within a second, together with what else changes until then. */
   soon(): void {
     this.#changes++
-    // What fails has pauses of its own.
+    // A write that fails has pauses of its own.
     if (this.#writing.problem === '') this.#writing.wake(SOON_MS)
   }
 
-  /** Writes what there is now; rejects when that fails, and it is tried again later. */
+  /** Writes the record now. Rejects when that fails; it is tried again later. */
   now(): Promise<void> {
     this.#changes++
     return this.#writing.run()
   }
 
-  /** No more is written; the file is removed. Rejects when it cannot be. */
+  /** Removes the file, and writes no more. Rejects when it cannot be removed. */
   async remove(): Promise<void> {
     await this.#writing.close()
     await this.#options.disk.remove(this.#options.file)
   }
 
-  /** One last attempt for what is not written, and no more after it. */
+  /** Tries once more to write what is not written, and writes no more after that. */
   async close(): Promise<void> {
     if (this.behind) await this.#writing.run().catch(() => {})
     await this.#writing.close()

@@ -19,27 +19,27 @@ export interface JobSummary {
   readonly message: string
 }
 
-/** A whole record; what did not fit is told by a line (rules 2.9). */
+/** A whole record; a line tells what did not fit (rules 2.9). */
 export interface JobRecord extends JobSummary {
   readonly lines: readonly string[]
   readonly results: Readonly<Record<string, JsonValue>>
 }
 
-/** What is long in a record: in memory only while it is needed. */
+/** The long parts of a record, which are in memory only while they are needed. */
 export interface Body {
   readonly transcript: Transcript
   readonly results: Map<string, JsonValue>
 }
 
-/** Stands for the number of lines a user was given: the user was given the end. */
+/** In place of the number of lines that a user was given: the user was given the end. */
 export const ALL = 'all'
-/** By user, the lines delivered to them. */
+/** By user: how many lines were delivered. */
 export type Delivered = Map<string, number | typeof ALL>
 
-/** That of a job that has said nothing yet. */
+/** The body of a new job. */
 export const emptyBody = (): Body => ({ transcript: new Transcript(), results: new Map() })
 
-/** Whether nothing more is to come. */
+/** Whether the job has ended. */
 export const isFinished = ({ state }: { readonly state: JobState }) => state === 'done' || state === 'failed'
 
 /** The text of a record's file. */

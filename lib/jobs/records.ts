@@ -13,7 +13,7 @@ import { reasonOf } from './text.js'
 export const KEPT_MS = 7 * 24 * 3_600_000
 const SWEEP_MS = 3_600_000
 
-/** Why a job failed that did not live to its end. */
+/** Why a job failed that the end of the daemon interrupted. */
 export const INTERRUPTED = 'interrupted'
 
 interface RecordsOptions {
@@ -35,8 +35,8 @@ export class Records {
   }
 
   /**
-   * Reads the records; what had not ended is `failed: interrupted` from now on. A file that is no record is logged
-   * and left alone. Throws what the operating system says of a directory that cannot be made or read.
+   * Reads the records. A job that had not ended is `failed: interrupted` from now on. A file that is no record is
+   * logged and left alone. Throws the error of the operating system when the directory cannot be made or read.
    */
   static async open(options: RecordsOptions): Promise<Records> {
     const { directory } = options
@@ -48,7 +48,7 @@ export class Records {
     return records
   }
 
-  /** Makes a record that is not one of ours until `add`. */
+  /** Makes a record; `add` puts it among the others. */
   create(summary: JobSummary): Entry {
     return new Entry({ summary, body: emptyBody(), delivered: new Map() }, this.#options)
   }
@@ -71,7 +71,7 @@ export class Records {
     this.#sweeping.wake()
   }
 
-  /** What can be written is; nothing is written any more after that. */
+  /** Writes what can be written, and nothing after that. */
   async close(): Promise<void> {
     await this.#sweeping.close()
     await Promise.all([...this.#entries.values()].map(entry => entry.close()))

@@ -1,6 +1,6 @@
 import { oneLine } from './text.js'
 
-/** How many lines are kept from the beginning of a job, and as many from its end. */
+/** How many lines are kept of a job's beginning, and as many of its end. */
 export const LINES_KEPT = 1000
 
 /** A transcript as it is stored. */
@@ -11,7 +11,7 @@ export interface TranscriptDoc {
   readonly last: readonly string[]
 }
 
-/** What a job said: its first and its last lines, and how many there were between. */
+/** What a job said: its first and last lines, and how many were left out between them. */
 export class Transcript {
   readonly #first: string[]
   #leftOut: number
@@ -23,7 +23,7 @@ export class Transcript {
     this.#last = [...last]
   }
 
-  /** All lines there were. */
+  /** The number of all lines. */
   get count(): number {
     return this.#first.length + this.#leftOut + this.#last.length
   }
@@ -40,7 +40,7 @@ export class Transcript {
     this.#leftOut++
   }
 
-  /** The lines from number `from` (0 is the first) on; a line of its own tells how many of them were not kept. */
+  /** The lines from number `from` (0 is the first) on. A line of its own tells how many of them were not kept. */
   since(from: number): string[] {
     const lastBegins = this.#first.length + this.#leftOut
     const missing = Math.min(this.#leftOut, Math.max(0, lastBegins - from))

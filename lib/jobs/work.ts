@@ -13,11 +13,11 @@ export interface JobContext {
   readonly id: string
   /** Aborted when the job is cancelled or the daemon closes. */
   readonly signal: AbortSignal
-  /** A line of the record; of its characters the first 2,000 are kept, of the lines the first and last 1,000. */
+  /** Adds a line to the record. The first 2,000 characters of a line are kept, and the first and last 1,000 lines. */
   line(text: string): void
   /** 0 to 1. */
   progress(fraction: number): void
-  /** Kept in the record, as a copy; a list that is too large loses its last items (1 MiB for all results). */
+  /** Keeps a copy of a value in the record. A list that is too large loses its last items (1 MiB for all results). */
   result(key: string, value: JsonValue): void
 }
 
@@ -53,7 +53,7 @@ export class Work implements Laned {
       this.resolve = resolve
       this.reject = reject
     })
-    // Whoever does not wait for it reads the record.
+    // Who does not wait for it reads the record: a rejection is no unhandled one.
     this.done.catch(() => {})
   }
 

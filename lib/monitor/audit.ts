@@ -16,13 +16,13 @@ export interface AuditOptions {
   readonly now: () => number
 }
 
-/** Lines kept for a disk that takes none. */
+/** How many lines are kept in memory while the disk takes none. */
 const mostWaiting = 10_000
 
 /** An import names this many of the objects that it touched. */
 const mostNamed = 10_000
 
-/** Kept in the store, but no object an admin knows. */
+/** Types of the store that are no objects to an admin. */
 const internal = new Set(['revoked'])
 
 /**
@@ -49,7 +49,7 @@ export class Audit {
     const known = changes.filter(({ type }) => !internal.has(type))
     if (known.length === 0) return Promise.resolve()
     const time = new Date(this.#o.now()).toISOString()
-    // One change may touch many objects: what belongs together carries the same mark.
+    // One change may touch many objects: its lines carry the same mark.
     const head = { time, change: randomBytes(6).toString('hex'), who: actor.who, from: actor.from }
     const entries =
       kind === 'import'
@@ -82,7 +82,7 @@ export class Audit {
     try {
       await appendFile(this.#o.file, text, { mode: 0o600 })
     } catch (error) {
-      // Half a line is no line; where it cannot be taken back, the file is looked at anew.
+      // Half a line must not stay. When it cannot be taken back, the size of the file is looked up again.
       await truncate(this.#o.file, sizeBytes).catch(() => undefined)
       this.#sizeBytes = undefined
       throw error

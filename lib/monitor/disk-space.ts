@@ -3,7 +3,7 @@ import { Background } from '../background.js'
 import type { Condition } from './health.js'
 
 const lookMs = 10_000
-/** A small disk is not full because it is small. */
+/** On a small disk this share may be free instead: a small disk is not full because it is small. */
 const leastShare = 0.05
 
 /** Whether there is room on the disks of some directories, looked at every 10 s (rules 6.3). */
@@ -23,7 +23,7 @@ export class DiskSpace {
     return disks
   }
 
-  /** As it was when last looked at. */
+  /** The condition at the last look. */
   get condition(): Condition {
     return this.#condition
   }
@@ -38,7 +38,7 @@ export class DiskSpace {
     this.#condition = { ok: reason === '', reason }
   }
 
-  /** What is lacking, in words that stay the same while it does; '' for nothing. */
+  /** What the disk of a directory lacks, in words that stay the same while it does; '' for nothing. */
   async #lack(directory: string): Promise<string> {
     try {
       const { bsize, blocks, bavail, ffree, files } = await statfs(directory)

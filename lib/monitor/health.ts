@@ -14,7 +14,7 @@ export interface ServiceState {
 
 const lookMs = 5_000
 
-/** Keeps since when each service is as it is (rules 6.3), also while nobody asks. */
+/** The state of each service and since when it has it (rules 6.3), also while nobody asks. */
 export class Health {
   readonly #last = new Map<string, ServiceState>()
   readonly #timer: NodeJS.Timeout
@@ -43,7 +43,7 @@ export class Health {
     )
   }
 
-  /** The service's state; undefined for a name nobody knows. */
+  /** A service's state; undefined for an unknown name. */
   of(name: string): ServiceState | undefined {
     if (!Object.hasOwn(this.services, name)) return undefined
     const bad = this.services[name]?.map(part => part()).filter(({ ok }) => !ok) ?? []
@@ -51,7 +51,7 @@ export class Health {
     const reason = bad.map(part => part.reason).join('; ')
     const last = this.#last.get(name)
     if (last?.status === status && last.reason === reason) return last
-    // A failure told in other words is the same one.
+    // A failure with another reason is still the same failure.
     const since = last?.status === status ? last.since : new Date(this.now()).toISOString()
     const state: ServiceState = { status, reason, since }
     this.#last.set(name, state)

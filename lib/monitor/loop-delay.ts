@@ -4,13 +4,13 @@ import type { Condition } from './health.js'
 const windowMs = 10_000
 const resolutionMs = 20
 
-/** Whether the event loop turns in time: the mean of ten seconds, so that one long turn does not count as failure. */
+/** Whether the event loop is in time, in the mean over ten seconds: one long turn is no failure. */
 export class LoopDelay {
   readonly #histogram: IntervalHistogram = monitorEventLoopDelay({ resolution: resolutionMs })
   readonly #timer: NodeJS.Timeout
   #meanMs = 0
 
-  /** `window`: what the mean is taken over, milliseconds. */
+  /** `mostMs`: the longest mean delay. `window`: the time that the mean is taken over. Both in milliseconds. */
   constructor(
     readonly mostMs: number,
     window = windowMs
@@ -25,7 +25,7 @@ export class LoopDelay {
 
   get condition(): Condition {
     const ok = this.#meanMs <= this.mostMs
-    return { ok, reason: ok ? '' : `the event loop is more than ${this.mostMs} ms late in the mean` }
+    return { ok, reason: ok ? '' : `the event loop is more than ${this.mostMs} ms late on average` }
   }
 
   close(): void {

@@ -11,7 +11,7 @@ export interface Report {
   readonly time: string
 }
 
-/** What is kept of a node, whatever its name becomes; the newest report is the last of `history`. */
+/** What is kept of a node, also when it is renamed. The newest report is the last of `history`. */
 interface Kept {
   history: Report[]
   /** Why its machine last got no boot script, or one that may not work; null when all was well. */
@@ -127,8 +127,8 @@ export class NodeStatus {
   }
 
   /**
-   * Does what a crash kept from being done between a change of a node and that of its states: those of a node
-   * that is gone follow it to the name it was given, or are forgotten.
+   * Catches up after a crash between a change of a node and that of its states: the states of a node that is gone
+   * follow it to its new name, or are forgotten.
    */
   async catchUp(view: View): Promise<void> {
     for (const node of [...this.#nodes.keys()]) {
@@ -149,13 +149,19 @@ export class NodeStatus {
     await this.#journal.close()
   }
 
-  /** Writes an event that follows from a change already made: it cannot be refused, so it is owed until written. */
+  /**
+   * Writes an event that follows from a change which is made already. It cannot be refused, so it is owed until it is
+   * written.
+   */
   async #owe(event: Event): Promise<void> {
     this.#owed.push(event)
     await this.#paying.run().catch(() => undefined)
   }
 
-  /** Writes what is owed, in order; after a failure at least a probe, so that `health` does not wait for a report. */
+  /**
+   * Writes what is owed, in order. After a failure it writes at least a probe, so that `health` recovers without a
+   * report.
+   */
   async #pay(): Promise<void> {
     const owed = [...this.#owed]
     const reasons = [...this.#reasonsOwed].map(node => ({ node, reason: this.reason(node) }))
@@ -212,7 +218,7 @@ export class NodeStatus {
     // The journal can hold both: it was made smaller, or could not be written, while the node was renamed.
     const there = this.#nodes.get(to)?.history ?? []
     kept.history = newest([...there, ...kept.history].sort(byTime))
-    // It names the node that was.
+    // The reason names the node by its old name.
     kept.reason = null
     this.#nodes.delete(node)
     this.#nodes.set(to, kept)

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { locate } from './locate.js'
 
-/** By its path, whether a setpriv knows --pdeathsig: busybox's does not. */
+/** By the path of a setpriv: whether it knows --pdeathsig. Busybox's does not. */
 const able = new Map<string, Promise<boolean>>()
 
 /**

@@ -8,8 +8,8 @@ export function searchPath(): string {
 }
 
 /**
- * The absolute path of a program on the search path; a name with a slash is taken as a path itself. Undefined: it
- * is not there, or is no file that we may run.
+ * The absolute path of a program on the search path. A name with a slash is a path itself. Undefined: there is no
+ * such file, or we may not run it.
  */
 export async function locate(program: string, path: string = searchPath()): Promise<string | undefined> {
   if (program === '' || program.includes('\0')) return undefined

@@ -47,9 +47,9 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /**
  * Runs a program to its end by its argument array, never through a shell, in a process group of its own. What it
- * leaves running in that group is killed when it ends; the program itself is killed with this process, kill -9
- * included, where the system has setpriv (what it started then is not: `unshare --pid --kill-child` is for that).
- * Throws a ProgramError; what `onLine` or `onErrorLine` throws ends the program and is thrown on.
+ * leaves running in that group is killed when it ends. Where the system has setpriv, the program is killed with this
+ * process, also by kill -9; what the program started is not then (`unshare --pid --kill-child` is for that). Throws a
+ * ProgramError. What `onLine` or `onErrorLine` throws ends the program and is thrown on.
  */
 export async function run(
   program: string,
@@ -79,7 +79,7 @@ export async function run(
   return new Run(program, options, start).result
 }
 
-/** What ends a program before its time: one of our reasons, or what the caller's own function threw. */
+/** Why a program was ended early: one of our reasons, or what the caller's own function threw. */
 type Ending = { readonly why: Why; readonly what: string } | { readonly thrown: unknown }
 
 class Run {
@@ -155,7 +155,7 @@ class Run {
       }
     })
     stream?.on('data', (bytes: Buffer) => lines.add(bytes))
-    // Not `end`: that does not come where the stream has to be closed.
+    // Not `end`, which does not come when the stream has to be destroyed.
     stream?.once('close', () => lines.end())
   }
 
@@ -183,7 +183,7 @@ class Run {
     )
   }
 
-  /** Nothing ends the program any more. */
+  /** Drops everything that could end the program. */
   #forget(): void {
     for (const timer of this.#timers.splice(0)) clearTimeout(timer)
     this.#options.signal?.removeEventListener('abort', this.#abort)
@@ -193,7 +193,7 @@ class Run {
     try {
       process.kill(-(this.#child.pid as number), signal)
     } catch {
-      // The group has nobody left.
+      // No process is left in the group.
     }
   }
 
@@ -230,7 +230,7 @@ const units = [
   ['ms', 1]
 ] as const
 
-/** In the largest unit that needs no fraction. */
+/** A duration in the largest unit that needs no fraction. */
 function duration(ms: number): string {
   const [unit, size] = units.find(([, size]) => ms % size === 0) ?? ['ms', 1]
   return `${ms / size} ${unit}`

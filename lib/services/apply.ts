@@ -239,9 +239,9 @@ export class Apply {
       else await unit.reload(settings, this.#notes.now.due || 'reload', this.signal)
       if (state !== 'unknown') await this.#comesBack()
       await this.#notes.done({ due: '', trial: undefined })
-      return `the files before it are in force again, the new ones are kept as ${rejectedPath(settings.config)}`
+      return `the old files are in force again, the new ones are kept as ${rejectedPath(settings.config)}`
     } catch (error) {
-      return `and with the files before it: ${message(error)}`
+      return `and with the old files: ${message(error)}`
     }
   }
 
@@ -267,5 +267,5 @@ async function writing<T>(work: () => Promise<T>): Promise<T> {
 function rejectedWords(error: unknown, files: readonly RenderedFile[]): string {
   let words = message(error)
   for (const { path } of files.slice(0, 100)) words = words.replaceAll(stagedPath(path), rejectedPath(path))
-  return `what was rendered is refused: ${words}`
+  return `the rendered files are refused: ${words}`
 }

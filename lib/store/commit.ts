@@ -18,7 +18,7 @@ interface CommitterOptions {
 export class Committer {
   readonly #options: CommitterOptions
   #lastIntent: number
-  /** Takes a failed commit off the disk again, where it may have got there in spite of the error. */
+  /** Takes a failed commit off the disk again: in spite of the error it may be there. */
   #revert: (() => Promise<void>) | undefined
 
   constructor(options: CommitterOptions) {
@@ -57,7 +57,10 @@ export class Committer {
     flusher.add({ number, writes })
   }
 
-  /** The last step of a commit: the directory. Until a failure is reverted on disk as well, nothing else is written. */
+  /**
+   * The last step of a commit: syncs the directory. After a failure nothing else is written until it is reverted on
+   * disk too.
+   */
   async #settle(directory: string, revert: () => Promise<void>): Promise<void> {
     const { files } = this.#options
     try {

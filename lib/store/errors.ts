@@ -22,7 +22,7 @@ export interface Problem {
   readonly message: string
 }
 
-/** Files that do not parse or break a rule; `problems` has all of them, the message too, one to a line. */
+/** Files do not parse or break a rule. `problems` has all of them; the message has them one a line. */
 export class LoadError extends Error {
   override readonly name = 'LoadError'
   readonly problems: readonly Problem[]

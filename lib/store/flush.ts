@@ -7,14 +7,14 @@ import type { Intent } from './intents.js'
 import { INTENTS, intentFile, objectFile } from './paths.js'
 
 /**
- * Files that may be promised by intents and not written yet; more waits. Enough that a change of every node of a large
- * cluster keeps nobody waiting, few enough that a start has soon read what they promise.
+ * How many files intents may promise before they are written; further changes wait. Enough for a change of every node
+ * of a large cluster, and few enough that a start soon has read the intents.
  */
 const OUTSTANDING_FILES = 65_536
-/** More would only take turns: each write holds one of libuv's four threads, which others need too. */
+/** More at once would not be faster: each write holds one of libuv's four threads, which others need too. */
 const PARALLEL_WRITES = 3
 const RETRY_MS = { first: 100, longest: 5000 }
-/** What a stop may spend on the files of a large change; the daemon has 10 s for all of it. */
+/** How long a stop may write the files of a large change; the daemon has 10 s in all to stop. */
 const CLOSE_MS = 5000
 
 interface FlusherOptions {
@@ -29,12 +29,13 @@ interface FlusherOptions {
 type Promised = Intent['writes'][number]
 
 /**
- * Brings the object files up to what the intents promise, behind the answers: the latest content of each file, then
- * the directories, then the intents are removed. What fails is tried again, ever slower; the intents stay until then.
+ * Brings the object files up to what the intents promise, after the answers: writes the latest content of each file,
+ * syncs the directories, then removes the intents. What fails is tried again, ever slower; until then the intents
+ * stay.
  */
 export class Flusher {
   readonly #options: FlusherOptions
-  /** By file, the latest content on its way. */
+  /** By file: the latest content that has to be written. */
   #waiting = new Map<string, Promised>()
   #intents: { number: number; files: number }[] = []
   #outstanding = 0
@@ -51,7 +52,7 @@ export class Flusher {
     })
   }
 
-  /** No intent is on disk: an object's file may be written directly. */
+  /** Whether no intent is on disk, so that an object's file may be written directly. */
   get idle(): boolean {
     return this.#intents.length === 0
   }
@@ -78,14 +79,14 @@ export class Flusher {
     }
   }
 
-  /** Finishes what waits. Where that fails, or takes over 5 s, the intents stay, and the next start finishes them. */
+  /** Writes what waits. When that fails, or takes over 5 s, the intents stay, and the next start finishes them. */
   async close(): Promise<void> {
     this.#closeBy = Date.now() + CLOSE_MS
     await this.#flushing.run().catch(() => undefined)
     await this.#flushing.close()
   }
 
-  /** One round: what waits when it begins. Throws an Error with the reason when not all of it could be written. */
+  /** Writes what waits at the call. Throws an Error with the reason when not all of it could be written. */
   async #flush(): Promise<void> {
     const { directory, files, assertOurs } = this.#options
     const writes = this.#waiting

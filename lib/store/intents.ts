@@ -25,7 +25,7 @@ export function intentText(writes: readonly Write[]): string {
   return `{ "writes": [\n${lines.join(',\n')}\n] }\n`
 }
 
-/** Reads the intents that wait in a state directory. A damaged one is a problem: what it promised is unknown. */
+/** Reads the intents in a state directory. A damaged one is a problem: what it promised is unknown. */
 export function readIntents(directory: string, types: ReadonlySet<string>): Intents {
   const intents: Intent[] = []
   const leftovers: string[] = []

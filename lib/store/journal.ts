@@ -10,9 +10,9 @@ export interface JournalOptions<R> {
   /** Called at open with every record of the file, in order. A throw stops the open and names the line. */
   read: (record: R) => void
   /**
-   * The records that stand for all that was appended, for a smaller file. Called only between appends: every record
-   * whose `append` has resolved must be in it (so: take a record into memory directly after `await append`), and none
-   * that still waits.
+   * The records that stand for all that was appended, for a smaller file. It is called between appends only. Every
+   * record whose `append` has resolved must be in it, so take a record into memory directly after `await append`; a
+   * record that still waits must not be in it.
    */
   snapshot: () => Iterable<R>
   /** A file beyond this, and beyond twice what it was after the last compaction, is compacted. Default 8 MiB. */
@@ -32,8 +32,8 @@ const COMPACT_BYTES = 8 * 1024 * 1024
 const CHUNK_CHARACTERS = 256 * 1024
 
 /**
- * An append-only file of JSON records, one to a line, for what changes too often for a file each (node status). Appends
- * that wait together share one fsync.
+ * An append-only file of JSON records, one a line, for what changes too often to have files of its own (node status).
+ * Appends that wait together share one fsync.
  */
 export class Journal<R> {
   readonly #options: JournalOptions<R>
@@ -57,8 +57,9 @@ export class Journal<R> {
   }
 
   /**
-   * Reads the file (made 0600 when missing) and opens it. A last line that a crash left unfinished is cut off: nobody
-   * was told it was kept. Damage before it is a LoadError with the line. One journal at a time may have the file.
+   * Reads the file (made 0600 when missing) and opens it. A last line that a crash left unfinished is cut off: its
+   * append was never acknowledged. Damage before it is a LoadError with the line. One journal at a time may have the
+   * file.
    */
   static async open<R>(options: JournalOptions<R>): Promise<Journal<R>> {
     const { file, read, files = realFiles } = options
@@ -145,7 +146,7 @@ export class Journal<R> {
     const { file, log = () => {} } = this.#options
     const fresh = `${file}.new`
     try {
-      // This takes a turn of the event loop, in which whoever awaited an append has taken its record into memory.
+      // While this waits, whoever awaited an append has taken its record into memory.
       const compacted = await this.#files.openLog(fresh, true)
       try {
         this.#sizeBytes = await this.#writeSnapshot(compacted, fresh)

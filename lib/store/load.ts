@@ -75,7 +75,7 @@ function loadType(directory: string, type: string, kind: Kind<Doc>, loading: Loa
 
 function parseObject(name: string, text: string, kind: Kind<Doc>): Doc {
   const doc = kind.decode(name, parseJson(text))
-  // A text that the store wrote hides nothing; only another one is worth the closer look.
+  // The store itself writes no key twice: only a text from elsewhere needs the closer look.
   if (kind.encode(doc) !== text) refuseDuplicateKeys(text)
   return doc
 }

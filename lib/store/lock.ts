@@ -22,7 +22,7 @@ interface Holder {
   /** Clock ticks from boot to the process's start: tells a reused pid. */
   readonly startTime: string
   readonly bootId: string
-  /** Device and inode of the directory that is held: a copy, which has others, is nobody's. */
+  /** Device and inode of the directory that is held. A copy has others, and nobody holds it. */
   readonly directory: string
 }
 
@@ -32,7 +32,8 @@ interface Holder {
  * when the lock disappears or is taken while it is held.
  */
 export async function acquireLock(directory: string, onLost: (reason: string) => void): Promise<Lock> {
-  // Looking at the holder, removing its lock and taking it are several steps; two starts must not interleave in them.
+  // To look at the holder, to remove its lock and to take the lock are three steps: two starts must not interleave in
+  // them.
   const endGuard = await guard(directory)
   try {
     const lockfilePath = join(directory, 'lock')
@@ -69,8 +70,8 @@ export async function acquireLock(directory: string, onLost: (reason: string) =>
 }
 
 /**
- * Waits for the right to take the lock. A kernel lock on the directory itself: it ends with this process, however that
- * ends, so it cannot go stale. flock(1) takes it on our open file and leaves it there.
+ * Waits for the right to take the lock: a kernel lock on the directory itself. It ends with this process, however
+ * that ends, so it cannot go stale. flock(1) takes it on our open file and leaves it there.
  */
 async function guard(directory: string): Promise<() => Promise<void>> {
   const handle = await open(directory, 'r')
@@ -79,7 +80,7 @@ async function guard(directory: string): Promise<() => Promise<void>> {
       stdio: ['ignore', 'ignore', 'ignore', handle.fd]
     })
     const [code] = await once(flock, 'exit')
-    if (code !== 0) throw new Error(`another start in ${directory} does not finish`)
+    if (code !== 0) throw new Error(`${directory}: another svcd is starting there and does not finish`)
   } catch (error) {
     await handle.close()
     const missing = error instanceof Error && 'code' in error && error.code === 'ENOENT'
@@ -101,7 +102,7 @@ async function readHolder(file: string): Promise<Holder | undefined> {
 /** Whether that process is alive, and holds this very directory. */
 async function holds(holder: Holder, directory: string): Promise<boolean> {
   if (holder.bootId !== (await bootId()) || holder.startTime !== (await startTimeOf(holder.pid))) return false
-  // A version before this one did not write its directory down.
+  // An earlier version did not write its directory down.
   return holder.directory === '' || holder.directory === (await identityOf(directory))
 }
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { isLeftover } from '../disk/replace.js'
 
-/** What one object's file shall hold; `undefined`: no file. `textBefore` is what it held by the last commit. */
+/** What one object's file has to hold; `undefined`: no file. `textBefore` is what it held after the last commit. */
 export interface Write {
   readonly type: string
   readonly name: string
@@ -22,7 +22,7 @@ export function intentFile(directory: string, number: number): string {
   return join(directory, INTENTS, `${String(number).padStart(12, '0')}.json`)
 }
 
-/** Throws a TypeError for a name that cannot be a file's, or that loading would pass over. */
+/** Throws a TypeError for a name that no file can have, or that loading would skip. */
 export function assertStorable(name: string): void {
   if (!/^[^./\0][^/\0]*$/.test(name) || Buffer.byteLength(name) > 200) {
     throw new TypeError(`${JSON.stringify(name)} cannot name a file of the store`)
@@ -32,7 +32,7 @@ export function assertStorable(name: string): void {
 /** What a directory entry is: an object, a leftover of an interrupted atomic write, an editor's, or foreign. */
 export type Entry = { object: string } | 'leftover' | 'ignored' | 'foreign'
 
-/** Tells by its name what a file in a type's directory is. */
+/** What a file in a type's directory is, by its name. */
 export function entryOf(fileName: string): Entry {
   if (isLeftover(fileName)) return 'leftover'
   if (fileName.startsWith('.') || fileName.endsWith('~')) return 'ignored'

@@ -27,7 +27,7 @@ export class State<T extends Types, I extends Index> implements View<T, I> {
     return this.#of(this.#names, type).values
   }
 
-  /** Puts `after` in the place of what is there (`undefined`: nothing), and tells the index. */
+  /** Replaces what is there by `after` (`undefined`: nothing), and tells the index. */
   set(type: string, name: string, after: Doc | undefined): void {
     const objects = this.#of(this.#objects, type)
     const before = objects.get(name)

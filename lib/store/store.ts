@@ -20,9 +20,9 @@ export interface StoreOptions<T extends Types, I extends Index> {
   kinds: { [K in keyof T & string]: Kind<T[K]> }
   /** Called twice: one index for readers, one for transactions. Its `update` must not throw. */
   createIndex: () => I
-  /** The rules that take the whole state to check, for files changed by hand. Any problem stops the start. */
+  /** Checks the rules for which the whole state is needed, for files changed by hand. Any problem stops the start. */
   verify?: (view: View<T, I>) => readonly { type: string; name: string; message: string }[]
-  /** Files that changes may leave to be written behind their answers before the next change waits. Default 65,536. */
+  /** How many files may still have to be written after the answers before the next change waits. Default 65,536. */
   outstandingFiles?: number
   /** How files are written; a test puts failing ones here. */
   files?: FileLayer
@@ -33,7 +33,7 @@ export interface StoreOptions<T extends Types, I extends Index> {
 interface Pending {
   /** Every write in order. */
   readonly steps: readonly Step[]
-  /** What it comes to, one step for an object. */
+  /** What they come to, one step for an object. */
   readonly net: readonly Step[]
   done(): void
   failed(error: StoreError): void
@@ -42,8 +42,8 @@ interface Pending {
 const PROBE_MS = { first: 1000, longest: 30_000 }
 
 /**
- * Objects in memory, each also a JSON file; all changes go through one transaction function (architecture, "The
- * store"). Memory is the truth for reads, the files for a restart.
+ * Objects in memory, each also a JSON file. All changes go through one transaction function. Reads are answered from
+ * memory; a restart reads the files.
  */
 export class Store<T extends Types, I extends Index> {
   readonly #kinds: ReadonlyMap<string, Kind<Doc>>
@@ -107,8 +107,8 @@ export class Store<T extends Types, I extends Index> {
   }
 
   /**
-   * Every problem of a state directory (files of no type too), for `svcd check`. Takes no lock and writes nothing; of a
-   * directory that a daemon is writing to it may see a change half way.
+   * Every problem of a state directory (files of no type too), for `svcd check`. Takes no lock and writes nothing.
+   * While a daemon writes to the directory, it may see half of a change.
    */
   static async inspect<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Problem[]> {
     const loaded = load(options.directory, kindsOf(options))
@@ -157,7 +157,10 @@ export class Store<T extends Types, I extends Index> {
     })
   }
 
-  /** Calls `listener` after each commit with what it changed, in order, `current` showing it. Returns the way out. */
+  /**
+   * Calls `listener` after each commit with what it changed, in order; `current` shows it by then. Returns how to
+   * unsubscribe.
+   */
   subscribe(listener: (changes: readonly Change[]) => void): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
@@ -220,7 +223,7 @@ export class Store<T extends Types, I extends Index> {
     done()
   }
 
-  /** Takes back all that waits, not only what failed: it may have been decided on what failed. */
+  /** Takes back all that waits, not only what failed: the rest may build on it. */
   #fail(pending: readonly Pending[], error: unknown): void {
     const reason = reasonOf(error)
     if (this.#problem === '') {

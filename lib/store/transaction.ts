@@ -16,7 +16,10 @@ export function deepFreeze<D extends Doc>(doc: D): D {
   return Object.freeze(doc)
 }
 
-/** What `store.change` hands to its function: every write goes into `state` at once and is noted for the way back. */
+/**
+ * What `store.change` gives to its function. Every write goes into `state` at once, and is noted so that it can be
+ * undone.
+ */
 export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
   readonly #state: State<T, I>
   readonly #kinds: ReadonlyMap<string, Kind<Doc>>

@@ -97,10 +97,10 @@ t.test('url and controller address', async t => {
   t.equal(url('[http]\nurl = https://Controller.example.org/'), 'https://controller.example.org')
   for (const wildcard of ['0.0.0.0:7050', '[::]:7050', '[::ffff:0.0.0.0]:7050'])
     t.strictSame(problems(`[http]\nlisten = ${wildcard}`), [
-      'svcd.ini:2: [controller] address is needed when [http] listen is every address'
+      'svcd.ini:2: [controller] address is needed when [http] listen is all addresses'
     ])
   t.strictSame(problems('', 'http.listen=0.0.0.0:1'), [
-    '--set http.listen: [controller] address is needed when [http] listen is every address'
+    '--set http.listen: [controller] address is needed when [http] listen is all addresses'
   ])
 })
 
@@ -188,7 +188,7 @@ t.test('every problem at once, each with its line, in the order of the file', as
       '--set auth.token_lifetime:'
     ]
   )
-  t.match(found[3], /"max_body" was given in line 4 already/)
+  t.match(found[3], /"max_body" is given in line 4 already/)
   t.match(found[4], /unknown key "lisen" in \[http\], which has listen, url/)
   t.match(found[5], /cut at ;/)
 })

@@ -39,7 +39,7 @@ t.test('more requests that wait than the ini allows are named', async t => {
   for (const gate of gates) submitted.push(await jobs.submit(gate.spec))
   await gates[0]?.began
   t.same(queueCondition(jobs, 2), { ok: true, reason: '' })
-  t.same(queueCondition(jobs, 1), { ok: false, reason: 'more than 1 requests wait to be run' })
+  t.same(queueCondition(jobs, 1), { ok: false, reason: 'more than 1 requests wait to run' })
   for (const gate of gates) gate.end()
   await Promise.all(submitted.map(outcome))
   t.same(queueCondition(jobs, 1), { ok: true, reason: '' })
