@@ -166,6 +166,7 @@ async function buildParts(config: Config, log: Log, closers: (() => unknown)[]):
     tracker: torrent.tracker,
     insecure: !config.node.verify_certificate,
     rootpw: config.kickstart.rootpw,
+    identity: config.image.identity,
     began: (node, imagefile) => images.installing.began(node, imagefile)
   })
   const services = closed(new Services({ config, model, log, now }))

@@ -79,6 +79,8 @@ export interface InstallData {
   readonly imagesize: number
   /** File name of the torrent below /files/, '' when torrent is off. */
   readonly torrent: string
+  /** `[image] identity`: absolute paths in the image, with wildcards in the last part alone. */
+  readonly identity: readonly string[]
   readonly kernelfile: string
   readonly initrdfile: string
   readonly kernelversion: string

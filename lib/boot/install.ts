@@ -25,6 +25,8 @@ export interface InstallOptions {
   readonly tracker: string
   readonly insecure: boolean
   readonly rootpw: string
+  /** `[image] identity`. */
+  readonly identity: readonly string[]
   /** A node was given a script, or kickstart, that makes it install this pack ('' for none). */
   readonly began: (node: string, imagefile: string) => void
 }
@@ -113,6 +115,7 @@ export class Install {
       imagesum: pack?.sha256 ?? '',
       imagesize: pack?.bytes ?? 0,
       torrent: tracker !== '' && imagefile !== '' && hasFile(torrent) ? torrent : '',
+      identity: this.#o.identity,
       kernelfile: image.kernelfile ?? '',
       initrdfile: image.initrdfile ?? '',
       kernelversion: image.kernelversion ?? '',

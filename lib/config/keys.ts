@@ -109,6 +109,12 @@ export const keys = {
       '/var/cache/apt/archives/*.deb, /var/cache/dnf/*',
       'Paths that packs leave out, from the root of an image, with commas between them; * and ? are allowed.'
     ),
+    identity: key(
+      values.imageFiles,
+      '/etc/machine-id, /var/lib/dbus/machine-id, /etc/ssh/ssh_host_*, /var/lib/systemd/random-seed, ' +
+        '/var/lib/systemd/credential.secret',
+      "Files that no two nodes share: an installation removes the image's, grabs and pushes leave them out."
+    ),
     initramfs: key(
       values.boolean,
       'yes',

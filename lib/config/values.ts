@@ -255,12 +255,25 @@ export const command: Kind<readonly string[]> = value => {
   return value.split(/\s+/).filter(word => word !== '')
 }
 
-/** Paths inside an image with commas between them, each from its root; patterns may hold *, ? and [ ]. */
-export const imagePaths: Kind<readonly string[]> = value => {
-  const paths = value
+const listed = (value: string): string[] =>
+  value
     .split(',')
     .map(part => part.trim())
     .filter(part => part !== '')
+
+/** Files inside an image with commas between them, each from its root; the names may hold *, ? and [ ]. */
+export const imageFiles: Kind<readonly string[]> = value => {
+  const files = listed(value)
+  must(
+    files.every(part => /^(?:\/(?!\.\.?\/)[^/*?[\]\\\s]+)*\/[^/\\\s]+$/.test(part) && !/\/\.\.?$/.test(part)),
+    'files from the root of an image, such as /etc/ssh/ssh_host_*, with commas between them'
+  )
+  return files
+}
+
+/** Paths inside an image with commas between them, each from its root; patterns may hold *, ? and [ ]. */
+export const imagePaths: Kind<readonly string[]> = value => {
+  const paths = listed(value)
   must(
     paths.every(part => part.startsWith('/') && !part.split('/').includes('..')),
     'paths from the root of an image, such as /var/cache/*, with commas between them'

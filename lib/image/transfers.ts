@@ -18,7 +18,7 @@ export function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc
 /** What a grab and a push are asked for alike, for one node. Throws notFound for a node that is gone. */
 export const requestOf = ({ model, config }: ImageContext, image: OsimageDoc, changes: Changes) => ({
   filesystems: image.grab_filesystems ?? [],
-  exclude: image.grab_exclude ?? [],
+  exclude: [...config.image.identity, ...(image.grab_exclude ?? [])],
   own: secretPaths(model, changes.node),
   dryrun: changes.dryrun,
   signal: changes.job.signal,

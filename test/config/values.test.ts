@@ -52,6 +52,7 @@ t.test('values outside their sets are refused, the section and key named', async
     'image.packer': ['Auto', 'tar'],
     'image.compressor': ['gzip', 'zstd -T0'],
     'image.exclude': ['var/cache', '/a/../b', '/a, b'],
+    'image.identity': ['etc/machine-id', '/etc/*/x', '/etc/../x', '/etc/', '/', '/a b', '/a, b'],
     'image.grace': ['1', '-1d'],
     'ssh.port': ['0', '65536', 'ssh'],
     'jobs.parallel': ['0', '1.5'],

@@ -1,11 +1,15 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { loadConfig } from '../../lib/config/load.js'
 import { copyFromNode, type FromNodeRequest } from '../../lib/image/transfer/from-node.js'
 import { Remote } from '../../lib/image/transfer/remote.js'
 import { freePort } from '../support/free-port.js'
-import { output } from '../support/programs.js'
+import { checkout, output } from '../support/programs.js'
 import { listener, makeSystem, scratch } from './node.js'
+
+/** `[image] identity` as it is shipped. */
+export const { identity } = loadConfig(join(checkout, 'etc/svcd.ini'), []).image
 
 /** The system in `root`, which lets the controller `remote` in, and grabs from it. */
 export async function beginning(t: Test) {
@@ -18,8 +22,9 @@ export async function beginning(t: Test) {
     const heard = listener()
     const { changes } = await copyFromNode({
       ...{ remote, node: 'node001', address: '127.0.0.1', tree: undefined, work: join(directory, 'work') },
-      ...{ filesystems: [], exclude: [], dryrun: false, signal: new AbortController().signal },
+      ...{ filesystems: [], dryrun: false, signal: new AbortController().signal },
       ...{ timeLimitMs: 60_000, ...heard, ...options },
+      exclude: [...identity, ...(options.exclude ?? [])],
       change: text => {
         heard.change(text)
         options.change?.(text)

@@ -202,10 +202,13 @@ t.test('its scripts do what the install script does', async t => {
       setupbmc: true,
       bmc: installBmc(),
       secrets: [{ name: 'k', path: '/etc/key', content: base64('secret') }],
+      identity: ['/etc/machine-id', '/etc/ssh/ssh_host_*'],
       roles: ['ntp']
     },
     { ipmitool: 'cat "$5" >> /ipmi', dmidecode: 'echo ACME' }
   )
+  machine.write('mnt/sysimage/etc/machine-id', '0123456789abcdef0123456789abcdef\n')
+  machine.write('mnt/sysimage/etc/ssh/ssh_host_rsa_key', 'of the image')
   const runs = await machine.run(...scripts.slice(0, 2))
   exits(t, runs, [0, 0])
   t.strictSame(
@@ -217,6 +220,7 @@ t.test('its scripts do what the install script does', async t => {
       'network',
       'partscript',
       'download',
+      'unpack',
       'network',
       'secrets',
       'postscript',
@@ -229,6 +233,8 @@ t.test('its scripts do what the install script does', async t => {
   t.match(machine.text('ipmi'), `raw 6 71 3 2 ${bmcBytes(installBmc().password, 16)}\n`)
   t.equal(machine.text('mnt/sysimage/post'), 'post\n')
   t.equal(machine.text('mnt/sysimage/etc/key'), 'secret')
+  t.equal(machine.text('mnt/sysimage/etc/machine-id'), '')
+  t.notOk(machine.has('mnt/sysimage/etc/ssh/ssh_host_rsa_key'))
   t.equal(statSync(join(machine.root, 'mnt/sysimage/etc/key')).mode & 0o777, 0o600)
   t.match(machine.text('mnt/sysimage/etc/chrony.conf'), 'server 10.141.255.252 iburst prefer')
   t.ok(existsSync(join(machine.root, 'mnt/sysimage/etc/systemd/system/svc-role-ntp.service')))

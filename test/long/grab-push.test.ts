@@ -6,6 +6,7 @@ import { Remote } from '../../lib/image/transfer/remote.js'
 import { copyToNode } from '../../lib/image/transfer/to-node.js'
 import { compareTrees } from '../image/compare-trees.js'
 import { age, listener, requireNode, scratch, startNode } from '../image/node.js'
+import { identity } from '../image/taking.js'
 import { freePort } from '../support/free-port.js'
 import { output } from '../support/programs.js'
 import { debianTree } from './debian.js'
@@ -41,7 +42,13 @@ t.test('a Debian node, there and back', { timeout: 1_800_000 }, async t => {
     return heard
   }
   const common = {
-    ...{ remote, node: 'node001', address: '127.0.0.1', filesystems: ['/'], exclude: ['/var/log/*'] },
+    ...{
+      remote,
+      node: 'node001',
+      address: '127.0.0.1',
+      filesystems: ['/'],
+      exclude: [...identity, '/var/log/*']
+    },
     ...{ dryrun: false, signal: new AbortController().signal, timeLimitMs: 600_000 }
   }
   const size = await output('du', ['-sm', root])

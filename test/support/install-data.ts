@@ -67,6 +67,7 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     imagesum: '',
     imagesize: 0,
     torrent: '',
+    identity: [],
     kernelfile: 'vmlinuz',
     initrdfile: 'initrd.img',
     kernelversion: '5.14.0',

@@ -6,15 +6,15 @@
 /** Directories whose contents belong to the running system. */
 export const volatile: readonly string[] = ['/dev', '/proc', '/run', '/sys', '/tmp', '/var/tmp']
 
-/** What tells one node from another: never taken from a node into an image, nor put from an image over a node's. */
+/**
+ * What tells one node from another, beside the files that `[image] identity` names: never taken from a node into an
+ * image, nor put from an image over a node's.
+ */
 export const identity: readonly string[] = [
   // Its name.
   '/etc/HOSTNAME',
   '/etc/hostname',
   '/etc/hosts',
-  '/etc/machine-id',
-  '/var/lib/dbus/machine-id',
-  '/etc/ssh/ssh_host_*',
   // Its network.
   '/etc/NetworkManager/system-connections/*',
   '/etc/netplan/*',
@@ -51,9 +51,6 @@ export const identity: readonly string[] = [
   '/etc/nvme/hostnqn',
   '/swap.img',
   '/swapfile',
-  // Its randomness.
-  '/var/lib/systemd/credential.secret',
-  '/var/lib/systemd/random-seed',
   // Its roles.
   '/etc/systemd/system/svc-role-*.service',
   '/etc/systemd/system/*.wants/svc-role-*.service',

@@ -9,6 +9,7 @@ import { output } from '../../support/programs.js'
 import { compareTrees } from '../compare-trees.js'
 import { age, listener, makeSystem, remember, requireNode, scratch, startNode } from '../node.js'
 import { richTree } from '../rich-tree.js'
+import { identity } from '../taking.js'
 
 requireNode()
 
@@ -23,8 +24,9 @@ async function beginning(t: Test) {
     const heard = listener()
     const { changes } = await copyToNode({
       ...{ remote, node: 'node001', address: '127.0.0.1', tree: path("my 'image'") },
-      ...{ filesystems: [], exclude: [], dryrun: false, signal: new AbortController().signal },
-      ...{ timeLimitMs: 60_000, ...heard, ...options }
+      ...{ filesystems: [], dryrun: false, signal: new AbortController().signal },
+      ...{ timeLimitMs: 60_000, ...heard, ...options },
+      exclude: [...identity, ...(options.exclude ?? [])]
     })
     t.equal(changes, heard.changes.length, 'each change is heard')
     return heard
