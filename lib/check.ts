@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs'
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
+import { missingRoles } from './boot/roles.js'
 import { keys } from './config/keys.js'
 import type { Problem } from './config/problem.js'
 import { reachability } from './config/reachability.js'
@@ -49,7 +50,10 @@ export async function checkAll(config: Config): Promise<Findings> {
       )
     if (config.boot.snmp_detection && !view.names('switch').some(name => isAskable(view.get('switch', name))))
       warnings.push('[boot] snmp_detection: no switch has an address and a read community to ask it with')
-    warnings.push(...missingRoles(config, view))
+    const users = (['group', 'node'] as const).flatMap(type =>
+      view.names(type).map(name => [`${type} ${name}`, view.get(type, name) ?? {}] as const)
+    )
+    warnings.push(...missingRoles(config.paths.roles, users))
     const key = missingKey(config.paths.state, view)
     if (key) problems.push(key)
     notes.push(...changedSettings(view, ini))
@@ -104,18 +108,6 @@ function missingFirmware({ boot }: Config): { problems: string[]; warnings: stri
     problems: missing.filter(isNeeded).map(told),
     warnings: missing.filter(key => !isNeeded(key)).map(told)
   }
-}
-
-/** Roles that a node or group names and that have no file. */
-function missingRoles({ paths }: Config, view: View): string[] {
-  const users = new Map<string, string>()
-  for (const type of ['group', 'node'] as const)
-    for (const name of view.names(type))
-      for (const role of view.get(type, name)?.roles?.split(',') ?? [])
-        if (!users.has(role.trim())) users.set(role.trim(), `${type} ${name}`)
-  return [...users]
-    .filter(([role]) => !isFile(join(paths.roles, role)))
-    .map(([role, user]) => `${user} has the role ${role}, and there is no file ${join(paths.roles, role)}`)
 }
 
 const isDirectory = (path: string) => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false

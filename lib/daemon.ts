@@ -12,6 +12,7 @@ import { Boot } from './boot/boot.js'
 import { FileCatalog } from './boot/files.js'
 import { Grants } from './boot/grants.js'
 import { Install } from './boot/install.js'
+import { warnOfRoles } from './boot/roles.js'
 import type { Config } from './config/types.js'
 import { HttpServer } from './http/server.js'
 import { Images } from './image/images.js'
@@ -88,7 +89,7 @@ export async function startDaemon(config: Config, log: Log = createLog(config.lo
 async function buildParts(config: Config, log: Log, closers: (() => unknown)[]): Promise<Parts> {
   const now = Date.now
   const { auth, boot: booting, http, log: logging, monitor, torrent, users } = config
-  const { state, templates: templateDirectory, files } = config.paths
+  const { state, templates: templateDirectory, files, roles } = config.paths
   const closed = <P extends { close(): unknown }>(part: P): P => {
     closers.push(() => part.close())
     return part
@@ -132,6 +133,7 @@ async function buildParts(config: Config, log: Log, closers: (() => unknown)[]):
   }
   followDebug()
   store.subscribe(followDebug)
+  store.subscribe(changes => warnOfRoles(roles, changes, log))
   const templates = new Templates({ directory: templateDirectory, now: () => performance.now() })
   const catalog = closed(new FileCatalog(files))
   const hasFile = (name: string) => catalog.has(name)
@@ -167,6 +169,7 @@ async function buildParts(config: Config, log: Log, closers: (() => unknown)[]):
     insecure: !config.node.verify_certificate,
     rootpw: config.kickstart.rootpw,
     identity: config.image.identity,
+    roles,
     began: (node, imagefile) => images.installing.began(node, imagefile)
   })
   const services = closed(new Services({ config, model, log, now }))

@@ -14,7 +14,7 @@ const GROUND = ['errors', 'json', 'source', 'background', 'concurrency', 'log', 
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   main: ['cli', 'config', 'version'],
   cli: ['check', 'daemon', 'auth', 'config'],
-  check: ['daemon', 'services', 'model', 'store', 'program', 'template', 'config'],
+  check: ['daemon', 'boot', 'services', 'model', 'store', 'program', 'template', 'config'],
   daemon: [
     ...[
       'api',

@@ -102,6 +102,8 @@ export interface InstallData {
   readonly postscript: string
   /** Names of roles, fetched by the node at /boot/roles/{role}. */
   readonly roles: readonly string[]
+  /** In a preview, those that have no file. */
+  readonly missing_roles: readonly string[]
   /** Path in the image and content in base64; placed with mode 0600. */
   readonly secrets: readonly { readonly name: string; readonly path: string; readonly content: string }[]
   /** Cluster-wide NTP server, '' when none. */

@@ -13,6 +13,7 @@ import type { Templates } from '../template/templates.js'
 import type { Grants } from './grants.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
 import { render } from './render.js'
+import { withoutFile } from './roles.js'
 
 export interface InstallOptions {
   readonly model: Model
@@ -27,6 +28,8 @@ export interface InstallOptions {
   readonly rootpw: string
   /** `[image] identity`. */
   readonly identity: readonly string[]
+  /** The directory of the roles' files. */
+  readonly roles: string
   /** A node was given a script, or kickstart, that makes it install this pack ('' for none). */
   readonly began: (node: string, imagefile: string) => void
 }
@@ -133,6 +136,8 @@ export class Install {
       partscript: settings.partscript,
       postscript: settings.postscript,
       roles: rolesOf(settings),
+      // A node that installs is told by the answer to its request.
+      missing_roles: masked ? withoutFile(this.#o.roles, rolesOf(settings)) : [],
       secrets: this.#secrets(node, masked),
       ntp_server: model.cluster.ntp_server,
       rootpw: masked && this.#o.rootpw !== '' ? hidden : this.#o.rootpw,

@@ -137,7 +137,7 @@ export const domainOf = (settings: Settings, provision: InterfaceDoc | undefined
   settings.domain ?? provision?.network ?? ''
 
 /** The names in a node's comma-separated roles. */
-export const rolesOf = ({ roles }: Settings): string[] =>
+export const rolesOf = ({ roles }: Pick<Settings, 'roles'>): string[] =>
   roles === null ? [] : roles.split(',').map(role => role.trim())
 
 /** Looks up what a node depends on; the cost does not grow with the number of nodes. */

@@ -578,3 +578,38 @@ t.test('the install script knows checksum and size of what svcd packed', async t
   await c.restart()
   t.match(await install(), `SVC_IMAGESUM='${pack.sha256}'\nSVC_IMAGESIZE=7340033\n`)
 })
+
+// rules 4.10
+t.test('a role that has no file is taken, with a word in the log and in the previews', async t => {
+  const roles = t.testdir({ login: '#!/bin/sh\n', folder: {} })
+  const c = await booted(`paths.roles=${roles}`)
+  const told = () => c.log.splice(0).filter(line => line.includes('role'))
+  for (const [what, path, given, missing] of [
+    ['one with a file', 'group/compute', 'login', []],
+    ['two without', 'group/compute', 'login, slurm,folder', ['slurm', 'folder']],
+    ['the same again', 'group/compute', 'login, slurm,folder', []],
+    ['the own ones of a node', 'node/node001', 'slurm', ['slurm']],
+    ['none', 'group/compute', null, []]
+  ] as const) {
+    c.log.length = 0
+    t.equal((await c.post(`/config/${path}`, { roles: given })).status, 204, what)
+    const user = path.replace('/', ' ')
+    const lines = told()
+    t.equal(lines.length, missing.length, what)
+    for (const role of missing)
+      t.ok(
+        lines.some(line =>
+          line.includes(`${user} has the role ${role}, and there is no file ${join(roles, role)}`)
+        ),
+        `${what}: ${role}`
+      )
+  }
+  for (const preview of ['install', 'kickstart']) {
+    const path = `/config/node/node001/_render/${preview}`
+    t.match((await c.get(path)).text, /^# Warning: role "slurm" has no file/m)
+    writeFileSync(join(roles, 'slurm'), '')
+    t.notMatch((await c.get(path)).text, /Warning: role/)
+    rmSync(join(roles, 'slurm'))
+  }
+  t.notMatch((await c.get('/boot/install/node001', { ...none, source: '10.141.0.1' })).text, /Warning: role/)
+})

@@ -85,6 +85,7 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     partscript: '',
     postscript: '',
     roles: [],
+    missing_roles: [],
     secrets: [],
     ntp_server: '',
     rootpw: '',

@@ -88,6 +88,7 @@ const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
     }
   ],
   roles: [{ roles: ['login'] }, { roles: ['compute', 'gpu.x'] }],
+  missing_roles: [{ missing_roles: ['gpu.x'], masked: true }],
   secrets: [
     { secrets: [{ name: 'key', path: '/etc/munge/munge.key', content: base64('k\0y') }] },
     { secrets: hostile.map((path, i) => ({ name: `s${i}`, path: `/etc/${path}`, content: '' })) }
@@ -133,6 +134,7 @@ const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
     setupbmc: true,
     bmc: installBmc({ username: text, password: text }),
     roles: [text],
+    missing_roles: [text],
     prescript: text,
     secrets: [{ name: text, path: text, content: text }]
   }))
