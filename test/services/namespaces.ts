@@ -1,7 +1,8 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { output, requirePrograms, requireRoot } from '../support/programs.js'
+import { addNamespace, removeNamespace } from '../support/namespaces.js'
+import { output } from '../support/programs.js'
 
 /** Two network namespaces with a wire between them: a server's, with 10.142.0.1/24, and a client's. */
 export interface Wire {
@@ -13,26 +14,16 @@ export interface Wire {
 
 let made = 0
 
+async function namespace(t: Test, side: string): Promise<string> {
+  const name = await addNamespace(`${side}${++made}`)
+  t.teardown(() => removeNamespace(name))
+  return name
+}
+
 /** Makes the namespaces; what runs in them is ended, and they are removed, after the test. */
 export async function wire(t: Test): Promise<Wire> {
-  requireRoot()
-  requirePrograms('ip')
-  const [server, client] = ['s', 'c'].map(side => `svcd-wire-${process.pid}-${++made}${side}`) as [
-    string,
-    string
-  ]
+  const [server, client] = [await namespace(t, 'server'), await namespace(t, 'client')]
   const ip = (...words: string[]) => output('ip', words)
-  t.teardown(async () => {
-    for (const name of [server, client]) {
-      const pids = await ip('netns', 'pids', name)
-      for (const pid of pids.split('\n').filter(Boolean)) process.kill(Number(pid), 'SIGKILL')
-      await ip('netns', 'delete', name)
-    }
-  })
-  for (const name of [server, client]) {
-    await ip('netns', 'add', name)
-    await ip('-n', name, 'link', 'set', 'lo', 'up')
-  }
   await ip('-n', server, 'link', 'add', 'v0', 'type', 'veth', 'peer', 'name', 'c0', 'netns', client)
   await ip('-n', server, 'address', 'add', '10.142.0.1/24', 'dev', 'v0')
   await ip('-n', server, 'link', 'set', 'v0', 'up')

@@ -1,4 +1,5 @@
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
 import { request as httpRequest } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { loadConfig } from '../../lib/config/load.js'
 import { type Daemon, startDaemon } from '../../lib/daemon.js'
+import { unlessMissing } from '../../lib/disk/missing.js'
 import type { JobSummary } from '../../lib/jobs/record.js'
 import { createLog } from '../../lib/log.js'
 import { kinds } from '../../lib/model/types.js'
@@ -146,9 +148,23 @@ export class Controller {
    * image is left to be put right or removed.
    */
   idle(held: ReadonlySet<string> = new Set()): Promise<void> {
-    const work = join(this.directory, 'state', 'work')
-    const ended = ({ id, state }: JobSummary) => held.has(id) || (state !== 'queued' && state !== 'running')
-    return until(() => this.daemon.jobs.records().every(ended) && readdirSync(work).length === 0)
+    const { jobs } = this.daemon
+    const [trees, work] = ['tree', 'work'].map(name => join(this.directory, 'state', name)) as [
+      string,
+      string
+    ]
+    const hasEnded = ({ id, state }: JobSummary) =>
+      held.has(id) || (state !== 'queued' && state !== 'running')
+    // One that goes while it is looked at was to be removed.
+    const isKept = (file: string) =>
+      unlessMissing(readFile(join(trees, file), 'utf8'), 'abandoned').then(
+        text => !text.includes('abandoned')
+      )
+    const isIdle = async () =>
+      (await Promise.all(readdirSync(trees).map(isKept))).every(Boolean) &&
+      jobs.records().every(hasEnded) &&
+      readdirSync(work).length === 0
+    return until(isIdle, () => ({ jobs: jobs.records(), work: readdirSync(work), trees: readdirSync(trees) }))
   }
 
   async #ask(method: string, path: string, body: string | Buffer | undefined, ask: Ask): Promise<Reply> {

@@ -1,7 +1,9 @@
-import { copyFile, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
+import { copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Child, startChild } from './child.js'
-import { checkout, locate, output, requirePrograms, requireRoot } from './programs.js'
+import { addNamespace, removeNamespace } from './namespaces.js'
+import { locate, output, requirePrograms } from './programs.js'
 
 /** A machine's place: its tap and, when known, its DHCP host entry (rules 10.5). */
 export interface DhcpHost {
@@ -22,40 +24,6 @@ export interface ProvisionNetwork {
   tap(mac: string): string
   /** Ends every process in the network, then removes it. */
   close(): Promise<void>
-}
-
-const isAlive = (pid: number): boolean => {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
-}
-
-const namespace = (owner: number) => `svcd-machine-${owner}`
-const workDirectory = (owner: number) => join(checkout, `.cache/network-${owner}`)
-
-/** Ends what still runs in a process's network (a program's namespace lives as long as it does), removes it. */
-async function remove(owner: number): Promise<void> {
-  const pids = await output('ip', ['netns', 'pids', namespace(owner)])
-  for (const pid of pids.split('\n').filter(Boolean))
-    try {
-      process.kill(Number(pid), 'SIGKILL')
-    } catch {
-      // It ended by itself meanwhile.
-    }
-  await output('ip', ['netns', 'delete', namespace(owner)])
-  await rm(workDirectory(owner), { recursive: true, force: true })
-}
-
-/** Removes the networks of runs that were killed. */
-async function sweep(): Promise<void> {
-  for (const name of await readdir('/run/netns').catch(() => [])) {
-    const owner = Number(name.match(/^svcd-machine-(\d+)$/)?.[1])
-    // Another run may be sweeping too: what it took is gone.
-    if (owner && (owner === process.pid || !isAlive(owner))) await remove(owner).catch(() => {})
-  }
 }
 
 const dhcpdConf = (hosts: readonly DhcpHost[]) => `authoritative;
@@ -117,22 +85,18 @@ export async function startNetwork(
   hosts: readonly DhcpHost[],
   { withoutDhcp = false, tftp }: NetworkOptions = {}
 ): Promise<ProvisionNetwork> {
-  requireRoot()
-  requirePrograms('ip', 'setpriv', 'dhcpd', 'dnsmasq')
-  await sweep()
-  const name = namespace(process.pid)
-  const directory = workDirectory(process.pid)
-  await mkdir(directory, { recursive: true })
+  requirePrograms('setpriv', 'dhcpd', 'dnsmasq')
+  const name = await addNamespace('machines')
+  const directory = await mkdtemp(join(tmpdir(), 'svcd-network-'))
   const enter = ['ip', 'netns', 'exec', name, 'setpriv', '--pdeathsig', 'KILL']
   const services: Child[] = []
   const close = async () => {
     await Promise.all(services.map(service => service.stop()))
-    await remove(process.pid)
+    await removeNamespace(name)
+    await rm(directory, { recursive: true })
   }
   const ip = (...args: string[]) => output('ip', ['-n', name, ...args])
-  await output('ip', ['netns', 'add', name])
   try {
-    await ip('link', 'set', 'lo', 'up')
     await ip('link', 'add', 'br0', 'type', 'bridge', 'forward_delay', '0')
     await ip('address', 'add', '10.141.0.1/24', 'dev', 'br0')
     await ip('address', 'add', 'fd00:141::1/64', 'dev', 'br0', 'nodad')

@@ -73,12 +73,24 @@ export async function send(stage: Stage, row: Row, step: Step, ask = {}): Promis
   return row.method === 'GET' ? c.get(path, ask) : c.post(path, body ?? '', ask)
 }
 
-/** What differs between two states: path → what the file holds now, null when it is gone. */
+/**
+ * What differs between two states: path → what the file holds now, null when it is gone; of a journal, which has a list
+ * of records, those that have come.
+ */
 export function difference(before: Record<string, unknown>, after: Record<string, unknown>) {
   const found: Record<string, unknown> = {}
   for (const path of new Set([...Object.keys(before), ...Object.keys(after)]))
-    if (JSON.stringify(before[path]) !== JSON.stringify(after[path])) found[path] = after[path] ?? null
+    if (JSON.stringify(before[path]) !== JSON.stringify(after[path])) {
+      const now = after[path]
+      found[path] = Array.isArray(now) ? added(before[path] ?? [], now) : (now ?? null)
+    }
   return found
+}
+
+/** What stands behind what was there before; all of it where that is there no more. */
+function added(before: unknown, after: readonly unknown[]): readonly unknown[] {
+  const first = Array.isArray(before) ? before.length : 0
+  return JSON.stringify(after.slice(0, first)) === JSON.stringify(before) ? after.slice(first) : after
 }
 
 /** State before → request → status and body (rules 1.5) → state after. Returns the status. */

@@ -117,7 +117,8 @@ export const service: Cases = {
       status: 200,
       files: {
         'node/n1.json': withMac(undefined),
-        'node/n2.json': { name: 'n2', interfaces: [{ interface: 'BOOTIF', macaddress: mac, own: true }] }
+        'node/n2.json': { name: 'n2', interfaces: [{ interface: 'BOOTIF', macaddress: mac, own: true }] },
+        'node-status.journal': [{ node: 'n2', reason: 'node n2 has no OS image' }]
       }
     },
     { ...malformed, ask: ['/boot/manual/hostname/n1/52:54'] },
