@@ -89,6 +89,7 @@ const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
   ],
   roles: [{ roles: ['login'] }, { roles: ['compute', 'gpu.x'] }],
   missing_roles: [{ missing_roles: ['gpu.x'], masked: true }],
+  identity: [{ identity: ['/etc/machine-id', '/etc/ssh/ssh_host_*'] }, { identity: hostile }],
   secrets: [
     { secrets: [{ name: 'key', path: '/etc/munge/munge.key', content: base64('k\0y') }] },
     { secrets: hostile.map((path, i) => ({ name: `s${i}`, path: `/etc/${path}`, content: '' })) }
