@@ -2,11 +2,10 @@ import { type Caller, isAdmin } from '../auth/access.js'
 import { forbidden } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import type { Docs, TypeName } from '../model/docs.js'
-import { members as membersOf } from '../model/effective.js'
+import { type EffectiveNode, members as membersOf } from '../model/effective.js'
 import type { Actor } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
 import { type Reader, type Seen, see, show, showText } from '../model/output.js'
-import type { NodeDoc } from '../model/types/node.js'
 import { objectTypes } from '../model/types.js'
 import { objectBody } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
@@ -64,9 +63,12 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
       body,
       handler: async (request, given) => {
         const name = nameOf(request)
-        if (request.caller.kind === 'node') checkOwnReport(model.get('node', request.caller.node), given)
+        if (request.caller.kind === 'node')
+          checkOwnReport(model.effective(model.get('node', request.caller.node)), given)
         const { created } = await save(name, given, actorOf(request))
-        return done(created ? 201 : updated, `${title} ${name} ${created ? 'created' : 'updated'}`)
+        if (created) return done(201, `${title} ${name} created`)
+        const { newName: now = name } = given
+        return done(updated, `${title} ${name} ${now === name ? 'updated' : `renamed to ${now}`}`)
       }
     }),
     ...deletion(one, {
@@ -119,8 +121,8 @@ function readerFor(parts: Parts, caller: Caller): Reader {
 const seen = <K extends TypeName>({ model, status }: Parts, type: K, doc: Docs[K]): Seen<K> =>
   see(type, doc, model.view, node => status.state(node))
 
-/** What a node's own token may post of its node: inventory and the address of an interface (rules 4.8). */
-function checkOwnReport(node: NodeDoc, given: Given): void {
+/** What a node's own token may post of its node: inventory and its provision interface's address (rules 4.8). */
+function checkOwnReport({ node, provision }: EffectiveNode, given: Given): void {
   const refuse = (what: string) => forbidden(`the token of node ${node.name} may not change ${what}`)
   for (const field of given.values.keys())
     if (field !== 'vendor' && field !== 'assettag') throw refuse(`field "${field}"`)
@@ -128,8 +130,7 @@ function checkOwnReport(node: NodeDoc, given: Given): void {
   for (const { interface: name, force: _, ipaddress, ...rest } of given.interfaces) {
     if (ipaddress === null) throw refuse(`the address of interface ${name} to none`)
     for (const field of Object.keys(rest)) throw refuse(`field "${field}" of interface ${name}`)
-    if (!node.interfaces?.some(entry => entry.interface === name))
-      throw refuse(`interface ${name}, which the node does not have`)
+    if (name !== provision?.interface) throw refuse(`interface ${name}, which is not its provision interface`)
   }
 }
 

@@ -55,7 +55,12 @@ export class Router<C> {
     const entry = entryFor(node, method)
     if (!entry) {
       const allow = allowed(node)
-      throw methodNotAllowed(`${method} is not allowed here, only ${allow.join(' and ')}`, allow)
+      const only = allow.join(', ').replace(/, (?=\w+$)/, ' and ')
+      const path = `/${segments.map(encodeURIComponent).join('/')}`
+      throw methodNotAllowed(
+        `${method} is not allowed here, only ${only}${wayOut(node, method, path)}`,
+        allow
+      )
     }
     const params: Record<string, string> = {}
     for (const { index, name } of entry.parameters) params[name] = segments[index] as string
@@ -107,4 +112,17 @@ function allowed<C>(node: Node<C>): string[] {
   if (node.get?.route.effect === 'reads') methods.push('HEAD')
   if (node.post) methods.push('POST')
   return methods
+}
+
+/** The route that does what a client means by a method that this interface does not use (rules 2.5). */
+function wayOut<C>(node: Node<C>, method: string, path: string): string {
+  const name = node.parameter?.get?.parameters.at(-1)?.name
+  const member = name && `${path}/{${name}}`
+  if (method === 'DELETE') {
+    if (node.fixed.get('_delete')?.get) return `; to delete it: GET ${path}/_delete`
+    return member && node.parameter?.fixed.has('_delete') ? `; to delete one: GET ${member}/_delete` : ''
+  }
+  if (!['PUT', 'PATCH', 'POST'].includes(method)) return ''
+  if (node.post) return `; to change it: POST ${path}`
+  return member && node.parameter?.post ? `; to change one: POST ${member}` : ''
 }

@@ -150,6 +150,7 @@ for (const { type, title, updated, cloned, deleted, newName, least, full, varian
     await row(t, c, {
       what: 'renamed, with another change in one request',
       ask: ['POST', `${base}/two`, { [newName]: 'deux', comment: 'renamed' }],
+      ...(updated === 200 ? { body: { message: `${title} two renamed to deux` } } : {}),
       status: updated,
       files: {
         [`${type}/two.json`]: null,

@@ -106,6 +106,13 @@ t.test('and nothing else', async t => {
     await refused('/config/node/n1', {
       interfaces: [{ interface: 'BOOTIF', ipaddress: '10.141.0.3', ...more }]
     })
+  // Its BMC, and any other interface that it is not provisioned over, stays where the admin put it.
+  await refused('/config/node/n1', { interfaces: [{ interface: 'BMC', ipaddress: '10.141.0.10' }] })
+  await refused('/config/node/n1', { interfaces: [{ interface: 'BMC', ipaddress: bmc.ipaddress }] })
+  await c.post('/config/node/n1', { provision_interface: 'eth1' })
+  await refused('/config/node/n1', { interfaces: [{ interface: 'BOOTIF', ipaddress: '10.141.0.3' }] })
+  await refused('/config/node/n1', { interfaces: [{ interface: 'eth1', ipaddress: '10.141.0.3' }] })
+  await c.post('/config/node/n1', { provision_interface: null })
   await refused('/config/node/n1', { interfaces: [{ interface: 'new' }] })
   await refused('/config/node/n1', { interfaces: [{ interface: 'new', ipaddress: '10.141.0.3' }] })
   await refused('/config/node/n1/interfaces', {

@@ -167,3 +167,29 @@ t.test('a wide table and a deep path cost nothing much', async t => {
     { message: /no route/ }
   )
 })
+
+// rules 2.5
+t.test('a 405 names what leads there, where something does', async t => {
+  const table: [method: string, path: string, says: string][] = [
+    ['DELETE', '/config/network/n', 'only GET, HEAD and POST; to delete it: GET /config/network/n/_delete'],
+    ['PUT', '/config/network/n', 'only GET, HEAD and POST; to change it: POST /config/network/n'],
+    ['PATCH', '/config//network/n%20x/', 'only GET, HEAD and POST; to change it: POST /config/network/n%20x'],
+    ['POST', '/config/network', 'only GET and HEAD; to change one: POST /config/network/{networkname}'],
+    ['PUT', '/config/network', 'only GET and HEAD; to change one: POST /config/network/{networkname}'],
+    [
+      'DELETE',
+      '/config/network',
+      'only GET and HEAD; to delete one: GET /config/network/{networkname}/_delete'
+    ],
+    ['GET', '/config/network/n/_clone', 'only POST'],
+    ['DELETE', '/boot', 'only GET and HEAD'],
+    ['OPTIONS', '/config/network/n', 'only GET, HEAD and POST'],
+    ['HEAD', '/config/network/n/_delete', 'only GET and POST']
+  ]
+  for (const [method, path, says] of table)
+    t.throws(
+      () => router.find(method, parseTarget(path).segments),
+      { message: `${method} is not allowed here, ${says}` },
+      `${method} ${path}`
+    )
+})
