@@ -14,7 +14,9 @@ const nodeState: FieldType<string> = {
   read: value => {
     const state = freeText.read(value)
     if (state === '') throw new ValueError('')
-    if ([...state].length > longestState) throw new ValueError(`is longer than ${longestState} characters`)
+    // A character is two units at most: a long text is not taken apart to be counted.
+    if (state.length > 2 * longestState || [...state].length > longestState)
+      throw new ValueError(`is longer than ${longestState} characters`)
     return state
   }
 }

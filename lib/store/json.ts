@@ -67,6 +67,6 @@ export function refuseDuplicateKeys(text: string): void {
       }
       if (key !== undefined) seen.add(key.value)
     }
-    left.push(...children)
+    for (const child of children) left.push(child)
   }
 }

@@ -1,3 +1,5 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import type { Field } from '../../lib/model/field.js'
 import { interfaceFields } from '../../lib/model/types/interface.js'
@@ -232,4 +234,34 @@ t.test('switchport is an integer or the name of a port', async t => {
   }
   await c.post('/config/node/n', { switchport: '' })
   t.equal((await read(c, 'node', 'n')).switchport, null)
+})
+
+// rules 1.8, 6.5
+t.test('a long value is taken or refused as a short one is, in a request and in an import', async t => {
+  const long = 'A'.repeat(24_000_000)
+  const requests: [type: string, name: string, body: object, status: number, says: RegExp][] = [
+    ['group', 'compute', { postscript: long }, 204, /./],
+    ['group', 'compute', { postscript: `${long}!` }, 400, /"postscript" must be valid base64/],
+    ['group', 'compute', { postscript: `${long}=` }, 400, /"postscript" must be valid base64/],
+    ['switch', 'rack1', { oid: '.1'.repeat(12_000_000) }, 400, /"oid" must be an SNMP object identifier/]
+  ]
+  for (const [type, name, body, status, says] of requests) {
+    const reply = await c.post(`/config/${type}/${name}`, body)
+    t.equal(reply.status, status, reply.text.slice(0, 200))
+    if (status === 400) {
+      t.match(reply.body.message, says)
+      const imported = await c.post('/config/cluster/import', { [type]: { [name]: body } })
+      t.equal(imported.status, 400, imported.text.slice(0, 200))
+      t.match(imported.body.message, says)
+    }
+  }
+  const list = Array.from({ length: 200_000 }, (_, i) => `/var/${i}`)
+  t.equal((await c.post('/config/osimage/long', { grab_exclude: list })).status, 201)
+  // As an editor may leave it: on one line.
+  const file = join(c.directory, 'state', 'osimage', 'long.json')
+  writeFileSync(file, JSON.stringify(JSON.parse(readFileSync(file, 'utf8'))))
+  await c.restart()
+  t.same((await read(c, 'osimage', 'long')).grab_exclude, list, 'a long list is there after a restart')
+  await c.get('/config/osimage/long/_delete')
+  await c.post('/config/group/compute', { postscript: null })
 })
