@@ -8,7 +8,6 @@ import { accessLine, refusalLine } from './access-log.js'
 import { ClientGone, hasBody, isHangUp, readBody } from './body.js'
 import { Connections } from './connections.js'
 import { Exchange } from './exchange.js'
-import { type InjectedRequest, type InjectedResponse, inject } from './inject.js'
 import { defaultLimits, type Limits } from './limits.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
 import { ReceivedRequest } from './request.js'
@@ -50,8 +49,6 @@ export class HttpServer<C> {
   readonly #router: Router<C>
   readonly #readSource: (peer: string, forwardedFor: string | undefined) => Source
   readonly #connections = new Connections<C>()
-  /** The sources of requests that came without a socket. */
-  readonly #injected = new WeakMap<Duplex, Source>()
   readonly #server: Server
   #closed: Promise<void> | undefined
 
@@ -117,16 +114,9 @@ export class HttpServer<C> {
     return this.#closed
   }
 
-  /**
-   * Runs one request through the same parser and code, over a pair of streams instead of a socket. `source` is
-   * where it seems to come from, whatever its header says (default: 127.0.0.1, subject to X-Forwarded-For).
-   * Rejects when the answer was cut off.
-   */
-  inject(request: InjectedRequest): Promise<InjectedResponse> {
-    return inject(request, socket => {
-      if (request.source) this.#injected.set(socket, request.source)
-      this.#server.emit('connection', socket)
-    })
+  /** Serves a connection that something else has accepted, be it one end of a pair of streams. */
+  accept(socket: Duplex): void {
+    this.#server.emit('connection', socket)
   }
 
   #arrive(incoming: IncomingMessage, outgoing: ServerResponse, awaitsContinue: boolean): void {
@@ -191,8 +181,6 @@ export class HttpServer<C> {
   }
 
   #sourceOf(incoming: IncomingMessage): Source {
-    const injected = this.#injected.get(incoming.socket)
-    if (injected) return injected
     const peer = incoming.socket.remoteAddress
     // The client has gone already.
     if (peer === undefined) return UNKNOWN

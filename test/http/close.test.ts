@@ -1,4 +1,5 @@
 import t from 'tap'
+import { inject } from '../support/inject.js'
 import { until } from '../support/until.js'
 import { arrived, deferred, isRefusal, RawClient, route, start } from './helpers.js'
 
@@ -110,7 +111,7 @@ t.test('close: what is not done in time is cut, and its signal fires', async t =
 t.test('close before listen, and inject after close', async t => {
   const { server } = await start(t, [route('GET', '/fast', () => ({ status: 200, body: 1 }))])
   await server.close(0)
-  const response = await server.inject({ method: 'GET', path: '/fast' })
+  const response = await inject(server, { method: 'GET', path: '/fast' })
   t.equal(response.status, 503)
 })
 

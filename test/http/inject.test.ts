@@ -1,6 +1,7 @@
 import { request as httpRequest } from 'node:http'
 import t from 'tap'
 import { HttpServer } from '../../lib/http/server.js'
+import { inject } from '../support/inject.js'
 import { memoryLog, route, start } from './helpers.js'
 
 t.test('inject gives what a socket gives', async t => {
@@ -36,7 +37,7 @@ t.test('inject gives what a socket gives', async t => {
       { method: 'GET', path: '/text', headers: { 'X-Large': 'x'.repeat(20_000) } }
     ]
   for (const one of table) {
-    const injected = await server.inject(one)
+    const injected = await inject(server, one)
     const real = await new Promise<{ status: number | undefined; headers: object; body: Buffer }>(
       (resolve, reject) => {
         const length = one.body === undefined ? {} : { 'Content-Length': Buffer.byteLength(one.body) }
@@ -62,7 +63,7 @@ t.test('inject gives what a socket gives', async t => {
     t.same(undated(injected), undated(real), `${one.method} ${one.path}`)
   }
   await t.rejects(
-    server.inject({ method: 'GET', path: '/a b' }),
+    inject(server, { method: 'GET', path: '/a b' }),
     'what http cannot carry is the caller’s mistake'
   )
 })
@@ -81,8 +82,8 @@ t.test('inject rejects when the answer is cut, and needs no listening server', a
     trustedProxies: [],
     log: memoryLog()
   })
-  t.equal((await server.inject({ method: 'GET', path: '/now' })).status, 200)
-  const never = server.inject({ method: 'GET', path: '/never' })
+  t.equal((await inject(server, { method: 'GET', path: '/now' })).status, 200)
+  const never = inject(server, { method: 'GET', path: '/never' })
   await new Promise(resolve => setTimeout(resolve, 20))
   await Promise.all([t.rejects(never), server.close(10)])
 })
@@ -95,7 +96,7 @@ t.test('hundreds at once, each with its own answer', async t => {
     })
   ])
   const answers = await Promise.all(
-    Array.from({ length: 300 }, (_, i) => server.inject({ method: 'POST', path: '/echo', body: `${i}` }))
+    Array.from({ length: 300 }, (_, i) => inject(server, { method: 'POST', path: '/echo', body: `${i}` }))
   )
   t.same(
     answers.map(({ body }) => body.toString()),

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { badRequest, forbidden, notFound, ServiceError, unauthorized, unavailable } from '../../lib/errors.js'
 import type { Answer } from '../../lib/http/route.js'
+import { inject } from '../support/inject.js'
 import { until } from '../support/until.js'
 import { deferred, isRefusal, RawClient, route, start } from './helpers.js'
 
@@ -49,7 +50,7 @@ t.test('the order of checks, and what each one sees', async t => {
   for (const [path, who, body, status, expected] of table) {
     calls.length = 0
     const headers = who === undefined ? {} : { 'X-Who': who }
-    const response = await server.inject({ method: 'POST', path, headers, body })
+    const response = await inject(server, { method: 'POST', path, headers, body })
     t.equal(response.status, status, `${path} ${who}`)
     t.same(
       calls.map(call => call.split(' ')[0]),
@@ -58,7 +59,7 @@ t.test('the order of checks, and what each one sees', async t => {
     )
   }
   t.same(calls, ['authorize /thing/{name} Xé 127.0.0.1', 'param name=Xé', 'handler admin xé {"a":1} a b'])
-  const wrongMethod = await server.inject({ method: 'DELETE', path: '/thing/X' })
+  const wrongMethod = await inject(server, { method: 'DELETE', path: '/thing/X' })
   t.equal(wrongMethod.status, 405)
   t.equal(wrongMethod.headers.allow, 'POST')
 })
@@ -103,7 +104,7 @@ t.test('answers of every kind', async t => {
     t.ok(response.body === body, name)
   }
   client.socket.destroy()
-  t.equal((await server.inject({ method: 'GET', path: '/created' })).headers['x-own'], 'y')
+  t.equal((await inject(server, { method: 'GET', path: '/created' })).headers['x-own'], 'y')
 })
 
 // rules 1.5, 2.5
@@ -161,7 +162,7 @@ t.test('a handler that fails or returns nonsense: 500 without its inside, logged
   )
   for (const [i, [name, , logged]] of table.entries()) {
     log.lines.length = 0
-    const response = await server.inject({ method: 'GET', path: `/${i}` })
+    const response = await inject(server, { method: 'GET', path: `/${i}` })
     t.equal(response.status, 500, name)
     t.equal(response.headers['content-type'], 'application/json', name)
     t.match(JSON.parse(response.body.toString()), { message: /internal error/ }, name)
@@ -200,7 +201,7 @@ t.test('an error of another room goes out as it is; a 503 is no defect', async t
     })
   ])
   const ask = async (path: string) => {
-    const response = await server.inject({ method: 'GET', path })
+    const response = await inject(server, { method: 'GET', path })
     return [response.status, JSON.parse(response.body.toString()).message, response.headers['x-why']]
   }
   t.same(await ask('/full'), [503, 'the disk is full', undefined])
@@ -226,11 +227,11 @@ t.test('the access log: one line, no query, no header, no body, nothing that bre
     { trustedProxies: ['127.0.0.1'] }
   )
   const headers = { 'x-access-tokens': 'hunter2', 'X-Forwarded-For': '10.0.0.5' }
-  await server.inject({ method: 'GET', path: '/boot/a?token=hunter2', headers })
-  await server.inject({ method: 'POST', path: '/token', headers, body: '{"password":"hunter2"}' })
-  await server.inject({ method: 'POST', path: '/token', headers, body: '{"password":"hunter2",}' })
-  await server.inject({ method: 'GET', path: `/boot/${'x'.repeat(5000)}/y` })
-  await server.inject({ method: 'HEAD', path: '/boot/a' })
+  await inject(server, { method: 'GET', path: '/boot/a?token=hunter2', headers })
+  await inject(server, { method: 'POST', path: '/token', headers, body: '{"password":"hunter2"}' })
+  await inject(server, { method: 'POST', path: '/token', headers, body: '{"password":"hunter2",}' })
+  await inject(server, { method: 'GET', path: `/boot/${'x'.repeat(5000)}/y` })
+  await inject(server, { method: 'HEAD', path: '/boot/a' })
   const client = new RawClient(port).send(Buffer.from(get('/boot/\x1b[2J'), 'latin1'))
   t.equal((await client.response()).status, 400)
   client.socket.destroy()
@@ -267,11 +268,11 @@ t.test('the source address is what the proxies vouch for', async t => {
   t.equal(wrong.status, 400)
   isRefusal(t, wrong, /X-Forwarded-For/)
 
-  const source = { address: '10.0.0.9', loopback: false }
-  t.same(JSON.parse((await server.inject({ method: 'GET', path: '/me', source })).body.toString()), source)
+  const direct = await inject(server, { method: 'GET', path: '/me', source: '10.0.0.9' })
+  t.same(JSON.parse(direct.body.toString()), { address: '10.0.0.9', loopback: false })
   const plain = await start(t, [route('GET', '/me', ({ source }) => ({ status: 200, body: source }))])
   const viaProxy = { method: 'GET', path: '/me', headers: { 'X-Forwarded-For': '10.0.0.5' } }
-  const answer = await plain.server.inject(viaProxy)
+  const answer = await inject(plain.server, viaProxy)
   t.same(JSON.parse(answer.body.toString()), { address: '127.0.0.1', loopback: false })
 })
 

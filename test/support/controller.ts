@@ -11,8 +11,8 @@ import { unlessMissing } from '../../lib/disk/missing.js'
 import type { JobSummary } from '../../lib/jobs/record.js'
 import { createLog } from '../../lib/log.js'
 import { kinds } from '../../lib/model/types.js'
-import type { Source } from '../../lib/source.js'
 import { readIntents } from '../../lib/store/intents.js'
+import { inject } from './inject.js'
 import { until } from './until.js'
 
 export interface Reply {
@@ -170,16 +170,12 @@ export class Controller {
   async #ask(method: string, path: string, body: string | Buffer | undefined, ask: Ask): Promise<Reply> {
     const headers: Record<string, string> = { ...ask.headers }
     if (ask.token !== null) headers['x-access-tokens'] = ask.token ?? this.token
-    const source: Source | undefined =
-      ask.source === undefined
-        ? undefined
-        : { address: ask.source, loopback: ask.source.startsWith('127.') || ask.source === '::1' }
-    const answer = await this.daemon.server.inject({
+    const answer = await inject(this.daemon.server, {
       method,
       path,
       headers,
       ...(body === undefined ? {} : { body }),
-      ...(source ? { source } : {})
+      ...(ask.source === undefined ? {} : { source: ask.source })
     })
     return reply(answer.status, answer.body.toString('utf8'), answer.headers)
   }

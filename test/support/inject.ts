@@ -1,7 +1,7 @@
 import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http'
-import { type Duplex, duplexPair } from 'node:stream'
+import { duplexPair } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import type { Source } from '../source.js'
+import type { HttpServer } from '../../lib/http/server.js'
 
 /** A request to run without a socket. */
 export interface InjectedRequest {
@@ -9,7 +9,8 @@ export interface InjectedRequest {
   readonly path: string
   readonly headers?: OutgoingHttpHeaders
   readonly body?: string | Buffer
-  readonly source?: Source
+  /** The address that it comes from; default 127.0.0.1. */
+  readonly source?: string
 }
 
 /** What came back, as a client would have read it. */
@@ -19,19 +20,22 @@ export interface InjectedResponse {
   readonly body: Buffer
 }
 
-/** Sends `request` through a pair of streams; `connect` is given the server's end. Rejects when it is cut off. */
+/**
+ * Runs a request through the server's own parser and code, over a pair of streams instead of a socket. Rejects when the
+ * answer is cut off.
+ */
 export function inject(
-  { method, path, headers, body }: InjectedRequest,
-  connect: (socket: Duplex) => void
+  server: Pick<HttpServer<never>, 'accept'>,
+  { method, path, headers, body, source = '127.0.0.1' }: InjectedRequest
 ): Promise<InjectedResponse> {
   const [near, far] = duplexPair()
-  Object.defineProperty(far, 'remoteAddress', { value: '127.0.0.1' })
+  Object.defineProperty(far, 'remoteAddress', { value: source })
   // While the exchange lasts its error comes through the request; later nobody cares.
   near.on('error', () => undefined)
   far.once('close', () => {
     if (!far.writableFinished) near.destroy(new Error('the answer was cut off'))
   })
-  connect(far)
+  server.accept(far)
   return new Promise((resolve, reject) => {
     const length = body === undefined ? {} : { 'Content-Length': Buffer.byteLength(body) }
     const outgoing = httpRequest({
