@@ -1,3 +1,5 @@
+import type { Jobs } from '../jobs/jobs.js'
+
 /** What one part of the daemon says of itself. */
 export interface Condition {
   readonly ok: boolean
@@ -57,4 +59,11 @@ export class Health {
     this.#last.set(name, state)
     return state
   }
+}
+
+/** Whether at most `most` requests wait for others to end (rules 6.3). */
+export function queueCondition(jobs: Pick<Jobs, 'records'>, most: number): Condition {
+  const waiting = jobs.records().filter(({ state }) => state === 'queued').length
+  const ok = waiting <= most
+  return { ok, reason: ok ? '' : `more than ${most} requests wait to run` }
 }

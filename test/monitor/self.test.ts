@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { Health } from '../../lib/monitor/health.js'
+import { Health, queueCondition } from '../../lib/monitor/health.js'
 import { LoopDelay } from '../../lib/monitor/loop-delay.js'
-import { queueCondition } from '../../lib/monitor/queue.js'
 import { Gate, openJobs, outcome } from '../support/jobs.js'
 import { until } from '../support/until.js'
 
