@@ -1,6 +1,6 @@
 import { notFound } from '../errors.js'
 import { array } from '../model/field.js'
-import { showGroupInterfaces, showNodeInterfaces } from '../model/output.js'
+import { see, showInterfaces } from '../model/output.js'
 import { readInterfaces } from '../model/request.js'
 import { objectTypes } from '../model/types.js'
 import { bodyOf } from './body.js'
@@ -10,6 +10,7 @@ import { list, ref, twice } from './schema.js'
 
 /** The interfaces of groups and of nodes (rules 1.1, 1.9, 3.5). */
 export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRoute[] {
+  const table = objectTypes[type].interfaces ?? []
   const base = `/config/${type}/{${type}}/interfaces`
   const place = `config.${type}.{${type}}`
   const output = twice(place, { interfaces: list(ref('interface')) })
@@ -17,15 +18,15 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
     ...bodyOf(
       { about: `${type} {${type}}`, at: place, besides: ['interfaces'] },
       { interfaces: { type: array, required: true, meaning: 'those to add or change' } },
-      ({ interfaces }, about) => readInterfaces(about, interfaces, objectTypes[type].interfaces)
+      ({ interfaces }, about) => readInterfaces(about, interfaces, table)
     ),
     schema: output
   }
   const nameOf = (request: ApiRequest) => param(request, type)
-  const shown = (name: string) =>
-    type === 'group'
-      ? showGroupInterfaces(model.get('group', name))
-      : showNodeInterfaces(model.effective(model.get('node', name)))
+  const shown = (name: string) => {
+    const doc = model.get(type, name)
+    return showInterfaces(table, doc, see(type, doc, model.view, () => null).group)
+  }
   return [
     get(base, {
       access: 'user',

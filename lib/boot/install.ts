@@ -1,7 +1,7 @@
 import { notFound, unauthorized } from '../errors.js'
 import { formatAddress, mask } from '../model/address.js'
 import { type EffectiveNode, rolesOf } from '../model/effective.js'
-import { hidden } from '../model/hidden.js'
+import { hidden } from '../model/field.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 import { nameServerOf } from '../model/networks.js'

@@ -3,22 +3,30 @@ import { formatAddress, parseAddress, parsePrefix } from './address.js'
 import type { TypeName } from './docs.js'
 import { fileNameRule, isDomainName, isFileName, isObjectName, objectNameRule, parseMac } from './names.js'
 
-/** Why a value is not what its field takes; the caller adds the object and the field. */
-export class ValueError extends Error {}
+/** How a secret is shown to who may not see it; posted back, it is no new value. */
+export const hidden = '********'
+
+/** Why a value is not what its field takes; the caller adds the object. */
+export class ValueError extends Error {
+  /** Where in the value, and then the message names it; undefined: the message goes on after the field's name. */
+  readonly path: readonly (string | number)[] | undefined
+
+  constructor(message: string, path?: readonly (string | number)[]) {
+    super(message)
+    this.path = path
+  }
+}
 
 /** What a field may hold: reads a JSON value into the form that is stored, or throws ValueError. */
 export interface FieldType<V> {
   /** For messages and documents: "a boolean". */
   readonly expected: string
   /** JSON type for the documents. */
-  readonly json: 'string' | 'boolean' | 'integer' | 'array' | 'null'
+  readonly json: 'string' | 'boolean' | 'integer' | 'array' | 'object' | 'null'
   /** The empty string is a value; otherwise it stands for "not set", as null does. */
   readonly keepsEmpty?: true
   read(value: JsonValue): V
 }
-
-/** What reads a value, without what the documents say of it. */
-export type Reads<V> = Pick<FieldType<V>, 'expected' | 'keepsEmpty' | 'read'>
 
 /** One row of a type's field table; parsing, output, inheritance and references are made from it. */
 export interface Field<V = unknown> {
@@ -37,6 +45,8 @@ export interface Field<V = unknown> {
   readonly secret?: true
   /** Shown, accepted in a request, never stored from it. */
   readonly derived?: true
+  /** An object or a body without it is refused. */
+  readonly required?: true
   readonly meaning: string
 }
 
@@ -46,8 +56,26 @@ export type Table = readonly Field[]
 export type ValueOf<F> = F extends { readonly type: FieldType<infer V> } ? V : never
 /** A stored object of a table: it holds what it sets itself, and nothing that is derived. */
 export type Stored<T extends Table> = {
-  readonly [F in Exclude<T[number], { readonly derived: true }> as F['name']]?: ValueOf<F>
-}
+  readonly [F in Exclude<
+    T[number],
+    { readonly derived: true } | { readonly required: true }
+  > as F['name']]?: ValueOf<F>
+} & { readonly [F in Extract<T[number], { readonly required: true }> as F['name']]: ValueOf<F> }
+
+/** A type whose values `accept` gives; it gives undefined for what is none. */
+const valueType = <V>(
+  expected: string,
+  json: FieldType<V>['json'],
+  accept: (value: JsonValue) => V | undefined
+): FieldType<V> => ({
+  expected,
+  json,
+  read: value => {
+    const read = accept(value)
+    if (read === undefined) throw new ValueError('')
+    return read
+  }
+})
 
 const text = (value: JsonValue): string => {
   if (typeof value !== 'string') throw new ValueError('')
@@ -55,68 +83,47 @@ const text = (value: JsonValue): string => {
   return value
 }
 
-const checked = (
-  expected: string,
-  accept: (value: string) => string | undefined,
-  json: 'string' = 'string'
-): FieldType<string> => ({
-  expected,
-  json,
-  read: value => {
-    const read = accept(text(value))
-    if (read === undefined) throw new ValueError('')
-    return read
-  }
-})
+const checked = (expected: string, accept: (value: string) => string | undefined) =>
+  valueType(expected, 'string', value => accept(text(value)))
 
 const passes = (test: (value: string) => boolean) => (value: string) => (test(value) ? value : undefined)
 
 /** Free text, stored as sent. */
-export const freeText: FieldType<string> = {
-  expected: 'a string',
-  json: 'string',
-  keepsEmpty: true,
-  read: text
-}
+export const freeText: FieldType<string> = { ...checked('a string', value => value), keepsEmpty: true }
 
-export const boolean: FieldType<boolean> = {
-  expected: 'a boolean',
-  json: 'boolean',
-  read: value => {
-    if (typeof value !== 'boolean') throw new ValueError('')
-    return value
-  }
-}
+export const boolean = valueType('a boolean', 'boolean', value =>
+  typeof value === 'boolean' ? value : undefined
+)
 
 /** A JSON number without a fraction, both bounds included. */
-export const integer = (least: number, most: number): FieldType<number> => ({
-  expected: `an integer from ${least} to ${most}`,
-  json: 'integer',
-  read: value => {
-    if (typeof value !== 'number' || !Number.isInteger(value) || value < least || value > most)
-      throw new ValueError('')
-    return value
-  }
-})
+export const integer = (least: number, most: number) =>
+  valueType(`an integer from ${least} to ${most}`, 'integer', value =>
+    typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most
+      ? value
+      : undefined
+  )
+
+/** A number of things, or of milliseconds. */
+export const count = integer(0, Number.MAX_SAFE_INTEGER)
 
 export const address = checked('an IPv4 address', value =>
   parseAddress(value) === undefined ? undefined : value
 )
 
-export const prefix: FieldType<string> = {
-  expected: 'an IPv4 network in CIDR notation, such as 10.141.0.0/16',
-  json: 'string',
-  read: value => {
-    const given = text(value)
-    const parsed = parsePrefix(given)
-    if (!parsed) throw new ValueError('')
-    const clean = `${formatAddress(parsed.first)}/${parsed.length}`
-    if (clean !== given) throw new ValueError(`has host bits set: the network of ${given} is ${clean}`)
-    return clean
-  }
-}
+export const prefix = checked('an IPv4 network in CIDR notation, such as 10.141.0.0/16', given => {
+  const parsed = parsePrefix(given)
+  const clean = parsed && `${formatAddress(parsed.first)}/${parsed.length}`
+  if (clean && clean !== given) throw new ValueError(`has host bits set: the network of ${given} is ${clean}`)
+  return clean
+})
 
 export const mac = checked('a MAC address', parseMac)
+/** A SHA-256 in hexadecimal. */
+export const sha256 = checked(
+  '64 hexadecimal digits',
+  passes(value => /^[0-9a-f]{64}$/.test(value))
+)
+
 export const objectName = checked(objectNameRule, passes(isObjectName))
 export const domain = checked('a domain name', passes(isDomainName))
 /** An address or a host name. */
@@ -141,38 +148,23 @@ export const base64 = checked('valid base64', value =>
   isBase64(value.replace(/\r?\n/g, '')) ? value : undefined
 )
 
-export const strings: FieldType<readonly string[]> = {
-  expected: 'an array of strings',
-  json: 'array',
-  read: value => {
-    if (!Array.isArray(value)) throw new ValueError('')
-    return value.map(text)
-  }
-}
+export const strings = valueType<readonly string[]>('an array of strings', 'array', value =>
+  Array.isArray(value) ? value.map(text) : undefined
+)
 
-/** A list of names, never an empty one. */
-export const names: FieldType<readonly string[]> = {
-  expected: 'a list of names that is not empty',
-  json: 'array',
-  read: value => {
-    if (!Array.isArray(value) || value.length === 0) throw new ValueError('')
-    return value.map(objectName.read)
-  }
-}
+/** A list of names. */
+export const names = valueType<readonly string[]>('a list of names', 'array', value =>
+  Array.isArray(value) ? value.map(objectName.read) : undefined
+)
 
 /** A list of anything. */
-export const array: FieldType<JsonValue[]> = {
-  expected: 'a list',
-  json: 'array',
-  read: value => {
-    if (!Array.isArray(value)) throw new ValueError('')
-    return value
-  }
-}
+export const array = valueType<JsonValue[]>('a list', 'array', value =>
+  Array.isArray(value) ? value : undefined
+)
 
 /** One of a few words. */
-export const oneOf = (...values: readonly string[]): FieldType<string> =>
-  checked(`one of ${values.join(', ')}`, value => (values.includes(value) ? value : undefined))
+export const oneOf = <V extends string>(...values: readonly V[]) =>
+  valueType<V>(`one of ${values.join(', ')}`, 'string', value => values.find(one => one === value))
 
 /** How an image gets to a node. */
 export const provisionMethod = oneOf('torrent', 'http')
@@ -199,15 +191,10 @@ export const oid = checked('an SNMP object identifier, such as .1.3.6.1.2.1.17.7
 )
 
 /** A switch port: its number, or its name as the switch spells it. */
-export const port: FieldType<number | string> = {
-  expected: 'an integer or a port name',
-  json: 'integer',
-  read: value => {
-    // Beyond the safe integers another number than the one sent would be kept.
-    if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value
-    return text(value)
-  }
-}
+export const port = valueType<number | string>('an integer or a port name', 'integer', value =>
+  // Beyond the safe integers another number than the one sent would be kept.
+  typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : text(value)
+)
 
 /** An absolute path; no component is `..`. */
 export const path = checked('an absolute path without ..', value =>
@@ -215,13 +202,7 @@ export const path = checked('an absolute path without ..', value =>
 )
 
 /** A field of which only null is known. */
-export const alwaysNull: FieldType<never> = {
-  expected: 'null',
-  json: 'null',
-  read: () => {
-    throw new ValueError('')
-  }
-}
+export const alwaysNull = valueType<never>('null', 'null', () => undefined)
 
 /** A comment of an admin, which every type has. */
 export const comment = { name: 'comment', type: freeText, meaning: 'free text' } as const satisfies Field

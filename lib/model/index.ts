@@ -62,27 +62,44 @@ const byNumber = (a: string, b: string) => {
   return x - y || compareNames(a, b)
 }
 
-function add<K, V>(map: Map<K, V[]>, key: K, value: V): void {
-  const list = map.get(key)
-  if (list) list.push(value)
-  else map.set(key, [value])
+/** Who has what. Hardly anything has more than one owner: a list of them is enough. */
+class Owners<K, V> {
+  readonly #all = new Map<K, readonly V[]>()
+  readonly #same: (a: V, b: V) => boolean
+
+  constructor(same: (a: V, b: V) => boolean = (a, b) => a === b) {
+    this.#same = same
+  }
+
+  of(key: K): readonly V[] {
+    return this.#all.get(key) ?? []
+  }
+
+  entries(): Iterable<[K, readonly V[]]> {
+    return this.#all
+  }
+
+  /** Adds an owner, or takes it away. */
+  set(key: K | undefined, owner: V, present: boolean): void {
+    if (key === undefined) return
+    const others = this.of(key).filter(other => !this.#same(other, owner))
+    if (present) this.#all.set(key, [...others, owner])
+    else if (others.length > 0) this.#all.set(key, others)
+    else this.#all.delete(key)
+  }
 }
 
-function drop<K, V>(map: Map<K, V[]>, key: K, is: (value: V) => boolean): void {
-  const rest = (map.get(key) ?? []).filter(value => !is(value))
-  if (rest.length > 0) map.set(key, rest)
-  else map.delete(key)
-}
+const isSame = (a: Owner, b: Owner) => refKey(a) === refKey(b) && a.interface === b.interface
 
 /** What is looked up by something else than a name; kept with every change, in time independent of its size. */
 export class ClusterIndex implements Index {
   readonly #types: Readonly<Record<string, IndexedType<object>>>
   readonly #users = new Map<string, Map<string, Ref>>()
-  readonly #macs = new Map<string, Owner[]>()
-  readonly #addresses = new Map<Address, Owner[]>()
-  readonly #gateways = new Map<Address, string[]>()
+  readonly #macs = new Owners<string, Owner>(isSame)
+  readonly #addresses = new Owners<Address, Owner>(isSame)
+  readonly #gateways = new Owners<Address, string>()
   readonly #members = new Map<string, Members>()
-  readonly #files = { boot: new Map<string, string[]>(), pack: new Map<string, string[]>() }
+  readonly #files = { boot: new Owners<string, string>(), pack: new Owners<string, string>() }
   /** Every address that a device has. */
   readonly taken = new AddressSet()
   /** Networks with their parsed prefix. */
@@ -102,22 +119,22 @@ export class ClusterIndex implements Index {
   }
 
   macOwners(mac: string): readonly Owner[] {
-    return this.#macs.get(mac) ?? []
+    return this.#macs.of(mac)
   }
 
   addressOwners(address: Address): readonly Owner[] {
-    return this.#addresses.get(address) ?? []
+    return this.#addresses.of(address)
   }
 
   /** Every address in use inside a prefix, with the name of its first owner, in no order. */
   *devicesIn(prefix: Prefix): Generator<[Address, string]> {
-    for (const [address, [owner]] of this.#addresses)
+    for (const [address, [owner]] of this.#addresses.entries())
       if (owner && contains(prefix, address)) yield [address, owner.name]
   }
 
   /** Names of the networks whose gateway this is. */
   gatewayOf(address: Address): readonly string[] {
-    return this.#gateways.get(address) ?? []
+    return this.#gateways.of(address)
   }
 
   /** What an object has on networks, each with its owner; `doc` is the object. */
@@ -137,12 +154,12 @@ export class ClusterIndex implements Index {
    * older pack that is kept for nodes still installing it.
    */
   isImageFile(kind: 'boot' | 'pack', name: string): boolean {
-    return this.#files[kind].has(name)
+    return this.#files[kind].of(name).length > 0
   }
 
   /** Whether an image or a tag, not only a kept pack, names this file. */
   isNamed(kind: 'boot' | 'pack', name: string): boolean {
-    return this.#files[kind].get(name)?.some(user => !user.startsWith('pack/')) ?? false
+    return this.#files[kind].of(name).some(user => !user.startsWith('pack/'))
   }
 
   update(type: string, name: string, before: object | undefined, after: object | undefined): void {
@@ -197,44 +214,24 @@ export class ClusterIndex implements Index {
     if (!hasMac) members.free.add(name)
   }
 
-  #connection(owner: Owner, entry: Connection, present: boolean): void {
-    const isOwner = (other: Owner) => refKey(other) === refKey(owner) && other.interface === owner.interface
-    if (entry.macaddress !== undefined) {
-      if (present) add(this.#macs, entry.macaddress, owner)
-      else drop(this.#macs, entry.macaddress, isOwner)
-    }
-    if (entry.ipaddress !== undefined) {
-      const address = toAddress(entry.ipaddress)
-      if (present) {
-        add(this.#addresses, address, owner)
-        this.taken.add(address)
-      } else {
-        drop(this.#addresses, address, isOwner)
-        if (!this.#addresses.has(address)) this.taken.remove(address)
-      }
-    }
+  #connection(owner: Owner, { macaddress, ipaddress }: Connection, present: boolean): void {
+    this.#macs.set(macaddress, owner, present)
+    if (ipaddress === undefined) return
+    const address = toAddress(ipaddress)
+    this.#addresses.set(address, owner, present)
+    if (this.#addresses.of(address).length > 0) this.taken.add(address)
+    else this.taken.remove(address)
   }
 
   #network(name: string, network: { network: string; gateway?: string }, present: boolean): void {
     const prefix = parsePrefix(network.network)
     if (present && prefix) this.networks.set(name, prefix)
     else this.networks.delete(name)
-    if (network.gateway === undefined) return
-    const gateway = toAddress(network.gateway)
-    if (present) add(this.#gateways, gateway, name)
-    else drop(this.#gateways, gateway, other => other === name)
+    this.#gateways.set(network.gateway === undefined ? undefined : toAddress(network.gateway), name, present)
   }
 
   #named(user: string, { kernelfile, initrdfile, imagefile }: Files, present: boolean): void {
-    const { boot, pack } = this.#files
-    for (const [users, file] of [
-      [boot, kernelfile],
-      [boot, initrdfile],
-      [pack, imagefile]
-    ] as const) {
-      if (file === undefined) continue
-      if (present) add(users, file, user)
-      else drop(users, file, other => other === user)
-    }
+    for (const file of [kernelfile, initrdfile]) this.#files.boot.set(file, user, present)
+    this.#files.pack.set(imagefile, user, present)
   }
 }

@@ -270,8 +270,11 @@ function write<K extends TypeName>(
 ): void {
   const { tx, cluster } = changing
   const objectType = objectTypes[type]
-  const settings = objectType.settings?.(tx, before, given, cluster) ?? {}
-  const after = merged(objectType, before ?? { name }, given, settings)
+  const { memberOf, inForce } = objectType
+  // A new object inherits from the group that the request names.
+  const group = memberOf && (before ? memberOf(before) : given.values.get('group'))
+  const inherited = inForce?.(before, typeof group === 'string' ? tx.get('group', group) : undefined, cluster)
+  const after = merged(objectType, before ?? { name }, given, inherited?.settings ?? {})
   if (objectType.write) objectType.write(changing, before, after, given)
   else tx.put(type, name, after)
 }

@@ -1,7 +1,8 @@
-import type { TypeName } from './docs.js'
+import type { Docs, TypeName } from './docs.js'
+import type { Settings, Sources } from './effective.js'
 import type { Table } from './field.js'
-import type { IndexedType } from './index.js'
 import { isObjectName, objectNameRule } from './names.js'
+import type { StoredType } from './stored.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
 /** What a request gives for one interface; absent: left as it is, null: removed. */
@@ -40,30 +41,32 @@ export interface Changing {
   readonly power: Power
 }
 
+/** The settings in force, who sets each, and what else answers show and nothing stores. */
+export interface InForce {
+  readonly settings: Settings
+  readonly sources: Sources
+  readonly derived?: object
+}
+
 /**
  * Everything that is particular to an object type; `D` is its stored shape. The generic code (requests, files, rules,
  * export and import, documents) goes by it. A type needs what is not optional; the rest says where it differs.
  */
-export interface ObjectType<D extends object = object> extends IndexedType<D> {
+export interface ObjectType<D extends object = object> extends StoredType<D> {
   readonly type: TypeName
-  /** "OS image": for messages. */
-  readonly title: string
-  readonly fields: Table
   /** The field that renames and clones, and its other spellings. */
   readonly newName: readonly [string, ...string[]]
   readonly isName: (name: string) => boolean
   readonly nameRule: string
-  /** What a request may hold and is dropped (rules 1.6). */
-  readonly dropped?: Table
-  /** What is stored beside the fields, and no answer shows. */
-  readonly hidden?: Table
-  /** It holds interfaces, with addresses or without; it inherits settings and hands them down (rules 3.4). */
-  readonly interfaces?: 'with addresses' | 'without addresses'
+  /** What answers show of the interfaces that it holds. */
+  readonly interfaces?: Table
   /** The code of a clone or a rename without the new name, where it is not 400 (rules 2.4). */
   readonly namelessCode?: 404
 
-  /** The values in force that a request repeats without storing them; `before` is what the request changes. */
-  settings?(view: View, before: D | undefined, given: Given, cluster: ClusterSettings): object
+  /** What it, or a new one, inherits from its group and from the cluster (rules 3.3). */
+  inForce?(doc: D | undefined, group: Docs['group'] | undefined, cluster: ClusterSettings): InForce
+  /** The fields that answers leave out. */
+  leavesOut?(doc: D): readonly string[]
   /** Stores an object whose fields a request has changed. Without it, `after` is stored as it is. */
   write?(changing: Changing, before: D | undefined, after: D, given: Given): void
   /** The fields that a clone does not have (rules 3.2). */

@@ -1,20 +1,7 @@
 import type { Docs, TypeName } from './docs.js'
-import {
-  type EffectiveNode,
-  groupInForce,
-  groupOf,
-  interfaceInForce,
-  provisionOf,
-  type Settings,
-  type Sources,
-  settingsOf,
-  sourcesOf
-} from './effective.js'
-import type { Field } from './field.js'
-import { hidden } from './hidden.js'
-import type { GroupDoc } from './types/group.js'
-import type { InterfaceDoc } from './types/interface.js'
-import type { NodeDoc } from './types/node.js'
+import { interfaceInForce } from './effective.js'
+import { hidden, type Table } from './field.js'
+import { interfacesOf } from './types/interface.js'
 import { objectTypes } from './types.js'
 import type { ClusterSettings, View } from './view.js'
 
@@ -29,7 +16,7 @@ export interface Reader {
 export interface Seen<K extends TypeName = TypeName> {
   readonly doc: Docs[K]
   /** Of a node. */
-  readonly group: GroupDoc | undefined
+  readonly group: Docs['group'] | undefined
   /** Last reported state of a node, null before the first. */
   readonly status: string | null
 }
@@ -41,66 +28,54 @@ export function see<K extends TypeName>(
   view: View,
   status: (node: string) => string | null
 ): Seen<K> {
-  if (type !== 'node') return { doc, group: undefined, status: null }
-  return { doc, group: groupOf(view, doc as NodeDoc), status: status(doc.name) }
-}
-
-function value(field: Field, stored: unknown, masked: boolean): unknown {
-  if (stored === undefined || stored === null) return field.default ?? null
-  return field.secret && masked ? hidden : stored
-}
-
-/** The fields of a group or a node, and what is told of those that it inherits (rules 3.4). */
-function inherited(type: 'group' | 'node', doc: object, settings: Settings, sources: Sources) {
-  const stored: Readonly<Record<string, unknown>> = { ...doc, ...settings }
-  const shown: Record<string, unknown> = {}
-  const tail: Record<string, unknown> = { _override: Object.values(sources).includes(type) }
-  for (const field of objectTypes[type].fields) {
-    shown[field.name] = value(field, stored[field.name], false)
-    if (field.inherited) tail[`_${field.name}_source`] = sources[field.name as keyof Sources]
+  const { memberOf } = objectTypes[type]
+  const group = memberOf?.(doc)
+  return {
+    doc,
+    group: group === undefined ? undefined : view.get('group', group),
+    status: memberOf ? status(doc.name) : null
   }
-  return { shown, tail }
 }
 
-const groupInterface = (entry: InterfaceDoc) => ({
-  interface: entry.interface,
-  network: entry.network ?? null,
-  options: entry.options ?? ''
-})
-
-const nodeInterface = (entry: InterfaceDoc) => ({
-  interface: entry.interface,
-  network: entry.network ?? null,
-  ipaddress: entry.ipaddress ?? null,
-  macaddress: entry.macaddress ?? null,
-  options: entry.options ?? ''
-})
-
-/** A group's interfaces as the interface returns them. */
-export const showGroupInterfaces = (group: GroupDoc) => (group.interfaces ?? []).map(groupInterface)
-
-/** The interfaces of a node in `group` as answers show them. */
-export const showNodeInterfaces = ({ node, group }: Pick<EffectiveNode, 'node' | 'group'>) =>
-  (node.interfaces ?? []).map(entry => nodeInterface(interfaceInForce(entry, group)))
-
-/** An object as the interface returns it: effective values, their sources, `_override` (rules 1.4, 3.4). */
+/** An object as answers show it: effective values, their sources, `_override` (rules 1.4, 3.4). */
 export function show<K extends TypeName>(
   type: K,
   { doc, group, status }: Seen<K>,
-  reader: Reader
+  { cluster, masked }: Reader
 ): Record<string, unknown> {
-  if (type === 'group') return showGroup(doc as GroupDoc, reader)
-  if (type === 'node') return showNode(doc as NodeDoc, group, status, reader)
-  const fields = doc as Readonly<Record<string, unknown>>
-  const shown: Record<string, unknown> = { name: doc.name }
-  for (const field of objectTypes[type].fields)
-    shown[field.name] = value(field, fields[field.name], reader.masked)
-  // The range belongs to a network that serves DHCP; elsewhere it is only kept (rules 1.4).
-  if (type === 'network' && !shown.dhcp) {
-    delete shown.dhcp_range_begin
-    delete shown.dhcp_range_end
+  const { fields, interfaces, inForce, leavesOut } = objectTypes[type]
+  const inherited = inForce?.(doc, group, cluster)
+  const values: Readonly<Record<string, unknown>> = {
+    ...doc,
+    ...inherited?.settings,
+    ...inherited?.derived,
+    status
   }
+  const shown: Record<string, unknown> = { name: doc.name }
+  for (const { name, secret, default: byDefault } of fields) {
+    const value = values[name] ?? null
+    shown[name] = value === null ? (byDefault ?? null) : secret && masked ? hidden : value
+  }
+  for (const name of leavesOut?.(doc) ?? []) delete shown[name]
+  if (interfaces) shown.interfaces = showInterfaces(interfaces, doc, group)
+  if (!inherited) return shown
+  shown._override = Object.values<string>(inherited.sources).includes(type)
+  for (const [name, source] of Object.entries(inherited.sources)) shown[`_${name}_source`] = source
   return shown
+}
+
+/** The interfaces of a group, or of a node in `group`, as answers show them; `table` has their fields. */
+export function showInterfaces(
+  table: Table,
+  doc: object,
+  group: Docs['group'] | undefined
+): Record<string, unknown>[] {
+  return interfacesOf(doc).map(entry => {
+    const values: Readonly<Record<string, unknown>> = interfaceInForce(entry, group)
+    return Object.fromEntries(
+      table.map(({ name, default: byDefault }) => [name, values[name] ?? byDefault ?? null])
+    )
+  })
 }
 
 /** The JSON text of an object's answer, and what it was made from. */
@@ -130,23 +105,4 @@ export function showText<K extends TypeName>(type: K, seen: Seen<K>, reader: Rea
   // A long one holds scripts, which all members of a group would keep a copy of.
   if (text.length <= longestKept) texts.set(doc, { group, status, cluster, masked, text })
   return text
-}
-
-function showGroup(group: GroupDoc, reader: Reader): Record<string, unknown> {
-  const { settings, sources } = groupInForce(group, reader.cluster)
-  const { shown, tail } = inherited('group', group, settings, sources)
-  return { name: group.name, ...shown, interfaces: showGroupInterfaces(group), ...tail }
-}
-
-function showNode(
-  node: NodeDoc,
-  group: GroupDoc | undefined,
-  status: string | null,
-  reader: Reader
-): Record<string, unknown> {
-  const settings = settingsOf(node, group, reader.cluster)
-  const { shown, tail } = inherited('node', node, settings, sourcesOf(node, group, reader.cluster))
-  const macaddr = provisionOf(node, settings)?.macaddress ?? null
-  const interfaces = showNodeInterfaces({ node, group })
-  return { name: node.name, ...shown, macaddr, status, interfaces, ...tail }
 }

@@ -3,12 +3,21 @@ import { join } from 'node:path'
 import { openKey } from '../disk/key-file.js'
 import { badRequest, notFound, unavailable } from '../errors.js'
 import { isObject, type JsonValue } from '../json.js'
-import { base64, type FieldType, objectName, path, type Reads, ValueError } from './field.js'
-import { hidden } from './hidden.js'
+import {
+  base64,
+  type FieldType,
+  hidden,
+  objectName,
+  path,
+  type Stored,
+  type Table,
+  ValueError
+} from './field.js'
 import type { Changing } from './object-type.js'
 import { type BodyField, readFields } from './request.js'
 import { SecretBox } from './secret-box.js'
-import { type AttachedType, plainKind, storedObject } from './stored.js'
+import type { AttachedType } from './stored.js'
+import { listOf } from './table.js'
 import type { Tx, View } from './view.js'
 
 export type SecretOwner = 'node' | 'group'
@@ -26,18 +35,6 @@ export interface GivenSecret {
   readonly newName?: string
   readonly path?: string
   readonly content?: string
-}
-
-/** The secrets of one node or group, named `node.<name>` or `group.<name>`; contents are encrypted. */
-export type SecretsDoc = {
-  readonly name: string
-  readonly secrets: readonly { readonly name: string; readonly path: string; readonly content: string }[]
-}
-
-declare module './docs.js' {
-  interface AttachedShapes {
-    secrets: SecretsDoc
-  }
 }
 
 /** The name under which an owner's secrets are stored: no type's name holds a dot. */
@@ -141,51 +138,40 @@ export function readSecrets(owner: string, value: JsonValue): GivenSecret[] {
   })
 }
 
-/** Adds or changes secrets; true when one of them is new. What stays the same keeps its ciphertext. */
+/**
+ * Adds or changes secrets; true when one of them is new. What stays the same keeps its ciphertext. `replace`: those
+ * that are not given go.
+ */
 export function putSecrets(
   tx: Tx,
   box: SecretBox,
   type: SecretOwner,
   owner: string,
-  given: readonly GivenSecret[]
+  given: readonly GivenSecret[],
+  replace = false
 ): boolean {
-  const secrets = [...entries(tx, type, owner)]
-  let added = false
+  const before = entries(tx, type, owner)
+  const secrets = replace ? [] : [...before]
   for (const wanted of given) {
     const where = `${type} ${owner}: secret ${wanted.name}`
-    const position = secrets.findIndex(secret => secret.name === wanted.name)
-    const before = secrets[position]
-    if (!before && wanted.newName !== undefined) throw notFound(`${where} does not exist`)
+    const old = before.find(secret => secret.name === wanted.name)
+    if (!old && wanted.newName !== undefined) throw notFound(`${where} does not exist`)
     const name = wanted.newName ?? wanted.name
     if (name !== wanted.name && secrets.some(secret => secret.name === name))
       throw badRequest(`${type} ${owner}: secret ${name} exists already`)
-    const at = wanted.path ?? before?.path
+    const at = wanted.path ?? old?.path
     if (at === undefined) throw badRequest(`${where}: field "path" is missing`)
-    const content =
-      wanted.content === undefined ? before?.content : sealed(box, wanted.content, before?.content)
+    const content = wanted.content === undefined ? old?.content : sealed(box, wanted.content, old?.content)
     if (content === undefined) throw badRequest(`${where}: field "content" is missing`)
-    if (before) secrets[position] = { name, path: at, content }
-    else secrets.push({ name, path: at, content })
-    added ||= !before
+    const position = secrets.findIndex(secret => secret.name === wanted.name)
+    secrets.splice(position < 0 ? secrets.length : position, position < 0 ? 0 : 1, {
+      name,
+      path: at,
+      content
+    })
   }
   write(tx, type, owner, secrets)
-  return added
-}
-
-/** The owner's secrets become those given, in their order; what stays the same keeps its ciphertext. */
-export function setSecrets(
-  tx: Tx,
-  box: SecretBox,
-  type: SecretOwner,
-  owner: string,
-  given: readonly GivenSecret[]
-): void {
-  const before = entries(tx, type, owner)
-  const secrets = given.map(({ name, path: at = '', content = '' }) => {
-    const old = before.find(secret => secret.name === name)
-    return { name, path: at, content: sealed(box, content, old?.content) }
-  })
-  write(tx, type, owner, secrets)
+  return given.some(({ name }) => !before.some(secret => secret.name === name))
 }
 
 function sealed(box: SecretBox, content: string, before: string | undefined): string {
@@ -206,13 +192,9 @@ export function cloneSecret(tx: Tx, type: SecretOwner, owner: string, name: stri
 /** Removes a secret of an owner; throws 404 when it has none of that name. */
 export function removeSecret(tx: Tx, type: SecretOwner, owner: string, name: string): void {
   const secrets = entries(tx, type, owner)
-  if (!secrets.some(secret => secret.name === name)) throw notFound(`${type} ${owner} has no secret ${name}`)
-  write(
-    tx,
-    type,
-    owner,
-    secrets.filter(secret => secret.name !== name)
-  )
+  const left = secrets.filter(secret => secret.name !== name)
+  if (left.length === secrets.length) throw notFound(`${type} ${owner} has no secret ${name}`)
+  write(tx, type, owner, left)
 }
 
 /** What follows when the owner of secrets is cloned, renamed or deleted. */
@@ -235,23 +217,32 @@ function write(tx: Tx, type: SecretOwner, owner: string, secrets: SecretsDoc['se
   else if (tx.get('secrets', name)) tx.remove('secrets', name)
 }
 
-const sealedSecrets: Reads<unknown> = {
-  expected: 'a list of secrets {name, path, content}',
-  read: value => {
-    if (!Array.isArray(value)) throw new ValueError('')
-    return value.map(entry => {
-      const given = storedObject(entry, ['secrets'], 'secrets')
-      const secret = { name: objectName, path, content: base64 }
-      return Object.fromEntries(
-        Object.entries(secret).map(([key, type]) => [key, type.read(given[key] ?? null)])
-      )
-    })
+const secretFields = [
+  {
+    name: 'secrets',
+    type: listOf<Secret>('secret', [
+      { name: 'name', type: objectName, required: true, meaning: 'name' },
+      { name: 'path', type: path, required: true, meaning: 'where the file is put' },
+      { name: 'content', type: base64, required: true, meaning: 'the file, encrypted' }
+    ]),
+    required: true,
+    meaning: 'secrets of the owner'
+  }
+] as const satisfies Table
+
+/** The secrets of one node or group, named `node.<name>` or `group.<name>`; contents are encrypted. */
+export type SecretsDoc = { readonly name: string } & Stored<typeof secretFields>
+
+declare module './docs.js' {
+  interface AttachedShapes {
+    secrets: SecretsDoc
   }
 }
 
 /** The secrets of one owner. */
 export const secrets: AttachedType<SecretsDoc> = {
-  ...plainKind<SecretsDoc>('secrets of', { secrets: sealedSecrets }),
+  title: 'secrets of',
+  fields: secretFields,
   *checks(view, { name }) {
     const owner = (['node', 'group'] as const).find(type => name.startsWith(secretsKey(type, '')))
     if (!owner || !view.get(owner, name.slice(owner.length + 1))) yield 'its node or group does not exist'

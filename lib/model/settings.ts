@@ -1,16 +1,8 @@
 import type { JsonObject } from '../json.js'
-import {
-  boolean,
-  type FieldType,
-  freeText,
-  hosts,
-  provisionMethod,
-  type Reads,
-  type Table,
-  ValueError
-} from './field.js'
+import { boolean, type FieldType, freeText, hosts, provisionMethod, type Table } from './field.js'
 import { readFields } from './request.js'
-import { type AttachedType, plainKind, storedObject } from './stored.js'
+import type { AttachedType } from './stored.js'
+import { objectOf } from './table.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
 /** No time server is a choice too, other than the ini's. */
@@ -91,28 +83,31 @@ export function putSettings(tx: Tx, ini: ClusterSettings, given: GivenSettings):
   else if (tx.get('cluster', object)) tx.remove('cluster', object)
 }
 
-const settings: Reads<unknown> = {
-  expected: 'an object of settings {value, ini}',
-  read: value => {
-    const read: Record<string, unknown> = {}
-    for (const [name, entry] of Object.entries(storedObject(value, ['settings'], 'cluster'))) {
-      const { value: changed, ini } = storedObject(entry, ['settings', name], 'cluster')
-      const type: Reads<unknown> | undefined = settingFields.find(field => field.name === name)?.type
-      if (!type || changed === undefined || ini === undefined)
-        throw new ValueError(`holds "${name}", which is no setting`)
-      try {
-        read[name] = { value: type.read(changed), ini }
-      } catch {
-        throw new ValueError(`holds "${name}", whose value must be ${type.expected}`)
-      }
-    }
-    return read
-  }
+/** Whatever the ini had then. */
+const iniValue: FieldType<string | boolean> = {
+  ...freeText,
+  read: value => (value === true || value === false ? value : freeText.read(value))
 }
+
+const changedSettings = settingFields.map(field => ({
+  ...field,
+  type: objectOf<SettingDoc>([
+    { ...field, name: 'value', required: true },
+    { name: 'ini', type: iniValue, required: true, meaning: 'the value of the ini then' }
+  ])
+}))
 
 /** The settings that were changed over http. */
 export const cluster: AttachedType<ClusterDoc> = {
-  ...plainKind<ClusterDoc>('cluster', { settings }),
+  title: 'cluster',
+  fields: [
+    {
+      name: 'settings',
+      type: objectOf(changedSettings),
+      required: true,
+      meaning: 'settings that were changed'
+    }
+  ],
   *checks(_view, { name }) {
     if (name !== object) yield `there is but one, ${object}.json`
   }

@@ -1,21 +1,18 @@
-import { isDeepStrictEqual } from 'node:util'
 import { badRequest, notFound, type ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
 import { compareNames } from '../store/order.js'
 import type { Change } from '../store/types.js'
 import type { Docs, TypeName } from './docs.js'
-import type { Field } from './field.js'
-import { hidden } from './hidden.js'
+import { hidden } from './field.js'
 import { type Actor, type Model, removeObject } from './model.js'
 import type { Changing } from './object-type.js'
-import { fieldFor } from './request.js'
 import { checkState } from './rules.js'
-import { readSecrets, type SecretOwner, secretsKey, secretsOf, setSecrets } from './secrets.js'
+import { putSecrets, readSecrets, type SecretOwner, secretsKey, secretsOf } from './secrets.js'
 import { putSettings, readSettings, type SettingName, settingNames } from './settings.js'
-import { decodeInterface } from './stored.js'
+import { readStored } from './stored.js'
+import { fieldFor } from './table.js'
 import { allTags, tagKey, untagged } from './tags.js'
-import { interfaceFields } from './types/interface.js'
 import type { OsimagetagDoc } from './types/osimage.js'
 import { kinds, objectTypes, typeNames } from './types.js'
 import type { View } from './view.js'
@@ -97,8 +94,8 @@ class Problems {
     try {
       return read()
     } catch (error) {
-      if (error instanceof FieldError) this.add([...path, ...error.path], error.message)
-      else if (error instanceof Error) this.add(path, error.message)
+      const at = error instanceof FieldError ? error.path : []
+      this.add([...path, ...at], (error as Error).message)
       return undefined
     }
   }
@@ -184,82 +181,19 @@ function parseObjects<K extends TypeName>(type: K, content: JsonObject, problems
   const docs = new Map<string, Docs[K]>()
   for (const [name, entry] of Object.entries(content)) {
     const path = ['config', type, name]
-    const stored = problems.attempt(path, () => normal(type, name, entry))
-    if (stored === undefined) continue
-    try {
-      docs.set(name, kinds[type].decode(name, stored))
-    } catch (error) {
-      addEach(problems, path, type, name, stored, error)
-    }
+    const before = problems.count
+    for (const [key, value] of isObject(entry) ? Object.entries(entry) : [])
+      if (value === hidden && fieldFor(objectTypes[type].fields, key, value)?.secret)
+        problems.add([...path, key], `field "${key}" is masked: only an admin's export can be imported`)
+    const doc = readStored(objectTypes[type], name, entry, (at, message) =>
+      problems.add([...path, ...at], `${objectTypes[type].title} ${name}: ${message}`)
+    )
+    if (problems.count === before) docs.set(name, doc)
   }
   return changing => {
     for (const name of [...changing.tx.names(type)]) if (!docs.has(name)) removeObject(changing, type, name)
     for (const [name, doc] of docs) changing.tx.put(type, name, doc)
   }
-}
-
-/** What is wrong with an object: each of its fields is read for itself, since reading it whole ends at the first. */
-function addEach(
-  problems: Problems,
-  path: readonly string[],
-  type: TypeName,
-  name: string,
-  stored: JsonValue,
-  error: unknown
-): void {
-  const before = problems.count
-  const { title, interfaces } = objectTypes[type]
-  for (const [key, value] of isObject(stored) ? Object.entries(stored) : []) {
-    if (interfaces && key === 'interfaces' && Array.isArray(value))
-      for (const [i, entry] of value.entries())
-        problems.attempt([...path, key, i], () => decodeInterface(interfaces, entry, [], `${title} ${name}`))
-    else problems.attempt(path, () => kinds[type].decode(name, { name, [key]: value }))
-  }
-  if (problems.count > before) return
-  problems.attempt(path, () => {
-    throw error
-  })
-}
-
-/** The entry in its stored form: other spellings, nulls and read-only keys are understood as in a request. */
-function normal(type: TypeName, name: string, entry: JsonValue): JsonValue {
-  if (!isObject(entry)) return entry
-  const clean: JsonObject = { name }
-  for (const [key, value] of Object.entries(entry)) {
-    const field = fieldFor(objectTypes[type], key, value)
-    const dropped = objectTypes[type].dropped?.some(({ name }) => name === key)
-    if (isUnset(key, value, field) || field?.derived || dropped) continue
-    const stored = field?.name ?? key
-    if (field?.secret && value === hidden)
-      throw badRequest(`field "${key}" is masked: only an admin's export can be imported`)
-    if (stored !== 'name' && Object.hasOwn(clean, stored) && !isDeepStrictEqual(clean[stored], value))
-      throw badRequest(`field "${key}" is given twice with different values`)
-    clean[stored] = key === 'interfaces' && Array.isArray(value) ? value.map(normalInterface) : value
-  }
-  return clean
-}
-
-const normalInterface = (entry: JsonValue): JsonValue =>
-  isObject(entry)
-    ? Object.fromEntries(
-        Object.entries(entry).filter(
-          ([key, value]) =>
-            !isUnset(
-              key,
-              value,
-              interfaceFields.find(({ name }) => name === key)
-            )
-        )
-      )
-    : entry
-
-/** Read-only, null, an empty list of interfaces, a default, or an empty text where that says nothing. */
-function isUnset(key: string, value: JsonValue, field: Field | undefined): boolean {
-  if (key.startsWith('_') || value === null) return true
-  if ((key === 'interfaces' || key === 'removed') && Array.isArray(value) && value.length === 0) return true
-  // As in a request: a default is left out, so that an object's file depends on its values alone.
-  if (field && !field.inherited && isDeepStrictEqual(value, field.default)) return true
-  return value === '' && field !== undefined && !field.type.keepsEmpty
 }
 
 function parseTags(content: JsonObject, problems: Problems): Replace {
@@ -315,7 +249,7 @@ function parseSecrets(model: Model, content: JsonObject, problems: Problems): Re
       if (!tx.get(type, owner)) problems.add(path, `${type} ${owner} does not exist`)
       else
         problems.attempt(path, () =>
-          setSecrets(tx, model.box, type, owner, readSecrets(`${type} ${owner}`, entries))
+          putSecrets(tx, model.box, type, owner, readSecrets(`${type} ${owner}`, entries), true)
         )
     }
   }

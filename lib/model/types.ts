@@ -4,7 +4,7 @@ import { ClusterIndex } from './index.js'
 import type { ObjectType } from './object-type.js'
 import { secrets } from './secrets.js'
 import { cluster } from './settings.js'
-import { type AttachedType, objectKind } from './stored.js'
+import { type AttachedType, kindOf, type StoredType } from './stored.js'
 import { bmcsetup } from './types/bmcsetup.js'
 import { group } from './types/group.js'
 import { network } from './types/network.js'
@@ -37,12 +37,10 @@ export const attachedTypes: { readonly [K in keyof AttachedShapes]: AttachedType
   revoked
 }
 
-const objectKinds = Object.fromEntries(
-  Object.entries(objectTypes).map(([name, type]) => [name, objectKind(type)])
-) as unknown as { readonly [K in TypeName]: Kind<Docs[K]> }
-
 /** How everything is kept on disk. */
-export const kinds: { readonly [K in keyof Docs]: Kind<Docs[K]> } = { ...objectKinds, ...attachedTypes }
+export const kinds = Object.fromEntries(
+  Object.entries<StoredType>({ ...objectTypes, ...attachedTypes }).map(([name, type]) => [name, kindOf(type)])
+) as unknown as { readonly [K in keyof Docs]: Kind<Docs[K]> }
 
 /** An empty index of everything that is stored. */
 export const createIndex = () => new ClusterIndex({ ...objectTypes, ...attachedTypes })

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { appendFile, rename, rm, stat, truncate } from 'node:fs/promises'
 import { unlessMissing } from '../disk/missing.js'
-import { hidden } from '../model/hidden.js'
+import { hidden } from '../model/field.js'
 import type { Actor } from '../model/model.js'
 import { objectTypes } from '../model/types.js'
 import type { Change } from '../store/types.js'

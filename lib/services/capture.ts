@@ -1,9 +1,11 @@
 import { parseAddress } from '../model/address.js'
+import type { TypeName } from '../model/docs.js'
 import { domainOf, provisionOf, settingsOf } from '../model/effective.js'
-import type { DeviceDoc } from '../model/types/device.js'
+import type { Connection } from '../model/index.js'
 import type { GroupDoc } from '../model/types/group.js'
 import type { NetworkDoc } from '../model/types/network.js'
 import type { NodeDoc } from '../model/types/node.js'
+import { objectTypes, typeNames } from '../model/types.js'
 import type { ClusterSettings, View } from '../model/view.js'
 
 /**
@@ -13,22 +15,32 @@ import type { ClusterSettings, View } from '../model/view.js'
 export interface Captured {
   readonly networks: readonly NetworkDoc[]
   readonly nodes: readonly NodeDoc[]
-  readonly switches: readonly DeviceDoc[]
-  readonly otherdevs: readonly DeviceDoc[]
+  /** What is not a node and has an address. */
+  readonly devices: readonly Device[]
   readonly cluster: ClusterSettings
   /** By name: for what nodes inherit. */
   readonly groups: ReadonlyMap<string, GroupDoc>
 }
 
+/** Something that has an address or a MAC, and is not a node. */
+export interface Device extends Connection {
+  /** "switch sw1": for comments. */
+  readonly title: string
+  readonly name: string
+}
+
 /** Captures the objects. It costs a look-up for each. */
 export function capture(view: View, cluster: ClusterSettings): Captured {
-  const all = <K extends 'network' | 'node' | 'switch' | 'otherdev' | 'group'>(type: K) =>
-    view.names(type).flatMap(name => view.get(type, name) ?? [])
+  const all = <K extends TypeName>(type: K) => view.names(type).flatMap(name => view.get(type, name) ?? [])
+  const devices = (type: TypeName) =>
+    all(type).flatMap(doc => view.index.connectionsOf({ type, name: doc.name }, doc))
   return {
     networks: all('network'),
     nodes: all('node'),
-    switches: all('switch'),
-    otherdevs: all('otherdev'),
+    devices: typeNames
+      .filter(type => type !== 'node' && objectTypes[type].connections)
+      .flatMap(devices)
+      .map(({ owner, ...entry }) => ({ ...entry, title: `${owner.title} ${owner.name}`, name: owner.name })),
     cluster,
     groups: new Map(all('group').map(group => [group.name, group]))
   }

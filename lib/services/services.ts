@@ -2,6 +2,7 @@ import { isIPv4 } from 'node:net'
 import type { Config } from '../config/types.js'
 import type { Log } from '../log.js'
 import type { Model } from '../model/model.js'
+import { objectTypes } from '../model/types.js'
 import type { Condition } from '../monitor/health.js'
 import type { Change } from '../store/types.js'
 import type { ServiceSettings } from './backend.js'
@@ -14,7 +15,12 @@ import { Service } from './service.js'
 import { Unit } from './unit.js'
 
 /** The types of the objects that DHCP and DNS are made of. */
-const types = new Set(['network', 'node', 'group', 'switch', 'otherdev', 'cluster'])
+const types: ReadonlySet<string> = new Set([
+  'cluster',
+  ...Object.values(objectTypes)
+    .filter(({ network, connections, interfaces }) => network || connections || interfaces)
+    .map(({ type }) => type)
+])
 
 export interface ServicesOptions {
   readonly config: Config

@@ -50,7 +50,7 @@ t.test('two spellings with different values are refused', async t => {
     osimage: { ...beginning.config.osimage, image }
   })
   t.equal(status, 400)
-  t.match(body.message, /config\.osimage\.image: field "kernelversion" is given twice/)
+  t.match(body.message, /config\.osimage\.image: .*field "kernelversion" is given twice/)
   t.same(objectFiles(c), before)
 })
 

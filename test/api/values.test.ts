@@ -16,6 +16,7 @@ const wrongTypes: Readonly<Record<Field['type']['json'], readonly unknown[]>> = 
   boolean: [0, 1, 'true', 'false', 'yes', [], {}],
   integer: [true, 1.5, -1, [], [5], {}, 1e300, 2 ** 53, -0.5],
   array: ['x', 5, true, {}, [5], [null], [['x']], ['x', false]],
+  object: ['x', 5, true, []],
   null: ['x', 5, 0, true, false, [], {}]
 }
 

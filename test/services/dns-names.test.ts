@@ -38,7 +38,7 @@ t.test('a node has its own name, and a further interface of another node has not
   const { names, notes } = await zones(objects)
   t.match(names, new Set(['a: n1 A 10.141.0.11', 'a: n1-ib0 A 10.141.0.13', 'a: n1-ib1 A 10.141.0.15']))
   t.ok(names.includes('141.10.in-addr.arpa: 13.0 PTR n1-ib0.a.'))
-  t.match(notes, [/^node n1: the name n1-ib0 .* is that of node n1-ib0$/, /is that of otherdev n1-ib1$/])
+  t.match(notes, [/^node n1: the name n1-ib0 .* is that of node n1-ib0$/, /is that of other device n1-ib1$/])
 })
 
 // rules 10.8
@@ -62,7 +62,7 @@ t.test('a name is in the smallest zone that it lies in', async t => {
     [],
     'and in no other'
   )
-  t.match(notes, [/^otherdev w\.x: the name w\.x for 10\.141\.0\.8 is that of node w$/])
+  t.match(notes, [/^other device w\.x: the name w\.x for 10\.141\.0\.8 is that of node w$/])
   t.same(complaints('dns', 'bind', await rendered('dns', 'bind', objects)), [])
 })
 

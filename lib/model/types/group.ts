@@ -7,13 +7,13 @@ import { type Changing, named, type ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import { checkTag } from '../tags.js'
 import { inheritable } from './inheritable.js'
-import type { InterfaceDoc } from './interface.js'
+import { groupInterfaceFields, groupInterfaces } from './interface.js'
 
 const fields = [...inheritable, comment] as const satisfies Table
 
-export type GroupDoc = { readonly name: string } & Stored<typeof fields> & {
-    readonly interfaces?: readonly InterfaceDoc[]
-  }
+const hidden = [groupInterfaces] as const satisfies Table
+
+export type GroupDoc = { readonly name: string } & Stored<typeof fields> & Stored<typeof hidden>
 
 declare module '../docs.js' {
   interface ObjectShapes {
@@ -27,11 +27,12 @@ export const group: ObjectType<GroupDoc> = {
   title: 'group',
   fields,
   newName: ['newgroupname'],
-  interfaces: 'without addresses',
+  hidden,
+  interfaces: groupInterfaceFields,
   ...named,
   ...ownsSecrets('group'),
 
-  settings: (_view, before, _given, cluster) => groupInForce(before, cluster).settings,
+  inForce: (doc, _group, cluster) => groupInForce(doc, cluster),
   write(changing, before, after, given) {
     put(changing, before, mergeGroupInterfaces(after, given.interfaces))
   },

@@ -1,18 +1,52 @@
-import { address, freeText, mac, objectName, type Stored, type Table } from '../field.js'
+import { address, boolean, freeText, mac, objectName, type Stored, type Table } from '../field.js'
+import { listOf } from '../table.js'
 
-/** An interface as a group holds it, and as a node does with its address (rules 1.9, 3.14). */
+const name = { name: 'interface', type: objectName, required: true, meaning: 'interface name' } as const
+const network = {
+  name: 'network',
+  type: objectName,
+  refers: 'network',
+  meaning: 'name of a network'
+} as const
+const options = { name: 'options', type: freeText, default: '', meaning: 'free options' } as const
+
+/** An interface as a node holds it (rules 1.9, 3.14). */
 export const interfaceFields = [
-  { name: 'interface', type: objectName, meaning: 'interface name' },
-  { name: 'network', type: objectName, refers: 'network', meaning: 'name of a network' },
+  name,
+  network,
   { name: 'ipaddress', type: address, meaning: 'address in that network (nodes only)' },
   { name: 'macaddress', type: mac, meaning: 'hardware address (nodes only)' },
-  { name: 'options', type: freeText, default: '', meaning: 'free options' }
+  options
 ] as const satisfies Table
 
-/** A stored interface entry; `own`: the node brought it itself and keeps it when its group changes. */
-export type InterfaceDoc = { readonly interface: string } & Omit<
-  Stored<typeof interfaceFields>,
-  'interface'
-> & {
-    readonly own?: true
-  }
+/** An interface as a group holds it: without an address. */
+export const groupInterfaceFields = [name, network, options] as const satisfies Table
+
+/** A stored interface entry. */
+export type InterfaceDoc = Stored<typeof interfaceFields> & {
+  /** The node brought it itself and keeps it when its group changes. */
+  readonly own?: boolean
+}
+
+/** The stored interfaces of a group. */
+export const groupInterfaces = {
+  name: 'interfaces',
+  type: listOf<InterfaceDoc>('interface', [name, { ...network, required: true }, options]),
+  default: [],
+  meaning: 'interfaces of its nodes'
+} as const
+
+/** The stored interfaces of a node. */
+export const nodeInterfaces = {
+  name: 'interfaces',
+  type: listOf<InterfaceDoc>('interface', [
+    ...interfaceFields,
+    { name: 'own', type: boolean, default: false, meaning: 'not from its group' }
+  ]),
+  default: [],
+  meaning: 'its interfaces'
+} as const
+
+/** The interfaces of an object; none where it cannot have any. */
+export const interfacesOf = (doc: object): readonly InterfaceDoc[] =>
+  (doc as { readonly interfaces?: readonly InterfaceDoc[] }).interfaces ?? []

@@ -39,6 +39,8 @@ export const network: ObjectType<NetworkDoc> = {
   isName: isNetworkName,
   nameRule: `${objectNameRule}, and not like an address`,
   network: doc => doc,
+  // The range belongs to a network that serves DHCP; elsewhere it is only kept (rules 1.4).
+  leavesOut: ({ dhcp }) => (dhcp ? [] : ['dhcp_range_begin', 'dhcp_range_end']),
 
   *checks(view, doc, title, cluster) {
     yield () => checkNetwork(view, doc, title, cluster)

@@ -1,10 +1,10 @@
 import { badRequest } from '../../errors.js'
-import { effectiveNode, groupOf, interfaceInForce, settingsOf } from '../effective.js'
+import { effectiveNode, groupOf, interfaceInForce, provisionOf, settingsOf, sourcesOf } from '../effective.js'
 import {
   boolean,
   comment,
+  count,
   freeText,
-  integer,
   mac,
   names,
   objectName,
@@ -23,11 +23,11 @@ import {
 import { isNodeName, nodeNameRule } from '../names.js'
 import type { Changing, Given, ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
-import { plainKind } from '../stored.js'
+import type { AttachedType } from '../stored.js'
 import { checkTag } from '../tags.js'
 import type { View } from '../view.js'
 import { inheritable } from './inheritable.js'
-import type { InterfaceDoc } from './interface.js'
+import { interfaceFields, nodeInterfaces } from './interface.js'
 
 const fields = [
   { name: 'group', type: objectName, refers: 'group', meaning: 'group the node belongs to' },
@@ -50,19 +50,24 @@ const fields = [
   { name: 'assettag', type: freeText, meaning: 'asset tag, from the hardware inventory' }
 ] as const satisfies Table
 
-export type NodeDoc = { readonly name: string } & Stored<typeof fields> & {
-    readonly interfaces?: readonly InterfaceDoc[]
-    /** Interfaces of the group that were deleted on this node (rules 3.5). */
-    readonly removed?: readonly string[]
+const hidden = [
+  nodeInterfaces,
+  {
+    name: 'removed',
+    type: names,
+    default: [],
+    meaning: 'interfaces of the group that were deleted here (rules 3.5)'
   }
+] as const satisfies Table
 
-/** Marks the name of a node whose tokens were voided, and when. */
-export type RevokedDoc = {
-  readonly name: string
-  readonly at: number
-  /** The name that the node was given; absent: it was deleted. */
-  readonly renamed?: string
-}
+export type NodeDoc = { readonly name: string } & Stored<typeof fields> & Stored<typeof hidden>
+
+const revokedFields = [
+  { name: 'at', type: count, required: true, meaning: 'when, milliseconds since 1970' },
+  { name: 'renamed', type: objectName, meaning: 'name that the node was given; absent: it was deleted' }
+] as const satisfies Table
+
+export type RevokedDoc = { readonly name: string } & Stored<typeof revokedFields>
 
 declare module '../docs.js' {
   interface ObjectShapes {
@@ -82,19 +87,19 @@ export const node: ObjectType<NodeDoc> = {
   type: 'node',
   title: 'node',
   fields,
-  hidden: [{ name: 'removed', type: names, meaning: 'interfaces of the group that were deleted here' }],
+  hidden,
   newName: ['newhostname', 'newnodename'],
-  interfaces: 'with addresses',
+  interfaces: interfaceFields,
   isName: isNodeName,
   nameRule: nodeNameRule,
   connections: doc => doc.interfaces ?? [],
   memberOf: doc => doc.group,
   unique: machineFields,
 
-  settings(view, before, given, cluster) {
-    const wanted = given.values.get('group')
-    const doc: NodeDoc = before ?? { name: '', ...(typeof wanted === 'string' ? { group: wanted } : {}) }
-    return settingsOf(doc, groupOf(view, doc), cluster)
+  inForce(doc = { name: '' }, group, cluster) {
+    const settings = settingsOf(doc, group, cluster)
+    const macaddr = provisionOf(doc, settings)?.macaddress
+    return { settings, sources: sourcesOf(doc, group, cluster), derived: { macaddr } }
   },
   write(changing, before, after, given) {
     const { tx, cluster, power } = changing
@@ -189,9 +194,5 @@ function revoke({ tx, now }: Changing, name: string, renamed?: string): void {
   tx.put('revoked', name, { name, at: now, ...(renamed === undefined ? {} : { renamed }) })
 }
 
-/** The mark of a node name whose tokens were voided. */
-export const revoked = plainKind<RevokedDoc>(
-  'revoked',
-  { at: integer(0, Number.MAX_SAFE_INTEGER) },
-  { renamed: objectName }
-)
+/** Marks the name of a node whose tokens were voided. */
+export const revoked: AttachedType<RevokedDoc> = { title: 'revoked', fields: revokedFields }

@@ -2,6 +2,7 @@ import { groupInForce, groupOf, members, settingsOf } from '../effective.js'
 import {
   boolean,
   comment,
+  count,
   file,
   freeText,
   integer,
@@ -9,16 +10,15 @@ import {
   objectName,
   oneOf,
   path,
-  type Reads,
   type Stored,
+  sha256,
   strings,
-  type Table,
-  ValueError
+  type Table
 } from '../field.js'
 import { named, type ObjectType } from '../object-type.js'
-import { type AttachedType, plainKind } from '../stored.js'
+import type { AttachedType } from '../stored.js'
 import { checkUnused, holders, removeTags, renameTags, tagKey } from '../tags.js'
-import { abandonTrees, renameTrees } from '../trees.js'
+import type { Tx, View } from '../view.js'
 
 const fields = [
   comment,
@@ -43,52 +43,64 @@ const fields = [
 
 export type OsimageDoc = { readonly name: string } & Stored<typeof fields>
 
-/** A tag pins the files an image had; named `<osimage>:<tag>` (rules 1.2). */
-export type OsimagetagDoc = {
-  readonly name: string
-  readonly osimage: string
-  readonly tag: string
-  /** Age among the images with a tag of this name: 1 is the first, whose tag is listed under its plain name. */
-  readonly order: number
-  readonly kernelfile?: string
-  readonly initrdfile?: string
-  readonly imagefile?: string
-}
+/** A tag pins the files an image had; it is named `<osimage>:<tag>` (rules 1.2). */
+const tagFields = [
+  { name: 'osimage', type: objectName, required: true, meaning: 'its image' },
+  { name: 'tag', type: objectName, required: true, meaning: 'its name' },
+  {
+    name: 'order',
+    type: integer(1, Number.MAX_SAFE_INTEGER),
+    required: true,
+    meaning:
+      'age among the images with a tag of this name: 1 is the first, whose tag is listed under its plain name'
+  },
+  { name: 'kernelfile', type: file, meaning: 'kernel' },
+  { name: 'initrdfile', type: file, meaning: 'initramfs' },
+  { name: 'imagefile', type: file, meaning: 'packed image' }
+] as const satisfies Table
+
+export type OsimagetagDoc = { readonly name: string } & Stored<typeof tagFields>
 
 /**
- * What svcd packed, named by its image file: who names the file finds its checksum here, and the sweep what to
- * remove when nobody does. `osimage` had that name then; `kernel` and `initrd` are the files below the tree's /boot
- * that `kernelfile` and `initrdfile` are copies of, `kernelversion` the version that the kernel is of; `omitted` is what
- * the packer could not carry.
+ * What svcd packed, named by its image file: who names the file finds its checksum here, and the sweep what to remove
+ * when nobody does.
  */
-export type PackDoc = {
-  readonly name: string
-  readonly osimage: string
-  readonly sha256: string
-  readonly bytes: number
-  /** Milliseconds since 1970. */
-  readonly time: number
-  readonly packer: 'system' | 'builtin'
-  readonly kernelfile?: string
-  readonly initrdfile?: string
-  readonly kernel?: string
-  readonly kernelversion?: string
-  readonly initrd?: string
-  readonly omitted?: readonly string[]
-}
+const packFields = [
+  { name: 'osimage', type: objectName, required: true, meaning: 'name that its image had then' },
+  { name: 'sha256', type: sha256, required: true, meaning: 'checksum of the file' },
+  { name: 'bytes', type: count, required: true, meaning: 'size of the file' },
+  { name: 'time', type: count, required: true, meaning: 'when, milliseconds since 1970' },
+  { name: 'packer', type: oneOf('system', 'builtin'), required: true, meaning: 'which packer made it' },
+  { name: 'kernelfile', type: file, meaning: 'kernel below the files directory' },
+  { name: 'initrdfile', type: file, meaning: 'initramfs below the files directory' },
+  { name: 'kernel', type: file, meaning: 'file below /boot that `kernelfile` is a copy of' },
+  { name: 'kernelversion', type: freeText, meaning: 'version of that kernel' },
+  { name: 'initrd', type: file, meaning: 'file below /boot that `initrdfile` is a copy of' },
+  { name: 'omitted', type: strings, meaning: 'what the packer could not carry' }
+] as const satisfies Table
+
+export type PackDoc = { readonly name: string } & Stored<typeof packFields>
 
 /**
  * A directory right below `[image] directory` that belongs to an image (rules 3.12, 9.1). Renaming the image changes
  * `osimage` along.
  */
-export type TreeDoc = {
-  readonly name: string
-  /** svcd made the directory then, milliseconds since 1970; absent: the image had it by its name before a rename. */
-  readonly at?: number
-  readonly osimage?: string
-  /** That image was deleted: the directory is to be removed unless another image is in it. */
-  readonly abandoned?: boolean
-}
+const treeFields = [
+  {
+    name: 'at',
+    type: count,
+    meaning:
+      'when svcd made it, milliseconds since 1970; absent: the image had it by its name before a rename'
+  },
+  { name: 'osimage', type: objectName, meaning: 'its image' },
+  {
+    name: 'abandoned',
+    type: boolean,
+    meaning: 'the image was deleted: the directory is to be removed unless another image is in it'
+  }
+] as const satisfies Table
+
+export type TreeDoc = { readonly name: string } & Stored<typeof treeFields>
 
 declare module '../docs.js' {
   interface ObjectShapes {
@@ -123,23 +135,10 @@ export const osimage: ObjectType<OsimageDoc> = {
   }
 }
 
-const amount = integer(0, Number.MAX_SAFE_INTEGER)
-
-const sha256: Reads<string> = {
-  expected: '64 hexadecimal digits',
-  read: value => {
-    if (typeof value !== 'string' || !/^[0-9a-f]{64}$/.test(value)) throw new ValueError('')
-    return value
-  }
-}
-
 /** A tag of an OS image. */
 export const osimagetag: AttachedType<OsimagetagDoc> = {
-  ...plainKind<OsimagetagDoc>(
-    'OS image tag',
-    { osimage: objectName, tag: objectName, order: integer(1, Number.MAX_SAFE_INTEGER) },
-    { kernelfile: file, initrdfile: file, imagefile: file }
-  ),
+  title: 'OS image tag',
+  fields: tagFields,
   files: doc => doc,
 
   *checks(view, { name, osimage, tag, order }) {
@@ -164,26 +163,32 @@ export const osimagetag: AttachedType<OsimagetagDoc> = {
   }
 }
 
-/** A pack is named like its file, and serves that and the kernel and initramfs that were packed with it. */
-export const pack = {
-  ...plainKind<PackDoc>(
-    'pack',
-    { osimage: objectName, sha256, bytes: amount, time: amount, packer: oneOf('system', 'builtin') },
-    {
-      kernelfile: file,
-      initrdfile: file,
-      kernel: file,
-      kernelversion: freeText,
-      initrd: file,
-      omitted: strings
-    }
-  ),
-  files: (doc: PackDoc) => ({ ...doc, imagefile: doc.name })
+/** A pack serves the file that it is named like, and the kernel and initramfs that were packed with it. */
+export const pack: AttachedType<PackDoc> = {
+  title: 'pack',
+  fields: packFields,
+  files: doc => ({ ...doc, imagefile: doc.name })
 }
 
 /** The directory of an image. */
-export const tree = plainKind<TreeDoc>(
-  'image directory',
-  {},
-  { at: amount, osimage: objectName, abandoned: boolean }
-)
+export const tree: AttachedType<TreeDoc> = { title: 'image directory', fields: treeFields }
+
+/** The records of directories that belong to an image. */
+const treesOf = (view: View, osimage: string): TreeDoc[] =>
+  [...view.names('tree')].flatMap(name => {
+    const tree = view.get('tree', name)
+    // A record of an earlier version does not say whose it is: the image had its name.
+    return tree && (tree.osimage ?? name) === osimage && !tree.abandoned ? [tree] : []
+  })
+
+/** The directories of an image are those of its new name (rules 3.12). */
+function renameTrees(tx: Tx, from: string, to: string): void {
+  for (const tree of treesOf(tx, from)) tx.put('tree', tree.name, { ...tree, osimage: to })
+}
+
+/** An image is gone: what svcd made for it is to be removed, the rest is forgotten (rules 3.12). */
+function abandonTrees(tx: Tx, osimage: string): void {
+  for (const tree of treesOf(tx, osimage))
+    if (tree.at === undefined) tx.remove('tree', tree.name)
+    else tx.put('tree', tree.name, { ...tree, abandoned: true })
+}

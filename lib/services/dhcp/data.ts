@@ -21,8 +21,7 @@ export function* dhcpData(captured: Captured, options: DhcpOptions): Generator<u
     found.node(node)
     yield
   }
-  for (const device of captured.switches) found.add(`switch ${device.name}`, device, '')
-  for (const device of captured.otherdevs) found.add(`otherdev ${device.name}`, device, '')
+  for (const device of captured.devices) found.add(device, '')
   const taken = found.taken()
   const others = firstDomains(captured.networks)
   const subnets: DhcpSubnet[] = []

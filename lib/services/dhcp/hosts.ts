@@ -1,7 +1,7 @@
 import { type Address, contains, formatAddress, parseAddress, toAddress } from '../../model/address.js'
 import { isBmc } from '../../model/index.js'
 import type { NodeDoc } from '../../model/types/node.js'
-import { type Captured, ownName } from '../capture.js'
+import { type Captured, type Device, ownName } from '../capture.js'
 import { type Group, groupsOf } from './groups.js'
 import type { Range } from './ranges.js'
 import type { BootScript, DhcpHost } from './types.js'
@@ -46,18 +46,13 @@ export class Hosts {
       for (const name of [node.name, `${node.name}.${domain}`]) this.#name(name, provision.ipaddress)
     for (const entry of node.interfaces ?? [])
       this.add(
-        `node ${node.name} ${entry.interface}`,
-        { ...entry, name: node.name },
+        { ...entry, title: `node ${node.name} ${entry.interface}`, name: node.name },
         isBmc(entry) ? '' : script
       )
   }
 
-  add(
-    title: string,
-    device: { name: string; network?: string; ipaddress?: string; macaddress?: string },
-    boot: BootScript
-  ): void {
-    const { name, network = '', ipaddress = '', macaddress: mac } = device
+  add(device: Device, boot: BootScript): void {
+    const { title, name, network = '', ipaddress = '', macaddress: mac } = device
     if (ipaddress !== '') {
       this.#taken.push(toAddress(ipaddress))
       for (const known of [name, `${name}.${network}`]) this.#name(known, ipaddress)

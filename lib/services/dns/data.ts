@@ -36,8 +36,7 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
     names.node(node)
     yield
   }
-  for (const device of captured.switches) names.device('switch', device)
-  for (const device of captured.otherdevs) names.device('otherdev', device)
+  for (const device of captured.devices) names.device(device)
   names.aliases()
   const servers = new NameServers(captured, names)
   // Made before the zones are written: a name server may have its address in another zone.

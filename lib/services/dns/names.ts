@@ -7,10 +7,9 @@ import {
   toAddress
 } from '../../model/address.js'
 import { isBmc } from '../../model/index.js'
-import type { DeviceDoc } from '../../model/types/device.js'
 import type { InterfaceDoc } from '../../model/types/interface.js'
 import type { NodeDoc } from '../../model/types/node.js'
-import { type Captured, domainName, ownName } from '../capture.js'
+import { type Captured, type Device, domainName, ownName } from '../capture.js'
 
 interface Named {
   readonly address: string
@@ -101,8 +100,8 @@ export class Names {
     }
   }
 
-  device(what: string, { name, network, ipaddress }: DeviceDoc): void {
-    if (ipaddress !== undefined) this.#add(this.zoneOf(network), name, ipaddress, `${what} ${name}`)
+  device({ title, name, network, ipaddress }: Device): void {
+    if (ipaddress !== undefined) this.#add(this.zoneOf(network), name, ipaddress, title)
   }
 
   /** Gives the names of further interfaces, after all others, so that no device loses its own name to one. */

@@ -1,0 +1,117 @@
+import { isDeepStrictEqual } from 'node:util'
+import { isObject, type JsonObject, type JsonValue } from '../json.js'
+import { type Field, type FieldType, hidden, type Table, ValueError } from './field.js'
+
+/** Gets what is wrong with an object, and where in it. */
+export type Report = (path: readonly (string | number)[], message: string) => void
+
+/** JSON text of a value for a message, cut where it is long. */
+export function shown(value: JsonValue): string {
+  const text = JSON.stringify(value)
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text
+}
+
+/** The field that a key means, under any of its spellings; `bmcsetup` goes by the type of its value (rules 1.6). */
+export function fieldFor(table: Table, key: string, value: JsonValue): Field | undefined {
+  const wanted = key !== 'bmcsetup' ? key : typeof value === 'boolean' ? 'setupbmc' : 'bmcsetupname'
+  return table.find(({ name, also }) => name === wanted || also?.includes(key))
+}
+
+/**
+ * One value as its field stores it; null and, where it says nothing, '' stand for "not set". Throws ValueError that
+ * goes on after the field's name: "must be a boolean, not 5".
+ */
+function readField({ type, secret }: Field, value: JsonValue): unknown {
+  if (value === null || (value === '' && !type.keepsEmpty)) return null
+  try {
+    return type.read(value)
+  } catch (error) {
+    if (!(error instanceof ValueError) || error.message !== '') throw error
+    throw new ValueError(`must be ${type.expected}${secret ? '' : `, not ${shown(value)}`}`)
+  }
+}
+
+/**
+ * Reads an object as requests, files and imports hold it: each field under any of its spellings, null where it is not
+ * set (rules 1.6, 1.8). Keys that begin with `_` are skipped, and a masked secret is no value (rules 1.11).
+ */
+export function readTable(table: Table, given: JsonObject, report: Report): Map<string, unknown> {
+  const values = new Map<string, unknown>()
+  for (const [key, value] of Object.entries(given)) {
+    const field = fieldFor(table, key, value)
+    if (key.startsWith('_') || (field?.secret && value === hidden)) continue
+    if (!field) report([key], `there is no field "${key}"${only(table)}`)
+    else
+      try {
+        const read = readField(field, value)
+        if (values.has(field.name) && !isDeepStrictEqual(values.get(field.name), read))
+          report([], `field "${key}" is given twice with different values`)
+        values.set(field.name, read)
+      } catch (error) {
+        if (!(error instanceof ValueError)) throw error
+        const { path, message } = error
+        report([key, ...(path ?? [])], path ? message : `field "${key}" ${message}`)
+      }
+  }
+  for (const { name, required, type } of table)
+    if (required && values.get(name) === null) report([name], `field "${name}" must be ${type.expected}`)
+    else if (required && !values.has(name)) report([], `field "${name}" is missing`)
+  return values
+}
+
+/** Where there are few fields, a message tells them all. */
+const only = (table: Table) =>
+  table.length > 6 ? '' : ` here, only ${table.map(({ name }) => `"${name}"`).join(', ')}`
+
+/**
+ * The fields of an object as it is stored, in table order: without what is not set, and without defaults, so that an
+ * object's file depends on its values alone.
+ */
+export function storedFields(table: Table, values: ReadonlyMap<string, unknown>): Record<string, unknown> {
+  const doc: Record<string, unknown> = {}
+  for (const { name, derived, inherited, default: byDefault } of table) {
+    const value = values.get(name) ?? null
+    const saysNothing = value === null || (!inherited && isDeepStrictEqual(value, byDefault))
+    if (!derived && !saysNothing) doc[name] = value
+  }
+  return doc
+}
+
+/** An object with these fields. */
+export const objectOf = <D>(table: Table): FieldType<D> => ({
+  expected: 'an object',
+  json: 'object',
+  read: value => {
+    if (!isObject(value)) throw new ValueError('')
+    const values = readTable(table, value, (path, message) => {
+      throw new ValueError(message, path)
+    })
+    return storedFields(table, values) as D
+  }
+})
+
+/** A list of objects with these fields; the first field tells one from the others. `what` is one: "interface". */
+export const listOf = <D>(what: string, table: Table): FieldType<readonly D[]> => {
+  const key = table[0]?.name ?? ''
+  const entryType = objectOf<D>(table)
+  const nameOf = (entry: JsonValue | undefined) => (isObject(entry) ? entry[key] : undefined)
+  return {
+    expected: `a list of ${what}s`,
+    json: 'array',
+    read: value => {
+      if (!Array.isArray(value)) throw new ValueError('')
+      return value.map((entry, i) => {
+        const where = `${what} ${nameOf(entry) ?? i + 1}`
+        try {
+          if (value.findIndex(other => nameOf(other) === nameOf(entry)) < i)
+            throw new ValueError('is given twice')
+          return entryType.read(entry)
+        } catch (error) {
+          if (!(error instanceof ValueError)) throw error
+          const message = error.path ? `: ${error.message}` : ` ${error.message || 'is not an object'}`
+          throw new ValueError(`${where}${message}`, [i, ...(error.path ?? [])])
+        }
+      })
+    }
+  }
+}
