@@ -131,7 +131,7 @@ export const keys = {
     key: key(
       values.optionalPath,
       '',
-      'Private key for grabs and pushes; empty: ssh/id_ed25519 in the state directory, made when first needed.'
+      'Private key for grabs and pushes; empty: ssh/id_ed25519 in the state directory, made at the start.'
     ),
     port: key(values.count(1, 65535), '22', 'Port of sshd on the nodes.'),
     parallel: key(values.count(1, 1000), '4', 'How many nodes of a group are pushed to at once.'),

@@ -1,4 +1,5 @@
 import { statSync } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Background } from '../background.js'
 import { Mutex } from '../concurrency.js'
@@ -57,6 +58,7 @@ export class Images {
   readonly upkeep: Upkeep
   readonly #background: Background
   #recovering: Promise<unknown> = Promise.resolve()
+  #key: Promise<void> = Promise.resolve()
   /** Directories that are being removed, or could not be. */
   readonly #removing = new Set<string>()
 
@@ -76,9 +78,18 @@ export class Images {
     })
   }
 
-  /** Puts right what an interrupted daemon left; what takes long goes on in the background. */
+  /**
+   * Makes `[image] directory`, and puts right what an interrupted daemon left. What takes long goes on in the
+   * background, as the making of the ssh key does.
+   */
   static async open(options: ImagesOptions): Promise<Images> {
-    const images = new Images(options, await Intents.open(join(options.config.paths.state, 'work')))
+    const { config, log, remote } = options
+    const { directory } = config.image
+    await mkdir(directory, { recursive: true }).catch(error =>
+      log.warn(`[image] directory ${directory} cannot be made: ${error.message}`)
+    )
+    const images = new Images(options, await Intents.open(join(config.paths.state, 'work')))
+    images.#key = remote.prepare().catch(error => log.warn(`no grab and no push can start: ${error.message}`))
     const later = await recover(images.#context)
     const removals = await images.#removeTrees(theDaemon)
     images.#recovering = Promise.all([later(), ...removals.map(({ done }) => done.catch(() => {}))])
@@ -100,7 +111,7 @@ export class Images {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#background.close(), this.sweep.close(), this.upkeep.close()])
+    await Promise.all([this.#background.close(), this.sweep.close(), this.upkeep.close(), this.#key])
   }
 
   /** Resolves when what an earlier daemon left is gone. */

@@ -11,8 +11,11 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { Controller } from '../support/controller.js'
 import { output } from '../support/programs.js'
+import { until } from '../support/until.js'
 import { beginning, sha256 } from './imaging.js'
+import { onlyPrograms } from './packing.js'
 import { makeTree, small } from './small-tree.js'
 
 // rules 9.2, 9.3, 9.11
@@ -221,3 +224,25 @@ t.test(
     t.notOk(existsSync(join(known, 'n1')))
   }
 )
+
+// rules 9.9
+t.test('after a start the image directory and the public key for grabs and pushes are there', async t => {
+  const c = await Controller.start(t)
+  t.ok(existsSync(join(c.directory, 'images')))
+  const key = join(c.directory, 'state', 'ssh', 'id_ed25519.pub')
+  await until(() => existsSync(key))
+  const made = readFileSync(key, 'utf8')
+  t.match(made, /^ssh-ed25519 /)
+  await c.restart()
+  t.equal(readFileSync(key, 'utf8'), made)
+})
+
+t.test('a start without ssh-keygen, and with an image directory that cannot be made, only warns', async t => {
+  const directory = t.testdir({ file: '' })
+  onlyPrograms(t, directory, { flock: true })
+  const c = await Controller.start(t, `image.directory=${join(directory, 'file', 'images')}`)
+  t.equal((await c.get('/version')).status, 200)
+  const warned = (about: RegExp) => c.log.some(line => about.test(line))
+  t.ok(warned(/\[image\] directory \S*file\/images cannot be made: ENOTDIR/))
+  await until(() => warned(/no grab and no push can start: ssh-keygen is not installed/))
+})

@@ -90,6 +90,7 @@ t.test('a real Debian boots into memory', async t => {
     })
   }
 
+  const identities = new Set<string | undefined>()
   for (const [i, { tool, firmware, proto }] of cases.entries())
     await t.test(`${tool}, ${firmware}, ${proto}`, async t => {
       const name = `node00${i + 1}`
@@ -122,6 +123,16 @@ t.test('a real Debian boots into memory', async t => {
       t.match(reported(run.console, 'root'), /^tmpfs/, 'its root file system is in memory', about)
       t.match(reported(run.console, 'route'), /^default via 10\.141\.0\.1 /, 'one default route', about)
       t.equal(reported(run.console, 'state'), 'running', 'no unit failed', about)
+      // rules 4.22
+      for (const [key, form] of [
+        ['machine-id', /^[0-9a-f]{32}$/],
+        ['ssh', /^active ssh-ed25519 \S{60,}/]
+      ] as const) {
+        const identity = reported(run.console, key)
+        t.match(identity, form, `${key} of its own`, about)
+        t.notOk(identities.has(identity), `${key}: no other node has it`)
+        identities.add(identity)
+      }
       t.equal((await controller.monitor(name)).state, 'installer.completed')
     })
 

@@ -39,7 +39,8 @@ const common = [
   'iproute2',
   'curl',
   'zstd',
-  'e2fsprogs'
+  'e2fsprogs',
+  'openssh-server'
 ]
 // initramfs-tools brings the DHCP client of klibc.
 const ofTool: Record<Tool, readonly string[]> = {
@@ -97,6 +98,8 @@ read -r up _ </proc/uptime
   ip -4 route show default | while read -r route; do echo "REPORT route $route"; done
   echo "REPORT root $(findmnt -n -o FSTYPE,SOURCE /)"
   echo "REPORT state $(systemctl is-system-running) $(systemctl --failed --no-legend --plain | tr '\\n' ' ')"
+  echo "REPORT machine-id $(cat /etc/machine-id)"
+  echo "REPORT ssh $(systemctl is-active ssh) $(cat /etc/ssh/ssh_host_ed25519_key.pub)"
   echo "REPORT done $up"
 } >/dev/console
 `
