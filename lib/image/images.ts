@@ -179,7 +179,7 @@ export class Images {
           this.#removing.delete(name)
         }
         submitted.push(
-          await jobs.submit({ kind: 'delete', object: `osimage ${osimage}`, by: actor.who, lanes, run })
+          await jobs.submit({ kind: 'delete', object: `OS image ${osimage}`, by: actor.who, lanes, run })
         )
       }
     } catch (error) {
@@ -258,7 +258,7 @@ export class Images {
     const tree = await this.#laneOf(image)
     return this.#o.jobs.submit({
       kind,
-      object: `osimage ${name}`,
+      object: `OS image ${name}`,
       by: actor.who,
       lanes: [`osimage ${name}`, tree, ...lanes],
       run: async job => {

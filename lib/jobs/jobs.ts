@@ -15,7 +15,7 @@ export { type JobContext, type JobSpec, JobStoppedError } from './work.js'
 
 export interface SubmittedJob {
   readonly id: string
-  /** `pack of osimage compute`, for messages. */
+  /** `pack of OS image compute`, for messages. */
   readonly name: string
   /** Rejects with what `run` threw, with JobStoppedError for a job that was cancelled or interrupted. */
   readonly done: Promise<void>

@@ -25,7 +25,7 @@ export interface JobContext {
 export interface JobSpec {
   /** `pack`, `kernel`, `clone`, `grab`, `push`. */
   readonly kind: string
-  /** What it is about: `osimage compute`. */
+  /** What it is about, for messages: `OS image compute`. */
   readonly object: string
   /** Who asked: `user admin`. */
   readonly by: string

@@ -44,7 +44,7 @@ t.test('grab: a dry run, the first, and one that replaces it', async t => {
   const { c, root, images, ask, path } = await beginning(t)
   const image = async () => (await c.get('/config/osimage/taken')).body.config.osimage.taken
   const dry = await ask('/config/node/l1/_osgrab', { osimage: 'taken', dryrun: true })
-  t.match(dry, { kind: 'grab', object: 'osimage taken', state: 'done' })
+  t.match(dry, { kind: 'grab', object: 'OS image taken', state: 'done' })
   t.ok(dry.results['l1.changes'].includes('new etc/motd'), 'the list of changes is in the record')
   t.ok(dry.lines.includes('l1: new etc/motd'))
   t.strictSame(existsSync(images) ? readdirSync(images) : [], [], 'nothing is made')

@@ -31,7 +31,7 @@ t.test('a request from queued to its end, as its users see it', async t => {
   const list = (await c.get('/monitor/request')).body.monitor.request
   t.same(Object.keys(list).slice(0, 2), [b.id, a.id], 'newest first')
   t.match(list[a.id], {
-    ...{ request_id: a.id, kind: 'pack', object: 'osimage a', by: 'user admin', state: 'running' },
+    ...{ request_id: a.id, kind: 'pack', object: 'OS image a', by: 'user admin', state: 'running' },
     ...{ queued: iso, started: iso, ended: null, progress: 0.5, message: 'running' }
   })
   t.notOk('lines' in list[a.id])
@@ -142,7 +142,7 @@ t.test('shutting down answers who waits for a job', async t => {
   signal.addEventListener('abort', () => gate.end(signal.reason))
   const answer = finish({ headers: {} }, job, 204)
   const closing = c.daemon.close(200)
-  await t.rejects(answer, new ServiceError(503, 'pack of osimage a was interrupted'))
+  await t.rejects(answer, new ServiceError(503, 'pack of OS image a was interrupted'))
   await closing
   await c.restart()
   const { body } = await c.get(`/monitor/request/${job.id}`)

@@ -174,7 +174,7 @@ t.test('delete: what svcd made for an image goes with it, whatever its path is b
   await clone('copy')
   makeTree(join(images, 'mine'))
   await c.post('/config/osimage/copy', { path: join(images, 'mine'), newosimage: 'moved' })
-  t.match(await deleted('moved'), { state: 'done', object: 'osimage moved' })
+  t.match(await deleted('moved'), { state: 'done', object: 'OS image moved' })
   t.strictSame(readdirSync(images).sort(), ['compute', 'mine'])
   t.equal((await clone('copy')).status, 201, 'its name is free')
   await c.post('/config/osimage/user', { path: join(images, 'copy') })
@@ -214,7 +214,7 @@ t.test('what is mounted in an image is not read', async t => {
   t.equal(inside.pack.status, 204, 'a pack leaves it out')
   const boot = await asked(join(tree, 'boot'))
   t.equal(boot.pack.status, 503)
-  t.match(boot.pack.body.message, /^pack of osimage compute: .*boot\/vmlinuz-9.*something is mounted there/)
+  t.match(boot.pack.body.message, /^pack of OS image compute: .*boot\/vmlinuz-9.*something is mounted there/)
   t.strictSame(readdirSync(images), ['compute'])
   t.strictSame(
     readdirSync(directory).filter(name => /vmlinuz-9/.test(name)),
@@ -253,7 +253,7 @@ t.test('an import that drops images: what svcd made for them goes, as on a delet
   t.equal(refused.status, 404)
   t.strictSame(readdirSync(join(c.directory, 'state', 'work')), [], 'a refused one removes nothing')
   t.equal((await c.post('/config/cluster/import', { config: { osimage } })).status, 201)
-  t.match(await ended('delete'), { state: 'done', object: 'osimage copy' })
+  t.match(await ended('delete'), { state: 'done', object: 'OS image copy' })
   t.equal((await records('delete')).length, 1)
   t.strictSame(readdirSync(images).sort(), ['compute', 'kept', 'moved'], 'and nothing that another one means')
   t.strictSame(
@@ -287,7 +287,7 @@ t.test('delete: on a disk that takes no note the directory goes at the next star
   rmSync(work, { recursive: true })
   writeFileSync(work, '')
   t.equal((await c.get('/config/osimage/copy/_delete')).status, 204)
-  t.match(await ended('delete'), { state: 'failed', message: /ENOTDIR/, object: 'osimage copy' })
+  t.match(await ended('delete'), { state: 'failed', message: /ENOTDIR/, object: 'OS image copy' })
   t.ok(existsSync(join(images, 'copy')))
   rmSync(work)
   mkdirSync(work)

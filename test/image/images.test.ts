@@ -38,7 +38,7 @@ t.test('pack: checksum, names, kernel, modes, record', async t => {
   t.match(stored, { osimage: 'compute', sha256: sum, packer: 'system', kernel: 'vmlinuz-6.1.0-10' })
   const [record] = await records('pack')
   t.match(record, {
-    object: 'osimage compute',
+    object: 'OS image compute',
     by: 'user admin',
     state: 'done',
     progress: 1,

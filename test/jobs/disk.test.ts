@@ -60,7 +60,7 @@ t.test('a full disk: nothing new is taken, what runs goes on, and is written whe
   const refused = await outcome({ id: '', name: '', done: jobs.submit(spec(() => {}, ['x'])).then(() => {}) })
   t.match(
     refused,
-    unavailable('pack of osimage compute cannot be recorded: ENOSPC: no space left on device, write')
+    unavailable('pack of OS image compute cannot be recorded: ENOSPC: no space left on device, write')
   )
   t.equal(jobs.records().length, 2, 'it left nothing')
   line('one')

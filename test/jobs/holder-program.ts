@@ -6,7 +6,7 @@ import { createLog } from '../../lib/log.js'
 // Prints the ids of a job that has ended, one that runs and has said something, and one that waits for it.
 const [, , directory = ''] = process.argv
 const jobs = await Jobs.open({ directory, now: Date.now, log: createLog('error'), parallel: 3 })
-const base = { kind: 'pack', object: 'osimage compute', by: 'user admin', lanes: ['lane'] }
+const base = { kind: 'pack', object: 'OS image compute', by: 'user admin', lanes: ['lane'] }
 const ended = await jobs.submit({ ...base, run: async job => job.line('well done') })
 await ended.done
 const running = await jobs.submit({

@@ -107,7 +107,7 @@ t.test('cancel: one that waits goes at once, and its lane to the next', async t 
   const b = await jobs.submit(second.spec)
   const c = await jobs.submit(third.spec)
   t.equal(jobs.cancel(b.id, 'user root'), true)
-  t.match(await outcome(b), new JobStoppedError('pack of osimage 2 was cancelled by user root'))
+  t.match(await outcome(b), new JobStoppedError('pack of OS image 2 was cancelled by user root'))
   t.match(await jobs.record(b.id), {
     state: 'failed',
     message: 'failed: cancelled by user root',
@@ -139,12 +139,12 @@ t.test('cancel: one that runs is aborted, and ends as it does', async t => {
   const ignores = await jobs.submit(finishes.spec)
 
   t.equal(jobs.cancel(obeys.id), true)
-  t.match(await outcome(obeys), new JobStoppedError('pack of osimage compute was cancelled'))
+  t.match(await outcome(obeys), new JobStoppedError('pack of OS image compute was cancelled'))
   t.same((await jobs.record(obeys.id))?.lines, ['failed: cancelled'])
 
   await until(async () => (await jobs.record(cleans.id))?.state === 'running')
   t.equal(jobs.cancel(cleans.id), true)
-  t.match(await outcome(cleans), new JobStoppedError('pack of osimage compute was cancelled'))
+  t.match(await outcome(cleans), new JobStoppedError('pack of OS image compute was cancelled'))
   t.same((await jobs.record(cleans.id))?.lines, ['a mount is left', 'failed: cancelled'])
 
   await finishes.began

@@ -217,14 +217,14 @@ t.test('records, newest first', async t => {
     {
       id: b.id,
       kind: 'pack',
-      object: 'osimage compute',
+      object: 'OS image compute',
       by: 'user admin',
       state: 'queued',
       queued: 1_001_000
     },
     {
       id: a.id,
-      object: 'osimage a',
+      object: 'OS image a',
       state: 'running',
       message: 'running',
       queued: 1_000_000,

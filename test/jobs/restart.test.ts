@@ -76,11 +76,11 @@ t.test('close: what waits is interrupted at once, what runs after the grace', as
   const graceMs = 3000
   const closing = jobs.close(graceMs)
   await t.rejects(jobs.submit(spec(() => {})), { status: 503, message: 'the service is shutting down' })
-  t.match(await outcome(c), new JobStoppedError('pack of osimage waiting was interrupted'))
+  t.match(await outcome(c), new JobStoppedError('pack of OS image waiting was interrupted'))
   t.equal(signal.aborted, false, 'it is given time')
   quick.end()
   t.equal(await outcome(a), undefined, 'this one makes it')
-  t.match(await outcome(b), new JobStoppedError('pack of osimage slow was interrupted'))
+  t.match(await outcome(b), new JobStoppedError('pack of OS image slow was interrupted'))
   await closing
   t.same([...waiting.events, ...quick.events, ...slow.events], ['+quick', '-quick', '+slow', '-slow'])
   for (const [job, state, message, lines] of [
@@ -99,7 +99,7 @@ t.test('close gives up what does not end', { timeout: 60_000 }, async t => {
   await jobs.close(0)
   t.match(readRecord(directory, job.id), { state: 'failed', message: 'failed: interrupted' })
   t.match(log.join(''), /stubborn.* did not end when it was stopped/)
-  t.match(await outcome(job), new JobStoppedError('pack of osimage stubborn was interrupted'))
+  t.match(await outcome(job), new JobStoppedError('pack of OS image stubborn was interrupted'))
   gate.end()
 })
 

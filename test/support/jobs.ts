@@ -66,7 +66,7 @@ export class Gate {
   get spec(): JobSpec {
     return {
       kind: 'pack',
-      object: `osimage ${this.name}`,
+      object: `OS image ${this.name}`,
       by: 'user admin',
       lanes: this.lanes,
       run: async job => {
@@ -91,7 +91,7 @@ export const spec = (
   lanes: readonly string[] = []
 ): JobSpec => ({
   kind: 'pack',
-  object: 'osimage compute',
+  object: 'OS image compute',
   by: 'user admin',
   lanes,
   run: async job => run(job)

@@ -8,7 +8,7 @@ import type { Controller } from './controller.js'
 export const ended: JobSummary = {
   id: '0123456789abcdef'.repeat(2),
   kind: 'pack',
-  object: 'osimage compute',
+  object: 'OS image compute',
   by: 'user admin',
   state: 'done',
   progress: 1,

@@ -12,7 +12,7 @@ const iso = (ms: number | undefined) => new Date(ms ?? 0).toISOString()
 const shown = {
   request_id: ended.id,
   kind: 'pack',
-  object: 'osimage compute',
+  object: 'OS image compute',
   by: 'user admin',
   state: 'done',
   progress: 1,

@@ -161,7 +161,7 @@ export class Stage {
   async path(path: string): Promise<string> {
     if (!path.includes('{running}')) return path
     const { id } = await this.c.daemon.jobs.submit({
-      ...{ kind: 'pack', object: 'osimage compute', by: 'user root', lanes: [] },
+      ...{ kind: 'pack', object: 'OS image compute', by: 'user root', lanes: [] },
       run: ({ signal }) =>
         new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
     })
