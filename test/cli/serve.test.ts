@@ -1,9 +1,9 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { builtTree, replaceModule, svcd } from '../support/built-tree.js'
 import { start } from '../support/child.js'
+import { scratch } from '../support/scratch.js'
 
 /** A tree whose daemon is a stand-in that writes down when it is closed; `closing` is the body of its close. */
 function standIn(test: Test, closing: string, starting = '') {
@@ -130,8 +130,7 @@ t.test('a start that fails: one line per problem, exit 1, no stack trace', async
 t.test('readiness: systemd is told once the daemon listens, and only then', async t => {
   const { tree } = standIn(t, '', 'event("started")')
   // The path of a socket has 107 characters at most.
-  const directory = mkdtempSync(join(tmpdir(), 'svcd-'))
-  t.teardown(() => rmSync(directory, { recursive: true }))
+  const directory = scratch(t)
   const socket = join(directory, 'notify')
   // The notification socket is a datagram one, which Node does not speak.
   const listener = start('python3', [

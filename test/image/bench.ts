@@ -1,5 +1,4 @@
-import { mkdirSync, mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
@@ -14,7 +13,7 @@ import { SecretBox } from '../../lib/model/secret-box.js'
 import { iniSettings } from '../../lib/model/settings.js'
 import type { ClusterStore, Tx } from '../../lib/model/view.js'
 import { Store } from '../../lib/store/store.js'
-import { output } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
 
 const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 
@@ -29,7 +28,7 @@ export class Bench {
   ) {}
 
   static async open(t: Test, ...overrides: string[]): Promise<Bench> {
-    const directory = mkdtempSync(join(tmpdir(), 'svcd-image-'))
+    const directory = scratch(t)
     for (const name of ['files', 'images']) mkdirSync(join(directory, name))
     const config = loadConfig(ini, [
       `paths.state=${join(directory, 'state')}`,
@@ -38,10 +37,7 @@ export class Bench {
       ...overrides
     ])
     const store: ClusterStore = await Store.open(storeOptions(config.paths.state, iniSettings(config)))
-    t.teardown(async () => {
-      await store.close()
-      await output('rm', ['-rf', '--one-file-system', directory])
-    })
+    t.teardown(() => store.close())
     const log: string[] = []
     const model = new Model({
       store,

@@ -2,17 +2,16 @@ import { execFileSync } from 'node:child_process'
 import {
   chmodSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   readlinkSync,
   symlinkSync,
   writeFileSync
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
+import { scratch } from '../support/scratch.js'
 
 /**
  * What stands for dracut and mkinitramfs in an image without either: writes down how it was called and what it
@@ -50,8 +49,7 @@ export class Tree {
   readonly path: string
 
   constructor(t: Test, which: 'dracut' | 'mkinitramfs' | 'none', name = 'image') {
-    const directory = mkdtempSync(join(tmpdir(), 'svcd-initramfs-'))
-    t.teardown(() => execFileSync('rm', ['-rf', '--one-file-system', directory]))
+    const directory = scratch(t)
     this.path = join(directory, name)
     for (const path of ['bin', 'boot', 'dev', 'proc', 'run', 'sys', 'tmp', 'usr/lib/dracut/modules.d/99base'])
       mkdirSync(join(this.path, path), { recursive: true })

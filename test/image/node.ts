@@ -1,7 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
 import { freePort } from '../support/free-port.js'
@@ -23,13 +22,6 @@ export function requireNode(): void {
     'getfattr',
     'setcap'
   )
-}
-
-/** A directory of its own, removed at the end of the test. */
-export async function scratch(t: Test): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'svcd-image-'))
-  t.teardown(() => output('rm', ['-rf', '--one-file-system', directory]))
-  return directory
 }
 
 /** Copies programs with the libraries they load into a tree. */

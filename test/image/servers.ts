@@ -1,11 +1,11 @@
-import { chmod, chown, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { chmod, chown, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { type Child, startChild } from '../support/child.js'
 import { freePort } from '../support/free-port.js'
 import { checkout, output } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
 
 /** Put before a program, it dies with the test. */
 const bound = ['setpriv', '--pdeathsig', 'KILL']
@@ -13,14 +13,6 @@ const bound = ['setpriv', '--pdeathsig', 'KILL']
 const nobody = [...bound, '--reuid=nobody', '--regid=nogroup', '--clear-groups']
 const nogroup = 65534
 const giveUpMs = 60_000
-
-/** A directory of the test, removed with it; others than its owner may look in, as servers run as other users. */
-export async function directory(t: Test): Promise<string> {
-  const path = await mkdtemp(join(tmpdir(), 'svcd-torrent-'))
-  t.teardown(() => rm(path, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 }))
-  await chmod(path, 0o711)
-  return path
-}
 
 /** Lets the seeder's group read a directory and what is in it, as docs/torrent.md has it. */
 export async function forSeeders(path: string): Promise<void> {
@@ -69,7 +61,7 @@ export interface OpenTracker {
 
 /** Debian's opentracker on a free port, its whitelist in a directory of its own. */
 export async function openTracker(t: Test, place: Place = loopback): Promise<OpenTracker> {
-  const root = await directory(t)
+  const root = scratch(t)
   const port = await freePort()
   const whitelist = join(root, 'whitelist')
   await writeFile(whitelist, '')
@@ -112,7 +104,7 @@ export async function transmission(
   settings: Readonly<Record<string, unknown>> = {},
   place: Place = loopback
 ): Promise<SeedingServer> {
-  const root = await directory(t)
+  const root = scratch(t)
   const [rpc, peers] = [await freePort(), await freePort()]
   let child: Child | undefined
   const stop = async () => child?.stop()
@@ -153,7 +145,7 @@ export async function aria2(
   place: Place = loopback,
   more: readonly string[] = []
 ): Promise<SeedingServer> {
-  const root = await directory(t)
+  const root = scratch(t)
   const [rpc, peers] = [await freePort(), await freePort()]
   let child: Child | undefined
   const stop = async () => child?.stop()

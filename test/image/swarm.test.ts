@@ -9,7 +9,8 @@ import { start, startChild } from '../support/child.js'
 import { installData } from '../support/install-data.js'
 import { installScript } from '../support/install-script.js'
 import { checkout, node, requirePrograms, requireRoot, typescript } from '../support/programs.js'
-import { aria2, directory, forSeeders, openTracker, type Place, transmission, until } from './servers.js'
+import { scratch } from '../support/scratch.js'
+import { aria2, forSeeders, openTracker, type Place, transmission, until } from './servers.js'
 import type { Order } from './swarm-controller.js'
 import { type SwarmNetwork, swarmNetwork } from './swarm-network.js'
 
@@ -47,7 +48,7 @@ async function sha256(file: string): Promise<string> {
 
 /** An image that cannot be compressed, with a tracker and a seeder that offers it. */
 async function controller(t: Test, network: SwarmNetwork, round: Round) {
-  const root = await directory(t)
+  const root = scratch(t)
   const files = join(root, 'files')
   await mkdir(files)
   execFileSync(
@@ -114,7 +115,7 @@ interface Plan {
 async function install(t: Test, network: SwarmNetwork, at: SwarmController, plan: Plan) {
   const { method, edit = script => script } = plan
   const { address } = network.controller
-  const root = await directory(t)
+  const root = scratch(t)
   const one = async (place: Place, i: number) => {
     const own = join(root, `node${i}`)
     for (const name of ['sysroot', 'svctmp']) await mkdir(join(own, name), { recursive: true })

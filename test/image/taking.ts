@@ -6,14 +6,15 @@ import { copyFromNode, type FromNodeRequest } from '../../lib/image/transfer/fro
 import { Remote } from '../../lib/image/transfer/remote.js'
 import { freePort } from '../support/free-port.js'
 import { checkout, output } from '../support/programs.js'
-import { listener, makeSystem, scratch } from './node.js'
+import { scratch } from '../support/scratch.js'
+import { listener, makeSystem } from './node.js'
 
 /** `[image] identity` as it is shipped. */
 export const { identity } = loadConfig(join(checkout, 'etc/svcd.ini'), []).image
 
 /** The system in `root`, which lets the controller `remote` in, and grabs from it. */
 export async function beginning(t: Test) {
-  const directory = await scratch(t)
+  const directory = scratch(t)
   const remote = new Remote({ state: join(directory, 'my state'), sshKey: '', sshPort: await freePort() })
   await remote.prepare()
   const root = join(directory, 'node')

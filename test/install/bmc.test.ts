@@ -1,8 +1,9 @@
 import t, { type Test } from 'tap'
 import type { InstallBmc } from '../../lib/boot/install-data.js'
 import { bmcBytes, installBmc } from '../support/install-data.js'
+import type { Shell } from '../support/node-root.js'
 import { completed, failed, install, type Plan } from './install.js'
-import { allShells, type Shell } from './machine.js'
+import { allShells } from './installing-node.js'
 
 /**
  * Takes its command from a file that nobody else can read, as the real one does, and records it; knows four slots,

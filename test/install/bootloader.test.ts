@@ -2,9 +2,9 @@ import { existsSync, readdirSync, readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { base64 } from '../support/install-data.js'
-import { packImage } from './image.js'
 import { completed, failed, install, type Plan } from './install.js'
-import { type Machine, shells } from './machine.js'
+import { type InstallingNode, shells } from './installing-node.js'
+import { packImage } from './packed-image.js'
 
 const busybox = readFileSync('/usr/bin/busybox')
 const partscript = base64(
@@ -31,7 +31,7 @@ function grubImage(prefix: string, install = '', files: Record<string, string> =
 }
 
 /** The partition fake1 of the disk fake, as sysfs shows them. */
-function disk(machine: Machine): void {
+function disk(machine: InstallingNode): void {
   machine.write('sys/devices/fake/fake1/partition', '1\n')
   machine.mkdir('sys/class/block')
   symlinkSync('../../devices/fake/fake1', join(machine.root, 'sys/class/block/fake1'))

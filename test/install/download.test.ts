@@ -2,10 +2,10 @@ import type { ServerResponse } from 'node:http'
 import t from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
 import { base64 } from '../support/install-data.js'
-import { sha256 } from './image.js'
+import { truncated } from './fake-controller.js'
 import { completed, exits, failed, image, install, type Plan } from './install.js'
-import { allShells, type Machine, type Setup, shells } from './machine.js'
-import { truncated } from './server.js'
+import { allShells, type InstallingNode, type Setup, shells } from './installing-node.js'
+import { sha256 } from './packed-image.js'
 
 // They wait more than they work.
 t.jobs = 8
@@ -43,7 +43,7 @@ const failing: Record<string, string> = {
 }
 
 /** The torrent program was started, and is no more. */
-const seederEnded = (machine: Machine) => {
+const seederEnded = (machine: InstallingNode) => {
   const pid = Number(machine.text('seeder'))
   try {
     return pid === 0 || !process.kill(pid, 0)
@@ -55,7 +55,7 @@ const seederEnded = (machine: Machine) => {
 for (const shell of allShells) {
   for (const name of Object.keys(fetching)) {
     const program = (of: Record<string, string>) => ({ [name]: of[name] ?? '' })
-    const prepare = (machine: Machine) => machine.write('seed', image)
+    const prepare = (machine: InstallingNode) => machine.write('seed', image)
 
     t.test(`torrent by ${name}: it seeds until the end, ${shell}`, async t => {
       const done = await install(t, {

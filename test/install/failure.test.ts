@@ -1,9 +1,9 @@
 import t from 'tap'
 import { base64, installBmc, installData } from '../support/install-data.js'
 import { installScript } from '../support/install-script.js'
-import { packImage } from './image.js'
 import { exits, failed, install, type Plan } from './install.js'
-import { shells } from './machine.js'
+import { shells } from './installing-node.js'
+import { packImage } from './packed-image.js'
 
 /** Every step with a way to make it fail, and the reason that the report must give. */
 const failures: Record<string, [string, Omit<Plan, 'shell'>, RegExp]> = {

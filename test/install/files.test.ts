@@ -2,9 +2,9 @@ import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync, statSyn
 import { join } from 'node:path'
 import t from 'tap'
 import { base64 } from '../support/install-data.js'
-import { packImage } from './image.js'
 import { completed, failed, install } from './install.js'
-import { shells } from './machine.js'
+import { shells } from './installing-node.js'
+import { packImage } from './packed-image.js'
 
 const secret = (path: string, content = `secret of ${path}`) => ({
   name: 'x',

@@ -2,9 +2,9 @@ import { statSync } from 'node:fs'
 import t from 'tap'
 import { base64, installData } from '../support/install-data.js'
 import { installScript } from '../support/install-script.js'
-import { packImage, sha256 } from './image.js'
-import { completed, exits, failed, image, install, startController } from './install.js'
-import { allShells, Machine, shells } from './machine.js'
+import { completed, exits, failed, image, install, startFakeController } from './install.js'
+import { allShells, InstallingNode, shells } from './installing-node.js'
+import { packImage, sha256 } from './packed-image.js'
 
 for (const shell of allShells) {
   t.test(`a node installs by http, ${shell}`, async t => {
@@ -40,8 +40,8 @@ for (const shell of allShells) {
 
 for (const shell of shells) {
   t.test(`a second run after a failed first installs cleanly, ${shell}`, async t => {
-    const controller = await startController(t)
-    const machine = new Machine(t, { shell })
+    const controller = await startFakeController(t)
+    const machine = new InstallingNode(t, { shell })
     const broken = installData({ ...controller.place, postscript: base64('touch $_SYSTEMROOT/old; exit 7') })
     const disk = base64(
       'mount -t tmpfs /dev/fake1 /sysroot; mkdir /sysroot/home; mount -t tmpfs /dev/fake2 /sysroot/home'
@@ -96,8 +96,8 @@ for (const shell of shells) {
 }
 
 t.test('under sh -e, from standard input, with odd variables in the environment', async t => {
-  const controller = await startController(t)
-  const machine = new Machine(t, {
+  const controller = await startFakeController(t)
+  const machine = new InstallingNode(t, {
     shell: 'bash',
     environment: { IFS: '/', LANG: 'tr_TR.UTF-8', SVC_URL: 'http://x' }
   })
@@ -110,8 +110,8 @@ t.test('under sh -e, from standard input, with odd variables in the environment'
 
 // rules 4.15
 t.test('a script that was cut off on its way does nothing', async t => {
-  const controller = await startController(t)
-  const machine = new Machine(t, { shell: 'ash' })
+  const controller = await startFakeController(t)
+  const machine = new InstallingNode(t, { shell: 'ash' })
   const script = installScript(installData(controller.place)).trimEnd()
   const cuts = [0.2, 0.5, 0.9].map(part => script.slice(0, script.length * part))
   await machine.run(...cuts, script.slice(0, script.lastIndexOf('\n')))

@@ -4,7 +4,7 @@ import { base64, bmcBytes, installBmc, installData, installInterface } from '../
 import { installScript } from '../support/install-script.js'
 import { hostile } from './hostile.js'
 import { completed, image, install } from './install.js'
-import { shells } from './machine.js'
+import { shells } from './installing-node.js'
 
 /** The node's data with every text hostile that does not steer the flow. */
 function hostileData(): Partial<InstallData> {

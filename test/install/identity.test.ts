@@ -4,9 +4,9 @@ import t from 'tap'
 import { loadConfig } from '../../lib/config/load.js'
 import { base64 } from '../support/install-data.js'
 import { checkout, requirePrograms } from '../support/programs.js'
-import { packImage } from './image.js'
 import { completed, install, type Plan } from './install.js'
-import { allShells } from './machine.js'
+import { allShells } from './installing-node.js'
+import { packImage } from './packed-image.js'
 
 requirePrograms('ssh-keygen', 'ldd')
 

@@ -2,13 +2,13 @@ import type { Test } from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
 import { installData } from '../support/install-data.js'
 import { installScript } from '../support/install-script.js'
-import { packImage } from './image.js'
-import { Machine, type Run, type Setup } from './machine.js'
-import { type Answer, Controller } from './server.js'
+import { type Answer, FakeController } from './fake-controller.js'
+import { InstallingNode, type Run, type Setup } from './installing-node.js'
+import { packImage } from './packed-image.js'
 
 export interface Installation {
-  readonly controller: Controller
-  readonly machine: Machine
+  readonly controller: FakeController
+  readonly machine: InstallingNode
   readonly run: Run
 }
 
@@ -20,15 +20,15 @@ export interface Plan extends Setup {
   /** A change to the rendered script, for what has no value in the data. */
   readonly edit?: (script: string) => string
   /** Done to the machine before the script runs. */
-  readonly prepare?: (machine: Machine, controller: Controller) => void
+  readonly prepare?: (machine: InstallingNode, controller: FakeController) => void
 }
 
 /** The usual image, packed once. */
 export const image = packImage()
 
 /** A controller that is closed with the test. */
-export async function startController(t: Test, address?: string): Promise<Controller> {
-  const controller = await new Controller().listen(address)
+export async function startFakeController(t: Test, address?: string): Promise<FakeController> {
+  const controller = await new FakeController().listen(address)
   t.teardown(() => controller.close())
   controller.files.set('/files/rocky9.tar.gz', image)
   return controller
@@ -36,9 +36,9 @@ export async function startController(t: Test, address?: string): Promise<Contro
 
 /** One installation: a controller, a machine, the shipped script. */
 export async function install(t: Test, plan: Plan): Promise<Installation> {
-  const controller = await startController(t, plan.address)
+  const controller = await startFakeController(t, plan.address)
   for (const [path, answer] of Object.entries(plan.answers ?? {})) controller.files.set(path, answer)
-  const machine = new Machine(t, plan)
+  const machine = new InstallingNode(t, plan)
   plan.prepare?.(machine, controller)
   const script = installScript(installData({ ...controller.place, ...plan.data }))
   const [run] = await machine.run(plan.edit?.(script) ?? script)

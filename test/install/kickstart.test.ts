@@ -6,8 +6,8 @@ import type { InstallData, InstallInterface } from '../../lib/boot/install-data.
 import { base64, bmcBytes, installBmc, installData, installInterface } from '../support/install-data.js'
 import { kickstart } from '../support/install-script.js'
 import { hostile } from './hostile.js'
-import { exits, startController } from './install.js'
-import { Machine } from './machine.js'
+import { exits, startFakeController } from './install.js'
+import { InstallingNode } from './installing-node.js'
 
 interface Parsed {
   /** Command lines outside of sections, split as the installer splits them. */
@@ -83,12 +83,12 @@ t.test('no root password locks the account; a certificate that cannot be verifie
 async function installer(t: Tap, data: Partial<InstallData>, programs: Record<string, string> = {}) {
   // No SVC_ variable of ours is set there.
   const environment = { SVC_BOOTIF: '', SVC_BOOTPROTO: '', SVC_MAC: '' }
-  const controller = await startController(t)
+  const controller = await startFakeController(t)
   controller.files.set(
     '/boot/roles/ntp',
     JSON.stringify({ target: 'multi-user.target', script: base64('true\n') })
   )
-  const machine = new Machine(t, { shell: 'bash', programs, environment })
+  const machine = new InstallingNode(t, { shell: 'bash', programs, environment })
   machine.mkdir('tmp')
   machine.write('mnt/sysimage/etc/chrony.conf', 'pool x\n')
   machine.write('dev/ipmi0', '')
@@ -96,7 +96,7 @@ async function installer(t: Tap, data: Partial<InstallData>, programs: Record<st
   return { controller, machine, sections, scripts: sections.map(({ body }) => body) }
 }
 
-type Tap = Parameters<typeof startController>[0]
+type Tap = Parameters<typeof startFakeController>[0]
 
 /** The network commands that %pre writes, without the first word. */
 async function network(t: Tap, interfaces: readonly InstallInterface[]): Promise<readonly string[]> {

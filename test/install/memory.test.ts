@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import { base64 } from '../support/install-data.js'
-import { packImage } from './image.js'
 import { completed, failed, install, type Plan } from './install.js'
-import { shells } from './machine.js'
+import { shells } from './installing-node.js'
+import { packImage } from './packed-image.js'
 
 /** A node with that much memory to spare beside what always stays free, as its kernel would say. */
 const spare = (megabytes: number, total = 2048) =>

@@ -4,9 +4,9 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import type { InstallData, InstallInterface } from '../../lib/boot/install-data.js'
 import { installInterface } from '../support/install-data.js'
-import { packImage } from './image.js'
 import { completed, install } from './install.js'
-import { shells } from './machine.js'
+import { shells } from './installing-node.js'
+import { packImage } from './packed-image.js'
 
 const golden = fileURLToPath(new URL('golden', import.meta.url))
 

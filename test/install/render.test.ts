@@ -1,6 +1,5 @@
 import { execFile, execFileSync } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -8,6 +7,7 @@ import t, { type Test } from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
 import { base64, installBmc, installData, installInterface } from '../support/install-data.js'
 import { installScript, kickstart } from '../support/install-script.js'
+import { scratch } from '../support/scratch.js'
 
 const secrets = [{ name: 'k', path: '/etc/k', content: base64('k') }]
 const scripts = { prescript: base64('a'), partscript: base64('b'), postscript: base64('c') }
@@ -48,8 +48,7 @@ function sections(text: string): string[] {
 
 /** What shellcheck says of scripts. */
 async function shellcheck(t: Test, dialect: string, scripts: readonly string[]): Promise<string> {
-  const directory = mkdtempSync(join(tmpdir(), 'svc-shellcheck-'))
-  t.teardown(() => rmSync(directory, { recursive: true }))
+  const directory = scratch(t)
   const files = scripts.map((script, i) => {
     const file = join(directory, `${i}.sh`)
     writeFileSync(file, script)

@@ -2,8 +2,9 @@ import { execFileSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { installInterface } from '../support/install-data.js'
+import type { Shell } from '../support/node-root.js'
 import { completed, install } from './install.js'
-import { allShells, type Shell } from './machine.js'
+import { allShells } from './installing-node.js'
 
 const library = fileURLToPath(new URL('../../templates/install/lib', import.meta.url))
 

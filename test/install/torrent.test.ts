@@ -5,12 +5,14 @@ import { Distribution } from '../../lib/image/torrent/distribution.js'
 import { scrape } from '../../lib/image/torrent/scrape.js'
 import { createTorrent } from '../../lib/image/torrent/torrent.js'
 import { createLog } from '../../lib/log.js'
-import { aria2, directory, forSeeders, openTracker, until } from '../image/servers.js'
+import { aria2, forSeeders, openTracker, until } from '../image/servers.js'
 import { freePort } from '../support/free-port.js'
+import type { Shell } from '../support/node-root.js'
 import { requirePrograms, requireRoot } from '../support/programs.js'
-import { sha256 } from './image.js'
+import { scratch } from '../support/scratch.js'
 import { completed, image, install } from './install.js'
-import { type Shell, shells } from './machine.js'
+import { shells } from './installing-node.js'
+import { sha256 } from './packed-image.js'
 
 requireRoot()
 requirePrograms('opentracker', 'aria2c', 'transmission-cli')
@@ -23,7 +25,7 @@ const file = 'rocky9.tar.gz'
 
 /** The torrent of the image for that tracker, and the files directory it lies in. */
 async function made(t: Test, announce: string) {
-  const files = join(await directory(t), 'files')
+  const files = join(scratch(t), 'files')
   await mkdir(files)
   await writeFile(join(files, file), image)
   const output = join(files, `${file}.torrent`)
@@ -52,7 +54,7 @@ for (const protocol of ['http', 'udp'])
     await tracker.start()
     const dht = [
       '--enable-dht=true',
-      `--dht-file-path=${join(await directory(t), 'dht')}`,
+      `--dht-file-path=${join(scratch(t), 'dht')}`,
       // Two sockets can have one udp port, and only the second then hears anything: not that of a node.
       `--dht-listen-port=${await freePort()}`
     ]

@@ -1,13 +1,10 @@
-import { execFileSync } from 'node:child_process'
-import { mkdtempSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { unavailable } from '../../lib/errors.js'
 import { type RecordDisk, realDisk } from '../../lib/jobs/record-file.js'
 import { Gate, openJobs, outcome, readRecord, recordFiles, settled, spec } from '../support/jobs.js'
-import { requireRoot } from '../support/programs.js'
+import { fillDisk, smallDisk } from '../support/small-disk.js'
 import { until } from '../support/until.js'
 
 /** The real disk, whose writes can be counted and made to fail. */
@@ -157,18 +154,6 @@ t.test('too many that wait are refused', async t => {
   await (await jobs.submit(spec(() => {}))).done
 })
 
-/** A disk of 256 KiB of our own. */
-function smallDisk(t: Test): string {
-  requireRoot()
-  const directory = mkdtempSync(join(tmpdir(), 'svcd-small-disk-'))
-  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=256k,mode=0700', 'tmpfs', directory])
-  t.teardown(() => {
-    execFileSync('umount', ['--lazy', directory])
-    rmdirSync(directory)
-  })
-  return directory
-}
-
 t.test('a disk that fills up for real', async t => {
   const disk = smallDisk(t)
   const directory = join(disk, 'jobs')
@@ -178,20 +163,14 @@ t.test('a disk that fills up for real', async t => {
   const { line } = await gate.began
   await until(() => readRecord(directory, job.id).state === 'running')
   const before = readRecord(directory, job.id)
-  const filler = join(disk, 'filler')
-  for (let size = 65_536; size >= 1; size >>= 1)
-    try {
-      for (;;) writeFileSync(filler, Buffer.alloc(size), { flag: 'a' })
-    } catch {
-      // This much is too much: half of it.
-    }
+  const free = fillDisk(disk)
   for (let i = 0; i < 100; i++) line('x'.repeat(1000))
   gate.end()
   await job.done
   t.same(readRecord(directory, job.id), before, 'the old record, whole')
   await t.rejects(jobs.submit(spec(() => {})), { status: 503, message: /ENOSPC/ })
   t.same(recordFiles(directory), [`${job.id}.json`])
-  rmSync(filler)
+  free()
   await until(() => readRecord(directory, job.id).state === 'done')
   t.equal(readRecord(directory, job.id).lines.first.length, 100)
 })

@@ -5,21 +5,13 @@ import { JobStoppedError, type Jobs } from '../../lib/jobs/jobs.js'
 import { KEPT_MS } from '../../lib/jobs/records.js'
 import { compilePrograms } from '../support/built-tree.js'
 import { start } from '../support/child.js'
-import {
-  Gate,
-  newDirectory,
-  openJobs,
-  outcome,
-  readRecord,
-  recordFiles,
-  settled,
-  spec
-} from '../support/jobs.js'
+import { Gate, openJobs, outcome, readRecord, recordFiles, settled, spec } from '../support/jobs.js'
+import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
 
 // rules 2.9
 t.test('what was told and what was not survives a restart', async t => {
-  const directory = join(newDirectory(t), 'jobs')
+  const directory = join(scratch(t), 'jobs')
   const before = await openJobs(t, { directory })
   const gate = new Gate('a')
   const job = await before.jobs.submit(gate.spec)
@@ -105,7 +97,7 @@ t.test('close gives up what does not end', { timeout: 60_000 }, async t => {
 
 // rules 2.9
 t.test('kill -9: what ran or waited is interrupted, what had ended is as it was', async t => {
-  const directory = join(newDirectory(t), 'jobs')
+  const directory = join(scratch(t), 'jobs')
   const programs = t.testdir({})
   compilePrograms(programs, 'test/jobs/holder-program.ts')
   const holder = start(process.execPath, [join(programs, 'test/jobs/holder-program.js'), directory])
@@ -142,7 +134,7 @@ t.test('kill -9: what ran or waited is interrupted, what had ended is as it was'
 })
 
 t.test('a file that is no record is reported and left alone', async t => {
-  const directory = join(newDirectory(t), 'jobs')
+  const directory = join(scratch(t), 'jobs')
   const first = await openJobs(t, { directory })
   const good = await first.jobs.submit(spec(() => {}))
   await good.done
@@ -206,7 +198,7 @@ async function sweptBy(t: Test, jobs: Jobs, id: string): Promise<void> {
 
 // rules 2.9
 t.test('a record is kept for 7 days after its end', async t => {
-  const directory = join(newDirectory(t), 'jobs')
+  const directory = join(scratch(t), 'jobs')
   let now = Date.parse('2026-01-01')
   const first = await openJobs(t, { directory, now: () => now })
   const gate = new Gate('a')

@@ -1,5 +1,4 @@
-import { chmod, copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { chmod, copyFile, mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import type { InstallBmc } from '../../lib/boot/install-data.js'
@@ -10,6 +9,7 @@ import { installBmc, installData } from '../support/install-data.js'
 import { installScript } from '../support/install-script.js'
 import { debianKernel, type Kernel } from '../support/kernel.js'
 import { checkout, locate, output, requirePrograms } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
 
 const admin = { user: 'admin', password: 'factory' }
 const operator = { user: 'operator', password: `it's a # "word"` }
@@ -64,8 +64,7 @@ async function buildInitramfs(directory: string, kernel: Kernel, script: string)
 t.test('the install script sets up a BMC from inside, and its user logs in from outside', async t => {
   requirePrograms('ipmi_sim', 'ipmitool', 'qemu-system-x86_64', 'cpio', busybox)
   const kernel = await debianKernel(join(checkout, '.cache/kernel-full'), 'linux-image-amd64')
-  const directory = await mkdtemp(join(tmpdir(), 'svcd-bmc-'))
-  t.teardown(() => rm(directory, { recursive: true, force: true }))
+  const directory = scratch(t)
   const [lan, kcs] = [await freePort(), await freePort()]
   await writeFile(
     join(directory, 'lan.conf'),

@@ -1,12 +1,11 @@
-import { mkdtemp } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { Daemon } from '../support/daemon.js'
-import { output, requirePrograms } from '../support/programs.js'
+import { requirePrograms } from '../support/programs.js'
 import { startNetwork } from '../support/provision-network.js'
+import { scratch } from '../support/scratch.js'
 import { type Firmware, runMachine, tail } from '../support/virtual-machine.js'
-import { debianImage, reported, systemOptions, type Tool } from './machine.js'
+import { debianImage, reported, systemOptions, type Tool } from './debian-image.js'
 
 // A real Debian image, unpacked into memory by this project's own initramfs and switched to, for each tool that
 // builds an initramfs and each firmware. Some six minutes.
@@ -55,8 +54,7 @@ class Times {
 
 t.test('a real Debian boots into memory', async t => {
   requirePrograms('debootstrap', 'zstd', 'tar')
-  const directory = await mkdtemp(join(tmpdir(), 'svcd-debian-'))
-  t.teardown(() => output('rm', ['-rf', '--one-file-system', directory]))
+  const directory = scratch(t)
   const network = await startNetwork(
     [
       ...cases.map((each, n) => (each.proto === 'static' ? `10.141.0.1${n + 1}` : undefined)),

@@ -1,10 +1,9 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { installScript, Node } from '../node/machine.js'
-import { debianTree } from './debian.js'
+import { BootingNode, installScript } from '../node/booting-node.js'
+import { scratch } from '../support/scratch.js'
+import { debianTree } from './debian-tree.js'
 
 // Each DHCP client that an initramfs may have. A server takes another client identifier for another machine: the
 // address must be the one that iPXE got, since the controller may know the node by it.
@@ -20,8 +19,7 @@ for (const [client, path] of Object.entries(clients))
   t.test(client, async t => {
     const packages = ['busybox', 'curl', 'iproute2', 'isc-dhcp-client', 'dhcpcd-base', 'klibc-utils']
     const tree = await debianTree({ packages })
-    const copy = mkdtempSync(join(tmpdir(), 'svcd-clients-'))
-    t.teardown(() => execFileSync('rm', ['-rf', '--one-file-system', copy]))
+    const copy = scratch(t)
     execFileSync('cp', ['-a', '-x', join(tree, 'usr'), copy])
     const script = installScript('cat /etc/resolv.conf >/result; ip route >>/result')
     const programs = {
@@ -29,7 +27,7 @@ for (const [client, path] of Object.entries(clients))
       further: { [client]: path },
       without: Object.keys(clients).filter(name => name !== client)
     }
-    const node = await Node.make(t, 'bash', [{ status: 200, body: script }], programs)
+    const node = await BootingNode.make(t, 'bash', [{ status: 200, body: script }], programs)
     await node.dhcpServer()
     const address = await node.leaseOfFirmware()
     t.ok(address, 'iPXE has an address')
@@ -40,7 +38,7 @@ for (const [client, path] of Object.entries(clients))
     // klibc's cannot send an identifier.
     const expected = client === 'ipconfig' ? /is up: dhcp 10\.142\.0\.1\d\d\/24/ : `is up: dhcp ${address}/24`
     t.match(console, expected)
-    t.match(node.read('result'), /^nameserver 10\.142\.0\.1$/m)
-    t.match(node.read('result'), /^default via 10\.142\.0\.1 dev/m)
+    t.match(node.text('result'), /^nameserver 10\.142\.0\.1$/m)
+    t.match(node.text('result'), /^default via 10\.142\.0\.1 dev/m)
     t.notMatch(await node.interface(), 'inet 10.', 'and no client is left that keeps the address')
   })

@@ -5,18 +5,19 @@ import { copyFromNode } from '../../lib/image/transfer/from-node.js'
 import { Remote } from '../../lib/image/transfer/remote.js'
 import { copyToNode } from '../../lib/image/transfer/to-node.js'
 import { compareTrees } from '../image/compare-trees.js'
-import { age, listener, requireNode, scratch, startNode } from '../image/node.js'
+import { age, listener, requireNode, startNode } from '../image/node.js'
 import { identity } from '../image/taking.js'
 import { freePort } from '../support/free-port.js'
 import { output } from '../support/programs.js'
-import { debianTree } from './debian.js'
+import { scratch } from '../support/scratch.js'
+import { debianTree } from './debian-tree.js'
 
 // A real Debian as the node: what a grab takes is what it has, and how long each way takes (docs/grab-and-push.md).
 
 t.test('a Debian node, there and back', { timeout: 1_800_000 }, async t => {
   requireNode()
   const tree = await debianTree({ packages: ['linux-image-cloud-amd64', 'openssh-server', 'rsync'] })
-  const directory = await scratch(t)
+  const directory = scratch(t)
   const [root, image, second] = ['node', 'image', 'second'].map(name => join(directory, name)) as [
     string,
     string,

@@ -1,12 +1,12 @@
-import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { rm, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Daemon } from '../support/daemon.js'
-import { output, requirePrograms } from '../support/programs.js'
+import { requirePrograms } from '../support/programs.js'
 import { type DhcpHost, type ProvisionNetwork, startNetwork } from '../support/provision-network.js'
+import { scratch } from '../support/scratch.js'
 import { type Firmware, type Run, runMachine, tail } from '../support/virtual-machine.js'
-import { type DebianImage, debianImage, reported, systemOptions, type Tool } from './machine.js'
+import { type DebianImage, debianImage, reported, systemOptions, type Tool } from './debian-image.js'
 
 // A real Debian image, installed onto an empty disk by this project's own initramfs, then booted from there: from
 // the menu (netboot false) and from /boot/disk. With each firmware. Some 15 minutes, most of them for the
@@ -64,8 +64,7 @@ t.setTimeout(3 * 3_600_000)
 
 t.test('a real Debian is installed onto a disk and boots from it', async t => {
   requirePrograms('debootstrap', 'zstd', 'tar')
-  const directory = await mkdtemp(join(tmpdir(), 'svcd-disk-'))
-  t.teardown(() => output('rm', ['-rf', '--one-file-system', directory]))
+  const directory = scratch(t)
   const files = join(directory, 'files')
   const images = new Map<Tool, DebianImage>()
   const packages = ['grub-pc-bin', 'grub-efi-amd64-bin', 'grub2-common', 'dosfstools', 'fdisk', 'dbus']

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { output } from '../support/programs.js'
-import { debianTree } from './debian.js'
+import { debianTree } from './debian-tree.js'
 
 // The network files that the install script writes (the golden files of test/install), read by the programs that
 // they are for. A machine that boots with systemd-networkd is in localinstall.test.ts.

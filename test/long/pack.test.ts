@@ -7,7 +7,7 @@ import { walk } from '../../lib/image/packer/walk.js'
 import { type Compared, compareTrees } from '../image/compare-trees.js'
 import { request } from '../image/packing.js'
 import { requireRootAndPrograms, run, unpack, workDirectory } from '../image/rich-tree.js'
-import { debianTree } from './debian.js'
+import { debianTree } from './debian-tree.js'
 
 requireRootAndPrograms()
 

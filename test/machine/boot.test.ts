@@ -1,10 +1,10 @@
-import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Daemon } from '../support/daemon.js'
 import { output, requirePrograms } from '../support/programs.js'
 import { type DhcpHost, startNetwork } from '../support/provision-network.js'
+import { scratch } from '../support/scratch.js'
 import { type Machine, type Run, runMachine, tail } from '../support/virtual-machine.js'
 import { bootSector, bootSectorExit, bootSectorText } from './boot-sector.js'
 import { kernelOptions, makeImage, partscript, treeSum } from './image.js'
@@ -84,8 +84,7 @@ const fetched = (path: RegExp) => new RegExp(`${path.source}\\.{3}[. \\d%]* ok`)
 
 t.test('machines boot over the network with the real iPXE and the real daemon', async t => {
   requirePrograms('debugfs')
-  const directory = await mkdtemp(join(tmpdir(), 'svcd-machine-'))
-  t.teardown(() => rm(directory, { recursive: true, force: true }))
+  const directory = scratch(t)
   const source = await makeImage(join(directory, 'files'), join(directory, 'source'))
   const network = await startNetwork(hosts)
   t.teardown(() => network.close())

@@ -1,5 +1,4 @@
-import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { dhcpServers, dhcpSettings } from '../services/dhcp-servers.js'
@@ -7,6 +6,7 @@ import { Daemon } from '../support/daemon.js'
 import { follow, inForce } from '../support/follow.js'
 import { requirePrograms } from '../support/programs.js'
 import { startNetwork } from '../support/provision-network.js'
+import { scratch } from '../support/scratch.js'
 import { type Machine, runMachine, tail } from '../support/virtual-machine.js'
 import { kernelOptions, makeImage, partscript } from './image.js'
 
@@ -84,8 +84,7 @@ async function configure(c: Daemon): Promise<void> {
 }
 
 async function installs(t: Test, server: string): Promise<void> {
-  const directory = await mkdtemp(join(tmpdir(), 'svcd-pxe-'))
-  t.teardown(() => rm(directory, { recursive: true, force: true }))
+  const directory = scratch(t)
   const tftp = '/usr/lib/ipxe'
   if (long) requirePrograms(join(tftp, 'ipxe.efi'))
   await makeImage(join(directory, 'files'), join(directory, 'source'))

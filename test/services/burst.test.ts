@@ -1,10 +1,10 @@
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import t from 'tap'
 import { renderInThread } from '../../lib/services/render.js'
 import { Controller } from '../support/controller.js'
+import { scratch } from '../support/scratch.js'
 import { many } from './cluster.js'
 import { Fake } from './fake.js'
 
@@ -13,8 +13,7 @@ const changes = long ? 1000 : 60
 const hosts = long ? 10_000 : 1000
 
 t.test(`${changes} changes in a row: one reload in a gathering window at most`, async t => {
-  const directory = mkdtempSync(join(tmpdir(), 'svcd-burst-'))
-  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  const directory = scratch(t)
   const control = join(directory, 'control')
   writeFileSync(control, `#!/bin/sh\nif test "$1" != status; then date +%s%N >>${directory}/asked; fi\n`)
   chmodSync(control, 0o755)

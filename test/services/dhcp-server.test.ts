@@ -1,11 +1,11 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Leases } from '../../lib/services/dhcp/leases.js'
 import { Daemon } from '../support/daemon.js'
 import { follow, inForce } from '../support/follow.js'
 import { requirePrograms } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
 import { dhcpServers, dhcpSettings } from './dhcp-servers.js'
 import { type Lease, lease, wire } from './namespaces.js'
 
@@ -47,8 +47,7 @@ const bootFile = (given: Lease | undefined) => given?.boot_file || given?.bootfi
 
 async function serves(t: Test, server: string): Promise<void> {
   const between = await wire(t)
-  const directory = mkdtempSync(join(tmpdir(), 'svcd-dhcp-'))
-  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  const directory = scratch(t)
   const c = await Daemon.start({
     directory,
     set: [

@@ -1,9 +1,9 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import type { DnsData } from '../../lib/services/dns/data.js'
 import { output, requirePrograms, requireRoot } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
 import { settings as cluster, type Objects } from './cluster.js'
 import { complaints, dataOf, rendered } from './rendered.js'
 
@@ -82,8 +82,7 @@ t.test('a network that is named like a zone of addresses has no names, and stops
 
 t.test('dnsmasq tells nobody what stands in the controller’s own /etc/hosts', async t => {
   requireRoot()
-  const directory = mkdtempSync(join(tmpdir(), 'svcd-names-'))
-  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  const directory = scratch(t)
   const files = await rendered(
     'dns',
     'dnsmasq',

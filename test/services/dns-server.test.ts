@@ -1,10 +1,10 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Daemon } from '../support/daemon.js'
 import { follow, inForce } from '../support/follow.js'
 import { output, requirePrograms } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
 import { controlScript, wire } from './namespaces.js'
 
@@ -40,8 +40,7 @@ include "${directory}/svcd.conf";
 async function serves(t: Test, server: string): Promise<void> {
   const between = await wire(t)
   await output('ip', ['-n', between.client, 'address', 'add', '10.142.0.2/24', 'dev', 'c0'])
-  const directory = mkdtempSync(join(tmpdir(), 'svcd-dns-'))
-  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  const directory = scratch(t)
   mkdirSync(join(directory, 'zones'))
   const control = await servers[server]?.(directory, between.server)
   const c: Daemon = await Daemon.start({

@@ -3,13 +3,11 @@ import {
   cpSync,
   existsSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
   renameSync,
   rmSync,
   writeFileSync
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { createLog } from '../../lib/log.js'
@@ -21,6 +19,7 @@ import { dhcpData } from '../../lib/services/dhcp/data.js'
 import { dnsData } from '../../lib/services/dns/data.js'
 import { renderJob } from '../../lib/services/render-job.js'
 import { Service, type ServiceOptions } from '../../lib/services/service.js'
+import { scratch } from '../support/scratch.js'
 import { settings as cluster, type Objects, view } from './cluster.js'
 import { options, templates } from './rendered.js'
 
@@ -63,7 +62,7 @@ export class Fake {
     more: Partial<ServiceOptions> = {},
     settings: Partial<ServiceSettings> = {}
   ) {
-    const directory = mkdtempSync(join(tmpdir(), 'svcd-services-'))
+    const directory = scratch(t)
     for (const name of ['etc', 'files', 'state']) mkdirSync(join(directory, name))
     this.directory = directory
     this.objects = objects
@@ -122,10 +121,7 @@ exit 1
     }
     this.#open = also => new Service({ ...base, ...also })
     this.service = this.#open(more)
-    t.teardown(async () => {
-      await this.service.close()
-      rmSync(directory, { recursive: true, force: true })
-    })
+    t.teardown(() => this.service.close())
   }
 
   /** The objects as the service sees them; made once. */

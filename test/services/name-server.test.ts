@@ -1,8 +1,8 @@
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { Controller } from '../support/controller.js'
+import { scratch } from '../support/scratch.js'
 
 const mac = '52:54:00:00:00:01'
 
@@ -14,8 +14,7 @@ for (const [what, dns, network, expected] of [
   ['none, where it drives none', 'none', {}, undefined]
 ] as const)
   t.test(`DHCP and the installation offer one name server: ${what}`, async t => {
-    const directory = mkdtempSync(join(tmpdir(), 'svcd-name-server-'))
-    t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+    const directory = scratch(t)
     mkdirSync(join(directory, 'zones'))
     const c = await Controller.start(
       t,

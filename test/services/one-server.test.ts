@@ -1,8 +1,8 @@
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Controller } from '../support/controller.js'
+import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
 
 const network = (n: number) => ({
@@ -14,8 +14,7 @@ const network = (n: number) => ({
 
 /** DHCP and DNS by one dnsmasq, whose restart takes a while, in which it does not run, as it is with systemctl. */
 async function both(t: Test) {
-  const directory = mkdtempSync(join(tmpdir(), 'svcd-both-'))
-  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  const directory = scratch(t)
   const control = join(directory, 'control')
   writeFileSync(
     control,

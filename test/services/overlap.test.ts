@@ -1,8 +1,8 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { output, requirePrograms } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
 import { settings as cluster, mac, type Objects } from './cluster.js'
 import { dhcpServers, dhcpSettings } from './dhcp-servers.js'
@@ -51,8 +51,7 @@ async function runs(
   { server, objects }: Asks
 ): Promise<(n: number, face?: 'plain') => Promise<Lease | undefined>> {
   const between = await wire(t)
-  const directory = mkdtempSync(join(tmpdir(), 'svcd-overlap-'))
-  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  const directory = scratch(t)
   const place = { directory, namespace: between.server, device: 'v0' }
   const given = new Map(
     dhcpSettings(server, place).map(text => text.split(/^dhcp\.|=/).slice(-2) as [string, string])

@@ -1,41 +1,11 @@
-import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { StoreError } from '../../lib/store/errors.js'
 import { Journal } from '../../lib/store/journal.js'
+import { fillDisk, smallDisk } from '../support/small-disk.js'
 import { until } from '../support/until.js'
 import { node, openStore } from './fixtures.js'
-
-/** A disk of 256 KiB of our own. */
-function smallDisk(t: Test): string {
-  const directory = mkdtempSync(join(tmpdir(), 'svcd-small-disk-'))
-  try {
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=256k,mode=0700', 'tmpfs', directory], { stdio: 'pipe' })
-  } catch (error) {
-    rmdirSync(directory)
-    throw new Error(`a full disk needs a mount: run the tests as root (sudo make test): ${error}`)
-  }
-  t.teardown(() => {
-    execFileSync('umount', ['--lazy', directory])
-    rmdirSync(directory)
-  })
-  return directory
-}
-
-/** Fills the disk to the last byte; returns how to free it. */
-function fill(directory: string): () => void {
-  const file = join(directory, 'filler')
-  for (let sizeBytes = 64 * 1024; sizeBytes > 0; sizeBytes = sizeBytes === 1 ? 0 : sizeBytes >> 1) {
-    try {
-      for (;;) writeFileSync(file, Buffer.alloc(sizeBytes), { flag: 'a' })
-    } catch {
-      // this much is too much: half of it
-    }
-  }
-  return () => rmSync(file)
-}
 
 const long = (name: string, character: string) => ({ ...node(name), tags: [character.repeat(30_000)] })
 
@@ -55,7 +25,7 @@ t.test('a change that the disk has no room for changes nothing, in memory or on 
   const before = files()
   // Room for a part of the new file: the case in which a careless write leaves half of it.
   writeFileSync(join(directory, 'spare'), Buffer.alloc(10_000))
-  const free = fill(directory)
+  const free = fillDisk(directory)
   rmSync(join(directory, 'spare'))
   const changes = [
     () => store.change(tx => tx.put('node', 'a', long('a', 'y'))),
@@ -100,7 +70,7 @@ t.test('a journal on a full disk: whole lines only, and it goes on when there is
   const { journal } = await open()
   await journal.append('first')
   writeFileSync(join(directory, 'spare'), Buffer.alloc(10_000))
-  const free = fill(directory)
+  const free = fillDisk(directory)
   rmSync(join(directory, 'spare'))
   for (let i = 0; i < 3; i++) {
     await t.rejects(journal.append('z'.repeat(30_000)), new StoreError('no space left on device (ENOSPC)'))

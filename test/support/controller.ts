@@ -1,7 +1,6 @@
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { request as httpRequest } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
@@ -13,6 +12,7 @@ import { createLog } from '../../lib/log.js'
 import { kinds } from '../../lib/model/types.js'
 import { readIntents } from '../../lib/store/intents.js'
 import { inject } from './inject.js'
+import { scratch } from './scratch.js'
 import { until } from './until.js'
 
 export interface Reply {
@@ -44,7 +44,7 @@ export class Controller {
   ) {}
 
   static async start(test: Test, ...overrides: string[]): Promise<Controller> {
-    const directory = mkdtempSync(join(tmpdir(), 'svcd-test-'))
+    const directory = scratch(test)
     mkdirSync(join(directory, 'files'))
     const log: string[] = []
     const all = [
@@ -57,10 +57,7 @@ export class Controller {
       ...overrides
     ]
     const controller = new Controller(directory, all, await boot(all, log), '', log)
-    test.teardown(async () => {
-      await controller.daemon.close(1000)
-      rmSync(directory, { recursive: true, force: true })
-    })
+    test.teardown(() => controller.daemon.close(1000))
     controller.token = await controller.login()
     return controller
   }

@@ -1,11 +1,11 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { type JobContext, type JobSpec, Jobs, type SubmittedJob } from '../../lib/jobs/jobs.js'
 import type { RecordDisk } from '../../lib/jobs/record-file.js'
 import { createLog } from '../../lib/log.js'
+import { scratch } from './scratch.js'
 
 export interface Opened {
   readonly jobs: Jobs
@@ -22,7 +22,7 @@ export interface OpenOptions {
 }
 
 export async function openJobs(t: Test, options: OpenOptions = {}): Promise<Opened> {
-  const directory = options.directory ?? join(newDirectory(t), 'jobs')
+  const directory = options.directory ?? join(scratch(t), 'jobs')
   const log: string[] = []
   const jobs = await Jobs.open({
     parallel: 4,
@@ -33,12 +33,6 @@ export async function openJobs(t: Test, options: OpenOptions = {}): Promise<Open
   })
   t.teardown(() => jobs.close(0))
   return { jobs, directory, log }
-}
-
-export function newDirectory(t: Test): string {
-  const directory = mkdtempSync(join(tmpdir(), 'svcd-jobs-'))
-  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
-  return directory
 }
 
 /** A job that runs until the test ends it, and what happened to it. */

@@ -1,4 +1,4 @@
-import { mkdtempSync } from 'node:fs'
+import { chmodSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -10,6 +10,8 @@ import { output } from './programs.js'
  */
 export function scratch(t: Pick<Test, 'teardown'>): string {
   const directory = mkdtempSync(join(tmpdir(), 'svcd-test-'))
+  // Servers that run as other users look in.
+  chmodSync(directory, 0o711)
   // What is mounted there stays.
   t.teardown(() => output('rm', ['-rf', '--one-file-system', directory]))
   return directory

@@ -9,15 +9,8 @@ import { createTorrent } from '../../../lib/image/torrent/torrent.js'
 import { createLog } from '../../../lib/log.js'
 import { freePort } from '../../support/free-port.js'
 import { output, requirePrograms, requireRoot } from '../../support/programs.js'
-import {
-  aria2,
-  directory,
-  forSeeders,
-  type OpenTracker,
-  openTracker,
-  transmission,
-  until
-} from '../servers.js'
+import { scratch } from '../../support/scratch.js'
+import { aria2, forSeeders, type OpenTracker, openTracker, transmission, until } from '../servers.js'
 
 requireRoot()
 requirePrograms('opentracker', 'transmission-daemon', 'transmission-remote', 'aria2c', 'setpriv')
@@ -34,7 +27,7 @@ type Settings = DistributionOptions['torrent']
 async function cluster(t: Test) {
   const tracker = await openTracker(t)
   await tracker.start()
-  const root = await directory(t)
+  const root = scratch(t)
   const files = join(root, 'files')
   await mkdir(files)
   const announce = `http://127.0.0.1:${tracker.port}/announce`
@@ -286,7 +279,7 @@ t.test('a tracker that missed a reload, or forgets all, is told again', async t 
 })
 
 t.test('what the admin adds at the same moment stays his', async t => {
-  const root = await directory(t)
+  const root = scratch(t)
   const ledger = new Ledger(join(root, 'seeding.json'))
   const asked: string[] = []
   const seeder: Seeder = {

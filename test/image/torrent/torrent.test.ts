@@ -6,7 +6,7 @@ import { replaceFile } from '../../../lib/disk/replace.js'
 import { decode, encode } from '../../../lib/image/torrent/bencode.js'
 import { createTorrent, pieceLength, readInfoHash } from '../../../lib/image/torrent/torrent.js'
 import { output, requirePrograms } from '../../support/programs.js'
-import { directory } from '../servers.js'
+import { scratch } from '../../support/scratch.js'
 
 requirePrograms('transmission-show', 'transmission-create', 'aria2c')
 
@@ -20,7 +20,7 @@ const random = (bytes: number) => {
 
 // rules 9.10
 t.test('a torrent is what transmission and aria2 take it for', async t => {
-  const root = await directory(t)
+  const root = scratch(t)
   const sizes = {
     'one.tar': 1,
     'exact.tar.zst': 1 << 20,
@@ -65,7 +65,7 @@ t.test('pieces of a large image', async t => {
 })
 
 t.test('the event loop goes on while a large file is hashed', async t => {
-  const root = await directory(t)
+  const root = scratch(t)
   const file = join(root, 'large.tar')
   await writeFile(file, '')
   await truncate(file, 256 << 20)
@@ -77,7 +77,7 @@ t.test('the event loop goes on while a large file is hashed', async t => {
 })
 
 t.test('no torrent is made of what is none', async t => {
-  const root = await directory(t)
+  const root = scratch(t)
   const output = join(root, 'x.torrent')
   const of = (file: string, signal = never) => createTorrent({ file, name: 'x', announce, output, signal })
   await writeFile(join(root, 'empty'), '')
@@ -105,7 +105,7 @@ t.test('no torrent is made of what is none', async t => {
 })
 
 t.test('what is no torrent is refused with its name', async t => {
-  const root = await directory(t)
+  const root = scratch(t)
   const wrong = [
     '',
     'i1e',
@@ -137,7 +137,7 @@ t.test('what is no torrent is refused with its name', async t => {
 })
 
 t.test('a file is replaced, a link of its name is not followed', async t => {
-  const root = await directory(t)
+  const root = scratch(t)
   await writeFile(join(root, 'precious'), 'precious')
   await symlink(join(root, 'precious'), join(root, 'link'))
   await replaceFile(join(root, 'link'), 'new', 0o644)

@@ -1,9 +1,9 @@
-import { copyFile, cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { copyFile, cp, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { start } from '../../support/child.js'
 import { checkout, requirePrograms } from '../../support/programs.js'
+import { scratch } from '../../support/scratch.js'
 
 const packaged = ['opentracker', 'transmission-daemon'].map(name => `/lib/systemd/system/${name}.service`)
 requirePrograms('systemd-analyze', 'aria2c', ...packaged)
@@ -16,8 +16,7 @@ async function verify(directory: string, unit: string): Promise<string> {
 }
 
 t.test('the units of tracker and seeder pass systemd-analyze verify, without a word', async t => {
-  const directory = await mkdtemp(join(tmpdir(), 'svcd-units-'))
-  t.teardown(() => rm(directory, { recursive: true }))
+  const directory = scratch(t)
   for (const name of ['svcd-seeder.service', 'opentracker.service.d', 'transmission-daemon.service.d'])
     await cp(join(checkout, 'systemd', name), join(directory, name), { recursive: true })
   for (const unit of packaged) await copyFile(unit, join(directory, unit.split('/').at(-1) ?? ''))

@@ -6,7 +6,8 @@ import { reachable } from '../../../lib/image/transfer/reach.js'
 import { Remote } from '../../../lib/image/transfer/remote.js'
 import { freePort } from '../../support/free-port.js'
 import { output } from '../../support/programs.js'
-import { makeHostKey, makeSystem, requireNode, scratch, startNode } from '../node.js'
+import { scratch } from '../../support/scratch.js'
+import { makeHostKey, makeSystem, requireNode, startNode } from '../node.js'
 
 requireNode()
 
@@ -14,7 +15,7 @@ const never = new AbortController().signal
 
 // rules 9.9
 t.test('the key is made at the first use, once, and stays', async t => {
-  const state = await scratch(t)
+  const state = scratch(t)
   const remote = new Remote({ state, sshKey: '', sshPort: 22 })
   await Promise.all([remote.prepare(), remote.prepare()])
   t.equal((await stat(remote.key)).mode & 0o777, 0o600)
@@ -25,7 +26,7 @@ t.test('the key is made at the first use, once, and stays', async t => {
   t.equal(await readFile(remote.publicKey, 'utf8'), line, 'another start takes it as it is')
   t.strictSame((await readdir(join(state, 'ssh'))).sort(), ['id_ed25519', 'id_ed25519.pub', 'known_hosts'])
 
-  const other = await scratch(t)
+  const other = scratch(t)
   await new Remote({ state: other, sshKey: '', sshPort: 22 }).prepare()
   t.not(await readFile(join(other, 'ssh/id_ed25519.pub'), 'utf8'), line, 'no two controllers have the same')
 
@@ -37,7 +38,7 @@ t.test('the key is made at the first use, once, and stays', async t => {
 })
 
 t.test('a key of the ini that cannot serve is refused by name', async t => {
-  const state = await scratch(t)
+  const state = scratch(t)
   const key = join(state, 'own key')
   const prepare = () => new Remote({ state, sshKey: key, sshPort: 22 }).prepare()
   await t.rejects(prepare(), { message: `the ssh key ${key}, named by [ssh] key, cannot be read: ENOENT` })
@@ -49,7 +50,7 @@ t.test('a key of the ini that cannot serve is refused by name', async t => {
 })
 
 t.test('a node', async t => {
-  const directory = await scratch(t)
+  const directory = scratch(t)
   // ssh and rsync read such names again: they have to arrive as they are.
   const state = join(directory, `st ate'"%h$(id)\${HOME}`)
   await mkdir(state)

@@ -6,8 +6,9 @@ import { Remote } from '../../../lib/image/transfer/remote.js'
 import { copyToNode, type ToNodeRequest } from '../../../lib/image/transfer/to-node.js'
 import { freePort } from '../../support/free-port.js'
 import { output } from '../../support/programs.js'
+import { scratch } from '../../support/scratch.js'
 import { compareTrees } from '../compare-trees.js'
-import { age, listener, makeSystem, remember, requireNode, scratch, startNode } from '../node.js'
+import { age, listener, makeSystem, remember, requireNode, startNode } from '../node.js'
 import { richTree } from '../rich-tree.js'
 import { identity } from '../taking.js'
 
@@ -15,7 +16,7 @@ requireNode()
 
 /** A node's system in `root`, and an image in `image` that was made from it. */
 async function beginning(t: Test) {
-  const directory = await scratch(t)
+  const directory = scratch(t)
   const remote = new Remote({ state: join(directory, 'my state'), sshKey: '', sshPort: await freePort() })
   await remote.prepare()
   const path = (name: string) => join(directory, name)

@@ -1,24 +1,11 @@
-import { execFileSync, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync
-} from 'node:fs'
-import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Test } from 'tap'
+import { busyboxApplets, NodeRoot, type Shell } from '../support/node-root.js'
 
-/**
- * A shell that the install script must run under. `ash` is all busybox, tools included; the others get the
- * real tar, curl and the rest, unless a test takes some away. `klibc` is the sh of an initramfs without busybox.
- */
-export type Shell = 'bash' | 'ash' | 'dash' | 'klibc'
+/** Those that every part of the install script is run under. */
 export const shells: readonly Shell[] = ['bash', 'ash']
 export const allShells: readonly Shell[] = ['bash', 'ash', 'dash', 'klibc']
 
@@ -53,27 +40,19 @@ const environment = { SVC_BOOTIF: 'lo', SVC_BOOTPROTO: 'static', SVC_MAC: '52:54
  * The initramfs of a node: a root directory of its own, with the system's /usr read-only, entered by chroot in
  * a private mount namespace. The script is run as shipped; /sysroot and /svctmp are the machine's own.
  */
-export class Machine {
-  readonly root = mkdtempSync(join(tmpdir(), 'svc-machine-'))
+export class InstallingNode extends NodeRoot {
   readonly #setup: Setup
 
   constructor(t: Test, setup: Setup) {
-    this.#setup = setup
     requirements()
-    t.teardown(() => rmSync(this.root, { recursive: true, force: true }))
-    for (const directory of ['usr', 'proc', 'dev', 'sys', 'run', 'etc', 'tools']) this.mkdir(directory)
-    for (const name of ['bin', 'sbin', 'lib', 'lib64']) symlinkSync(`usr/${name}`, join(this.root, name))
+    super(t)
+    this.#setup = setup
+    this.mkdir('usr', 'proc', 'dev', 'sys', 'run', 'etc', 'tools')
+    this.link(
+      '',
+      ['bin', 'sbin', 'lib', 'lib64'].map(name => [name, `usr/${name}`])
+    )
     this.#tools()
-  }
-
-  mkdir(path: string): void {
-    mkdirSync(join(this.root, path), { recursive: true })
-  }
-
-  write(path: string, content: string | Buffer, mode = 0o644): void {
-    this.mkdir(dirname(path))
-    writeFileSync(join(this.root, path), content)
-    chmodSync(join(this.root, path), mode)
   }
 
   /** Path on the host of a path in what the runs left in /sysroot. */
@@ -83,15 +62,6 @@ export class Machine {
 
   read(path: string): string {
     return readFileSync(this.image(path), 'utf8')
-  }
-
-  /** Content of a file anywhere on the machine, not in the image. */
-  text(path: string): string {
-    return readFileSync(join(this.root, path), 'utf8')
-  }
-
-  has(path: string): boolean {
-    return existsSync(join(this.root, path))
   }
 
   /** Runs scripts one after the other on this machine, as if the caller had asked again. */
@@ -124,16 +94,11 @@ export class Machine {
 
   #tools(): void {
     const { shell, without = [], programs = {} } = this.#setup
-    const tools = new Map<string, string>()
-    for (const applet of execFileSync('busybox', ['--list'], { encoding: 'utf8' }).split('\n')) {
-      if (applet) tools.set(applet, '/tools/busybox')
-    }
+    const tools = busyboxApplets('/tools/busybox')
     if (shell !== 'ash') for (const name of systemTools) tools.set(name, `/usr/bin/${name}`)
     tools.set('busybox', '/usr/bin/busybox')
-    for (const name of without) tools.delete(name)
-    for (const [name, target] of tools) {
-      if (!(name in programs)) symlinkSync(target, join(this.root, 'tools', name))
-    }
+    for (const name of [...without, ...Object.keys(programs)]) tools.delete(name)
+    this.link('tools', tools)
     for (const [name, text] of Object.entries(programs))
       this.write(`tools/${name}`, `#!/bin/sh\n${text}\n`, 0o755)
   }

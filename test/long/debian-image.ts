@@ -2,7 +2,7 @@ import { chmod, copyFile, mkdir, readdir, symlink, writeFile } from 'node:fs/pro
 import { dirname, join } from 'node:path'
 import { buildInitramfs } from '../../lib/image/packer/initramfs.js'
 import { output } from '../support/programs.js'
-import { debianTree } from './debian.js'
+import { debianTree } from './debian-tree.js'
 
 /** What builds an image's initramfs. */
 export type Tool = 'dracut' | 'initramfs-tools'

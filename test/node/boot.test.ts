@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { checkout } from '../support/programs.js'
-import { installScript, kernelArguments, mac, Node, shells, url } from './machine.js'
+import { BootingNode, installScript, kernelArguments, mac, shells, url } from './booting-node.js'
 
 const refusal = (status: number, message: string) => ({ status, body: JSON.stringify({ message }) })
 const served = (commands?: string) => ({ status: 200, body: installScript(commands) })
@@ -15,7 +15,7 @@ const failed = /svc: trying again/
 for (const shell of shells) {
   // rules 4.17
   t.test(`${shell}: refused at first, then installed`, { buffered: true }, async t => {
-    const node = await Node.make(t, shell, [
+    const node = await BootingNode.make(t, shell, [
       refusal(503, 'the service is \u001b[31mstarting'),
       refusal(401, 'the address 10.142.0.9 is no "address" of\nnode001'),
       served(
@@ -35,7 +35,7 @@ for (const shell of shells) {
     )
     t.notMatch(console, '\u001b', 'what the controller says cannot steer the terminal')
     t.strictSame(node.requests(), Array(3).fill('GET /boot/install/node001'))
-    t.strictSame(node.read('result').trim().split('\n'), [
+    t.strictSame(node.text('result').trim().split('\n'), [
       'SVC_BOOTIF=node0',
       'SVC_BOOTPROTO=static',
       'SVC_HOSTNAME=node001.cluster',
@@ -56,7 +56,7 @@ for (const shell of shells) {
   })
 
   t.test(`${shell}: an install script that fails is fetched and run again`, { buffered: true }, async t => {
-    const node = await Node.make(t, shell, [
+    const node = await BootingNode.make(t, shell, [
       { status: 200, body: '#!/bin/sh\necho svc: FAILED in step unpack\nexit 3\n' },
       { status: 200, body: '#!/bin/sh\ntrue\n' },
       { status: 200, body: '<html>log in first</html>' },
@@ -74,7 +74,7 @@ for (const shell of shells) {
 
   // rules 4.17
   t.test(`${shell}: kernel arguments are data`, { buffered: true }, async t => {
-    const node = await Node.make(t, shell, [served('touch /ran')])
+    const node = await BootingNode.make(t, shell, [served('touch /ran')])
     const evil = '$(touch${IFS}/pwned)`touch${IFS}/pwned`;touch${IFS}/pwned'
     const hostile: Record<string, [value: string, says: RegExp][]> = {
       'svc.node': [
@@ -108,23 +108,25 @@ for (const shell of shells) {
   })
 
   t.test(`${shell}: an address by DHCP`, { buffered: true }, async t => {
-    const node = await Node.make(t, shell, [served('cat /etc/resolv.conf >/result; ip route >>/result')])
+    const node = await BootingNode.make(t, shell, [
+      served('cat /etc/resolv.conf >/result; ip route >>/result')
+    ])
     await node.dhcpServer()
     const console = await node.boot({ 'svc.bootproto': 'dhcp', 'svc.ip': '' }, ready)
     t.match(console, /svc: interface node0 is up: dhcp 10\.142\.0\.1\d\d\/24/)
-    t.match(node.read('result'), /^nameserver 10\.142\.0\.1\nnameserver 10\.142\.0\.3\n/)
-    t.match(node.read('result'), /^default via 10\.142\.0\.1 dev node0/m)
+    t.match(node.text('result'), /^nameserver 10\.142\.0\.1\nnameserver 10\.142\.0\.3\n/)
+    t.match(node.text('result'), /^default via 10\.142\.0\.1 dev node0/m)
     t.match(console, /svc: node001 is ready/)
   })
 
   t.test(`${shell}: no DHCP server answers`, { buffered: true }, async t => {
-    const node = await Node.make(t, shell, [served()])
+    const node = await BootingNode.make(t, shell, [served()])
     const console = await node.boot({ 'svc.bootproto': 'dhcp', 'svc.wait': '2' }, failed)
     t.match(console, `FAILED in step network: no DHCP server gave interface node0 (${mac}) an address`)
   })
 
   t.test(`${shell}: no such interface`, { buffered: true }, async t => {
-    const node = await Node.make(t, shell, [served()])
+    const node = await BootingNode.make(t, shell, [served()])
     const console = await node.boot({ 'svc.mac': '52:54:00:15:00:99', 'svc.wait': '1' }, failed)
     t.match(console, /waiting up to 1 s for the network interface with the address 52:54:00:15:00:99/)
     t.match(
@@ -134,12 +136,12 @@ for (const shell of shells) {
   })
 
   t.test(`${shell}: a service node gets a shell, and goes on after it`, { buffered: true }, async t => {
-    const node = await Node.make(t, shell, [{ status: 200, body: '#!/bin/sh\nexit 1\n' }, served()])
+    const node = await BootingNode.make(t, shell, [{ status: 200, body: '#!/bin/sh\nexit 1\n' }, served()])
     const typed = 'echo $((6 * 7)) >/result\nexit\n'
     const console = await node.boot({ 'svc.service': '1' }, ready, typed)
     t.match(console, /FAILED in step install/)
     t.match(console, /svc\.service=1: a shell/)
-    t.equal(node.read('result').trim(), '42', 'what was typed was done')
+    t.equal(node.text('result').trim(), '42', 'what was typed was done')
     t.match(console, /svc: node001 is ready/)
   })
 }
@@ -166,7 +168,7 @@ touch /sysroot/half
 (while :; do date >>/late; sleep 0.1; done) &
 kill -9 ${victim}
 while :; do date >>/late; sleep 0.1; done`
-      const node = await Node.make(t, shell, [
+      const node = await BootingNode.make(t, shell, [
         served(half('$PPID')),
         served(half('$$')),
         served(`mkdir /svctmp; mount -t tmpfs svctmp /svctmp
@@ -182,10 +184,10 @@ rm /late; sleep 1; umount /sysroot; umount /sysroot`)
     })
 
 t.test('the last of a repeated argument counts, as for the kernel itself', { buffered: true }, async t => {
-  const node = await Node.make(t, 'dash', [served('echo "$SVC_NODE" >/result')])
+  const node = await BootingNode.make(t, 'dash', [served('echo "$SVC_NODE" >/result')])
   await node.boot(
     { root: 'svc svc.node=node002', initrd: `initrd.img svc.node=${kernelArguments['svc.node']}` },
     ready
   )
-  t.equal(node.read('result').trim(), 'node001')
+  t.equal(node.text('result').trim(), 'node001')
 })

@@ -1,25 +1,12 @@
-import { execFileSync } from 'node:child_process'
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  symlinkSync,
-  writeFileSync
-} from 'node:fs'
-import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Test } from 'tap'
 import { type Child, startChild } from '../support/child.js'
+import { busyboxApplets, NodeRoot, type Shell } from '../support/node-root.js'
 import { checkout, output, requirePrograms, requireRoot } from '../support/programs.js'
 import { startDhcpd } from '../support/provision-network.js'
 
-/**
- * A shell that the node's side must run under, and what it fetches with: bash and klibc's sh have curl, dash has GNU
- * wget, ash is all busybox.
- */
-export type Shell = 'bash' | 'dash' | 'ash' | 'klibc'
+/** bash and klibc's sh have curl, dash has GNU wget, ash is all busybox. */
 export const shells: readonly Shell[] = ['bash', 'dash', 'ash', 'klibc']
 
 /** What the controller answers; the last one again and again. */
@@ -117,14 +104,14 @@ script -qefc 'mount --bind "$(tty)" "$root/dev/console"; exec $command </dev/nul
  * mounts, processes, the host name and the network. The network holds the node's interface `node0` and the
  * controller's address.
  */
-export class Node {
-  readonly root = mkdtempSync(join(tmpdir(), 'svc-node-'))
+export class BootingNode extends NodeRoot {
   readonly #shell: Shell
   readonly #programs: Programs
   readonly #started: Child[] = []
   #controller: Child | undefined
 
-  private constructor(shell: Shell, programs: Programs) {
+  private constructor(t: Test, shell: Shell, programs: Programs) {
+    super(t)
     this.#shell = shell
     this.#programs = programs
   }
@@ -135,7 +122,7 @@ export class Node {
     shell: Shell,
     answers: readonly Answer[],
     programs: Programs = {}
-  ): Promise<Node> {
+  ): Promise<BootingNode> {
     requireRoot()
     requirePrograms(
       'ip',
@@ -149,7 +136,7 @@ export class Node {
       'script',
       '/usr/lib/klibc/bin/sh'
     )
-    const node = new Node(shell, programs)
+    const node = new BootingNode(t, shell, programs)
     t.teardown(() => node.#close())
     node.#tools()
     const program = ['env', '--unset=NODE_OPTIONS', process.execPath, '-e', server, JSON.stringify(answers)]
@@ -192,20 +179,6 @@ subnet 10.142.0.0 netmask 255.255.255.0 {
       ...client
     ]
     return (await output(program, args)).match(/lease of (\S+) obtained/)?.[1]
-  }
-
-  write(path: string, content: string, mode = 0o644): void {
-    mkdirSync(dirname(join(this.root, path)), { recursive: true })
-    writeFileSync(join(this.root, path), content)
-    chmodSync(join(this.root, path), mode)
-  }
-
-  read(path: string): string {
-    return readFileSync(join(this.root, path), 'utf8')
-  }
-
-  has(path: string): boolean {
-    return existsSync(join(this.root, path))
   }
 
   /** What was asked of the controller. */
@@ -253,19 +226,16 @@ subnet 10.142.0.0 netmask 255.255.255.0 {
 
   async #close(): Promise<void> {
     await Promise.all([...this.#started, this.#controller].map(child => child?.stop()))
-    await output('rm', ['-rf', '--one-file-system', this.root])
   }
 
   #tools(): void {
-    for (const directory of ['bin', 'dev', 'etc', 'host', 'proc', 'run', 'sys', 'sysroot', 'usr/lib'])
-      mkdirSync(join(this.root, directory), { recursive: true })
-    for (const name of ['lib', 'lib64']) symlinkSync(`host/${name}`, join(this.root, name))
-    symlinkSync(join('/host-svc'), join(this.root, 'usr/lib/svc'))
-    mkdirSync(join(this.root, 'host-svc'))
-    const tools = new Map<string, string>()
-    for (const applet of execFileSync('busybox', ['--list'], { encoding: 'utf8' }).split('\n'))
-      if (applet) tools.set(applet, '/bin/busybox')
-    tools.set('busybox', '/host/bin/busybox')
+    this.mkdir('bin', 'dev', 'etc', 'host', 'host-svc', 'proc', 'run', 'sys', 'sysroot', 'usr/lib')
+    this.link(
+      '',
+      ['lib', 'lib64'].map(name => [name, `host/${name}`])
+    )
+    this.link('usr/lib', [['svc', '/host-svc']])
+    const tools = busyboxApplets('/bin/busybox').set('busybox', '/host/bin/busybox')
     if (this.#shell !== 'ash') {
       for (const name of systemTools) tools.set(name, `/host/bin/${name}`)
       tools.set('ip', '/host/bin/ip')
@@ -277,6 +247,6 @@ subnet 10.142.0.0 netmask 255.255.255.0 {
     const { further = {}, without = [] } = this.#programs
     for (const [name, path] of Object.entries(further)) tools.set(name, `/host/${path}`)
     for (const name of without) tools.delete(name)
-    for (const [name, target] of tools) symlinkSync(target, join(this.root, 'bin', name))
+    this.link('bin', tools)
   }
 }

@@ -13,7 +13,7 @@ export interface Recorded {
 export type Answer = Buffer | string | ((response: ServerResponse) => void)
 
 /** A stand-in for the controller: records what a node asks and answers GETs from `files`. */
-export class Controller {
+export class FakeController {
   readonly requests: Recorded[] = []
   readonly files = new Map<string, Answer>()
   /** When set, decides on a POST; otherwise it is 204. */
