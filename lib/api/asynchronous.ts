@@ -15,9 +15,9 @@ export const acknowledge = ({ id }: Pick<SubmittedJob, 'id'>): Answer =>
   ok({ message: 'queued', request_id: id })
 
 /**
- * The answer to a request whose work is a job (rules 2.8): `status` with `message` when the work is done, at once
- * the acknowledgement for a client that sends `Prefer: respond-async`. What the job refuses is thrown on, any other
- * failure as 503 that names the job, with its reason. A client that hangs up does not stop the work.
+ * The answer to a request whose work is a job (rules 2.8): `status` with `message` when the work is done, or the
+ * acknowledgement at once when the client sends `Prefer: respond-async`. A refusal of the job is thrown as it is, any
+ * other failure as a 503 that names the job and the reason. The work goes on when the client hangs up.
  */
 export async function finish(
   request: Pick<ApiRequest, 'headers'>,

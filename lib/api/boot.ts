@@ -2,59 +2,61 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { forbidden, notFound, unauthorized } from '../errors.js'
 import type { Answer } from '../http/route.js'
-import { type ApiRequest, type ApiRoute, ok, type Parts, param, plain } from './context.js'
-import { get, getThatChanges } from './row.js'
-import { bytes, object, plainText, string } from './schema.js'
+import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
+import { get, script } from './row.js'
+import { bytes, object, string } from './schema.js'
 
 const payloadSchema = object({ target: string(), script: string('base64') }, ['target', 'script'])
 
 /** What booting and installing machines ask for (rules 4.1, 4.6, 4.9). */
 export function bootRoutes(parts: Parts): ApiRoute[] {
   const { boot, install, config } = parts
-  const menu = (path: string, summary: string, script: () => string) =>
-    get(path, { access: 'anyone', summary, output: plainText, handler: () => plain(script()) })
-  const manualHost = async (request: ApiRequest) => {
-    const mac = request.params.macaddress
-    return plain(await boot.manualHost(param(request, 'hostname'), mac, request))
-  }
+  const manualHost = (request: ApiRequest) =>
+    boot.manualHost(param(request, 'hostname'), request.params.macaddress, request)
   return [
-    menu('/boot', 'The boot menu', () => boot.menu()),
-    menu('/boot/short', 'The boot menu without nodes and groups', () => boot.shortMenu()),
-    menu('/boot/disk', 'Boot from the local disk', () => boot.disk()),
+    script('/boot', { access: 'anyone', summary: 'The boot menu', text: () => boot.menu() }),
+    script('/boot/short', {
+      access: 'anyone',
+      summary: 'The boot menu without nodes and groups',
+      text: () => boot.shortMenu()
+    }),
+    script('/boot/disk', { access: 'anyone', summary: 'Boot from the local disk', text: () => boot.disk() }),
     ...['/boot/search/{macaddress}', '/boot/search/mac/{macaddress}'].map(path =>
-      get(path, {
+      script(path, {
         access: 'anyone',
         summary: 'The boot script of the node with this MAC',
-        output: plainText,
-        handler: request => {
-          const script = boot.search(param(request, 'macaddress'), request)
-          return typeof script === 'string' ? plain(script) : script.then(plain)
-        }
+        text: request => boot.search(param(request, 'macaddress'), request)
       })
     ),
-    get('/boot/manual/hostname/{hostname}', {
+    script('/boot/manual/hostname/{hostname}', {
       access: 'anyone',
       refuses: [403],
       summary: 'The boot script of a node chosen by name',
-      output: plainText,
-      handler: manualHost
+      text: manualHost
     }),
-    getThatChanges('/boot/manual/hostname/{hostname}/{macaddress}', {
+    script('/boot/manual/hostname/{hostname}/{macaddress}', {
       access: 'anyone',
+      changes: true,
       refuses: [403],
       summary: 'Give the MAC to a node chosen by name, and its boot script',
-      output: plainText,
-      handler: manualHost
+      text: manualHost
     }),
-    getThatChanges('/boot/manual/group/{groupname}/{macaddress}', {
+    script('/boot/manual/group/{groupname}/{macaddress}', {
       access: 'anyone',
+      changes: true,
       refuses: [403],
-      summary: 'Give the MAC to the first free node of a group, a new one when none is, and its boot script',
-      output: plainText,
-      handler: async request => {
-        const [group, mac] = [param(request, 'groupname'), param(request, 'macaddress')]
-        return plain(await boot.manualGroup(group, mac, request))
-      }
+      summary: 'Give the MAC to the first free node of a group, or to a new one, and its boot script',
+      text: request => boot.manualGroup(param(request, 'groupname'), param(request, 'macaddress'), request)
+    }),
+    script('/boot/install/{node}', {
+      access: 'source',
+      summary: 'The install script of a node, for that node alone',
+      text: request => install.script(param(request, 'node'), request)
+    }),
+    script('/kickstart/install/{node}', {
+      access: 'anyone',
+      summary: 'The kickstart of a node',
+      text: request => install.kickstart(param(request, 'node'), request)
     }),
     get('/boot/roles/{role}', {
       access: 'node',
@@ -74,24 +76,8 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       summary: 'A script: where it belongs, and its text in base64',
       output: payloadSchema,
       handler: request => {
-        const script = param(request, 'script')
-        return payload(join(config.paths.scripts, script), `script ${script}`, 'post')
-      }
-    }),
-    get('/boot/install/{node}', {
-      access: 'source',
-      summary: 'The install script of a node, for that node alone',
-      output: plainText,
-      handler: async request => {
-        return plain(await install.script(param(request, 'node'), request))
-      }
-    }),
-    get('/kickstart/install/{node}', {
-      access: 'anyone',
-      summary: 'The kickstart of a node',
-      output: plainText,
-      handler: async request => {
-        return plain(await install.kickstart(param(request, 'node'), request))
+        const name = param(request, 'script')
+        return payload(join(config.paths.scripts, name), `script ${name}`, 'post')
       }
     }),
     get('/boot/{file}', {
@@ -121,8 +107,8 @@ function bootFile({ model, config }: Parts, name: string): Answer {
 }
 
 /**
- * Packed images go to addresses in a configured network, to loopback, or with a token (rules 4.9). From elsewhere a
- * node's token is good for what that node installs (4.8), also where its image is another one by now.
+ * A packed image, for addresses in a configured network, for loopback, or with a token (rules 4.9). From elsewhere a
+ * node's token is good for the image that the node installs (rules 4.8), even when its object names another one by now.
  */
 function packedFile({ model, boot, images, config }: Parts, request: ApiRequest): Answer {
   const { source, caller } = request

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { isAdmin } from '../auth/access.js'
 import { badRequest, notFound, ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
@@ -16,7 +17,7 @@ const clusterSchema = at('config.cluster', {
 
 const secretsOfNames = map(list(ref('secret')))
 
-/** An export: a section for each type, and what hangs on objects. */
+/** An export: a section for each type, for the tags and for the secrets. */
 const sections = at(
   'config',
   object({
@@ -127,7 +128,7 @@ function shown({ config, model }: Parts): JsonObject {
   }
 }
 
-/** The settings among what is given; the rest may only be what is read (rules 1.8, 2.4). */
+/** The settings in a posted cluster object; the rest of it must be as it is read (rules 1.8, 2.4). */
 function changeable(given: JsonValue, now: JsonObject): JsonObject {
   if (!isObject(given)) throw badRequest('cluster: the body must be an object')
   const settings: JsonObject = {}
@@ -135,14 +136,7 @@ function changeable(given: JsonValue, now: JsonObject): JsonObject {
     if (key.startsWith('_')) continue
     const fixed = Object.hasOwn(now, key) && !settingNames.some(name => name === key)
     if (!fixed) settings[key] = value
-    else if (!sameJson(value, now[key])) throw badRequest(`cluster: "${key}" cannot be changed here`)
+    else if (!isDeepStrictEqual(value, now[key])) throw badRequest(`cluster: "${key}" cannot be changed here`)
   }
   return settings
-}
-
-/** Equal whatever the order of the keys. */
-function sameJson(a: JsonValue | undefined, b: JsonValue | undefined): boolean {
-  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b
-  const [x, y] = [Object.entries(a), new Map(Object.entries(b))]
-  return x.length === y.size && x.every(([key, value]) => sameJson(value, y.get(key)))
 }

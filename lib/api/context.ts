@@ -42,7 +42,7 @@ export interface ApiRoute extends Route<Caller> {
   readonly output?: Schema
 }
 
-/** The caller of a request as one who changes something. */
+/** The caller of a request, as the model and the audit log name who changes something. */
 export function actorOf({ caller, source }: ApiRequest): Actor {
   const who =
     caller.kind === 'user' ? `user ${caller.user}` : caller.kind === 'node' ? `node ${caller.node}` : 'nobody'
@@ -58,9 +58,6 @@ export const config = (type: string, objects: object) => ({ config: { [type]: ob
 /** 200 with values of one object in its envelope, and bare beside it (rules 1.1). */
 export const okTwice = (type: string, name: string, values: object): Answer =>
   ok({ ...config(type, { [name]: values }), ...values })
-
-/** 200 with an iPXE script, an install script or a kickstart. */
-export const plain = (text: string): Answer => ({ status: 200, text, type: 'text/plain; charset=utf-8' })
 
 /** A change's answer: 204 is empty, the others say what happened (rules 1.5). */
 export const done = (status: number, message: string): Answer =>

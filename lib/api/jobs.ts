@@ -1,7 +1,7 @@
 import { notFound } from '../errors.js'
 import type { JobSummary } from '../jobs/jobs.js'
 import { type ApiRequest, type ApiRoute, actorOf, done, ok, type Parts, param } from './context.js'
-import { get, getThatChanges } from './row.js'
+import { get } from './row.js'
 import { at, list, object, orNull, ref, string, time, word } from './schema.js'
 
 const running = {
@@ -25,9 +25,10 @@ export function jobRoutes({ jobs }: Parts): ApiRoute[] {
   const idOf = (request: ApiRequest) => param(request, 'request_id')
   // It notes what it has told, so it does not answer HEAD.
   const status = (path: string) =>
-    getThatChanges(path, {
+    get(path, {
       access: 'reader',
-      summary: 'What an asynchronous request has to tell that this user was not told yet; 404 after its end',
+      changes: true,
+      summary: 'The lines of an asynchronous request that this user has not been told yet; 404 after its end',
       output: object({
         message: string('the lines that this user was not told yet, joined by ;;'),
         status: { type: 'integer', enum: [200, 500] },
@@ -45,8 +46,9 @@ export function jobRoutes({ jobs }: Parts): ApiRoute[] {
   return [
     status('/config/status/{request_id}'),
     status('/service/status/{request_id}'),
-    getThatChanges('/config/status/{request_id}/_cancel', {
+    get('/config/status/{request_id}/_cancel', {
       access: 'user',
+      changes: true,
       summary: 'Cancel an asynchronous request that has not ended',
       output: ref('message'),
       handler: request => {

@@ -91,7 +91,7 @@ export function monitorRoutes({ model, status, health, images }: Parts): ApiRout
   ]
 }
 
-/** How services are: 503 with a message when one is not well. Without a token the reasons are left out (rules 5.3). */
+/** The states of services: 503 with a message when one is not well. Without a token no reasons are told (rules 5.3). */
 function healthAnswer(states: Readonly<Record<string, ServiceState>>, { caller }: ApiRequest) {
   const bare = caller.kind === 'anonymous'
   const entries = Object.entries(states)

@@ -55,7 +55,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
     }),
     get('/config/network/{network}/_nextfreeip', {
       access: 'minimal',
-      summary: 'The first address of a network that is free; nothing is reserved',
+      summary: 'The first free address of a network; nothing is reserved',
       output: twice(place, { nextip: string('an IPv4 address') }),
       handler: request => {
         const name = param(request, 'network')

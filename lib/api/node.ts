@@ -2,9 +2,8 @@ import { badRequest } from '../errors.js'
 import { boolean, objectName } from '../model/field.js'
 import { acknowledge, acknowledgement } from './asynchronous.js'
 import { bodyOf } from './body.js'
-import { type ApiRoute, actorOf, type Parts, param, plain } from './context.js'
-import { get, post } from './row.js'
-import { plainText } from './schema.js'
+import { type ApiRequest, type ApiRoute, actorOf, type Parts, param } from './context.js'
+import { post, script } from './row.js'
 
 /** What a grab and a push take; `nodry` is the opposite of `dryrun` (rules 1.6). */
 const transferOf = (type: 'node' | 'group') =>
@@ -24,36 +23,35 @@ const transferOf = (type: 'node' | 'group') =>
 
 /** What is done with a running node, or with those of a group, and previews of what a node boots (rules 2.4, 4.12). */
 export function nodeRoutes({ model, boot, install, images }: Parts): ApiRoute[] {
-  const preview = (what: string, text: (node: string) => string) =>
-    get(`/config/node/{node}/_render/${what}`, {
-      access: 'admin',
-      summary: `The ${what} script that the node would get, secrets masked`,
-      output: plainText,
-      handler: request => plain(text(model.get('node', param(request, 'node')).name))
-    })
+  const nodeOf = (request: ApiRequest) => param(request, 'node')
   return [
-    preview('boot', node => boot.preview(node)),
-    preview('install', node => install.preview('install', node)),
-    preview('kickstart', node => install.preview('kickstart', node)),
+    ...(['boot', 'install', 'kickstart'] as const).map(what =>
+      script(`/config/node/{node}/_render/${what}`, {
+        access: 'admin',
+        summary: `The ${what} script that the node would get, secrets masked`,
+        text: request => {
+          const { name } = model.get('node', nodeOf(request))
+          return what === 'boot' ? boot.preview(name) : install.preview(what, name)
+        }
+      })
+    ),
     post('/config/node/{node}/_osgrab', {
       access: 'user',
       summary: "Take a node's file systems as the tree of an OS image",
       body: transferOf('node'),
       output: acknowledgement,
-      handler: async (request, { osimage, dryrun }) => {
-        const node = param(request, 'node')
-        return acknowledge(await images.grab(node, osimage, dryrun, actorOf(request), request.signal))
-      }
+      handler: async (request, { osimage, dryrun }) =>
+        acknowledge(await images.grab(nodeOf(request), osimage, dryrun, actorOf(request), request.signal))
     }),
     post('/config/node/{node}/_ospush', {
       access: 'user',
       summary: 'Make a running node like the tree of an OS image',
       body: transferOf('node'),
       output: acknowledgement,
-      handler: async (request, { osimage, dryrun }) => {
-        const node = param(request, 'node')
-        return acknowledge(await images.pushToNode(node, osimage, dryrun, actorOf(request), request.signal))
-      }
+      handler: async (request, { osimage, dryrun }) =>
+        acknowledge(
+          await images.pushToNode(nodeOf(request), osimage, dryrun, actorOf(request), request.signal)
+        )
     }),
     post('/config/group/{group}/_ospush', {
       access: 'user',

@@ -12,7 +12,7 @@ import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, 
 import { deletion, get, members, post } from './row.js'
 import { at, list as listOf, object, string } from './schema.js'
 
-/** What the routes of one type answer where it differs from the others (rules 2.1, 5.3). */
+/** What is particular to the routes of one type (rules 2.1, 5.3). */
 interface Particular {
   readonly updated?: 200
   /** `elsewhere`: the type has a route of its own for it. */
@@ -22,9 +22,9 @@ interface Particular {
   readonly minimal?: true
   /** It has members: the nodes whose effective value it is. */
   readonly members?: true
-  /** Creates, changes or renames one, where more hangs on it than the object. */
+  /** Creates, changes or renames one, where more changes than the object. */
   readonly save?: (name: string, given: Given, actor: Actor) => Promise<{ created: boolean }>
-  /** Deletes one, likewise. */
+  /** Deletes one, where more goes than the object. */
   readonly remove?: (name: string, actor: Actor) => Promise<void>
 }
 
@@ -134,7 +134,7 @@ function checkOwnReport({ node, provision }: EffectiveNode, given: Given): void 
   }
 }
 
-/** All objects of a type as they are at one moment; what changes while the list is written is not in it. */
+/** All objects of a type as they are at this moment, whatever changes while the list is sent (rules 1.12). */
 function list(parts: Parts, type: TypeName, request: ApiRequest): Answer {
   const { view } = parts.model
   const reader = readerFor(parts, request.caller)

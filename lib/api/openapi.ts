@@ -11,9 +11,9 @@ const statusText: Readonly<Record<number, string>> = {
   206: 'the part of the file that was asked for',
   400: 'the request breaks a rule; the message names the object and the field',
   401: 'no valid credential',
-  403: 'a valid token that may not',
-  404: 'no such object, or no free address',
-  416: 'the range is not in the file',
+  403: 'the token is valid, but may not do this',
+  404: 'there is no such object, or no free address',
+  416: 'the file does not have this range',
   503: 'not possible now; nothing was changed'
 }
 

@@ -5,9 +5,9 @@ import { acknowledgement, finish } from './asynchronous.js'
 import { bodyOf, objectBody } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, type Parts, param } from './context.js'
 import { objectRoutes } from './objects.js'
-import { getThatChanges, post } from './row.js'
+import { get, post } from './row.js'
 
-/** What a change of the kernel takes (rules 2.8); at least one of them. */
+/** The fields of a kernel change (rules 2.8); at least one must be given. */
 const kernel = bodyOf(
   { about: 'OS image {osimage}', at: 'config.osimage.{osimage}' },
   {
@@ -45,8 +45,9 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
         throw badRequest('an OS image is posted to /config/osimage/{osimage}')
       }
     }),
-    getThatChanges(`${one}/_pack`, {
+    get(`${one}/_pack`, {
       access: 'user',
+      changes: true,
       answers: [200, 204],
       summary: 'Pack an OS image; with Prefer: respond-async answered at once',
       output: acknowledgement,

@@ -3,13 +3,15 @@ import type { Answer } from '../http/route.js'
 import type { Body } from './body.js'
 import type { ApiRequest, ApiRoute } from './context.js'
 import { parameterCodes } from './params.js'
-import type { Schema } from './schema.js'
+import { plainText, type Schema } from './schema.js'
 
 /** What is particular to a route. */
 interface Row<Given> {
   readonly access: Access
   readonly summary: string
-  /** The codes of success; 200 alone when absent. */
+  /** A GET that changes something: it does not answer HEAD (rules 2.5). */
+  readonly changes?: true
+  /** The codes of success; 200 when absent. */
   readonly answers?: readonly number[]
   /** The refusals that follow neither from its access nor from its path or its body. */
   readonly refuses?: readonly number[]
@@ -27,9 +29,9 @@ interface Row<Given> {
 function route<Given>(
   method: 'GET' | 'POST',
   path: string,
-  effect: 'reads' | 'changes',
-  { access, summary, answers = [200], refuses = [], query = {}, body, output, handler }: Row<Given>
+  { access, summary, changes, answers = [200], refuses = [], query = {}, body, output, handler }: Row<Given>
 ): ApiRoute {
+  const effect = changes || method === 'POST' ? 'changes' : 'reads'
   const refusals = new Set([
     ...accessOf({ path, access, effect }).codes,
     ...(body ? [400] : []),
@@ -52,19 +54,38 @@ function route<Given>(
   }
 }
 
-/** A GET that only reads. */
-export const get = (path: string, row: Row<undefined>) => route('GET', path, 'reads', row)
-
-/** A GET that changes something: it does not answer HEAD (rules 2.5). */
-export const getThatChanges = (path: string, row: Row<undefined>) => route('GET', path, 'changes', row)
+/** A GET. */
+export const get = (path: string, row: Row<undefined>) => route('GET', path, row)
 
 /** A POST; the handler gets what was read from the body. */
-export const post = <Given>(path: string, row: Row<Given>) => route('POST', path, 'changes', row)
+export const post = <Given>(path: string, row: Row<Given>) => route('POST', path, row)
 
 /** `<path>/_delete`, which answers GET and POST (rules 2.6). */
 export const deletion = (path: string, row: Row<undefined>) =>
-  (['GET', 'POST'] as const).map(method => route(method, `${path}/_delete`, 'changes', row))
+  (['GET', 'POST'] as const).map(method => route(method, `${path}/_delete`, { ...row, changes: true }))
 
 /** `<path>/_list` and `<path>/_member`, which are the same (rules 2.10). */
 export const members = (path: string, row: Row<undefined>) =>
   ['_list', '_member'].map(suffix => get(`${path}/${suffix}`, row))
+
+/** A GET of a text that a machine runs: an iPXE script, an install script, a kickstart. */
+export const script = (
+  path: string,
+  {
+    text,
+    ...row
+  }: Omit<Row<undefined>, 'handler'> & {
+    readonly text: (request: ApiRequest) => string | Promise<string>
+  }
+) =>
+  get(path, {
+    ...row,
+    output: plainText,
+    handler: request => {
+      const given = text(request)
+      // Most are there at once, and machines ask in thousands.
+      return typeof given === 'string' ? plain(given) : given.then(plain)
+    }
+  })
+
+const plain = (text: string): Answer => ({ status: 200, text, type: 'text/plain; charset=utf-8' })

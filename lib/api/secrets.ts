@@ -46,7 +46,7 @@ export function secretRoutes(parts: Parts): ApiRoute[] {
   ]
 }
 
-/** The secrets of one owner; to an admin, and to a node, in the clear. */
+/** The secrets of one owner, in the clear for an admin and for a node. */
 function shown({ model }: Parts, type: SecretOwner, owner: string, caller: Caller): Secret[] {
   const inClear = isAdmin(caller) || caller.kind === 'node'
   return secretsOf(model.view, model.box, type, owner, !inClear)
@@ -70,7 +70,7 @@ function ownerRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
     schema,
     read: request => readSecrets(`${type} ${ownerOf(request)}`, opened(request))
   }
-  /** The one secret that the path names: a list of one, an object, or an object without its name. */
+  // The secret that the path names: a list of one, an object, or an object without its name.
   const one: Body<GivenSecret> = {
     schema,
     read: request => {
@@ -161,7 +161,7 @@ function ownerRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
   ]
 }
 
-/** A node's answer holds its group's secrets too: posted back, they are passed over where they are as read. */
+/** A node's answer also holds its group's secrets. They are skipped when they are posted back as they were read. */
 function withoutGroup(body: JsonValue | undefined, group: object | undefined): JsonValue | undefined {
   if (!isObject(body) || !isObject(body.config) || !isObject(body.config.secrets)) return body
   const { group: given, ...own } = body.config.secrets

@@ -4,7 +4,7 @@ import type { Service } from '../services/service.js'
 import { acknowledge, acknowledgement } from './asynchronous.js'
 import { type ApiRoute, actorOf, ok, type Parts } from './context.js'
 import { serviceSchema } from './monitor.js'
-import { get, getThatChanges } from './row.js'
+import { get } from './row.js'
 import { at, list, object, string, word } from './schema.js'
 
 const names = ['dhcp', 'dns'] as const
@@ -18,8 +18,9 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
   }
   return names.flatMap(name => [
     ...changing.map(verb =>
-      getThatChanges(`/service/${name}/${verb}`, {
+      get(`/service/${name}/${verb}`, {
         access: 'user',
+        changes: true,
         refuses: [404],
         summary: `${verb[0]?.toUpperCase()}${verb.slice(1)} the ${name.toUpperCase()} server, by an asynchronous request`,
         output: acknowledgement,
@@ -35,7 +36,7 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
               for (const text of words.split('\n')) if (text !== '') line(text)
             }
           })
-          // How it ends is told by its record.
+          // Its record tells how it ends.
           job.done.catch(() => {})
           return acknowledge(job)
         }
@@ -78,7 +79,7 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
   ])
 }
 
-/** What fails here is no fault of the request: 503 with the reason. */
+/** Makes a failure, which is no fault of the request, a 503 with its reason. */
 async function attempted<T>(work: Promise<T>): Promise<T> {
   try {
     return await work

@@ -6,7 +6,7 @@ import { type ApiRoute, ok, type Parts } from './context.js'
 import { get, post } from './row.js'
 import { object, string } from './schema.js'
 
-/** Any text: what is no user's name or password is a wrong one (401). */
+/** Any text is taken: one that is no user's password is a wrong password (401), not a bad request. */
 const credential: FieldType<string> = {
   ...freeText,
   read: value => {

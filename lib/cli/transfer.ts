@@ -11,7 +11,7 @@ import { UsageError } from './usage.js'
 /** Prints everything that is configured, as the running daemon exports it. Throws Error when it cannot. */
 export async function exportTo(config: Config, out: NodeJS.WritableStream): Promise<void> {
   const document = await ask(config, 'GET', '/config/cluster/export')
-  // The program ends after this, and what a pipe has not taken by then would be lost.
+  // The program ends after this: what the pipe has not taken by then would be lost.
   await new Promise<void>((resolve, reject) => {
     out.write(document, error => (error ? reject(error) : resolve()))
   })
@@ -69,11 +69,11 @@ async function confirmed(question: string): Promise<boolean> {
 const messageOf = (body: Buffer) =>
   String((JSON.parse(body.toString('utf8')) as { message?: unknown }).message)
 
-/** Asks the daemon as an admin: who can read the key of its tokens is one. */
+/** Asks the daemon as an admin: whoever can read the key of its tokens can make an admin's token. */
 async function ask(config: Config, method: string, path: string, body?: Buffer): Promise<Buffer> {
   const { address, port } = config.http.listen
   const host = isWildcard(address) ? (address.includes(':') ? '::1' : '127.0.0.1') : address
-  // Asking makes no key: it would be this user's, where the daemon's is wanted.
+  // A missing key is not made here: it would belong to this user, not to the daemon.
   if (!existsSync(join(config.paths.state, 'token.key')))
     throw new Error(`${config.paths.state}: no svcd has been started on this state directory`)
   const tokens = await Tokens.open(config.paths.state, {
