@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { rm, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -12,24 +13,9 @@ import { type DebianImage, debianImage, reported, systemOptions, type Tool } fro
 // the menu (netboot false) and from /boot/disk. With each firmware. Some 15 minutes, most of them for the
 // initramfs that is made on the machine.
 
-/** As in docs: a partition for the boot loader, by the firmware, and the rest for the system. */
-const partscript = `set -e
-disk=/dev/vda
-if [ -d /sys/firmware/efi ]; then
-  boot='size=128M, type=U'
-else
-  boot='size=1M, type=21686148-6449-6E6F-744E-656564454649'
-fi
-printf 'label: gpt\\n%s\\ntype=L\\n' "$boot" | sfdisk --quiet --wipe always --wipe-partitions always "$disk"
-udevadm settle 2>/dev/null || sleep 2
-mkfs.ext4 -q "\${disk}2"
-mount "\${disk}2" /sysroot
-if [ -d /sys/firmware/efi ]; then
-  mkfs.vfat "\${disk}1" >/dev/null
-  mkdir -p /sysroot/boot/efi
-  mount "\${disk}1" /sysroot/boot/efi
-fi
-`
+/** The one of docs/howto.md: a partition for the boot loader, by the firmware, and the rest for the system. */
+const howto = readFileSync(new URL('../../docs/howto.md', import.meta.url), 'utf8')
+const partscript = /^```sh\n(set -e\ndisk=[\s\S]*?)^```$/m.exec(howto)?.[1] ?? 'exit 1'
 
 interface Case {
   readonly name: string
