@@ -1,288 +1,290 @@
-import type { For, Include, Statement, Target } from './ast.js'
-import { ExpressionCompiler } from './compile-expression.js'
 import { Failure, Source, TemplateError } from './errors.js'
-import type { CustomFilter, Filter } from './filter.js'
-import { FILTERS } from './filters.js'
-import { parse } from './parser.js'
-import type { Evaluate, Execute, Finder, Frame, Template } from './runtime.js'
+import { type Expression, ExpressionCompiler, isConstant, isTrue } from './expression-compiler.js'
+import type { Token } from './lexer.js'
 import { Scope } from './scope.js'
-import { defined, Float, iterate, Loop, label, text, toArray, Undefined } from './values.js'
+import type { Execute, Finder, Frame, Inherited, Template } from './template.js'
+import { defined, Loop, label, Pairs, text, toList } from './values.js'
 
-const DEEPEST_INCLUDE = 32
+const DEEPEST_BLOCK = 50
+const DEEPEST_INCLUDE = 16
+const INNER_TAGS = ['elif', 'else', 'endif', 'endfor', 'endset', 'endautoescape', 'endraw']
 
-export interface CompileOptions {
-  /** Filters besides the built-in ones, of which they replace those of the same name. */
-  readonly filters?: Readonly<Record<string, CustomFilter>>
-  /** Finds included templates; without it every include fails. */
-  readonly find?: Finder
+/**
+ * Compiles a template's text; `file` names it in errors, and `find` gives the templates that it includes.
+ * Throws the TemplateError of its first error. Costs milliseconds; done once for each change of a file.
+ */
+export function compileTemplate(text: string, file: string, find: Finder = () => undefined): Template {
+  return new Compiler(new Source(file, text), find).template()
 }
 
-/** Compiles the text of `file`. Throws the TemplateError of its first error. Costs milliseconds; done once. */
-export function compileTemplate(text: string, file: string, options: CompileOptions = {}): Template {
-  const source = new Source(file, text)
-  const filters = new Map(FILTERS)
-  for (const [name, run] of Object.entries(options.filters ?? {})) filters.set(name, custom(run))
-  return new Compiler(source, filters, options.find ?? (() => undefined)).template(parse(source))
-}
-
-function custom(run: CustomFilter): Filter {
-  const plain = (value: unknown): unknown => {
-    if (value instanceof Undefined) throw value.failure()
-    return value instanceof Float ? value.value : value
-  }
-  return {
-    params: [],
-    needs: 0,
-    variadic: true,
-    run: (value, args, { named }) => {
-      if (named.size > 0) throw new Failure('this filter takes no named arguments')
-      return run(plain(value), ...args.map(plain))
-    }
-  }
-}
-
+/** Reads statements and makes functions of them. */
 class Compiler extends ExpressionCompiler {
-  readonly #find: Finder
-  readonly #includes: { name: string; error: () => TemplateError }[] = []
+  readonly #includes: { file: string; error: TemplateError }[] = []
+  /** The tags of the blocks that are open, innermost last. */
+  readonly #open: Token[] = []
 
-  constructor(source: Source, filters: ReadonlyMap<string, Filter>, find: Finder) {
-    super(source, filters)
-    this.#find = find
+  constructor(
+    source: Source,
+    readonly find: Finder
+  ) {
+    super(source)
   }
 
-  template(body: readonly Statement[]): Template {
-    const scope = new Scope()
-    scope.analyse(body)
-    const enter = this.#enter(scope)
-    const run = this.#body(body, scope)
-    const renderWithin: Template['renderWithin'] = (data, inherited, depth) => {
+  template(): Template {
+    const run = this.#statements([])
+    const render: Template['render'] = (data, inherited, depth = 0) => {
       const slots = new Array<unknown>(this.slotCount)
       const frame: Frame = { data, inherited, slots, out: '', at: 0, depth }
       try {
-        enter(frame)
         run(frame)
       } catch (error) {
         throw this.#placed(error, frame.at)
       }
       return frame.out
     }
-    return { render: data => renderWithin(data, undefined, 0), renderWithin, includes: this.#includes }
+    return { render, includes: this.#includes }
   }
 
-  /** Any error as a TemplateError: those of filters, and an exhausted stack or string length, happened at `at`. */
+  /** Any error as a TemplateError; what knows no place itself happened at `at`. */
   #placed(error: unknown, at: number): TemplateError {
     if (error instanceof TemplateError) return error
-    const origin = error instanceof Failure ? error.origin : undefined
-    const reason = error instanceof Error ? error.message : String(error)
-    return (origin?.source ?? this.source).error(origin?.at ?? at, reason)
+    if (error instanceof Failure && error.origin)
+      return error.origin.source.error(error.origin.at, error.message)
+    // JavaScript's own, of a string longer than it can hold
+    if (error instanceof RangeError) return this.source.error(at, 'the text becomes too long')
+    return this.source.error(at, error instanceof Error ? error.message : String(error))
   }
 
-  /** Gives the names of a scope what they hold before they are assigned. */
-  #enter(scope: Scope): Execute {
-    const steps: Execute[] = []
-    for (const [name, start] of scope.assigned()) {
-      const slot = this.slot(scope, name)
-      if (start === 'given') continue
-      const outer = start === 'outer' ? scope.parent?.owner(name) : undefined
-      let value: Evaluate = () => undefined
-      if (outer !== undefined) {
-        const outerSlot = this.slot(outer, name)
-        value = frame => frame.slots[outerSlot]
-      } else if (start !== 'nothing') value = this.fromContext(name, undefined)
-      steps.push(frame => {
-        frame.slots[slot] = value(frame)
-      })
-    }
-    return sequence(steps)
-  }
-
-  #body(body: readonly Statement[], scope: Scope): Execute {
-    return sequence(body.map(statement => this.#statement(statement, scope)))
-  }
-
-  #statement(statement: Statement, scope: Scope): Execute {
-    switch (statement.kind) {
-      case 'text': {
-        const { text } = statement
-        return frame => {
-          frame.out += text
-        }
+  /** Statements up to a tag named in `ends`, whose name is then the current token; or to the template's end. */
+  #statements(ends: readonly string[]): Execute {
+    const body: Execute[] = []
+    for (;;) {
+      const token = this.next()
+      if (token.kind === 'end') {
+        const block = this.#open.at(-1)
+        if (block === undefined) return sequence(body)
+        throw this.fail(block, `the block ${block.text} is not closed: ${ends.at(-1)} is missing`)
       }
-      case 'print':
-        return this.#print(statement, scope)
-      case 'if':
-        return this.#if(statement, scope)
-      case 'for':
-        return this.#for(statement, scope)
-      case 'include':
-        return this.#include(statement, scope)
-      case 'set': {
-        const value = this.expression(statement.value, scope)
-        const assign = this.#assign(statement.target, scope)
-        return frame => assign(frame, value(frame))
+      if (token.kind === 'text') body.push(write(token.text))
+      else if (token.text === '{{') {
+        body.push(this.#print())
+        this.expect('}}')
+      } else {
+        if (ends.some(end => this.is(end))) return sequence(body)
+        body.push(this.#statement())
+        this.expect('%}')
       }
-      case 'capture':
-        return this.#capture(statement, scope)
-      case 'scope':
-        return this.#inner(statement.body, scope)
     }
   }
 
-  #print({ value }: Statement & { kind: 'print' }, scope: Scope): Execute {
-    const evaluate = this.expression(value, scope)
+  #print(): Execute {
+    const { evaluate, at } = this.expression()
     return frame => {
       const found = evaluate(frame)
       if (typeof found === 'string') frame.out += found
       else {
-        frame.at = value.at
+        frame.at = at
         frame.out += text(found)
       }
     }
   }
 
-  #if(statement: Statement & { kind: 'if' }, scope: Scope): Execute {
-    const branches = statement.branches.map(branch => ({
-      test: this.condition(branch.test, scope),
-      run: this.#body(branch.body, scope)
-    }))
-    const otherwise = this.#body(statement.otherwise, scope)
+  #statement(): Execute {
+    const tag = this.expectName()
+    switch (tag.text) {
+      case 'if':
+        return this.#block(tag, () => this.#if())
+      case 'for':
+        return this.#block(tag, () => this.#for())
+      case 'set':
+        return this.#set(tag)
+      case 'include':
+        return this.#include(tag)
+      case 'autoescape':
+        return this.#block(tag, () => this.#autoescape())
+    }
+    if (!INNER_TAGS.includes(tag.text)) throw this.unsupported(tag, `the tag ${tag.text}`)
+    const block = this.#open.at(-1)
+    const where = block === undefined ? 'no block is open' : `the block ${block.text} is open`
+    throw this.fail(tag, `unexpected tag ${tag.text}: ${where}`)
+  }
+
+  #block(tag: Token, read: () => Execute): Execute {
+    if (this.#open.length >= DEEPEST_BLOCK)
+      throw this.fail(tag, `blocks are nested over ${DEEPEST_BLOCK} deep`)
+    this.#open.push(tag)
+    const run = read()
+    this.#open.pop()
+    return run
+  }
+
+  /** The rest of the opening tag, and the statements to one of `ends`, which is left as the current token. */
+  #bodyUpTo(...ends: readonly string[]): Execute {
+    this.skip(':')
+    this.expect('%}')
+    return this.#statements(ends)
+  }
+
+  #body(end: string): Execute {
+    const run = this.#bodyUpTo(end)
+    this.next()
+    return run
+  }
+
+  /** Begins a block with variables of its own. */
+  #beginScope(): void {
+    this.scope = new Scope(this.scope, () => this.slotCount++)
+  }
+
+  /** Ends the block that `run` runs. None of its variables is set when it begins. */
+  #endScope(run: Execute): Execute {
+    const { resets, parent } = this.scope
+    this.scope = parent ?? this.scope
+    if (resets.length === 0) return run
     return frame => {
-      for (const { test, run } of branches) {
-        if (test(frame)) {
+      for (const slot of resets) frame.slots[slot] = undefined
+      run(frame)
+    }
+  }
+
+  #if(): Execute {
+    const branches: { readonly test?: Expression; readonly run: Execute }[] = []
+    const { scope } = this
+    let tag: string
+    scope.branches++
+    do {
+      const test = this.plainExpression()
+      branches.push({ test, run: this.#bodyUpTo('elif', 'else', 'endif') })
+      tag = this.next().text
+    } while (tag === 'elif')
+    if (tag === 'else') branches.push({ run: this.#body('endif') })
+    scope.branches--
+    return frame => {
+      for (const { test, run } of branches)
+        if (test === undefined || isTrue(test, frame)) {
           run(frame)
           return
         }
-      }
-      otherwise(frame)
     }
   }
 
-  /** A body with a scope of its own. */
-  #inner(body: readonly Statement[], parent: Scope, given?: (scope: Scope) => void): Execute {
-    const scope = new Scope(parent)
-    given?.(scope)
-    scope.analyse(body)
-    return sequence([this.#enter(scope), this.#body(body, scope)])
-  }
-
-  #for(statement: For, parent: Scope): Execute {
-    const { over, target, body, otherwise, usesLoop } = statement
-    const items = this.expression(over, parent)
-    const wanted = this.#loopTest(statement, parent)
-    const scope = new Scope(parent)
-    if (usesLoop) scope.giveName('loop')
-    scope.give(target)
-    scope.analyse(body)
-    const loopSlot = usesLoop ? this.slot(scope, 'loop') : -1
-    const assign = this.#assign(target, scope)
-    const run = sequence([this.#enter(scope), this.#body(body, scope)])
-    const none = this.#inner(otherwise, parent)
+  #for(): Execute {
+    const targets = [this.#target()]
+    while (this.skip(',')) targets.push(this.#target())
+    this.expect('in')
+    const { evaluate, at } = this.plainExpression()
+    this.#beginScope()
+    const slots = targets.map(({ text: name }) => this.scope.give(name))
+    // `loop` is given after the test, which reads that of the loop around
+    const test = this.skip('if') ? this.expression() : undefined
+    const loopSlot = this.scope.give('loop')
+    const before = this.loopReads
+    const run = this.#endScope(this.#bodyUpTo('else', 'endfor'))
+    const usesLoop = this.loopReads > before
+    this.#beginScope()
+    const otherwise = this.#endScope(this.next().text === 'else' ? this.#body('endfor') : sequence([]))
+    const isWanted = (frame: Frame, item: unknown): boolean => {
+      assign(frame, item, slots)
+      return test === undefined || isTrue(test, frame)
+    }
     return frame => {
-      const value = items(frame)
-      frame.at = over.at
-      const list = wanted === undefined ? toArray(value) : toArray(value).filter(item => wanted(frame, item))
-      const loop = new Loop(list.length)
+      const value = evaluate(frame)
+      frame.at = at
+      const all = value instanceof Pairs && slots.length > 1 ? value.entries : toList(value)
+      const items = test === undefined ? all : all.filter(item => isWanted(frame, item))
+      const loop = new Loop(items.length)
+      // an included template sees `loop` where the body reads it, as in jinja2
       if (usesLoop) frame.slots[loopSlot] = loop
-      for (const item of list) {
-        assign(frame, defined(item))
+      for (const item of items) {
+        assign(frame, item, slots)
         run(frame)
         loop.index0++
       }
-      if (list.length === 0) none(frame)
+      if (items.length === 0) otherwise(frame)
     }
   }
 
-  /** `for … if test`: the test has the loop's names, but not its `loop`. */
-  #loopTest({ test, target }: For, parent: Scope): ((frame: Frame, item: unknown) => boolean) | undefined {
-    if (test === undefined) return undefined
-    const scope = new Scope(parent)
-    scope.give(target)
-    scope.read(test)
-    const assign = this.#assign(target, scope)
-    const condition = this.condition(test, scope)
-    return (frame, item) => {
-      assign(frame, defined(item))
-      return condition(frame)
-    }
-  }
-
-  #assign(target: Target, scope: Scope): (frame: Frame, value: unknown) => void {
-    if (target.kind === 'name') {
-      const slot = this.slot(scope, target.name)
-      return (frame, value) => {
-        frame.slots[slot] = value
+  #set(tag: Token): Execute {
+    const name = this.#target()
+    if (this.skip('=')) {
+      const { evaluate } = this.expression()
+      const slot = this.#variable(name)
+      return frame => {
+        frame.slots[slot] = defined(evaluate(frame))
       }
     }
-    const parts = target.items.map(item => this.#assign(item, scope))
-    return (frame, value) => {
-      frame.at = target.at
-      const items = [...iterate(value)]
-      if (items.length !== parts.length) {
-        throw new Failure(`expected ${parts.length} items, ${label(value)} has ${items.length}`)
-      }
-      parts.forEach((assign, i) => {
-        assign(frame, defined(items[i]))
-      })
-    }
+    return this.#block(tag, () => this.#capture(name))
   }
 
-  #capture({ target, body }: Statement & { kind: 'capture' }, scope: Scope): Execute {
-    const run = this.#inner(body, scope)
-    const assign = this.#assign(target, scope)
+  /** `{% set name %}…{% endset %}` */
+  #capture(name: Token): Execute {
+    this.#beginScope()
+    const run = this.#endScope(this.#body('endset'))
+    const slot = this.#variable(name)
     return frame => {
       const before = frame.out
       frame.out = ''
       run(frame)
-      const captured = frame.out
+      frame.slots[slot] = frame.out
       frame.out = before
-      assign(frame, captured)
     }
   }
 
-  #include({ at, name, ignoreMissing, withContext }: Include, scope: Scope): Execute {
-    const evaluate = this.expression(name, scope)
-    const variables = this.#variables(scope)
-    if (name.kind === 'constant' && typeof name.value === 'string' && !ignoreMissing) {
-      const file = name.value
-      this.#includes.push({ name: file, error: () => this.fail(at, `there is no template ${file}`) })
-    }
+  /** A name to assign to. */
+  #target(): Token {
+    const token = this.expectName()
+    if (isConstant(token.text)) throw this.fail(token, `cannot assign to ${token.text}`)
+    if (token.text === 'loop' && this.#open.some(({ text: tag }) => tag === 'for'))
+      throw this.fail(token, 'cannot assign to loop inside a loop')
+    return token
+  }
+
+  /** Where a frame keeps what `set` gives to a name. */
+  #variable(name: Token): number {
+    const slot = this.scope.set(name.text)
+    if (slot === undefined)
+      throw this.fail(name, `${name.text} is set below a block that reads it: set it above, or rename it`)
+    return slot
+  }
+
+  #include({ at }: Token): Execute {
+    const { evaluate, literal: file } = this.expression()
+    const ignoreMissing = this.skip('ignore', 'missing')
+    this.skip('with', 'context')
+    const { scope } = this
+    if (file !== undefined && !ignoreMissing)
+      this.#includes.push({ file, error: this.fail({ at }, `there is no template ${file}`) })
     return frame => {
-      const wanted = evaluate(frame)
+      const value = evaluate(frame)
       frame.at = at
-      const names = Array.isArray(wanted) ? wanted.map(text) : [text(wanted)]
-      const template = this.#first(names)
+      const name = text(value)
+      const template = this.find(name)
       if (template === undefined) {
         if (ignoreMissing) return
-        throw new Failure(`there is no template ${names.join(' or ')}`)
+        throw new Failure(`there is no template ${name}`)
       }
       if (frame.depth >= DEEPEST_INCLUDE)
         throw new Failure(`includes are nested over ${DEEPEST_INCLUDE} deep`)
-      const data = withContext ? frame.data : {}
-      frame.out += template.renderWithin(data, withContext ? variables(frame) : undefined, frame.depth + 1)
+      const inherited: Inherited = variable => {
+        const slot = scope.slotsOf(variable).find(each => frame.slots[each] !== undefined)
+        return slot === undefined ? frame.inherited?.(variable) : frame.slots[slot]
+      }
+      frame.out += template.render(frame.data, inherited, frame.depth + 1)
     }
   }
 
-  #first(names: readonly string[]): Template | undefined {
-    for (const name of names) {
-      const template = this.#find(name)
-      if (template !== undefined) return template
-    }
-    return undefined
+  /** Nothing is escaped, whatever the tag says. */
+  #autoescape(): Execute {
+    if (!this.skip('true') && !this.skip('false'))
+      throw this.unsupported(this.current, 'autoescape with anything but true or false')
+    this.#beginScope()
+    return this.#endScope(this.#body('endautoescape'))
   }
+}
 
-  /** The variables that an included template sees: all that are assigned here and in the scopes around. */
-  #variables(scope: Scope): (frame: Frame) => ReadonlyMap<string, unknown> | undefined {
-    const visible = new Map<string, number>()
-    for (let at: Scope | undefined = scope; at !== undefined; at = at.parent) {
-      for (const [name] of at.assigned()) if (!visible.has(name)) visible.set(name, this.slot(at, name))
-    }
-    if (visible.size === 0) return frame => frame.inherited
-    return frame => {
-      const all = new Map(frame.inherited)
-      for (const [name, slot] of visible)
-        if (frame.slots[slot] !== undefined) all.set(name, frame.slots[slot])
-      return all
-    }
+function write(text: string): Execute {
+  return frame => {
+    frame.out += text
   }
 }
 
@@ -293,4 +295,16 @@ function sequence(steps: readonly Execute[]): Execute {
   return frame => {
     for (const step of steps) step(frame)
   }
+}
+
+/** Gives an item to the variable of a loop, or its parts to several. */
+function assign(frame: Frame, item: unknown, slots: readonly number[]): void {
+  if (slots.length > 1 && !Array.isArray(item))
+    throw new Failure(`${label(item)} cannot be taken apart for ${slots.length} names`)
+  const parts = slots.length > 1 && Array.isArray(item) ? item : [item]
+  if (parts.length !== slots.length)
+    throw new Failure(`a list of ${parts.length} items cannot be taken apart for ${slots.length} names`)
+  slots.forEach((slot, i) => {
+    frame.slots[slot] = parts[i]
+  })
 }

@@ -1,31 +1,42 @@
 /**
- * What is wrong with a template, or with rendering it: file, line and column count from 1, the column in
- * characters (rules 4.11).
+ * What is wrong with a template or with its rendering. Line and column count from 1, the column in characters
+ * (rules 4.11).
  */
 export class TemplateError extends Error {
   override readonly name = 'TemplateError'
-  readonly file: string
-  readonly line: number
-  readonly column: number
-  readonly reason: string
 
-  constructor(file: string, line: number, column: number, reason: string) {
+  constructor(
+    readonly file: string,
+    readonly line: number,
+    readonly column: number,
+    readonly reason: string
+  ) {
     super(`${file}:${line}:${column}: ${reason}`)
-    this.file = file
-    this.line = line
-    this.column = column
-    this.reason = reason
+  }
+
+  /** Any error as a TemplateError; one that knows no place of its own stands at the beginning of `file`. */
+  static of(error: unknown, file: string): TemplateError {
+    if (error instanceof TemplateError) return error
+    return new TemplateError(file, 1, 1, error instanceof Error ? error.message : String(error))
   }
 }
 
-/** One template's text; turns an offset in it into a TemplateError. */
+/** A place in a template, which errors name. */
+export interface Origin {
+  readonly source: Source
+  /** Offset in the source. */
+  readonly at: number
+}
+
+/** The text of one template. It turns an offset in that text into a TemplateError. */
 export class Source {
-  readonly file: string
-  /** With `\n` as the only line end, as jinja2 reads it. */
+  /** `\n` is the only line end in it, as jinja2 reads a template. */
   readonly text: string
 
-  constructor(file: string, text: string) {
-    this.file = file
+  constructor(
+    readonly file: string,
+    text: string
+  ) {
     this.text = text.includes('\r') ? text.replace(/\r\n?/g, '\n') : text
   }
 
@@ -38,14 +49,20 @@ export class Source {
   }
 }
 
-/** A failed operation on values, which knows no place; the renderer adds where it happened. */
+/** The reason of an error about `what`, which is not in the subset. */
+export function unsupported(what: string): string {
+  return `${what} is not part of svcd's templates; docs/templates.md lists what is`
+}
+
+/** An operation on values that failed. It knows no place; the renderer adds where it happened. */
 export class Failure extends Error {
   override readonly name = 'Failure'
-  /** Where an undefined value came from, which tells more than where it was used. */
-  readonly origin: { readonly source: Source; readonly at: number } | undefined
 
-  constructor(reason: string, origin?: { readonly source: Source; readonly at: number }) {
+  /** `origin` is where an undefined value was read, which tells more than where it was used. */
+  constructor(
+    reason: string,
+    readonly origin?: Origin
+  ) {
     super(reason)
-    this.origin = origin
   }
 }

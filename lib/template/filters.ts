@@ -1,66 +1,88 @@
-import { Failure } from './errors.js'
-import type { Filter } from './filter.js'
-import { listFilters } from './filters-list.js'
-import { numberFilters } from './filters-number.js'
+import { type Missing, path } from './access.js'
+import { Failure, unsupported } from './errors.js'
 import { toJson } from './json.js'
-import { capitalize, replace, splitLines, strip } from './text.js'
-import { BLANK, label, text, toInteger, truth, Undefined } from './values.js'
+import { type Operation, operation } from './operation.js'
+import { equals, less } from './operators.js'
+import { TESTS } from './tests.js'
+import { characters, LINE_END, replace, strip } from './text.js'
+import {
+  BLANK,
+  exact,
+  Iter,
+  integerOr,
+  isMap,
+  isSimple,
+  iterate,
+  label,
+  lengthOf,
+  misuse,
+  text,
+  toInteger,
+  toList,
+  truth,
+  Undefined
+} from './values.js'
 
-const WORD_START = /([-\s({[<]+)/
+const missing: Missing = reason => new Undefined(reason)
 
-const simple = (run: (value: unknown) => unknown): Filter => ({ params: [], needs: 0, run })
+/** The filters of jinja2 that templates may use, and `quote` and `b64encode`. */
+export const FILTERS: ReadonlyMap<string, Operation> = new Map(
+  Object.entries({
+    default: operation('default_value? boolean?', orDefault),
+    d: operation('default_value? boolean?', orDefault),
+    upper: operation('', value => text(value).toUpperCase()),
+    lower: operation('', value => text(value).toLowerCase()),
+    string: operation('', text),
+    int: operation('default?', toInt),
+    trim: operation('', value => strip(text(value), undefined, true, true)),
+    replace: operation('old new count?', (value, from, to, most) =>
+      replace(text(value), text(from), text(to), integerOr(-1, most))
+    ),
+    indent: operation('width? first? blank?', indent),
+    tojson: operation('', value => toJson(value)),
+    quote: operation('', quote),
+    b64encode: operation('', value => Buffer.from(text(value), 'utf8').toString('base64')),
+    // of lists, maps and what can be gone through
+    join: operation('d? attribute?', join),
+    length: operation('', lengthOf),
+    count: operation('', lengthOf),
+    first: operation('', first),
+    last: operation('', last),
+    list: operation('', value => [...toList(value)]),
+    sort: operation('reverse? case_sensitive? attribute?', sort),
+    unique: operation('case_sensitive? attribute?', unique),
+    reverse: operation('', reverse),
+    map: operation('filter? attribute?', map),
+    selectattr: select('selectattr', true),
+    rejectattr: select('rejectattr', false)
+  })
+)
 
-/** jinja2's filters that templates may use, and `quote`, `b64encode`, `b64decode`. */
-export const FILTERS: ReadonlyMap<string, Filter> = new Map<string, Filter>([
-  ['default', { params: ['default_value', 'boolean'], needs: 0, run: orDefault }],
-  ['d', { params: ['default_value', 'boolean'], needs: 0, run: orDefault }],
-  ['upper', simple(value => text(value).toUpperCase())],
-  ['lower', simple(value => text(value).toLowerCase())],
-  ['capitalize', simple(value => capitalize(text(value)))],
-  ['title', simple(value => text(value).split(WORD_START).map(capitalFirst).join(''))],
-  ['string', simple(text)],
-  ['trim', { params: ['chars'], needs: 0, run: trim }],
-  ['replace', { params: ['old', 'new', 'count'], needs: 2, run: replaceText }],
-  ['indent', { params: ['width', 'first', 'blank'], needs: 0, run: indent }],
-  [
-    'tojson',
-    { params: ['indent'], needs: 0, run: (value, [width]) => toJson(value, optionalInteger(width)) }
-  ],
-  ['quote', simple(quote)],
-  ['b64encode', simple(value => Buffer.from(text(value), 'utf8').toString('base64'))],
-  ['b64decode', simple(decodeBase64)],
-  ...numberFilters,
-  ...listFilters
-])
-
-function orDefault(value: unknown, [fallback = '', boolean = false]: readonly unknown[]): unknown {
+function orDefault(value: unknown, fallback: unknown = '', boolean: unknown = false): unknown {
   if (value instanceof Undefined || value === BLANK) return fallback
   return truth(boolean) && !truth(value) ? fallback : value
 }
 
-function capitalFirst(word: string): string {
-  const [first = ''] = word
-  return first.toUpperCase() + word.slice(first.length).toLowerCase()
-}
-
-function trim(value: unknown, [chars]: readonly unknown[]): unknown {
-  const all = text(value)
-  if (chars !== undefined && chars !== null && typeof chars !== 'string') {
-    throw new Failure(`trim takes a string of characters, not ${label(chars)}`)
+/** '42' and '42.7' are 42; any other text, none, and a list or map are the default. */
+function toInt(value: unknown, fallback: unknown = 0): unknown {
+  const integer = toInteger(value)
+  if (integer !== undefined) return integer
+  if (typeof value !== 'string') {
+    if (value === null || Array.isArray(value) || isMap(value)) return fallback
+    throw misuse(value, `${label(value)} has no integer`)
   }
-  return strip(all, chars ?? undefined, true, true)
+  const digits = strip(value, undefined, true, true).replace(/(?<=\d)_(?=\d)/g, '')
+  if (/^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i.test(digits)) return exact(Math.trunc(Number(digits)))
+  if (/^[+-]?inf(?:inity)?$/i.test(digits)) throw new Failure('infinity has no integer')
+  if (/(?!\d)\p{Nd}/u.test(digits)) throw new Failure('an integer is written with the digits 0 to 9')
+  return fallback
 }
 
-function replaceText(value: unknown, [from, to, count]: readonly unknown[]): unknown {
-  return replace(text(value), text(from), text(to), optionalInteger(count) ?? -1)
-}
-
-function indent(value: unknown, [width = 4, first = false, blank = false]: readonly unknown[]): unknown {
-  if (value instanceof Undefined) throw value.failure()
-  if (typeof value !== 'string') throw new Failure(`indent takes a string, not ${label(value)}`)
-  const margin = typeof width === 'string' ? width : ' '.repeat(Math.max(0, optionalInteger(width) ?? 0))
+function indent(value: unknown, width: unknown = 4, first: unknown = false, blank: unknown = false): string {
+  if (typeof value !== 'string') throw misuse(value, `indent takes a string, not ${label(value)}`)
+  const margin = typeof width === 'string' ? width : ' '.repeat(Math.max(0, integerOr(4, width)))
   const isBlankToo = truth(blank)
-  const lines = splitLines(`${value}\n`)
+  const lines = `${value}\n`.split(LINE_END).slice(0, -1)
   const indented = lines.map((line, i) => (i > 0 && (line !== '' || isBlankToo) ? margin + line : line))
   return (truth(first) ? margin : '') + indented.join('\n')
 }
@@ -75,22 +97,111 @@ function quote(value: unknown): string {
   return `'${word.replaceAll("'", `'"'"'`)}'`
 }
 
-function decodeBase64(value: unknown): string {
-  const encoded = text(value)
-  if (encoded.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(encoded)) {
-    throw new Failure('the text is not base64')
-  }
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Buffer.from(encoded, 'base64'))
-  } catch {
-    throw new Failure('the base64 does not hold UTF-8 text')
-  }
+/** 'a.b.0' as steps; none: the item itself. */
+function steps(attribute: unknown): (string | number)[] {
+  if (attribute === undefined || attribute === null) return []
+  if (typeof attribute === 'number') return [attribute]
+  if (typeof attribute !== 'string')
+    throw misuse(attribute, `an attribute is a string, not ${label(attribute)}`)
+  if (attribute.includes(',')) throw new Failure(unsupported('a row of attributes'))
+  return attribute.split('.').map(step => (/^\d+$/.test(step) ? Number(step) : step))
 }
 
-function optionalInteger(value: unknown): number | undefined {
-  if (value === undefined || value === null) return undefined
-  if (value instanceof Undefined) throw value.failure()
-  const integer = toInteger(value)
-  if (integer === undefined) throw new Failure(`expected an integer, not ${label(value)}`)
-  return integer
+function join(value: unknown, separator: unknown = '', attribute: unknown = null): string {
+  const between = text(separator)
+  const way = steps(attribute)
+  return Array.from(iterate(value), part => text(path(part, way, missing))).join(between)
+}
+
+function first(value: unknown): unknown {
+  const { done, value: found } = iterate(value)[Symbol.iterator]().next()
+  return done === true ? missing('the list is empty, it has no first item') : found
+}
+
+function last(value: unknown): unknown {
+  if (value instanceof Iter) throw new Failure(`${value.label} has no last item; |list gives it one`)
+  const items = toList(value)
+  return items.length === 0 ? missing('the list is empty, it has no last item') : items.at(-1)
+}
+
+function reverse(value: unknown): unknown {
+  if (typeof value === 'string') return characters(value).reverse().join('')
+  return new Iter('reverse', toList(value).toReversed())
+}
+
+/** A key to compare with: upper and lower case count as the same, unless told otherwise. */
+function folded(key: unknown, caseSensitive: unknown = false): unknown {
+  return typeof key === 'string' && !truth(caseSensitive) ? key.toLowerCase() : key
+}
+
+function sort(
+  value: unknown,
+  isReverse: unknown = false,
+  caseSensitive?: unknown,
+  attribute?: unknown
+): unknown {
+  const way = steps(attribute)
+  const entries = toList(value).map(entry => ({
+    entry,
+    key: folded(path(entry, way, missing), caseSensitive)
+  }))
+  // entries with the same key stay in their order, in reverse too
+  const sign = truth(isReverse) ? -1 : 1
+  return entries.sort((a, b) => sign * order(a.key, b.key)).map(({ entry }) => entry)
+}
+
+function order(a: unknown, b: unknown): number {
+  if (equals(a, b)) return 0
+  return less(a, b) ? -1 : 1
+}
+
+/**
+ * An Iter of what `pick` takes of each entry and of its attribute, worked out when it is gone through, as in
+ * jinja2. `filter` is the name of the filter that gives it.
+ */
+function lazily(
+  filter: string,
+  value: unknown,
+  attribute: unknown,
+  pick: (entry: unknown, found: unknown) => readonly unknown[]
+): Iter {
+  const way = steps(attribute)
+  function* entries(): Generator<unknown> {
+    for (const entry of iterate(value)) yield* pick(entry, path(entry, way, missing))
+  }
+  return new Iter(filter, entries())
+}
+
+/** `map(attribute='a')`; what stands in the first place without a name is a filter in jinja2. */
+function map(value: unknown, filter: unknown, attribute: unknown): Iter {
+  if (filter !== undefined || attribute === undefined)
+    throw new Failure(unsupported('map with anything but attribute='))
+  return lazily('map', value, attribute, (_, found) => [found])
+}
+
+function unique(value: unknown, caseSensitive?: unknown, attribute?: unknown): Iter {
+  const seen = new Set<unknown>()
+  return lazily('unique', value, attribute, (entry, found) => {
+    const key = folded(found, caseSensitive)
+    if (!isSimple(key)) throw misuse(key, `unique cannot compare ${label(key)}`)
+    // 1 and true are the same
+    const identity = toInteger(key) ?? key
+    if (seen.has(identity)) return []
+    seen.add(identity)
+    return [entry]
+  })
+}
+
+/** `selectattr('a')`, `selectattr('a', 'eq', 1)`, and where `wanted` is false their opposites. */
+function select(filter: string, wanted: boolean): Operation {
+  const run: Operation['run'] = (value, attribute, name, other) => {
+    const test = name === undefined ? { params: [], run: truth } : TESTS.get(text(name))
+    if (test === undefined) throw new Failure(unsupported(`the test ${text(name)}`))
+    if (test.params.length !== (other === undefined ? 0 : 1))
+      throw new Failure(`the test ${text(name)} takes ${test.params.length} arguments`)
+    return lazily(filter, value, attribute, (entry, found) =>
+      test.run(found, other) === wanted ? [entry] : []
+    )
+  }
+  return operation('attribute test? other?', run, false)
 }

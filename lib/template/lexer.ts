@@ -1,44 +1,38 @@
-import type { Source } from './errors.js'
-import { isSpace } from './text.js'
+import { type Source, unsupported } from './errors.js'
+import { isSpace, SPACE } from './text.js'
 
-/** A part of a template: text, a bracket of a tag, or what stands in a tag. */
+/** A part of a template: text, or what stands in a tag. A sign is an operator or a bracket, of tags too. */
 export interface Token {
-  readonly kind: 'text' | '{{' | '}}' | '{%' | '%}' | 'name' | 'string' | 'number' | 'operator' | 'end'
-  /** Text, name or operator as written; of a string its value. */
+  readonly kind: 'text' | 'name' | 'string' | 'integer' | 'sign' | 'end'
+  /** As written; of a string its value. */
   readonly text: string
-  /** Value of a number. */
-  readonly number: number
-  /** Is the number a float? */
-  readonly isFloat: boolean
   readonly at: number
 }
 
-const FLOAT = /(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?e[+-]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)/iy
-const INTEGER = /0b(?:_?[01])+|0o(?:_?[0-7])+|0x(?:_?[\da-f])+|[1-9](?:_?\d)*|0(?:_?0)*/iy
-const NAME = /[\p{L}\p{Nl}_][\p{L}\p{Nl}\p{Mn}\p{Mc}\p{Nd}\p{Pc}]*/uy
-const STRING = /'[^'\\]*(?:\\[\s\S][^'\\]*)*'|"[^"\\]*(?:\\[\s\S][^"\\]*)*"/y
-const OPERATOR = /\/\/|\*\*|==|!=|>=|<=|[-+/*%~[\](){}<>=.:|,;]/y
-const ESCAPE = /\\(?:\n|x[\da-fA-F]{2}|u[\da-fA-F]{4}|U[\da-fA-F]{8}|[0-7]{1,3}|[\s\S])/gu
-const SIMPLE_ESCAPES = new Map(
-  Object.entries({
-    '\n': '',
-    '\\': '\\',
-    "'": "'",
-    '"': '"',
-    a: '\x07',
-    b: '\b',
-    f: '\f',
-    n: '\n',
-    r: '\r',
-    t: '\t',
-    v: '\v'
-  })
-)
-const CLOSING = new Map([
-  ['(', ')'],
-  ['[', ']'],
-  ['{', '}']
-])
+const TAG = /\{[{%#]/g
+const RAW = new RegExp(`\\{%[-+]?${SPACE}*raw${SPACE}*(-?)%\\}`, 'y')
+const END_RAW = new RegExp(`\\{%([-+]?)${SPACE}*endraw${SPACE}*([-+]?)%\\}`, 'g')
+const END_COMMENT = /(-?)#\}/g
+const END_PRINT = /(-?)\}\}/y
+const END_BLOCK = /([-+]?)%\}/y
+const PARTS = [
+  ['name', /[\p{L}\p{Nl}_][\p{L}\p{Nl}\p{Mn}\p{Mc}\p{Nd}\p{Pc}]*/uy],
+  ['integer', /\d\w*(?:\.\d\w*)?/y],
+  ['sign', /\/\/|\*\*|==|!=|>=|<=|[-+/*%~[\](){}<>=.:|,]/y]
+] as const
+const BRACKETS: Readonly<Record<string, number>> = { '(': 1, '[': 1, '{': 1, ')': -1, ']': -1, '}': -1 }
+const INTEGER = /^(?:0|[1-9]\d*)$/
+
+const ESCAPES: Readonly<Record<string, string>> = {
+  n: '\n',
+  r: '\r',
+  t: '\t',
+  '"': '"',
+  "'": "'",
+  '\\': '\\'
+}
+/** What follows a backslash in the escapes that Python has and this subset has not. */
+const OTHER_ESCAPE = /[0-7abfvxuUN\n]|[^\0-\x7f]/
 
 /** Cuts a template into tokens, the last of kind `end`. Throws the TemplateError of what is not closed or read. */
 export function tokenize(source: Source): Token[] {
@@ -46,13 +40,11 @@ export function tokenize(source: Source): Token[] {
 }
 
 class Lexer {
-  readonly #source: Source
   readonly #text: string
   readonly #tokens: Token[] = []
   #at = 0
 
-  constructor(source: Source) {
-    this.#source = source
+  constructor(readonly source: Source) {
     this.#text = source.text
   }
 
@@ -64,163 +56,115 @@ class Lexer {
 
   /** Text up to the next tag, and the tag. */
   #outside(): void {
-    const start = this.#at
-    const open = this.#nextTag(start)
-    if (open < 0) {
-      this.#push('text', this.#text.slice(start), start)
-      this.#at = this.#text.length
+    const open = this.#find(TAG, this.#at)
+    if (open === undefined) {
+      this.#take(this.#text.length, false)
       return
     }
-    const bracket = this.#text.slice(open, open + 2)
-    const sign = this.#text.charAt(open + 2)
-    const data = this.#text.slice(start, open)
-    this.#push('text', sign === '-' ? stripEnd(data) : data, start)
-    this.#at = open + (sign === '-' || sign === '+' ? 3 : 2)
-    if (bracket === '{#') this.#comment(open)
-    else if (bracket === '{{') this.#inside(open, '{{', '}}')
-    else if (!this.#raw(open)) this.#inside(open, '{%', '%}')
+    const { index } = open
+    const sign = this.#text.charAt(index + 2)
+    this.#take(index, sign === '-')
+    const raw = this.#find(RAW, index)
+    const inside = index + (sign === '-' || sign === '+' ? 3 : 2)
+    if (raw) this.#raw(raw)
+    else if (open[0] === '{#') this.#comment(index, inside)
+    else this.#tag(open[0], index, inside)
   }
 
-  #nextTag(from: number): number {
-    for (let at = this.#text.indexOf('{', from); at >= 0; at = this.#text.indexOf('{', at + 1)) {
-      const next = this.#text.charAt(at + 1)
-      if (next === '{' || next === '%' || next === '#') return at
-    }
-    return -1
+  /** Pushes the text up to `end`, and goes there; `-` at the tag takes the white space off. */
+  #take(end: number, isStripped: boolean): void {
+    let last = end
+    while (isStripped && last > this.#at && isSpace(this.#text.charAt(last - 1))) last--
+    if (last > this.#at) this.#push('text', this.#text.slice(this.#at, last), this.#at)
+    this.#at = end
   }
 
-  #comment(open: number): void {
-    const end = this.#text.indexOf('#}', this.#at)
-    if (end < 0) throw this.#source.error(open, 'the comment is not closed: #} is missing')
-    // `{#-#}`: the one sign is the opening bracket's
-    const sign = end > this.#at ? this.#text.charAt(end - 1) : ''
-    this.#at = end + 2
-    if (sign === '-') this.#skipSpace()
+  /** Goes behind the end of a tag, and behind the white space that its `-`, the last group, removes. */
+  #leave(end: RegExpExecArray): void {
+    this.#at = end.index + end[0].length
+    if (end.at(-1) === '-') this.#skipSpace()
   }
 
-  /** `{% raw %}…{% endraw %}`; false, and nothing read, where the tag is another. */
-  #raw(open: number): boolean {
-    const start = this.#at
-    const opened = this.#tagNamed('raw', false)
-    if (!opened) {
-      this.#at = start
-      return false
-    }
-    const from = this.#at
-    for (let at = this.#text.indexOf('{%', from); at >= 0; at = this.#text.indexOf('{%', at + 1)) {
-      const sign = this.#text.charAt(at + 2)
-      this.#at = at + (sign === '-' || sign === '+' ? 3 : 2)
-      if (!this.#tagNamed('endraw', true)) continue
-      const data = this.#text.slice(from, at)
-      this.#push('text', sign === '-' ? stripEnd(data) : data, from)
-      return true
-    }
-    throw this.#source.error(open, 'the block raw is not closed: endraw is missing')
+  #comment(open: number, inside: number): void {
+    const end = this.#find(END_COMMENT, inside)
+    if (!end) throw this.source.error(open, 'the comment is not closed: #} is missing')
+    this.#leave(end)
   }
 
-  /** Reads the rest of a tag that holds `name` alone, and the space that its `-%}` removes. */
-  #tagNamed(name: string, plus: boolean): boolean {
-    this.#skipSpace()
-    if (!this.#text.startsWith(name, this.#at)) return false
-    this.#at += name.length
-    this.#skipSpace()
-    const sign = this.#text.charAt(this.#at)
-    const isSigned = sign === '-' || (plus && sign === '+')
-    if (!this.#text.startsWith('%}', this.#at + (isSigned ? 1 : 0))) return false
-    this.#at += isSigned ? 3 : 2
-    if (sign === '-') this.#skipSpace()
-    return true
+  #raw(open: RegExpExecArray): void {
+    this.#leave(open)
+    const end = this.#find(END_RAW, this.#at)
+    if (!end) throw this.source.error(open.index, 'the block raw is not closed: endraw is missing')
+    this.#take(end.index, end[1] === '-')
+    this.#leave(end)
   }
 
   /** The tokens of one tag, with its brackets. */
-  #inside(open: number, bracket: '{{' | '{%', close: '}}' | '%}'): void {
-    const openBrackets: string[] = []
-    this.#push(bracket, bracket, open)
+  #tag(bracket: string, open: number, inside: number): void {
+    const [pattern, close] = bracket === '{{' ? [END_PRINT, '}}'] : [END_BLOCK, '%}']
+    // brackets that are open: `}}` may end two maps
+    let depth = 0
+    this.#push('sign', bracket, open)
+    this.#at = inside
     for (;;) {
       this.#skipSpace()
       const at = this.#at
-      if (at >= this.#text.length)
-        throw this.#source.error(open, `the tag is not closed: ${close} is missing`)
-      if (openBrackets.length === 0 && this.#closes(close)) {
-        this.#push(close, close, at)
+      if (at >= this.#text.length) throw this.source.error(open, `the tag is not closed: ${close} is missing`)
+      const end = depth <= 0 ? this.#find(pattern, at) : undefined
+      if (end) {
+        this.#push('sign', close, at)
+        this.#leave(end)
         return
       }
-      if (this.#number() || this.#name() || this.#string()) continue
-      const operator = this.#match(OPERATOR)
-      if (operator === undefined) {
-        const character = String.fromCodePoint(this.#text.codePointAt(at) ?? 0)
-        const isQuote = character === "'" || character === '"'
-        throw this.#source.error(
-          at,
-          isQuote ? 'the string is not closed' : `unexpected character ${character}`
-        )
-      }
-      const closing = CLOSING.get(operator)
-      if (closing !== undefined) openBrackets.push(closing)
-      if (operator === ')' || operator === ']' || operator === '}') {
-        const expected = openBrackets.pop()
-        if (expected !== operator) {
-          const hint = expected === undefined ? '' : `, expected ${expected}`
-          throw this.#source.error(at, `unexpected ${operator}${hint}`)
-        }
-      }
-      this.#push('operator', operator, at)
+      this.#part()
+      const sign = this.#tokens.at(-1)
+      if (sign?.kind === 'sign') depth += BRACKETS[sign.text] ?? 0
     }
   }
 
-  #closes(close: '}}' | '%}'): boolean {
-    const sign = this.#text.charAt(this.#at)
-    const isSigned = sign === '-' || (close === '%}' && sign === '+')
-    if (!this.#text.startsWith(close, this.#at + (isSigned ? 1 : 0))) return false
-    this.#at += isSigned ? 3 : 2
-    if (sign === '-') this.#skipSpace()
-    return true
-  }
-
-  #number(): boolean {
+  /** A string, name, number or sign. */
+  #part(): void {
     const at = this.#at
-    // in `a.0.1` the points are not decimal points
-    const float = this.#text.charAt(at - 1) === '.' ? undefined : this.#match(FLOAT)
-    const digits = float ?? this.#match(INTEGER)
-    if (digits === undefined) return false
-    const number = Number(digits.replaceAll('_', ''))
-    const isFloat = float !== undefined
-    if (!isFloat && !Number.isSafeInteger(number)) throw this.#source.error(at, 'the integer is too large')
-    this.#tokens.push({ kind: 'number', text: digits, number, isFloat, at })
-    return true
+    const first = this.#text.charAt(at)
+    if (first === "'" || first === '"') {
+      this.#string(first)
+      return
+    }
+    for (const [kind, pattern] of PARTS) {
+      const text = this.#find(pattern, at)?.[0]
+      if (text === undefined) continue
+      if (kind === 'integer' && !(INTEGER.test(text) && Number.isSafeInteger(Number(text))))
+        throw this.source.error(at, unsupported(`the number ${text}`))
+      this.#at += text.length
+      this.#push(kind, text, at)
+      return
+    }
+    const character = String.fromCodePoint(this.#text.codePointAt(at) ?? 0)
+    throw this.source.error(at, `unexpected character ${character}`)
   }
 
-  #name(): boolean {
-    const at = this.#at
-    const name = this.#match(NAME)
-    if (name !== undefined) this.#push('name', name, at)
-    return name !== undefined
+  #string(quote: string): void {
+    const start = this.#at + 1
+    let end = start
+    while (end < this.#text.length && this.#text.charAt(end) !== quote)
+      end += this.#text.charAt(end) === '\\' ? 2 : 1
+    if (end >= this.#text.length) throw this.source.error(this.#at, 'the string is not closed')
+    const value = this.#text
+      .slice(start, end)
+      .replace(/\\([\s\S])/g, (written, letter: string, offset: number) => {
+        if (OTHER_ESCAPE.test(letter))
+          throw this.source.error(start + offset, unsupported(`the escape ${written}`))
+        // Python leaves what is no escape as it is
+        return ESCAPES[letter] ?? written
+      })
+    this.#push('string', value, this.#at)
+    this.#at = end + 1
   }
 
-  #string(): boolean {
-    const at = this.#at
-    const literal = this.#match(STRING)
-    if (literal === undefined) return false
-    const value = literal.slice(1, -1).replace(ESCAPE, (written, offset: number) => {
-      const letter = written.slice(1, 2)
-      const simple = SIMPLE_ESCAPES.get(written.slice(1))
-      if (simple !== undefined) return simple
-      const code = written.length > 2 ? Number.parseInt(written.slice(2), 16) : Number.NaN
-      if (letter >= '0' && letter <= '7') return String.fromCodePoint(Number.parseInt(written.slice(1), 8))
-      if (!Number.isNaN(code) && code <= 0x10ffff && 'xuU'.includes(letter)) return String.fromCodePoint(code)
-      if ('xuUN'.includes(letter))
-        throw this.#source.error(at + 1 + offset, `the escape ${written} is not readable`)
-      return written
-    })
-    this.#push('string', value, at)
-    return true
-  }
-
-  #match(pattern: RegExp): string | undefined {
-    pattern.lastIndex = this.#at
-    const match = pattern.exec(this.#text)?.[0]
-    if (match !== undefined) this.#at += match.length
-    return match
+  /** Where a pattern matches first; a sticky one only at `from`. */
+  #find(pattern: RegExp, from: number): RegExpExecArray | undefined {
+    pattern.lastIndex = from
+    return pattern.exec(this.#text) ?? undefined
   }
 
   #skipSpace(): void {
@@ -228,12 +172,6 @@ class Lexer {
   }
 
   #push(kind: Token['kind'], text: string, at: number): void {
-    if (kind !== 'text' || text !== '') this.#tokens.push({ kind, text, number: 0, isFloat: false, at })
+    this.#tokens.push({ kind, text, at })
   }
-}
-
-function stripEnd(text: string): string {
-  let end = text.length
-  while (end > 0 && isSpace(text.charAt(end - 1))) end--
-  return text.slice(0, end)
 }

@@ -1,35 +1,20 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
-import { type CompileOptions, compileTemplate } from './compiler.js'
+import { compileTemplate } from './compiler.js'
 import { Failure, TemplateError } from './errors.js'
-import type { CustomFilter } from './filter.js'
-import type { Template } from './runtime.js'
+import type { Finder, Template } from './template.js'
 
 export { TemplateError } from './errors.js'
 
 const LOOK_AGAIN_MS = 1000
 const NO_TEMPLATE = 'there is no such template'
 
-/**
- * Compiles a template that stands in no directory: `file` only names it in errors. Throws TemplateError, as
- * does the function it gives. `find` gives the templates that it includes.
- */
-export function compile(
-  source: string,
-  file: string,
-  options: CompileOptions = {}
-): (data: Readonly<Record<string, unknown>>) => string {
-  return compileTemplate(source, file, options).render
-}
-
 export interface TemplatesOptions {
   /** Directory of the templates; names are paths below it. */
   readonly directory: string
   /** Milliseconds on a clock that never goes back. */
   readonly now?: () => number
-  /** Filters besides the built-in ones. They get plain values, never an undefined one, and may throw. */
-  readonly filters?: Readonly<Record<string, CustomFilter>>
 }
 
 interface Loaded {
@@ -46,17 +31,16 @@ interface Loaded {
 export class Templates {
   readonly #directory: string
   readonly #now: () => number
-  readonly #options: CompileOptions
+  readonly #include: Finder
   readonly #loaded = new Map<string, Loaded>()
 
-  constructor({ directory, now = () => performance.now(), filters = {} }: TemplatesOptions) {
+  constructor({ directory, now = () => performance.now() }: TemplatesOptions) {
     this.#directory = directory
     this.#now = now
-    const find = (name: string): Template | undefined => {
+    this.#include = name => {
       if (!isBelow(name)) throw new Failure(`${name} is not a path below the directory of templates`)
       return this.#find(name)
     }
-    this.#options = { filters, find }
   }
 
   /**
@@ -81,11 +65,10 @@ export class Templates {
         const template = this.#load(name).template
         if (template === undefined) throw new TemplateError(name, 1, 1, NO_TEMPLATE)
         if (template instanceof TemplateError) throw template
-        for (const { name, error } of template.includes) {
-          if (!isBelow(name) || this.#stamp(name) === '') throw error()
-        }
+        for (const { file, error } of template.includes)
+          if (!isBelow(file) || this.#stamp(file) === '') throw error
       } catch (error) {
-        errors.push(error instanceof TemplateError ? error : new TemplateError(name, 1, 1, reasonOf(error)))
+        errors.push(TemplateError.of(error, name))
       }
     }
     return errors
@@ -99,7 +82,7 @@ export class Templates {
         .filter(name => !name.endsWith('~') && !name.split('/').some(part => part.startsWith('.')))
         .sort()
     } catch (error) {
-      errors.push(new TemplateError(this.#directory, 1, 1, reasonOf(error)))
+      errors.push(TemplateError.of(error, this.#directory))
       return []
     }
   }
@@ -127,9 +110,9 @@ export class Templates {
     try {
       const bytes = readFileSync(join(this.#directory, name))
       const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
-      return compileTemplate(text, name, this.#options)
+      return compileTemplate(text, name, this.#include)
     } catch (error) {
-      return error instanceof TemplateError ? error : new TemplateError(name, 1, 1, reasonOf(error))
+      return TemplateError.of(error, name)
     }
   }
 
@@ -149,8 +132,4 @@ function isBelow(name: string): boolean {
   return (
     !name.includes('\0') && !name.includes('\\') && name.split('/').every(part => !/^\.{0,2}$/.test(part))
   )
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

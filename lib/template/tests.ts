@@ -1,76 +1,43 @@
-import { Failure } from './errors.js'
-import { arithmetic, compare } from './operators.js'
-import { BLANK, Float, Iter, isMap, Loop, toInteger, toNumber, Undefined, View } from './values.js'
+import { type Operation, operation } from './operation.js'
+import { COMPARISONS, OPERATORS } from './operators.js'
+import { BLANK, isMap, Undefined } from './values.js'
 
-/** `value is name(argument)` */
-export interface Test {
-  /** How many arguments it takes, none or one. */
-  readonly args: 0 | 1
-  /** Failure: wrong types, an undefined value where jinja2 takes none. */
-  readonly run: (value: unknown, argument: unknown) => boolean
-}
+const SIGNS = ['==', '!=', '<', '>', '<=', '>='] as const
 
-const is = (run: (value: unknown) => boolean): Test => ({ args: 0, run })
-const versus = (run: (value: unknown, argument: unknown) => boolean): Test => ({ args: 1, run })
-const equal = versus((a, b) => compare('==', a, b))
-const unequal = versus((a, b) => compare('!=', a, b))
-const below = versus((a, b) => compare('<', a, b))
-const above = versus((a, b) => compare('>', a, b))
-const atMost = versus((a, b) => compare('<=', a, b))
-const atLeast = versus((a, b) => compare('>=', a, b))
+const is = (run: (value: unknown) => boolean): Operation => operation('', run, false)
+const compares = (operator: keyof typeof COMPARISONS): Operation =>
+  operation('other', COMPARISONS[operator], false)
+const rest = (value: unknown, by: unknown): unknown => OPERATORS['%']?.(value, by)
 
-/** jinja2's tests that templates may use. */
-export const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
-  ['defined', is(value => !isUndefined(value))],
-  ['undefined', is(isUndefined)],
-  ['none', is(value => value === null)],
-  ['boolean', is(value => typeof value === 'boolean')],
-  ['true', is(value => value === true)],
-  ['false', is(value => value === false)],
-  ['string', is(value => typeof value === 'string')],
-  ['number', is(value => toNumber(value) !== undefined)],
-  ['integer', is(value => typeof value === 'number' && Number.isInteger(value))],
-  ['float', is(value => value instanceof Float || (typeof value === 'number' && !Number.isInteger(value)))],
-  ['mapping', is(isMap)],
-  [
-    'sequence',
-    is(value => typeof value === 'string' || Array.isArray(value) || isMap(value) || value === BLANK)
-  ],
-  ['iterable', is(isIterable)],
-  ['odd', is(value => remainder(value, 2) === 1)],
-  ['even', is(value => remainder(value, 2) === 0)],
-  ['divisibleby', versus((value, by) => remainder(value, by) === 0)],
-  ['sameas', versus((a, b) => (toInteger(a) === undefined ? a === b : Object.is(a, b)))],
-  ['in', versus((value, container) => compare('in', value, container))],
-  ['eq', equal],
-  ['equalto', equal],
-  ['==', equal],
-  ['ne', unequal],
-  ['!=', unequal],
-  ['lt', below],
-  ['lessthan', below],
-  ['<', below],
-  ['gt', above],
-  ['greaterthan', above],
-  ['>', above],
-  ['le', atMost],
-  ['<=', atMost],
-  ['ge', atLeast],
-  ['>=', atLeast]
-])
+/** The tests of `value is name(argument)`. Failure: wrong types, and an undefined value where jinja2 takes none. */
+export const TESTS: ReadonlyMap<string, Operation> = new Map(
+  Object.entries({
+    defined: is(isDefined),
+    undefined: is(value => !isDefined(value)),
+    none: is(value => value === null),
+    boolean: is(value => typeof value === 'boolean'),
+    true: is(value => value === true),
+    false: is(value => value === false),
+    string: is(value => typeof value === 'string'),
+    number: is(value => typeof value === 'number' || typeof value === 'boolean'),
+    integer: is(value => Number.isInteger(value)),
+    mapping: is(isMap),
+    odd: is(value => rest(value, 2) === 1),
+    even: is(value => rest(value, 2) === 0),
+    divisibleby: operation('num', (value, num) => rest(value, num) === 0, false),
+    in: compares('in'),
+    eq: compares('=='),
+    equalto: compares('=='),
+    ne: compares('!='),
+    lt: compares('<'),
+    gt: compares('>'),
+    le: compares('<='),
+    ge: compares('>='),
+    // selectattr() may name the operator itself
+    ...Object.fromEntries(SIGNS.map(sign => [sign, compares(sign)]))
+  })
+)
 
-function isUndefined(value: unknown): boolean {
-  return value instanceof Undefined || value === BLANK
-}
-
-function isIterable(value: unknown): boolean {
-  if (value instanceof Undefined) throw value.failure()
-  if (typeof value === 'string' || Array.isArray(value) || isMap(value)) return true
-  return value === BLANK || value instanceof View || value instanceof Iter || value instanceof Loop
-}
-
-function remainder(value: unknown, by: unknown): number {
-  const rest = toNumber(arithmetic('%', value, by))
-  if (rest === undefined) throw new Failure('only numbers can be divided')
-  return rest
+function isDefined(value: unknown): boolean {
+  return !(value instanceof Undefined) && value !== BLANK
 }

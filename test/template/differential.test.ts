@@ -34,12 +34,27 @@ t.test('a template that jinja2 refuses is refused', async t => {
 })
 
 t.test('what is refused although jinja2 renders it', async t => {
-  for (const main of STRICTER) {
+  for (const [main, says] of STRICTER) {
     const { theirs, ours } = await both({ main })
     t.ok('text' in theirs, `jinja2 renders ${main}`, { theirs })
-    t.ok('error' in ours, `refused: ${main}`, { ours })
+    t.ok('error' in ours && ours.error.includes(says), `refused, as ${says}: ${main}`, { ours })
+    t.match(ours, { error: /^main:\d+:\d+: / }, main)
   }
 })
+
+/** The reasons for which svcd refuses what jinja2 renders, as in STRICTER; the generator cannot always avoid them. */
+const ON_PURPOSE = [
+  /: (a list|a map|what .* gives) cannot be printed$/,
+  // what is gone through once
+  /: (cannot compare )?what .* gives/,
+  /: a row of comparisons is not part of svcd's templates/,
+  /: \w+ is set below a block that reads it/,
+  /: replace has no text to look for$/,
+  /: a string cannot be taken apart/,
+  // undefined values that are kept
+  /: '\w+' is undefined$/,
+  / has no item /
+]
 
 t.test('random templates: the same bytes, or refused by both', async t => {
   const seed = Number(process.env.TEMPLATE_SEED ?? Date.now() % 2 ** 32)
@@ -48,20 +63,15 @@ t.test('random templates: the same bytes, or refused by both', async t => {
   let rendered = 0
   let stricter = 0
   for (let i = 0; i < RANDOM_TEMPLATES; i++) {
-    const main = generator.template()
-    const { theirs, ours } = await both({ main })
+    const files = generator.files()
+    const { theirs, ours } = await both(files)
     if ('text' in theirs) rendered++
     const isSame = 'text' in theirs ? 'text' in ours && ours.text === theirs.text : 'error' in ours
     if (isSame) continue
-    // a list in the middle of an expression that is printed, which is STRICTER
-    if (
-      'error' in ours &&
-      /: an? (list|tuple|map|view of a map|iterator) cannot be printed$/.test(ours.error)
-    )
-      stricter++
-    else t.fail(`${hint}: ${JSON.stringify(main)}`, { theirs, ours })
+    if ('text' in theirs && 'error' in ours && ON_PURPOSE.some(reason => reason.test(ours.error))) stricter++
+    else t.fail(`${hint}: ${JSON.stringify(files)}`, { theirs, ours })
   }
-  t.ok(stricter < RANDOM_TEMPLATES / 50, `few are refused on purpose: ${stricter}; ${hint}`)
+  t.ok(stricter < RANDOM_TEMPLATES / 10, `few are refused on purpose: ${stricter}; ${hint}`)
   t.ok(rendered > RANDOM_TEMPLATES / 4, `enough of them are rendered at all: ${rendered}; ${hint}`)
   t.ok(rendered < RANDOM_TEMPLATES, `some are refused; ${hint}`)
 })

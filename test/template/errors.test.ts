@@ -1,5 +1,9 @@
 import t from 'tap'
-import { compile, TemplateError } from '../../lib/template/templates.js'
+import { compileTemplate } from '../../lib/template/compiler.js'
+import { TemplateError } from '../../lib/template/errors.js'
+import type { Template } from '../../lib/template/template.js'
+
+const compile = (source: string, file: string) => compileTemplate(source, file).render
 
 function errorOf(source: string, data: Record<string, unknown> = {}): TemplateError | undefined {
   try {
@@ -26,7 +30,8 @@ const PLACES: readonly [source: string, line: number, column: number, says: stri
   ['{% set x = nope %}\n{{ x }}', 1, 12, "'nope'"],
   ['{{ list }}', 1, 4, 'list'],
   ['{{ 1 +\n list }}', 1, 4, 'integer'],
-  ['{{ name|upper|abs }}', 1, 15, 'abs'],
+  ['{{ list|first|selectattr(1)|join }}', 1, 29, 'cannot go through an integer'],
+  ['{{ name|upper|xmlattr }}', 1, 15, 'the filter xmlattr is not part of'],
   ['{{ name|\n nosuch }}', 2, 2, 'nosuch'],
   ['{{ name is nosuch }}', 1, 12, 'nosuch'],
   ['{{ name|replace("a") }}', 1, 9, 'new'],
@@ -44,7 +49,9 @@ const PLACES: readonly [source: string, line: number, column: number, says: stri
   ['{{ a ? b }}', 1, 6, '?'],
   ['{{ (1] }}', 1, 6, ')'],
   ['{{ }}', 1, 4, 'expression'],
-  ['{% set loop.x = 1 %}', 1, 12, 'expected'],
+  ['{% set loop.x = 1 %}', 1, 12, 'set with anything but a name'],
+  ['{% set a = 1 %}\n{{ a }}{{ 1 + {} }}', 2, 11, 'a map'],
+  ['{{ "abc\\u0041" }}', 1, 8, 'the escape \\u'],
   ['{% include\n"nosuch" %}', 1, 4, 'nosuch']
 ]
 
@@ -63,70 +70,105 @@ t.test('depth and length have an end: an error, not a crash', async t => {
   const hostile = {
     parentheses: `{{ ${'('.repeat(many)}1${')'.repeat(many)} }}`,
     lists: `{{ ${'['.repeat(many)}${']'.repeat(many)} }}`,
-    maps: `{{ ${'{1:'.repeat(many)}1${'}'.repeat(many)} }}`,
+    maps: `{{ ${'{"a":'.repeat(many)}1${'}'.repeat(many)} }}`,
     minus: `{{ ${'-'.repeat(many)}1 }}`,
     not: `{{ ${'not '.repeat(many)}1 }}`,
-    sum: `{{ 1${' + 1'.repeat(many)} }}`,
-    or: `{{ 0${' or 0'.repeat(many)} }}`,
     choices: `{{ 1${' if 0 else 1'.repeat(many)} }}`,
+    'choices without else': `{{ 1${' if 0'.repeat(many)} }}`,
     filters: `{{ 1${'|string'.repeat(many)} }}`,
     attributes: `{{ map${'.a'.repeat(many)} }}`,
-    calls: `{{ name${'()'.repeat(many)} }}`,
+    items: `{{ map${'[0]'.repeat(many)} }}`,
+    methods: `{{ name${'.upper()'.repeat(many)} }}`,
     ifs: '{% if 1 %}'.repeat(many) + '{% endif %}'.repeat(many),
     loops: '{% for x in [1] %}'.repeat(many) + '{% endfor %}'.repeat(many),
-    targets: `{% set ${'('.repeat(many)}x${')'.repeat(many)} = 1 %}`,
-    text: '{{ "a" * 1000000000 }}',
+    captures: '{% set x %}'.repeat(many) + '{% endset %}'.repeat(many)
+  }
+  for (const [what, source] of Object.entries(hostile))
+    t.match(errorOf(source, DATA)?.reason, /nested over \d+ deep$/, what)
+
+  const long = {
     doubled: `{% set x = "aaaaaaaaaaaaaaaa" %}${'{% set x = x ~ x %}'.repeat(60)}{{ x|length }}`,
-    list: '{{ ([1] * 1000000000)|length }}',
     indent: '{{ "a\nb"|indent(10000000000) }}'
   }
-  for (const [what, source] of Object.entries(hostile)) t.ok(errorOf(source, DATA), what)
-  t.equal(compile(`{{ 0${' ~ 0'.repeat(5000)} }}`, 'x')({}).length, 5001, 'a long row is not deep')
-  t.equal(compile(`{% if 0 %}${'{% elif 0 %}'.repeat(5000)}{% else %}x{% endif %}`, 'x')({}), 'x')
+  for (const [what, source] of Object.entries(long))
+    t.match(errorOf(source, DATA)?.reason, 'the text becomes too long', what)
+  t.match(errorOf('{{ "a" * 1000000000 }}')?.reason, 'a string * an integer')
+  t.match(errorOf(`{{ name|join(${'1,'.repeat(many)}) }}`, DATA)?.reason, 'too many arguments')
 })
 
-t.test('data that holds itself cannot be written as JSON or compared without end', async t => {
+t.test('a long row is not deep', async t => {
+  const many = 5000
+  t.equal(compile(`{{ 0${' ~ 0'.repeat(many)} }}`, 'x')({}).length, many + 1)
+  t.equal(compile(`{{ 1${' + 1'.repeat(many)} }}`, 'x')({}), String(many + 1))
+  t.equal(compile(`{{ 0${' or 0'.repeat(many)} }}`, 'x')({}), '0')
+  t.equal(compile(`{{ [${'1,'.repeat(many * 40)}]|length }}`, 'x')({}), String(many * 40))
+  t.equal(compile(`{% if 0 %}${'{% elif 0 %}'.repeat(many)}{% else %}x{% endif %}`, 'x')({}), 'x')
+  t.equal(compile(`{{ "${'\\n'.repeat(many * 40)}"|length }}`, 'x')({}), String(many * 40))
+})
+
+t.test('blocks as deep as they may be, in includes as deep as they may be, fit the stack', async t => {
+  const blocks: readonly [open: string, close: string][] = [
+    ['x{% if 0 %}{% elif 1 %}y', 'y{% endif %}z'],
+    ['x{% for i in [1] %}{% set y = 1 %}', '{{ loop.index }}{% endfor %}z'],
+    ['x{% set y %}{% set z = 1 %}a', 'b{% endset %}{{ y }}'],
+    ['x{% autoescape true %}{% set z = 1 %}', '{% endautoescape %}z']
+  ]
+  for (const [open, close] of blocks) {
+    const within = (depth: number): string =>
+      `${open.repeat(depth)}{% include "main" %}${close.repeat(depth)}`
+    let depth = 1
+    while (errorOf(within(depth + 1))?.reason !== 'blocks are nested over 50 deep') depth++
+    t.equal(depth, 50)
+    const main: Template = compileTemplate(within(depth), 'main', () => main)
+    t.throws(() => main.render({}), /: includes are nested over 16 deep$/, open)
+  }
+})
+
+t.test('data that holds itself cannot be written as JSON, or compared without end', async t => {
   const loop: unknown[] = []
   loop.push(loop)
-  t.ok(errorOf('{{ loop|tojson }}', { loop }))
+  t.match(errorOf('{{ loop|tojson }}', { loop })?.reason, 'nested over 100 deep')
   const other: unknown[] = []
   other.push(other)
-  t.ok(errorOf('{{ loop == other }}', { loop, other }))
+  for (const test of ['loop == other', 'loop in [other]', 'loop is eq other'])
+    t.match(errorOf(`{{ ${test} }}`, { loop, other })?.reason, 'nested over 100 deep', test)
 })
 
-t.test('names that JavaScript gives every object are undefined, unless the data has them', async t => {
+t.test('names that JavaScript gives every object are nothing, unless the data has them', async t => {
   const names = ['__proto__', 'constructor', 'toString', 'valueOf', 'hasOwnProperty', 'isPrototypeOf', 'at']
   for (const name of [...names, '__defineGetter__', '__lookupGetter__', 'concat', 'prototype', 'caller']) {
     const data = { map: {}, list: [1], text: 'x', number: 1, none: null, one: '1' }
     const isDefined = (what: string): string => compile(`{{ ${what} is defined }}`, 'x')(data)
-    for (const value of [
-      'map',
-      'list',
-      'text',
-      'number',
-      '{}',
-      "{'a': 1}",
-      '[1]',
-      'true',
-      'map.keys()',
-      'text.upper'
-    ]) {
-      t.equal(isDefined(`(${value}).${name}`), 'False', `(${value}).${name}`)
-      t.equal(isDefined(`(${value})['${name}']`), 'False', `(${value})['${name}']`)
+    for (const map of ['map', '{}', "{'a': 1}"]) {
+      t.equal(isDefined(`(${map}).${name}`), 'False', `(${map}).${name}`)
+      t.equal(isDefined(`(${map})['${name}']`), 'False', `(${map})['${name}']`)
+    }
+    for (const value of ['list', 'text', 'number', 'none', '[1]', 'true', 'map.keys()', 'map.items()']) {
+      for (const read of [`(${value}).${name}`, `(${value})['${name}']`])
+        t.match(
+          errorOf(`{{ ${read} is defined }}`, data)?.reason,
+          /the attribute|has no item for a string/,
+          read
+        )
     }
     t.equal(isDefined(name), 'False', name)
     t.equal(compile(`{{ map.get('${name}', 'none') }}{{ '${name}' in map }}`, 'x')(data), 'noneFalse')
-    t.equal(compile(`{{ [map]|map(attribute='${name}', default='none')|join }}`, 'x')(data), 'none')
+    t.ok(errorOf(`{{ [map]|map(attribute='${name}')|join }}`, data), `map ${name}`)
     t.ok(errorOf(`{{ ${name} }}`, data), `printing ${name}`)
     t.ok(errorOf(`{{ map.${name} }}`, data), `printing map.${name}`)
-    t.ok(errorOf(`{{ map.${name}() }}`, data), `calling map.${name}`)
-    t.ok(errorOf(`{{ text|${name} }}`, data), `the filter ${name}`)
-    t.ok(errorOf(`{{ text is ${name} }}`, data), `the test ${name}`)
-    t.ok(errorOf(`{{ [text]|map('${name}')|join }}`, data), `the mapped filter ${name}`)
+    t.match(errorOf(`{{ map.${name}() }}`, data)?.reason, `the method ${name} is not part of`)
+    t.match(errorOf(`{{ ${name}() }}`, data)?.reason, `the function ${name} is not part of`)
+    t.match(errorOf(`{{ text|${name} }}`, data)?.reason, `the filter ${name} is not part of`)
+    t.match(errorOf(`{{ text is ${name} }}`, data)?.reason, `the test ${name} is not part of`)
+    t.match(
+      errorOf(`{{ [map]|selectattr('a', '${name}')|join }}`, { map: { a: 1 } })?.reason,
+      `the test ${name} is not part of`
+    )
 
     const own = JSON.parse(`{"map": {"${name}": "own"}, "${name}": "top"}`)
     t.equal(compile(`{{ map.${name} }} {{ map['${name}'] }} {{ ${name} }}`, 'x')(own), 'own own top', name)
     t.equal(compile(`{% set ${name} = 5 %}{{ ${name} }}{{ {'${name}': 6}.${name} }}`, 'x')({}), '56')
+    t.equal(compile(`{% for ${name} in [5] %}{{ ${name} }}{% endfor %}`, 'x')({}), '5')
   }
 })
 
@@ -152,8 +194,11 @@ t.test('data is never changed, and never run', async t => {
 })
 
 t.test('a template can be rendered again, after an error too', async t => {
-  const render = compile('{% for x in list %}{% set y = x %}{{ 10 / x }} {% endfor %}{{ y is defined }}', 'x')
-  t.equal(render({ list: [1, 5] }), '10.0 2.0 False')
+  const render = compile(
+    '{% for x in list %}{% set y = x %}{{ 10 // x }} {% endfor %}{{ y is defined }}',
+    'x'
+  )
+  t.equal(render({ list: [1, 5] }), '10 2 False')
   t.throws(() => render({ list: [1, 0] }), TemplateError)
-  t.equal(render({ list: [1, 5] }), '10.0 2.0 False')
+  t.equal(render({ list: [1, 5] }), '10 2 False')
 })

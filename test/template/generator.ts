@@ -4,14 +4,16 @@
  */
 export class Generator {
   #state: number
+  #withIncludes = false
 
   constructor(seed: number) {
     this.#state = seed >>> 0
   }
 
-  /** One template. */
-  template(): string {
-    return this.#body(3)
+  /** A template, `main`, and one that it may include. */
+  files(): { main: string; part: string } {
+    const part = this.#body(1)
+    return { main: this.#body(3, true), part }
   }
 
   /** Mulberry32: the same numbers from the same seed, everywhere. */
@@ -37,7 +39,8 @@ export class Generator {
     return this.#pick(writers)()
   }
 
-  #body(depth: number): string {
+  #body(depth: number, withIncludes = this.#withIncludes): string {
+    this.#withIncludes = withIncludes
     let out = ''
     for (let i = Math.floor(this.#random() * 4) + 1; i > 0; i--) out += this.#statement(depth)
     return out
@@ -45,6 +48,7 @@ export class Generator {
 
   #statement(depth: number): string {
     const simple = [() => this.#text(), () => this.#print(), () => this.#print(), () => this.#set(depth)]
+    if (this.#withIncludes && this.#chance(0.08)) return this.#tag(this.#pick(INCLUDES))
     if (depth === 0) return this.#one(...simple)
     return this.#one(
       ...simple,
@@ -97,9 +101,9 @@ export class Generator {
     const name = this.#pick(['x', 'y', 'name', 'seven', 'words'])
     if (depth > 0 && this.#chance(0.2))
       return this.#tag(`set ${name}`) + this.#body(depth - 1) + this.#tag('endset')
-    if (name === 'words') return this.#tag(`set words = ${this.#list(1)}`)
-    if (this.#chance(0.1)) return this.#tag(`set x, y = ${this.#any(1)}, ${this.#any(1)}`)
-    return this.#tag(`set ${name} = ${name === 'seven' ? this.#number(1) : this.#any(2)}`)
+    if (name === 'words') return this.#tag(`set words = (${this.#list(1)})|list`)
+    const value = name === 'seven' ? this.#number(1) : this.#any(2)
+    return this.#tag(`set ${name} = ${this.#chance(0.9) ? `(${value})|default("u")` : value}`)
   }
 
   #if(depth: number): string {
@@ -117,7 +121,8 @@ export class Generator {
       ['x', this.#list(1)],
       ['i, x', 'pairs'],
       ['i, x', 'map.items()'],
-      ['(i, x)', this.#list(1)]
+      ['i, x', '{"k": name, "l": 2}.items()'],
+      ['i, x', this.#list(1)]
     ] as const)
     const filter = this.#chance(0.15) ? ` if ${this.#condition(1)}` : ''
     const first = this.#chance(0.6) ? `{{ loop.${this.#pick(LOOP)} }}` : ''
@@ -153,40 +158,25 @@ export class Generator {
 
   #number(depth: number): string {
     if (depth === 0 || this.#chance(0.2)) {
-      return this.#pick([
-        '0',
-        '1',
-        '2',
-        '7',
-        '1.5',
-        '0.25',
-        '10',
-        'zero',
-        'one',
-        'seven',
-        'negative',
-        'half',
-        'third',
-        '2 ** 3',
-        '-1',
-        'true'
-      ])
+      return this.#pick(['0', '1', '2', '7', '10', 'zero', 'one', 'seven', 'negative', 'big', '-1', 'true'])
     }
     const next = depth - 1
     return this.#grouped(
       this.#one(
-        () => `${this.#number(next)} ${this.#pick(['+', '-', '*', '/', '//', '%'])} ${this.#number(next)}`,
+        () => `${this.#number(next)} ${this.#pick(['+', '-', '*', '//', '%'])} ${this.#number(next)}`,
         () => `${this.#number(next)} ${this.#pick(['+', '-', '*'])} ${this.#number(next)}`,
         () => `-${this.#number(next)}`,
         () => `${this.#list(next)}|length`,
         () => `${this.#string(next)}|length`,
         () => `${this.#any(next)}|int`,
-        () => `${this.#number(next)}|abs`,
-        () => `${this.#number(next)}|round(${this.#pick(['', '1', '2', '-1', "0, 'floor'", "1, 'ceil'"])})`,
+        () => `map.get(${this.#string(0)}, ${this.#number(0)})`,
+        () => `map.values()|first`,
+        () => `${this.#list(next)}|count`,
+        () => `{'a': ${this.#number(0)}, name: 2}[${this.#string(0)}]`,
         () => `numbers[${this.#pick(['0', '-1', '1', '5'])}]`,
         () => `map.${this.#pick(['a', 'b', 'c', 'nope'])}`,
         () => `${this.#number(next)} if ${this.#condition(next)} else ${this.#number(next)}`,
-        () => `${this.#any(next)} ${this.#pick(['+', '*', '-', 'and', 'or'])} ${this.#any(next)}`
+        () => `${this.#any(next)} ${this.#pick(['+', '-', 'and', 'or'])} ${this.#any(next)}`
       )
     )
   }
@@ -204,7 +194,6 @@ export class Generator {
         'mixed',
         'empty',
         'digits',
-        "'x' 'y'",
         "'\\n'"
       ])
     }
@@ -214,7 +203,7 @@ export class Generator {
       this.#one(
         () => `${string()} ~ ${this.#any(next)}`,
         () => `${string()} + ${string()}`,
-        () => `${string()} * ${this.#pick(['0', '1', '2', 'seven'])}`,
+        () => `${string()} ~ ${string()} ~ ${this.#number(0)}`,
         () => `${string()}|${this.#pick(TEXT_FILTERS)}`,
         () => `${string()}|${this.#pick(TEXT_FILTERS)}`,
         () => `${this.#any(next)}|${this.#pick(TEXT_FILTERS)}`,
@@ -240,10 +229,9 @@ export class Generator {
     return this.#grouped(
       this.#one(
         () => `${this.#number(next)} ${compare()} ${this.#number(next)}`,
-        () => `${this.#number(next)} ${compare()} ${this.#number(next)} ${compare()} ${this.#number(next)}`,
         () => `${this.#string(next)} ${compare()} ${this.#string(next)}`,
         () => `${this.#any(next)} ${this.#pick(['==', '!='])} ${this.#any(next)}`,
-        () => `${this.#words(next)}|list ${compare()} ${this.#words(next)}|list`,
+        () => `${this.#words(next)}|list ${this.#pick(['==', '!='])} ${this.#words(next)}|list`,
         () => `${this.#list(next)} ${this.#pick(['==', '!='])} ${this.#list(next)}`,
         () => `${this.#any(next)} ${this.#pick(['in', 'not in'])} ${this.#list(next)}`,
         () => `${this.#string(next)} in ${this.#string(next)}`,
@@ -253,9 +241,9 @@ export class Generator {
         () => `((${this.#any(next)}) is ${this.#pick(['', 'not '])}${this.#pick(TESTS)})`,
         () =>
           `(${this.#pick(['nope', 'name', 'x', 'y', 'map.nope', 'map.a'])} is ${this.#pick(['defined', 'undefined', 'none'])})`,
-        () => `((${this.#list(next)}) is ${this.#pick(['sequence', 'mapping', 'iterable', 'string'])})`,
+        () => `((${this.#list(next)}) is ${this.#pick(['mapping', 'string', 'defined'])})`,
         () =>
-          `((${this.#number(next)}) is ${this.#pick(['divisibleby 3', 'eq 1', 'lt(5)', 'gt seven', 'ne 0'])})`
+          `((${this.#number(next)}) is ${this.#pick(['divisibleby 3', 'eq 1', 'equalto(2)', 'lt(5)', 'le 7', 'gt seven', 'ge 2', 'ne 0', 'in numbers'])})`
       )
     )
   }
@@ -269,7 +257,7 @@ export class Generator {
         'noitems',
         'map',
         '["q", 1, none]',
-        '(1, 2)',
+        '[1, 2,]',
         'map.keys()',
         'name',
         '"a,b".split(",")'
@@ -281,11 +269,13 @@ export class Generator {
         () => `[${this.#any(next)}, ${this.#any(next)}]`,
         () =>
           `${this.#words(next)}|${this.#pick(['sort', 'list', 'reverse', 'unique', 'sort(reverse=true)', 'unique(true)', 'sort(case_sensitive=true)'])}`,
-        () => `${this.#words(next)}|map('${this.#pick(['upper', 'string', 'length', 'int', 'default'])}')`,
+        () => `interfaces|map(attribute='${this.#pick(['interface', 'mtu', 'vlan', 'provision'])}')`,
         () =>
-          `interfaces|map(attribute='${this.#pick(['interface', 'mtu', 'vlan', 'provision'])}'${this.#pick(['', ', default=0'])})`,
+          `interfaces|sort(attribute='${this.#pick(['interface', 'mtu', 'provision'])}')|map(attribute='mtu')`,
+        () => `interfaces|unique(attribute='${this.#pick(['interface', 'mtu'])}')|map(attribute='network')`,
+        () => `pairs|map(attribute=${this.#pick(['0', '1', '"0"'])})`,
         () =>
-          `interfaces|${this.#pick(['selectattr', 'rejectattr'])}(${this.#pick(["'provision'", "'mtu', 'gt', 1500", "'vlan', 'defined'", "'vlan'"])})|map(attribute='network')`,
+          `interfaces|${this.#pick(['selectattr', 'rejectattr'])}(${this.#pick(["'provision'", "'mtu', 'gt', 1500", "'mtu', '==', 9000", "'vlan', 'defined'", "'vlan'"])})|map(attribute='network')`,
         () => `(${this.#words(next)}|list)[${this.#pick(SLICES)}]`,
         () => `(${this.#string(next)}).split(${this.#pick(['', "' '", "'o', 1", 'none, 2'])})`,
         () => `(${this.#words(next)}|list) + [${this.#number(next)}]`
@@ -299,42 +289,43 @@ export class Generator {
       'nested',
       'pairs',
       'interfaces',
-      'map.items()',
       'bare',
       'nested[0]',
+      'nested[1:]',
       '[[], {}]',
-      'pairs|sort',
-      '{"k": [1]}',
-      '()'
+      '{"k": [1]}'
     ])
   }
 }
 
 const LOOP = ['index', 'index0', 'first', 'last', 'length', 'revindex', 'revindex0']
-const SLICES = ['0', '-1', ':2', '1:', '::2', '::-1', '-3:-1', '5:1:-2', ':']
+const SLICES = ['0', '-1', ':2', '1:', '-3:-1', '5:1', ':', 'one:seven', '-2:']
+const INCLUDES = [
+  'include "part"',
+  "include 'part' with context",
+  'include "part" ignore missing',
+  'include "no" ignore missing'
+]
 const TESTS = [
   'defined',
   'none',
   'string',
   'number',
   'integer',
-  'float',
   'boolean',
   'true',
   'false',
   'odd',
   'even',
-  'iterable',
-  'sequence'
+  'undefined',
+  'mapping'
 ]
 const TEXT_FILTERS = [
   'upper',
   'lower',
-  'title',
-  'capitalize',
   'trim',
-  "trim('ab')",
   'string',
+  'replace("a", "1", 1)',
   'reverse',
   'quote',
   'b64encode',
@@ -343,20 +334,19 @@ const TEXT_FILTERS = [
   "indent('> ', blank=true)",
   'first',
   'last',
-  'default(1)'
+  'default(1)',
+  'd(1, true)'
 ]
 const TEXT_METHODS = [
   'upper()',
   'lower()',
-  'title()',
-  'capitalize()',
   'strip()',
+  "strip('nN')",
   "lstrip('ab ')",
   'rstrip()',
   "replace('e', 'E')",
-  "replace('', '-', 3)",
+  "replace('o', '-', 1)",
   "split('o')[0]",
   "startswith('n')",
-  "endswith(('1', 'b'))",
-  'join(["1", "2"])'
+  "endswith('1')"
 ]

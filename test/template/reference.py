@@ -38,7 +38,6 @@ def render(request):
         undefined=jinja2.StrictUndefined,
         finalize=printable,
         keep_trailing_newline=True,
-        cache_size=0,
     )
     environment.filters.update(quote=quote, b64encode=b64encode, b64decode=b64decode)
     return environment.get_template(request["name"]).render(request["data"])

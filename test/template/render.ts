@@ -1,6 +1,6 @@
 import { compileTemplate } from '../../lib/template/compiler.js'
 import { TemplateError } from '../../lib/template/errors.js'
-import type { Template } from '../../lib/template/runtime.js'
+import type { Template } from '../../lib/template/template.js'
 import type { Answer } from './reference.js'
 
 /** Renders `name` of `files`, as Reference.render() does with jinja2. */
@@ -11,7 +11,7 @@ export function render(
 ): Answer {
   const find = (wanted: string): Template | undefined => {
     const source = Object.hasOwn(files, wanted) ? files[wanted] : undefined
-    return source === undefined ? undefined : compileTemplate(source, wanted, { find })
+    return source === undefined ? undefined : compileTemplate(source, wanted, find)
   }
   try {
     const template = find(name)

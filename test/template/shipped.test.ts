@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { compileTemplate } from '../../lib/template/compiler.js'
-import type { Template } from '../../lib/template/runtime.js'
+import type { Template } from '../../lib/template/template.js'
 import { Templates } from '../../lib/template/templates.js'
 import { Reference } from './reference.js'
 import { CASES } from './shipped-cases.js'
@@ -37,7 +37,7 @@ const mark = (file: string, at: number) => `«${file}:${at}»`
 function branchesTaken(name: string, data: object): Set<string> {
   const find = (wanted: string): Template | undefined => {
     const source = files[wanted]?.replace(BRANCH, (tag, at: number) => tag + mark(wanted, at))
-    return source === undefined ? undefined : compileTemplate(source, wanted, { find })
+    return source === undefined ? undefined : compileTemplate(source, wanted, find)
   }
   return new Set(
     find(name)

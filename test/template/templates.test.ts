@@ -197,32 +197,3 @@ t.test('check of a good directory, of a linked file and of no directory', async 
   const none = new Templates({ directory: join(path, 'nosuch') })
   t.match(none.check(), [{ file: join(path, 'nosuch'), line: 1, column: 1 }])
 })
-
-t.test('filters of the caller', async t => {
-  const filters = {
-    twice: (value: unknown, between: unknown = '') => `${value}${between}${value}`,
-    fails: () => {
-      throw new Error('no such luck')
-    },
-    nothing: () => undefined
-  }
-  const { templates } = directory(
-    t,
-    {
-      a: '{{ name|twice }} {{ 1.0|twice("-") }} {{ [1, 2]|map("twice")|join }}',
-      fails: '\n{{ name|fails }}',
-      undefined: '{{ nope|twice }}',
-      named: '{{ name|twice(between="x") }}',
-      nothing: '{{ (name|nothing) is defined }}'
-    },
-    { filters }
-  )
-  t.equal(templates.render('a', { name: 'ab' }), 'abab 1-1 1122')
-  t.match(
-    failure(t, () => templates.render('fails', { name: 1 })),
-    { line: 2, column: 9, reason: 'no such luck' }
-  )
-  t.match(failure(t, () => templates.render('undefined', {})).reason, 'nope')
-  t.throws(() => templates.render('named', { name: 1 }), TemplateError)
-  t.equal(templates.render('nothing', { name: 1 }), 'False')
-})
