@@ -57,7 +57,7 @@ test-node24: .cache/node24/node_modules/node/bin/node
 demo: $(installed)
 	@node --import ./test/support/loader.mjs test/demo/demo.ts
 
-# The interface's document, from the code's tables.
+# The documents that are made from the code's tables.
 docs: build
 	node build/docs.mjs
 

@@ -1,13 +1,21 @@
-// Writes docs/api.md: the prose of docs/api-intro.md, and the tables from the routes and fields of the code.
+// Writes docs/api.md and docs/templates.md: the prose of their -intro.md, and the tables from those of the code.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { apiDocument } from '../dist/api/documents.js'
 import { routes } from '../dist/api/routes.js'
+import { bootTemplates } from '../dist/boot/template-variables.js'
 import { loadConfig } from '../dist/config/load.js'
+import { dhcpTemplates } from '../dist/services/dhcp/variables.js'
+import { dnsTemplates } from '../dist/services/dns/variables.js'
+import { variablesDocument } from '../dist/variables.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
+const read = name => readFileSync(join(root, 'docs', name), 'utf8')
+const write = (name, text) => writeFileSync(join(root, 'docs', name), text)
+
 // The table is only looked at: no handler is called, so the daemon's parts need not exist.
 const table = routes({ config: loadConfig(join(root, 'etc/svcd.ini'), []) })
-const intro = readFileSync(join(root, 'docs/api-intro.md'), 'utf8')
-writeFileSync(join(root, 'docs/api.md'), apiDocument(table, intro))
+write('api.md', apiDocument(table, read('api-intro.md')))
+const templates = { ...bootTemplates, ...dhcpTemplates, ...dnsTemplates }
+write('templates.md', variablesDocument(read('templates-intro.md'), templates))

@@ -5,7 +5,7 @@ import t from 'tap'
 import ts from 'typescript'
 
 /** The words that every room speaks: these know nothing and are imported by all. */
-const GROUND = ['errors', 'json', 'source', 'background', 'concurrency', 'log', 'disk']
+const GROUND = ['errors', 'json', 'source', 'variables', 'background', 'concurrency', 'log', 'disk']
 
 /**
  * What each room of lib/ may import beside the ground floor, a room being a directory or a file at the top, or a

@@ -11,8 +11,10 @@ import type { Tx, View } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Source, Visit } from '../source.js'
 import type { Templates } from '../template/templates.js'
+import type { DataOf } from '../variables.js'
 import type { Grants } from './grants.js'
 import { render } from './render.js'
+import type { bootTemplates } from './template-variables.js'
 
 /** The menu lists this many nodes and groups; beyond that a name is typed: its size has a bound. */
 const listed = 250
@@ -54,7 +56,7 @@ export class Boot {
   menu(unknown = ''): string {
     const { view } = this.#o.model
     const names = (type: 'group' | 'node') => view.names(type).slice(0, listed)
-    return this.#render('templ_boot_ipxe.cfg', {
+    return this.#render('boot/templ_boot_ipxe.cfg', {
       mac: unknown,
       timeout_ms: unknown === '' ? menuMs : unknownMs,
       groups: names('group'),
@@ -66,12 +68,12 @@ export class Boot {
 
   /** The short menu (case 1). */
   shortMenu(): string {
-    return this.#render('templ_boot_ipxe_short.cfg', {})
+    return this.#render('boot/templ_boot_ipxe_short.cfg', {})
   }
 
   /** Boot from the local disk (case 3). */
   disk(): string {
-    return this.#render('templ_boot_disk.cfg', {})
+    return this.#render('boot/templ_boot_disk.cfg', {})
   }
 
   /**
@@ -282,7 +284,7 @@ export class Boot {
   #kernel(target: EffectiveNode, mac: string, warning: string): string {
     const { node, image, settings, provision, prefix } = target
     const ip = provision?.ipaddress === undefined || !prefix ? '' : `${provision.ipaddress}/${prefix.length}`
-    return this.#render('templ_boot_node.cfg', {
+    return this.#render('boot/templ_boot_node.cfg', {
       node: node.name,
       kernelfile: image?.kernelfile ?? '',
       initrdfile: image?.initrdfile ?? '',
@@ -298,11 +300,14 @@ export class Boot {
   }
 
   #error(node: string, reason: string, menu: string): string {
-    return this.#render('templ_boot_error.cfg', { node, reason: speakable(reason), menu })
+    return this.#render('boot/templ_boot_error.cfg', { node, reason: speakable(reason), menu })
   }
 
-  #render(template: string, data: Readonly<Record<string, unknown>>): string {
-    return render(this.#o.templates, `boot/${template}`, { url: this.#o.url, ...data })
+  #render<Name extends keyof typeof bootTemplates>(
+    template: Name,
+    data: Omit<DataOf<(typeof bootTemplates)[Name]>, 'url'>
+  ): string {
+    return render(this.#o.templates, template, { url: this.#o.url, ...data })
   }
 }
 

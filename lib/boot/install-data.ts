@@ -1,115 +1,113 @@
-/** One interface of the node, with what its network says of it. */
-export interface InstallInterface {
-  readonly interface: string
-  readonly network: string
-  /** '' where the node has no fixed address in this network (DHCP). */
-  readonly ipaddress: string
-  readonly prefixlen: number
-  readonly netmask: string
-  /** '' where the network has none. */
-  readonly gateway: string
-  /** '' without one (rules 10.7). */
-  readonly nameserver: string
-  /** Name server's host name, '' when unknown. */
-  readonly ns_hostname: string
-  /** DNS search domain: the network's name. */
-  readonly domain: string
-  /** Network's value over the cluster's. */
-  readonly ntp_server: string
-  /** '' when unknown. */
-  readonly macaddress: string
-  readonly options: string
-  /** The interface that the node is provisioned over. */
-  readonly provision: boolean
-  /** The interface of the node's BMC (named BMC): not configured in the operating system. */
-  readonly bmc: boolean
-}
+import { type DataOf, flag, integer, mapOrFalse, maps, text, texts } from '../variables.js'
 
-/** BMC set-up of the node: the named bmcsetup object and the node's BMC interface. */
-export interface InstallBmc {
-  readonly name: string
-  readonly mgmtchannel: number
-  readonly netchannel: number
-  readonly userid: number
-  readonly username: string
-  readonly password: string
-  /** What happens to users other than `userid`: '' keeps them. */
-  readonly unmanaged_bmc_users: '' | 'disable' | 'delete'
-  /** '' in the address fields where the node has no BMC interface with an address. */
-  readonly ipaddress: string
-  readonly netmask: string
-  readonly gateway: string
-  /** What the BMC interface's options say with `vlan=`: a number, or off; '' leaves it as it is. Not checked. */
-  readonly vlan: string
-  /** The BMC network's value over the cluster's; '' when none. */
-  readonly ntp_server: string
-}
+const installInterface = {
+  title: 'interface',
+  meaning: 'An interface of the node, with what its network says of it.',
+  variables: {
+    interface: text('its name'),
+    network: text("the name of its network, '' without one"),
+    ipaddress: text("'' where the node has no fixed address in this network (DHCP)"),
+    prefixlen: integer('prefix length of the network'),
+    netmask: text('such as 255.255.0.0'),
+    gateway: text("'' where the network has none"),
+    nameserver: text("address of a name server, '' without one"),
+    ns_hostname: text("name server's host name, '' when unknown"),
+    domain: text("DNS search domain: the network's name"),
+    ntp_server: text("the network's NTP server, else the cluster's"),
+    macaddress: text("'' when unknown"),
+    options: text('what the admin has put there'),
+    provision: flag('whether the node is provisioned over it'),
+    bmc: flag("whether it is the BMC's (named BMC), which the operating system does not configure")
+  }
+} as const
+
+const installBmc = {
+  title: 'BMC',
+  meaning: "The named BMC set-up, and the node's BMC interface.",
+  variables: {
+    name: text('name of the set-up'),
+    mgmtchannel: integer('channel of the users'),
+    netchannel: integer('channel of the network settings'),
+    userid: integer('number of the user'),
+    username: text('name of the user'),
+    password: text('password of the user'),
+    unmanaged_bmc_users: text<'' | 'disable' | 'delete'>(
+      "what happens to users other than `userid`: `disable`, `delete`, or '', which keeps them"
+    ),
+    ipaddress: text("'' in the address fields where the node has no BMC interface with an address"),
+    netmask: text('as `ipaddress`'),
+    gateway: text('as `ipaddress`'),
+    vlan: text(
+      "what the BMC interface's options say with `vlan=`: a number, or off; '' leaves it as it is. Not checked"
+    ),
+    ntp_server: text("the BMC network's NTP server, else the cluster's; '' when none")
+  }
+} as const
+
+const secret = {
+  title: 'secret',
+  meaning: 'A secret of the group or of the node.',
+  variables: {
+    name: text('its name'),
+    path: text('where it is placed in the image, with mode 0600'),
+    content: text('in base64')
+  }
+} as const
 
 /**
- * What the install script and the kickstart template see: strings, numbers, booleans, lists and maps of
- * them; never undefined, '' for what is not set. Text is what the admin stored, so every use is quoted.
+ * The variables of the install script and of the kickstart template. None is ever undefined: '' stands for what is not
+ * set. Text is what the admin stored, so every use has to be quoted.
  */
-export interface InstallData {
-  readonly node: string
-  /** `<node>.<domain>`, the bare name without a domain. */
-  readonly hostname: string
-  readonly domain: string
-  readonly group: string
-  readonly comment: string
-  readonly vendor: string
-  readonly assettag: string
-  /** Node-facing URL as configured, and its parts; an IPv6 address is without brackets in `api_address`. */
-  readonly url: string
-  readonly api_protocol: string
-  readonly api_address: string
-  readonly api_port: number
-  /** A token for the node (rules 4.8). */
-  readonly token: string
-  /** `[node] verify_certificate = no`. */
-  readonly insecure: boolean
-  readonly service: boolean
-  readonly osimage: string
-  readonly osimagetag: string
-  readonly distribution: string
-  /** File name of the packed image below /files/, '' when the image was never packed. */
-  readonly imagefile: string
-  /** Lower-case hex sha256 of `imagefile`, '' when not known. */
-  readonly imagesum: string
-  /** Bytes of `imagefile`, 0 when not known. */
-  readonly imagesize: number
-  /** File name of the torrent below /files/, '' when torrent is off. */
-  readonly torrent: string
-  /** `[image] identity`: absolute paths in the image, with wildcards in the last part alone. */
-  readonly identity: readonly string[]
-  readonly kernelfile: string
-  readonly initrdfile: string
-  readonly kernelversion: string
-  readonly kerneloptions: string
-  readonly provision_method: string
-  readonly provision_fallback: string
-  /** Name of the provision interface, e.g. BOOTIF. */
-  readonly provision_interface: string
-  readonly localinstall: boolean
-  readonly netboot: boolean
-  readonly bootmenu: boolean
-  readonly setupbmc: boolean
-  /** false when setupbmc is off. */
-  readonly bmc: InstallBmc | false
-  readonly interfaces: readonly InstallInterface[]
-  /** Base64, '' when unset. */
-  readonly prescript: string
-  readonly partscript: string
-  readonly postscript: string
-  /** Names of roles, fetched by the node at /boot/roles/{role}. */
-  readonly roles: readonly string[]
-  /** In a preview, those that have no file. */
-  readonly missing_roles: readonly string[]
-  /** Path in the image and content in base64; placed with mode 0600. */
-  readonly secrets: readonly { readonly name: string; readonly path: string; readonly content: string }[]
-  /** Cluster-wide NTP server, '' when none. */
-  readonly ntp_server: string
-  /** `[kickstart] rootpw`: a crypt(3) hash, '' locks the root account. */
-  readonly rootpw: string
-  /** True when the caller is not the node itself: passwords and token are shown as ******** (rules 4.7). */
-  readonly masked: boolean
-}
+export const installVariables = {
+  node: text('name of the node'),
+  hostname: text('`<node>.<domain>`, the bare name without a domain'),
+  domain: text("'' without one"),
+  group: text('name of the group'),
+  comment: text("the node's comment"),
+  vendor: text('who made the machine'),
+  assettag: text('its asset tag'),
+  url: text('the URL of svcd that nodes use, as configured'),
+  api_protocol: text('its protocol: http or https'),
+  api_address: text('its host; an IPv6 address is without brackets'),
+  api_port: integer('its port'),
+  token: text('a token for the node, for its calls to svcd'),
+  insecure: flag('`[node] verify_certificate = no`'),
+  service: flag('whether the node is in service mode'),
+  osimage: text('name of the OS image'),
+  osimagetag: text('its tag, `default` without one'),
+  distribution: text('distribution of the image, such as redhat or debian'),
+  imagefile: text("file name of the packed image below /files/, '' when the image was never packed"),
+  imagesum: text("lower-case hex sha256 of `imagefile`, '' when not known"),
+  imagesize: integer('bytes of `imagefile`, 0 when not known'),
+  torrent: text("file name of the torrent below /files/, '' when torrent is off"),
+  identity: texts('`[image] identity`: absolute paths in the image, with wildcards in the last part alone'),
+  kernelfile: text("the kernel's file, '' when the image has none"),
+  initrdfile: text("the initramfs' file, '' when the image has none"),
+  kernelversion: text("version of the kernel, '' when not known"),
+  kerneloptions: text('further kernel arguments'),
+  provision_method: text('such as torrent'),
+  provision_fallback: text('such as http'),
+  provision_interface: text('name of the provision interface, such as BOOTIF'),
+  localinstall: flag('whether the image is installed on the disk, with a boot loader'),
+  netboot: flag('whether the node boots from the network'),
+  bootmenu: flag('whether its machine shows the menu'),
+  setupbmc: flag('whether its BMC is set up'),
+  bmc: mapOrFalse(installBmc, 'false when `setupbmc` is off, or names no set-up'),
+  interfaces: maps(installInterface, 'the interfaces of the node'),
+  prescript: text("the script before everything else, in base64; '' when unset"),
+  partscript: text("the script that makes the partitions, in base64; '' when unset"),
+  postscript: text("the script in the installed system, in base64; '' when unset"),
+  roles: texts('names of roles, which the node fetches at /boot/roles/{role}'),
+  missing_roles: texts('in a preview: those of them that have no file'),
+  secrets: maps(secret, "the group's secrets and the node's own"),
+  ntp_server: text("cluster-wide NTP server, '' when none"),
+  rootpw: text("`[kickstart] rootpw`: a crypt(3) hash; '' locks the root account"),
+  masked: flag('true when the caller is not the node itself: passwords and token are shown as ******** ')
+} as const
+
+/** What the install script and the kickstart template see. */
+export type InstallData = DataOf<typeof installVariables>
+/** One interface of the node, with what its network says of it. */
+export type InstallInterface = DataOf<typeof installInterface.variables>
+/** BMC set-up of the node: the named bmcsetup object and the node's BMC interface. */
+export type InstallBmc = DataOf<typeof installBmc.variables>

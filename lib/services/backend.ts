@@ -1,4 +1,7 @@
 import type { Config } from '../config/types.js'
+import type { DataOf } from '../variables.js'
+import type { dhcpTemplates } from './dhcp/variables.js'
+import type { dnsTemplates } from './dns/variables.js'
 
 /** What makes a running server take a changed file. */
 export type Needs = 'reload' | 'restart'
@@ -26,8 +29,13 @@ export interface Rendered {
   readonly owned: readonly Owned[]
 }
 
+type ServiceTemplates = typeof dhcpTemplates & typeof dnsTemplates
+
 /** The text of a template, by its name below the directory of templates. */
-export type Render = (template: string, data: object) => string
+export type Render = <Name extends keyof ServiceTemplates>(
+  template: Name,
+  data: DataOf<ServiceTemplates[Name]>
+) => string
 
 /**
  * The settings of a server that svcd configures: the ini's values, and the server's usual ones in place of empty

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { TemplateError, Templates } from '../template/templates.js'
-import type { Rendered, RenderedFile, ServiceSettings } from './backend.js'
+import type { Render, Rendered, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
 import { unifiedDiff } from './diff.js'
 import { type Serials, serials } from './dns/serials.js'
@@ -76,7 +76,7 @@ function render(job: RenderJob): { rendered: Rendered; given: Serials } {
   const templates = new Templates({ directory: job.templates })
   const backend = backendOf(job.service, job.settings.server)
   const { of, given } = serials(job.serials, job.nowMs, contentOf)
-  const text = (name: string, data: object) => templates.render(name, { ...data })
+  const text: Render = (name, data) => templates.render(name, { ...data })
   return { rendered: backend.render(JSON.parse(job.data), job.settings, text, of), given }
 }
 

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
-import type { DnsData } from '../../lib/services/dns/data.js'
+import type { DnsData } from '../../lib/services/dns/variables.js'
 import { output, requirePrograms, requireRoot } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { settings as cluster, type Objects } from './cluster.js'

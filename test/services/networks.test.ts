@@ -6,7 +6,7 @@ import { capture } from '../../lib/services/capture.js'
 import { dhcpData } from '../../lib/services/dhcp/data.js'
 import { groupsOf } from '../../lib/services/dhcp/groups.js'
 import { wires } from '../../lib/services/dhcp/overlap.js'
-import type { DhcpData } from '../../lib/services/dhcp/types.js'
+import type { DhcpData } from '../../lib/services/dhcp/variables.js'
 import { settings, view } from './cluster.js'
 import { dataOf, options } from './rendered.js'
 

@@ -80,14 +80,15 @@ export async function templateData(
   service: ServiceName,
   server: string,
   objects: Objects,
-  more: Partial<DhcpOptions> & Partial<ServiceSettings> = {}
+  more: Partial<DhcpOptions> = {},
+  ini: Partial<ServiceSettings> = {}
 ): Promise<{ template: string; data: object }[]> {
   const found: { template: string; data: object }[] = []
   const record = (template: string, data: object) => {
     found.push({ template, data })
     return ''
   }
-  const given = { ...settingsOf(service, server), ...more }
+  const given = { ...settingsOf(service, server), ...ini }
   const serial = (_zone: string, _path: string, body: (serial: number) => string) => body(1)
   backendOf(service, server).render(await dataOf(service, objects, settings, more), given, record, serial)
   return found

@@ -162,20 +162,14 @@ function installCases(template: string): Case[] {
 /** The templates of the DHCP and DNS servers, as these are given their data. */
 async function serviceCases(): Promise<Case[]> {
   const cases: Case[] = []
-  const bare = {
-    next_server: '',
-    interfaces: ['eth0', 'eth1'],
-    dns_too: true,
-    name_server: '',
-    controlSocket: ''
-  }
+  const bare = { next_server: '', interfaces: ['eth0', 'eth1'], dns_too: true }
   for (const [service, server] of servers)
-    for (const [what, objects, more] of [
-      ['nothing', {}, {}],
-      ['one', many(1), bare],
-      ['everything', everything, {}]
+    for (const [what, objects, more, ini] of [
+      ['nothing', {}, {}, {}],
+      ['one', many(1), bare, { controlSocket: '' }],
+      ['everything', everything, {}, {}]
     ] as const)
-      for (const { template, data } of await templateData(service, server, objects, more))
+      for (const { template, data } of await templateData(service, server, objects, more, ini))
         cases.push({ template, what: `${what} of ${service} ${server}`, data })
   return cases
 }

@@ -5,7 +5,7 @@ import { type Captured, domainName } from '../capture.js'
 import type { Group } from './groups.js'
 import { Hosts } from './hosts.js'
 import { type Range, sizeOf, without } from './ranges.js'
-import type { DhcpData, DhcpSubnet } from './types.js'
+import type { DhcpData, DhcpSubnet } from './variables.js'
 
 /** What the data needs besides the cluster's objects. */
 export type DhcpOptions = Omit<DhcpData, 'controller' | 'subnets' | 'hosts'>

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { contains, parseAddress, parsePrefix } from '../../model/address.js'
 import { type Backend, type RenderedFile, readable } from '../backend.js'
 import { wires } from './overlap.js'
-import type { DhcpData, DhcpSubnet } from './types.js'
+import type { DhcpData, DhcpSubnet } from './variables.js'
 
 const suffix = '.host'
 

@@ -4,7 +4,7 @@ import type { NodeDoc } from '../../model/types/node.js'
 import { type Captured, type Device, ownName } from '../capture.js'
 import { type Group, groupsOf } from './groups.js'
 import type { Range } from './ranges.js'
-import type { BootScript, DhcpHost } from './types.js'
+import type { BootScript, DhcpHost } from './variables.js'
 
 /** Gathers the machines, every address in use, and the address of each name. */
 export class Hosts {

@@ -2,7 +2,7 @@ import { formatAddress, toAddress } from '../../model/address.js'
 import { type Backend, readable } from '../backend.js'
 import { wires } from './overlap.js'
 import { sizeOf } from './ranges.js'
-import type { DhcpData, DhcpSubnet } from './types.js'
+import type { DhcpData, DhcpSubnet } from './variables.js'
 
 /** ISC dhcpd has one file. It cannot read that again, so a reload is a restart. */
 export const isc: Backend<DhcpData> = {

@@ -1,6 +1,6 @@
 import { type Backend, readable } from '../backend.js'
 import { wires } from './overlap.js'
-import type { DhcpData, DhcpHost, DhcpSubnet } from './types.js'
+import type { DhcpData, DhcpHost, DhcpSubnet, KeaSubnet, SharedNetwork } from './variables.js'
 
 /**
  * Kea's kea-dhcp4 has one JSON file, with the reservations of a subnet inside that subnet. It reads the file again
@@ -22,8 +22,8 @@ export const kea: Backend<DhcpData> = {
     const bySubnet = new Map<number, DhcpHost[]>(data.subnets.map(({ id }) => [id, []]))
     for (const host of data.hosts) bySubnet.get(host.subnet)?.push(host)
     const ofSubnet = ({ id }: DhcpSubnet) => bySubnet.get(id) ?? []
-    const shared: object[] = []
-    const alone: object[] = []
+    const shared: SharedNetwork[] = []
+    const alone: KeaSubnet[] = []
     for (const wire of wires(data.subnets)) {
       const isAlone = wire.length === 1
       // A machine without an address may get one from any subnet of the wire.

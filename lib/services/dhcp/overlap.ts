@@ -1,5 +1,5 @@
 import { type Prefix, parsePrefix } from '../../model/address.js'
-import type { DhcpSubnet } from './types.js'
+import type { DhcpSubnet } from './variables.js'
 
 /** Something with a prefix, and what lies directly in it: in it, and in nothing smaller that lies in it. */
 export interface Nest<T> {

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { type Backend, readable } from '../backend.js'
-import type { DnsData } from './data.js'
+import type { DnsData } from './variables.js'
 
 const suffix = '.zone'
 const zoneCheck = ['named-checkzone', '-k', 'ignore', '-i', 'local']

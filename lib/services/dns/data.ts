@@ -3,31 +3,7 @@ import type { NetworkDoc } from '../../model/types/network.js'
 import type { Captured } from '../capture.js'
 import { Names } from './names.js'
 import { placeOf, reverseZones } from './reverse.js'
-
-export interface DnsRecord {
-  /** Relative to the zone. */
-  readonly name: string
-  readonly type: 'A' | 'AAAA' | 'PTR'
-  readonly data: string
-}
-
-/** A zone as its file has it. Full names end in a dot. */
-export interface DnsZone {
-  /** Without the dot at the end. */
-  readonly name: string
-  readonly name_server: string
-  readonly hostmaster: string
-  readonly records: readonly DnsRecord[]
-  /** For comments: what could not be written, a sentence for each. */
-  readonly notes: readonly string[]
-}
-
-/** What the templates of DNS servers see. */
-export interface DnsData {
-  readonly zones: readonly DnsZone[]
-  /** The same as lines of a hosts file: an address and its names, the one it is called by first. */
-  readonly hosts: readonly { readonly address: string; readonly names: readonly string[] }[]
-}
+import type { DnsData, DnsRecord, DnsZone } from './variables.js'
 
 /** Everything that a name server has to know. Yields for each node and each name. */
 export function* dnsData(captured: Captured): Generator<undefined, DnsData> {

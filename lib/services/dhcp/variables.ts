@@ -1,0 +1,124 @@
+import {
+  type DataOf,
+  flag,
+  integer,
+  map,
+  mapLists,
+  maps,
+  text,
+  texts,
+  type Variables
+} from '../../variables.js'
+
+/** The script of a machine's boot case (rules 4.13, 10.5); '' for BMCs and other devices, which boot nothing. */
+export type BootScript = '' | 'menu' | 'short' | 'disk'
+
+const range = {
+  title: 'range',
+  meaning: 'Addresses that are lent.',
+  variables: { first: text('the first address'), last: text('the last address') }
+}
+
+const host = {
+  title: 'machine',
+  meaning: 'A machine that the server knows.',
+  variables: {
+    title: text('for comments: "node node001 BOOTIF", of letters, digits and . _ - alone'),
+    mac: text('MAC address'),
+    ipaddress: text("fixed address, '' where the machine gets one of the dynamic range"),
+    boot: text<BootScript>(
+      "the script it boots: `menu`, `short` or `disk`; '' for BMCs and other devices, which boot nothing. All but `short` and `disk` get what an unknown machine gets"
+    ),
+    subnet: integer('the `id` of its subnet')
+  }
+} as const
+
+const subnet = {
+  title: 'subnet',
+  meaning: 'One CIDR, with what its networks say of it. Networks with equal CIDRs are one subnet.',
+  variables: {
+    id: integer('a CIDR always has the same one, as leases refer to it'),
+    cidr: text('such as 10.141.0.0/16'),
+    network: text('its first address'),
+    netmask: text('such as 255.255.0.0'),
+    names: text('the names of its networks, with blanks between them'),
+    dhcp: flag('false: nobody is answered there'),
+    here: flag("whether the controller's address is in it, and in none of the subnets inside it"),
+    ranges: maps(range, 'the dynamic ranges; empty: none'),
+    router: text("the gateway, '' without one"),
+    name_servers: texts('addresses of name servers'),
+    ntp_servers: texts('addresses of NTP servers'),
+    domain: text("the domain of its machines, '' without one"),
+    search: texts('the domains to look names up in'),
+    notes: texts('for comments: what could not be written, a sentence for each')
+  }
+} as const
+
+const common = {
+  url: text('the URL of svcd that nodes use'),
+  next_server: text("TFTP server, '' without one"),
+  bios: text('file that BIOS machines fetch from there: an iPXE'),
+  efi_x64: text('the same for UEFI on x86'),
+  efi_arm64: text('the same for UEFI on ARM'),
+  lease_seconds: integer('how long an address is lent'),
+  interfaces: texts('interfaces of the controller to listen on; empty: all'),
+  controller: text("the controller's address, '' when it has no IPv4 address"),
+  dns_too: flag('whether the same server is the name server too (dnsmasq)'),
+  subnets: maps(subnet, 'the longest prefix first, as that subnet answers for its addresses'),
+  hosts: maps(host, 'the machines that the server knows')
+} as const
+
+const keaSubnet = {
+  title: 'subnet with its machines',
+  meaning: 'What `dhcp/templ_kea_subnet.cfg` has as `subnet`.',
+  variables: {
+    ...subnet.variables,
+    own_class: text("the client class that every machine has, where subnets overlap; '' elsewhere"),
+    hosts: maps(host, 'its machines, and where subnets overlap those without a fixed address')
+  }
+} as const
+
+const sharedNetwork = {
+  title: 'shared network',
+  meaning: 'Subnets that overlap.',
+  variables: { name: text('`svcd-<id>`, unlike all others'), subnets: maps(keaSubnet, 'the subnets') }
+} as const
+
+/** The variables of each template of a DHCP server: what the code passes, and what the document says of it. */
+export const dhcpTemplates = {
+  'dhcp/templ_isc.cfg': {
+    ...common,
+    wires: mapLists(
+      subnet,
+      'the subnets, those that overlap in one list; ranges are cut to what dhcpd can hold'
+    )
+  },
+  'dhcp/templ_kea.cfg': {
+    ...common,
+    alone: maps(keaSubnet, 'the subnets that overlap with no other one'),
+    shared: maps(sharedNetwork, 'the others'),
+    lease_file: text('path of the file of leases'),
+    control_socket: text("path of the socket on which Kea is told to reload, '' without one")
+  },
+  'dhcp/templ_dnsmasq.cfg': {
+    ...common,
+    shared: maps(
+      subnet,
+      'the subnets on the wire of the controller that do not hold its address; these have no ranges in `subnets`'
+    ),
+    directory: text('directory of the files of machines'),
+    lease_file: text('path of the file of leases')
+  },
+  'dhcp/templ_dnsmasq_host.cfg': { host: map(host, 'the machine whose file this is') }
+} as const satisfies Record<string, Variables>
+
+/** What all templates of DHCP servers see. */
+export type DhcpData = DataOf<typeof common>
+/** One CIDR, with what its networks say of it. */
+export type DhcpSubnet = DataOf<typeof subnet.variables>
+/** A machine that the server knows. */
+export type DhcpHost = DataOf<typeof host.variables>
+/** What the templates of Kea see of a subnet. */
+export type KeaSubnet = DataOf<typeof keaSubnet.variables>
+/** What the template of Kea sees of subnets that overlap. */
+export type SharedNetwork = DataOf<typeof sharedNetwork.variables>

@@ -1,0 +1,59 @@
+import { type DataOf, integer, maps, text, texts, type Variables } from '../../variables.js'
+
+const record = {
+  title: 'record',
+  meaning: 'A resource record of a zone.',
+  variables: {
+    name: text('relative to the zone'),
+    type: text<'A' | 'AAAA' | 'PTR'>('`A`, `AAAA` or `PTR`'),
+    data: text('an address, or a full name')
+  }
+} as const
+
+const zone = {
+  name: text('name of the zone, without the dot at the end'),
+  name_server: text('full name of the name server, with the dot'),
+  hostmaster: text('mail address as the SOA record has it'),
+  records: maps(record, 'the records, but SOA and NS'),
+  notes: texts('for comments: what could not be written, a sentence for each')
+} as const
+
+const zoneFile = {
+  title: 'zone and its file',
+  meaning: 'A zone that is written to a file of its own.',
+  variables: { name: text('name of the zone'), file: text('path of its file') }
+} as const
+
+const hostLine = {
+  title: 'line',
+  meaning: 'A line of a hosts file.',
+  variables: {
+    address: text('an address'),
+    names: texts('its names, the one it is called by first')
+  }
+} as const
+
+/** The variables of each template of a name server: what the code passes, and what the document says of it. */
+export const dnsTemplates = {
+  'dns/templ_bind.cfg': { zones: maps(zoneFile, 'the zones, forward and reverse') },
+  'dns/templ_bind_zone.cfg': {
+    ...zone,
+    serial: integer('the serial of the SOA record; it grows with every change of the file')
+  },
+  'dns/templ_dnsmasq.cfg': {
+    zones: texts('names of the zones, forward and reverse'),
+    hosts_file: text('path of the file with all names')
+  },
+  'dns/templ_dnsmasq_hosts.cfg': { hosts: maps(hostLine, 'an entry for each address') }
+} as const satisfies Record<string, Variables>
+
+/** What can be written of a zone. Full names end in a dot. */
+export type DnsZone = DataOf<typeof zone>
+export type DnsRecord = DataOf<typeof record.variables>
+
+/** Everything that a name server has to know. */
+export interface DnsData {
+  readonly zones: readonly DnsZone[]
+  /** The same as lines of a hosts file. */
+  readonly hosts: readonly DataOf<typeof hostLine.variables>[]
+}
