@@ -133,6 +133,9 @@ t.test('failures: ever longer pauses, told once, and told when it is well again'
   t.same(said, ['no space', 'read only', 'well'])
   t.equal(work.problem, '')
   t.same(clock.timers, [])
+  work.wake()
+  await clock.pass(0)
+  t.same(said, ['no space', 'read only', 'well'], 'that it goes on well is no news')
   state.fails = 'no space'
   begun.length = 0
   work.wake()
@@ -164,6 +167,15 @@ t.test('the process waits for what was asked for, not for the next repetition', 
   t.match(clock.timers, [{ due: 100, holds: false }])
   work.wake(500)
   t.match(clock.timers, [{ due: 100, holds: true }])
+  await clock.pass(90)
+  const busy = background({ everyMs: 100 })
+  busy.hold()
+  busy.work.wake()
+  await busy.clock.pass(0)
+  busy.work.wake(500)
+  busy.state.release()
+  await busy.clock.pass(0)
+  t.match(busy.clock.timers, [{ due: 100, holds: true }], 'the repetition comes first, and does for both')
 })
 
 t.test('settled: nothing that was asked for is left, whether it went well or not', async t => {
@@ -201,6 +213,8 @@ t.test('close: the run under way is aborted and waited for, and none comes after
   await settled
   t.equal(state.aborted, true)
   work.wake()
+  work.wake(5)
+  t.same(clock.timers, [])
   await work.run()
   await work.close()
   await clock.pass(1000)
