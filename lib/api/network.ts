@@ -1,6 +1,6 @@
 import { notFound } from '../errors.js'
 import type { Answer } from '../http/route.js'
-import { contains, formatAddress, toAddress } from '../model/address.js'
+import { formatAddress, toAddress } from '../model/address.js'
 import { looksLikeAddress } from '../model/names.js'
 import { isTaken, networkOf, nextFree, takenIn } from '../model/networks.js'
 import { type ApiRoute, config, ok, okTwice, type Parts, param } from './context.js'
@@ -15,12 +15,9 @@ const addressState = object({ status: word('free', 'taken') })
 export function networkRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   const stateOf = (name: string, ipaddress: string): Answer => {
-    const address = toAddress(ipaddress)
-    const { network } = model.get('network', name)
-    const prefix = model.view.index.networks.get(name)
-    if (!prefix || !contains(prefix, address))
-      throw notFound(`${ipaddress} lies outside network ${name} (${network})`)
-    const state = { [ipaddress]: { status: isTaken(model.view, address, model.cluster) ? 'taken' : 'free' } }
+    model.get('network', name)
+    const taken = isTaken(model.view, name, toAddress(ipaddress), model.cluster)
+    const state = { [ipaddress]: { status: taken ? 'taken' : 'free' } }
     return ok({ ...config('network', state), ...state })
   }
   // `/config/network/{address}` answers for the network with the longest prefix that holds it. Unlike a network, an

@@ -45,6 +45,7 @@ export class AddressSet {
 
   /** The lowest address from `first` to `last`, both included, that is not in the set. */
   firstFree(first: Address, last: Address): Address | undefined {
+    if (first > last) return undefined
     let block: number | undefined = first >>> 8
     let inside = firstClear(this.#blocks.get(block), first & 255)
     if (inside === 256) {

@@ -5,6 +5,7 @@ import {
   formatAddress,
   hosts,
   isLoopback,
+  type Prefix,
   parseAddress,
   toAddress
 } from './address.js'
@@ -33,8 +34,27 @@ export function nameServerOf(network: Docs['network'] | undefined, cluster: Clus
   return network?.ns_ip ?? (controller === undefined ? '' : formatAddress(controller))
 }
 
+/** Whether an address is nobody's to have: the network's own ones, its name server's, the controller's (rules 3.7). */
+function isReserved(
+  view: View,
+  name: string,
+  prefix: Prefix,
+  address: Address,
+  cluster: ClusterSettings
+): boolean {
+  const { first, last } = hosts(prefix)
+  const nameServer = view.get('network', name)?.ns_ip
+  return (
+    address < first ||
+    address > last ||
+    address === controllerAddress(cluster) ||
+    (nameServer !== undefined && address === toAddress(nameServer)) ||
+    view.index.gatewayOf(address).length > 0
+  )
+}
+
 /**
- * The first host address that is not used and not reserved (rules 3.7).
+ * The first host address that is not used and not reserved (rules 3.7). `also`: more that are used.
  * Throws 404 naming the network when there is none.
  */
 export function nextFree(
@@ -46,24 +66,14 @@ export function nextFree(
   const prefix = view.index.networks.get(name)
   const network = view.get('network', name)
   if (!prefix || !network) throw notFound(`network ${name} does not exist`)
-  const range = hosts(prefix)
   const dynamic = dynamicRange(network)
-  const controller = controllerAddress(cluster)
-  const nameServer = network.ns_ip === undefined ? undefined : toAddress(network.ns_ip)
-  let from = range.first
+  let { first: from, last } = hosts(prefix)
   for (;;) {
-    const free = view.index.taken.firstFree(from, range.last)
+    const free = view.index.taken.firstFree(from, last)
     if (free === undefined) throw notFound(`network ${name} has no free address`)
-    if (dynamic && free >= dynamic.first && free <= dynamic.last) from = dynamic.last + 1
-    else if (
-      free === controller ||
-      free === nameServer ||
-      also.has(free) ||
-      view.index.gatewayOf(free).length > 0
-    )
-      from = free + 1
-    else return free
-    if (from > range.last) throw notFound(`network ${name} has no free address`)
+    const isDynamic = dynamic && free >= dynamic.first && free <= dynamic.last
+    if (!isDynamic && !also.has(free) && !isReserved(view, name, prefix, free, cluster)) return free
+    from = (isDynamic ? dynamic.last : free) + 1
   }
 }
 
@@ -79,9 +89,14 @@ export function networkOf(view: View, address: Address): string | undefined {
   return best?.name
 }
 
-/** Whether a device, or the controller, has an address. */
-export function isTaken(view: View, address: Address, cluster: ClusterSettings): boolean {
-  return view.index.taken.has(address) || controllerAddress(cluster) === address
+/** Whether an address of a network is somebody's, or nobody's to have; throws 404 for one outside (rules 3.7). */
+export function isTaken(view: View, name: string, address: Address, cluster: ClusterSettings): boolean {
+  const prefix = view.index.networks.get(name)
+  if (!prefix || !contains(prefix, address))
+    throw notFound(
+      `${formatAddress(address)} lies outside network ${name} (${view.get('network', name)?.network})`
+    )
+  return view.index.taken.has(address) || isReserved(view, name, prefix, address, cluster)
 }
 
 /** Refuses an address that no device of the network may have; `where` opens the message. */

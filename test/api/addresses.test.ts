@@ -80,7 +80,16 @@ t.test('taken addresses, and the status of one', async t => {
     ['plain', '192.0.2.2', 'taken'],
     ['plain', '192.0.2.4', 'free'],
     ['controlled', '10.141.255.254', 'taken'],
-    ['all', '192.0.2.2', 'taken']
+    ['all', '192.0.2.2', 'taken'],
+    ['plain', '192.0.2.0', 'taken'],
+    ['plain', '192.0.2.255', 'taken'],
+    ['gated', '198.51.100.1', 'taken'],
+    ['gated', '198.51.100.2', 'taken'],
+    ['gated', '198.51.100.3', 'free'],
+    ['all', '198.51.100.1', 'taken'],
+    ['dynamic', '10.9.0.5', 'free'],
+    ['two', '203.0.113.0', 'free'],
+    ['one', '203.0.113.7', 'free']
   ]
   for (const [network, address, state] of states)
     await row(t, c, {
