@@ -47,6 +47,11 @@ export interface Field<V = unknown> {
   readonly derived?: true
   /** An object or a body without it is refused. */
   readonly required?: true
+  /**
+   * Why a change may not set this value; undefined: it may. An object that holds it already, from a time without the
+   * limit, is left as it is.
+   */
+  readonly limit?: (value: string) => string | undefined
   readonly meaning: string
 }
 
@@ -203,6 +208,16 @@ export const path = checked('an absolute path without ..', value =>
 
 /** A field of which only null is known. */
 export const alwaysNull = valueType<never>('null', 'null', () => undefined)
+
+/** A limit: at most so many bytes. `whose` limit it is: "a BMC". */
+export const atMost = (bytes: number, whose: string) => (value: string) => {
+  const length = Buffer.byteLength(value)
+  return length > bytes ? `has ${length} bytes, and ${whose} takes ${bytes} at most` : undefined
+}
+
+/** A limit: no line break and no other control character. */
+export const oneLine = (value: string) =>
+  /[\u0000-\u001f\u007f]/.test(value) ? 'holds a line break or another control character' : undefined
 
 /** A comment of an admin, which every type has. */
 export const comment = { name: 'comment', type: freeText, meaning: 'free text' } as const satisfies Field

@@ -10,6 +10,7 @@ import { merged, without } from './request.js'
 import { checkChanges, checkState } from './rules.js'
 import type { SecretBox } from './secret-box.js'
 import { type ClusterDoc, settingsInForce } from './settings.js'
+import { beyondLimits } from './table.js'
 import type { GroupDoc } from './types/group.js'
 import type { NodeDoc } from './types/node.js'
 import { createIndex, kinds, objectTypes } from './types.js'
@@ -275,6 +276,8 @@ function write<K extends TypeName>(
   const group = memberOf && (before ? memberOf(before) : given.values.get('group'))
   const inherited = inForce?.(before, typeof group === 'string' ? tx.get('group', group) : undefined, cluster)
   const after = merged(objectType, before ?? { name }, given, inherited?.settings ?? {})
+  for (const why of beyondLimits(objectType.fields, before, after))
+    throw badRequest(`${objectType.title} ${name}: ${why}`)
   if (objectType.write) objectType.write(changing, before, after, given)
   else tx.put(type, name, after)
 }

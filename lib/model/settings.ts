@@ -1,8 +1,9 @@
+import { badRequest } from '../errors.js'
 import type { JsonObject } from '../json.js'
-import { boolean, type FieldType, freeText, hosts, provisionMethod, type Table } from './field.js'
+import { boolean, type FieldType, freeText, hosts, oneLine, provisionMethod, type Table } from './field.js'
 import { readFields } from './request.js'
 import type { AttachedType } from './stored.js'
-import { objectOf } from './table.js'
+import { beyondLimits, objectOf } from './table.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
 /** No time server is a choice too, other than the ini's. */
@@ -14,7 +15,7 @@ const timeServers: FieldType<string> = {
 
 /** The cluster's settings that can be changed over http (rules 3.15). */
 export const settingFields = [
-  { name: 'ntp_server', type: timeServers, meaning: 'time servers' },
+  { name: 'ntp_server', type: timeServers, limit: oneLine, meaning: 'time servers' },
   { name: 'debug', type: boolean, meaning: 'the log tells more' },
   { name: 'technical_contacts', type: freeText, meaning: 'whom to call' },
   { name: 'provision_method', type: provisionMethod, meaning: 'how images are fetched' },
@@ -68,8 +69,12 @@ export function settingsInForce(view: View, ini: ClusterSettings): ClusterSettin
 export type GivenSettings = ReadonlyMap<SettingName, string | boolean | null>
 
 /** Reads settings of a request. Throws 400 naming the field. */
-export const readSettings = (given: JsonObject) =>
-  readFields('cluster', settingFields, given) as GivenSettings
+export function readSettings(given: JsonObject): GivenSettings {
+  const values = readFields('cluster', settingFields, given)
+  for (const why of beyondLimits(settingFields, undefined, Object.fromEntries(values)))
+    throw badRequest(`cluster: ${why}`)
+  return values as GivenSettings
+}
 
 /** Stores settings; one that equals the ini's, or is null, is the ini's again. */
 export function putSettings(tx: Tx, ini: ClusterSettings, given: GivenSettings): void {

@@ -77,6 +77,15 @@ export function storedFields(table: Table, values: ReadonlyMap<string, unknown>)
   return doc
 }
 
+/** Why a change from `before` to `after` is not allowed by the limits of the fields. */
+export function* beyondLimits(table: Table, before: object | undefined, after: object): Generator<string> {
+  const [old, now] = [new Map(Object.entries(before ?? {})), new Map(Object.entries(after))]
+  for (const { name, limit } of table) {
+    const why = now.get(name) === old.get(name) ? undefined : limit?.(String(now.get(name) ?? ''))
+    if (why !== undefined) yield `field "${name}" ${why}`
+  }
+}
+
 /** An object with these fields. */
 export const objectOf = <D>(table: Table): FieldType<D> => ({
   expected: 'an object',

@@ -11,7 +11,7 @@ import { checkState } from './rules.js'
 import { putSecrets, readSecrets, type SecretOwner, secretsKey, secretsOf } from './secrets.js'
 import { putSettings, readSettings, type SettingName, settingNames } from './settings.js'
 import { readStored } from './stored.js'
-import { fieldFor } from './table.js'
+import { beyondLimits, fieldFor } from './table.js'
 import { allTags, tagKey, untagged } from './tags.js'
 import type { OsimagetagDoc } from './types/osimage.js'
 import { kinds, objectTypes, typeNames } from './types.js'
@@ -154,7 +154,7 @@ function parse(model: Model, document: JsonValue): (changing: Changing) => Impor
     else if (section === 'cluster') replacements.set(section, parseSettings(model, content, problems))
     else if (section === 'osimagetag') replacements.set(section, parseTags(content, problems))
     else if (section === 'secrets') replacements.set(section, parseSecrets(model, content, problems))
-    else if (type) replacements.set(section, parseObjects(type, content, problems))
+    else if (type) replacements.set(section, parseObjects(model, type, content, problems))
     else problems.add(['config', section], 'there is no such section')
   }
   problems.throwAs(badRequest)
@@ -177,7 +177,12 @@ function parseSettings(model: Model, content: JsonObject, problems: Problems): R
   return ({ tx }) => putSettings(tx, model.ini, settings)
 }
 
-function parseObjects<K extends TypeName>(type: K, content: JsonObject, problems: Problems): Replace {
+function parseObjects<K extends TypeName>(
+  model: Model,
+  type: K,
+  content: JsonObject,
+  problems: Problems
+): Replace {
   const docs = new Map<string, Docs[K]>()
   for (const [name, entry] of Object.entries(content)) {
     const path = ['config', type, name]
@@ -188,6 +193,8 @@ function parseObjects<K extends TypeName>(type: K, content: JsonObject, problems
     const doc = readStored(objectTypes[type], name, entry, (at, message) =>
       problems.add([...path, ...at], `${objectTypes[type].title} ${name}: ${message}`)
     )
+    for (const why of beyondLimits(objectTypes[type].fields, model.view.get(type, name), doc))
+      problems.add(path, why)
     if (problems.count === before) docs.set(name, doc)
   }
   return changing => {

@@ -139,7 +139,14 @@ export const specimens: readonly Specimen[] = [
     deleted: 204,
     newName: 'newbmcname',
     least: {},
-    full: { mgmtchannel: 3, netchannel: 4, userid: 5, username: 'root', password: awkward, comment: awkward },
+    full: {
+      mgmtchannel: 3,
+      netchannel: 4,
+      userid: 5,
+      username: 'root',
+      password: '"$(id)`\n\t<b> # 🙂',
+      comment: awkward
+    },
     variants: []
   }
 ]

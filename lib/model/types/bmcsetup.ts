@@ -1,12 +1,12 @@
-import { comment, freeText, integer, type Stored, type Table } from '../field.js'
+import { atMost, comment, freeText, integer, type Stored, type Table } from '../field.js'
 import { named, type ObjectType } from '../object-type.js'
 
 const fields = [
   { name: 'mgmtchannel', type: integer(0, 15), default: 1, meaning: 'channel of the users' },
   { name: 'netchannel', type: integer(0, 15), default: 1, meaning: 'channel of the LAN settings' },
   { name: 'userid', type: integer(1, 63), default: 2, meaning: 'slot of the user' },
-  { name: 'username', type: freeText, meaning: 'user name' },
-  { name: 'password', type: freeText, secret: true, meaning: 'password' },
+  { name: 'username', type: freeText, limit: atMost(16, 'a BMC'), meaning: 'user name' },
+  { name: 'password', type: freeText, secret: true, limit: atMost(20, 'a BMC'), meaning: 'password' },
   comment
 ] as const satisfies Table
 

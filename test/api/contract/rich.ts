@@ -5,6 +5,9 @@ import { base64 } from './world.js'
 export const hostile =
   'He said "no";\n\r\ttab \\ $HOME `id` {{ x }} {% raw %} <b>&amp; \u007f\u2028\ufeff 🙂 ü é end '
 
+/** As much of that as a BMC takes. */
+export const hostileWord = '"$(id)`\n{{ x }} # ü'
+
 const script = base64(`#!/bin/sh\n# ${hostile}\necho done\n`)
 
 /** Objects of every type that use each other, with names and texts that are easy to spoil. */
@@ -45,7 +48,10 @@ export async function richCluster(c: Controller): Promise<void> {
     ['osimage/10/tag', { tag: 'v1' }],
     ['osimage/10/tag', { tag: '2024' }],
     ['osimage/constructor/tag', { tag: 'toString' }],
-    ['bmcsetup/boards', { userid: 5, username: hostile, password: hostile, comment: hostile }],
+    [
+      'bmcsetup/boards',
+      { userid: 5, username: hostile.slice(0, 16), password: hostileWord, comment: hostile }
+    ],
     ['bmcsetup/defaults', {}],
     [
       'switch/sw1',

@@ -28,7 +28,7 @@ export const beginning = {
       },
       constructor: { name: 'constructor', grab_exclude: ['/proc/*'] }
     },
-    bmcsetup: { boards: { name: 'boards', username: 'root', password: awkward } },
+    bmcsetup: { boards: { name: 'boards', username: 'root', password: '"$(id)`\n\t<b> # 🙂' } },
     group: {
       compute: {
         name: 'compute',
