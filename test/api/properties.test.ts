@@ -24,7 +24,7 @@ t.comment(`seed ${seed}`)
 const controllerAddress = '10.141.255.254'
 
 /** The stored files but the journal: why a machine could not boot reaches it behind the answer of its boot script. */
-const stored = (c: Controller) => ({ ...snapshot(c), 'node-status.journal': undefined })
+const storedFiles = (c: Controller) => ({ ...snapshot(c), 'node-status.journal': undefined })
 
 /** A step of a sequence: what was asked, and what is exported before and after it. */
 interface Step {
@@ -96,13 +96,13 @@ function property(
 property('what is read and posted back changes no stored byte', 30, 40, async (c, operations) => {
   await perform(c, operations)
   const { config } = await exported(c)
-  const before = stored(c)
+  const before = storedFiles(c)
   const postBack = async (path: string, to = path) => {
     const read = await c.get(path)
     equal(read.status, 200, `${path}: ${read.text}`)
     const posted = await c.post(to, read.text)
     ok(posted.status === 200 || posted.status === 204, `${path}: ${posted.status} ${posted.text}`)
-    deepEqual(stored(c), before, path)
+    deepEqual(storedFiles(c), before, path)
   }
   await postBack('/config/cluster')
   for (const type of types)
@@ -165,7 +165,7 @@ property(
     let stored: ReturnType<typeof snapshot> | undefined
     await perform(c, operations, ({ operation, reply: { status, text, body }, before, after }) => {
       ok(status < 500, `${status} ${text}`)
-      const now = stored(c)
+      const now = storedFiles(c)
       if (status >= 400) {
         match(String(body?.message), /\S/, text)
         deepEqual(after, before, text)
