@@ -24,7 +24,7 @@ t.comment(`seed ${seed}`)
 const controllerAddress = '10.141.255.254'
 
 /** The stored files but the journal: why a machine could not boot reaches it behind the answer of its boot script. */
-const storedFiles = (c: Controller) => ({ ...snapshot(c), 'node-status.journal': undefined })
+const storedFiles = (c: Controller) => ({ ...snapshot(c), 'node-status.journal': '' })
 
 /** A step of a sequence: what was asked, and what is exported before and after it. */
 interface Step {
@@ -162,7 +162,7 @@ property(
   60,
   async (c, operations) => {
     const deleted = new Set(beginning.config.node.n2.removed)
-    let stored: ReturnType<typeof snapshot> | undefined
+    let stored: ReturnType<typeof storedFiles> | undefined
     await perform(c, operations, ({ operation, reply: { status, text, body }, before, after }) => {
       ok(status < 500, `${status} ${text}`)
       const now = storedFiles(c)
