@@ -1,5 +1,5 @@
 #!/bin/sh
-# dracut's hook "cmdline": says that somebody knows what root=svc means.
+# dracut's hook "cmdline": tells dracut that root=svc is taken care of.
 if [ "$(getarg root=)" = svc ]; then
   # shellcheck disable=SC2034
   rootok=1

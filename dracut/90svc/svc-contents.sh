@@ -1,17 +1,17 @@
 # shellcheck shell=sh
-# What the initramfs needs beside the node's side itself; read by dracut's module and by the hook of
-# initramfs-tools. Lists of words.
+# Lists of what the initramfs needs beside the node's side itself. dracut's module and the hook of initramfs-tools read
+# them.
 # shellcheck disable=SC2034
 
 # The node's side, svc-<part>.sh.
 svc_parts='node arguments interface fetch dhcp'
 
-# Without these an image cannot be installed; of the second list, one must be there.
+# Without these programs a node cannot install itself. One of the second list is enough.
 svc_programs='ip tar gzip sed tr od cat chmod cp cut du head tail ls ln mkdir mktemp mount mv readlink rm rmdir
   sha256sum sleep sort stat sync touch umount uname wc chroot base64 grep'
 svc_fetchers='curl wget'
 
-# Taken where the image has them: unpacking, torrents, disks, BMC, hardware, DHCP, and for a person at the shell.
+# Taken if the image has them: for unpacking, torrents, disks, the BMC, the hardware, DHCP, and a person at the shell.
 svc_optional='zstd xz bzip2 aria2c transmission-cli openssl
   blkid lsblk wipefs sfdisk fdisk parted partprobe sgdisk partx blockdev findfs losetup dd mkswap swapon swapoff
   mkfs mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4 tune2fs e2fsck resize2fs mkfs.xfs xfs_repair mkfs.vfat mkfs.fat
@@ -23,7 +23,7 @@ svc_files='/etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /
   /etc/pki/tls/cert.pem /etc/ssl/openssl.cnf /etc/mke2fs.conf
   /usr/share/misc/enterprise-numbers.txt /usr/share/misc/enterprise-numbers /usr/share/ipmitool/enterprise-numbers.txt'
 
-# Modules of the kernel; a path with = is every module below it, of a directory of the kernel's tree.
+# Kernel modules. A path after = means every module below that directory of the kernel's tree.
 svc_modules='af_packet virtio_pci virtio_net virtio_blk virtio_scsi ext4 xfs vfat nls_cp437 nls_iso8859-1
   nls_ascii nls_utf8 loop overlay efivarfs ipmi_devintf ipmi_si ipmi_msghandler'
 svc_module_directories='drivers/net/ethernet drivers/net/phy drivers/net/mdio drivers/net/hyperv drivers/net/usb

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Called by a DHCP client with what the server said in the environment: udhcpc says what happened in its first
-# argument, dhclient and dhcpcd in the variable `reason`. A server is not to be trusted: values are quoted.
+# A DHCP client calls this, with what the server said in the environment. udhcpc tells what happened in its first
+# argument, dhclient and dhcpcd tell it in the variable `reason`. A server is not trusted, so values are quoted.
 # shellcheck disable=SC2154
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -15,7 +15,7 @@ resolver() {
   done > /etc/resolv.conf
 }
 
-# Address with prefix length or netmask, routers, name servers. dhcpcd sets address and route itself.
+# Takes an address with prefix length or netmask, routers, name servers. dhcpcd sets address and route itself.
 bound() {
   ip address add "$1" dev "$interface" 2>/dev/null
   case $(ip route show dev "$interface") in

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# The node's install script, fetched with curl where it is there, else with wget (busybox or GNU).
+# Fetches the node's install script by curl if it is there, else by wget (busybox or GNU).
 
-# Some tries within one step, so that a controller which is just restarting is no failure yet.
+# One step makes several tries, so that a controller which is just restarting is no failure yet.
 fetch_script() {
   fetch_url=$SVC_URL/boot/install/$SVC_NODE
   fetch_pause=1
@@ -19,7 +19,7 @@ fetch_script() {
 fetch_once() {
   rm -f "$_RUN/install"
   : > "$_RUN/error"
-  # It holds the node's token.
+  # The script holds the node's token.
   umask 077
   if program curl; then
     fetch_curl
@@ -36,7 +36,7 @@ fetch_once() {
     rm -f "$_RUN/install"
     return 1
   fi
-  # Not a page of something that stands in between.
+  # Something in between may have answered with a page of its own.
   fetch_line=''
   IFS= read -r fetch_line 2>/dev/null < "$_RUN/install"
   case $fetch_line in
@@ -63,11 +63,11 @@ fetch_curl() {
 
 fetch_wget() {
   case $(wget --version 2>/dev/null) in
-    # It would try 20 times, and throw away what the controller says of its refusal.
+    # By itself GNU wget would try 20 times, and throw away the controller's reason for a refusal.
     *'GNU Wget'*) set -- --tries=1 --content-on-error ;;
     *) set -- ;;
   esac
-  # Busybox's own time limit is no choice: wget -T ends with a segmentation fault in Debian 12.
+  # The time limit of busybox wget cannot be used: in Debian 12 wget -T ends with a segmentation fault.
   if ! within 60 wget "$@" ${SVC_INSECURE:+--no-check-certificate} -O "$_RUN/install" "$fetch_url" \
     2> "$_RUN/error"; then
     _REASON="$(wget_error)$(answered)"
@@ -75,7 +75,7 @@ fetch_wget() {
   fi
 }
 
-# Runs a command, ended after some seconds.
+# Runs a command, and ends it after some seconds.
 within() {
   within_seconds=$1
   shift
@@ -90,7 +90,7 @@ within() {
   return "$within_status"
 }
 
-# What its last lines tell: "wget: server returned error: HTTP/1.1 401 Unauthorized" of busybox, "HTTP request
+# What the last lines of wget tell: "wget: server returned error: HTTP/1.1 401 Unauthorized" of busybox, "HTTP request
 # sent, awaiting response... 401 Unauthorized" or "Connecting to 10.1.1.1:80... failed: ..." of GNU wget.
 wget_error() {
   wget_line=$(sed -n -e 's/^wget: //p' -e 's/^.*awaiting response\.\.\. \([45]\)/the controller answered \1/p' \

@@ -1,9 +1,9 @@
 # shellcheck shell=sh
-# The network interface that the node was booted over, found by its MAC address, since names may differ.
+# The network interface that the node was booted over is found by its MAC, because names may differ.
 
 find_interface() {
   if program udevadm; then
-    # A name given by udev comes after the interface.
+    # udev renames an interface some time after it has appeared.
     udevadm settle --timeout=10
   fi
   interface_limit=$(($(uptime_seconds) + SVC_WAIT))
@@ -22,8 +22,8 @@ find_interface() {
   say "interface $SVC_BOOTIF has the address $SVC_MAC"
 }
 
-# A VLAN has the address of the card below it, and a virtual machine's passed-through card that of the virtual one
-# it is a port of: the card is wanted, and never a port.
+# A VLAN has the MAC of the card below it. In a virtual machine a passed-through card has the MAC of the virtual card
+# that it is a port of. The card is wanted, never a port.
 interface_of() {
   SVC_BOOTIF=''
   for interface in /sys/class/net/*; do
@@ -73,8 +73,8 @@ interface_addresses() {
   ip -4 -o address show dev "$SVC_BOOTIF" | sed -n 's|^.* inet \([0-9./]*\) .*$| \1|p'
 }
 
-# A switch may forward seconds after the link is there; without a link it is tried all the same, as not every
-# driver tells of one.
+# A switch may forward only some seconds after the link is there. Without a link the next step is tried all the same,
+# because not every driver tells of the link.
 await_link() {
   link_limit=$(($(uptime_seconds) + SVC_WAIT))
   link_said=''
@@ -91,7 +91,7 @@ await_link() {
   done
 }
 
-# The arguments name no gateway: a controller outside the node's own network is asked for on the same wire.
+# The arguments name no gateway. So a controller outside the node's own network is looked for on the same wire.
 route_to_controller() {
   controller=${SVC_URL#*://}
   controller=${controller##*@}
@@ -102,8 +102,8 @@ route_to_controller() {
   ip route get "$controller" >/dev/null 2>&1 || ip route add default dev "$SVC_BOOTIF"
 }
 
-# An address by DHCP, with the client that is there. Each says who it is by the MAC address, as iPXE did: a server
-# would take another identifier for another machine and give it another address.
+# Gets an address by DHCP, with the client that is there. Each client identifies itself by the MAC, as iPXE did. A
+# server would take another identifier for another machine, and give it another address.
 lease() {
   lease_script=$_LIB/svc-dhcp.sh
   if program udhcpc; then
@@ -115,7 +115,7 @@ lease() {
   elif program dhcpcd; then
     dhcpcd -4 -1 -p -L -I '' -o domain_name_servers -t "$SVC_WAIT" -c "$lease_script" "$SVC_BOOTIF"
   elif program ipconfig; then
-    # The one that cannot say who it is.
+    # This client cannot choose its identifier.
     lease_ipconfig
   else
     _REASON='no DHCP client (udhcpc, dhclient, dhcpcd, ipconfig) is in this initramfs'
@@ -129,12 +129,12 @@ lease() {
 
 lease_ipconfig() {
   ipconfig -t "$SVC_WAIT" -c dhcp -d "$SVC_BOOTIF"
-  # It writes shell variables, of what the server sent.
+  # ipconfig writes what the server sent as shell variables.
   sed -n "s/^IPV4DNS[01]='\{0,1\}\([0-9.]*\)'\{0,1\}\$/nameserver \1/p" "/run/net-$SVC_BOOTIF.conf" \
     > /etc/resolv.conf
 }
 
-# Ends the DHCP client that stays: udhcpc, dhcpcd and ipconfig do not.
+# Ends dhclient, which stays. udhcpc, dhcpcd and ipconfig end by themselves.
 lease_end() {
   if [ -s "$_RUN/dhclient.pid" ]; then
     kill "$(cat "$_RUN/dhclient.pid")" 2>/dev/null
@@ -142,9 +142,9 @@ lease_end() {
   fi
 }
 
-# The booted system configures its interfaces itself, from the files the install script wrote, and finds them as
-# after power on: NetworkManager leaves alone what has an address already, ifup refuses it, and udev cannot
-# rename what is up. A root file system from the network keeps its network.
+# The booted system configures its interfaces itself, from the files that the install script wrote. So it has to find
+# them as after power on: NetworkManager leaves an interface alone that has an address, ifup refuses it, and udev
+# cannot rename an interface that is up. A root file system that comes over the network keeps its network.
 network_down() {
   if root_needs_network; then
     say "interface $SVC_BOOTIF stays up for the root file system"

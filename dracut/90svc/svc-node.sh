@@ -1,10 +1,10 @@
 #!/bin/sh
-# The node's side between its kernel and its root file system, where the kernel argument root=svc asks for it:
-# finds the interface, brings it up, fetches the install script and runs it, which leaves the node's image on
-# /sysroot. Runs as root in an initramfs of dracut or initramfs-tools, under bash, dash or busybox ash.
+# What a node does between its kernel and its root file system, when the kernel argument says root=svc. It finds the
+# interface, brings it up, fetches the install script and runs it, which puts the node's image on /sysroot. It runs as
+# root in an initramfs of dracut or initramfs-tools, under bash, dash or busybox ash.
 #
-# Ends with 0 when the image is ready, and not before: a step that fails is said on the console and all is
-# tried again, or with svc.service=1 a shell is opened first.
+# It ends with 0 when the image is ready, and not before. When a step fails, the console shows it and all steps are
+# taken again; with svc.service=1 a shell is opened first.
 
 set +e
 unset IFS
@@ -16,7 +16,7 @@ export LC_ALL PATH
 _LIB=$(cd "${0%/*}" && pwd)
 _RUN=/run/svc
 _STEP=''
-# What the step that failed says of it.
+# Why the step has failed.
 _REASON=''
 
 # shellcheck source=SCRIPTDIR/svc-arguments.sh
@@ -34,18 +34,18 @@ program() {
   command -v "$1" >/dev/null 2>&1
 }
 
-# Text from elsewhere, on one line of at most 500 characters and without control characters.
+# Text from elsewhere on one line, of 500 characters at most and without control characters.
 printable() {
   printf '%.500s' "$(printf '%s' "$1" | tr '\n\t' '  ' | tr -d '\000-\037\177')"
 }
 
-# Whole seconds since the start of the machine: a clock that nobody sets.
+# Whole seconds since the machine was started. Nobody sets this clock.
 uptime_seconds() {
   IFS=' .' read -r uptime_now _ < /proc/uptime
   printf '%s' "$uptime_now"
 }
 
-# Busybox without fractions of a second waits a whole one.
+# A busybox whose sleep knows no fractions waits a whole second.
 nap() {
   sleep 0.2 2>/dev/null || sleep 1
 }
@@ -56,7 +56,7 @@ step() {
   "$2"
 }
 
-# Each step can be taken again after it, or a later one, has failed.
+# Each step can be taken again when it or a later one has failed.
 install_node() {
   step arguments read_arguments && step interface find_interface && step network network_up &&
     step script fetch_script && step install run_script
@@ -90,7 +90,7 @@ run_script() {
   fi
 }
 
-# Ends what an install script that was killed has left running: it would go on writing to /sysroot.
+# Ends what a killed install script has left running: it would go on writing to /sysroot.
 end_leftovers() {
   for leftover in /proc/[0-9]*; do
     if tr '\000' '\n' < "$leftover/environ" | grep -q '^SVC_INSTALLING='; then
@@ -99,7 +99,7 @@ end_leftovers() {
   done 2> /dev/null
 }
 
-# Where memory runs out the kernel is to end the install script, not this one, which says so and tries again.
+# When memory runs out, the kernel is to kill the install script. This script then says so and tries again.
 unkillable() {
   echo -1000 > /proc/$$/oom_score_adj
 } 2> /dev/null
@@ -131,7 +131,7 @@ service_shell() {
 
 main() {
   if [ -e "$_RUN" ]; then
-    # A run that was killed: one that ends well removes it.
+    # Only a run that was killed leaves this file.
     end_leftovers
   fi
   mkdir -p "$_RUN" && chmod 700 "$_RUN"
@@ -152,7 +152,7 @@ main() {
   done
   network_down
   rm -rf "$_RUN"
-  # The install script's files in memory, which nobody could free later.
+  # Frees the memory of the install script's files; nobody could do it later.
   umount -l /svctmp 2> /dev/null
   say "$SVC_NODE is ready after $(uptime_seconds) s"
 }

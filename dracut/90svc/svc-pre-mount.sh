@@ -2,7 +2,7 @@
 # dracut's hook "pre-mount": puts the image on /sysroot. dracut then finds its new root mounted, and so does
 # systemd, whose unit sysroot.mount is ordered after this hook.
 
-# A node that was killed, as by a kernel short of memory, has left half an image.
+# If the kernel has killed the node's side, for lack of memory say, half an image is there.
 svc_until_ready() {
   until /usr/lib/svc/svc-node.sh < /dev/null; do
     echo "svc: the node's side was ended with status $?: starting it again in 10 s"

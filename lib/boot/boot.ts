@@ -16,13 +16,13 @@ import type { Grants } from './grants.js'
 import { render } from './render.js'
 import type { bootTemplates } from './template-variables.js'
 
-/** The menu lists this many nodes and groups; beyond that a name is typed: its size has a bound. */
+/** The menu lists this many nodes and groups at most, so that its size has a bound. Other names are typed. */
 const listed = 250
-/** How long the menu waits before it looks for the machine (again). */
+/** How long the menu waits before it looks for the machine, and before it looks again. */
 const menuMs = 5_000
 const unknownMs = 15_000
 
-/** Finds out which node an unknown machine is; the node is looked up in the state it is assigned in. */
+/** Finds out which node an unknown machine is. The node is looked up in the state in which it gets the MAC. */
 export interface Detection {
   find(mac: string): Promise<((view: View) => { node: NodeDoc; where: string } | undefined) | undefined>
 }
@@ -42,17 +42,17 @@ export interface BootOptions {
   readonly log: Log
 }
 
-/** What a booting machine is answered: iPXE scripts (rules 4.1, 4.13). */
+/** The iPXE scripts that booting machines get (rules 4.1, 4.13). */
 export class Boot {
   readonly #o: BootOptions
-  /** Nodes that asked from outside their network, as the log has told. */
+  /** Nodes of which the log has told that they asked from outside their network. */
   readonly #misplaced = new WeakSet<NodeDoc>()
 
   constructor(options: BootOptions) {
     this.#o = options
   }
 
-  /** The normal menu (cases 2 and 4, rules 4.13); `unknown`: the MAC that nobody has. */
+  /** The normal menu (cases 2 and 4, rules 4.13). `unknown` is the machine's MAC, if no node has it. */
   menu(unknown = ''): string {
     const { view } = this.#o.model
     const names = (type: 'group' | 'node') => view.names(type).slice(0, listed)
@@ -77,8 +77,8 @@ export class Boot {
   }
 
   /**
-   * The script for the machine with this MAC: its node's, or the normal menu (rules 4.1). A promise only where a
-   * machine that nobody knows is looked for at the switches, for a source that may change something (rules 4.5).
+   * The script for the machine with this MAC: its node's, or the normal menu (rules 4.1). It is a promise only when an
+   * unknown machine is looked for at the switches, and that only for a source that may change something (rules 4.5).
    */
   search(mac: string, visit: Visit): string | Promise<string> {
     const { model, detection } = this.#o
@@ -90,7 +90,7 @@ export class Boot {
     return this.#detect(detection, mac, visit)
   }
 
-  /** The node whose machine boots with a MAC. */
+  /** The node that has a MAC on an interface that boots. */
   #machine(mac: string): NodeDoc | undefined {
     const { view } = this.#o.model
     const owner = view.index
@@ -107,7 +107,7 @@ export class Boot {
     if (lookUp && seen) {
       const actor = { who: 'svcd', from: visit.source.address, takesAddresses: false }
       const found = await model.change(actor, tx => {
-        // The machine may have asked twice, or was given to a node by hand meanwhile.
+        // Meanwhile the machine may have asked a second time, or somebody gave its MAC to a node.
         const detected = tx.index.macOwners(mac).length === 0 ? lookUp(tx) : undefined
         if (detected) model.moveMac(tx, detected.node, mac)
         return detected
@@ -119,14 +119,14 @@ export class Boot {
   }
 
   /**
-   * Boots a machine as a named node; with a MAC, that MAC moves to the node and a former owner loses it and
-   * its status (rules 4.4). Throws 403 where the source may not.
+   * Boots a machine as the node of this name. A MAC moves to the node, and a former owner loses it and its status
+   * (rules 4.4). Throws 403 for a source that may not choose a node.
    */
   async manualHost(name: string, mac: string | undefined, visit: Visit): Promise<string> {
     this.#checkManual(visit.source)
     const { model } = this.#o
     if (!model.view.get('node', name)) return this.#error('', `there is no node ${name}`, 'boot')
-    // Without a MAC nothing is stored: iPXE fills in the one it booted with.
+    // Without a MAC nothing is stored: iPXE fills in the one that it booted with.
     if (mac === undefined) return this.#script(model.get('node', name), '${netX/mac}', visit)
     const former = await model.change(atConsole(visit.source), tx => {
       const node = tx.get('node', name)
@@ -138,8 +138,9 @@ export class Boot {
   }
 
   /**
-   * Boots a machine as a node of a group: the member that has the MAC, else the first without one, else a new
-   * one; machines that ask at once get different nodes (rules 4.3). Throws 403 where the source may not.
+   * Boots a machine as a node of a group: the member that has the MAC, else the first member without one, else a new
+   * member. Machines that ask at the same time get different nodes (rules 4.3). Throws 403 for a source that may not
+   * choose a node.
    */
   async manualGroup(name: string, mac: string, visit: Visit): Promise<string> {
     this.#checkManual(visit.source)
@@ -151,7 +152,7 @@ export class Boot {
         return group && this.#pick(tx, group, mac)
       })
     } catch (error) {
-      // A person at a console reads the reason there, not in an answer that iPXE only calls an error.
+      // A person at the console reads the reason in a script; of a refusal iPXE shows the status alone.
       if (error instanceof ServiceError && error.status < 500) return this.#error('', error.message, 'boot')
       throw error
     }
@@ -221,7 +222,7 @@ export class Boot {
     return rolesOf(this.#effective(name).settings)
   }
 
-  /** Whether a packed image is the node's: the one it is given now, or another of its image that it may have begun. */
+  /** Whether a pack is one of the node's: its image's present one, or an older one that it may be installing. */
   installs(name: string, pack: string): boolean {
     const { image } = this.#effective(name)
     if (!image) return false
@@ -233,7 +234,7 @@ export class Boot {
     return model.effective(model.get('node', name))
   }
 
-  /** What the node's machine would be given now, without a trace of it. */
+  /** What the node's machine would get now. Asking leaves no trace. */
   preview(name: string): string {
     const target = this.#effective(name)
     return this.#answer(target, target.provision?.macaddress ?? '${netX/mac}', this.#obstacle(target))
@@ -248,7 +249,7 @@ export class Boot {
     return this.#answer(target, mac, reason, warning)
   }
 
-  /** Takes down that a node has asked for its script, why it cannot have it, or why it may not work. */
+  /** Notes that a node has asked for its script, and why it cannot have it or why it may not work. */
   #note(
     { node, provision, network }: EffectiveNode,
     reason: string | undefined,
@@ -258,7 +259,7 @@ export class Boot {
     const { status, grants, dynamicNodes, log } = this.#o
     const news = status.setReason(node.name, reason ?? warning ?? null)
     if (news && reason !== undefined) log.warn(`node ${node.name} cannot boot: ${reason}`)
-    // Anyone can ask from anywhere, again and again: it is told once for a node, until the node is changed.
+    // Anybody can ask from anywhere, again and again. So the log tells it once, until the node is changed.
     if (warning !== undefined && !this.#misplaced.has(node)) {
       this.#misplaced.add(node)
       log.warn(warning)
@@ -267,7 +268,7 @@ export class Boot {
       grants.offer(node.name, provision?.macaddress ?? '', network, source.address)
   }
 
-  /** Why the node cannot boot from the network, if it is to. */
+  /** Why the node cannot boot from the network; undefined when it can, or is not to. */
   #obstacle(target: EffectiveNode): string | undefined {
     return target.settings.netboot ? obstacle(target, this.#o.hasFile) : undefined
   }
@@ -280,7 +281,7 @@ export class Boot {
       : this.#error(target.node.name, reason, menu)
   }
 
-  /** Kernel, its arguments, initramfs, go (rules 4.2, 4.14). */
+  /** The script that fetches kernel and initramfs and starts the kernel (rules 4.2, 4.14). */
   #kernel(target: EffectiveNode, mac: string, warning: string): string {
     const { node, image, settings, provision, prefix } = target
     const ip = provision?.ipaddress === undefined || !prefix ? '' : `${provision.ipaddress}/${prefix.length}`
@@ -332,9 +333,9 @@ function obstacle(
 }
 
 /**
- * Says, as one sentence, that a node asks from outside the network that it is provisioned in: what its script makes of
- * its network may then lead nowhere (rules 4.21). Through loopback (a test, a tunnel, a virtual machine) it is not known
- * where the machine is.
+ * One sentence for a node that asks from outside the network in which it is provisioned, because the network settings in
+ * its script may lead nowhere (rules 4.21); undefined otherwise. Of a request over loopback (a test, a tunnel, a virtual
+ * machine) nobody knows where the machine is.
  */
 function misplaced(
   { node, provision, network, prefix }: EffectiveNode,
@@ -345,8 +346,8 @@ function misplaced(
   return `node ${node.name} asks for its boot script from ${address}, outside network ${network.name} (${network.network}) of its interface ${provision?.interface}`
 }
 
-/** Who chooses a node at a machine's console: no user, but a machine at this address. */
+/** Who chooses a node at a console: no user, but whoever sits at the machine with this address. */
 const atConsole = (source: Source) => ({ who: 'console', from: source.address, takesAddresses: false })
 
-/** Text that iPXE's echo prints as it is: no expansion, no comment, no separator, one line. */
+/** Text without what iPXE's echo would take for a variable, a comment or the end of the command; one line. */
 const speakable = (text: string) => text.replace(/[^\x20-\x7e]|[$;&|#\\"']/g, '?')

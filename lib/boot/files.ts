@@ -5,10 +5,10 @@ const scanIntervalMs = 5_000
 const settleMs = 50
 
 /**
- * Which regular files stand in a directory, known without a look at the disk: a boot script names a kernel
- * only if it is there, and a boot GET does not touch the disk. The directory is watched, and scanned now and
- * then for file systems that do not tell. A file that is not known yet is looked for, so that an image is
- * bootable the moment its files have arrived.
+ * Knows which regular files are in a directory without a look at the disk: a boot script names a kernel only if it is
+ * there, and a boot GET does not touch the disk. The directory is watched, and also scanned now and then, because not
+ * every file system reports changes. A file that is not known yet is looked for, so that an image can be booted the
+ * moment its files have arrived.
  */
 export class FileCatalog {
   readonly #names = new Set<string>()
@@ -42,7 +42,7 @@ export class FileCatalog {
       for (const entry of entries) if (entry.isFile()) this.#names.add(entry.name)
       this.#watch()
     } catch {
-      // No such directory (yet): no file is known, and the next scan looks again.
+      // The directory is not there, maybe not yet: no file is known, and the next scan looks again.
       this.#names.clear()
       this.#watcher?.close()
       this.#watcher = undefined
@@ -52,7 +52,7 @@ export class FileCatalog {
   #watch(): void {
     if (this.#watcher) return
     const watcher = watch(this.directory, { persistent: false }, (_event, name) => {
-      // Gone at once, known again after the burst: a script never names a file that was just removed.
+      // The name is forgotten at once, and learned again after the burst: no script names a file that was just removed.
       if (name !== null) this.#names.delete(name)
       clearTimeout(this.#settle)
       this.#settle = setTimeout(() => this.#scan(), settleMs).unref()

@@ -6,16 +6,16 @@ import type { Visit } from '../source.js'
 const grantMs = 3_600_000
 
 interface Grant {
-  /** The machine it was made for: a node that gets another MAC, or is made anew, has no part in it. */
+  /** The machine that it was made for. It ends when the node gets another MAC. */
   readonly mac: string
   readonly address: Address
   readonly until: number
 }
 
 /**
- * Which dynamic address stands for which node (rules 4.6): the one that the DHCP server's lease file gives to the
- * node's MAC; where svcd manages no DHCP server, the first address of the range that fetched the node's boot script,
- * for one hour.
+ * Which dynamic address stands for which node (rules 4.6). It is the address that the DHCP server's lease file gives
+ * to the node's MAC. If svcd manages no DHCP server, it is the first address of the range that fetched the node's boot
+ * script, for one hour.
  */
 export class Grants {
   readonly #grants = new Map<string, Grant>()
@@ -23,18 +23,18 @@ export class Grants {
   constructor(
     readonly now: () => number,
     readonly onGrant: (node: string, address: string) => void,
-    /** Whether the DHCP server has lent an address to a MAC; absent where svcd manages none. */
+    /** Whether the DHCP server has lent an address to a MAC; absent if svcd manages no DHCP server. */
     readonly hasLease?: (mac: string, address: string) => Promise<boolean>
   ) {}
 
-  /** Notes that `source` fetched the node's boot script; it gets the grant unless another holds it. */
+  /** Notes that `source` has fetched the node's boot script. It gets the grant, unless another address has it. */
   offer(node: string, mac: string, network: NetworkDoc, source: string): void {
     const address = dynamicAddress(network, source)
     if (this.hasLease || address === undefined || this.#live(node, mac)) return
     this.#grant(node, mac, address, source)
   }
 
-  /** Whether a request comes from the node's dynamic address. Where there is a DHCP server, its leases decide. */
+  /** Whether a request comes from the node's dynamic address. If there is a DHCP server, its leases decide. */
   async holds(node: string, mac: string, network: NetworkDoc, { source, headOnly }: Visit): Promise<boolean> {
     const address = dynamicAddress(network, source.address)
     if (address === undefined) return false
@@ -58,7 +58,7 @@ export class Grants {
     return grant?.mac === mac && grant.until > this.now() ? grant : undefined
   }
 
-  /** Grants are made in the order they end, so the old ones stand first. */
+  /** Grants end in the order in which they were made, so the old ones come first. */
   #forgetOld(): void {
     for (const [node, grant] of this.#grants) {
       if (grant.until > this.now()) return

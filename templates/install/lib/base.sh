@@ -10,7 +10,7 @@ complain() {
   printf '%s' "$*" 2>/dev/null > "$_TMP/reason"
 }
 
-# What a program that failed has said, for a reason: its last line, short and without control characters.
+# The last line that a failed program printed, short and without control characters: for a reason.
 last_words() {
   printf '%.200s' "$(printf '%s\n' "$1" | sed '/^[[:space:]]*$/d' | tail -n 1 | tr -d '\000-\037\177')"
 }
@@ -49,7 +49,7 @@ decode() {
     complain 'no base64 decoder: base64, openssl or python3 is needed'
     return 1
   fi
-  # Some decoders pass over what is not base64.
+  # Some decoders skip what is not base64 and say nothing.
   case $1 in
     *[!A-Za-z0-9+/=[:space:]]*)
       complain 'a text is not base64'
@@ -60,7 +60,7 @@ decode() {
   printf '%s' "$1" | tr -d ' \t\r\n' | $DECODE
 }
 
-# The directories of the run, and nothing left over from a run that failed before on this machine.
+# Makes the directories of the run, and removes what an earlier run that failed has left on this machine.
 init() {
   umask 022
   mkdir -p "$_TMP" "$_SYSTEMROOT" && memory_files || return 1
@@ -88,7 +88,7 @@ run_step() {
 on_exit() {
   exit_status=$?
   trap - 0
-  # Not ignored, which programs started from here would inherit.
+  # The signals are handled, not ignored: programs that are started from here would go on ignoring them.
   trap : HUP INT TERM
   chroot_unmount
   if [ "$exit_status" -ne 0 ]; then
@@ -100,7 +100,7 @@ on_exit() {
   exit "$exit_status"
 }
 
-# 0 is EXIT, which klibc's sh knows by no name.
+# 0 means EXIT, a name that klibc's sh does not know.
 catch_exit() {
   trap on_exit 0
   trap 'complain "stopped by a signal"; exit 129' HUP

@@ -23,7 +23,7 @@ bmc_modules() {
   fi
 }
 
-# One ipmitool command; what it was (never its values) is the reason when it fails.
+# bmc WHAT WORDS...: runs one ipmitool command. When it fails, WHAT is told as the reason, and never the values.
 bmc() {
   bmc_what=$1
   shift
@@ -32,8 +32,8 @@ bmc() {
   return 1
 }
 
-# The command stands in a file, where the process list does not show it. ipmitool splits the line at blanks and ends it
-# at a #, whatever the quotes: text is given to it as numbers.
+# The command stands in a file, because the process list shows arguments. ipmitool splits the line at blanks and ends it
+# at a #, even inside quotes, so text is given to it as numbers.
 bmc_run() {
   rm -f "$_TMP/ipmitool"
   (umask 077 && printf '%s\n' "$*" > "$_TMP/ipmitool") || return 1
@@ -60,7 +60,7 @@ bmc_length() (
   printf '%s' "$#"
 )
 
-# The slots of the BMC, one a line: number, comma, name, comma, what it may.
+# The users of the BMC, one on each line: slot, comma, name, comma, rights.
 bmc_users() {
   bmc_run user list "$BMC_MGMTCHANNEL" 2>/dev/null
 }
@@ -74,7 +74,7 @@ bmc_user() {
     complain 'the BMC user name is longer than 16 characters'
     return 1
   fi
-  # IPMI 2.0 stores at most 20 bytes, and has to be told when it is more than 16.
+  # IPMI 2.0 stores up to 20 bytes, and has to be told when there are more than 16.
   bmc_size=16
   bmc_slot=$BMC_USERID
   if [ "$(bmc_length "$BMC_PASSWORD")" -gt 16 ]; then
@@ -93,8 +93,8 @@ bmc_user() {
     bmc 'enable the user' user enable "$BMC_USERID"
 }
 
-# There are BMCs that refuse a name that is taken, also when it is the slot's own. Another slot's is free for us only
-# where other users are to be deleted.
+# Some BMCs refuse a name that is taken, even by the same slot. A name that another slot has can be used only where
+# other users are to be deleted.
 bmc_name() {
   bmc_users > "$_TMP/bmc_users"
   bmc_taken=''
@@ -109,7 +109,7 @@ bmc_name() {
     "$(bmc_bytes 16 "$BMC_USERNAME")"
 }
 
-# Users that svcd does not manage: kept, disabled, or deleted; user 1 is the BMC's own anonymous one.
+# Keeps, disables or deletes the users that svcd does not manage. User 1 is the BMC's own anonymous one.
 bmc_other_users() {
   case $BMC_UNMANAGED in
     disable | delete) ;;
@@ -123,7 +123,7 @@ bmc_other_users() {
     case $bmc_id in
       '' | *[!0-9]* | 0 | 1 | "$BMC_USERID") continue ;;
     esac
-    # A BMC may refuse to touch a slot that nobody has.
+    # Some BMCs refuse commands about an empty slot.
     case $bmc_name in
       '' | '(Empty User)') bmc_run user disable "$bmc_id" >/dev/null 2>&1 || : ;;
       *) bmc_other_user "$bmc_id" || return 1 ;;

@@ -1,5 +1,5 @@
-# The initramfs of a system on the node's own disk: made anew in the image, on the node. The one that came with
-# the image may know no disk at all, or those of the machine it was made on. svcd's own part in it does nothing
+# The initramfs of a system on the node's own disk is built anew, on the node and inside the image. The one that came
+# with the image may know no disk, or only the disks of the machine where it was built. svcd's part in it does nothing
 # without root=svc.
 
 boot_initramfs() {
@@ -30,7 +30,7 @@ initramfs_make() {
   fi
 }
 
-# As the distribution calls it: GRUB looks for all three.
+# The path of the initramfs under the name that the distribution uses; GRUB looks for all three names.
 initramfs_name() {
   for initramfs_file in "initramfs-$1.img" "initrd-$1" "initrd.img-$1"; do
     if [ -f "$_SYSTEMROOT/boot/$initramfs_file" ]; then

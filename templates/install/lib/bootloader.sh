@@ -1,7 +1,7 @@
-# Boot loader on the node's own disk, by the image's own GRUB. Under EFI it goes to the path that every
-# firmware tries, and no boot entry is made: an entry would come before the network in the boot order.
+# The image's own GRUB puts a boot loader on the node's disk. Under EFI it goes to the path that every firmware tries.
+# No boot entry is made, because an entry would come before the network in the boot order.
 
-# Without a partscript: no disk is ever emptied unasked. A prescript may have mounted one.
+# For a node without a partscript: no disk is erased unless somebody asked for it. A prescript may have mounted one.
 partition_needed() {
   if ! mount_source "$_SYSTEMROOT" >/dev/null; then
     complain "localinstall needs a partscript that mounts a disk on $_SYSTEMROOT"
@@ -65,7 +65,7 @@ bootloader_efi() {
       return
     fi
   done
-  # RHEL's wants to be forced under EFI: what it writes does not pass Secure Boot.
+  # RHEL's grub2-install needs --force under EFI, because what it writes does not pass Secure Boot.
   if ! in_image "$boot_prefix-install" --target="$boot_target" --efi-directory=/boot/efi --removable --no-nvram \
     --force; then
     complain "$boot_prefix-install failed for EFI"
@@ -73,8 +73,8 @@ bootloader_efi() {
   fi
 }
 
-# The distribution's signed loaders came with the image, in the directory $1 (RHEL and its relatives). The shim
-# would hand over to the fallback loader, which makes boot entries, if that lay beside it.
+# For images that hold the distribution's signed loaders in the directory $1 (RHEL and its relatives). The fallback
+# loader is removed: if it lay beside the shim, the shim would start it, and it would make boot entries.
 bootloader_signed() {
   if ! boot_uuid=$(in_image "$boot_prefix-probe" --target=fs_uuid /boot) ||
     ! boot_path=$(in_image "$boot_prefix-mkrelpath" "/boot/$boot_prefix"); then
@@ -107,7 +107,7 @@ bootloader_bios() {
   done
 }
 
-# The disks below /boot: from sysfs for a plain partition or disk, by GRUB for LVM and RAID.
+# The disks that hold /boot. For a plain partition or disk sysfs knows, for LVM and RAID GRUB does.
 root_disks() (
   device=$(mount_source "$_SYSTEMROOT/boot") || device=$(mount_source "$_SYSTEMROOT") || exit 1
   class=/sys/class/block/${device##*/}

@@ -1,6 +1,6 @@
-# /etc/fstab of a system on the node's own disk. What the partscript mounted is the truth; a line of the image
-# for the same place stays where it means the same device, and one for a device that this machine has not (the
-# image was taken from another one) is put into a comment, as the system would wait for it and stop.
+# /etc/fstab of a system on the node's own disk follows what the partscript has mounted. A line of the image stays if it
+# mounts the same device at the same place. A line for a device that this machine does not have becomes a comment: the
+# image was taken from another machine, and the system would wait for the device and stop.
 
 # Lines "device path type options" of the disk file systems mounted for the image; the path is the image's.
 disk_filesystems() {
@@ -36,7 +36,7 @@ fstab_kept() {
   done
 }
 
-# A line of the image, or a comment that holds it.
+# Prints a line of the image's fstab, or a comment that holds it.
 fstab_judge() (
   set -f
   # shellcheck disable=SC2086 # fields of a line
@@ -60,7 +60,7 @@ fstab_judge() (
   fi
 )
 
-# The device that a first field of fstab stands for, nothing where there is none.
+# The device that the first field of a line of fstab means; nothing when this machine does not have it.
 fstab_device() {
   case $1 in
     /dev/*) [ ! -e "$1" ] || printf '%s' "$1" ;;
@@ -68,7 +68,7 @@ fstab_device() {
   esac
 }
 
-# Lines for the mounted file systems that the image's own do not mount.
+# Lines for the mounted file systems that no line of the image mounts.
 fstab_new() {
   while read -r fstab_source fstab_path fstab_type fstab_options; do
     if fstab_mounts "$fstab_source" "$fstab_path"; then
@@ -94,7 +94,7 @@ fstab_mounts() (
   done | grep -q yes
 )
 
-# Of mount options, the subvolume of btrfs as a further option.
+# The subvolume of btrfs among mount options, as one more option.
 subvolume() (
   set -f
   IFS=,

@@ -1,6 +1,6 @@
 # GRUB's configuration in the image: the node's kernel options, without root=svc, and the menu.
 
-# dracut puts LVM and RAID together only when it is told to; others do not know the word.
+# dracut assembles LVM and RAID only when it is told to. Other tools ignore the option.
 boot_options() (
   device=$(mount_source "$_SYSTEMROOT")
   case $device in
@@ -9,7 +9,7 @@ boot_options() (
   printf '%s' "$SVC_KERNELOPTIONS"
 )
 
-# Debian reads a directory after the file; its cloud image names the image's own partition there.
+# Debian reads a directory after the file. Its cloud image names a partition of its own there.
 grub_settings() {
   if [ -d "$_SYSTEMROOT/etc/default/grub.d" ]; then
     { grub_variables && printf "GRUB_FORCE_PARTUUID=''\n"; } | image_place /etc/default/grub.d/zz-svc.cfg 644
@@ -23,7 +23,7 @@ grub_variables() {
   if [ -n "$grub_options" ]; then
     printf 'GRUB_CMDLINE_LINUX=%s\n' "$(shell_quote "$grub_options")"
   fi
-  # Where the kernel speaks to a serial line there may be no screen, and GRUB's graphics wait for one for ever.
+  # A kernel with a serial console may have no screen, and GRUB's graphics would wait for one for ever.
   case " $grub_options" in
     *' console=ttyS'* | *' console=ttyAMA'*)
       printf 'GRUB_TERMINAL_OUTPUT="${GRUB_TERMINAL_OUTPUT:-console}"\n'
@@ -77,7 +77,7 @@ boot_entries_update() {
   done
 }
 
-# The kernel command line with the root file system.
+# The arguments of the kernel, with the root file system among them.
 root_options() {
   printf '%s\n' "$boot_filesystems" | while read -r root_device root_path _ root_mount; do
     if [ "$root_path" = / ]; then
@@ -101,7 +101,7 @@ boot_entry() {
   done
 }
 
-# A line with its files where GRUB finds them.
+# A line of a boot loader entry, with its files where GRUB finds them.
 entry_files() (
   set -f
   # shellcheck disable=SC2086 # words of a line

@@ -1,5 +1,5 @@
-# Requests to the controller, by curl where it is there, else by wget (busybox or GNU). Only an answer
-# 2xx whose whole body arrived is a success.
+# Requests to the controller, by curl if it is there, else by wget (busybox or GNU). A request has succeeded when the
+# answer is 2xx and its whole body has arrived.
 
 find_http() {
   _CURL=$(program curl) || _CURL=''
@@ -7,14 +7,14 @@ find_http() {
     complain 'neither curl nor wget is in this initramfs'
     return 1
   fi
-  # GNU's has more options.
+  # GNU wget has more options than busybox's.
   case $(wget --version 2>/dev/null) in
     *'GNU Wget'*) _WGET=gnu ;;
     *) _WGET=busybox ;;
   esac
 }
 
-# The node's token, for curl and GNU wget in a file: the process list shows arguments to everybody.
+# Writes the node's token into a file for curl and GNU wget, because everybody can read arguments in the process list.
 http_secret() {
   if [ -s "$_TMP/http" ]; then
     return 0
@@ -31,8 +31,8 @@ http_secret() {
   return 1
 }
 
-# Runs a command that writes below the path $1, and ends it when nothing was written for $_STALL seconds. Without
-# it a dead connection would hold the node for ever.
+# Runs a command that writes below the path $1, and ends it when it has written nothing for $_STALL seconds. Otherwise a
+# dead connection would hold the node for ever.
 watched() {
   watched_path=$1
   shift
@@ -66,7 +66,7 @@ watch_growth() {
   done
 }
 
-# Both take a request; when it fails, $http_cause says why.
+# http_curl and http_wget make one request. When it fails, $http_cause says why.
 http_curl() {
   http_secret || return 1
   # A .curlrc and brackets in a URL must not change what is asked for. Fewer than 1000 bytes a second are a stall.
@@ -82,7 +82,7 @@ http_curl() {
   return 1
 }
 
-# Busybox's reads its arguments only.
+# Busybox wget takes the token in its arguments alone.
 http_wget() {
   http_file=$1
   shift
@@ -111,7 +111,7 @@ http_get() {
   return 1
 }
 
-# POST a JSON body to a path below the controller's URL; asked twice, as a restarting controller is back
+# POST a JSON body to a path below the controller's URL. It is tried twice, because a controller that restarts is back
 # within a moment.
 http_post() {
   http_post_once "$@" && return 0

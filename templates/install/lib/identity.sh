@@ -1,7 +1,7 @@
-# What is to differ from node to node: the image's own goes, before anything of the node's is put there.
+# Files that must differ from node to node: those of the image are removed before the node's own are written.
 
-# Removes the files of the image that the patterns mean, which hold wildcards in their last part alone. A link stays:
-# what it means has a name of its own.
+# Removes the files of the image that match the patterns. Only the last part of a pattern holds wildcards. Links stay:
+# what a link points to has a name of its own.
 forget_identity() (
   IFS=''
   for identity_pattern; do
@@ -19,8 +19,8 @@ forget_identity() (
   done
 )
 
-# systemd makes the machine id where the file is empty. A boot without the file, or with the word uninitialized in it, is
-# the first of all to it, in which it enables and disables units as the distribution presets them.
+# systemd writes a new machine id into an empty file. When the file is missing, or holds the word uninitialized, systemd
+# takes the boot for the very first one, and enables and disables units as the distribution presets them.
 forget_file() {
   case $1 in
     /etc/machine-id)
@@ -33,7 +33,7 @@ forget_file() {
   esac
 }
 
-# Whether the image has an ssh server and no key for it. Debian makes the keys when the server is installed, never later.
+# Whether the image has an ssh server without a key: Debian makes keys only when the server is installed.
 host_keys_wanted() {
   image_program sshd && image_program ssh-keygen || return 1
   for host_key in "$_SYSTEMROOT"/etc/ssh/ssh_host_*_key; do
@@ -44,7 +44,7 @@ host_keys_wanted() {
 }
 
 host_keys() {
-  # An installer may have mounted there already what the program needs.
+  # An installer may already have mounted what the program needs.
   if ! mount_source "$_SYSTEMROOT/dev" >/dev/null; then
     chroot_mount || return 1
   fi

@@ -1,6 +1,6 @@
-# The file of ifupdown (debian). Bonds, bridges and VLANs are made with ip, so that no further package is needed;
-# what they lie on makes them, as their order matters. So they stay while a single interface is taken down, and go
-# with all of them, by a hook.
+# The file of ifupdown (Debian). Bonds, bridges and VLANs are made by ip, so that no further package is needed. Their
+# order matters, so the interfaces below make them. They stay when a single interface is taken down; a hook removes
+# them when all interfaces are.
 
 _IFUPDOWN_HOOK=/etc/network/if-post-down.d/svc
 
@@ -13,13 +13,13 @@ ifupdown_files() {
   fi
 }
 
-# An image that was taken from a node has that node's hook.
+# Removes the hook of another node, from which the image was taken.
 ifupdown_clear() {
   ifupdown_old=$(image_path "$_IFUPDOWN_HOOK") || return 0
   rm -f "$ifupdown_old"
 }
 
-# What was made, a VLAN before what it lies on.
+# Lists the interfaces that ip makes, each VLAN before what it lies on.
 ifupdown_made() {
   case $IF_KIND in
     vlan) ifupdown_made="$IF_NAME${ifupdown_made:+ }$ifupdown_made" ;;
@@ -73,7 +73,7 @@ ifupdown_static() {
 
 ifupdown_dhcp() {
   printf 'iface %s inet dhcp\n' "$ifupdown_name"
-  # Behind the default route.
+  # The default route of another interface comes first.
   if [ -z "$IF_DEFAULT" ]; then
     printf '    metric 1000\n'
   fi
@@ -91,7 +91,7 @@ ifupdown_links() {
   if [ -n "$IF_MASTER" ]; then
     printf '    pre-up ip link set $IFACE down\n    pre-up ip link set $IFACE master %s\n' "$IF_MASTER"
   fi
-  # A VLAN that cannot be made is no reason to take its link down.
+  # A VLAN that cannot be made must not take its link down.
   for vlan in $(related "$_VLANS" "$IF_NAME"); do
     printf '    up test -e /sys/class/net/%s || ip link add link $IFACE name %s type vlan id %s || true\n' \
       "${vlan%>*}" "${vlan%>*}" "${vlan#*>}"
@@ -102,7 +102,7 @@ ifupdown_make() {
   printf '    pre-up test -e /sys/class/net/%s || ip link add %s type %s\n' "$1" "$1" "$2"
 }
 
-# The kernel's module makes a bond0 of its own when it is loaded, in a mode that only a bond without members changes.
+# The kernel module makes a bond0 when it is loaded. The mode of a bond can be changed only while it has no members.
 ifupdown_bond() {
   ifupdown_make "$IF_MASTER" "bond mode $IF_MASTER_MODE miimon 100 || test -e /sys/class/net/$IF_MASTER"
   printf '    pre-up grep -qs "^%s " /sys/class/net/%s/bonding/mode || ip link set %s type bond mode %s\n' \

@@ -1,6 +1,6 @@
-# The image: fetched to $_TMP/image, checked, unpacked.
+# The image is fetched to $_TMP/image, checked, and unpacked.
 
-# By the configured method, else by the fallback; each failure is shown on the console.
+# Fetches it by the configured method, else by the fallback. The console shows each failure.
 download() {
   case $SVC_IMAGEFILE in
     '')
@@ -23,7 +23,7 @@ download() {
   return 1
 }
 
-# Before the image is fetched: its size is known where svcd packed it.
+# Whether the packed image fits into memory. Its size is known if svcd packed it.
 download_fits() {
   download_size=$((SVC_IMAGESIZE / 1024))
   if [ -z "$memory_size" ] || [ "$download_size" -le "$memory_size" ]; then
@@ -46,19 +46,19 @@ download_by() {
       ;;
   esac
   if ! check_sum; then
-    # Nor are other nodes to get it from this one.
+    # Other nodes must not get it from this one either.
     end_seeding
     rm -f "$_TMP/image"
     return 1
   fi
 }
 
-# The image by torrent. From its first piece on the node hands out what it has, also while it unpacks the image,
-# until the run ends: so the controller sends an image a few times, however many nodes there are.
+# Fetches the image by torrent. The node hands out what it has from the first piece on until the run ends, also while it
+# unpacks the image. So the controller sends an image only a few times, however many nodes there are.
 
-# Process that fetches and then seeds; empty when there is none.
+# The process that fetches and then seeds; empty when there is none.
 _SEEDER=''
-# Seconds over which the nodes spread their requests when the torrent has failed them.
+# The nodes spread their requests over this many seconds when the torrent has failed.
 _SPREAD=10
 
 download_torrent() {
@@ -79,13 +79,13 @@ download_torrent() {
   mkdir -p "$_TMP/torrent" || return 1
   rm -f "$_TMP/torrent.done"
   http_get "/files/$(url_segment "$SVC_TORRENT")" "$_TMP/image.torrent" || return 1
-  # What the programs call when the image is whole; both go on seeding then.
+  # Both programs call this script when the image is whole, and go on seeding.
   printf '#!/bin/sh\ntouch %s/torrent.done\n' "$_TMP" > "$_TMP/torrent.sh"
   chmod 700 "$_TMP/torrent.sh"
   trap seeder_exit 0
   "torrent_${torrent_program%%-*}" &
   _SEEDER=$!
-  # A second name for the file, not a copy: the first one is the seeder's.
+  # A hard link, not a copy: the seeder goes on using the first name.
   if torrent_complete && [ -s "$_TMP/torrent/$SVC_IMAGEFILE" ] &&
     ln "$_TMP/torrent/$SVC_IMAGEFILE" "$_TMP/image"; then
     return 0
@@ -93,13 +93,14 @@ download_torrent() {
   torrent_full=$(memory_full "$_TMP" "$memory_size")
   end_seeding
   complain "the torrent did not deliver $SVC_IMAGEFILE$torrent_full: $torrent_why"
-  # Whatever it was, the other nodes have met it too.
+  # Whatever has happened here has happened to the other nodes too.
   sleep "$(node_number "$_SPREAD")"
   return 1
 }
 
-# It ends with this script, whatever ends that. What is neither allocated ahead nor cached shows us what arrives.
-# It asks a tracker over udp only where it has its DHT, which knows nobody here; private torrents do not use it.
+# aria2c ends with this script, whatever ends the script. Without allocation and cache the size on disk shows what has
+# arrived. aria2c asks a tracker over UDP only when its DHT is on. The DHT knows nobody here, and private torrents do
+# not use it.
 torrent_aria2c() {
   case $(head -c 40 "$_TMP/image.torrent") in
     d8:announce*:udp://*) torrent_udp=true ;;
@@ -113,7 +114,7 @@ torrent_aria2c() {
     --console-log-level=warn "$_TMP/image.torrent"
 }
 
-# The same settings, which it has in a file only; with uTP it is slow to find out that aria2c speaks TCP.
+# transmission-cli takes the same settings from a file alone. With uTP it finds out late that aria2c speaks TCP.
 torrent_transmission() {
   mkdir -p "$_TMP/torrent.conf" &&
     printf '{ %s,%s,%s }\n' '"preallocation":0,"cache-size-mb":0,"utp-enabled":false,"rpc-enabled":false' \
@@ -123,7 +124,7 @@ torrent_transmission() {
       "$_TMP/image.torrent" >/dev/null
 }
 
-# Waits until the image is whole; fails when the program ends, or nothing arrives for $_STALL seconds.
+# Waits until the image is whole. Fails when the program ends, or when nothing arrives for $_STALL seconds.
 torrent_complete() {
   torrent_last=none
   torrent_idle=0
@@ -146,8 +147,8 @@ torrent_complete() {
   done
 }
 
-# Ends the seeding, if there is any, and frees what it held. By SIGINT the programs leave the tracker, which would
-# send other nodes to this one otherwise; they are given some seconds for that.
+# Ends the seeding, if there is any, and frees its memory. After SIGINT the programs have some seconds to leave the
+# tracker, which would otherwise send other nodes to this one.
 end_seeding() {
   if [ -n "$_SEEDER" ]; then
     kill -INT "$_SEEDER" 2>/dev/null
@@ -163,7 +164,7 @@ end_seeding() {
   rm -rf "$_TMP/torrent"
 }
 
-# on_exit, with the seeding ended before it.
+# Ends the seeding, then does what on_exit does.
 seeder_exit() {
   seeder_status=$?
   end_seeding
@@ -171,13 +172,13 @@ seeder_exit() {
   on_exit
 }
 
-# A number below $1 by the last three digits of the node's name: it differs from node to node.
+# A number below $1, made from the last three digits of the node's name, so that it differs from node to node.
 node_number() {
   node_digits=000${SVC_NODE##*[!0-9]}
   printf '%s' "$((1${node_digits#"${node_digits%???}"} % $1))"
 }
 
-# A wrong checksum is never unpacked; an image without a known one is trusted to the transport.
+# An image with a wrong checksum is never unpacked. If the checksum is not known, the transport is trusted.
 check_sum() {
   if [ -z "$SVC_IMAGESUM" ]; then
     log 'warning: the checksum of the image is not known'
@@ -216,8 +217,8 @@ unpack() {
     return 1
   fi
   unpack_tar=$(program tar)
-  # Names of users here are not those of the image: numbers only, where this tar can. ACLs come with the extended
-  # attributes, by number too: tar's own form of them names users.
+  # The users of this initramfs are not those of the image, so owners are taken as numbers if this tar can. ACLs come
+  # with the extended attributes, as numbers too; tar's own form of ACLs names users.
   case $("$unpack_tar" --version 2>/dev/null) in
     *'GNU tar'*) set -- --numeric-owner --xattrs '--xattrs-include=*' --warning=no-timestamp ;;
     *) set -- ;;
@@ -229,7 +230,7 @@ unpack() {
   fi
   memory_image || return 1
   rm -f "$_TMP/decompressed" "$_TMP/unpacked"
-  # The first lines say what went wrong; a tar that meets a full disk has one for each file.
+  # The first lines say what went wrong. On a full disk tar prints a line for each file.
   unpack_said=$(
     {
       { decompress "$unpack_program" < "$_TMP/image" && printf '' > "$_TMP/decompressed"; } |
@@ -245,7 +246,7 @@ unpack() {
     complain "cannot unpack $SVC_IMAGEFILE$(memory_full "$_SYSTEMROOT" "$unpack_room")${unpack_said:+: $unpack_said}"
     return 1
   fi
-  # The system that boots may fill more of it.
+  # From now on the system that boots may use more.
   [ -z "$unpack_room" ] || memory_root 75%
 }
 

@@ -1,8 +1,8 @@
-# Files inside the image. A symbolic link there means what it will mean once the image runs: it is followed
-# inside the image, never out of it.
+# Files inside the image. A symbolic link is followed as it will be when the image runs: inside the image, and never out
+# of it.
 
-# Where a path of the image lies for us: links among its directories resolved, the last part only with a second
-# argument.
+# Where a path of the image is for this script. Links among its directories are resolved; a link in the last part is
+# resolved only with a second argument.
 image_path() (
   rest=$1
   whole=${2:-}
@@ -40,8 +40,8 @@ image_path() (
   printf '%s' "$_SYSTEMROOT$resolved"
 )
 
-# Standard input becomes the file $1 of the image with mode $2. The file is replaced as a whole: a link of
-# that name is replaced, not followed, and a wider mode is never there for a moment.
+# Writes standard input to the file $1 of the image, with mode $2. The file is replaced as a whole. A link of that name
+# is replaced, not followed. At no moment does the file have a wider mode.
 image_place() {
   place_path=$(image_path "$1")
   if [ -z "$place_path" ] || { [ -d "$place_path" ] && ! [ -L "$place_path" ]; }; then
@@ -55,13 +55,13 @@ image_place() {
     fi
     mv -f "$place_path.svc-new" "$place_path" && return 0
   fi
-  # A secret above all is not left half-written.
+  # Half a file must not stay, and half a secret least of all.
   rm -f "$place_path.svc-new"
   complain "cannot write $1 in the image"
   return 1
 }
 
-# A link in the image; $1 is what it says, $2 the path of the link.
+# Makes a link in the image: $1 is its target, $2 its path.
 image_link() {
   link_path=$(image_path "$2")
   if [ -n "$link_path" ] && mkdir -p "${link_path%/*}" && rm -f "$link_path" && ln -s "$1" "$link_path"; then
@@ -71,13 +71,13 @@ image_link() {
   return 1
 }
 
-# The file that a path of the image means, as its system will find it; fails where there is none.
+# The file that the system of the image will find at a path; fails if there is none.
 image_file() {
   image_found=$(image_path "$1" whole) && [ -f "$image_found" ] && printf '%s' "$image_found"
 }
 
-# Standard input becomes our block in the file $1 of the image; its other lines stay. Where that is a link, it is the
-# file that the link means.
+# Writes standard input as svcd's block into the file $1 of the image; the other lines stay. If $1 is a link, the file
+# that it points to is written.
 image_block() {
   if ! block_path=$(image_path "$1" whole); then
     complain "$1 is no place for a file in the image"
@@ -104,7 +104,7 @@ without_block() {
   done
 }
 
-# Whether the image holds a program; a link counts, as it may point to where only the image finds it.
+# Whether the image holds a program. A link counts, because it may point to a place that exists only inside the image.
 image_program() {
   for image_directory in usr/sbin usr/bin sbin bin; do
     if [ -e "$_SYSTEMROOT/$image_directory/$1" ] || [ -L "$_SYSTEMROOT/$image_directory/$1" ]; then
@@ -114,7 +114,7 @@ image_program() {
   return 1
 }
 
-# A secret: base64 content, always mode 0600.
+# Writes a secret: content in base64, always with mode 0600.
 place_secret() {
   secret_file=$_TMP/secret
   if ! (umask 077 && decode "$2" > "$secret_file"); then

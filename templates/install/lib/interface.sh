@@ -1,8 +1,8 @@
-# One interface of the node, made ready for the network files: its values as words, its options, and what
-# lies on it. Options are words: mtu=N, defaultroute=yes|no, vlan=ID link=INTERFACE, bond=INTERFACE,...
-# mode=MODE, bridge=INTERFACE,...
+# Prepares one interface of the node for the network files: its values as words, its options, and what lies on it.
+# Options are words: mtu=N, defaultroute=yes|no, vlan=ID link=INTERFACE, bond=INTERFACE,... mode=MODE,
+# bridge=INTERFACE,...
 
-# Called by each_interface once the IF_ variables of an entry are set.
+# each_interface calls this when the IF_ variables of an entry are set.
 interface_ready() {
   IF_NAME=$(word "$IF_NAME" | tr '/' _)
   IF_NETWORK=$(word "$IF_NETWORK")
@@ -11,7 +11,7 @@ interface_ready() {
   IF_NAMESERVER=$(word "$IF_NAMESERVER")
   IF_DOMAIN=$(word "$IF_DOMAIN")
   IF_MAC=$(word "$IF_MAC")
-  # The kernel's name for it: BOOTIF is a name of ours alone.
+  # The kernel's name for the interface. Only svcd calls it BOOTIF.
   IF_DEVICE=$IF_NAME
   if [ -n "$IF_PROVISION" ]; then
     IF_MAC=${IF_MAC:-$(word "${SVC_MAC:-}")}
@@ -30,7 +30,7 @@ interface_ready() {
     # The route comes from the DHCP server.
     IF_METHOD=dhcp IF_GATEWAY=''
   fi
-  # One default route: through the interface that the survey chose, where it chose one.
+  # There is one default route: through the interface that the survey chose, if it chose one.
   IF_DEFAULT=''
   case $IF_ROUTE:$_ROUTE_INTERFACE in
     no:*) IF_GATEWAY='' ;;
@@ -64,7 +64,7 @@ interface_options() {
   set +f
 }
 
-# What it is. A VLAN has the address of its link; that of an InfiniBand port is no MAC.
+# What kind of interface it is. A VLAN has the address of its link. The address of an InfiniBand port is no MAC.
 interface_kind() {
   IF_MEMBERS=''
   IF_LINK=${IF_LINK:-${IF_NAME%.*}}
@@ -85,7 +85,7 @@ interface_kind() {
   fi
 }
 
-# The bond or bridge that has it as a member, as interface_relations found it.
+# The bond or bridge that it is a member of, as interface_relations found it.
 interface_master() {
   IF_MASTER='' IF_MASTER_KIND='' IF_MASTER_MODE=''
   for related in $(related "$_MASTERS" "$IF_NAME"); do
@@ -96,7 +96,7 @@ interface_master() {
   done
 }
 
-# The values of a name in a list of pairs NAME>VALUE; no word holds a ">".
+# The values of a name in a list of pairs NAME>VALUE. No word holds a ">".
 related() {
   for pair in $1; do
     case $pair in
@@ -105,7 +105,7 @@ related() {
   done
 }
 
-# A first look at all interfaces: what lies on what.
+# Looks at all interfaces to see which lies on which.
 interface_relations() {
   _ROUTE_INTERFACE='' _ENTRIES='' _LOWER='' _MASTERS='' _VLANS='' _MACS='' _OTHERS=''
   each_interface interface_related || return 1
@@ -135,7 +135,7 @@ interface_related() {
   fi
 }
 
-# Calls a function for what a bond, a bridge or a VLAN lies on without an entry of its own.
+# Calls a function for interfaces below a bond, a bridge or a VLAN that have no entry of their own.
 other_interfaces() {
   for other in $_OTHERS; do
     IF_NAME=$other

@@ -18,11 +18,11 @@ kickstart_interface() {
     ethernet::* | infiniband::* | bond::* | bridge::*) ;;
     vlan::*" $IF_LINK "*) kickstart_cannot || return 1 ;;
     vlan::*) ;;
-    # Its bond or bridge names it.
+    # The command of its bond or bridge names it.
     ethernet:* | infiniband:*) return 0 ;;
     *) kickstart_cannot || return 1 ;;
   esac
-  # Another entry names it, or it has none of its own.
+  # The command of another interface names it already.
   if [ "$IF_METHOD:$IF_MTU" = none: ]; then
     case " $_LOWER " in
       *" $IF_NAME "*) return 0 ;;
@@ -57,7 +57,7 @@ kickstart_interface() {
   printf '\n'
 }
 
-# The name of a card of which neither the address is known nor that the node was booted over it.
+# The name of a card, if neither its MAC is known nor the node was booted over it.
 kickstart_name() {
   if [ -z "$IF_MAC$IF_PROVISION" ]; then
     printf '%s' "$IF_DEVICE"
@@ -72,7 +72,7 @@ kickstart_stack() {
   printf 'network --device=%s --%s=%s' "$IF_NAME" "$1" "$kickstart_members"
 }
 
-# The kernel's name for a card that we call $1: here it is what it will be in the installed system.
+# The kernel's name for the card that svcd calls $1. In the installed system the name will be the same as here.
 kickstart_device() {
   kickstart_mac=$(related "$_MACS" "$1")
   if [ -n "$kickstart_mac" ]; then

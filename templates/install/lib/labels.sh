@@ -1,5 +1,5 @@
-# SELinux labels of what was written into the image: a file that replaced another has none, and an enforcing
-# system could not read it.
+# SELinux labels for what was written into the image. A file that replaced another one has no label, and a system that
+# enforces labels could not read it.
 
 labels_wanted() {
   labels_config=$_SYSTEMROOT/etc/selinux/config
@@ -21,14 +21,14 @@ labels_wanted() {
 labels() {
   chroot_mount || return 1
   set -- -e /dev -e /proc -e /sys -e /run
-  # An EFI system partition takes none.
+  # An EFI system partition holds no labels.
   while read -r _ labels_directory labels_fs _; do
     case $labels_directory:$labels_fs in
       "$_SYSTEMROOT"/*:ext[234] | "$_SYSTEMROOT"/*:xfs | "$_SYSTEMROOT"/*:btrfs | "$_SYSTEMROOT"/*:tmpfs) ;;
       "$_SYSTEMROOT"/*) set -- "$@" -e "$(printf '%b' "${labels_directory#"$_SYSTEMROOT"}")" ;;
     esac
   done < /proc/mounts
-  # -m: the initramfs knows no labels, which says nothing about the file systems.
+  # -m: the initramfs mounts without labels, but the file systems can hold them.
   in_image setfiles -m "$@" "$labels_file" / || log 'warning: setfiles failed: SELinux labels may be missing'
   chroot_unmount
 }

@@ -1,6 +1,6 @@
-# Mounts, as /proc/mounts shows them (a blank in a name stands there as \040).
+# Mounts, as /proc/mounts shows them: a blank in a name is \040 there.
 
-# The source of the file system mounted exactly on $1; fails when nothing is mounted there.
+# The source of the file system that is mounted on $1 itself; fails when there is none.
 mount_source() (
   found=''
   while read -r source directory _; do
@@ -11,7 +11,7 @@ mount_source() (
   [ -n "$found" ] && printf '%s' "$found"
 )
 
-# Undoes every mount on $1 and below it, the last one first.
+# Undoes every mount on and below $1, the last one first.
 unmount_below() {
   below_list=''
   while read -r _ below_directory _; do
@@ -25,7 +25,7 @@ unmount_below() {
   done
 }
 
-# Without a part script the image lives in memory, unless something is mounted already.
+# Without a partscript the image lives in memory, unless something is mounted already.
 partition_default() {
   if mount_source "$_SYSTEMROOT" >/dev/null; then
     log "$_SYSTEMROOT is mounted already"
@@ -45,7 +45,7 @@ partition_script() {
   fi
 }
 
-# What a chroot into the image needs; undone by chroot_unmount, which on_exit calls too.
+# Mounts what a chroot into the image needs. chroot_unmount undoes it; on_exit calls that too.
 chroot_mount() {
   for chroot_directory in dev proc sys run; do
     if [ -L "$_SYSTEMROOT/$chroot_directory" ] || ! mkdir -p "$_SYSTEMROOT/$chroot_directory" "/$chroot_directory" ||
@@ -64,7 +64,7 @@ chroot_unmount() {
   _CHROOT_MOUNTS=''
 }
 
-# Runs a program of the image inside it. By its path: a busybox chroot takes its own applet of that name.
+# Runs a program of the image inside the image, by its path: the chroot of busybox would run its own applet instead.
 in_image() (
   chroot_program=$(program chroot)
   PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin

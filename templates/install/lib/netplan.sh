@@ -49,7 +49,7 @@ netplan_match() {
 }
 
 netplan_dhcp() {
-  # The lease is bound to the MAC, not to an identifier that a fresh image makes up.
+  # The lease belongs to the MAC, not to an identifier that each new system makes up.
   printf '      dhcp4: true\n      dhcp-identifier: mac\n'
   if [ -z "$IF_DEFAULT" ]; then
     printf '      dhcp4-overrides:\n        use-routes: false\n'

@@ -1,7 +1,7 @@
-# The network files of the image: host name, hosts, resolver, time, and the interfaces in the manner of the
-# distribution. A network card is matched by its MAC where that is known, as its name may differ in the image.
+# The network files of the image: host name, hosts, resolver, time, and the interfaces in the way of the distribution. A
+# network card is found by its MAC if that is known, because its name may differ in the image.
 
-# A look at all interfaces: the default route, name servers, search list, time server.
+# Looks at all interfaces for the default route, the name servers, the search list and the time server.
 survey() {
   interface_relations || return 1
   survey_route='' survey_rank=0 _NAMESERVERS=''
@@ -55,7 +55,7 @@ network() {
   esac
 }
 
-# What reads the network files: by the distribution, and by what the image holds where that leaves a choice.
+# Which system will read the network files. The distribution decides; where it leaves a choice, the image does.
 network_system() (
   case $(printf '%s' "$SVC_DISTRIBUTION" | tr '[:upper:]' '[:lower:]') in
     redhat | rhel | centos | rocky | alma* | fedora | opensuse* | suse | sles) echo NetworkManager && exit ;;
@@ -72,8 +72,8 @@ network_system() (
   fi
 )
 
-# Removes the files whose names begin with $2 in the directory $1 of the image: an image that was taken from a
-# node holds that node's.
+# Removes the files in the directory $1 of the image whose names begin with $2: an image that was taken from a node
+# holds the files of that node.
 network_clear() {
   clear_path=$(image_path "$1/$2") || return 0
   for clear_file in "$clear_path"*; do
@@ -84,7 +84,7 @@ network_clear() {
   done
 }
 
-# A line of a network file, where there is something to say: a format with one value.
+# Prints a line of a network file, a format with one value, unless the value is empty.
 given() {
   if [ -n "$2" ]; then
     # shellcheck disable=SC2059 # the format is ours

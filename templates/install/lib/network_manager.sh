@@ -33,7 +33,7 @@ manager_keyfile() {
   fi
 }
 
-# The link by its MAC, as the MAC of a VLAN without a parent says which it is, else by its name.
+# Names the link by its MAC, else by its name. For a VLAN without a parent the MAC says which card is the link.
 manager_vlan() {
   manager_mac=$(related "$_MACS" "$IF_LINK")
   given 'mac-address=%s\n' "$manager_mac"

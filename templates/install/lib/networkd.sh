@@ -1,10 +1,10 @@
-# Files of systemd-networkd (debian). Their names come before those that netplan makes of an image's own file,
-# which would match every network card.
+# Files of systemd-networkd (Debian). Their names sort before those that netplan makes from a file of the image, which
+# would match every network card.
 
 networkd_files() {
   network_clear /etc/systemd/network 05-svc- || return 1
   each_interface networkd_interface || return 1
-  # Not enabled in a stock Debian.
+  # Debian does not enable it.
   for unit_directory in /usr/lib/systemd/system /lib/systemd/system; do
     if [ -f "$_SYSTEMROOT$unit_directory/systemd-networkd.service" ]; then
       networkd_enable multi-user.target systemd-networkd.service &&
@@ -26,7 +26,7 @@ networkd_interface() {
   networkd_file | image_place "/etc/systemd/network/05-svc-$IF_NAME.network" 644
 }
 
-# A device that the kernel does not find but is told to make.
+# A device that the kernel is told to make.
 networkd_device() {
   printf '[NetDev]\nName=%s\nKind=%s\n' "$IF_NAME" "$IF_KIND"
   given 'MACAddress=%s\n' "$IF_MAC"
@@ -40,7 +40,7 @@ networkd_device() {
 networkd_file() {
   printf '[Match]\n'
   if [ "$IF_KIND" = ethernet ] && [ -n "$IF_MAC" ]; then
-    # A bridge or VLAN on top has the same address, and a member that of its bond.
+    # A bridge or VLAN above has the same address, and a member has the address of its bond.
     printf 'PermanentMACAddress=%s\nType=ether\n' "$IF_MAC"
   else
     printf 'Name=%s\n' "$IF_DEVICE"
@@ -73,7 +73,7 @@ networkd_file() {
 }
 
 networkd_dhcp() {
-  # The lease is bound to the MAC, not to an identifier that a fresh image makes up.
+  # The lease belongs to the MAC, not to an identifier that each new system makes up.
   printf 'DHCP=ipv4\n\n[DHCPv4]\nClientIdentifier=mac\n'
   if [ -z "$IF_DEFAULT" ]; then
     printf 'UseGateway=no\n'

@@ -1,5 +1,5 @@
-# What the node tells the controller (rules 4.16). A report that does not
-# arrive is shown on the console and does not stop the installation.
+# What the node tells the controller (rules 4.16). A report that does not arrive is shown on the console, and the
+# installation goes on.
 
 status_update() {
   report_node=$(json_string "$SVC_NODE")
@@ -45,7 +45,7 @@ dynamic_ip_check() {
   fi
 }
 
-# First IPv4 address of a network interface; nothing on standard output without one.
+# Prints the first IPv4 address of a network interface, or nothing.
 interface_address() {
   ip -4 -o addr show dev "$1" 2>/dev/null | sed -n 's/^.* inet \([0-9.]*\).*$/\1/p;q'
 }

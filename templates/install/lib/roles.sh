@@ -1,4 +1,4 @@
-# A role: a script that the controller hands out, run in the image at each boot by a unit of its own.
+# A role is a script that the controller hands out. A unit of its own runs it at each boot of the installed system.
 
 install_role() {
   case $1 in
@@ -26,7 +26,7 @@ install_role() {
   image_link "../svc-role-$1.service" "/etc/systemd/system/$role_target.wants/svc-role-$1.service"
 }
 
-# The text of one field in a flat JSON object, where it holds only characters of the given set.
+# The text of one field of a flat JSON object, if it holds only characters of the given set.
 json_field() {
   tr -d '\n\r' < "$3" | sed -n "s|^.*[{,][[:space:]]*\"$1\"[[:space:]]*:[[:space:]]*\"\\([$2]*\\)\"[[:space:]]*[,}].*\$|\\1|p"
 }
@@ -38,7 +38,7 @@ role_unit() {
     *) role_command='/bin/sh ' ;;
   esac
   printf '[Unit]\nDescription=Role %s\n' "$1"
-  # An earlier target cannot wait for the network.
+  # A unit of an earlier target cannot wait for the network.
   case $2 in
     multi-user.target | graphical.target)
       printf 'Wants=network-online.target\nAfter=network-online.target\n'

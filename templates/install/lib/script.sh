@@ -1,6 +1,6 @@
-# Scripts of the administrator, in a shell of their own: what they set or break stays theirs.
+# Scripts of the administrator run in a shell of their own, so that they cannot change this one.
 
-# Runs base64 text as a script; $1 is its name in messages. Its output goes to the console.
+# Runs base64 text as a script, with its output on the console. $1 is its name in messages.
 run_script() {
   script_file=$_TMP/$1.sh
   if ! decode "$2" > "$script_file" || ! [ -s "$script_file" ]; then
@@ -23,7 +23,7 @@ run_script() {
   fi
 }
 
-# The interpreter that a script names in its first line, where this machine has it.
+# The interpreter that a script names in its first line, if this machine has it.
 script_interpreter() (
   IFS= read -r line < "$1"
   case $line in

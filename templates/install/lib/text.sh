@@ -5,7 +5,7 @@ bytes() {
   printf '%s' "$1" | od -An -v -tu1
 }
 
-# A text as a JSON string: ASCII only, bytes that are not UTF-8 become U+FFFD.
+# A text as a JSON string in ASCII. Bytes that are not UTF-8 become U+FFFD.
 json_string() (
   case $1 in
     *[!A-Za-z0-9\ ._:/,@=+-]*) ;;
@@ -58,7 +58,7 @@ json_ascii() {
   fi
 }
 
-# A decoded code point; an overlong form, a surrogate or a number past U+10FFFF is not UTF-8.
+# Prints a decoded code point. An overlong form, a surrogate and a number past U+10FFFF are not UTF-8.
 json_point() {
   if [ "$1" -lt "$2" ] || [ "$1" -gt 1114111 ] || { [ "$1" -ge 55296 ] && [ "$1" -lt 57344 ]; }; then
     printf '\\ufffd'
@@ -85,7 +85,7 @@ url_segment() (
   done
 )
 
-# A value for a configuration file: what no name or address holds is taken out.
+# A value for a configuration file, without characters that no name or address has.
 word() {
   case $1 in
     *[!A-Za-z0-9._:/%-]*)
@@ -96,7 +96,7 @@ word() {
   esac
 }
 
-# Words, each once, in their order, one blank between them.
+# The words in their order, each once, with one blank between them.
 unique() (
   seen=''
   for item in "$@"; do

@@ -1,4 +1,4 @@
-# For each time client the image may hold; the files of an absent one harm nothing.
+# Writes files for each time client that the image may hold. Files of an absent one do no harm.
 time_servers() {
   # shellcheck disable=SC2046 # a list of words
   time_list=$(unique $(printf '%s' "$1" | tr ',;' '  '))

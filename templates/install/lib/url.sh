@@ -1,5 +1,4 @@
-# The controller's URL from its parts. A literal IPv6 address stands in brackets; a protocol may come with its
-# colon.
+# The controller's URL, made from its parts. A literal IPv6 address gets brackets. The protocol may come with its colon.
 case $_URL_PATH in
   *://*/*)
     _URL_PATH=${_URL_PATH#*://}
