@@ -1,0 +1,112 @@
+import { execFile } from 'node:child_process'
+import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import t, { type Test } from 'tap'
+import type { Controller } from './support/controller.js'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const architecture = readFileSync(join(root, 'docs', 'architecture.md'), 'utf8')
+
+/** A change of one file: `before` stands there once, and `after` comes in its place; '' before: a new file. */
+interface Edit {
+  readonly file: string
+  readonly before: string
+  readonly after: string
+}
+
+/** The edits in the block of a recipe: files after `---` and `+++`, lines that stay, go and come. */
+function editsOf(recipe: string): Edit[] {
+  const [, section = ''] = architecture.split(`\n### ${recipe}\n`)
+  const block = /\n```diff\n([\s\S]*?)\n```\n/.exec(section.split('\n### ', 1)[0] as string)?.[1] ?? ''
+  return block.split(/^(?=(?:---|\+\+\+) )/m).map(text => {
+    const [head = '', ...lines] = text.replace(/\n$/, '').split('\n')
+    const only = (signs: string) =>
+      lines.filter(line => signs.includes(line[0] ?? ' ')).map(line => line.slice(1))
+    const before = head.startsWith('+++') ? '' : `${only(' -').join('\n')}\n`
+    return { file: head.slice(4), before, after: `${only(' +').join('\n')}\n` }
+  })
+}
+
+function apply(directory: string, { file, before, after }: Edit): void {
+  const path = join(directory, file)
+  if (before === '' && existsSync(path)) throw new Error(`${file} is there already`)
+  const text = before === '' ? '' : readFileSync(path, 'utf8')
+  const parts = before === '' ? ['', ''] : text.split(before)
+  if (parts.length !== 2) throw new Error(`${file} has ${parts.length - 1} times: ${before}`)
+  writeFileSync(path, parts.join(after))
+}
+
+/** A copy of the project on which a recipe has been carried out; it compiles. */
+async function afterRecipe(t: Test, recipe: string, mostFiles: number): Promise<typeof Controller> {
+  const directory = t.testdir()
+  for (const part of ['lib', 'etc', 'templates', 'test/support', 'package.json', 'tsconfig.json'])
+    cpSync(join(root, part), join(directory, part), { recursive: true })
+  const edits = editsOf(recipe)
+  const files = [...new Set(edits.map(({ file }) => file))].filter(file => file.startsWith('lib/'))
+  t.comment(`${recipe}: ${files.join(', ')}`)
+  t.ok(files.length > 0 && files.length <= mostFiles, `${files.length} files of lib, at most ${mostFiles}`)
+  for (const edit of edits) apply(directory, edit)
+  const config = { extends: './tsconfig.json', include: ['lib'] }
+  writeFileSync(join(directory, 'tsconfig.lib.json'), JSON.stringify(config))
+  const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
+  const compiled = promisify(execFile)(process.execPath, [tsc, '-p', join(directory, 'tsconfig.lib.json')])
+  t.equal(
+    await compiled.then(
+      () => '',
+      error => error.stdout
+    ),
+    '',
+    'it compiles'
+  )
+  const support = await import(join(directory, 'test', 'support', 'controller.ts'))
+  return support.Controller
+}
+
+t.test('a field', async t => {
+  const c = await (await afterRecipe(t, 'A field', 1)).start(t)
+  t.equal((await c.post('/config/otherdev/pdu', { shelf: 7 })).status, 201)
+  t.equal((await c.get('/config/otherdev/pdu')).body.config.otherdev.pdu.shelf, 7)
+  const wrong = await c.post('/config/otherdev/pdu', { shelf: 61 })
+  t.equal(wrong.status, 400)
+  t.equal(wrong.body.message, 'other device pdu: field "shelf" must be an integer from 1 to 60, not 61')
+  await c.restart()
+  const { body } = await c.get('/config/cluster/export')
+  t.same(body.config.otherdev, { pdu: { name: 'pdu', shelf: 7 } })
+  const document = (await c.get('/openapi.json')).body
+  t.match(document.components.schemas.otherdev.properties.shelf, { type: ['integer', 'null'] })
+})
+
+t.test('a type', async t => {
+  const c = await (await afterRecipe(t, 'A type', 3)).start(t)
+  t.equal((await c.post('/config/rack/a1', { room: 'north' })).status, 201)
+  t.same((await c.get('/config/rack/a1')).body, {
+    config: { rack: { a1: { name: 'a1', room: 'north', comment: null } } }
+  })
+  t.equal((await c.post('/config/rack/a1/_clone', { newrackname: 'a2' })).status, 201)
+  t.equal((await c.post('/config/rack/a1', { newrackname: 'b1' })).status, 204)
+  t.equal((await c.get('/config/rack/a2/_delete')).status, 204)
+  t.equal((await c.post('/config/rack/b1', { color: 'red' })).status, 400)
+  await c.restart()
+  const { body } = await c.get('/config/cluster/export')
+  t.same(body.config.rack, { b1: { name: 'b1', room: 'north' } })
+  t.equal((await c.post('/config/cluster/import', { rack: {} })).status, 201)
+  t.same((await c.get('/config/rack')).body, { config: { rack: {} } })
+})
+
+t.test('a type with an address', async t => {
+  const c = await (await afterRecipe(t, 'A type with an address', 6)).start(t)
+  await c.post('/config/network/n', { network: '10.1.0.0/24' })
+  t.equal((await c.post('/config/camera/door', { network: 'n', ipaddress: '10.1.0.1' })).status, 201)
+  t.equal((await c.post('/config/camera/door/_clone', { newcameraname: 'roof' })).status, 201)
+  t.equal((await c.get('/config/camera/roof')).body.config.camera.roof.ipaddress, '10.1.0.2')
+  t.same((await c.get('/config/network/n/_list')).body.taken, [
+    { ipaddress: '10.1.0.1', device: 'door' },
+    { ipaddress: '10.1.0.2', device: 'roof' }
+  ])
+  const taken = await c.post('/config/otherdev/pdu', { network: 'n', ipaddress: '10.1.0.1' })
+  t.equal(taken.body.message, 'other device pdu: 10.1.0.1 belongs to camera door')
+  const used = await c.get('/config/network/n/_delete')
+  t.equal(used.body.message, 'network n is in use by 2: camera door, camera roof')
+})
