@@ -1,6 +1,5 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { output, requireRoot } from '../support/programs.js'
 import { beginning } from './imaging.js'
@@ -60,12 +59,7 @@ t.test('delete: what svcd made goes, another path stays', async t => {
   await c.post('/config/osimage/shares', { path: join(images, 'alias') })
   const removed = async (name: string) => {
     t.equal((await c.get(`/config/osimage/${name}/_delete`)).status, 204)
-    for (;;) {
-      const { monitor } = (await c.get('/monitor/request')).body
-      const all = Object.values<{ kind: string; state: string }>(monitor.request)
-      if (all.every(({ kind, state }) => kind !== 'delete' || state === 'done')) break
-      await sleep(5)
-    }
+    await c.idle()
     await c.daemon.images.sweep.run()
   }
   await removed('compute')
@@ -84,14 +78,13 @@ t.test('delete: what svcd made goes, another path stays', async t => {
 
 t.test('delete: a tree with something mounted in it stays until the next start', async t => {
   requireRoot()
-  const { c, images, records } = await beginning(t)
+  const { c, images, ended } = await beginning(t)
   await c.post('/config/osimage/compute/_clone', { newosimage: 'copy' })
   const mounted = join(images, 'copy', 'tmp')
   await output('mount', ['-t', 'tmpfs', 'tmpfs', mounted])
   try {
     t.equal((await c.get('/config/osimage/copy/_delete')).status, 204)
-    while ((await records('delete'))[0]?.ended === null) await sleep(5)
-    t.match(await records('delete'), [{ state: 'failed', message: /something is mounted at .*copy\/tmp/ }])
+    t.match(await ended('delete'), { state: 'failed', message: /something is mounted at .*copy\/tmp/ })
     t.ok(existsSync(mounted))
   } finally {
     await output('umount', [mounted])
