@@ -5,9 +5,7 @@ import t from 'tap'
 import { checkAll } from '../../lib/check.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { Controller } from '../support/controller.js'
-import { stored } from '../support/rows.js'
-import { difference } from './contract/case.js'
-import { plainFiles } from './contract/world.js'
+import { difference, plainFiles, stored } from '../support/state.js'
 
 const shipped = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 const settings = {

@@ -8,11 +8,11 @@ import type { Parts } from '../../lib/api/context.js'
 import { routes } from '../../lib/api/routes.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { Controller } from '../support/controller.js'
+import { difference, plainFiles } from '../support/state.js'
 import {
   type Cases,
   check,
   contract,
-  difference,
   keyOf,
   type Row,
   rows,
@@ -31,7 +31,7 @@ import { osimage } from './contract/osimage.js'
 import { monitor, secrets } from './contract/secrets.js'
 import { service } from './contract/service.js'
 import { services } from './contract/services.js'
-import { plainFiles, Stage } from './contract/world.js'
+import { Stage } from './contract/world.js'
 
 const cases: Cases = {
   ...service,

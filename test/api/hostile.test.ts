@@ -1,7 +1,7 @@
 import t from 'tap'
 import { literal, refused } from '../support/refused.js'
 import { bodyOf, complaints, pathOf, populated, table } from '../support/routes.js'
-import { read, stored } from '../support/rows.js'
+import { read, stored } from '../support/state.js'
 
 const maxBody = 64 * 1024
 const c = await populated(t, 'http.max_body=64k')

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { objectTypes } from '../../lib/model/types.js'
 import { complaints, existing, populated } from '../support/routes.js'
-import { read, stored } from '../support/rows.js'
+import { read, stored } from '../support/state.js'
 
 const c = await populated(t)
 

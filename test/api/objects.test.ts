@@ -1,7 +1,8 @@
 import t from 'tap'
 import { Controller } from '../support/controller.js'
-import { objectFiles, read, row, stored } from '../support/rows.js'
+import { row } from '../support/rows.js'
 import { freeTexts, specimens, unset } from '../support/specimens.js'
+import { objectFiles, read, stored } from '../support/state.js'
 
 const c = await Controller.start(t)
 

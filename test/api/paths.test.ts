@@ -1,6 +1,6 @@
 import t from 'tap'
 import { bodyOf, complaints, parameters, pathOf, populated, table } from '../support/routes.js'
-import { stored } from '../support/rows.js'
+import { stored } from '../support/state.js'
 
 const c = await populated(t)
 const headers = { 'x-access-tokens': c.token, 'content-type': 'application/json' }

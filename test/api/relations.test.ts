@@ -1,6 +1,7 @@
 import t from 'tap'
 import { Controller } from '../support/controller.js'
-import { objectFiles, read, row, stored } from '../support/rows.js'
+import { row } from '../support/rows.js'
+import { objectFiles, read, stored } from '../support/state.js'
 
 const c = await Controller.start(t)
 

@@ -5,10 +5,10 @@ import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { checkAll } from '../../lib/check.js'
 import { loadConfig } from '../../lib/config/load.js'
+import { cheapHash } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
-import { stored } from '../support/rows.js'
-import { difference } from './contract/case.js'
-import { base64, cheapHash, plainFiles } from './contract/world.js'
+import { difference, plainFiles, stored } from '../support/state.js'
+import { base64 } from './contract/world.js'
 
 const shipped = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 const munge = { name: 'munge', path: '/etc/munge/munge.key', content: base64('key of the whole group') }

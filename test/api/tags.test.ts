@@ -1,7 +1,6 @@
 import t, { type Test } from 'tap'
 import { Controller } from '../support/controller.js'
-import { difference } from './contract/case.js'
-import { plainFiles } from './contract/world.js'
+import { difference, plainFiles } from '../support/state.js'
 
 const none = { token: null }
 

@@ -1,9 +1,9 @@
 import t from 'tap'
+import { cheapHash } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
-import { stored } from '../support/rows.js'
-import { difference } from './contract/case.js'
+import { difference, plainFiles, stored } from '../support/state.js'
 import { hostile, hostileWord, richCluster } from './contract/rich.js'
-import { base64, cheapHash, plainFiles } from './contract/world.js'
+import { base64 } from './contract/world.js'
 
 const exported = async (c: Controller) => (await c.get('/config/cluster/export')).text
 const post = (c: Controller, document: unknown) => c.post('/config/cluster/import', document)

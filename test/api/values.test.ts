@@ -6,7 +6,7 @@ import { interfaceFields } from '../../lib/model/types/interface.js'
 import { objectTypes } from '../../lib/model/types.js'
 import { literal, refused } from '../support/refused.js'
 import { populated } from '../support/routes.js'
-import { read } from '../support/rows.js'
+import { read } from '../support/state.js'
 
 const c = await populated(t)
 

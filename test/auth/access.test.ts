@@ -2,7 +2,8 @@ import t from 'tap'
 import type { ApiRoute } from '../../lib/api/context.js'
 import { type Callers, withUsers } from '../support/callers.js'
 import { bodyOf, complaints, pathOf, table } from '../support/routes.js'
-import { read, row, stored } from '../support/rows.js'
+import { row } from '../support/rows.js'
+import { read, stored } from '../support/state.js'
 
 const { c, as } = await withUsers(t)
 

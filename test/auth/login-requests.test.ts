@@ -3,7 +3,8 @@ import t from 'tap'
 import { hashPassword } from '../../lib/auth/passwords.js'
 import { issuer, passwords, withUsers } from '../support/callers.js'
 import { complaints } from '../support/routes.js'
-import { row, stored } from '../support/rows.js'
+import { row } from '../support/rows.js'
+import { stored } from '../support/state.js'
 
 const { c, as, firstPassword, firstToken } = await withUsers(t)
 let address = 0

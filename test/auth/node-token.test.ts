@@ -2,7 +2,8 @@ import t from 'tap'
 import { objectTypes } from '../../lib/model/types.js'
 import { scriptToken } from '../support/callers.js'
 import { populated } from '../support/routes.js'
-import { read, row } from '../support/rows.js'
+import { row } from '../support/rows.js'
+import { read } from '../support/state.js'
 
 const c = await populated(t)
 

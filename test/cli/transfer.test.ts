@@ -2,10 +2,10 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { richCluster } from '../api/contract/rich.js'
-import { cheapHash } from '../api/contract/world.js'
 import { builtTree, onTerminal, svcd } from '../support/built-tree.js'
+import { cheapHash } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
-import { stored } from '../support/rows.js'
+import { stored } from '../support/state.js'
 
 const tree = builtTree(t.testdir())
 /** The options by which the command finds the daemon of a controller. */

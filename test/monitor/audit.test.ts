@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Audit } from '../../lib/monitor/audit.js'
 import { hostile, richCluster } from '../api/contract/rich.js'
-import { base64, cheapHash } from '../api/contract/world.js'
+import { base64 } from '../api/contract/world.js'
+import { cheapHash } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
 
 type Line = Readonly<Record<string, unknown>> & { readonly time: string }

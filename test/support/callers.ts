@@ -28,7 +28,7 @@ export interface Callers {
 }
 
 /** As `svcd passwd` prints it, but that it costs next to nothing to check. */
-function cheapHash(password: string): string {
+export function cheapHash(password: string): string {
   const salt = randomBytes(16)
   const key = scryptSync(password, salt, 32, { N: 2, r: 1, p: 1 })
   return `$scrypt$N=2,r=1,p=1$${salt.toString('base64url')}$${key.toString('base64url')}`

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import type { Controller } from './controller.js'
 import { complaints } from './routes.js'
-import { stored } from './rows.js'
+import { stored } from './state.js'
 
 /** A body, and all that the message of its refusal must say. */
 export type Wrong = readonly [body: unknown, ...says: RegExp[]]

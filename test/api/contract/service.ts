@@ -115,6 +115,7 @@ export const service: Cases = {
       ask: [`/boot/manual/hostname/n2/${mac}`],
       by: 'nobody',
       status: 200,
+      text: /node n2 has no OS image/,
       files: {
         'node/n1.json': withMac(undefined),
         'node/n2.json': { name: 'n2', interfaces: [{ interface: 'BOOTIF', macaddress: mac, own: true }] },
@@ -251,8 +252,21 @@ export const service: Cases = {
       status: 200,
       text: /^compute\.tar\.gz$/
     },
-    { what: 'with a token', ask: ['/files/compute.tar.gz'], by: 'viewer', source: '192.0.2.9', status: 200 },
-    { what: 'to the node that has it', ask: ['/files/compute.tar.gz'], by: 'n1', status: 200 },
+    {
+      what: 'with a token',
+      ask: ['/files/compute.tar.gz'],
+      by: 'viewer',
+      source: '192.0.2.9',
+      status: 200,
+      text: /^compute\.tar\.gz$/
+    },
+    {
+      what: 'to the node that has it',
+      ask: ['/files/compute.tar.gz'],
+      by: 'n1',
+      status: 200,
+      text: /^compute\.tar\.gz$/
+    },
     {
       what: 'not by the token of another, from elsewhere',
       ask: ['/files/compute.tar.gz'],

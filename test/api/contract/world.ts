@@ -1,18 +1,14 @@
-import { randomBytes, scryptSync } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { Tokens } from '../../../lib/auth/tokens.js'
-import { SecretBox } from '../../../lib/model/secret-box.js'
 import { makeTree } from '../../image/small-tree.js'
+import { cheapHash, passwords } from '../../support/callers.js'
 import { type Ask, Controller } from '../../support/controller.js'
 import { plantRequest } from '../../support/planted-request.js'
-import { stored } from '../../support/rows.js'
 import { pretended } from './services.js'
 
 export const base64 = (text: string) => Buffer.from(text).toString('base64')
 export const mac = '52:54:00:00:00:01'
-const passwords = { root: 'correct horse', alice: 'battery staple' }
 
 /** What the files of two objects of the world hold. */
 export const files = {
@@ -75,38 +71,6 @@ export const world = {
 
 /** Who asks, by the token sent. */
 export type Who = 'admin' | 'viewer' | 'nobody' | 'garbage' | 'n1' | 'n2'
-
-/** As `svcd passwd` prints it, but that it costs next to nothing to check. */
-export function cheapHash(password: string): string {
-  const salt = randomBytes(16)
-  const key = scryptSync(password, salt, 32, { N: 2, r: 1, p: 1 })
-  return `$scrypt$N=2,r=1,p=1$${salt.toString('base64url')}$${key.toString('base64url')}`
-}
-
-/** Every file of the state but the audit log, the records of requests, the notes of services and ssh keys, path → content; secrets in the clear. */
-export async function plainFiles(c: Controller): Promise<Record<string, unknown>> {
-  const box = new SecretBox(readFileSync(join(c.directory, 'state', 'secret.key')))
-  const found: Record<string, unknown> = {}
-  for (const [path, bytes] of Object.entries(await stored(c))) {
-    if (/^(revoked|filler|jobs|services|ssh)\b/.test(path)) continue
-    const text = Buffer.from(bytes, 'latin1').toString('utf8')
-    const doc = path.endsWith('.json') ? JSON.parse(text) : text
-    if (path.startsWith('secrets/'))
-      for (const secret of doc.secrets) secret.content = box.open(secret.content).toString()
-    found[path] = path.endsWith('.journal') ? reports(text) : doc
-  }
-  return found
-}
-
-/** What nodes reported, without the times. */
-const reports = (journal: string) =>
-  journal
-    .split('\n')
-    .filter(line => line !== '')
-    .map(line => {
-      const { time: _, ...report } = JSON.parse(line)
-      return report
-    })
 
 /** A controller with `world` in it and users: a token for everybody. */
 export class Stage {

@@ -1,0 +1,84 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { SecretBox } from '../../lib/model/secret-box.js'
+import type { Controller } from './controller.js'
+import { until } from './until.js'
+
+/** Every file in the state directory but the audit log, path → bytes, when nothing is on its way to the disk. */
+export async function stored(c: Controller): Promise<Record<string, string>> {
+  const state = join(c.directory, 'state')
+  await until(() => readdirSync(join(state, 'intents')).length === 0)
+  const found: Record<string, string> = {}
+  for (const entry of readdirSync(state, { recursive: true, withFileTypes: true }))
+    if (entry.isFile() && entry.name !== 'holder.json' && !entry.name.startsWith('audit.log')) {
+      const file = join(entry.parentPath, entry.name)
+      found[file.slice(state.length + 1)] = readFileSync(file, 'latin1')
+    }
+  return found
+}
+
+/** The same as documents, without the notes of which tokens are void. */
+export async function documents(c: Controller): Promise<Record<string, unknown>> {
+  const files = Object.entries(await stored(c)).filter(([path]) => !path.startsWith('revoked/'))
+  return Object.fromEntries(files.map(([path, bytes]) => [path, parsed(path, bytes)]))
+}
+
+/** JSON as it is, of a journal its records without their times, of all else the text. */
+function parsed(path: string, bytes: string) {
+  const text = Buffer.from(bytes, 'latin1').toString('utf8')
+  if (path.endsWith('.json')) return JSON.parse(text)
+  if (!path.endsWith('.journal')) return text
+  const records = text.split('\n').filter(line => line !== '')
+  return records.map(record => {
+    const { time: _, ...rest } = JSON.parse(record)
+    return rest
+  })
+}
+
+/** The files of objects alone. */
+export async function objectFiles(c: Controller): Promise<Record<string, string>> {
+  const files = Object.entries(await stored(c))
+  return Object.fromEntries(files.filter(([path]) => path.endsWith('.json') && !path.startsWith('revoked/')))
+}
+
+/**
+ * What is stored of objects and nodes, secrets in the clear: without the records of requests, the notes of services, ssh
+ * keys and void tokens.
+ */
+export async function plainFiles(c: Controller): Promise<Record<string, unknown>> {
+  const box = new SecretBox(readFileSync(join(c.directory, 'state', 'secret.key')))
+  const found: Record<string, unknown> = {}
+  for (const [path, bytes] of Object.entries(await stored(c))) {
+    if (/^(revoked|filler|jobs|services|ssh)\b/.test(path)) continue
+    const doc = parsed(path, bytes)
+    if (path.startsWith('secrets/'))
+      for (const secret of doc.secrets) secret.content = box.open(secret.content).toString()
+    found[path] = doc
+  }
+  return found
+}
+
+/**
+ * What differs between two states: path → what the file holds now, null when it is gone; of a journal those records that
+ * have come.
+ */
+export function difference(before: Record<string, unknown>, after: Record<string, unknown>) {
+  const found: Record<string, unknown> = {}
+  for (const path of new Set([...Object.keys(before), ...Object.keys(after)]))
+    if (JSON.stringify(before[path]) !== JSON.stringify(after[path])) {
+      const now = after[path]
+      found[path] = Array.isArray(now) ? added(before[path] ?? [], now) : (now ?? null)
+    }
+  return found
+}
+
+/** What stands behind what was there before; all of it where that is there no more. */
+function added(before: unknown, after: readonly unknown[]): readonly unknown[] {
+  const first = Array.isArray(before) ? before.length : 0
+  return JSON.stringify(after.slice(0, first)) === JSON.stringify(before) ? after.slice(first) : after
+}
+
+/** One object as an admin reads it. */
+export async function read(c: Controller, type: string, name: string): Promise<Record<string, unknown>> {
+  return (await c.get(`/config/${type}/${name}`)).body?.config[type][name]
+}
