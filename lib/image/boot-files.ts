@@ -18,14 +18,14 @@ import {
 import { buildInitramfs } from './packer/initramfs.js'
 import { treeOf } from './trees.js'
 
-/** The boot files of a pack, as paths below the tree; `kept`: the admin's own file stays. */
+/** The boot files of a pack: paths below the tree, or `kept` where the admin's own file stays. */
 export interface BootFiles {
   readonly kernel: string | 'kept' | undefined
   readonly initrd: string | 'kept' | undefined
   readonly version: string | undefined
 }
 
-/** Chooses kernel and initramfs, and builds the latter where the ini says so and the image can. */
+/** Chooses kernel and initramfs, and builds the initramfs where the ini says so and the image can. */
 export async function bootFiles(
   { model, config }: ImageContext,
   image: OsimageDoc,
@@ -53,18 +53,18 @@ export async function bootFiles(
   }
   const ofKernel = pack?.kernelfile === image.kernelfile ? pack : undefined
   await checkWish(tree, image.name, wish)
-  const chosenKernel = await chooseKernel(tree, image, ofKernel, wish, isOwn)
-  if (chosenKernel === undefined) job.line('the image has no kernel below /boot')
-  const kernel = chosenKernel ?? stays('kernelfile')
-  const path = kernel === 'kept' ? kernel : kernel?.path
+  const found = await chooseKernel(tree, image, ofKernel, wish, isOwn)
+  if (found === undefined) job.line('the image has no kernel below /boot')
+  const kernel = found ?? stays('kernelfile')
+  const path = kernel === 'kept' ? undefined : kernel
   const version = wish.kernelversion ?? versionIn(image, path, ofKernel)
-  if (path !== undefined && path !== 'kept') job.line(`kernel: /${path}`)
+  if (path !== undefined) job.line(`kernel: /${path}`)
   const ofInitrd = pack?.initrdfile === image.initrdfile ? pack : undefined
   const there = await chooseInitrd(tree, image, ofInitrd, wish, version, isOwn)
   const chosen = there === 'kept' || there?.chosen === true
-  if (config.image.initramfs && path !== undefined && path !== 'kept' && !chosen) {
+  if (config.image.initramfs && path !== undefined && !chosen) {
     if (version === undefined)
-      job.line(`the initramfs is not built: the name of the kernel, ${basename(path)}, says no version`)
+      job.line(`the initramfs is not built: the kernel's name, ${basename(path)}, says no version`)
     else {
       // An image without one may not even have a shell to ask.
       const built =
@@ -80,20 +80,20 @@ export async function bootFiles(
         }))
       if (built) {
         job.line(`initramfs: /${built.initrd}, built by ${built.tool}`)
-        return { kernel: path, initrd: built.initrd.replace(/^\/+/, ''), version }
+        return { kernel, initrd: built.initrd.replace(/^\/+/, ''), version }
       }
       job.line('the image has neither dracut nor initramfs-tools: its initramfs is taken as it is')
     }
   }
   const initrd = there ?? stays('initrdfile')
-  if (initrd === undefined && path !== undefined) job.line('the image has no initramfs for its kernel')
+  if (initrd === undefined && kernel !== undefined) job.line('the image has no initramfs for its kernel')
   else if (initrd !== undefined && initrd !== 'kept') job.line(`initramfs: /${initrd.path}`)
-  return { kernel: path, initrd: initrd === 'kept' ? initrd : initrd?.path, version }
+  return { kernel, initrd: initrd === 'kept' ? initrd : initrd?.path, version }
 }
 
 /** The version of a chosen kernel: the one that was packed with it before, else what its name says, else the image's. */
 function versionIn({ kernelversion }: OsimageDoc, path: string | undefined, pack: PackDoc | undefined) {
-  if (path === undefined || path === 'kept') return kernelversion
+  if (path === undefined) return kernelversion
   const isSame = pack?.kernel === belowBoot(path) && pack?.kernelversion === kernelversion
   return (isSame ? undefined : versionOf(path)) ?? kernelversion
 }
@@ -115,7 +115,10 @@ export async function checkKernel(
   await checkWish(await treeOf(config.image.directory, image), image.name, wish)
 }
 
-/** 400 for a kernel or an initramfs that the tree does not have, or a version that neither the kernel's name says nor the image has modules of (rules 2.4, 9.3). */
+/**
+ * 400 for a kernel or an initramfs that the tree does not have, and for a version that the kernel's name does not say
+ * and that the image has no modules of (rules 2.4, 9.3).
+ */
 async function checkWish(tree: string, image: string, wish: KernelWish): Promise<void> {
   const { kernelfile, initrdfile, kernelversion } = wish
   const refused = (field: keyof KernelWish, why: string) =>

@@ -7,11 +7,11 @@ import type { Given } from '../model/object-type.js'
 import type { OsimageDoc } from '../model/types/osimage.js'
 import { run } from '../program/program.js'
 import type { ImageContext } from './context.js'
-import { placeTree, standsThere } from './place-tree.js'
+import { alreadyThere, placeTree } from './place-tree.js'
 import { checkTreeFree, checkUnmounted, treeIfAny } from './trees.js'
 
 /**
- * What a clone is refused for at once: 404 without a source or a new name, 400 for a name that is taken or a `path`
+ * Gives the source of a clone. Throws 404 without a source or a new name, 400 for a name that is taken and for a `path`
  * that is neither the source's nor where the files go, 503 for a directory with something mounted in it.
  */
 export async function checkClone(
@@ -30,14 +30,14 @@ export async function checkClone(
   const tree = await treeIfAny(config.image.directory, source)
   if (tree === undefined) return source
   await checkUnmounted(name, tree, 'copied')
-  // One that waits for its removal is gone by the time this is run: both need the same lane.
-  if (!model.view.get('tree', copy)?.abandoned && (await exists(place))) throw standsThere(place)
+  // A directory that waits for its removal is gone by the time this runs: both need the same lane.
+  if (!model.view.get('tree', copy)?.abandoned && (await exists(place))) throw alreadyThere(place)
   return source
 }
 
 /**
- * Copies an image, its directory too; by reflinks where the file system can. The clone names the packed files that
- * its source names, which stay as long as anyone does. All of it is there at the end, or nothing.
+ * Copies an image with its directory, by reflinks where the file system can. The clone names the packed files of its
+ * source, which stay as long as anybody names them. All of it is there at the end, or nothing.
  */
 export async function cloneImage(
   context: ImageContext,
@@ -46,7 +46,7 @@ export async function cloneImage(
   actor: Actor,
   job: JobContext
 ): Promise<void> {
-  const { model, intents, now } = context
+  const { model } = context
   const { directory, time_limit: timeLimitMs } = context.config.image
   const source = await checkClone(context, name, given)
   const copy = given.newName as string
@@ -59,27 +59,16 @@ export async function cloneImage(
   }
   const { signal } = job
   const place = join(directory, copy)
-  if (await exists(place)) throw standsThere(place)
+  if (await exists(place)) throw alreadyThere(place)
   job.line(`copying ${tree} to ${place}`)
-  await placeTree({
-    intents,
-    directory,
-    parent: '',
-    target: copy,
-    replaces: false,
-    view: () => model.view,
-    now,
-    signal,
-    timeLimitMs,
-    line: text => job.line(text),
-    fill: async work => {
-      await run('cp', ['-a', '-x', '--reflink=auto', '-T', '--', tree, work], { signal, timeLimitMs })
-    },
-    commit: at =>
-      model.clone('osimage', name, { ...given, values: values.set('path', place) }, actor, tx => {
-        if (tx.get('osimage', name)?.path !== source.path)
-          throw unavailable(`OS image ${name}: field "path" was changed while it was copied`)
-        tx.put('tree', copy, { name: copy, at, osimage: copy })
-      })
-  })
+  const fill = async (path: string) => {
+    await run('cp', ['-a', '-x', '--reflink=auto', '-T', '--', tree, path], { signal, timeLimitMs })
+  }
+  const commit = (at: number) =>
+    model.clone('osimage', name, { ...given, values: values.set('path', place) }, actor, tx => {
+      if (tx.get('osimage', name)?.path !== source.path)
+        throw unavailable(`OS image ${name}: field "path" was changed while it was copied`)
+      tx.put('tree', copy, { name: copy, at, osimage: copy })
+    })
+  await placeTree(context, { parent: '', target: copy, replaces: false, timeLimitMs, fill, commit }, job)
 }

@@ -61,7 +61,7 @@ export async function grabImage(
   actor: Actor,
   job: JobContext
 ): Promise<void> {
-  const { model, config, intents, now } = context
+  const { model, config } = context
   const { directory } = config.image
   const image = model.get('osimage', osimage)
   const { parent, target, tree } = await placeOf(directory, image)
@@ -77,30 +77,17 @@ export async function grabImage(
   }
   if (dryrun) return take(join(directory, temporary(newIntentId())))
   job.line(`taking node ${from.node} into OS image ${osimage}`)
-  await placeTree({
-    intents,
-    directory,
-    parent,
-    target,
-    replaces: tree !== undefined,
-    view: () => model.view,
-    now,
-    signal: job.signal,
-    timeLimitMs: config.ssh.time_limit,
-    line: text => job.line(text),
-    fill: take,
-    commit: at =>
-      model.change(actor, tx => {
-        const now = tx.get('osimage', osimage)
-        if (!now)
-          throw unavailable(`OS image ${osimage} was deleted or renamed while node ${from.node} was grabbed`)
-        if (now.path !== image.path)
-          throw unavailable(
-            `OS image ${osimage}: field "path" was changed while node ${from.node} was grabbed`
-          )
-        if (now.path === undefined) tx.put('osimage', osimage, { ...now, path: join(directory, osimage) })
-        if (tree === undefined && parent === '' && isObjectName(target))
-          tx.put('tree', target, { name: target, at, osimage })
-      })
-  })
+  const commit = (at: number) =>
+    model.change(actor, tx => {
+      const now = tx.get('osimage', osimage)
+      if (!now)
+        throw unavailable(`OS image ${osimage} was deleted or renamed while node ${from.node} was grabbed`)
+      if (now.path !== image.path)
+        throw unavailable(`OS image ${osimage}: field "path" was changed while node ${from.node} was grabbed`)
+      if (now.path === undefined) tx.put('osimage', osimage, { ...now, path: join(directory, osimage) })
+      if (tree === undefined && parent === '' && isObjectName(target))
+        tx.put('tree', target, { name: target, at, osimage })
+    })
+  const placement = { parent, target, replaces: tree !== undefined, timeLimitMs: config.ssh.time_limit }
+  await placeTree(context, { ...placement, fill: take, commit }, job)
 }

@@ -47,8 +47,8 @@ export interface ImagesOptions {
 const soonMs = 50
 
 /**
- * What is done with OS images beyond the objects: pack, kernel, clone, delete, grab and push, each as a job, one at a time
- * for an image (rules 2.8, 3.12).
+ * What is done with OS images beyond the objects: pack, kernel, clone, delete, grab and push. Each is a job, and an image
+ * has one at a time (rules 2.8, 3.12).
  */
 export class Images {
   readonly #o: ImagesOptions
@@ -97,7 +97,7 @@ export class Images {
     return images
   }
 
-  /** Follows committed changes: what nobody names any more goes, and the host key of a node with its name (rules 9.9). */
+  /** Follows committed changes: what nobody names any more goes, and so does the host key of a node's old name. */
   follow(changes: readonly Change[]): void {
     if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) this.changed()
     for (const { type, name, after } of changes)
@@ -164,7 +164,7 @@ export class Images {
     await this.#removeTrees(actor)
   }
 
-  /** Has the directories removed that svcd made for images which are gone. Resolves with the requests. Never throws. */
+  /** Has the directories removed that svcd made for deleted images. Resolves with the requests. Never throws. */
   async #removeTrees(actor: Actor): Promise<SubmittedJob[]> {
     const { jobs, log } = this.#o
     const submitted: SubmittedJob[] = []
@@ -275,14 +275,14 @@ export class Images {
     return `tree ${await realPlace(meantTree(this.#directory, image))}`
   }
 
-  /** A node told its state: installed anew, it shows another host key. Never throws. */
+  /** Follows a node's report: one that was installed again shows another host key. Never throws. */
   async reported(node: string, state: string): Promise<void> {
     if (!/^installer\.completed\b/.test(state)) return
     const { remote, log } = this.#o
     await remote.forget(node).catch(error => log.warn(`host key of node ${node}: ${error.message}`))
   }
 
-  /** Where a node is reached: the address of its provision interface; 404 for a missing node. */
+  /** The address where a node is reached: that of its provision interface. Throws 404 for a missing node. */
   #addressOf(name: string): string | undefined {
     const { model } = this.#o
     return model.effective(model.get('node', name)).provision?.ipaddress
@@ -302,7 +302,7 @@ export class Images {
     return this.#o.config.image.directory
   }
 
-  /** Tells the torrents of all packs, those that are only kept too: nodes may be half way through. */
+  /** Tells the torrents of all packs, also of those that are only kept: nodes may be half way through. */
   #tellTorrents(): void {
     const { model, config, torrents } = this.#o
     const isThere = (name: string) =>

@@ -6,8 +6,8 @@ interface Begun {
 }
 
 /**
- * Which packs nodes are installing: a node that fetched its install script or kickstart needs the pack that it
- * names until it reports that it is done or has failed, and no longer than its token is valid. Not kept over a
+ * Which packs nodes are installing. A node that fetched its install script or kickstart needs the pack that the script
+ * names, until the node reports that it is done or has failed, and no longer than its token is valid. Not kept over a
  * restart.
  */
 export class Installing {

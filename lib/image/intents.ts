@@ -4,25 +4,25 @@ import { join } from 'node:path'
 import { syncDirectory } from '../disk/directory.js'
 import { replaceDurably } from '../disk/replace.js'
 
-/** A pack: temporaries in the files directory and, once they are being given their names, those names. */
+/** A pack: hidden files in the files directory and, once they get their names, those names. */
 export interface PackIntent {
   readonly kind: 'pack'
   readonly id: string
   readonly files: readonly string[]
 }
 
-/** A tree that is built in a hidden directory and then takes its place (see placing.ts). */
+/** A tree that is built in a hidden directory and then takes its place (see place-tree.ts). */
 export interface TreeIntent {
   readonly kind: 'tree'
   readonly id: string
   /** Where it will stand, below `[image] directory`: directories with slashes between, '' for none. */
   readonly parent: string
   readonly target: string
-  /** Whether a tree that stands there goes. */
+  /** Whether it replaces a tree that stands there. */
   readonly replaces: boolean
   /** `placing`: directories may have been renamed. */
   readonly phase: 'making' | 'placing'
-  /** Milliseconds since 1970; the TreeDoc that the same work stores has it too. */
+  /** Milliseconds since 1970, as in the TreeDoc that is stored with the tree. */
   readonly at: number
 }
 
@@ -35,10 +35,10 @@ export interface RemovalIntent {
 
 export type Intent = PackIntent | TreeIntent | RemovalIntent
 
-/** Names of what is under way: hidden from the file catalog, no name of a file that is served. */
+/** The name of what is under way: it is hidden, and no file that is served has such a name. */
 export const temporary = (id: string, what = '') => `.svcd-${id}${what === '' ? '' : `.${what}`}`
 
-/** A name that no work had before. */
+/** A name that no intent had before. */
 export const newIntentId = () => randomBytes(8).toString('hex')
 
 /** One component of a path. */
@@ -46,9 +46,9 @@ const plain = (name: unknown) =>
   typeof name === 'string' && name !== '' && name !== '.' && name !== '..' && !/[/\0]/.test(name)
 
 /**
- * Notes of work that leaves something behind when it is interrupted, one file each in `<state>/work`: written
- * before the first thing is made, taken away after the last is gone. The next start puts right what they tell of,
- * and touches nothing else.
+ * Notes of work that would leave something behind if it were interrupted, one file each in `<state>/work`. A note is
+ * written before the first thing is made, and removed after the last is gone. The next start puts right what the notes
+ * tell of, and touches nothing else.
  */
 export class Intents {
   readonly #now = new Map<string, Intent>()
@@ -60,13 +60,13 @@ export class Intents {
     return new Intents(directory)
   }
 
-  /** Durable when it resolves; a second one of the same id takes the first one's place. */
-  async write(work: Intent): Promise<void> {
-    await replaceDurably(this.#file(work.id), `${JSON.stringify(work)}\n`)
-    this.#now.set(work.id, work)
+  /** The note is durable when this resolves. It replaces an earlier one of the same id. */
+  async write(intent: Intent): Promise<void> {
+    await replaceDurably(this.#file(intent.id), `${JSON.stringify(intent)}\n`)
+    this.#now.set(intent.id, intent)
   }
 
-  /** The note of that id as it was last written by this daemon. */
+  /** The note of that id, as this daemon wrote it last. */
   get(id: string): Intent | undefined {
     return this.#now.get(id)
   }
@@ -77,7 +77,7 @@ export class Intents {
     this.#now.delete(id)
   }
 
-  /** What an earlier daemon left; `unread` gets the names of notes that cannot be understood, which stay. */
+  /** What an earlier daemon left. `unread` is called for each file that is no note, which stays. */
   async left(unread: (file: string) => void): Promise<Intent[]> {
     const found: Intent[] = []
     for (const name of await readdir(this.directory)) {
@@ -85,8 +85,8 @@ export class Intents {
       // A note that was being written.
       if (name.startsWith('.')) await rm(file, { force: true })
       else {
-        const work = parse(await readFile(file, 'utf8').catch(() => ''))
-        if (work && name === `${work.id}.json`) found.push(work)
+        const intent = parse(await readFile(file, 'utf8').catch(() => ''))
+        if (intent && name === `${intent.id}.json`) found.push(intent)
         else unread(file)
       }
     }
@@ -99,15 +99,16 @@ export class Intents {
 }
 
 function parse(text: string): Intent | undefined {
-  let work: Intent
+  let intent: Intent
   try {
-    work = JSON.parse(text)
+    intent = JSON.parse(text)
   } catch {
     return undefined
   }
-  if (typeof work !== 'object' || work === null || !/^[0-9a-f]{16}$/.test(work.id)) return undefined
-  if (work.kind === 'pack') return Array.isArray(work.files) && work.files.every(plain) ? work : undefined
-  if (work.kind === 'removal') return plain(work.target) ? work : undefined
-  if (work.kind !== 'tree' || typeof work.parent !== 'string' || !plain(work.target)) return undefined
-  return work.parent === '' || work.parent.split('/').every(plain) ? work : undefined
+  if (typeof intent !== 'object' || intent === null || !/^[0-9a-f]{16}$/.test(intent.id)) return undefined
+  if (intent.kind === 'pack')
+    return Array.isArray(intent.files) && intent.files.every(plain) ? intent : undefined
+  if (intent.kind === 'removal') return plain(intent.target) ? intent : undefined
+  if (intent.kind !== 'tree' || typeof intent.parent !== 'string' || !plain(intent.target)) return undefined
+  return intent.parent === '' || intent.parent.split('/').every(plain) ? intent : undefined
 }

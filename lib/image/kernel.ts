@@ -5,20 +5,20 @@ import { file } from '../model/field.js'
 import { isFileName } from '../model/names.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 
-/** What a `kernel` request asks for; absent: left to be chosen. Names are files of the image. */
+/** What a `kernel` request asks for, by the names of files in the image. What is absent is left to be chosen. */
 export interface KernelWish {
   readonly kernelfile?: string
   readonly initrdfile?: string
   readonly kernelversion?: string
 }
 
-/** What a request really asks for: a value that the image has already is none. */
+/** What a request really asks for: a value that the image has already asks for nothing. */
 export function newWish(image: OsimageDoc, wish: KernelWish): KernelWish {
   const entries = Object.entries(wish).filter(([key, value]) => value !== image[key as keyof KernelWish])
   return Object.fromEntries(entries)
 }
 
-/** The kernel that a request asks for, below the tree; undefined where the image has none like it. */
+/** The path below the tree of the kernel that a request asks for; undefined where the image has no such kernel. */
 export async function wantedKernel(tree: string, wish: KernelWish): Promise<string | undefined> {
   if (wish.kernelfile !== undefined) return namedFile(tree, wish.kernelfile)
   const path = ofVersion(wish.kernelversion)
@@ -28,14 +28,14 @@ export async function wantedKernel(tree: string, wish: KernelWish): Promise<stri
 /** Where kernels are: what is copied from there is served to anyone, so a link to something else is not followed. */
 const home = /^(?:boot|(?:usr\/)?lib\/modules)\/./
 
-/** A boot file of an image, by its path below the tree; undefined where there is no such regular file. */
+/** The path of a boot file below the tree, with no link left; undefined where there is no such regular file. */
 async function fileIn(tree: string, path: string): Promise<string | undefined> {
   const found = await resolveInside(tree, path)
   if (found === undefined || !home.test(found)) return undefined
   return (await stat(join(tree, found)).catch(() => undefined))?.isFile() ? found : undefined
 }
 
-/** A kernel or initramfs as an admin names it: below /boot, or a link to it at the root as Debian has them. */
+/** A kernel or an initramfs as an admin names it: a file below /boot, or a link to one at the root as in Debian. */
 export const namedFile = async (tree: string, name: string): Promise<string | undefined> =>
   (await fileIn(tree, `boot/${name}`)) ?? (await fileIn(tree, name))
 
@@ -71,9 +71,9 @@ function isStorable(name: string): boolean {
 }
 
 /**
- * Which kernel an image boots: the one asked for, the one it had (by the name it had in the tree, as its pack
- * says, or as the admin gave it), that of its kernel version, or the newest in /boot. `kept`: the admin's own file in the
- * files directory, which is not in the tree. Undefined: there is none.
+ * Which kernel an image boots: the one asked for, the one it had (by the name it had in the tree, as its pack says, or
+ * as the admin gave it), that of its kernel version, or the newest in /boot. `kept`: the admin's own file in the files
+ * directory, which is not in the tree. Undefined: there is none.
  */
 export async function chooseKernel(
   tree: string,
@@ -81,32 +81,28 @@ export async function chooseKernel(
   pack: PackDoc | undefined,
   wish: KernelWish,
   isOwnFile: (name: string) => boolean
-): Promise<{ path: string } | 'kept' | undefined> {
-  const tries: (string | undefined)[] = []
-  if (wish.kernelfile !== undefined || wish.kernelversion !== undefined)
-    return found(await wantedKernel(tree, wish))
+): Promise<string | 'kept' | undefined> {
+  if (wish.kernelfile !== undefined || wish.kernelversion !== undefined) return wantedKernel(tree, wish)
+  const version = ofVersion(image.kernelversion)
   const recorded = pack?.kernel
-  const packed = pack?.kernelversion ?? (recorded === undefined ? undefined : versionOf(recorded))
-  // A version that was changed since the last pack is a wish for another kernel.
-  if (recorded !== undefined && image.kernelversion !== (packed ?? image.kernelversion))
-    tries.push(ofVersion(image.kernelversion))
-  if (recorded !== undefined) tries.push(`boot/${recorded}`)
-  for (const path of tries) {
-    const file = path && (await fileIn(tree, path))
-    if (file) return { path: file }
+  if (recorded !== undefined) {
+    const packed = pack?.kernelversion ?? versionOf(recorded) ?? image.kernelversion
+    // A version that was changed since the last pack is a wish for another kernel.
+    const changed = image.kernelversion === packed ? undefined : version
+    for (const path of [changed, `boot/${recorded}`]) {
+      const file = path && (await fileIn(tree, path))
+      if (file) return file
+    }
   }
   const named = image.kernelfile === undefined ? undefined : await namedFile(tree, image.kernelfile)
-  if (named !== undefined) return { path: named }
+  if (named !== undefined) return named
   if (image.kernelfile !== undefined && isOwnFile(image.kernelfile)) return 'kept'
-  const version = ofVersion(image.kernelversion)
-  return found((version && (await fileIn(tree, version))) || (await newestKernel(tree)))
+  return (version && (await fileIn(tree, version))) || newestKernel(tree)
 }
 
 /** Where the kernel of a version is; undefined for a text that can be no version. */
 const ofVersion = (version: string | undefined) =>
   version !== undefined && isFileName(`vmlinuz-${version}`) ? `boot/vmlinuz-${version}` : undefined
-
-const found = (path: string | undefined) => (path === undefined ? undefined : { path })
 
 /** By version, not by time: `vmlinuz-6.1.0-10` is newer than `vmlinuz-6.1.0-9`. Rescue kernels are left out. */
 async function newestKernel(tree: string): Promise<string | undefined> {
@@ -123,8 +119,8 @@ async function newestKernel(tree: string): Promise<string | undefined> {
 }
 
 /**
- * Which initramfs goes with a kernel of the tree: the one asked for, the one it had, or the one that belongs to the version. A
- * name that no tool gives is the admin's choice, and `chosen`: it is not built anew.
+ * Which initramfs goes with a kernel of the tree: the one asked for, the one the image had, or the one of that version.
+ * A name that no tool gives is the admin's choice. It is `chosen`, and not built anew.
  */
 export async function chooseInitrd(
   tree: string,
@@ -141,7 +137,7 @@ export async function chooseInitrd(
     return path === undefined ? undefined : own(path)
   }
   const recorded = pack?.initrd
-  // One that a tool made for another kernel does not go with this one.
+  // What a tool made for another kernel does not go with this one.
   const suits = (name: string) => usual.includes(name) || !isToolName(name)
   if (recorded !== undefined && suits(recorded)) {
     const path = await fileIn(tree, `boot/${recorded}`)

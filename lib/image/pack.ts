@@ -7,25 +7,24 @@ import { unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
 import { fileNameRule, isFileName } from '../model/names.js'
-import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
-import { type BootFiles, bootFiles } from './boot-files.js'
+import type { PackDoc } from '../model/types/osimage.js'
+import { bootFiles } from './boot-files.js'
 import type { ImageContext } from './context.js'
 import { newIntentId, type PackIntent, temporary } from './intents.js'
 import { belowBoot, type KernelWish } from './kernel.js'
 import { choosePacker } from './packer/choose-packer.js'
 import { hashFile } from './packer/in-worker.js'
-import type { Packed, Packer } from './packer/packer.js'
 import { discard, type Made, publish, servedMode } from './publish.js'
 import { createTorrent } from './torrent/torrent.js'
 import { treeOf } from './trees.js'
 
-/** Sentences of what a packer could not carry that are stored; the record has the others. */
+/** How many sentences of what the packer could not carry are stored; the record of the request has all of them. */
 const mostOmitted = 100
 
 /**
- * Packs an image: initramfs, tar, kernel and initramfs beside it, torrent; then the image names the new files, in one
- * transaction with the pack. Whatever stops it, the image is as it was and nothing stays. Throws unavailable (503)
- * for what is missing, the error of the step that failed otherwise.
+ * Packs an image: builds its initramfs, makes the archive, copies kernel and initramfs beside it, makes the torrent.
+ * Then one change stores the pack and makes the image name the new files. Whatever stops it, the image is as it was
+ * and nothing stays. Throws unavailable (503) for what is missing, else the error of the step that failed.
  */
 export async function packImage(
   context: ImageContext,
@@ -34,67 +33,75 @@ export async function packImage(
   actor: Actor,
   job: JobContext
 ): Promise<void> {
-  const { model, config, intents } = context
+  const { model, config, intents, now } = context
   const image = model.get('osimage', name)
   const tree = await treeOf(config.image.directory, image)
   const files = await bootFiles(context, image, tree, wish, job)
-  // Known before the long work.
-  for (const path of [files.kernel, files.initrd])
-    if (path !== undefined && path !== 'kept') {
-      fileName(name, `${name}-${'0'.repeat(12)}`, path)
-      await (await openInside(tree, path)).close()
-    }
+  const copies = (['kernel', 'initrd'] as const).flatMap(what => {
+    const path = files[what]
+    return path === undefined || path === 'kept' ? [] : [{ what, path }]
+  })
+  // What is wrong with them is told before the long work.
+  for (const { path } of copies) {
+    fileName(name, `${name}-${'0'.repeat(12)}`, path)
+    await (await openInside(tree, path)).close()
+  }
   const packer = await choosePacker(config.image.packer, config.image.compressor)
-  const work = { kind: 'pack', id: newIntentId(), files: [] } as const
-  const at = (what: string) => join(config.paths.files, temporary(work.id, what))
-  await mkdir(config.paths.files, { recursive: true })
-  await intents.write(work)
+  const intent = { kind: 'pack', id: newIntentId(), files: [] } as const
+  const directory = config.paths.files
+  const hidden = (what: string) => join(directory, temporary(intent.id, what))
+  await mkdir(directory, { recursive: true })
+  await intents.write(intent)
   try {
     job.line(`packing ${tree} with the ${packer.name} packer`)
     const packed = await packer.pack({
       tree,
       excludes: config.image.exclude,
-      output: at('pack'),
+      output: hidden('pack'),
       signal: job.signal,
       timeLimitMs: config.image.time_limit,
       progress: fraction => job.progress(0.05 + fraction * 0.9),
       line: text => job.line(text)
     })
-    const mode = await servedMode(config.paths.files)
-    await syncFile(at('pack'), mode)
-    const stem = `${name}-${packed.sha256.slice(0, 12)}`
-    const made: Made[] = [{ from: at('pack'), name: `${stem}${packer.suffix}` }]
-    const names: Partial<Record<'kernel' | 'initrd', string>> = {}
-    for (const what of ['kernel', 'initrd'] as const) {
-      const path = files[what]
-      if (path === undefined || path === 'kept') continue
-      await copyTo(await openInside(tree, path), at(what), job.signal)
-      await syncFile(at(what), mode)
-      names[what] = await bootName(name, stem, path, at(what), config.paths.files, job.signal)
-      made.push({ from: at(what), name: names[what] })
+    const { sha256, bytes, omitted } = packed
+    const mode = await servedMode(directory)
+    const stem = `${name}-${sha256.slice(0, 12)}`
+    const imagefile = `${stem}${packer.suffix}`
+    const made: Made[] = [{ from: hidden('pack'), name: imagefile }]
+    const boot: Record<string, string> = {}
+    for (const { what, path } of copies) {
+      const from = hidden(what)
+      await copyTo(await openInside(tree, path), from, job.signal)
+      const file = await bootName(name, stem, path, from, directory, job.signal)
+      made.push({ from, name: file })
+      boot[`${what}file`] = file
+      const below = belowBoot(path)
+      if (below !== undefined) boot[what] = below
     }
-    const torrent = await torrentOf(context, at('pack'), `${stem}${packer.suffix}`, at('torrent'), job)
-    if (torrent) {
-      await syncFile(at('torrent'), mode)
-      made.push({ from: at('torrent'), name: `${stem}${packer.suffix}.torrent` })
-    }
+    if (boot.kernel !== undefined && files.version !== undefined) boot.kernelversion = files.version
+    if (await makeTorrent(context, hidden('pack'), imagefile, hidden('torrent'), job))
+      made.push({ from: hidden('torrent'), name: `${imagefile}.torrent` })
+    for (const { from } of made) await syncFile(from, mode)
     job.signal.throwIfAborted()
-    const doc = packDoc(context, image, `${stem}${packer.suffix}`, files, names, packer, packed)
-    await context.files.run(() => publish(context, work.id, image, made, files, doc, actor, job.signal))
-    job.result('imagefile', doc.name)
-    job.result('sha256', doc.sha256)
-    job.result('bytes', doc.bytes)
-    for (const sentence of packed.omitted) job.line(sentence)
-    if (packed.omitted.length > 0) job.result('omitted', [...packed.omitted])
-    job.line(`${doc.name}: ${doc.bytes} bytes, sha256 ${doc.sha256}`)
+    const doc: PackDoc = {
+      ...{ name: imagefile, osimage: name, sha256, bytes, time: now(), packer: packer.name, ...boot },
+      ...(omitted.length === 0 ? {} : { omitted: shortened(omitted) })
+    }
+    await context.files.run(() => publish(context, intent.id, image, made, files, doc, actor, job.signal))
+    job.result('imagefile', imagefile)
+    job.result('sha256', sha256)
+    job.result('bytes', bytes)
+    for (const sentence of omitted) job.line(sentence)
+    if (omitted.length > 0) job.result('omitted', [...omitted])
+    job.line(`${imagefile}: ${bytes} bytes, sha256 ${sha256}`)
   } finally {
-    await discard(context, (intents.get(work.id) as PackIntent | undefined) ?? work)
+    await discard(context, (intents.get(intent.id) as PackIntent | undefined) ?? intent)
   }
 }
 
 /**
- * The name of a boot file that was made as `file`. The same pack may come with another kernel, where the excludes leave
- * it out; the file that a tag pins, or a node is booting, stays as it is then.
+ * The name for a boot file that lies in `file`. The same pack may come with another kernel, where the excludes leave the
+ * kernel out. Then the name is another one, as a tag may pin the file of that name, or a node boot it.
  */
 async function bootName(
   image: string,
@@ -119,8 +126,8 @@ function fileName(image: string, stem: string, path: string): string {
   )
 }
 
-/** Makes the torrent where there is a tracker; without one the pack still goes by http. */
-async function torrentOf(
+/** Whether a torrent was made: only where there is a tracker. A pack whose torrent fails still goes by http. */
+async function makeTorrent(
   { config, log }: ImageContext,
   file: string,
   name: string,
@@ -138,34 +145,6 @@ async function torrentOf(
     job.line(reason)
     log.warn(reason)
     return false
-  }
-}
-
-function packDoc(
-  { now }: ImageContext,
-  { name: osimage }: OsimageDoc,
-  name: string,
-  { kernel, initrd, version }: BootFiles,
-  names: Partial<Record<'kernel' | 'initrd', string>>,
-  packer: Packer,
-  { sha256, bytes, omitted }: Packed
-): PackDoc {
-  const copied = (path: string | undefined) => path !== undefined && path !== 'kept'
-  const [kernelName, initrdName] = [kernel, initrd].map(path =>
-    copied(path) ? belowBoot(path as string) : ''
-  )
-  return {
-    name,
-    osimage,
-    sha256,
-    bytes,
-    time: now(),
-    packer: packer.name,
-    ...(names.kernel === undefined ? {} : { kernelfile: names.kernel }),
-    ...(names.initrd === undefined ? {} : { initrdfile: names.initrd }),
-    ...(kernelName ? { kernel: kernelName, ...(version ? { kernelversion: version } : {}) } : {}),
-    ...(initrdName ? { initrd: initrdName } : {}),
-    ...(omitted.length === 0 ? {} : { omitted: shortened(omitted) })
   }
 }
 

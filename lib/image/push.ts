@@ -9,7 +9,7 @@ import { copyToNode } from './transfer/to-node.js'
 import { Changes, checkFields, requestOf } from './transfers.js'
 import { checkUnmounted, meantTree, treeOf } from './trees.js'
 
-/** A node to push to; without an address it fails, and the others go on. */
+/** A node to push to. One without an address fails, and the others go on. */
 export interface Destination {
   readonly node: string
   readonly address: string | undefined
@@ -29,8 +29,8 @@ export async function treeToPush(directory: string, image: OsimageDoc): Promise<
 }
 
 /**
- * Pushes an image to nodes, `[ssh] parallel` of them at once. One that fails does not stop the others; the job has
- * failed when any did. Throws an Error that names them.
+ * Pushes an image to nodes, `[ssh] parallel` of them at once. One that fails does not stop the others. Throws an Error
+ * that names those that failed.
  */
 export async function pushImage(
   context: ImageContext,

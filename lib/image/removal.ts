@@ -12,8 +12,8 @@ import { newIntentId, type RemovalIntent, temporary } from './intents.js'
 import { imageIn } from './trees.js'
 
 /**
- * The directories that svcd made for images which are deleted by now, and that no other image is in (rules 3.12). One
- * that another image is in belongs to that image from now on.
+ * The directories that svcd made for images that have been deleted, and that no other image is in (rules 3.12). Where
+ * another image is in one, the directory belongs to that image from now on.
  */
 export async function abandonedTrees({ config, model }: ImageContext): Promise<TreeDoc[]> {
   const { directory } = config.image
@@ -55,7 +55,7 @@ export async function removeAbandoned(context: ImageContext, name: string, job: 
   job.line(stands ? `${name} removed` : `there is no ${name} to remove`)
 }
 
-/** Whether the directory of an interrupted removal has its hidden name; its record goes then. */
+/** Whether the directory of an interrupted removal has its hidden name. If so, its record is removed. */
 export async function isHidden({ config, model }: ImageContext, intent: RemovalIntent): Promise<boolean> {
   const { hidden } = await placesOf(config.image.directory, intent)
   if (!(await exists(hidden))) return false

@@ -11,7 +11,7 @@ const hourMs = 3_600_000
 /** Changes that come together are looked at together. */
 const soonMs = 100
 
-/** The files of a pack among all: every name made for it begins alike, also that of a kernel its image had before. */
+/** The files of a pack among all. All names made for it begin alike, also that of a kernel that its image had before. */
 function filesOf({ name, osimage, sha256 }: PackDoc, all: readonly string[]): string[] {
   const begins = `${osimage}-${sha256.slice(0, 12)}-`
   return all.filter(file => file === name || file === `${name}.torrent` || file.startsWith(begins))
@@ -19,7 +19,7 @@ function filesOf({ name, osimage, sha256 }: PackDoc, all: readonly string[]): st
 
 /**
  * Removes the packs that svcd made and that no image, no tag and no installing node has used for `[image] grace`,
- * with their boot files and torrents. The time counts from the daemon's start where it was unused already.
+ * with their boot files and torrents. For a pack that was unused before the daemon's start, the time counts from there.
  */
 export class Sweep {
   readonly #unused = new Map<string, number>()
@@ -65,7 +65,7 @@ export class Sweep {
     for (const name of unnamed) {
       const doc = view.get('pack', name)
       const files = doc ? filesOf(doc, all) : []
-      // Some image or tag may name but a kernel of it.
+      // An image or a tag may name only a kernel of it.
       if (files.some(file => view.index.isNamed('boot', file))) {
         this.#unused.delete(name)
         continue
@@ -76,10 +76,10 @@ export class Sweep {
     }
   }
 
-  /** The pack first, then its files: what is removed is not served any more, and not the other way round. */
+  /** Removes the pack first, then its files: what is being removed must not be served any more. */
   async #remove(name: string, files: readonly string[]): Promise<void> {
     const { model, intents, log } = this.context
-    // Noted before: a file that nothing tells of any more must not be forgotten.
+    // The note comes first: without the pack, nothing else tells of the files.
     const note: PackIntent = { kind: 'pack', id: newIntentId(), files }
     await intents.write(note)
     let gone = false

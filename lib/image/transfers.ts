@@ -6,7 +6,7 @@ import type { OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { checkSelection } from './transfer/selection.js'
 
-/** 404, before a job is made, for what a grab or push could never do with the image's fields. */
+/** Throws 404 for fields of the image that no grab and no push could go by. */
 export function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc): void {
   try {
     checkSelection(grab_filesystems ?? [], grab_exclude ?? [])
@@ -15,7 +15,7 @@ export function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc
   }
 }
 
-/** What a grab and a push are asked for alike, for one node. Throws notFound for a node that is gone. */
+/** What the requests of a grab and of a push have in common. Throws notFound for a node that is gone. */
 export const requestOf = ({ model, config }: ImageContext, image: OsimageDoc, changes: Changes) => ({
   filesystems: image.grab_filesystems ?? [],
   exclude: [...config.image.identity, ...(image.grab_exclude ?? [])],
@@ -38,8 +38,8 @@ function secretPaths(model: Model, name: string): string[] {
 }
 
 /**
- * Gathers what a grab or a push changes on one of `nodes` nodes, for the record of the job: each has its share of the
- * record's room, half of it for the list, so that the outcome of every node is kept.
+ * Gathers what a grab or a push changes on one of `nodes` nodes, for the record of the request. Each node has its share
+ * of the record's room, half of it for the list of changes, so that the outcome of every node is kept.
  */
 export class Changes {
   readonly #listed: string[] = []
@@ -62,11 +62,11 @@ export class Changes {
       this.#size += size
       this.#listed.push(text)
     } else this.#leftOut++
-    // Of many nodes they would push the outcomes out of the record.
+    // The changes of many nodes would push the outcomes out of the record.
     if (this.dryrun && this.nodes === 1) this.job.line(`${this.node}: ${text}`)
   }
 
-  /** Runs a transfer; the record says then how it went: `<node>` the outcome, `<node>.changes` the list. */
+  /** Runs a transfer and notes in the record how it went: the outcome as `<node>`, the list as `<node>.changes`. */
   async during(work: () => Promise<{ readonly changes: number }>): Promise<void> {
     const { job, node, dryrun } = this
     try {

@@ -7,9 +7,9 @@ import { badRequest, unavailable } from '../errors.js'
 import type { OsimageDoc } from '../model/types/osimage.js'
 import type { Tx, View } from '../model/view.js'
 
-/** The tree that an image means: its path or, without one, what is named like it in `[image] directory`. */
+/** The directory of an image: its `path`, else the one in `[image] directory` with its name (rules 9.1). */
 export const meantTree = (directory: string, { name, path }: OsimageDoc) =>
-  // A slash at the end says nothing.
+  // A slash at the end means nothing.
   path === undefined ? join(directory, name) : normalize(path).replace(/(?<=.)\/+$/, '')
 
 /**
@@ -35,7 +35,7 @@ export async function realBelow(directory: string, path: string, name = path): P
   return tree
 }
 
-/** The real directory of an image's `path`. Throws unavailable (503) naming `[image] directory` as `realBelow` (rules 3.12). */
+/** The real directory of an image's `path`. Throws unavailable (503) for what `realBelow` refuses (rules 3.12). */
 export function imageTree(directory: string, osimage: string, path: string): Promise<string> {
   return realBelow(directory, path, 'it').catch(error => {
     throw unavailable(
@@ -46,8 +46,8 @@ export function imageTree(directory: string, osimage: string, path: string): Pro
 }
 
 /**
- * The real directory of an image; undefined where it has no path and nothing is named like it. Throws unavailable
- * (503) for what imageTree refuses.
+ * The real directory of an image; undefined where it has no `path` and there is none with its name. Throws unavailable
+ * (503) for what `imageTree` refuses.
  */
 export async function treeIfAny(directory: string, image: OsimageDoc): Promise<string | undefined> {
   const path = meantTree(directory, image)
@@ -55,14 +55,14 @@ export async function treeIfAny(directory: string, image: OsimageDoc): Promise<s
   return imageTree(directory, image.name, path)
 }
 
-/** A path with no link left in what there is of it. */
+/** A path whose links are resolved in the part of it that exists. */
 export async function realPlace(path: string): Promise<string> {
   return realpath(path).catch(async () =>
     path === dirname(path) ? path : join(await realPlace(dirname(path)), basename(path))
   )
 }
 
-/** The real directory of an image; throws unavailable (503) naming the field or the ini key when it has none. */
+/** The real directory of an image. Throws unavailable (503) naming the field or the ini key when it has none. */
 export async function treeOf(directory: string, image: OsimageDoc): Promise<string> {
   const tree = await treeIfAny(directory, image)
   if (tree !== undefined) return tree
@@ -71,14 +71,14 @@ export async function treeOf(directory: string, image: OsimageDoc): Promise<stri
   )
 }
 
-/** Throws unavailable (503) where something is mounted in an image's tree: it need not be inside `[image] directory`. */
+/** Throws unavailable (503) where something is mounted in an image's tree, as it may lie outside `[image] directory`. */
 export async function checkUnmounted(osimage: string, tree: string, done: string): Promise<void> {
   const mounted = (await mountsBelow(tree)).find(point => point !== tree)
   if (mounted !== undefined)
     throw unavailable(`OS image ${osimage}: ${tree} cannot be ${done}: something is mounted at ${mounted}`)
 }
 
-/** The name of an image that means a directory right below `[image] directory`, or something in it, by a link too. */
+/** The name of an image whose directory is `name` in `[image] directory`, or lies in it, be it by a link. */
 export function imageIn(view: View, directory: string, name: string): string | undefined {
   const tree = join(directory, name)
   const real = realIfAny(tree)
@@ -100,8 +100,8 @@ function realIfAny(path: string): string {
 }
 
 /**
- * Part of a change that renames an image: it keeps the directory that it had by its name, if that one `stands`. Its
- * `path` names the directory then, and no more once the image is named like it again (rules 3.2, 9.1).
+ * Part of a change that renames an image. The image keeps the directory that it had by its name, if that one `stands`:
+ * its `path` names the directory from then on, until the image has the name of the directory again (rules 3.2, 9.1).
  */
 export function keepTree(tx: Tx, directory: string, from: string, to: string, stands: boolean): void {
   const image = tx.get('osimage', to)
@@ -118,8 +118,8 @@ export function keepTree(tx: Tx, directory: string, from: string, to: string, st
 }
 
 /**
- * Part of a change that an image is made, renamed or loses its `path` with: 400 if the directory that it means by its
- * name from now on is another image's (rules 9.1).
+ * Part of a change that makes an image, renames it or takes its `path` away. Throws 400 if the directory that the image
+ * would have by its name is another image's (rules 9.1).
  */
 export function checkTreeFree(tx: Tx, directory: string, name: string): void {
   const change = tx.changes().find(change => change.type === 'osimage' && change.name === name)
@@ -133,7 +133,7 @@ export function checkTreeFree(tx: Tx, directory: string, name: string): void {
     )
 }
 
-/** Another image that means the directory which an image of this name has without a `path`. */
+/** Another image, with the directory that an image of this name has without a `path`. */
 const otherWith = (view: View, directory: string, name: string): string | undefined =>
   [...view.names('osimage')].find(other => {
     const image = other === name ? undefined : view.get('osimage', other)

@@ -13,20 +13,20 @@ import { hashFile } from './packer/in-worker.js'
 import { discard, servedMode } from './publish.js'
 import { createTorrent, readAnnounce } from './torrent/torrent.js'
 
-/** A pack's name ends in the beginning of its checksum (pack.ts). */
+/** The name of a pack holds the beginning of its checksum (pack.ts). */
 const packName = /^(.+)-([0-9a-f]{12})\.tar(?:\.[a-z0-9]+)?$/
 
 /**
- * Completes, in the background, what packs lack: the checksum of one that another controller made (its files were
- * copied here, and its image imported), and a torrent that announces to the tracker of the ini.
+ * Completes in the background what packs lack: the record of one that another controller made, whose files were copied
+ * here and whose image was imported, and a torrent that announces to the tracker of the ini.
  */
 export class Upkeep {
   readonly #background: Background
-  /** Files that were looked at in vain, as they were then. */
+  /** Files whose checksum is not the one of their name, as they were then. */
   readonly #foreign = new Map<string, string>()
   readonly #told = new Set<string>()
 
-  /** `onTorrent`: one was made. `laterMs`: when files that are missing or wrong are looked at again. */
+  /** `onTorrent` is called when a torrent was made. After `laterMs`, files that are missing or wrong are looked at again. */
   constructor(
     readonly context: ImageContext,
     readonly onTorrent: () => void,
@@ -34,7 +34,7 @@ export class Upkeep {
   ) {
     this.#background = new Background({
       work: signal => this.#complete(signal),
-      // They may be on their way here.
+      // The files may be on their way here.
       everyMs: () => (unknownPacks(context.model.view).size > 0 ? laterMs : undefined)
     })
   }
@@ -60,13 +60,13 @@ export class Upkeep {
         if (!signal.aborted) await step()
       } catch (error) {
         const { message } = error as Error
-        // It is tried again with each change, and told once.
+        // It is tried again with each change, but logged once.
         if (!signal.aborted && !this.#told.has(message)) log.warn(message)
         this.#told.add(message)
       }
   }
 
-  /** A file that is named like a pack is one if its checksum says so too; then its nodes can check what they get. */
+  /** Records a file that is named like a pack, if its checksum fits its name. Then nodes can check what they get. */
   async #adopt(name: string, signal: AbortSignal): Promise<void> {
     const { model, config, now } = this.context
     const [, osimage = '', begins = ''] = packName.exec(name) ?? []
@@ -118,7 +118,7 @@ export class Upkeep {
   }
 }
 
-/** Files that are named like packs, and that an image or a tag has, but of which nothing is known. */
+/** Files that an image or a tag names, and that are named like packs, but have no record. */
 function unknownPacks(view: View): Set<string> {
   const found = new Set<string>()
   for (const type of ['osimage', 'osimagetag'] as const)

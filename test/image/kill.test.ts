@@ -74,7 +74,7 @@ t.test('kill -9 during a pack', async t => {
   const places: [Crash, committed: boolean][] = [
     [{ module: 'image/pack', before: 'const packed =' }, false],
     [{ module: 'image/pack', before: 'const packed =', after: 60 }, false],
-    [{ module: 'image/pack', before: 'const doc = packDoc' }, false],
+    [{ module: 'image/pack', before: 'const doc: PackDoc' }, false],
     [{ module: 'image/publish', before: 'await giveName' }, false],
     [{ module: 'image/publish', before: 'await model.change' }, false],
     [{ module: 'image/pack', before: "job.result('imagefile'" }, true]
@@ -98,10 +98,10 @@ t.test('kill -9 during a clone', async t => {
       newosimage: 'copy'
     })
   for (const place of [
-    'await placing.fill',
+    'await placement.fill',
     'signal.throwIfAborted()',
     'if (replaces)',
-    'await placing.commit'
+    'await placement.commit'
   ]) {
     t.same(await clone(place), before, `before ${place}: no clone`)
     t.strictSame(readdirSync(daemon.path('images')), ['compute'], 'and no directory')
@@ -114,7 +114,7 @@ t.test('kill -9 during a clone', async t => {
   t.equal(again.status, 201, 'a rerun works')
   // A directory of the admin's with the name of a clone that was interrupted is not touched.
   await daemon.kill()
-  await daemon.start({ module: 'image/place-tree', before: 'await placing.fill' })
+  await daemon.start({ module: 'image/place-tree', before: 'await placement.fill' })
   await daemon.dies(client => client.post('/config/osimage/compute/_clone', { newosimage: 'third' }))
   makeTree(daemon.path('images', 'third'), { mine: 'mine' })
   await daemon.start()
@@ -145,13 +145,13 @@ t.test('kill -9 during a grab', async t => {
   await daemon.admin.post('/config/node/n1', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
   const state = () => readFileSync(join(tree, 'etc/hostname'), 'utf8')
   const places: [Crash, after: string][] = [
-    [{ module: 'image/place-tree', before: 'await placing.fill' }, 'image\n'],
+    [{ module: 'image/place-tree', before: 'await placement.fill' }, 'image\n'],
     [{ module: 'image/place-tree', before: 'signal.throwIfAborted()' }, 'image\n'],
     [{ module: 'image/place-tree', before: 'if (replaces)' }, 'image\n'],
-    [{ module: 'image/place-tree', before: 'await rename(work, place)' }, 'image\n'],
-    [{ module: 'image/place-tree', before: 'await placing.commit' }, 'image\n'],
+    [{ module: 'image/place-tree', before: 'await rename(made, place)' }, 'image\n'],
+    [{ module: 'image/place-tree', before: 'await placement.commit' }, 'image\n'],
     [{ module: 'image/place-tree', before: '// From here on' }, 'image\n'],
-    [{ module: 'image/place-tree', before: 'await clear(' }, 'grabbed']
+    [{ module: 'image/place-tree', before: 'if (isWhole)' }, 'grabbed']
   ]
   for (const [place, after] of places) {
     await crash('grab', place, '/config/node/n1/_osgrab', { osimage: 'compute' })

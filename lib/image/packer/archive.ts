@@ -12,8 +12,8 @@ const HOLES = 'files that take less disk than their size (sparse ones) are packe
 
 /**
  * A tree as a tar archive, in pieces of any size: names, types, modes, owners as numbers, hard and symbolic links,
- * device nodes, modification times. The same tree gives the same bytes. Blocking, for a worker thread; `omitted` takes
- * what cannot be carried. Throws an Error naming a file that cannot be read or changes while it is read.
+ * device nodes, modification times. The same tree gives the same bytes. What cannot be carried goes to `omitted`. Throws
+ * an Error naming a file that cannot be read or changes while it is read. It blocks, and so is for a worker thread.
  */
 export function* archive(options: Walk, omitted: Omitted): Generator<Buffer> {
   const leaveOut = (path: string) => {
@@ -71,14 +71,14 @@ function kindOf({ path, openPath, stat }: Member): Kind | { readonly unable: str
   return isText(target) ? { type: 'SymbolicLink', linkpath: text(target) } : { unable: NOT_UTF8 }
 }
 
-/** Linux's numbers of a device, major and minor. */
+/** The major and the minor number that Linux gives a device. */
 function device(rdev: bigint): { devmaj: number; devmin: number } {
   const devmaj = ((rdev >> 8n) & 0xfffn) | ((rdev >> 32n) & ~0xfffn)
   const devmin = (rdev & 0xffn) | ((rdev >> 12n) & ~0xffn)
   return { devmaj: Number(devmaj), devmin: Number(BigInt.asUintN(32, devmin)) }
 }
 
-/** A header block, after an extended header where a field has no room in it: a long name, a part of a second. */
+/** A header block. An extended header comes before it where a field has no room: a long name, a part of a second. */
 function* head(path: string, stat: BigIntStats, kind: Kind): Generator<Buffer> {
   const ms = Number(stat.mtimeMs)
   const fields = {
@@ -91,7 +91,7 @@ function* head(path: string, stat: BigIntStats, kind: Kind): Generator<Buffer> {
   const seconds = new Date(Math.floor(ms / 1000) * 1000)
   const header = new Header({ ...fields, mode: Number(stat.mode & 0o7777n), mtime: seconds })
   const needsMore = header.encode()
-  // The library cannot write a time before 1970 that is no whole second.
+  // The library cannot write parts of a second of times before 1970.
   const mtime = ms < 0 ? seconds : new Date(ms)
   if (needsMore || mtime > seconds) yield new Pax({ ...fields, mtime }).encode()
   yield header.block as Buffer

@@ -5,8 +5,8 @@ import type { Packer } from './packer.js'
 import { type Compressor, systemPacker } from './system-packer.js'
 
 /**
- * The packer that the ini names; `auto` is the system's where GNU tar is there. Throws unavailable (503) naming the
- * program that is missing and the ini key that asks for it.
+ * The packer that the ini names; `auto` is that of the system where GNU tar is installed. Throws unavailable (503)
+ * naming the missing program and the ini key that asks for it.
  */
 export async function choosePacker(
   packer: 'auto' | 'system' | 'builtin',

@@ -5,24 +5,24 @@ import { mountsBelow } from '../../disk/mounts.js'
 export interface Contents {
   /** A real directory, with no link left. */
   readonly tree: string
-  /** As of `pattern`. */
+  /** As `pattern` gives them. */
   readonly excludes: readonly string[]
   readonly mounts: readonly Mounted[]
 }
 
-/** Something mounted in a tree. A pack leaves it out: it need not be inside `[image] directory`. */
+/** Something mounted in a tree. A pack leaves it out, as it may lie outside `[image] directory`. */
 export interface Mounted {
   /** `./proc`. */
   readonly path: string
   /** A directory is packed as an empty one, another file is not packed. */
   readonly isDirectory: boolean
-  /** On the tree's own device: its device number does not tell that it is mounted. */
+  /** It has the tree's own device number, which does not tell that it is mounted. */
   readonly isBound: boolean
 }
 
 /**
- * Looks what is mounted in a real directory. Throws an Error for an exclude that names no path, and for a mount point
- * whose name is not UTF-8, which could not be left out.
+ * Finds what is mounted in a real directory. Throws an Error for an exclude that names no path, and for a mount point
+ * whose name is not UTF-8, as it could not be left out.
  */
 export async function contentsOf(tree: string, excludes: readonly string[]): Promise<Contents> {
   const { dev } = await lstat(tree)
@@ -56,7 +56,7 @@ export function pattern(exclude: string): string {
   return `./${path}`
 }
 
-/** GNU tar knows character classes, we do not; a lone backslash at the end is one. */
+/** What GNU tar would read as a character class is itself here, and so is a lone backslash at the end. */
 const ESCAPED = new Map([
   ['[', '\\['],
   ['\\', '\\\\']
@@ -73,7 +73,7 @@ export const tarOptions = (patterns: readonly string[]): string[] => [
   ...patterns.map(text => `--exclude=${text}`)
 ]
 
-/** Tells whether a path (`./a/b`, a character per byte) is matched by one of the patterns. */
+/** Gives a function that tells whether one of the patterns matches a path (`./a/b`, a character per byte). */
 export function matcher(patterns: readonly string[]): (path: string) => boolean {
   if (patterns.length === 0) return () => false
   const expressions = patterns.map(text =>

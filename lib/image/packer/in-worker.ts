@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads'
 import type { Contents } from './contents.js'
 
-/** What worker.ts can do; the archive goes to an open file. */
+/** What worker.ts can do. An archive is written to an open file. */
 export type Task =
   | { readonly kind: 'hash'; readonly file: string }
   | { readonly kind: 'measure'; readonly contents: Contents }
@@ -21,8 +21,8 @@ interface WorkerOptions {
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /**
- * Does a task in a worker thread and gives its result. Throws an Error when the task fails, when it is stopped by the
- * signal, and at the time limit; the thread has ended by then and holds no file any more.
+ * Does a task in a worker thread and gives its result. Throws an Error when the task fails, when the signal stops it, and
+ * at the time limit. The thread has ended by then and holds no file any more.
  */
 export async function inWorker<T>(task: Task, options: WorkerOptions): Promise<T> {
   const { name, signal, timeLimitMs = LONGEST_TIMER_MS, progress } = options
@@ -62,6 +62,6 @@ export interface Hashed {
 export const hashFile = (file: string, signal?: AbortSignal): Promise<Hashed> =>
   inWorker<Hashed>({ kind: 'hash', file }, { name: `the checksum of ${file}`, signal })
 
-/** Bytes, roughly, of an archive of a tree that leaves holes out: for its progress. Throws as `hashFile`. */
+/** Roughly the bytes of an archive of a tree without the holes in files, for its progress. Throws as `hashFile`. */
 export const measureTree = (contents: Contents, signal: AbortSignal): Promise<number> =>
   inWorker<number>({ kind: 'measure', contents }, { name: `the size of ${contents.tree}`, signal })

@@ -5,11 +5,11 @@ import { ProgramError, run } from '../../program/program.js'
 export interface InitramfsRequest {
   /** Real path of the image's directory. */
   readonly tree: string
-  /** As /lib/modules of the image names it; '': the newest there. */
+  /** Its name in /lib/modules of the image; '' means the newest there. */
   readonly kernelversion: string
-  /** Modules of dracut beside ours; one that begins with `-` or `!` is left out instead. */
+  /** Modules of dracut that are added to ours. One that begins with `-` or `!` is left out instead. */
   readonly dracutmodules: readonly string[]
-  /** Kernel modules beside the usual ones, the same way. */
+  /** Kernel modules that are added to the usual ones, or left out in the same way. */
   readonly kernelmodules: readonly string[]
   readonly signal: AbortSignal
   readonly timeLimitMs: number
@@ -27,15 +27,16 @@ export interface Initramfs {
 /** The checkout or the installed service: from dist/image/packer/ and lib/image/packer/ alike. */
 const shipped = fileURLToPath(new URL('../../..', import.meta.url))
 
-// What is mounted inside is seen by nobody else and ends, with every process, at the latest when this process does.
+// Nobody else sees what is mounted inside. The mounts and all processes end with this process at the latest.
 const apart = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child', '--net', '--ipc']
 
 const name = /^[A-Za-z0-9][A-Za-z0-9._+~-]*$/
 
 /**
- * Builds the initramfs inside an image with its own dracut or initramfs-tools and the node's side (docs/node-side.md):
- * for machines of any kind, under the name that the image's boot loader looks for, so that it serves a boot from
- * disk too. Nothing else of the image is changed, and the file appears whole. Undefined: the image has neither tool.
+ * Builds the initramfs inside an image, with the image's own dracut or initramfs-tools and the node's side
+ * (docs/node-side.md). It is for machines of any kind, and has the name that the image's boot loader looks for, so that
+ * it serves a boot from disk too. Nothing else of the image is changed, and the file appears whole. Gives undefined where
+ * the image has neither tool.
  * @throws Error naming the field that holds no name; ProgramError with the tool's last words.
  */
 export async function buildInitramfs(request: InitramfsRequest): Promise<Initramfs | undefined> {
@@ -71,7 +72,7 @@ export async function buildInitramfs(request: InitramfsRequest): Promise<Initram
   return { tool, initrd }
 }
 
-/** The same failure with the name of what failed; `unshare` is only how it was started. */
+/** The same failure, named after the tool that failed and not after `unshare`, which only started it. */
 function named(error: ProgramError, tool: string | undefined): Error {
   if (error.why === 'missing') return error
   const words = error.message.slice(error.message.indexOf(' ') + 1)
@@ -84,7 +85,7 @@ function checkName(field: string, text: string): void {
 
 const kind = (field: string) => (field === 'kernelversion' ? 'kernel' : 'module')
 
-/** Two arguments: the words to add, the words to leave out. */
+/** Two arguments for the script: the words to add, and the words to leave out. */
 function addedAndOmitted(field: string, words: readonly string[]): [string, string] {
   const added: string[] = []
   const omitted: string[] = []

@@ -7,7 +7,7 @@ export interface PackRequest {
   readonly output: string
   readonly signal: AbortSignal
   readonly timeLimitMs: number
-  /** 0..1, never less than before; not called at all for a pack that takes a second. */
+  /** 0..1, never less than before. A pack that takes less than a second may not call it. */
   progress(fraction: number): void
   /** What the packer says about single files. */
   line(text: string): void
@@ -17,19 +17,19 @@ export interface Packed {
   /** Of the output file, in lower case hexadecimal digits. */
   readonly sha256: string
   readonly bytes: number
-  /** What it could not carry, one sentence each, for the record; a bounded number of names in each. */
+  /** What it could not carry: sentences for the record, with a bounded number of names in each. */
   readonly omitted: readonly string[]
 }
 
-/** Makes one file of an image's directory; what is mounted in it, or lies on another file system, stays out. */
+/** Makes one file of an image's directory. What is mounted in it, or lies on another file system, stays out. */
 export interface Packer {
   readonly name: 'system' | 'builtin'
   /** How the file's name is to end: '.tar.zst', '.tar.gz', '.tar'. */
   readonly suffix: string
   /**
-   * Writes an archive of the members `./…`, sorted, with owners as numbers: the same tree gives the same bytes. The
-   * file's content is durable then, its name is not. Throws an Error with the reason, and the file is gone, when
-   * anything cannot be read or written, changes meanwhile, and when stopped or out of time.
+   * Writes an archive of the members `./…`, sorted, with owners as numbers: the same tree gives the same bytes. When it
+   * resolves, the file's content is durable, its name is not. Throws an Error with the reason when anything cannot be
+   * read or written or changes meanwhile, and when it is stopped or out of time; the file is gone then.
    */
   pack(request: PackRequest): Promise<Packed>
 }
@@ -37,7 +37,7 @@ export interface Packer {
 /** How many names of each kind the record of a pack holds. */
 const NAMED = 20
 
-/** What a pack does not carry, gathered for its record: every kind with its count and the first names. */
+/** What a pack does not carry, gathered for its record: each kind with its count and its first names. */
 export class Omitted {
   readonly #kinds = new Map<string, { count: number; readonly names: string[] }>()
 

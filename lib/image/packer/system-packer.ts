@@ -10,7 +10,7 @@ import { TarMessages } from './tar-messages.js'
 export type Compressor = 'zstd' | 'pigz' | 'none'
 
 /**
- * Suffix, and the command that GNU tar runs: by `sh -c`, so nothing that comes from outside may ever stand in it.
+ * The suffix, and the command that GNU tar runs by `sh -c`, so that nothing that comes from outside may stand in it.
  * The compressor writes to tar's own output, and its failure is tar's.
  */
 const COMPRESSORS: Readonly<Record<Compressor, { suffix: string; command?: string }>> = {
@@ -21,7 +21,7 @@ const COMPRESSORS: Readonly<Record<Compressor, { suffix: string; command?: strin
 
 const RECORD_BYTES = 10_240
 const RECORDS_PER_CHECKPOINT = 256
-/** Small images are packed by then, and spared the look at their size. */
+/** Small images are packed by then, and need not be measured. */
 const PROGRESS_AFTER_MS = 1000
 
 /** GNU tar, through one of the compressors; both must be installed (choosePacker looks). */
@@ -48,9 +48,9 @@ export function systemPacker(compressor: Compressor): Packer {
 }
 
 /**
- * Access control lists are recorded twice: tar's own record names users as this machine does, the extended attribute
- * numbers them. The name of an extended header, or of a sparse file's in a newer version of that format, would hold
- * tar's process id; access times change by packing.
+ * Access control lists are recorded twice: tar's own record names users as this machine does, the extended attribute has
+ * their numbers. The name of an extended header would hold tar's process id, and so would the name of a sparse file in
+ * a newer version of that format. Access times change by packing.
  */
 const options = (compressor: string | undefined) => [
   '--create',
@@ -67,7 +67,7 @@ const options = (compressor: string | undefined) => [
   '--sparse',
   '--sparse-version=0.0',
   '--one-file-system',
-  // Else tar does not say which directories it found to be on another one.
+  // Otherwise tar does not say which directories lie on another file system.
   '--verbose',
   '--index-file=/dev/null',
   `--checkpoint=${RECORDS_PER_CHECKPOINT}`,
@@ -75,7 +75,7 @@ const options = (compressor: string | undefined) => [
   ...(compressor === undefined ? [] : [`--use-compress-program=${compressor}`])
 ]
 
-/** Of what is mounted, the directory itself stays. */
+/** A directory where something is mounted stays, without what is in it. */
 const excluding = ({ excludes, mounts }: Contents) =>
   tarOptions([
     ...excludes,
@@ -126,7 +126,7 @@ class Progress {
     try {
       this.#total = await measureTree(contents, this.#ended.signal)
     } catch {
-      // A tree that cannot be read now: tar says so itself.
+      // Where the tree cannot be read, tar says so itself.
     }
   }
 }

@@ -1,8 +1,8 @@
 import { ELSEWHERE, type Omitted, SOCKETS } from './packer.js'
 
 /**
- * What GNU tar (LC_ALL=C) and its compressor say on standard error, line by line: the checkpoints (`#<records>`), what tar
- * leaves out though it calls that a success, and the rest, which goes to `line`.
+ * Reads what GNU tar (LC_ALL=C) and its compressor say on standard error, line by line: the checkpoints (`#<records>`),
+ * what tar leaves out though it calls that a success, and the rest, which goes to `line`.
  */
 export class TarMessages {
   readonly #omitted: Omitted
@@ -19,7 +19,7 @@ export class TarMessages {
   }
 
   add(text: string): void {
-    // tar calls itself by the path that it was started by.
+    // tar calls itself by the path that it was started with.
     const said = /^(?:[^:]*\/)?tar: (.*)$/.exec(text)?.[1]
     if (said === undefined) {
       this.#ofCompressor ??= text
@@ -39,14 +39,14 @@ export class TarMessages {
     this.#line(`tar: ${said}`)
   }
 
-  /** Why tar failed, when it did: it says so first, and last only that it failed. */
+  /** Why tar failed, if it did. It says so first; its last words are only that it failed. */
   get reason(): string | undefined {
     const words = [this.#ofTar, this.#ofCompressor]
     return (this.#isCompressorsFault ? words.reverse() : words).find(text => text !== undefined)
   }
 }
 
-/** Where there is no compressor to name it, a short write is all that is heard of a full disk. */
+/** Without a compressor that says it, a short write is the only sign of a full disk. */
 const explained = (said: string) =>
   /^-: Wrote only \d+ of \d+ bytes$/.test(said) ? `${said}: no space left on device` : said
 

@@ -5,24 +5,24 @@ import { type Contents, matcher } from './contents.js'
 
 /** A file of a tree, of whatever type. */
 export interface Member {
-  /** From the tree, `.` or `./a/b`, one character per byte: a name need not be UTF-8. */
+  /** The path from the tree, `.` or `./a/b`, one character per byte, as a name need not be UTF-8. */
   readonly path: string
   /** The path to open it by, good until the next member is asked for. */
   readonly openPath: Buffer
   readonly stat: BigIntStats
-  /** On another file system, or mounted there: not entered, and not to be read. */
+  /** It lies on another file system, or something is mounted there. It is not entered, and must not be read. */
   readonly isElsewhere: boolean
 }
 
 export interface Walk {
   readonly tree: string
-  /** Tells of a path (`./a/b`) that it, with all below, is not wanted. */
+  /** Whether a path (`./a/b`), with all below it, is left out. */
   readonly leaveOut: (path: string) => boolean
   /** Paths (`./a/b`) where something is mounted, be it from the same file system. */
   readonly mounts: ReadonlySet<string>
 }
 
-/** The walk over what of a tree is packed. */
+/** The walk over what is packed of a tree. */
 export const walkOf = ({ tree, excludes, mounts }: Contents): Walk => ({
   tree,
   leaveOut: matcher(excludes),
@@ -30,9 +30,9 @@ export const walkOf = ({ tree, excludes, mounts }: Contents): Walk => ({
 })
 
 /**
- * Every file of a tree, each directory before what is in it, in the order of their names' bytes; blocking, for a
- * worker thread. It cannot be led out of the tree by names that change meanwhile. Throws an Error naming the member
- * that cannot be read, and a directory that changed while it was read.
+ * Every file of a tree, in the order of the bytes of their names, a directory before what is in it. Names that change
+ * meanwhile cannot lead it out of the tree. Throws an Error naming a member that cannot be read, and a directory that
+ * changed while it was read. It blocks, and so is for a worker thread.
  */
 export function* walk(options: Walk): Generator<Member> {
   const fd = openSync(options.tree, DIRECTORY)
@@ -70,7 +70,7 @@ function* inDirectory(
   unchanged(path, directory, before)
 }
 
-/** Throws an Error when an open file is not the one, or not as it was, when `before` was taken. */
+/** Throws an Error when an open file is not the one that `before` is of, or has changed since. */
 export function unchanged(path: string, fd: number, before: BigIntStats): void {
   const { dev, ino, size, mtimeNs, ctimeNs } = about(path, () => fstatSync(fd, { bigint: true }))
   const same =
@@ -82,7 +82,7 @@ export function unchanged(path: string, fd: number, before: BigIntStats): void {
   if (!same) throw new Error(`${printable(path)}: file changed as we read it`)
 }
 
-/** Runs `work` on a member; what it throws names the member, not the way that it was opened by. */
+/** Runs `work` on a member. What that throws names the member, not the path by which it was opened. */
 export function about<T>(path: string, work: () => T): T {
   try {
     return work()

@@ -9,7 +9,7 @@ import type { Hashed, Posted, Task } from './in-worker.js'
 import { Omitted, type Packed } from './packer.js'
 import { walk, walkOf } from './walk.js'
 
-// The thread that in-worker.ts starts: one task, which may block here.
+// The thread that in-worker.ts starts. It does one task, which may block it.
 const HASH_CHUNK_BYTES = 1024 * 1024
 const BATCH_BYTES = 256 * 1024
 
@@ -55,7 +55,7 @@ async function archiveTo(output: number, contents: Contents): Promise<Packed> {
     told = progress
     post({ progress })
   }
-  /** In pieces of that size or a little more: most files are small, and each piece costs the compressor a call. */
+  /** Pieces of at least BATCH_BYTES: most files are small, and each piece costs the compressor a call. */
   function* batches(pieces: Iterable<Buffer>): Generator<Buffer> {
     let batch: Buffer[] = []
     let size = 0

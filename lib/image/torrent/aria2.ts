@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { ask } from './http-request.js'
+import { ask, jsonOf } from './http-request.js'
 import type { Seeded, Seeder } from './seeder.js'
 import type { Torrent } from './torrent.js'
 
@@ -10,7 +10,7 @@ const keys = ['gid', 'infoHash', 'dir', 'status', 'seeder', 'connections', 'erro
 )
 const MOST = 100_000
 
-/** As aria2 tells it: every value is a text. */
+/** A download as aria2 tells it: every value is a text. */
 interface Told {
   readonly gid: string
   readonly infoHash?: string
@@ -33,7 +33,7 @@ const options = (dir: string) => ({
   'file-allocation': 'none',
   'bt-tracker-interval': '60',
   pause: 'false',
-  // Else it leaves a copy of each torrent beside the image.
+  // Otherwise it leaves a copy of each torrent beside the image.
   'rpc-save-upload-metadata': 'false'
 })
 
@@ -87,10 +87,10 @@ export class Aria2 implements Seeder {
         await this.#call('unpause', [told.gid], signal)
   }
 
-  /** Nothing to do: it is told to announce every minute. */
+  /** Does nothing, as it is told to announce every minute. */
   async announce(): Promise<void> {}
 
-  /** Takes results of the past out of its list. */
+  /** Takes ended downloads out of its list. */
   async #forget(known: readonly Told[], signal: AbortSignal): Promise<void> {
     for (const told of known)
       if (!isLoaded(told)) await this.#call('removeDownloadResult', [told.gid], signal)
@@ -102,7 +102,7 @@ export class Aria2 implements Seeder {
       this.#call<Told[]>('tellWaiting', [0, MOST, keys], signal),
       this.#call<Told[]>('tellStopped', [0, MOST, keys], signal)
     ])
-    // A torrent that moves from one list to the next meanwhile is seen twice: the last word counts.
+    // A torrent that moves from one list to the next meanwhile is seen twice: the later one counts.
     return [...new Map(lists.flat().map(told => [told.gid, told])).values()]
   }
 
@@ -117,19 +117,13 @@ export class Aria2 implements Seeder {
       signal.throwIfAborted()
       throw this.#unusable(error.message)
     })
-    const { result, error } = this.#parse(answered.body, answered.status)
+    const told = jsonOf<{ result?: unknown; error?: { message: string } }>(answered)
+    if (!told) throw this.#unusable(`answers with status ${answered.status} and no JSON`)
+    const { result, error } = told
     if (error?.message === 'Unauthorized')
       throw new Error(`aria2 at ${this.#url} does not take [torrent] seeder_secret`)
     if (error) throw this.#unusable(`refuses ${method}: ${error.message}`)
     return result as T
-  }
-
-  #parse(body: Buffer, status: number): { result?: unknown; error?: { message: string } } {
-    try {
-      return JSON.parse(body.toString()) as object
-    } catch {
-      throw this.#unusable(`answers with status ${status} and no JSON`)
-    }
   }
 
   #unusable(why: string): Error {

@@ -4,7 +4,7 @@
  */
 export type Bencoded = number | Buffer | readonly Bencoded[] | ReadonlyMap<string, Bencoded>
 
-/** The one encoding of a value: keys sorted, nothing else to choose. */
+/** The encoding of a value. There is only one, as the keys are sorted. */
 export function encode(value: Bencoded): Buffer {
   if (typeof value === 'number') return Buffer.from(`i${value}e`)
   if (Buffer.isBuffer(value)) return Buffer.concat([Buffer.from(`${value.length}:`), value])
@@ -17,8 +17,8 @@ export function encode(value: Bencoded): Buffer {
 }
 
 /**
- * Reads one value that fills the bytes; integers beyond 2^53 and more than 32 levels are refused.
- * @throws Error saying at which byte it is none.
+ * Reads one value that fills the bytes. Integers beyond 2^53 and more than 32 levels are refused.
+ * @throws Error saying at which byte the value is not valid.
  */
 export function decode(bytes: Buffer): Bencoded {
   const reader = new Reader(bytes)
@@ -27,7 +27,7 @@ export function decode(bytes: Buffer): Bencoded {
   return value
 }
 
-/** An entry of a dictionary; undefined also when the value is none. */
+/** An entry of a dictionary; undefined also where the value is no dictionary. */
 export function entry(value: Bencoded | undefined, key: string): Bencoded | undefined {
   return isMap(value) ? value.get(key) : undefined
 }
@@ -87,7 +87,7 @@ class Reader {
     return text
   }
 
-  /** The digits up to `end`, which is passed over. */
+  /** Reads digits up to `end` and passes over that. */
   #number(form: RegExp, end: string): number {
     const text = this.bytes.toString('latin1', this.#at, this.#at + 20)
     const digits = text.slice(0, text.indexOf(end))

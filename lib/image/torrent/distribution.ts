@@ -11,7 +11,7 @@ export interface DistributionOptions {
   readonly torrent: SeederSettings & TrackerSettings
   /** The files directory. */
   readonly files: string
-  /** The state directory: what was given to the seeder is written down in `seeding.json` there. */
+  /** The state directory: `seeding.json` in it says what was given to the seeder. */
   readonly state: string
   readonly log: Log
   /** Between two looks while all is well; default 1 min. */
@@ -33,9 +33,9 @@ interface Unheard {
 }
 
 const INTERVAL_MS = 60_000
-/** After a change, and when something is wrong; then twice as long each time. */
+/** The pause after a change, and when something is wrong; it doubles each time. */
 const SOON_MS = 1000
-/** So long a seeder may take to reach the tracker, before something is done about it and after that. */
+/** How long a seeder may take to reach the tracker before something is done about it, and after that. */
 const HEARD_MS = 5000
 /** How many problems a condition names. */
 const TOLD = 5
@@ -44,8 +44,8 @@ const off: Condition = { ok: false, reason: 'torrent is off: [torrent] tracker i
 const notYet: Condition = { ok: false, reason: 'not looked at yet' }
 
 /**
- * Keeps the tracker's whitelist and the seeder in step with the torrents in force (rules 9.10), in the background from
- * the first `wanted` on: at once after a change, every minute while all is well, and with growing pauses while
+ * Keeps the tracker's whitelist and the seeder in step with the torrents in force (rules 9.10). From the first `wanted`
+ * on it looks in the background: at once after a change, every minute while all is well, and with growing pauses while
  * something is wrong. So a seeder that was restarted gets its torrents back, and a tracker its whitelist.
  */
 export class Distribution {
@@ -59,7 +59,7 @@ export class Distribution {
   #wanted: readonly string[] | undefined
   /** By info hash. */
   #unheard: ReadonlyMap<string, Unheard> = new Map()
-  /** Looks in a row after which not all was well. */
+  /** How many looks in a row did not end well. */
   #unsettled = 0
   #pauseMs: number | undefined
 
@@ -103,7 +103,7 @@ export class Distribution {
     this.#background.wake()
   }
 
-  /** Ends what is under way; seeder and tracker go on with what they have. */
+  /** Ends what is under way. Seeder and tracker go on with what they have. */
   close(): Promise<void> {
     return this.#background.close()
   }
@@ -124,7 +124,7 @@ export class Distribution {
     }
   }
 
-  /** Torrent was turned off: takes from the seeder what svcd gave to it. Throws an Error that says what is left. */
+  /** Takes from the seeder what svcd gave to it, since torrent is off. Throws an Error that says what is left. */
   async #withdraw(signal: AbortSignal): Promise<void> {
     if (!this.#seeder || (await this.#ledger.read()).size === 0) return
     const { problems } = await keepSeeding(this.#seeder, this.#ledger, this.#o.files, new Set(), [], signal)
@@ -135,7 +135,7 @@ export class Distribution {
   async #look(names: readonly string[], signal: AbortSignal): Promise<boolean> {
     const { torrents, problems } = await this.#read(names)
     const infoHashes = torrents.map(({ infoHash }) => infoHash)
-    // Before the seeder: one that the tracker refuses is in no hurry to ask again.
+    // The tracker comes first: a seeder that it refuses would not ask again soon.
     const known = await this.#part('tracker', signal, async () => {
       await this.#tracker.allow(infoHashes, signal)
       return { result: await this.#tracker.seeders(infoHashes, signal), problems: [] }
@@ -145,7 +145,7 @@ export class Distribution {
       const isUnheard = ({ infoHash }: Torrent) => known?.get(infoHash) === 0 && result.seeding.has(infoHash)
       for (const infoHash of this.#noteUnheard(torrents.filter(isUnheard))) {
         this.#tracker.forgetRead()
-        // Not while nodes are fetching: they could lose it.
+        // Not while nodes are fetching it, as they could lose the seeder.
         if (result.idle.has(infoHash)) await this.#seeder?.announce(infoHash, signal)
       }
       return { result, problems: [...problems, ...result.problems, ...this.#unheardProblems()] }
@@ -160,7 +160,7 @@ export class Distribution {
     return { changed: false, seeding, idle: seeding, problems: [] }
   }
 
-  /** Takes down which torrents the tracker has not heard of; gives those that something is to be done about now. */
+  /** Notes which torrents the tracker has not heard of. Gives those that something must be done about now. */
   #noteUnheard(torrents: readonly Torrent[]): string[] {
     const now = performance.now()
     const due: string[] = []
@@ -181,7 +181,7 @@ export class Distribution {
       .map(({ name }) => `${name}: the tracker knows no seeder of it`)
   }
 
-  /** The torrents of that name; one that cannot be read is a problem and stays with the seeder as it is. */
+  /** The torrents of these names. One that cannot be read is a problem, and stays with the seeder as it is. */
   async #read(names: readonly string[]) {
     const torrents: Torrent[] = []
     const problems: string[] = []
@@ -198,7 +198,7 @@ export class Distribution {
     return { torrents, problems }
   }
 
-  /** Does one part of a look and takes down how it went; undefined when it failed. */
+  /** Does one part of a look and notes how it went; undefined when it failed. */
   async #part<T>(
     part: 'tracker' | 'seeder',
     signal: AbortSignal,

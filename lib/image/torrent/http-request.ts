@@ -5,13 +5,13 @@ export interface Answered {
   readonly body: Buffer
 }
 
-/** A seeder with 10,000 torrents answers with less. */
+/** The answer of a seeder with 10,000 torrents is smaller. */
 const MAX_ANSWER = 32 << 20
 const TIME_LIMIT_MS = 10_000
 
 /**
- * Asks a server over http (with a body: POST), for 10 s at most; redirects are not followed.
- * @throws Error saying in a few words why there is no answer; the caller says whose.
+ * Asks a server over http, with POST where there is a body, for 10 s at most. Redirects are not followed.
+ * @throws Error saying in a few words why there is no answer. The caller adds which server it is.
  */
 export async function ask(
   url: string,
@@ -23,7 +23,7 @@ export async function ask(
     const response = await fetch(url, {
       ...request,
       method: request.body === undefined ? 'GET' : 'POST',
-      // Some trackers close a connection that was said to be kept.
+      // Some trackers close a connection although they said that they would keep it.
       headers: { connection: 'close', ...request.headers },
       redirect: 'manual',
       signal: AbortSignal.any([signal, limit])
@@ -32,6 +32,15 @@ export async function ask(
   } catch (error) {
     signal.throwIfAborted()
     throw new Error(limit.aborted ? `no answer within ${TIME_LIMIT_MS / 1000} s` : reason(error as Error))
+  }
+}
+
+/** The JSON in an answer; undefined where it is none. */
+export function jsonOf<T extends object>({ body }: Answered): T | undefined {
+  try {
+    return JSON.parse(body.toString())
+  } catch {
+    return undefined
   }
 }
 
@@ -46,7 +55,7 @@ async function whole(response: Response): Promise<Buffer> {
   return Buffer.concat(parts)
 }
 
-/** fetch says "fetch failed"; what failed is its cause, or one per address in that. */
+/** The message of what failed. It is the cause of fetch's error, or, one for each address, the errors in the cause. */
 function reason(error: Error): string {
   const { cause } = error as { cause?: Error & { errors?: readonly Error[] } }
   const inner = cause?.errors?.[0] ?? cause

@@ -5,18 +5,18 @@ import { isIPv6 } from 'node:net'
 import { decode, entry, isMap } from './bencode.js'
 import { ask } from './http-request.js'
 
-/** Trackers answer for so many torrents at a time: opentracker 64, udp 74. */
+/** How many torrents are asked for at a time: opentracker answers for 64, and over udp there is room for 74. */
 const AT_ONCE = 50
-/** An answer over udp may be lost: asked three times. */
+/** How often a question over udp is sent, as an answer may be lost. */
 const UDP_TRIES = 3
 const UDP_LIMIT_MS = 2000
 
-/** Nobody's torrent: asked for where there is none, as a request for all of them may be refused. */
+/** Nobody's torrent. It is asked for where there is none, as a tracker may refuse a request for all torrents. */
 const NOBODY = '0'.repeat(40)
 
 /**
- * How many seeders the tracker knows of each torrent (0 for one it has not heard of), by info hash, asked with a
- * scrape: BEP 48 over http, with the convention that `announce` in the URL becomes `scrape`, BEP 15 over udp.
+ * How many seeders the tracker knows of each torrent, by info hash; 0 of one that it has not heard of. It is asked with
+ * a scrape: BEP 48 over http, where `announce` in the URL becomes `scrape`, or BEP 15 over udp.
  * @throws Error saying in a few words why there is no answer.
  */
 export async function scrape(
@@ -65,7 +65,7 @@ async function overUdp(announce: string, infoHashes: readonly string[], signal: 
   const { hostname, port } = new URL(announce)
   const host = hostname.replace(/^\[|\]$/g, '')
   const socket = createSocket({ type: isIPv6(host) ? 'udp6' : 'udp4' })
-  // Its errors reach who waits for a message.
+  // Whoever waits for a message gets its errors.
   socket.on('error', () => {})
   try {
     socket.connect(Number(port) || 80, host)

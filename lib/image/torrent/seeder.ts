@@ -5,30 +5,30 @@ export interface Seeded {
   readonly infoHash: string
   /** Where the seeder looks for the file. */
   readonly directory: string
-  /** False for what it only remembers: it is to be added again. */
+  /** False for one that it only remembers, and that must be added again. */
   readonly loaded: boolean
-  /** It holds the whole file and offers it, or, in a watch directory, should. */
+  /** It has the whole file and offers it. In a watch directory that is only supposed. */
   readonly seeding: boolean
   /** Peers are connected to it. */
   readonly busy: boolean
-  /** It is to be started again. */
+  /** It must be started again. */
   readonly stopped: boolean
-  /** To be taken away and added again, or it does not serve again the nodes it has served. */
+  /** It must be taken away and added again, or it will not serve nodes again that it has served. */
   readonly spent: boolean
   /** What is wrong with it, a few words; '' when nothing is. */
   readonly problem: string
 }
 
-/** The system's seeder. Every method throws an Error that names the ini key when the seeder does not do it. */
+/** The seeder of the system. Each method throws an Error that names the ini key when the seeder does not do it. */
 export interface Seeder {
-  /** All it has, those of others too. */
+  /** All its torrents, also those of others. */
   list(signal: AbortSignal): Promise<Seeded[]>
   /** False when it had that torrent already. */
   add(torrent: Torrent, signal: AbortSignal): Promise<boolean>
   /** The file stays. */
   remove(infoHash: string, signal: AbortSignal): Promise<void>
   start(infoHash: string, signal: AbortSignal): Promise<void>
-  /** Makes it tell the tracker once more, which has not heard of it; it may be stopped for that. */
+  /** Makes the seeder tell the tracker of it once more. The torrent may be stopped for that. */
   announce(infoHash: string, signal: AbortSignal): Promise<void>
 }
 
@@ -39,6 +39,6 @@ export interface SeederSettings {
   readonly seeder_url: string
   /** transmission: `user:password` or empty; aria2: its RPC secret. */
   readonly seeder_secret: string
-  /** Of transmission; set: torrents are put there, and the seeder is not spoken to. */
+  /** Of transmission. Where it is set, torrents are put there, and nothing is sent to the seeder. */
   readonly seeder_watch: string
 }

@@ -16,8 +16,8 @@ export function chooseSeeder(settings: SeederSettings, files: string): Seeder | 
 }
 
 /**
- * Which torrents svcd itself gave to the seeder, info hash → file name, on disk. So what nobody wants any more is taken
- * away after a restart too, and no torrent of anybody else is touched.
+ * Which torrents svcd itself gave to the seeder, info hash → file name, on disk. So svcd takes away what nobody wants any
+ * more after a restart too, and touches no torrent of anybody else.
  */
 export class Ledger {
   #given: Map<string, string> | undefined
@@ -30,7 +30,7 @@ export class Ledger {
     return this.#given
   }
 
-  /** Durable when it resolves; undefined: no longer ours. */
+  /** Notes the file of a torrent; undefined: the torrent is no longer ours. Durable when it resolves. */
   async set(infoHash: string, name: string | undefined): Promise<void> {
     const given = new Map(await this.read())
     if (name === undefined) given.delete(infoHash)
@@ -51,7 +51,7 @@ export class Ledger {
 
 /** What one look at the seeder has shown. */
 export interface Kept {
-  /** Something was added, started or taken away: worth another look soon. */
+  /** Something was added, started or taken away, so that another look is due soon. */
   readonly changed: boolean
   /** Info hashes of the wanted torrents that it offers. */
   readonly seeding: ReadonlySet<string>
@@ -62,8 +62,8 @@ export interface Kept {
 }
 
 /**
- * Brings the seeder to offer `torrents` out of `files`. What it has besides is taken away only where the ledger says
- * that svcd put it there; `names` are the wanted files, also those that cannot be read now.
+ * Makes the seeder offer `torrents` out of `files`. Other torrents of it are taken away only where the ledger says that
+ * svcd put them there. `names` are the wanted files, also those that cannot be read now.
  * @throws Error when the seeder does not say what it has, or the ledger cannot be kept.
  */
 export async function keepSeeding(
@@ -101,7 +101,7 @@ export async function keepSeeding(
         await seeder.remove(infoHash, signal)
         await seeder.add(torrent, signal)
       })
-    // Written down first: what a crash leaves in the seeder is then known to be ours.
+    // Noted first, so that what a crash leaves in the seeder is known to be ours.
     if (!loaded)
       await attempt(name, async () => {
         await ledger.set(infoHash, name)

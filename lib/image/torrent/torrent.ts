@@ -12,15 +12,15 @@ export interface Torrent {
   readonly infoHash: string
 }
 
-/** Past this size it is no torrent of an image. */
+/** A larger file is no torrent of an image. */
 const MAX_TORRENT = 8 << 20
 const MAX_PIECES = 2048
 const LEAST_PIECE = 256 << 10
 const LONGEST_PIECE = 32 << 20
 
 /**
- * Bytes per piece of a file of that size: small pieces spread sooner from node to node, but each costs 20 bytes in
- * the torrent, and a message to every peer.
+ * Bytes per piece of a file of that size. Small pieces spread sooner from node to node, but each costs 20 bytes in the
+ * torrent, and a message to every peer.
  */
 export function pieceLength(bytes: number): number {
   let length = LEAST_PIECE
@@ -29,8 +29,8 @@ export function pieceLength(bytes: number): number {
 }
 
 /**
- * Writes the torrent of one file: private (peers come from the tracker alone), announcing to `announce`, and the same
- * bytes for the same file, name and tracker. The hashing is done in node's thread pool. `output` is replaced as a
+ * Writes the torrent of one file. It is private (peers come from the tracker alone), announces to `announce`, and has the
+ * same bytes for the same file, name and tracker. The hashing is done in node's thread pool. `output` is replaced as a
  * whole. Throws an Error that names the file when it is empty or changes meanwhile, an Error of the system, or the
  * signal's reason.
  */

@@ -6,11 +6,11 @@ import { scrape } from './scrape.js'
 
 /** The keys of `[torrent]` that lead to the tracker. */
 export interface TrackerSettings {
-  /** Announce URL; empty: torrent is off. */
+  /** Announce URL; where it is empty, torrent is off. */
   readonly tracker: string
-  /** File of the info hashes that the tracker may serve; empty: it serves all. */
+  /** File of the info hashes that the tracker may serve; where it is empty, the tracker serves all. */
   readonly whitelist: string
-  /** The words of the command after which it reads the whitelist again; none: it does so by itself. */
+  /** The words of the command that makes it read the whitelist again; none where it does so by itself. */
   readonly tracker_reload: readonly string[]
 }
 
@@ -19,7 +19,7 @@ const RELOAD_LIMIT_MS = 30_000
 /** The cluster's tracker, a service of the system. */
 export class Tracker {
   readonly #settings: TrackerSettings
-  /** Whether the tracker has read the file, at the start and after a failure is not known. */
+  /** Whether the tracker has read the file. At the start and after a failure that is not known. */
   #isRead = false
 
   constructor(settings: TrackerSettings) {
@@ -27,7 +27,7 @@ export class Tracker {
   }
 
   /**
-   * Brings the whitelist to these info hashes, sorted, one per line, and makes the tracker read it when it has not.
+   * Writes these info hashes to the whitelist, sorted, one per line, and makes the tracker read it if it has not.
    * @throws Error that names the ini key.
    */
   async allow(infoHashes: readonly string[], signal: AbortSignal): Promise<void> {
@@ -40,7 +40,7 @@ export class Tracker {
     try {
       if (text !== (await readFile(whitelist, 'utf8').catch(() => undefined))) {
         this.#isRead = false
-        // The tracker runs as a user of its own, and our umask may be strict.
+        // The tracker runs as another user, and our umask may be strict.
         const directory = dirname(whitelist)
         if (await mkdir(directory, { recursive: true })) await chmod(directory, 0o755)
         await replaceFile(whitelist, text, 0o644)
@@ -59,7 +59,7 @@ export class Tracker {
     this.#isRead = true
   }
 
-  /** It may have missed the last reading: the next `allow` makes it read again. */
+  /** The tracker may have missed the last reading, so that the next `allow` makes it read again. */
   forgetRead(): void {
     this.#isRead = false
   }

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type Answered, ask } from './http-request.js'
+import { type Answered, ask, jsonOf } from './http-request.js'
 import type { Seeded, Seeder } from './seeder.js'
 import type { Torrent } from './torrent.js'
 
@@ -18,7 +18,7 @@ const fields = [
   'seedIdleMode'
 ] as const
 
-/** It goes on for ever, whatever limits the session has. */
+/** The mode of a torrent that goes on for ever, whatever limits the session has. */
 const UNLIMITED = 2
 
 interface Told {
@@ -61,9 +61,9 @@ export class Transmission implements Seeder {
       seeding: told.status === 6,
       busy: told.peersConnected > 0,
       stopped: told.status === 0 && told.error !== 3,
-      // Version 3 knows peers by their address: who has had the whole file once is a seed to it for ever, and is
-      // turned away when it comes for the file again.
-      // And one that was added but not set up any more has the limits of the session.
+      // Version 3 knows peers by their address: one that has had the whole file is a seed to it for ever, and is
+      // turned away when it comes for the file again. And a torrent that was added, but not set up after that, has
+      // the limits of the session.
       spent: told.status === 6 && told.peersConnected === 0 && (told.uploadedEver > 0 || isLimited(told)),
       problem: problem(told)
     }))
@@ -94,7 +94,7 @@ export class Transmission implements Seeder {
     await this.#call('torrent-start', { ids: [infoHash] }, signal)
   }
 
-  /** Told to announce, it keeps the tracker's interval; a start announces at once. */
+  /** Stops the torrent: a start announces at once, while a request to announce waits for the tracker's interval. */
   async announce(infoHash: string, signal: AbortSignal): Promise<void> {
     await this.#call('torrent-stop', { ids: [infoHash] }, signal)
   }
@@ -106,11 +106,13 @@ export class Transmission implements Seeder {
       this.#session = session
       answered = await this.#post(method, args, signal)
     }
-    const { status, body } = answered
+    const { status } = answered
     if (status === 401)
       throw new Error(`transmission at ${this.#url} does not take [torrent] seeder_secret (user:password)`)
     if (status !== 200) throw this.#unusable(`answers ${method} with status ${status}`)
-    const { result, arguments: told } = this.#parse(body)
+    const answer = jsonOf<{ result?: unknown; arguments?: unknown }>(answered)
+    if (!answer) throw this.#unusable('does not answer in JSON')
+    const { result, arguments: told } = answer
     if (result !== 'success') throw this.#unusable(`refuses ${method}: ${result}`)
     return told as T
   }
@@ -123,14 +125,6 @@ export class Transmission implements Seeder {
       signal.throwIfAborted()
       throw this.#unusable(error.message)
     })
-  }
-
-  #parse(body: Buffer): { readonly result?: unknown; readonly arguments?: unknown } {
-    try {
-      return JSON.parse(body.toString()) as object
-    } catch {
-      throw this.#unusable('does not answer in JSON')
-    }
   }
 
   #unusable(why: string): Error {

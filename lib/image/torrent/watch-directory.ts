@@ -8,8 +8,8 @@ import { readInfoHash, type Torrent } from './torrent.js'
 const TORRENT = /\.torrent(?:\.added)?$/
 
 /**
- * A directory where some seeder looks for torrents. The seeder must be set up to find their files in the files
- * directory, and to drop a torrent whose file is taken away; whether it does is not seen from here.
+ * A directory where a seeder looks for torrents. The seeder must be set up to find their files in the files directory,
+ * and to drop a torrent whose file is taken away. Whether it does cannot be seen from here.
  */
 export class WatchDirectory implements Seeder {
   constructor(
@@ -50,7 +50,7 @@ export class WatchDirectory implements Seeder {
 
   async #found(): Promise<Torrent[]> {
     const names = (await this.#do(() => readdir(this.directory))).filter(name => TORRENT.test(name))
-    // What cannot be read, or went meanwhile, is nobody's.
+    // One that cannot be read, or is gone meanwhile, is nobody's.
     const all = names.map(async name => ({
       name,
       infoHash: await readInfoHash(join(this.directory, name)).catch(() => '')

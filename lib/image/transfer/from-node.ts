@@ -8,21 +8,22 @@ import { checkSelection, chooseFilesystems, grabMountRules, grabRules, literals 
 
 export interface FromNodeRequest extends Course, Target {
   readonly remote: Remote
-  /** The image's directory so far, which is only read; undefined: it has none yet. */
+  /** The image's directory, which is only read; undefined where it has none yet. */
   readonly tree: string | undefined
   /** The directory to fill, absolute: not there yet or empty. A dry run does not make it. */
   readonly work: string
   /** `grab_filesystems` and `grab_exclude` of the image. */
   readonly filesystems: readonly string[]
   readonly exclude: readonly string[]
-  /** Absolute paths that are the node's own besides, as its secrets are: left out both ways. */
+  /** Absolute paths of the node's own files, such as secrets: left out both ways. */
   readonly own?: readonly string[]
 }
 
 /**
- * Takes a node's file systems into `work`: a copy of `tree` brought up to date, so that what is left out stays as the
- * image has it (rules 9.7; docs/grab-and-push.md). A dry run only reports what it would change of `tree`. Throws Error in
- * one sentence with the node's name; `work` may hold a part then, `tree` is as it was. To make it durable is the caller's.
+ * Takes a node's file systems into `work`. That is a copy of `tree` which is brought up to date, so that what is left
+ * out stays as the image has it (rules 9.7, docs/grab-and-push.md). A dry run only reports what it would change in
+ * `tree`. Throws Error in one sentence with the node's name: `work` may hold a part then, and `tree` is as it was. The
+ * caller makes the result durable.
  */
 export async function copyFromNode(request: FromNodeRequest): Promise<{ readonly changes: number }> {
   const { remote, node, tree, work, dryrun, signal, line, own = [] } = request
@@ -60,9 +61,9 @@ async function copy(
 }
 
 /**
- * An image without a machine id gets an empty one: systemd makes the node's own then. Without the file it would
- * take each boot for the first of all, and enable and disable units as the distribution presets them
- * (machine-id(5), first boot semantics).
+ * Gives an image without a machine id an empty one, which systemd fills on the node. Without the file, systemd would take
+ * each boot for the first of all, and enable and disable units as the distribution presets them (machine-id(5), first
+ * boot semantics).
  */
 async function emptyMachineId(work: string): Promise<void> {
   const etc = join(work, 'etc')

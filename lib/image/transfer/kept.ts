@@ -57,7 +57,7 @@ export const identity: readonly string[] = [
   '/usr/local/lib/svc/roles/*'
 ]
 
-/** What a push leaves as it is besides: files that the install script has completed, and the node's own records. */
+/** What a push leaves as it is, too: files that the install script has completed, and the node's own records. */
 export const keptByPush: readonly string[] = [
   '/etc/chrony.conf',
   '/etc/chrony/chrony.conf',
@@ -67,5 +67,5 @@ export const keptByPush: readonly string[] = [
   '/var/log/*'
 ]
 
-/** Where a push brings files but removes none: users' homes, and what lets the controller in. */
+/** Where a push brings files and removes none: the homes of users, and what lets the controller in. */
 export const neverDeleted: readonly string[] = ['/home/***', '/root/.ssh/***']

@@ -6,8 +6,8 @@ import type { Remote, Target } from './remote.js'
 const QUICK_MS = 15_000
 
 /**
- * Whether a grab or a push can start: rsync and ssh here, the key, and a node that lets us in and has rsync. Takes
- * seconds at most. Throws Error in one sentence: the reason known at once of rules 2.4.
+ * Checks whether a grab or a push can start: it needs rsync and ssh here, the key, and a node that lets us in and has
+ * rsync. Takes seconds at most. Throws Error in one sentence with the reason (rules 2.4).
  */
 export async function reachable(
   remote: Remote,
@@ -21,7 +21,7 @@ export async function reachable(
   await remote.run({ node, address }, ['rsync', '--version'], { signal, timeLimitMs: QUICK_MS })
 }
 
-/** Throws Error naming a program of the controller that a grab or a push needs and that is missing. */
+/** Throws Error naming a missing program of the controller that a grab or a push needs. */
 export async function checkPrograms(): Promise<void> {
   for (const program of ['rsync', 'ssh', 'ssh-keygen'])
     if ((await locate(program)) === undefined)

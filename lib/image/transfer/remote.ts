@@ -8,7 +8,7 @@ import { ProgramError, run } from '../../program/program.js'
 export interface RemoteOptions {
   /** The state directory: the key and the host keys lie in `<state>/ssh`. */
   readonly state: string
-  /** `[ssh] key`: absolute path of a private key; '' for `<state>/ssh/id_ed25519`, made at its first use. */
+  /** `[ssh] key`: absolute path of a private key; '' for `<state>/ssh/id_ed25519`, which is made where it is missing. */
   readonly sshKey: string
   /** `[ssh] port` of the nodes. */
   readonly sshPort: number
@@ -16,7 +16,7 @@ export interface RemoteOptions {
   readonly connectTimeout?: number
 }
 
-/** A node to reach: its name, which its host keys are kept under, and its IP address. */
+/** A node to reach: its name, under which its host keys are kept, and its IP address. */
 export interface Target {
   readonly node: string
   readonly address: string
@@ -27,9 +27,9 @@ const OWN_KEY = 'id_ed25519'
 const LINK = 'key'
 
 /**
- * How svcd logs in to nodes as root: its ssh key, and the host keys it has seen, one file per node. A host key is
- * taken at the first contact; from then on the node must show it, until `forget`. Nothing of root's own ssh set-up
- * is used: no configuration, agent, key or list of known hosts.
+ * How svcd logs in to nodes as root: its ssh key, and the host keys it has seen, one file per node (rules 9.9). A host
+ * key is taken at the first contact; from then on the node must show it, until `forget`. Nothing of root's own ssh
+ * set-up is used: no configuration, agent, key or list of known hosts.
  */
 export class Remote {
   /** Where the host keys lie: a file for each node, by its name. */
@@ -65,14 +65,14 @@ export class Remote {
     return this.#ready
   }
 
-  /** The node was installed anew, renamed or deleted: its next host key is taken as at a first contact. */
+  /** A node was installed again, renamed or deleted: its next host key is taken as at a first contact. */
   async forget(node: string): Promise<void> {
     await rm(join(this.knownHosts, node), { force: true })
   }
 
   /**
-   * The ssh command to a node up to its address, and the directory it has to run in: relative names need none of
-   * ssh's quoting, whatever the state directory is called. No word holds a blank or a quote.
+   * The ssh command to a node up to its address, and the directory that it has to run in. Its names are relative, so
+   * that they need no quoting for ssh, whatever the state directory is called. No word holds a blank or a quote.
    */
   async command(node: string): Promise<{ readonly words: readonly string[]; readonly cwd: string }> {
     await this.prepare()
@@ -138,7 +138,7 @@ export class Remote {
     if (!this.#ownKey) await this.#link()
   }
 
-  /** The key of the ini under a name of ours: in a path ssh would read `%h`, `${HOME}` and the like. */
+  /** Gives the key of the ini a name of ours, as ssh would expand `%h`, `${HOME}` and the like in its path. */
   async #link(): Promise<void> {
     const link = join(this.#directory, LINK)
     await rm(`${link}.new`, { force: true })
@@ -146,7 +146,7 @@ export class Remote {
     await rename(`${link}.new`, link)
   }
 
-  /** Whole or not at all: the private key gets its name last. */
+  /** Makes the key, whole or not at all: the private key gets its name last. */
   async #makeKey(): Promise<void> {
     const directory = await mkdtemp(join(this.#directory, 'new-'))
     try {
@@ -166,7 +166,7 @@ export class Remote {
 
 const LOST = 'the connection was lost'
 
-/** What ssh says of itself: the words it uses, and the sentence for the admin. */
+/** How ssh says what failed, and the sentence for the admin. */
 const sshFailures: readonly (readonly [RegExp, (remote: Remote, target: Target) => string])[] = [
   [
     /REMOTE HOST IDENTIFICATION HAS CHANGED|^Host key verification failed|^No .* host key is known/m,
@@ -192,7 +192,7 @@ const sshFailures: readonly (readonly [RegExp, (remote: Remote, target: Target) 
   [/^Connection (to .* )?(closed|reset)|^client_loop: /m, (_, { node }) => `node ${node}: ${LOST}`]
 ]
 
-/** What rsync's exit statuses mean (its manual, EXIT VALUES; 255 is ssh's); others speak through their last words. */
+/** What the exit statuses of rsync mean (its manual, EXIT VALUES; 255 is ssh's). For others its last words are told. */
 const rsyncFailures: Readonly<Record<number, string>> = {
   10: LOST,
   11: 'a file could not be read or written',
@@ -205,15 +205,15 @@ const rsyncFailures: Readonly<Record<number, string>> = {
   255: LOST
 }
 
-/** ssh's own exit status, and rsync's when ssh ended: what ssh wrote is the reason then. */
+/** The exit status of ssh, and that of rsync when ssh ended. What ssh wrote is the reason then. */
 const SSH_FAILED = 255
 const STREAM_BROKE = 12
 const NOT_FOUND = 127
 
 /**
- * One sentence with the node's name for a failure of ssh or rsync to it: why, and what to do. `first`: the first
- * line that rsync or ssh complained with, which is the cause where several follow. What was stopped, or is no
- * failure of a program, comes back as it is.
+ * One sentence with the node's name for a failure of ssh or rsync: why, and what to do. `first` is the first line that
+ * rsync or ssh complained with, which is the cause where several follow. An error that is no failure of a program, or
+ * comes of an abort, is given back as it is.
  */
 export function remoteFailure(error: unknown, remote: Remote, target: Target, first?: string): unknown {
   if (!(error instanceof ProgramError) || error.why === 'aborted') return error

@@ -35,9 +35,9 @@ const COMPLAINTS = 20
 const LONGEST_COMPLAINT = 500
 
 /**
- * Runs rsync with everything a system's files have: owners by number, modes, times, hard links, ACLs, extended
- * attributes, sparse and device files; deletes what the source does not hold. Gives the number of changes. Throws
- * Error in one sentence with the node's name; a ProgramError as it is when it was aborted.
+ * Runs rsync with all that the files of a system have: owners by number, modes, times, hard links, ACLs, extended
+ * attributes, sparse and device files. It deletes what the source does not hold. Gives the number of changes. Throws
+ * Error in one sentence with the node's name, or the ProgramError of an abort as it is.
  */
 export async function transfer(request: Transfer): Promise<{ readonly changes: number }> {
   const { remote, node, signal, timeLimitMs, line } = request
@@ -96,12 +96,12 @@ function argumentsOf(request: Transfer, ssh: readonly string[]): string[] {
   ]
 }
 
-/** What rsync says of the end of a transfer: the cause stands before it, or is its exit status. */
+/** What rsync says when a transfer has failed. The cause stands before it, or is the exit status. */
 const afterthought = /^rsync (error|warning):|^rsync: connection unexpectedly closed/
 
 const itemised = /^([<>ch.])([fdLDS])([^ ]{9}| {9}) (.+)$/s
 const deleted = /^\*deleting {3}(.+)$/s
-/** A directory whose time alone differs: what was made or removed in it says it. */
+/** A directory of which only the time differs: what was made or removed in it is listed itself. */
 const timeAlone = /^\.d\.\.[tT]\.{6} /
 
 /**
@@ -118,7 +118,7 @@ export function readChange(line: string): string | undefined {
   return `${kind} ${shown(name)}`
 }
 
-/** The controls that rsync leaves: tabs, and those beyond ASCII. */
+/** Escapes the control characters that rsync leaves: tabs, and those beyond ASCII. */
 const shown = (name: string) =>
   name.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, character =>
     [...Buffer.from(character)].map(byte => `\\#${byte.toString(8).padStart(3, '0')}`).join('')

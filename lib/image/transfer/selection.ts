@@ -13,9 +13,9 @@ export interface Selection {
 const LONGEST_PATTERN = 4000
 
 /**
- * Reads `grab_filesystems` and `grab_exclude` of an OS image. No file system named means `['/']`; a pattern starts at the
- * root, written or not, and is otherwise rsync's: `*` within a name, `**` across, a slash at the end for
- * directories alone. Throws Error naming the field and the entry.
+ * Reads `grab_filesystems` and `grab_exclude` of an OS image. Without a file system, `/` is meant. A pattern starts at
+ * the root, with or without a slash, and is otherwise rsync's: `*` within a name, `**` across names, a slash at the end
+ * for directories alone. Throws Error naming the field and the entry.
  */
 export function checkSelection(filesystems: readonly string[], exclude: readonly string[]): Selection {
   return {
@@ -41,14 +41,14 @@ function pattern(text: string): string {
   return text.replace(/^\/*/, '/')
 }
 
-/** The pattern that matches a path and nothing else, whatever it holds; more may be put behind it. */
+/** The pattern that matches this path and nothing else. More may be put behind it. */
 export const literal = (path: string) =>
   path.replace(/[*?[\\]/g, character => (character === '\\' ? '[\\\\]' : `[${character}]`))
 
-/** The patterns of paths that are meant as they are. */
+/** The patterns that match these paths and nothing else. */
 export const literals = (paths: readonly string[]) => paths.map(path => literal(posix.normalize(path)))
 
-/** rsync's filter rules of a grab: directories of the running system come, empty. */
+/** rsync's filter rules of a grab. The directories of the running system are taken, but empty. */
 export const grabRules = (exclude: readonly string[], taken: readonly string[]) => [
   ...exclude.map(hide),
   ...volatile.map(path => hide(`${path}/*`)),
@@ -71,18 +71,18 @@ const lostAndFound = (taken: readonly string[]) => taken.map(path => `- ${posix.
 export interface Chosen {
   /** Mount points, parents first. */
   readonly taken: readonly string[]
-  /** Named, but not mounted on this node: a part of a file system that is taken. */
+  /** Named, but no mount points on this node: parts of file systems that are taken. */
   readonly covered: readonly string[]
   /** Mount points that are left alone, with all they hold. */
   readonly left: readonly string[]
 }
 
-/** What the exclusions cover anyway: a node may have hundreds of mounts there. */
+/** Left out anyway (kept.ts): a node may have hundreds of mounts there. */
 const PSEUDO = ['/proc', '/sys', '/dev', '/run']
 
 /**
- * Chooses by `filesystems` (as `checkSelection` gives them) among the mount points of a node. Throws Error for one
- * that is neither mounted there nor a part of one that is taken: it could be a link into somewhere else.
+ * Chooses among the mount points of a node by `filesystems`, as `checkSelection` gives them. Throws Error for one that is
+ * neither a mount point nor a part of one that is taken, as it could be a link to somewhere else.
  */
 export function chooseFilesystems(
   node: string,
@@ -107,11 +107,11 @@ export function chooseFilesystems(
 const within = (path: string, parent: string) =>
   path === parent || path.startsWith(parent === '/' ? '/' : `${parent}/`)
 
-/** rsync's filter rules that keep a grab out of the mount points left alone: the directories come, empty. */
+/** rsync's filter rules that keep a grab out of the mount points left alone: it takes the directories, but empty. */
 export const grabMountRules = ({ taken, left }: Chosen) => [
   ...taken.filter(path => path !== '/').map(path => `+ ${literal(path)}/`),
   ...left.flatMap(path => [`+ ${literal(path)}/`, `- ${literal(path)}/*`, `- ${literal(path)}`])
 ]
 
-/** rsync's filter rules that keep a push out of the mount points left alone, and their own modes as they are. */
+/** rsync's filter rules that keep a push off the mount points left alone, also off their modes. */
 export const pushMountRules = ({ left }: Chosen) => left.map(path => `- ${literal(path)}`)

@@ -12,14 +12,14 @@ export interface ToNodeRequest extends Course, Target {
   /** `grab_filesystems` and `grab_exclude` of the image. */
   readonly filesystems: readonly string[]
   readonly exclude: readonly string[]
-  /** Absolute paths that are the node's own besides, as its secrets are: left out both ways. */
+  /** Absolute paths of the node's own files, such as secrets: left out both ways. */
   readonly own?: readonly string[]
 }
 
 /**
- * Makes a running node's file systems those of an image, except for what identifies the node and what
- * is excluded; deletes what the image does not hold (docs/grab-and-push.md). Throws Error in one sentence with the node's name; the node
- * may be between the two then, and another push completes it.
+ * Makes the file systems of a running node those of an image, except for what identifies the node and what is excluded.
+ * Deletes what the image does not hold (docs/grab-and-push.md). Throws Error in one sentence with the node's name: the
+ * node may be between the two then, and another push completes it.
  */
 export async function copyToNode(request: ToNodeRequest): Promise<{ readonly changes: number }> {
   const { remote, node, signal, line, own = [] } = request
