@@ -131,7 +131,7 @@ service_shell() {
 
 main() {
   if [ -e "$_RUN" ]; then
-    # Only a run that was killed leaves this file.
+    # Only a run that was killed leaves this directory.
     end_leftovers
   fi
   mkdir -p "$_RUN" && chmod 700 "$_RUN"

@@ -15,10 +15,11 @@ function fieldRow(field: BodyField): string[] {
   const name = [field.name, ...(field.also ?? [])].map(spelling => `\`${spelling}\``).join(', ')
   const fallback = field.default === undefined ? '' : `\`${JSON.stringify(field.default)}\``
   const notes = [
-    ...(field.inherited === 'group' ? ['from the group'] : []),
-    ...(field.inherited === 'cluster' ? ['from the group, then the cluster'] : []),
+    ...(field.inherited === 'group' ? ['nodes inherit it from their group'] : []),
+    ...(field.inherited === 'cluster' ? ['nodes inherit it from their group, groups from the cluster'] : []),
     ...(field.secret ? ['masked for a viewer'] : []),
-    ...(field.derived ? ['read-only here'] : []),
+    ...(field.derived === true ? ['read-only: a request may hold it, and does not change it'] : []),
+    ...(field.derived === 'elsewhere' ? ['a request changes that interface'] : []),
     ...(field.requestOnly ? ['in requests only'] : [])
   ]
   return [name, field.type.expected, field.meaning, fallback, notes.join('; ')]
@@ -47,7 +48,7 @@ export function apiDocument(routes: readonly ApiRoute[], intro: string): string 
   const fields = [
     ...Object.values(objectTypes).map(
       type =>
-        `### ${type.title}\n\nRenamed and cloned with \`${type.newName.join('`, `')}\`; a name is ${type.nameRule}.\n\n${table(fieldHead, type.fields.map(fieldRow))}`
+        `### ${type.title}\n\nA rename and a clone give the new name in \`${type.newName.join('` or `')}\`. A name is ${type.nameRule}.\n\n${table(fieldHead, type.fields.map(fieldRow))}`
     ),
     ...[
       ['interface entry', interfaceEntry] as const,

@@ -28,6 +28,10 @@ interface Particular {
   readonly remove?: (name: string, actor: Actor) => Promise<void>
 }
 
+/** A title with its article: a node, an OS image, another device. */
+const a = (title: string) =>
+  `${/^[aeiou]/i.test(title) ? 'an' : 'a'} ${title}`.replace(/^an other/, 'another')
+
 /** The routes that every type of object has: list, single, members, save, clone, delete. */
 export function objectRoutes(parts: Parts, type: TypeName, particular: Particular = {}): ApiRoute[] {
   const { model } = parts
@@ -42,7 +46,12 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
   const output = body.schema
   const access = particular.minimal ? 'minimal' : 'user'
   const routes = [
-    get(base, { access, summary: `All ${title}s`, output, handler: request => list(parts, type, request) }),
+    get(base, {
+      access,
+      summary: `All ${title}${title.endsWith('ch') ? 'es' : 's'}`,
+      output,
+      handler: request => list(parts, type, request)
+    }),
     get(one, {
       access,
       summary: `One ${title}`,
@@ -59,7 +68,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
     post(one, {
       access: type === 'node' ? 'node' : 'user',
       answers: [201, updated],
-      summary: `Create, change or rename a ${title}`,
+      summary: `Create, change or rename ${a(title)}`,
       body,
       handler: async (request, given) => {
         const name = nameOf(request)
@@ -74,7 +83,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
     ...deletion(one, {
       access: 'user',
       answers: [deleted],
-      summary: `Delete a ${title} that nothing uses`,
+      summary: `Delete ${a(title)} that nothing uses`,
       handler: async request => {
         await remove(nameOf(request), actorOf(request))
         return done(deleted, `${title} ${nameOf(request)} deleted`)
@@ -86,7 +95,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
       post(`${one}/_clone`, {
         access: 'user',
         answers: [cloned],
-        summary: `Copy a ${title} under the name in ${newName[0]}`,
+        summary: `Copy ${a(title)} under the name in ${newName[0]}`,
         body,
         handler: async (request, given) => {
           await model.clone(type, nameOf(request), given, actorOf(request))

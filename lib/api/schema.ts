@@ -52,7 +52,8 @@ export const bytes: Schema = { type: 'string', format: 'binary' }
 export function property(field: BodyField): Schema {
   const { json, expected } = field.type
   const notes = [`${field.meaning} (${expected})`]
-  if (field.inherited) notes.push(`inherited from the ${field.inherited}`)
+  if (field.inherited) notes.push('nodes inherit it from their group')
+  if (field.inherited === 'cluster') notes.push('groups inherit it from the cluster')
   if (field.also) notes.push(`also spelled ${field.also.join(', ')}`)
   const types = field.type === port ? [json, 'string'] : [json]
   return {
@@ -60,7 +61,7 @@ export function property(field: BodyField): Schema {
     ...(json === 'array' ? { items: { type: 'string' } } : {}),
     description: notes.join('; '),
     ...(field.default === undefined ? {} : { default: field.default }),
-    ...(field.derived ? { readOnly: true } : {}),
+    ...(field.derived === true ? { readOnly: true } : {}),
     ...(field.requestOnly ? { writeOnly: true } : {})
   }
 }

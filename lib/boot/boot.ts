@@ -45,7 +45,7 @@ export interface BootOptions {
 /** The iPXE scripts that booting machines get (rules 4.1, 4.13). */
 export class Boot {
   readonly #o: BootOptions
-  /** Nodes of which the log has told that they asked from outside their network. */
+  /** Nodes that asked from outside their network, and that the log has named for it. */
   readonly #misplaced = new WeakSet<NodeDoc>()
 
   constructor(options: BootOptions) {
@@ -333,9 +333,9 @@ function obstacle(
 }
 
 /**
- * One sentence for a node that asks from outside the network in which it is provisioned, because the network settings in
- * its script may lead nowhere (rules 4.21); undefined otherwise. Of a request over loopback (a test, a tunnel, a virtual
- * machine) nobody knows where the machine is.
+ * One sentence for a node that asks from outside the network in which it is provisioned, because the network settings
+ * in its script may lead nowhere (rules 4.21); undefined otherwise. A request over loopback (a test, a tunnel, a virtual
+ * machine) does not tell where the machine is.
  */
 function misplaced(
   { node, provision, network, prefix }: EffectiveNode,
@@ -349,5 +349,5 @@ function misplaced(
 /** Who chooses a node at a console: no user, but whoever sits at the machine with this address. */
 const atConsole = (source: Source) => ({ who: 'console', from: source.address, takesAddresses: false })
 
-/** Text without what iPXE's echo would take for a variable, a comment or the end of the command; one line. */
+/** One line of text that iPXE's echo prints as it is: without variables, comments and the ends of commands. */
 const speakable = (text: string) => text.replace(/[^\x20-\x7e]|[$;&|#\\"']/g, '?')

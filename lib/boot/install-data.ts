@@ -15,9 +15,11 @@ const installInterface = {
     domain: text("DNS search domain: the network's name"),
     ntp_server: text("the network's NTP server, else the cluster's"),
     macaddress: text("'' when unknown"),
-    options: text('what the admin has put there'),
+    options: text('free options, as the admin has set them'),
     provision: flag('whether the node is provisioned over it'),
-    bmc: flag("whether it is the BMC's (named BMC), which the operating system does not configure")
+    bmc: flag(
+      'whether it is the interface of the BMC (named BMC), which the operating system does not configure'
+    )
   }
 } as const
 
@@ -34,11 +36,11 @@ const installBmc = {
     unmanaged_bmc_users: text<'' | 'disable' | 'delete'>(
       "what happens to users other than `userid`: `disable`, `delete`, or '', which keeps them"
     ),
-    ipaddress: text("'' in the address fields where the node has no BMC interface with an address"),
-    netmask: text('as `ipaddress`'),
-    gateway: text('as `ipaddress`'),
+    ipaddress: text("address of the BMC; '' when the node has no interface BMC with an address"),
+    netmask: text("netmask of the BMC, '' when `ipaddress` is ''"),
+    gateway: text("gateway of the BMC, '' without one"),
     vlan: text(
-      "what the BMC interface's options say with `vlan=`: a number, or off; '' leaves it as it is. Not checked"
+      "value of `vlan=` in the options of the interface BMC, not checked: a number, or off; '' keeps what the BMC has"
     ),
     ntp_server: text("the BMC network's NTP server, else the cluster's; '' when none")
   }
@@ -72,7 +74,7 @@ export const installVariables = {
   api_port: integer('its port'),
   token: text('a token for the node, for its calls to svcd'),
   insecure: flag('`[node] verify_certificate = no`'),
-  service: flag('whether the node is in service mode'),
+  service: flag('`service` of the node: a failed installation opens a shell on the console'),
   osimage: text('name of the OS image'),
   osimagetag: text('its tag, `default` without one'),
   distribution: text('distribution of the image, such as redhat or debian'),
@@ -98,11 +100,11 @@ export const installVariables = {
   partscript: text("the script that makes the partitions, in base64; '' when unset"),
   postscript: text("the script in the installed system, in base64; '' when unset"),
   roles: texts('names of roles, which the node fetches at /boot/roles/{role}'),
-  missing_roles: texts('in a preview: those of them that have no file'),
+  missing_roles: texts('in a preview: the roles that have no file'),
   secrets: maps(secret, "the group's secrets and the node's own"),
   ntp_server: text("cluster-wide NTP server, '' when none"),
   rootpw: text("`[kickstart] rootpw`: a crypt(3) hash; '' locks the root account"),
-  masked: flag('true when the caller is not the node itself: passwords and token are shown as ******** ')
+  masked: flag('true when the caller is not the node itself: passwords and the token are `********`')
 } as const
 
 /** What the install script and the kickstart template see. */

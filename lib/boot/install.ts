@@ -136,7 +136,7 @@ export class Install {
       partscript: settings.partscript,
       postscript: settings.postscript,
       roles: rolesOf(settings),
-      // A node that installs learns it when it asks for the role.
+      // A node that installs learns of a missing file when it asks for the role.
       missing_roles: masked ? withoutFile(this.#o.roles, rolesOf(settings)) : [],
       secrets: this.#secrets(node, masked),
       ntp_server: model.cluster.ntp_server,
@@ -145,7 +145,7 @@ export class Install {
     }
   }
 
-  /** The secrets of the group and of the node. The node's own goes before its group's of the same name (rules 5.5). */
+  /** The secrets of the group and of the node. The node's own replaces its group's of the same name (rules 5.5). */
   #secrets(node: NodeDoc, masked: boolean): Secret[] {
     const { view, box } = this.#o.model
     const ofGroup = node.group === undefined ? [] : secretsOf(view, box, 'group', node.group, masked)

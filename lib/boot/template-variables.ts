@@ -2,13 +2,13 @@ import { flag, integer, text, texts, type Variables } from '../variables.js'
 import { installVariables } from './install-data.js'
 
 const url = text('the URL of svcd that nodes use')
-const menu = text('path of the menu to go on with: `boot`, or `boot/short`')
+const menu = text('path of the menu that comes next: `boot`, or `boot/short`')
 
-/** The variables of each template of what nodes are given: what the code passes, and what the document says of it. */
+/** The variables of the templates for nodes: what the code passes to each, and what docs/templates.md says of it. */
 export const bootTemplates = {
   'boot/templ_boot_ipxe.cfg': {
     url,
-    mac: text("MAC address of a machine that no node has, '' when it was not looked for"),
+    mac: text("MAC address of the machine, if no node has it; '' when no machine was looked for"),
     timeout_ms: integer('milliseconds after which the menu looks for the machine'),
     groups: texts('names of groups, 250 at most'),
     nodes: texts('names of nodes, 250 at most'),
@@ -22,13 +22,13 @@ export const bootTemplates = {
     node: text('name of the node'),
     kernelfile: text('file of the kernel, below /boot/'),
     initrdfile: text('file of the initramfs, below /boot/'),
-    bootproto: text<'static' | 'dhcp'>('`static`, or `dhcp` where the node has no fixed address'),
+    bootproto: text<'static' | 'dhcp'>('`static`, or `dhcp` when the node has no fixed address'),
     mac: text('MAC address that the machine booted with; iPXE may fill it in'),
     ip: text("`<address>/<prefix length>`, '' for DHCP"),
     hostname: text('`<node>.<domain>`, the bare name without a domain'),
-    service: integer('1: the node is in service mode, else 0'),
+    service: integer('1 when `service` of the node is set, else 0'),
     kerneloptions: text("further kernel arguments, '' without any"),
-    warning: text("why the boot may not work, for iPXE's echo; '' without a doubt"),
+    warning: text("why the boot may not work, for iPXE's echo; '' when nothing speaks against it"),
     menu
   },
   'boot/templ_boot_error.cfg': {

@@ -43,8 +43,8 @@ export interface Field<V = unknown> {
   readonly soft?: true
   /** Shown as ******** to who is not an admin. */
   readonly secret?: true
-  /** Shown, accepted in a request, never stored from it. */
-  readonly derived?: true
+  /** Shown, accepted in a request, never stored as such; `elsewhere`: a request sets what it is shown from. */
+  readonly derived?: true | 'elsewhere'
   /** An object or a body without it is refused. */
   readonly required?: true
   /**
@@ -63,7 +63,7 @@ export type ValueOf<F> = F extends { readonly type: FieldType<infer V> } ? V : n
 export type Stored<T extends Table> = {
   readonly [F in Exclude<
     T[number],
-    { readonly derived: true } | { readonly required: true }
+    { readonly derived: true | 'elsewhere' } | { readonly required: true }
   > as F['name']]?: ValueOf<F>
 } & { readonly [F in Extract<T[number], { readonly required: true }> as F['name']]: ValueOf<F> }
 

@@ -37,12 +37,12 @@ export function readStored<D extends object>(
   json: unknown,
   report: Report
 ): D {
-  const { isName, title, nameRule, dropped = [] } = type
+  const { isName, nameRule, dropped = [] } = type
   const table = tableOf(type)
   const { name: given = name, ...fields } = isObject(json) ? json : {}
   if (!isObject(json)) report([], 'it is not an object')
   if (given !== name) report(['name'], `field "name" is ${JSON.stringify(given)}`)
-  if (isName && !isName(name)) report([], `a ${title}'s name must be ${nameRule}`)
+  if (isName && !isName(name)) report([], `its name must be ${nameRule}`)
   const values = readTable([...table, ...dropped], fields, report)
   // Each value was read by the type of its field.
   return { name, ...storedFields(table, values) } as object as D

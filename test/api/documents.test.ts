@@ -116,6 +116,17 @@ t.test('the schemas have every field of the contract', t => {
   t.end()
 })
 
+// A generated client leaves out what is marked readOnly. A request may set the MAC of a node (rules 3.9).
+t.test('only fields that no request changes are marked readOnly', t => {
+  const { properties } = document.components.schemas.node
+  const readOnly = Object.keys(properties).filter(name => properties[name].readOnly)
+  t.same(
+    readOnly.filter(name => !name.startsWith('_')),
+    ['status', 'osimagetagid']
+  )
+  t.end()
+})
+
 t.test('what svcd answers is what it says', async t => {
   await c.cluster()
   await c.post('/config/node/n1', { group: 'compute', switchport: 'Gi1/0/1', roles: 'a,b' })

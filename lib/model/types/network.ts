@@ -12,7 +12,7 @@ const fields = [
   { name: 'gateway', type: address, meaning: 'default gateway' },
   { name: 'ns_hostname', type: host, meaning: 'name server, host name' },
   { name: 'ns_ip', also: ['nameserver_ip'], type: address, meaning: 'name server, address' },
-  { name: 'ntp_server', type: hosts, limit: oneLine, meaning: "NTP server, over the cluster's" },
+  { name: 'ntp_server', type: hosts, limit: oneLine, meaning: "NTP servers, which replace the cluster's" },
   comment,
   { name: 'dhcp', also: ['dhcp_enable'], type: boolean, default: false, meaning: 'DHCP is served here' },
   { name: 'dhcp_range_begin', also: ['dhcp_begin'], type: address, meaning: 'dynamic range, first address' },

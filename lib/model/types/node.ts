@@ -30,17 +30,28 @@ import { inheritable } from './inheritable.js'
 import { interfaceFields, nodeInterfaces } from './interface.js'
 
 const fields = [
-  { name: 'group', type: objectName, refers: 'group', meaning: 'group the node belongs to' },
-  { name: 'macaddr', type: mac, derived: true, meaning: 'hardware address of the provision interface' },
-  { name: 'switch', type: freeText, refers: 'switch', soft: true, meaning: 'switch the node hangs on' },
-  { name: 'switchport', type: port, meaning: 'port on that switch' },
-  { name: 'service', type: boolean, default: false, meaning: 'boots into a shell instead of installing' },
+  { name: 'group', type: objectName, refers: 'group', meaning: 'group that the node belongs to' },
   {
-    name: 'status',
-    type: freeText,
-    derived: true,
-    meaning: 'last state the installer reported (read-only here)'
+    name: 'macaddr',
+    type: mac,
+    derived: 'elsewhere',
+    meaning: 'hardware address of the provision interface'
   },
+  {
+    name: 'switch',
+    type: freeText,
+    refers: 'switch',
+    soft: true,
+    meaning: 'switch that the node is connected to'
+  },
+  { name: 'switchport', type: port, meaning: 'port on that switch' },
+  {
+    name: 'service',
+    type: boolean,
+    default: false,
+    meaning: 'opens a shell on the console when the installation fails'
+  },
+  { name: 'status', type: freeText, derived: true, meaning: 'last state that the installer reported' },
   ...inheritable,
   comment,
   { name: 'tpm_uuid', type: freeText, meaning: 'TPM identifier' },

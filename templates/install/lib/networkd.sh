@@ -4,7 +4,7 @@
 networkd_files() {
   network_clear /etc/systemd/network 05-svc- || return 1
   each_interface networkd_interface || return 1
-  # Debian does not enable it.
+  # Debian does not enable systemd-networkd by itself.
   for unit_directory in /usr/lib/systemd/system /lib/systemd/system; do
     if [ -f "$_SYSTEMROOT$unit_directory/systemd-networkd.service" ]; then
       networkd_enable multi-user.target systemd-networkd.service &&
