@@ -1,12 +1,9 @@
 // Requests per second and CPU time per request of what booting nodes ask for, at 100 and at 10,000 nodes, next to a
 // bare node:http server that sends the same bytes: alternating rounds, the median of each. Run by `make bench`.
-import { fork, spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { request } from 'node:http'
-import { cpus, tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { addressOf, macOf, nameOf, writeCluster } from './cluster.mjs'
+import { answerOf, machine, median, row, start, startDaemon, temporary } from './daemon.mjs'
 
 const SIZES = [100, 10_000]
 const ROUNDS = 5
@@ -14,47 +11,17 @@ const ROUND_MS = 600
 const CONNECTIONS = 16
 const TICKS_PER_SECOND = 100
 
-const here = name => fileURLToPath(new URL(name, import.meta.url))
-const children = []
-const temporary = mkdtempSync(join(tmpdir(), 'svcd-bench-'))
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
-process.on('exit', () => {
-  for (const child of children) child.kill('SIGKILL')
-  rmSync(temporary, { recursive: true, force: true, maxRetries: 3 })
-})
-
-/** A daemon with that many nodes; resolves once it listens. */
-async function startDaemon(count) {
+/** A daemon with that many nodes. */
+async function daemonOf(count) {
   const directory = join(temporary, String(count))
   writeCluster(directory, count)
-  const settings = {
-    'paths.state': join(directory, 'state'),
-    'paths.files': join(directory, 'files'),
-    'http.listen': '127.0.0.1:0',
-    'http.url': 'http://127.0.0.1:7050'
-  }
-  const sets = Object.entries(settings).flatMap(([key, value]) => ['--set', `${key}=${value}`])
-  const args = [here('../bin/svcd'), 'serve', '--config', here('../etc/svcd.ini'), ...sets]
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })
-  children.push(child)
-  let said = ''
-  for (const stream of [child.stdout, child.stderr])
-    stream.on('data', text => {
-      if (said.length < 10_000) said += text
-    })
-  for (;;) {
-    const port = /listens on http:\/\/127\.0\.0\.1:(\d+)/.exec(said)?.[1]
-    if (port) return { pid: child.pid, port: Number(port) }
-    if (child.exitCode !== null) throw new Error(`svcd did not start: ${said}`)
-    await new Promise(resolve => setTimeout(resolve, 20))
-  }
+  return startDaemon(directory, [])
 }
 
 async function startBare(body) {
-  const child = fork(here('bare.mjs'))
-  children.push(child)
+  const child = start('bare.mjs')
   child.send(body)
-  const { port } = await new Promise(resolve => child.once('message', resolve))
+  const { port } = await answerOf(child)
   return { pid: child.pid, port }
 }
 
@@ -65,21 +32,17 @@ function cpuMicroseconds(pid) {
   return ((Number(fields[11]) + Number(fields[12])) * 1e6) / TICKS_PER_SECOND
 }
 
-const client = fork(here('client.mjs'))
-children.push(client)
+const client = start('client.mjs')
 
 async function load(server, paths, from, ms) {
   const before = cpuMicroseconds(server.pid)
-  const start = performance.now()
+  const begun = performance.now()
   client.send({ port: server.port, paths, from, ms })
-  const { answered, error } = await new Promise(resolve => client.once('message', resolve))
+  const { answered, error } = await answerOf(client)
   if (error !== undefined) throw new Error(error)
-  const seconds = (performance.now() - start) / 1000
+  const seconds = (performance.now() - begun) / 1000
   return { perSecond: answered / seconds, cpu: (cpuMicroseconds(server.pid) - before) / answered }
 }
-
-const median = values => values.toSorted((a, b) => a - b)[values.length >> 1]
-const row = (...columns) => columns.map((text, i) => (i === 0 ? text.padEnd(30) : text.padStart(17))).join('')
 
 /** Paths for `asking` different nodes, spread over `count`. */
 const spread = (count, asking, path) =>
@@ -115,7 +78,9 @@ const ROUTES = [
 ]
 
 async function measure(daemons, name, cases) {
-  const answers = await Promise.all(cases.map(([, size, paths]) => ask(daemons.get(size).port, paths[0])))
+  const answers = await Promise.all(
+    cases.map(([, size, paths]) => daemons.get(size).send('GET', paths[0], { localAddress: sources[0] }))
+  )
   const bare = await startBare(answers.at(-1))
   const series = [
     { name: 'bare node:http', server: bare, paths: ['/'] },
@@ -128,37 +93,19 @@ async function measure(daemons, name, cases) {
       results[i].push(await load(server, paths, sources, ROUND_MS))
   const sizes = new Set(answers.map(text => Buffer.byteLength(text)))
   console.log(`\n${name}, ${[...sizes].join(' and ')} bytes`)
-  console.log(row('', 'requests/s', 'CPU us/request', 'CPU over bare'))
+  row('', 'requests/s', 'CPU us each', 'over bare')
   const base = median(results[0].map(({ cpu }) => cpu))
   for (const [i, { name }] of series.entries()) {
     const cpu = median(results[i].map(result => result.cpu))
     const perSecond = median(results[i].map(result => result.perSecond))
-    console.log(row(name, perSecond.toFixed(0), cpu.toFixed(1), (cpu / base).toFixed(2)))
+    row(name, perSecond.toFixed(0), cpu.toFixed(1), (cpu / base).toFixed(2))
   }
 }
 
-/** One answer, as the first node. */
-function ask(port, path) {
-  return new Promise((resolve, reject) => {
-    request({ host: '127.0.0.1', port, path, localAddress: sources[0] }, answer => {
-      let text = ''
-      answer.setEncoding('utf8').on('data', piece => {
-        text += piece
-      })
-      answer.on('end', () =>
-        answer.statusCode === 200 ? resolve(text) : reject(new Error(`${path}: ${text}`))
-      )
-    })
-      .on('error', reject)
-      .end()
-  })
-}
-
 const daemons = new Map()
-for (const count of SIZES) daemons.set(count, await startDaemon(count))
-const [cpu] = cpus()
+for (const count of SIZES) daemons.set(count, await daemonOf(count))
 console.log(
-  `node ${process.version}, ${cpus().length} CPUs (${cpu?.model}); client and servers on one machine, ` +
+  `${machine()}; client and servers on one machine, ` +
     `${CONNECTIONS} connections;\nmedians of ${ROUNDS} rounds of ${ROUND_MS} ms, in turn`
 )
 for (const [name, cases] of ROUTES) await measure(daemons, name, cases)

@@ -34,8 +34,8 @@ export function start(file, args = [], options = {}) {
 
 export const answerOf = child => new Promise(resolve => child.once('message', resolve))
 
-/** A daemon on the state in `directory`; resolves once it listens. */
-export async function startDaemon(directory) {
+/** A daemon on the state in `directory`; resolves once it listens. Without `loaded` it cannot tell what it spent. */
+export async function startDaemon(directory, loaded = ['--import', here('stall.mjs')]) {
   const settings = {
     'paths.state': join(directory, 'state'),
     'paths.files': join(directory, 'files'),
@@ -44,7 +44,7 @@ export async function startDaemon(directory) {
   }
   const sets = Object.entries(settings).flatMap(([key, value]) => ['--set', `${key}=${value}`])
   const child = start('../bin/svcd', ['serve', '--config', here('../etc/svcd.ini'), ...sets], {
-    execArgv: ['--import', here('stall.mjs')]
+    execArgv: loaded
   })
   let said = ''
   for (const stream of [child.stdout, child.stderr])
@@ -69,6 +69,10 @@ class Daemon {
     this.directory = directory
   }
 
+  get pid() {
+    return this.#child.pid
+  }
+
   /** Milliseconds of CPU time, and of the longest stall of the event loop, since this was asked last. */
   async spent() {
     this.#child.send('spent')
@@ -86,19 +90,20 @@ class Daemon {
   /** The answer to one request as the admin; anything but 2xx throws. */
   async ask(method, path, body) {
     this.#token ??= await this.#login()
-    return this.#send(method, path, body, { 'x-access-tokens': this.#token })
+    return this.send(method, path, { body, headers: { 'x-access-tokens': this.#token } })
   }
 
   async #login() {
     const password = readFileSync(join(this.directory, 'state', 'admin-password'), 'utf8').trim()
-    const text = await this.#send('POST', '/token', JSON.stringify({ username: 'admin', password }), {})
+    const text = await this.send('POST', '/token', { body: JSON.stringify({ username: 'admin', password }) })
     return JSON.parse(text).token
   }
 
-  #send(method, path, body, headers) {
+  /** The answer to one request; `how`: its body, and what node:http's request takes besides. */
+  send(method, path, { body, ...how } = {}) {
     return new Promise((resolve, reject) => {
       const outgoing = request(
-        { host: '127.0.0.1', port: this.port, method, path, headers, agent: this.#agent },
+        { host: '127.0.0.1', port: this.port, method, path, agent: this.#agent, ...how },
         answer => {
           const pieces = []
           answer.on('data', piece => pieces.push(piece))

@@ -1,21 +1,9 @@
 import t from 'tap'
 import { inject } from '../support/inject.js'
 import { until } from '../support/until.js'
-import { arrived, deferred, isRefusal, RawClient, route, start } from './helpers.js'
+import { arrived, deferred, gated, isRefusal, RawClient, route, start } from './helpers.js'
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
-
-function gated() {
-  const gate = deferred()
-  const begun = deferred()
-  const slow = route('GET', '/slow', async () => {
-    begun.resolve()
-    await gate.promise
-    return { status: 200, body: 'done' }
-  })
-  const fast = route('GET', '/fast', () => ({ status: 200, body: 'fast' }))
-  return { gate, begun, routes: [slow, fast] }
-}
 
 // rules 11.5
 t.test('close: idle connections end, the request under way finishes, new ones are refused', async t => {

@@ -37,6 +37,19 @@ export function route(
   } as Route<string>
 }
 
+/** `/slow`, which begins and then waits for its gate, and `/fast`. */
+export function gated() {
+  const gate = deferred()
+  const begun = deferred()
+  const slow = route('GET', '/slow', async () => {
+    begun.resolve()
+    await gate.promise
+    return { status: 200, body: 'done' }
+  })
+  const fast = route('GET', '/fast', () => ({ status: 200, body: 'fast' }))
+  return { gate, begun, routes: [slow, fast] }
+}
+
 export interface Running {
   readonly server: HttpServer<string>
   readonly port: number

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { until } from '../support/until.js'
-import { arrived, deferred, isRefusal, RawClient, route, start } from './helpers.js'
+import { arrived, deferred, gated, isRefusal, RawClient, route, start } from './helpers.js'
 
 const routes = [
   route('GET', '/boot', () => ({ status: 200, text: '#!ipxe\n' })),
@@ -228,14 +228,8 @@ t.test('a client that is slow with its header gets 408', async t => {
 })
 
 t.test('a CONNECT behind another request waits for its answer', async t => {
-  const gate = deferred()
-  const begun = deferred()
-  const slow = route('GET', '/slow', async () => {
-    begun.resolve()
-    await gate.promise
-    return { status: 200, body: 'done' }
-  })
-  const { port } = await start(t, [slow], { limits: { lingerMs: 200 } })
+  const { gate, begun, routes } = gated()
+  const { port } = await start(t, routes, { limits: { lingerMs: 200 } })
   const client = new RawClient(port).send('GET /slow HTTP/1.1\r\nHost: a\r\n\r\nCONNECT x HTTP/1.1\r\n\r\n')
   await begun.promise
   gate.resolve()
