@@ -4,6 +4,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { formatAddress } from '../dist/model/address.js'
 import { nextFree } from '../dist/model/networks.js'
+import { createIndex } from '../dist/model/types.js'
 import { machine, median, quantile, row, startDaemon, temporary } from './daemon.mjs'
 
 const TAKEN = 100_000
