@@ -16,7 +16,6 @@ import {
   wantedKernel
 } from './kernel.js'
 import { buildInitramfs } from './packer/initramfs.js'
-import { treeOf } from './trees.js'
 
 /** The boot files of a pack: paths below the tree, or `kept` where the admin's own file stays. */
 export interface BootFiles {
@@ -66,7 +65,7 @@ export async function bootFiles(
     if (version === undefined)
       job.line(`the initramfs is not built: the kernel's name, ${basename(path)}, says no version`)
     else {
-      // An image without one may not even have a shell to ask.
+      // The build needs a shell in the image, which an image without such a tool may lack.
       const built =
         (await hasTool(tree)) &&
         (await buildInitramfs({
@@ -106,20 +105,11 @@ async function hasTool(tree: string): Promise<boolean> {
   return false
 }
 
-/** 400 for a file of the request that the image does not have; 503 where the image has no directory. */
-export async function checkKernel(
-  { config }: ImageContext,
-  image: OsimageDoc,
-  wish: KernelWish
-): Promise<void> {
-  await checkWish(await treeOf(config.image.directory, image), image.name, wish)
-}
-
 /**
- * 400 for a kernel or an initramfs that the tree does not have, and for a version that the kernel's name does not say
+ * Throws 400 for a kernel or an initramfs that the tree does not have, and for a version that the kernel's name does not say
  * and that the image has no modules of (rules 2.4, 9.3).
  */
-async function checkWish(tree: string, image: string, wish: KernelWish): Promise<void> {
+export async function checkWish(tree: string, image: string, wish: KernelWish): Promise<void> {
   const { kernelfile, initrdfile, kernelversion } = wish
   const refused = (field: keyof KernelWish, why: string) =>
     badRequest(`OS image ${image}: field "${field}": ${why}`)

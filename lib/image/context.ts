@@ -4,13 +4,13 @@ import type { Log } from '../log.js'
 import type { Model } from '../model/model.js'
 import type { Intents } from './intents.js'
 
-/** What the work on images is done with. */
+/** What all work on images uses. */
 export interface ImageContext {
   readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'torrent'>
   readonly model: Model
   readonly intents: Intents
   readonly log: Log
   readonly now: () => number
-  /** Held while files of the files directory get their names or are removed, until that is stored. */
+  /** Held while files of the files directory get their names or are removed, and until that is stored. */
   readonly files: Mutex
 }

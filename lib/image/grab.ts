@@ -15,19 +15,12 @@ import type { Remote, Target } from './transfer/remote.js'
 import { Changes, requestOf } from './transfers.js'
 import { imageTree, meantTree, realBelow } from './trees.js'
 
-/** Where a grabbed tree goes, as placeTree takes it. */
-interface Place {
-  readonly parent: string
-  readonly target: string
-  /** The tree that stands there. */
-  readonly tree: string | undefined
-}
-
 /**
- * Where the tree of an image is or, where there is none yet, will be. Throws unavailable (503) naming `[image]
+ * Where the tree of an image is or, where there is none yet, will be: parent and target as placeTree takes them, and the
+ * tree that stands there. Throws unavailable (503) naming `[image]
  * directory` for a place outside it, and for one that cannot be replaced as a whole.
  */
-export async function placeOf(directory: string, image: OsimageDoc): Promise<Place> {
+export async function placeOf(directory: string, image: OsimageDoc) {
   const path = meantTree(directory, image)
   if (!(await exists(path))) {
     const above = dirname(path)
@@ -69,7 +62,10 @@ export async function grabImage(
   const take = async (work: string) => {
     const request = {
       ...requestOf(context, image, changes),
-      ...{ ...from, remote, tree, work },
+      ...from,
+      remote,
+      tree,
+      work,
       line: (text: string) => job.line(text),
       progress: (fraction: number) => job.progress(fraction)
     }

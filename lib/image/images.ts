@@ -7,13 +7,12 @@ import type { Config } from '../config/types.js'
 import { exists } from '../disk/missing.js'
 import { notFound, unavailable } from '../errors.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
-import type { Log } from '../log.js'
-import { type Actor, type Model, theDaemon } from '../model/model.js'
+import { type Actor, theDaemon } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
 import type { OsimageDoc } from '../model/types/osimage.js'
 import type { Change } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
-import { checkKernel } from './boot-files.js'
+import { checkWish } from './boot-files.js'
 import { checkClone, cloneImage } from './clone.js'
 import type { ImageContext } from './context.js'
 import { grabImage, placeOf } from './grab.js'
@@ -31,24 +30,21 @@ import { checkFields } from './transfers.js'
 import { checkTreeFree, keepTree, meantTree, realPlace, treeOf } from './trees.js'
 import { Upkeep } from './upkeep.js'
 
-export interface ImagesOptions {
+export interface ImagesOptions extends Pick<ImageContext, 'model' | 'log' | 'now'> {
   readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'torrent' | 'auth'>
-  readonly model: Model
   readonly jobs: Jobs
   readonly status: NodeStatus
   readonly remote: Remote
-  readonly log: Log
-  readonly now: () => number
-  /** Told the torrents in force, names in the files directory, whenever they may have changed. */
+  /** Is given the torrents in force, names of files in the files directory, whenever they may have changed. */
   readonly torrents: (names: readonly string[]) => void
 }
 
-/** Changes that come together are looked at together. */
+/** How long changes are gathered before they are looked at. */
 const soonMs = 50
 
 /**
- * What is done with OS images beyond the objects: pack, kernel, clone, delete, grab and push. Each is a job, and an image
- * has one at a time (rules 2.8, 3.12).
+ * The work on OS images: pack, kernel, clone, delete, grab and push. Each is a job, and an image has one at a time (rules
+ * 2.8, 3.12).
  */
 export class Images {
   readonly #o: ImagesOptions
@@ -57,7 +53,8 @@ export class Images {
   readonly sweep: Sweep
   readonly upkeep: Upkeep
   readonly #background: Background
-  #recovering: Promise<unknown> = Promise.resolve()
+  /** Resolves when what an earlier daemon left is gone. */
+  recovered: Promise<unknown> = Promise.resolve()
   #key: Promise<void> = Promise.resolve()
   /** Directories that are being removed, or could not be. */
   readonly #removing = new Set<string>()
@@ -79,8 +76,8 @@ export class Images {
   }
 
   /**
-   * Makes `[image] directory`, and puts right what an interrupted daemon left. What takes long goes on in the
-   * background, as the making of the ssh key does.
+   * Makes `[image] directory`, and puts right what an interrupted daemon left. The removal of directories and the making
+   * of the ssh key go on in the background.
    */
   static async open(options: ImagesOptions): Promise<Images> {
     const { config, log, remote } = options
@@ -92,31 +89,26 @@ export class Images {
     images.#key = remote.prepare().catch(error => log.warn(`no grab and no push can start: ${error.message}`))
     const later = await recover(images.#context)
     const removals = await images.#removeTrees(theDaemon)
-    images.#recovering = Promise.all([later(), ...removals.map(({ done }) => done.catch(() => {}))])
-    images.changed()
+    images.recovered = Promise.all([later(), ...removals.map(({ done }) => done.catch(() => {}))])
+    images.#changed()
     return images
   }
 
-  /** Follows committed changes: what nobody names any more goes, and so does the host key of a node's old name. */
+  /** Follows committed changes. The host key of a node that was renamed or deleted is forgotten. */
   follow(changes: readonly Change[]): void {
-    if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) this.changed()
+    if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) this.#changed()
     for (const { type, name, after } of changes)
       if (type === 'revoked' && after) void this.#o.remote.forget(name).catch(() => {})
   }
 
-  /** Images, tags or packs changed. */
-  changed(): void {
+  /** Looks soon at what a change of images, tags or packs asks for. */
+  #changed(): void {
     this.sweep.soon()
     this.#background.wake(soonMs)
   }
 
   async close(): Promise<void> {
     await Promise.all([this.#background.close(), this.sweep.close(), this.upkeep.close(), this.#key])
-  }
-
-  /** Resolves when what an earlier daemon left is gone. */
-  get recovered(): Promise<unknown> {
-    return this.#recovering
   }
 
   /** Creates, changes or renames an image (rules 3.2, 9.1). Throws 400 for the directory of another image. */
@@ -141,7 +133,7 @@ export class Images {
   async kernel(name: string, wish: KernelWish, actor: Actor): Promise<SubmittedJob> {
     const image = this.#image(name)
     const change = newWish(image, wish)
-    await checkKernel(this.#context, image, change)
+    await checkWish(await treeOf(this.#directory, image), name, change)
     return this.#submit('kernel', image, actor, [], job => packImage(this.#context, name, change, actor, job))
   }
 
@@ -188,7 +180,7 @@ export class Images {
     return submitted
   }
 
-  /** Takes a node's file systems as an image's tree. Throws 404 with the reason when it cannot start. */
+  /** Makes a node's file systems the tree of an image. Throws 404 with the reason when it cannot start. */
   async grab(
     node: string,
     osimage: string,
@@ -262,7 +254,7 @@ export class Images {
       by: actor.who,
       lanes: [`osimage ${name}`, tree, ...lanes],
       run: async job => {
-        // The lane is that of the directory which the image meant then.
+        // The request has the lane of the directory that the image had when it came.
         const now = this.#image(name)
         if (meant(now) !== meant(image) || (await this.#laneOf(now)) !== tree)
           throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)

@@ -1,17 +1,12 @@
 import type { NodeStatus } from '../monitor/node-status.js'
 
-interface Begun {
-  readonly imagefile: string
-  readonly at: number
-}
-
 /**
  * Which packs nodes are installing. A node that fetched its install script or kickstart needs the pack that the script
  * names, until the node reports that it is done or has failed, and no longer than its token is valid. Not kept over a
  * restart.
  */
 export class Installing {
-  readonly #begun = new Map<string, Begun>()
+  readonly #begun = new Map<string, { readonly imagefile: string; readonly at: number }>()
 
   constructor(
     readonly status: Pick<NodeStatus, 'history'>,

@@ -51,8 +51,6 @@ const plain = (name: unknown) =>
  * tell of, and touches nothing else.
  */
 export class Intents {
-  readonly #now = new Map<string, Intent>()
-
   private constructor(readonly directory: string) {}
 
   static async open(directory: string): Promise<Intents> {
@@ -63,18 +61,11 @@ export class Intents {
   /** The note is durable when this resolves. It replaces an earlier one of the same id. */
   async write(intent: Intent): Promise<void> {
     await replaceDurably(this.#file(intent.id), `${JSON.stringify(intent)}\n`)
-    this.#now.set(intent.id, intent)
-  }
-
-  /** The note of that id, as this daemon wrote it last. */
-  get(id: string): Intent | undefined {
-    return this.#now.get(id)
   }
 
   async drop(id: string): Promise<void> {
     await rm(this.#file(id), { force: true })
     await syncDirectory(this.directory)
-    this.#now.delete(id)
   }
 
   /** What an earlier daemon left. `unread` is called for each file that is no note, which stays. */

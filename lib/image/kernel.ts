@@ -25,7 +25,7 @@ export async function wantedKernel(tree: string, wish: KernelWish): Promise<stri
   return path && fileIn(tree, path)
 }
 
-/** Where kernels are: what is copied from there is served to anyone, so a link to something else is not followed. */
+/** Where kernels are. What is copied is served to anyone, so a link that leads elsewhere is not followed. */
 const home = /^(?:boot|(?:usr\/)?lib\/modules)\/./
 
 /** The path of a boot file below the tree, with no link left; undefined where there is no such regular file. */
@@ -45,9 +45,8 @@ export const versionOf = (path: string): string | undefined => /^vmlinuz-(.+)$/.
 /** Whether an image has the modules of a kernel version. */
 export async function hasModules(tree: string, version: string): Promise<boolean> {
   if (ofVersion(version) === undefined) return false
-  for (const home of ['lib/modules', 'usr/lib/modules'])
-    if ((await resolveInside(tree, `${home}/${version}`)) !== undefined) return true
-  return false
+  const found = (home: string) => resolveInside(tree, `${home}/${version}`)
+  return ((await found('lib/modules')) ?? (await found('usr/lib/modules'))) !== undefined
 }
 
 /** Names that Debian, Red Hat and SUSE give the initramfs of a kernel. */
@@ -57,11 +56,11 @@ const initrdNames = (version: string) => [
   `initrd-${version}`
 ]
 
-/** Name of a file right below /boot, to be found there again; undefined for one elsewhere. */
+/** The name of a file right below /boot, by which it is found again; undefined for a file elsewhere. */
 export const belowBoot = (path: string) =>
   dirname(path) === 'boot' && isStorable(basename(path)) ? basename(path) : undefined
 
-/** Whether the stored form of a pack takes a name. */
+/** Whether a pack can be stored with a file of this name. */
 function isStorable(name: string): boolean {
   try {
     return file.read(name) === name
@@ -100,11 +99,11 @@ export async function chooseKernel(
   return (version && (await fileIn(tree, version))) || newestKernel(tree)
 }
 
-/** Where the kernel of a version is; undefined for a text that can be no version. */
+/** The path of the kernel of a version; undefined for a text that cannot be a version. */
 const ofVersion = (version: string | undefined) =>
   version !== undefined && isFileName(`vmlinuz-${version}`) ? `boot/vmlinuz-${version}` : undefined
 
-/** By version, not by time: `vmlinuz-6.1.0-10` is newer than `vmlinuz-6.1.0-9`. Rescue kernels are left out. */
+/** The newest kernel, by version and not by time: `vmlinuz-6.1.0-10` is newer than `vmlinuz-6.1.0-9`. Rescue kernels are left out. */
 async function newestKernel(tree: string): Promise<string | undefined> {
   const boot = await resolveInside(tree, 'boot')
   if (boot === undefined) return undefined

@@ -34,6 +34,7 @@ export async function packImage(
   job: JobContext
 ): Promise<void> {
   const { model, config, intents, now } = context
+  const { signal } = job
   const image = model.get('osimage', name)
   const tree = await treeOf(config.image.directory, image)
   const files = await bootFiles(context, image, tree, wish, job)
@@ -47,18 +48,18 @@ export async function packImage(
     await (await openInside(tree, path)).close()
   }
   const packer = await choosePacker(config.image.packer, config.image.compressor)
-  const intent = { kind: 'pack', id: newIntentId(), files: [] } as const
+  let note: PackIntent = { kind: 'pack', id: newIntentId(), files: [] }
   const directory = config.paths.files
-  const hidden = (what: string) => join(directory, temporary(intent.id, what))
+  const hidden = (what: string) => join(directory, temporary(note.id, what))
   await mkdir(directory, { recursive: true })
-  await intents.write(intent)
+  await intents.write(note)
   try {
     job.line(`packing ${tree} with the ${packer.name} packer`)
     const packed = await packer.pack({
       tree,
       excludes: config.image.exclude,
       output: hidden('pack'),
-      signal: job.signal,
+      signal,
       timeLimitMs: config.image.time_limit,
       progress: fraction => job.progress(0.05 + fraction * 0.9),
       line: text => job.line(text)
@@ -71,23 +72,34 @@ export async function packImage(
     const boot: Record<string, string> = {}
     for (const { what, path } of copies) {
       const from = hidden(what)
-      await copyTo(await openInside(tree, path), from, job.signal)
-      const file = await bootName(name, stem, path, from, directory, job.signal)
+      await copyTo(await openInside(tree, path), from, signal)
+      const file = await bootName(name, stem, path, from, directory, signal)
       made.push({ from, name: file })
       boot[`${what}file`] = file
       const below = belowBoot(path)
       if (below !== undefined) boot[what] = below
     }
-    if (boot.kernel !== undefined && files.version !== undefined) boot.kernelversion = files.version
+    if (boot.kernel && files.version) boot.kernelversion = files.version
     if (await makeTorrent(context, hidden('pack'), imagefile, hidden('torrent'), job))
       made.push({ from: hidden('torrent'), name: `${imagefile}.torrent` })
     for (const { from } of made) await syncFile(from, mode)
-    job.signal.throwIfAborted()
+    signal.throwIfAborted()
     const doc: PackDoc = {
-      ...{ name: imagefile, osimage: name, sha256, bytes, time: now(), packer: packer.name, ...boot },
+      name: imagefile,
+      osimage: name,
+      sha256,
+      bytes,
+      time: now(),
+      packer: packer.name,
+      ...boot,
       ...(omitted.length === 0 ? {} : { omitted: shortened(omitted) })
     }
-    await context.files.run(() => publish(context, intent.id, image, made, files, doc, actor, job.signal))
+    await context.files.run(async () => {
+      const named: PackIntent = { ...note, files: made.map(({ name }) => name) }
+      await intents.write(named)
+      note = named
+      await publish(context, image, made, files, doc, actor, signal)
+    })
     job.result('imagefile', imagefile)
     job.result('sha256', sha256)
     job.result('bytes', bytes)
@@ -95,7 +107,7 @@ export async function packImage(
     if (omitted.length > 0) job.result('omitted', [...omitted])
     job.line(`${imagefile}: ${bytes} bytes, sha256 ${sha256}`)
   } finally {
-    await discard(context, (intents.get(intent.id) as PackIntent | undefined) ?? intent)
+    await discard(context, note)
   }
 }
 

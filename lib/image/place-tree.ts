@@ -7,7 +7,7 @@ import { badRequest, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import { run } from '../program/program.js'
 import type { ImageContext } from './context.js'
-import { newIntentId, type TreeIntent, temporary } from './intents.js'
+import { newIntentId, type RemovalIntent, type TreeIntent, temporary } from './intents.js'
 
 /** A tree to be made. */
 export interface Placement extends Pick<TreeIntent, 'parent' | 'target' | 'replaces'> {
@@ -31,27 +31,25 @@ export async function placeTree(context: ImageContext, placement: Placement, job
   const { parent, target, replaces, timeLimitMs } = placement
   const { signal } = job
   await mkdir(config.image.directory, { recursive: true })
-  const begun: TreeIntent = {
-    ...{ kind: 'tree', id: newIntentId(), parent, target, replaces },
-    ...{ phase: 'making', at: now() }
-  }
-  const { made, old, place, base } = await pathsOf(context, begun)
+  const id = newIntentId()
+  const begun: TreeIntent = { kind: 'tree', id, parent, target, replaces, phase: 'making', at: now() }
+  const { hidden, old, place, base } = await pathsOf(context, begun)
   await intents.write(begun)
   let isWhole = true
   try {
-    await placement.fill(made)
+    await placement.fill(hidden)
     signal.throwIfAborted()
-    await run('sync', ['-f', '--', made], { signal, timeLimitMs })
+    await run('sync', ['-f', '--', hidden], { signal, timeLimitMs })
     const ready: TreeIntent = { ...begun, phase: 'placing' }
     await intents.write(ready)
     try {
       if (replaces) await rename(place, old)
       else if (await exists(place)) throw alreadyThere(place)
-      await rename(made, place)
+      await rename(hidden, place)
       await syncDirectory(base)
       await placement.commit(begun.at)
       // From here on the new tree stays: what `settle` would put back is gone.
-      if (replaces) await rename(old, made)
+      if (replaces) await rename(old, hidden)
       await syncDirectory(base)
     } catch (error) {
       isWhole = false
@@ -62,8 +60,8 @@ export async function placeTree(context: ImageContext, placement: Placement, job
   } finally {
     // Where the renames could not be undone, the note stays for the next start.
     if (isWhole)
-      await finishPlacement(context, begun).catch(error =>
-        job.line(`${made} is removed at the next start: ${error.message}`)
+      await removeHidden(context, begun).catch(error =>
+        job.line(`${hidden} is removed at the next start: ${error.message}`)
       )
   }
 }
@@ -75,36 +73,40 @@ export const alreadyThere = (place: string) =>
 /** Undoes the renames of a placement that did not come to its end, whose new tree has its hidden name then. */
 export async function settle(context: ImageContext, intent: TreeIntent): Promise<void> {
   if (intent.phase === 'making') return
-  const { made, old, place, base } = await pathsOf(context, intent)
+  const { hidden, old, place, base } = await pathsOf(context, intent)
   if (intent.replaces) {
     if (!(await exists(old))) return
-    if (await exists(place)) await rename(place, made)
+    if (await exists(place)) await rename(place, hidden)
     await rename(old, place)
   } else {
     const isStored = context.model.view.get('tree', intent.target)?.at === intent.at
-    if ((intent.parent === '' && isStored) || (await exists(made)) || !(await exists(place))) return
-    await rename(place, made)
+    if ((intent.parent === '' && isStored) || (await exists(hidden)) || !(await exists(place))) return
+    await rename(place, hidden)
   }
   await syncDirectory(base)
 }
 
-/** Removes the tree that is not needed any more, and the note of the placement. */
-export async function finishPlacement(context: ImageContext, intent: TreeIntent): Promise<void> {
-  const { made } = await pathsOf(context, intent)
-  await removeTree(made)
+/** Removes the tree that has the hidden name, as it is not needed any more, and the note of it. */
+export async function removeHidden(context: ImageContext, intent: TreeIntent | RemovalIntent): Promise<void> {
+  await removeTree((await pathsOf(context, intent)).hidden)
   await context.intents.drop(intent.id)
 }
 
-/** Throws unavailable (503) where the parent of the place is not below `[image] directory` any more. */
-async function pathsOf({ config }: ImageContext, { id, parent, target }: TreeIntent) {
+/**
+ * The place of a tree, the names that it has while it is made and removed, and the real directory of all three. Throws
+ * unavailable (503) where that is not in `[image] directory` any more.
+ */
+export async function pathsOf({ config }: ImageContext, intent: TreeIntent | RemovalIntent) {
   const { directory } = config.image
+  const { id, target } = intent
+  const parent = intent.kind === 'tree' ? intent.parent : ''
   const top = await realpath(directory)
   const base = await realpath(join(top, parent))
   if (base !== top && !base.startsWith(top === sep ? top : `${top}${sep}`))
     throw unavailable(`${join(directory, parent)} leads out of [image] directory`)
   return {
     base,
-    made: join(base, temporary(id)),
+    hidden: join(base, temporary(id)),
     old: join(base, temporary(id, 'old')),
     place: join(base, target)
   }

@@ -11,7 +11,7 @@ import type { BootFiles } from './boot-files.js'
 import type { ImageContext } from './context.js'
 import { type PackIntent, temporary } from './intents.js'
 
-/** Whether an image, a tag or a pack that is kept has this file of the files directory; also a pack's torrent. */
+/** Whether an image, a tag or a pack has this file of the files directory. A torrent is there with its pack. */
 const isServed = (index: ClusterIndex, name: string) =>
   index.isImageFile('boot', name) || index.isImageFile('pack', name.replace(/\.torrent$/, ''))
 
@@ -21,10 +21,12 @@ export interface Made {
   readonly name: string
 }
 
-/** Gives the files their names and stores the pack and who has it; all of it, or nothing. */
+/**
+ * Gives the files their names, which the note of the pack must hold by now, and stores the pack with the image that
+ * has it. After a failure, `discard` takes back what was done.
+ */
 export async function publish(
-  context: ImageContext,
-  id: string,
+  { model, config }: ImageContext,
   image: OsimageDoc,
   made: readonly Made[],
   { kernel, initrd, version }: BootFiles,
@@ -32,9 +34,7 @@ export async function publish(
   actor: Actor,
   signal: AbortSignal
 ): Promise<void> {
-  const { model, intents, config } = context
   const directory = config.paths.files
-  await intents.write({ kind: 'pack', id, files: made.map(({ name }) => name) })
   for (const { from, name } of made) await giveName(from, join(directory, name), signal)
   await syncDirectory(directory)
   await model.change(actor, tx => {
@@ -64,7 +64,7 @@ async function giveName(from: string, to: string, signal: AbortSignal): Promise<
 }
 
 /**
- * Removes the files of a pack, and what it left, that are no part of an image, and the note of it. What cannot be
+ * Removes what a pack left: its hidden files, its other files where nothing has them, and its note. What cannot be
  * removed now is removed by the next start. Never throws.
  */
 export async function discard(
@@ -72,18 +72,17 @@ export async function discard(
   note: PackIntent
 ): Promise<void> {
   const directory = config.paths.files
-  const { id } = note
   try {
     await files.run(async () => {
-      // Also what was made to become one of its temporaries.
+      // Also the temporary files that would have become hidden files of it.
       const begun = (await readdir(directory)).filter(
-        name => name.startsWith('.') && name.includes(`${temporary(id)}.`)
+        name => name.startsWith('.') && name.includes(`${temporary(note.id)}.`)
       )
       for (const name of begun) await rm(join(directory, name), { force: true })
       for (const name of note.files)
         if (!isServed(model.view.index, name)) await rm(join(directory, name), { force: true })
       await syncDirectory(directory)
-      await intents.drop(id)
+      await intents.drop(note.id)
     })
   } catch (error) {
     log.error(`what a pack left in ${directory} could not be removed: ${(error as Error).message}`)

@@ -51,29 +51,27 @@ export async function pushImage(
     fractions.set(node, fraction)
     job.progress(sum / to.length)
   }
-  const one = async ({ node, address }: Destination) => {
+  await inParallel(to, config.ssh.parallel, async ({ node, address }) => {
+    job.signal.throwIfAborted()
     const changes = new Changes(job, node, dryrun, to.length)
-    await changes.during(async () => {
+    const copy = async () => {
       if (address === undefined) throw new Error(`node ${node} has no address to be reached at`)
       return copyToNode({
         ...requestOf(context, image, changes),
-        ...{ remote, node, address, tree },
+        remote,
+        node,
+        address,
+        tree,
         line: text => job.line(`${node}: ${text}`),
         progress: fraction => progress(node, fraction)
       })
-    })
-  }
-  await inParallel(to, config.ssh.parallel, async destination => {
-    job.signal.throwIfAborted()
-    try {
-      await one(destination)
-    } catch (error) {
-      job.signal.throwIfAborted()
-      const { message } = error as Error
-      failed.push({ node: destination.node, message })
-      job.line(`${destination.node}: failed: ${message}`)
     }
-    progress(destination.node, 1)
+    await changes.during(copy).catch(({ message }: Error) => {
+      job.signal.throwIfAborted()
+      failed.push({ node, message })
+      job.line(`${node}: failed: ${message}`)
+    })
+    progress(node, 1)
   })
   if (to.length === 1 && failed[0]) throw new Error(failed[0].message)
   if (failed.length > 0) {

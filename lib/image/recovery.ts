@@ -1,8 +1,8 @@
 import type { ImageContext } from './context.js'
-import type { Intent } from './intents.js'
-import { finishPlacement, settle } from './place-tree.js'
+import type { Intent, RemovalIntent, TreeIntent } from './intents.js'
+import { removeHidden, settle } from './place-tree.js'
 import { discard } from './publish.js'
-import { finishRemoval, isHidden } from './removal.js'
+import { isHidden } from './removal.js'
 
 /**
  * Puts right what an earlier daemon was interrupted in: each place holds what it held before, or what the store says by
@@ -11,34 +11,30 @@ import { finishRemoval, isHidden } from './removal.js'
  */
 export async function recover(context: ImageContext): Promise<() => Promise<void>> {
   const { intents, log } = context
-  const later: [Intent, () => Promise<void>][] = []
+  const later: (TreeIntent | RemovalIntent)[] = []
   const guarded = (intent: Intent, step: () => Promise<void>) =>
-    step().catch(error => log.error(`an interrupted ${nameOf(intent)} (note ${intent.id}): ${error.message}`))
-  for (const intent of await intents.left(file =>
-    log.error(`${file} is no note of svcd's, and is left alone`)
-  )) {
-    log.info(`putting right an interrupted ${nameOf(intent)}`)
+    step().catch(error =>
+      log.error(
+        `${nameOf(intent)} was interrupted and is not put right (note ${intent.id}): ${error.message}`
+      )
+    )
+  const left = await intents.left(file => log.error(`${file} is no note of svcd's, and is left alone`))
+  for (const intent of left) {
+    log.info(`${nameOf(intent)} was interrupted and is put right`)
     await guarded(intent, async () => {
-      const rest = await begin(context, intent)
-      if (rest) later.push([intent, rest])
+      if (intent.kind === 'pack') return discard(context, intent)
+      if (intent.kind === 'tree') await settle(context, intent)
+      // Where nothing is hidden, the record of the directory is still there, and a request removes it.
+      else if (!(await isHidden(context, intent))) return intents.drop(intent.id)
+      later.push(intent)
     })
   }
   return async () => {
-    for (const [intent, rest] of later) await guarded(intent, rest)
+    for (const intent of later) await guarded(intent, () => removeHidden(context, intent))
   }
 }
 
-const nameOf = (intent: Intent) => (intent.kind === 'pack' ? 'pack' : `${intent.kind} of ${intent.target}`)
-
-/** Does what must be done before anything else happens in those places; gives the rest, if there is any. */
-async function begin(context: ImageContext, intent: Intent): Promise<(() => Promise<void>) | undefined> {
-  if (intent.kind === 'tree') {
-    await settle(context, intent)
-    return () => finishPlacement(context, intent)
-  }
-  if (intent.kind === 'pack') await discard(context, intent)
-  else if (await isHidden(context, intent)) return () => finishRemoval(context, intent)
-  // The record of the directory is still there, and a request removes it.
-  else await context.intents.drop(intent.id)
-  return undefined
+function nameOf(intent: Intent): string {
+  if (intent.kind === 'pack') return 'a pack'
+  return `the ${intent.kind === 'tree' ? 'making' : 'removal'} of directory ${intent.target}`
 }

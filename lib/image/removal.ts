@@ -1,14 +1,13 @@
-import { realpath, rename } from 'node:fs/promises'
-import { join } from 'node:path'
+import { rename } from 'node:fs/promises'
 import { syncDirectory } from '../disk/directory.js'
 import { exists } from '../disk/missing.js'
 import { mountsBelow } from '../disk/mounts.js'
-import { removeTree } from '../disk/remove-tree.js'
 import type { JobContext } from '../jobs/jobs.js'
 import { theDaemon } from '../model/model.js'
 import type { TreeDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
-import { newIntentId, type RemovalIntent, temporary } from './intents.js'
+import { newIntentId, type RemovalIntent } from './intents.js'
+import { pathsOf, removeHidden } from './place-tree.js'
 import { imageIn } from './trees.js'
 
 /**
@@ -40,39 +39,27 @@ export async function removeAbandoned(context: ImageContext, name: string, job: 
   const { config, model, intents } = context
   const { directory } = config.image
   const intent: RemovalIntent = { kind: 'removal', id: newIntentId(), target: name }
-  const { base, hidden, tree } = await placesOf(directory, intent)
-  const [mounted] = await mountsBelow(tree)
-  if (mounted !== undefined) throw new Error(`${tree} is not removed: something is mounted at ${mounted}`)
-  const stands = await exists(tree)
+  const { base, hidden, place } = await pathsOf(context, intent)
+  const [mounted] = await mountsBelow(place)
+  if (mounted !== undefined) throw new Error(`${place} is not removed: something is mounted at ${mounted}`)
+  const stands = await exists(place)
   await intents.write(intent)
   const { view } = model
   if (!view.get('tree', name)?.abandoned || imageIn(view, directory, name) !== undefined)
     return intents.drop(intent.id)
-  if (stands) await rename(tree, hidden)
+  if (stands) await rename(place, hidden)
   await syncDirectory(base)
   await model.change(theDaemon, tx => tx.remove('tree', name))
-  await finishRemoval(context, intent)
+  await removeHidden(context, intent)
   job.line(stands ? `${name} removed` : `there is no ${name} to remove`)
 }
 
 /** Whether the directory of an interrupted removal has its hidden name. If so, its record is removed. */
-export async function isHidden({ config, model }: ImageContext, intent: RemovalIntent): Promise<boolean> {
-  const { hidden } = await placesOf(config.image.directory, intent)
+export async function isHidden(context: ImageContext, intent: RemovalIntent): Promise<boolean> {
+  const { hidden } = await pathsOf(context, intent)
   if (!(await exists(hidden))) return false
-  await model.change(theDaemon, tx => {
+  await context.model.change(theDaemon, tx => {
     if (tx.get('tree', intent.target)) tx.remove('tree', intent.target)
   })
   return true
-}
-
-/** Removes what has the hidden name, and the note of it. */
-export async function finishRemoval({ config, intents }: ImageContext, intent: RemovalIntent): Promise<void> {
-  const { hidden } = await placesOf(config.image.directory, intent)
-  await removeTree(hidden)
-  await intents.drop(intent.id)
-}
-
-async function placesOf(directory: string, { id, target }: RemovalIntent) {
-  const base = await realpath(directory)
-  return { base, hidden: join(base, temporary(id)), tree: join(base, target) }
 }

@@ -8,7 +8,7 @@ import { newIntentId, type PackIntent } from './intents.js'
 import { discard } from './publish.js'
 
 const hourMs = 3_600_000
-/** Changes that come together are looked at together. */
+/** How long changes are gathered before they are looked at. */
 const soonMs = 100
 
 /** The files of a pack among all. All names made for it begin alike, also that of a kernel that its image had before. */
@@ -36,7 +36,7 @@ export class Sweep {
     })
   }
 
-  /** Something changed. */
+  /** Looks at every pack soon, as something has changed. */
   soon(): void {
     this.#background.wake(soonMs)
   }
@@ -99,7 +99,7 @@ export class Sweep {
     await discard(this.context, note)
   }
 
-  /** Until the next pack is due. One that is due and could not be removed is tried again after an hour. */
+  /** Milliseconds until the next pack is due. One that is due and could not be removed is tried again after an hour. */
   #pauseMs(): number {
     const { config, now } = this.context
     const next = [...this.#unused.values()].map(since => since + config.image.grace - now())

@@ -27,8 +27,8 @@ export const requestOf = ({ model, config }: ImageContext, image: OsimageDoc, ch
 })
 
 /**
- * Where the secrets of a node and of its group lie on the node (rules 5.5). An image that took them along would
- * hand them to every node. Throws notFound for a node that is gone.
+ * Where the secrets of a node and of its group lie on the node (rules 5.5). An image that held them would give them
+ * to every node. Throws notFound for a node that is gone.
  */
 function secretPaths(model: Model, name: string): string[] {
   const { group } = model.get('node', name)

@@ -17,14 +17,10 @@ export const meantTree = (directory: string, { name, path }: OsimageDoc) =>
  * below `[image] directory`, whatever links there are on the way.
  */
 export async function realBelow(directory: string, path: string, name = path): Promise<string> {
-  const real = async (path: string, name: string) => {
-    try {
-      return await realpath(path)
-    } catch (error) {
-      const { code, message } = error as NodeJS.ErrnoException
+  const real = (path: string, name: string) =>
+    realpath(path).catch(({ code, message }: NodeJS.ErrnoException) => {
       throw new Error(code === 'ENOENT' ? `${name} does not exist` : `${name}: ${code ?? message}`)
-    }
-  }
+    })
   if (!isAbsolute(path)) throw new Error(`${name} is relative`)
   if (path.split('/').includes('..')) throw new Error(`${name} holds ..`)
   const home = await real(directory, 'that directory')

@@ -39,7 +39,7 @@ export class Upkeep {
     })
   }
 
-  /** Something changed. Resolves when all packs were looked at. Never throws. */
+  /** Looks at all packs now. Never throws. */
   run(): Promise<void> {
     return this.#background.run()
   }

@@ -148,7 +148,7 @@ t.test('kill -9 during a grab', async t => {
     [{ module: 'image/place-tree', before: 'await placement.fill' }, 'image\n'],
     [{ module: 'image/place-tree', before: 'signal.throwIfAborted()' }, 'image\n'],
     [{ module: 'image/place-tree', before: 'if (replaces)' }, 'image\n'],
-    [{ module: 'image/place-tree', before: 'await rename(made, place)' }, 'image\n'],
+    [{ module: 'image/place-tree', before: 'await rename(hidden, place)' }, 'image\n'],
     [{ module: 'image/place-tree', before: 'await placement.commit' }, 'image\n'],
     [{ module: 'image/place-tree', before: '// From here on' }, 'image\n'],
     [{ module: 'image/place-tree', before: 'if (isWhole)' }, 'grabbed']

@@ -13,20 +13,12 @@ export async function choosePacker(
   compressor: Compressor
 ): Promise<Packer> {
   if (packer === 'builtin') return builtinPacker
-  if (!(await hasGnuTar())) {
+  const { stdout } = await run('tar', ['--version'], { timeLimitMs: 30_000 }).catch(() => ({ stdout: '' }))
+  if (!stdout.includes('GNU tar')) {
     if (packer === 'auto') return builtinPacker
     throw unavailable('GNU tar is not installed, which [image] packer = system needs')
   }
   if (compressor !== 'none' && (await locate(compressor)) === undefined)
     throw unavailable(`${compressor} is not installed, which [image] compressor = ${compressor} needs`)
   return systemPacker(compressor)
-}
-
-async function hasGnuTar(): Promise<boolean> {
-  try {
-    const { stdout } = await run('tar', ['--version'], { timeLimitMs: 30_000 })
-    return stdout.includes('GNU tar')
-  } catch {
-    return false
-  }
 }

@@ -24,7 +24,7 @@ export interface Initramfs {
   readonly initrd: string
 }
 
-/** The checkout or the installed service: from dist/image/packer/ and lib/image/packer/ alike. */
+/** The directory of the checkout or of the installed service, above dist/image/packer/ or lib/image/packer/. */
 const shipped = fileURLToPath(new URL('../../..', import.meta.url))
 
 // Nobody else sees what is mounted inside. The mounts and all processes end with this process at the latest.
@@ -41,7 +41,7 @@ const name = /^[A-Za-z0-9][A-Za-z0-9._+~-]*$/
  */
 export async function buildInitramfs(request: InitramfsRequest): Promise<Initramfs | undefined> {
   const { tree, kernelversion, signal, timeLimitMs, line } = request
-  if (kernelversion !== '') checkName('kernelversion', kernelversion)
+  if (kernelversion !== '') checkName('kernelversion', kernelversion, 'kernel')
   const modules = addedAndOmitted('dracutmodules', request.dracutmodules)
   const drivers = addedAndOmitted('kernelmodules', request.kernelmodules)
   const said = new Map<string, string>()
@@ -50,21 +50,11 @@ export async function buildInitramfs(request: InitramfsRequest): Promise<Initram
     if (key === 'note') line(value)
     else said.set(key, value)
   }
-  const command = [
-    'sh',
-    `${shipped}libexec/enter-image.sh`,
-    tree,
-    shipped,
-    kernelversion,
-    ...modules,
-    ...drivers
-  ]
-  await run('unshare', [...apart, ...command], { timeLimitMs, signal, onLine, onErrorLine: line }).catch(
-    error => {
-      if (!(error instanceof ProgramError)) throw error
-      throw named(error, said.get('tool'))
-    }
-  )
+  const script = ['sh', `${shipped}libexec/enter-image.sh`, tree, shipped, kernelversion]
+  const words = [...apart, ...script, ...modules, ...drivers]
+  await run('unshare', words, { timeLimitMs, signal, onLine, onErrorLine: line }).catch(error => {
+    throw error instanceof ProgramError ? named(error, said.get('tool')) : error
+  })
   const [tool, initrd] = [said.get('tool'), said.get('initrd')]
   if (tool === 'none') return undefined
   if ((tool !== 'dracut' && tool !== 'initramfs-tools') || initrd === undefined)
@@ -79,11 +69,9 @@ function named(error: ProgramError, tool: string | undefined): Error {
   return Object.assign(new Error(`the initramfs (${tool ?? 'no tool yet'}) ${words}`), { cause: error })
 }
 
-function checkName(field: string, text: string): void {
-  if (!name.test(text)) throw new Error(`${field}: ${JSON.stringify(text)} is no name of a ${kind(field)}`)
+function checkName(field: string, text: string, kind: 'kernel' | 'module'): void {
+  if (!name.test(text)) throw new Error(`${field}: ${JSON.stringify(text)} is no name of a ${kind}`)
 }
-
-const kind = (field: string) => (field === 'kernelversion' ? 'kernel' : 'module')
 
 /** Two arguments for the script: the words to add, and the words to leave out. */
 function addedAndOmitted(field: string, words: readonly string[]): [string, string] {
@@ -91,7 +79,7 @@ function addedAndOmitted(field: string, words: readonly string[]): [string, stri
   const omitted: string[] = []
   for (const word of words) {
     const bare = word.replace(/^[-!]/, '')
-    checkName(field, bare)
+    checkName(field, bare, 'module')
     if (bare === word) added.push(bare)
     else omitted.push(bare)
   }

@@ -1,3 +1,5 @@
+import type { Hashed } from './in-worker.js'
+
 export interface PackRequest {
   /** The real directory of the image, with no link left. */
   readonly tree: string
@@ -13,10 +15,8 @@ export interface PackRequest {
   line(text: string): void
 }
 
-export interface Packed {
-  /** Of the output file, in lower case hexadecimal digits. */
-  readonly sha256: string
-  readonly bytes: number
+/** What was packed, with the checksum and the size of the output file. */
+export interface Packed extends Hashed {
   /** What it could not carry: sentences for the record, with a bounded number of names in each. */
   readonly omitted: readonly string[]
 }

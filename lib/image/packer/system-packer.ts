@@ -24,7 +24,7 @@ const RECORDS_PER_CHECKPOINT = 256
 /** Small images are packed by then, and need not be measured. */
 const PROGRESS_AFTER_MS = 1000
 
-/** GNU tar, through one of the compressors; both must be installed (choosePacker looks). */
+/** The packer that runs GNU tar and a compressor. Both must be installed, which choosePacker checks. */
 export function systemPacker(compressor: Compressor): Packer {
   const { suffix, command } = COMPRESSORS[compressor]
   return {
@@ -34,11 +34,11 @@ export function systemPacker(compressor: Compressor): Packer {
       const contents = await contentsOf(request.tree, request.excludes)
       const words = [...options(command), ...excluding(contents), `--directory=${request.tree}`, '.']
       const omitted = new Omitted()
-      // Directories of other devices are named by tar itself.
+      // tar itself names the directories of other devices.
       for (const { path, isDirectory, isBound } of contents.mounts)
         if (isBound || !isDirectory) omitted.add(ELSEWHERE, shown(Buffer.from(path)))
       return fillNew(request.output, async file => {
-        const progress = new Progress(contents, request.progress)
+        const progress = progressOf(contents, request.progress)
         await tar(words, file, request, omitted, progress).finally(() => progress.end())
         const [hashed] = await Promise.all([hashFile(request.output, request.signal), file.sync()])
         return { ...hashed, omitted: omitted.sentences() }
@@ -87,7 +87,7 @@ async function tar(
   file: FileHandle,
   { signal, timeLimitMs, line }: PackRequest,
   omitted: Omitted,
-  progress: Progress
+  progress: ReturnType<typeof progressOf>
 ): Promise<void> {
   const said = new TarMessages(omitted, records => progress.at(records * RECORD_BYTES), line)
   const onErrorLine = (text: string) => said.add(text)
@@ -101,32 +101,21 @@ async function tar(
   }
 }
 
-/** How much of the tree tar has read; the tree is measured beside it. */
-class Progress {
-  readonly #tell: (fraction: number) => void
-  readonly #ended = new AbortController()
-  readonly #timer: NodeJS.Timeout
-  #total = 0
-
-  constructor(contents: Contents, tell: (fraction: number) => void) {
-    this.#tell = tell
-    this.#timer = setTimeout(() => this.#measure(contents), PROGRESS_AFTER_MS)
-  }
-
-  at(bytes: number): void {
-    if (this.#total > 0) this.#tell(Math.min(bytes / this.#total, 0.99))
-  }
-
-  end(): void {
-    clearTimeout(this.#timer)
-    this.#ended.abort()
-  }
-
-  async #measure(contents: Contents): Promise<void> {
-    try {
-      this.#total = await measureTree(contents, this.#ended.signal)
-    } catch {
-      // Where the tree cannot be read, tar says so itself.
+/** Tells how much of a tree tar has read, as a fraction of the size that is measured meanwhile. */
+function progressOf(contents: Contents, tell: (fraction: number) => void) {
+  const ended = new AbortController()
+  let total = 0
+  const timer = setTimeout(async () => {
+    // Where the tree cannot be read, tar says so itself.
+    total = await measureTree(contents, ended.signal).catch(() => 0)
+  }, PROGRESS_AFTER_MS)
+  return {
+    at(bytes: number): void {
+      if (total > 0) tell(Math.min(bytes / total, 0.99))
+    },
+    end(): void {
+      clearTimeout(timer)
+      ended.abort()
     }
   }
 }

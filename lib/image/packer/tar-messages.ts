@@ -5,38 +5,35 @@ import { ELSEWHERE, type Omitted, SOCKETS } from './packer.js'
  * what tar leaves out though it calls that a success, and the rest, which goes to `line`.
  */
 export class TarMessages {
-  readonly #omitted: Omitted
-  readonly #checkpoint: (records: number) => void
-  readonly #line: (text: string) => void
   #ofTar: string | undefined
   #ofCompressor: string | undefined
   #isCompressorsFault = false
 
-  constructor(omitted: Omitted, checkpoint: (records: number) => void, line: (text: string) => void) {
-    this.#omitted = omitted
-    this.#checkpoint = checkpoint
-    this.#line = line
-  }
+  constructor(
+    readonly omitted: Omitted,
+    readonly checkpoint: (records: number) => void,
+    readonly line: (text: string) => void
+  ) {}
 
   add(text: string): void {
     // tar calls itself by the path that it was started with.
     const said = /^(?:[^:]*\/)?tar: (.*)$/.exec(text)?.[1]
     if (said === undefined) {
       this.#ofCompressor ??= text
-      this.#line(text)
+      this.line(text)
       return
     }
     const records = /^#(\d+)$/.exec(said)?.[1]
     const left = leftOut(said)
-    if (records !== undefined) this.#checkpoint(Number(records))
-    else if (left !== undefined) this.#omitted.add(...left)
+    if (records !== undefined) this.checkpoint(Number(records))
+    else if (left !== undefined) this.omitted.add(...left)
     else this.#say(said)
   }
 
   #say(said: string): void {
     if (/^Child (returned status|died with signal) /.test(said)) this.#isCompressorsFault = true
     if (!said.includes(': Warning: ')) this.#ofTar ??= explained(said)
-    this.#line(`tar: ${said}`)
+    this.line(`tar: ${said}`)
   }
 
   /** Why tar failed, if it did. It says so first; its last words are only that it failed. */

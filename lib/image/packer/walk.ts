@@ -72,14 +72,11 @@ function* inDirectory(
 
 /** Throws an Error when an open file is not the one that `before` is of, or has changed since. */
 export function unchanged(path: string, fd: number, before: BigIntStats): void {
-  const { dev, ino, size, mtimeNs, ctimeNs } = about(path, () => fstatSync(fd, { bigint: true }))
-  const same =
-    dev === before.dev &&
-    ino === before.ino &&
-    size === before.size &&
-    mtimeNs === before.mtimeNs &&
-    ctimeNs === before.ctimeNs
-  if (!same) throw new Error(`${printable(path)}: file changed as we read it`)
+  const now = about(path, () => fstatSync(fd, { bigint: true }))
+  const isSame = (['dev', 'ino', 'size', 'mtimeNs', 'ctimeNs'] as const).every(
+    key => now[key] === before[key]
+  )
+  if (!isSame) throw new Error(`${printable(path)}: file changed as we read it`)
 }
 
 /** Runs `work` on a member. What that throws names the member, not the path by which it was opened. */

@@ -39,17 +39,15 @@ const options = (dir: string) => ({
 
 const isLoaded = ({ status }: Told) => status === 'active' || status === 'waiting' || status === 'paused'
 
-/** aria2c with --enable-rpc, by JSON-RPC. */
+/** The seeder aria2c, started with --enable-rpc, over JSON-RPC. */
 export class Aria2 implements Seeder {
-  readonly #url: string
   readonly #token: string
 
   constructor(
-    url: string,
+    readonly url: string,
     secret: string,
     readonly files: string
   ) {
-    this.#url = url
     this.#token = `token:${secret}`
   }
 
@@ -113,7 +111,7 @@ export class Aria2 implements Seeder {
       method: `aria2.${method}`,
       params: [this.#token, ...params]
     })
-    const answered = await ask(this.#url, signal, { body }).catch(error => {
+    const answered = await ask(this.url, signal, { body }).catch(error => {
       signal.throwIfAborted()
       throw this.#unusable(error.message)
     })
@@ -121,13 +119,13 @@ export class Aria2 implements Seeder {
     if (!told) throw this.#unusable(`answers with status ${answered.status} and no JSON`)
     const { result, error } = told
     if (error?.message === 'Unauthorized')
-      throw new Error(`aria2 at ${this.#url} does not take [torrent] seeder_secret`)
+      throw new Error(`aria2 at ${this.url} does not take [torrent] seeder_secret`)
     if (error) throw this.#unusable(`refuses ${method}: ${error.message}`)
     return result as T
   }
 
   #unusable(why: string): Error {
-    return new Error(`aria2 at ${this.#url} ([torrent] seeder_url): ${why}`)
+    return new Error(`aria2 at ${this.url} ([torrent] seeder_url): ${why}`)
   }
 }
 

@@ -52,31 +52,23 @@ class Reader {
       this.#at++
       return this.#number(/^(?:0|-?[1-9]\d{0,15})$/, 'e')
     }
-    if (letter !== LIST && letter !== DICTIONARY) return this.#text()
-    this.#at++
-    return letter === LIST ? this.#list(depth) : this.#dictionary(depth)
+    if (letter === LIST) return this.#items(() => this.value(depth + 1))
+    if (letter === DICTIONARY)
+      return new Map(this.#items(() => [this.#text().toString('latin1'), this.value(depth + 1)]))
+    return this.#text()
   }
 
   end(): void {
     if (this.#at !== this.bytes.length) throw this.#wrong()
   }
 
-  #list(depth: number): Bencoded[] {
-    const list: Bencoded[] = []
-    while (!this.#ends()) list.push(this.value(depth + 1))
-    return list
-  }
-
-  #dictionary(depth: number): Map<string, Bencoded> {
-    const map = new Map<string, Bencoded>()
-    while (!this.#ends()) map.set(this.#text().toString('latin1'), this.value(depth + 1))
-    return map
-  }
-
-  #ends(): boolean {
-    if (this.bytes[this.#at] !== END) return false
+  /** Reads what stands between the letter of a list or a dictionary and its end. */
+  #items<T>(read: () => T): T[] {
+    const items: T[] = []
     this.#at++
-    return true
+    while (this.bytes[this.#at] !== END) items.push(read())
+    this.#at++
+    return items
   }
 
   #text(): Buffer {

@@ -49,12 +49,15 @@ const notYet: Condition = { ok: false, reason: 'not looked at yet' }
  * something is wrong. So a seeder that was restarted gets its torrents back, and a tracker its whitelist.
  */
 export class Distribution {
+  /** Whether the tracker answers and has our whitelist, as of the last look. */
+  tracker: Condition
+  /** Whether the seeder answers and the tracker knows a seeder of every wanted torrent, as of the last look. */
+  seeder: Condition
   readonly #o: DistributionOptions
   readonly #tracker: Tracker
   readonly #seeder: Seeder | undefined
   readonly #ledger: Ledger
   readonly #infoHashes = new Map<string, string>()
-  readonly #conditions: { tracker: Condition; seeder: Condition }
   readonly #background: Background
   #wanted: readonly string[] | undefined
   /** By info hash. */
@@ -68,8 +71,8 @@ export class Distribution {
     this.#tracker = new Tracker(options.torrent)
     this.#seeder = chooseSeeder(options.torrent, options.files)
     this.#ledger = new Ledger(join(options.state, 'seeding.json'))
-    const first = this.#isOff ? off : notYet
-    this.#conditions = { tracker: first, seeder: first }
+    this.tracker = this.#isOff ? off : notYet
+    this.seeder = this.tracker
     this.#background = new Background({
       work: signal => this.#run(signal),
       everyMs: () => this.#pauseMs,
@@ -77,24 +80,14 @@ export class Distribution {
     })
   }
 
-  /** Whether the tracker answers and has our whitelist, as of the last look. */
-  get tracker(): Condition {
-    return this.#conditions.tracker
-  }
-
-  /** Whether the seeder answers and the tracker knows it as one of every torrent that is wanted, as of the last look. */
-  get seeder(): Condition {
-    return this.#conditions.seeder
-  }
-
-  /** Both as the health of services, by name; a service that the ini turns off is none. */
+  /** The conditions of both as the health page takes them, by name, without a service that the ini turns off. */
   get conditions(): Record<string, readonly (() => Condition)[]> {
     if (this.#isOff) return {}
     const tracker = [() => this.tracker]
     return this.#seeder ? { tracker, seeder: [() => this.seeder] } : { tracker }
   }
 
-  /** The torrents in force: names of files in the files directory. Cheap; the work is done in the background. */
+  /** Sets the torrents in force, names of files in the files directory. The work is done in the background. */
   wanted(torrents: readonly string[]): void {
     const wanted = [...new Set(torrents)].sort()
     if (wanted.join('/') === this.#wanted?.join('/')) return
@@ -153,7 +146,7 @@ export class Distribution {
     return kept?.changed === false && this.#unheard.size === 0 && this.tracker.ok && this.seeder.ok
   }
 
-  /** Where the ini names no seeder, somebody else is to offer everything. */
+  /** Makes the seeder offer all torrents. Where the ini names no seeder, somebody else must offer them. */
   async #keep(names: ReadonlySet<string>, torrents: readonly Torrent[], signal: AbortSignal): Promise<Kept> {
     if (this.#seeder) return keepSeeding(this.#seeder, this.#ledger, this.#o.files, names, torrents, signal)
     const seeding = new Set(torrents.map(({ infoHash }) => infoHash))
@@ -216,8 +209,8 @@ export class Distribution {
 
   #is(part: 'tracker' | 'seeder', problems: readonly string[]): void {
     const reason = summary(problems)
-    const before = this.#conditions[part].reason
-    this.#conditions[part] = { ok: reason === '', reason }
+    const before = this[part].reason
+    this[part] = { ok: reason === '', reason }
     if (reason === before) return
     if (reason !== '') this.#o.log.warn(`torrent ${part}: ${reason}`)
     else this.#o.log.info(`torrent ${part}: well`)

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { createSocket, type Socket } from 'node:dgram'
+import { createSocket } from 'node:dgram'
 import { on, once } from 'node:events'
 import { isIPv6 } from 'node:net'
 import { decode, entry, isMap } from './bencode.js'
@@ -67,14 +67,31 @@ async function overUdp(announce: string, infoHashes: readonly string[], signal: 
   const socket = createSocket({ type: isIPv6(host) ? 'udp6' : 'udp4' })
   // Whoever waits for a message gets its errors.
   socket.on('error', () => {})
+  /** Sends a request until its answer comes, and gives what follows the answer's head. */
+  const exchange = async (connection: Buffer, action: number, body: Buffer): Promise<Buffer> => {
+    const transaction = randomBytes(4)
+    const request = Buffer.concat([connection, Buffer.from([0, 0, 0, action]), transaction, body])
+    for (let tries = 0; tries < UDP_TRIES; tries++) {
+      const limit = AbortSignal.timeout(UDP_LIMIT_MS)
+      try {
+        const messages = on(socket, 'message', { signal: AbortSignal.any([signal, limit]) })
+        socket.send(request)
+        for await (const [message] of messages as AsyncIterable<[Buffer]>) {
+          if (message.length < 8 || !message.subarray(4, 8).equals(transaction)) continue
+          const told = message.readUInt32BE(0)
+          if (told === FAILED) throw new Error(`it refuses: ${message.subarray(8)}`)
+          if (told === action) return message.subarray(8)
+        }
+      } catch (error) {
+        signal.throwIfAborted()
+        if (!limit.aborted) throw error
+      }
+    }
+    throw new Error(`no answer within ${(UDP_TRIES * UDP_LIMIT_MS) / 1000} s`)
+  }
   try {
     socket.connect(Number(port) || 80, host)
     await once(socket, 'connect', { signal })
-    const exchange = async (connection: Buffer, action: number, body: Buffer) => {
-      const transaction = randomBytes(4)
-      const request = Buffer.concat([connection, Buffer.from([0, 0, 0, action]), transaction, body])
-      return answerTo(socket, request, action, transaction, signal)
-    }
     const connection = await exchange(PROTOCOL, CONNECT, Buffer.alloc(0))
     if (connection.length < 8) throw new Error('it does not speak the protocol of a tracker')
     const hashes = Buffer.from(infoHashes.join(''), 'hex')
@@ -84,31 +101,4 @@ async function overUdp(announce: string, infoHashes: readonly string[], signal: 
   } finally {
     socket.close()
   }
-}
-
-/** Sends a request until its answer comes, and gives what follows the answer's head. */
-async function answerTo(
-  socket: Socket,
-  request: Buffer,
-  action: number,
-  transaction: Buffer,
-  signal: AbortSignal
-): Promise<Buffer> {
-  for (let tries = 0; tries < UDP_TRIES; tries++) {
-    const limit = AbortSignal.timeout(UDP_LIMIT_MS)
-    try {
-      const messages = on(socket, 'message', { signal: AbortSignal.any([signal, limit]) })
-      socket.send(request)
-      for await (const [message] of messages as AsyncIterable<[Buffer]>) {
-        if (message.length < 8 || !message.subarray(4, 8).equals(transaction)) continue
-        const told = message.readUInt32BE(0)
-        if (told === FAILED) throw new Error(`it refuses: ${message.subarray(8)}`)
-        if (told === action) return message.subarray(8)
-      }
-    } catch (error) {
-      signal.throwIfAborted()
-      if (!limit.aborted) throw error
-    }
-  }
-  throw new Error(`no answer within ${(UDP_TRIES * UDP_LIMIT_MS) / 1000} s`)
 }

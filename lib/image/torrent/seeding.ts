@@ -26,8 +26,14 @@ export class Ledger {
 
   /** @throws Error that names the file when it cannot be read. */
   async read(): Promise<ReadonlyMap<string, string>> {
-    this.#given ??= await this.#load()
-    return this.#given
+    try {
+      this.#given ??= new Map(
+        Object.entries(JSON.parse(await unlessMissing(readFile(this.file, 'utf8'), '{}')))
+      )
+      return this.#given
+    } catch (error) {
+      throw new Error(`${this.file} cannot be read: ${(error as Error).message}`)
+    }
   }
 
   /** Notes the file of a torrent; undefined: the torrent is no longer ours. Durable when it resolves. */
@@ -37,15 +43,6 @@ export class Ledger {
     else given.set(infoHash, name)
     await replaceFile(this.file, `${JSON.stringify(Object.fromEntries(given), undefined, 2)}\n`, 0o600)
     this.#given = given
-  }
-
-  async #load(): Promise<Map<string, string>> {
-    try {
-      const given: unknown = JSON.parse(await unlessMissing(readFile(this.file, 'utf8'), '{}'))
-      return new Map(Object.entries(given as Record<string, string>))
-    } catch (error) {
-      throw new Error(`${this.file} cannot be read: ${(error as Error).message}`)
-    }
   }
 }
 

@@ -2,13 +2,13 @@ import { createHash, webcrypto } from 'node:crypto'
 import { open } from 'node:fs/promises'
 import { fillBuffer } from '../../disk/copy.js'
 import { replaceFile } from '../../disk/replace.js'
-import { decode, encode, entry, isMap } from './bencode.js'
+import { type Bencoded, decode, encode, entry, isMap } from './bencode.js'
 
 /** A torrent in the files directory. */
 export interface Torrent {
   /** File name, `<imagefile>.torrent`. */
   readonly name: string
-  /** SHA-1 of its info dictionary, 40 hexadecimal digits in lower case: how seeders and trackers call it. */
+  /** SHA-1 of its info dictionary, 40 hexadecimal digits in lower case, by which seeders and trackers know it. */
   readonly infoHash: string
 }
 
@@ -66,7 +66,9 @@ export async function createTorrent(request: {
  */
 export async function readInfoHash(file: string): Promise<string> {
   try {
-    return infoHashOf(await readTorrent(file))
+    const info = entry(await readTorrent(file), 'info')
+    if (!isMap(info)) throw new Error('it has no info')
+    return hashOf(encode(info))
   } catch (error) {
     throw new Error(`torrent ${file} cannot be used: ${(error as Error).message}`)
   }
@@ -74,28 +76,19 @@ export async function readInfoHash(file: string): Promise<string> {
 
 /** Where a torrent announces to; undefined where there is no torrent. */
 export async function readAnnounce(file: string): Promise<string | undefined> {
-  const torrent = await readTorrent(file)
-    .then(decode)
-    .catch(() => undefined)
-  const announce = entry(torrent, 'announce')
+  const announce = entry(await readTorrent(file).catch(() => undefined), 'announce')
   return Buffer.isBuffer(announce) ? announce.toString() : undefined
 }
 
-async function readTorrent(file: string): Promise<Buffer> {
+async function readTorrent(file: string): Promise<Bencoded> {
   const handle = await open(file, 'r')
   try {
     const { size } = await handle.stat()
     if (size > MAX_TORRENT) throw new Error('it is too large')
-    return await handle.readFile()
+    return decode(await handle.readFile())
   } finally {
     await handle.close()
   }
-}
-
-function infoHashOf(torrent: Buffer): string {
-  const info = entry(decode(torrent), 'info')
-  if (!isMap(info)) throw new Error('it has no info')
-  return hashOf(encode(info))
 }
 
 const hashOf = (info: Buffer) => createHash('sha1').update(info).digest('hex')

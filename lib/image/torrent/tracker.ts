@@ -18,20 +18,17 @@ const RELOAD_LIMIT_MS = 30_000
 
 /** The cluster's tracker, a service of the system. */
 export class Tracker {
-  readonly #settings: TrackerSettings
   /** Whether the tracker has read the file. At the start and after a failure that is not known. */
   #isRead = false
 
-  constructor(settings: TrackerSettings) {
-    this.#settings = settings
-  }
+  constructor(readonly settings: TrackerSettings) {}
 
   /**
    * Writes these info hashes to the whitelist, sorted, one per line, and makes the tracker read it if it has not.
    * @throws Error that names the ini key.
    */
   async allow(infoHashes: readonly string[], signal: AbortSignal): Promise<void> {
-    const { whitelist, tracker_reload: reload } = this.#settings
+    const { whitelist, tracker_reload: reload } = this.settings
     if (whitelist === '') return
     const text = [...new Set(infoHashes)]
       .sort()
@@ -70,10 +67,10 @@ export class Tracker {
    */
   async seeders(infoHashes: readonly string[], signal: AbortSignal): Promise<Map<string, number>> {
     try {
-      return await scrape(this.#settings.tracker, infoHashes, signal)
+      return await scrape(this.settings.tracker, infoHashes, signal)
     } catch (error) {
       signal.throwIfAborted()
-      throw new Error(`tracker ${this.#settings.tracker} ([torrent] tracker): ${(error as Error).message}`)
+      throw new Error(`tracker ${this.settings.tracker} ([torrent] tracker): ${(error as Error).message}`)
     }
   }
 }

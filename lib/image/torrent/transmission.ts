@@ -37,18 +37,16 @@ interface Told {
   readonly seedIdleMode: number
 }
 
-/** transmission-daemon by its RPC (version 15 and later). */
+/** The seeder transmission-daemon over its RPC, version 15 and later. */
 export class Transmission implements Seeder {
-  readonly #url: string
   readonly #authorization: string
   #session = ''
 
   constructor(
-    url: string,
+    readonly url: string,
     secret: string,
     readonly files: string
   ) {
-    this.#url = url
     this.#authorization = secret === '' ? '' : `Basic ${Buffer.from(secret).toString('base64')}`
   }
 
@@ -108,7 +106,7 @@ export class Transmission implements Seeder {
     }
     const { status } = answered
     if (status === 401)
-      throw new Error(`transmission at ${this.#url} does not take [torrent] seeder_secret (user:password)`)
+      throw new Error(`transmission at ${this.url} does not take [torrent] seeder_secret (user:password)`)
     if (status !== 200) throw this.#unusable(`answers ${method} with status ${status}`)
     const answer = jsonOf<{ result?: unknown; arguments?: unknown }>(answered)
     if (!answer) throw this.#unusable('does not answer in JSON')
@@ -121,14 +119,14 @@ export class Transmission implements Seeder {
     const headers: Record<string, string> = { 'content-type': 'application/json', [SESSION]: this.#session }
     if (this.#authorization !== '') headers.authorization = this.#authorization
     const body = JSON.stringify({ method, arguments: args })
-    return ask(this.#url, signal, { headers, body }).catch(error => {
+    return ask(this.url, signal, { headers, body }).catch(error => {
       signal.throwIfAborted()
       throw this.#unusable(error.message)
     })
   }
 
   #unusable(why: string): Error {
-    return new Error(`transmission at ${this.#url} ([torrent] seeder_url): ${why}`)
+    return new Error(`transmission at ${this.url} ([torrent] seeder_url): ${why}`)
   }
 }
 

@@ -2,21 +2,14 @@ import { mkdir, open, readdir, realpath, stat, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import { run } from '../../program/program.js'
 import { nodeMounts } from './reach.js'
-import type { Remote, Target } from './remote.js'
-import { type Course, transfer } from './rsync.js'
-import { checkSelection, chooseFilesystems, grabMountRules, grabRules, literals } from './selection.js'
+import { type CopyRequest, transfer } from './rsync.js'
+import { checkSelection, chooseFilesystems, grabRules } from './selection.js'
 
-export interface FromNodeRequest extends Course, Target {
-  readonly remote: Remote
+export interface FromNodeRequest extends CopyRequest {
   /** The image's directory, which is only read; undefined where it has none yet. */
   readonly tree: string | undefined
   /** The directory to fill, absolute: not there yet or empty. A dry run does not make it. */
   readonly work: string
-  /** `grab_filesystems` and `grab_exclude` of the image. */
-  readonly filesystems: readonly string[]
-  readonly exclude: readonly string[]
-  /** Absolute paths of the node's own files, such as secrets: left out both ways. */
-  readonly own?: readonly string[]
 }
 
 /**
@@ -26,38 +19,31 @@ export interface FromNodeRequest extends Course, Target {
  * caller makes the result durable.
  */
 export async function copyFromNode(request: FromNodeRequest): Promise<{ readonly changes: number }> {
-  const { remote, node, tree, work, dryrun, signal, line, own = [] } = request
+  const { remote, node, tree, work, dryrun, signal, timeLimitMs, line, own = [] } = request
   const { filesystems, exclude } = checkSelection(request.filesystems, request.exclude)
   const chosen = chooseFilesystems(node, filesystems, await nodeMounts(remote, request, signal))
   for (const path of chosen.covered) line(`${path} is no file system of its own on node ${node}`)
   for (const path of chosen.left) line(`${path} of node ${node} is another file system: left out`)
-  const destination = dryrun ? (tree ?? work) : await fresh(work)
-  if (!dryrun && tree !== undefined) await copy(tree, destination, request)
+  let destination = tree ?? work
+  if (!dryrun) {
+    await mkdir(work, { recursive: true, mode: 0o700 })
+    if ((await readdir(work)).length > 0) throw new Error(`${work} is not empty`)
+    destination = await realpath(work)
+    if (tree !== undefined) {
+      line(`copying ${tree}`)
+      const words = ['-a', '-x', '--reflink=auto', '--', `${tree}/.`, `${destination}/`]
+      await run('cp', words, { signal, timeLimitMs })
+    }
+  }
   const result = await transfer({
     ...request,
     sources: chosen.taken.map(path => (path === '/' ? '/./' : `/.${path}/`)),
     destination: `${destination}/`,
     from: 'node',
-    rules: [...grabRules([...literals(own), ...exclude], chosen.taken), ...grabMountRules(chosen)],
-    options: []
+    rules: grabRules(exclude, own, chosen)
   })
   if (!dryrun) await emptyMachineId(destination)
   return result
-}
-
-async function fresh(work: string): Promise<string> {
-  await mkdir(work, { recursive: true, mode: 0o700 })
-  if ((await readdir(work)).length > 0) throw new Error(`${work} is not empty`)
-  return realpath(work)
-}
-
-async function copy(
-  tree: string,
-  work: string,
-  { signal, timeLimitMs, line }: FromNodeRequest
-): Promise<void> {
-  line(`copying ${tree}`)
-  await run('cp', ['-a', '-x', '--reflink=auto', '--', `${tree}/.`, `${work}/`], { signal, timeLimitMs })
 }
 
 /**

@@ -7,8 +7,8 @@
 export const volatile: readonly string[] = ['/dev', '/proc', '/run', '/sys', '/tmp', '/var/tmp']
 
 /**
- * What tells one node from another, beside the files that `[image] identity` names: never taken from a node into an
- * image, nor put from an image over a node's.
+ * Files that tell one node from another, besides those of `[image] identity`. They are never taken from a node into an
+ * image, and never put from an image over those of a node.
  */
 export const identity: readonly string[] = [
   // Its name.
@@ -57,7 +57,7 @@ export const identity: readonly string[] = [
   '/usr/local/lib/svc/roles/*'
 ]
 
-/** What a push leaves as it is, too: files that the install script has completed, and the node's own records. */
+/** What a push also leaves as it is: files that the install script has completed, and the node's own records. */
 export const keptByPush: readonly string[] = [
   '/etc/chrony.conf',
   '/etc/chrony/chrony.conf',

@@ -135,11 +135,8 @@ export class Remote {
     if (!status.isFile()) throw new Error(`the ssh key ${where} is no file`)
     if ((status.mode & 0o077) !== 0)
       throw new Error(`the ssh key ${where} can be read by others, which ssh refuses: chmod 600`)
-    if (!this.#ownKey) await this.#link()
-  }
-
-  /** Gives the key of the ini a name of ours, as ssh would expand `%h`, `${HOME}` and the like in its path. */
-  async #link(): Promise<void> {
+    if (this.#ownKey) return
+    // The key of the ini gets a name of ours, as ssh would expand `%h`, `${HOME}` and the like in its path.
     const link = join(this.#directory, LINK)
     await rm(`${link}.new`, { force: true })
     await symlink(this.key, `${link}.new`)

@@ -2,8 +2,9 @@ import { isIPv6 } from 'node:net'
 import { run } from '../../program/program.js'
 import { type Remote, remoteFailure, type Target } from './remote.js'
 
-/** How a transfer reports and ends. */
-export interface Course {
+/** With which node a transfer is made, how it reports and how it ends. */
+export interface Course extends Target {
+  readonly remote: Remote
   readonly dryrun: boolean
   readonly signal: AbortSignal
   readonly timeLimitMs: number
@@ -15,20 +16,26 @@ export interface Course {
   change(text: string): void
 }
 
-export interface Transfer extends Course, Target {
-  readonly remote: Remote
-  /** Directories as rsync takes them with --relative; on the node when `from` is. */
+/** A grab or a push. */
+export interface CopyRequest extends Course {
+  /** `grab_filesystems` and `grab_exclude` of the image. */
+  readonly filesystems: readonly string[]
+  readonly exclude: readonly string[]
+  /** Absolute paths of the node's own files, such as secrets: left out both ways. */
+  readonly own?: readonly string[]
+}
+
+export interface Transfer extends Course {
+  /** Directories as rsync takes them with --relative. They are on the node where `from` is `node`. */
   readonly sources: readonly string[]
   readonly destination: string
   readonly from: 'node' | 'controller'
   /** Filter rules. */
   readonly rules: readonly string[]
-  /** Further options. */
-  readonly options: readonly string[]
 }
 
 const VANISHED = 24
-/** Seconds without a byte from the other rsync. */
+/** rsync gives up after so many seconds without a byte. */
 const SILENCE = 300
 /** How many complaints are passed on, and how much of each: they come from the node. */
 const COMPLAINTS = 20
@@ -87,7 +94,9 @@ function argumentsOf(request: Transfer, ssh: readonly string[]): string[] {
     '--protect-args',
     ...['--outbuf=L', '--8-bit-output', '--info=progress2', '--out-format=%i %n', `--timeout=${SILENCE}`],
     ...(request.dryrun ? ['--dry-run'] : []),
-    ...request.options,
+    // Programs of the node find the files that they load until the new ones are there. The directories above a file
+    // system that is pushed alone are no part of it.
+    ...(from === 'node' ? [] : ['--delete-delay', '--no-implied-dirs']),
     ...rules.map(rule => `--filter=${rule}`),
     `--rsh=${ssh.join(' ')}`,
     '--',

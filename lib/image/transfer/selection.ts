@@ -1,23 +1,16 @@
 import { posix } from 'node:path'
 import { identity, keptByPush, neverDeleted, volatile } from './kept.js'
 
-/** What of a system is grabbed or pushed: the fields of the OS image, checked. */
-export interface Selection {
-  /** Mount points, absolute and normal. */
-  readonly filesystems: readonly string[]
-  /** rsync patterns, each anchored at the root of the system. */
-  readonly exclude: readonly string[]
-}
-
 /** rsync's own limit, less what it adds. */
 const LONGEST_PATTERN = 4000
 
 /**
- * Reads `grab_filesystems` and `grab_exclude` of an OS image. Without a file system, `/` is meant. A pattern starts at
- * the root, with or without a slash, and is otherwise rsync's: `*` within a name, `**` across names, a slash at the end
- * for directories alone. Throws Error naming the field and the entry.
+ * Reads `grab_filesystems` and `grab_exclude` of an OS image: gives mount points, absolute and normal, and patterns that
+ * begin with a slash. Without a file system, `/` is meant. A pattern starts at the root, with or without a slash, and is
+ * otherwise rsync's: `*` within a name, `**` across names, a slash at the end for directories alone. Throws Error naming
+ * the field and the entry.
  */
-export function checkSelection(filesystems: readonly string[], exclude: readonly string[]): Selection {
+export function checkSelection(filesystems: readonly string[], exclude: readonly string[]) {
   return {
     filesystems: [...new Set((filesystems.length === 0 ? ['/'] : filesystems).map(filesystem))],
     exclude: exclude.map(pattern)
@@ -40,32 +33,6 @@ function pattern(text: string): string {
   if (Buffer.byteLength(text) > LONGEST_PATTERN) throw refused(`is longer than ${LONGEST_PATTERN} bytes`)
   return text.replace(/^\/*/, '/')
 }
-
-/** The pattern that matches this path and nothing else. More may be put behind it. */
-export const literal = (path: string) =>
-  path.replace(/[*?[\\]/g, character => (character === '\\' ? '[\\\\]' : `[${character}]`))
-
-/** The patterns that match these paths and nothing else. */
-export const literals = (paths: readonly string[]) => paths.map(path => literal(posix.normalize(path)))
-
-/** rsync's filter rules of a grab. The directories of the running system are taken, but empty. */
-export const grabRules = (exclude: readonly string[], taken: readonly string[]) => [
-  ...exclude.map(hide),
-  ...volatile.map(path => hide(`${path}/*`)),
-  ...lostAndFound(taken),
-  ...identity.map(hide)
-]
-
-/** rsync's filter rules of a push. What is left out is neither sent nor deleted. */
-export const pushRules = (exclude: readonly string[], taken: readonly string[]) => [
-  ...[...exclude, ...volatile].map(hide),
-  ...lostAndFound(taken),
-  ...[...identity, ...keptByPush].map(hide),
-  ...neverDeleted.map(path => `P ${path}`)
-]
-
-const hide = (path: string) => `- ${path}`
-const lostAndFound = (taken: readonly string[]) => taken.map(path => `- ${posix.join(path, 'lost+found')}`)
 
 /** Which file systems of a node are carried over, and which mount points below them are not. */
 export interface Chosen {
@@ -107,11 +74,36 @@ export function chooseFilesystems(
 const within = (path: string, parent: string) =>
   path === parent || path.startsWith(parent === '/' ? '/' : `${parent}/`)
 
-/** rsync's filter rules that keep a grab out of the mount points left alone: it takes the directories, but empty. */
-export const grabMountRules = ({ taken, left }: Chosen) => [
+/** The pattern that matches this path and nothing else. More may be put behind it. */
+const literal = (path: string) =>
+  path.replace(/[*?[\\]/g, character => (character === '\\' ? '[\\\\]' : `[${character}]`))
+const hide = (pattern: string) => `- ${pattern}`
+const hidePath = (path: string) => hide(literal(posix.normalize(path)))
+const lostAndFound = (taken: readonly string[]) => taken.map(path => hide(posix.join(path, 'lost+found')))
+
+/**
+ * rsync's filter rules of a grab that leaves out the patterns `exclude` and the paths `own`. The directories of the
+ * running system and the mount points left alone are taken, but empty.
+ */
+export const grabRules = (exclude: readonly string[], own: readonly string[], { taken, left }: Chosen) => [
+  ...own.map(hidePath),
+  ...exclude.map(hide),
+  ...volatile.map(path => hide(`${path}/*`)),
+  ...lostAndFound(taken),
+  ...identity.map(hide),
   ...taken.filter(path => path !== '/').map(path => `+ ${literal(path)}/`),
-  ...left.flatMap(path => [`+ ${literal(path)}/`, `- ${literal(path)}/*`, `- ${literal(path)}`])
+  ...left.map(literal).flatMap(path => [`+ ${path}/`, hide(`${path}/*`), hide(path)])
 ]
 
-/** rsync's filter rules that keep a push off the mount points left alone, also off their modes. */
-export const pushMountRules = ({ left }: Chosen) => left.map(path => `- ${literal(path)}`)
+/**
+ * rsync's filter rules of a push that leaves out the patterns `exclude` and the paths `own`. What is left out is
+ * neither sent nor deleted. Mount points left alone keep their modes, too.
+ */
+export const pushRules = (exclude: readonly string[], own: readonly string[], { taken, left }: Chosen) => [
+  ...left.map(path => hide(literal(path))),
+  ...own.map(hidePath),
+  ...[...exclude, ...volatile].map(hide),
+  ...lostAndFound(taken),
+  ...[...identity, ...keptByPush].map(hide),
+  ...neverDeleted.map(path => `P ${path}`)
+]

@@ -1,19 +1,12 @@
 import { realpath, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { nodeMounts } from './reach.js'
-import type { Remote, Target } from './remote.js'
-import { type Course, transfer } from './rsync.js'
-import { checkSelection, chooseFilesystems, literals, pushMountRules, pushRules } from './selection.js'
+import { type CopyRequest, transfer } from './rsync.js'
+import { checkSelection, chooseFilesystems, pushRules } from './selection.js'
 
-export interface ToNodeRequest extends Course, Target {
-  readonly remote: Remote
+export interface ToNodeRequest extends CopyRequest {
   /** The image's directory. */
   readonly tree: string
-  /** `grab_filesystems` and `grab_exclude` of the image. */
-  readonly filesystems: readonly string[]
-  readonly exclude: readonly string[]
-  /** Absolute paths of the node's own files, such as secrets: left out both ways. */
-  readonly own?: readonly string[]
 }
 
 /**
@@ -33,10 +26,7 @@ export async function copyToNode(request: ToNodeRequest): Promise<{ readonly cha
     sources: chosen.taken.map(path => (path === '/' ? `${tree}/./` : `${tree}/.${path}/`)),
     destination: '/',
     from: 'controller',
-    rules: [...pushMountRules(chosen), ...pushRules([...literals(own), ...exclude], chosen.taken)],
-    // Programs go on finding what they load until what replaces it is there. The directories above a file system
-    // that is pushed alone are not its own.
-    options: ['--delete-delay', '--no-implied-dirs']
+    rules: pushRules(exclude, own, chosen)
   })
 }
 
