@@ -81,11 +81,11 @@ run_script() {
     end_leftovers
   fi
   if [ "$run_status" -ne 0 ]; then
-    _REASON="the install script ended with status $run_status, its own message stands above"
+    _REASON="the install script ended with status $run_status: its own message is above"
     return 1
   fi
   if ! is_mounted /sysroot; then
-    _REASON='the install script ended well, but nothing is mounted on /sysroot'
+    _REASON='the install script succeeded, but nothing is mounted on /sysroot'
     return 1
   fi
 }

@@ -164,7 +164,7 @@ t.test('what is no role is refused', async t => {
   }
   for (const name of ['../x', 'a b', '$(touch /pwned)']) {
     const done = await install(t, { shell: 'ash', data: { roles: [name] } })
-    failed(t, done, 'roles', /no name of a role/)
+    failed(t, done, 'roles', /is not a role name/)
     t.strictSame(done.controller.gets(), ['/files/rocky9.tar.gz'])
   }
 })

@@ -8,7 +8,7 @@ status_update() {
     log "warning: the status '$1' could not be reported"
 }
 
-# Hardware inventory, where dmidecode is available.
+# Reports the hardware inventory, if dmidecode is there.
 sysinfo_update() {
   if ! program dmidecode >/dev/null; then
     return 0

@@ -3,7 +3,7 @@
 install_role() {
   case $1 in
     '' | [!A-Za-z0-9]* | *[!A-Za-z0-9._-]*)
-      complain "$(json_string "$1") is no name of a role"
+      complain "$(json_string "$1") is not a role name"
       return 1
       ;;
   esac
