@@ -13,7 +13,7 @@ interface Grant {
 }
 
 /**
- * Which dynamic address stands for which node (rules 4.6). It is the address that the DHCP server's lease file gives
+ * Knows which dynamic address belongs to which node (rules 4.6). It is the address that the DHCP server's lease file gives
  * to the node's MAC. If svcd manages no DHCP server, it is the first address of the range that fetched the node's boot
  * script, for one hour.
  */

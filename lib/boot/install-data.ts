@@ -57,8 +57,8 @@ const secret = {
 } as const
 
 /**
- * The variables of the install script and of the kickstart template. None is ever undefined: '' stands for what is not
- * set. Text is what the admin stored, so every use has to be quoted.
+ * The variables of the install script and of the kickstart template. None is ever undefined; '' means
+ * that a value is not set. Text is what the admin stored, so every use has to be quoted.
  */
 export const installVariables = {
   node: text('name of the node'),

@@ -35,9 +35,14 @@ const fields = [
     also: ['grab_exclude_list'],
     type: strings,
     default: [],
-    meaning: 'paths left out of a grab'
+    meaning: 'paths that grabs and pushes leave out'
   },
-  { name: 'grab_filesystems', type: strings, default: [], meaning: 'file systems a grab takes' },
+  {
+    name: 'grab_filesystems',
+    type: strings,
+    default: [],
+    meaning: 'file systems that grabs and pushes copy'
+  },
   { name: 'imagefile', also: ['tarball'], type: file, meaning: 'packed image below the files directory' }
 ] as const satisfies Table
 

@@ -25,7 +25,7 @@ const host = {
   variables: {
     title: text('for comments: "node node001 BOOTIF", of letters, digits and . _ - alone'),
     mac: text('MAC address'),
-    ipaddress: text("fixed address, '' where the machine gets one of the dynamic range"),
+    ipaddress: text("fixed address, '' if the machine gets one of the dynamic range"),
     boot: text<BootScript>(
       "the script it boots: `menu`, `short` or `disk`; '' for BMCs and other devices, which boot nothing. All but `short` and `disk` get what an unknown machine gets"
     ),
@@ -37,12 +37,12 @@ const subnet = {
   title: 'subnet',
   meaning: 'One CIDR, with what its networks say of it. Networks with equal CIDRs are one subnet.',
   variables: {
-    id: integer('a CIDR always has the same one, as leases refer to it'),
+    id: integer('its number; a CIDR always has the same one, because leases refer to it'),
     cidr: text('such as 10.141.0.0/16'),
     network: text('its first address'),
     netmask: text('such as 255.255.0.0'),
     names: text('the names of its networks, with blanks between them'),
-    dhcp: flag('false: nobody is answered there'),
+    dhcp: flag('whether the server answers there'),
     here: flag("whether the controller's address is in it, and in none of the subnets inside it"),
     ranges: maps(range, 'the dynamic ranges; empty: none'),
     router: text("the gateway, '' without one"),
@@ -57,14 +57,14 @@ const subnet = {
 const common = {
   url: text('the URL of svcd that nodes use'),
   next_server: text("TFTP server, '' without one"),
-  bios: text('file that BIOS machines fetch from there: an iPXE'),
+  bios: text('iPXE file that BIOS machines fetch from that server'),
   efi_x64: text('the same for UEFI on x86'),
   efi_arm64: text('the same for UEFI on ARM'),
   lease_seconds: integer('how long an address is lent'),
   interfaces: texts('interfaces of the controller to listen on; empty: all'),
   controller: text("the controller's address, '' when it has no IPv4 address"),
   dns_too: flag('whether the same server is the name server too (dnsmasq)'),
-  subnets: maps(subnet, 'the longest prefix first, as that subnet answers for its addresses'),
+  subnets: maps(subnet, 'the longest prefix first, because that subnet answers for its addresses'),
   hosts: maps(host, 'the machines that the server knows')
 } as const
 
@@ -73,15 +73,17 @@ const keaSubnet = {
   meaning: 'What `dhcp/templ_kea_subnet.cfg` has as `subnet`.',
   variables: {
     ...subnet.variables,
-    own_class: text("the client class that every machine has, where subnets overlap; '' elsewhere"),
-    hosts: maps(host, 'its machines, and where subnets overlap those without a fixed address')
+    own_class: text(
+      "a client class that every machine has, if the subnet overlaps with others; '' otherwise"
+    ),
+    hosts: maps(host, 'its machines; if subnets overlap, also the machines without a fixed address')
   }
 } as const
 
 const sharedNetwork = {
   title: 'shared network',
   meaning: 'Subnets that overlap.',
-  variables: { name: text('`svcd-<id>`, unlike all others'), subnets: maps(keaSubnet, 'the subnets') }
+  variables: { name: text('its name, `svcd-<id>`'), subnets: maps(keaSubnet, 'the subnets') }
 } as const
 
 /** The variables of each template of a DHCP server: what the code passes, and what the document says of it. */

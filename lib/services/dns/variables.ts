@@ -29,7 +29,7 @@ const hostLine = {
   meaning: 'A line of a hosts file.',
   variables: {
     address: text('an address'),
-    names: texts('its names, the one it is called by first')
+    names: texts('its names, the main one first')
   }
 } as const
 

@@ -32,7 +32,7 @@ bmc() {
   return 1
 }
 
-# The command stands in a file, because the process list shows arguments. ipmitool splits the line at blanks and ends it
+# The command is in a file, because the process list shows arguments. ipmitool splits the line at blanks and ends it
 # at a #, even inside quotes, so text is given to it as numbers.
 bmc_run() {
   rm -f "$_TMP/ipmitool"

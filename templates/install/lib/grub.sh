@@ -51,7 +51,7 @@ grub_config() {
 }
 
 # Whether the image has boot loader entries (BLS; RHEL and its relatives). They hold the kernel options of the
-# machine that the image was made on, and paths that are wrong where /boot is a file system of its own.
+# machine that the image was made on, and paths that are wrong if /boot is a file system of its own.
 boot_entries() {
   for entry_file in "$_SYSTEMROOT"/boot/loader/entries/*.conf; do
     if [ -f "$entry_file" ]; then

@@ -55,7 +55,7 @@ network() {
   esac
 }
 
-# Which system will read the network files. The distribution decides; where it leaves a choice, the image does.
+# Which system will read the network files. The distribution decides; if it leaves a choice, the image does.
 network_system() (
   case $(printf '%s' "$SVC_DISTRIBUTION" | tr '[:upper:]' '[:lower:]') in
     redhat | rhel | centos | rocky | alma* | fedora | opensuse* | suse | sles) echo NetworkManager && exit ;;
