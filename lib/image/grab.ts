@@ -17,8 +17,8 @@ import { imageTree, meantTree, realBelow } from './trees.js'
 
 /**
  * Where the tree of an image is or, where there is none yet, will be: parent and target as placeTree takes them, and the
- * tree that stands there. Throws unavailable (503) naming `[image]
- * directory` for a place outside it, and for one that cannot be replaced as a whole.
+ * tree that stands there. Throws unavailable (503) naming `[image] directory` for a place outside it, and for one that
+ * cannot be replaced as a whole.
  */
 export async function placeOf(directory: string, image: OsimageDoc) {
   const path = meantTree(directory, image)
@@ -42,8 +42,8 @@ export async function placeOf(directory: string, image: OsimageDoc) {
 }
 
 /**
- * Takes a node's file systems as the tree of an image; the old tree is there until the new one is whole. An
- * image without a path gets `<[image] directory>/<its name>`. A dry run only tells what would change.
+ * Makes a node's file systems the tree of an image. The old tree stays until the new one is whole. An image without a
+ * path gets `<[image] directory>/<its name>`. A dry run only tells what would change.
  */
 export async function grabImage(
   context: ImageContext,

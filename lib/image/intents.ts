@@ -35,7 +35,7 @@ export interface RemovalIntent {
 
 export type Intent = PackIntent | TreeIntent | RemovalIntent
 
-/** The name of what is under way: it is hidden, and no file that is served has such a name. */
+/** The hidden name of something under way. No file that is served has such a name. */
 export const temporary = (id: string, what = '') => `.svcd-${id}${what === '' ? '' : `.${what}`}`
 
 /** A name that no intent had before. */
@@ -68,12 +68,12 @@ export class Intents {
     await syncDirectory(this.directory)
   }
 
-  /** What an earlier daemon left. `unread` is called for each file that is no note, which stays. */
+  /** The notes that an earlier daemon left. `unread` is called with each file that is no note; the file stays. */
   async left(unread: (file: string) => void): Promise<Intent[]> {
     const found: Intent[] = []
     for (const name of await readdir(this.directory)) {
       const file = join(this.directory, name)
-      // A note that was being written.
+      // A note that was still being written.
       if (name.startsWith('.')) await rm(file, { force: true })
       else {
         const intent = parse(await readFile(file, 'utf8').catch(() => ''))

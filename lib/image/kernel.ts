@@ -12,7 +12,7 @@ export interface KernelWish {
   readonly kernelversion?: string
 }
 
-/** What a request really asks for: a value that the image has already asks for nothing. */
+/** A request without the values that the image has already. */
 export function newWish(image: OsimageDoc, wish: KernelWish): KernelWish {
   const entries = Object.entries(wish).filter(([key, value]) => value !== image[key as keyof KernelWish])
   return Object.fromEntries(entries)
@@ -103,7 +103,7 @@ export async function chooseKernel(
 const ofVersion = (version: string | undefined) =>
   version !== undefined && isFileName(`vmlinuz-${version}`) ? `boot/vmlinuz-${version}` : undefined
 
-/** The newest kernel, by version and not by time: `vmlinuz-6.1.0-10` is newer than `vmlinuz-6.1.0-9`. Rescue kernels are left out. */
+/** The newest kernel by version: `vmlinuz-6.1.0-10` is newer than `vmlinuz-6.1.0-9`. Rescue kernels are left out. */
 async function newestKernel(tree: string): Promise<string | undefined> {
   const boot = await resolveInside(tree, 'boot')
   if (boot === undefined) return undefined

@@ -18,6 +18,8 @@ import { discard, type Made, publish, servedMode } from './publish.js'
 import { createTorrent } from './torrent/torrent.js'
 import { treeOf } from './trees.js'
 
+type BootFields = Partial<Record<'kernel' | 'kernelfile' | 'kernelversion' | 'initrd' | 'initrdfile', string>>
+
 /** How many sentences of what the packer could not carry are stored; the record of the request has all of them. */
 const mostOmitted = 100
 
@@ -42,7 +44,7 @@ export async function packImage(
     const path = files[what]
     return path === undefined || path === 'kept' ? [] : [{ what, path }]
   })
-  // What is wrong with them is told before the long work.
+  // Faults in them are reported before the long work.
   for (const { path } of copies) {
     fileName(name, `${name}-${'0'.repeat(12)}`, path)
     await (await openInside(tree, path)).close()
@@ -69,13 +71,13 @@ export async function packImage(
     const stem = `${name}-${sha256.slice(0, 12)}`
     const imagefile = `${stem}${packer.suffix}`
     const made: Made[] = [{ from: hidden('pack'), name: imagefile }]
-    const boot: Record<string, string> = {}
+    const boot: BootFields = {}
     for (const { what, path } of copies) {
       const from = hidden(what)
       await copyTo(await openInside(tree, path), from, signal)
       const file = await bootName(name, stem, path, from, directory, signal)
       made.push({ from, name: file })
-      boot[`${what}file`] = file
+      boot[`${what}file` as const] = file
       const below = belowBoot(path)
       if (below !== undefined) boot[what] = below
     }
@@ -113,7 +115,7 @@ export async function packImage(
 
 /**
  * The name for a boot file that lies in `file`. The same pack may come with another kernel, where the excludes leave the
- * kernel out. Then the name is another one, as a tag may pin the file of that name, or a node boot it.
+ * kernel out. Then it gets another name, as a tag may pin the file with the usual name, or a node may be booting it.
  */
 async function bootName(
   image: string,

@@ -70,7 +70,7 @@ export async function placeTree(context: ImageContext, placement: Placement, job
 export const alreadyThere = (place: string) =>
   badRequest(`the directory ${place} exists already; remove it, or choose another name`)
 
-/** Undoes the renames of a placement that did not come to its end, whose new tree has its hidden name then. */
+/** Undoes the renames of a placement that did not come to its end. Its new tree has the hidden name after that. */
 export async function settle(context: ImageContext, intent: TreeIntent): Promise<void> {
   if (intent.phase === 'making') return
   const { hidden, old, place, base } = await pathsOf(context, intent)

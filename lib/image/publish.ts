@@ -11,7 +11,7 @@ import type { BootFiles } from './boot-files.js'
 import type { ImageContext } from './context.js'
 import { type PackIntent, temporary } from './intents.js'
 
-/** Whether an image, a tag or a pack has this file of the files directory. A torrent is there with its pack. */
+/** Whether an image, a tag or a pack has this file of the files directory. A torrent goes with its pack. */
 const isServed = (index: ClusterIndex, name: string) =>
   index.isImageFile('boot', name) || index.isImageFile('pack', name.replace(/\.torrent$/, ''))
 

@@ -5,9 +5,9 @@ import { discard } from './publish.js'
 import { isHidden } from './removal.js'
 
 /**
- * Puts right what an earlier daemon was interrupted in: each place holds what it held before, or what the store says by
- * now. Gives what takes its time and may go on while the daemon serves: the removal of large directories. What fails
- * is logged, and tried again by the next start. Never throws.
+ * Puts right what an earlier daemon left unfinished. After that, each place holds what it held before, or what the store
+ * says now. Gives the part that takes long and may go on while the daemon serves: the removal of large directories. What
+ * fails is logged, and the next start tries it again. Never throws.
  */
 export async function recover(context: ImageContext): Promise<() => Promise<void>> {
   const { intents, log } = context

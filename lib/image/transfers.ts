@@ -6,7 +6,7 @@ import type { OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { checkSelection } from './transfer/selection.js'
 
-/** Throws 404 for fields of the image that no grab and no push could go by. */
+/** Throws 404 for fields of the image that a grab or a push cannot use. */
 export function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc): void {
   try {
     checkSelection(grab_filesystems ?? [], grab_exclude ?? [])

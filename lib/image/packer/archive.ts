@@ -13,7 +13,7 @@ const HOLES = 'files that take less disk than their size (sparse ones) are packe
 /**
  * A tree as a tar archive, in pieces of any size: names, types, modes, owners as numbers, hard and symbolic links,
  * device nodes, modification times. The same tree gives the same bytes. What cannot be carried goes to `omitted`. Throws
- * an Error naming a file that cannot be read or changes while it is read. It blocks, and so is for a worker thread.
+ * an Error naming a file that cannot be read or changes while it is read. It blocks, so it runs in a worker thread.
  */
 export function* archive(options: Walk, omitted: Omitted): Generator<Buffer> {
   const leaveOut = (path: string) => {

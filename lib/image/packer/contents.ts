@@ -1,7 +1,7 @@
 import { lstat } from 'node:fs/promises'
 import { mountsBelow } from '../../disk/mounts.js'
 
-/** What of a tree is packed: all but what is excluded and what is mounted in it. Can be sent to a worker thread. */
+/** The part of a tree that is packed: all but what is excluded and what is mounted in it. Fit for a worker thread. */
 export interface Contents {
   /** A real directory, with no link left. */
   readonly tree: string
@@ -14,7 +14,7 @@ export interface Contents {
 export interface Mounted {
   /** `./proc`. */
   readonly path: string
-  /** A directory is packed as an empty one, another file is not packed. */
+  /** It is packed as an empty directory then; otherwise it is not packed. */
   readonly isDirectory: boolean
   /** It has the tree's own device number, which does not tell that it is mounted. */
   readonly isBound: boolean
@@ -50,17 +50,12 @@ export function pattern(exclude: string): string {
   const path = exclude
     .split('/')
     .filter(name => name !== '' && name !== '.')
-    .map(name => name.replace(/\\?./gs, piece => ESCAPED.get(piece) ?? piece))
+    // What GNU tar would read as a character class is itself here, and so is a lone backslash at the end.
+    .map(name => name.replace(/\\?./gs, piece => (piece === '[' || piece === '\\' ? `\\${piece}` : piece)))
     .join('/')
   if (path === '') throw new Error(`exclude ${JSON.stringify(exclude)} names no path in an image`)
   return `./${path}`
 }
-
-/** What GNU tar would read as a character class is itself here, and so is a lone backslash at the end. */
-const ESCAPED = new Map([
-  ['[', '\\['],
-  ['\\', '\\\\']
-])
 
 /** A path below the image (`./a/b`) as a pattern that matches nothing else. */
 export const verbatim = (path: string): string => path.replace(/[*?[\\]/g, '\\$&')
@@ -86,8 +81,6 @@ export function matcher(patterns: readonly string[]): (path: string) => boolean 
 function expression(piece: string): string {
   if (piece === '*') return '[^/]*'
   if (piece === '?') return '[^/]'
-  return `\\x${piece
-    .charCodeAt(piece.length - 1)
-    .toString(16)
-    .padStart(2, '0')}`
+  const code = piece.charCodeAt(piece.length - 1).toString(16)
+  return `\\x${code.padStart(2, '0')}`
 }

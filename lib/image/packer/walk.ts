@@ -22,7 +22,7 @@ export interface Walk {
   readonly mounts: ReadonlySet<string>
 }
 
-/** The walk over what is packed of a tree. */
+/** The walk over the part of a tree that is packed. */
 export const walkOf = ({ tree, excludes, mounts }: Contents): Walk => ({
   tree,
   leaveOut: matcher(excludes),
@@ -32,7 +32,7 @@ export const walkOf = ({ tree, excludes, mounts }: Contents): Walk => ({
 /**
  * Every file of a tree, in the order of the bytes of their names, a directory before what is in it. Names that change
  * meanwhile cannot lead it out of the tree. Throws an Error naming a member that cannot be read, and a directory that
- * changed while it was read. It blocks, and so is for a worker thread.
+ * changed while it was read. It blocks, so it runs in a worker thread.
  */
 export function* walk(options: Walk): Generator<Member> {
   const fd = openSync(options.tree, DIRECTORY)
@@ -70,7 +70,7 @@ function* inDirectory(
   unchanged(path, directory, before)
 }
 
-/** Throws an Error when an open file is not the one that `before` is of, or has changed since. */
+/** Throws an Error when an open file is another one than at `before`, or has changed since. */
 export function unchanged(path: string, fd: number, before: BigIntStats): void {
   const now = about(path, () => fstatSync(fd, { bigint: true }))
   const isSame = (['dev', 'ino', 'size', 'mtimeNs', 'ctimeNs'] as const).every(

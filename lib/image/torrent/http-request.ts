@@ -55,7 +55,7 @@ async function whole(response: Response): Promise<Buffer> {
   return Buffer.concat(parts)
 }
 
-/** The message of what failed. It is the cause of fetch's error, or, one for each address, the errors in the cause. */
+/** The message of the cause of fetch's error. Where several addresses were tried, that of the first one's failure. */
 function reason(error: Error): string {
   const { cause } = error as { cause?: Error & { errors?: readonly Error[] } }
   const inner = cause?.errors?.[0] ?? cause

@@ -15,7 +15,7 @@ const UDP_LIMIT_MS = 2000
 const NOBODY = '0'.repeat(40)
 
 /**
- * How many seeders the tracker knows of each torrent, by info hash; 0 of one that it has not heard of. It is asked with
+ * How many seeders the tracker knows of each torrent, by info hash; 0 for one that it has not heard of. It is asked with
  * a scrape: BEP 48 over http, where `announce` in the URL becomes `scrape`, or BEP 15 over udp.
  * @throws Error saying in a few words why there is no answer.
  */

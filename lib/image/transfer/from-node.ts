@@ -60,6 +60,6 @@ async function emptyMachineId(work: string): Promise<void> {
   })
   if (file === undefined) return
   await file.close()
-  // The time of /etc is the node's, so that another grab finds nothing to do.
+  // /etc gets the node's time again, so that another grab finds nothing to do.
   await utimes(etc, times.atime, times.mtime)
 }

@@ -189,7 +189,7 @@ const sshFailures: readonly (readonly [RegExp, (remote: Remote, target: Target) 
   [/^Connection (to .* )?(closed|reset)|^client_loop: /m, (_, { node }) => `node ${node}: ${LOST}`]
 ]
 
-/** What the exit statuses of rsync mean (its manual, EXIT VALUES; 255 is ssh's). For others its last words are told. */
+/** What the exit statuses of rsync mean (its manual, EXIT VALUES; 255 is ssh's). For others, its last words are given. */
 const rsyncFailures: Readonly<Record<number, string>> = {
   10: LOST,
   11: 'a file could not be read or written',

@@ -114,7 +114,7 @@ const deleted = /^\*deleting {3}(.+)$/s
 const timeAlone = /^\.d\.\.[tT]\.{6} /
 
 /**
- * One line of rsync's `%i %n` as a change; undefined for one that is none. rsync writes control characters as
+ * Reads one line of rsync's `%i %n` as a change; undefined where it tells of none. rsync writes control characters as
  * `\#ooo`, so a name never ends a line.
  */
 export function readChange(line: string): string | undefined {

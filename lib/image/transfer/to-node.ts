@@ -30,7 +30,7 @@ export async function copyToNode(request: ToNodeRequest): Promise<{ readonly cha
   })
 }
 
-/** A push deletes what its source lacks, so the source has to be what it is taken for. */
+/** Throws Error unless the source of a push is what it should be: a push deletes what its source lacks. */
 async function checkSource(tree: string, path: string): Promise<void> {
   const source = path === '/' ? tree : join(tree, path)
   if ((await realpath(source).catch(() => undefined)) !== source || !(await stat(source)).isDirectory())
