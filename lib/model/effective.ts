@@ -119,11 +119,15 @@ export function sourcesOf(node: NodeDoc, group: GroupDoc | undefined, cluster: C
 export const groupOf = (view: View, { group }: NodeDoc): GroupDoc | undefined =>
   group === undefined ? undefined : view.get('group', group)
 
-/** An interface of a node in `group`: with the group's options where it has none of its own (rules 3.4). */
-export function interfaceInForce(entry: InterfaceDoc, group: GroupDoc | undefined): InterfaceDoc {
-  if (entry.options !== undefined) return entry
-  const options = group?.interfaces?.find(other => other.interface === entry.interface)?.options
-  return options === undefined ? entry : { ...entry, options }
+/** The interfaces of an object in `group`: with the group's options where they have none of their own (rules 3.4). */
+export function interfacesInForce(
+  { interfaces = [] }: { readonly interfaces?: readonly InterfaceDoc[] },
+  group: GroupDoc | undefined
+): readonly InterfaceDoc[] {
+  const withOptions = group?.interfaces?.filter(({ options }) => options !== undefined) ?? []
+  if (withOptions.length === 0) return interfaces
+  const ofGroup = new Map(withOptions.map(({ interface: name, options }) => [name, { options }]))
+  return interfaces.map(entry => ({ ...ofGroup.get(entry.interface), ...entry }) as InterfaceDoc)
 }
 
 /** The interface that a node with these settings is provisioned over. */
@@ -144,7 +148,7 @@ export const rolesOf = ({ roles }: Pick<Settings, 'roles'>): string[] =>
 export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSettings): EffectiveNode {
   const group = groupOf(view, node)
   const settings = settingsOf(node, group, cluster)
-  const interfaces = (node.interfaces ?? []).map(entry => interfaceInForce(entry, group))
+  const interfaces = interfacesInForce(node, group)
   const provision = provisionOf({ interfaces }, settings)
   const network = provision?.network === undefined ? undefined : view.get('network', provision.network)
   const domain = domainOf(settings, provision)

@@ -1,7 +1,7 @@
 import { badRequest, notFound } from '../errors.js'
-import { formatAddress, toAddress } from './address.js'
+import { type Address, formatAddress, toAddress } from './address.js'
 import type { Docs } from './docs.js'
-import { groupOf, interfaceInForce } from './effective.js'
+import { groupOf } from './effective.js'
 import { dynamicRange, nextFree } from './networks.js'
 import type { GivenInterface, Power } from './object-type.js'
 import type { InterfaceDoc } from './types/interface.js'
@@ -16,8 +16,9 @@ type GroupDoc = Docs['group']
  */
 type Entry = InterfaceDoc & { readonly assign?: true }
 
-const find = (entries: readonly Entry[] | undefined, name: string) =>
-  entries?.find(entry => entry.interface === name)
+/** Entries by their interface, in their order: setting one anew keeps its place. */
+const byName = (holder: { readonly interfaces?: readonly Entry[] } | undefined): Map<string, Entry> =>
+  new Map(holder?.interfaces?.map(entry => [entry.interface, entry]))
 
 /** An entry without the keys that are undefined or null, in table order. */
 function entry(fields: { [K in keyof Entry]?: Entry[K] | null | undefined }): Entry {
@@ -34,12 +35,9 @@ function entry(fields: { [K in keyof Entry]?: Entry[K] | null | undefined }): En
   return Object.fromEntries(Object.entries(clean).filter(([, value]) => value != null)) as unknown as Entry
 }
 
-/** The entries with `next` in the place of `has`, or at the end. */
-const put = (entries: readonly Entry[], has: Entry | undefined, next: Entry): readonly Entry[] =>
-  has ? entries.map(other => (other === has ? next : other)) : [...entries, next]
-
-function withInterfaces(node: NodeDoc, interfaces: readonly Entry[], removed = node.removed ?? []): NodeDoc {
+function withInterfaces(node: NodeDoc, entries: Iterable<Entry>, removed = node.removed ?? []): NodeDoc {
   const { interfaces: _, removed: __, ...rest } = node
+  const interfaces = [...entries]
   return {
     ...rest,
     ...(interfaces.length > 0 ? { interfaces } : {}),
@@ -54,10 +52,12 @@ export function assignAddresses(tx: Tx, node: NodeDoc, cluster: ClusterSettings)
   const mine = new Set(
     entries.flatMap(({ ipaddress }) => (ipaddress === undefined ? [] : toAddress(ipaddress)))
   )
+  // What lies before the last address that a network gave is not free: nothing is given back meanwhile.
+  const last = new Map<string, Address>()
   const assigned = entries.map(({ assign, ...other }) => {
     if (!assign || other.network === undefined) return other
-    const address = nextFree(tx, other.network, cluster, mine)
-    mine.add(address)
+    const address = nextFree(tx, other.network, cluster, mine, last.get(other.network))
+    last.set(other.network, address)
     return entry({ ...other, ipaddress: formatAddress(address) })
   })
   return withInterfaces(node, assigned)
@@ -73,25 +73,21 @@ export function followGroup(
   after: GroupDoc | undefined
 ): NodeDoc {
   const moved = before?.name !== after?.name
-  const removed = moved ? [] : (node.removed ?? []).filter(name => find(after?.interfaces, name))
-  let entries: readonly Entry[] = (node.interfaces ?? []).filter(
-    ({ interface: name, own }) => own || find(after?.interfaces, name) || !find(before?.interfaces, name)
-  )
-  for (const { interface: name, network } of after?.interfaces ?? []) {
-    if (removed.includes(name)) continue
-    const has = find(entries, name)
+  const [entries, old, now] = [byName(node), byName(before), byName(after)]
+  const removed = moved ? [] : (node.removed ?? []).filter(name => now.has(name))
+  for (const { interface: name, own } of entries.values())
+    if (!own && !now.has(name) && old.has(name)) entries.delete(name)
+  for (const name of removed) now.delete(name)
+  for (const { interface: name, network } of now.values()) {
+    const has = entries.get(name)
     // Inside one group an entry that deviates from the group's old network was set on the node by hand.
-    const follows = moved || has?.network === find(before?.interfaces, name)?.network
+    const follows = moved || has?.network === old.get(name)?.network
     // In the same network an address is kept; a move gives one where there is none.
     const stays = has?.network === network && (has?.ipaddress !== undefined || !moved)
     if (has && (stays || !follows)) continue
-    entries = put(
-      entries,
-      has,
-      entry({ ...has, interface: name, network, ipaddress: undefined, assign: true })
-    )
+    entries.set(name, entry({ ...has, interface: name, network, ipaddress: undefined, assign: true }))
   }
-  return withInterfaces(node, entries, removed)
+  return withInterfaces(node, entries.values(), removed)
 }
 
 /**
@@ -105,11 +101,12 @@ export function mergeNodeInterfaces(
   given: readonly GivenInterface[],
   power: Power
 ): NodeDoc {
-  let entries: readonly Entry[] = node.interfaces ?? []
-  const group = groupOf(tx, node)
+  const entries = byName(node)
+  const removed = new Set(node.removed)
+  const groups = byName(groupOf(tx, node))
   for (const wanted of given) {
-    const has = find(entries, wanted.interface)
-    const ofGroup = find(group?.interfaces, wanted.interface)
+    const has = entries.get(wanted.interface)
+    const ofGroup = groups.get(wanted.interface)
     const network = wanted.network === undefined ? (has ?? ofGroup)?.network : (wanted.network ?? undefined)
     const where = `node ${node.name}: interface ${wanted.interface}`
     if (network !== undefined && !tx.get('network', network))
@@ -119,7 +116,7 @@ export function mergeNodeInterfaces(
     const open = network !== undefined && wanted.ipaddress === undefined
     const kept = wanted.ipaddress === undefined ? has?.ipaddress : wanted.ipaddress
     // Options as they are read, the group's maybe, are left where they are (rules 3.4).
-    const shown = interfaceInForce(has ?? { interface: wanted.interface }, group).options ?? ''
+    const shown = has?.options ?? ofGroup?.options ?? ''
     const asShown = wanted.options === undefined || (wanted.options ?? '') === shown
     if (wanted.ipaddress && wanted.ipaddress !== has?.ipaddress)
       claim(tx, node.name, network, wanted, where, power)
@@ -132,10 +129,10 @@ export function mergeNodeInterfaces(
       own: has ? has.own : ofGroup ? undefined : true,
       assign: open && (!stays || has?.assign) ? true : undefined
     })
-    entries = put(entries, has, next)
+    entries.set(wanted.interface, next)
+    removed.delete(wanted.interface)
   }
-  const removed = (node.removed ?? []).filter(name => !given.some(wanted => wanted.interface === name))
-  return withInterfaces(node, entries, removed)
+  return withInterfaces(node, entries.values(), [...removed])
 }
 
 /** Checks an address that is asked for by name, and frees it where force allows. */
@@ -171,7 +168,7 @@ function withoutAddress(node: NodeDoc, name: string): NodeDoc {
 export function removeNodeInterface(tx: Tx, node: NodeDoc, name: string): NodeDoc {
   const left = without(node, `node ${node.name}`, name)
   const removed = node.removed ?? []
-  return withInterfaces(node, left, find(groupOf(tx, node)?.interfaces, name) ? [...removed, name] : removed)
+  return withInterfaces(node, left, byName(groupOf(tx, node)).has(name) ? [...removed, name] : removed)
 }
 
 /** The other interfaces; 404 where there is none of that name. */
@@ -183,14 +180,12 @@ function without(holder: NodeDoc | GroupDoc, title: string, name: string): reado
 
 /** A node with this MAC (or none) on one interface, which is made when missing (rules 3.9). */
 export function withMac(node: NodeDoc, name: string, macaddress: string | null): NodeDoc {
-  const has = find(node.interfaces, name)
+  const entries = byName(node)
+  const has = entries.get(name)
   if ((has?.macaddress ?? null) === macaddress) return node
-  const next = entry({ ...has, interface: name, macaddress, own: has ? has.own : true })
-  return withInterfaces(
-    node,
-    put(node.interfaces ?? [], has, next),
-    (node.removed ?? []).filter(other => other !== name)
-  )
+  entries.set(name, entry({ ...has, interface: name, macaddress, own: has ? has.own : true }))
+  const removed = (node.removed ?? []).filter(other => other !== name)
+  return withInterfaces(node, entries.values(), removed)
 }
 
 /** The interfaces of a clone: the same networks, with addresses that are still open, and no MAC (rules 3.2). */
@@ -203,9 +198,9 @@ export function cloneInterfaces(node: NodeDoc): NodeDoc {
 
 /** A group's interfaces with the given entries merged in. */
 export function mergeGroupInterfaces(group: GroupDoc, given: readonly GivenInterface[]): GroupDoc {
-  let entries: readonly InterfaceDoc[] = group.interfaces ?? []
+  const entries = byName(group)
   for (const wanted of given) {
-    const has = find(entries, wanted.interface)
+    const has = entries.get(wanted.interface)
     const next = entry({
       interface: wanted.interface,
       network: wanted.network === undefined ? has?.network : wanted.network,
@@ -213,9 +208,9 @@ export function mergeGroupInterfaces(group: GroupDoc, given: readonly GivenInter
     })
     if (next.network === undefined)
       throw badRequest(`group ${group.name}: interface ${wanted.interface}: field "network" is missing`)
-    entries = put(entries, has, next)
+    entries.set(wanted.interface, next)
   }
-  return entries.length > 0 ? { ...group, interfaces: entries } : group
+  return entries.size > 0 ? { ...group, interfaces: [...entries.values()] } : group
 }
 
 /** A group without one interface; throws 404 where it has none of that name. */

@@ -199,11 +199,10 @@ export class Model {
   ): Promise<boolean> {
     return this.change(actor, tx => {
       const before = this.get(type, name, tx)
-      const isNew = ({ interface: wanted }: GivenInterface) =>
-        !before.interfaces?.some(entry => entry.interface === wanted)
+      const had = new Set(before.interfaces?.map(entry => entry.interface))
       const given = { values: new Map(), newName: undefined, interfaces, override: false, readBack: false }
       write(this.#changing(tx, actor), type, name, before, given)
-      return interfaces.some(isNew)
+      return interfaces.some(entry => !had.has(entry.interface))
     })
   }
 

@@ -54,20 +54,22 @@ function isReserved(
 }
 
 /**
- * The first host address that is not used and not reserved (rules 3.7). `also`: more that are used.
- * Throws 404 naming the network when there is none.
+ * The first host address that is not used and not reserved (rules 3.7). `also`: more that are used. `after`: the
+ * address to look behind. Throws 404 naming the network when there is none.
  */
 export function nextFree(
   view: View,
   name: string,
   cluster: ClusterSettings,
-  also: ReadonlySet<Address> = new Set()
+  also: ReadonlySet<Address> = new Set(),
+  after = -1
 ): Address {
   const prefix = view.index.networks.get(name)
   const network = view.get('network', name)
   if (!prefix || !network) throw notFound(`network ${name} does not exist`)
   const dynamic = dynamicRange(network)
-  let { first: from, last } = hosts(prefix)
+  const { first, last } = hosts(prefix)
+  let from = Math.max(first, after + 1)
   for (;;) {
     const free = view.index.taken.firstFree(from, last)
     if (free === undefined) throw notFound(`network ${name} has no free address`)

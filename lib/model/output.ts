@@ -1,7 +1,6 @@
 import type { Docs, TypeName } from './docs.js'
-import { interfaceInForce } from './effective.js'
+import { interfacesInForce } from './effective.js'
 import { hidden, type Table } from './field.js'
-import { interfacesOf } from './types/interface.js'
 import { objectTypes } from './types.js'
 import type { ClusterSettings, View } from './view.js'
 
@@ -70,12 +69,9 @@ export function showInterfaces(
   doc: object,
   group: Docs['group'] | undefined
 ): Record<string, unknown>[] {
-  return interfacesOf(doc).map(entry => {
-    const values: Readonly<Record<string, unknown>> = interfaceInForce(entry, group)
-    return Object.fromEntries(
-      table.map(({ name, default: byDefault }) => [name, values[name] ?? byDefault ?? null])
-    )
-  })
+  return interfacesInForce(doc, group).map((values: Readonly<Record<string, unknown>>) =>
+    Object.fromEntries(table.map(({ name, default: byDefault }) => [name, values[name] ?? byDefault ?? null]))
+  )
 }
 
 /** The JSON text of an object's answer, and what it was made from. */

@@ -109,11 +109,13 @@ export const listOf = <D>(what: string, table: Table): FieldType<readonly D[]> =
     json: 'array',
     read: value => {
       if (!Array.isArray(value)) throw new ValueError('')
+      const seen = new Set<JsonValue | undefined>()
       return value.map((entry, i) => {
-        const where = `${what} ${nameOf(entry) ?? i + 1}`
+        const name = nameOf(entry)
+        const where = `${what} ${name ?? i + 1}`
         try {
-          if (value.findIndex(other => nameOf(other) === nameOf(entry)) < i)
-            throw new ValueError('is given twice')
+          if (seen.has(name)) throw new ValueError('is given twice')
+          seen.add(name)
           return entryType.read(entry)
         } catch (error) {
           if (!(error instanceof ValueError)) throw error

@@ -46,7 +46,3 @@ export const nodeInterfaces = {
   default: [],
   meaning: 'its interfaces'
 } as const
-
-/** The interfaces of an object; none where it cannot have any. */
-export const interfacesOf = (doc: object): readonly InterfaceDoc[] =>
-  (doc as { readonly interfaces?: readonly InterfaceDoc[] }).interfaces ?? []

@@ -1,5 +1,12 @@
 import { badRequest } from '../../errors.js'
-import { effectiveNode, groupOf, interfaceInForce, provisionOf, settingsOf, sourcesOf } from '../effective.js'
+import {
+  effectiveNode,
+  groupOf,
+  interfacesInForce,
+  provisionOf,
+  settingsOf,
+  sourcesOf
+} from '../effective.js'
 import {
   boolean,
   comment,
@@ -139,9 +146,10 @@ export const node: ObjectType<NodeDoc> = {
   *checks(view, doc, title, cluster) {
     const group = groupOf(view, doc)
     yield () => checkTag(view, settingsOf(doc, group, cluster), title)
+    const has = new Set([...(doc.interfaces ?? []).map(entry => entry.interface), ...(doc.removed ?? [])])
     for (const { interface: name } of group?.interfaces ?? [])
       yield () => {
-        if (!doc.interfaces?.some(entry => entry.interface === name) && !doc.removed?.includes(name))
+        if (!has.has(name))
           throw badRequest(`${title}: interface ${name} of its group ${doc.group} is missing`)
       }
   }
@@ -152,10 +160,10 @@ export const node: ObjectType<NodeDoc> = {
  * drops (rules 1.11).
  */
 function withoutRead(view: View, before: NodeDoc, given: Given): Given['interfaces'] {
-  const group = groupOf(view, before)
+  const shown = interfacesInForce(before, groupOf(view, before))
+  const byName = new Map(shown.map(entry => [entry.interface, entry]))
   return given.interfaces.filter(wanted => {
-    const entry = before.interfaces?.find(other => other.interface === wanted.interface)
-    const read = entry && interfaceInForce(entry, group)
+    const read = byName.get(wanted.interface)
     return (
       !read ||
       (['network', 'ipaddress', 'macaddress', 'options'] as const).some(
@@ -188,8 +196,9 @@ function withoutMachine(given: Given, source: NodeDoc): Given {
   for (const field of machineFields) if (values.get(field) === fields[field]) values.delete(field)
   if (source.interfaces?.some(({ macaddress }) => macaddress && macaddress === values.get('macaddr')))
     values.delete('macaddr')
+  const byName = new Map(source.interfaces?.map(entry => [entry.interface, entry]))
   const interfaces = given.interfaces.map(entry => {
-    const has = source.interfaces?.find(other => other.interface === entry.interface)
+    const has = byName.get(entry.interface)
     const { ipaddress, macaddress, ...rest } = entry
     return {
       ...rest,
