@@ -16,59 +16,43 @@ interface Options {
 type Command = (options: Options, args: readonly string[]) => Promise<number>
 
 // Each command loads only what it needs: `svcd passwd` works where the daemon's parts do not.
-const commands = new Map<string, Command>([
-  [
-    'serve',
-    async options => {
+const commands = new Map(
+  Object.entries<Command>({
+    async serve(options) {
       const config = await configOf(options)
       const { serve } = await import('./cli/serve.js')
       await serve(config, () => process.exit(1))
       return 0
-    }
-  ],
-  [
-    'check',
-    async options => {
+    },
+    async check(options) {
       const config = await configOf(options)
       const { check } = await import('./cli/check.js')
       return (await check(config)) ? 0 : 1
-    }
-  ],
-  [
-    'export',
-    async options => {
+    },
+    async export(options) {
       const config = await configOf(options)
       const { exportTo } = await import('./cli/transfer.js')
       await exportTo(config, process.stdout)
       return 0
-    }
-  ],
-  [
-    'import',
-    async (options, [file = '']) => {
+    },
+    async import(options, [file = '']) {
       const config = await configOf(options)
       const { importFrom } = await import('./cli/transfer.js')
       process.stdout.write(`${await importFrom(config, file, options.yes ?? false)}\n`)
       return 0
-    }
-  ],
-  [
-    'passwd',
-    async ({ role = 'admin', stdin = false }, [user = '']) => {
+    },
+    async passwd({ role = 'admin', stdin = false }, [user = '']) {
       const { passwd } = await import('./cli/passwd.js')
       process.stdout.write(await passwd(user, role, stdin))
       return 0
-    }
-  ],
-  [
-    'version',
-    async () => {
+    },
+    async version() {
       const { version } = await import('./version.js')
       process.stdout.write(`svcd ${version.service}, api ${version.api}, commit ${version.commit}\n`)
       return 0
     }
-  ]
-])
+  })
+)
 
 /** What the commands that take an operand take. */
 const operands: Readonly<Record<string, string>> = { passwd: 'USER', import: 'FILE' }

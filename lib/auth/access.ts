@@ -28,7 +28,7 @@ interface Meaning {
  * Who may call a route (rules 5.7): the check and the documents are made from this table. Where the source address
  * decides as well, the handler looks at it.
  */
-const meanings: Readonly<Record<Access, Meaning>> = {
+const meanings = {
   anyone: { says: 'no token', token: 'unread', viewer: 'all', node: 'all' },
   minimal: { says: 'token; without one names only', token: 'optional' },
   // As `minimal` where the path names an address in the place of a network, else as `user`.
@@ -51,18 +51,10 @@ const meanings: Readonly<Record<Access, Meaning>> = {
     node: 'all',
     lenient: true
   }
-}
+} as const satisfies Readonly<Record<string, Meaning>>
 
-export type Access =
-  | 'anyone'
-  | 'minimal'
-  | 'address'
-  | 'reader'
-  | 'user'
-  | 'admin'
-  | 'node'
-  | 'source'
-  | 'files'
+/** Who may call a route, as its row says it. */
+export type Access = keyof typeof meanings
 
 /** What the check and the documents look at in a route. */
 interface Guarded {

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { hashPassword, longestPassword } from '../auth/passwords.js'
-import { type Role, roles } from '../auth/roles.js'
+import { isRole, roles } from '../auth/roles.js'
 import { nameRule, nameRuleText } from '../config/values.js'
 import { askHidden } from './ask-hidden.js'
 import { UsageError } from './usage.js'
@@ -23,8 +23,6 @@ export async function passwd(name: string, role: string, stdin: boolean): Promis
     throw new Error(`the password is longer than ${longestPassword} bytes`)
   return `${name} = ${role} ${await hashPassword(password)}\n`
 }
-
-const isRole = (word: string): word is Role => (roles as readonly string[]).includes(word)
 
 async function readPassword(stream: Readable): Promise<string> {
   return decode(await buffer(stream)).replace(/\r?\n$/, '')

@@ -1,6 +1,6 @@
 import { dirname, resolve } from 'node:path'
 import { isPasswordHash } from '../auth/passwords.js'
-import { type Role, roles, type User } from '../auth/roles.js'
+import { isRole, roles, type User } from '../auth/roles.js'
 import { type Key, table } from './keys.js'
 import { type Entry, readText, scanLines } from './lines.js'
 import { ConfigError, type Problem, shown } from './problem.js'
@@ -159,8 +159,6 @@ function readUsers(given: ReadonlyMap<string, Given> = new Map(), problems: Prob
   }
   return users
 }
-
-const isRole = (word: string): word is Role => (roles as readonly string[]).includes(word)
 
 const placeOf = (file: string, given: Sections, section: string, key: string): Place =>
   given.get(section)?.get(key)?.place ?? { file }

@@ -179,33 +179,43 @@ export const optionalIpv4: Kind<string> = value => {
   return address
 }
 
+/** Text of a shape. */
+const shaped =
+  (shape: RegExp, expected: string): Kind<string> =>
+  value => {
+    must(shape.test(value), expected)
+    return value
+  }
+
+/** Parts with commas between them, each of which passes the test, or nothing. */
+const listed =
+  (test: (part: string) => boolean, expected: string): Kind<readonly string[]> =>
+  value => {
+    const parts = value
+      .split(',')
+      .map(part => part.trim())
+      .filter(part => part !== '')
+    must(parts.every(test), expected)
+    return parts
+  }
+
 /** The name of a file without a path, which a DHCP answer, a URL and TFTP carry as it is. */
-export const fileName: Kind<string> = value => {
-  must(/^[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}$/.test(value), 'a file name of letters, digits and . _ + ~ -')
-  return value
-}
+export const fileName = shaped(
+  /^[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}$/,
+  'a file name of letters, digits and . _ + ~ -'
+)
 
 /** The name of a service, or nothing. */
-export const unit: Kind<string> = value => {
-  must(
-    /^(?:[A-Za-z0-9][A-Za-z0-9@._:-]{0,199})?$/.test(value),
-    'the name of a service, such as isc-dhcp-server'
-  )
-  return value
-}
+export const unit = shaped(
+  /^(?:[A-Za-z0-9][A-Za-z0-9@._:-]{0,199})?$/,
+  'the name of a service, such as isc-dhcp-server'
+)
 
 /** Names of network interfaces with commas between them, or nothing. */
-export const interfaces: Kind<readonly string[]> = value => {
-  const names = value
-    .split(',')
-    .map(name => name.trim())
-    .filter(name => name !== '')
-  must(
-    names.every(name => /^[A-Za-z0-9][A-Za-z0-9_.@-]{0,14}$/.test(name)),
-    'names of network interfaces with commas between them'
-  )
-  return names
-}
+export const interfaces = listed(
+  name => /^[A-Za-z0-9][A-Za-z0-9_.@-]{0,14}$/.test(name),
+  'names of network interfaces with commas between them'
+)
 
 const label = '[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?'
 const hostName = new RegExp(`^(?=.{1,253}$)${label}(?:\\.${label})*$`)
@@ -255,31 +265,17 @@ export const command: Kind<readonly string[]> = value => {
   return value.split(/\s+/).filter(word => word !== '')
 }
 
-const listed = (value: string): string[] =>
-  value
-    .split(',')
-    .map(part => part.trim())
-    .filter(part => part !== '')
-
 /** Files inside an image with commas between them, each from its root; the names may hold *, ? and [ ]. */
-export const imageFiles: Kind<readonly string[]> = value => {
-  const files = listed(value)
-  must(
-    files.every(part => /^(?:\/(?!\.\.?\/)[^/*?[\]\\\s]+)*\/[^/\\\s]+$/.test(part) && !/\/\.\.?$/.test(part)),
-    'files from the root of an image, such as /etc/ssh/ssh_host_*, with commas between them'
-  )
-  return files
-}
+export const imageFiles = listed(
+  part => /^(?:\/(?!\.\.?\/)[^/*?[\]\\\s]+)*\/[^/\\\s]+$/.test(part) && !/\/\.\.?$/.test(part),
+  'files from the root of an image, such as /etc/ssh/ssh_host_*, with commas between them'
+)
 
 /** Paths inside an image with commas between them, each from its root; patterns may hold *, ? and [ ]. */
-export const imagePaths: Kind<readonly string[]> = value => {
-  const paths = listed(value)
-  must(
-    paths.every(part => part.startsWith('/') && !part.split('/').includes('..')),
-    'paths from the root of an image, such as /var/cache/*, with commas between them'
-  )
-  return paths
-}
+export const imagePaths = listed(
+  part => part.startsWith('/') && !part.split('/').includes('..'),
+  'paths from the root of an image, such as /var/cache/*, with commas between them'
+)
 
 /** An announce URL (http, https or udp), or nothing. */
 export const optionalTracker: Kind<string> = value =>
@@ -292,10 +288,7 @@ export const optionalTracker: Kind<string> = value =>
       ).href
 
 /** A crypt(3) hash, or nothing; never a password in clear. */
-export const optionalCrypt: Kind<string> = value => {
-  must(
-    value === '' || /^\$[0-9a-z]{1,12}\$[./0-9A-Za-z$,=+-]{8,400}$/.test(value),
-    'a crypt(3) hash, as `openssl passwd -6` prints it, or empty'
-  )
-  return value
-}
+export const optionalCrypt = shaped(
+  /^(?:\$[0-9a-z]{1,12}\$[./0-9A-Za-z$,=+-]{8,400})?$/,
+  'a crypt(3) hash, as `openssl passwd -6` prints it, or empty'
+)

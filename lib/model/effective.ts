@@ -2,7 +2,7 @@ import { compareNames } from '../store/order.js'
 import type { Prefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
 import type { Field, ValueOf } from './field.js'
-import { findTag, untagged } from './tags.js'
+import { filesOf, findTag, untagged } from './tags.js'
 import { inheritable } from './types/inheritable.js'
 import type { InterfaceDoc } from './types/interface.js'
 import type { ClusterSettings, View } from './view.js'
@@ -171,13 +171,7 @@ function imageOf(view: View, { osimage, osimagetag }: Settings): Docs['osimage']
   const image = osimage === null ? undefined : view.get('osimage', osimage)
   if (!image || osimagetag === untagged) return image
   const { kernelfile: _, initrdfile: __, imagefile: ___, ...rest } = image
-  const { kernelfile, initrdfile, imagefile } = findTag(view, image.name, osimagetag) ?? {}
-  return {
-    ...rest,
-    ...(kernelfile === undefined ? {} : { kernelfile }),
-    ...(initrdfile === undefined ? {} : { initrdfile }),
-    ...(imagefile === undefined ? {} : { imagefile })
-  }
+  return { ...rest, ...filesOf(findTag(view, image.name, osimagetag) ?? {}) }
 }
 
 /** The nodes whose value in force this object is, in natural order (rules 3.10). */

@@ -1,5 +1,6 @@
 import { badRequest, notFound } from '../errors.js'
 import type { Docs } from './docs.js'
+import type { Files } from './index.js'
 import type { Tx, View } from './view.js'
 
 type OsimagetagDoc = Docs['osimagetag']
@@ -13,6 +14,12 @@ export const tagKey = (osimage: string, tag: string) => `${osimage}:${tag}`
 /** The tag of an image with what it pins; undefined where the image does not have it. */
 export const findTag = (view: View, osimage: string, tag: string): OsimagetagDoc | undefined =>
   view.get('osimagetag', tagKey(osimage, tag))
+
+/** The files that an image or a tag has, without the rest. */
+export const filesOf = ({ kernelfile, initrdfile, imagefile }: Files): Files =>
+  Object.fromEntries(
+    Object.entries({ kernelfile, initrdfile, imagefile }).filter(([, file]) => file !== undefined)
+  )
 
 function all(view: View): OsimagetagDoc[] {
   return view.names('osimagetag').flatMap(name => view.get('osimagetag', name) ?? [])
@@ -42,9 +49,7 @@ export function setTag(tx: Tx, image: Docs['osimage'], tag: string): void {
   if (tag === untagged) throw badRequest(`OS image ${image.name}: tag ${untagged} cannot be set`)
   const name = tagKey(image.name, tag)
   const order = findTag(tx, image.name, tag)?.order ?? holders(tx, tag).length + 1
-  const { kernelfile, initrdfile, imagefile } = image
-  const files = Object.entries({ kernelfile, initrdfile, imagefile }).filter(([, file]) => file !== undefined)
-  tx.put('osimagetag', name, { name, osimage: image.name, tag, order, ...Object.fromEntries(files) })
+  tx.put('osimagetag', name, { name, osimage: image.name, tag, order, ...filesOf(image) })
 }
 
 /** Removes a tag; the next oldest image with a tag of that name takes its place. */

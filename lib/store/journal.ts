@@ -1,6 +1,7 @@
 import { readFile, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { type FileLayer, type LogFile, realFiles } from '../disk/files.js'
+import { unlessMissing } from '../disk/missing.js'
 import { LoadError, reasonOf, StoreError } from './errors.js'
 import { decodeUtf8 } from './json.js'
 
@@ -64,10 +65,7 @@ export class Journal<R> {
   static async open<R>(options: JournalOptions<R>): Promise<Journal<R>> {
     const { file, read, files = realFiles } = options
     await rm(`${file}.new`, { force: true })
-    const bytes = await readFile(file).catch((error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return Buffer.alloc(0)
-      throw error
-    })
+    const bytes = await unlessMissing(readFile(file), Buffer.alloc(0))
     const sizeBytes = replay(file, bytes, read)
     const log = await files.openLog(file, false)
     try {
