@@ -13,6 +13,13 @@ export interface Log {
   debug(message: string): void
 }
 
+/** A text with its control characters escaped, so that a line stays a line. */
+export const escapeControls = (text: string) =>
+  text.replace(
+    /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g,
+    c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
+  )
+
 /**
  * Lines of one turn of the event loop are written together: a write for each costs more than what it tells of.
  * What waits when the process exits is written then.
@@ -36,10 +43,7 @@ export function createLog(level: Level, write: (line: string) => void = gathered
   const prefix = process.env.JOURNAL_STREAM ? priority : undefined
   const line = (at: Level) => (message: string) => {
     if (order.indexOf(at) > order.indexOf(log.level)) return
-    const text = message.replace(
-      /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g,
-      c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
-    )
+    const text = escapeControls(message)
     write(prefix ? `${prefix[at]}${text}\n` : `${new Date().toISOString()} ${at} ${text}\n`)
   }
   const log: Log = {

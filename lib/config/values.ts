@@ -232,29 +232,37 @@ export const optionalHost: Kind<string> = value => {
   return address ?? value
 }
 
-function parsedUrl(value: string, shape: RegExp, expected: string): URL {
-  must(shape.test(value) && URL.canParse(value), expected)
-  const url = new URL(value)
-  must(url.username === '' && url.password === '' && url.hash === '', expected)
-  return url
-}
+/** A URL of a shape, without a user and without a fragment, or nothing. */
+const optionalUrlOf =
+  (shape: RegExp, expected: string, part: 'origin' | 'href'): Kind<string> =>
+  value => {
+    if (value === '') return ''
+    must(shape.test(value) && URL.canParse(value), expected)
+    const url = new URL(value)
+    must(url.username === '' && url.password === '' && url.hash === '', expected)
+    return url[part]
+  }
 
 /** `http(s)://host[:port]` in canonical text without a slash at the end, or nothing. */
-export const optionalOrigin: Kind<string> = value =>
-  value === ''
-    ? ''
-    : parsedUrl(value, /^https?:\/\/[^\s/?#\\]+\/?$/, 'a URL of the form http://host:port or https://host')
-        .origin
+export const optionalOrigin = optionalUrlOf(
+  /^https?:\/\/[^\s/?#\\]+\/?$/,
+  'a URL of the form http://host:port or https://host',
+  'origin'
+)
 
 /** `http(s)://host[:port][/path]`, or nothing. */
-export const optionalUrl: Kind<string> = value =>
-  value === ''
-    ? ''
-    : parsedUrl(
-        value,
-        /^https?:\/\/[^\s/?#\\]+(?:\/[^\s?#\\]*)?$/,
-        'a URL such as http://127.0.0.1:9091/transmission/rpc'
-      ).href
+export const optionalUrl = optionalUrlOf(
+  /^https?:\/\/[^\s/?#\\]+(?:\/[^\s?#\\]*)?$/,
+  'a URL such as http://127.0.0.1:9091/transmission/rpc',
+  'href'
+)
+
+/** An announce URL (http, https or udp), or nothing. */
+export const optionalTracker = optionalUrlOf(
+  /^(?:https?|udp):\/\/[^\s/?#\\]+(?:\/[^\s\\]*)?$/,
+  'a URL such as http://host:6969/announce or udp://host:6969',
+  'href'
+)
 
 /** A program and its arguments, with blanks between them, or nothing; no shell reads it, so quotes are refused. */
 export const command: Kind<readonly string[]> = value => {
@@ -276,16 +284,6 @@ export const imagePaths = listed(
   part => part.startsWith('/') && !part.split('/').includes('..'),
   'paths from the root of an image, such as /var/cache/*, with commas between them'
 )
-
-/** An announce URL (http, https or udp), or nothing. */
-export const optionalTracker: Kind<string> = value =>
-  value === ''
-    ? ''
-    : parsedUrl(
-        value,
-        /^(?:https?|udp):\/\/[^\s/?#\\]+(?:\/[^\s\\]*)?$/,
-        'a URL such as http://host:6969/announce or udp://host:6969'
-      ).href
 
 /** A crypt(3) hash, or nothing; never a password in clear. */
 export const optionalCrypt = shaped(

@@ -12,7 +12,6 @@ export interface Target {
 }
 
 const SLASH = 0x2f
-const PERCENT = 0x25
 
 /**
  * Takes a request target apart by hand: `new URL` would fold `%2e%2e` and so ask for another object than
@@ -55,25 +54,11 @@ function splitPath(path: string): string[] {
 }
 
 function decodeSegment(raw: string): string {
-  const bytes = Buffer.allocUnsafe(raw.length)
-  let length = 0
-  for (let at = 0; at < raw.length; at++) {
-    let byte = raw.charCodeAt(at)
-    if (byte === PERCENT) {
-      byte = hexDigit(raw.charCodeAt(at + 1)) * 16 + hexDigit(raw.charCodeAt(at + 2))
-      if (Number.isNaN(byte)) throw badRequest('a % in the path must be followed by two hexadecimal digits')
-      at += 2
-    }
-    bytes[length++] = byte
-  }
-  const used = bytes.subarray(0, length)
-  if (!isUtf8(used)) throw badRequest('the path is not valid UTF-8')
-  if (used.includes(SLASH) || used.includes(0)) throw notFound('no name holds a slash or a NUL')
-  return used.toString('utf8')
-}
-
-function hexDigit(code: number): number {
-  if (code >= 0x30 && code <= 0x39) return code - 0x30
-  const lower = code | 0x20
-  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : Number.NaN
+  if (/%(?![\da-f]{2})/i.test(raw))
+    throw badRequest('a % in the path must be followed by two hexadecimal digits')
+  const text = raw.replace(/%(..)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
+  const bytes = Buffer.from(text, 'latin1')
+  if (!isUtf8(bytes)) throw badRequest('the path is not valid UTF-8')
+  if (bytes.includes(SLASH) || bytes.includes(0)) throw notFound('no name holds a slash or a NUL')
+  return bytes.toString('utf8')
 }

@@ -25,14 +25,11 @@ interface RecordsOptions {
 
 /** The records of a directory, one file each. */
 export class Records {
-  readonly #options: RecordsOptions
   /** Oldest first. */
   readonly #entries = new Map<string, Entry>()
   readonly #sweeping = new Background({ work: () => this.#removeOld(), everyMs: SWEEP_MS })
 
-  private constructor(options: RecordsOptions) {
-    this.#options = options
-  }
+  private constructor(private readonly options: RecordsOptions) {}
 
   /**
    * Reads the records. A job that had not ended is `failed: interrupted` from now on. A file that is no record is
@@ -50,7 +47,7 @@ export class Records {
 
   /** Makes a record; `add` puts it among the others. */
   create(summary: JobSummary): Entry {
-    return new Entry({ summary, body: emptyBody(), delivered: new Map() }, this.#options)
+    return new Entry({ summary, body: emptyBody(), delivered: new Map() }, this.options)
   }
 
   add(entry: Entry): void {
@@ -78,7 +75,7 @@ export class Records {
   }
 
   async #load(names: readonly string[]): Promise<void> {
-    const { directory, log, now } = this.#options
+    const { directory, log, now } = this.options
     const entries: Entry[] = []
     for (const name of names) {
       const file = join(directory, name)
@@ -87,7 +84,7 @@ export class Records {
       const id = /^(.+)\.json$/.exec(name)?.[1]
       if (id === undefined) continue
       try {
-        const entry = new Entry(decode(id, await readFile(file, 'utf8')), this.#options)
+        const entry = new Entry(decode(id, await readFile(file, 'utf8')), this.options)
         entry.release()
         entries.push(entry)
       } catch (error) {
@@ -105,7 +102,7 @@ export class Records {
   }
 
   async #removeOld(): Promise<void> {
-    const { log, now } = this.#options
+    const { log, now } = this.options
     const until = now() - KEPT_MS
     for (const [id, entry] of this.#entries) {
       if (!entry.finished || (entry.summary.ended ?? 0) > until) continue

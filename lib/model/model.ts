@@ -51,31 +51,28 @@ export function storeOptions(directory: string, ini: ClusterSettings) {
  * there entirely, with every reference and address carried along, or not at all.
  */
 export class Model {
-  readonly #o: ModelOptions
   #settings: { readonly changed: ClusterDoc | undefined; readonly settings: ClusterSettings } | undefined
 
-  constructor(options: ModelOptions) {
-    this.#o = options
-  }
+  constructor(private readonly options: ModelOptions) {}
 
   get view(): View {
-    return this.#o.store.current
+    return this.options.store.current
   }
 
   /** The cluster's settings as the ini has them. */
   get ini(): ClusterSettings {
-    return this.#o.ini
+    return this.options.ini
   }
 
   get box(): SecretBox {
-    return this.#o.box
+    return this.options.box
   }
 
   /** The cluster's settings in force: the ini's, and those changed over http. */
   get cluster(): ClusterSettings {
     const changed = this.view.get('cluster', 'cluster')
     if (!this.#settings || this.#settings.changed !== changed)
-      this.#settings = { changed, settings: settingsInForce(this.view, this.#o.ini) }
+      this.#settings = { changed, settings: settingsInForce(this.view, this.options.ini) }
     return this.#settings.settings
   }
 
@@ -107,7 +104,7 @@ export class Model {
   preview<R>(fn: (changing: Changing) => R): Promise<R> {
     const takenBack = new Error('taken back')
     let result: R
-    return this.#o.store
+    return this.options.store
       .change(tx => {
         result = fn(this.#changing(tx, theDaemon))
         throw takenBack
@@ -120,12 +117,12 @@ export class Model {
 
   async #commit<R>(actor: Actor, kind: 'change' | 'import', fn: (tx: Tx) => R): Promise<R> {
     let changes: readonly Change[] = []
-    const result = await this.#o.store.change(tx => {
+    const result = await this.options.store.change(tx => {
       const returned = fn(tx)
       changes = tx.changes()
       return returned
     })
-    if (changes.length > 0) await this.#o.audit(actor, changes, kind)
+    if (changes.length > 0) await this.options.audit(actor, changes, kind)
     return result
   }
 
@@ -250,7 +247,7 @@ export class Model {
 
   /** What the types need of a change. */
   #changing(tx: Tx, power: Power): Changing {
-    return { tx, cluster: this.cluster, now: this.#o.now(), power }
+    return { tx, cluster: this.cluster, now: this.options.now(), power }
   }
 }
 

@@ -31,15 +31,12 @@ const internal = new Set(['revoked'])
  * that cannot be written does not undo the change; it is reported by `health`.
  */
 export class Audit {
-  readonly #o: AuditOptions
   #waiting: string[] = []
   #running: Promise<void> | undefined
   #sizeBytes: number | undefined
   #failure = ''
 
-  constructor(options: AuditOptions) {
-    this.#o = options
-  }
+  constructor(private readonly options: AuditOptions) {}
 
   get health(): Condition {
     return { ok: this.#failure === '', reason: this.#failure }
@@ -48,7 +45,7 @@ export class Audit {
   record(actor: Actor, changes: readonly Change[], kind: 'change' | 'import'): Promise<void> {
     const known = changes.filter(({ type }) => !internal.has(type))
     if (known.length === 0) return Promise.resolve()
-    const time = new Date(this.#o.now()).toISOString()
+    const time = new Date(this.options.now()).toISOString()
     // One change may touch many objects: its lines carry the same mark.
     const head = { time, change: randomBytes(6).toString('hex'), who: actor.who, from: actor.from }
     const entries =
@@ -80,10 +77,10 @@ export class Audit {
     await this.#rotate()
     const sizeBytes = this.#sizeBytes ?? 0
     try {
-      await appendFile(this.#o.file, text, { mode: 0o600 })
+      await appendFile(this.options.file, text, { mode: 0o600 })
     } catch (error) {
       // Half a line must not stay. When it cannot be taken back, the size of the file is looked up again.
-      await truncate(this.#o.file, sizeBytes).catch(() => undefined)
+      await truncate(this.options.file, sizeBytes).catch(() => undefined)
       this.#sizeBytes = undefined
       throw error
     }
@@ -91,7 +88,7 @@ export class Audit {
   }
 
   async #rotate(): Promise<void> {
-    const { file, maxBytes, keep } = this.#o
+    const { file, maxBytes, keep } = this.options
     this.#sizeBytes ??= await stat(file).then(
       found => found.size,
       () => 0

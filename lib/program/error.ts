@@ -1,3 +1,5 @@
+import { escapeControls } from '../log.js'
+
 /** Why a program did not succeed. `failed`: a status that is not `ok`, a signal, too much output, not startable. */
 export type Why = 'missing' | 'failed' | 'time limit' | 'aborted'
 
@@ -30,9 +32,6 @@ function lastWords(stderr: string): string {
       .split(/[\r\n]+/)
       .findLast(text => text.trim() !== '')
       ?.trim() ?? ''
-  const shown = line.replace(
-    /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g,
-    c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
-  )
+  const shown = escapeControls(line)
   return shown.length > LONGEST_WORDS ? `${shown.slice(0, LONGEST_WORDS)}…` : shown
 }

@@ -9,13 +9,10 @@ const LONGEST_LINE = 65_536
  */
 export class Lines {
   readonly #decoder = new StringDecoder('utf8')
-  readonly #take: (line: string) => void
   #begun = ''
   #afterReturn = false
 
-  constructor(take: (line: string) => void) {
-    this.#take = take
-  }
+  constructor(private readonly take: (line: string) => void) {}
 
   add(bytes: Buffer): void {
     this.#split(this.#decoder.write(bytes))
@@ -24,7 +21,7 @@ export class Lines {
   /** What stands after the last end of a line is a line too. */
   end(): void {
     this.#split(this.#decoder.end())
-    if (this.#begun !== '') this.#take(this.#begun)
+    if (this.#begun !== '') this.take(this.#begun)
     this.#begun = ''
   }
 
@@ -35,14 +32,14 @@ export class Lines {
     this.#afterReturn = text.endsWith('\r')
     const lines = (this.#begun + rest).split(/\r\n|\n|\r/)
     this.#begun = lines.pop() ?? ''
-    for (const line of lines) this.#take(this.#takePieces(line))
+    for (const line of lines) this.take(this.#takePieces(line))
     this.#begun = this.#takePieces(this.#begun)
   }
 
   /** Hands over what is too long, and returns the rest. */
   #takePieces(line: string): string {
     let at = 0
-    for (; line.length - at > LONGEST_LINE; at += LONGEST_LINE) this.#take(line.slice(at, at + LONGEST_LINE))
+    for (; line.length - at > LONGEST_LINE; at += LONGEST_LINE) this.take(line.slice(at, at + LONGEST_LINE))
     return line.slice(at)
   }
 }

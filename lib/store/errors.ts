@@ -7,11 +7,9 @@ import { ServiceError } from '../errors.js'
  */
 export class StoreError extends ServiceError {
   override readonly name = 'StoreError'
-  readonly reason: string
 
-  constructor(reason: string) {
+  constructor(readonly reason: string) {
     super(503, `the store is unavailable: ${reason}`)
-    this.reason = reason
   }
 }
 
@@ -25,11 +23,9 @@ export interface Problem {
 /** Files do not parse or break a rule. `problems` has all of them; the message has them one a line. */
 export class LoadError extends Error {
   override readonly name = 'LoadError'
-  readonly problems: readonly Problem[]
 
-  constructor(problems: readonly Problem[]) {
+  constructor(readonly problems: readonly Problem[]) {
     super(problems.map(problemText).join('\n'))
-    this.problems = problems
   }
 }
 
