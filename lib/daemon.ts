@@ -46,8 +46,8 @@ export interface Daemon {
 }
 
 /**
- * Builds the parts from a configuration and starts them (architecture, "The house"). Throws LoadError,
- * LockedError, TemplateError or an Error of the operating system; nothing is left running then.
+ * Builds the parts from a configuration and starts them. Throws LoadError, LockedError, TemplateError or an Error of the
+ * operating system; nothing is left running then.
  */
 export async function startDaemon(config: Config, log: Log = createLog(config.log.level)): Promise<Daemon> {
   const closers: (() => unknown)[] = []

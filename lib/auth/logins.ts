@@ -63,7 +63,7 @@ export class Logins {
    * @throws ServiceError 503 when there are no users and the admin password file cannot be read
    */
   async login(username: string, password: string, address: string): Promise<Login | undefined> {
-    // Refused unlooked at: hashing megabytes would cost more than a check does.
+    // Refused without a look: to hash megabytes would cost more than a check does.
     if (username.length > longestName || password.length > longestPassword) {
       await this.#wait(address)
       this.#failures.add(address)

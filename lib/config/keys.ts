@@ -19,7 +19,7 @@ function secret<T>(kind: Kind<T>, fallback: string, doc: string): Key<T> {
   return { kind, default: fallback, doc, secret: true }
 }
 
-/** The keys of a server that svcd configures; `words` are where its block differs. */
+/** The keys of a server that svcd configures; `words` are the comments that differ from server to server. */
 function managed(words: { config: string; directory: string; reload: string; service: string }) {
   return {
     config: key(values.optionalPath, '', words.config),

@@ -114,7 +114,7 @@ export class HttpServer<C> {
     return this.#closed
   }
 
-  /** Serves a connection that something else has accepted, be it one end of a pair of streams. */
+  /** Serves a connection that something else has accepted; it may be one end of a pair of streams. */
   accept(socket: Duplex): void {
     this.#server.emit('connection', socket)
   }

@@ -53,7 +53,7 @@ export class Work implements Laned {
       this.resolve = resolve
       this.reject = reject
     })
-    // Who does not wait for it reads the record: a rejection is no unhandled one.
+    // A caller may read the record instead of waiting: then a rejection must not count as unhandled.
     this.done.catch(() => {})
   }
 

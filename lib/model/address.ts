@@ -1,7 +1,7 @@
 /** An IPv4 address as an unsigned 32-bit number. */
 export type Address = number
 
-/** A network as a half-open notion of its prefix: `first` and `last` include network and broadcast address. */
+/** The addresses of a network: from `first`, the network address, to `last`, the broadcast address. */
 export interface Prefix {
   readonly first: Address
   readonly last: Address

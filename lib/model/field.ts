@@ -3,7 +3,7 @@ import { formatAddress, parseAddress, parsePrefix } from './address.js'
 import type { TypeName } from './docs.js'
 import { fileNameRule, isDomainName, isFileName, isObjectName, objectNameRule, parseMac } from './names.js'
 
-/** How a secret is shown to who may not see it; posted back, it is no new value. */
+/** What a caller sees in the place of a secret that it may not see. Posted back, it is no new value. */
 export const hidden = '********'
 
 /** Why a value is not what its field takes; the caller adds the object. */
@@ -41,7 +41,7 @@ export interface Field<V = unknown> {
   readonly refers?: TypeName
   /** The name may be one that no object has; where one has it, it is a reference like any other (rules 3.2). */
   readonly soft?: true
-  /** Shown as ******** to who is not an admin. */
+  /** Shown as ******** to callers that are not admins. */
   readonly secret?: true
   /** Shown, accepted in a request, never stored as such; `elsewhere`: a request sets what it is shown from. */
   readonly derived?: true | 'elsewhere'

@@ -108,7 +108,7 @@ function checkConnection(
   if (macOwner) throw badRequest(`${where}: MAC ${macaddress} belongs to ${ownerText(macOwner)}`)
   if (ipaddress === undefined) return
   if (network === undefined) throw badRequest(`${where}: an address needs a network`)
-  // One that does not exist is told as such, once.
+  // Another check says so where the network does not exist.
   if (!view.get('network', network)) return
   checkDeviceAddress(view, network, ipaddress, where)
   const address = toAddress(ipaddress)

@@ -27,13 +27,12 @@ interface Holder {
 }
 
 /**
- * Takes the lock of a state directory (architecture, "The store"): one daemon at a time. The lock of a holder that is
- * dead is removed at once; a stopped one is alive. Throws a LockedError that knows who holds it. `onLost` is called
- * when the lock disappears or is taken while it is held.
+ * Takes the lock of a state directory, which one daemon has at a time. The lock of a dead process is removed at once; a
+ * process that is stopped by a signal is alive. Throws a LockedError with the process that has the lock. `onLost` is
+ * called when the lock disappears, or another process takes it, while it is held.
  */
 export async function acquireLock(directory: string, onLost: (reason: string) => void): Promise<Lock> {
-  // To look at the holder, to remove its lock and to take the lock are three steps: two starts must not interleave in
-  // them.
+  // There are three steps: look at the holder, remove its lock, take the lock. Two starts must not mix them.
   const endGuard = await guard(directory)
   try {
     const lockfilePath = join(directory, 'lock')
