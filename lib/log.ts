@@ -1,4 +1,6 @@
-/** One line per request and per change on stderr (journald); never a token, a password or a body. */
+import { logOutput, standardError } from './log-output.js'
+
+/** One line per request and per change on stderr (journald); never a token, a password or a body (rules 11.7). */
 export type Level = 'error' | 'warn' | 'info' | 'debug'
 
 const order: readonly Level[] = ['error', 'warn', 'info', 'debug']
@@ -20,31 +22,10 @@ export const escapeControls = (text: string) =>
     c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
   )
 
-/**
- * Lines of one turn of the event loop are written together: a write for each costs more than what it tells of.
- * What waits when the process exits is written then.
- */
-function gathered(): (line: string) => void {
-  let waiting = ''
-  const flush = () => {
-    const text = waiting
-    waiting = ''
-    if (text !== '') process.stderr.write(text)
-  }
-  process.once('exit', flush)
-  return line => {
-    if (waiting === '') setImmediate(flush)
-    waiting += line
-  }
-}
-
 /** A log that writes lines of `level` and above; control characters are escaped, so a line stays a line. */
-export function createLog(level: Level, write: (line: string) => void = gathered()): Log {
-  const prefix = process.env.JOURNAL_STREAM ? priority : undefined
+export function createLog(level: Level, write: (line: string) => void = toStandardError()): Log {
   const line = (at: Level) => (message: string) => {
-    if (order.indexOf(at) > order.indexOf(log.level)) return
-    const text = escapeControls(message)
-    write(prefix ? `${prefix[at]}${text}\n` : `${new Date().toISOString()} ${at} ${text}\n`)
+    if (order.indexOf(at) <= order.indexOf(log.level)) write(lineOf(at, message))
   }
   const log: Log = {
     level,
@@ -54,4 +35,22 @@ export function createLog(level: Level, write: (line: string) => void = gathered
     debug: line('debug')
   }
   return log
+}
+
+function lineOf(at: Level, message: string): string {
+  const text = escapeControls(message)
+  return process.env.JOURNAL_STREAM
+    ? `${priority[at]}${text}\n`
+    : `${new Date().toISOString()} ${at} ${text}\n`
+}
+
+/** What waits when the process exits is written then. */
+function toStandardError(): (line: string) => void {
+  const output = logOutput({
+    write: standardError(),
+    recovered: (reason, lost) =>
+      output.write(lineOf('warn', `the log could not be written (${reason}); ${lost} lines are lost`))
+  })
+  process.once('exit', output.flush)
+  return output.write
 }

@@ -5,7 +5,17 @@ import t from 'tap'
 import ts from 'typescript'
 
 /** The words that every room speaks: these know nothing and are imported by all. */
-const GROUND = ['errors', 'json', 'source', 'variables', 'background', 'concurrency', 'log', 'disk']
+const GROUND = [
+  'errors',
+  'json',
+  'source',
+  'variables',
+  'background',
+  'concurrency',
+  'log',
+  'log-output',
+  'disk'
+]
 
 /**
  * What each room of lib/ may import beside the ground floor, a room being a directory or a file at the top, or a
@@ -54,7 +64,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   version: [],
   disk: ['errors'],
   background: ['concurrency'],
-  ...Object.fromEntries(GROUND.filter(room => !['disk', 'background'].includes(room)).map(room => [room, []]))
+  log: ['log-output'],
+  ...Object.fromEntries(
+    GROUND.filter(room => !['disk', 'background', 'log'].includes(room)).map(room => [room, []])
+  )
 }
 
 const root = fileURLToPath(new URL('..', import.meta.url))

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createOnce } from '../disk/create-once.js'
 import { unlessMissing } from '../disk/missing.js'
+import { readRegularFile } from '../disk/regular-file.js'
 
 /** Where the first admin's password stands while the ini names no user (rules 5.1). */
 export function adminPasswordFile(stateDirectory: string): string {
@@ -23,6 +23,6 @@ export async function ensureAdminPassword(file: string): Promise<boolean> {
 
 /** The password on the file's first line; undefined when there is no file or nothing on that line. */
 export async function readAdminPassword(file: string): Promise<string | undefined> {
-  const text = await unlessMissing(readFile(file, 'utf8'), '')
+  const text = await unlessMissing(readRegularFile(file).then(String), '')
   return text.split(/\r?\n/, 1)[0] || undefined
 }

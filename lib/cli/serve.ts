@@ -25,7 +25,9 @@ export async function serve(config: Config, abort: () => void): Promise<void> {
     process.on('SIGTERM', onSignal)
     process.on('SIGINT', onSignal)
   })
-  const daemon = await startDaemon(config)
+  const daemon = await startDaemon(config, log)
+  // Nobody may read it: that ends nothing.
+  process.stdout.on('error', () => {})
   process.stdout.write(banner(config, daemon))
   if (process.env.NOTIFY_SOCKET)
     await notifyReady().catch((error: Error) =>

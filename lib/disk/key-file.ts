@@ -1,19 +1,34 @@
 import { randomBytes } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { stat } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import { createOnce } from './create-once.js'
+import { readRegularFile } from './regular-file.js'
 
 const keyBytes = 32
 
 /**
  * Reads a key of 32 random bytes, and makes its file (mode 0600) where there is none; `made` is called then. `loss` says
- * what is lost with the key. Throws Error when the file cannot be read or is not a key; it is never overwritten.
+ * what is lost with the key. Throws Error when the file cannot be read, is not a key, or others than its owner may read
+ * or replace it; it is never overwritten.
  */
 export async function openKey(file: string, loss: string, made = () => {}): Promise<Buffer> {
   if (await createOnce(file, randomBytes(keyBytes))) made()
-  const key = await readFile(file)
+  const key = await readRegularFile(file)
+  const restore = `restore it, or remove it, which ${loss}`
   if (key.length !== keyBytes)
-    throw new Error(
-      `${file} is damaged (${key.length} bytes, not ${keyBytes}): restore it, or remove it, which ${loss}`
-    )
+    throw new Error(`${file} is damaged (${key.length} bytes, not ${keyBytes}): ${restore}`)
+  if (key.every(byte => byte === key[0]))
+    throw new Error(`${file} is damaged (all bytes are alike): ${restore}`)
+  await refuseOthers(file, 0o077, '0600', 'others than its owner may read it')
+  await refuseOthers(dirname(file), 0o022, '0700', 'others than its owner may replace the key in it')
   return key
+}
+
+/** Throws where the mode has one of these bits. */
+async function refuseOthers(path: string, bits: number, wanted: string, why: string): Promise<void> {
+  const mode = (await stat(path)).mode & 0o7777
+  if (mode & bits)
+    throw new Error(
+      `${path} has mode ${mode.toString(8).padStart(4, '0')}: ${why}; give it mode ${wanted} (chmod ${wanted} ${path})`
+    )
 }

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir, readdir, readFile, rm } from 'node:fs/promises'
+import { mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { syncDirectory } from '../disk/directory.js'
+import { readRegularFile } from '../disk/regular-file.js'
 import { replaceDurably } from '../disk/replace.js'
 
 /** A pack: hidden files in the files directory and, once they get their names, those names. */
@@ -76,7 +77,7 @@ export class Intents {
       // A note that was still being written.
       if (name.startsWith('.')) await rm(file, { force: true })
       else {
-        const intent = parse(await readFile(file, 'utf8').catch(() => ''))
+        const intent = parse(await readRegularFile(file).then(String, () => ''))
         if (intent && name === `${intent.id}.json`) found.push(intent)
         else unread(file)
       }

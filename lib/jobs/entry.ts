@@ -1,5 +1,5 @@
-import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { readRegularFile } from '../disk/regular-file.js'
 import { unavailable } from '../errors.js'
 import type { JsonValue } from '../json.js'
 import type { Log } from '../log.js'
@@ -183,7 +183,7 @@ export class Entry {
   async #load(): Promise<Body> {
     const { id } = this.#summary
     try {
-      return decode(id, await readFile(this.#file, 'utf8')).body
+      return decode(id, (await readRegularFile(this.#file)).toString()).body
     } catch (error) {
       throw unavailable(`the record of request ${id} cannot be read: ${reasonOf(error)}`)
     }

@@ -1,7 +1,8 @@
-import { readdir, readFile, rm } from 'node:fs/promises'
+import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Background } from '../background.js'
 import { makeDirectory } from '../disk/directory.js'
+import { readRegularFile } from '../disk/regular-file.js'
 import { isLeftover } from '../disk/replace.js'
 import type { Log } from '../log.js'
 import { Entry } from './entry.js'
@@ -84,7 +85,7 @@ export class Records {
       const id = /^(.+)\.json$/.exec(name)?.[1]
       if (id === undefined) continue
       try {
-        const entry = new Entry(decode(id, await readFile(file, 'utf8')), this.options)
+        const entry = new Entry(decode(id, (await readRegularFile(file)).toString()), this.options)
         entry.release()
         entries.push(entry)
       } catch (error) {

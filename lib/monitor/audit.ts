@@ -89,10 +89,12 @@ export class Audit {
 
   async #rotate(): Promise<void> {
     const { file, maxBytes, keep } = this.options
-    this.#sizeBytes ??= await stat(file).then(
-      found => found.size,
-      () => 0
-    )
+    if (this.#sizeBytes === undefined) {
+      const found = await unlessMissing(stat(file), undefined)
+      // To append to a pipe waits for its reader.
+      if (found && !found.isFile()) throw new Error(`${file} is not a regular file`)
+      this.#sizeBytes = found?.size ?? 0
+    }
     if (this.#sizeBytes < maxBytes) return
     for (let i = keep; i > 0; i--)
       await unlessMissing(rename(i === 1 ? file : `${file}.${i - 1}`, `${file}.${i}`), undefined)

@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { readRegularFileSync } from '../disk/regular-file.js'
 import { replaceDurably } from '../disk/replace.js'
 import type { JsonValue } from '../json.js'
 import type { Needs } from './backend.js'
@@ -60,7 +60,7 @@ export class Notes {
 /** A missing or damaged file costs no more than a reload, and serials that start from the clock. */
 function read(file: string): Remembered {
   try {
-    const { serials = {}, due = '', trial } = JSON.parse(readFileSync(file, 'utf8'))
+    const { serials = {}, due = '', trial } = JSON.parse(readRegularFileSync(file).toString())
     const numbers = Object.entries(serials as Record<string, JsonValue>).filter(([, serial]) =>
       Number.isInteger(serial)
     )

@@ -1,5 +1,6 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { readRegularFileSync } from '../disk/regular-file.js'
 import type { Problem } from './errors.js'
 import { reasonOf } from './errors.js'
 import { decodeUtf8, JsonError, parseJson } from './json.js'
@@ -37,7 +38,7 @@ export function readIntents(directory: string, types: ReadonlySet<string>): Inte
     if (typeof entry === 'string') continue
     try {
       if (!/^\d{12}$/.test(entry.object)) throw new Error('the name of an intent is 12 digits')
-      const writes = parseWrites(parseJson(decodeUtf8(readFileSync(file))), types)
+      const writes = parseWrites(parseJson(decodeUtf8(readRegularFileSync(file))), types)
       intents.push({ number: Number(entry.object), writes })
     } catch (error) {
       const line = error instanceof JsonError ? { line: error.line } : {}

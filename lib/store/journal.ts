@@ -1,7 +1,8 @@
-import { readFile, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { type FileLayer, type LogFile, realFiles } from '../disk/files.js'
 import { unlessMissing } from '../disk/missing.js'
+import { readRegularFile } from '../disk/regular-file.js'
 import { LoadError, reasonOf, StoreError } from './errors.js'
 import { decodeUtf8 } from './json.js'
 
@@ -65,7 +66,9 @@ export class Journal<R> {
   static async open<R>(options: JournalOptions<R>): Promise<Journal<R>> {
     const { file, read, files = realFiles } = options
     await rm(`${file}.new`, { force: true })
-    const bytes = await unlessMissing(readFile(file), Buffer.alloc(0))
+    const bytes = await unlessMissing(readRegularFile(file), Buffer.alloc(0)).catch(error => {
+      throw new LoadError([{ file, message: reasonOf(error) }])
+    })
     const sizeBytes = replay(file, bytes, read)
     const log = await files.openLog(file, false)
     try {

@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { readRegularFileSync } from '../disk/regular-file.js'
 import { FieldError, type Problem, reasonOf } from './errors.js'
 import { type Intent, listing, readIntents } from './intents.js'
 import { decodeUtf8, JsonError, lineOf, parseJson, refuseDuplicateKeys } from './json.js'
@@ -64,7 +64,7 @@ function loadType(directory: string, type: string, kind: Kind<Doc>, loading: Loa
     let text: string | undefined
     try {
       assertStorable(name)
-      text = promised.has(name) ? promised.get(name) : decodeUtf8(readFileSync(file))
+      text = promised.has(name) ? promised.get(name) : decodeUtf8(readRegularFileSync(file))
       if (text === undefined) continue
       loading.objects.push({ type, name, doc: deepFreeze(parseObject(name, text, kind)) })
     } catch (error) {

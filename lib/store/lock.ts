@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs'
 import { open, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import lockfile from 'proper-lockfile'
+import { readRegularFile } from '../disk/regular-file.js'
 import { LockedError } from './errors.js'
 
 const STALE_MS = 10_000
@@ -90,7 +91,7 @@ async function guard(directory: string): Promise<() => Promise<void>> {
 
 async function readHolder(file: string): Promise<Holder | undefined> {
   try {
-    const { pid, startTime, bootId, directory = '' } = JSON.parse(await readFile(file, 'utf8'))
+    const { pid, startTime, bootId, directory = '' } = JSON.parse((await readRegularFile(file)).toString())
     const texts = { startTime: String(startTime), bootId: String(bootId), directory: String(directory) }
     return { pid: Number(pid), ...texts }
   } catch {

@@ -1,5 +1,5 @@
 import { createHmac, createSign, generateKeyPairSync } from 'node:crypto'
-import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Tokens } from '../../lib/auth/tokens.js'
@@ -89,6 +89,32 @@ t.test('a damaged key stops the start, says so, and is left as it was', async t 
     t.strictSame(key(), bytes)
   }
 })
+
+// rules 11.6
+t.test(
+  'a key of zeros, one that others may read, or in a directory that others may write, stops the start',
+  async t => {
+    const { state, open } = await opened(t)
+    const file = join(state, 'token.key')
+    const bytes = readFileSync(file)
+    writeFileSync(file, Buffer.alloc(32))
+    await t.rejects(open(), {
+      message: `${file} is damaged (all bytes are alike): restore it, or remove it, which voids every token`
+    })
+    writeFileSync(file, bytes)
+    chmodSync(file, 0o644)
+    await t.rejects(open(), {
+      message: `${file} has mode 0644: others than its owner may read it; give it mode 0600 (chmod 0600 ${file})`
+    })
+    chmodSync(file, 0o600)
+    chmodSync(state, 0o777)
+    await t.rejects(open(), {
+      message: `${state} has mode 0777: others than its owner may replace the key in it; give it mode 0700 (chmod 0700 ${state})`
+    })
+    chmodSync(state, 0o755)
+    await open()
+  }
+)
 
 t.test('tokens of another daemon are void', async t => {
   const ours = await opened(t)

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { LoadError, StoreError } from '../../lib/store/errors.js'
 import { Journal, type JournalOptions } from '../../lib/store/journal.js'
+import { output } from '../support/programs.js'
 import { until } from '../support/until.js'
 import { gate, systemError, TestFiles } from './fixtures.js'
 
@@ -32,6 +33,13 @@ async function openStates(file: string, more: Partial<JournalOptions<Report>> = 
   }
   return { journal, states, read, report }
 }
+
+// rules 11.6
+t.test('a pipe in the place of the file is named', async t => {
+  const file = join(t.testdir(), 'journal')
+  await output('mkfifo', [file])
+  await t.rejects(openStates(file), { message: new RegExp(`^${file}: it is not a regular file`) })
+})
 
 t.test('what was appended is read again, in order', async t => {
   const file = join(t.testdir(), 'journal')

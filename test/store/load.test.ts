@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { FieldError, LoadError, problemText } from '../../lib/store/errors.js'
 import { Store } from '../../lib/store/store.js'
+import { output } from '../support/programs.js'
 import { kinds, type MacIndex, node, openStore, optionsFor, type TestTypes } from './fixtures.js'
 
 const text = (doc: object) => `${JSON.stringify(doc, null, 2)}\n`
@@ -73,6 +74,21 @@ t.test(
     t.same(after, before, 'nothing is skipped, moved or overwritten')
   }
 )
+
+// rules 11.6
+t.test('a pipe in the place of a file stops the start and is named', async t => {
+  for (const [directory, name] of [
+    ['node', 'a'],
+    ['intents', '000000000001']
+  ] as const) {
+    const root = t.testdir({ node: {}, intents: {} })
+    const file = join(root, directory, `${name}.json`)
+    await output('mkfifo', [file])
+    await t.rejects(openStore(root), {
+      message: new RegExp(`${file}: .*it is not a regular file; move it away`)
+    })
+  }
+})
 
 t.test('foreign files do not stop a start, and stay', async t => {
   const directory = t.testdir({ node: { 'good.json': text(node('good')), 'notes.txt': 'buy milk' } })

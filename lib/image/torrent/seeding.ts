@@ -1,5 +1,5 @@
-import { readFile } from 'node:fs/promises'
 import { unlessMissing } from '../../disk/missing.js'
+import { readRegularFile } from '../../disk/regular-file.js'
 import { replaceFile } from '../../disk/replace.js'
 import { Aria2 } from './aria2.js'
 import type { Seeded, Seeder, SeederSettings } from './seeder.js'
@@ -28,7 +28,7 @@ export class Ledger {
   async read(): Promise<ReadonlyMap<string, string>> {
     try {
       this.#given ??= new Map(
-        Object.entries(JSON.parse(await unlessMissing(readFile(this.file, 'utf8'), '{}')))
+        Object.entries(JSON.parse(await unlessMissing(readRegularFile(this.file).then(String), '{}')))
       )
       return this.#given
     } catch (error) {
