@@ -19,6 +19,8 @@ export class Connection<C> {
   current: Exchange<C> | undefined
   /** What came last was refused: nothing more is read from this client. */
   refused = false
+  /** The request that came last. */
+  last: Exchange<C> | undefined
   readonly #waiting: (() => void)[] = []
   #bytesSeen: number | undefined
 
@@ -32,9 +34,17 @@ export class Connection<C> {
       this.current = exchange
       serve()
     }
+    this.last = exchange
     if (!this.current) start()
     else if (this.#waiting.length < MAX_PIPELINED) this.#waiting.push(start)
     else this.socket.destroy()
+  }
+
+  /** Calls `refuse` once all requests are answered; one that has not come whole is not served. */
+  refuseLast(refuse: () => void): void {
+    if (this.last?.incoming.complete === false) this.#waiting.pop()
+    if (this.current) this.#waiting.push(refuse)
+    else refuse()
   }
 
   /** Goes on to the next request: the current answer is complete, or never will be. */
@@ -43,7 +53,10 @@ export class Connection<C> {
     this.#bytesSeen = this.socket.bytesRead
     if (this.socket.destroyed) return
     const start = this.#waiting.shift()
-    if (!start) return
+    if (!start) {
+      this.last = undefined
+      return
+    }
     this.socket.setTimeout?.(0)
     start()
   }

@@ -19,6 +19,13 @@ import { parseStrict } from './strict-json.js'
 import { parseTarget } from './target.js'
 
 const shuttingDown = unavailable('the service is shutting down')
+/** RFC 9112, 3.2. Throws 400. */
+function checkHost({ rawHeaders, headers, httpVersion }: IncomingMessage): void {
+  if (headers.host === undefined && httpVersion !== '1.0') throw badRequest('the Host header is missing')
+  const isHost = (name: string, i: number) => i % 2 === 0 && name.length === 4 && /^host$/i.test(name)
+  if (rawHeaders.filter(isHost).length > 1) throw badRequest('the Host header is given twice')
+}
+
 const UNKNOWN: Source = { address: '-', loopback: false }
 
 /** What the composition root tells the server; `C` is what it knows of a caller. */
@@ -75,11 +82,7 @@ export class HttpServer<C> {
       .on('request', (incoming, outgoing) => this.#arrive(incoming, outgoing, false))
       .on('checkContinue', (incoming, outgoing) => this.#arrive(incoming, outgoing, true))
       .on('checkExpectation', (incoming, outgoing) => this.#arrive(incoming, outgoing, false))
-      .on('connect', (_, socket: Duplex) => {
-        // Node hands out the bare socket. What still comes is read and dropped, so that its end is seen.
-        socket.resume()
-        this.#refuseConnection(socket, badRequest('the request target must be a path'))
-      })
+      .on('connect', (_, socket: Duplex) => this.#refuseTunnel(socket))
       .on('clientError', (error, socket) => this.#parserFailed(error, socket))
   }
 
@@ -145,8 +148,7 @@ export class HttpServer<C> {
     const { headers } = incoming
     const options = this.#options
     if (this.#connections.closing) throw shuttingDown
-    if (headers.host === undefined && incoming.httpVersion !== '1.0')
-      throw badRequest('the Host header is missing')
+    checkHost(incoming)
     if (headers.expect !== undefined && !exchange.awaitsContinue) {
       throw new ServiceError(417, 'only the expectation 100-continue is known')
     }
@@ -175,6 +177,8 @@ export class HttpServer<C> {
         exchange.outgoing.writeContinue()
       }
       const body = await readBody(incoming, maxBody, route.body === 'json', this.#limits)
+      // A slow body may have taken minutes: the token, or what it stands for, may be gone.
+      request.caller = await options.authorize(route, request)
       if (route.body === 'json') request.body = parseStrict(body)
     }
     return route.handler(request)
@@ -218,19 +222,35 @@ export class HttpServer<C> {
     else socket.destroy()
   }
 
-  /** Refuses what came last on a connection, after the answer to a request before it; nothing more is read then. */
+  /**
+   * Refuses CONNECT. Node takes its listeners off the socket then, so an answer under way would never end: the connection
+   * is cut with it, and no request that waits behind it is served.
+   */
+  #refuseTunnel(socket: Duplex): void {
+    const connection = this.#connections.of(socket)
+    if (connection?.current) {
+      connection.refused = true
+      connection.current.outgoing.destroy()
+      socket.destroy()
+      return
+    }
+    // What still comes is read and dropped, so that its end is seen.
+    socket.resume()
+    this.#refuseConnection(socket, badRequest('the request target must be a path'))
+  }
+
+  /** Refuses what came last on a connection, after the answers to all requests before it; nothing more is read then. */
   #refuseConnection(socket: Duplex, refusal: ServiceError): void {
     const connection = this.#connections.of(socket)
     if (!connection || connection.refused) return
     connection.refused = true
     const { current } = connection
-    if (!current) this.#refuseRaw(socket, refusal)
-    else if (current.incoming.complete) current.outgoing.once('close', () => this.#refuseRaw(socket, refusal))
-    else if (current.outgoing.headersSent) socket.destroy()
-    else {
+    const isBegun = current !== undefined && connection.last === current && !current.incoming.complete
+    if (isBegun && current.outgoing.headersSent) socket.destroy()
+    else if (isBegun) {
       current.status = refusal.status
       this.#refuseRaw(socket, refusal)
-    }
+    } else connection.refuseLast(() => this.#refuseRaw(socket, refusal))
   }
 
   #refuseRaw(socket: Duplex, { status, message }: ServiceError): void {

@@ -1,4 +1,7 @@
+import { readdirSync, readlinkSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
+import { unauthorized } from '../../lib/errors.js'
 import { until } from '../support/until.js'
 import { arrived, deferred, gated, isRefusal, RawClient, route, start } from './helpers.js'
 
@@ -227,17 +230,92 @@ t.test('a client that is slow with its header gets 408', async t => {
   t.notOk(log.lines.some(line => line.startsWith('error')))
 })
 
-t.test('a CONNECT behind another request waits for its answer', async t => {
+t.test('a CONNECT behind another request cuts the connection, and what waits is not served', async t => {
   const { gate, begun, routes } = gated()
-  const { port } = await start(t, routes, { limits: { lingerMs: 200 } })
-  const client = new RawClient(port).send('GET /slow HTTP/1.1\r\nHost: a\r\n\r\nCONNECT x HTTP/1.1\r\n\r\n')
+  const { port } = await start(t, routes)
+  const client = new RawClient(port).send(
+    'GET /slow HTTP/1.1\r\nHost: a\r\n\r\nGET /fast HTTP/1.1\r\nHost: a\r\n\r\nCONNECT x HTTP/1.1\r\n\r\n'
+  )
+  await begun.promise
+  t.equal(await client.rest(), '')
+  gate.resolve()
+})
+
+const linkOf = (path: string) => {
+  try {
+    return readlinkSync(path)
+  } catch {
+    return ''
+  }
+}
+
+// A file that is being sent when CONNECT comes once stayed open for ever, with its connection.
+t.test('a CONNECT behind a file leaves neither the file nor the connection open', async t => {
+  const file = join(t.testdir({ kernel: 'x'.repeat(3_000_000) }), 'kernel')
+  const { port, server, log } = await start(t, [route('GET', '/kernel', () => ({ status: 200, file }))])
+  const isOpen = () => readdirSync('/proc/self/fd').some(fd => linkOf(`/proc/self/fd/${fd}`) === file)
+  for (let i = 0; i < 20; i++) {
+    const client = new RawClient(port)
+    client.socket.pause()
+    client.send('GET /kernel HTTP/1.1\r\nHost: a\r\n\r\nCONNECT x HTTP/1.1\r\n\r\n')
+    if (i % 2) client.socket.resume()
+  }
+  await until(() => log.lines.filter(line => line.includes('GET /kernel')).length === 20)
+  await until(() => !isOpen())
+  await server.close(60_000)
+})
+
+t.test('what is not HTTP is refused after the answers to all that came before it', async t => {
+  const { gate, begun, routes } = gated()
+  const { port } = await start(t, routes)
+  const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
+  const client = new RawClient(port).send(`${get('/slow')}${get('/fast')}GARBAGE\r\n\r\n`)
   await begun.promise
   gate.resolve()
   t.match(await client.response(), { status: 200, body: '"done"\n' })
-  const second = await client.response()
-  t.equal(second.status, 400)
-  isRefusal(t, second, /must be a path/)
+  t.match(await client.response(), { status: 200, body: '"fast"\n' })
+  isRefusal(t, await client.response(), /not valid HTTP/)
   t.equal(await client.rest(), '')
+})
+
+t.test('a request whose body is broken is not served, and those before it are', async t => {
+  const { gate, begun, routes } = gated()
+  let posted = 0
+  const posts = route('POST', '/post', () => ({ status: 200, body: posted++ }))
+  const { port } = await start(t, [...routes, posts])
+  const client = new RawClient(port).send(
+    'GET /slow HTTP/1.1\r\nHost: a\r\n\r\nPOST /post HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nGARBAGE\r\n\r\n'
+  )
+  await begun.promise
+  gate.resolve()
+  t.match(await client.response(), { status: 200 })
+  isRefusal(t, await client.response(), /not valid HTTP/)
+  t.equal(await client.rest(), '')
+  t.equal(posted, 0)
+})
+
+t.test('two Host headers are refused', async t => {
+  const { port } = await start(t, routes)
+  const client = new RawClient(port).send('GET /boot HTTP/1.1\r\nHost: a\r\nHOST: b\r\n\r\n')
+  const answer = await client.response()
+  t.equal(answer.status, 400)
+  isRefusal(t, answer, /Host header is given twice/)
+})
+
+t.test('a caller who may no longer do it when the body has come is refused', async t => {
+  let calls = 0
+  let posted = 0
+  const authorize = () => {
+    if (calls++ > 0) throw unauthorized('the token in x-access-tokens is not valid')
+    return 'caller'
+  }
+  const posts = route('POST', '/post', () => ({ status: 200, body: posted++ }))
+  const { port } = await start(t, [posts], { authorize })
+  const client = new RawClient(port).send(post('/post', '{}'))
+  const answer = await client.response()
+  t.equal(answer.status, 401)
+  isRefusal(t, answer, /not valid/)
+  t.equal(posted, 0)
 })
 
 t.test('a connection that is reset, at any moment, harms no other', async t => {
