@@ -6,23 +6,30 @@ import { syncDirectory } from './directory.js'
 /**
  * Gives a file its whole new content: it holds the old one or the new one, never a part. The content is durable when
  * this resolves, the name is not yet (see replaceDurably). The temporary file beside it is hidden. A link of that
- * name is replaced, not followed: some of these directories belong to others.
+ * name is replaced, not followed: some of these directories belong to others. Throws the error of the operating system.
+ * Its message names the file and not the temporary one, so that a second failure has the same message as the first.
  */
 export async function replaceFile(file: string, content: string | Buffer, mode = 0o600): Promise<void> {
   const temporary = join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
-  const handle = await open(temporary, 'wx', mode)
   try {
-    try {
-      await handle.writeFile(content)
-      await handle.chmod(mode)
-      await handle.sync()
-    } finally {
-      await handle.close()
-    }
+    await writeNew(temporary, content, mode)
     await rename(temporary, file)
   } catch (error) {
-    await rm(temporary, { force: true })
-    throw error
+    await rm(temporary, { force: true }).catch(() => {})
+    const failure = error as Error
+    failure.message = failure.message.replace(`${temporary}' -> '`, '').replaceAll(temporary, file)
+    throw failure
+  }
+}
+
+async function writeNew(file: string, content: string | Buffer, mode: number): Promise<void> {
+  const handle = await open(file, 'wx', mode)
+  try {
+    await handle.writeFile(content)
+    await handle.chmod(mode)
+    await handle.sync()
+  } finally {
+    await handle.close()
   }
 }
 

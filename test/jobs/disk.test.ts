@@ -1,9 +1,12 @@
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { unavailable } from '../../lib/errors.js'
-import { type RecordDisk, realDisk } from '../../lib/jobs/record-file.js'
+import { type RecordDisk, RecordFile, realDisk } from '../../lib/jobs/record-file.js'
+import { createLog } from '../../lib/log.js'
 import { Gate, openJobs, outcome, readRecord, recordFiles, settled, spec } from '../support/jobs.js'
+import { scratch } from '../support/scratch.js'
 import { fillDisk, smallDisk } from '../support/small-disk.js'
 import { until } from '../support/until.js'
 
@@ -86,6 +89,22 @@ t.test('a full disk: nothing new is taken, what runs goes on, and is written whe
   await until(() => log.some(entry => entry.includes(`${job.id}.json is written again`)))
   t.same(recordFiles(directory), [job.id, queued.id].map(id => `${id}.json`).sort())
   await (await jobs.submit(spec(() => {}, ['x']))).done
+})
+
+t.test('the same failure of a real disk is said once, another one is news', async t => {
+  const directory = scratch(t)
+  const file = join(directory, 'missing', 'x.json')
+  const said: string[] = []
+  const log = createLog('info', line => said.push(line.replace(/^.*?warn /, '')))
+  const record = new RecordFile({ file, text: () => '{}', onWritten: () => {}, disk: realDisk, log })
+  for (let i = 0; i < 3; i++) await t.rejects(record.now(), { code: 'ENOENT' })
+  const told = `${file} cannot be written, and is tried again: `
+  t.equal(said.length, 1)
+  t.ok(said[0]?.endsWith(`${told}ENOENT: no such file or directory, open '${file}'`))
+  writeFileSync(join(directory, 'missing'), '')
+  await t.rejects(record.now(), { code: 'ENOTDIR' })
+  t.equal(said.length, 2)
+  await record.close()
 })
 
 t.test('lines that come one by one are written once a second', async t => {
