@@ -73,6 +73,30 @@ for (const shell of allShells) {
     t.notOk(existsSync(none.machine.image('etc/ssh/ssh_host_ed25519_key')))
   })
 
+  t.test(`host keys that cannot be made are a warning, and the installation goes on, ${shell}`, async t => {
+    const unmountable = packImage({ 'usr/sbin/sshd': '#!/bin/sh\n', run: '-> /var/run', 'var/run/x': '' })
+    const broken = packImage({
+      'usr/sbin/sshd': '#!/bin/sh\n',
+      'usr/bin/ssh-keygen': '#!/bin/sh\n',
+      'bin/sh': '#!/nowhere\n'
+    })
+    for (const [packed, says] of [
+      [
+        unmountable,
+        /cannot mount \/run in the image.*warning: ssh-keygen cannot run in the image: its ssh server/s
+      ],
+      [broken, /warning: ssh-keygen failed in the image: its ssh server has no key/]
+    ] as const) {
+      const data = { identity, ...(packed === unmountable ? { partscript } : {}) }
+      const done = await install(t, { shell, answers: { '/files/rocky9.tar.gz': packed }, data })
+      completed(t, done)
+      t.ok(done.controller.states.includes('installer.hostkeys'))
+      t.ok(says.test(done.run.output), 'warned')
+      t.notMatch(done.run.mounts, / \/sysroot\/(dev|proc|sys|run)/)
+      t.notOk(existsSync(done.machine.image('etc/ssh/ssh_host_ed25519_key')))
+    }
+  })
+
   t.test(`an image whose first boot is still to come, and links out of it, ${shell}`, async t => {
     const strange = packImage({
       'etc/machine-id': 'uninitialized\n',
