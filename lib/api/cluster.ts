@@ -67,17 +67,22 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
       access: 'user',
       answers: [201, 200],
       refuses: [404],
-      query: { dryrun: word('yes', 'no') },
+      query: { dryrun: word('yes', 'no'), expect: string('the mark of a dry run') },
       summary:
-        'Replace the sections of an exported document that are present; with dryrun=yes tell what would change',
+        'Replace the sections of an exported document that are present; with dryrun=yes tell what would change; with expect=MARK only if that is still so',
       body: document,
-      output: object({ message: string('how many objects of each type'), changes: map(touchedNames) }),
+      output: object({
+        message: string('how many objects of each type'),
+        changes: map(touchedNames),
+        mark: string('of a dry run: what it would replace')
+      }),
       handler: async (request, given) => {
         if (isDryRun(request)) {
-          const changes = await previewImport(model, given)
-          return ok({ message: `not imported, a dry run: ${told(changes)}`, changes })
+          const { changes, mark } = await previewImport(model, given)
+          return ok({ message: `not imported, a dry run: ${told(changes)}`, changes, mark })
         }
-        const changes = await importDocument(model, given, actorOf(request))
+        const expected = request.query.get('expect') ?? undefined
+        const changes = await importDocument(model, given, actorOf(request), expected)
         return { status: 201, body: { message: `imported: ${told(changes)}` } }
       }
     })

@@ -1,4 +1,5 @@
 import { type Problem, problemText } from '../config/problem.js'
+import { escapeControls } from '../log.js'
 
 const reasons: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another program listens there',
@@ -8,9 +9,13 @@ const reasons: Readonly<Record<string, string>> = {
 
 /**
  * An error as lines for a person: `file:line: message` for each problem that it carries, else one sentence;
- * never a stack trace.
+ * never a stack trace. What a document or a server put into it cannot steer the terminal.
  */
 export function failureLines(error: unknown): string[] {
+  return linesOf(error).map(escapeControls)
+}
+
+function linesOf(error: unknown): string[] {
   if (!(error instanceof Error)) return [`svcd: ${String(error)}`]
   const { problems } = error as { problems?: unknown }
   if (Array.isArray(problems) && problems.every(isProblem)) return problems.map(problemText)

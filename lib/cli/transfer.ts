@@ -24,15 +24,21 @@ export async function exportTo(config: Config, out: NodeJS.WritableStream): Prom
  */
 export async function importFrom(config: Config, file: string, yes: boolean): Promise<string> {
   const document = await buffer(file === '-' ? process.stdin : createReadStream(file))
+  let path = importPath
   if (!yes) {
-    const lines = differences(await ask(config, 'POST', `${importPath}?dryrun=yes`, document))
+    const found = JSON.parse(
+      String(await ask(config, 'POST', `${importPath}?dryrun=yes`, document))
+    ) as DryRun
+    const lines = differences(found)
+    // While it is asked about, a booting machine may change what is stored.
+    path += `?expect=${found.mark}`
     if (lines.length === 0) return 'nothing differs'
     process.stderr.write(lines.map(line => `${line}\n`).join(''))
     if (!process.stdin.isTTY)
       throw new UsageError('nothing was imported: there is no terminal to ask on, use --yes')
     if (!(await confirmed('Import this? [y/N] '))) throw new Error('nothing was imported')
   }
-  return messageOf(await ask(config, 'POST', importPath, document))
+  return messageOf(await ask(config, 'POST', path, document))
 }
 
 const importPath = '/config/cluster/import'
@@ -40,12 +46,13 @@ const mostNames = 20
 
 /** What a dry run tells: by type and by what happens to them, the names of the objects. */
 interface DryRun {
+  /** Of what would be replaced. */
+  readonly mark: string
   readonly changes: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>
 }
 
 /** What a dry run found, a line for each type and what happens to its objects. */
-function differences(answer: Buffer): string[] {
-  const { changes } = JSON.parse(answer.toString('utf8')) as DryRun
+function differences({ changes }: DryRun): string[] {
   return Object.entries(changes).flatMap(([type, touched]) =>
     Object.entries(touched).flatMap(([what, names]) => {
       if (names.length === 0) return []

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { badRequest, notFound, type ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
@@ -116,18 +117,42 @@ export type ImportResult = Readonly<Record<string, Touched>>
 
 /**
  * Replaces each section that is present, as a whole, and leaves the others; the result must keep every rule
- * (rules 3.11). Throws 400 for what is not of the document's shape and 404 for rules broken, with all
- * problems up to 50; nothing is changed then.
+ * (rules 3.11). Throws 400 for what is not of the document's shape, and where it would not do what the preview with the
+ * mark `expected` told; 404 for rules broken, with all problems up to 50. Nothing is changed then.
  */
-export function importDocument(model: Model, document: JsonValue, actor: Actor): Promise<ImportResult> {
+export function importDocument(
+  model: Model,
+  document: JsonValue,
+  actor: Actor,
+  expected?: string
+): Promise<ImportResult> {
   const replace = parse(model, document)
-  return model.importWith(actor, replace)
+  return model.importWith(actor, changing => {
+    const changes = replace(changing)
+    if (expected !== undefined && markOf(changes) !== expected)
+      throw badRequest('import refused: something has changed since the dry run; make it again')
+    return touched(changes)
+  })
 }
 
-/** What `importDocument` would do, or the error it would throw; nothing is changed. */
-export function previewImport(model: Model, document: JsonValue): Promise<ImportResult> {
+/**
+ * What `importDocument` would do, with a mark of what it would replace, or the error it would throw; nothing is changed.
+ */
+export function previewImport(
+  model: Model,
+  document: JsonValue
+): Promise<{ readonly changes: ImportResult; readonly mark: string }> {
   const replace = parse(model, document)
-  return model.preview(replace)
+  return model.preview(changing => {
+    const changes = replace(changing)
+    return { changes: touched(changes), mark: markOf(changes) }
+  })
+}
+
+/** The same for two runs of one document that replace the same objects. What comes in their place follows from both. */
+function markOf(changes: readonly Change[]): string {
+  const replaced = changes.map(({ type, name, before }) => JSON.stringify([type, name, before ?? null]))
+  return createHash('sha256').update(replaced.sort().join()).digest('hex').slice(0, 32)
 }
 
 /** Sorts changes by section and by what happened to the object; changes of what no document holds are left out. */
@@ -143,7 +168,7 @@ export function touched(changes: readonly Change[]): ImportResult {
 }
 
 /** Reads a document; gives what replaces its sections, checks the result, and tells what was changed. */
-function parse(model: Model, document: JsonValue): (changing: Changing) => ImportResult {
+function parse(model: Model, document: JsonValue): (changing: Changing) => readonly Change[] {
   const problems = new Problems()
   const replacements = new Map<string, Replace>()
   if (!isObject(document)) throw badRequest('import refused: the body must be an object of sections')
@@ -163,7 +188,7 @@ function parse(model: Model, document: JsonValue): (changing: Changing) => Impor
     for (const { type, name, message } of checkState(changing.tx, model.cluster, mostProblems))
       problems.add(['config', type, name], message)
     problems.throwAs(notFound)
-    return touched(changing.tx.changes())
+    return changing.tx.changes()
   }
 }
 

@@ -115,7 +115,8 @@ t.test(
     const before = objectFiles(c)
     const dry = await c.post('/config/cluster/import?dryrun=yes', document)
     t.equal(dry.status, 200, dry.text)
-    t.same(dry.body, {
+    const { mark, ...told } = dry.body
+    t.same(told, {
       message: `not imported, a dry run: ${says}`,
       changes: {
         node: { created: ['n9', 'n10'], changed: ['n2'], deleted: ['n1'] },
@@ -123,7 +124,15 @@ t.test(
       }
     })
     t.same(objectFiles(c), before)
-    const done = await c.post('/config/cluster/import?dryrun=no', document)
+    await c.post('/config/node/n2', { comment: 'meanwhile' })
+    const late = await c.post(`/config/cluster/import?expect=${mark}`, document)
+    t.same(
+      [late.status, late.body.message],
+      [400, 'import refused: something has changed since the dry run; make it again']
+    )
+    t.match((await c.get('/config/node/n2')).body, { config: { node: { n2: { comment: 'meanwhile' } } } })
+    await c.post('/config/node/n2', { comment: n2.comment ?? null })
+    const done = await c.post(`/config/cluster/import?dryrun=no&expect=${mark}`, document)
     t.same([done.status, done.body], [201, { message: `imported: ${says}` }])
     t.equal((await c.get('/config/node/n1')).status, 404)
     const again = await c.post('/config/cluster/import', document)

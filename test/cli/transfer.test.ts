@@ -99,6 +99,31 @@ t.test('on a terminal the difference is shown and asked about', async t => {
 })
 
 // rules 3.11
+t.test('what changes while it is asked about is not overwritten unseen', async t => {
+  const file = join(tree, 'asked.json')
+  const changed = JSON.parse(document)
+  changed.config.node.fresh = {}
+  writeFileSync(file, JSON.stringify(changed))
+  const { says, type, ended } = onTerminal(join(tree, 'bin', 'svcd'), 'import', file, ...options(c))
+  await says('Import this? [y/N] ')
+  await c.post('/config/node/booted', {})
+  const before = await stored(c)
+  type('yes\r')
+  const { code, stdout } = await ended
+  t.equal(code, 1)
+  t.match(stdout, /something has changed since the dry run; make it again/)
+  t.same(await stored(c), before)
+  await c.post('/config/cluster/import', document)
+})
+
+t.test('names in a hostile document do not steer the terminal', async t => {
+  const { code, stderr } = await importInto(c, '-', '{"node": {"x\\u001b]0;owned\\u0007\\u001b[2J": {}}}')
+  t.equal(code, 1)
+  t.match(stderr, 'x\\u001b]0;owned\\u0007\\u001b[2J')
+  t.notMatch(stderr, /[\u0000-\u0009\u000b-\u001f]/)
+})
+
+// rules 3.11
 t.test('what the daemon refuses is an error with all its problems, and changes nothing', async t => {
   const before = await stored(c)
   const rows: [string, RegExp][] = [

@@ -77,6 +77,14 @@ for (const [server, text] of Object.entries(files))
     t.equal(await has(ours, '10.142.0.10'), false, 'an address is not the beginning of another one')
   })
 
+t.test('leases that cannot be read are told with the key of the ini', async t => {
+  const directory = t.testdir({})
+  await t.rejects(new Leases('isc', directory).has(ours, '10.142.0.100', now), {
+    status: 503,
+    message: /^\[dhcp\] lease_file: the leases cannot be read: EISDIR/
+  })
+})
+
 const line = (address: string, mac: string, expire = seconds + 3000) =>
   `${address},${mac},,3600,${expire},1,0,0,,0,,0\n`
 

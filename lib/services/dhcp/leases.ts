@@ -2,6 +2,7 @@ import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { singleFlight } from '../../concurrency.js'
 import { unlessMissing } from '../../disk/missing.js'
+import { unavailable } from '../../errors.js'
 import { type Address, parseAddress } from '../../model/address.js'
 import { type Lease, macNumber, readers } from './lease-lines.js'
 
@@ -26,11 +27,13 @@ export class Leases {
   }
 
   /**
-   * Whether a MAC has an address now (rules 4.6). A missing file holds no lease; throws every other error of reading.
+   * Whether a MAC has an address now (rules 4.6). A missing file holds no lease. Throws 503 when a file cannot be read.
    */
   async has(mac: string, address: string, nowMs: number): Promise<boolean> {
     if (mac === '') return false
-    await this.#read()
+    await this.#read().catch((error: Error) => {
+      throw unavailable(`[dhcp] lease_file: the leases cannot be read: ${error.message}`)
+    })
     const lease = this.#leases.get(parseAddress(address) ?? -1)
     return lease !== undefined && lease.mac === macNumber(mac) && lease.until > nowMs
   }
