@@ -95,12 +95,12 @@ t.test('the same failure of a real disk is said once, another one is news', asyn
   const directory = scratch(t)
   const file = join(directory, 'missing', 'x.json')
   const said: string[] = []
-  const log = createLog('info', line => said.push(line.replace(/^.*?warn /, '')))
+  const log = createLog('info', line => said.push(line))
   const record = new RecordFile({ file, text: () => '{}', onWritten: () => {}, disk: realDisk, log })
   for (let i = 0; i < 3; i++) await t.rejects(record.now(), { code: 'ENOENT' })
   const told = `${file} cannot be written, and is tried again: `
   t.equal(said.length, 1)
-  t.ok(said[0]?.endsWith(`${told}ENOENT: no such file or directory, open '${file}'`))
+  t.ok(said[0]?.trim().endsWith(`${told}ENOENT: no such file or directory, open '${file}'`))
   writeFileSync(join(directory, 'missing'), '')
   await t.rejects(record.now(), { code: 'ENOTDIR' })
   t.equal(said.length, 2)
