@@ -31,48 +31,65 @@ export class Mutex {
   }
 }
 
+/** Those that wait, taken from each party in turn. */
+class Queue {
+  readonly #waiting = new Map<string, (() => void)[]>()
+  length = 0
+
+  add(party: string, start: () => void): void {
+    const starts = this.#waiting.get(party)
+    if (starts) starts.push(start)
+    else this.#waiting.set(party, [start])
+    this.length++
+  }
+
+  /** The next to start. A party with more to do goes to the end of the queue. */
+  take(): (() => void) | undefined {
+    for (const [party, starts] of this.#waiting) {
+      const start = starts.shift()
+      this.#waiting.delete(party)
+      if (starts.length > 0) this.#waiting.set(party, starts)
+      this.length--
+      return start
+    }
+    return undefined
+  }
+}
+
 /**
  * Runs at most `limit` tasks at once. Those that wait are taken from each party in turn, so that a party with a
- * thousand tasks delays another by no more than one of its own tasks per place.
+ * thousand tasks delays another by no more than one of its own tasks per place. A task that may wait longer is taken
+ * when no other waits.
  */
 export class Semaphore {
   readonly #limit: number
-  readonly #waiting = new Map<string, (() => void)[]>()
+  readonly #first = new Queue()
+  readonly #later = new Queue()
   #running = 0
 
   constructor(limit: number) {
     this.#limit = limit
   }
 
-  /** The task's result, once there was a place for it; a task that throws gives its place back too. */
-  async run<T>(party: string, task: () => Promise<T>): Promise<T> {
+  /** How many wait behind all others. */
+  get waitingLater(): number {
+    return this.#later.length
+  }
+
+  /**
+   * The task's result, once there was a place for it; a task that throws gives its place back too. `later`: behind all
+   * that are not.
+   */
+  async run<T>(party: string, task: () => Promise<T>, later = false): Promise<T> {
     if (this.#running < this.#limit) this.#running++
-    else await this.#wait(party)
+    else await new Promise<void>(resolve => (later ? this.#later : this.#first).add(party, resolve))
     try {
       return await task()
     } finally {
-      this.#next()
+      const start = this.#first.take() ?? this.#later.take()
+      if (start) start()
+      else this.#running--
     }
-  }
-
-  #wait(party: string): Promise<void> {
-    return new Promise(resolve => {
-      const queue = this.#waiting.get(party)
-      if (queue) queue.push(resolve)
-      else this.#waiting.set(party, [resolve])
-    })
-  }
-
-  /** Hands the place on. A party with more to do goes to the end of the queue. */
-  #next(): void {
-    for (const [party, queue] of this.#waiting) {
-      const start = queue.shift()
-      this.#waiting.delete(party)
-      if (queue.length > 0) this.#waiting.set(party, queue)
-      start?.()
-      return
-    }
-    this.#running--
   }
 }
 

@@ -32,6 +32,25 @@ t.test('a party with many tasks does not hold up another', async t => {
   t.strictSame(order, ['a', 'a', 'b', 'c', 'a', 'b', 'a'])
 })
 
+t.test('a task that may wait longer comes behind all others', async t => {
+  const semaphore = new Semaphore(1)
+  const order: string[] = []
+  const run = (party: string, later: boolean) =>
+    semaphore.run(party, async () => void order.push(party), later)
+  const all = [
+    run('a', true),
+    run('b', true),
+    run('b', true),
+    run('c', true),
+    run('d', false),
+    run('d', false)
+  ]
+  t.equal(semaphore.waitingLater, 3)
+  await Promise.all(all)
+  t.strictSame(order, ['a', 'd', 'd', 'b', 'c', 'b'])
+  t.equal(semaphore.waitingLater, 0)
+})
+
 t.test('a task that fails gives its place back', async t => {
   const semaphore = new Semaphore(1)
   const failing = () => semaphore.run('a', () => Promise.reject(new Error('no')))

@@ -18,6 +18,8 @@ interface Row<Given> {
   /** What may stand behind the `?` of its path. */
   readonly query?: Readonly<Record<string, Schema>>
   readonly body?: Body<Given>
+  /** Bytes of the body, where they are fewer than elsewhere. */
+  readonly maxBody?: number
   readonly output?: Schema
   handler(request: ApiRequest, given: Given): Answer | Promise<Answer>
 }
@@ -29,7 +31,18 @@ interface Row<Given> {
 function route<Given>(
   method: 'GET' | 'POST',
   path: string,
-  { access, summary, changes, answers = [200], refuses = [], query = {}, body, output, handler }: Row<Given>
+  {
+    access,
+    summary,
+    changes,
+    answers = [200],
+    refuses = [],
+    query = {},
+    body,
+    maxBody,
+    output,
+    handler
+  }: Row<Given>
 ): ApiRoute {
   const effect = changes || method === 'POST' ? 'changes' : 'reads'
   const refusals = new Set([
@@ -49,6 +62,7 @@ function route<Given>(
     summary,
     query,
     ...(body ? { input: body.schema } : {}),
+    ...(maxBody === undefined ? {} : { maxBody }),
     ...(output ? { output } : {}),
     handler: request => handler(request, body?.read(request) as Given)
   }

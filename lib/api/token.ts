@@ -32,6 +32,7 @@ export function tokenRoutes({ logins, tokens }: Parts): ApiRoute[] {
       refuses: [401],
       summary: 'A token for a user name and a password',
       body: credentials,
+      maxBody: 8192,
       output: object({ token: string() }, ['token']),
       handler: async ({ source }, { username, password }) => {
         const user = await logins.login(username, password, source.address)

@@ -27,6 +27,11 @@ export class Failures {
     return Math.min(largestDelayMs, Math.max(0, (this.#recent(party(address)).length - free + 1) * stepMs))
   }
 
+  /** Whether a login from this address failed in the last minute. */
+  has(address: string): boolean {
+    return this.#recent(party(address)).length > 0
+  }
+
   add(address: string): void {
     const key = party(address)
     const kept = this.#recent(key).slice(-(free + largestDelayMs / stepMs))

@@ -1,7 +1,7 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Semaphore } from '../concurrency.js'
-import { unavailable } from '../errors.js'
+import { ServiceError, unavailable } from '../errors.js'
 import { readAdminPassword } from './admin-password.js'
 import { Failures, party } from './failures.js'
 import { dummyHash, hashPassword, longestPassword, verifyPassword } from './passwords.js'
@@ -9,8 +9,15 @@ import type { Role, User } from './roles.js'
 
 /** Checks of passwords at once: each takes a core, and one of the four threads that files need too. */
 const checksAtOnce = 2
+/** How many checks for addresses with failures wait; a guess more is refused unlooked at. */
+const mostSuspects = 100
 const rememberedMs = 60_000
 const longestName = 256
+
+const tooMany = () =>
+  new ServiceError(503, 'too many logins wait that come from addresses with failed logins; try again later', {
+    'Retry-After': '10'
+  })
 
 export interface LoginsOptions {
   /** `[users]` of the ini. */
@@ -58,9 +65,10 @@ export class Logins {
 
   /**
    * The user and role, or undefined when the name or the password is wrong, in equal time for both. `address`
-   * is where the login comes from: after failures it waits up to a second, and is never refused. A login
-   * verified in the last minute costs one HMAC.
-   * @throws ServiceError 503 when there are no users and the admin password file cannot be read
+   * is where the login comes from: after failures it waits up to a second, and lets addresses without failures go first.
+   * A login verified in the last minute costs one HMAC.
+   * @throws ServiceError 503 when there are no users and the admin password file cannot be read, and for an address with
+   * failures while too many of those wait
    */
   async login(username: string, password: string, address: string): Promise<Login | undefined> {
     // Refused without a look: to hash megabytes would cost more than a check does.
@@ -131,8 +139,10 @@ export class Logins {
   #verify(id: string, password: string, hash: string, address: string): Promise<boolean> {
     const known = this.#underWay.get(id)
     if (known) return known
+    const isSuspect = this.#failures.has(address)
+    if (isSuspect && this.#checks.waitingLater >= mostSuspects) throw tooMany()
     const verified = this.#checks
-      .run(party(address), () => verifyPassword(password, hash))
+      .run(party(address), () => verifyPassword(password, hash), isSuspect)
       .finally(() => this.#underWay.delete(id))
     this.#underWay.set(id, verified)
     return verified

@@ -47,5 +47,7 @@ export interface Route<Caller> {
   readonly access: string
   /** `json`: a strict JSON body is needed; `ignored`: read up to the limit and dropped. */
   readonly body: 'json' | 'ignored'
+  /** Bytes of a body, where they are fewer than the caller may send elsewhere. */
+  readonly maxBody?: number
   handler(request: Request<Caller>): Answer | Promise<Answer>
 }

@@ -172,7 +172,8 @@ export class HttpServer<C> {
       for (const name in params) params[name] = options.param(name, params[name] as string, route)
     if (hasBody(incoming) || route.body === 'json') {
       const { maxBody: most } = options
-      const maxBody = typeof most === 'number' ? most : most(request.caller)
+      const byCaller = typeof most === 'number' ? most : most(request.caller)
+      const maxBody = Math.min(byCaller, route.maxBody ?? byCaller)
       if (exchange.awaitsContinue && Number(headers['content-length'] ?? 0) <= maxBody) {
         exchange.outgoing.writeContinue()
       }

@@ -35,8 +35,8 @@ t.test('wrong credentials are 401, and tell nothing of whether the name is known
     { username: '', password: '' },
     { username: 'constructor', password: 'x' },
     { username: 'toString', password: 'x' },
-    { username: 'root', password: 'x'.repeat(30_000) },
-    { username: 'x'.repeat(30_000), password: 'x' }
+    { username: 'root', password: 'x'.repeat(8_000) },
+    { username: 'x'.repeat(8_000), password: 'x' }
   ]
   const messages = new Set<string>()
   for (const body of wrong) {

@@ -105,6 +105,28 @@ t.test('after failures an address waits, is never refused, and others do not wai
 })
 
 // rules 5.4
+// rules 5.4
+t.test('guessers from many addresses do not hold up one who has not failed, and have a bound', async t => {
+  const { logins: l } = logins()
+  const guess = (i: number, n: number) => l.login('alice', `${n} ${i}`, `10.1.${n}.${i}`)
+  // Each has failed once, unlooked at.
+  for (let i = 0; i < 250; i++) await l.login('alice', 'x'.repeat(5000), `10.1.1.${i}`)
+  const refused: Error[] = []
+  let checked = 0
+  const guesses = Array.from({ length: 250 }, (_, i) =>
+    guess(i, 1).then(
+      () => checked++,
+      error => refused.push(error)
+    )
+  )
+  await new Promise(setImmediate)
+  t.strictSame(await l.login('alice', 'wonder', '10.2.0.1'), { user: 'alice', role: 'admin' })
+  t.ok(checked <= 4, `${checked} guesses were looked at before`)
+  await Promise.all(guesses)
+  t.equal(refused.length, 250 - 100 - 2)
+  t.match(refused[0], { status: 503, message: /too many logins wait/, headers: { 'Retry-After': '10' } })
+})
+
 t.test('a verified login is remembered for a minute, with this password only', async t => {
   const real = await hashPassword('wonder')
   const { logins: l, clock } = logins({ users: [{ name: 'alice', role: 'admin', hash: real }] })
