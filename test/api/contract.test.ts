@@ -169,7 +169,7 @@ t.test('an export fails when a secret cannot be decrypted', async t => {
     return [status, body?.message]
   }
   renameSync(key, `${key}.away`)
-  writeFileSync(key, randomBytes(32))
+  writeFileSync(key, randomBytes(32), { mode: 0o600 })
   await c.restart()
   const [status, message] = await ask('/config/cluster/export')
   t.match(message, /^export failed: group compute: secret munge cannot be decrypted/)

@@ -166,10 +166,17 @@ export const cluster: Cases = {
       what: 'a dry run',
       ask: ['/config/cluster/import?dryrun=yes', { config: { otherdev: { ups: {} } } }],
       status: 200,
-      body: {
+      shows: {
         message: 'not imported, a dry run: other device: 1 created, 1 deleted',
-        changes: { otherdev: { created: ['ups'], changed: [], deleted: ['pdu'] } }
+        changes: { otherdev: { created: ['ups'], changed: [], deleted: ['pdu'] } },
+        mark: /^[0-9a-f]{32}$/
       }
+    },
+    {
+      what: 'not what a dry run has shown',
+      ask: [`/config/cluster/import?expect=${'0'.repeat(32)}`, { config: { otherdev: { ups: {} } } }],
+      status: 400,
+      says: /^import refused: something has changed since the dry run/
     },
     {
       what: 'a wrong shape',
