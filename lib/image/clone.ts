@@ -8,7 +8,7 @@ import type { OsimageDoc } from '../model/types/osimage.js'
 import { run } from '../program/program.js'
 import type { ImageContext } from './context.js'
 import { alreadyThere, placeTree } from './place-tree.js'
-import { checkTreeFree, checkUnmounted, treeIfAny } from './trees.js'
+import { checkUnmounted, treeIfAny } from './trees.js'
 
 /**
  * Gives the source of a clone. Throws 404 without a source or a new name, 400 for a name that is taken and for a `path`
@@ -55,7 +55,7 @@ export async function cloneImage(
   const tree = await treeIfAny(directory, source)
   if (tree === undefined) {
     job.line(`OS image ${name} has no directory: nothing but the object is copied`)
-    return model.clone('osimage', name, { ...given, values }, actor, tx => checkTreeFree(tx, directory, copy))
+    return model.clone('osimage', name, { ...given, values }, actor)
   }
   const { signal } = job
   const place = join(directory, copy)

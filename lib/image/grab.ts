@@ -6,14 +6,14 @@ import { unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
-import type { OsimageDoc } from '../model/types/osimage.js'
+import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { newIntentId, temporary } from './intents.js'
 import { placeTree } from './place-tree.js'
 import { copyFromNode } from './transfer/from-node.js'
 import type { Remote, Target } from './transfer/remote.js'
 import { Changes, requestOf } from './transfers.js'
-import { imageTree, meantTree, realBelow } from './trees.js'
+import { imageTree, realBelow } from './trees.js'
 
 /**
  * Where the tree of an image is or, where there is none yet, will be: parent and target as placeTree takes them, and the

@@ -9,7 +9,7 @@ import { notFound, unavailable } from '../errors.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
 import { type Actor, theDaemon } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
-import type { OsimageDoc } from '../model/types/osimage.js'
+import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
 import type { Change } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import { checkWish } from './boot-files.js'
@@ -27,7 +27,7 @@ import { Sweep } from './sweep.js'
 import { checkPrograms, reachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
 import { checkFields } from './transfers.js'
-import { checkTreeFree, keepTree, meantTree, realPlace, treeOf } from './trees.js'
+import { keepTree, realPlace, treeOf } from './trees.js'
 import { Upkeep } from './upkeep.js'
 
 export interface ImagesOptions extends Pick<ImageContext, 'model' | 'log' | 'now'> {
@@ -118,7 +118,6 @@ export class Images {
     const stands = to !== name && (await exists(join(directory, name)))
     return this.#o.model.save('osimage', name, given, actor, tx => {
       if (to !== name) keepTree(tx, directory, name, to, stands)
-      checkTreeFree(tx, directory, to)
     })
   }
 

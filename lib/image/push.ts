@@ -2,12 +2,12 @@ import { inParallel } from '../concurrency.js'
 import { exists } from '../disk/missing.js'
 import { notFound } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
-import type { OsimageDoc } from '../model/types/osimage.js'
+import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import type { Remote } from './transfer/remote.js'
 import { copyToNode } from './transfer/to-node.js'
 import { Changes, checkFields, requestOf } from './transfers.js'
-import { checkUnmounted, meantTree, treeOf } from './trees.js'
+import { checkUnmounted, treeOf } from './trees.js'
 
 /** A node to push to. One without an address fails, and the others go on. */
 export interface Destination {

@@ -1,16 +1,11 @@
 import { realpathSync } from 'node:fs'
 import { realpath, stat } from 'node:fs/promises'
-import { basename, dirname, isAbsolute, join, normalize } from 'node:path'
+import { basename, dirname, isAbsolute, join } from 'node:path'
 import { exists } from '../disk/missing.js'
 import { mountsBelow } from '../disk/mounts.js'
-import { badRequest, unavailable } from '../errors.js'
-import type { OsimageDoc } from '../model/types/osimage.js'
+import { unavailable } from '../errors.js'
+import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
 import type { Tx, View } from '../model/view.js'
-
-/** The directory of an image: its `path`, else the one in `[image] directory` with its name (rules 9.1). */
-export const meantTree = (directory: string, { name, path }: OsimageDoc) =>
-  // A slash at the end means nothing.
-  path === undefined ? join(directory, name) : normalize(path).replace(/(?<=.)\/+$/, '')
 
 /**
  * The real directory of a path, with no link left. Throws an Error that calls it `name` unless it is a directory strictly
@@ -106,27 +101,12 @@ export function keepTree(tx: Tx, directory: string, from: string, to: string, st
     if (!tx.get('tree', from)) tx.put('tree', from, { name: from, osimage: to })
   }
   const tree = tx.get('tree', to)
-  if (tree?.osimage !== to || tree.at !== undefined || image?.path !== join(directory, to)) return
+  if (tree?.osimage !== to || tree.at !== undefined || image?.path === undefined) return
+  if (meantTree(directory, image) !== join(directory, to)) return
   if (otherWith(tx, directory, to) !== undefined) return
   const { path: _, ...rest } = image
   tx.put('osimage', to, rest)
   tx.remove('tree', to)
-}
-
-/**
- * Part of a change that makes an image, renames it or takes its `path` away. Throws 400 if the directory that the image
- * would have by its name is another image's (rules 9.1).
- */
-export function checkTreeFree(tx: Tx, directory: string, name: string): void {
-  const change = tx.changes().find(change => change.type === 'osimage' && change.name === name)
-  const before = change?.before as OsimageDoc | undefined
-  if (!change || tx.get('osimage', name)?.path !== undefined || (before && before.path === undefined)) return
-  const other = otherWith(tx, directory, name)
-  if (other !== undefined)
-    throw badRequest(
-      `OS image ${name}: the directory ${join(directory, name)} is that of OS image ${other}: choose another name, ` +
-        'or give field "path"'
-    )
 }
 
 /** Another image, with the directory that an image of this name has without a `path`. */

@@ -7,6 +7,7 @@ import type { ObjectType } from './object-type.js'
 import { type Mention, type Ref, referencesOf } from './references.js'
 import type { AttachedType } from './stored.js'
 import { checkUnused } from './tags.js'
+import { treeProblems } from './types/osimage.js'
 import { attachedTypes, objectTypes, typeNames } from './types.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
@@ -28,6 +29,7 @@ export function checkChanges(tx: Tx, cluster: ClusterSettings): void {
     else checkRemoved(tx, ref)
     if (before && after) object.checkChange?.(tx, before, after, cluster)
   }
+  for (const { message } of treeProblems(tx, cluster.imageDirectory)) throw badRequest(message)
 }
 
 /** What is wrong with a stored object. */

@@ -49,13 +49,15 @@ export function sourceOf(view: View, ini: ClusterSettings, name: SettingName): '
 
 /** What the cluster's objects inherit from the ini, and what they have to know of the controller. */
 export const iniSettings = (ini: {
-  readonly cluster: Omit<ClusterSettings, 'controller' | 'servesDns'>
+  readonly cluster: Omit<ClusterSettings, 'controller' | 'servesDns' | 'imageDirectory'>
   readonly controller: ClusterSettings['controller']
   readonly dns: { readonly server: string }
+  readonly image: { readonly directory: string }
 }): ClusterSettings => ({
   ...ini.cluster,
   controller: ini.controller,
-  servesDns: ini.dns.server !== 'none'
+  servesDns: ini.dns.server !== 'none',
+  imageDirectory: ini.image.directory
 })
 
 /** The settings in force, given those of the ini. */

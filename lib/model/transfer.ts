@@ -14,7 +14,7 @@ import { putSettings, readSettings, type SettingName, settingNames } from './set
 import { readStored } from './stored.js'
 import { beyondLimits, fieldFor } from './table.js'
 import { allTags, tagKey, untagged } from './tags.js'
-import type { OsimagetagDoc } from './types/osimage.js'
+import { type OsimagetagDoc, treeProblems } from './types/osimage.js'
 import { kinds, objectTypes, typeNames } from './types.js'
 import type { View } from './view.js'
 
@@ -185,8 +185,9 @@ function parse(model: Model, document: JsonValue): (changing: Changing) => reado
   problems.throwAs(badRequest)
   return changing => {
     for (const section of sections) replacements.get(section)?.(changing, problems)
-    for (const { type, name, message } of checkState(changing.tx, model.cluster, mostProblems))
-      problems.add(['config', type, name], message)
+    const { tx, cluster } = changing
+    const broken = [...checkState(tx, cluster, mostProblems), ...treeProblems(tx, cluster.imageDirectory)]
+    for (const { type, name, message } of broken) problems.add(['config', type, name], message)
     problems.throwAs(notFound)
     return changing.tx.changes()
   }

@@ -18,4 +18,6 @@ export interface ClusterSettings {
   readonly controller: { readonly name: string; readonly address: string }
   /** The DNS server on the controller is svcd's: it knows the cluster's names. */
   readonly servesDns: boolean
+  /** `[image] directory`, absolute. */
+  readonly imageDirectory: string
 }

@@ -151,9 +151,42 @@ t.test('two images never mean one directory unless both name it', async t => {
   t.equal((await post('compute', { path: null })).status, 400, 'another one names it')
   await post('named', { path: null })
   t.equal((await post('compute', { path: null })).status, 204)
-  t.equal((await post('named', { path: tree })).status, 204, 'named by who means it to be')
-  t.equal((await post('compute', { comment: 'changed' })).status, 204, 'and nothing changed for the other')
+  const alone = c.state()
+  for (const [name, path] of [
+    ['named', tree],
+    ['named', `${tree}/`],
+    ['new', tree]
+  ] as const) {
+    const { status, body } = await post(name, { path })
+    t.equal(status, 400)
+    t.equal(
+      body.message,
+      `OS image ${name}: the directory ${tree} is that of OS image compute: choose another one, or give OS image ` +
+        'compute this "path" first'
+    )
+  }
+  t.same(c.state(), alone)
+  t.equal((await post('compute', { path: tree })).status, 204, 'the way out')
+  t.equal((await post('named', { path: tree })).status, 204, 'both name it')
   t.equal((await pack()).status, 204)
+})
+
+// rules 9.1, 3.11
+t.test('an import shares no directory that one of two images has by its name alone', async t => {
+  const { c, images, tree } = await beginning(t)
+  await c.post('/config/osimage/compute', { newosimage: 'other' })
+  const before = c.state()
+  const imported = (osimage: object) => c.post('/config/cluster/import', { config: { osimage } })
+  const shared = `the directory ${tree} is that of OS image other: choose another name, or give field "path"`
+  const refused = await imported({ compute: {}, other: { path: tree } })
+  t.equal(refused.status, 404)
+  t.equal(refused.body.message, `import refused: config.osimage.compute: OS image compute: ${shared}`)
+  const both = await imported({ a: {}, b: { path: join(images, 'a') }, c: { path: join(images, 'a') } })
+  t.equal(both.status, 404)
+  t.match(both.body.message, /image a: .* image b: .*; config\.osimage\.a: .* image c: /)
+  t.same(c.state(), before)
+  t.equal((await imported({ compute: { path: tree }, other: { path: tree } })).status, 201, 'both name it')
+  t.equal((await imported({ compute: {}, other: { path: null } })).status, 201)
 })
 
 // rules 3.12, 9.6

@@ -13,7 +13,8 @@ export const settings: ClusterSettings = {
   debug: false,
   technical_contacts: '',
   controller: { name: 'controller', address: '10.141.255.254' },
-  servesDns: true
+  servesDns: true,
+  imageDirectory: '/images'
 }
 
 /** Stored objects as the services see them, by type and name; fields as they are stored. */

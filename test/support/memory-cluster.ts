@@ -22,7 +22,8 @@ export const settings: ClusterSettings = {
   debug: false,
   technical_contacts: '',
   controller: { name: 'controller', address: '10.141.255.254' },
-  servesDns: false
+  servesDns: false,
+  imageDirectory: '/images'
 }
 
 export const admin: Actor = { who: 'user admin', from: '127.0.0.1', takesAddresses: true }

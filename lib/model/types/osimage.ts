@@ -1,3 +1,4 @@
+import { basename, dirname, join, normalize } from 'node:path'
 import { groupInForce, groupOf, members, settingsOf } from '../effective.js'
 import {
   boolean,
@@ -177,6 +178,50 @@ export const pack: AttachedType<PackDoc> = {
 
 /** The directory of an image. */
 export const tree: AttachedType<TreeDoc> = { title: 'image directory', fields: treeFields }
+
+/** The directory of an image: its `path`, else the one in `[image] directory` with its name (rules 9.1). */
+export const meantTree = (directory: string, { name, path }: OsimageDoc): string =>
+  // A slash at the end means nothing.
+  path === undefined ? join(directory, name) : normalize(path).replace(/(?<=.)\/+$/, '')
+
+/**
+ * What is wrong with the directories that a change gives to images: two images share one only if both name it (rules
+ * 9.1). Images that shared one before the change may go on.
+ */
+export function* treeProblems(
+  tx: Tx,
+  directory: string
+): Generator<{ readonly type: 'osimage'; readonly name: string; readonly message: string }> {
+  const moved = new Set(movedImages(tx, directory))
+  if (moved.size === 0) return
+  for (const name of tx.names('osimage')) {
+    const image = tx.get('osimage', name)
+    const tree = image?.path === undefined ? '' : meantTree(directory, image)
+    const byName = dirname(tree) === directory ? tx.get('osimage', basename(tree)) : undefined
+    if (!byName || byName.path !== undefined) continue
+    const shares = (name: string, other: string, way: string) => ({
+      type: 'osimage' as const,
+      name,
+      message: `OS image ${name}: the directory ${tree} is that of OS image ${other}: ${way}`
+    })
+    if (moved.has(byName.name)) yield shares(byName.name, name, 'choose another name, or give field "path"')
+    else if (moved.has(name))
+      yield shares(name, byName.name, `choose another one, or give OS image ${byName.name} this "path" first`)
+  }
+}
+
+/** The images that a change creates, or gives another directory, or the same one in another way. */
+function* movedImages(tx: Tx, directory: string): Generator<string> {
+  for (const { type, name, before, after } of tx.changes()) {
+    if (type !== 'osimage' || !after) continue
+    const [was, is] = [before as OsimageDoc | undefined, after as OsimageDoc]
+    const isSame =
+      was &&
+      (was.path === undefined) === (is.path === undefined) &&
+      meantTree(directory, was) === meantTree(directory, is)
+    if (!isSame) yield name
+  }
+}
 
 /** The records of directories that belong to an image. */
 const treesOf = (view: View, osimage: string): TreeDoc[] =>
