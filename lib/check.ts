@@ -7,6 +7,7 @@ import type { Problem } from './config/problem.js'
 import { reachability } from './config/reachability.js'
 import type { Config } from './config/types.js'
 import { ownerText } from './model/index.js'
+import { stateWarnings } from './model/limits.js'
 import { storeOptions } from './model/model.js'
 import { controllerAddress } from './model/networks.js'
 import { missingKey } from './model/secrets.js'
@@ -53,11 +54,15 @@ export async function checkAll(config: Config): Promise<Findings> {
     const users = (['group', 'node'] as const).flatMap(type =>
       view.names(type).map(name => [`${type} ${name}`, view.get(type, name) ?? {}] as const)
     )
-    warnings.push(...missingRoles(config.paths.roles, users))
+    warnings.push(...missingRoles(config.paths.roles, users), ...stateWarnings(view))
     const key = missingKey(config.paths.state, view)
     if (key) problems.push(key)
     notes.push(...changedSettings(view, ini))
-    for (const name of view.names('network')) networks.push(view.get('network', name)?.network ?? '')
+    // A network without a prefix is one of the problems.
+    for (const name of view.names('network')) {
+      const cidr = view.get('network', name)?.network
+      if (cidr !== undefined) networks.push(cidr)
+    }
     return options.verify(view)
   }
   const state = await Store.inspect({ ...options, verify })

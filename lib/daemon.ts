@@ -20,6 +20,7 @@ import { Distribution } from './image/torrent/distribution.js'
 import { Remote } from './image/transfer/remote.js'
 import { Jobs } from './jobs/jobs.js'
 import { createLog, type Log } from './log.js'
+import { limitWarnings } from './model/limits.js'
 import { Model, storeOptions, theDaemon } from './model/model.js'
 import { openSecretBox } from './model/secrets.js'
 import { iniSettings, putSettings } from './model/settings.js'
@@ -133,6 +134,9 @@ async function buildParts(config: Config, log: Log, closers: (() => unknown)[]):
   followDebug()
   store.subscribe(followDebug)
   store.subscribe(changes => warnOfRoles(roles, changes, log))
+  store.subscribe(changes => {
+    for (const warning of limitWarnings(changes)) log.warn(warning)
+  })
   const templates = new Templates({ directory: templateDirectory, now: () => performance.now() })
   const catalog = closed(new FileCatalog(files))
   const hasFile = (name: string) => catalog.has(name)

@@ -36,7 +36,7 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   const settings: Body<GivenSettings> = {
     schema: clusterSchema,
-    read: request => readSettings(changeable(open(request, 'config.cluster'), shown(parts)))
+    read: request => readSettings(changeable(open(request, 'config.cluster'), shown(parts)), model.cluster)
   }
   const document: Body<JsonValue> = { schema: sections, read: request => open(request, 'config') }
   return [

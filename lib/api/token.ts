@@ -10,7 +10,8 @@ import { object, string } from './schema.js'
 const credential: FieldType<string> = {
   ...freeText,
   read: value => {
-    if (typeof value !== 'string') throw new ValueError('')
+    // Without the value: it may be a password.
+    if (typeof value !== 'string') throw new ValueError('must be a string')
     return value
   }
 }
@@ -19,7 +20,8 @@ const credentials = bodyOf(
   { about: 'token' },
   {
     username: { type: credential, required: true, meaning: 'a user of the ini' },
-    password: { type: credential, required: true, secret: true, meaning: 'the password of this user' }
+    // Not a `secret`, which is what a masked answer posts back: ******** is somebody's password as well.
+    password: { type: credential, required: true, meaning: 'the password of this user' }
   }
 )
 

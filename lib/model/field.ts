@@ -25,7 +25,8 @@ export interface FieldType<V> {
   readonly json: 'string' | 'boolean' | 'integer' | 'array' | 'object' | 'null'
   /** The empty string is a value; otherwise it stands for "not set", as null does. */
   readonly keepsEmpty?: true
-  read(value: JsonValue): V
+  /** `exact`: fields inside the value are read as a file has to spell them (rules 11.2). */
+  read(value: JsonValue, exact?: boolean): V
 }
 
 /** One row of a type's field table; parsing, output, inheritance and references are made from it. */
@@ -47,9 +48,11 @@ export interface Field<V = unknown> {
   readonly derived?: true | 'elsewhere'
   /** An object or a body without it is refused. */
   readonly required?: true
+  /** svcd alone writes it, and leaves the default out: a file that holds the default was changed by hand. */
+  readonly leftOut?: true
   /**
-   * Why a change may not set this value; undefined: it may. An object that holds it already, from a time without the
-   * limit, is left as it is.
+   * Why a request may not set this value; undefined: it may. An object that holds it already, from a time without the
+   * limit, is left as it is, and an import takes it (rules 3.11).
    */
   readonly limit?: (value: string) => string | undefined
   readonly meaning: string
@@ -133,6 +136,7 @@ export const objectName = checked(objectNameRule, passes(isObjectName))
 export const domain = checked('a domain name', passes(isDomainName))
 /** An address or a host name. */
 export const host = checked('an address or a host name', passes(isDomainName))
+/** Files from a time without limits may have any blanks; `oneLine` says which ones a request may use. */
 export const hosts = checked('addresses or host names, separated by commas or blanks', value =>
   value.split(/[\s,]+/).every(isDomainName) ? value : undefined
 )
@@ -159,7 +163,7 @@ export const strings = valueType<readonly string[]>('an array of strings', 'arra
 
 /** A list of names. */
 export const names = valueType<readonly string[]>('a list of names', 'array', value =>
-  Array.isArray(value) ? value.map(objectName.read) : undefined
+  Array.isArray(value) ? value.map(name => objectName.read(name)) : undefined
 )
 
 /** A list of anything. */
@@ -215,9 +219,12 @@ export const atMost = (bytes: number, whose: string) => (value: string) => {
   return length > bytes ? `has ${length} bytes, and ${whose} takes ${bytes} at most` : undefined
 }
 
-/** A limit: no line break and no other control character. */
-export const oneLine = (value: string) =>
-  /[\u0000-\u001f\u007f]/.test(value) ? 'holds a line break or another control character' : undefined
+/** A limit: on one line, with no blanks but spaces and tabs. */
+export const oneLine = (value: string) => {
+  if (/[\u0000-\u0008\n-\u001f\u007f-\u009f\u2028\u2029]/.test(value))
+    return 'holds a line break or another control character'
+  return /[^\S \t]/.test(value) ? 'holds a blank that is neither a space nor a tab' : undefined
+}
 
 /** A comment of an admin, which every type has. */
 export const comment = { name: 'comment', type: freeText, meaning: 'free text' } as const satisfies Field

@@ -35,6 +35,8 @@ export interface GivenSecret {
   readonly newName?: string
   readonly path?: string
   readonly content?: string
+  /** Its content is the mask of an answer, and none is given. */
+  readonly masked?: true
 }
 
 /** The name under which an owner's secrets are stored: no type's name holds a dot. */
@@ -134,7 +136,11 @@ export function readSecrets(owner: string, value: JsonValue): GivenSecret[] {
     const { newsecretname, ...given } = Object.fromEntries(values) as Record<string, string>
     if (seen.has(given.name as string)) throw badRequest(`${where} is given twice`)
     seen.add(given.name as string)
-    return { ...given, ...(newsecretname === undefined ? {} : { newName: newsecretname }) } as GivenSecret
+    return {
+      ...given,
+      ...(newsecretname === undefined ? {} : { newName: newsecretname }),
+      ...(entry.content === hidden ? { masked: true } : {})
+    } as GivenSecret
   })
 }
 
@@ -150,28 +156,30 @@ export function putSecrets(
   given: readonly GivenSecret[],
   replace = false
 ): boolean {
-  const before = entries(tx, type, owner)
-  const secrets = replace ? [] : [...before]
+  const before = new Map(entries(tx, type, owner).map(secret => [secret.name, secret]))
+  const secrets = replace ? [] : [...before.values()]
+  const positions = new Map(secrets.map(({ name }, i) => [name, i]))
   for (const wanted of given) {
     const where = `${type} ${owner}: secret ${wanted.name}`
-    const old = before.find(secret => secret.name === wanted.name)
+    const old = before.get(wanted.name)
     if (!old && wanted.newName !== undefined) throw notFound(`${where} does not exist`)
     const name = wanted.newName ?? wanted.name
-    if (name !== wanted.name && secrets.some(secret => secret.name === name))
+    if (name !== wanted.name && positions.has(name))
       throw badRequest(`${type} ${owner}: secret ${name} exists already`)
     const at = wanted.path ?? old?.path
     if (at === undefined) throw badRequest(`${where}: field "path" is missing`)
     const content = wanted.content === undefined ? old?.content : sealed(box, wanted.content, old?.content)
-    if (content === undefined) throw badRequest(`${where}: field "content" is missing`)
-    const position = secrets.findIndex(secret => secret.name === wanted.name)
-    secrets.splice(position < 0 ? secrets.length : position, position < 0 ? 0 : 1, {
-      name,
-      path: at,
-      content
-    })
+    if (content === undefined)
+      throw badRequest(
+        `${where}: field "content" is ${wanted.masked ? 'masked, and there is no such secret yet: give the content' : 'missing'}`
+      )
+    const position = positions.get(wanted.name) ?? secrets.length
+    secrets[position] = { name, path: at, content }
+    positions.delete(wanted.name)
+    positions.set(name, position)
   }
   write(tx, type, owner, secrets)
-  return given.some(({ name }) => !before.some(secret => secret.name === name))
+  return given.some(({ name }) => !before.has(name))
 }
 
 function sealed(box: SecretBox, content: string, before: string | undefined): string {

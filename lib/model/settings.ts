@@ -70,11 +70,14 @@ export function settingsInForce(view: View, ini: ClusterSettings): ClusterSettin
 /** What a request gives for settings; null goes back to the ini's value. */
 export type GivenSettings = ReadonlyMap<SettingName, string | boolean | null>
 
-/** Reads settings of a request. Throws 400 naming the field. */
-export function readSettings(given: JsonObject): GivenSettings {
+/**
+ * Reads settings. `inForce`: of a request, which may not set what is beyond a limit; an import may. Throws 400 naming the
+ * field.
+ */
+export function readSettings(given: JsonObject, inForce?: ClusterSettings): GivenSettings {
   const values = readFields('cluster', settingFields, given)
-  for (const why of beyondLimits(settingFields, undefined, Object.fromEntries(values)))
-    throw badRequest(`cluster: ${why}`)
+  const why = inForce && [...beyondLimits(settingFields, inForce, Object.fromEntries(values))][0]
+  if (why !== undefined) throw badRequest(`cluster: ${why}`)
   return values as GivenSettings
 }
 

@@ -30,20 +30,25 @@ export interface AttachedType<D extends object = object> extends StoredType<D> {
 
 const tableOf = ({ fields, hidden = [] }: StoredType): Table => [...fields, ...hidden]
 
-/** Reads an object of a file or an import. What is wrong with it goes to `report`, and is left out. */
+/**
+ * Reads an object of an import, or (`exact`) of a file, whose name is in it too. What is wrong with it goes to `report`,
+ * and is left out.
+ */
 export function readStored<D extends object>(
   type: StoredType<D>,
   name: string,
   json: unknown,
-  report: Report
+  report: Report,
+  exact = false
 ): D {
   const { isName, nameRule, dropped = [] } = type
   const table = tableOf(type)
-  const { name: given = name, ...fields } = isObject(json) ? json : {}
+  const { name: given, ...fields } = isObject(json) ? json : {}
   if (!isObject(json)) report([], 'it is not an object')
-  if (given !== name) report(['name'], `field "name" is ${JSON.stringify(given)}`)
+  if (given === undefined && exact) report(['name'], 'field "name" is missing')
+  if (given !== undefined && given !== name) report(['name'], `field "name" is ${JSON.stringify(given)}`)
   if (isName && !isName(name)) report([], `its name must be ${nameRule}`)
-  const values = readTable([...table, ...dropped], fields, report)
+  const values = readTable(exact ? table : [...table, ...dropped], fields, report, exact)
   // Each value was read by the type of its field.
   return { name, ...storedFields(table, values) } as object as D
 }
@@ -52,10 +57,12 @@ export function readStored<D extends object>(
 export function kindOf<D extends object>(type: StoredType<D>): Kind<D> {
   const keys = ['name', ...tableOf(type).flatMap(({ name, derived }) => (derived ? [] : [name]))]
   return {
-    decode: (name, json) =>
-      readStored(type, name, json, (path, message) => {
+    decode(name, json) {
+      const report: Report = (path, message) => {
         throw new FieldError(path, `${type.title} ${name}: ${message}`)
-      }),
+      }
+      return readStored(type, name, json, report, true)
+    },
     // Keys in table order, whatever order a change built them in: equal objects have equal files.
     encode: doc => {
       const fields = doc as Readonly<Record<string, unknown>>

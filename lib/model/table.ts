@@ -18,13 +18,16 @@ export function fieldFor(table: Table, key: string, value: JsonValue): Field | u
 }
 
 /**
- * One value as its field stores it; null and, where it says nothing, '' stand for "not set". Throws ValueError that
- * goes on after the field's name: "must be a boolean, not 5".
+ * One value as its field stores it; null and, where it says nothing, '' stand for "not set", which an `exact` file has to
+ * leave out. Throws ValueError that goes on after the field's name: "must be a boolean, not 5".
  */
-function readField({ type, secret }: Field, value: JsonValue): unknown {
-  if (value === null || (value === '' && !type.keepsEmpty)) return null
+function readField({ type, secret, leftOut, default: byDefault }: Field, value: JsonValue, exact: boolean) {
+  const isUnset = value === null || (value === '' && !type.keepsEmpty)
+  if (exact && (isUnset || (leftOut && isDeepStrictEqual(value, byDefault))))
+    throw new ValueError(`is ${shown(value)}; leave it out`)
+  if (isUnset) return null
   try {
-    return type.read(value)
+    return type.read(value, exact)
   } catch (error) {
     if (!(error instanceof ValueError) || error.message !== '') throw error
     throw new ValueError(`must be ${type.expected}${secret ? '' : `, not ${shown(value)}`}`)
@@ -32,18 +35,25 @@ function readField({ type, secret }: Field, value: JsonValue): unknown {
 }
 
 /**
- * Reads an object as requests, files and imports hold it: each field under any of its spellings, null where it is not
- * set (rules 1.6, 1.8). Keys that begin with `_` are skipped, and a masked secret is no value (rules 1.11).
+ * Reads an object as requests and imports hold it: each field under any of its spellings, null where it is not set
+ * (rules 1.6, 1.8). Keys that begin with `_` are skipped, and a masked secret is no value (rules 1.11). `exact`: as a
+ * file holds it, which has the fields that are stored, under their own names, and nothing else (rules 11.2).
  */
-export function readTable(table: Table, given: JsonObject, report: Report): Map<string, unknown> {
+export function readTable(
+  table: Table,
+  given: JsonObject,
+  report: Report,
+  exact = false
+): Map<string, unknown> {
   const values = new Map<string, unknown>()
+  const stored = (key: string) => table.find(({ name, derived }) => name === key && !derived)
   for (const [key, value] of Object.entries(given)) {
-    const field = fieldFor(table, key, value)
-    if (key.startsWith('_') || (field?.secret && value === hidden)) continue
+    const field = exact ? stored(key) : fieldFor(table, key, value)
+    if (!exact && (key.startsWith('_') || (field?.secret && value === hidden))) continue
     if (!field) report([key], `there is no field "${key}"${only(table)}`)
     else
       try {
-        const read = readField(field, value)
+        const read = readField(field, value, exact)
         if (values.has(field.name) && !isDeepStrictEqual(values.get(field.name), read))
           report([], `field "${key}" is given twice with different values`)
         values.set(field.name, read)
@@ -90,11 +100,12 @@ export function* beyondLimits(table: Table, before: object | undefined, after: o
 export const objectOf = <D>(table: Table): FieldType<D> => ({
   expected: 'an object',
   json: 'object',
-  read: value => {
+  read: (value, exact) => {
     if (!isObject(value)) throw new ValueError('')
-    const values = readTable(table, value, (path, message) => {
+    const report: Report = (path, message) => {
       throw new ValueError(message, path)
-    })
+    }
+    const values = readTable(table, value, report, exact)
     return storedFields(table, values) as D
   }
 })
@@ -107,7 +118,7 @@ export const listOf = <D>(what: string, table: Table): FieldType<readonly D[]> =
   return {
     expected: `a list of ${what}s`,
     json: 'array',
-    read: value => {
+    read: (value, exact) => {
       if (!Array.isArray(value)) throw new ValueError('')
       const seen = new Set<JsonValue | undefined>()
       return value.map((entry, i) => {
@@ -116,7 +127,7 @@ export const listOf = <D>(what: string, table: Table): FieldType<readonly D[]> =
         try {
           if (seen.has(name)) throw new ValueError('is given twice')
           seen.add(name)
-          return entryType.read(entry)
+          return entryType.read(entry, exact)
         } catch (error) {
           if (!(error instanceof ValueError)) throw error
           const message = error.path ? `: ${error.message}` : ` ${error.message || 'is not an object'}`

@@ -5,16 +5,16 @@ import { FieldError } from '../store/errors.js'
 import { compareNames } from '../store/order.js'
 import type { Change } from '../store/types.js'
 import type { Docs, TypeName } from './docs.js'
-import { hidden } from './field.js'
+import { hidden, objectName, type Table } from './field.js'
 import { type Actor, type Model, removeObject } from './model.js'
 import type { Changing } from './object-type.js'
 import { checkState } from './rules.js'
 import { putSecrets, readSecrets, type SecretOwner, secretsKey, secretsOf } from './secrets.js'
 import { putSettings, readSettings, type SettingName, settingNames } from './settings.js'
 import { readStored } from './stored.js'
-import { beyondLimits, fieldFor } from './table.js'
+import { fieldFor, readTable, storedFields } from './table.js'
 import { allTags, tagKey, untagged } from './tags.js'
-import { type OsimagetagDoc, treeProblems } from './types/osimage.js'
+import { type OsimagetagDoc, tagFields, treeProblems } from './types/osimage.js'
 import { kinds, objectTypes, typeNames } from './types.js'
 import type { View } from './view.js'
 
@@ -22,6 +22,7 @@ import type { View } from './view.js'
 const sections: readonly string[] = ['cluster', ...typeNames, 'osimagetag', 'secrets']
 const owners = ['group', 'node'] as const
 const mostProblems = 50
+const isMasked = "is masked: only an admin's export can be imported"
 
 /**
  * Everything an admin has configured, as one document of stored values (rules 3.11), in
@@ -179,7 +180,7 @@ function parse(model: Model, document: JsonValue): (changing: Changing) => reado
     else if (section === 'cluster') replacements.set(section, parseSettings(model, content, problems))
     else if (section === 'osimagetag') replacements.set(section, parseTags(content, problems))
     else if (section === 'secrets') replacements.set(section, parseSecrets(model, content, problems))
-    else if (type) replacements.set(section, parseObjects(model, type, content, problems))
+    else if (type) replacements.set(section, parseObjects(type, content, problems))
     else problems.add(['config', section], 'there is no such section')
   }
   problems.throwAs(badRequest)
@@ -203,24 +204,17 @@ function parseSettings(model: Model, content: JsonObject, problems: Problems): R
   return ({ tx }) => putSettings(tx, model.ini, settings)
 }
 
-function parseObjects<K extends TypeName>(
-  model: Model,
-  type: K,
-  content: JsonObject,
-  problems: Problems
-): Replace {
+function parseObjects<K extends TypeName>(type: K, content: JsonObject, problems: Problems): Replace {
   const docs = new Map<string, Docs[K]>()
   for (const [name, entry] of Object.entries(content)) {
     const path = ['config', type, name]
     const before = problems.count
     for (const [key, value] of isObject(entry) ? Object.entries(entry) : [])
       if (value === hidden && fieldFor(objectTypes[type].fields, key, value)?.secret)
-        problems.add([...path, key], `field "${key}" is masked: only an admin's export can be imported`)
+        problems.add([...path, key], `field "${key}" ${isMasked}`)
     const doc = readStored(objectTypes[type], name, entry, (at, message) =>
       problems.add([...path, ...at], `${objectTypes[type].title} ${name}: ${message}`)
     )
-    for (const why of beyondLimits(objectTypes[type].fields, model.view.get(type, name), doc))
-      problems.add(path, why)
     if (problems.count === before) docs.set(name, doc)
   }
   return changing => {
@@ -229,32 +223,40 @@ function parseObjects<K extends TypeName>(
   }
 }
 
+/** A tag as an export has it. */
+const tagTable: Table = [
+  { name: 'name', type: objectName, required: true, meaning: 'tag' },
+  ...tagFields.filter(({ name }) => name !== 'tag' && name !== 'order')
+]
+
 function parseTags(content: JsonObject, problems: Problems): Replace {
-  const docs: OsimagetagDoc[] = []
+  const docs = new Map<string, OsimagetagDoc>()
+  const holders = new Map<string, number>()
   // The plain key belongs to the oldest image with a tag of that name, so it is counted first.
   const entries = Object.entries(content).sort(
     ([a], [b]) => Number(a.includes(':')) - Number(b.includes(':'))
   )
   for (const [key, entry] of entries) {
-    const doc = problems.attempt(['config', 'osimagetag', key], () => {
-      const { name: tag, osimage, ...given } = isObject(entry) ? entry : {}
-      if (typeof tag !== 'string' || typeof osimage !== 'string')
+    problems.attempt(['config', 'osimagetag', key], () => {
+      const { name: tag, osimage } = isObject(entry) ? entry : {}
+      if (!isObject(entry) || typeof tag !== 'string' || typeof osimage !== 'string')
         throw badRequest('must be an object with "name" and "osimage"')
       if (tag === untagged) throw badRequest(`tag ${untagged} cannot be set`)
       if (key !== tag && key !== tagKey(osimage, tag))
         throw badRequest(`field "name" is ${tag}, field "osimage" is ${osimage}`)
-      const files = Object.fromEntries(Object.entries(given).filter(([, file]) => file !== null))
-      const order = docs.filter(other => other.tag === tag).length + 1
       const name = tagKey(osimage, tag)
-      if (docs.some(other => other.name === name)) throw badRequest(`tag ${tag} of ${osimage} is given twice`)
-      return kinds.osimagetag.decode(name, { name, osimage, tag, order, ...files })
+      if (docs.has(name)) throw badRequest(`tag ${tag} of ${osimage} is given twice`)
+      const values = readTable(tagTable, entry, (path, message) => {
+        throw new FieldError(path, `OS image tag ${name}: ${message}`)
+      })
+      const order = (holders.get(tag) ?? 0) + 1
+      holders.set(tag, order)
+      docs.set(name, { name, tag, order, ...storedFields(tagFields, values) } as object as OsimagetagDoc)
     })
-    if (doc) docs.push(doc)
   }
   return ({ tx }, problems) => {
-    for (const name of [...tx.names('osimagetag')])
-      if (!docs.some(doc => doc.name === name)) tx.remove('osimagetag', name)
-    for (const doc of docs) {
+    for (const name of [...tx.names('osimagetag')]) if (!docs.has(name)) tx.remove('osimagetag', name)
+    for (const doc of docs.values()) {
       if (tx.get('osimage', doc.osimage)) tx.put('osimagetag', doc.name, doc)
       else problems.add(['config', 'osimagetag', doc.tag], `OS image ${doc.osimage} does not exist`)
     }
@@ -290,7 +292,8 @@ function parseSecrets(model: Model, content: JsonObject, problems: Problems): Re
 
 /** A secret that is whole, unlike those of a request. */
 function readWhole(owner: string, entry: JsonValue): void {
-  for (const { name, newName, path, content } of readSecrets(owner, [entry]))
-    if (path === undefined || content === undefined || newName !== undefined)
+  for (const { name, newName, path, content, masked } of readSecrets(owner, [entry]))
+    if (masked) throw badRequest(`${owner}: secret ${name}: field "content" ${isMasked}`)
+    else if (path === undefined || content === undefined || newName !== undefined)
       throw badRequest(`${owner}: secret ${name} must have "name", "path" and "content" alone`)
 }

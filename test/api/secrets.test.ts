@@ -226,6 +226,19 @@ t.test('one POST changes some and adds some, all or none', async t => {
   ])
 })
 
+t.test('a masked content is no content of a new secret (rules 1.11)', async t => {
+  const c = await Controller.start(t)
+  await c.post('/config/node/n1', {})
+  const before = await stored(c)
+  const { status, body } = await c.post('/config/secrets/node/n1/new', { path: '/new', content: '********' })
+  t.equal(status, 400)
+  t.equal(
+    body.message,
+    'node n1: secret new: field "content" is masked, and there is no such secret yet: give the content'
+  )
+  t.same(await stored(c), before)
+})
+
 // rules 3.2
 t.test('secrets follow a rename of their owner, are copied with a clone, and go with a delete', async t => {
   const c = await nodes(t)

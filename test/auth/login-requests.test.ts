@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 import t from 'tap'
 import { hashPassword } from '../../lib/auth/passwords.js'
-import { issuer, passwords, withUsers } from '../support/callers.js'
+import { cheapHash, issuer, passwords, withUsers } from '../support/callers.js'
 import { complaints } from '../support/routes.js'
 import { row } from '../support/rows.js'
 import { stored } from '../support/state.js'
@@ -20,6 +20,18 @@ t.test('a user of the ini logs in, and the token says no more than who it is', a
     t.notMatch(Buffer.from(body.token.split('.')[1], 'base64url').toString(), password)
   }
   t.equal((await c.get('/config/group', { token: as.viewer })).status, 200)
+})
+
+t.test('a password is any text, also what answers show for a secret (rules 5.1)', async t => {
+  const { overrides } = c
+  Object.assign(c, { overrides: [...overrides, `users.star=admin ${cheapHash('********')}`] })
+  await c.restart()
+  t.equal((await login({ username: 'star', password: '********' })).status, 201)
+  t.equal((await login({ username: 'root', password: '********' })).status, 401)
+  const { status, body } = await login({ username: 'root', password: ['hidden'] })
+  t.same([status, body.message], [400, 'token: field "password" must be a string'])
+  Object.assign(c, { overrides })
+  await c.restart()
 })
 
 // rules 5.4

@@ -55,6 +55,71 @@ t.test('what a hand made of them is told with its line and field', async t => {
   t.match((await problems(t, { 'tree/compute.json': { name: 'compute', osimage: 'a b' } }))[0], /"osimage"/)
 })
 
+const entry = { interface: 'a' }
+
+const byHand: [is: string, path: string, doc: object, says: string][] = [
+  ['a field that svcd derives', 'node/n', { macaddr: '52:54:00:00:00:01' }, '3: there is no field "macaddr"'],
+  ['a state of the installer', 'node/n', { status: 'up' }, '3: there is no field "status"'],
+  ['a key of answers', 'node/n', { _override: true }, '3: there is no field "_override"'],
+  ['any key that begins with _', 'node/n', { _x: 1 }, '3: there is no field "_x"'],
+  ['a field that requests may have', 'osimage/n', { torrent: 'x' }, '3: there is no field "torrent"'],
+  ['a spelling of requests', 'osimage/n', { tarball: 'x' }, '3: there is no field "tarball"'],
+  ['a spelling by the type', 'node/n', { bmcsetup: true }, '3: there is no field "bmcsetup"'],
+  ['null', 'node/n', { comment: null }, '3: field "comment" is null; leave it out'],
+  ['an empty text', 'node/n', { group: '' }, '3: field "group" is ""; leave it out'],
+  ['an empty list', 'node/n', { interfaces: [] }, '3: field "interfaces" is []; leave it out'],
+  ['an empty list of a group', 'group/n', { interfaces: [] }, '3: field "interfaces" is []; leave it out'],
+  ['nothing removed', 'node/n', { removed: [] }, '3: field "removed" is []; leave it out'],
+  [
+    'an interface that is not its own',
+    'node/n',
+    { interfaces: [{ ...entry, own: false }] },
+    '6: interface a: field "own" is false; leave it out'
+  ],
+  [
+    'a key of answers in an interface',
+    'node/n',
+    { interfaces: [{ ...entry, _x: 1 }] },
+    '6: interface a: there is no field "_x"'
+  ],
+  [
+    'null in an interface',
+    'node/n',
+    { interfaces: [{ ...entry, network: null }] },
+    '6: interface a: field "network" is null; leave it out'
+  ],
+  [
+    'null as the value of a setting',
+    'cluster/cluster',
+    { settings: { debug: { value: null, ini: false } } },
+    '5: field "value" is null; leave it out'
+  ],
+  [
+    'an empty kernel of a tag',
+    'osimagetag/i:t',
+    { kernelfile: '' },
+    '3: field "kernelfile" is ""; leave it out'
+  ]
+]
+
+for (const [is, path, fields, says] of byHand)
+  t.test(`svcd never writes it, so a hand did, and is told (rules 11.2): ${is}`, async t => {
+    const name = path.replace(/.*\//, '')
+    const [found = '', ...others] = await problems(t, { [`${path}.json`]: { name, ...fields } })
+    t.equal(found.replace(/: .*?: /, ': ').slice(0, says.length), says)
+    t.same(others, [])
+  })
+
+t.test('a file without its name is told (rules 11.2)', async t =>
+  t.same(await problems(t, { 'node/n.json': { comment: 'x' } }), ['1: node n: field "name" is missing'])
+)
+
+t.test('a file may hold a default that an object can set, and a mask as a password (rules 11.2)', async t => {
+  t.same(kinds.node.decode('n', { name: 'n', service: false }), { name: 'n' })
+  const masked = { name: 'b', password: '********' }
+  t.same(kinds.bmcsetup.decode('b', masked), masked)
+})
+
 t.test('a pack keeps its files served; only images and tags name it', async t => {
   const index = createIndex()
   const image = { name: 'compute', imagefile: pack.name, kernelfile: 'other' }

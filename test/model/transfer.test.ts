@@ -51,6 +51,14 @@ const rows = [
     changes: { 'osimage/login': undefined, 'osimagetag/login:v1': undefined }
   },
   {
+    is: 'a tag, with null and an empty text for the files that it does not pin',
+    document: {
+      osimagetag: { v1: { name: 'v1', osimage: 'login', kernelfile: 'k', initrdfile: null, imagefile: '' } }
+    },
+    result: { osimagetag: { created: [], changed: ['login:v1'], deleted: [] } },
+    changes: { 'osimagetag/login:v1': { osimage: 'login', tag: 'v1', order: 1, kernelfile: 'k' } }
+  },
+  {
     is: 'a setting of the cluster',
     document: { cluster: { debug: true } },
     result: { cluster: { created: ['cluster'], changed: [], deleted: [] } },
@@ -79,6 +87,20 @@ const refused: [is: string, document: JsonValue, status: number, message: string
     { group: {} },
     404,
     'import refused: config.node.n2: node n2: group compute does not exist'
+  ],
+  [
+    'a key that no tag has: the fields are those of an export',
+    { osimagetag: { v1: { name: 'v1', osimage: 'login', order: 1 } } },
+    400,
+    'import refused: config.osimagetag.v1.order: OS image tag login:v1: there is no field "order" here, only ' +
+      '"name", "osimage", "kernelfile", "initrdfile", "imagefile"'
+  ],
+  [
+    'a masked secret',
+    { secrets: { node: { n10: [{ name: 's', path: '/s', content: '********' }] } } },
+    400,
+    'import refused: config.secrets.node.n10.0: node n10: secret s: field "content" is masked: ' +
+      "only an admin's export can be imported"
   ]
 ]
 

@@ -33,6 +33,7 @@ export const groupInterfaces = {
   name: 'interfaces',
   type: listOf<InterfaceDoc>('interface', [name, { ...network, required: true }, options]),
   default: [],
+  leftOut: true,
   meaning: 'interfaces of its nodes'
 } as const
 
@@ -41,8 +42,9 @@ export const nodeInterfaces = {
   name: 'interfaces',
   type: listOf<InterfaceDoc>('interface', [
     ...interfaceFields,
-    { name: 'own', type: boolean, default: false, meaning: 'not from its group' }
+    { name: 'own', type: boolean, default: false, leftOut: true, meaning: 'not from its group' }
   ]),
   default: [],
+  leftOut: true,
   meaning: 'its interfaces'
 } as const

@@ -74,6 +74,7 @@ const hidden = [
     name: 'removed',
     type: names,
     default: [],
+    leftOut: true,
     meaning: 'interfaces of the group that were deleted here (rules 3.5)'
   }
 ] as const satisfies Table

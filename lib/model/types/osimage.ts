@@ -50,7 +50,7 @@ const fields = [
 export type OsimageDoc = { readonly name: string } & Stored<typeof fields>
 
 /** A tag pins the files an image had; it is named `<osimage>:<tag>` (rules 1.2). */
-const tagFields = [
+export const tagFields = [
   { name: 'osimage', type: objectName, required: true, meaning: 'its image' },
   { name: 'tag', type: objectName, required: true, meaning: 'its name' },
   {

@@ -1,0 +1,36 @@
+import type { Change } from '../store/types.js'
+import type { Docs, TypeName } from './docs.js'
+import type { Table } from './field.js'
+import { settingFields } from './settings.js'
+import { beyondLimits } from './table.js'
+import { objectTypes, typeNames } from './types.js'
+import type { View } from './view.js'
+
+/** The values of an object that may have limits, with their table. */
+function limited(type: string, doc: object | undefined): [table: Table, values: object | undefined] {
+  if (type !== 'cluster') return [objectTypes[type as TypeName]?.fields ?? [], doc]
+  const settings = Object.entries((doc as Docs['cluster'] | undefined)?.settings ?? {})
+  return [settingFields, Object.fromEntries(settings.map(([name, { value }]) => [name, value]))]
+}
+
+/**
+ * One sentence for each object that has got a value which no request may set: an import takes it (rules 3.11). The
+ * values themselves are not told, since one may be a password.
+ */
+export function limitWarnings(changes: Iterable<Change>): string[] {
+  return [...changes].flatMap(({ type, name, before, after }) => {
+    const [table, now = {}] = limited(type, after)
+    if (!table.some(({ limit }) => limit)) return []
+    const why = [...beyondLimits(table, limited(type, before)[1], now)]
+    const title = objectTypes[type as TypeName]?.title
+    return why.length === 0 ? [] : `${title === undefined ? type : `${title} ${name}`}: ${why.join('; ')}`
+  })
+}
+
+/** The same of every object that is there. */
+export function stateWarnings(view: View): string[] {
+  const all = ([...typeNames, 'cluster'] as const).flatMap(type =>
+    view.names(type).map(name => ({ type, name, before: undefined, after: view.get(type, name) }))
+  )
+  return limitWarnings(all)
+}
