@@ -115,6 +115,7 @@ async function buildParts(config: Config, log: Log, closers: (() => unknown)[]):
   const logins = new Logins({ users, adminPasswordFile: passwordFile, now })
   const audit = new Audit({
     file: join(state, 'audit.log'),
+    machinesFile: join(state, 'audit-machines.log'),
     maxBytes: logging.audit_size,
     keep: logging.audit_keep,
     now

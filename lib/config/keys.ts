@@ -328,9 +328,9 @@ export const keys = {
     audit_size: key(
       values.size('64k', '1024m'),
       '10m',
-      'The audit log, audit.log in the state directory, is rotated at this size.'
+      'The audit logs in the state directory, audit.log and audit-machines.log, are rotated at this size.'
     ),
-    audit_keep: key(values.count(0, 1000), '10', 'How many rotated audit logs are kept.')
+    audit_keep: key(values.count(0, 1000), '10', 'How many rotated files of each are kept.')
   }
 }
 

@@ -8,10 +8,13 @@ import type { Change } from '../store/types.js'
 import type { Condition } from './health.js'
 
 export interface AuditOptions {
+  /** Of the changes by users. */
   readonly file: string
-  /** The file is rotated when it has reached this size. */
+  /** Of the changes by machines: by nodes, on their consoles, and by svcd for one that boots. */
+  readonly machinesFile: string
+  /** A file is rotated when it has reached this size. */
   readonly maxBytes: number
-  /** How many rotated files are kept: `<file>.1` is the newest. */
+  /** How many rotated files are kept of each: `<file>.1` is the newest. */
   readonly keep: number
   readonly now: () => number
 }
@@ -22,24 +25,30 @@ const mostWaiting = 10_000
 /** An import names this many of the objects that it touched. */
 const mostNamed = 10_000
 
+/** Characters of a text that a line carries. */
+const longestText = 4096
+
 /** Types of the store that are no objects to an admin. */
 const internal = new Set(['revoked'])
 
 /**
- * Who changed what: a JSON line in `audit.log` for each object that a change touched, written after the commit and
- * before the answer (rules 11.4). An import has one line with counts, and then the name of each object alone. A line
- * that cannot be written does not undo the change; it is reported by `health`.
+ * Who changed what: a JSON line for each object that a change touched, written after the commit and before the answer
+ * (rules 11.4). Users and machines have files of their own: no machine can push out what an admin did. An import has one
+ * line with counts, and then the name of each object alone. A line that cannot be written does not undo the change; it is
+ * reported by `health`.
  */
 export class Audit {
-  #waiting: string[] = []
-  #running: Promise<void> | undefined
-  #sizeBytes: number | undefined
-  #failure = ''
+  readonly #users: Trail
+  readonly #machines: Trail
 
-  constructor(private readonly options: AuditOptions) {}
+  constructor(private readonly options: AuditOptions) {
+    this.#users = new Trail(options.file, options)
+    this.#machines = new Trail(options.machinesFile, options)
+  }
 
   get health(): Condition {
-    return { ok: this.#failure === '', reason: this.#failure }
+    const reason = this.#users.failure || this.#machines.failure
+    return { ok: reason === '', reason }
   }
 
   record(actor: Actor, changes: readonly Change[], kind: 'change' | 'import'): Promise<void> {
@@ -52,7 +61,35 @@ export class Audit {
       kind === 'import'
         ? [{ action: 'import', counts: counts(known) }, ...known.slice(0, mostNamed).map(named)]
         : known.map(described)
-    for (const entry of entries) this.#waiting.push(`${JSON.stringify({ ...head, ...entry })}\n`)
+    const trail = isByMachine(actor) ? this.#machines : this.#users
+    return trail.add(entries.map(entry => `${JSON.stringify({ ...head, ...entry }, clipped)}\n`))
+  }
+}
+
+/** Whether a machine asked for a change, or is why svcd made it: no user, and svcd not of itself. */
+const isByMachine = ({ who, from }: Actor) => !who.startsWith('user ') && from !== '-'
+
+const clipped = (_: string, value: unknown) =>
+  typeof value === 'string' && value.length > longestText
+    ? `${value.slice(0, longestText)}… (${value.length} characters)`
+    : value
+
+/** A file of lines that is rotated. */
+class Trail {
+  /** Why lines wait, '' while none does. */
+  failure = ''
+  readonly #waiting: string[] = []
+  #running: Promise<void> | undefined
+  #sizeBytes: number | undefined
+
+  constructor(
+    private readonly file: string,
+    private readonly options: Pick<AuditOptions, 'maxBytes' | 'keep'>
+  ) {}
+
+  /** Resolves when they are written, or cannot be written now. */
+  add(lines: readonly string[]): Promise<void> {
+    this.#waiting.push(...lines)
     this.#running ??= this.#write()
     return this.#running
   }
@@ -64,9 +101,9 @@ export class Audit {
         await this.#append(this.#waiting.join(''))
         this.#waiting.splice(0, count)
       }
-      this.#failure = ''
+      this.failure = ''
     } catch (error) {
-      this.#failure = `the audit log cannot be written: ${(error as Error).message}`
+      this.failure = `the audit log cannot be written: ${(error as Error).message}`
       // They are written with the next ones, as many as memory should hold.
       this.#waiting.splice(0, this.#waiting.length - mostWaiting)
     }
@@ -77,10 +114,10 @@ export class Audit {
     await this.#rotate()
     const sizeBytes = this.#sizeBytes ?? 0
     try {
-      await appendFile(this.options.file, text, { mode: 0o600 })
+      await appendFile(this.file, text, { mode: 0o600 })
     } catch (error) {
       // Half a line must not stay. When it cannot be taken back, the size of the file is looked up again.
-      await truncate(this.options.file, sizeBytes).catch(() => undefined)
+      await truncate(this.file, sizeBytes).catch(() => undefined)
       this.#sizeBytes = undefined
       throw error
     }
@@ -88,7 +125,8 @@ export class Audit {
   }
 
   async #rotate(): Promise<void> {
-    const { file, maxBytes, keep } = this.options
+    const { file } = this
+    const { maxBytes, keep } = this.options
     if (this.#sizeBytes === undefined) {
       const found = await unlessMissing(stat(file), undefined)
       // To append to a pipe waits for its reader.

@@ -74,7 +74,9 @@ t.test('malformed JSON: 400 with line and column on every route that takes a bod
       t,
       c,
       pathOf(route),
-      malformed.map(body => [body, /line \d+, column \d+/])
+      malformed
+        .filter(body => body.length <= (route.maxBody ?? maxBody))
+        .map(body => [body, /line \d+, column \d+/])
     )
 })
 
@@ -131,7 +133,7 @@ t.test('a body over [http] max_body is 413, on routes that drop it too', async t
   for (const route of table.filter(({ method }) => method === 'POST')) {
     const { status, body } = await c.post(pathOf(route), big)
     t.equal(status, 413, `${route.method} ${route.path}`)
-    t.match(body.message, /65536 bytes/)
+    t.match(body.message, new RegExp(` ${route.maxBody ?? maxBody} bytes`))
     const chunked = await c.raw('POST', pathOf(route), big, {
       'x-access-tokens': c.token,
       'transfer-encoding': 'chunked'

@@ -10,6 +10,7 @@ import { Controller } from '../support/controller.js'
 type Line = Readonly<Record<string, unknown>> & { readonly time: string }
 
 const fileOf = (c: Controller) => join(c.directory, 'state', 'audit.log')
+const filesOf = (c: Controller) => [fileOf(c), join(c.directory, 'state', 'audit-machines.log')]
 const text = (file: string) => (existsSync(file) ? readFileSync(file, 'utf8') : '')
 const lines = (file: string): Line[] =>
   text(file)
@@ -19,9 +20,9 @@ const lines = (file: string): Line[] =>
 
 /** Makes a change, and returns the lines it left, without when and the mark of the change. */
 async function left(c: Controller, change: () => Promise<unknown>): Promise<Omit<Line, 'time'>[]> {
-  const before = lines(fileOf(c)).length
+  const before = filesOf(c).map(file => lines(file).length)
   await change()
-  const found = lines(fileOf(c)).slice(before)
+  const found = filesOf(c).flatMap((file, i) => lines(file).slice(before[i]))
   t.ok(found.every(line => /^[0-9a-f]{12}$/.test(String(line.change))))
   return found.map(({ time: _, change: __, ...line }) => line)
 }
@@ -127,6 +128,30 @@ t.test('who else changes something', async t => {
   ])
   t.notMatch(text(fileOf(c)), token, 'never a token')
   t.notMatch(text(fileOf(c)), c.token)
+})
+
+// rules 11.4
+t.test('a node pushes no line of an admin out; long texts are clipped', async t => {
+  const c = await Controller.start(t, 'log.audit_size=64k', 'log.audit_keep=1')
+  await c.cluster()
+  await c.post('/config/node/n1', { group: 'compute', comment: 'by an admin' })
+  const { text: script } = await c.get('/boot/install/n1', { token: null, source: '10.141.0.1' })
+  const token = /^SVC_TOKEN='([^']+)'$/m.exec(script)?.[1] as string
+  const vendor = (i: number) => String(i).padEnd(256, 'v')
+  for (let i = 0; i < 200; i++)
+    t.equal((await c.post('/config/node/n1', { vendor: vendor(i) }, { token })).status, 204)
+  const [users = '', machines = ''] = filesOf(c)
+  t.ok(lines(users).some(line => JSON.stringify(line).includes('by an admin')))
+  t.ok(lines(machines).every(({ who }) => who === 'node n1'))
+  t.strictSame(
+    readdirSync(join(c.directory, 'state'))
+      .filter(name => name.startsWith('audit'))
+      .sort(),
+    ['audit-machines.log', 'audit-machines.log.1', 'audit.log']
+  )
+  const comment = 'x'.repeat(5000)
+  await c.post('/config/node/n1', { comment })
+  t.match(lines(users).at(-1), { after: { comment: `${comment.slice(0, 4096)}… (5000 characters)` } })
 })
 
 t.test('what is refused, reads, or changes nothing leaves no line', async t => {
@@ -266,7 +291,8 @@ function log(test: Test, maxBytes: number, keep: number) {
   const directory = test.testdir()
   const file = join(directory, 'audit.log')
   let now = 0
-  const audit = new Audit({ file, maxBytes, keep, now: () => now++ })
+  const machinesFile = join(directory, 'audit-machines.log')
+  const audit = new Audit({ file, machinesFile, maxBytes, keep, now: () => now++ })
   const record = (name: string) =>
     audit.record(
       { ...admin, takesAddresses: true },
@@ -300,13 +326,13 @@ t.test('with none kept, the old one goes; the size of a file that was there coun
 
 t.test('the keys of the ini say when', async t => {
   const c = await Controller.start(t, 'log.audit_size=64k', 'log.audit_keep=1')
-  const comment = 'x'.repeat(10_000)
-  for (let i = 0; i < 16; i++) await c.post(`/config/group/g${i}`, { comment })
+  const comment = 'x'.repeat(4096)
+  for (let i = 0; i < 36; i++) await c.post(`/config/group/g${i}`, { comment })
   const state = join(c.directory, 'state')
   const found = readdirSync(state).filter(name => name.startsWith('audit.log'))
   t.same(found.sort(), ['audit.log', 'audit.log.1'])
   for (const name of found) t.ok(statSync(join(state, name)).size < 80_000)
-  t.equal(lines(fileOf(c)).at(-1)?.name, 'g15')
+  t.equal(lines(fileOf(c)).at(-1)?.name, 'g35')
 })
 
 // rules 11.4

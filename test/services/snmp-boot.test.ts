@@ -93,7 +93,7 @@ t.test('machines that nobody knows get the node of their switch port, and its sc
   })
 
   await t.test('the change is in the audit, by the daemon for that address', async t => {
-    const audit = readFileSync(join(controller.directory, 'state', 'audit.log'), 'utf8')
+    const audit = readFileSync(join(controller.directory, 'state', 'audit-machines.log'), 'utf8')
     t.match(
       audit.split('\n').find(line => line.includes(mac(7))),
       new RegExp(`svcd.*${name(7)}|${name(7)}.*svcd`)

@@ -10,7 +10,7 @@ export async function stored(c: Controller): Promise<Record<string, string>> {
   await until(() => readdirSync(join(state, 'intents')).length === 0)
   const found: Record<string, string> = {}
   for (const entry of readdirSync(state, { recursive: true, withFileTypes: true }))
-    if (entry.isFile() && entry.name !== 'holder.json' && !entry.name.startsWith('audit.log')) {
+    if (entry.isFile() && entry.name !== 'holder.json' && !/^audit(-machines)?\.log/.test(entry.name)) {
       const file = join(entry.parentPath, entry.name)
       found[file.slice(state.length + 1)] = readFileSync(file, 'latin1')
     }

@@ -8,6 +8,7 @@ import {
   sourcesOf
 } from '../effective.js'
 import {
+  atMost,
   boolean,
   comment,
   count,
@@ -64,8 +65,18 @@ const fields = [
   { name: 'tpm_uuid', type: freeText, meaning: 'TPM identifier' },
   { name: 'tpm_pubkey', type: freeText, meaning: 'TPM public key' },
   { name: 'tpm_sha256', type: freeText, meaning: 'TPM key digest' },
-  { name: 'vendor', type: freeText, meaning: 'vendor, from the hardware inventory' },
-  { name: 'assettag', type: freeText, meaning: 'asset tag, from the hardware inventory' }
+  {
+    name: 'vendor',
+    type: freeText,
+    limit: atMost(256, 'svcd'),
+    meaning: 'vendor, from the hardware inventory'
+  },
+  {
+    name: 'assettag',
+    type: freeText,
+    limit: atMost(256, 'svcd'),
+    meaning: 'asset tag, from the hardware inventory'
+  }
 ] as const satisfies Table
 
 const hidden = [
