@@ -2,8 +2,8 @@ import { badRequest, notFound } from '../errors.js'
 import { type Address, formatAddress, toAddress } from './address.js'
 import type { Docs } from './docs.js'
 import { groupOf } from './effective.js'
-import { dynamicRange, nextFree } from './networks.js'
-import type { GivenInterface, Power } from './object-type.js'
+import { checkNotNameServer, dynamicRange, nextFree } from './networks.js'
+import type { Changing, GivenInterface, Power } from './object-type.js'
 import type { InterfaceDoc } from './types/interface.js'
 import type { ClusterSettings, Tx } from './view.js'
 
@@ -12,9 +12,16 @@ type GroupDoc = Docs['group']
 
 /**
  * An entry of a node on its way to the store. `assign`: it is to get the next free address of its network, after all
- * that the request names have theirs (rules 3.14).
+ * that the request names have theirs (rules 3.14), and after those with a lower number.
  */
-type Entry = InterfaceDoc & { readonly assign?: true }
+type Entry = InterfaceDoc & { readonly assign?: number }
+
+/** Gives the number of the next entry that is to get an address. */
+function turns(entries: Iterable<Entry>): () => number {
+  let last = 0
+  for (const { assign = 0 } of entries) last = Math.max(last, assign)
+  return () => ++last
+}
 
 /** Entries by their interface, in their order: setting one anew keeps its place. */
 const byName = (holder: { readonly interfaces?: readonly Entry[] } | undefined): Map<string, Entry> =>
@@ -47,20 +54,25 @@ function withInterfaces(node: NodeDoc, entries: Iterable<Entry>, removed = node.
 
 /** The node with every address assigned that is still open. Throws 404 naming a network that has no free one. */
 export function assignAddresses(tx: Tx, node: NodeDoc, cluster: ClusterSettings): NodeDoc {
-  const entries: readonly Entry[] = node.interfaces ?? []
-  if (!entries.some(({ assign }) => assign)) return node
+  const entries = byName(node)
+  const open = [...entries.values()].filter(({ assign }) => assign !== undefined)
+  if (open.length === 0) return node
   const mine = new Set(
-    entries.flatMap(({ ipaddress }) => (ipaddress === undefined ? [] : toAddress(ipaddress)))
+    [...entries.values()].flatMap(({ ipaddress }) => (ipaddress === undefined ? [] : toAddress(ipaddress)))
   )
   // What lies before the last address that a network gave is not free: nothing is given back meanwhile.
   const last = new Map<string, Address>()
-  const assigned = entries.map(({ assign, ...other }) => {
-    if (!assign || other.network === undefined) return other
-    const address = nextFree(tx, other.network, cluster, mine, last.get(other.network))
-    last.set(other.network, address)
-    return entry({ ...other, ipaddress: formatAddress(address) })
-  })
-  return withInterfaces(node, assigned)
+  for (const { assign: _, ...other } of open.sort((a, b) => (a.assign ?? 0) - (b.assign ?? 0))) {
+    const { interface: name, network } = other
+    const address =
+      network === undefined ? undefined : nextFree(tx, network, cluster, mine, last.get(network))
+    if (network !== undefined && address !== undefined) last.set(network, address)
+    entries.set(
+      name,
+      entry({ ...other, ipaddress: address === undefined ? undefined : formatAddress(address) })
+    )
+  }
+  return withInterfaces(node, entries.values())
 }
 
 /**
@@ -74,6 +86,7 @@ export function followGroup(
 ): NodeDoc {
   const moved = before?.name !== after?.name
   const [entries, old, now] = [byName(node), byName(before), byName(after)]
+  const turn = turns(entries.values())
   const removed = moved ? [] : (node.removed ?? []).filter(name => now.has(name))
   for (const { interface: name, own } of entries.values())
     if (!own && !now.has(name) && old.has(name)) entries.delete(name)
@@ -83,9 +96,9 @@ export function followGroup(
     // Inside one group an entry that deviates from the group's old network was set on the node by hand.
     const follows = moved || has?.network === old.get(name)?.network
     // In the same network an address is kept; a move gives one where there is none.
-    const stays = has?.network === network && (has?.ipaddress !== undefined || !moved)
+    const stays = has?.network === network && ((has?.ipaddress ?? has?.assign) !== undefined || !moved)
     if (has && (stays || !follows)) continue
-    entries.set(name, entry({ ...has, interface: name, network, ipaddress: undefined, assign: true }))
+    entries.set(name, entry({ ...has, interface: name, network, ipaddress: undefined, assign: turn() }))
   }
   return withInterfaces(node, entries.values(), removed)
 }
@@ -96,12 +109,12 @@ export function followGroup(
  * former owner in the same transaction.
  */
 export function mergeNodeInterfaces(
-  tx: Tx,
+  { tx, power }: Pick<Changing, 'tx' | 'power'>,
   node: NodeDoc,
-  given: readonly GivenInterface[],
-  power: Power
+  given: readonly GivenInterface[]
 ): NodeDoc {
   const entries = byName(node)
+  const turn = turns(entries.values())
   const removed = new Set(node.removed)
   const groups = byName(groupOf(tx, node))
   for (const wanted of given) {
@@ -118,8 +131,10 @@ export function mergeNodeInterfaces(
     // Options as they are read, the group's maybe, are left where they are (rules 3.4).
     const shown = has?.options ?? ofGroup?.options ?? ''
     const asShown = wanted.options === undefined || (wanted.options ?? '') === shown
-    if (wanted.ipaddress && wanted.ipaddress !== has?.ipaddress)
+    if (network !== undefined && wanted.ipaddress && wanted.ipaddress !== has?.ipaddress) {
+      if (!power.takesAddresses) checkNotNameServer(tx, network, wanted.ipaddress, where)
       claim(tx, node.name, network, wanted, where, power)
+    }
     const next = entry({
       interface: wanted.interface,
       network,
@@ -127,7 +142,7 @@ export function mergeNodeInterfaces(
       macaddress: wanted.macaddress === undefined ? has?.macaddress : wanted.macaddress,
       options: asShown ? has?.options : wanted.options,
       own: has ? has.own : ofGroup ? undefined : true,
-      assign: open && (!stays || has?.assign) ? true : undefined
+      assign: open ? (stays ? has.assign : turn()) : undefined
     })
     entries.set(wanted.interface, next)
     removed.delete(wanted.interface)
@@ -139,13 +154,13 @@ export function mergeNodeInterfaces(
 function claim(
   tx: Tx,
   node: string,
-  network: string | undefined,
+  network: string,
   wanted: GivenInterface,
   where: string,
   power: Power
 ): void {
   const address = toAddress(wanted.ipaddress as string)
-  const dynamic = network === undefined ? undefined : dynamicRange(tx.get('network', network) as never)
+  const dynamic = dynamicRange(tx.get('network', network) as never)
   if (!wanted.force && dynamic && address >= dynamic.first && address <= dynamic.last)
     throw badRequest(
       `${where}: ${wanted.ipaddress} lies in the dynamic range of network ${network}; "force": true allows it`
@@ -190,8 +205,8 @@ export function withMac(node: NodeDoc, name: string, macaddress: string | null):
 
 /** The interfaces of a clone: the same networks, with addresses that are still open, and no MAC (rules 3.2). */
 export function cloneInterfaces(node: NodeDoc): NodeDoc {
-  const entries = (node.interfaces ?? []).map(({ macaddress: _, ipaddress, ...other }) =>
-    entry({ ...other, assign: ipaddress === undefined ? undefined : true })
+  const entries = (node.interfaces ?? []).map(({ macaddress: _, ipaddress, ...other }, i) =>
+    entry({ ...other, assign: ipaddress === undefined ? undefined : i })
   )
   return withInterfaces(node, entries)
 }

@@ -118,6 +118,13 @@ export function checkDeviceAddress(view: View, network: string, text: string, wh
   if (gateway !== undefined) throw badRequest(`${where}: ${text} is the gateway of network ${gateway}`)
 }
 
+/** Refuses the address of the network's name server, which an admin alone may give to a device (rules 3.8). */
+export function checkNotNameServer(view: View, network: string, text: string, where: string): void {
+  const nameServer = view.get('network', network)?.ns_ip
+  if (nameServer !== undefined && toAddress(nameServer) === toAddress(text))
+    throw badRequest(`${where}: ${text} is the name server of network ${network}`)
+}
+
 /** The addresses in use inside a network, in order, with the device of each. */
 export function takenIn(
   view: View,

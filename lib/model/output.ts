@@ -59,7 +59,8 @@ export function show<K extends TypeName>(
   if (interfaces) shown.interfaces = showInterfaces(interfaces, doc, group)
   if (!inherited) return shown
   shown._override = Object.values<string>(inherited.sources).includes(type)
-  for (const [name, source] of Object.entries(inherited.sources)) shown[`_${name}_source`] = source
+  const sources: Readonly<Record<string, string>> = inherited.sources
+  for (const { name } of fields) if (sources[name] !== undefined) shown[`_${name}_source`] = sources[name]
   return shown
 }
 

@@ -13,6 +13,7 @@ const mac = '52:54:00:00:00:01'
 const shared: Objects = {
   'network/a': { network: '10.1.0.0/24', gateway: '10.1.0.1' },
   'network/b': { network: '10.2.0.0/24' },
+  'network/named': { network: '10.5.0.0/24', ns_ip: '10.5.0.9' },
   'network/tiny': { network: '10.3.0.0/30' },
   'network/dynamic': {
     network: '10.4.0.0/24',
@@ -21,6 +22,7 @@ const shared: Objects = {
     dhcp_range_end: '10.4.0.99'
   },
   'group/g': { interfaces: [on('BOOTIF', 'a'), on('BMC', 'b', undefined, { options: 'vlan 7' })] },
+  'group/both': { interfaces: [on('BOOTIF', 'b'), on('ib0', 'b')] },
   'group/h': { interfaces: [on('BOOTIF', 'a'), on('ib0', 'b')] }
 }
 const member = { group: 'g', interfaces: [on('BOOTIF', 'a', '10.1.0.2'), on('BMC', 'b', '10.2.0.1')] }
@@ -186,6 +188,40 @@ t.test('addresses of a node’s interfaces (rules 3.14)', async t =>
       }
     },
     {
+      is: 'what the request names of the new node’s group comes first, in the list and for an address',
+      request: ['post', 'node/n1', { group: 'both', interfaces: [{ interface: 'ib0', macaddress: mac }] }],
+      after: {
+        'node/n1': {
+          group: 'both',
+          interfaces: [on('ib0', 'b', '10.2.0.1', { macaddress: mac }), on('BOOTIF', 'b', '10.2.0.2')]
+        }
+      }
+    },
+    {
+      is: 'the group’s interfaces get theirs in the order of the group, before those of the request',
+      before: {
+        'node/n1': { interfaces: [on('ib0', 'b', undefined, own), on('eth5', 'a', '10.1.0.2', own)] }
+      },
+      request: ['post', 'node/n1', { group: 'both', interfaces: [on('eth5', 'b')] }],
+      after: {
+        'node/n1': {
+          group: 'both',
+          interfaces: [
+            on('ib0', 'b', '10.2.0.2', own),
+            on('eth5', 'b', '10.2.0.3', own),
+            on('BOOTIF', 'b', '10.2.0.1')
+          ]
+        }
+      }
+    },
+    {
+      is: 'no address for an interface of the new node’s group',
+      request: ['post', 'node/n1', { group: 'both', interfaces: [{ interface: 'ib0', ipaddress: null }] }],
+      after: {
+        'node/n1': { group: 'both', interfaces: [on('ib0', 'b'), on('BOOTIF', 'b', '10.2.0.1')] }
+      }
+    },
+    {
       is: 'null gives none, and none is kept',
       request: ['post', 'node/n1', { interfaces: [{ interface: 'eth0', network: 'b', ipaddress: null }] }],
       after: { 'node/n1': { interfaces: [on('eth0', 'b', undefined, own)] } }
@@ -269,6 +305,28 @@ t.test('addresses by force (rules 3.8)', async t =>
       request: ['post', 'node/n2', forced(taking)],
       by: { ...admin, takesAddresses: false },
       refused: [400, 'node n2: interface eth0: 10.1.0.2 belongs to node n1 (BOOTIF)']
+    },
+    {
+      is: 'of the name server, by a node',
+      request: ['post', 'node/n2', { interfaces: [on('eth0', 'named', '10.5.0.9')] }],
+      by: { ...admin, takesAddresses: false },
+      refused: [400, 'node n2: interface eth0: 10.5.0.9 is the name server of network named']
+    },
+    {
+      is: 'of the name server, by an admin, who puts it on a node',
+      request: ['post', 'node/n2', { interfaces: [on('eth0', 'named', '10.5.0.9')] }],
+      after: { 'node/n2': { interfaces: [on('eth0', 'named', '10.5.0.9', own)] } }
+    },
+    {
+      is: 'of the name server, by the node that an admin put it on',
+      before: { 'node/n2': { interfaces: [on('eth0', 'named', '10.5.0.9', own)] } },
+      request: [
+        'post',
+        'node/n2',
+        { vendor: 'ACME', interfaces: [{ interface: 'eth0', ipaddress: '10.5.0.9' }] }
+      ],
+      by: { ...admin, takesAddresses: false },
+      after: { 'node/n2': { vendor: 'ACME', interfaces: [on('eth0', 'named', '10.5.0.9', own)] } }
     },
     {
       is: 'of a device, forced',

@@ -6,10 +6,16 @@ import { assignAddresses, followGroup, mergeGroupInterfaces, removeGroupInterfac
 import { type Changing, named, type ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import { checkTag } from '../tags.js'
-import { inheritable } from './inheritable.js'
+import { bmcFields, installFields, provisionFields, unmanagedBmcUsers } from './inheritable.js'
 import { groupInterfaceFields, groupInterfaces } from './interface.js'
 
-const fields = [...inheritable, comment] as const satisfies Table
+const fields = [
+  ...bmcFields,
+  ...installFields,
+  comment,
+  ...provisionFields,
+  unmanagedBmcUsers
+] as const satisfies Table
 
 const hidden = [groupInterfaces] as const satisfies Table
 

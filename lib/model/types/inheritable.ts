@@ -10,8 +10,8 @@ import {
   type Table
 } from '../field.js'
 
-/** The fields that a node takes from its group, and some a group from the cluster (rules 3.3). */
-export const inheritable = [
+/** Of the BMC: first in a group and a node alike. */
+export const bmcFields = [
   flag('setupbmc', false, 'sets up the BMC while installing'),
   {
     name: 'bmcsetupname',
@@ -19,7 +19,11 @@ export const inheritable = [
     refers: 'bmcsetup',
     inherited: 'group',
     meaning: 'BMC set-up'
-  },
+  }
+] as const satisfies Table
+
+/** What is installed and how the node boots: up to the comment of a group, after the comment of a node. */
+export const installFields = [
   { name: 'domain', type: domain, inherited: 'group', meaning: 'DNS domain of the host name' },
   { name: 'osimage', type: objectName, refers: 'osimage', inherited: 'group', meaning: 'OS image' },
   {
@@ -35,7 +39,11 @@ export const inheritable = [
   script('postscript', 'after the image is unpacked'),
   flag('netboot', true, 'boots from the network, not from its disk'),
   flag('bootmenu', false, 'shows the normal menu instead of the short one'),
-  flag('localinstall', false, 'installs a boot loader on the disk'),
+  flag('localinstall', false, 'installs a boot loader on the disk')
+] as const satisfies Table
+
+/** What the node is for, and how its image gets there. */
+export const provisionFields = [
   { name: 'roles', type: nameList, inherited: 'group', meaning: 'comma-separated roles' },
   {
     name: 'provision_interface',
@@ -57,13 +65,23 @@ export const inheritable = [
     inherited: 'cluster',
     default: 'http',
     meaning: 'how it is fetched when that fails'
-  },
-  {
-    name: 'unmanaged_bmc_users',
-    type: oneOf('disable', 'delete'),
-    inherited: 'group',
-    meaning: 'what happens to other users of the BMC; null keeps them'
   }
+] as const satisfies Table
+
+/** Last in a group, with the BMC in a node. */
+export const unmanagedBmcUsers = {
+  name: 'unmanaged_bmc_users',
+  type: oneOf('disable', 'delete'),
+  inherited: 'group',
+  meaning: 'what happens to other users of the BMC; null keeps them'
+} as const
+
+/** The fields that a node takes from its group, and some a group from the cluster (rules 3.3). */
+export const inheritable = [
+  ...bmcFields,
+  ...installFields,
+  ...provisionFields,
+  unmanagedBmcUsers
 ] as const satisfies Table
 
 function script<N extends string>(name: N, when: string) {

@@ -34,7 +34,7 @@ import { ownsSecrets } from '../secrets.js'
 import type { AttachedType } from '../stored.js'
 import { checkTag } from '../tags.js'
 import type { View } from '../view.js'
-import { inheritable } from './inheritable.js'
+import { bmcFields, installFields, provisionFields, unmanagedBmcUsers } from './inheritable.js'
 import { interfaceFields, nodeInterfaces } from './interface.js'
 
 const fields = [
@@ -59,9 +59,12 @@ const fields = [
     default: false,
     meaning: 'opens a shell on the console when the installation fails'
   },
+  ...bmcFields,
+  unmanagedBmcUsers,
   { name: 'status', type: freeText, derived: true, meaning: 'last state that the installer reported' },
-  ...inheritable,
   comment,
+  ...installFields,
+  ...provisionFields,
   { name: 'tpm_uuid', type: freeText, meaning: 'TPM identifier' },
   { name: 'tpm_pubkey', type: freeText, meaning: 'TPM public key' },
   { name: 'tpm_sha256', type: freeText, meaning: 'TPM key digest' },
@@ -132,11 +135,16 @@ export const node: ObjectType<NodeDoc> = {
     return { settings, sources: sourcesOf(doc, group, cluster), derived: { macaddr } }
   },
   write(changing, before, after, given) {
-    const { tx, cluster, power } = changing
+    const { tx, cluster } = changing
     const moved = before?.group !== after.group
-    const node = moved ? followGroup(after, before && groupOf(tx, before), groupOf(tx, after)) : after
+    const group = groupOf(tx, after)
+    // On a new node, what the request names of its group comes before the rest of the group: in the list, and for an address.
+    const ofGroup = new Set(before ? [] : group?.interfaces?.map(entry => entry.interface))
+    const named = given.interfaces.filter(entry => ofGroup.has(entry.interface))
+    const begun = named.length > 0 ? mergeNodeInterfaces(changing, after, named) : after
+    const node = moved ? followGroup(begun, before && groupOf(tx, before), group) : after
     const wishes = moved && before && given.readBack ? withoutRead(tx, before, given) : given.interfaces
-    const merged = withMacaddr(changing, before, mergeNodeInterfaces(tx, node, wishes, power), given)
+    const merged = withMacaddr(changing, before, mergeNodeInterfaces(changing, node, wishes), given)
     tx.put('node', merged.name, assignAddresses(tx, merged, cluster))
   },
   copy: (_changing, copy) => cloneInterfaces(copy),

@@ -1,0 +1,35 @@
+import t from 'tap'
+import { see, show } from '../../lib/model/output.js'
+import { MemoryCluster, settings } from '../support/memory-cluster.js'
+
+const bmc = ['setupbmc', 'bmcsetupname']
+const install = ['domain', 'osimage', 'osimagetag', 'osimagetagid', 'prescript', 'partscript', 'postscript']
+const boot = ['netboot', 'bootmenu', 'localinstall']
+const provision = ['roles', 'provision_interface', 'provision_method', 'provision_fallback']
+const users = 'unmanaged_bmc_users'
+const tpm = ['tpm_uuid', 'tpm_pubkey', 'tpm_sha256']
+const place = ['group', 'macaddr', 'switch', 'switchport', 'service']
+
+const orders = {
+  group: [...bmc, ...install, ...boot, 'comment', ...provision, users],
+  node: [
+    ...[...place, ...bmc, users, 'status', 'comment', ...install, ...boot, ...provision],
+    ...[...tpm, 'vendor', 'assettag']
+  ]
+}
+const inherited = new Set([...bmc, ...install, ...boot, ...provision, users])
+inherited.delete('osimagetagid')
+
+for (const type of ['group', 'node'] as const)
+  t.test(`the keys of a ${type} have the order of the interface's tables`, async t => {
+    const { model } = new MemoryCluster({ [`${type}/x`]: {} })
+    const doc = model.get(type, 'x')
+    const shown = show(
+      type,
+      see(type, doc, model.view, () => null),
+      { cluster: settings, masked: false }
+    )
+    const order = orders[type]
+    const sources = order.filter(name => inherited.has(name)).map(name => `_${name}_source`)
+    t.strictSame(Object.keys(shown), ['name', ...order, 'interfaces', '_override', ...sources])
+  })
