@@ -32,6 +32,8 @@ export interface RemovalIntent {
   readonly kind: 'removal'
   readonly id: string
   readonly target: string
+  /** The image: in notes of an earlier version, which removed the record of the directory before the directory. */
+  readonly osimage?: string
 }
 
 export type Intent = PackIntent | TreeIntent | RemovalIntent

@@ -39,19 +39,42 @@ export async function removeAbandoned(context: ImageContext, name: string, job: 
   const { config, model, intents } = context
   const { directory } = config.image
   const intent: RemovalIntent = { kind: 'removal', id: newIntentId(), target: name }
-  const { base, hidden, place } = await pathsOf(context, intent)
-  const [mounted] = await mountsBelow(place)
-  if (mounted !== undefined) throw new Error(`${place} is not removed: something is mounted at ${mounted}`)
+  const { place } = await pathsOf(context, intent)
+  await checkNothingMounted(place)
   const stands = await exists(place)
   await intents.write(intent)
   const { view } = model
   if (!view.get('tree', name)?.abandoned || imageIn(view, directory, name) !== undefined)
     return intents.drop(intent.id)
-  if (stands) await rename(place, hidden)
-  await syncDirectory(base)
+  if (stands) await hide(context, intent)
   await model.change(theDaemon, tx => tx.remove('tree', name))
   await removeHidden(context, intent)
   job.line(stands ? `${name} removed` : `there is no ${name} to remove`)
+}
+
+async function checkNothingMounted(place: string): Promise<void> {
+  const [mounted] = await mountsBelow(place)
+  if (mounted !== undefined) throw new Error(`${place} is not removed: something is mounted at ${mounted}`)
+}
+
+async function hide(context: ImageContext, intent: RemovalIntent): Promise<void> {
+  const { base, hidden, place } = await pathsOf(context, intent)
+  await rename(place, hidden)
+  await syncDirectory(base)
+}
+
+/**
+ * Gives the directory of a note of an earlier version its hidden name, unless an image is in it or its record is there.
+ * Throws an Error when something is mounted in it.
+ */
+export async function hideLeft(context: ImageContext, intent: RemovalIntent): Promise<void> {
+  const { view } = context.model
+  const { hidden, place } = await pathsOf(context, intent)
+  if (intent.osimage === undefined || view.get('tree', intent.target)) return
+  if ((await exists(hidden)) || !(await exists(place))) return
+  if (imageIn(view, context.config.image.directory, intent.target) !== undefined) return
+  await checkNothingMounted(place)
+  await hide(context, intent)
 }
 
 /** Whether the directory of an interrupted removal has its hidden name. If so, its record is removed. */

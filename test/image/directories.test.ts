@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { output, requireRoot } from '../support/programs.js'
 import { beginning } from './imaging.js'
 import { makeTree, small } from './small-tree.js'
@@ -341,4 +341,93 @@ t.test('a push of an image without a directory cannot be started', async t => {
       t.match(body.message, says)
     }
   }
+})
+
+/** Starts the daemon on a state that an earlier version has left. */
+async function startOn(t: Test, left: Readonly<Record<string, object>>, trees: readonly string[]) {
+  const start = await beginning(t)
+  const { c, images } = start
+  for (const name of trees) makeTree(join(images, name), small)
+  await c.restart(() => {
+    for (const [file, content] of Object.entries(left))
+      writeFileSync(join(c.directory, 'state', file), `${JSON.stringify(content)}\n`)
+  })
+  await c.daemon.images.recovered
+  return start
+}
+
+// rules 3.12, 9.6
+t.test('state of an earlier version: whose a directory is that no record tells', async t => {
+  const at = 1
+  const images = (c: { directory: string }, name: string) => join(c.directory, 'images', name)
+  const start = await startOn(
+    t,
+    {
+      'tree/b.json': { name: 'b', at },
+      'tree/byname.json': { name: 'byname', at },
+      'tree/gone.json': { name: 'gone', at },
+      'osimage/byname.json': { name: 'byname' },
+      'osimage/gone.json': { name: 'gone', path: '/elsewhere' }
+    },
+    ['b', 'byname', 'gone']
+  )
+  const { c } = start
+  const record = (name: string) => JSON.parse(c.state()[`tree/${name}.json`] ?? '{}')
+  t.strictSame(record('byname'), { name: 'byname', at, osimage: 'byname' })
+  t.strictSame(record('b'), { name: 'b', at }, 'no image means it')
+  await c.post('/config/osimage/c', { path: images(c, 'b') })
+  await c.restart()
+  t.strictSame(record('b'), { name: 'b', at, osimage: 'c' }, 'a clone that was renamed')
+  for (const name of ['c', 'byname', 'gone']) {
+    t.equal((await c.get(`/config/osimage/${name}/_delete`)).status, 204)
+    await c.idle()
+  }
+  t.strictSame(readdirSync(start.images).sort(), ['compute', 'gone'], 'nobody knows whose the other one was')
+  const clone = await c.post('/config/osimage/compute/_clone', { newosimage: 'b' })
+  t.equal(clone.status, 201, clone.text)
+})
+
+// rules 9.12
+t.test('notes of an earlier version: a directory whose record is gone is removed', async t => {
+  const note = (id: string, target: string) => ({
+    [`work/${id}.json`]: { kind: 'removal', id, target, osimage: target }
+  })
+  const { images, c, clean } = await startOn(
+    t,
+    {
+      ...note('0123456789abcde0', 'b'),
+      ...note('0123456789abcde1', 'used'),
+      ...note('0123456789abcde2', 'known'),
+      ...note('0123456789abcde3', 'nowhere'),
+      'osimage/used.json': { name: 'used' },
+      'tree/known.json': { name: 'known', at: 1, osimage: 'known' },
+      'osimage/known.json': { name: 'known', path: '/elsewhere' }
+    },
+    ['b', 'used', 'known']
+  )
+  t.strictSame(readdirSync(images).sort(), ['compute', 'known', 'used'])
+  clean('after the start')
+  t.equal((await c.post('/config/osimage/compute/_clone', { newosimage: 'b' })).status, 201)
+})
+
+// rules 9.1
+t.test('state of an earlier version: the slash that marked a path is not shown', async t => {
+  const { c, images, image } = await startOn(t, {}, ['q', 'mine'])
+  const left = (name: string, path: string) =>
+    writeFileSync(
+      join(c.directory, 'state', 'osimage', `${name}.json`),
+      `${JSON.stringify({ name, path })}\n`
+    )
+  await c.restart(() => {
+    left('r', `${join(images, 'q')}/`)
+    left('far', '/elsewhere/q/')
+    left('deep', `${join(images, 'mine', 'inner')}/`)
+  })
+  t.equal((await image('r')).path, join(images, 'q'))
+  t.equal((await image('far')).path, '/elsewhere/q/', 'a path that an admin gave')
+  t.equal((await image('deep')).path, `${join(images, 'mine', 'inner')}/`)
+  await c.post('/config/osimage/r', { path: `${join(images, 'q')}/` })
+  t.equal((await c.post('/config/osimage/r', { newosimage: 'q' })).status, 204)
+  t.equal((await image('q')).path, null, 'its directory has its name again')
+  t.equal(c.state()['tree/q.json'], undefined)
 })

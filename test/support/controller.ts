@@ -62,9 +62,10 @@ export class Controller {
     return controller
   }
 
-  /** Stops the daemon and starts it again on the same state. */
-  async restart(): Promise<void> {
+  /** Stops the daemon and starts it again on the same state, and what is done to it meanwhile. */
+  async restart(meanwhile = () => {}): Promise<void> {
     await this.daemon.close(1000)
+    meanwhile()
     this.daemon = await boot(this.overrides, this.log)
   }
 

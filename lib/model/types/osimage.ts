@@ -227,8 +227,7 @@ function* movedImages(tx: Tx, directory: string): Generator<string> {
 const treesOf = (view: View, osimage: string): TreeDoc[] =>
   [...view.names('tree')].flatMap(name => {
     const tree = view.get('tree', name)
-    // A record of an earlier version does not say whose it is: the image had its name.
-    return tree && (tree.osimage ?? name) === osimage && !tree.abandoned ? [tree] : []
+    return tree?.osimage === osimage && !tree.abandoned ? [tree] : []
   })
 
 /** The directories of an image are those of its new name (rules 3.12). */
