@@ -9,7 +9,7 @@ interface CommitterOptions {
   readonly files: FileLayer
   readonly flusher: Flusher
   /** Throws a StoreError when the directory is no longer ours to write. */
-  readonly assertOurs: () => void
+  readonly assertOurs: () => Promise<void>
   /** The highest number an intent on disk has, 0 without any. */
   readonly lastIntent: number
 }
@@ -31,7 +31,7 @@ export class Committer {
    * single file is written directly, unless an older intent might still overwrite it; otherwise one intent is written.
    */
   async commit(writes: readonly Write[]): Promise<void> {
-    this.#options.assertOurs()
+    await this.#options.assertOurs()
     await this.#revertFailed()
     const [only] = writes
     if (only !== undefined && writes.length === 1 && this.#options.flusher.idle) await this.#commitFile(only)

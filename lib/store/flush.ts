@@ -22,7 +22,7 @@ interface FlusherOptions {
   readonly directory: string
   readonly files: FileLayer
   /** Throws a StoreError when the directory is no longer ours to write. */
-  readonly assertOurs: () => void
+  readonly assertOurs: () => Promise<void>
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
@@ -94,14 +94,14 @@ export class Flusher {
     const covered = [...this.#intents]
     if (covered.length === 0) return
     try {
+      await assertOurs()
       await inParallel(writes, PARALLEL_WRITES, async ([file, { text }]) => {
-        assertOurs()
         if (Date.now() > this.#closeBy)
           throw new StoreError('shutting down; the next start goes on with them')
         await (text === undefined ? files.remove(file) : files.replace(file, text))
       })
       for (const changed of new Set([...writes.keys()].map(dirname))) await files.syncDirectory(changed)
-      assertOurs()
+      await assertOurs()
       // Oldest first: an older intent that outlived a newer one would bring old content back.
       for (const { number } of covered) await files.remove(intentFile(directory, number))
       await files.syncDirectory(join(directory, INTENTS))

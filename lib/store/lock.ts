@@ -1,20 +1,20 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync } from 'node:fs'
-import { open, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { type FileHandle, open, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import lockfile from 'proper-lockfile'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { exists } from '../disk/missing.js'
 import { readRegularFile } from '../disk/regular-file.js'
-import { LockedError } from './errors.js'
+import { LockedError, StoreError } from './errors.js'
 
-const STALE_MS = 10_000
-const REFRESH_MS = 2000
-const GUARD_SECONDS = '10'
+/** How long a start waits for another one that has the directory and has not said so yet. */
+const PATIENCE_MS = 10_000
+const STEP_MS = 50
 
 /** The state directory, held by this process. */
 export interface Lock {
-  /** Why the directory is no longer ours, '' while it is. */
-  readonly lost: string
+  /** Throws when the path leads to another directory by now, or cannot be looked at. */
+  assertOurs(): Promise<void>
   release(): Promise<void>
 }
 
@@ -28,65 +28,56 @@ interface Holder {
 }
 
 /**
- * Takes the lock of a state directory, which one daemon has at a time. The lock of a dead process is removed at once; a
- * process that is stopped by a signal is alive. Throws a LockedError with the process that has the lock. `onLost` is
- * called when the lock disappears, or another process takes it, while it is held.
+ * Takes the lock of a state directory: one daemon at a time (rules 11.3). It is a kernel lock on the directory itself. It
+ * ends with this process, however that ends; no failure of the disk takes it away. Throws a LockedError that knows who
+ * holds it.
  */
-export async function acquireLock(directory: string, onLost: (reason: string) => void): Promise<Lock> {
-  // There are three steps: look at the holder, remove its lock, take the lock. Two starts must not mix them.
-  const endGuard = await guard(directory)
+export async function acquireLock(directory: string): Promise<Lock> {
+  const holderFile = join(directory, 'holder.json')
+  const handle = await open(directory, 'r')
   try {
-    const lockfilePath = join(directory, 'lock')
-    const holderFile = join(directory, 'holder.json')
-    if (existsSync(lockfilePath)) {
-      const holder = await readHolder(holderFile)
-      if (holder !== undefined && (await holds(holder, directory)))
-        throw new LockedError(directory, holder.pid)
-      await rm(lockfilePath, { recursive: true, force: true })
-    }
-    // Before the lock, so that no lock is ever without its holder's name.
-    await writeFile(holderFile, `${JSON.stringify(await thisProcess(directory))}\n`, { mode: 0o600 })
-    let lost = ''
-    const unlock = await lockfile.lock(directory, {
-      lockfilePath,
-      stale: STALE_MS,
-      update: REFRESH_MS,
-      onCompromised: error => {
-        lost = `the lock of the state directory was lost: ${error.message}`
-        onLost(lost)
-      }
-    })
+    await take(handle, directory, holderFile)
+    const self = await thisProcess(directory)
+    await writeFile(holderFile, `${JSON.stringify(self)}\n`, { mode: 0o600 })
     return {
-      get lost() {
-        return lost
+      async assertOurs() {
+        if ((await identityOf(directory)) !== self.directory)
+          throw new StoreError(`${directory} is another directory than at the start: start svcd again`)
       },
-      async release() {
-        if (lost === '') await unlock()
-      }
+      release: () => handle.close()
     }
-  } finally {
-    await endGuard()
+  } catch (error) {
+    await handle.close()
+    throw error
   }
 }
 
-/**
- * Waits for the right to take the lock: a kernel lock on the directory itself. It ends with this process, however
- * that ends, so it cannot go stale. flock(1) takes it on our open file and leaves it there.
- */
-async function guard(directory: string): Promise<() => Promise<void>> {
-  const handle = await open(directory, 'r')
+/** Takes the lock on an open directory, or throws the LockedError. */
+async function take({ fd }: FileHandle, directory: string, holderFile: string): Promise<void> {
+  for (const giveUp = Date.now() + PATIENCE_MS; ; await sleep(STEP_MS)) {
+    const isTaken = await flock(fd)
+    const earlier = join(directory, 'lock')
+    if (isTaken && !(await exists(earlier))) return
+    const holder = await readHolder(holderFile)
+    if (holder && (await holds(holder, directory))) throw new LockedError(directory, holder.pid)
+    // An earlier version of svcd made this directory as its lock, and has ended.
+    if (isTaken) return rm(earlier, { recursive: true, force: true })
+    // Whoever has the lock has not written its name yet.
+    if (Date.now() > giveUp)
+      throw new Error(`${directory}: another process has locked it and does not say which it is`)
+  }
+}
+
+/** Whether the lock is ours now. flock(1) takes it on our open file and leaves it there. */
+async function flock(fd: number): Promise<boolean> {
   try {
-    const flock = spawn('flock', ['-w', GUARD_SECONDS, '3'], {
-      stdio: ['ignore', 'ignore', 'ignore', handle.fd]
-    })
-    const [code] = await once(flock, 'exit')
-    if (code !== 0) throw new Error(`${directory}: another svcd is starting there and does not finish`)
+    const program = spawn('flock', ['--nonblock', '3'], { stdio: ['ignore', 'ignore', 'ignore', fd] })
+    const [code] = await once(program, 'exit')
+    return code === 0
   } catch (error) {
-    await handle.close()
     const missing = error instanceof Error && 'code' in error && error.code === 'ENOENT'
     throw missing ? new Error('the program flock (package util-linux) is missing') : error
   }
-  return () => handle.close()
 }
 
 async function readHolder(file: string): Promise<Holder | undefined> {

@@ -39,7 +39,7 @@ interface Pending {
   failed(error: StoreError): void
 }
 
-const PROBE_MS = { first: 1000, longest: 30_000 }
+const PROBE_MS = { first: 1000, longest: 5000 }
 
 /**
  * Objects in memory, each also a JSON file. All changes go through one transaction function. Reads are answered from
@@ -72,9 +72,7 @@ export class Store<T extends Types, I extends Index> {
     this.#log = log
     this.#current = current
     this.#next = stateOf(options, loaded)
-    const assertOurs = () => {
-      if (lock.lost !== '') throw new StoreError(lock.lost)
-    }
+    const assertOurs = () => lock.assertOurs()
     this.#flusher = new Flusher({ directory, outstandingFiles, files, log, assertOurs })
     const lastIntent = loaded.intents.at(-1)?.number ?? 0
     this.#committer = new Committer({ directory, files, flusher: this.#flusher, assertOurs, lastIntent })
@@ -88,7 +86,7 @@ export class Store<T extends Types, I extends Index> {
   static async open<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Store<T, I>> {
     const { directory, files = realFiles, log = () => {} } = options
     await makeDirectory(directory, made => files.syncDirectory(made))
-    const lock = await acquireLock(directory, reason => log('error', reason))
+    const lock = await acquireLock(directory)
     try {
       const loaded = load(directory, kindsOf(options))
       const current = stateOf(options, loaded)
@@ -123,7 +121,7 @@ export class Store<T extends Types, I extends Index> {
   /** Whether changes can be made durable, and why not. */
   get health(): { ok: boolean; reason: string } {
     const closed = this.#closed === undefined ? '' : 'shutting down'
-    const reason = this.#lock.lost || closed || this.#problem || this.#flusher.problem
+    const reason = closed || this.#problem || this.#flusher.problem
     return { ok: reason === '', reason }
   }
 

@@ -1,5 +1,7 @@
+import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { StoreError } from '../../lib/store/errors.js'
 import { Journal } from '../../lib/store/journal.js'
@@ -54,6 +56,32 @@ t.test('a change that the disk has no room for changes nothing, in memory or on 
   t.equal(again.current.get('counter', 'c')?.value, 2)
   await again.close()
 })
+
+// rules 2.7, 11.3
+t.test(
+  'a disk that is read-only for longer than any lock lasts: changes are taken again by themselves',
+  async t => {
+    const directory = smallDisk(t)
+    const store = await openStore(join(directory, 'state'))
+    const remount = (how: string) => execFileSync('mount', ['-o', `remount,${how}`, directory])
+    remount('ro')
+    const error = new StoreError('read-only file system (EROFS)')
+    await t.rejects(
+      store.change(tx => tx.put('node', 'a', node('a'))),
+      error
+    )
+    await sleep(process.env.SVCD_LONG ? 12_000 : 1000)
+    await t.rejects(
+      store.change(tx => tx.put('node', 'a', node('a'))),
+      error
+    )
+    await t.rejects(openStore(join(directory, 'state')), { name: 'LockedError', pid: process.pid })
+    remount('rw')
+    await until(() => store.health.ok)
+    await store.change(tx => tx.put('node', 'a', node('a')))
+    await store.close()
+  }
+)
 
 t.test('a journal on a full disk: whole lines only, and it goes on when there is room', async t => {
   const directory = smallDisk(t)
