@@ -61,9 +61,14 @@ export class Intents {
     return new Intents(directory)
   }
 
-  /** The note is durable when this resolves. It replaces an earlier one of the same id. */
+  /**
+   * The note is durable when this resolves. It replaces an earlier one of the same id. Throws an Error that names the
+   * directory and not the note: the next attempt has another note, and the same reason.
+   */
   async write(intent: Intent): Promise<void> {
-    await replaceDurably(this.#file(intent.id), `${JSON.stringify(intent)}\n`)
+    await replaceDurably(this.#file(intent.id), `${JSON.stringify(intent)}\n`).catch(error => {
+      throw new Error(`${this.directory} takes no note: ${error.code ?? error.message}`, { cause: error })
+    })
   }
 
   async drop(id: string): Promise<void> {

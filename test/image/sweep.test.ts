@@ -169,6 +169,19 @@ t.test('what could not be removed with its pack is removed by the next start', a
   t.match(bench.log.join(), /is no note of svcd's/)
 })
 
+t.test('a disk that takes no note: said once, and nothing is removed', async t => {
+  const { bench, sweep, left } = await beginning(t)
+  const all = left()
+  await sweep.run()
+  bench.now += 24 * hour
+  rmSync(bench.path('state', 'work'), { recursive: true })
+  for (let i = 0; i < 3; i++) await sweep.run()
+  t.strictSame(left(), all)
+  const said = bench.log.filter(line => line.includes('old packs could not be removed'))
+  t.equal(said.length, 1)
+  t.match(said[0], `${bench.path('state', 'work')} takes no note: ENOENT`)
+})
+
 t.test('an image that names but the kernel of a pack keeps it', async t => {
   const { bench, files, sweep, left } = await beginning(t)
   const [, kernelfile = ''] = files('1')
