@@ -51,6 +51,8 @@ documents=$root$prefix/share/doc/svcd
 install -d "$documents/docs"
 install -m 0644 README.md CHANGELOG.md LICENSE "$documents"
 install -m 0644 docs/*.md "$documents/docs"
+# The text that api.md and templates.md begin with.
+rm -f "$documents"/docs/*-intro.md
 
 install -d "$root$prefix/bin"
 ln -sfn ../lib/svcd/bin/svcd "$root$prefix/bin/svcd"

@@ -37,7 +37,7 @@ export function nodeRoutes({ model, boot, install, images }: Parts): ApiRoute[] 
     ),
     post('/config/node/{node}/_osgrab', {
       access: 'user',
-      summary: "Take a node's file systems as the tree of an OS image",
+      summary: "Take a node's file systems as the directory of an OS image",
       body: transferOf('node'),
       output: acknowledgement,
       handler: async (request, { osimage, dryrun }) =>
@@ -45,7 +45,7 @@ export function nodeRoutes({ model, boot, install, images }: Parts): ApiRoute[] 
     }),
     post('/config/node/{node}/_ospush', {
       access: 'user',
-      summary: 'Make a running node like the tree of an OS image',
+      summary: 'Make a running node like the directory of an OS image',
       body: transferOf('node'),
       output: acknowledgement,
       handler: async (request, { osimage, dryrun }) =>
@@ -55,7 +55,7 @@ export function nodeRoutes({ model, boot, install, images }: Parts): ApiRoute[] 
     }),
     post('/config/group/{group}/_ospush', {
       access: 'user',
-      summary: 'Make the running nodes of a group like the tree of an OS image',
+      summary: 'Make the running nodes of a group like the directory of an OS image',
       body: transferOf('group'),
       output: acknowledgement,
       handler: async (request, { osimage, dryrun }) =>

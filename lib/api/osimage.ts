@@ -56,7 +56,8 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
     post(`${one}/kernel`, {
       access: 'user',
       answers: [200, 204],
-      summary: 'Give an OS image another kernel of its tree and pack it; Prefer: respond-async as for _pack',
+      summary:
+        'Give an OS image another kernel of its directory and pack it; Prefer: respond-async as for _pack',
       body: kernel,
       output: acknowledgement,
       handler: async (request, wish) =>

@@ -93,7 +93,11 @@ export const keys = {
     scripts: key(values.path, 'scripts', 'Scripts served below /boot/scripts/.')
   },
   image: {
-    directory: key(values.path, '../var/images', 'Image trees. svcd touches no image outside it.'),
+    directory: key(
+      values.path,
+      '../var/images',
+      'Directories of the images. svcd touches no image outside it.'
+    ),
     packer: key(
       values.choice('auto', 'system', 'builtin'),
       'auto',

@@ -8,7 +8,12 @@ const network = {
   refers: 'network',
   meaning: 'name of a network'
 } as const
-const options = { name: 'options', type: freeText, default: '', meaning: 'free options' } as const
+const options = {
+  name: 'options',
+  type: freeText,
+  default: '',
+  meaning: 'words such as mtu=9000; docs/interfaces.md lists them'
+} as const
 
 /** An interface as a node holds it (rules 1.9, 3.14). */
 export const interfaceFields = [

@@ -23,7 +23,13 @@ import type { Tx, View } from '../view.js'
 
 const fields = [
   comment,
-  { name: 'distribution', type: objectName, default: 'redhat', meaning: 'kind of Linux in the image' },
+  {
+    name: 'distribution',
+    type: objectName,
+    default: 'redhat',
+    meaning:
+      'kind of Linux in the image, which decides its network files: redhat, rocky, fedora, suse and so on: NetworkManager; ubuntu: netplan; debian and others: what the image has'
+  },
   { name: 'path', type: path, meaning: 'image directory' },
   { name: 'kernelfile', type: file, meaning: 'kernel below the files directory' },
   { name: 'initrdfile', type: file, meaning: 'initramfs below the files directory' },
