@@ -33,6 +33,8 @@ export interface IndexedType<D> {
   /** The network that it is. */
   network?(doc: D): { readonly network: string; readonly gateway?: string }
   files?(doc: D): Files
+  /** What it is looked up by; a key says what it stands for ("tag/v1"), since all types share them. */
+  listed?(doc: D): readonly string[]
 }
 
 /** Who has an address or a MAC. */
@@ -62,44 +64,61 @@ const byNumber = (a: string, b: string) => {
   return x - y || compareNames(a, b)
 }
 
-/** Who has what. Hardly anything has more than one owner: a list of them is enough. */
+/** Who has what. Hardly anything has more than one owner, and whatever has very many costs no more for each. */
 class Owners<K, V> {
-  readonly #all = new Map<K, readonly V[]>()
-  readonly #same: (a: V, b: V) => boolean
+  readonly #first = new Map<K, V>()
+  /** The owners besides the first, by their identity. */
+  readonly #others = new Map<K, Map<string, V>>()
 
-  constructor(same: (a: V, b: V) => boolean = (a, b) => a === b) {
-    this.#same = same
+  constructor(private readonly identity: (owner: V) => string) {}
+
+  has(key: K): boolean {
+    return this.#first.has(key)
   }
 
-  of(key: K): readonly V[] {
-    return this.#all.get(key) ?? []
+  *of(key: K): Generator<V> {
+    const first = this.#first.get(key)
+    if (first === undefined) return
+    yield first
+    yield* this.#others.get(key)?.values() ?? []
   }
 
-  entries(): Iterable<[K, readonly V[]]> {
-    return this.#all
+  /** Each key with its first owner. */
+  entries(): Iterable<[K, V]> {
+    return this.#first
   }
 
   /** Adds an owner, or takes it away. */
   set(key: K | undefined, owner: V, present: boolean): void {
     if (key === undefined) return
-    const others = this.of(key).filter(other => !this.#same(other, owner))
-    if (present) this.#all.set(key, [...others, owner])
-    else if (others.length > 0) this.#all.set(key, others)
-    else this.#all.delete(key)
+    const first = this.#first.get(key)
+    const others = this.#others.get(key)
+    const identity = this.identity(owner)
+    if (first === undefined || this.identity(first) === identity) {
+      const [next] = present ? [owner] : (others?.values() ?? [])
+      if (next === undefined) this.#first.delete(key)
+      else this.#first.set(key, next)
+      if (!present && next !== undefined) others?.delete(this.identity(next))
+    } else if (!present) others?.delete(identity)
+    else if (others) others.set(identity, owner)
+    else this.#others.set(key, new Map([[identity, owner]]))
+    if (others?.size === 0) this.#others.delete(key)
   }
 }
 
-const isSame = (a: Owner, b: Owner) => refKey(a) === refKey(b) && a.interface === b.interface
+const ownerKey = (owner: Owner) => `${refKey(owner)}/${owner.interface ?? ''}`
+const itself = (name: string) => name
 
 /** What is looked up by something else than a name; kept with every change, in time independent of its size. */
 export class ClusterIndex implements Index {
   readonly #types: Readonly<Record<string, IndexedType<object>>>
   readonly #users = new Map<string, Map<string, Ref>>()
-  readonly #macs = new Owners<string, Owner>(isSame)
-  readonly #addresses = new Owners<Address, Owner>(isSame)
-  readonly #gateways = new Owners<Address, string>()
+  readonly #macs = new Owners<string, Owner>(ownerKey)
+  readonly #addresses = new Owners<Address, Owner>(ownerKey)
+  readonly #gateways = new Owners<Address, string>(itself)
+  readonly #listed = new Owners<string, string>(itself)
   readonly #members = new Map<string, Members>()
-  readonly #files = { boot: new Owners<string, string>(), pack: new Owners<string, string>() }
+  readonly #files = { boot: new Owners<string, string>(itself), pack: new Owners<string, string>(itself) }
   /** Every address that a device has. */
   readonly taken = new AddressSet()
   /** Networks with their parsed prefix. */
@@ -119,22 +138,28 @@ export class ClusterIndex implements Index {
   }
 
   macOwners(mac: string): readonly Owner[] {
-    return this.#macs.of(mac)
+    return [...this.#macs.of(mac)]
   }
 
   addressOwners(address: Address): readonly Owner[] {
-    return this.#addresses.of(address)
+    return [...this.#addresses.of(address)]
   }
 
   /** Every address in use inside a prefix, with the name of its first owner, in no order. */
   *devicesIn(prefix: Prefix): Generator<[Address, string]> {
-    for (const [address, [owner]] of this.#addresses.entries())
-      if (owner && contains(prefix, address)) yield [address, owner.name]
+    for (const [address, { name }] of this.#addresses.entries())
+      if (contains(prefix, address)) yield [address, name]
   }
 
-  /** Names of the networks whose gateway this is. */
-  gatewayOf(address: Address): readonly string[] {
-    return this.#gateways.of(address)
+  /** The name of a network whose gateway this is. */
+  gatewayOf(address: Address): string | undefined {
+    const [network] = this.#gateways.of(address)
+    return network
+  }
+
+  /** The names of the objects whose type lists them under this key, in no order. */
+  listed(key: string): readonly string[] {
+    return [...this.#listed.of(key)]
   }
 
   /** What an object has on networks, each with its owner; `doc` is the object. */
@@ -154,12 +179,13 @@ export class ClusterIndex implements Index {
    * older pack that is kept for nodes still installing it.
    */
   isImageFile(kind: 'boot' | 'pack', name: string): boolean {
-    return this.#files[kind].of(name).length > 0
+    return this.#files[kind].has(name)
   }
 
   /** Whether an image or a tag, not only a kept pack, names this file. */
   isNamed(kind: 'boot' | 'pack', name: string): boolean {
-    return this.#files[kind].of(name).some(user => !user.startsWith('pack/'))
+    for (const user of this.#files[kind].of(name)) if (!user.startsWith('pack/')) return true
+    return false
   }
 
   update(type: string, name: string, before: object | undefined, after: object | undefined): void {
@@ -181,6 +207,7 @@ export class ClusterIndex implements Index {
     if (network) this.#network(ref.name, network, present)
     const files = indexed.files?.(doc)
     if (files) this.#named(refKey(ref), files, present)
+    for (const key of indexed.listed?.(doc) ?? []) this.#listed.set(key, ref.name, present)
   }
 
   #references(ref: Ref, table: Table, doc: object, present: boolean): void {
@@ -219,7 +246,7 @@ export class ClusterIndex implements Index {
     if (ipaddress === undefined) return
     const address = toAddress(ipaddress)
     this.#addresses.set(address, owner, present)
-    if (this.#addresses.of(address).length > 0) this.taken.add(address)
+    if (this.#addresses.has(address)) this.taken.add(address)
     else this.taken.remove(address)
   }
 

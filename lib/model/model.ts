@@ -183,7 +183,7 @@ export class Model {
   remove(type: TypeName, name: string, actor: Actor): Promise<void> {
     return this.change(actor, tx => {
       this.get(type, name, tx)
-      removeObject(this.#changing(tx, actor), type, name)
+      removeObjects(this.#changing(tx, actor), type, [name])
     })
   }
 
@@ -251,10 +251,10 @@ export class Model {
   }
 }
 
-/** Removes an object, and what goes with it. */
-export function removeObject(changing: Changing, type: TypeName, name: string): void {
-  changing.tx.remove(type, name)
-  objectTypes[type].removed?.(changing, name)
+/** Removes objects, and what goes with them. */
+export function removeObjects(changing: Changing, type: TypeName, names: readonly string[]): void {
+  for (const name of names) changing.tx.remove(type, name)
+  objectTypes[type].removed?.(changing, names)
 }
 
 /** Stores what a request makes of an object. */

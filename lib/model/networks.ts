@@ -49,7 +49,7 @@ function isReserved(
     address > last ||
     address === controllerAddress(cluster) ||
     (nameServer !== undefined && address === toAddress(nameServer)) ||
-    view.index.gatewayOf(address).length > 0
+    view.index.gatewayOf(address) !== undefined
   )
 }
 
@@ -114,7 +114,7 @@ export function checkDeviceAddress(view: View, network: string, text: string, wh
     throw badRequest(
       `${where}: ${text} is the ${address < range.first ? 'network' : 'broadcast'} address of network ${network}`
     )
-  const [gateway] = view.index.gatewayOf(address)
+  const gateway = view.index.gatewayOf(address)
   if (gateway !== undefined) throw badRequest(`${where}: ${text} is the gateway of network ${gateway}`)
 }
 

@@ -81,7 +81,7 @@ export interface ObjectType<D extends object = object> extends StoredType<D> {
   /** What else a clone, a rename or a delete changes. */
   copied?(changing: Changing, from: string, to: string): void
   renamed?(changing: Changing, from: string, to: string): void
-  removed?(changing: Changing, name: string): void
+  removed?(changing: Changing, names: readonly string[]): void
 
   /** The rules of its own: each check throws 400, its message begins with `title`. */
   checks?(view: View, doc: D, title: string, cluster: ClusterSettings): Iterable<() => void>

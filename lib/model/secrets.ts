@@ -214,8 +214,8 @@ export const ownsSecrets = (type: SecretOwner) => ({
     write(tx, type, to, entries(tx, type, from))
     write(tx, type, from, [])
   },
-  removed({ tx }: Changing, name: string): void {
-    write(tx, type, name, [])
+  removed({ tx }: Changing, names: readonly string[]): void {
+    for (const name of names) write(tx, type, name, [])
   }
 })
 

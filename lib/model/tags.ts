@@ -1,4 +1,5 @@
 import { badRequest, notFound } from '../errors.js'
+import { compareNames } from '../store/order.js'
 import type { Docs } from './docs.js'
 import type { Files } from './index.js'
 import type { Tx, View } from './view.js'
@@ -21,25 +22,25 @@ export const filesOf = ({ kernelfile, initrdfile, imagefile }: Files): Files =>
     Object.entries({ kernelfile, initrdfile, imagefile }).filter(([, file]) => file !== undefined)
   )
 
-function all(view: View): OsimagetagDoc[] {
-  return view.names('osimagetag').flatMap(name => view.get('osimagetag', name) ?? [])
-}
+/** What the index lists the tags of one image under. */
+export const imageKey = (osimage: string) => `osimage/${osimage}`
+/** What it lists the tags of one name under. */
+export const nameKey = (tag: string) => `tag/${tag}`
+
+const docs = (view: View, names: readonly string[]): OsimagetagDoc[] =>
+  names.flatMap(name => view.get('osimagetag', name) ?? [])
 
 /** The tags of one image, by tag. */
-export function tagsOf(view: View, osimage: string): OsimagetagDoc[] {
-  return all(view).filter(doc => doc.osimage === osimage)
-}
+export const tagsOf = (view: View, osimage: string): OsimagetagDoc[] =>
+  docs(view, view.index.listed(imageKey(osimage)).toSorted(compareNames))
 
 /** The images that have a tag of this name, the oldest first. */
-export function holders(view: View, tag: string): OsimagetagDoc[] {
-  return all(view)
-    .filter(doc => doc.tag === tag)
-    .sort((a, b) => a.order - b.order)
-}
+export const holders = (view: View, tag: string): OsimagetagDoc[] =>
+  docs(view, view.index.listed(nameKey(tag))).sort((a, b) => a.order - b.order)
 
 /** Every tag under the key it is listed by: the first image of a name has the plain one (rules 1.2). */
 export function allTags(view: View): [key: string, doc: OsimagetagDoc][] {
-  return all(view)
+  return docs(view, view.names('osimagetag'))
     .sort((a, b) => (a.tag < b.tag ? -1 : a.tag > b.tag ? 1 : a.order - b.order))
     .map(doc => [doc.order === 1 ? doc.tag : tagKey(doc.osimage, doc.tag), doc])
 }
@@ -56,14 +57,23 @@ export function setTag(tx: Tx, image: Docs['osimage'], tag: string): void {
 export function removeTag(tx: Tx, osimage: string, tag: string): void {
   if (tag === untagged) throw badRequest(`OS image ${osimage}: tag ${untagged} cannot be deleted`)
   if (!findTag(tx, osimage, tag)) throw notFound(`OS image ${osimage} has no tag ${tag}`)
-  tx.remove('osimagetag', tagKey(osimage, tag))
-  for (const [i, doc] of holders(tx, tag).entries())
-    if (doc.order !== i + 1) tx.put('osimagetag', doc.name, { ...doc, order: i + 1 })
+  remove(tx, [{ osimage, tag }])
 }
 
-/** The tags of an image go with it. */
-export function removeTags(tx: Tx, osimage: string): void {
-  for (const { tag } of tagsOf(tx, osimage)) removeTag(tx, osimage, tag)
+/** The tags of images go with them. */
+export function removeTags(tx: Tx, osimages: readonly string[]): void {
+  remove(
+    tx,
+    osimages.flatMap(name => tagsOf(tx, name))
+  )
+}
+
+function remove(tx: Tx, tags: readonly Pick<OsimagetagDoc, 'osimage' | 'tag'>[]): void {
+  for (const { osimage, tag } of tags) tx.remove('osimagetag', tagKey(osimage, tag))
+  // Once for each name, since every image after the removed ones moves up.
+  for (const tag of new Set(tags.map(({ tag }) => tag)))
+    for (const [i, doc] of holders(tx, tag).entries())
+      if (doc.order !== i + 1) tx.put('osimagetag', doc.name, { ...doc, order: i + 1 })
 }
 
 /** The tags of an image follow its new name. */

@@ -6,7 +6,7 @@ import { compareNames } from '../store/order.js'
 import type { Change } from '../store/types.js'
 import type { Docs, TypeName } from './docs.js'
 import { hidden, objectName, type Table } from './field.js'
-import { type Actor, type Model, removeObject } from './model.js'
+import { type Actor, type Model, removeObjects } from './model.js'
 import type { Changing } from './object-type.js'
 import { checkState } from './rules.js'
 import { putSecrets, readSecrets, type SecretOwner, secretsKey, secretsOf } from './secrets.js'
@@ -218,7 +218,8 @@ function parseObjects<K extends TypeName>(type: K, content: JsonObject, problems
     if (problems.count === before) docs.set(name, doc)
   }
   return changing => {
-    for (const name of [...changing.tx.names(type)]) if (!docs.has(name)) removeObject(changing, type, name)
+    const gone = changing.tx.names(type).filter(name => !docs.has(name))
+    removeObjects(changing, type, gone)
     for (const [name, doc] of docs) changing.tx.put(type, name, doc)
   }
 }

@@ -40,7 +40,7 @@ function cluster() {
     index: {
       networks: new Map([['net', parsePrefix(network.network)]]),
       addressOwners: () => [],
-      gatewayOf: () => [],
+      gatewayOf: () => undefined,
       taken: {
         firstFree(first: number, last: number) {
           counter.lookups++

@@ -158,9 +158,9 @@ export const node: ObjectType<NodeDoc> = {
     secrets.renamed(changing, from, to)
     revoke(changing, from, to)
   },
-  removed(changing, name) {
-    secrets.removed(changing, name)
-    revoke(changing, name)
+  removed(changing, names) {
+    secrets.removed(changing, names)
+    for (const name of names) revoke(changing, name)
   },
 
   *checks(view, doc, title, cluster) {

@@ -18,7 +18,7 @@ import {
 } from '../field.js'
 import { named, type ObjectType } from '../object-type.js'
 import type { AttachedType } from '../stored.js'
-import { checkUnused, holders, removeTags, renameTags, tagKey } from '../tags.js'
+import { checkUnused, holders, imageKey, nameKey, removeTags, renameTags, tagKey } from '../tags.js'
 import type { Tx, View } from '../view.js'
 
 const fields = [
@@ -141,9 +141,9 @@ export const osimage: ObjectType<OsimageDoc> = {
     renameTags(tx, from, to)
     renameTrees(tx, from, to)
   },
-  removed({ tx }, name) {
-    removeTags(tx, name)
-    abandonTrees(tx, name)
+  removed({ tx }, names) {
+    removeTags(tx, names)
+    for (const name of names) abandonTrees(tx, name)
   }
 }
 
@@ -152,6 +152,7 @@ export const osimagetag: AttachedType<OsimagetagDoc> = {
   title: 'OS image tag',
   fields: tagFields,
   files: doc => doc,
+  listed: doc => [imageKey(doc.osimage), nameKey(doc.tag)],
 
   *checks(view, { name, osimage, tag, order }) {
     if (name !== tagKey(osimage, tag))
