@@ -40,7 +40,7 @@ export async function checkAll(config: Config): Promise<Findings> {
   const warnings: string[] = []
   const firmware = missingFirmware(config)
   const problems: Problem[] = [...(await missingOnMachine(config)), ...firmware.problems].map(message => ({
-    file: config.file,
+    file: placeOf(config, message),
     message
   }))
   const verify = (view: View) => {
@@ -75,6 +75,12 @@ export async function checkAll(config: Config): Promise<Findings> {
     warnings: [...reachability(config, networks), ...firmware.warnings, ...warnings],
     notes
   }
+}
+
+/** Where the key stands that a message begins with: on the command line or in the ini. */
+function placeOf({ file, set }: Config, message: string): string {
+  const [, section, key] = /^\[(\w+)\] (\w+)/.exec(message) ?? []
+  return set.includes(`${section}.${key}`) ? `--set ${section}.${key}` : file
 }
 
 const isAskable = (doc: SwitchDoc | undefined) => doc?.ipaddress !== undefined && doc.read !== undefined

@@ -77,6 +77,7 @@ function parse(argv: readonly string[]) {
           role: { type: 'string' },
           stdin: { type: 'boolean' },
           yes: { type: 'boolean' },
+          version: { type: 'boolean' },
           help: { type: 'boolean' }
         }
       })
@@ -85,7 +86,7 @@ function parse(argv: readonly string[]) {
       throw new UsageError((error as Error).message.split('. ', 1)[0])
     }
   })()
-  const [command = '', ...args] = positionals
+  const [command = values.version ? 'version' : '', ...args] = positionals
   if (values.help) return { help: true } as const
   const run = commands.get(command)
   if (!run) throw new UsageError(command === '' ? 'which command?' : `unknown command ${command}`)
@@ -94,6 +95,7 @@ function parse(argv: readonly string[]) {
     throw new UsageError(`${command} takes ${operand === undefined ? 'no operand' : `one ${operand}`}`)
   if (command !== 'passwd' && (values.role !== undefined || values.stdin))
     throw new UsageError('--role and --stdin belong to passwd')
+  if (command !== 'version' && values.version) throw new UsageError('--version is a command of its own')
   if (command !== 'import' && values.yes) throw new UsageError('--yes belongs to import')
   return { help: false, run, values, args } as const
 }

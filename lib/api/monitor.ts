@@ -1,3 +1,4 @@
+import type { Config } from '../config/types.js'
 import { notFound } from '../errors.js'
 import { type FieldType, freeText, ValueError } from '../model/field.js'
 import type { ServiceState } from '../monitor/health.js'
@@ -33,8 +34,16 @@ export const serviceSchema = (more: Schema = {}) =>
     object({ status: word('ok', 'failed'), reason: string(), since: time, ...more })
   )
 
+/** The 404 for a service that svcd does not know, or that the ini turns off. */
+export const noService = (config: Config, name: string) =>
+  notFound(
+    name === 'dhcp' || name === 'dns'
+      ? `there is no service ${name}: [${name}] server = ${config[name].server}`
+      : `there is no service ${name}`
+  )
+
 /** What nodes report while they install, and how the daemon is (rules 6.2, 6.3). */
-export function monitorRoutes({ model, status, health, images }: Parts): ApiRoute[] {
+export function monitorRoutes({ model, status, health, images, config }: Parts): ApiRoute[] {
   return [
     post('/monitor/node/{node}', {
       access: 'node',
@@ -78,7 +87,7 @@ export function monitorRoutes({ model, status, health, images }: Parts): ApiRout
       handler: request => {
         const name = param(request, 'service')
         const state = health.of(name)
-        if (!state) throw notFound(`there is no service ${name}`)
+        if (!state) throw noService(config, name)
         return healthAnswer({ [name]: state }, request)
       }
     }),

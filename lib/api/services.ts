@@ -1,9 +1,9 @@
-import { notFound, ServiceError, unavailable } from '../errors.js'
+import { ServiceError, unavailable } from '../errors.js'
 import { changing } from '../services/control.js'
 import type { Service } from '../services/service.js'
 import { acknowledge, acknowledgement } from './asynchronous.js'
 import { type ApiRoute, actorOf, ok, type Parts } from './context.js'
-import { serviceSchema } from './monitor.js'
+import { noService, serviceSchema } from './monitor.js'
 import { get } from './row.js'
 import { at, list, object, string, word } from './schema.js'
 
@@ -13,7 +13,7 @@ const names = ['dhcp', 'dns'] as const
 export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRoute[] {
   const service = (name: (typeof names)[number]): Service => {
     const found = services.of(name)
-    if (!found) throw notFound(`there is no service ${name}: [${name}] server = ${config[name].server}`)
+    if (!found) throw noService(config, name)
     return found
   }
   return names.flatMap(name => [

@@ -1,10 +1,12 @@
 import { adminPasswordFile } from '../auth/admin-password.js'
+import { reachability } from '../config/reachability.js'
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
 
 const quoted = (text: string) => (/^[\w./:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`)
 
-/** What `svcd serve` prints once it listens: the address, where the first password is, and a curl to try next. */
+/** What `svcd serve` prints once it listens: the address, what keeps nodes from it, where the first
+ * password is, and a curl to try next. */
 export function banner(config: Config, listening: { address: string; port: number }): string {
   const { address, port } = listening
   const v6 = address.includes(':')
@@ -16,8 +18,10 @@ export function banner(config: Config, listening: { address: string; port: numbe
   const body = first
     ? `"{\\"username\\":\\"admin\\",\\"password\\":\\"$(cat ${quoted(file)})\\"}"`
     : `'{"username":"${config.users[0]?.name}","password":"…"}'`
+  const where = isWildcard(address) ? `all addresses, port ${port}` : base
   return [
-    `svcd listens on ${base}; nodes use ${config.http.url}`,
+    `svcd listens on ${where}; nodes use ${config.http.url}`,
+    ...reachability(config, []).map(warning => `warning: ${warning}`),
     ...(first ? [`the password of the first user, admin, is in ${file}`] : []),
     'next, ask for a token:',
     `  curl -d ${body} '${base}/token'`,

@@ -23,7 +23,13 @@ export async function exportTo(config: Config, out: NodeJS.WritableStream): Prom
  * @throws UsageError when there is no terminal to ask on; Error when the answer is no, or the daemon refuses
  */
 export async function importFrom(config: Config, file: string, yes: boolean): Promise<string> {
-  const document = await buffer(file === '-' ? process.stdin : createReadStream(file))
+  const document = await buffer(file === '-' ? process.stdin : createReadStream(file)).catch(
+    ({ code, message }: NodeJS.ErrnoException) => {
+      throw new Error(
+        `${file}: ${code === 'ENOENT' ? 'there is no such file' : `cannot be read: ${message}`}`
+      )
+    }
+  )
   let path = importPath
   if (!yes) {
     const found = JSON.parse(
@@ -100,6 +106,6 @@ async function ask(config: Config, method: string, path: string, body?: Buffer):
     )
     outgoing.end(body)
   })
-  if (status >= 400) throw new Error(`${path}: ${messageOf(answer)}`)
+  if (status >= 400) throw new Error(messageOf(answer))
   return answer
 }

@@ -6,7 +6,7 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
   import FILE [--yes]        replace the sections in FILE (- for standard input), in the running daemon; shows what
                              would change and asks first, with --yes it does not
   passwd USER [--role ROLE]  print the line for [users] of the ini; roles: admin (default), viewer
-  version                    print version, interface version and source commit
+  version, --version         print version, interface version and source commit
 
   --config FILE              the ini; default /etc/svcd/svcd.ini, in its absence etc/svcd.ini of this checkout
   --set SECTION.KEY=VALUE    replace a key of the ini, any number of times; a relative path is relative to the

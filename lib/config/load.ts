@@ -48,6 +48,7 @@ export function loadConfig(file: string, overrides: readonly string[]): Config {
   return freeze({
     ...values,
     file: path,
+    set: overrides.map(override => override.split('=', 1)[0] as string),
     http: { ...values.http, url: values.http.url || `http://${host(address)}:${listen.port}` },
     controller: { ...values.controller, address },
     users

@@ -5,20 +5,23 @@ import { isWildcard } from './values.js'
 const loopback = ipaddr.IPv4.parseCIDR('127.0.0.0/8')
 
 /**
- * Warnings for `svcd check`: why nodes in the configured networks (CIDRs) cannot reach the listen address or
- * the node-facing URL (rules 7.7). A front server (`trusted_proxies`) excuses a loopback listen
+ * Warnings: why nodes in these networks (CIDRs), or other machines while there is no network, cannot reach the listen
+ * address or the node-facing URL (rules 7.7). A front server (`trusted_proxies`) excuses a loopback listen
  * address, not a loopback URL.
  */
 export function reachability(config: Config, networks: readonly string[]): string[] {
   const remote = networks.filter(network => !touchesLoopback(network))
-  if (remote.length === 0) return []
-  const nodes = `nodes in ${some(remote)} cannot reach`
+  if (networks.length > remote.length && remote.length === 0) return []
+  const nodes = `${remote.length === 0 ? 'other machines' : `nodes in ${some(remote)}`} cannot reach`
   const warnings: string[] = []
   const { listen, trusted_proxies, url } = config.http
   if (isLoopback(listen.address) && trusted_proxies.length === 0)
-    warnings.push(`${nodes} [http] listen ${listen.address}: it is a loopback address`)
+    warnings.push(
+      `${nodes} [http] listen ${listen.address}: it is a loopback address; 0.0.0.0:${listen.port} is all addresses`
+    )
   const host = new URL(url).hostname.replace(/^\[|\]$/g, '')
-  if (isLoopback(host)) warnings.push(`${nodes} [http] url ${url}: it is a loopback address`)
+  const wayOut = host === config.controller.address ? '; set [controller] address' : ''
+  if (isLoopback(host)) warnings.push(`${nodes} [http] url ${url}: it is a loopback address${wayOut}`)
   else if (ipaddr.isValid(host) && isWildcard(host))
     warnings.push(`${nodes} [http] url ${url}: it is all addresses, not one`)
   return warnings

@@ -16,5 +16,7 @@ export type Values = {
 export interface Config extends Values {
   /** The ini file itself. */
   readonly file: string
+  /** The keys that the command line gave, as `section.key`. */
+  readonly set: readonly string[]
   readonly users: readonly User[]
 }

@@ -31,7 +31,9 @@ export function toRefusal(error: unknown, what: string, log: Log): ServiceError 
 }
 
 const isErrorStatus = (status: number) => Number.isInteger(status) && status >= 400 && status <= 599
-const causeOf = ({ cause }: Error) => (cause instanceof Error ? `: ${cause.message}` : '')
+/** The message may tell the cause already. */
+const causeOf = ({ cause, message }: Error) =>
+  cause instanceof Error && !message.endsWith(cause.message) ? `: ${cause.message}` : ''
 
 /** What is thrown but no Error is not shown: it may be anything, a body or a password too. */
 function describe(error: unknown): string {

@@ -58,7 +58,7 @@ export async function treeOf(directory: string, image: OsimageDoc): Promise<stri
   const tree = await treeIfAny(directory, image)
   if (tree !== undefined) return tree
   throw unavailable(
-    `OS image ${image.name}: field "path" is not set, and there is no ${meantTree(directory, image)}`
+    `OS image ${image.name}: field "path" is not set, and there is no ${meantTree(directory, image)}: set path, or make that directory`
   )
 }
 

@@ -19,7 +19,7 @@ export class ValueError extends Error {
 
 /** What a field may hold: reads a JSON value into the form that is stored, or throws ValueError. */
 export interface FieldType<V> {
-  /** For messages and documents: "a boolean". */
+  /** For messages and documents: "an IPv4 address". */
   readonly expected: string
   /** JSON type for the documents. */
   readonly json: 'string' | 'boolean' | 'integer' | 'array' | 'object' | 'null'
@@ -99,7 +99,7 @@ const passes = (test: (value: string) => boolean) => (value: string) => (test(va
 /** Free text, stored as sent. */
 export const freeText: FieldType<string> = { ...checked('a string', value => value), keepsEmpty: true }
 
-export const boolean = valueType('a boolean', 'boolean', value =>
+export const boolean = valueType('true or false', 'boolean', value =>
   typeof value === 'boolean' ? value : undefined
 )
 

@@ -19,7 +19,7 @@ export function fieldFor(table: Table, key: string, value: JsonValue): Field | u
 
 /**
  * One value as its field stores it; null and, where it says nothing, '' stand for "not set", which an `exact` file has to
- * leave out. Throws ValueError that goes on after the field's name: "must be a boolean, not 5".
+ * leave out. Throws ValueError that goes on after the field's name: "must be true or false, not 5".
  */
 function readField({ type, secret, leftOut, default: byDefault }: Field, value: JsonValue, exact: boolean) {
   const isUnset = value === null || (value === '' && !type.keepsEmpty)
@@ -50,7 +50,7 @@ export function readTable(
   for (const [key, value] of Object.entries(given)) {
     const field = exact ? stored(key) : fieldFor(table, key, value)
     if (!exact && (key.startsWith('_') || (field?.secret && value === hidden))) continue
-    if (!field) report([key], `there is no field "${key}"${only(table)}`)
+    if (!field) report([key], `there is no field "${key}"${exact ? '' : only(table, key)}`)
     else
       try {
         const read = readField(field, value, exact)
@@ -69,9 +69,13 @@ export function readTable(
   return values
 }
 
-/** Where there are few fields, a message tells them all. */
-const only = (table: Table) =>
-  table.length > 6 ? '' : ` here, only ${table.map(({ name }) => `"${name}"`).join(', ')}`
+/** The fields that a request may hold, and where a field of interfaces belongs. */
+function only(table: Table, key: string): string {
+  const names = table.filter(({ derived }) => derived !== true).map(({ name }) => `"${name}"`)
+  const ofInterface = key === 'ipaddress' || key === 'macaddress' || key === 'options'
+  const hint = ofInterface && names.includes('"provision_interface"') ? `; "interfaces" take "${key}"` : ''
+  return ` here, only ${names.join(', ')}${hint}`
+}
 
 /**
  * The fields of an object as it is stored, in table order: without what is not set, and without defaults, so that an

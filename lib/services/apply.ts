@@ -223,10 +223,10 @@ export class Apply {
   async #comesBack(): Promise<void> {
     await sleep(this.#o.settle, undefined, { signal: this.signal })
     const { state, words } = await this.#running()
-    if (state !== 'running')
-      throw new Error(
-        `service ${this.#o.settings.service} did not come back: ${words.split('\n').at(-1) ?? ''}`
-      )
+    if (state === 'running') return
+    const { service } = this.#o.settings
+    const why = words.split('\n').at(-1) || `its own log tells why (journalctl -u ${service})`
+    throw new Error(`service ${service} did not come back: ${why}`)
   }
 
   async #backTo(swap: Swap): Promise<string> {

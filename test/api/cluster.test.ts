@@ -74,7 +74,7 @@ t.test('exactly five settings can be changed', async t => {
     [{ ntp_server: 'ok', color: 1 }, /"color"/],
     [{ ntp_server: 'not a host!' }, /"ntp_server"/],
     [{ ntp_server: 5 }, /"ntp_server"/],
-    [{ debug: 'true' }, /"debug".*boolean/],
+    [{ debug: 'true' }, /"debug".*must be true or false/],
     [{ technical_contacts: ['a'] }, /"technical_contacts".*string/],
     [{ provision_method: 'ftp' }, /"provision_method".*torrent, http/],
     [{ provision_fallback: true }, /"provision_fallback"/],

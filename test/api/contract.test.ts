@@ -191,6 +191,10 @@ t.test('a server that svcd does not manage', async t => {
     t.match([status, body], [404, { message: /\[(dhcp|dns)\] server = none/ }], row.key)
     saw(row, status)
   }
+  for (const name of ['dhcp', 'dns'])
+    t.match((await c.get(`/monitor/service/${name}`)).body, {
+      message: `there is no service ${name}: [${name}] server = none`
+    })
 })
 
 t.test('login while the first password cannot be read', async t => {

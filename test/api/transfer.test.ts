@@ -163,7 +163,7 @@ t.test('a wrong shape is 400, all of it told with its path, and nothing changes'
     /config\.node\.Not-A-Name: .*host name/,
     /config\.node\.n1\.name: .*"n2"/,
     /config\.node\.n3\.color: /,
-    /config\.node\.n3\.service: .*boolean/,
+    /config\.node\.n3\.service: .*must be true or false/,
     /config\.node\.n3\.interfaces\.1\.ipaddress: .*IPv4/,
     /config\.node\.n4: .*object/,
     /config\.group\.g\.interfaces\.0: .*"network"/,

@@ -45,8 +45,14 @@ t.test('a value of the wrong type: 400 names the object, the field and the type'
         [5, null, true, [], {}, 'a b'].map(value => [{ [key]: value }, /new/, new RegExp(key)])
       )
   }
-  const overrides = [5, 'yes', [], {}].map(value => [{ _override: value }, /"_override".*boolean/] as const)
-  await refused(t, c, '/config/node/n1', overrides)
+  const unknown = [
+    [{ mac: 'x' }, /there is no field "mac" here, only "group", "macaddr", "switch", .*"assettag"$/],
+    [{ ipaddress: '10.0.0.1' }, /there is no field "ipaddress" here, .*; "interfaces" take "ipaddress"$/]
+  ] as const
+  const overrides = [5, 'yes', [], {}].map(
+    value => [{ _override: value }, /"_override".*must be true or false/] as const
+  )
+  await refused(t, c, '/config/node/n1', [...unknown, ...overrides])
   await refused(
     t,
     c,
@@ -90,7 +96,7 @@ t.test('interfaces: wrong shapes, types and names', async t => {
       /interface x: there is no field "nonsense" here, only "interface"/
     ],
     [{ interfaces: [{ interface: 'x', constructor: 1 }] }, /interface x: there is no field "constructor"/],
-    [{ interfaces: [{ interface: 'x', force: 'yes' }] }, /interface x: field "force".*boolean/],
+    [{ interfaces: [{ interface: 'x', force: 'yes' }] }, /interface x: field "force".*must be true or false/],
     [{ interfaces: [{ interface: 'a' }, { interface: 'a' }] }, /interface a a second time/],
     [{ interfaces: [{ interface: '../x', network: 'cluster' }] }, /"interface"/],
     [{ interfaces: [{ interface: 'x', network: 'a b' }] }, /interface x: field "network"/],

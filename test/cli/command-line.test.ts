@@ -42,6 +42,7 @@ t.test('help and mistakes', async t => {
 })
 
 t.test('version', async t => {
+  t.strictSame(await svcd(tree, ['--version']), await svcd(tree, ['version']))
   const { code, stdout } = await svcd(tree, ['version'])
   t.equal(code, 0)
   t.equal(stdout, `svcd ${version.service}, api 1, commit baked\n`)

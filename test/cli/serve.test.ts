@@ -36,6 +36,10 @@ t.test('says the address, where the first password is, and the next curl', async
   const { code, stdout } = await ended
   t.equal(code, 0)
   const file = join(tree, 'var', 'admin-password')
+  t.match(
+    stdout,
+    '\nwarning: other machines cannot reach [http] listen 127.0.0.1: it is a loopback address; '
+  )
   t.match(stdout, 'svcd listens on http://127.0.0.1:7051; nodes use http://127.0.0.1:7050\n')
   t.match(stdout, `the password of the first user, admin, is in ${file}\n`)
   t.match(
@@ -54,7 +58,8 @@ t.test('with users in the ini there is no word of a first password', async t => 
   child.kill('SIGINT')
   const { code, stdout } = await ended
   t.equal(code, 0)
-  t.match(stdout, 'svcd listens on http://[::1]:7051; nodes use http://[fd00::1]:7050\n')
+  t.match(stdout, 'svcd listens on all addresses, port 7051; nodes use http://[fd00::1]:7050\n')
+  t.notMatch(stdout, 'warning')
   t.match(stdout, '"username":"carol"')
   t.notMatch(stdout, /first|scrypt/)
 })

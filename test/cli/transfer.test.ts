@@ -148,6 +148,16 @@ t.test('what the daemon refuses is an error with all its problems, and changes n
   t.same(await stored(c), before)
 })
 
+t.test('what cannot be imported is told without the route', async t => {
+  const nowhere = await importInto(c, join(tree, 'nope.json'))
+  t.match(nowhere, { code: 1, stderr: `svcd: ${join(tree, 'nope.json')}: there is no such file\n` })
+  const { code, stderr } = await importInto(c, '-', '{"nope":{}}')
+  t.match(
+    { code, stderr },
+    { code: 1, stderr: 'svcd: import refused: config.nope: there is no such section\n' }
+  )
+})
+
 t.test('with users in the ini it acts for an admin among them', async t => {
   const hash = cheapHash('x')
   Object.assign(c, { overrides: [...c.overrides, `users.eve=viewer ${hash}`, `users.zoe=admin ${hash}`] })

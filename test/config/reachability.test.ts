@@ -10,7 +10,10 @@ const everywhere = ['http.listen=0.0.0.0:7050', 'controller.address=10.141.255.2
 
 // rules 7.7
 t.test('loopback listen address and URL', async t => {
-  t.strictSame(warnings([]), [], 'no networks, no nodes')
+  t.strictSame(warnings([]), [
+    'other machines cannot reach [http] listen 127.0.0.1: it is a loopback address; 0.0.0.0:7050 is all addresses',
+    'other machines cannot reach [http] url http://127.0.0.1:7050: it is a loopback address; set [controller] address'
+  ])
   t.strictSame(warnings(['127.0.0.0/8']), [])
   t.strictSame(warnings(['127.5.0.0/16', '0.0.0.0/0']), [], 'networks with nodes on this machine')
   t.match(warnings(['127.0.0.0/8', '10.141.0.0/16']), [
@@ -25,6 +28,7 @@ t.test('loopback listen address and URL', async t => {
 })
 
 t.test('reachable ones', async t => {
+  t.strictSame(warnings([], ...everywhere), [])
   t.strictSame(warnings(['10.141.0.0/16'], ...everywhere), [])
   t.strictSame(
     warnings(['10.141.0.0/16'], 'http.url=https://controller.example.org', 'http.trusted_proxies=127.0.0.1'),

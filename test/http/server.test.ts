@@ -198,6 +198,9 @@ t.test('an error of another room goes out as it is; a 503 is no defect', async t
     route('GET', '/busy', () => {
       throw unavailable('the tracker is away', new Error('ECONNREFUSED'))
     }),
+    route('GET', '/told', () => {
+      throw unavailable('the tracker: ECONNREFUSED', new Error('ECONNREFUSED'))
+    }),
     route('GET', '/refused', () => {
       throw new ServiceError(404, 'there is no node n1', { 'X-Why': 'y' })
     }),
@@ -211,15 +214,17 @@ t.test('an error of another room goes out as it is; a 503 is no defect', async t
   }
   t.same(await ask('/full'), [503, 'the disk is full', undefined])
   t.same(await ask('/busy'), [503, 'the tracker is away', undefined])
+  t.same(await ask('/told'), [503, 'the tracker: ECONNREFUSED', undefined])
   t.same(await ask('/refused'), [404, 'there is no node n1', 'y'])
   t.same(await ask('/gateway'), [502, 'bad gateway', undefined])
   const loud = log.lines.filter(line => /^(warn|error)/.test(line))
   t.match(loud, [
     'warn GET /full: the disk is full',
     'warn GET /busy: the tracker is away: ECONNREFUSED',
+    /^warn GET \/told: the tracker: ECONNREFUSED$/,
     /^error GET \/gateway: ServiceError: bad gateway\n/
   ])
-  t.equal(loud.length, 3)
+  t.equal(loud.length, 4)
 })
 
 t.test('the access log: one line, no query, no header, no body, nothing that breaks a line', async t => {

@@ -2,7 +2,7 @@ import { mkdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { ServiceError } from '../../lib/errors.js'
-import { imageTree } from '../../lib/image/trees.js'
+import { imageTree, treeOf } from '../../lib/image/trees.js'
 import { place } from './place.js'
 import { requireRootAndPrograms } from './rich-tree.js'
 
@@ -64,5 +64,8 @@ t.test('the directory of an image is strictly below [image] directory', async t 
   await refused(`${images}/circle`, 'it: ELOOP')
   await refused(`${images}/$(touch pwned)`, 'it does not exist')
   await refused(`${images}/compute`, 'that directory does not exist', join(directory, 'nowhere'))
+  await t.rejects(treeOf(images, { name: 'absent' }), {
+    message: `OS image absent: field "path" is not set, and there is no ${images}/absent: set path, or make that directory`
+  })
   await t.rejects(imageTree(images, 'compute', `${images}/a\0b`), /ERR_INVALID_ARG_VALUE/)
 })

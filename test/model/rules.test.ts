@@ -274,7 +274,11 @@ t.test('files changed by hand are checked as a whole (rules 11.2)', async t => {
       ['node', 'n1', 'node n1: interface BOOTIF: 10.1.0.7 belongs to node n2 (eth0)'],
       ['node', 'n2', 'node n2: OS image none does not exist'],
       ['node', 'n2', 'node n2: interface eth0: 10.1.0.7 belongs to node n1 (BOOTIF)'],
-      ['node', 'n2', 'node n2: interface BOOTIF of its group g is missing']
+      [
+        'node',
+        'n2',
+        'node n2: interface BOOTIF of its group g is missing: add {"interface":"BOOTIF","network":"a","ipaddress":"…"} to its "interfaces"'
+      ]
     ].sort()
   )
   t.equal(checkState(model.view, settings, 2).length, 2, 'as many as are asked for')

@@ -167,10 +167,13 @@ export const node: ObjectType<NodeDoc> = {
     const group = groupOf(view, doc)
     yield () => checkTag(view, settingsOf(doc, group, cluster), title)
     const has = new Set([...(doc.interfaces ?? []).map(entry => entry.interface), ...(doc.removed ?? [])])
-    for (const { interface: name } of group?.interfaces ?? [])
+    for (const { interface: name, network } of group?.interfaces ?? [])
       yield () => {
-        if (!has.has(name))
-          throw badRequest(`${title}: interface ${name} of its group ${doc.group} is missing`)
+        if (has.has(name)) return
+        const entry = JSON.stringify({ interface: name, network, ipaddress: '…' })
+        throw badRequest(
+          `${title}: interface ${name} of its group ${doc.group} is missing: add ${entry} to its "interfaces"`
+        )
       }
   }
 }

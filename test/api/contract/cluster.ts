@@ -117,7 +117,7 @@ export const cluster: Cases = {
       what: 'a wrong type',
       ask: ['/config/cluster', { debug: 'yes' }],
       status: 400,
-      says: /"debug".*boolean/
+      says: /"debug".*must be true or false/
     },
     {
       what: 'an unknown method',

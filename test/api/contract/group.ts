@@ -131,7 +131,12 @@ export const group: Cases = {
       }
     },
     { what: 'an unknown field', ask: [one, { color: 1 }], status: 400, says: /group compute.*"color"/ },
-    { what: 'a wrong type', ask: [one, { netboot: 'yes' }], status: 400, says: /"netboot".*boolean/ },
+    {
+      what: 'a wrong type',
+      ask: [one, { netboot: 'yes' }],
+      status: 400,
+      says: /"netboot".*must be true or false/
+    },
     { what: 'a name that is taken', ask: [one, { newgroupname: 'idle' }], status: 400, says: /idle exists/ },
     { what: 'an unknown image', ask: [one, { osimage: 'none' }], status: 400, says: /OS image none/ },
     { what: 'another name', ask: [one, { name: 'idle' }], status: 400, says: /"name"/ },
