@@ -147,10 +147,9 @@ export class Controller {
    */
   idle(held: ReadonlySet<string> = new Set()): Promise<void> {
     const { jobs } = this.daemon
-    const [trees, work] = ['tree', 'work'].map(name => join(this.directory, 'state', name)) as [
-      string,
-      string
-    ]
+    const [intents, trees, work] = ['intents', 'tree', 'work'].map(name =>
+      join(this.directory, 'state', name)
+    ) as [string, string, string]
     const hasEnded = ({ id, state }: JobSummary) =>
       held.has(id) || (state !== 'queued' && state !== 'running')
     // One that goes while it is looked at was to be removed.
@@ -158,7 +157,9 @@ export class Controller {
       unlessMissing(readFile(join(trees, file), 'utf8'), 'abandoned').then(
         text => !text.includes('abandoned')
       )
+    // While an intent is there, the files behind it may be older than what was answered.
     const isIdle = async () =>
+      readdirSync(intents).length === 0 &&
       (await Promise.all(readdirSync(trees).map(isKept))).every(Boolean) &&
       jobs.records().every(hasEnded) &&
       readdirSync(work).length === 0
