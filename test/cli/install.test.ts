@@ -43,6 +43,7 @@ t.test('stages code, command, ini, templates, state and unit', async t => {
       readFileSync(join(checkout, shipped), 'utf8'),
       shipped
     )
+  t.notOk(existsSync(inStage('usr/share/doc/svcd/docs/api-intro.md')), 'a part of api.md')
   const development = ['typescript', 'tap', '@biomejs', '@types']
   t.notOk(
     development.some(name => existsSync(inStage('usr/lib/svcd/node_modules', name))),
