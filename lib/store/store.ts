@@ -190,7 +190,9 @@ export class Store<T extends Types, I extends Index> {
       try {
         await this.#commit(batch)
       } catch (error) {
-        this.#fail([...batch, ...this.#queue.splice(0)], error)
+        // What came while a probe failed builds on nothing of it, and has its own try.
+        const isProbe = batch.every(({ steps }) => steps.length === 0)
+        this.#fail(isProbe ? batch : [...batch, ...this.#queue.splice(0)], error)
         continue
       }
       for (const pending of batch) this.#publish(pending)

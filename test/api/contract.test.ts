@@ -251,7 +251,7 @@ t.test('a store that cannot be written: changes are 503 and change nothing, read
     const step = succeeding(row)
     // What is being done can be followed and cancelled all the same.
     if (!step || row.path === '/token' || /^\/(config|service)\/status\//.test(row.path)) continue
-    // Its thread takes seconds to load under the test runner, and a lock that cannot be touched is lost by then.
+    // Its thread takes seconds to load under the test runner, and it writes nothing.
     if (row.path.endsWith('/_preview')) continue
     // The last page of the journal has room for a short report.
     const long = { ...step, ask: [step.ask[0], { state: '🙂'.repeat(1024) }] } as const

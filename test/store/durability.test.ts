@@ -269,6 +269,27 @@ t.test('health tells when the disk is well again, though nobody writes', async t
   t.notOk(existsSync(join(directory, 'node/a.json')))
 })
 
+t.test('a change that comes while the disk is probed has its own try', async t => {
+  const files = new TestFiles()
+  const store = await openStore(t.testdir(), { files })
+  files.before = () => {
+    throw systemError('ENOSPC')
+  }
+  await t.rejects(put(store, 'a'), StoreError)
+  const { wait, open, arrived } = gate()
+  // The probe waits, and fails at last; the disk has become well meanwhile.
+  files.before = async () => {
+    await wait()
+    files.before = () => {}
+    throw systemError('ENOSPC')
+  }
+  await arrived
+  const change = put(store, 'b')
+  open()
+  await t.resolves(change)
+  await store.close()
+})
+
 t.test('what an interrupted write left is removed at start', async t => {
   const directory = t.testdir({
     node: {
