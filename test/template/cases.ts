@@ -419,6 +419,7 @@ export const STRICTER: readonly (readonly [template: string, says: string])[] = 
   // attributes, items, slices
   ['{{ numbers.0 }}', 'expected a name'],
   ['{{ nested.0.1 }}', 'the number 0.1'],
+  ['{{ 7[:2]|default("u") }}', 'cannot take a slice of an integer'],
   ['{{ name[::2] }}', 'the step of a slice'],
   ['{{ name[1:2:3] }}', 'the step of a slice'],
   ['{{ deep.node.items is defined }}', "read as ['items']"],
