@@ -419,7 +419,9 @@ export const STRICTER: readonly (readonly [template: string, says: string])[] = 
   // attributes, items, slices
   ['{{ numbers.0 }}', 'expected a name'],
   ['{{ nested.0.1 }}', 'the number 0.1'],
-  ['{{ 7[:2]|default("u") }}', 'cannot take a slice of an integer'],
+  ['{{ 7[:2]|default("u") }}', 'cannot take a slice of'],
+  ["{{ 0 * 'a' }}", 'cannot compute an integer * a string'],
+  ['{% set y = []|last %}', 'the list is empty, it has no last item'],
   ['{{ name[::2] }}', 'the step of a slice'],
   ['{{ name[1:2:3] }}', 'the step of a slice'],
   ['{{ deep.node.items is defined }}', "read as ['items']"],
