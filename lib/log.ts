@@ -5,6 +5,7 @@ export type Level = 'error' | 'warn' | 'info' | 'debug'
 
 const order: readonly Level[] = ['error', 'warn', 'info', 'debug']
 // journald reads the syslog priority from this prefix; a terminal is spared it.
+const toJournal = process.env.JOURNAL_STREAM !== undefined
 const priority: Record<Level, string> = { error: '<3>', warn: '<4>', info: '<6>', debug: '<7>' }
 
 export interface Log {
@@ -39,9 +40,7 @@ export function createLog(level: Level, write: (line: string) => void = toStanda
 
 function lineOf(at: Level, message: string): string {
   const text = escapeControls(message)
-  return process.env.JOURNAL_STREAM
-    ? `${priority[at]}${text}\n`
-    : `${new Date().toISOString()} ${at} ${text}\n`
+  return toJournal ? `${priority[at]}${text}\n` : `${new Date().toISOString()} ${at} ${text}\n`
 }
 
 /** What waits when the process exits is written then. */

@@ -22,8 +22,10 @@ const shuttingDown = unavailable('the service is shutting down')
 /** RFC 9112, 3.2. Throws 400. */
 function checkHost({ rawHeaders, headers, httpVersion }: IncomingMessage): void {
   if (headers.host === undefined && httpVersion !== '1.0') throw badRequest('the Host header is missing')
-  const isHost = (name: string, i: number) => i % 2 === 0 && name.length === 4 && /^host$/i.test(name)
-  if (rawHeaders.filter(isHost).length > 1) throw badRequest('the Host header is given twice')
+  let hosts = 0
+  for (let i = 0; i < rawHeaders.length; i += 2)
+    if (rawHeaders[i]?.length === 4 && rawHeaders[i]?.toLowerCase() === 'host') hosts++
+  if (hosts > 1) throw badRequest('the Host header is given twice')
 }
 
 const UNKNOWN: Source = { address: '-', loopback: false }
