@@ -5,8 +5,10 @@ import { isWildcard } from '../config/values.js'
 
 const quoted = (text: string) => (/^[\w./:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`)
 
-/** What `svcd serve` prints once it listens: the address, what keeps nodes from it, where the first
- * password is, and a curl to try next. */
+/**
+ * What `svcd serve` prints once it listens: the address, what keeps nodes from it, where the first password is, and a
+ * curl to try next.
+ */
 export function banner(config: Config, listening: { address: string; port: number }): string {
   const { address, port } = listening
   const v6 = address.includes(':')

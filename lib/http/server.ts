@@ -19,15 +19,6 @@ import { parseStrict } from './strict-json.js'
 import { parseTarget } from './target.js'
 
 const shuttingDown = unavailable('the service is shutting down')
-/** RFC 9112, 3.2. Throws 400. */
-function checkHost({ rawHeaders, headers, httpVersion }: IncomingMessage): void {
-  if (headers.host === undefined && httpVersion !== '1.0') throw badRequest('the Host header is missing')
-  let hosts = 0
-  for (let i = 0; i < rawHeaders.length; i += 2)
-    if (rawHeaders[i]?.length === 4 && rawHeaders[i]?.toLowerCase() === 'host') hosts++
-  if (hosts > 1) throw badRequest('the Host header is given twice')
-}
-
 const UNKNOWN: Source = { address: '-', loopback: false }
 
 /** What the composition root tells the server; `C` is what it knows of a caller. */
@@ -248,12 +239,12 @@ export class HttpServer<C> {
     if (!connection || connection.refused) return
     connection.refused = true
     const { current } = connection
-    const isBegun = current !== undefined && connection.last === current && !current.incoming.complete
-    if (isBegun && current.outgoing.headersSent) socket.destroy()
-    else if (isBegun) {
+    if (!current || current.incoming.complete) connection.refuseLast(() => this.#refuseRaw(socket, refusal))
+    else if (current.outgoing.headersSent) socket.destroy()
+    else {
       current.status = refusal.status
       this.#refuseRaw(socket, refusal)
-    } else connection.refuseLast(() => this.#refuseRaw(socket, refusal))
+    }
   }
 
   #refuseRaw(socket: Duplex, { status, message }: ServiceError): void {
@@ -269,4 +260,13 @@ export class HttpServer<C> {
     if (!complete) exchange.request?.abandon()
     accessLine(this.#options.log, exchange, complete)
   }
+}
+
+/** Throws 400 unless there is one Host header (RFC 9112, 3.2). */
+function checkHost({ rawHeaders, headers, httpVersion }: IncomingMessage): void {
+  if (headers.host === undefined && httpVersion !== '1.0') throw badRequest('the Host header is missing')
+  let hosts = 0
+  for (let i = 0; i < rawHeaders.length; i += 2)
+    if (rawHeaders[i]?.length === 4 && rawHeaders[i]?.toLowerCase() === 'host') hosts++
+  if (hosts > 1) throw badRequest('the Host header is given twice')
 }

@@ -89,7 +89,8 @@ class Trail {
 
   /** Resolves when they are written, or cannot be written now. */
   add(lines: readonly string[]): Promise<void> {
-    this.#waiting.push(...lines)
+    // One by one: a change may touch more objects than a call takes arguments.
+    for (const line of lines) this.#waiting.push(line)
     this.#running ??= this.#write()
     return this.#running
   }

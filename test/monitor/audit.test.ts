@@ -316,6 +316,16 @@ t.test('rotated by size, kept by count', async t => {
   for (const name of readdirSync(directory)) t.equal(statSync(join(directory, name)).mode & 0o777, 0o600)
 })
 
+t.test('a change that touches more objects than a call takes arguments', async t => {
+  const { file, audit } = log(t, 10_000, 1)
+  const changes = Array.from({ length: 300_000 }, (_, i) => {
+    const doc = { name: String(i) }
+    return { type: 'group', name: doc.name, before: doc, after: doc }
+  })
+  await audit.record({ ...admin, takesAddresses: true }, changes, 'change')
+  t.equal(text(file).split('\n').length, changes.length + 1)
+})
+
 t.test('with none kept, the old one goes; the size of a file that was there counts', async t => {
   const { directory, file, record, names } = log(t, 250, 0)
   writeFileSync(file, `${JSON.stringify({ name: 'old', fill: 'x'.repeat(300) })}\n`)
