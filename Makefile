@@ -39,12 +39,11 @@ packages:
 test: packages build lint $(runner)
 	@sh test/run.sh
 
-# The long proofs: everything of `make test` with more rounds and larger sizes, and those of test/long: real Debian
-# images in virtual machines.
+# The long proofs: everything of `make test` with more rounds and larger sizes, and those of test/long: load, real
+# Debian images in virtual machines. One table at the end tells what was tried and what broke.
 test-long: build lint $(runner)
 	@sh test/packages.sh packages.txt packages-long.txt
-	@SVCD_LONG=1 SVCD_KILL_ROUNDS=200 SVCD_PROPERTY_RUNS=5 sh test/run.sh
-	@SVCD_LONG=1 sh test/run.sh --timeout=3600 test/long/*.test.ts
+	@sh test/long.sh
 
 # The tests on Node 24, which the npm registry brings.
 test-node24: .cache/node24/node_modules/node/bin/node
