@@ -266,8 +266,7 @@ t.test('a long value is taken or refused as a short one is, in a request and in 
   t.equal((await c.post('/config/osimage/long', { grab_exclude: list })).status, 201)
   // As an editor may leave it: on one line.
   const file = join(c.directory, 'state', 'osimage', 'long.json')
-  writeFileSync(file, JSON.stringify(JSON.parse(readFileSync(file, 'utf8'))))
-  await c.restart()
+  await c.restart(() => writeFileSync(file, JSON.stringify(JSON.parse(readFileSync(file, 'utf8')))))
   t.same((await read(c, 'osimage', 'long')).grab_exclude, list, 'a long list is there after a restart')
   await c.get('/config/osimage/long/_delete')
   await c.post('/config/group/compute', { postscript: null })

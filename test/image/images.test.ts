@@ -13,6 +13,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { Controller } from '../support/controller.js'
 import { output } from '../support/programs.js'
+import { documents } from '../support/state.js'
 import { until } from '../support/until.js'
 import { beginning, sha256 } from './imaging.js'
 import { onlyPrograms } from './packing.js'
@@ -34,8 +35,13 @@ t.test('pack: checksum, names, kernel, modes, record', async t => {
     t.equal(statSync(join(directory, file)).mode & 0o777, 0o600, 'it may hold secrets')
   const list = await output('tar', ['--zstd', '-tf', join(directory, imagefile)])
   for (const path of ['./etc/shadow', './boot/vmlinuz-6.1.0-9']) t.match(list, `${path}\n`)
-  const stored = JSON.parse(readFileSync(join(c.directory, 'state', 'pack', `${imagefile}.json`), 'utf8'))
-  t.match(stored, { osimage: 'compute', sha256: sum, packer: 'system', kernel: 'vmlinuz-6.1.0-10' })
+  const stored = await documents(c)
+  t.match(stored[`pack/${imagefile}.json`], {
+    osimage: 'compute',
+    sha256: sum,
+    packer: 'system',
+    kernel: 'vmlinuz-6.1.0-10'
+  })
   const [record] = await records('pack')
   t.match(record, {
     object: 'OS image compute',
@@ -59,7 +65,7 @@ t.test('two packs at once run one after the other; the same bytes are the same f
   )
   const [first, second] = (await records('pack')).sort((a, b) => a.started.localeCompare(b.started))
   t.ok(first.ended <= second.started, 'one lane for an image')
-  t.equal(packs().length, 1)
+  t.equal((await packs()).length, 1)
   const { imagefile } = await image()
   const { ino } = statSync(join(directory, imagefile))
   t.equal((await pack()).status, 204)
@@ -177,7 +183,7 @@ t.test('a node that installs: the checksum in its script, its pack kept until it
   ] as const) {
     t.equal((await c.post('/monitor/node/n1', { state }, { ...node, token })).status, 204)
     await c.daemon.images.sweep.run()
-    t.equal(packs().length, left, state)
+    t.equal((await packs()).length, left, state)
   }
   t.equal((await c.get(`/files/${imagefile}`, node)).status, 404)
 })

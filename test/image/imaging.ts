@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Controller } from '../support/controller.js'
 import { Gate } from '../support/jobs.js'
+import { stored } from '../support/state.js'
 import { type Files, makeTree, small } from './small-tree.js'
 
 export const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex')
@@ -20,7 +21,7 @@ export async function beginning(t: Test, files: Files = small, ...overrides: str
     (await c.get(`/config/osimage/${name}`)).body?.config.osimage[name]
   const pack = (name = 'compute') => c.get(`/config/osimage/${name}/_pack`)
   const served = (file: string) => readFileSync(join(directory, file))
-  const packs = () => readdirSync(join(c.directory, 'state', 'pack'))
+  const packs = async () => Object.keys(await stored(c)).filter(file => file.startsWith('pack/'))
   /** The records of a kind of request, newest first. */
   const records = async (kind: string) => {
     const { monitor } = (await c.get('/monitor/request')).body

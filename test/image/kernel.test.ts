@@ -79,7 +79,7 @@ t.test('the same pack with another kernel: what a tag pins stays as it is', asyn
     t.equal(`${served(pinned.at(-1)?.kernelfile ?? '')}`, content)
     await c.post('/config/osimage/compute/tag', { tag: `v${pinned.length}` })
   }
-  t.equal(packs().length, 1, 'it is one pack')
+  t.equal((await packs()).length, 1, 'it is one pack')
   const [first, second, third] = pinned.map(({ kernelfile }) => kernelfile)
   t.equal(`${served(first ?? '')}`, 'kernel 10')
   t.equal(`${served(second ?? '')}`, 'kernel changed')
