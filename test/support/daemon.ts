@@ -131,9 +131,9 @@ export class Daemon {
     return found
   }
 
-  /** Resolves when what an interrupted daemon left of images is put right. */
+  /** Resolves when what an interrupted daemon left is put right: the work on images, and the files behind changes. */
   settled(): Promise<void> {
-    return until(() => readdirSync(this.path('state', 'work')).length === 0)
+    return until(() => ['work', 'intents'].every(name => readdirSync(this.path('state', name)).length === 0))
   }
 
   /** What it has logged. */
