@@ -63,12 +63,14 @@ export async function startDaemon(config: Config, log: Log = createLog(config.lo
       roleOf: (user: string) => logins.roleOf(user),
       standsFor: (node: string, issuedAt: number) => model.standsFor(node, issuedAt)
     }
+    const { front_files } = config.http
     const server = new HttpServer<Caller>({
       routes: routes(parts),
       authorize: (route, head) => authorize(standing, route, head),
       param: checkParam,
       maxBody: caller => largestBody(caller, config.http.max_body),
       trustedProxies: config.http.trusted_proxies,
+      frontFiles: front_files === '' ? undefined : { directory: config.paths.files, location: front_files },
       log
     })
     const { address, port } = await server.listen(config.http.listen.address, config.http.listen.port)

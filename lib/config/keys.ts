@@ -75,6 +75,11 @@ export const keys = {
       '',
       'Front servers whose X-Forwarded-For is believed: CIDRs with commas between them.'
     ),
+    front_files: key(
+      values.optionalLocation,
+      '',
+      'Internal location at which these front servers (nginx) serve the files directory; empty: svcd sends the files.'
+    ),
     max_body: key(values.size('1k', '512m'), '64m', 'Largest request body.')
   },
   controller: {

@@ -211,6 +211,12 @@ export const unit = shaped(
   'the name of a service, such as isc-dhcp-server'
 )
 
+/** A path below the root of a web server that ends in a slash, or nothing. */
+export const optionalLocation = shaped(
+  /^(?:\/(?:[A-Za-z0-9_][A-Za-z0-9._-]*\/)+)?$/,
+  'a path that begins and ends with a slash, such as /svcd-files/'
+)
+
 /** Names of network interfaces with commas between them, or nothing. */
 export const interfaces = listed(
   name => /^[A-Za-z0-9][A-Za-z0-9_.@-]{0,14}$/.test(name),

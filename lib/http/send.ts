@@ -3,6 +3,7 @@ import { isAbsolute } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Exchange } from './exchange.js'
 import { openFile } from './files.js'
+import { type FrontFiles, frontLocation } from './front-files.js'
 import type { Answer } from './route.js'
 
 /** Longer JSON texts are sent in such pieces, so that neither time nor memory is taken for the whole at once. */
@@ -16,6 +17,8 @@ export interface Manner {
   readonly close: boolean
   /** Cut the connection when the client takes nothing for so long. */
   readonly stallMs: number
+  /** Files that whoever sent the request sends itself. */
+  readonly frontFiles?: FrontFiles | undefined
 }
 
 /**
@@ -135,6 +138,11 @@ async function sendFile<C>(
   let streams = false
   try {
     if (exchange.gone) return
+    const location = answer.status === 200 && manner.frontFiles && frontLocation(manner.frontFiles, path)
+    if (location) {
+      const headers = { ...answer.headers, 'X-Accel-Redirect': location }
+      return sendText(exchange, { status: 200, headers }, '', answer.type ?? file.type, manner)
+    }
     const status = answer.status === 200 ? file.status : answer.status
     const headers = { ...file.headers, ...answer.headers }
     begin(exchange, status, answer.type ?? file.type, headers, file.length, manner)

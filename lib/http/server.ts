@@ -8,13 +8,14 @@ import { accessLine, refusalLine } from './access-log.js'
 import { ClientGone, hasBody, isHangUp, readBody } from './body.js'
 import { Connections } from './connections.js'
 import { Exchange } from './exchange.js'
+import type { FrontFiles } from './front-files.js'
 import { defaultLimits, type Limits } from './limits.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
 import { ReceivedRequest } from './request.js'
 import type { Answer, RequestHead, Route } from './route.js'
 import { Router } from './router.js'
 import { type Manner, send } from './send.js'
-import { sourceReader } from './source.js'
+import { peerReader, sourceReader } from './source.js'
 import { parseStrict } from './strict-json.js'
 import { parseTarget } from './target.js'
 
@@ -35,6 +36,8 @@ export interface ServerOptions<C> {
   readonly maxBody: number | ((caller: C) => number)
   /** Addresses and CIDRs whose X-Forwarded-For is believed (rules 4.5). */
   readonly trustedProxies: readonly string[]
+  /** What the trusted proxies send themselves; absent: nothing. */
+  readonly frontFiles?: FrontFiles | undefined
   readonly log: Log
   readonly limits?: Partial<Limits>
 }
@@ -48,6 +51,7 @@ export class HttpServer<C> {
   readonly #limits: Limits
   readonly #router: Router<C>
   readonly #readSource: (peer: string, forwardedFor: string | undefined) => Source
+  readonly #isFront: (peer: string) => boolean
   readonly #connections = new Connections<C>()
   readonly #server: Server
   #closed: Promise<void> | undefined
@@ -58,6 +62,7 @@ export class HttpServer<C> {
     this.#limits = { ...defaultLimits, ...options.limits }
     this.#router = new Router(options.routes)
     this.#readSource = sourceReader(options.trustedProxies)
+    this.#isFront = peerReader(options.frontFiles ? options.trustedProxies : [])
     this.#server = createServer({
       maxHeaderSize: this.#limits.headerBytes,
       headersTimeout: this.#limits.headersMs,
@@ -130,7 +135,7 @@ export class HttpServer<C> {
   async #serve(exchange: Exchange<C>): Promise<void> {
     try {
       const answer = await this.#answer(exchange)
-      if (!exchange.gone) await send(exchange, answer, this.#manner)
+      if (!exchange.gone) await send(exchange, answer, this.#manner(exchange))
     } catch (error) {
       await this.#fail(exchange, error)
     }
@@ -186,8 +191,17 @@ export class HttpServer<C> {
     return this.#readSource(peer, Array.isArray(forwardedFor) ? forwardedFor.join() : forwardedFor)
   }
 
-  get #manner(): Manner {
-    return { close: this.#connections.closing, stallMs: this.#limits.stallMs }
+  #manner({ incoming }: Exchange<C>): Manner {
+    const { frontFiles } = this.#options
+    // What a program on the same machine asks for by itself does not come through the front server.
+    const isForwarded = frontFiles !== undefined && incoming.headers['x-forwarded-for'] !== undefined
+    const peer = incoming.socket.remoteAddress
+    const isFront = isForwarded && peer !== undefined && this.#isFront(peer)
+    return {
+      close: this.#connections.closing,
+      stallMs: this.#limits.stallMs,
+      frontFiles: isFront ? frontFiles : undefined
+    }
   }
 
   async #fail(exchange: Exchange<C>, error: unknown): Promise<void> {
@@ -197,7 +211,7 @@ export class HttpServer<C> {
       const refusal = error === shuttingDown ? shuttingDown : this.#toRefusal(error, incoming, exchange.path)
       if (exchange.gone) return
       if (outgoing.headersSent) outgoing.destroy()
-      else await refuse(exchange, refusal, this.#manner, this.#limits.lingerMs)
+      else await refuse(exchange, refusal, this.#manner(exchange), this.#limits.lingerMs)
     } catch {
       // Not even the refusal could be sent. Nothing below can throw.
       exchange.status ||= 500

@@ -17,9 +17,7 @@ type Range = [Address, number]
 export function sourceReader(
   trustedProxies: readonly string[]
 ): (peer: string, forwardedFor: string | undefined) => Source {
-  const ranges = trustedProxies.map(parseRange)
-  const trusted = (address: Address) =>
-    ranges.some(([base, bits]) => address.kind() === base.kind() && address.match(base, bits))
+  const trusted = among(trustedProxies)
 
   return (peer, forwardedFor) => {
     if (forwardedFor === undefined) return direct(peer)
@@ -34,6 +32,17 @@ export function sourceReader(
     }
     return { address: hop.toString(), loopback }
   }
+}
+
+/** Gives a function that tells whether a peer is one of these addresses and CIDRs; throws Error as `sourceReader` does. */
+export function peerReader(trustedProxies: readonly string[]): (peer: string) => boolean {
+  const trusted = among(trustedProxies)
+  return peer => trusted(parsePeer(peer))
+}
+
+function among(texts: readonly string[]): (address: Address) => boolean {
+  const ranges = texts.map(parseRange)
+  return address => ranges.some(([base, bits]) => address.kind() === base.kind() && address.match(base, bits))
 }
 
 /** Nearly every request: an IPv4 peer, which the socket gives in canonical text already. */

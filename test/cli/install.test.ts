@@ -34,6 +34,7 @@ t.test('stages code, command, ini, templates, state and unit', async t => {
       `${file}: the node's side`
     )
   for (const [shipped, file] of [
+    ['etc/nginx-svcd.conf', 'lib/svcd/examples/nginx-svcd.conf'],
     ['etc/opentracker.conf', 'lib/svcd/examples/opentracker.conf'],
     ['systemd/opentracker.service.d/svcd.conf', 'lib/svcd/examples/opentracker.service.d/svcd.conf'],
     ['docs/torrent.md', 'share/doc/svcd/docs/torrent.md']

@@ -16,6 +16,7 @@ t.test('an empty ini is every default', async t => {
     listen: { address: '127.0.0.1', port: 7050 },
     url: 'http://127.0.0.1:7050',
     trusted_proxies: [],
+    front_files: '',
     max_body: 64 * 1024 * 1024
   })
   t.strictSame(config.controller, { name: 'controller', address: '127.0.0.1' })
@@ -41,6 +42,7 @@ t.test('every kind of value, read', async t => {
       '[http]',
       'listen = [::1]:8080',
       'trusted_proxies = 10.0.0.0/8, 192.0.2.7 fd00::/64',
+      'front_files = /svcd-files/',
       'max_body=2M',
       '  [auth]  ',
       '  token_lifetime   =   90s  ',
@@ -69,6 +71,7 @@ t.test('every kind of value, read', async t => {
     listen: { address: '::1', port: 8080 },
     url: 'http://[::1]:8080',
     trusted_proxies: ['10.0.0.0/8', '192.0.2.7/32', 'fd00::/64'],
+    front_files: '/svcd-files/',
     max_body: 2 * 1024 * 1024
   })
   t.strictSame(config.auth, { token_lifetime: 90_000, node_token_lifetime: 7 * 86_400_000 })

@@ -45,6 +45,7 @@ t.test('values outside their sets are refused, the section and key named', async
       '10.0.0.0/-1',
       '::ffff:10.0.0.0/104'
     ],
+    'http.front_files': ['/', 'svcd-files/', '/svcd-files', '//a/', '/../', '/a b/', '/a/%2e/'],
     'http.max_body': ['64', '64mb', '1.5m', '-1m', '0k', '3g', '99999999999999999999k', 'm', '1 m'],
     'controller.name': ['', '-a', 'a b', 'ntp_server', 'debug', 'x'.repeat(64), 'a/b', 'ä'],
     'controller.address': ['0.0.0.0', '::', '10.0.0.1/8', 'controller', '10.0.0.256'],

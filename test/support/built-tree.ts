@@ -46,7 +46,7 @@ function compiled(): [string, string][] {
 /** What a checkout holds beside its sources that the service, or its installation, needs. */
 const copied = [
   ...['bin', 'build', 'docs', 'dracut', 'etc', 'initramfs-tools', 'libexec', 'templates', 'systemd'],
-  ...['package.json', 'package-lock.json', 'README.md', 'CHANGELOG.md', 'LICENSE']
+  ...['package.json', 'package-lock.json', 'README.md', 'SECURITY.md', 'CHANGELOG.md', 'LICENSE']
 ]
 
 /**

@@ -1,0 +1,141 @@
+import { createHash } from 'node:crypto'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { frontLocation } from '../../lib/http/front-files.js'
+import { start } from '../support/child.js'
+import { Controller } from '../support/controller.js'
+import { freePort } from '../support/free-port.js'
+import { checkout, output, requirePrograms } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
+import { until } from '../support/until.js'
+
+// rules 4.9
+t.test('which files a front server has', async t => {
+  const files = { directory: '/var/lib/svcd/files', location: '/svcd-files/' }
+  const table: [string, string | undefined][] = [
+    ['/var/lib/svcd/files/compute.tar.zst', '/svcd-files/compute.tar.zst'],
+    ['/var/lib/svcd/files/a b%\n.tar', '/svcd-files/a%20b%25%0A.tar'],
+    ['/var/lib/svcd/files', undefined],
+    ['/var/lib/svcd/filesystem', undefined],
+    ['/var/lib/svcd/secret.key', undefined],
+    ['/etc/svcd/roles/login', undefined]
+  ]
+  for (const [path, location] of table) t.equal(frontLocation(files, path), location, path)
+})
+
+/** The shipped configuration on ports of its own, with nothing else changed. */
+async function front(t: Test, c: Controller) {
+  requirePrograms('nginx', 'openssl', 'curl')
+  const directory = scratch(t)
+  const at = (name: string) => join(directory, name)
+  const [http, https] = [await freePort(), await freePort()]
+  await output('openssl', [
+    ...'req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=controller -addext subjectAltName=IP:127.0.0.1'.split(
+      ' '
+    ),
+    ...['-keyout', at('tls.key'), '-out', at('tls.crt')]
+  ])
+  const shipped = readFileSync(join(checkout, 'etc/nginx-svcd.conf'), 'utf8')
+  const changes: [string, string][] = [
+    ['server 127.0.0.1:7050;', `server 127.0.0.1:${c.daemon.port};`],
+    ['listen 80;', `listen 127.0.0.1:${http};`],
+    ['listen 443 ssl;', `listen 127.0.0.1:${https} ssl;`],
+    ['/etc/svcd/tls.crt', at('tls.crt')],
+    ['/etc/svcd/tls.key', at('tls.key')],
+    ['alias /var/lib/svcd/files/;', `alias ${c.directory}/files/;`]
+  ]
+  let site = shipped
+  for (const [from, to] of changes) {
+    t.equal(site.split(from).length, 2, `the shipped file says once: ${from}`)
+    site = site.replace(from, to)
+  }
+  for (const name of ['body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']) mkdirSync(at(name))
+  const temporary = ['body:client_body', 'proxy:proxy', 'fastcgi:fastcgi', 'uwsgi:uwsgi', 'scgi:scgi'].map(
+    pair => {
+      const [name, key] = pair.split(':') as [string, string]
+      return `${key}_temp_path ${at(name)};`
+    }
+  )
+  writeFileSync(
+    at('nginx.conf'),
+    `daemon off; pid ${at('pid')}; error_log stderr;${process.getuid?.() === 0 ? ' user root;' : ''}
+events { worker_connections 512; }
+http { access_log off; ${temporary.join(' ')}
+${site} }\n`
+  )
+  const nginx = start('nginx', ['-c', at('nginx.conf'), '-e', 'stderr'])
+  t.teardown(() => nginx.stop())
+  const base = ['curl', '-sS', '-m', '20', '--cacert', at('tls.crt'), '-w', '\n%{http_code}']
+  /** What curl gets, the status apart. */
+  const ask = async (...args: string[]) => {
+    const [program, ...words] = [...base, ...args] as [string, ...string[]]
+    const text = await output(program, words)
+    const cut = text.lastIndexOf('\n')
+    return { status: Number(text.slice(cut + 1)), text: text.slice(0, cut) }
+  }
+  const urls = { http: `http://127.0.0.1:${http}`, https: `https://127.0.0.1:${https}` }
+  await until(() =>
+    ask(`${urls.http}/version`).then(
+      ({ status }) => status === 200,
+      () => false
+    )
+  )
+  return { ask, urls, directory }
+}
+
+// rules 4.5, 4.9
+t.test('behind nginx with the shipped configuration', async t => {
+  const c = await Controller.start(t, 'http.trusted_proxies=127.0.0.1', 'http.front_files=/svcd-files/')
+  const { ask, urls, directory } = await front(t, c)
+  const auth = ['-H', `x-access-tokens: ${c.token}`]
+  await c.cluster()
+  const bytes = Buffer.alloc(3_000_000, 'svcd ')
+  c.file('compute.tar.gz', bytes)
+  const sum = (data: Buffer) => createHash('sha256').update(data).digest('hex')
+
+  t.same((await ask(`${urls.https}/version`)).status, 200, 'TLS')
+  const version = await c.get('/version', { token: null })
+  t.equal((await ask(`${urls.http}/version`)).text, version.text, 'what svcd answers is what the client gets')
+
+  const got = join(directory, 'got')
+  c.log.length = 0
+  t.match(await ask(...auth, '-o', got, `${urls.http}/files/compute.tar.gz`), { status: 200 })
+  t.equal(sum(readFileSync(got)), sum(bytes), 'the file is whole')
+  t.match(c.log.join('\n'), /GET \/files\/compute\.tar\.gz 200 0 /, 'svcd sent no byte of it')
+  t.match(await ask(...auth, '-r', '10-19', `${urls.http}/files/compute.tar.gz`), {
+    status: 206,
+    text: bytes.subarray(10, 20).toString()
+  })
+  t.match(await ask(...auth, '-I', `${urls.http}/files/compute.tar.gz`), {
+    text: /Content-Length: 3000000\r/
+  })
+  t.match(await ask(...auth, `${urls.http}/files/none`), { status: 404, text: /names the packed image none/ })
+  t.equal(
+    (await ask(`${urls.http}/svcd-files/compute.tar.gz`)).status,
+    404,
+    'nobody asks nginx for files past svcd'
+  )
+  t.equal((await ask(`${urls.http}/svcd-files/..%2fstate/secret.key`)).status, 404)
+
+  // A program on the controller itself, past nginx: svcd sends the file.
+  const direct = await c.raw('GET', '/boot/vmlinuz')
+  t.match(direct.headers, { 'content-length': '7', 'x-accel-redirect': undefined })
+
+  // The address that a client claims is not passed on.
+  await c.post('/config/node/n1', { group: 'compute' })
+  c.log.length = 0
+  await ask('-H', 'X-Forwarded-For: 10.141.0.1', `${urls.http}/boot/install/n1`)
+  t.match(c.log.join('\n'), / 127\.0\.0\.1$/m, 'the client, as nginx saw it')
+  t.notMatch(c.log.join('\n'), '10.141.0.1 ')
+
+  t.match(await ask('-d', `@${got}`, `${urls.https}/token`), { status: 413, text: '"message"' })
+  const wrong = ['-d', '{"username":"admin","password":"wrong"}', `${urls.https}/token`]
+  const logins = await Promise.all(Array.from({ length: 30 }, () => ask(...wrong)))
+  t.ok(
+    logins.some(({ status, text }) => status === 429 && /try again in 10 s/.test(text)),
+    'nginx refuses who guesses fast'
+  )
+  await c.daemon.close(1000)
+  t.match(await ask(`${urls.http}/version`), { status: 503, text: /svcd cannot be reached now/ })
+})
