@@ -7,7 +7,7 @@ import type { Child } from '../support/child.js'
 import type { Client } from '../support/client.js'
 import { Daemon } from '../support/daemon.js'
 import { until } from '../support/until.js'
-import { prepare, type State, type World, WRITERS, type Writer, worldOf } from './writers.js'
+import { Known, prepare, WRITERS, worldOf } from './writers.js'
 
 const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? 20)
 
@@ -19,43 +19,6 @@ async function started(t: Test): Promise<Daemon> {
 }
 
 const intents = (daemon: Daemon) => readdirSync(daemon.path('state', 'intents'))
-
-/** What is known of a writer's objects. */
-class Known {
-  now: State
-  /** What the change under way would make of them. */
-  pending: State
-  acknowledged = 0
-  static #round = 0
-
-  constructor(readonly writer: Writer) {
-    this.now = writer.first
-    this.pending = writer.first
-  }
-
-  /** Makes one change after the other until the daemon is gone; returns what was refused, if anything. */
-  async write(client: Client): Promise<string | undefined> {
-    for (;;) {
-      const { after, send } = this.writer.next(this.now, ++Known.#round)
-      this.pending = after
-      const answer = await send(client).catch(() => undefined)
-      if (answer === undefined) return undefined
-      if (answer.status >= 300) return `${this.writer.name}: ${answer.status} ${answer.text}`
-      this.now = after
-      this.acknowledged++
-    }
-  }
-
-  /** What is wrong with what a restart found. */
-  check(world: World): string[] {
-    const found = JSON.stringify(this.writer.read(world))
-    const possible = [JSON.stringify(this.now), JSON.stringify(this.pending)]
-    this.now = this.writer.read(world)
-    this.pending = this.now
-    if (possible.includes(found)) return []
-    return [`${this.writer.name}: acknowledged ${possible[0]}, under way ${possible[1]}, found ${found}`]
-  }
-}
 
 // rules 11.1
 t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 10_000 }, async t => {

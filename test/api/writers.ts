@@ -180,3 +180,40 @@ export const WRITERS: readonly Writer[] = [
     }
   }
 ]
+
+/** What is known of a writer's objects. */
+export class Known {
+  now: State
+  /** What the change under way would make of them. */
+  pending: State
+  acknowledged = 0
+  static #round = 0
+
+  constructor(readonly writer: Writer) {
+    this.now = writer.first
+    this.pending = writer.first
+  }
+
+  /** Makes one change after the other until the daemon is gone; returns what was refused, if anything. */
+  async write(client: Client): Promise<string | undefined> {
+    for (;;) {
+      const { after, send } = this.writer.next(this.now, ++Known.#round)
+      this.pending = after
+      const answer = await send(client).catch(() => undefined)
+      if (answer === undefined) return undefined
+      if (answer.status >= 300) return `${this.writer.name}: ${answer.status} ${answer.text}`
+      this.now = after
+      this.acknowledged++
+    }
+  }
+
+  /** What is wrong with what a restart found. */
+  check(world: World): string[] {
+    const found = JSON.stringify(this.writer.read(world))
+    const possible = [JSON.stringify(this.now), JSON.stringify(this.pending)]
+    this.now = this.writer.read(world)
+    this.pending = this.now
+    if (possible.includes(found)) return []
+    return [`${this.writer.name}: acknowledged ${possible[0]}, under way ${possible[1]}, found ${found}`]
+  }
+}
