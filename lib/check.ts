@@ -10,7 +10,8 @@ import { ownerText } from './model/index.js'
 import { stateWarnings } from './model/limits.js'
 import { storeOptions } from './model/model.js'
 import { controllerAddress } from './model/networks.js'
-import { missingKey } from './model/secrets.js'
+import { SecretBox } from './model/secret-box.js'
+import { missingKey, secretBoxOf, unreadableSecrets } from './model/secrets.js'
 import { iniSettings, settingNames, settingsInForce, sourceOf } from './model/settings.js'
 import type { SwitchDoc } from './model/types/switch.js'
 import type { ClusterSettings, View } from './model/view.js'
@@ -35,14 +36,21 @@ export async function checkAll(config: Config): Promise<Findings> {
   const templates = new Templates({ directory: config.paths.templates }).check()
   const networks: string[] = []
   const ini = iniSettings(config)
-  const options = storeOptions(config.paths.state, ini)
   const notes: string[] = []
   const warnings: string[] = []
+  const damaged: Problem[] = []
+  const box = await secretBoxOf(config.paths.state).catch((error: Error) => {
+    const file = join(config.paths.state, 'secret.key')
+    damaged.push({ file, message: error.message.replace(`${file} `, '') })
+    return new SecretBox()
+  })
+  const options = storeOptions(config.paths.state, ini, box)
   const firmware = missingFirmware(config)
-  const problems: Problem[] = [...(await missingOnMachine(config)), ...firmware.problems].map(message => ({
-    file: placeOf(config, message),
-    message
-  }))
+  const told = [...(await missingOnMachine(config)), ...firmware.problems]
+  const problems: Problem[] = [
+    ...told.map(message => ({ file: placeOf(config, message), message })),
+    ...damaged
+  ]
   const verify = (view: View) => {
     const address = controllerAddress(ini)
     for (const owner of address === undefined ? [] : view.index.addressOwners(address))
@@ -57,6 +65,9 @@ export async function checkAll(config: Config): Promise<Findings> {
     warnings.push(...missingRoles(config.paths.roles, users), ...stateWarnings(view))
     const key = missingKey(config.paths.state, view)
     if (key) problems.push(key)
+    else if (box.hasKey)
+      for (const { file, message } of unreadableSecrets(view, box))
+        problems.push({ file: join(config.paths.state, file), message })
     notes.push(...changedSettings(view, ini))
     // A network without a prefix is one of the problems.
     for (const name of view.names('network')) {
@@ -65,7 +76,7 @@ export async function checkAll(config: Config): Promise<Findings> {
     }
     return options.verify(view)
   }
-  const state = await Store.inspect({ ...options, verify })
+  const state = await Store.inspect({ ...options, verify, log: (_, message) => warnings.push(message) })
   return {
     problems: [
       ...problems,

@@ -22,7 +22,7 @@ import { Jobs } from './jobs/jobs.js'
 import { createLog, type Log } from './log.js'
 import { limitWarnings } from './model/limits.js'
 import { Model, storeOptions, theDaemon } from './model/model.js'
-import { openSecretBox } from './model/secrets.js'
+import { secretBoxOf, unlockBox, unreadableSecrets } from './model/secrets.js'
 import { iniSettings, putSettings } from './model/settings.js'
 import type { ClusterStore } from './model/view.js'
 import { Audit } from './monitor/audit.js'
@@ -97,9 +97,15 @@ async function buildParts(config: Config, log: Log, closers: (() => unknown)[]):
     return part
   }
   const ini = iniSettings(config)
+  const box = await secretBoxOf(state)
   const store: ClusterStore = closed(
-    await Store.open({ ...storeOptions(state, ini), log: (level, message) => log[level](message) })
+    await Store.open({
+      ...storeOptions(state, ini, box),
+      opened: view => unlockBox(box, state, view),
+      log: (level, message) => log[level](message)
+    })
   )
+  for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
   const status = closed(await NodeStatus.open(join(state, 'node-status.journal'), now, log))
   await status.catchUp(store.current)
@@ -126,7 +132,7 @@ async function buildParts(config: Config, log: Log, closers: (() => unknown)[]):
     store,
     ini,
     now,
-    box: await openSecretBox(state, store.current),
+    box,
     audit: (actor, changes, kind) => audit.record(actor, changes, kind)
   })
   // A setting changed over http ends when the ini's value changes, also when it is changed back later.

@@ -13,6 +13,11 @@ const keyBytes = 32
  */
 export async function openKey(file: string, loss: string, made = () => {}): Promise<Buffer> {
   if (await createOnce(file, randomBytes(keyBytes))) made()
+  return readKey(file, loss)
+}
+
+/** The same for a key that must be there. */
+export async function readKey(file: string, loss: string): Promise<Buffer> {
   const key = await readRegularFile(file)
   const restore = `restore it, or remove it, which ${loss}`
   if (key.length !== keyBytes)

@@ -42,7 +42,7 @@ export interface Field<V = unknown> {
   readonly refers?: TypeName
   /** The name may be one that no object has; where one has it, it is a reference like any other (rules 3.2). */
   readonly soft?: true
-  /** Shown as ******** to callers that are not admins. */
+  /** Shown as ******** to callers that are not admins, and encrypted on disk (rules 5.2, 11.8). */
   readonly secret?: true
   /** Shown, accepted in a request, never stored as such; `elsewhere`: a request sets what it is shown from. */
   readonly derived?: true | 'elsewhere'

@@ -13,7 +13,7 @@ import { type ClusterDoc, settingsInForce } from './settings.js'
 import { beyondLimits } from './table.js'
 import type { GroupDoc } from './types/group.js'
 import type { NodeDoc } from './types/node.js'
-import { createIndex, kinds, objectTypes } from './types.js'
+import { createIndex, objectTypes, sealedKinds } from './types.js'
 import type { ClusterSettings, ClusterStore, Tx, View } from './view.js'
 
 /** Who changes something, and from where: for the audit, and for what only an admin may do. */
@@ -37,13 +37,16 @@ export interface ModelOptions {
   readonly audit: (actor: Actor, changes: readonly Change[], kind: 'change' | 'import') => Promise<void>
 }
 
-/** How the store reads the state directory and what it has to hold, for files changed by hand (rules 11.2). */
-export function storeOptions(directory: string, ini: ClusterSettings) {
+/**
+ * How the store reads the state directory and what it has to hold, for files changed by hand (rules 11.2). Secret fields
+ * are sealed with `box` (rules 11.8).
+ */
+export function storeOptions(directory: string, ini: ClusterSettings, box: SecretBox) {
   // An ini that gives the controller a device's address must not keep the objects from being loaded: `svcd check`
   // warns of it, and nobody else is given that address.
   const settings = { ...ini, controller: { name: ini.controller.name, address: '' } }
   const verify = (view: View) => checkState(view, settings)
-  return { directory, kinds, createIndex, verify }
+  return { directory, kinds: sealedKinds(box), createIndex, verify }
 }
 
 /**

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { openKey } from '../disk/key-file.js'
+import { openKey, readKey } from '../disk/key-file.js'
 import { badRequest, notFound, unavailable } from '../errors.js'
 import { isObject, type JsonValue } from '../json.js'
 import {
@@ -59,15 +59,43 @@ export function missingKey(state: string, view: View): { file: string; message: 
   return { file, message }
 }
 
+const loss = 'loses every secret, and the passwords of BMCs and switches'
+
 /**
- * What the secrets of a state directory are sealed with. Its key, secret.key, is made while there is no secret yet.
- * Throws Error when the key is missing or damaged (rules 5.5).
+ * What a state directory is sealed with. While its key, secret.key, is not there yet, it has none (`unlockBox`). Throws
+ * Error when the key is damaged.
  */
-export async function openSecretBox(state: string, view: View): Promise<SecretBox> {
+export async function secretBoxOf(state: string): Promise<SecretBox> {
+  const file = keyFile(state)
+  return new SecretBox(existsSync(file) ? await readKey(file, loss) : undefined)
+}
+
+/**
+ * Makes the key, unless it is there. Objects that need an older one have not been loaded (rules 11.8); throws Error when
+ * the secrets of nodes and groups need one (rules 5.5).
+ */
+export async function unlockBox(box: SecretBox, state: string, view: View): Promise<void> {
   const missing = missingKey(state, view)
   if (missing) throw new Error(`${missing.file} ${missing.message}`)
-  return new SecretBox(await openKey(keyFile(state), 'loses every secret'))
+  if (!box.hasKey) box.unlock(await openKey(keyFile(state), loss))
 }
+
+/** The secrets that the box cannot open, each owner with the first of them: "node n1: secret host". */
+export function* unreadableSecrets(view: View, box: SecretBox): Generator<{ file: string; message: string }> {
+  for (const key of view.names('secrets')) {
+    const bad = view.get('secrets', key)?.secrets.find(({ content }) => !box.holds(content))
+    const [type, owner] = [key.slice(0, key.indexOf('.')), key.slice(key.indexOf('.') + 1)]
+    if (bad)
+      yield {
+        file: join('secrets', `${key}.json`),
+        message:
+          `${type} ${owner}: secret ${bad.name} ${isUnreadable}; restore the secret.key that belongs to it from a backup, ` +
+          `or give its content again (POST /config/secrets/${type}/${owner}/${bad.name})`
+      }
+  }
+}
+
+const isUnreadable = 'cannot be decrypted: secret.key is another one, or the file was changed'
 
 /**
  * The owner's secrets, in the order they came: in the clear (503 where the key does not fit), or with their
@@ -92,10 +120,7 @@ function opened(box: SecretBox, where: string, content: string): Buffer {
   try {
     return box.open(content)
   } catch (error) {
-    throw unavailable(
-      `${where} cannot be decrypted: secret.key is another one, or the file was changed`,
-      error
-    )
+    throw unavailable(`${where} ${isUnreadable}`, error)
   }
 }
 

@@ -1,8 +1,9 @@
-import { isObject } from '../json.js'
+import { isObject, type JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
 import type { Kind } from '../store/types.js'
 import type { Table } from './field.js'
 import type { IndexedType } from './index.js'
+import type { SecretBox } from './secret-box.js'
 import { type Report, readTable, storedFields } from './table.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
@@ -53,21 +54,75 @@ export function readStored<D extends object>(
   return { name, ...storedFields(table, values) } as object as D
 }
 
-/** How the objects of a type are kept on disk: as their tables say. */
-export function kindOf<D extends object>(type: StoredType<D>): Kind<D> {
-  const keys = ['name', ...tableOf(type).flatMap(({ name, derived }) => (derived ? [] : [name]))]
+/** What secret fields are sealed with on disk, and the name of the type in the store. */
+export interface Sealing {
+  readonly box: SecretBox
+  readonly type: string
+}
+
+/**
+ * How the objects of a type are kept on disk: as their tables say, secret fields encrypted (rules 11.8). Without `sealing`
+ * all of them are in the clear, as in an export.
+ */
+export function kindOf<D extends object>(type: StoredType<D>, sealing?: Sealing): Kind<D> {
+  const table = tableOf(type)
+  const keys = ['name', ...table.flatMap(({ name, derived }) => (derived ? [] : [name]))]
+  const secret = new Set(table.flatMap(({ name, secret }) => (secret ? [name] : [])))
   return {
     decode(name, json) {
       const report: Report = (path, message) => {
         throw new FieldError(path, `${type.title} ${name}: ${message}`)
       }
-      return readStored(type, name, json, report, true)
+      const plain =
+        sealing && isObject(json) && secret.size > 0 ? opened(json, secret, sealing, report) : json
+      return readStored(type, name, plain, report, true)
     },
     // Keys in table order, whatever order a change built them in: equal objects have equal files.
     encode: doc => {
-      const fields = doc as Readonly<Record<string, unknown>>
-      const ordered = keys.filter(key => fields[key] !== undefined).map(key => [key, fields[key]])
+      const fields = doc as Readonly<Record<string, JsonValue | undefined>>
+      const ordered = keys.flatMap(key => {
+        const value = fields[key]
+        if (value === undefined) return []
+        const context = `${sealing?.type}/${fields.name}/${key}`
+        return [[key, sealing && secret.has(key) ? sealed(value, context, sealing.box) : value]]
+      })
       return `${JSON.stringify(Object.fromEntries(ordered), null, 2)}\n`
+    },
+    outdated(json) {
+      if (!sealing || !isObject(json)) return undefined
+      const clear = [...secret].filter(key => json[key] !== undefined && sealedText(json[key]) === undefined)
+      return clear.length === 0 ? undefined : `field "${clear.join('", "')}" is in the clear`
     }
+  }
+}
+
+/** A secret value as a file holds it. No field of an object takes such an object itself, so it is no value in the clear. */
+const sealed = (value: JsonValue, context: string, box: SecretBox) => ({
+  encrypted: box.seal(Buffer.from(JSON.stringify(value)), context)
+})
+
+/** The sealed text in a value of a file; undefined for a value in the clear, which a hand or an earlier version wrote. */
+const sealedText = (value: JsonValue | undefined) =>
+  isObject(value) && typeof value.encrypted === 'string' ? value.encrypted : undefined
+
+/** The fields of a file with its secret ones in the clear. */
+function opened(json: object, secret: ReadonlySet<string>, { box }: Sealing, report: Report): object {
+  const fields = Object.entries(json).map(([key, value]) => {
+    const text = secret.has(key) ? sealedText(value) : undefined
+    return [key, text === undefined ? value : plainValue(text, box, key, report)]
+  })
+  return Object.fromEntries(fields)
+}
+
+function plainValue(text: string, box: SecretBox, key: string, report: Report): JsonValue {
+  try {
+    return JSON.parse(box.open(text).toString())
+  } catch {
+    const why = box.hasKey
+      ? 'cannot be decrypted: secret.key is another one than it was encrypted with, or the value was changed; ' +
+        'restore the secret.key that belongs to it from a backup'
+      : 'cannot be decrypted without its secret.key; restore that from a backup'
+    report([key], `field "${key}" ${why}, or type the value itself here in quotes: the start encrypts it`)
+    return null
   }
 }

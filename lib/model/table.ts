@@ -101,18 +101,23 @@ export function* beyondLimits(table: Table, before: object | undefined, after: o
 }
 
 /** An object with these fields. */
-export const objectOf = <D>(table: Table): FieldType<D> => ({
-  expected: 'an object',
-  json: 'object',
-  read: (value, exact) => {
-    if (!isObject(value)) throw new ValueError('')
-    const report: Report = (path, message) => {
-      throw new ValueError(message, path)
+export const objectOf = <D>(table: Table): FieldType<D> => {
+  // Masks and encryption look at the fields of objects, not into their values.
+  if (table.some(({ secret }) => secret))
+    throw new TypeError('a secret field belongs to an object of its own')
+  return {
+    expected: 'an object',
+    json: 'object',
+    read: (value, exact) => {
+      if (!isObject(value)) throw new ValueError('')
+      const report: Report = (path, message) => {
+        throw new ValueError(message, path)
+      }
+      const values = readTable(table, value, report, exact)
+      return storedFields(table, values) as D
     }
-    const values = readTable(table, value, report, exact)
-    return storedFields(table, values) as D
   }
-})
+}
 
 /** A list of objects with these fields; the first field tells one from the others. `what` is one: "interface". */
 export const listOf = <D>(what: string, table: Table): FieldType<readonly D[]> => {

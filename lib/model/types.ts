@@ -2,6 +2,7 @@ import type { Kind } from '../store/types.js'
 import type { AttachedShapes, Docs, TypeName } from './docs.js'
 import { ClusterIndex } from './index.js'
 import type { ObjectType } from './object-type.js'
+import type { SecretBox } from './secret-box.js'
 import { secrets } from './secrets.js'
 import { cluster } from './settings.js'
 import { type AttachedType, kindOf, type StoredType } from './stored.js'
@@ -37,10 +38,21 @@ export const attachedTypes: { readonly [K in keyof AttachedShapes]: AttachedType
   revoked
 }
 
-/** How everything is kept on disk. */
-export const kinds = Object.fromEntries(
-  Object.entries<StoredType>({ ...objectTypes, ...attachedTypes }).map(([name, type]) => [name, kindOf(type)])
-) as unknown as { readonly [K in keyof Docs]: Kind<Docs[K]> }
+type Kinds = { readonly [K in keyof Docs]: Kind<Docs[K]> }
+
+const kindsWith = (box?: SecretBox): Kinds =>
+  Object.fromEntries(
+    Object.entries<StoredType>({ ...objectTypes, ...attachedTypes }).map(([name, type]) => [
+      name,
+      kindOf(type, box && { box, type: name })
+    ])
+  ) as unknown as Kinds
+
+/** How everything is written with secret fields in the clear: as an export has it. */
+export const kinds: Kinds = kindsWith()
+
+/** How everything is kept on disk: secret fields sealed with `box` (rules 11.8). */
+export const sealedKinds: (box: SecretBox) => Kinds = kindsWith
 
 /** An empty index of everything that is stored. */
 export const createIndex = () => new ClusterIndex({ ...objectTypes, ...attachedTypes })

@@ -19,6 +19,14 @@ export interface Loaded {
   readonly problems: readonly Problem[]
   /** Files that are none of ours: reported, and left alone. */
   readonly foreign: readonly Problem[]
+  /** Objects whose files are to be written anew, and why. */
+  readonly outdated: readonly Outdated[]
+}
+
+/** An object whose file holds what no file should hold. */
+export interface Outdated extends Problem {
+  readonly type: string
+  readonly name: string
 }
 
 /**
@@ -27,7 +35,8 @@ export interface Loaded {
  */
 export function load(directory: string, kinds: ReadonlyMap<string, Kind<Doc>>): Loaded {
   const { intents, leftovers, problems } = readIntents(directory, new Set(kinds.keys()))
-  const loaded = { objects: [], intents, leftovers: [...leftovers], problems: [...problems], foreign: [] }
+  const found = { leftovers: [...leftovers], problems: [...problems], foreign: [], outdated: [] }
+  const loaded = { objects: [], intents, ...found }
   for (const [type, kind] of kinds) {
     try {
       loadType(directory, type, kind, loaded)
@@ -44,6 +53,7 @@ interface Loading {
   leftovers: string[]
   problems: Problem[]
   foreign: Problem[]
+  outdated: Outdated[]
 }
 
 function loadType(directory: string, type: string, kind: Kind<Doc>, loading: Loading): void {
@@ -66,18 +76,16 @@ function loadType(directory: string, type: string, kind: Kind<Doc>, loading: Loa
       assertStorable(name)
       text = promised.has(name) ? promised.get(name) : decodeUtf8(readRegularFileSync(file))
       if (text === undefined) continue
-      loading.objects.push({ type, name, doc: deepFreeze(parseObject(name, text, kind)) })
+      const json = parseJson(text)
+      loading.objects.push({ type, name, doc: deepFreeze(kind.decode(name, json)) })
+      // The store itself writes no key twice: only a text from elsewhere needs the closer look.
+      if (`${JSON.stringify(json, null, 2)}\n` !== text) refuseDuplicateKeys(text)
+      const why = kind.outdated?.(json)
+      if (why !== undefined) loading.outdated.push({ type, name, file, message: why })
     } catch (error) {
       loading.problems.push({ file, ...lineIn(text, error), message: reasonOf(error) })
     }
   }
-}
-
-function parseObject(name: string, text: string, kind: Kind<Doc>): Doc {
-  const doc = kind.decode(name, parseJson(text))
-  // The store itself writes no key twice: only a text from elsewhere needs the closer look.
-  if (kind.encode(doc) !== text) refuseDuplicateKeys(text)
-  return doc
 }
 
 function lineIn(text: string | undefined, error: unknown): { line?: number } {

@@ -6,7 +6,7 @@ import { type FileLayer, realFiles } from '../disk/files.js'
 import { Committer } from './commit.js'
 import { LoadError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
 import { Flusher } from './flush.js'
-import { type Loaded, load } from './load.js'
+import { type Loaded, load, type Outdated } from './load.js'
 import { acquireLock, type Lock } from './lock.js'
 import { INTENTS, objectFile, type Write } from './paths.js'
 import { State } from './state.js'
@@ -22,6 +22,8 @@ export interface StoreOptions<T extends Types, I extends Index> {
   createIndex: () => I
   /** Checks the rules for which the whole state is needed, for files changed by hand. Any problem stops the start. */
   verify?: (view: View<T, I>) => readonly { type: string; name: string; message: string }[]
+  /** Called by `open` with what was read, before anything is written. A throw stops the start. */
+  opened?: (view: View<T, I>) => Promise<void>
   /** How many files may still have to be written after the answers before the next change waits. Default 65,536. */
   outstandingFiles?: number
   /** How files are written; a test puts failing ones here. */
@@ -97,7 +99,10 @@ export class Store<T extends Types, I extends Index> {
       for (const type of [INTENTS, ...Object.keys(options.kinds)]) {
         await makeDirectory(join(directory, type), made => files.syncDirectory(made))
       }
-      return new Store(options, lock, loaded, current)
+      await options.opened?.(current)
+      const store = new Store(options, lock, loaded, current)
+      await store.#renew(loaded.outdated)
+      return store
     } catch (error) {
       await lock.release()
       throw error
@@ -105,11 +110,13 @@ export class Store<T extends Types, I extends Index> {
   }
 
   /**
-   * Every problem of a state directory (files of no type too), for `svcd check`. Takes no lock and writes nothing.
-   * While a daemon writes to the directory, it may see half of a change.
+   * Every problem of a state directory (files of no type too), for `svcd check`. Takes no lock and writes nothing; what
+   * the start would write anew is a warning to `log`. While a daemon writes to the directory, it may see half of a change.
    */
   static async inspect<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Problem[]> {
     const loaded = load(options.directory, kindsOf(options))
+    for (const { file, message } of loaded.outdated)
+      options.log?.('warn', problemText({ file, message: `${message}; the next start writes the file anew` }))
     return [...loaded.problems, ...loaded.foreign, ...verified(options, stateOf(options, loaded))]
   }
 
@@ -175,6 +182,27 @@ export class Store<T extends Types, I extends Index> {
     await this.#running
     await this.#flusher.close()
     await this.#lock.release()
+  }
+
+  /**
+   * Writes files anew that hold what no file should hold, all in one commit: a crash leaves the old ones, or an intent
+   * with the new ones. A disk that does not take it is no reason not to serve: the next start tries again.
+   */
+  async #renew(outdated: readonly Outdated[]): Promise<void> {
+    const writes = outdated.flatMap(({ type, name }) => {
+      const doc = this.#current.get(type, name)
+      const text = doc && this.#kinds.get(type)?.encode(doc)
+      return text === undefined ? [] : [{ type, name, text, textBefore: text }]
+    })
+    const [first] = outdated
+    if (first === undefined) return
+    const more = outdated.length > 1 ? ` (and ${outdated.length - 1} more files like it)` : ''
+    try {
+      await this.#committer.commit(writes)
+      this.#log('info', `${problemText(first)}${more}: written anew`)
+    } catch (error) {
+      this.#log('error', `${problemText(first)}${more}: it cannot be written anew: ${reasonOf(error)}`)
+    }
   }
 
   #push(pending: Pending): void {

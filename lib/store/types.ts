@@ -10,6 +10,8 @@ export interface Kind<D extends Doc> {
   decode(name: string, json: unknown): D
   /** The file's text: keys in field-table order, two-space indent, newline at the end. */
   encode(doc: D): string
+  /** What a parsed file holds that no file should hold: the start writes it anew. Undefined: nothing. */
+  outdated?(json: unknown): string | undefined
 }
 
 /** Look-ups kept with every change. The store keeps two, one for readers and one for pending changes. */

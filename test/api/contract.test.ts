@@ -1,5 +1,4 @@
-import { randomBytes } from 'node:crypto'
-import { appendFileSync, cpSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -163,14 +162,18 @@ t.test('the single form has every field of the contract', async t => {
 // rules 2.4
 t.test('an export fails when a secret cannot be decrypted', async t => {
   const { c } = stage
-  const key = join(c.directory, 'state', 'secret.key')
+  const file = join(c.directory, 'state', 'secrets', 'group.compute.json')
+  const before = readFileSync(file, 'utf8')
   const ask = async (path: string) => {
     const { status, body } = await c.get(path)
     return [status, body?.message]
   }
-  renameSync(key, `${key}.away`)
-  writeFileSync(key, randomBytes(32), { mode: 0o600 })
-  await c.restart()
+  await c.restart(() =>
+    writeFileSync(
+      file,
+      before.replace(/("content": ")(.)/g, (_, key, first) => key + (first === 'A' ? 'B' : 'A'))
+    )
+  )
   const [status, message] = await ask('/config/cluster/export')
   t.match(message, /^export failed: group compute: secret munge cannot be decrypted/)
   t.equal(status, 404)
@@ -178,8 +181,7 @@ t.test('an export fails when a secret cannot be decrypted', async t => {
   t.match(await ask('/config/secrets/group/compute'), [503, /group compute: secret munge/])
   const again = await c.post('/config/secrets/group/compute/munge', { content: 'AAAA' })
   t.equal(again.status, 204, 'a new content can be given')
-  renameSync(`${key}.away`, key)
-  await c.restart()
+  await c.restart(() => writeFileSync(file, before))
   await stage.reset()
 })
 

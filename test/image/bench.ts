@@ -36,14 +36,15 @@ export class Bench {
       `image.directory=${join(directory, 'images')}`,
       ...overrides
     ])
-    const store: ClusterStore = await Store.open(storeOptions(config.paths.state, iniSettings(config)))
+    const box = new SecretBox(Buffer.alloc(32))
+    const store: ClusterStore = await Store.open(storeOptions(config.paths.state, iniSettings(config), box))
     t.teardown(() => store.close())
     const log: string[] = []
     const model = new Model({
       store,
       ini: iniSettings(config),
       now: () => bench.now,
-      box: new SecretBox(Buffer.alloc(32)),
+      box,
       audit: async () => {}
     })
     const intents = await Intents.open(join(directory, 'state', 'work'))

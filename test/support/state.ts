@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { SecretBox } from '../../lib/model/secret-box.js'
+import { sealedKinds } from '../../lib/model/types.js'
 import type { Controller } from './controller.js'
 import { until } from './until.js'
 
@@ -47,10 +48,13 @@ export async function objectFiles(c: Controller): Promise<Record<string, string>
  */
 export async function plainFiles(c: Controller): Promise<Record<string, unknown>> {
   const box = new SecretBox(readFileSync(join(c.directory, 'state', 'secret.key')))
+  const kinds = new Map(Object.entries(sealedKinds(box)))
   const found: Record<string, unknown> = {}
   for (const [path, bytes] of Object.entries(await stored(c))) {
     if (/^(revoked|filler|jobs|services|ssh)\b/.test(path)) continue
-    const doc = parsed(path, bytes)
+    const [type = '', name = ''] = path.replace(/\.json$/, '').split('/')
+    const doc: ReturnType<typeof JSON.parse> =
+      kinds.get(type)?.decode(name, parsed(path, bytes)) ?? parsed(path, bytes)
     if (path.startsWith('secrets/'))
       for (const secret of doc.secrets) secret.content = box.open(secret.content).toString()
     found[path] = doc
