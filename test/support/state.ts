@@ -18,10 +18,22 @@ export async function stored(c: Controller): Promise<Record<string, string>> {
   return found
 }
 
-/** The same as documents, without the notes of which tokens are void. */
+/** What is stored, secret fields of objects in the clear, without the notes of which tokens are void. */
 export async function documents(c: Controller): Promise<Record<string, unknown>> {
   const files = Object.entries(await stored(c)).filter(([path]) => !path.startsWith('revoked/'))
-  return Object.fromEntries(files.map(([path, bytes]) => [path, parsed(path, bytes)]))
+  const { json } = keyed(c)
+  return Object.fromEntries(files.map(([path, bytes]) => [path, json(path, bytes)]))
+}
+
+/** The box of a controller, and its files with secret fields of objects in the clear. */
+function keyed(c: Controller) {
+  const box = new SecretBox(readFileSync(join(c.directory, 'state', 'secret.key')))
+  const kinds = new Map(Object.entries(sealedKinds(box)))
+  const json = (path: string, bytes: string): ReturnType<typeof JSON.parse> => {
+    const [type = '', name = ''] = path.replace(/\.json$/, '').split('/')
+    return kinds.get(type)?.decode(name, parsed(path, bytes)) ?? parsed(path, bytes)
+  }
+  return { box, json }
 }
 
 /** JSON as it is, of a journal its records without their times, of all else the text. */
@@ -47,14 +59,11 @@ export async function objectFiles(c: Controller): Promise<Record<string, string>
  * keys and void tokens.
  */
 export async function plainFiles(c: Controller): Promise<Record<string, unknown>> {
-  const box = new SecretBox(readFileSync(join(c.directory, 'state', 'secret.key')))
-  const kinds = new Map(Object.entries(sealedKinds(box)))
+  const { box, json } = keyed(c)
   const found: Record<string, unknown> = {}
   for (const [path, bytes] of Object.entries(await stored(c))) {
     if (/^(revoked|filler|jobs|services|ssh)\b/.test(path)) continue
-    const [type = '', name = ''] = path.replace(/\.json$/, '').split('/')
-    const doc: ReturnType<typeof JSON.parse> =
-      kinds.get(type)?.decode(name, parsed(path, bytes)) ?? parsed(path, bytes)
+    const doc = json(path, bytes)
     if (path.startsWith('secrets/'))
       for (const secret of doc.secrets) secret.content = box.open(secret.content).toString()
     found[path] = doc
