@@ -71,6 +71,7 @@ export async function startDaemon(config: Config, log: Log = createLog(config.lo
       maxBody: caller => largestBody(caller, config.http.max_body),
       trustedProxies: config.http.trusted_proxies,
       frontFiles: front_files === '' ? undefined : { directory: config.paths.files, location: front_files },
+      limits: { downloads: config.http.max_downloads },
       log
     })
     const { address, port } = await server.listen(config.http.listen.address, config.http.listen.port)

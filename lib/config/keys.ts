@@ -80,7 +80,12 @@ export const keys = {
       '',
       'Internal location at which these front servers (nginx) serve the files directory; empty: svcd sends the files.'
     ),
-    max_body: key(values.size('1k', '512m'), '64m', 'Largest request body.')
+    max_body: key(values.size('1k', '512m'), '64m', 'Largest request body.'),
+    max_downloads: key(
+      values.count(1, 100_000),
+      '1000',
+      'How many files are sent at once; nodes wait and try again when there are more.'
+    )
   },
   controller: {
     name: key(values.name(clusterFields), 'controller', 'Name of this controller.'),

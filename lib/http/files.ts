@@ -2,20 +2,16 @@ import { constants } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import type { IncomingHttpHeaders } from 'node:http'
 import { basename } from 'node:path'
-import type { Writable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import mime from 'mime'
 import { notFound, unavailable } from '../errors.js'
 import { type ByteRange, parseRange } from './range.js'
-
-const CHUNK_BYTES = 256 * 1024
 
 /** Thrown when a file got shorter while it was sent: its length has been promised, so the connection must end. */
 export class FileShrunk extends Error {
   override readonly name = 'FileShrunk'
 }
 
-/** An open regular file and the head of the answer that carries it, or a part of it. */
+/** An open regular file, which the caller closes, and the head of the answer that carries it, or a part of it. */
 export interface FileAnswer {
   readonly status: 200 | 206
   /** The media type that the file's name stands for. */
@@ -23,13 +19,10 @@ export interface FileAnswer {
   readonly headers: Readonly<Record<string, string>>
   /** Bytes that will be sent. */
   readonly length: number
-  /**
-   * Streams them in order with flat memory, calls `sent` for each piece, ends `target` and closes the file.
-   * Rejects with FileShrunk, or with what stopped the target; the target is destroyed then.
-   */
-  stream(target: Writable, sent: (bytes: number) => void): Promise<void>
-  /** Closes the file without sending it. */
-  close(): Promise<void>
+  /** The open file, where it stands, and where in it the first byte to send is. */
+  readonly handle: FileHandle
+  readonly path: string
+  readonly start: number
 }
 
 /**
@@ -84,26 +77,6 @@ function answerFor(
   const headers: Record<string, string> = { 'Accept-Ranges': 'bytes', ETag: etag }
   if (range) headers['Content-Range'] = `bytes ${start}-${end}/${size}`
 
-  const close = () => handle.close()
-  async function stream(target: Writable, sent: (bytes: number) => void): Promise<void> {
-    if (length === 0) {
-      target.end()
-      return close()
-    }
-    await pipeline(
-      handle.createReadStream({ start, end, highWaterMark: CHUNK_BYTES }),
-      async function* (chunks: AsyncIterable<Buffer>) {
-        let left = length
-        for await (const chunk of chunks) {
-          left -= chunk.length
-          sent(chunk.length)
-          yield chunk
-        }
-        if (left > 0) throw new FileShrunk(`${path} got shorter by ${left} bytes while it was sent`)
-      },
-      target
-    )
-  }
   const type = mime.getType(path) ?? 'application/octet-stream'
-  return { status: range ? 206 : 200, type, headers, length, stream, close }
+  return { status: range ? 206 : 200, type, headers, length, handle, path, start }
 }

@@ -13,6 +13,10 @@ export interface Limits {
   readonly keepAliveMs: number
   /** After a refusal, the rest of an unread body is dropped for so long, so that the client can read why. */
   readonly lingerMs: number
+  /** Files that are sent at once; one more is 503. */
+  readonly downloads: number
+  /** Where room is short, an answer of which the client has taken nothing for so long makes room for another one. */
+  readonly yieldMs: number
 }
 
 /** 136 bytes a second keep an upload alive; keep-alive outlasts the minute that front servers use. */
@@ -23,5 +27,7 @@ export const defaultLimits: Limits = {
   bodyBytes: 4096,
   stallMs: 120_000,
   keepAliveMs: 65_000,
-  lingerMs: 30_000
+  lingerMs: 30_000,
+  downloads: 1000,
+  yieldMs: 5_000
 }

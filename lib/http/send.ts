@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { isAbsolute } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
 import { openFile } from './files.js'
 import { type FrontFiles, frontLocation } from './front-files.js'
@@ -19,6 +20,7 @@ export interface Manner {
   readonly stallMs: number
   /** Files that whoever sent the request sends itself. */
   readonly frontFiles?: FrontFiles | undefined
+  readonly downloads: Downloads
 }
 
 /**
@@ -135,7 +137,6 @@ async function sendFile<C>(
 ): Promise<void> {
   const { headOnly, incoming, outgoing } = exchange
   const file = await openFile(path, incoming.headers, answer.status === 200 && !headOnly)
-  let streams = false
   try {
     if (exchange.gone) return
     const location = answer.status === 200 && manner.frontFiles && frontLocation(manner.frontFiles, path)
@@ -145,17 +146,18 @@ async function sendFile<C>(
     }
     const status = answer.status === 200 ? file.status : answer.status
     const headers = { ...file.headers, ...answer.headers }
-    begin(exchange, status, answer.type ?? file.type, headers, file.length, manner)
-    streams = !headOnly
-    if (!streams) outgoing.end()
+    const head = () => begin(exchange, status, answer.type ?? file.type, headers, file.length, manner)
+    if (headOnly) head()
+    else
+      await manner.downloads.run(exchange, async stream => {
+        head()
+        cutWhenStalled(exchange, manner)
+        await stream(file)
+      })
+    outgoing.end()
   } finally {
-    if (!streams) await file.close()
+    await file.handle.close()
   }
-  if (!streams) return
-  cutWhenStalled(exchange, manner)
-  await file.stream(outgoing, bytes => {
-    exchange.bytes += bytes
-  })
 }
 
 /** Writes the head; `headers` may hold anything but what describes the message itself. */

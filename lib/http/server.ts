@@ -7,6 +7,7 @@ import type { Source } from '../source.js'
 import { accessLine, refusalLine } from './access-log.js'
 import { ClientGone, hasBody, isHangUp, readBody } from './body.js'
 import { Connections } from './connections.js'
+import { Downloads } from './downloads.js'
 import { Exchange } from './exchange.js'
 import type { FrontFiles } from './front-files.js'
 import { defaultLimits, type Limits } from './limits.js'
@@ -53,6 +54,7 @@ export class HttpServer<C> {
   readonly #readSource: (peer: string, forwardedFor: string | undefined) => Source
   readonly #isFront: (peer: string) => boolean
   readonly #connections = new Connections<C>()
+  readonly #downloads: Downloads
   readonly #server: Server
   #closed: Promise<void> | undefined
 
@@ -61,6 +63,7 @@ export class HttpServer<C> {
     this.#options = options
     this.#limits = { ...defaultLimits, ...options.limits }
     this.#router = new Router(options.routes)
+    this.#downloads = new Downloads(this.#limits)
     this.#readSource = sourceReader(options.trustedProxies)
     this.#isFront = peerReader(options.frontFiles ? options.trustedProxies : [])
     this.#server = createServer({
@@ -200,6 +203,7 @@ export class HttpServer<C> {
     return {
       close: this.#connections.closing,
       stallMs: this.#limits.stallMs,
+      downloads: this.#downloads,
       frontFiles: isFront ? frontFiles : undefined
     }
   }

@@ -186,6 +186,20 @@ for (const [name, setup] of Object.entries(downloaders)) {
     }
   })
 
+  // Busybox's wget does not show what a refusal says; the run fails then, and the node begins again.
+  if (name !== 'busybox wget')
+    t.test(`a controller that has too much to do is asked again when it says, ${name}`, async t => {
+      let refusals = 0
+      const busy = (response: ServerResponse) => {
+        if (refusals++ < 2) response.writeHead(503, { 'retry-after': '1' }).end('{"message":"busy"}\n')
+        else response.writeHead(200, { 'content-length': image.length }).end(image)
+      }
+      const done = await install(t, { ...setup, answers: { '/files/rocky9.tar.gz': busy } })
+      completed(t, done)
+      t.equal(done.controller.gets().length, 3)
+      t.equal(done.run.output.match(/the controller is busy, next try in 1 s/g)?.length, 2)
+    })
+
   t.test(`the reasons of torrent and http are both reported, ${name}`, async t => {
     const answers = { '/files/rocky9.tar.gz': (response: ServerResponse) => response.destroy() }
     const done = await install(t, { ...setup, answers, data: torrent })

@@ -71,7 +71,7 @@ http_curl() {
   http_secret || return 1
   # A .curlrc and brackets in a URL must not change what is asked for. Fewer than 1000 bytes a second are a stall.
   http_said=$("$_CURL" -q -g -s -S ${INSECURE:+"$INSECURE"} -K "$_TMP/http" --connect-timeout 20 \
-    --speed-limit 1000 --speed-time "$_STALL" -w '\n%{http_code}' "$@" 2>&1)
+    --speed-limit 1000 --speed-time "$_STALL" -D "$_TMP/head" -w '\n%{http_code}' "$@" 2>&1)
   http_status=$?
   http_code=$(last_words "$http_said")
   case $http_status:$http_code in
@@ -98,17 +98,41 @@ http_wget() {
   return 1
 }
 
-# GET a path below the controller's URL into a file below $_TMP; a file that did not arrive whole is removed.
+# GET a path below the controller's URL into a file below $_TMP; a file that did not arrive whole is removed. A controller
+# that has too much to do just now (503 with Retry-After) is asked again, for an hour.
 http_get() {
+  http_waited=0
+  until http_get_once "$@"; do
+    http_full=$(memory_full "$_TMP" "$memory_size")
+    rm -f "$2"
+    http_pause=$(retry_after)
+    if [ -z "$http_pause" ] || [ "$http_waited" -ge 3600 ]; then
+      complain "cannot fetch $SVC_URL$1$http_full${http_cause:+: $http_cause}"
+      return 1
+    fi
+    log "the controller is busy, next try in $http_pause s"
+    sleep "$http_pause"
+    http_waited=$((http_waited + http_pause))
+  done
+}
+
+# The head of the answer comes to $_TMP/head. Busybox's wget does not tell the head of a refusal.
+http_get_once() {
+  rm -f "$_TMP/head"
   if [ -n "$_CURL" ]; then
-    http_curl -o "$2" "$SVC_URL$1" && return 0
-  else
-    http_wget "$2" "$SVC_URL$1" && return 0
+    http_curl -o "$2" "$SVC_URL$1"
+    return
   fi
-  http_full=$(memory_full "$_TMP" "$memory_size")
-  rm -f "$2"
-  complain "cannot fetch $SVC_URL$1$http_full${http_cause:+: $http_cause}"
+  http_wget "$2" -S "$SVC_URL$1" && return 0
+  printf '%s\n' "$http_said" > "$_TMP/head"
   return 1
+}
+
+# How many seconds to wait, if the last answer was a 503 that says so.
+retry_after() {
+  case $http_cause in
+    *503*) sed -n 's/^ *[Rr]etry-[Aa]fter: *\([0-9]\{1,3\}\)[[:space:]]*$/\1/p' "$_TMP/head" 2>/dev/null | tail -n 1 ;;
+  esac
 }
 
 # POST a JSON body to a path below the controller's URL. It is tried twice, because a controller that restarts is back

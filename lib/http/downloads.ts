@@ -1,0 +1,104 @@
+import { Semaphore } from '../concurrency.js'
+import { busy } from './busy.js'
+import type { Exchange } from './exchange.js'
+import { type FileAnswer, FileShrunk } from './files.js'
+import type { Limits } from './limits.js'
+
+/** What the pieces of all downloads together should take, in bytes: the more downloads, the smaller their pieces. */
+const BUFFER_BYTES = 32 * 1024 * 1024
+const LARGEST_PIECE = 256 * 1024
+const SMALLEST_PIECE = 16 * 1024
+/** So many pieces are between disk and socket at once: what one turn of the event loop has to do for downloads. */
+const PIECES_AT_ONCE = 3
+
+/** One file on its way to one client. */
+interface Download {
+  /** When its last piece was handed to the socket; undefined when that has left, or none was yet. */
+  waitingSince: number | undefined
+  cut(): void
+}
+
+/**
+ * All files that are being sent. They are bounded in number, their pieces in bytes, and pieces are taken from each client
+ * address in turn (rules 2.13): whatever is downloaded, a boot script waits for a few pieces at most.
+ */
+export class Downloads {
+  readonly #limits: Pick<Limits, 'downloads' | 'yieldMs'>
+  readonly #pieces = new Semaphore(PIECES_AT_ONCE)
+  readonly #open = new Set<Download>()
+
+  constructor(limits: Pick<Limits, 'downloads' | 'yieldMs'>) {
+    this.#limits = limits
+  }
+
+  /**
+   * Runs `send` with a place for one download. When all are taken, the place of a client that reads nothing is given to
+   * it; without one it throws 503 with Retry-After.
+   */
+  async run<C>(
+    exchange: Exchange<C>,
+    send: (stream: (file: FileAnswer) => Promise<void>) => Promise<void>
+  ): Promise<void> {
+    if (this.#open.size >= this.#limits.downloads) this.#makeRoom()
+    const download: Download = { waitingSince: undefined, cut: () => exchange.outgoing.destroy() }
+    this.#open.add(download)
+    try {
+      await send(file => this.#stream(exchange, file, download))
+    } finally {
+      this.#open.delete(download)
+    }
+  }
+
+  #makeRoom(): void {
+    let longest: Download | undefined
+    for (const download of this.#open) {
+      if (download.waitingSince === undefined) continue
+      if (longest?.waitingSince === undefined || download.waitingSince < longest.waitingSince)
+        longest = download
+    }
+    if (
+      longest?.waitingSince === undefined ||
+      performance.now() - longest.waitingSince < this.#limits.yieldMs
+    )
+      throw busy(`${this.#open.size} files are being downloaded, which is the most ([http] max_downloads)`)
+    this.#open.delete(longest)
+    longest.cut()
+  }
+
+  /** Sends the bytes of a file whose head is written. Rejects with FileShrunk or an error of the disk. */
+  async #stream<C>(exchange: Exchange<C>, file: FileAnswer, download: Download): Promise<void> {
+    const { outgoing, address } = exchange
+    let sent: () => void = () => undefined
+    outgoing.once('close', () => sent())
+    let buffer = Buffer.alloc(0)
+    let left = file.length
+    while (left > 0 && !exchange.gone) {
+      const size = Math.min(left, this.#pieceBytes)
+      if (buffer.length < size || buffer.length > this.#pieceBytes) buffer = Buffer.allocUnsafeSlow(size)
+      const due = left
+      let flushed = Promise.resolve()
+      const bytes = await this.#pieces.run(address, async () => {
+        const { bytesRead } = await file.handle.read(buffer, 0, size, file.start + file.length - due)
+        if (bytesRead === 0)
+          throw new FileShrunk(`${file.path} got shorter by ${due} bytes while it was sent`)
+        if (exchange.gone) return 0
+        flushed = new Promise(resolve => {
+          sent = resolve
+          outgoing.write(buffer.subarray(0, bytesRead), () => resolve())
+        })
+        return bytesRead
+      })
+      left -= bytes
+      exchange.bytes += bytes
+      download.waitingSince = performance.now()
+      await flushed
+      download.waitingSince = undefined
+    }
+  }
+
+  /** A power of two, so that a buffer is seldom made anew. */
+  get #pieceBytes(): number {
+    const share = 2 ** Math.floor(Math.log2(BUFFER_BYTES / this.#open.size))
+    return Math.max(SMALLEST_PIECE, Math.min(share, LARGEST_PIECE))
+  }
+}

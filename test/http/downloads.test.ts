@@ -1,0 +1,147 @@
+import { truncateSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { performance } from 'node:perf_hooks'
+import { Worker } from 'node:worker_threads'
+import t, { type Test } from 'tap'
+import { until } from '../support/until.js'
+import { isRefusal, RawClient, route, start } from './helpers.js'
+
+const long = process.env.SVCD_LONG !== undefined
+const MEGABYTE = 1024 * 1024
+const get = (path: string, method = 'GET') => `${method} ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
+
+const dir = t.testdir({ small: 'small' })
+// Without blocks on the disk.
+for (const name of ['large', 'huge']) writeFileSync(join(dir, name), '')
+truncateSync(join(dir, 'large'), 50 * MEGABYTE)
+truncateSync(join(dir, 'huge'), 100_000 * MEGABYTE)
+const routes = [
+  route('GET', '/boot', () => ({ status: 200, text: '#!ipxe\n' })),
+  route('GET', '/files/{file}', ({ params }) => ({ status: 200, file: join(dir, params.file as string) }))
+]
+
+/** A client that has begun a download and reads no more of it. */
+async function stalled(port: number, file: string): Promise<RawClient> {
+  const client = new RawClient(port).send(get(`/files/${file}`))
+  await new Promise(resolve => client.socket.once('data', resolve))
+  client.socket.pause()
+  return client
+}
+
+/** `count` clients in a thread of their own, from each of these addresses, that read without end. Gives what each got. */
+function readers(
+  t: Test,
+  port: number,
+  addresses: readonly string[],
+  count: number
+): () => Promise<number[]> {
+  const worker = new Worker(
+    `const { connect } = require('node:net')
+     const { parentPort, workerData: { port, addresses, count } } = require('node:worker_threads')
+     const got = addresses.map(() => 0)
+     const buffer = Buffer.alloc(1024 * 1024)
+     for (const [i, localAddress] of addresses.entries())
+       for (let n = 0; n < count; n++) {
+         const onread = { buffer, callback: bytes => { got[i] += bytes; return true } }
+         connect({ port, host: '127.0.0.1', localAddress, onread })
+           .on('error', () => undefined)
+           .write('GET /files/huge HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n')
+       }
+     parentPort.on('message', () => parentPort.postMessage([...got]))`,
+    { eval: true, workerData: { port, addresses, count } }
+  )
+  t.teardown(() => worker.terminate())
+  return () =>
+    new Promise(resolve => {
+      worker.once('message', resolve)
+      worker.postMessage('')
+    })
+}
+
+/** Milliseconds from connecting to the end of a boot script. */
+function bootScript(port: number): Promise<number> {
+  const began = performance.now()
+  return new Promise((resolve, reject) => {
+    let text = ''
+    connect(port, '127.0.0.1')
+      .on('data', data => {
+        text += data
+      })
+      .on('error', reject)
+      .on('close', () =>
+        text.endsWith('#!ipxe\n') ? resolve(performance.now() - began) : reject(new Error(text))
+      )
+      .write('GET /boot HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
+  })
+}
+
+// rules 2.13
+t.test('over the most downloads a new one is asked to come back; all else is answered', async t => {
+  const { port } = await start(t, routes, { limits: { downloads: 2 } })
+  const first = [await stalled(port, 'large'), await stalled(port, 'large')]
+  const client = new RawClient(port)
+  const refused = await client.send(get('/files/large')).response()
+  t.equal(refused.status, 503)
+  isRefusal(t, refused, /2 files are being downloaded, which is the most \(\[http\] max_downloads\)/)
+  t.match(refused.headers['retry-after'], /^([2-9]|10)$/)
+  t.match(await client.send(get('/boot')).response(), { status: 200 })
+  t.match(await client.send(get('/files/large', 'HEAD')).response(true), { status: 200 })
+
+  first[0]?.socket.destroy()
+  await until(
+    async () => (await client.send(get('/files/small')).response()).status === 200,
+    'a place is free'
+  )
+  t.match(await client.send(get('/files/small')).response(), { body: 'small' }, 'and is given back')
+  for (const { socket } of [client, ...first]) socket.destroy()
+})
+
+// rules 2.13
+t.test('a client that reads nothing of its download leaves its place to a new one', async t => {
+  const { port } = await start(t, routes, { limits: { downloads: 2, yieldMs: 100 } })
+  const first = [await stalled(port, 'large'), await stalled(port, 'large')]
+  const client = new RawClient(port)
+  await until(
+    async () => (await client.send(get('/files/small')).response()).status === 200,
+    'it has a place'
+  )
+  for (const { socket } of first) socket.resume()
+  const received = await Promise.all(
+    first.map(one =>
+      one.response().then(
+        () => 'whole',
+        () => 'cut'
+      )
+    )
+  )
+  t.same(received, ['cut', 'whole'], 'the one that waits longest has gone, no other')
+  for (const { socket } of [client, ...first]) socket.destroy()
+})
+
+// rules 2.13
+t.test('boot scripts over new connections are not delayed by downloads', async t => {
+  const downloads = long ? 500 : 100
+  const { port, log } = await start(t, routes)
+  readers(t, port, ['127.0.0.1'], downloads)
+  await new Promise(resolve => setTimeout(resolve, 500))
+  const times: number[] = []
+  for (let i = 0; i < 20; i++) times.push(await bootScript(port))
+  const atOnce = await Promise.all(Array.from({ length: downloads }, () => bootScript(port)))
+  const median = (of: number[]) => of.sort((a, b) => a - b)[Math.floor(of.length / 2)] as number
+  t.comment(`one by one ${median(times).toFixed(1)} ms, ${downloads} at once ${median(atOnce).toFixed(1)} ms`)
+  t.ok(median(times) < 100, 'one by one')
+  t.ok(median(atOnce) < 4 * downloads, 'at once')
+  t.notOk(log.lines.some(line => /^(warn|error)/.test(line)))
+})
+
+// rules 2.13
+t.test('an address with many downloads does not take the share of one with few', async t => {
+  const { port } = await start(t, routes)
+  const taken = readers(t, port, ['127.0.0.1'], 40)
+  const takenByOne = readers(t, port, ['127.0.0.2'], 1)
+  await new Promise(resolve => setTimeout(resolve, 800))
+  const [many = 0, one = 0] = [...(await taken()), ...(await takenByOne())]
+  t.comment(`40 downloads got ${many} bytes, one of another address ${one}`)
+  t.ok(one > (5 * many) / 40)
+})
