@@ -49,7 +49,7 @@ export class Install {
     const node = this.#o.model.get('node', name)
     if (!(await this.#isNode(node, visit)))
       throw unauthorized(
-        `${visit.source.address} is no address of node ${name}: its install script is for itself alone`
+        `${visit.source.address} is no address of node ${name} (its BMC is another machine): its install script is for itself alone`
       )
     return this.#handOut('install', node, visit)
   }
@@ -78,10 +78,13 @@ export class Install {
     return render(this.#o.templates, `install/templ_${what}.cfg`, data)
   }
 
-  /** Whether a request comes from one of the node's addresses, or from the dynamic one that it has now (rules 4.6). */
+  /**
+   * Whether a request comes from one of the node's addresses, or from the dynamic one that it has now. Its BMC is another
+   * machine (rules 4.6).
+   */
   async #isNode(node: NodeDoc, visit: Visit): Promise<boolean> {
     const { address } = visit.source
-    if (node.interfaces?.some(entry => entry.ipaddress === address)) return true
+    if (node.interfaces?.some(entry => entry.ipaddress === address && !isBmc(entry))) return true
     const { provision, network } = this.#o.model.effective(node)
     if (provision?.ipaddress !== undefined || !network) return false
     return this.#o.grants.holds(node.name, provision?.macaddress ?? '', network, visit)

@@ -246,6 +246,8 @@ const paths: readonly (readonly [peer: string, forwardedFor: string | undefined,
   ['10.141.0.2', undefined, 'inside'],
   ['10.141.77.7', undefined, 'inside'],
   ['10.142.0.77', undefined, 'inside'],
+  // The BMC of node n1, which is another machine.
+  ['10.142.0.1', undefined, 'inside'],
   ['192.0.2.9', undefined, 'outside'],
   ['2001:db8::9', undefined, 'outside'],
   ['fe80::1%eth0', undefined, 'outside'],
@@ -287,6 +289,9 @@ const paths: readonly (readonly [peer: string, forwardedFor: string | undefined,
 const c = await populated(t, 'http.trusted_proxies=10.9.9.9, 127.0.0.5')
 const firstPassword = readFileSync(join(c.directory, 'state', 'admin-password'), 'utf8').trim()
 await c.post('/config/network/bmc', { network: '10.142.0.0/16' })
+await c.post('/config/node/n1', {
+  interfaces: [{ interface: 'BMC', network: 'bmc', ipaddress: '10.142.0.1' }]
+})
 c.file('other.tar.gz')
 await c.post('/config/osimage/other', {
   kernelfile: 'vmlinuz',
@@ -405,25 +410,35 @@ interface Cell {
   readonly verdict: Verdict
 }
 
-/** All cells, or so many that every route meets every caller and every address. */
+/** One of each who. */
+const kinds = callers.filter(([, who], i) => callers.findIndex(caller => caller[1] === who) === i)
+
+/**
+ * All cells, or so many that every route meets every caller and every address. Where the address decides, it meets one
+ * caller of each kind.
+ */
 function cells(): Cell[] {
   const most = Math.max(callers.length, paths.length)
+  const crossed = (these: typeof callers) =>
+    paths.flatMap(from => these.map((caller): Pair => [caller, from]))
+  const some = (first: number) =>
+    Array.from({ length: most }, (_, i): Pair => {
+      const [caller, from] = [callers[(i + first) % callers.length], paths[i % paths.length]]
+      return [caller as Pair[0], from as Pair[1]]
+    })
   return table.flatMap((route, r) => {
     const rule = ruleOf.get(nameOf(route))
     if (rule === undefined) return []
-    const pairs = process.env.SVCD_LONG
-      ? paths.flatMap(from => callers.map(caller => [caller, from] as const))
-      : Array.from({ length: most }, (_, i) => {
-          const [caller, from] = [callers[(i + r) % callers.length], paths[i % paths.length]]
-          return [caller, from] as [(typeof callers)[number], (typeof paths)[number]]
-        })
-    return pairs.map(([caller, from]) => {
+    const few = rule.length < 2 ? some(r) : [...some(r), ...crossed(kinds)]
+    return (process.env.SVCD_LONG ? crossed(callers) : few).map(([caller, from]) => {
       // Without a good address there is no request to speak of.
       const verdict = from[2] === 'malformed' ? 400 : rule(caller[1], from[2])
       return { route, caller, from, verdict }
     })
   })
 }
+
+type Pair = readonly [caller: (typeof callers)[number], from: (typeof paths)[number]]
 
 async function outcome({ route, caller, from, verdict }: Cell) {
   const [, , token, headers = {}, query = ''] = caller
