@@ -119,11 +119,10 @@ result_path() {
 }
 
 with_dracut() {
-  # On a copy that nobody else sees: the image's own directory stays as it is.
-  cp -a /usr/lib/dracut/modules.d /tmp/svc/modules.d
-  rm -rf /tmp/svc/modules.d/90svc
-  cp -R "$shared" /tmp/svc/modules.d/90svc
-  mount --bind /tmp/svc/modules.d /usr/lib/dracut/modules.d
+  # hold-image.sh has put an empty directory in the place of dracut's modules, and those at /run/modules.d.
+  cp -a /run/modules.d/. /usr/lib/dracut/modules.d
+  rm -rf /usr/lib/dracut/modules.d/90svc
+  cp -R "$shared" /usr/lib/dracut/modules.d/90svc
   dracut --force --no-hostonly --tmpdir /tmp --add "svc $modules" --omit "$omitted_modules" \
     --add-drivers "$drivers" --omit-drivers "$omitted_drivers" "$built" "$kernel"
 }

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import type { Readable } from 'node:stream'
 import { boundToUs } from './bound.js'
 import { ProgramError, type Why } from './error.js'
+import { withoutInherited } from './inherited.js'
 import { Lines } from './lines.js'
 import { locate, searchPath } from './locate.js'
 
@@ -74,7 +75,7 @@ export async function run(
       ...(cwd === undefined ? {} : { cwd }),
       env,
       detached: true,
-      stdio: [input === undefined ? 'ignore' : 'pipe', output ?? 'pipe', 'pipe']
+      stdio: withoutInherited([input === undefined ? 'ignore' : 'pipe', output ?? 'pipe', 'pipe'])
     })
   return new Run(program, options, start).result
 }

@@ -4,7 +4,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
-  readlinkSync,
+  statSync,
   symlinkSync,
   writeFileSync
 } from 'node:fs'
@@ -80,6 +80,20 @@ export class Tree {
     chmodSync(path, 0o755)
   }
 
+  /** A program of this machine, with its libraries. */
+  install(name: string): void {
+    const words = [
+      '-c',
+      'for f in $(ldd "$(command -v "$0")" | grep -o "/[^ ]*") "$(command -v "$0")"; do echo "$f"; done',
+      name
+    ]
+    const files = execFileSync('sh', words, { encoding: 'utf8' }).trim().split('\n')
+    for (const file of files) {
+      mkdirSync(dirname(join(this.path, file)), { recursive: true })
+      execFileSync('cp', ['--dereference', file, join(this.path, file)])
+    }
+  }
+
   behave(how: '' | 'fail' | 'hang' | 'nothing'): void {
     this.write('behaviour', how)
   }
@@ -105,13 +119,16 @@ export class Tree {
 
   /** Resolves when no process has the tree as its root. */
   async quiet(): Promise<void> {
-    while (this.#inside().length > 0) await sleep(20)
+    while (this.inside().length > 0) await sleep(20)
   }
 
-  #inside(): string[] {
+  /** The processes that have the tree as their root. */
+  inside(): string[] {
+    const { dev, ino } = statSync(this.path)
     return readdirSync('/proc').filter(pid => {
       try {
-        return /^\d+$/.test(pid) && readlinkSync(`/proc/${pid}/root`).startsWith(this.path)
+        const root = statSync(`/proc/${pid}/root/`)
+        return /^\d+$/.test(pid) && root.dev === dev && root.ino === ino
       } catch {
         return false
       }

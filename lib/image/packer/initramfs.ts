@@ -1,5 +1,5 @@
-import { fileURLToPath } from 'node:url'
-import { ProgramError, run } from '../../program/program.js'
+import { ProgramError } from '../../program/program.js'
+import { runInImage } from './sandbox.js'
 
 /** What to build. */
 export interface InitramfsRequest {
@@ -24,12 +24,6 @@ export interface Initramfs {
   readonly initrd: string
 }
 
-/** The directory of the checkout or of the installed service, above dist/image/packer/ or lib/image/packer/. */
-const shipped = fileURLToPath(new URL('../../..', import.meta.url))
-
-// Nobody else sees what is mounted inside. The mounts and all processes end with this process at the latest.
-const apart = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child', '--net', '--ipc']
-
 const name = /^[A-Za-z0-9][A-Za-z0-9._+~-]*$/
 
 /**
@@ -50,9 +44,8 @@ export async function buildInitramfs(request: InitramfsRequest): Promise<Initram
     if (key === 'note') line(value)
     else said.set(key, value)
   }
-  const script = ['sh', `${shipped}libexec/enter-image.sh`, tree, shipped, kernelversion]
-  const words = [...apart, ...script, ...modules, ...drivers]
-  await run('unshare', words, { timeLimitMs, signal, onLine, onErrorLine: line }).catch(error => {
+  const sandbox = { tree, signal, timeLimitMs, line, onLine, onErrorLine: line }
+  await runInImage(sandbox, [kernelversion, ...modules, ...drivers]).catch(error => {
     throw error instanceof ProgramError ? named(error, said.get('tool')) : error
   })
   const [tool, initrd] = [said.get('tool'), said.get('initrd')]
@@ -62,7 +55,7 @@ export async function buildInitramfs(request: InitramfsRequest): Promise<Initram
   return { tool, initrd }
 }
 
-/** The same failure, named after the tool that failed and not after `unshare`, which only started it. */
+/** The same failure, named after the tool that failed and not after the one that started it. */
 function named(error: ProgramError, tool: string | undefined): Error {
   if (error.why === 'missing') return error
   const words = error.message.slice(error.message.indexOf(' ') + 1)

@@ -1,4 +1,4 @@
-// Builds the initramfs of the tree named by the first argument, in a process that a test can kill.
+// Builds the initramfs of the tree named by the first argument, in a process that a test can kill. Says what it is told.
 import { buildInitramfs } from '../../../lib/image/packer/initramfs.js'
 
 await buildInitramfs({
@@ -8,5 +8,5 @@ await buildInitramfs({
   kernelmodules: [],
   signal: new AbortController().signal,
   timeLimitMs: 3_600_000,
-  line: () => {}
+  line: text => console.log(text)
 })
