@@ -24,6 +24,7 @@ import { limitWarnings } from './model/limits.js'
 import { Model, storeOptions, theDaemon } from './model/model.js'
 import { secretBoxOf, unlockBox, unreadableSecrets } from './model/secrets.js'
 import { iniSettings, putSettings } from './model/settings.js'
+import { generationOf } from './model/types/node.js'
 import type { ClusterStore } from './model/view.js'
 import { Audit } from './monitor/audit.js'
 import { DiskSpace } from './monitor/disk-space.js'
@@ -39,6 +40,7 @@ export interface Daemon {
   readonly address: string
   readonly port: number
   readonly server: HttpServer<Caller>
+  readonly model: Model
   readonly jobs: Jobs
   readonly services: Services
   readonly images: Images
@@ -48,20 +50,25 @@ export interface Daemon {
 
 /**
  * Builds the parts from a configuration and starts them. Throws LoadError, LockedError, TemplateError or an Error of the
- * operating system; nothing is left running then.
+ * operating system; nothing is left running then. `now` is the clock, milliseconds since 1970: it may be set, so durations
+ * are measured by another one.
  */
-export async function startDaemon(config: Config, log: Log = createLog(config.log.level)): Promise<Daemon> {
+export async function startDaemon(
+  config: Config,
+  log: Log = createLog(config.log.level),
+  now: () => number = Date.now
+): Promise<Daemon> {
   const closers: (() => unknown)[] = []
   const close = async () => {
     for (const closer of closers.reverse()) await closer()
   }
   try {
-    const parts = await buildParts(config, log, closers)
+    const parts = await buildParts(config, log, now, closers)
     const { model, tokens, logins, jobs, services, images } = parts
     const standing = {
       tokens,
       roleOf: (user: string) => logins.roleOf(user),
-      standsFor: (node: string, issuedAt: number) => model.standsFor(node, issuedAt)
+      standsFor: model.standsFor.bind(model)
     }
     const { front_files } = config.http
     const server = new HttpServer<Caller>({
@@ -81,7 +88,7 @@ export async function startDaemon(config: Config, log: Log = createLog(config.lo
       await Promise.all([server.close(graceMs), jobs.close(graceMs / 2)])
       await close()
     }
-    return { address, port, server, jobs, services, images, close: closeAll }
+    return { address, port, server, model, jobs, services, images, close: closeAll }
   } catch (error) {
     await close()
     throw error
@@ -89,8 +96,14 @@ export async function startDaemon(config: Config, log: Log = createLog(config.lo
 }
 
 /** Builds the parts, each from those above it; `closers` closes what was built, the last one first. */
-async function buildParts(config: Config, log: Log, closers: (() => unknown)[]): Promise<Parts> {
-  const now = Date.now
+async function buildParts(
+  config: Config,
+  log: Log,
+  now: () => number,
+  closers: (() => unknown)[]
+): Promise<Parts> {
+  /** Milliseconds that only grow, whoever sets the clock. */
+  const ticks = () => performance.now()
   const { auth, boot: booting, http, log: logging, monitor, torrent, users } = config
   const { state, templates: templateDirectory, files, roles } = config.paths
   const closed = <P extends { close(): unknown }>(part: P): P => {
@@ -108,7 +121,9 @@ async function buildParts(config: Config, log: Log, closers: (() => unknown)[]):
   )
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
-  const status = closed(await NodeStatus.open(join(state, 'node-status.journal'), now, log))
+  const assertOurs = () => store.assertOurs()
+  const journal = join(state, 'node-status.journal')
+  const status = closed(await NodeStatus.open(journal, now, log, assertOurs))
   await status.catchUp(store.current)
   // At the commit, so that nobody sees a node without its states or a new one with those of another.
   store.subscribe(changes => status.follow(changes))
@@ -121,14 +136,16 @@ async function buildParts(config: Config, log: Log, closers: (() => unknown)[]):
   const passwordFile = adminPasswordFile(state)
   if (users.length === 0 && (await ensureAdminPassword(passwordFile)))
     log.info(`the password of user admin is in ${passwordFile}`)
-  const logins = new Logins({ users, adminPasswordFile: passwordFile, now })
-  const audit = new Audit({
-    file: join(state, 'audit.log'),
-    machinesFile: join(state, 'audit-machines.log'),
-    maxBytes: logging.audit_size,
-    keep: logging.audit_keep,
-    now
-  })
+  const logins = new Logins({ users, adminPasswordFile: passwordFile, now: ticks })
+  const audit = closed(
+    new Audit({
+      file: join(state, 'audit.log'),
+      machinesFile: join(state, 'audit-machines.log'),
+      maxBytes: logging.audit_size,
+      keep: logging.audit_keep,
+      ...{ now, log, assertOurs }
+    })
+  )
   const model = new Model({
     store,
     ini,
@@ -151,7 +168,7 @@ async function buildParts(config: Config, log: Log, closers: (() => unknown)[]):
   const catalog = closed(new FileCatalog(files))
   const hasFile = (name: string) => catalog.has(name)
   const grants = new Grants(
-    now,
+    ticks,
     (node, address) => log.info(`node ${node} is granted its install script at ${address}`),
     booting.dynamic_nodes ? leases(config, now) : undefined
   )
@@ -169,14 +186,14 @@ async function buildParts(config: Config, log: Log, closers: (() => unknown)[]):
   closers.push(() => jobs.close(0))
   const images = closed(
     await Images.open({
-      ...{ config, model, jobs, status, remote, log, now },
+      ...{ config, model, jobs, status, remote, log, now, ticks },
       torrents: names => distribution.wanted(names)
     })
   )
   store.subscribe(changes => images.follow(changes))
   const install = new Install({
     ...{ model, templates, grants, hasFile },
-    issueToken: node => tokens.issueNode(node),
+    issueToken: node => tokens.issueNode(node, generationOf(model.view, node)),
     url: http.url,
     tracker: torrent.tracker,
     insecure: !config.node.verify_certificate,

@@ -2,7 +2,7 @@ import { forbidden, unauthorized } from '../errors.js'
 import type { RequestHead } from '../http/route.js'
 import { looksLikeAddress } from '../model/names.js'
 import type { Role } from './roles.js'
-import type { Tokens } from './tokens.js'
+import type { Claims, Tokens } from './tokens.js'
 
 /** Who sends a request. */
 export type Caller =
@@ -88,8 +88,8 @@ export interface AccessOptions {
   readonly tokens: Pick<Tokens, 'verify'>
   /** The role of a user now; undefined when the ini no longer names the user. */
   readonly roleOf: (user: string) => Role | undefined
-  /** Whether a token that this node was given at that time (ms) is still valid. */
-  readonly standsFor: (node: string, issuedAt: number) => boolean
+  /** Whether a token was given to the node that has this name now. */
+  readonly standsFor: (node: string, claims: Extract<Claims, { kind: 'node' }>) => boolean
 }
 
 /** The caller of a request; throws 401 when it is not known who calls, 403 when they may not (rules 2.3, 5.2, 5.3). */
@@ -122,7 +122,7 @@ function identify(options: AccessOptions, token: string): Caller | undefined {
     const role = options.roleOf(claims.user)
     return role && { kind: 'user', user: claims.user, role }
   }
-  if (claims?.kind === 'node' && options.standsFor(claims.node, claims.issuedAt))
+  if (claims?.kind === 'node' && options.standsFor(claims.node, claims))
     return { kind: 'node', node: claims.node }
   return undefined
 }

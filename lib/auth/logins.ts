@@ -24,7 +24,7 @@ export interface LoginsOptions {
   readonly users: readonly User[]
   /** Read while there are no users, when somebody logs in; `ensureAdminPassword` makes it. */
   readonly adminPasswordFile: string
-  /** Milliseconds since the epoch. */
+  /** Milliseconds that only grow. */
   readonly now: () => number
   /** Waits so many milliseconds. */
   readonly delay?: (ms: number) => Promise<unknown>

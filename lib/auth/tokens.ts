@@ -15,7 +15,12 @@ const prefix = `${encode({ alg: 'HS256', typ: 'JWT' })}.`
 /** Whom a valid token stands for; times in milliseconds since the epoch. */
 export type Claims = (
   | { readonly kind: 'user'; readonly user: string; readonly role: Role }
-  | { readonly kind: 'node'; readonly node: string }
+  | {
+      readonly kind: 'node'
+      readonly node: string
+      /** Which node of this name; absent: an earlier version issued the token. */
+      readonly generation?: number
+    }
 ) & { readonly issuedAt: number; readonly expiresAt: number }
 
 export interface TokensOptions {
@@ -53,9 +58,9 @@ export class Tokens {
     return this.#issue({ kind: 'user', sub: user, role }, this.#options.lifetimeMs)
   }
 
-  /** A token for a node that installs itself. Microseconds. */
-  issueNode(node: string): string {
-    return this.#issue({ kind: 'node', sub: node }, this.#options.nodeLifetimeMs)
+  /** A token for a node that installs itself; `generation` tells it from others of its name. Microseconds. */
+  issueNode(node: string, generation: number): string {
+    return this.#issue({ kind: 'node', sub: node, gen: generation }, this.#options.nodeLifetimeMs)
   }
 
   /**
@@ -94,10 +99,11 @@ function readClaims(payload: string): Claims | undefined {
   } catch {
     return undefined
   }
-  const { kind, sub, role, iat, exp } = json ?? {}
+  const { kind, sub, role, gen, iat, exp } = json ?? {}
   if (typeof sub !== 'string' || typeof iat !== 'number' || typeof exp !== 'number') return undefined
   const times = { issuedAt: Math.round(iat * 1000), expiresAt: Math.round(exp * 1000) }
-  if (kind === 'node') return { kind, node: sub, ...times }
+  if (kind === 'node')
+    return { kind, node: sub, ...(typeof gen === 'number' ? { generation: gen } : {}), ...times }
   const known = roles.find(candidate => candidate === role)
   return kind === 'user' && known ? { kind, user: sub, role: known, ...times } : undefined
 }

@@ -10,7 +10,10 @@ export interface ImageContext {
   readonly model: Model
   readonly intents: Intents
   readonly log: Log
+  /** Milliseconds since 1970, for what is stored and shown. */
   readonly now: () => number
+  /** Milliseconds that only grow, for durations: the clock may be set. */
+  readonly ticks: () => number
   /** Held while files of the files directory get their names or are removed, and until that is stored. */
   readonly files: Mutex
 }

@@ -30,7 +30,7 @@ import { checkFields } from './transfers.js'
 import { keepTree, realPlace, treeOf } from './trees.js'
 import { Upkeep } from './upkeep.js'
 
-export interface ImagesOptions extends Pick<ImageContext, 'model' | 'log' | 'now'> {
+export interface ImagesOptions extends Pick<ImageContext, 'model' | 'log' | 'now' | 'ticks'> {
   readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'torrent' | 'auth'>
   readonly jobs: Jobs
   readonly status: NodeStatus
@@ -61,9 +61,9 @@ export class Images {
 
   private constructor(options: ImagesOptions, intents: Intents) {
     this.#o = options
-    const { config, model, log, now, status } = options
-    this.#context = { config, model, intents, log, now, files: new Mutex() }
-    this.installing = new Installing(status, config.auth.node_token_lifetime, now)
+    const { config, model, log, now, ticks, status } = options
+    this.#context = { config, model, intents, log, now, ticks, files: new Mutex() }
+    this.installing = new Installing(status, config.auth.node_token_lifetime, ticks)
     this.sweep = new Sweep(this.#context, this.installing)
     this.upkeep = new Upkeep(this.#context, () => this.#tellTorrents())
     this.#background = new Background({

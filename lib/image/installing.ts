@@ -1,4 +1,12 @@
-import type { NodeStatus } from '../monitor/node-status.js'
+import type { NodeStatus, Report } from '../monitor/node-status.js'
+
+interface Begun {
+  readonly imagefile: string
+  /** When the node's token ends. */
+  readonly until: number
+  /** Its last report when it got the script. */
+  readonly before: Report | undefined
+}
 
 /**
  * Which packs nodes are installing. A node that fetched its install script or kickstart needs the pack that the script
@@ -6,18 +14,20 @@ import type { NodeStatus } from '../monitor/node-status.js'
  * restart.
  */
 export class Installing {
-  readonly #begun = new Map<string, { readonly imagefile: string; readonly at: number }>()
+  readonly #begun = new Map<string, Begun>()
 
+  /** `ticks`: milliseconds that only grow, because the clock may be set while a node installs. */
   constructor(
     readonly status: Pick<NodeStatus, 'history'>,
     readonly longestMs: number,
-    readonly now: () => number
+    readonly ticks: () => number
   ) {}
 
   /** A node was given a script that names this pack. */
   began(node: string, imagefile: string): void {
     this.#begun.delete(node)
-    if (imagefile !== '') this.#begun.set(node, { imagefile, at: this.now() })
+    const before = this.#last(node)
+    if (imagefile !== '') this.#begun.set(node, { imagefile, until: this.ticks() + this.longestMs, before })
   }
 
   /** Whether a node was given a script that names this pack. */
@@ -28,16 +38,20 @@ export class Installing {
   /** The packs in use. */
   packs(): Set<string> {
     const found = new Set<string>()
-    for (const [node, { imagefile, at }] of this.#begun)
-      if (this.#isOver(node, at)) this.#begun.delete(node)
-      else found.add(imagefile)
+    for (const [node, begun] of this.#begun)
+      if (this.#isOver(node, begun)) this.#begun.delete(node)
+      else found.add(begun.imagefile)
     return found
   }
 
-  #isOver(node: string, at: number): boolean {
-    if (at + this.longestMs <= this.now()) return true
-    const last = this.status.history(node).at(-1)
-    if (!last || Date.parse(last.time) < at) return false
+  #isOver(node: string, { until, before }: Begun): boolean {
+    if (until <= this.ticks()) return true
+    const last = this.#last(node)
+    if (!last || last === before) return false
     return !last.state.startsWith('installer.') || /^installer\.(completed|failed)\b/.test(last.state)
+  }
+
+  #last(node: string): Report | undefined {
+    return this.status.history(node).at(-1)
   }
 }

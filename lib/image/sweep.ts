@@ -51,7 +51,7 @@ export class Sweep {
   }
 
   async #sweep(signal: AbortSignal): Promise<void> {
-    const { model, now, config } = this.context
+    const { model, ticks, config } = this.context
     const { view } = model
     const installing = this.installing.packs()
     for (const name of [...this.#unused.keys()]) if (!view.get('pack', name)) this.#unused.delete(name)
@@ -70,9 +70,9 @@ export class Sweep {
         this.#unused.delete(name)
         continue
       }
-      const since = this.#unused.get(name) ?? now()
+      const since = this.#unused.get(name) ?? ticks()
       this.#unused.set(name, since)
-      if (now() - since >= config.image.grace && !signal.aborted) await this.#remove(name, files)
+      if (ticks() - since >= config.image.grace && !signal.aborted) await this.#remove(name, files)
     }
   }
 
@@ -101,8 +101,8 @@ export class Sweep {
 
   /** Milliseconds until the next pack is due. One that is due and could not be removed is tried again after an hour. */
   #pauseMs(): number {
-    const { config, now } = this.context
-    const next = [...this.#unused.values()].map(since => since + config.image.grace - now())
+    const { config, ticks } = this.context
+    const next = [...this.#unused.values()].map(since => since + config.image.grace - ticks())
     return Math.min(...next.filter(ms => ms > 0), hourMs)
   }
 }

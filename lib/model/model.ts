@@ -12,7 +12,7 @@ import type { SecretBox } from './secret-box.js'
 import { type ClusterDoc, settingsInForce } from './settings.js'
 import { beyondLimits } from './table.js'
 import type { GroupDoc } from './types/group.js'
-import type { NodeDoc } from './types/node.js'
+import { generationOf, type NodeDoc } from './types/node.js'
 import { createIndex, objectTypes, sealedKinds } from './types.js'
 import type { ClusterSettings, ClusterStore, Tx, View } from './view.js'
 
@@ -84,9 +84,15 @@ export class Model {
     return effectiveNode(view, node, this.cluster)
   }
 
-  /** Whether a token issued at that time (ms) was issued to the node that has this name now (rules 4.8). */
-  standsFor(node: string, issuedAt: number): boolean {
-    return this.view.get('node', node) !== undefined && issuedAt > (this.view.get('revoked', node)?.at ?? -1)
+  /**
+   * Whether a token was issued to the node that has this name now (rules 4.8). Its generation decides, because a clock may
+   * be set. `issuedAt` (ms) decides for a token without one, which an earlier version issued, until the next one is voided.
+   */
+  standsFor(node: string, { generation, issuedAt }: { generation?: number; issuedAt: number }): boolean {
+    if (!this.view.get('node', node)) return false
+    const present = generationOf(this.view, node)
+    if (generation !== undefined || present > 0) return generation === present
+    return issuedAt > (this.view.get('revoked', node)?.at ?? -1)
   }
 
   /** Runs one change; every rule between objects holds after it, or nothing of it happened. */

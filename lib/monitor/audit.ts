@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { appendFile, rename, rm, stat, truncate } from 'node:fs/promises'
+import { Background } from '../background.js'
 import { unlessMissing } from '../disk/missing.js'
+import type { Log } from '../log.js'
 import { hidden } from '../model/field.js'
 import type { Actor } from '../model/model.js'
 import { objectTypes } from '../model/types.js'
@@ -17,7 +19,13 @@ export interface AuditOptions {
   /** How many rotated files are kept of each: `<file>.1` is the newest. */
   readonly keep: number
   readonly now: () => number
+  /** Throws when the directory is no longer ours to write (rules 11.3). */
+  readonly assertOurs?: () => Promise<void>
+  readonly log?: Pick<Log, 'error' | 'info'>
 }
+
+/** Pauses while the disk takes none. */
+const retryMs = { first: 1000, longest: 5000 }
 
 /** How many lines are kept in memory while the disk takes none. */
 const mostWaiting = 10_000
@@ -51,6 +59,11 @@ export class Audit {
     return { ok: reason === '', reason }
   }
 
+  /** Tries once more to write lines that wait. */
+  async close(): Promise<void> {
+    await Promise.all([this.#users.close(), this.#machines.close()])
+  }
+
   record(actor: Actor, changes: readonly Change[], kind: 'change' | 'import'): Promise<void> {
     const known = changes.filter(({ type }) => !internal.has(type))
     if (known.length === 0) return Promise.resolve()
@@ -74,25 +87,42 @@ const clipped = (_: string, value: unknown) =>
     ? `${value.slice(0, longestText)}… (${value.length} characters)`
     : value
 
-/** A file of lines that is rotated. */
+/** A file of lines that is rotated. What cannot be written is tried again, ever slower. */
 class Trail {
-  /** Why lines wait, '' while none does. */
-  failure = ''
   readonly #waiting: string[] = []
-  #running: Promise<void> | undefined
+  readonly #writing: Background
   #sizeBytes: number | undefined
 
   constructor(
     private readonly file: string,
-    private readonly options: Pick<AuditOptions, 'maxBytes' | 'keep'>
-  ) {}
+    private readonly options: Pick<AuditOptions, 'maxBytes' | 'keep' | 'assertOurs' | 'log'>
+  ) {
+    const { log } = options
+    this.#writing = new Background({
+      work: () => this.#write(),
+      retryMs,
+      failed: reason => log?.error(`the audit log cannot be written, and is tried again: ${reason}`),
+      recovered: () => log?.info('the audit log is written again')
+    })
+  }
+
+  /** Why lines wait, '' while none does. */
+  get failure(): string {
+    const { problem } = this.#writing
+    return problem === '' ? '' : `the audit log cannot be written: ${problem}`
+  }
 
   /** Resolves when they are written, or cannot be written now. */
   add(lines: readonly string[]): Promise<void> {
     // One by one: a change may touch more objects than a call takes arguments.
     for (const line of lines) this.#waiting.push(line)
-    this.#running ??= this.#write()
-    return this.#running
+    return this.#writing.run().catch(() => undefined)
+  }
+
+  /** Tries once more to write what waits, and writes no more after that. */
+  async close(): Promise<void> {
+    if (this.#waiting.length > 0) await this.#writing.run().catch(() => undefined)
+    await this.#writing.close()
   }
 
   async #write(): Promise<void> {
@@ -102,16 +132,15 @@ class Trail {
         await this.#append(this.#waiting.join(''))
         this.#waiting.splice(0, count)
       }
-      this.failure = ''
     } catch (error) {
-      this.failure = `the audit log cannot be written: ${(error as Error).message}`
       // They are written with the next ones, as many as memory should hold.
       this.#waiting.splice(0, this.#waiting.length - mostWaiting)
+      throw error
     }
-    this.#running = undefined
   }
 
   async #append(text: string): Promise<void> {
+    await this.options.assertOurs?.()
     await this.#rotate()
     const sizeBytes = this.#sizeBytes ?? 0
     try {

@@ -50,16 +50,25 @@ export class NodeStatus {
 
   private constructor(
     readonly now: () => number,
-    readonly log: Pick<Log, 'warn'>
+    readonly log: Pick<Log, 'warn' | 'info'>
   ) {}
 
-  /** Reads the journal `file`, made when missing; throws what Journal.open throws. */
-  static async open(file: string, now: () => number, log: Pick<Log, 'warn'>): Promise<NodeStatus> {
+  /**
+   * Reads the journal `file`, made when missing; throws what Journal.open throws. `assertOurs` throws when the file is no
+   * longer ours to write.
+   */
+  static async open(
+    file: string,
+    now: () => number,
+    log: Pick<Log, 'warn' | 'info'>,
+    assertOurs?: () => Promise<void>
+  ): Promise<NodeStatus> {
     const status = new NodeStatus(now, log)
     status.#journal = await Journal.open<Event>({
       file,
       read: event => status.#apply(event),
-      snapshot: () => status.#snapshot()
+      snapshot: () => status.#snapshot(),
+      ...(assertOurs ? { assertOurs } : {})
     })
     return status
   }
@@ -185,8 +194,13 @@ export class NodeStatus {
     try {
       // Together they share one fsync; one that is written twice after a failure says the same twice.
       await Promise.all(events.map(event => this.#journal.append(event)))
+      if (this.#failure !== '') this.log.info('the states of nodes are written again')
       this.#failure = ''
     } catch (error) {
+      if (this.#failure === '')
+        this.log.warn(
+          `the states of nodes cannot be written, and it is tried again: ${(error as Error).message}`
+        )
       this.#failure = (error as Error).message
       throw error
     }

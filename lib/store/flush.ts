@@ -81,7 +81,7 @@ export class Flusher {
 
   /** Writes what waits. When that fails, or takes over 5 s, the intents stay, and the next start finishes them. */
   async close(): Promise<void> {
-    this.#closeBy = Date.now() + CLOSE_MS
+    this.#closeBy = performance.now() + CLOSE_MS
     await this.#flushing.run().catch(() => undefined)
     await this.#flushing.close()
   }
@@ -96,7 +96,7 @@ export class Flusher {
     try {
       await assertOurs()
       await inParallel(writes, PARALLEL_WRITES, async ([file, { text }]) => {
-        if (Date.now() > this.#closeBy)
+        if (performance.now() > this.#closeBy)
           throw new StoreError('shutting down; the next start goes on with them')
         await (text === undefined ? files.remove(file) : files.replace(file, text))
       })

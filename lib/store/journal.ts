@@ -19,6 +19,8 @@ export interface JournalOptions<R> {
   snapshot: () => Iterable<R>
   /** A file beyond this, and beyond twice what it was after the last compaction, is compacted. Default 8 MiB. */
   compactBytes?: number
+  /** Throws a StoreError when the directory of the file is no longer ours to write (rules 11.3). */
+  assertOurs?: () => Promise<void>
   /** How files are written; a test puts failing ones here. */
   files?: FileLayer
   log?: (level: 'warn', message: string) => void
@@ -123,6 +125,8 @@ export class Journal<R> {
   }
 
   async #write(text: string): Promise<void> {
+    // An open file can be written though its directory was put away: a record in it would be lost.
+    await this.#options.assertOurs?.()
     await this.#repair()
     try {
       await this.#log.appendFile(text)
@@ -180,6 +184,7 @@ export class Journal<R> {
     }
     await flush()
     await compacted.datasync()
+    await this.#options.assertOurs?.()
     await this.#files.rename(fresh, file)
     // From here the old file has no name; what comes next may be acknowledged only once the new one's is durable.
     this.#repairs.push(() => this.#files.syncDirectory(dirname(file)))

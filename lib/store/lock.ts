@@ -54,7 +54,7 @@ export async function acquireLock(directory: string): Promise<Lock> {
 
 /** Takes the lock on an open directory, or throws the LockedError. */
 async function take({ fd }: FileHandle, directory: string, holderFile: string): Promise<void> {
-  for (const giveUp = Date.now() + PATIENCE_MS; ; await sleep(STEP_MS)) {
+  for (const giveUp = performance.now() + PATIENCE_MS; ; await sleep(STEP_MS)) {
     const isTaken = await flock(fd)
     const earlier = join(directory, 'lock')
     if (isTaken && !(await exists(earlier))) return
@@ -63,7 +63,7 @@ async function take({ fd }: FileHandle, directory: string, holderFile: string): 
     // An earlier version of svcd made this directory as its lock, and has ended.
     if (isTaken) return rm(earlier, { recursive: true, force: true })
     // Whoever has the lock has not written its name yet.
-    if (Date.now() > giveUp)
+    if (performance.now() > giveUp)
       throw new Error(`${directory}: another process has locked it and does not say which it is`)
   }
 }

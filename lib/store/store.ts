@@ -132,6 +132,11 @@ export class Store<T extends Types, I extends Index> {
     return { ok: reason === '', reason }
   }
 
+  /** Throws a StoreError when the directory is no longer ours to write (rules 11.3): also for what others write in it. */
+  assertOurs(): Promise<void> {
+    return this.#lock.assertOurs()
+  }
+
   /**
    * Runs `fn` at once, against memory plus the changes on their way to disk. Resolves with what it returned when its
    * changes are durable and visible in `current`, all or none. A throw takes its writes back, and rejects. Both wait

@@ -122,11 +122,11 @@ t.test('tokens that are not valid', async t => {
     'not ASCII': '\u00e9\u00ff',
     'prototype keys': '__proto__.constructor.toString',
     expired: past.issueUser('root', 'admin'),
-    'expired, of a node': (await issuer(c, -5 * hour)).issueNode('n1'),
+    'expired, of a node': (await issuer(c, -5 * hour)).issueNode('n1', 0),
     'from the future': future.issueUser('root', 'admin'),
     'a user who is not in the ini': present.issueUser('mallory', 'admin'),
     'a user with an inherited name': present.issueUser('constructor', 'admin'),
-    'a node that is not there': present.issueNode('none')
+    'a node that is not there': present.issueNode('none', 0)
   }
   t.equal(
     (await c.get('/config/group', { token: present.issueUser('root', 'admin') })).status,

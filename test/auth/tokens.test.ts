@@ -28,22 +28,27 @@ t.test('what is issued is verified, with its times in milliseconds', async t => 
     issuedAt,
     expiresAt: issuedAt + hour
   })
-  t.strictSame(tokens.verify(tokens.issueNode('node001')), {
+  t.strictSame(tokens.verify(tokens.issueNode('node001', 0)), {
     kind: 'node',
     node: 'node001',
+    generation: 0,
     issuedAt,
     expiresAt: issuedAt + 4 * hour
   })
   for (let ms = 0; ms < 1000; ms++, clock.now++)
-    if (tokens.verify(tokens.issueNode('n'))?.issuedAt !== clock.now) t.fail(`${clock.now} was rounded`)
-  t.match(tokens.issueNode('n'), /^[\w-]+\.[\w-]+\.[\w-]{43}$/, 'three parts, fit for a header and a script')
+    if (tokens.verify(tokens.issueNode('n', 0))?.issuedAt !== clock.now) t.fail(`${clock.now} was rounded`)
+  t.match(
+    tokens.issueNode('n', 0),
+    /^[\w-]+\.[\w-]+\.[\w-]{43}$/,
+    'three parts, fit for a header and a script'
+  )
 })
 
 // rules 5.1
 t.test('expired and future tokens are void', async t => {
   const { tokens, clock } = await opened(t)
   const token = tokens.issueUser('alice', 'admin')
-  const node = tokens.issueNode('node001')
+  const node = tokens.issueNode('node001', 0)
   clock.now += hour - 1
   t.ok(tokens.verify(token))
   clock.now += 1
@@ -75,7 +80,7 @@ t.test('first starts at the same time agree on one key', async t => {
   const state = join(t.testdir(), 'state')
   const options = { now: () => 5, lifetimeMs: hour, nodeLifetimeMs: hour }
   const all = await Promise.all(Array.from({ length: 16 }, () => Tokens.open(state, options)))
-  const token = all[0]?.issueNode('n') ?? ''
+  const token = all[0]?.issueNode('n', 0) ?? ''
   t.ok(all.every(tokens => tokens.verify(token)))
 })
 
@@ -125,7 +130,7 @@ t.test('tokens of another daemon are void', async t => {
 t.test('forgeries', async t => {
   const { tokens, clock, key } = await opened(t)
   const user = tokens.issueUser('alice', 'viewer')
-  const node = tokens.issueNode('node001')
+  const node = tokens.issueNode('node001', 0)
   const [header = '', payload = '', signature = ''] = user.split('.')
   const now = clock.now / 1000
   const claims = { kind: 'user', sub: 'alice', role: 'admin', iat: now, exp: now + 3600 }
@@ -193,7 +198,7 @@ function respelled(token: string): string {
 
 t.test('every single changed letter voids a token', async t => {
   const { tokens } = await opened(t)
-  const token = tokens.issueNode('node001')
+  const token = tokens.issueNode('node001', 0)
   for (let at = 0; at < token.length; at++) {
     const changed = `${token.slice(0, at)}${token[at] === 'A' ? 'B' : 'A'}${token.slice(at + 1)}`
     if (changed !== token && tokens.verify(changed)) t.fail(`letter ${at}`)

@@ -21,6 +21,8 @@ const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 export class Bench {
   readonly log: string[] = []
   now = 1_000_000_000
+  /** By how much of that the clock was set. */
+  clockSet = 0
 
   private constructor(
     readonly directory: string,
@@ -54,6 +56,7 @@ export class Bench {
       intents,
       log: createLog('info', line => log.push(line)),
       now: () => bench.now,
+      ticks: () => bench.now - bench.clockSet,
       files: new Mutex()
     })
     Object.assign(bench, { log })

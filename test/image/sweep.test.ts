@@ -63,6 +63,29 @@ t.test('an old pack is kept for the grace time, then all its files go', async t 
   t.strictSame(left(), [...files('2'), 'compute-mine'].sort(), 'what an image names is never removed')
 })
 
+// rules 9.6
+t.test('the clock set forward or back removes nothing early, and keeps nothing longer', async t => {
+  const { bench, pack, sweep, left, installing, report } = await beginning(t)
+  const all = left()
+  await sweep.run()
+  for (const by of [9000 * hour, -20_000 * hour]) {
+    bench.now += by
+    bench.clockSet += by
+    await sweep.run()
+    t.strictSame(left(), all)
+  }
+  report('installer.image')
+  installing.began('n1', pack('1'))
+  bench.now -= 48 * hour
+  bench.clockSet -= 48 * hour
+  t.strictSame([...installing.packs()], [pack('1')])
+  report('installer.completed')
+  t.strictSame([...installing.packs()], [], 'a report counts, also from before by the clock')
+  bench.now += 24 * hour
+  await sweep.run()
+  t.not(left().length, all.length)
+})
+
 t.test('named again meanwhile, its time begins anew', async t => {
   const { bench, pack, sweep, left } = await beginning(t)
   const all = left()

@@ -20,7 +20,10 @@ function breakable(test: typeof t) {
 }
 
 const open = (directory: string, log: string[] = []) =>
-  NodeStatus.open(join(directory, 'status.journal'), Date.now, { warn: line => log.push(line) })
+  NodeStatus.open(join(directory, 'status.journal'), Date.now, {
+    warn: line => log.push(line),
+    info: line => log.push(line)
+  })
 
 t.test(
   'what follows from a change that was made is not refused: it is owed until the disk takes it',

@@ -35,10 +35,13 @@ const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 
 /** A daemon of its own for one test, with its state in a temporary directory, and the admin's token. */
 export class Controller {
+  daemon!: Daemon
+  /** By how much the daemon's clock is set forward. */
+  clockMs = 0
+
   private constructor(
     readonly directory: string,
     readonly overrides: readonly string[],
-    public daemon: Daemon,
     public token: string,
     readonly log: string[]
   ) {}
@@ -56,7 +59,8 @@ export class Controller {
       'controller.address=10.141.255.254',
       ...overrides
     ]
-    const controller = new Controller(directory, all, await boot(all, log), '', log)
+    const controller = new Controller(directory, all, '', log)
+    await controller.#boot()
     test.teardown(() => controller.daemon.close(1000))
     controller.token = await controller.login()
     return controller
@@ -66,7 +70,12 @@ export class Controller {
   async restart(meanwhile = () => {}): Promise<void> {
     await this.daemon.close(1000)
     meanwhile()
-    this.daemon = await boot(this.overrides, this.log)
+    await this.#boot()
+  }
+
+  async #boot(): Promise<void> {
+    const log = createLog('info', line => this.log.push(line))
+    this.daemon = await startDaemon(loadConfig(ini, this.overrides), log, () => Date.now() + this.clockMs)
   }
 
   async login(username = 'admin', password?: string): Promise<string> {
@@ -178,13 +187,6 @@ export class Controller {
     })
     return reply(answer.status, answer.body.toString('utf8'), answer.headers)
   }
-}
-
-function boot(overrides: readonly string[], log: string[]): Promise<Daemon> {
-  return startDaemon(
-    loadConfig(ini, overrides),
-    createLog('info', line => log.push(line))
-  )
 }
 
 function reply(status: number, text: string, headers: Readonly<Record<string, unknown>>): Reply {

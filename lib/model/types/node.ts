@@ -97,6 +97,13 @@ export type NodeDoc = { readonly name: string } & Stored<typeof fields> & Stored
 
 const revokedFields = [
   { name: 'at', type: count, required: true, meaning: 'when, milliseconds since 1970' },
+  {
+    name: 'generation',
+    type: count,
+    default: 0,
+    leftOut: true,
+    meaning: 'how often the tokens of this name were voided; an earlier version did not count'
+  },
   { name: 'renamed', type: objectName, meaning: 'name that the node was given; absent: it was deleted' }
 ] as const satisfies Table
 
@@ -232,10 +239,14 @@ function withoutMachine(given: Given, source: NodeDoc): Given {
   return { ...given, values, interfaces }
 }
 
-/** Voids the tokens a node name was given so far: they do not pass to a later node of that name. */
+/** Voids the tokens a node name was given so far: they do not pass to a later node of that name (rules 4.8). */
 function revoke({ tx, now }: Changing, name: string, renamed?: string): void {
-  tx.put('revoked', name, { name, at: now, ...(renamed === undefined ? {} : { renamed }) })
+  const generation = generationOf(tx, name) + 1
+  tx.put('revoked', name, { name, at: now, generation, ...(renamed === undefined ? {} : { renamed }) })
 }
+
+/** The number that a token of this node name carries now: it rises when the tokens so far become void. */
+export const generationOf = (view: View, name: string): number => view.get('revoked', name)?.generation ?? 0
 
 /** Marks the name of a node whose tokens were voided. */
 export const revoked: AttachedType<RevokedDoc> = { title: 'revoked', fields: revokedFields }

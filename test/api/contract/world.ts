@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { Tokens } from '../../../lib/auth/tokens.js'
+import { generationOf } from '../../../lib/model/types/node.js'
 import { makeTree } from '../../image/small-tree.js'
 import { cheapHash, passwords } from '../../support/callers.js'
 import { type Ask, Controller } from '../../support/controller.js'
@@ -135,13 +136,14 @@ export class Stage {
 
   /** How a request of somebody is sent. */
   as(who: Who, source?: string): Ask {
+    const node = (name: string) => this.tokens.issueNode(name, generationOf(this.c.daemon.model.view, name))
     const tokens: Record<Who, () => string | null> = {
       admin: () => this.c.token,
       viewer: () => this.tokens.issueUser('alice', 'viewer'),
       nobody: () => null,
       garbage: () => 'garbage',
-      n1: () => this.tokens.issueNode('n1'),
-      n2: () => this.tokens.issueNode('n2')
+      n1: () => node('n1'),
+      n2: () => node('n2')
     }
     return { token: tokens[who](), ...(source === undefined ? {} : { source }) }
   }
