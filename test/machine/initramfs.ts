@@ -46,18 +46,25 @@ export async function buildInitramfs(kernel: Kernel, file: string): Promise<void
     for (const part of (await readdir(nodeSide)).filter(leaf => leaf.startsWith('svc-')))
       await add(join(nodeSide, part), `usr/lib/svc/${part}`)
     await add(join(import.meta.dirname, 'tree-sum.sh'), 'lib/tree-sum.sh')
-    const names = modules.map(module => module.slice(module.lastIndexOf('/') + 1))
-    for (const [i, module] of modules.entries())
-      await add(join(kernel.modules, `${module}.ko`), `lib/modules/${names[i]}.ko`, 0o644)
-    await writeFile(join(root, 'lib/modules/order'), `${names.join('\n')}\n`)
-    await pack(root, file)
+    await addModules(kernel, root)
+    await packInitramfs(root, file)
   } finally {
     await rm(root, { recursive: true, force: true })
   }
 }
 
-/** cpio in the kernel's format, everything owned by root, parents before what is in them. */
-async function pack(root: string, file: string): Promise<void> {
+/** Puts the drivers of qemu's virtio devices into `lib/modules` of an initramfs, with their `order`, a name a line. */
+export async function addModules(kernel: Kernel, root: string): Promise<void> {
+  const directory = join(root, 'lib/modules')
+  await mkdir(directory, { recursive: true })
+  const names = modules.map(module => module.slice(module.lastIndexOf('/') + 1))
+  for (const [i, module] of modules.entries())
+    await copyFile(join(kernel.modules, `${module}.ko`), join(directory, `${names[i]}.ko`))
+  await writeFile(join(directory, 'order'), `${names.join('\n')}\n`)
+}
+
+/** cpio (gzip) in the kernel's format, everything owned by root, parents before what is in them. */
+export async function packInitramfs(root: string, file: string): Promise<void> {
   const cpio = spawn('cpio', ['-o', '-H', 'newc', '-R', '0:0', '--quiet'], {
     cwd: root,
     env: programEnv(),
