@@ -61,9 +61,9 @@ function bodyFor(route: ApiRoute, path: string): unknown {
   if (path === '/config/cluster/import') return importBody()
   if (!about) return changed(bodyOf(route))
   const { fields, newName } = objectTypes[about.type]
-  const object: Record<string, unknown> = fieldsOf(random, fields, 0.8)
+  const object: Record<string, unknown> = fieldsOf(random, fields, random.is(0.7) ? 1 : 0.7)
   if (/_clone$/.test(path) || random.is(0.1)) object[newName[0]] = random.pick(names[about.type] ?? ['x'])
-  if (random.is(0.3)) object.interfaces = random.pick(pool.filter(value => Array.isArray(value)))
+  if (random.is(0.15)) object.interfaces = random.pick(pool.filter(value => Array.isArray(value)))
   if (random.is(0.05))
     object[random.pick(['_override', '_x', 'nonsense', 'constructor', ''])] = random.pick(pool)
   return random.is(0.5) ? object : { config: { [about.type]: { [about.name]: object } } }
@@ -131,7 +131,7 @@ t.test('bodies that were once found', async t => {
     const { path, body, status } = JSON.parse(readFileSync(join(directory, name), 'utf8'))
     return [name, path, body, status] as const
   })
-  const interfaces = Array.from({ length: 5000 }, (_, n) => ({ interface: `eth${n}`, network: 'cluster' }))
+  const interfaces = Array.from({ length: 1000 }, (_, n) => ({ interface: `eth${n}`, network: 'cluster' }))
   const large = [
     ['long base64', '/config/group/compute', { prescript: 'A'.repeat(2_000_000) }, 204],
     ['long base64 that is none', '/config/group/compute', { prescript: 'A'.repeat(2_000_001) }, 400],

@@ -141,7 +141,7 @@ export function valueFor(random: Random, field: Field, share: number): JsonValue
 
 /** Some fields of a table with a value each. */
 export function fieldsOf(random: Random, table: readonly Field[], share: number): Record<string, JsonValue> {
-  const fields = table.filter(() => random.is(0.3))
+  const fields = table.filter(() => random.is(0.15))
   return Object.fromEntries(
     fields.map(field => [random.pick([field.name, ...(field.also ?? [])]), valueFor(random, field, share)])
   )
