@@ -1,8 +1,6 @@
 import type { Duplex } from 'node:stream'
+import { Backlog, RequestQueue } from './backlog.js'
 import type { Exchange } from './exchange.js'
-
-/** No honest client sends more requests than this without waiting for an answer. */
-const MAX_PIPELINED = 1000
 
 /**
  * Ends a socket, and destroys it once what was written has left. It does not wait for what the client still sends.
@@ -21,29 +19,38 @@ export class Connection<C> {
   refused = false
   /** The request that came last. */
   last: Exchange<C> | undefined
-  readonly #waiting: (() => void)[] = []
+  readonly #waiting: RequestQueue
+  #held = false
+  #guarded = false
   #bytesSeen: number | undefined
 
-  constructor(readonly socket: Duplex & { readonly bytesRead?: number; setTimeout?(ms: number): unknown }) {
+  constructor(
+    readonly socket: Duplex & { readonly bytesRead?: number; setTimeout?(ms: number): unknown },
+    backlog: Backlog
+  ) {
     this.#bytesSeen = socket.bytesRead
+    this.#waiting = new RequestQueue(backlog, this)
   }
 
-  /** Calls `serve` when the requests before it are answered; never, if the connection ends first. */
-  enqueue(exchange: Exchange<C>, serve: () => void): void {
+  /**
+   * Calls `serve` when the requests before it are answered; never, if the connection ends first. False if too many wait:
+   * then it should be refused.
+   */
+  enqueue(exchange: Exchange<C>, serve: () => void): boolean {
     const start = () => {
       this.current = exchange
       serve()
     }
     this.last = exchange
-    if (!this.current) start()
-    else if (this.#waiting.length < MAX_PIPELINED) this.#waiting.push(start)
-    else this.socket.destroy()
+    if (this.current) return this.#waiting.push(exchange.incoming, start)
+    start()
+    return true
   }
 
   /** Calls `refuse` once all requests are answered; one that has not come whole is not served. */
   refuseLast(refuse: () => void): void {
     if (this.last?.incoming.complete === false) this.#waiting.pop()
-    if (this.current) this.#waiting.push(refuse)
+    if (this.current) this.#waiting.pushLast(refuse)
     else refuse()
   }
 
@@ -61,6 +68,40 @@ export class Connection<C> {
     start()
   }
 
+  /** Reads nothing more from the client. What was read together with the last request still arrives. */
+  hold(): void {
+    this.#held = true
+    // node:http reads on when it is done with a request.
+    if (!this.#guarded) this.socket.on('resume', () => this.#held && this.socket.pause())
+    this.#guarded = true
+    this.socket.pause()
+  }
+
+  /** Reads again. */
+  release(): void {
+    this.#held = false
+    this.socket.resume()
+  }
+
+  /** Ends the connection at once. What waits takes memory until the socket is closed. */
+  cut(): void {
+    this.refuseMore()
+    this.socket.destroy()
+  }
+
+  /** Takes no more requests, not even those that were read already. */
+  refuseMore(): void {
+    this.refused = true
+    // Node would go on making requests of what it has read. 2: what follows is not HTTP.
+    const { parser } = this.socket as { parser?: { onIncoming?: () => number } | null }
+    if (parser) parser.onIncoming = () => 2
+  }
+
+  /** Forgets what waits: nobody is there to be answered. */
+  ended(): void {
+    this.#waiting.clear()
+  }
+
   /** Whether no request is under way or has begun to arrive. */
   get idle(): boolean {
     return !this.current && this.socket.bytesRead === this.#bytesSeen
@@ -70,6 +111,7 @@ export class Connection<C> {
 /** All open connections, and how they come to an end. */
 export class Connections<C> {
   readonly #open = new Map<Duplex, Connection<C>>()
+  readonly #backlog = new Backlog()
   #whenEmpty: (() => void) | undefined
   #closing = false
 
@@ -78,10 +120,12 @@ export class Connections<C> {
    * it.
    */
   add(socket: Duplex): void {
-    this.#open.set(socket, new Connection(socket))
+    const connection = new Connection<C>(socket, this.#backlog)
+    this.#open.set(socket, connection)
     socket.on('error', () => undefined)
     socket.once('close', () => {
       this.#open.delete(socket)
+      connection.ended()
       if (this.#open.size === 0) this.#whenEmpty?.()
     })
   }

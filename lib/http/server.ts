@@ -5,6 +5,7 @@ import { badRequest, ServiceError, unavailable } from '../errors.js'
 import type { Log } from '../log.js'
 import type { Source } from '../source.js'
 import { accessLine, refusalLine } from './access-log.js'
+import { MOST_READ } from './backlog.js'
 import { ClientGone, hasBody, isHangUp, readBody } from './body.js'
 import { Connections } from './connections.js'
 import { Downloads } from './downloads.js'
@@ -21,6 +22,9 @@ import { parseStrict } from './strict-json.js'
 import { parseTarget } from './target.js'
 
 const shuttingDown = unavailable('the service is shutting down')
+const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`)
+/** Lines of a request's header. Node drops what is more than it was told, without a word. */
+const MOST_LINES = 128
 const UNKNOWN: Source = { address: '-', loopback: false }
 
 /** What the composition root tells the server; `C` is what it knows of a caller. */
@@ -78,6 +82,7 @@ export class HttpServer<C> {
       keepAlive: true,
       keepAliveInitialDelay: 60_000
     })
+    this.#server.maxHeadersCount = MOST_LINES + 1
     this.#server
       .on('connection', (socket: Duplex) => this.#connections.add(socket))
       .on('request', (incoming, outgoing) => this.#arrive(incoming, outgoing, false))
@@ -132,7 +137,9 @@ export class HttpServer<C> {
       connection.next()
       if (this.#connections.closing) this.#connections.endIfIdle(connection)
     })
-    connection.enqueue(exchange, () => void this.#serve(exchange))
+    if (connection.enqueue(exchange, () => void this.#serve(exchange))) return
+    connection.refuseMore()
+    connection.refuseLast(() => this.#refuseRaw(incoming.socket, crowded))
   }
 
   async #serve(exchange: Exchange<C>): Promise<void> {
@@ -149,7 +156,7 @@ export class HttpServer<C> {
     const { headers } = incoming
     const options = this.#options
     if (this.#connections.closing) throw shuttingDown
-    checkHost(incoming)
+    checkHeader(incoming)
     if (headers.expect !== undefined && !exchange.awaitsContinue) {
       throw new ServiceError(417, 'only the expectation 100-continue is known')
     }
@@ -280,8 +287,10 @@ export class HttpServer<C> {
   }
 }
 
-/** Throws 400 unless there is one Host header (RFC 9112, 3.2). */
-function checkHost({ rawHeaders, headers, httpVersion }: IncomingMessage): void {
+/** Throws 431 for a header of too many lines, and 400 unless there is one Host header (RFC 9112, 3.2). */
+function checkHeader({ rawHeaders, headers, httpVersion }: IncomingMessage): void {
+  if (rawHeaders.length > 2 * MOST_LINES)
+    throw new ServiceError(431, `the header has more than ${MOST_LINES} lines`)
   if (headers.host === undefined && httpVersion !== '1.0') throw badRequest('the Host header is missing')
   let hosts = 0
   for (let i = 0; i < rawHeaders.length; i += 2)

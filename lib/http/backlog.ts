@@ -1,0 +1,104 @@
+import type { IncomingMessage } from 'node:http'
+import { hasBody } from './body.js'
+
+/** When so many requests of a connection wait, or so many bytes of them, nothing more is read from it. */
+const MOST_REQUESTS = 16
+const MOST_BYTES = 32 * 1024
+/** Requests that were read together with those wait too, up to this many. */
+export const MOST_READ = 32
+/**
+ * Bytes of the waiting requests of all connections. A connection whose request is one more is cut; one that has more than
+ * its bound at half of that.
+ */
+const MOST_BYTES_IN_ALL = 64 * 1024 * 1024
+/** About what a request takes beside its text, and each name and value in its header beside theirs, in bytes. */
+const REQUEST_BYTES = 4096
+const FIELD_BYTES = 40
+
+/** What a queue can do to its connection. */
+export interface Reader {
+  /** Reads nothing more from the client. */
+  hold(): void
+  /** Reads again. */
+  release(): void
+  /** Ends the connection; the queue is cleared when it is closed. */
+  cut(): void
+}
+
+/** The waiting requests of all connections: what pipelining may cost in memory (rules 2.14). */
+export class Backlog {
+  /** The bytes that they take. */
+  bytes = 0
+}
+
+/** The requests of one connection that wait behind the one that is being served. */
+export class RequestQueue {
+  readonly #starts: { readonly start: () => void; readonly bytes: number }[] = []
+  readonly #backlog: Backlog
+  #bytes = 0
+  #held = false
+
+  constructor(
+    backlog: Backlog,
+    readonly reader: Reader
+  ) {
+    this.#backlog = backlog
+  }
+
+  /** Lets a request wait; `start` serves it. False if it is one too many for this connection. */
+  push(incoming: IncomingMessage, start: () => void): boolean {
+    const bytes = sizeOf(incoming)
+    this.#starts.push({ start, bytes })
+    this.#count(bytes)
+    const { length } = this.#starts
+    // A body that was not asked for would be kept.
+    if (!this.#held && (length >= MOST_REQUESTS || this.#bytes >= MOST_BYTES || hasBody(incoming))) {
+      this.#held = true
+      this.reader.hold()
+    }
+    const most = this.#held ? MOST_BYTES_IN_ALL / 2 : MOST_BYTES_IN_ALL
+    if (this.#backlog.bytes > most) this.reader.cut()
+    return length <= MOST_READ
+  }
+
+  /** Lets something wait behind all requests that takes no memory. */
+  pushLast(start: () => void): void {
+    this.#starts.push({ start, bytes: 0 })
+  }
+
+  /** Takes the request that came first. */
+  shift(): (() => void) | undefined {
+    return this.#taken(this.#starts.shift())
+  }
+
+  /** Drops the request that came last. */
+  pop(): void {
+    this.#taken(this.#starts.pop())
+  }
+
+  clear(): void {
+    this.#starts.length = 0
+    this.#count(-this.#bytes)
+  }
+
+  #taken(taken: { start: () => void; bytes: number } | undefined): (() => void) | undefined {
+    if (!taken) return undefined
+    this.#count(-taken.bytes)
+    if (this.#held && this.#starts.length === 0) {
+      this.#held = false
+      this.reader.release()
+    }
+    return taken.start
+  }
+
+  #count(bytes: number): void {
+    this.#bytes += bytes
+    this.#backlog.bytes += bytes
+  }
+}
+
+function sizeOf({ url = '', rawHeaders }: IncomingMessage): number {
+  let bytes = REQUEST_BYTES + url.length + rawHeaders.length * FIELD_BYTES
+  for (const text of rawHeaders) bytes += text.length
+  return bytes
+}
