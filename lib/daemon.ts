@@ -14,6 +14,9 @@ import { Grants } from './boot/grants.js'
 import { Install } from './boot/install.js'
 import { warnOfRoles } from './boot/roles.js'
 import type { Config } from './config/types.js'
+import { localWork } from './helper/local.js'
+import { placesOf } from './helper/places.js'
+import type { Work } from './helper/work.js'
 import { HttpServer } from './http/server.js'
 import { Images } from './image/images.js'
 import { Distribution } from './image/torrent/distribution.js'
@@ -51,19 +54,20 @@ export interface Daemon {
 /**
  * Builds the parts from a configuration and starts them. Throws LoadError, LockedError, TemplateError or an Error of the
  * operating system; nothing is left running then. `now` is the clock, milliseconds since 1970: it may be set, so durations
- * are measured by another one.
+ * are measured by another one. `work` does what needs root; default: this process.
  */
 export async function startDaemon(
   config: Config,
   log: Log = createLog(config.log.level),
-  now: () => number = Date.now
+  now: () => number = Date.now,
+  work: Work = localWork(placesOf(config, true))
 ): Promise<Daemon> {
   const closers: (() => unknown)[] = []
   const close = async () => {
     for (const closer of closers.reverse()) await closer()
   }
   try {
-    const parts = await buildParts(config, log, now, closers)
+    const parts = await buildParts(config, log, now, work, closers)
     const { model, tokens, logins, jobs, services, images } = parts
     const standing = {
       tokens,
@@ -100,6 +104,7 @@ async function buildParts(
   config: Config,
   log: Log,
   now: () => number,
+  work: Work,
   closers: (() => unknown)[]
 ): Promise<Parts> {
   /** Milliseconds that only grow, whoever sets the clock. */
@@ -184,9 +189,10 @@ async function buildParts(
   const distribution = closed(new Distribution({ torrent, files, state, log }))
   const jobs = await Jobs.open({ directory: join(state, 'jobs'), now, log, parallel: config.jobs.parallel })
   closers.push(() => jobs.close(0))
+  closed(work)
   const images = closed(
     await Images.open({
-      ...{ config, model, jobs, status, remote, log, now, ticks },
+      ...{ config, model, jobs, status, remote, work, log, now, ticks },
       torrents: names => distribution.wanted(names)
     })
   )

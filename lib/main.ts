@@ -21,7 +21,20 @@ const commands = new Map(
     async serve(options) {
       const config = await configOf(options)
       const { serve } = await import('./cli/serve.js')
-      await serve(config, () => process.exit(1))
+      const helper = [
+        process.execPath,
+        ...process.execArgv,
+        process.argv[1] ?? '',
+        'helper',
+        ...given(options)
+      ]
+      await serve(config, () => process.exit(1), helper)
+      return 0
+    },
+    async helper(options) {
+      const config = await configOf(options)
+      const { serveHelper } = await import('./helper/serve.js')
+      await serveHelper(config)
       return 0
     },
     async check(options) {
@@ -63,6 +76,12 @@ async function configOf(options: Options): Promise<Config> {
   const { loadConfig } = await import('./config/load.js')
   return loadConfig(options.config ?? (existsSync(installed) ? installed : checkout), options.set ?? [])
 }
+
+/** The words of the command line that choose the configuration. */
+const given = ({ config, set = [] }: Options): string[] => [
+  ...(config === undefined ? [] : ['--config', config]),
+  ...set.flatMap(value => ['--set', value])
+]
 
 /** Options and operands in any order; what does not belong to the command is refused. */
 function parse(argv: readonly string[]) {

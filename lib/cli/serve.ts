@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import type { Config } from '../config/types.js'
 import { startDaemon } from '../daemon.js'
+import { startWork } from '../helper/start.js'
 import { createLog } from '../log.js'
 import { banner } from './banner.js'
 
@@ -10,10 +11,10 @@ const notifyTimeoutMs = 5000
 
 /**
  * Runs the daemon until the first SIGTERM or SIGINT, then lets what is under way finish for up to 10 s. A
- * second signal calls `abort`. Signals that arrive while the daemon starts are obeyed once it has started.
+ * second signal calls `abort`. `helper` is the command that starts a helper for root's work. Signals that arrive while the daemon starts are obeyed once it has started.
  * @throws whatever keeps the daemon from starting or from closing in order
  */
-export async function serve(config: Config, abort: () => void): Promise<void> {
+export async function serve(config: Config, abort: () => void, helper: readonly string[]): Promise<void> {
   const log = createLog(config.log.level)
   const stopped = new Promise<NodeJS.Signals>(resolve => {
     let first = true
@@ -25,7 +26,7 @@ export async function serve(config: Config, abort: () => void): Promise<void> {
     process.on('SIGTERM', onSignal)
     process.on('SIGINT', onSignal)
   })
-  const daemon = await startDaemon(config, log)
+  const daemon = await startDaemon(config, log, Date.now, startWork(config.image.helper, helper))
   // Nobody may read it: that ends nothing.
   process.stdout.on('error', () => {})
   process.stdout.write(banner(config, daemon))

@@ -1,6 +1,7 @@
 export const usage = `Usage: svcd COMMAND [OPTION]...
 
   serve                      run the daemon in the foreground
+  helper                     do root's work on images for the daemon; started by systemd, or by serve
   check                      report every problem of ini, templates and state; exit 1 when there is one
   export                     print everything that is configured, from the running daemon
   import FILE [--yes]        replace the sections in FILE (- for standard input), in the running daemon; shows what

@@ -108,6 +108,11 @@ export const keys = {
       '../var/images',
       'Directories of the images. svcd touches no image outside it.'
     ),
+    helper: key(
+      values.optionalPath,
+      '',
+      "Socket of the helper that does root's work on images. Empty: svcd starts a helper of its own where it is root."
+    ),
     packer: key(
       values.choice('auto', 'system', 'builtin'),
       'auto',

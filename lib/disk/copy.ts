@@ -3,12 +3,17 @@ import { type FileHandle, open, rm } from 'node:fs/promises'
 const chunkBytes = 1 << 20
 
 /**
- * Makes a file (0600) that must not be there yet, and has it filled. When that fails, it is removed and what failed
- * is thrown.
+ * Makes a file (0600) that must not be there yet, and has it filled; `owner` gets it. When that fails, it is removed and
+ * what failed is thrown.
  */
-export async function fillNew<T>(path: string, fill: (file: FileHandle) => Promise<T>): Promise<T> {
+export async function fillNew<T>(
+  path: string,
+  fill: (file: FileHandle) => Promise<T>,
+  owner?: { readonly uid: number; readonly gid: number }
+): Promise<T> {
   const file = await open(path, 'wx', 0o600)
   try {
+    if (owner !== undefined) await file.chown(owner.uid, owner.gid)
     return await fill(file)
   } catch (error) {
     await rm(path, { force: true })
@@ -19,18 +24,27 @@ export async function fillNew<T>(path: string, fill: (file: FileHandle) => Promi
 }
 
 /** Copies an open file, which it closes, to a new one (0600); durable but for its name when it resolves. */
-export async function copyTo(from: FileHandle, to: string, signal: AbortSignal): Promise<void> {
+export async function copyTo(
+  from: FileHandle,
+  to: string,
+  signal: AbortSignal,
+  owner?: { readonly uid: number; readonly gid: number }
+): Promise<void> {
   try {
-    await fillNew(to, async into => {
-      const chunk = Buffer.allocUnsafe(chunkBytes)
-      for (;;) {
-        signal.throwIfAborted()
-        const { bytesRead } = await from.read(chunk, 0, chunk.length, null)
-        if (bytesRead === 0) break
-        await into.writeFile(chunk.subarray(0, bytesRead))
-      }
-      await into.sync()
-    })
+    await fillNew(
+      to,
+      async into => {
+        const chunk = Buffer.allocUnsafe(chunkBytes)
+        for (;;) {
+          signal.throwIfAborted()
+          const { bytesRead } = await from.read(chunk, 0, chunk.length, null)
+          if (bytesRead === 0) break
+          await into.writeFile(chunk.subarray(0, bytesRead))
+        }
+        await into.sync()
+      },
+      owner
+    )
   } finally {
     await from.close()
   }

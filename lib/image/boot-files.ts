@@ -15,7 +15,6 @@ import {
   versionOf,
   wantedKernel
 } from './kernel.js'
-import { buildInitramfs } from './packer/initramfs.js'
 
 /** The boot files of a pack: paths below the tree, or `kept` where the admin's own file stays. */
 export interface BootFiles {
@@ -26,7 +25,7 @@ export interface BootFiles {
 
 /** Chooses kernel and initramfs, and builds the initramfs where the ini says so and the image can. */
 export async function bootFiles(
-  { model, config }: ImageContext,
+  { model, config, work }: ImageContext,
   image: OsimageDoc,
   tree: string,
   wish: KernelWish,
@@ -68,15 +67,16 @@ export async function bootFiles(
       // The build needs a shell in the image, which an image without such a tool may lack.
       const built =
         (await hasTool(tree)) &&
-        (await buildInitramfs({
-          tree,
-          kernelversion: version,
-          dracutmodules: words(image.dracutmodules),
-          kernelmodules: words(image.kernelmodules),
-          signal: job.signal,
-          timeLimitMs: config.image.time_limit,
-          line: text => job.line(text)
-        }))
+        (await work.call(
+          'initramfs',
+          {
+            tree,
+            kernelversion: version,
+            dracutmodules: words(image.dracutmodules),
+            kernelmodules: words(image.kernelmodules)
+          },
+          { signal: job.signal, timeLimitMs: config.image.time_limit, line: text => job.line(text) }
+        ))
       if (built) {
         job.line(`initramfs: /${built.initrd}, built by ${built.tool}`)
         return { kernel, initrd: built.initrd.replace(/^\/+/, ''), version }

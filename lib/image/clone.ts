@@ -1,11 +1,10 @@
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { exists } from '../disk/missing.js'
 import { badRequest, notFound, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
 import type { OsimageDoc } from '../model/types/osimage.js'
-import { run } from '../program/program.js'
 import type { ImageContext } from './context.js'
 import { alreadyThere, placeTree } from './place-tree.js'
 import { checkUnmounted, treeIfAny } from './trees.js'
@@ -62,7 +61,8 @@ export async function cloneImage(
   if (await exists(place)) throw alreadyThere(place)
   job.line(`copying ${tree} to ${place}`)
   const fill = async (path: string) => {
-    await run('cp', ['-a', '-x', '--reflink=auto', '-T', '--', tree, path], { signal, timeLimitMs })
+    const args = { tree, parent: '', work: basename(path) }
+    await context.work.call('clone', args, { signal, timeLimitMs })
   }
   const commit = (at: number) =>
     model.clone('osimage', name, { ...given, values: values.set('path', place) }, actor, tx => {

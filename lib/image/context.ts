@@ -1,5 +1,6 @@
 import type { Mutex } from '../concurrency.js'
 import type { Config } from '../config/types.js'
+import type { Work } from '../helper/work.js'
 import type { Log } from '../log.js'
 import type { Model } from '../model/model.js'
 import type { Intents } from './intents.js'
@@ -9,6 +10,8 @@ export interface ImageContext {
   readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'torrent'>
   readonly model: Model
   readonly intents: Intents
+  /** Does what needs root: all that reads files of images, or changes them. */
+  readonly work: Work
   readonly log: Log
   /** Milliseconds since 1970, for what is stored and shown. */
   readonly now: () => number

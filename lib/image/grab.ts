@@ -10,8 +10,7 @@ import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { newIntentId, temporary } from './intents.js'
 import { placeTree } from './place-tree.js'
-import { copyFromNode } from './transfer/from-node.js'
-import type { Remote, Target } from './transfer/remote.js'
+import type { Target } from './transfer/remote.js'
 import { Changes, requestOf } from './transfers.js'
 import { imageTree, realBelow } from './trees.js'
 
@@ -47,7 +46,6 @@ export async function placeOf(directory: string, image: OsimageDoc) {
  */
 export async function grabImage(
   context: ImageContext,
-  remote: Remote,
   from: Target,
   osimage: string,
   dryrun: boolean,
@@ -60,16 +58,9 @@ export async function grabImage(
   const { parent, target, tree } = await placeOf(directory, image)
   const changes = new Changes(job, from.node, dryrun)
   const take = async (work: string) => {
-    const request = {
-      ...requestOf(context, image, changes),
-      ...from,
-      remote,
-      tree,
-      work,
-      line: (text: string) => job.line(text),
-      progress: (fraction: number) => job.progress(fraction)
-    }
-    await changes.during(() => copyFromNode(request))
+    const { args, course } = requestOf(context, image, changes)
+    const place = { tree, parent: dryrun ? '' : parent, work: basename(work) }
+    await changes.during(() => context.work.call('grab', { ...args, ...from, ...place }, course))
   }
   if (dryrun) return take(join(directory, temporary(newIntentId())))
   job.line(`taking node ${from.node} into OS image ${osimage}`)

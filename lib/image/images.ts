@@ -30,7 +30,7 @@ import { checkFields } from './transfers.js'
 import { keepTree, realPlace, treeOf } from './trees.js'
 import { Upkeep } from './upkeep.js'
 
-export interface ImagesOptions extends Pick<ImageContext, 'model' | 'log' | 'now' | 'ticks'> {
+export interface ImagesOptions extends Pick<ImageContext, 'model' | 'log' | 'now' | 'ticks' | 'work'> {
   readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'torrent' | 'auth'>
   readonly jobs: Jobs
   readonly status: NodeStatus
@@ -61,8 +61,8 @@ export class Images {
 
   private constructor(options: ImagesOptions, intents: Intents) {
     this.#o = options
-    const { config, model, log, now, ticks, status } = options
-    this.#context = { config, model, intents, log, now, ticks, files: new Mutex() }
+    const { config, model, log, now, ticks, status, work } = options
+    this.#context = { config, model, intents, work, log, now, ticks, files: new Mutex() }
     this.installing = new Installing(status, config.auth.node_token_lifetime, ticks)
     this.sweep = new Sweep(this.#context, this.installing)
     this.upkeep = new Upkeep(this.#context, () => this.#tellTorrents())
@@ -187,7 +187,6 @@ export class Images {
     actor: Actor,
     signal: AbortSignal
   ): Promise<SubmittedJob> {
-    const { remote } = this.#o
     const address = this.#addressOf(node)
     const image = this.#image(osimage)
     checkFields(image)
@@ -195,7 +194,7 @@ export class Images {
     await this.#canReach(node, address, signal)
     const from = { node, address: address as string }
     return this.#submit('grab', image, actor, [`node ${node}`], job =>
-      grabImage(this.#context, remote, from, osimage, dryrun, actor, job)
+      grabImage(this.#context, from, osimage, dryrun, actor, job)
     )
   }
 
@@ -232,7 +231,7 @@ export class Images {
   #push(to: readonly Destination[], osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {
     const lanes = to.map(({ node }) => `node ${node}`)
     return this.#submit('push', this.#image(osimage), actor, lanes, job =>
-      pushImage(this.#context, this.#o.remote, to, osimage, dryrun, job)
+      pushImage(this.#context, to, osimage, dryrun, job)
     )
   }
 

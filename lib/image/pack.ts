@@ -1,7 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { copyTo, sameBytes, syncFile } from '../disk/copy.js'
-import { openInside } from '../disk/inside.js'
+import { sameBytes, syncFile } from '../disk/copy.js'
 import { exists, isFile } from '../disk/missing.js'
 import { unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
@@ -35,7 +34,7 @@ export async function packImage(
   actor: Actor,
   job: JobContext
 ): Promise<void> {
-  const { model, config, intents, now } = context
+  const { model, config, intents, now, work } = context
   const { signal } = job
   const image = model.get('osimage', name)
   const tree = await treeOf(config.image.directory, image)
@@ -47,7 +46,7 @@ export async function packImage(
   // Faults in them are reported before the long work.
   for (const { path } of copies) {
     fileName(name, `${name}-${'0'.repeat(12)}`, path)
-    await (await openInside(tree, path)).close()
+    await work.call('readable', { tree, path })
   }
   const packer = await choosePacker(config.image.packer, config.image.compressor)
   let note: PackIntent = { kind: 'pack', id: newIntentId(), files: [] }
@@ -57,15 +56,22 @@ export async function packImage(
   await intents.write(note)
   try {
     job.line(`packing ${tree} with the ${packer.name} packer`)
-    const packed = await packer.pack({
-      tree,
-      excludes: config.image.exclude,
-      output: hidden('pack'),
-      signal,
-      timeLimitMs: config.image.time_limit,
-      progress: fraction => job.progress(0.05 + fraction * 0.9),
-      line: text => job.line(text)
-    })
+    const packed = await work.call(
+      'pack',
+      {
+        tree,
+        excludes: config.image.exclude,
+        packer: packer.name,
+        compressor: config.image.compressor,
+        output: temporary(note.id, 'pack')
+      },
+      {
+        signal,
+        timeLimitMs: config.image.time_limit,
+        progress: fraction => job.progress(0.05 + fraction * 0.9),
+        line: text => job.line(text)
+      }
+    )
     const { sha256, bytes, omitted } = packed
     const mode = await servedMode(directory)
     const stem = `${name}-${sha256.slice(0, 12)}`
@@ -74,7 +80,7 @@ export async function packImage(
     const boot: BootFields = {}
     for (const { what, path } of copies) {
       const from = hidden(what)
-      await copyTo(await openInside(tree, path), from, signal)
+      await work.call('copy', { tree, path, output: temporary(note.id, what) }, { signal })
       const file = await bootName(name, stem, path, from, directory, signal)
       made.push({ from, name: file })
       boot[`${what}file` as const] = file

@@ -1,11 +1,8 @@
-import { mkdir, realpath, rename } from 'node:fs/promises'
-import { join, sep } from 'node:path'
-import { syncDirectory } from '../disk/directory.js'
+import { mkdir, realpath } from 'node:fs/promises'
+import { basename, join, sep } from 'node:path'
 import { exists } from '../disk/missing.js'
-import { removeTree } from '../disk/remove-tree.js'
 import { badRequest, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
-import { run } from '../program/program.js'
 import type { ImageContext } from './context.js'
 import { newIntentId, type RemovalIntent, type TreeIntent, temporary } from './intents.js'
 
@@ -27,30 +24,29 @@ export interface Placement extends Pick<TreeIntent, 'parent' | 'target' | 'repla
  * start (`settle`).
  */
 export async function placeTree(context: ImageContext, placement: Placement, job: JobContext): Promise<void> {
-  const { intents, config, now } = context
+  const { intents, config, now, work } = context
   const { parent, target, replaces, timeLimitMs } = placement
   const { signal } = job
   await mkdir(config.image.directory, { recursive: true })
   const id = newIntentId()
   const begun: TreeIntent = { kind: 'tree', id, parent, target, replaces, phase: 'making', at: now() }
-  const { hidden, old, place, base } = await pathsOf(context, begun)
+  const { hidden, old, place } = await pathsOf(context, begun)
+  const rename = renaming(context, begun)
   await intents.write(begun)
   let isWhole = true
   try {
     await placement.fill(hidden)
     signal.throwIfAborted()
-    await run('sync', ['-f', '--', hidden], { signal, timeLimitMs })
+    await work.call('sync', { parent, work: basename(hidden) }, { signal, timeLimitMs })
     const ready: TreeIntent = { ...begun, phase: 'placing' }
     await intents.write(ready)
     try {
       if (replaces) await rename(place, old)
       else if (await exists(place)) throw alreadyThere(place)
       await rename(hidden, place)
-      await syncDirectory(base)
       await placement.commit(begun.at)
       // From here on the new tree stays: what `settle` would put back is gone.
       if (replaces) await rename(old, hidden)
-      await syncDirectory(base)
     } catch (error) {
       isWhole = false
       await settle(context, ready)
@@ -73,7 +69,8 @@ export const alreadyThere = (place: string) =>
 /** Undoes the renames of a placement that did not come to its end. Its new tree has the hidden name after that. */
 export async function settle(context: ImageContext, intent: TreeIntent): Promise<void> {
   if (intent.phase === 'making') return
-  const { hidden, old, place, base } = await pathsOf(context, intent)
+  const { hidden, old, place } = await pathsOf(context, intent)
+  const rename = renaming(context, intent)
   if (intent.replaces) {
     if (!(await exists(old))) return
     if (await exists(place)) await rename(place, hidden)
@@ -83,12 +80,20 @@ export async function settle(context: ImageContext, intent: TreeIntent): Promise
     if ((intent.parent === '' && isStored) || (await exists(hidden)) || !(await exists(place))) return
     await rename(place, hidden)
   }
-  await syncDirectory(base)
+}
+
+/** Gives a directory another name in the directory of an intent, durably. */
+export function renaming(context: ImageContext, intent: TreeIntent | RemovalIntent) {
+  const parent = intent.kind === 'tree' ? intent.parent : ''
+  return (from: string, to: string) =>
+    context.work.call('rename', { parent, from: basename(from), to: basename(to) })
 }
 
 /** Removes the tree that has the hidden name, as it is not needed any more, and the note of it. */
 export async function removeHidden(context: ImageContext, intent: TreeIntent | RemovalIntent): Promise<void> {
-  await removeTree((await pathsOf(context, intent)).hidden)
+  const parent = intent.kind === 'tree' ? intent.parent : ''
+  const { hidden } = await pathsOf(context, intent)
+  if (await exists(hidden)) await context.work.call('remove', { parent, name: basename(hidden) })
   await context.intents.drop(intent.id)
 }
 

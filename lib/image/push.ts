@@ -4,8 +4,6 @@ import { notFound } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
-import type { Remote } from './transfer/remote.js'
-import { copyToNode } from './transfer/to-node.js'
 import { Changes, checkFields, requestOf } from './transfers.js'
 import { checkUnmounted, treeOf } from './trees.js'
 
@@ -34,7 +32,6 @@ export async function treeToPush(directory: string, image: OsimageDoc): Promise<
  */
 export async function pushImage(
   context: ImageContext,
-  remote: Remote,
   to: readonly Destination[],
   osimage: string,
   dryrun: boolean,
@@ -56,15 +53,16 @@ export async function pushImage(
     const changes = new Changes(job, node, dryrun, to.length)
     const copy = async () => {
       if (address === undefined) throw new Error(`node ${node} has no address to be reached at`)
-      return copyToNode({
-        ...requestOf(context, image, changes),
-        remote,
-        node,
-        address,
-        tree,
-        line: text => job.line(`${node}: ${text}`),
-        progress: fraction => progress(node, fraction)
-      })
+      const { args, course } = requestOf(context, image, changes)
+      return context.work.call(
+        'push',
+        { ...args, node, address, tree },
+        {
+          ...course,
+          line: text => job.line(`${node}: ${text}`),
+          progress: fraction => progress(node, fraction)
+        }
+      )
     }
     await changes.during(copy).catch(({ message }: Error) => {
       job.signal.throwIfAborted()

@@ -1,5 +1,3 @@
-import { rename } from 'node:fs/promises'
-import { syncDirectory } from '../disk/directory.js'
 import { exists } from '../disk/missing.js'
 import { mountsBelow } from '../disk/mounts.js'
 import type { JobContext } from '../jobs/jobs.js'
@@ -7,7 +5,7 @@ import { theDaemon } from '../model/model.js'
 import type { TreeDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { newIntentId, type RemovalIntent } from './intents.js'
-import { pathsOf, removeHidden } from './place-tree.js'
+import { pathsOf, removeHidden, renaming } from './place-tree.js'
 import { imageIn } from './trees.js'
 
 /**
@@ -58,9 +56,8 @@ async function checkNothingMounted(place: string): Promise<void> {
 }
 
 async function hide(context: ImageContext, intent: RemovalIntent): Promise<void> {
-  const { base, hidden, place } = await pathsOf(context, intent)
-  await rename(place, hidden)
-  await syncDirectory(base)
+  const { hidden, place } = await pathsOf(context, intent)
+  await renaming(context, intent)(place, hidden)
 }
 
 /**

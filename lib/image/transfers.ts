@@ -1,4 +1,5 @@
 import { notFound } from '../errors.js'
+import type { Course } from '../helper/work.js'
 import { type JobContext, RESULTS_KEPT } from '../jobs/jobs.js'
 import type { Model } from '../model/model.js'
 import { type SecretOwner, secretsOf } from '../model/secrets.js'
@@ -15,15 +16,21 @@ export function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc
   }
 }
 
-/** What the requests of a grab and of a push have in common. Throws notFound for a node that is gone. */
+/** What a grab and a push are told alike, and how they report. Throws notFound for a node that is gone. */
 export const requestOf = ({ model, config }: ImageContext, image: OsimageDoc, changes: Changes) => ({
-  filesystems: image.grab_filesystems ?? [],
-  exclude: [...config.image.identity, ...(image.grab_exclude ?? [])],
-  own: secretPaths(model, changes.node),
-  dryrun: changes.dryrun,
-  signal: changes.job.signal,
-  timeLimitMs: config.ssh.time_limit,
-  change: (text: string) => changes.add(text)
+  args: {
+    filesystems: image.grab_filesystems ?? [],
+    exclude: [...config.image.identity, ...(image.grab_exclude ?? [])],
+    own: secretPaths(model, changes.node),
+    dryrun: changes.dryrun
+  },
+  course: {
+    signal: changes.job.signal,
+    timeLimitMs: config.ssh.time_limit,
+    line: (text: string) => changes.job.line(text),
+    progress: (fraction: number) => changes.job.progress(fraction),
+    change: (text: string) => changes.add(text)
+  } satisfies Course
 })
 
 /**

@@ -23,11 +23,12 @@ let nothing: number | undefined
  * The standard streams of a program to start, so that it gets no descriptor that this process was started with: such as the
  * socket of systemd's, or a pipe of the shell. In their place it has /dev/null. What node opens itself is not handed on.
  */
-export function withoutInherited<T extends (number | 'ignore' | 'pipe')[]>(streams: T): StdioOptions {
-  const last = Math.max(2, ...inherited)
-  if (last > 2) nothing ??= openSync('/dev/null', 'r+')
-  const others = Array.from({ length: last - 2 }, (_, i) =>
-    inherited.includes(i + 3) ? (nothing as number) : ('ignore' as const)
+export function withoutInherited(streams: readonly (number | 'ignore' | 'pipe' | 'inherit')[]): StdioOptions {
+  const first = streams.length
+  const last = Math.max(first - 1, ...inherited)
+  if (last >= first) nothing ??= openSync('/dev/null', 'r+')
+  const others = Array.from({ length: last - first + 1 }, (_, i) =>
+    inherited.includes(i + first) ? (nothing as number) : ('ignore' as const)
   )
   return [...streams, ...others]
 }

@@ -4,6 +4,8 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { Mutex } from '../../lib/concurrency.js'
 import { loadConfig } from '../../lib/config/load.js'
+import { localWork } from '../../lib/helper/local.js'
+import { placesOf } from '../../lib/helper/places.js'
 import type { ImageContext } from '../../lib/image/context.js'
 import { Intents } from '../../lib/image/intents.js'
 import type { JobContext } from '../../lib/jobs/jobs.js'
@@ -54,6 +56,7 @@ export class Bench {
       config,
       model,
       intents,
+      work: localWork(placesOf(config, true)),
       log: createLog('info', line => log.push(line)),
       now: () => bench.now,
       ticks: () => bench.now - bench.clockSet,

@@ -16,13 +16,16 @@ export const builtinPacker: Packer = {
   name: 'builtin',
   suffix: '.tar.gz',
 
-  async pack({ tree, excludes, output, signal, timeLimitMs, progress }: PackRequest): Promise<Packed> {
+  async pack({ tree, excludes, output, owner, signal, timeLimitMs, progress }: PackRequest): Promise<Packed> {
     const contents = await contentsOf(tree, excludes)
-    const packed = await fillNew(output, ({ fd }) =>
-      inWorker<Packed>(
-        { kind: 'archive', contents, output: fd },
-        { name: 'the builtin packer', signal, timeLimitMs, progress }
-      )
+    const packed = await fillNew(
+      output,
+      ({ fd }) =>
+        inWorker<Packed>(
+          { kind: 'archive', contents, output: fd },
+          { name: 'the builtin packer', signal, timeLimitMs, progress }
+        ),
+      owner
     )
     return { ...packed, omitted: [...NEVER_CARRIED, ...packed.omitted] }
   }

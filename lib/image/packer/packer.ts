@@ -7,6 +7,8 @@ export interface PackRequest {
   readonly excludes: readonly string[]
   /** Made by the packer (0600); must not be there yet. */
   readonly output: string
+  /** Who gets it; default: who packs. */
+  readonly owner?: { readonly uid: number; readonly gid: number }
   readonly signal: AbortSignal
   readonly timeLimitMs: number
   /** 0..1, never less than before. A pack that takes less than a second may not call it. */

@@ -37,12 +37,18 @@ export function systemPacker(compressor: Compressor): Packer {
       // tar itself names the directories of other devices.
       for (const { path, isDirectory, isBound } of contents.mounts)
         if (isBound || !isDirectory) omitted.add(ELSEWHERE, shown(Buffer.from(path)))
-      return fillNew(request.output, async file => {
-        const progress = progressOf(contents, request.progress)
-        await tar(words, file, request, omitted, progress).finally(() => progress.end())
-        const [hashed] = await Promise.all([hashFile(request.output, request.signal), file.sync()])
-        return { ...hashed, omitted: omitted.sentences() }
-      })
+      return fillNew(
+        request.output,
+        async file => {
+          const progress = progressOf(contents, request.progress)
+          await tar(words, file, request, omitted, progress).finally(() => progress.end())
+          // What is hashed is what was written, whoever owns the directory.
+          const written = `/proc/self/fd/${file.fd}`
+          const [hashed] = await Promise.all([hashFile(written, request.signal), file.sync()])
+          return { ...hashed, omitted: omitted.sentences() }
+        },
+        request.owner
+      )
     }
   }
 }

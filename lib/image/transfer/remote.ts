@@ -14,6 +14,8 @@ export interface RemoteOptions {
   readonly sshPort: number
   /** Seconds until a node that does not answer counts as unreachable; default 10. */
   readonly connectTimeout?: number
+  /** Whose key it is, where that is another user: ssh runs as this one, and finds the key prepared. */
+  readonly as?: { readonly uid: number; readonly gid: number }
 }
 
 /** A node to reach: its name, under which its host keys are kept, and its IP address. */
@@ -40,9 +42,13 @@ export class Remote {
   readonly #directory: string
   readonly #ownKey: boolean
   readonly #connectTimeout: number
+  readonly #as: readonly string[]
   #ready: Promise<void> | undefined
 
-  constructor({ state, sshKey, sshPort, connectTimeout = 10 }: RemoteOptions) {
+  constructor({ state, sshKey, sshPort, connectTimeout = 10, as }: RemoteOptions) {
+    this.#as =
+      as === undefined ? [] : ['setpriv', `--reuid=${as.uid}`, `--regid=${as.gid}`, '--clear-groups', '--']
+    if (as !== undefined) this.#ready = Promise.resolve()
     this.#directory = join(state, 'ssh')
     this.knownHosts = join(this.#directory, 'known_hosts')
     this.#ownKey = sshKey === ''
@@ -98,6 +104,7 @@ export class Remote {
     }
     return {
       words: [
+        ...this.#as,
         ...['ssh', '-T', '-F', 'none', '-p', `${this.port}`, '-i', this.#ownKey ? OWN_KEY : LINK],
         ...Object.entries(options).flatMap(([name, value]) => ['-o', `${name}=${value}`])
       ],

@@ -1,0 +1,37 @@
+import { readArgs, type Shape, type Values } from './args.js'
+import { type Args, commands, type Name, type Result } from './commands.js'
+import type { Places } from './places.js'
+import type { Course, Work } from './work.js'
+
+const LONGEST_MS = 2 ** 31 - 1
+
+/** Does one command here, its arguments checked first. Throws Error for a command or an argument that there is not. */
+export async function perform(
+  places: Places,
+  name: string,
+  given: unknown,
+  course: Course
+): Promise<unknown> {
+  const command = Object.hasOwn(commands, name) ? commands[name as Name] : undefined
+  if (command === undefined) throw new Error(`there is no command ${JSON.stringify(name)}`)
+  const whole: Required<Course> = {
+    signal: course.signal ?? new AbortController().signal,
+    timeLimitMs: course.timeLimitMs ?? LONGEST_MS,
+    line: text => course.line?.(text),
+    progress: fraction => course.progress?.(fraction),
+    change: text => course.change?.(text)
+  }
+  const run = command.run as (
+    places: Places,
+    args: Values<Shape>,
+    course: Required<Course>
+  ) => Promise<unknown>
+  return run(places, readArgs(command.shape as Shape, given), whole)
+}
+
+/** Does root's work in this process. */
+export const localWork = (places: Places): Work => ({
+  call: <N extends Name>(command: N, args: Args<N>, course: Course = {}) =>
+    perform(places, command, args, course) as Promise<Result<N>>,
+  close: async () => {}
+})

@@ -1,0 +1,54 @@
+import type { Duplex } from 'node:stream'
+import { StringDecoder } from 'node:string_decoder'
+
+/*
+ * What goes over the socket between svcd and its helper: one JSON object a line. Each piece of work has a number that
+ * svcd gives it.
+ */
+
+/** The descriptor of the socket in the helper. */
+export const SOCKET = 3
+/** In the environment of a helper that svcd itself has started. */
+export const CHILD = 'SVCD_HELPER'
+
+/** To the helper. */
+export type Order =
+  | { readonly id: number; readonly command: string; readonly args: unknown; readonly timeLimitMs?: number }
+  | { readonly id: number; readonly stop: true }
+
+/** From the helper: what the work says, and at last its result or its error. */
+export type Report =
+  | { readonly id: number; readonly line: string }
+  | { readonly id: number; readonly progress: number }
+  | { readonly id: number; readonly change: string }
+  | { readonly id: number; readonly result: unknown }
+  | { readonly id: number; readonly error: string; readonly status?: number }
+
+const LONGEST_LINE = 16 * 1024 * 1024
+
+/** Takes messages from a socket until it closes. One that is no JSON object with a number, or is too long, ends it. */
+export function receive<M extends { readonly id: number }>(socket: Duplex, take: (message: M) => void): void {
+  const decoder = new StringDecoder('utf8')
+  let begun = ''
+  socket.on('data', (bytes: Buffer) => {
+    const lines = (begun + decoder.write(bytes)).split('\n')
+    begun = lines.pop() ?? ''
+    if (begun.length > LONGEST_LINE) socket.destroy(new Error('a message is too long'))
+    for (const line of lines) {
+      let message: M
+      try {
+        message = JSON.parse(line)
+        if (typeof message?.id !== 'number') throw new Error('it has no number')
+      } catch (error) {
+        socket.destroy(new Error(`a message cannot be read: ${(error as Error).message}`))
+        return
+      }
+      take(message)
+    }
+  })
+}
+
+/** Sends a message, where the socket still takes one. */
+export function send(socket: Duplex, message: Order | Report): void {
+  if (socket.writable) socket.write(`${JSON.stringify(message)}\n`)
+}

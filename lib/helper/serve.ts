@@ -1,0 +1,99 @@
+import { once } from 'node:events'
+import { createServer, type Server, Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { Config } from '../config/types.js'
+import { ServiceError } from '../errors.js'
+import { perform } from './local.js'
+import { CHILD, type Order, receive, SOCKET, send } from './messages.js'
+import { type Places, placesOf } from './places.js'
+
+/** As many pieces of work at once; svcd bounds its own far below. */
+const MOST_AT_ONCE = 100
+const IDLE_MS = 60_000
+
+/**
+ * Does what is ordered over a socket, until it closes: what is under way is stopped then. Resolves when that has ended.
+ * Never throws.
+ */
+export async function serveSocket(socket: Duplex, places: Places): Promise<void> {
+  const running = new Map<number, { readonly stop: AbortController; readonly done: Promise<void> }>()
+  const performed = async (order: Extract<Order, { command: string }>, { signal }: AbortController) => {
+    const { id, command, args, timeLimitMs } = order
+    try {
+      if (timeLimitMs !== undefined && !(timeLimitMs > 0)) throw new Error('the time limit must be positive')
+      const result = await perform(places, command, args, {
+        signal,
+        ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
+        line: line => send(socket, { id, line }),
+        progress: progress => send(socket, { id, progress }),
+        change: change => send(socket, { id, change })
+      })
+      send(socket, { id, result: result ?? null })
+    } catch (error) {
+      const status = error instanceof ServiceError ? { status: error.status } : {}
+      send(socket, { id, error: (error as Error).message, ...status })
+    } finally {
+      running.delete(id)
+    }
+  }
+  socket.on('error', () => {})
+  receive<Order>(socket, order => {
+    const { id } = order
+    if ('stop' in order) running.get(id)?.stop.abort()
+    else if (running.has(id) || running.size >= MOST_AT_ONCE)
+      send(socket, { id, error: 'too many pieces of work at once' })
+    else {
+      const stop = new AbortController()
+      running.set(id, { stop, done: performed(order, stop) })
+    }
+  })
+  if (!socket.closed) await once(socket, 'close').catch(() => {})
+  for (const { stop } of running.values()) stop.abort()
+  await Promise.all([...running.values()].map(({ done }) => done))
+}
+
+/**
+ * The helper's process: root's work for svcd, ordered over the socket that systemd listens at for it, or that svcd has
+ * started it with. Resolves when nobody has been connected for a minute, or when svcd's socket has closed. Throws Error
+ * when nobody gave it a socket.
+ */
+export async function serveHelper(config: Pick<Config, 'image' | 'paths' | 'ssh'>): Promise<void> {
+  if (process.env[CHILD] !== undefined) return serveSocket(new Socket({ fd: SOCKET }), placesOf(config, true))
+  if (Number(process.env.LISTEN_PID) !== process.pid || process.env.LISTEN_FDS !== '1')
+    throw new Error(
+      'svcd helper is started by systemd (svcd-helper.socket), or by svcd serve where that is root'
+    )
+  const places = placesOf(config, false)
+  const server = createServer()
+  await untilIdle(
+    server,
+    IDLE_MS,
+    socket => serveSocket(socket, places),
+    () => server.listen({ fd: SOCKET })
+  )
+}
+
+function untilIdle(
+  server: Server,
+  idleMs: number,
+  serve: (socket: Socket) => Promise<void>,
+  listen: () => void
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let connected = 0
+    let timer: NodeJS.Timeout | undefined
+    const rest = () => {
+      timer = setTimeout(() => server.close(() => resolve()), idleMs)
+    }
+    server.on('error', reject)
+    server.on('connection', async socket => {
+      clearTimeout(timer)
+      connected++
+      await serve(socket)
+      connected--
+      if (connected === 0) rest()
+    })
+    listen()
+    rest()
+  })
+}
