@@ -1,0 +1,171 @@
+import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Duplex } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { Helper } from '../../lib/helper/client.js'
+import { perform } from '../../lib/helper/local.js'
+import type { Places } from '../../lib/helper/places.js'
+import { serveSocket } from '../../lib/helper/serve.js'
+import { startWork } from '../../lib/helper/start.js'
+import { requireRoot } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
+
+requireRoot()
+
+const hidden = '.svcd-0123456789abcdef'
+
+function placesIn(t: Test): Places & { readonly directory: string } {
+  const directory = scratch(t)
+  for (const name of ['images/a/etc', 'images/b', 'files', 'state', 'outside'])
+    mkdirSync(join(directory, name), { recursive: true })
+  writeFileSync(join(directory, 'images/a/etc/motd'), 'hello')
+  writeFileSync(join(directory, 'outside/secret'), 'secret')
+  symlinkSync(join(directory, 'outside'), join(directory, 'images/link'))
+  symlinkSync('/etc/shadow', join(directory, 'images/a/etc/shadow'))
+  return {
+    ...{ directory, images: join(directory, 'images'), files: join(directory, 'files') },
+    ...{ state: join(directory, 'state'), sshKey: '', sshPort: 22, byRoot: true }
+  }
+}
+
+/** Both ends of a connection within this process. */
+function pair(): [Duplex, Duplex] {
+  const ends: Duplex[] = []
+  const end = (other: number) =>
+    new Duplex({
+      read() {},
+      write(chunk, _, done) {
+        setImmediate(() => ends[other]?.push(chunk))
+        done()
+      },
+      destroy(error, done) {
+        setImmediate(() => ends[other]?.destroy())
+        done(error)
+      }
+    })
+  ends.push(end(1), end(0))
+  return ends as [Duplex, Duplex]
+}
+
+// rules 9.14
+t.test('what lies outside of its places is refused, and nothing is made there', async t => {
+  const places = placesIn(t)
+  const { directory } = places
+  const tree = join(places.images, 'a')
+  const packed = { excludes: [], packer: 'system', compressor: 'none' }
+  for (const [command, args, why] of [
+    ['shell', {}, /there is no command "shell"/],
+    ['constructor', {}, /there is no command/],
+    ['pack', { ...packed, tree, output: hidden, extra: 1 }, /there is no argument "extra"/],
+    ['pack', { ...packed, tree }, /argument output must be a text/],
+    ['pack', { ...packed, tree, output: `${hidden}\0` }, /argument output must be a text/],
+    ['pack', { ...packed, tree, output: hidden, packer: 'sh' }, /argument packer must be system or builtin/],
+    ['pack', { ...packed, tree, output: '../outside/x' }, /is no name of something that is being made/],
+    ['pack', { ...packed, tree, output: 'a.tar' }, /is no name of something that is being made/],
+    ['pack', { ...packed, tree: join(directory, 'outside'), output: hidden }, /is no directory below/],
+    ['pack', { ...packed, tree: '/', output: hidden }, /is no directory below/],
+    ['pack', { ...packed, tree: places.images, output: hidden }, /is no directory below/],
+    ['pack', { ...packed, tree: join(places.images, 'link'), output: hidden }, /is no directory below/],
+    ['pack', { ...packed, tree: `${tree}/../../outside`, output: hidden }, /is no directory below/],
+    ['copy', { tree, path: 'etc/shadow', output: hidden }, /there is no file etc\/shadow/],
+    ['readable', { tree, path: '../../outside/secret' }, /there is no file/],
+    ['clone', { tree, parent: '../outside', work: hidden }, /leads out of \[image\] directory/],
+    ['clone', { tree, parent: 'link', work: hidden }, /leads out of \[image\] directory/],
+    ['clone', { tree, parent: '', work: 'c' }, /is no name of something that is being made/],
+    ['rename', { parent: '', from: 'a', to: '../outside/a' }, /is no name of a directory/],
+    ['rename', { parent: 'link', from: 'secret', to: 'x' }, /leads out of/],
+    ['remove', { parent: '', name: 'a' }, /is no name of something that is being made/],
+    ['remove', { parent: '../outside', name: hidden }, /leads out of/],
+    [
+      'initramfs',
+      { tree: '/', kernelversion: '', dracutmodules: [], kernelmodules: [] },
+      /is no directory below/
+    ]
+  ] as const)
+    await t.rejects(
+      perform(places, command, args, {}),
+      { message: why },
+      `${command} ${JSON.stringify(args)}`
+    )
+  t.strictSame(readdirSync(join(directory, 'outside')), ['secret'])
+  t.strictSame(readdirSync(places.files), [])
+  t.strictSame(readdirSync(places.images).sort(), ['a', 'b', 'link'])
+})
+
+// rules 9.14
+t.test('an image directory that svcd could put another in the place of is refused', async t => {
+  const places = { ...placesIn(t), byRoot: false }
+  const remove = () => perform(places, 'remove', { parent: '', name: hidden }, {})
+  t.equal(await remove(), undefined)
+  const { chmodSync, chownSync } = await import('node:fs')
+  chownSync(places.directory, 65534, 65534)
+  await t.rejects(remove(), { message: /is not safe: .* type chown root .*svcd-test/ })
+  chownSync(places.directory, 0, 65534)
+  chmodSync(places.directory, 0o770)
+  await t.rejects(remove(), { message: /is not safe: .* chmod \+t/ })
+  chmodSync(places.directory, 0o1770)
+  t.equal(await remove(), undefined, 'names in a sticky directory of root are safe')
+  chmodSync(places.images, 0o1770)
+  await t.rejects(remove(), { message: /is not safe: .* chmod go-w/ })
+})
+
+// rules 9.14
+t.test('what is made belongs to the owner of the files directory', async t => {
+  const places = placesIn(t)
+  const { chownSync } = await import('node:fs')
+  chownSync(places.files, 65534, 65534)
+  const tree = join(places.images, 'a')
+  await perform(places, 'copy', { tree, path: 'etc/motd', output: hidden }, {})
+  const pack = { tree, excludes: [], packer: 'system', compressor: 'none', output: `${hidden}.pack` }
+  await perform(places, 'pack', pack, {})
+  for (const name of [hidden, `${hidden}.pack`]) {
+    const { uid, gid, mode } = statSync(join(places.files, name))
+    t.strictSame({ uid, gid, mode: mode & 0o777 }, { uid: 65534, gid: 65534, mode: 0o600 }, name)
+  }
+  t.equal(readFileSync(join(places.files, hidden), 'utf8'), 'hello')
+})
+
+t.test('over a socket: results, errors, what is said, and the end', async t => {
+  const places = placesIn(t)
+  const [ours, theirs] = pair()
+  const served = serveSocket(theirs, places)
+  const helper = new Helper(async () => ours, 60_000)
+  const tree = join(places.images, 'a')
+  const lines: string[] = []
+  const args = { tree, kernelversion: '-k', dracutmodules: [], kernelmodules: [] }
+  await t.rejects(helper.call('initramfs', args), { message: 'kernelversion: "-k" is no name of a kernel' })
+  t.equal(await helper.call('readable', { tree, path: 'etc/motd' }), undefined)
+  const pack = { tree, excludes: [], packer: 'system', compressor: 'none', output: hidden } as const
+  t.match(await helper.call('pack', pack, { line: text => lines.push(text) }), { sha256: /^[0-9a-f]{64}$/ })
+  const aborted = AbortSignal.abort()
+  await t.rejects(helper.call('pack', pack, { signal: aborted }), { message: 'pack was stopped' })
+  await helper.close()
+  await served
+})
+
+t.test('a connection that is lost, and bytes that are no message', async t => {
+  const places = placesIn(t)
+  const [ours, theirs] = pair()
+  const helper = new Helper(async () => ours, 60_000)
+  const waiting = helper.call('readable', { tree: join(places.images, 'a'), path: 'etc/motd' })
+  setImmediate(() => theirs.destroy())
+  await t.rejects(waiting, { status: 503, message: /the helper that does root's work was lost/ })
+  for (const bytes of ['nothing\n', '[]\n', '{"id":"1"}\n', 'null\n']) {
+    const [one, other] = pair()
+    const served = serveSocket(other, places)
+    one.write(bytes)
+    await served
+    t.ok(other.destroyed, bytes)
+  }
+})
+
+t.test('where nobody listens, the answer says what to type', async t => {
+  const work = startWork('/nowhere/helper.sock', [])
+  await t.rejects(work.call('remove', { parent: '', name: hidden }), {
+    status: 503,
+    message: /helper\.sock: ENOENT; type "systemctl start svcd-helper\.socket"/
+  })
+  await work.close()
+  await sleep(0)
+})
