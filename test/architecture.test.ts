@@ -46,8 +46,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   api: ['boot', 'image', 'services', 'monitor', 'auth', 'model', 'jobs', 'http', 'config', 'version'],
   boot: ['monitor', 'model', 'template'],
-  // Root's work: it knows directories and words, and no object.
-  helper: ['image/packer', 'image/transfer', 'program', 'config'],
   image: [
     'helper',
     'image/packer',
@@ -59,6 +57,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'program',
     'config'
   ],
+  // Root's work: it knows directories and words, and no object.
+  helper: ['image/packer', 'image/transfer', 'program', 'config'],
   // These three know no object, and not each other.
   'image/packer': ['program'],
   'image/torrent': ['program'],

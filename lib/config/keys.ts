@@ -111,7 +111,7 @@ export const keys = {
     helper: key(
       values.optionalPath,
       '',
-      "Socket of the helper that does root's work on images. Empty: svcd starts a helper of its own where it is root."
+      "Socket of the helper for root's work. Empty: a helper of svcd's own if it is root, else /run/svcd/helper.sock."
     ),
     packer: key(
       values.choice('auto', 'system', 'builtin'),

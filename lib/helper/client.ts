@@ -2,8 +2,9 @@ import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
 import { ServiceError, unavailable } from '../errors.js'
 import type { Args, Name, Result } from './commands.js'
+import type { Course } from './course.js'
 import { type Report, receive, send } from './messages.js'
-import type { Course, Work } from './work.js'
+import type { Work } from './work.js'
 
 interface Pending extends Course {
   resolve(result: unknown): void

@@ -13,8 +13,8 @@ import { Remote } from '../image/transfer/remote.js'
 import { copyToNode } from '../image/transfer/to-node.js'
 import { run } from '../program/program.js'
 import { flag, oneOf, optional, type Shape, text, texts, type Values } from './args.js'
+import type { Course } from './course.js'
 import { baseOf, checkHidden, checkPlain, checkTree, inFiles, type Places } from './places.js'
-import type { Course } from './work.js'
 
 interface Command<S extends Shape, R> {
   readonly shape: S

@@ -1,7 +1,8 @@
 import { readArgs, type Shape, type Values } from './args.js'
 import { type Args, commands, type Name, type Result } from './commands.js'
+import type { Course } from './course.js'
 import type { Places } from './places.js'
-import type { Course, Work } from './work.js'
+import type { Work } from './work.js'
 
 const LONGEST_MS = 2 ** 31 - 1
 

@@ -2,7 +2,6 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { unavailable } from '../errors.js'
 import { boundToUs } from '../program/bound.js'
 import { withoutInherited } from '../program/inherited.js'
 import { Helper } from './client.js'
@@ -13,29 +12,25 @@ import type { Work } from './work.js'
 const SOCKET_IDLE_MS = 1000
 const CHILD_IDLE_MS = 60_000
 
+/** Where svcd-helper.socket listens. */
+const STANDARD = '/run/svcd/helper.sock'
+
 /**
- * Who does root's work for this process: the helper at the socket that the ini names; a child process where this one is
- * root, started by `command` when it is first needed; otherwise nobody, and each call says what is lacking.
+ * Who does root's work for this process: the helper at the socket that the ini names, else a child process where this one
+ * is root, started by `command` when it is first needed, else the helper of systemd's. Where nobody listens, each call is
+ * unavailable (503) and says what to type.
  */
 export function startWork(socket: string, command: readonly string[]): Work {
-  if (socket !== '') return new Helper(() => connected(socket), SOCKET_IDLE_MS)
-  if (process.getuid?.() === 0) return new Helper(() => child(command), CHILD_IDLE_MS)
-  return {
-    call: async () => {
-      throw unavailable(
-        "packs, clones, grabs, pushes and removals of images need root's work: start svcd-helper.socket and name its " +
-          'socket in [image] helper, or start svcd as root'
-      )
-    },
-    close: async () => {}
-  }
+  return socket === '' && process.getuid?.() === 0
+    ? new Helper(() => child(command), CHILD_IDLE_MS)
+    : new Helper(() => connected(socket || STANDARD), SOCKET_IDLE_MS)
 }
 
 async function connected(path: string): Promise<Duplex> {
   const socket = connect(path)
   await once(socket, 'connect').catch((error: NodeJS.ErrnoException) => {
     throw new Error(
-      `${path}: ${error.code}; type "systemctl start svcd-helper.socket", or see [image] helper in svcd.ini`
+      `${path}: ${error.code}; type "systemctl start svcd-helper.socket", or start svcd as root`
     )
   })
   return socket

@@ -1,5 +1,5 @@
 import { notFound } from '../errors.js'
-import type { Course } from '../helper/work.js'
+import type { Course } from '../helper/course.js'
 import { type JobContext, RESULTS_KEPT } from '../jobs/jobs.js'
 import type { Model } from '../model/model.js'
 import { type SecretOwner, secretsOf } from '../model/secrets.js'

@@ -1,0 +1,83 @@
+import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { makeTree } from '../image/small-tree.js'
+import { start } from '../support/child.js'
+import { Daemon } from '../support/daemon.js'
+import { requirePrograms, requireRoot } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
+import { until } from '../support/until.js'
+
+requireRoot()
+requirePrograms('setpriv', 'systemd-socket-activate')
+
+const nobody = 65534
+const unprivileged = ['setpriv', `--reuid=${nobody}`, `--regid=${nobody}`, '--clear-groups'].concat([
+  ...['--bounding-set=-all', '--inh-caps=-all', '--no-new-privs']
+])
+
+/** A daemon that is not root, on directories as the packages make them. */
+async function unprivilegedDaemon(t: Test, ...set: string[]): Promise<Daemon> {
+  const directory = scratch(t)
+  const daemon = new Daemon({ directory, enter: unprivileged, set })
+  t.teardown(() => daemon.kill())
+  for (const name of ['state', 'files']) {
+    mkdirSync(daemon.path(name), { recursive: true })
+    chownSync(daemon.path(name), nobody, nobody)
+    chmodSync(daemon.path(name), 0o700)
+  }
+  mkdirSync(daemon.path('images'))
+  makeTree(daemon.path('images/compute'))
+  // As initramfs-tools leaves it.
+  chmodSync(daemon.path('images/compute/boot/initrd.img-6.1.0-10'), 0o600)
+  await daemon.start()
+  await daemon.create('osimage', 'compute', {})
+  return daemon
+}
+
+// rules 9.14
+t.test('without root and without a helper, a pack says what is lacking, and all else works', async t => {
+  const daemon = await unprivilegedDaemon(t)
+  const { status, body } = await daemon.request('GET', '/config/osimage/compute/_pack')
+  t.equal(status, 503)
+  t.match(body, {
+    message: /helper\.sock: ENOENT; type "systemctl start svcd-helper\.socket", or start svcd as root$/
+  })
+  await daemon.create('group', 'compute', { osimage: 'compute' })
+  t.strictSame(readdirSync(daemon.path('files')), [])
+})
+
+// rules 9.14
+t.test('with a helper that systemd starts, a daemon without any power packs, clones and deletes', async t => {
+  const directory = scratch(t)
+  const socket = join(directory, 'helper.sock')
+  const daemon = await unprivilegedDaemon(t, `image.helper=${socket}`)
+  const settings = ['state', 'files'].map(name => `paths.${name}=${daemon.path(name)}`)
+  const words = [...settings, `image.directory=${daemon.path('images')}`].flatMap(value => ['--set', value])
+  const ini = ['--config', join(daemon.tree, 'etc/svcd.ini')]
+  const helper = start('systemd-socket-activate', [
+    ...['-l', socket, join(daemon.tree, 'bin/svcd'), 'helper', ...ini, ...words]
+  ])
+  t.teardown(() => helper.kill())
+  await until(() => readdirSync(directory).includes('helper.sock'))
+  chownSync(socket, nobody, nobody)
+  const packed = await daemon.request('GET', '/config/osimage/compute/_pack')
+  t.equal(packed.status, 204, JSON.stringify(packed.body))
+  const files = readdirSync(daemon.path('files'))
+  t.equal(files.length, 3, 'archive, kernel and initramfs', { files })
+  for (const name of files) {
+    const { uid, mode } = statSync(daemon.path('files', name))
+    t.strictSame([uid, mode & 0o777], [nobody, 0o600], name)
+  }
+  const initrd = files.find(name => name.endsWith('initrd.img-6.1.0-10')) ?? ''
+  t.equal(readFileSync(daemon.path('files', initrd), 'utf8'), 'initramfs 10')
+  const cloned = await daemon.request('POST', '/config/osimage/compute/_clone', {
+    config: { osimage: { compute: { newosimage: 'copy' } } }
+  })
+  t.equal(cloned.status, 201, JSON.stringify(cloned.body))
+  t.strictSame(readdirSync(daemon.path('images')).sort(), ['compute', 'copy'])
+  t.equal(statSync(daemon.path('images/copy/etc/shadow')).uid, 0, 'its owners are the same')
+  t.equal((await daemon.request('GET', '/config/osimage/copy/_delete')).status, 204)
+  await until(() => !readdirSync(daemon.path('images')).some(name => name.startsWith('.') || name === 'copy'))
+  await daemon.stop()
+})
