@@ -11,6 +11,7 @@ import { Tokens } from './auth/tokens.js'
 import { Boot } from './boot/boot.js'
 import { FileCatalog } from './boot/files.js'
 import { Grants } from './boot/grants.js'
+import { Handover } from './boot/handover.js'
 import { Install } from './boot/install.js'
 import { warnOfRoles } from './boot/roles.js'
 import type { Config } from './config/types.js'
@@ -178,8 +179,13 @@ async function buildParts(
     booting.dynamic_nodes ? leases(config, now) : undefined
   )
   const detection = booting.snmp_detection ? closed(await portDetection(model, log)) : undefined
+  const handover = new Handover({
+    ...{ model, now, ticks, log },
+    takeover: booting.takeover,
+    newNodes: booting.new_nodes
+  })
   const boot = new Boot({
-    ...{ model, templates, status, grants, hasFile, log },
+    ...{ model, templates, status, grants, handover, hasFile, log },
     url: http.url,
     manual: booting.manual,
     dynamicNodes: booting.dynamic_nodes,
@@ -221,8 +227,9 @@ async function buildParts(
     () => loop.condition,
     () => queueCondition(jobs, monitor.queue)
   ]
-  const health = closed(new Health({ svcd, ...distribution.conditions, ...services.conditions }, now))
-  return { config, model, status, health, logins, tokens, boot, install, jobs, images, services }
+  const parts = { svcd, boot: [() => handover.condition] }
+  const health = closed(new Health({ ...parts, ...distribution.conditions, ...services.conditions }, now))
+  return { config, model, status, health, logins, tokens, boot, handover, install, jobs, images, services }
 }
 
 /** What it is made of is loaded where it is used: off is the default. */

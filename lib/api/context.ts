@@ -2,6 +2,7 @@ import { type Access, type Caller, isAdmin } from '../auth/access.js'
 import type { Logins } from '../auth/logins.js'
 import type { Tokens } from '../auth/tokens.js'
 import type { Boot } from '../boot/boot.js'
+import type { Handover } from '../boot/handover.js'
 import type { Install } from '../boot/install.js'
 import type { Config } from '../config/types.js'
 import type { Answer, Request, Route } from '../http/route.js'
@@ -22,6 +23,7 @@ export interface Parts {
   readonly logins: Logins
   readonly tokens: Tokens
   readonly boot: Boot
+  readonly handover: Handover
   readonly install: Install
   readonly jobs: Jobs
   readonly services: Services

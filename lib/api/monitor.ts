@@ -39,7 +39,9 @@ export const noService = (config: Config, name: string) =>
   notFound(
     name === 'dhcp' || name === 'dns'
       ? `there is no service ${name}: [${name}] server = ${config[name].server}`
-      : `there is no service ${name}`
+      : name === 'boot'
+        ? 'service boot: no node was taken over that an admin has not seen'
+        : `there is no service ${name}`
   )
 
 /** What nodes report while they install, and how the daemon is (rules 6.2, 6.3). */

@@ -2,8 +2,9 @@ import { badRequest } from '../errors.js'
 import { boolean, objectName } from '../model/field.js'
 import { acknowledge, acknowledgement } from './asynchronous.js'
 import { bodyOf } from './body.js'
-import { type ApiRequest, type ApiRoute, actorOf, type Parts, param } from './context.js'
-import { post, script } from './row.js'
+import { type ApiRequest, type ApiRoute, actorOf, done, type Parts, param } from './context.js'
+import { get, post, script } from './row.js'
+import { ref } from './schema.js'
 
 /** What a grab and a push take; `nodry` is the opposite of `dryrun` (rules 1.6). */
 const transferOf = (type: 'node' | 'group') =>
@@ -22,7 +23,7 @@ const transferOf = (type: 'node' | 'group') =>
   )
 
 /** What is done with a running node, or with those of a group, and previews of what a node boots (rules 2.4, 4.12). */
-export function nodeRoutes({ model, boot, install, images }: Parts): ApiRoute[] {
+export function nodeRoutes({ model, boot, handover, install, images }: Parts): ApiRoute[] {
   const nodeOf = (request: ApiRequest) => param(request, 'node')
   return [
     ...(['boot', 'install', 'kickstart'] as const).map(what =>
@@ -35,6 +36,28 @@ export function nodeRoutes({ model, boot, install, images }: Parts): ApiRoute[] 
         }
       })
     ),
+    get('/config/node/{node}/_release', {
+      access: 'admin',
+      changes: true,
+      summary: 'Let one other machine take the node over, at the console within an hour',
+      output: ref('message'),
+      handler: async request => {
+        const name = nodeOf(request)
+        const until = await handover.release(name, actorOf(request))
+        return done(200, `node ${name} can be taken over by one machine until ${until}`)
+      }
+    }),
+    get('/config/node/{node}/_seen', {
+      access: 'admin',
+      changes: true,
+      summary: 'Note that an admin has seen how the node was taken over: /monitor/status tells it no more',
+      output: ref('message'),
+      handler: async request => {
+        const name = nodeOf(request)
+        await handover.seen(name, actorOf(request))
+        return done(200, `node ${name}: seen`)
+      }
+    }),
     post('/config/node/{node}/_osgrab', {
       access: 'user',
       summary: "Take a node's file systems as the directory of an OS image",

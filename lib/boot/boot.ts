@@ -13,6 +13,7 @@ import type { Source, Visit } from '../source.js'
 import type { Templates } from '../template/templates.js'
 import type { DataOf } from '../variables.js'
 import type { Grants } from './grants.js'
+import type { Given, Handover } from './handover.js'
 import { render } from './render.js'
 import type { bootTemplates } from './template-variables.js'
 
@@ -36,6 +37,7 @@ export interface BootOptions {
   /** Node-facing URL. */
   readonly url: string
   readonly manual: 'networks' | 'any' | 'none'
+  readonly handover: Handover
   readonly dynamicNodes: boolean
   /** Absent: `[boot] snmp_detection = no`. */
   readonly detection?: Detection
@@ -100,19 +102,24 @@ export class Boot {
   }
 
   async #detect(detection: Detection, mac: string, visit: Visit): Promise<string> {
-    const { model, log } = this.#o
+    const { model, handover, log } = this.#o
     const lookUp = await detection.find(mac)
     const seen = lookUp?.(model.view)
     if (lookUp && seen && visit.headOnly) return this.#script(seen.node, mac, visit)
     if (lookUp && seen) {
-      const actor = { who: 'svcd', from: visit.source.address, takesAddresses: false }
-      const found = await model.change(actor, tx => {
-        // Meanwhile the machine may have asked a second time, or somebody gave its MAC to a node.
-        const detected = tx.index.macOwners(mac).length === 0 ? lookUp(tx) : undefined
-        if (detected) model.moveMac(tx, detected.node, mac)
-        return detected
-      })
-      if (found) log.info(`MAC ${mac} given to node ${found.node.name}: it is at ${found.where}`)
+      const { address } = visit.source
+      const actor = { who: 'svcd', from: address, takesAddresses: false }
+      try {
+        const found = await model.change(actor, tx => {
+          // Meanwhile the machine may have asked a second time, or somebody gave its MAC to a node.
+          const detected = tx.index.macOwners(mac).length === 0 ? lookUp(tx) : undefined
+          return detected && { ...detected, given: handover.give(tx, detected.node, mac, address) }
+        })
+        if (found) log.info(`MAC ${mac} given to node ${found.node.name}: it is at ${found.where}`)
+        if (found) handover.tell(found.given)
+      } catch (error) {
+        return this.#atConsole(error)
+      }
     }
     const node = this.#machine(mac)
     return node ? this.#script(node, mac, visit) : this.menu(mac)
@@ -120,19 +127,27 @@ export class Boot {
 
   /**
    * Boots a machine as the node of this name. A MAC moves to the node, and a former owner loses it and its status
-   * (rules 4.4). Throws 403 for a source that may not choose a node.
+   * (rules 4.4), unless a node has to be released first (rules 4.23). Throws 403 for a source that may not choose a node.
    */
   async manualHost(name: string, mac: string | undefined, visit: Visit): Promise<string> {
     this.#checkManual(visit.source)
-    const { model } = this.#o
-    if (!model.view.get('node', name)) return this.#error('', `there is no node ${name}`, 'boot')
-    // Without a MAC nothing is stored: iPXE fills in the one that it booted with.
-    if (mac === undefined) return this.#script(model.get('node', name), '${netX/mac}', visit)
-    const former = await model.change(atConsole(visit.source), tx => {
-      const node = tx.get('node', name)
-      return node && { name: model.moveMac(tx, node, mac) }
-    })
-    if (former?.name !== undefined) await this.#moved(mac, former.name, name)
+    const { model, handover } = this.#o
+    const named = model.view.get('node', name)
+    if (!named) return this.#error('', `there is no node ${name}`, 'boot')
+    try {
+      // Without a MAC nothing is stored: iPXE fills in the one that it booted with.
+      if (mac === undefined) {
+        handover.checkUnnamed(named)
+        return this.#script(named, '${netX/mac}', visit)
+      }
+      const given = await model.change(atConsole(visit.source), tx => {
+        const node = tx.get('node', name)
+        return node && handover.give(tx, node, mac, visit.source.address)
+      })
+      if (given) await this.#moved(given, mac, name)
+    } catch (error) {
+      return this.#atConsole(error)
+    }
     const node = model.view.get('node', name)
     return node ? this.#script(node, mac, visit) : this.#error('', `there is no node ${name}`, 'boot')
   }
@@ -145,33 +160,32 @@ export class Boot {
   async manualGroup(name: string, mac: string, visit: Visit): Promise<string> {
     this.#checkManual(visit.source)
     const { model } = this.#o
-    let picked: { node: string; former: string | undefined } | undefined
+    let picked: { node: string; given: Given | undefined } | undefined
     try {
       picked = await model.change(atConsole(visit.source), tx => {
         const group = tx.get('group', name)
-        return group && this.#pick(tx, group, mac)
+        return group && this.#pick(tx, group, mac, visit.source)
       })
     } catch (error) {
-      // A person at the console reads the reason in a script; of a refusal iPXE shows the status alone.
-      if (error instanceof ServiceError && error.status < 500) return this.#error('', error.message, 'boot')
-      throw error
+      return this.#atConsole(error, status => status < 500)
     }
     if (!picked) return this.#error('', `there is no group ${name}`, 'boot')
-    if (picked.former !== undefined) await this.#moved(mac, picked.former, picked.node)
+    if (picked.given) await this.#moved(picked.given, mac, picked.node)
     const node = model.view.get('node', picked.node)
     return node ? this.#script(node, mac, visit) : this.#error('', `there is no node ${picked.node}`, 'boot')
   }
 
-  #pick(tx: Tx, group: GroupDoc, mac: string): { node: string; former: string | undefined } {
-    const { model } = this.#o
+  #pick(tx: Tx, group: GroupDoc, mac: string, source: Source): { node: string; given: Given | undefined } {
+    const { model, handover } = this.#o
     const owner = model.machineWith(tx, mac)
     if (owner?.type === 'node' && tx.get('node', owner.name)?.group === group.name)
-      return { node: owner.name, former: undefined }
+      return { node: owner.name, given: undefined }
     const free = tx.index.members(group.name)?.free.values[0]
     const node = free === undefined ? undefined : tx.get('node', free)
+    if (!node) handover.countNew()
     const member = node ?? model.createMember(tx, group, this.#newName(tx, group.name))
     if (!node) this.#o.log.info(`node ${member.name} created in group ${group.name} for ${mac}`)
-    return { node: member.name, former: model.moveMac(tx, member, mac) }
+    return { node: member.name, given: handover.give(tx, member, mac, source.address) }
   }
 
   /** The highest-numbered member's name plus one, digits kept; `<group>001` in an empty group. */
@@ -197,9 +211,19 @@ export class Boot {
     }
   }
 
-  async #moved(mac: string, former: string, to: string): Promise<void> {
-    this.#o.log.info(`MAC ${mac} moved from node ${former} to node ${to}`)
-    await this.#o.status.drop(former)
+  async #moved(given: Given, mac: string, to: string): Promise<void> {
+    const { handover, log, status } = this.#o
+    handover.tell(given)
+    const { former } = given
+    if (former === undefined) return
+    log.info(`MAC ${mac} moved from node ${former} to node ${to}`)
+    await status.drop(former)
+  }
+
+  /** A person at the console reads the reason in a script; of a refusal iPXE shows the status alone. */
+  #atConsole(error: unknown, isTold: (status: number) => boolean = status => status === 403): string {
+    if (error instanceof ServiceError && isTold(error.status)) return this.#error('', error.message, 'boot')
+    throw error
   }
 
   #checkManual(source: Source): void {

@@ -193,6 +193,16 @@ export const keys = {
       'networks',
       'Who may use the boot pages that assign nodes: networks (the configured ones and loopback), any or none.'
     ),
+    takeover: key(
+      values.choice('yes', 'released'),
+      'yes',
+      'WARNING: yes lets any machine take any node, with its passwords; released: nodes that an admin has released.'
+    ),
+    new_nodes: key(
+      values.count(0, 1_000_000),
+      '100',
+      'How many nodes these pages make in a minute at most; 0: none.'
+    ),
     dynamic_nodes: key(
       values.boolean,
       'no',

@@ -8,6 +8,7 @@ import { cluster } from './settings.js'
 import { type AttachedType, kindOf, type StoredType } from './stored.js'
 import { bmcsetup } from './types/bmcsetup.js'
 import { group } from './types/group.js'
+import { handover } from './types/handover.js'
 import { network } from './types/network.js'
 import { node, revoked } from './types/node.js'
 import { osimage, osimagetag, pack, tree } from './types/osimage.js'
@@ -35,7 +36,8 @@ export const attachedTypes: { readonly [K in keyof AttachedShapes]: AttachedType
   tree,
   cluster,
   secrets,
-  revoked
+  revoked,
+  handover
 }
 
 type Kinds = { readonly [K in keyof Docs]: Kind<Docs[K]> }

@@ -3,13 +3,14 @@ import type { Jobs } from '../jobs/jobs.js'
 /** What one part of the daemon says of itself. */
 export interface Condition {
   readonly ok: boolean
+  /** Why not; of a part that is well, what an admin should know all the same, '' for nothing. */
   readonly reason: string
 }
 
 /** How a service is, and since when (ISO 8601, UTC). */
 export interface ServiceState {
   readonly status: 'ok' | 'failed'
-  /** '' when well. */
+  /** '' when well, and nothing is to be told. */
   readonly reason: string
   readonly since: string
 }
@@ -21,9 +22,12 @@ export class Health {
   readonly #last = new Map<string, ServiceState>()
   readonly #timer: NodeJS.Timeout
 
-  /** `services`: the parts of each, by its name; it is well when all of them are. Looked at every `every` ms. */
+  /**
+   * `services`: the parts of each, by its name; it is well when all of them are, and not there while none of them has
+   * anything to say. Looked at every `every` ms.
+   */
   constructor(
-    readonly services: Readonly<Record<string, readonly (() => Condition)[]>>,
+    readonly services: Readonly<Record<string, readonly (() => Condition | undefined)[]>>,
     readonly now: () => number,
     every = lookMs
   ) {
@@ -48,9 +52,12 @@ export class Health {
   /** A service's state; undefined for an unknown name. */
   of(name: string): ServiceState | undefined {
     if (!Object.hasOwn(this.services, name)) return undefined
-    const bad = this.services[name]?.map(part => part()).filter(({ ok }) => !ok) ?? []
+    const all = (this.services[name] ?? []).flatMap(part => part() ?? [])
+    if (all.length === 0) return undefined
+    const bad = all.filter(({ ok }) => !ok)
     const status = bad.length === 0 ? 'ok' : 'failed'
-    const reason = bad.map(part => part.reason).join('; ')
+    const told = (bad.length === 0 ? all : bad).map(part => part.reason)
+    const reason = told.filter(text => text !== '').join('; ')
     const last = this.#last.get(name)
     if (last?.status === status && last.reason === reason) return last
     // A failure with another reason is still the same failure.

@@ -181,6 +181,8 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/node/{node}/_render/boot
      GET /config/node/{node}/_render/install
      GET /config/node/{node}/_render/kickstart
+     GET /config/node/{node}/_release
+     GET /config/node/{node}/_seen
      POST /config/node/{node}/_osgrab
      POST /config/node/{node}/_ospush
      POST /config/bmcsetup/{bmcsetup}

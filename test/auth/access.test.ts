@@ -60,7 +60,10 @@ const rules: readonly [RegExp, Verdict][] = [
   [/^GET \/service\/status/, { ...reading, viewer: 'in', admin: 'in' }],
   [/^GET \/monitor\//, minimal],
   [/^POST \/config\/node\/\{node\}$|^POST \/monitor\/node\/\{node\}$/, ofNode],
-  [/_delete$|_cancel$|_pack$|^POST |^GET \/service\/d\w+\/(start|stop|restart|reload)$/, changing],
+  [
+    /_delete$|_cancel$|_pack$|_release$|_seen$|^POST |^GET \/service\/d\w+\/(start|stop|restart|reload)$/,
+    changing
+  ],
   [/^GET /, reading]
 ]
 

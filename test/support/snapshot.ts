@@ -26,9 +26,9 @@ export function snapshot(c: Controller): Record<string, string | number> {
   return { ...Object.fromEntries(sizes), ...c.state() }
 }
 
-/** The files of objects alone, without the notes of which node tokens are void. */
+/** The files of objects alone, without the notes of which node tokens are void, and of how nodes were handed over. */
 export function objectFiles(c: Controller): Record<string, string> {
-  return Object.fromEntries(Object.entries(c.state()).filter(([path]) => !path.startsWith('revoked/')))
+  return Object.fromEntries(Object.entries(c.state()).filter(([path]) => !/^(revoked|handover)\//.test(path)))
 }
 
 /** The objects have no prototype: one of their keys may be `constructor`. */
@@ -77,7 +77,8 @@ function choices(config: Exported, name: string, given: Readonly<Record<string, 
   return [...new Set((of[name] ?? (() => all(name)))())]
 }
 
-const changing = /\/_(?:delete|pack|cancel)$|^\/service\/d\w+\/(?!status)|^\/boot\/manual\/.*\{macaddress\}$/
+const changing =
+  /\/_(?:delete|pack|cancel|release|seen)$|^\/service\/d\w+\/(?!status)|^\/boot\/manual\/.*\{macaddress\}$/
 
 /** The paths of every GET that only reads, with the names that exist. What the monitor tells comes last. */
 function paths(config: Exported, table: readonly string[]): string[] {

@@ -31,7 +31,13 @@ function keyed(c: Controller) {
   const kinds = new Map(Object.entries(sealedKinds(box)))
   const json = (path: string, bytes: string): ReturnType<typeof JSON.parse> => {
     const [type = '', name = ''] = path.replace(/\.json$/, '').split('/')
-    return kinds.get(type)?.decode(name, parsed(path, bytes)) ?? parsed(path, bytes)
+    const doc = kinds.get(type)?.decode(name, parsed(path, bytes)) ?? parsed(path, bytes)
+    if (type !== 'handover') return doc
+    const times = Object.entries(doc).map(([key, value]) => [
+      key,
+      typeof value === 'number' ? 'a time' : value
+    ])
+    return Object.fromEntries(times)
   }
   return { box, json }
 }

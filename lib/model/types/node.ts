@@ -34,6 +34,7 @@ import { ownsSecrets } from '../secrets.js'
 import type { AttachedType } from '../stored.js'
 import { checkTag } from '../tags.js'
 import type { View } from '../view.js'
+import { moveHandover } from './handover.js'
 import { bmcFields, installFields, provisionFields, unmanagedBmcUsers } from './inheritable.js'
 import { interfaceFields, nodeInterfaces } from './interface.js'
 
@@ -163,11 +164,15 @@ export const node: ObjectType<NodeDoc> = {
   copied: secrets.copied,
   renamed(changing, from, to) {
     secrets.renamed(changing, from, to)
+    moveHandover(changing.tx, from, to)
     revoke(changing, from, to)
   },
   removed(changing, names) {
     secrets.removed(changing, names)
-    for (const name of names) revoke(changing, name)
+    for (const name of names) {
+      moveHandover(changing.tx, name)
+      revoke(changing, name)
+    }
   },
 
   *checks(view, doc, title, cluster) {

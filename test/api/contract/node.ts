@@ -276,5 +276,25 @@ export const node: Cases = {
   'POST /config/node/{node}/interfaces/{interface}/_delete': removeInterface,
   'GET /config/node/{node}/_render/boot': preview('boot', /svc\.node=n1 /),
   'GET /config/node/{node}/_render/install': preview('install', /SVC_TOKEN='\*{8}'/),
-  'GET /config/node/{node}/_render/kickstart': preview('kickstart', /masked/)
+  'GET /config/node/{node}/_render/kickstart': preview('kickstart', /masked/),
+  'GET /config/node/{node}/_release': [
+    {
+      what: 'another machine may take it, for an hour',
+      ask: [`${one}/_release`],
+      status: 200,
+      says: /^node n1 can be taken over by one machine until \d{4}-.*Z$/,
+      files: { 'handover/n1.json': { name: 'n1', released: 'a time' } }
+    },
+    missing('/config/node/n9/_release')
+  ],
+  'GET /config/node/{node}/_seen': [
+    {
+      what: 'who has seen it, and when, is noted',
+      ask: [`${one}/_seen`],
+      status: 200,
+      says: /^node n1: seen$/,
+      files: { 'handover/n1.json': { name: 'n1', seen: 'a time' } }
+    },
+    missing('/config/node/n9/_seen')
+  ]
 }

@@ -108,7 +108,10 @@ export const service: Cases = {
       by: 'nobody',
       status: 200,
       text: new RegExp(`svc\\.mac=${other} `),
-      files: { 'node/n1.json': withMac(other) }
+      files: {
+        'node/n1.json': withMac(other),
+        'handover/n1.json': { name: 'n1', taken: 'a time', mac: other, from: '127.0.0.1' }
+      }
     },
     {
       what: 'the former owner loses it',
@@ -119,6 +122,7 @@ export const service: Cases = {
       files: {
         'node/n1.json': withMac(undefined),
         'node/n2.json': { name: 'n2', interfaces: [{ interface: 'BOOTIF', macaddress: mac, own: true }] },
+        'handover/n1.json': { name: 'n1', taken: 'a time', mac, to: 'n2', from: '127.0.0.1' },
         'node-status.journal': [{ node: 'n2', reason: 'node n2 has no OS image' }]
       }
     },

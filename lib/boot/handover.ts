@@ -1,0 +1,157 @@
+import { forbidden, ServiceError } from '../errors.js'
+import type { Log } from '../log.js'
+import { isBmc } from '../model/index.js'
+import type { Actor, Model } from '../model/model.js'
+import type { HandoverDoc } from '../model/types/handover.js'
+import type { NodeDoc } from '../model/types/node.js'
+import type { Tx } from '../model/view.js'
+
+const hourMs = 3_600_000
+const minuteMs = 60_000
+/** So many nodes the state of the service names. */
+const mostNamed = 10
+
+export interface HandoverOptions {
+  readonly model: Model
+  /** `[boot] takeover`: whether a node that has a machine can be taken by another one without an admin. */
+  readonly takeover: 'yes' | 'released'
+  /** `[boot] new_nodes`: how many nodes consoles make in a minute. */
+  readonly newNodes: number
+  /** Milliseconds since 1970: a release is kept over a restart. */
+  readonly now: () => number
+  /** Milliseconds that only grow. */
+  readonly ticks: () => number
+  readonly log: Log
+}
+
+/** What a console, or the port of a switch, did to nodes that had a machine. */
+export interface Given {
+  /** The node that had this machine before. */
+  readonly former: string | undefined
+  /** A sentence for the log for each node that changed hands. */
+  readonly told: readonly string[]
+}
+
+/** MACs of the interfaces that boot. */
+const macsOf = ({ interfaces = [] }: NodeDoc) =>
+  interfaces.flatMap(entry => (entry.macaddress === undefined || isBmc(entry) ? [] : [entry.macaddress]))
+
+/**
+ * How machines become nodes without an admin: at a console, or by their switch port (rules 4.23, 4.24). A node that has a
+ * machine may have to be released first. What happened is kept until an admin has seen it.
+ */
+export class Handover {
+  readonly #o: HandoverOptions
+  /** When nodes were made, in the last minute. */
+  #made: number[] = []
+  #toldOfMany = Number.NEGATIVE_INFINITY
+
+  constructor(options: HandoverOptions) {
+    this.#o = options
+  }
+
+  /**
+   * Gives a machine to a node inside a transaction. Throws 403 where a node that has a machine is not released: this one,
+   * or the one that would lose the machine.
+   */
+  give(tx: Tx, node: NodeDoc, mac: string, from: string): Given {
+    const owner = this.#o.model.machineWith(tx, mac)
+    const loser = owner?.type === 'node' && owner.name !== node.name ? tx.get('node', owner.name) : undefined
+    const isTaken = macsOf(node).length > 0 && !macsOf(node).includes(mac)
+    const told: string[] = []
+    const change = (doc: NodeDoc, to?: string) => {
+      this.#checkReleased(tx, doc)
+      const noted = { name: doc.name, taken: this.#o.now(), mac, ...(to === undefined ? {} : { to }), from }
+      tx.put('handover', doc.name, noted)
+      told.push(sentence(noted))
+    }
+    if (loser) change(loser, node.name)
+    if (isTaken) change(node)
+    return { former: this.#o.model.moveMac(tx, node, mac), told }
+  }
+
+  /** Writes what `give` has done to the log, once it is done. */
+  tell({ told }: Given): void {
+    for (const line of told) this.#o.log.warn(line)
+  }
+
+  /**
+   * Throws 403 where a machine that does not say which it is asks for a node that has one: only what is asked with a MAC
+   * can be noted.
+   */
+  checkUnnamed(node: NodeDoc): void {
+    if (this.#o.takeover === 'yes' || macsOf(node).length === 0) return
+    throw forbidden(
+      `node ${node.name} has a machine. Ask with the MAC of yours: /boot/manual/hostname/${node.name}/<MAC>`
+    )
+  }
+
+  /** Lets one machine take the node within an hour; gives when that ends (ISO 8601, UTC). Throws 404. */
+  async release(name: string, actor: Actor): Promise<string> {
+    const { model, now } = this.#o
+    const released = now()
+    await model.change(actor, tx => {
+      model.get('node', name, tx)
+      tx.put('handover', name, { name, released })
+    })
+    return new Date(released + hourMs).toISOString()
+  }
+
+  /** Notes that an admin knows how the node changed hands. Throws 404. */
+  async seen(name: string, actor: Actor): Promise<void> {
+    const { model, now } = this.#o
+    await model.change(actor, tx => {
+      model.get('node', name, tx)
+      tx.put('handover', name, { ...tx.get('handover', name), name, seen: now() })
+    })
+  }
+
+  /** What no admin has seen yet, in words; undefined where there is nothing. */
+  get condition(): { ok: true; reason: string } | undefined {
+    const { view } = this.#o.model
+    const unseen = view.names('handover').flatMap(name => {
+      const doc = view.get('handover', name)
+      const isNews = doc?.taken !== undefined && doc.seen === undefined
+      return isNews && view.get('node', name) ? [doc] : []
+    })
+    if (unseen.length === 0) return undefined
+    const named = unseen.slice(0, mostNamed).map(sentence)
+    if (unseen.length > mostNamed) named.push(`and ${unseen.length - mostNamed} more`)
+    return { ok: true, reason: `${named.join('; ')}. When you have seen it: GET /config/node/{node}/_seen` }
+  }
+
+  /** Counts a node that a console makes. Throws, with what to tell there, over `[boot] new_nodes` in a minute. */
+  countNew(): void {
+    const { newNodes, ticks, log } = this.#o
+    const now = ticks()
+    this.#made = this.#made.filter(time => time > now - minuteMs)
+    const [oldest = now] = this.#made
+    if (this.#made.length < newNodes) {
+      this.#made.push(now)
+      return
+    }
+    const limit = `[boot] new_nodes = ${newNodes} lets consoles make no more nodes in a minute`
+    if (now - this.#toldOfMany >= minuteMs) {
+      this.#toldOfMany = now
+      log.warn(`${limit}: machines that ask for a new node are told to wait`)
+    }
+    throw new ServiceError(429, `${limit}. Try again in ${Math.ceil((oldest + minuteMs - now) / 1000)} s`)
+  }
+
+  #checkReleased(tx: Tx, { name }: NodeDoc): void {
+    const { takeover, now } = this.#o
+    if (takeover === 'yes') return
+    const age = now() - (tx.get('handover', name)?.released ?? Number.NEGATIVE_INFINITY)
+    // Negative after the clock was set back, and then of unknown age.
+    if (age >= 0 && age < hourMs) return
+    throw forbidden(
+      `node ${name} has a machine. An admin has to release it first, an hour before at most: GET /config/node/${name}/_release`
+    )
+  }
+}
+
+/** What happened to a node, as one sentence. */
+function sentence({ name, mac, to, from, taken = 0 }: HandoverDoc): string {
+  const what = to === undefined ? `was taken over by machine ${mac}` : `lost its machine ${mac} to node ${to}`
+  return `node ${name} ${what}, asked for from ${from} at ${new Date(taken).toISOString()}`
+}
