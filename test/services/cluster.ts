@@ -90,7 +90,8 @@ export const everything: Objects = {
       network: '10.149.0.0/22',
       dhcp: true,
       dhcp_range_begin: '10.149.3.250',
-      dhcp_range_end: '10.149.3.254'
+      dhcp_range_end: '10.149.3.254',
+      dhcp_nodes_only: true
     },
     off: { network: '10.150.0.0/24', dhcp_range_begin: '10.150.0.9', dhcp_range_end: '10.150.0.10' },
     pair: { network: '10.7.0.0/31', dhcp: true, dhcp_range_begin: '10.7.0.0', dhcp_range_end: '10.7.0.1' },

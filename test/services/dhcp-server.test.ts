@@ -133,6 +133,15 @@ async function serves(t: Test, server: string): Promise<void> {
     t.match(await follow(c, '/service/dhcp/reload'), { state: 'done' })
     t.same(asked(), ['restart'], 'without its socket it is restarted')
   }
+  await c.request('POST', '/config/network/cluster', { dhcp_nodes_only: true })
+  await c.request('POST', '/config/node/node003', {
+    interfaces: [{ interface: 'BOOTIF', ipaddress: null }]
+  })
+  await settled()
+  t.equal(await ask(7, 'ipxe'), undefined, 'known machines only: an unknown one gets no address')
+  t.match(await ask(1, 'ipxe'), { ip: '10.142.0.21' }, 'a node gets its own')
+  t.match(await ask(3, 'ipxe'), { ip: /^10\.142\.0\.1(0\d|10)$/ }, 'a node without one gets one of the range')
+  await c.request('POST', '/config/network/cluster', { dhcp_nodes_only: false })
   await c.request('GET', '/config/node/node003/_delete')
   await settled()
   t.match(

@@ -16,7 +16,13 @@ const fields = [
   comment,
   { name: 'dhcp', also: ['dhcp_enable'], type: boolean, default: false, meaning: 'DHCP is served here' },
   { name: 'dhcp_range_begin', also: ['dhcp_begin'], type: address, meaning: 'dynamic range, first address' },
-  { name: 'dhcp_range_end', also: ['dhcp_end'], type: address, meaning: 'dynamic range, last address' }
+  { name: 'dhcp_range_end', also: ['dhcp_end'], type: address, meaning: 'dynamic range, last address' },
+  {
+    name: 'dhcp_nodes_only',
+    type: boolean,
+    default: false,
+    meaning: 'the dynamic range is for machines of nodes and devices; unknown machines get no address'
+  }
 ] as const satisfies Table
 
 export type NetworkDoc = { readonly name: string; readonly network: string } & Omit<
@@ -40,7 +46,7 @@ export const network: ObjectType<NetworkDoc> = {
   nameRule: `${objectNameRule}, and not like an address`,
   network: doc => doc,
   // The range belongs to a network that serves DHCP; elsewhere it is only kept (rules 1.4).
-  leavesOut: ({ dhcp }) => (dhcp ? [] : ['dhcp_range_begin', 'dhcp_range_end']),
+  leavesOut: ({ dhcp }) => (dhcp ? [] : ['dhcp_range_begin', 'dhcp_range_end', 'dhcp_nodes_only']),
 
   *checks(view, doc, title, cluster) {
     yield () => checkNetwork(view, doc, title, cluster)

@@ -62,6 +62,7 @@ function subnet(
     dhcp,
     here,
     ranges: without(own, taken).map(asText),
+    nodes_only: networks.some(network => network.dhcp && network.dhcp_nodes_only),
     router: set('gateway'),
     name_servers: server === '' ? [] : [server],
     ntp_servers: [...new Set(ntp.flatMap(name => addressOf(name) ?? []))],

@@ -45,6 +45,7 @@ const subnet = {
     dhcp: flag('whether the server answers there'),
     here: flag("whether the controller's address is in it, and in none of the subnets inside it"),
     ranges: maps(range, 'the dynamic ranges; empty: none'),
+    nodes_only: flag('whether the ranges are for the machines in `hosts` alone'),
     router: text("the gateway, '' without one"),
     name_servers: texts('addresses of name servers'),
     ntp_servers: texts('addresses of NTP servers'),
