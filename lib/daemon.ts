@@ -18,6 +18,8 @@ import type { Config } from './config/types.js'
 import { localWork } from './helper/local.js'
 import { placesOf } from './helper/places.js'
 import type { Work } from './helper/work.js'
+import { descriptorShare } from './http/descriptors.js'
+import type { Limits } from './http/limits.js'
 import { HttpServer } from './http/server.js'
 import { Images } from './image/images.js'
 import { Distribution } from './image/torrent/distribution.js'
@@ -83,7 +85,7 @@ export async function startDaemon(
       maxBody: caller => largestBody(caller, config.http.max_body),
       trustedProxies: config.http.trusted_proxies,
       frontFiles: front_files === '' ? undefined : { directory: config.paths.files, location: front_files },
-      limits: { downloads: config.http.max_downloads },
+      limits: connectionLimits(config.http),
       log
     })
     const { address, port } = await server.listen(config.http.listen.address, config.http.listen.port)
@@ -97,6 +99,16 @@ export async function startDaemon(
   } catch (error) {
     await close()
     throw error
+  }
+}
+
+/** What the ini allows, as far as the process has descriptors for it; all files of the parts are open by now. */
+function connectionLimits(http: Config['http']): Partial<Limits> {
+  const { connections, downloads } = descriptorShare()
+  return {
+    connections,
+    connectionsPerAddress: http.max_connections_per_address,
+    downloads: Math.min(http.max_downloads, downloads)
   }
 }
 

@@ -85,6 +85,11 @@ export const keys = {
       values.count(1, 100_000),
       '1000',
       'How many files are sent at once; nodes wait and try again when there are more.'
+    ),
+    max_connections_per_address: key(
+      values.count(8, 1_000_000),
+      '2000',
+      'How many connections one address may have, trusted_proxies apart; over it the idle ones are ended.'
     )
   },
   controller: {

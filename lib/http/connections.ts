@@ -1,6 +1,10 @@
 import type { Duplex } from 'node:stream'
+import ipaddr from 'ipaddr.js'
+import type { Log } from '../log.js'
 import { Backlog, RequestQueue } from './backlog.js'
 import type { Exchange } from './exchange.js'
+import type { Limits } from './limits.js'
+import { Notice } from './notice.js'
 
 /**
  * Ends a socket, and destroys it once what was written has left. It does not wait for what the client still sends.
@@ -23,6 +27,8 @@ export class Connection<C> {
   #held = false
   #guarded = false
   #bytesSeen: number | undefined
+  /** When its last request came, else when it was opened; by the clock of `performance`. */
+  lastUsedMs = performance.now()
 
   constructor(
     readonly socket: Duplex & { readonly bytesRead?: number; setTimeout?(ms: number): unknown },
@@ -42,6 +48,7 @@ export class Connection<C> {
       serve()
     }
     this.last = exchange
+    this.lastUsedMs = exchange.startedMs
     if (this.current) return this.#waiting.push(exchange.incoming, start)
     start()
     return true
@@ -108,26 +115,66 @@ export class Connection<C> {
   }
 }
 
-/** All open connections, and how they come to an end. */
+/** How many connections there may be. */
+export interface Room {
+  readonly limits: Pick<Limits, 'connections' | 'connectionsPerAddress'>
+  /** Whether connections of this peer are not counted by its address. */
+  isProxy(peer: string): boolean
+  readonly log: Log
+}
+
+/** All open connections, how many there may be (rules 2.15), and how they come to an end. */
 export class Connections<C> {
   readonly #open = new Map<Duplex, Connection<C>>()
+  readonly #ofAddress = new Map<string, Set<Connection<C>>>()
   readonly #backlog = new Backlog()
+  readonly #room: Room
+  readonly #notice: Notice
   #whenEmpty: (() => void) | undefined
   #closing = false
 
+  constructor(room: Room) {
+    this.#room = room
+    this.#notice = new Notice(room.log)
+  }
+
   /**
    * Takes in a new socket, and listens for its errors: one without a listener would end the process. 'close' follows
-   * it.
+   * it. Where there is no room, connections without a request under way end; if there are none, the new one does.
    */
-  add(socket: Duplex): void {
+  add(socket: Duplex & { readonly remoteAddress?: string }): void {
+    const peer = socket.remoteAddress ?? ''
+    const address = networkOf(peer)
     const connection = new Connection<C>(socket, this.#backlog)
+    const siblings = this.#ofAddress.get(address) ?? new Set()
+    this.#makeRoom(connection, peer, siblings)
     this.#open.set(socket, connection)
+    siblings.add(connection)
+    this.#ofAddress.set(address, siblings)
     socket.on('error', () => undefined)
     socket.once('close', () => {
       this.#open.delete(socket)
+      siblings.delete(connection)
+      if (siblings.size === 0 && this.#ofAddress.get(address) === siblings) this.#ofAddress.delete(address)
       connection.ended()
       if (this.#open.size === 0) this.#whenEmpty?.()
     })
+  }
+
+  #makeRoom(connection: Connection<C>, peer: string, siblings: Set<Connection<C>>): void {
+    const { limits, isProxy } = this.#room
+    const perAddress = Math.min(limits.connectionsPerAddress, Math.ceil(limits.connections / 2))
+    if (siblings.size >= perAddress && !isProxy(peer)) {
+      this.#notice.say(
+        `${peer} has ${siblings.size} connections, which is the most for one address: idle ones are ended, or new ones refused`
+      )
+      if (!endIdlest(siblings)) connection.cut()
+    } else if (this.#open.size >= limits.connections) {
+      this.#notice.say(
+        `there are ${this.#open.size} connections, which is the most with this limit of open files: idle ones are ended, or new ones refused`
+      )
+      if (!endIdlest(this.#open.values())) connection.cut()
+    }
   }
 
   of(socket: Duplex): Connection<C> | undefined {
@@ -156,4 +203,26 @@ export class Connections<C> {
   endIfIdle(connection: Connection<C>): void {
     if (connection.idle) endSoon(connection.socket)
   }
+}
+
+/**
+ * Cuts the connections that have been without a request longest: a sixteenth of those without one, so that the search is
+ * seldom. False if there are none.
+ */
+function endIdlest<C>(connections: Iterable<Connection<C>>): boolean {
+  const idle = [...connections].filter(({ current, socket }) => !current && !socket.destroyed)
+  idle.sort((a, b) => a.lastUsedMs - b.lastUsedMs)
+  for (const connection of idle.slice(0, Math.ceil(idle.length / 16))) connection.cut()
+  return idle.length > 0
+}
+
+/** What counts as one address: an IPv4 address, or the 64 bits of IPv6 that belong to one network. */
+function networkOf(peer: string): string {
+  if (!peer.includes(':') || peer.startsWith('::ffff:')) return peer
+  const [groups] = peer.split('%')
+  return ipaddr.IPv6.isValid(groups ?? '')
+    ? ipaddr.IPv6.parse(groups ?? '')
+        .parts.slice(0, 4)
+        .join(':')
+    : peer
 }

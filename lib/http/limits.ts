@@ -13,6 +13,9 @@ export interface Limits {
   readonly keepAliveMs: number
   /** After a refusal, the rest of an unread body is dropped for so long, so that the client can read why. */
   readonly lingerMs: number
+  /** Connections of all clients, and of one address; idle ones end, or new ones are refused. */
+  readonly connections: number
+  readonly connectionsPerAddress: number
   /** Files that are sent at once; one more is 503. */
   readonly downloads: number
   /** Where room is short, an answer of which the client has taken nothing for so long makes room for another one. */
@@ -28,6 +31,8 @@ export const defaultLimits: Limits = {
   stallMs: 120_000,
   keepAliveMs: 65_000,
   lingerMs: 30_000,
+  connections: Number.POSITIVE_INFINITY,
+  connectionsPerAddress: Number.POSITIVE_INFINITY,
   downloads: 1000,
   yieldMs: 5_000
 }

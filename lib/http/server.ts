@@ -57,7 +57,7 @@ export class HttpServer<C> {
   readonly #router: Router<C>
   readonly #readSource: (peer: string, forwardedFor: string | undefined) => Source
   readonly #isFront: (peer: string) => boolean
-  readonly #connections = new Connections<C>()
+  readonly #connections: Connections<C>
   readonly #downloads: Downloads
   readonly #server: Server
   #closed: Promise<void> | undefined
@@ -68,6 +68,11 @@ export class HttpServer<C> {
     this.#limits = { ...defaultLimits, ...options.limits }
     this.#router = new Router(options.routes)
     this.#downloads = new Downloads(this.#limits)
+    this.#connections = new Connections<C>({
+      limits: this.#limits,
+      isProxy: peerReader(options.trustedProxies),
+      log: options.log
+    })
     this.#readSource = sourceReader(options.trustedProxies)
     this.#isFront = peerReader(options.frontFiles ? options.trustedProxies : [])
     this.#server = createServer({

@@ -18,7 +18,8 @@ t.test('an empty ini is every default', async t => {
     trusted_proxies: [],
     front_files: '',
     max_body: 64 * 1024 * 1024,
-    max_downloads: 1000
+    max_downloads: 1000,
+    max_connections_per_address: 2000
   })
   t.strictSame(config.controller, { name: 'controller', address: '127.0.0.1' })
   t.equal(
@@ -74,7 +75,8 @@ t.test('every kind of value, read', async t => {
     trusted_proxies: ['10.0.0.0/8', '192.0.2.7/32', 'fd00::/64'],
     front_files: '/svcd-files/',
     max_body: 2 * 1024 * 1024,
-    max_downloads: 1000
+    max_downloads: 1000,
+    max_connections_per_address: 2000
   })
   t.strictSame(config.auth, { token_lifetime: 90_000, node_token_lifetime: 7 * 86_400_000 })
   t.equal(config.paths.state, '/srv/svcd')

@@ -1,0 +1,34 @@
+import { readdirSync, readFileSync } from 'node:fs'
+
+/** Kept for the files of the store, for logs and for programs: at least so many descriptors, at most so many. */
+const LEAST_RESERVE = 48
+const MOST_RESERVE = 512
+
+/** What clients may take of the process's file descriptors. */
+export interface Share {
+  readonly connections: number
+  /** Each has a file open beside its connection. */
+  readonly downloads: number
+}
+
+/**
+ * Divides the descriptors that are left when all else is started, by the limit that the process has now (rules 2.15).
+ * Without a limit, or if the system does not tell it, both are Infinity.
+ */
+export function descriptorShare(): Share {
+  try {
+    const limit = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1]
+    if (limit !== undefined) return share(Number(limit), readdirSync('/proc/self/fd').length)
+  } catch {
+    // It is not there: then nothing is known of a limit.
+  }
+  return { connections: Number.POSITIVE_INFINITY, downloads: Number.POSITIVE_INFINITY }
+}
+
+/** Of `limit` descriptors `used` are taken. */
+export function share(limit: number, used: number): Share {
+  const reserve = Math.max(LEAST_RESERVE, Math.min(Math.floor(limit / 8), MOST_RESERVE))
+  const left = Math.max(16, limit - used - reserve)
+  const downloads = Math.floor(left / 4)
+  return { connections: left - downloads, downloads }
+}

@@ -1,0 +1,108 @@
+import { connect, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { share } from '../../lib/http/descriptors.js'
+import { Daemon } from '../support/daemon.js'
+import { scratch } from '../support/scratch.js'
+import { until } from '../support/until.js'
+import { arrived, gated, RawClient, route, start } from './helpers.js'
+
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
+
+/** Connections that ask nothing, from an address of loopback; they are open when this resolves. */
+async function idle(t: Test, port: number, count: number, localAddress = '127.0.0.1'): Promise<Socket[]> {
+  const sockets = Array.from({ length: count }, () =>
+    connect({ port, host: '127.0.0.1', localAddress }).on('error', () => undefined)
+  )
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+  })
+  await Promise.all(sockets.map(socket => new Promise(resolve => socket.once('connect', resolve))))
+  return sockets.map(socket => socket.resume())
+}
+
+const open = (sockets: readonly Socket[]) => sockets.filter(({ closed }) => !closed).length
+
+// rules 2.15
+t.test('where room is short idle connections end, and no request', async t => {
+  const { gate, begun, routes } = gated()
+  const { port, log } = await start(t, routes, { limits: { connections: 20, connectionsPerAddress: 12 } })
+  const busy = new RawClient(port).send(get('/slow'))
+  await begun.promise
+  const used = new RawClient(port).send(get('/fast'))
+  await used.response()
+  const many = await idle(t, port, 50)
+  await until(() => open(many) <= 10, 'those over the most of one address have ended')
+  t.ok(open(many) >= 5, 'not more than need be')
+  t.ok(open(many.slice(40)) > open(many.slice(0, 10)), 'the idlest ended first')
+  const others = await idle(t, port, 6, '127.0.0.2')
+  t.equal(open(others), 6, 'another address has room')
+  const more = await Promise.all(['127.0.0.3', '127.0.0.4'].map(address => idle(t, port, 10, address)))
+  await until(() => open([...many, ...others, ...more.flat()]) < 20, 'and all together have a bound')
+
+  const late = new RawClient(port).send(get('/fast'))
+  t.match(await late.response(), { status: 200 })
+  gate.resolve()
+  t.match(await busy.response(), { body: '"done"\n' })
+  const warnings = log.lines.filter(line => line.startsWith('warn'))
+  t.match(warnings, [/^warn 127\.0\.0\.1 has 1\d connections, which is the most for one address/])
+  t.equal(warnings.length, 1, 'said once')
+  for (const { socket } of [busy, late]) socket.destroy()
+})
+
+// rules 2.15
+t.test('a new connection is refused if all others have a request under way', async t => {
+  const { gate, begun, routes } = gated()
+  const { port } = await start(t, routes, { limits: { connections: 4 } })
+  const busy = [1, 2].map(() => new RawClient(port).send(get('/slow')))
+  await begun.promise
+  await arrived()
+  const refused = new RawClient(port)
+  t.equal(await refused.rest(), '')
+  gate.resolve()
+  for (const client of busy) t.match(await client.response(), { status: 200 })
+  for (const { socket } of busy) socket.destroy()
+})
+
+// rules 2.15
+t.test('a trusted proxy has no bound of its own', async t => {
+  const fast = route('GET', '/fast', () => ({ status: 200, body: 'fast' }))
+  const limits = { connections: 100, connectionsPerAddress: 8 }
+  const { port } = await start(t, [fast], { limits, trustedProxies: ['127.0.0.2'] })
+  const proxy = await idle(t, port, 40, '127.0.0.2')
+  const other = await idle(t, port, 40, '127.0.0.3')
+  await until(() => open(other) <= 8)
+  t.equal(open(proxy), 40)
+})
+
+t.test('the share of clients in the file descriptors', t => {
+  t.same(share(128, 28), { connections: 39, downloads: 13 })
+  t.same(share(1024, 24), { connections: 654, downloads: 218 })
+  t.same(share(65536, 36), { connections: 48741, downloads: 16247 })
+  t.same(share(60, 30), { connections: 12, downloads: 4 }, 'a few in any case')
+  t.same(share(Number.POSITIVE_INFINITY, 30), {
+    connections: Number.NaN,
+    downloads: Number.POSITIVE_INFINITY
+  })
+  t.end()
+})
+
+// rules 2.15
+t.test('400 idle connections at a limit of 128 files: login, boot and writes go on', async t => {
+  const limited = ['sh', '-c', 'ulimit -n 128; exec "$0" "$@"']
+  const daemon = await Daemon.start({ directory: scratch(t), enter: limited })
+  t.teardown(() => daemon.stop())
+  const port = Number(/listens on http:\S+:(\d+);/.exec(daemon.log())?.[1])
+  for (const address of ['127.0.0.1', '127.0.0.2', '127.0.0.3', '127.0.0.4'])
+    await idle(t, port, 100, address)
+  await sleep(200)
+  await daemon.create('network', 'cluster', { network: '10.1.0.0/16' })
+  for (let i = 0; i < 10; i++) await daemon.create('group', `g${i}`, {})
+  const login = await daemon.request('POST', '/token', { username: 'admin', password: 'wrong' })
+  t.equal(login.status, 401)
+  const client = new RawClient(port).send(get('/boot'))
+  t.match(await client.response(), { status: 200 })
+  client.socket.destroy()
+  t.notMatch(daemon.log(), /EMFILE|too many open files/)
+  t.match(daemon.log(), /idle ones are ended/)
+})
