@@ -13,6 +13,7 @@ shift 2
 trap 'exit 143' TERM
 umount --no-canonicalize --internal-only --no-mtab --lazy run/host
 rmdir run/host
+# shellcheck disable=SC3045 # dash has it
 ulimit -c 0
 
 env=$(command -v env)

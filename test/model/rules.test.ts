@@ -179,7 +179,7 @@ t.test('references and what is in use (rules 2.4, 3.2)', async t =>
     {
       is: 'a node goes, and its name is marked',
       request: ['delete', 'node/n1'],
-      after: { 'node/n1': undefined, 'revoked/n1': { at: 1_000 } }
+      after: { 'node/n1': undefined, 'revoked/n1': { at: 1_000, generation: 1 } }
     },
     {
       is: 'a network is renamed with everything that names it',
@@ -215,7 +215,7 @@ t.test('references and what is in use (rules 2.4, 3.2)', async t =>
         'node/n2': shared['node/n1'],
         'secrets/node.n1': undefined,
         'secrets/node.n2': { secrets: [{ name: 's', path: '/s', content: 'AA==' }] },
-        'revoked/n1': { at: 1_000, renamed: 'n2' }
+        'revoked/n1': { at: 1_000, generation: 1, renamed: 'n2' }
       }
     },
     {

@@ -38,7 +38,7 @@ const rows = [
       'node/n20': {},
       'node/n3': {},
       'switch/sw1': undefined,
-      'revoked/n2': { at: 1_000 }
+      'revoked/n2': { at: 1_000, generation: 1 }
     }
   },
   {
