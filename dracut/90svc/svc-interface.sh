@@ -9,13 +9,13 @@ find_interface() {
   interface_limit=$(($(uptime_seconds) + SVC_WAIT))
   interface_said=''
   until interface_of "$SVC_MAC"; do
-    if [ "$(uptime_seconds)" -ge "$interface_limit" ]; then
-      _REASON="no network interface has the address $SVC_MAC; there are:$(interfaces)"
-      return 1
-    fi
     if [ -z "$interface_said" ]; then
       say "waiting up to $SVC_WAIT s for the network interface with the address $SVC_MAC"
       interface_said=yes
+    fi
+    if [ "$(uptime_seconds)" -gt "$interface_limit" ]; then
+      _REASON="no network interface has the address $SVC_MAC; there are:$(interfaces)"
+      return 1
     fi
     nap
   done
@@ -79,13 +79,13 @@ await_link() {
   link_limit=$(($(uptime_seconds) + SVC_WAIT))
   link_said=''
   until [ "$(cat "/sys/class/net/$SVC_BOOTIF/carrier" 2>/dev/null)" = 1 ]; do
-    if [ "$(uptime_seconds)" -ge "$link_limit" ]; then
-      say "warning: interface $SVC_BOOTIF has no link: is the cable plugged in?"
-      return
-    fi
     if [ -z "$link_said" ]; then
       say "waiting up to $SVC_WAIT s for the link of $SVC_BOOTIF"
       link_said=yes
+    fi
+    if [ "$(uptime_seconds)" -gt "$link_limit" ]; then
+      say "warning: interface $SVC_BOOTIF has no link: is the cable plugged in?"
+      return
     fi
     nap
   done
