@@ -89,7 +89,7 @@ export const keys = {
     max_connections_per_address: key(
       values.count(8, 1_000_000),
       '2000',
-      'How many connections one address may have, trusted_proxies apart; over it the idle ones are ended.'
+      'How many connections one address may have, loopback and trusted_proxies apart; over it idle ones are ended.'
     )
   },
   controller: {
