@@ -205,7 +205,7 @@ export const keys = {
     ),
     new_nodes: key(
       values.count(0, 1_000_000),
-      '100',
+      '300',
       'How many nodes these pages make in a minute at most; 0: none.'
     ),
     dynamic_nodes: key(
