@@ -20,7 +20,7 @@ test -f dist/commit || fail 'svcd is not built: type "make build" first'
 packages=$(npm ls --omit=dev --all --parseable) || fail 'packages are missing: type "npm ci" first'
 
 install -d "$root$settings/roles" "$root$settings/scripts"
-install -d -m 0700 "$root$state"
+install -d -m 1770 "$root$state"
 
 # Edited is what differs from the copy that the last installation left beside the code.
 find templates -type f | while read -r file; do
@@ -69,6 +69,31 @@ else
   mv "$root$settings/svcd.ini.new" "$root$settings/svcd.ini"
 fi
 
-unit=$root$prefix/lib/systemd/system/svcd.service
-install -d "${unit%/*}"
-sed "s|^ExecStart=/usr/bin/|ExecStart=$prefix/bin/|" systemd/svcd.service >"$unit"
+units=$root$prefix/lib/systemd/system
+install -d "$units"
+for unit in svcd.service svcd-helper.service svcd-helper.socket; do
+  sed "s|^ExecStart=/usr/bin/|ExecStart=$prefix/bin/|" "systemd/$unit" >"$units/$unit"
+done
+install -D -m 0644 systemd/svcd.sysusers "$root$prefix/lib/sysusers.d/svcd.conf"
+install -D -m 0644 systemd/svcd.tmpfiles "$root$prefix/lib/tmpfiles.d/svcd.conf"
+
+# On this machine: the user that the daemon runs as, and its directories. A state of an earlier version was root's.
+if test -z "$root" && test "$(id -u)" -eq 0; then
+  if command -v systemd-sysusers >/dev/null; then
+    systemd-sysusers "$prefix/lib/sysusers.d/svcd.conf"
+  elif ! id svcd >/dev/null 2>&1; then
+    useradd --system --home-dir "$state" --shell /usr/sbin/nologin svcd
+  fi
+  chgrp svcd "$settings/svcd.ini" && chmod 0640 "$settings/svcd.ini"
+  places=$(node build/places.mjs "$settings/svcd.ini")
+  # Three lines: state, files, images.
+  old_ifs=$IFS
+  IFS='
+'
+  # shellcheck disable=SC2086
+  sh "$code/libexec/hand-over.sh" $places svcd
+  IFS=$old_ifs
+  if command -v systemd-tmpfiles >/dev/null; then
+    systemd-tmpfiles --create "$prefix/lib/tmpfiles.d/svcd.conf"
+  fi
+fi

@@ -17,6 +17,7 @@ import { warnOfRoles } from './boot/roles.js'
 import type { Config } from './config/types.js'
 import { localWork } from './helper/local.js'
 import { placesOf } from './helper/places.js'
+import { systemctlBy } from './helper/systemctl.js'
 import type { Work } from './helper/work.js'
 import { descriptorShare } from './http/descriptors.js'
 import type { Limits } from './http/limits.js'
@@ -37,6 +38,7 @@ import { DiskSpace } from './monitor/disk-space.js'
 import { Health, queueCondition } from './monitor/health.js'
 import { LoopDelay } from './monitor/loop-delay.js'
 import { NodeStatus } from './monitor/node-status.js'
+import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
@@ -204,7 +206,8 @@ async function buildParts(
     ...(detection ? { detection } : {})
   })
   const remote = new Remote({ state, sshKey: config.ssh.key, sshPort: config.ssh.port })
-  const distribution = closed(new Distribution({ torrent, files, state, log }))
+  const run = systemctlBy(work, command)
+  const distribution = closed(new Distribution({ torrent, files, state, log, run }))
   const jobs = await Jobs.open({ directory: join(state, 'jobs'), now, log, parallel: config.jobs.parallel })
   closers.push(() => jobs.close(0))
   closed(work)
@@ -226,7 +229,7 @@ async function buildParts(
     roles,
     began: (node, imagefile) => images.installing.began(node, imagefile)
   })
-  const services = closed(new Services({ config, model, log, now }))
+  const services = closed(new Services({ config, model, log, now, run }))
   store.subscribe(changes => services.changed(changes))
   services.start()
   const disk = closed(await DiskSpace.open([state, files], monitor.disk_free))

@@ -33,8 +33,8 @@ const commands = new Map(
     },
     async helper(options) {
       const config = await configOf(options)
-      const { serveHelper } = await import('./helper/serve.js')
-      await serveHelper(config)
+      const { helper } = await import('./cli/helper.js')
+      await helper(config)
       return 0
     },
     async check(options) {

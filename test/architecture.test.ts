@@ -23,7 +23,7 @@ const GROUND = [
  */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   main: ['cli', 'helper', 'config', 'version'],
-  cli: ['check', 'daemon', 'auth', 'helper/start', 'config'],
+  cli: ['check', 'daemon', 'auth', 'helper', 'services', 'config'],
   check: ['daemon', 'boot', 'services', 'model', 'store', 'program', 'template', 'config'],
   daemon: [
     ...[

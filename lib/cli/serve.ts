@@ -5,6 +5,7 @@ import { startDaemon } from '../daemon.js'
 import { startWork } from '../helper/start.js'
 import { createLog } from '../log.js'
 import { banner } from './banner.js'
+import { checkOwner } from './owner.js'
 
 const graceMs = 10_000
 const notifyTimeoutMs = 5000
@@ -15,6 +16,7 @@ const notifyTimeoutMs = 5000
  * @throws whatever keeps the daemon from starting or from closing in order
  */
 export async function serve(config: Config, abort: () => void, helper: readonly string[]): Promise<void> {
+  await checkOwner(config)
   const log = createLog(config.log.level)
   const stopped = new Promise<NodeJS.Signals>(resolve => {
     let first = true

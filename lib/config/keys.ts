@@ -89,7 +89,7 @@ export const keys = {
     max_connections_per_address: key(
       values.count(8, 1_000_000),
       '2000',
-      'How many connections one address may have, trusted_proxies apart; over it the idle ones are ended.'
+      'How many connections one address may have, loopback and trusted_proxies apart; over it idle ones are ended.'
     )
   },
   controller: {
@@ -205,7 +205,7 @@ export const keys = {
     ),
     new_nodes: key(
       values.count(0, 1_000_000),
-      '100',
+      '300',
       'How many nodes these pages make in a minute at most; 0: none.'
     ),
     dynamic_nodes: key(

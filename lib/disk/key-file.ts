@@ -29,10 +29,14 @@ export async function readKey(file: string, loss: string): Promise<Buffer> {
   return key
 }
 
+/** A group that may write to a sticky directory replaces only what is its members' own. */
+const STICKY = 0o1000
+const GROUP = 0o070
+
 /** Throws where the mode has one of these bits. */
 async function refuseOthers(path: string, bits: number, wanted: string, why: string): Promise<void> {
   const mode = (await stat(path)).mode & 0o7777
-  if (mode & bits)
+  if (mode & bits & ~(mode & STICKY ? GROUP : 0))
     throw new Error(
       `${path} has mode ${mode.toString(8).padStart(4, '0')}: ${why}; give it mode ${wanted} (chmod ${wanted} ${path})`
     )

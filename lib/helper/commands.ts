@@ -23,6 +23,8 @@ interface Command<S extends Shape, R> {
 
 const command = <S extends Shape, R>(shape: S, run: Command<S, R>['run']): Command<S, R> => ({ shape, run })
 
+const SYSTEMCTL_MS = 90_000
+
 /** What a grab and a push are told. */
 const transfer = {
   node: text,
@@ -115,12 +117,23 @@ export const commands = {
     }
   ),
 
+  /** Changes a server of the system that the ini names. */
+  systemctl: command(
+    { verb: oneOf('start', 'stop', 'restart', 'reload'), unit: text },
+    async ({ units }, { verb, unit }, { signal, timeLimitMs }): Promise<string> => {
+      if (!units.includes(unit)) throw new Error(`the ini names no server ${JSON.stringify(unit)}`)
+      const limit = Math.min(timeLimitMs, SYSTEMCTL_MS)
+      return (await run('systemctl', [verb, unit], { signal, timeLimitMs: limit })).stdout
+    }
+  ),
+
   /** Removes a hidden directory. */
   remove: command({ parent: text, name: text }, async (places, { parent, name }): Promise<void> => {
     await removeTree(join(await baseOf(places, parent), checkHidden(name)))
   })
 }
 
+export type Verb = Args<'systemctl'>['verb']
 export type Name = keyof typeof commands
 export type Args<N extends Name> = Values<(typeof commands)[N]['shape']>
 export type Result<N extends Name> = Awaited<ReturnType<(typeof commands)[N]['run']>>

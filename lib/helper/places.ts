@@ -18,19 +18,23 @@ export interface Places {
    * others becomes the files directory's owner's.
    */
   readonly byRoot: boolean
+  /** The servers that may be started, stopped, restarted and reloaded. */
+  readonly units: readonly string[]
 }
 
 /** The places of a configuration. */
 export const placesOf = (
   { image, paths, ssh }: Pick<Config, 'image' | 'paths' | 'ssh'>,
-  byRoot: boolean
+  byRoot: boolean,
+  units: readonly string[] = []
 ): Places => ({
   images: image.directory,
   files: paths.files,
   state: paths.state,
   sshKey: ssh.key,
   sshPort: ssh.port,
-  byRoot
+  byRoot,
+  units
 })
 
 /** The hidden names of what is being made (image/intents.ts). */

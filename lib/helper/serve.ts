@@ -57,13 +57,16 @@ export async function serveSocket(socket: Duplex, places: Places): Promise<void>
  * started it with. Resolves when nobody has been connected for a minute, or when svcd's socket has closed. Throws Error
  * when nobody gave it a socket.
  */
-export async function serveHelper(config: Pick<Config, 'image' | 'paths' | 'ssh'>): Promise<void> {
+export async function serveHelper(
+  config: Pick<Config, 'image' | 'paths' | 'ssh'>,
+  units: readonly string[]
+): Promise<void> {
   if (process.env[CHILD] !== undefined) return serveSocket(new Socket({ fd: SOCKET }), placesOf(config, true))
   if (Number(process.env.LISTEN_PID) !== process.pid || process.env.LISTEN_FDS !== '1')
     throw new Error(
       'svcd helper is started by systemd (svcd-helper.socket), or by svcd serve where that is root'
     )
-  const places = placesOf(config, false)
+  const places = placesOf(config, false, units)
   const server = createServer()
   await untilIdle(
     server,

@@ -118,8 +118,8 @@ export class Connection<C> {
 /** How many connections there may be. */
 export interface Room {
   readonly limits: Pick<Limits, 'connections' | 'connectionsPerAddress'>
-  /** Whether connections of this peer are not counted by its address. */
-  isProxy(peer: string): boolean
+  /** Whether this peer has no bound of its own: it is the controller itself, or stands for many clients. */
+  isUnbound(peer: string): boolean
   readonly log: Log
 }
 
@@ -162,9 +162,9 @@ export class Connections<C> {
   }
 
   #makeRoom(connection: Connection<C>, peer: string, siblings: Set<Connection<C>>): void {
-    const { limits, isProxy } = this.#room
+    const { limits, isUnbound } = this.#room
     const perAddress = Math.min(limits.connectionsPerAddress, Math.ceil(limits.connections / 2))
-    if (siblings.size >= perAddress && !isProxy(peer)) {
+    if (siblings.size >= perAddress && !isUnbound(peer)) {
       this.#notice.say(
         `${peer} has ${siblings.size} connections, which is the most for one address: idle ones are ended, or new ones refused`
       )

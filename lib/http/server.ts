@@ -70,7 +70,7 @@ export class HttpServer<C> {
     this.#downloads = new Downloads(this.#limits)
     this.#connections = new Connections<C>({
       limits: this.#limits,
-      isProxy: peerReader(options.trustedProxies),
+      isUnbound: peerReader(['127.0.0.1', '::1', ...options.trustedProxies]),
       log: options.log
     })
     this.#readSource = sourceReader(options.trustedProxies)

@@ -17,8 +17,7 @@ export interface HeldOptions {
 }
 
 /**
- * A program that runs until it is ended, and is talked to meanwhile: it holds something for others, as namespaces. It
- * is killed when this process ends, however that happens, where the system has setpriv.
+ * A program that runs until it is ended: it holds something for others, as namespaces. It is killed when this process ends, however that happens, where the system has setpriv.
  */
 export class Held {
   readonly #program: string
@@ -96,11 +95,6 @@ export class Held {
   }
 
   readonly #wake = () => this.#woken()
-
-  /** Gives it a line. */
-  tell(line: string): void {
-    this.#child.stdin?.write(`${line}\n`)
-  }
 
   /** Ends its standard input, kills it where that does not end it, and resolves when it has ended. */
   async end(): Promise<void> {

@@ -15,6 +15,9 @@ export interface Running {
 const timeLimitMs = 90_000
 const anyStatus = Array.from({ length: 256 }, (_, status) => status)
 
+/** Runs a command of the ini to its end and gives its output. Throws an Error with its words when it fails. */
+export type Runner = (words: readonly string[], signal: AbortSignal) => Promise<string>
+
 /** Runs a command to its end. Throws an Error with the end of its output when it fails. */
 export async function command(words: readonly string[], signal: AbortSignal): Promise<string> {
   const [program = '', ...args] = words

@@ -8,6 +8,7 @@ import type { Change } from '../store/types.js'
 import type { ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
 import { capture } from './capture.js'
+import type { Runner } from './control.js'
 import { type DhcpOptions, dhcpData } from './dhcp/data.js'
 import { Leases } from './dhcp/leases.js'
 import { dnsData } from './dns/data.js'
@@ -27,13 +28,15 @@ export interface ServicesOptions {
   readonly model: Model
   readonly log: Log
   readonly now: () => number
+  /** Runs the commands that change a server. */
+  readonly run?: Runner
 }
 
 /** The DHCP and DNS servers that svcd configures: their files follow the objects. */
 export class Services {
   readonly #services = new Map<string, Service>()
 
-  constructor({ config, model, log, now }: ServicesOptions) {
+  constructor({ config, model, log, now, run }: ServicesOptions) {
     // DHCP and DNS may be one server: dnsmasq.
     const units = new Map<string, Unit>()
     const unitName = ({ control, service }: ServiceSettings) => JSON.stringify([control, service])
@@ -41,7 +44,7 @@ export class Services {
       if (config[service].server === 'none') return
       const settings = settingsOf(service, config)
       const { templates, state } = config.paths
-      const unit = units.get(unitName(settings)) ?? new Unit(settings)
+      const unit = units.get(unitName(settings)) ?? new Unit(settings, run)
       units.set(unitName(settings), unit)
       this.#services.set(service, new Service({ service, settings, templates, state, data, log, now, unit }))
     }

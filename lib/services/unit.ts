@@ -1,5 +1,5 @@
 import type { Needs, ServiceSettings } from './backend.js'
-import { command, configReload, type Running, runningState, type Verb } from './control.js'
+import { command, configReload, type Runner, type Running, runningState, type Verb } from './control.js'
 
 /**
  * A server as the control command knows it. It has a lock, as DHCP and DNS may be one server, and the API stops and
@@ -7,6 +7,7 @@ import { command, configReload, type Running, runningState, type Verb } from './
  */
 export class Unit {
   readonly #control: readonly string[]
+  readonly #command: Runner
   readonly #service: string
   #last: Promise<unknown> = Promise.resolve()
   readonly #preparing = new Set<Promise<void>>()
@@ -14,7 +15,9 @@ export class Unit {
   #restarts = 0
   #halted = false
 
-  constructor({ control, service }: Pick<ServiceSettings, 'control' | 'service'>) {
+  /** `run` runs the commands that change it. */
+  constructor({ control, service }: Pick<ServiceSettings, 'control' | 'service'>, run: Runner = command) {
+    this.#command = run
     this.#control = control
     this.#service = service
   }
@@ -76,7 +79,7 @@ export class Unit {
 
   /** Runs the control command with a verb. Throws an Error with the end of its output. */
   async control(verb: Exclude<Verb, 'status'>, signal: AbortSignal): Promise<string> {
-    const words = await command([...this.#control, verb, this.#service], signal)
+    const words = await this.#command([...this.#control, verb, this.#service], signal)
     if (verb === 'restart') this.#restarts++
     if (verb !== 'reload') this.#halted = verb === 'stop'
     return words
@@ -86,7 +89,7 @@ export class Unit {
    * Makes it take its new files: by the ini's command, else the server's control socket, else the control command.
    */
   async reload(settings: ServiceSettings, needs: Needs, signal: AbortSignal): Promise<void> {
-    if (settings.reload.length > 0) await command(settings.reload, signal)
+    if (settings.reload.length > 0) await this.#command(settings.reload, signal)
     else if (settings.controlSocket !== '' && (await configReload(settings.controlSocket, signal))) return
     else await this.control(needs, signal)
   }

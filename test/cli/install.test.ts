@@ -18,7 +18,9 @@ t.test('stages code, command, ini, templates, state and unit', async t => {
   const { code, stderr } = await install()
   t.equal(code, 0, stderr)
   t.equal(readlinkSync(inStage('usr/bin/svcd')), '../lib/svcd/bin/svcd')
-  t.equal(statSync(inStage('var/lib/svcd')).mode & 0o777, 0o700)
+  t.equal(statSync(inStage('var/lib/svcd')).mode & 0o7777, 0o1770)
+  for (const file of ['sysusers.d/svcd.conf', 'tmpfiles.d/svcd.conf'])
+    t.ok(existsSync(inStage('usr/lib', file)), file)
   t.equal(statSync(inStage('etc/svcd/svcd.ini')).mode & 0o777, 0o600)
   for (const directory of ['etc/svcd/roles', 'etc/svcd/scripts', 'usr/lib/svcd/node_modules'])
     t.ok(statSync(inStage(directory)).isDirectory(), directory)
@@ -89,19 +91,38 @@ t.test('the installed command runs without the checkout', async t => {
   t.equal((await ended).code, 0)
 })
 
-t.test('the unit passes systemd-analyze verify, without a word', async t => {
-  const unit = readFileSync(inStage('usr/lib/systemd/system/svcd.service'), 'utf8')
-  t.match(unit, /^ExecStart=\/usr\/bin\/svcd serve --config \/etc\/svcd\/svcd\.ini$/m)
+const units = ['svcd.service', 'svcd-helper.service', 'svcd-helper.socket']
+
+t.test('the units pass systemd-analyze verify, without a word', async t => {
+  const read = (name: string) => readFileSync(inStage('usr/lib/systemd/system', name), 'utf8')
+  t.match(read('svcd.service'), /^ExecStart=\/usr\/bin\/svcd serve --config \/etc\/svcd\/svcd\.ini$/m)
+  t.match(read('svcd-helper.service'), /^ExecStart=\/usr\/bin\/svcd helper --config \/etc\/svcd\/svcd\.ini$/m)
   // verify looks for the program, which is staged here.
-  const file = join(base, 'svcd.service')
-  writeFileSync(file, unit.replace('ExecStart=/usr/', `ExecStart=${inStage('usr/')}`))
-  const { code, stdout, stderr } = await start('systemd-analyze', ['verify', '--man=no', file], { input: '' })
-    .ended
+  const files = units.map(name => join(base, name))
+  for (const [i, name] of units.entries())
+    writeFileSync(files[i] ?? '', read(name).replace('ExecStart=/usr/', `ExecStart=${inStage('usr/')}`))
+  const verify = () => start('systemd-analyze', ['verify', '--man=no', ...files], { input: '' }).ended
+  const { code, stdout, stderr } = await verify()
   t.equal(code, 0)
   t.equal(stderr + stdout, '')
-  writeFileSync(file, `${unit}\nMemoryMaximum=1\n`)
-  const wrong = await start('systemd-analyze', ['verify', '--man=no', file], { input: '' }).ended
-  t.not(wrong.stderr, '', 'verify would have said something')
+  writeFileSync(files[0] ?? '', `${read('svcd.service')}\nMemoryMaximum=1\n`)
+  t.not((await verify()).stderr, '', 'verify would have said something')
+})
+
+// rules 11.10
+t.test('the daemon’s unit has no power, and the figures are those of the documents', async t => {
+  const figures = readFileSync(join(checkout, 'docs/security.md'), 'utf8')
+  for (const name of ['svcd.service', 'svcd-helper.service']) {
+    const file = join(checkout, 'systemd', name)
+    const words = ['security', '--offline=yes', '--no-pager', file]
+    const { stdout } = await start('systemd-analyze', words, { input: '' }).ended
+    const [, figure = ''] = /Overall exposure level for \S+: (\d+\.\d)/.exec(stdout) ?? []
+    t.match(figures, `| \`${name}\` | ${figure} |`)
+    if (name === 'svcd.service') t.ok(Number(figure) < 2, figure)
+  }
+  const daemon = readFileSync(join(checkout, 'systemd/svcd.service'), 'utf8')
+  t.match(daemon, /^User=svcd$/m)
+  t.match(daemon, /^CapabilityBoundingSet=$/m)
 })
 
 t.test('a second installation renews what is ours and keeps what the admin edited', async t => {

@@ -25,7 +25,8 @@ function placesIn(t: Test): Places & { readonly directory: string } {
   symlinkSync('/etc/shadow', join(directory, 'images/a/etc/shadow'))
   return {
     ...{ directory, images: join(directory, 'images'), files: join(directory, 'files') },
-    ...{ state: join(directory, 'state'), sshKey: '', sshPort: 22, byRoot: true }
+    ...{ state: join(directory, 'state'), sshKey: '', sshPort: 22, byRoot: true },
+    units: ['named']
   }
 }
 
@@ -77,6 +78,13 @@ t.test('what lies outside of its places is refused, and nothing is made there', 
     ['rename', { parent: 'link', from: 'secret', to: 'x' }, /leads out of/],
     ['remove', { parent: '', name: 'a' }, /is no name of something that is being made/],
     ['remove', { parent: '../outside', name: hidden }, /leads out of/],
+    [
+      'systemctl',
+      { verb: 'mask', unit: 'named' },
+      /argument verb must be start or stop or restart or reload/
+    ],
+    ['systemctl', { verb: 'restart', unit: 'ssh' }, /the ini names no server "ssh"/],
+    ['systemctl', { verb: 'restart', unit: '--help' }, /the ini names no server/],
     [
       'initramfs',
       { tree: '/', kernelversion: '', dracutmodules: [], kernelmodules: [] },

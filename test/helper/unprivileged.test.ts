@@ -18,8 +18,7 @@ const unprivileged = ['setpriv', `--reuid=${nobody}`, `--regid=${nobody}`, '--cl
 
 /** A daemon that is not root, on directories as the packages make them. */
 async function unprivilegedDaemon(t: Test, ...set: string[]): Promise<Daemon> {
-  const directory = scratch(t)
-  const daemon = new Daemon({ directory, enter: unprivileged, set })
+  const daemon = new Daemon({ directory: scratch(t), enter: unprivileged, set })
   t.teardown(() => daemon.kill())
   for (const name of ['state', 'files']) {
     mkdirSync(daemon.path(name), { recursive: true })
@@ -36,22 +35,16 @@ async function unprivilegedDaemon(t: Test, ...set: string[]): Promise<Daemon> {
 }
 
 // rules 9.14
-t.test('without root and without a helper, a pack says what is lacking, and all else works', async t => {
-  const daemon = await unprivilegedDaemon(t)
-  const { status, body } = await daemon.request('GET', '/config/osimage/compute/_pack')
-  t.equal(status, 503)
-  t.match(body, {
-    message: /helper\.sock: ENOENT; type "systemctl start svcd-helper\.socket", or start svcd as root$/
-  })
-  await daemon.create('group', 'compute', { osimage: 'compute' })
-  t.strictSame(readdirSync(daemon.path('files')), [])
-})
-
-// rules 9.14
 t.test('with a helper that systemd starts, a daemon without any power packs, clones and deletes', async t => {
   const directory = scratch(t)
   const socket = join(directory, 'helper.sock')
   const daemon = await unprivilegedDaemon(t, `image.helper=${socket}`)
+  const { status, body } = await daemon.request('GET', '/config/osimage/compute/_pack')
+  t.equal(status, 503, 'it says what is lacking, and all else works')
+  t.match(body, {
+    message: /helper\.sock: ENOENT; type "systemctl start svcd-helper\.socket", or start svcd as root$/
+  })
+  t.strictSame(readdirSync(daemon.path('files')), [])
   const settings = ['state', 'files'].map(name => `paths.${name}=${daemon.path(name)}`)
   const words = [...settings, `image.directory=${daemon.path('images')}`].flatMap(value => ['--set', value])
   const ini = ['--config', join(daemon.tree, 'etc/svcd.ini')]
@@ -80,4 +73,29 @@ t.test('with a helper that systemd starts, a daemon without any power packs, clo
   t.equal((await daemon.request('GET', '/config/osimage/copy/_delete')).status, 204)
   await until(() => !readdirSync(daemon.path('images')).some(name => name.startsWith('.') || name === 'copy'))
   await daemon.stop()
+})
+
+// rules 9.14
+t.test('the state of a daemon that was root is handed over by the command that the start names', async t => {
+  const enter: string[] = []
+  const daemon = new Daemon({ directory: scratch(t), enter, set: [] })
+  t.teardown(() => daemon.kill())
+  makeTree(daemon.path('images/compute'))
+  await daemon.start()
+  await daemon.create('osimage', 'compute', {})
+  t.equal((await daemon.request('GET', '/config/osimage/compute/_pack')).status, 204)
+  const before = (await daemon.request('GET', '/config/osimage')).body
+  await daemon.stop()
+  enter.push(...unprivileged)
+  const refused = await daemon.launch().ended
+  t.equal(refused.code, 1)
+  const [, command = ''] =
+    /, and svcd runs as user 65534: type, as root: (sh .*)$/m.exec(refused.stderr) ?? []
+  t.match(command, /hand-over\.sh/, refused.stderr)
+  t.equal((await start('sh', ['-c', command], { input: '' }).ended).code, 0)
+  await daemon.start()
+  t.strictSame((await daemon.request('GET', '/config/osimage')).body, before)
+  await daemon.create('group', 'compute', { osimage: 'compute' })
+  t.equal(statSync(daemon.path('images/compute/etc/shadow')).uid, 0, 'images stay root’s')
+  t.equal(statSync(daemon.path('state')).mode & 0o7777, 0o1770)
 })

@@ -31,7 +31,7 @@ t.test('where room is short idle connections end, and no request', async t => {
   await begun.promise
   const used = new RawClient(port).send(get('/fast'))
   await used.response()
-  const many = await idle(t, port, 50)
+  const many = await idle(t, port, 50, '127.0.0.5')
   await until(() => open(many) <= 10, 'those over the most of one address have ended')
   t.ok(open(many) >= 5, 'not more than need be')
   t.ok(open(many.slice(40)) > open(many.slice(0, 10)), 'the idlest ended first')
@@ -45,7 +45,7 @@ t.test('where room is short idle connections end, and no request', async t => {
   gate.resolve()
   t.match(await busy.response(), { body: '"done"\n' })
   const warnings = log.lines.filter(line => line.startsWith('warn'))
-  t.match(warnings, [/^warn 127\.0\.0\.1 has 1\d connections, which is the most for one address/])
+  t.match(warnings, [/^warn 127\.0\.0\.5 has 1\d connections, which is the most for one address/])
   t.equal(warnings.length, 1, 'said once')
   for (const { socket } of [busy, late]) socket.destroy()
 })
@@ -54,7 +54,7 @@ t.test('where room is short idle connections end, and no request', async t => {
 t.test('a new connection is refused if all others have a request under way', async t => {
   const { gate, begun, routes } = gated()
   const { port } = await start(t, routes, { limits: { connections: 4 } })
-  const busy = [1, 2].map(() => new RawClient(port).send(get('/slow')))
+  const busy = [1, 2, 3, 4].map(() => new RawClient(port).send(get('/slow')))
   await begun.promise
   await arrived()
   const refused = new RawClient(port)
@@ -65,14 +65,16 @@ t.test('a new connection is refused if all others have a request under way', asy
 })
 
 // rules 2.15
-t.test('a trusted proxy has no bound of its own', async t => {
+t.test('a trusted proxy and the controller itself have no bound of their own', async t => {
   const fast = route('GET', '/fast', () => ({ status: 200, body: 'fast' }))
   const limits = { connections: 100, connectionsPerAddress: 8 }
   const { port } = await start(t, [fast], { limits, trustedProxies: ['127.0.0.2'] })
   const proxy = await idle(t, port, 40, '127.0.0.2')
-  const other = await idle(t, port, 40, '127.0.0.3')
+  const own = await idle(t, port, 40, '127.0.0.1')
+  const other = await idle(t, port, 15, '127.0.0.3')
   await until(() => open(other) <= 8)
   t.equal(open(proxy), 40)
+  t.equal(open(own), 40)
 })
 
 t.test('the share of clients in the file descriptors', t => {

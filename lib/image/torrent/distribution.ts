@@ -4,7 +4,7 @@ import type { Log } from '../../log.js'
 import type { Seeder, SeederSettings } from './seeder.js'
 import { chooseSeeder, type Kept, keepSeeding, Ledger } from './seeding.js'
 import { readInfoHash, type Torrent } from './torrent.js'
-import { Tracker, type TrackerSettings } from './tracker.js'
+import { type RunCommand, Tracker, type TrackerSettings } from './tracker.js'
 
 export interface DistributionOptions {
   /** `[torrent]` of the ini. */
@@ -14,6 +14,8 @@ export interface DistributionOptions {
   /** The state directory: `seeding.json` in it says what was given to the seeder. */
   readonly state: string
   readonly log: Log
+  /** Runs the tracker's reload command. */
+  readonly run?: RunCommand
   /** Between two looks while all is well; default 1 min. */
   readonly intervalMs?: number
 }
@@ -68,7 +70,7 @@ export class Distribution {
 
   constructor(options: DistributionOptions) {
     this.#o = options
-    this.#tracker = new Tracker(options.torrent)
+    this.#tracker = new Tracker(options.torrent, options.run)
     this.#seeder = chooseSeeder(options.torrent, options.files)
     this.#ledger = new Ledger(join(options.state, 'seeding.json'))
     this.tracker = this.#isOff ? off : notYet

@@ -16,12 +16,20 @@ export interface TrackerSettings {
 
 const RELOAD_LIMIT_MS = 30_000
 
+/** Runs a command of the ini to its end. */
+export type RunCommand = (words: readonly string[], signal: AbortSignal) => Promise<unknown>
+
 /** The cluster's tracker, a service of the system. */
 export class Tracker {
   /** Whether the tracker has read the file. At the start and after a failure that is not known. */
   #isRead = false
 
-  constructor(readonly settings: TrackerSettings) {}
+  /** `runCommand` runs the reload command. */
+  constructor(
+    readonly settings: TrackerSettings,
+    readonly runCommand: RunCommand = ([program = '', ...words], signal) =>
+      run(program, words, { timeLimitMs: RELOAD_LIMIT_MS, signal })
+  ) {}
 
   /**
    * Writes these info hashes to the whitelist, sorted, one per line, and makes the tracker read it if it has not.
@@ -45,10 +53,9 @@ export class Tracker {
     } catch (error) {
       throw new Error(`[torrent] whitelist: ${(error as Error).message}`)
     }
-    const [program, ...words] = reload
-    if (this.#isRead || program === undefined) return
+    if (this.#isRead || reload.length === 0) return
     try {
-      await run(program, words, { timeLimitMs: RELOAD_LIMIT_MS, signal })
+      await this.runCommand(reload, signal)
     } catch (error) {
       signal.throwIfAborted()
       throw new Error(`[torrent] tracker_reload: ${(error as Error).message}`)

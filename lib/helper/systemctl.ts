@@ -1,0 +1,19 @@
+import type { Verb } from './commands.js'
+import type { Work } from './work.js'
+
+type Run = (words: readonly string[], signal: AbortSignal) => Promise<string>
+
+const verbs: readonly string[] = ['start', 'stop', 'restart', 'reload'] satisfies readonly Verb[]
+
+/**
+ * Runs commands of the ini by `run`. Where this process is not root, `systemctl` is the helper's, with a verb that changes a
+ * server that the ini names.
+ */
+export function systemctlBy(work: Work, run: Run): Run {
+  if (process.getuid?.() === 0) return run
+  return (words, signal) => {
+    const [program, verb = '', unit = ''] = words
+    const isHelpers = program === 'systemctl' && words.length === 3 && verbs.includes(verb)
+    return isHelpers ? work.call('systemctl', { verb: verb as Verb, unit }, { signal }) : run(words, signal)
+  }
+}
