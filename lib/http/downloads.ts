@@ -1,8 +1,8 @@
 import { Semaphore } from '../concurrency.js'
-import { busy } from './busy.js'
 import type { Exchange } from './exchange.js'
 import { type FileAnswer, FileShrunk } from './files.js'
 import type { Limits } from './limits.js'
+import { type Place, Places } from './places.js'
 
 /** What the pieces of all downloads together should take, in bytes: the more downloads, the smaller their pieces. */
 const BUFFER_BYTES = 32 * 1024 * 1024
@@ -11,62 +11,32 @@ const SMALLEST_PIECE = 16 * 1024
 /** So many pieces are between disk and socket at once: what one turn of the event loop has to do for downloads. */
 const PIECES_AT_ONCE = 3
 
-/** One file on its way to one client. */
-interface Download {
-  /** When its last piece was handed to the socket; undefined when that has left, or none was yet. */
-  waitingSince: number | undefined
-  cut(): void
-}
-
 /**
  * All files that are being sent. They are bounded in number, their pieces in bytes, and pieces are taken from each client
  * address in turn (rules 2.13): whatever is downloaded, a boot script waits for a few pieces at most.
  */
 export class Downloads {
-  readonly #limits: Pick<Limits, 'downloads' | 'yieldMs'>
+  readonly #places: Places
   readonly #pieces = new Semaphore(PIECES_AT_ONCE)
-  readonly #open = new Set<Download>()
 
-  constructor(limits: Pick<Limits, 'downloads' | 'yieldMs'>) {
-    this.#limits = limits
+  constructor({ downloads, yieldMs }: Pick<Limits, 'downloads' | 'yieldMs'>) {
+    this.#places = new Places(
+      downloads,
+      yieldMs,
+      'files are being downloaded, which is the most ([http] max_downloads)'
+    )
   }
 
-  /**
-   * Runs `send` with a place for one download. When all are taken, the place of a client that reads nothing is given to
-   * it; without one it throws 503 with Retry-After.
-   */
-  async run<C>(
+  /** Runs `send` with a place for one download; throws 503 with Retry-After if there is none. */
+  run<C>(
     exchange: Exchange<C>,
     send: (stream: (file: FileAnswer) => Promise<void>) => Promise<void>
   ): Promise<void> {
-    if (this.#open.size >= this.#limits.downloads) this.#makeRoom()
-    const download: Download = { waitingSince: undefined, cut: () => exchange.outgoing.destroy() }
-    this.#open.add(download)
-    try {
-      await send(file => this.#stream(exchange, file, download))
-    } finally {
-      this.#open.delete(download)
-    }
-  }
-
-  #makeRoom(): void {
-    let longest: Download | undefined
-    for (const download of this.#open) {
-      if (download.waitingSince === undefined) continue
-      if (longest?.waitingSince === undefined || download.waitingSince < longest.waitingSince)
-        longest = download
-    }
-    if (
-      longest?.waitingSince === undefined ||
-      performance.now() - longest.waitingSince < this.#limits.yieldMs
-    )
-      throw busy(`${this.#open.size} files are being downloaded, which is the most ([http] max_downloads)`)
-    this.#open.delete(longest)
-    longest.cut()
+    return this.#places.run(exchange, place => send(file => this.#stream(exchange, file, place)))
   }
 
   /** Sends the bytes of a file whose head is written. Rejects with FileShrunk or an error of the disk. */
-  async #stream<C>(exchange: Exchange<C>, file: FileAnswer, download: Download): Promise<void> {
+  async #stream<C>(exchange: Exchange<C>, file: FileAnswer, place: Place): Promise<void> {
     const { outgoing, address } = exchange
     let sent: () => void = () => undefined
     outgoing.once('close', () => sent())
@@ -90,15 +60,15 @@ export class Downloads {
       })
       left -= bytes
       exchange.bytes += bytes
-      download.waitingSince = performance.now()
+      place.waitingSince = performance.now()
       await flushed
-      download.waitingSince = undefined
+      place.waitingSince = undefined
     }
   }
 
   /** A power of two, so that a buffer is seldom made anew. */
   get #pieceBytes(): number {
-    const share = 2 ** Math.floor(Math.log2(BUFFER_BYTES / this.#open.size))
+    const share = 2 ** Math.floor(Math.log2(BUFFER_BYTES / this.#places.size))
     return Math.max(SMALLEST_PIECE, Math.min(share, LARGEST_PIECE))
   }
 }

@@ -18,6 +18,8 @@ export interface Limits {
   readonly connectionsPerAddress: number
   /** Files that are sent at once; one more is 503. */
   readonly downloads: number
+  /** Lists and exports of more than one piece that are sent at once; one more is 503. */
+  readonly lists: number
   /** Where room is short, an answer of which the client has taken nothing for so long makes room for another one. */
   readonly yieldMs: number
 }
@@ -34,5 +36,6 @@ export const defaultLimits: Limits = {
   connections: Number.POSITIVE_INFINITY,
   connectionsPerAddress: Number.POSITIVE_INFINITY,
   downloads: 1000,
+  lists: 32,
   yieldMs: 5_000
 }

@@ -1,11 +1,12 @@
 import { once } from 'node:events'
 import { isAbsolute } from 'node:path'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
 import { openFile } from './files.js'
 import { type FrontFiles, frontLocation } from './front-files.js'
+import type { Lists } from './lists.js'
 import type { Answer } from './route.js'
+import type { Unread } from './unread.js'
 
 /** Longer JSON texts are sent in such pieces, so that neither time nor memory is taken for the whole at once. */
 const PIECE_CHARACTERS = 256 * 1024
@@ -21,6 +22,8 @@ export interface Manner {
   /** Files that whoever sent the request sends itself. */
   readonly frontFiles?: FrontFiles | undefined
   readonly downloads: Downloads
+  readonly lists: Lists
+  readonly unread: Unread
 }
 
 /**
@@ -71,9 +74,13 @@ function sendText<C>(
   const length = Buffer.byteLength(text)
   begin(exchange, answer.status, type, answer.headers, length, manner)
   exchange.bytes = exchange.headOnly ? 0 : length
-  if (length > PIECE_CHARACTERS) cutWhenStalled(exchange, manner)
   // For HEAD and 204 node:http leaves the text out.
   exchange.outgoing.end(text)
+  // The system takes nearly every answer at once.
+  if (exchange.incoming.socket.writableLength === 0) return
+  cutWhenStalled(exchange, manner)
+  manner.unread.add(exchange, length)
+  exchange.outgoing.once('close', () => manner.unread.remove(exchange))
 }
 
 /** Parts are made anew for the length and for the sending, so that the whole is never in memory at once. */
@@ -84,27 +91,38 @@ async function sendParts<C>(
   manner: Manner
 ): Promise<void> {
   const type = answer.type ?? 'application/json'
-  let length = 0
-  let count = 0
-  let only = ''
-  for (const piece of pieces(parts)) {
-    length += Buffer.byteLength(piece)
-    only = count++ === 0 ? piece : ''
-    if (piece.length >= PIECE_CHARACTERS) await nextTurn()
-  }
-  if (count === 1) return sendText(exchange, answer, only, type, manner)
-  if (exchange.gone) return
-  begin(exchange, answer.status, type, answer.headers, length, manner)
-  if (!exchange.headOnly) {
+  const { lists, unread } = manner
+  await lists.run(exchange, async (place, inTurn) => {
+    const measured = pieces(parts)
+    const first = measured.next().value ?? ''
+    const second = measured.next()
+    if (second.done) return sendText(exchange, answer, first, type, manner)
+    let length = Buffer.byteLength(first) + Buffer.byteLength(second.value)
+    for (
+      let next = await inTurn(() => measured.next());
+      !next.done;
+      next = await inTurn(() => measured.next())
+    )
+      length += Buffer.byteLength(next.value)
+    if (exchange.gone) return
+    begin(exchange, answer.status, type, answer.headers, length, manner)
+    if (exchange.headOnly) return void exchange.outgoing.end()
     cutWhenStalled(exchange, manner)
-    for (const piece of pieces(parts)) {
-      exchange.bytes += Buffer.byteLength(piece)
-      if (!exchange.outgoing.write(piece)) await drained(exchange)
+    const { outgoing } = exchange
+    const sent = pieces(parts)
+    for (let next = await inTurn(() => sent.next()); !next.done; next = await inTurn(() => sent.next())) {
       if (exchange.gone) return
-      await nextTurn()
+      const bytes = Buffer.byteLength(next.value)
+      exchange.bytes += bytes
+      if (outgoing.write(next.value)) continue
+      place.waitingSince = performance.now()
+      unread.add(exchange, bytes)
+      await drained(exchange)
+      unread.remove(exchange)
+      place.waitingSince = undefined
     }
-  }
-  exchange.outgoing.end()
+    outgoing.end()
+  })
 }
 
 /** The parts and the newline at their end, joined to pieces that are worth a write. */

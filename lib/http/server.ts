@@ -12,6 +12,7 @@ import { Downloads } from './downloads.js'
 import { Exchange } from './exchange.js'
 import type { FrontFiles } from './front-files.js'
 import { defaultLimits, type Limits } from './limits.js'
+import { Lists } from './lists.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
 import { ReceivedRequest } from './request.js'
 import type { Answer, RequestHead, Route } from './route.js'
@@ -20,6 +21,7 @@ import { type Manner, send } from './send.js'
 import { peerReader, sourceReader } from './source.js'
 import { parseStrict } from './strict-json.js'
 import { parseTarget } from './target.js'
+import { Unread } from './unread.js'
 
 const shuttingDown = unavailable('the service is shutting down')
 const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`)
@@ -59,6 +61,8 @@ export class HttpServer<C> {
   readonly #isFront: (peer: string) => boolean
   readonly #connections: Connections<C>
   readonly #downloads: Downloads
+  readonly #lists: Lists
+  readonly #unread = new Unread()
   readonly #server: Server
   #closed: Promise<void> | undefined
 
@@ -68,6 +72,7 @@ export class HttpServer<C> {
     this.#limits = { ...defaultLimits, ...options.limits }
     this.#router = new Router(options.routes)
     this.#downloads = new Downloads(this.#limits)
+    this.#lists = new Lists(this.#limits)
     this.#connections = new Connections<C>({
       limits: this.#limits,
       isUnbound: peerReader(['127.0.0.1', '::1', ...options.trustedProxies]),
@@ -216,6 +221,8 @@ export class HttpServer<C> {
       close: this.#connections.closing,
       stallMs: this.#limits.stallMs,
       downloads: this.#downloads,
+      lists: this.#lists,
+      unread: this.#unread,
       frontFiles: isFront ? frontFiles : undefined
     }
   }
