@@ -412,8 +412,10 @@ interface Cell {
   readonly verdict: Verdict
 }
 
-/** One of each who. */
-const kinds = callers.filter(([, who], i) => callers.findIndex(caller => caller[1] === who) === i)
+/** One of each who; users are alike where the address decides. */
+const kinds = callers.filter(
+  ([, who], i) => who !== 'viewer' && callers.findIndex(caller => caller[1] === who) === i
+)
 
 /**
  * All cells, or so many that every route meets every caller and every address. Where the address decides, it meets one

@@ -15,9 +15,9 @@ import { fieldsOf, pool, valueFor } from './values.js'
 // and imported again.
 
 const long = process.env.SVCD_LONG !== undefined
-const bodies = Number(process.env.FUZZ_BODIES ?? (long ? 200_000 : 600))
+const bodies = Number(process.env.FUZZ_BODIES ?? (long ? 200_000 : 250))
 /** So often the whole state is looked at. */
-const every = long ? 5000 : 300
+const every = long ? 5000 : 250
 const random = new Random(fuzzSeed())
 const again = `again with FUZZ_SEED=${random.seed}`
 
@@ -131,7 +131,7 @@ t.test('bodies that were once found', async t => {
     const { path, body, status } = JSON.parse(readFileSync(join(directory, name), 'utf8'))
     return [name, path, body, status] as const
   })
-  const interfaces = Array.from({ length: 1000 }, (_, n) => ({ interface: `eth${n}`, network: 'cluster' }))
+  const interfaces = Array.from({ length: 300 }, (_, n) => ({ interface: `eth${n}`, network: 'cluster' }))
   const large = [
     ['long base64', '/config/group/compute', { prescript: 'A'.repeat(2_000_000) }, 204],
     ['long base64 that is none', '/config/group/compute', { prescript: 'A'.repeat(2_000_001) }, 400],

@@ -12,7 +12,7 @@ import { fuzzSeed, Random } from './random.js'
 // Raw bytes on the http port of a daemon that is a process of its own: no crash, no 500, no hang, no memory kept.
 
 const long = process.env.SVCD_LONG !== undefined
-const requests = Number(process.env.FUZZ_REQUESTS ?? (long ? 1_000_000 : 3000))
+const requests = Number(process.env.FUZZ_REQUESTS ?? (long ? 1_000_000 : 1200))
 /** Requests on one connection; the last one is mutated as it stands on the wire, so nothing can follow it. */
 const perConnection = 4
 const parallel = 128

@@ -32,7 +32,7 @@ requirePrograms(
 )
 
 const long = process.env.SVCD_LONG !== undefined
-const rounds = Number(process.env.FUZZ_ROUNDS ?? (long ? 300 : 2))
+const rounds = Number(process.env.FUZZ_ROUNDS ?? (long ? 300 : 1))
 const random = new Random(fuzzSeed())
 const again = `again with FUZZ_SEED=${random.seed}`
 

@@ -14,7 +14,7 @@ import { fuzzSeed, Random } from './random.js'
 // That what is rendered is what jinja2 renders is shown by test/template/differential.test.ts.
 
 const long = process.env.SVCD_LONG !== undefined
-const rounds = Number(process.env.FUZZ_TEMPLATES ?? (long ? 200_000 : 1500))
+const rounds = Number(process.env.FUZZ_TEMPLATES ?? (long ? 200_000 : 1000))
 const random = new Random(fuzzSeed())
 const again = `again with FUZZ_SEED=${random.seed}`
 

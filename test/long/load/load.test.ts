@@ -55,7 +55,7 @@ symlinkSync(join(checkout, 'node_modules'), join(programs, 'node_modules'))
 
 function launch(name: string, options: Strangers | Machines): Child {
   const program = join(programs, `test/long/load/${name}.js`)
-  const words = ['-n', '15', process.execPath, program, JSON.stringify(options)]
+  const words = ['-n', '8', process.execPath, program, JSON.stringify(options)]
   const child = start('nice', words, { input: '' })
   children.push(child)
   return child
