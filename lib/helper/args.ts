@@ -1,3 +1,5 @@
+import { isIP } from 'node:net'
+
 /** Reads one argument of a command. Throws Error for another type. */
 export type Read<T> = (value: unknown) => T
 
@@ -8,6 +10,19 @@ const MOST_TEXTS = 100_000
 export const text: Read<string> = value => {
   if (typeof value !== 'string' || value.length > LONGEST_TEXT || value.includes('\0'))
     throw new Error('must be a text')
+  return value
+}
+
+/** A node's name. It becomes a word of ssh's command line. */
+export const nodeName: Read<string> = value => {
+  if (typeof value !== 'string' || !/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(value))
+    throw new Error('must be the name of a node')
+  return value
+}
+
+/** An IP address. */
+export const address: Read<string> = value => {
+  if (typeof value !== 'string' || isIP(value) === 0) throw new Error('must be an IP address')
   return value
 }
 

@@ -12,7 +12,7 @@ import { copyFromNode } from '../image/transfer/from-node.js'
 import { Remote } from '../image/transfer/remote.js'
 import { copyToNode } from '../image/transfer/to-node.js'
 import { run } from '../program/program.js'
-import { flag, oneOf, optional, type Shape, text, texts, type Values } from './args.js'
+import { address, flag, nodeName, oneOf, optional, type Shape, text, texts, type Values } from './args.js'
 import type { Course } from './course.js'
 import { baseOf, checkHidden, checkPlain, checkTree, inFiles, type Places } from './places.js'
 
@@ -27,8 +27,8 @@ const SYSTEMCTL_MS = 90_000
 
 /** What a grab and a push are told. */
 const transfer = {
-  node: text,
-  address: text,
+  node: nodeName,
+  address,
   filesystems: texts,
   exclude: texts,
   own: texts,

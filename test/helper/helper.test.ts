@@ -1,4 +1,13 @@
-import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  chownSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from 'node:fs'
 import { join } from 'node:path'
 import { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -8,11 +17,15 @@ import { perform } from '../../lib/helper/local.js'
 import type { Places } from '../../lib/helper/places.js'
 import { serveSocket } from '../../lib/helper/serve.js'
 import { startWork } from '../../lib/helper/start.js'
-import { requireRoot } from '../support/programs.js'
+import { requireNode, startNode } from '../image/node.js'
+import { beginning } from '../image/taking.js'
+import { output } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 
-requireRoot()
+requireNode()
 
+const nobody = 65534
+const grab = { node: 'node001', address: '127.0.0.1', filesystems: [], exclude: [], own: [], dryrun: false }
 const hidden = '.svcd-0123456789abcdef'
 
 function placesIn(t: Test): Places & { readonly directory: string } {
@@ -83,6 +96,13 @@ t.test('what lies outside of its places is refused, and nothing is made there', 
       { verb: 'mask', unit: 'named' },
       /argument verb must be start or stop or restart or reload/
     ],
+    [
+      'grab',
+      { ...grab, node: 'a -oProxyCommand=x', parent: '', work: hidden },
+      /argument node must be the name/
+    ],
+    ['grab', { ...grab, address: '-x', parent: '', work: hidden }, /argument address must be an IP address/],
+    ['push', { ...grab, tree: '/' }, /is no directory below/],
     ['systemctl', { verb: 'restart', unit: 'ssh' }, /the ini names no server "ssh"/],
     ['systemctl', { verb: 'restart', unit: '--help' }, /the ini names no server/],
     [
@@ -106,7 +126,6 @@ t.test('an image directory that svcd could put another in the place of is refuse
   const places = { ...placesIn(t), byRoot: false }
   const remove = () => perform(places, 'remove', { parent: '', name: hidden }, {})
   t.equal(await remove(), undefined)
-  const { chmodSync, chownSync } = await import('node:fs')
   chownSync(places.directory, 65534, 65534)
   await t.rejects(remove(), { message: /is not safe: .* type chown root .*svcd-test/ })
   chownSync(places.directory, 0, 65534)
@@ -121,7 +140,6 @@ t.test('an image directory that svcd could put another in the place of is refuse
 // rules 9.14
 t.test('what is made belongs to the owner of the files directory', async t => {
   const places = placesIn(t)
-  const { chownSync } = await import('node:fs')
   chownSync(places.files, 65534, 65534)
   const tree = join(places.images, 'a')
   await perform(places, 'copy', { tree, path: 'etc/motd', output: hidden }, {})
@@ -177,3 +195,29 @@ t.test('where nobody listens, the answer says what to type', async t => {
   await work.close()
   await sleep(0)
 })
+
+// rules 9.14
+t.test(
+  'a grab for a daemon that is not root: the tree is root’s, key and host keys are the daemon’s',
+  async t => {
+    const { directory, remote, root, path } = await beginning(t)
+    await startNode(t, root, [], remote.port)
+    for (const name of ['images', 'files']) mkdirSync(path(name))
+    await output('chown', ['-R', `${nobody}:${nobody}`, path('my state'), path('files')])
+    const places = {
+      ...{ images: path('images'), files: path('files'), state: path('my state'), sshKey: '' },
+      ...{ sshPort: remote.port, byRoot: false, units: [] }
+    }
+    const work = '.svcd-0123456789abcdef'
+    await perform(places, 'grab', { ...grab, parent: '', work }, { timeLimitMs: 60_000 })
+    t.equal(readFileSync(join(places.images, work, 'etc/motd'), 'utf8'), 'first\n')
+    t.equal(statSync(join(places.images, work, 'etc/motd')).uid, 0)
+    t.equal(
+      statSync(join(directory, 'my state/ssh/known_hosts/node001')).uid,
+      nobody,
+      'ssh did not run as root'
+    )
+    chownSync(places.images, nobody, nobody)
+    await t.rejects(perform(places, 'grab', { ...grab, parent: '', work }, {}), { message: /is not safe/ })
+  }
+)
