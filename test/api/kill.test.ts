@@ -1,18 +1,17 @@
-import { existsSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
-import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { brokenRules, objects } from '../support/broken-rules.js'
+import { objects } from '../support/broken-rules.js'
 import type { Child } from '../support/child.js'
 import type { Client } from '../support/client.js'
 import { Daemon } from '../support/daemon.js'
 import { until } from '../support/until.js'
-import { Known, prepare, WRITERS, worldOf } from './writers.js'
+import { killRounds } from './kill-rounds.js'
 
 const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? 20)
 
 async function started(t: Test): Promise<Daemon> {
-  const daemon = new Daemon({ directory: t.testdir() })
+  const daemon = new Daemon({ directory: t.testdir(), set: ['boot.new_nodes=1000000'] })
   t.teardown(() => daemon.kill())
   await daemon.start()
   return daemon
@@ -22,53 +21,7 @@ const intents = (daemon: Daemon) => readdirSync(daemon.path('state', 'intents'))
 
 // rules 11.1
 t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 10_000 }, async t => {
-  const program = await started(t)
-  const first = program.client()
-  await prepare(first)
-  first.close()
-  const all = WRITERS.map(writer => new Known(writer))
-  let unfinished = 0
-  let starting = 0
-  let direct = 0
-  // Further rounds until what a kill may leave was seen: with luck none of the first ones leaves it.
-  const isSeen = () => unfinished > 0 && direct > 0 && all.every(({ acknowledged }) => acknowledged > 0)
-  for (let round = 1; round <= rounds || (!isSeen() && round < 20 * rounds); round++) {
-    // One object changed at a time goes to its file directly, if no intent waits; all else through intents.
-    const lone = round % 4 === 0 ? all[(round / 4) % 3] : undefined
-    if (lone) await until(() => intents(program).length === 0)
-    const some = lone ? [lone] : all
-    const clients = some.map(() => program.client())
-    const writing = Promise.all(some.map((known, i) => known.write(clients[i] as Client)))
-    await delay(Math.random() * 250)
-    await program.kill()
-    t.strictSame((await writing).filter(Boolean), [], `round ${round}: nothing was refused`)
-    for (const client of clients) client.close()
-    if (intents(program).length > 0) unfinished++
-    if (lone && intents(program).length === 0) direct++
-    if (round % 5 === 0) {
-      // Killed again while it starts, where it may be finishing what was left.
-      const starts = program.launch()
-      await delay(Math.random() * 400)
-      if (!starts.output().includes('next, ask')) starting++
-      await starts.kill()
-    }
-    // A lock that looks as if it had just been taken, for hours: nobody waits until it is stale.
-    const lock = program.path('state', 'lock')
-    const later = Date.now() / 1000 + 3600
-    if (existsSync(lock)) utimesSync(lock, later, later)
-    await program.start()
-    const reader = program.client()
-    const world = await worldOf(reader)
-    const wrong = [...all.flatMap(known => known.check(world)), ...(await brokenRules(reader))]
-    reader.close()
-    t.strictSame(wrong, [], `round ${round}: what was acknowledged is there, and nothing by half`)
-  }
-  await program.kill()
-  const counts = all.map(({ writer, acknowledged }) => `${writer.name} ${acknowledged}`)
-  t.comment(`${counts.join(', ')}; ${unfinished} kills left an intent, ${starting} came during a start`)
-  for (const { writer, acknowledged } of all) t.ok(acknowledged > 0, `acknowledged: ${writer.name}`)
-  t.ok(unfinished > 0, 'some kills came between an intent and its files')
-  t.ok(direct > 0, 'some came while an object’s file was written directly')
+  await killRounds(t, await started(t), rounds)
 })
 
 /** What a crash leaves that came after the objects of a change were durable, and before its node status was. */

@@ -6,13 +6,16 @@ export interface World {
   readonly node: Objects
   readonly group: Objects
   readonly network: Objects
+  readonly bmcsetup: Objects
+  readonly otherdev: Objects
 }
 
 export async function worldOf(client: Client): Promise<World> {
-  const [node = {}, group = {}, network = {}] = await Promise.all(
-    ['node', 'group', 'network'].map(type => objects(client, type))
+  const types = ['node', 'group', 'network', 'bmcsetup', 'otherdev']
+  const [node = {}, group = {}, network = {}, bmcsetup = {}, otherdev = {}] = await Promise.all(
+    types.map(type => objects(client, type))
   )
-  return { node, group, network }
+  return { node, group, network, bmcsetup, otherdev }
 }
 
 /** Lists are compared in their order. */
@@ -38,7 +41,7 @@ const other = (now: State, a: string, b: string) => (now === a ? b : a)
 
 /** The values of several objects as one: the value all have, or all of them where they differ. */
 const common = (values: readonly (string | null | undefined)[]): State => {
-  const different = [...new Set(values.map(value => value ?? 'none'))]
+  const different = [...new Set(values.length === 0 ? ['none'] : values.map(value => value ?? 'none'))]
   return different.length === 1 ? (different[0] as string) : different
 }
 
@@ -56,6 +59,7 @@ export async function prepare(client: Client): Promise<void> {
     ['node/rename-a', { comment: 'it follows' }],
     ['node/moving', { group: 'plain' }],
     ['node/reporting', {}],
+    ['bmcsetup/boards', { password: 'first' }],
     ...MEMBERS.map((name): [string, object] => [`node/${name}`, { group: 'wide' }]),
     ...MEMBERS.map((name): [string, object] => [`node/of-${name}`, { group: 'name-a' }])
   ]
@@ -167,6 +171,26 @@ export const WRITERS: readonly Writer[] = [
     })
   },
   {
+    name: 'changes a password',
+    first: 'first',
+    read: ({ bmcsetup }) => (bmcsetup.boards as { password?: string } | undefined)?.password ?? 'gone',
+    next: (_, round) => ({
+      after: `calvin-${round}`,
+      send: client => client.post('/config/bmcsetup/boards', { password: `calvin-${round}` })
+    })
+  },
+  {
+    name: 'imports a section',
+    first: 'none',
+    read: ({ otherdev }) =>
+      common(Object.values(otherdev).map(shown => (shown as { comment?: string }).comment)),
+    next: (_, round) => {
+      const section = MEMBERS.map(name => [`of-${name}`, { comment: String(round) }])
+      const config = { otherdev: Object.fromEntries(section) }
+      return { after: String(round), send: client => client.post('/config/cluster/import', { config }) }
+    }
+  },
+  {
     name: 'boots new machines',
     first: [],
     read: ({ node }) =>
@@ -197,14 +221,23 @@ export class Known {
   /** Makes one change after the other until the daemon is gone; returns what was refused, if anything. */
   async write(client: Client): Promise<string | undefined> {
     for (;;) {
-      const { after, send } = this.writer.next(this.now, ++Known.#round)
-      this.pending = after
-      const answer = await send(client).catch(() => undefined)
+      const answer = await this.step(client)
       if (answer === undefined) return undefined
       if (answer.status >= 300) return `${this.writer.name}: ${answer.status} ${answer.text}`
+    }
+  }
+
+  /** Makes one change; undefined where the daemon is gone. What is refused has changed nothing. */
+  async step(client: Client): Promise<Read | undefined> {
+    const { after, send } = this.writer.next(this.now, ++Known.#round)
+    this.pending = after
+    const answer = await send(client).catch(() => undefined)
+    if (answer === undefined) return undefined
+    if (answer.status < 300) {
       this.now = after
       this.acknowledged++
-    }
+    } else this.pending = this.now
+    return answer
   }
 
   /** What is wrong with what a restart found. */

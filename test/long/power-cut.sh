@@ -18,6 +18,6 @@ echo "FSCK $?"
 mount -t ext4 /dev/vda /disk || echo 'NO DISK'
 /bin/node /svcd/dist/main.js serve --config /svcd/etc/svcd.ini --set paths.state=/disk/state \
     --set paths.files=/disk/files --set image.directory=/disk/images --set http.listen=10.0.2.15:7050 \
-    --set auth.token_lifetime=7d --set boot.manual=any
+    --set auth.token_lifetime=7d --set boot.manual=any --set boot.new_nodes=1000000
 echo "SVCD ENDED $?"
 poweroff -f

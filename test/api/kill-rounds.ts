@@ -1,0 +1,76 @@
+import { existsSync, readdirSync, utimesSync } from 'node:fs'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Test } from 'tap'
+import { brokenRules } from '../support/broken-rules.js'
+import type { Client } from '../support/client.js'
+import type { Daemon } from '../support/daemon.js'
+import { proof } from '../support/proof.js'
+import { until } from '../support/until.js'
+import { Known, prepare, WRITERS, worldOf } from './writers.js'
+
+const intents = (daemon: Daemon) => readdirSync(daemon.path('state', 'intents'))
+
+/**
+ * Kills a fresh daemon that much is written to, again and again: what was acknowledged has to be there after each start,
+ * and nothing by half (rules 11.1). It makes more rounds, up to 20 times as many, until all that a kill may leave was seen.
+ */
+export async function killRounds(t: Test, program: Daemon, rounds: number): Promise<void> {
+  const first = program.client()
+  await prepare(first)
+  first.close()
+  const all = WRITERS.map(writer => new Known(writer))
+  let unfinished = 0
+  let starting = 0
+  let direct = 0
+  let tried = 0
+  const figures = { lost: 0, halfDone: 0, backMs: 0 }
+  const isSeen = () => unfinished > 0 && direct > 0 && all.every(({ acknowledged }) => acknowledged > 0)
+  for (let round = 1; round <= rounds || (!isSeen() && round < 20 * rounds); round++) {
+    tried = round
+    // One object changed at a time goes to its file directly, if no intent waits; all else through intents.
+    const lone = round % 4 === 0 ? all[(round / 4) % 3] : undefined
+    if (lone) await until(() => intents(program).length === 0)
+    const some = lone ? [lone] : all
+    const clients = some.map(() => program.client())
+    const writing = Promise.all(some.map((known, i) => known.write(clients[i] as Client)))
+    await delay(Math.random() * 250)
+    await program.kill()
+    t.strictSame((await writing).filter(Boolean), [], `round ${round}: nothing was refused`)
+    for (const client of clients) client.close()
+    if (intents(program).length > 0) unfinished++
+    if (lone && intents(program).length === 0) direct++
+    if (round % 5 === 0) {
+      // Killed again while it starts, where it may be finishing what was left.
+      const starts = program.launch()
+      await delay(Math.random() * 400)
+      if (!starts.output().includes('next, ask')) starting++
+      await starts.kill()
+    }
+    // A lock that looks as if it had just been taken, for hours: nobody waits until it is stale.
+    const lock = program.path('state', 'lock')
+    const later = Date.now() / 1000 + 3600
+    if (existsSync(lock)) utimesSync(lock, later, later)
+    const from = performance.now()
+    await program.start()
+    figures.backMs = Math.max(figures.backMs, performance.now() - from)
+    const reader = program.client()
+    const world = await worldOf(reader)
+    const gone = all.flatMap(known => known.check(world))
+    const halves = await brokenRules(reader)
+    reader.close()
+    figures.lost += gone.length
+    figures.halfDone += halves.length
+    t.strictSame(
+      [...gone, ...halves],
+      [],
+      `round ${round}: what was acknowledged is there, and nothing by half`
+    )
+  }
+  await program.kill()
+  proof('kill -9', { tried, crashes: 0, ...figures })
+  const counts = all.map(({ writer, acknowledged }) => `${writer.name} ${acknowledged}`)
+  t.comment(`${counts.join(', ')}; ${unfinished} kills left an intent, ${starting} came during a start`)
+  for (const { writer, acknowledged } of all) t.ok(acknowledged > 0, `acknowledged: ${writer.name}`)
+  t.ok(unfinished > 0, 'some kills came between an intent and its files')
+  t.ok(direct > 0, 'some came while an object’s file was written directly')
+}
