@@ -25,7 +25,7 @@ export interface AuditOptions {
 }
 
 /** Pauses while the disk takes none. */
-const retryMs = { first: 1000, longest: 5000 }
+const retryMs = { first: 1000, longest: 2000 }
 
 /** How many lines are kept in memory while the disk takes none. */
 const mostWaiting = 10_000

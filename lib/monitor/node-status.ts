@@ -27,7 +27,7 @@ type Event =
   | { readonly probe: true }
 
 const historyLength = 20
-const retryMs = { first: 5_000, longest: 5_000 }
+const retryMs = { first: 2_000, longest: 2_000 }
 const newest = (history: readonly Report[]) => history.slice(-historyLength)
 const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0)
 

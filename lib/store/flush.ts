@@ -13,7 +13,7 @@ import { INTENTS, intentFile, objectFile } from './paths.js'
 const OUTSTANDING_FILES = 65_536
 /** More at once would not be faster: each write holds one of libuv's four threads, which others need too. */
 const PARALLEL_WRITES = 3
-const RETRY_MS = { first: 100, longest: 5000 }
+const RETRY_MS = { first: 100, longest: 2000 }
 /** How long a stop may write the files of a large change; the daemon has 10 s in all to stop. */
 const CLOSE_MS = 5000
 

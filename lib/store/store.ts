@@ -41,7 +41,7 @@ interface Pending {
   failed(error: StoreError): void
 }
 
-const PROBE_MS = { first: 1000, longest: 5000 }
+const PROBE_MS = { first: 1000, longest: 2000 }
 
 /**
  * Objects in memory, each also a JSON file. All changes go through one transaction function. Reads are answered from
