@@ -1,10 +1,11 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { type FileHandle, open, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { exists } from '../disk/missing.js'
 import { readRegularFile } from '../disk/regular-file.js'
+import { replaceFile } from '../disk/replace.js'
 import { LockedError, StoreError } from './errors.js'
 
 /** How long a start waits for another one that has the directory and has not said so yet. */
@@ -38,7 +39,8 @@ export async function acquireLock(directory: string): Promise<Lock> {
   try {
     await take(handle, directory, holderFile)
     const self = await thisProcess(directory)
-    await writeFile(holderFile, `${JSON.stringify(self)}\n`, { mode: 0o600 })
+    // Replaced, not opened: to open a pipe would wait for its reader.
+    await replaceFile(holderFile, `${JSON.stringify(self)}\n`)
     return {
       async assertOurs() {
         if ((await identityOf(directory)) !== self.directory)

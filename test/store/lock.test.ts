@@ -139,6 +139,15 @@ t.test('a copy of the directory starts beside its original (rules 11.3)', async 
   await store.close()
 })
 
+// rules 11.6
+t.test('a pipe in the place of the holder is replaced', { timeout: 20_000 }, async t => {
+  const directory = stateDirectory('pipe')
+  spawnSync('mkfifo', [join(directory, 'holder.json')])
+  const lock = await acquireLock(directory)
+  t.match(JSON.parse(readFileSync(join(directory, 'holder.json'), 'utf8')), { pid: process.pid })
+  await lock.release()
+})
+
 t.test('the same directory under another name is refused', async t => {
   const directory = stateDirectory('names')
   const holder = hold(t, directory)
