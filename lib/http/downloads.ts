@@ -5,7 +5,7 @@ import type { Limits } from './limits.js'
 import { type Place, Places } from './places.js'
 
 /** What the pieces of all downloads together should take, in bytes: the more downloads, the smaller their pieces. */
-const BUFFER_BYTES = 32 * 1024 * 1024
+const BUFFER_BYTES = 16 * 1024 * 1024
 const LARGEST_PIECE = 256 * 1024
 const SMALLEST_PIECE = 16 * 1024
 /** So many pieces are between disk and socket at once: what one turn of the event loop has to do for downloads. */
