@@ -69,7 +69,7 @@ export class Journal<R> {
     const { file, read, files = realFiles } = options
     await rm(`${file}.new`, { force: true })
     const bytes = await unlessMissing(readRegularFile(file), Buffer.alloc(0)).catch(error => {
-      throw new LoadError([{ file, message: reasonOf(error) }])
+      throw new LoadError([{ file, message: reasonOf(error).replace(`${file}: `, '') }])
     })
     const sizeBytes = replay(file, bytes, read)
     const log = await files.openLog(file, false)

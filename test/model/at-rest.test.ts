@@ -24,6 +24,7 @@ import { Store } from '../../lib/store/store.js'
 import { systemError, TestFiles } from '../store/fixtures.js'
 import { Controller } from '../support/controller.js'
 import { settings } from '../support/memory-cluster.js'
+import { proof } from '../support/proof.js'
 import { awkward } from '../support/specimens.js'
 import { read, stored } from '../support/state.js'
 
@@ -94,7 +95,12 @@ t.test('no secret field of any type is on disk in the clear, and answers show it
     for (const name of ['one', 'two'])
       t.ok((await c.post(`/config/${type}/${name}`, { [field]: value })).status < 300, `${type}.${field}`)
     t.equal((await read(c, type, 'one'))[field], value)
-    t.same(await holding(c, [value]), [], `${type}.${field}`)
+    const found = await holding(c, [value])
+    proof('secrets in state files', {
+      tried: 2,
+      note: `${type}.${field}: in the clear in ${found.length} files`
+    })
+    t.same(found, [], `${type}.${field}`)
     const [one, two] = ['one', 'two'].map(name =>
       JSON.parse(readFileSync(fileOf(c, `${type}/${name}`), 'utf8'))
     )
