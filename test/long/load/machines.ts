@@ -61,8 +61,12 @@ function ask(n: number, agent: Agent): Promise<{ status: number; retrySeconds: n
         )
       }
     )
+    // An idle connection may be ended just then: asked once more over a new one (RFC 9110, 9.2.2).
+    request.on('error', (error: NodeJS.ErrnoException) => {
+      if (request.reusedSocket && error.code === 'ECONNRESET') ask(n, agent).then(resolve, reject)
+      else reject(error)
+    })
     request.on('timeout', () => request.destroy(new Error('no answer within 60 s')))
-    request.on('error', reject)
   })
 }
 
