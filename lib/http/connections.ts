@@ -43,14 +43,18 @@ export class Connection<C> {
    * then it should be refused.
    */
   enqueue(exchange: Exchange<C>, serve: () => void): boolean {
-    const start = () => {
-      this.current = exchange
-      serve()
-    }
     this.last = exchange
     this.lastUsedMs = exchange.startedMs
-    if (this.current) return this.#waiting.push(exchange.incoming, start)
-    start()
+    if (this.current) {
+      const start = () => {
+        this.current = exchange
+        // Each turn of the event loop serves one waiting request of a connection: others wait for no whole queue.
+        setImmediate(() => this.socket.destroyed || serve())
+      }
+      return this.#waiting.push(exchange.incoming, start)
+    }
+    this.current = exchange
+    serve()
     return true
   }
 

@@ -92,6 +92,25 @@ t.test('of too many requests in one packet the first are answered, the rest is r
 })
 
 // rules 2.14
+t.test('requests that wait on one connection do not keep others waiting', async t => {
+  let served = 0
+  const work = route('GET', '/work', () => {
+    const until = performance.now() + 1
+    while (performance.now() < until);
+    served++
+    return { status: 200, body: 'done' }
+  })
+  const fast = route('GET', '/fast', () => ({ status: 200, body: served }))
+  const { port } = await start(t, [work, fast])
+  const clients = [1, 2, 3].map(() => new RawClient(port).send(get('/work').repeat(400)))
+  await until(() => served > 0)
+  const other = new RawClient(port).send(get('/fast'))
+  const { body } = await other.response()
+  t.ok(Number(body) < 300, `it is served beside them, after ${body.trim()} of 1,200`)
+  for (const { socket } of [other, ...clients]) socket.destroy()
+})
+
+// rules 2.14
 t.test('a client that hangs up while its requests wait leaves nothing', async t => {
   const { gate, begun, routes } = gated()
   const { port, server, log } = await start(t, routes)
