@@ -5,7 +5,7 @@ import { hasBody } from './body.js'
 const MOST_REQUESTS = 16
 const MOST_BYTES = 32 * 1024
 /** Requests that were read together with those wait too, up to this many. */
-export const MOST_READ = 1000
+export const MOST_READ = 32
 /**
  * Bytes of the waiting requests of all connections. A connection whose request is one more is cut; one that has more than
  * its bound at half of that.

@@ -82,12 +82,10 @@ t.test('of too many requests in one packet the first are answered, the rest is r
   await arrived()
   gate.resolve()
   t.match(await client.response(), { body: '"done"\n' })
-  const answers: number[] = []
-  for (let i = 0; i < 1000; i++) answers.push((await client.response()).status)
-  t.same(new Set(answers), new Set([200]))
+  for (let i = 0; i < 32; i++) t.match(await client.response(), { body: '"fast"\n' })
   const refused = await client.response()
   t.match(refused, { status: 503, headers: { connection: 'close' } })
-  isRefusal(t, refused, /more than 1000 requests wait on this connection/)
+  isRefusal(t, refused, /more than 32 requests wait on this connection/)
   t.equal(await client.rest(), '')
 })
 

@@ -149,13 +149,6 @@ t.test('pipelined requests are served one after the other, in order', async t =>
   client.socket.destroy()
 })
 
-t.test('hundreds of requests in one packet are all answered', async t => {
-  const { port } = await start(t, routes)
-  const client = new RawClient(port).send('GET /boot HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(500))
-  for (let i = 0; i < 500; i++) t.equal((await client.response()).status, 200)
-  client.socket.destroy()
-})
-
 t.test('rubbish after a good request does not cost that its answer', async t => {
   const gate = deferred()
   const { port } = await start(
