@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { logOutput } from '../lib/log-output.js'
 import { Daemon } from './support/daemon.js'
+import { proof } from './support/proof.js'
 import { scratch } from './support/scratch.js'
 import { fillDisk, smallDisk } from './support/small-disk.js'
 import { until } from './support/until.js'
@@ -80,6 +81,7 @@ t.test('a full disk under the log ends nothing, and the log says so once', async
   await use(t, daemon, 'again')
   await daemon.stop()
   const told = readFileSync(file, 'utf8').match(/ warn the log could not be written.*/g)
+  proof('log on a full disk', { tried: 1, crashes: 0, note: `the log says so ${told?.length ?? 0} times` })
   t.strictSame(told, [' warn the log could not be written (ENOSPC); 0 lines are lost'])
 })
 
@@ -87,4 +89,5 @@ t.test('a reader of the log that has gone, or that does not read, ends and delay
   await use(t, await withLogTo(t, '2> >(exec true)'), 'gone')
   const daemon = await withLogTo(t, '2> >(exec sleep 600 >/dev/null 2>&1)')
   await use(t, daemon, 'asleep')
+  proof('log whose pipe is closed', { tried: 2, crashes: 0, note: 'its reader has gone, or does not read' })
 })

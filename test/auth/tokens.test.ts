@@ -3,6 +3,7 @@ import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'n
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Tokens } from '../../lib/auth/tokens.js'
+import { proof } from '../support/proof.js'
 
 const hour = 3_600_000
 
@@ -118,6 +119,7 @@ t.test(
     })
     chmodSync(state, 0o755)
     await open()
+    proof('token key and directories that others can write', { tried: 3, note: 'each stops the start' })
   }
 )
 

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
+import { proof } from '../support/proof.js'
 import { until } from '../support/until.js'
 import { isRefusal, RawClient, route, start } from './helpers.js'
 
@@ -129,7 +130,9 @@ t.test('boot scripts over new connections are not delayed by downloads', async t
   for (let i = 0; i < 20; i++) times.push(await bootScript(port))
   const atOnce = await Promise.all(Array.from({ length: downloads }, () => bootScript(port)))
   const median = (of: number[]) => of.sort((a, b) => a - b)[Math.floor(of.length / 2)] as number
-  t.comment(`one by one ${median(times).toFixed(1)} ms, ${downloads} at once ${median(atOnce).toFixed(1)} ms`)
+  const note = `one by one ${median(times).toFixed(1)} ms, at once ${median(atOnce).toFixed(1)} ms (medians)`
+  proof('boot scripts while images are downloaded', { tried: downloads, crashes: 0, unmeant5xx: 0, note })
+  t.comment(note)
   t.ok(median(times) < 100, 'one by one')
   t.ok(median(atOnce) < 4 * downloads, 'at once')
   t.notOk(log.lines.some(line => /^(warn|error)/.test(line)))

@@ -1,6 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
+import { proof } from '../support/proof.js'
 import { until } from '../support/until.js'
 import { arrived, gated, isRefusal, RawClient, route, start } from './helpers.js'
 
@@ -65,6 +66,13 @@ t.test('nothing more is read while requests wait', async t => {
   collect()
   const after = process.memoryUsage()
   const grown = (after.heapUsed + after.external - before.heapUsed - before.external) / clients.length
+  const all = Math.round((grown * clients.length) / MEGABYTE)
+  proof('requests pipelined behind a slow one', {
+    tried: clients.length,
+    crashes: 0,
+    memoryMb: all,
+    note: 'heap and buffers'
+  })
   t.comment(`${Math.round(grown)} bytes for a connection`)
   t.ok(grown < 0.33 * MEGABYTE)
   const other = new RawClient(port).send(get('/fast'))

@@ -4,6 +4,7 @@ import t from 'tap'
 import { FieldError, LoadError, problemText } from '../../lib/store/errors.js'
 import { Store } from '../../lib/store/store.js'
 import { output } from '../support/programs.js'
+import { proof } from '../support/proof.js'
 import { kinds, type MacIndex, node, openStore, optionsFor, type TestTypes } from './fixtures.js'
 
 const text = (doc: object) => `${JSON.stringify(doc, null, 2)}\n`
@@ -88,6 +89,7 @@ t.test('a pipe in the place of a file stops the start and is named', async t => 
       message: new RegExp(`${file}: .*it is not a regular file; move it away`)
     })
   }
+  proof('a FIFO in place of a state file', { tried: 2, crashes: 0 })
 })
 
 t.test('foreign files do not stop a start, and stay', async t => {
