@@ -20,7 +20,7 @@ test -f dist/commit || fail 'svcd is not built: type "make build" first'
 packages=$(npm ls --omit=dev --all --parseable) || fail 'packages are missing: type "npm ci" first'
 
 install -d "$root$settings/roles" "$root$settings/scripts"
-install -d -m 1770 "$root$state"
+install -d -m 1771 "$root$state"
 
 # Edited is what differs from the copy that the last installation left beside the code.
 find templates -type f | while read -r file; do

@@ -24,11 +24,11 @@ for directory in "$state" "$files" "$images"; do
 done
 
 mkdir -p "$files" "$images"
-# All but the images, wherever these lie. Files keep their group: it may be the seeder's.
-find "$state" -xdev -mindepth 1 \( -path "$images" -o -path "$files" \) -prune -o -exec chown -h "$user:$group" {} +
+# All but the images, wherever these lie or lay before. Files keep their group: it may be the seeder's.
+find "$state" -xdev -mindepth 1 \( -path "$images" -o -path "$files" -o -path "$state/images" \) -prune -o -exec chown -h "$user:$group" {} +
 find "$files" -xdev -path "$images" -prune -o -exec chown -h "$user" {} +
 # In a sticky directory of root's, svcd can put nothing else in the place of the images.
 chown root:"$group" "$state" "$images"
-chmod 1770 "$state"
+chmod 1771 "$state"
 chmod u+rwx,g+x,g-w,o-w "$images"
 echo "$state and $files belong to $user now; $images stays root's"

@@ -117,7 +117,8 @@ export class Handover {
     if (unseen.length === 0) return undefined
     const named = unseen.slice(0, mostNamed).map(sentence)
     if (unseen.length > mostNamed) named.push(`and ${unseen.length - mostNamed} more`)
-    return { ok: true, reason: `${named.join('; ')}. When you have seen it: GET /config/node/{node}/_seen` }
+    const asks = unseen.slice(0, mostNamed).map(({ name }) => `GET /config/node/${name}/_seen`)
+    return { ok: true, reason: `${named.join('; ')}. When you have seen it: ${asks.join(', ')}` }
   }
 
   /** Counts a node that a console makes. Throws, with what to tell there, over `[boot] new_nodes` in a minute. */

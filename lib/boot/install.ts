@@ -49,7 +49,7 @@ export class Install {
     const node = this.#o.model.get('node', name)
     if (!(await this.#isNode(node, visit)))
       throw unauthorized(
-        `${visit.source.address} is no address of node ${name} (its BMC is another machine): its install script is for itself alone`
+        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not count): only the node itself gets its install script`
       )
     return this.#handOut('install', node, visit)
   }

@@ -14,7 +14,12 @@ const handOver = fileURLToPath(new URL('../../libexec/hand-over.sh', import.meta
 export async function checkOwner({ paths, image }: Pick<Config, 'paths' | 'image'>): Promise<void> {
   const uid = process.getuid?.() ?? 0
   if (uid === 0) return
-  const apart = [paths.files, image.directory, join(paths.state, 'lost+found')]
+  // Images are root's, also those in the usual place while the ini names another.
+  const apart = [
+    paths.files,
+    image.directory,
+    ...['images', 'lost+found'].map(name => join(paths.state, name))
+  ]
   const ownerOf = async (path: string) => (await unlessMissing(lstat(path), undefined))?.uid ?? uid
   const refused = (path: string, owner: number) => {
     const words = ['sh', handOver, paths.state, paths.files, image.directory, nameOf(uid)]

@@ -31,7 +31,10 @@ export function readText(file: string): string | Problem {
     if (stat.size > largestFile) return { file, message: `is larger than ${largestFile} bytes` }
     bytes = readFileSync(file)
   } catch (error) {
-    return { file, message: `cannot be read: ${(error as Error).message}` }
+    const { code, message } = error as NodeJS.ErrnoException
+    const hint =
+      code === 'EACCES' ? '; run svcd as root, or as a user of its group (root:svcd, mode 0640)' : ''
+    return { file, message: `cannot be read: ${message}${hint}` }
   }
   try {
     return decode(bytes)

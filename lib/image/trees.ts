@@ -14,6 +14,10 @@ import type { Tx, View } from '../model/view.js'
 export async function realBelow(directory: string, path: string, name = path): Promise<string> {
   const real = (path: string, name: string) =>
     realpath(path).catch(({ code, message }: NodeJS.ErrnoException) => {
+      if (code === 'EACCES')
+        throw new Error(
+          `svcd may not enter it; type, as root: chgrp svcd ${directory} && chmod 0710 ${directory}`
+        )
       throw new Error(code === 'ENOENT' ? `${name} does not exist` : `${name}: ${code ?? message}`)
     })
   if (!isAbsolute(path)) throw new Error(`${name} is relative`)

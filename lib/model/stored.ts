@@ -122,7 +122,10 @@ function plainValue(text: string, box: SecretBox, key: string, report: Report): 
       ? 'cannot be decrypted: secret.key is another one than it was encrypted with, or the value was changed; ' +
         'restore the secret.key that belongs to it from a backup'
       : 'cannot be decrypted without its secret.key; restore that from a backup'
-    report([key], `field "${key}" ${why}, or type the value itself here in quotes: the start encrypts it`)
+    report(
+      [key],
+      `field "${key}" ${why}, or put the value in quotes in the place of the whole {…}: the start encrypts it`
+    )
     return null
   }
 }

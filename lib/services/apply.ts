@@ -259,7 +259,9 @@ async function writing<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    throw new NotApplied(`cannot be written: ${message(error)}`)
+    const isForbidden = (error as NodeJS.ErrnoException).code === 'EACCES'
+    const hint = isForbidden ? '; type, as root: systemd-tmpfiles --create svcd.conf' : ''
+    throw new NotApplied(`cannot be written: ${message(error)}${hint}`)
   }
 }
 

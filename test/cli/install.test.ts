@@ -18,7 +18,7 @@ t.test('stages code, command, ini, templates, state and unit', async t => {
   const { code, stderr } = await install()
   t.equal(code, 0, stderr)
   t.equal(readlinkSync(inStage('usr/bin/svcd')), '../lib/svcd/bin/svcd')
-  t.equal(statSync(inStage('var/lib/svcd')).mode & 0o7777, 0o1770)
+  t.equal(statSync(inStage('var/lib/svcd')).mode & 0o7777, 0o1771)
   for (const file of ['sysusers.d/svcd.conf', 'tmpfiles.d/svcd.conf'])
     t.ok(existsSync(inStage('usr/lib', file)), file)
   t.equal(statSync(inStage('etc/svcd/svcd.ini')).mode & 0o777, 0o600)

@@ -106,5 +106,5 @@ t.test('the state of a daemon that was root is handed over by the command that t
   t.strictSame(after, before)
   await daemon.create('group', 'compute', { osimage: 'compute' })
   t.equal(statSync(daemon.path('images/compute/etc/shadow')).uid, 0, 'images stay root’s')
-  t.equal(statSync(daemon.path('state')).mode & 0o7777, 0o1770)
+  t.equal(statSync(daemon.path('state')).mode & 0o7777, 0o1771)
 })

@@ -257,7 +257,7 @@ t.test('with another key no start: it names each object and the way out', async 
   renameSync(key, `${key}.away`)
   const before = c.state()
   const wayOut =
-    /restore the secret\.key that belongs to it from a backup, or type the value itself here in quotes/
+    /restore the secret\.key that belongs to it from a backup, or put the value in quotes in the place of the whole/
   writeFileSync(key, randomBytes(32), { mode: 0o600 })
   const refused = await c.restart().then(
     () => undefined,
