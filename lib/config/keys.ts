@@ -116,7 +116,7 @@ export const keys = {
     helper: key(
       values.optionalPath,
       '',
-      "Socket of the helper for root's work. Empty: a helper of svcd's own if it is root, else /run/svcd/helper.sock."
+      "Socket of the helper for root's work. Empty: if svcd is not root /run/svcd/helper.sock, else or without it svcd's own."
     ),
     packer: key(
       values.choice('auto', 'system', 'builtin'),

@@ -1,6 +1,7 @@
 import { readArgs, type Shape, type Values } from './args.js'
 import { type Args, commands, type Name, type Result } from './commands.js'
 import type { Course } from './course.js'
+import { STANDARD } from './messages.js'
 import type { Places } from './places.js'
 import type { Work } from './work.js'
 
@@ -27,7 +28,19 @@ export async function perform(
     args: Values<Shape>,
     course: Required<Course>
   ) => Promise<unknown>
-  return run(places, readArgs(command.shape as Shape, given), whole)
+  const args = readArgs(command.shape as Shape, given)
+  return run(places, args, whole).catch(error => {
+    throw withoutRoot(error)
+  })
+}
+
+/** Without root's rights, and with no helper that has them: what was not permitted says so. */
+function withoutRoot(error: Error): Error {
+  if (process.getuid?.() === 0 || !/\b(EACCES|EPERM)\b|not permitted|permission denied/i.test(error.message))
+    return error
+  const lacking = `this needs root, and svcd is user ${process.getuid?.()} with no helper at ${STANDARD}`
+  error.message += `; ${lacking}: start svcd as root, or as the installed svcd.service`
+  return error
 }
 
 /** Does root's work in this process. */

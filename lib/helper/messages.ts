@@ -6,6 +6,8 @@ import { StringDecoder } from 'node:string_decoder'
  * svcd gives it.
  */
 
+/** Where svcd-helper.socket listens. */
+export const STANDARD = '/run/svcd/helper.sock'
 /** The descriptor of the socket in the helper. */
 export const SOCKET = 3
 /** In the environment of a helper that svcd itself has started. */

@@ -61,11 +61,11 @@ export async function serveHelper(
   config: Pick<Config, 'image' | 'paths' | 'ssh'>,
   units: readonly string[]
 ): Promise<void> {
-  if (process.env[CHILD] !== undefined) return serveSocket(new Socket({ fd: SOCKET }), placesOf(config, true))
+  // Whoever has started it has the same rights.
+  if (process.env[CHILD] !== undefined)
+    return serveSocket(new Socket({ fd: SOCKET }), placesOf(config, true, units))
   if (Number(process.env.LISTEN_PID) !== process.pid || process.env.LISTEN_FDS !== '1')
-    throw new Error(
-      'svcd helper is started by systemd (svcd-helper.socket), or by svcd serve where that is root'
-    )
+    throw new Error('svcd helper is started by systemd (svcd-helper.socket), or by svcd serve')
   const places = placesOf(config, false, units)
   const server = createServer()
   await untilIdle(

@@ -2,28 +2,28 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { exists } from '../disk/missing.js'
 import { boundToUs } from '../program/bound.js'
 import { withoutInherited } from '../program/inherited.js'
 import { Helper } from './client.js'
-import { CHILD, SOCKET } from './messages.js'
+import { CHILD, SOCKET, STANDARD } from './messages.js'
 import type { Work } from './work.js'
 
 /** A helper of systemd's ends by itself; one of our own ends with its connection. */
 const SOCKET_IDLE_MS = 1000
 const CHILD_IDLE_MS = 60_000
 
-/** Where svcd-helper.socket listens. */
-const STANDARD = '/run/svcd/helper.sock'
-
 /**
  * Who does root's work for this process: the helper at the socket that the ini names, else a child process where this one
- * is root, started by `command` when it is first needed, else the helper of systemd's. Where nobody listens, each call is
- * unavailable (503) and says what to type.
+ * is root, started by `command` when it is first needed, else the helper of systemd's, and where its socket is missing, a
+ * child again, which has the rights of this process: it does what these suffice for. Where a socket is there, or the ini
+ * names one, and nobody listens, each call is unavailable (503) and says what to type.
  */
 export function startWork(socket: string, command: readonly string[]): Work {
-  return socket === '' && process.getuid?.() === 0
-    ? new Helper(() => child(command), CHILD_IDLE_MS)
-    : new Helper(() => connected(socket || STANDARD), SOCKET_IDLE_MS)
+  if (socket !== '') return new Helper(() => connected(socket), SOCKET_IDLE_MS)
+  if (process.getuid?.() === 0) return new Helper(() => child(command), CHILD_IDLE_MS)
+  const standardOrChild = async () => ((await exists(STANDARD)) ? connected(STANDARD) : child(command))
+  return new Helper(standardOrChild, SOCKET_IDLE_MS)
 }
 
 async function connected(path: string): Promise<Duplex> {

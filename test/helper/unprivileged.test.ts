@@ -1,4 +1,5 @@
-import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { makeTree } from '../image/small-tree.js'
@@ -16,6 +17,10 @@ const nobody = 65534
 const unprivileged = ['setpriv', `--reuid=${nobody}`, `--regid=${nobody}`, '--clear-groups'].concat([
   ...['--bounding-set=-all', '--inh-caps=-all', '--no-new-privs']
 ])
+
+/** What is added to the reason where root's rights were missing. */
+const lacking =
+  /; this needs root, and svcd is user 65534 with no helper at \/run\/svcd\/helper\.sock: start svcd as root/
 
 /** A daemon that is not root, on directories as the packages make them. */
 async function unprivilegedDaemon(t: Test, ...set: string[]): Promise<Daemon> {
@@ -73,6 +78,28 @@ t.test('with a helper that systemd starts, a daemon without any power packs, clo
   t.equal(statSync(daemon.path('images/copy/etc/shadow')).uid, 0, 'its owners are the same')
   t.equal((await daemon.request('GET', '/config/osimage/copy/_delete')).status, 204)
   await until(() => !readdirSync(daemon.path('images')).some(name => name.startsWith('.') || name === 'copy'))
+  await daemon.stop()
+})
+
+// rules 9.14
+t.test('a daemon from a checkout, neither root nor with a helper, packs what it can read', async t => {
+  const daemon = await unprivilegedDaemon(t)
+  const tree = daemon.path('images/compute')
+  execFileSync('chown', ['-R', `${nobody}:${nobody}`, tree])
+  const packed = await daemon.request('GET', '/config/osimage/compute/_pack')
+  t.equal(packed.status, 204, JSON.stringify(packed.body))
+  t.equal(readdirSync(daemon.path('files')).length, 3, 'archive, kernel and initramfs')
+  chownSync(join(tree, 'etc/shadow'), 0, 0)
+  const refused = await daemon.request('GET', '/config/osimage/compute/_pack')
+  t.equal(refused.status, 503)
+  t.match(refused.body, { message: /shadow.*Permission denied/ })
+  t.match(refused.body, { message: lacking })
+  mkdirSync(join(tree, 'usr/sbin'))
+  writeFileSync(join(tree, 'usr/sbin/mkinitramfs'), '', { mode: 0o755 })
+  const unbuilt = await daemon.request('GET', '/config/osimage/compute/_pack')
+  t.equal(unbuilt.status, 503)
+  t.match(unbuilt.body, { message: /initramfs.*not permitted/ })
+  t.match(unbuilt.body, { message: lacking })
   await daemon.stop()
 })
 
