@@ -116,7 +116,7 @@ export const keys = {
     helper: key(
       values.optionalPath,
       '',
-      "Socket of the helper for root's work. Empty: if svcd is not root /run/svcd/helper.sock, else or without it svcd's own."
+      "Socket of the helper for root's work. Empty: /run/svcd/helper.sock if svcd is not root, else its own."
     ),
     packer: key(
       values.choice('auto', 'system', 'builtin'),
