@@ -20,11 +20,13 @@ export class Downloads {
   readonly #pieces = new Semaphore(PIECES_AT_ONCE)
 
   constructor({ downloads, yieldMs }: Pick<Limits, 'downloads' | 'yieldMs'>) {
-    this.#places = new Places(
-      downloads,
+    this.#places = new Places({
+      most: downloads,
       yieldMs,
-      'files are being downloaded, which is the most ([http] max_downloads)'
-    )
+      // Nodes wait by themselves.
+      waitMs: 0,
+      what: 'files are being downloaded, which is the most ([http] max_downloads)'
+    })
   }
 
   /** Runs `send` with a place for one download; throws 503 with Retry-After if there is none. */

@@ -20,6 +20,8 @@ export interface Limits {
   readonly downloads: number
   /** Lists and exports of more than one piece that are sent at once; one more is 503. */
   readonly lists: number
+  /** How long one more waits for its turn. */
+  readonly listWaitMs: number
   /** Where room is short, an answer of which the client has taken nothing for so long makes room for another one. */
   readonly yieldMs: number
 }
@@ -37,5 +39,7 @@ export const defaultLimits: Limits = {
   connectionsPerAddress: Number.POSITIVE_INFINITY,
   downloads: 1000,
   lists: 32,
-  yieldMs: 5_000
+  listWaitMs: 10_000,
+  // A send buffer of the system takes megabytes at once: a slow reader is seen to read only now and then.
+  yieldMs: 30_000
 }

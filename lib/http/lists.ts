@@ -15,11 +15,16 @@ export class Lists {
   readonly #places: Places
   readonly #pieces = new Semaphore(1)
 
-  constructor({ lists, yieldMs }: Pick<Limits, 'lists' | 'yieldMs'>) {
-    this.#places = new Places(lists, yieldMs, 'long lists and exports are being sent, which is the most')
+  constructor({
+    lists: most,
+    yieldMs,
+    listWaitMs: waitMs
+  }: Pick<Limits, 'lists' | 'yieldMs' | 'listWaitMs'>) {
+    const what = 'long lists and exports are being sent, which is the most'
+    this.#places = new Places({ most, yieldMs, waitMs, what })
   }
 
-  /** Runs `send` with a place for one list; throws 503 with Retry-After if there is none. */
+  /** Runs `send` with a place for one list; throws 503 with Retry-After if there is none in time. */
   run<C>(exchange: Exchange<C>, send: (place: Place, inTurn: InTurn) => Promise<void>): Promise<void> {
     const inTurn: InTurn = make =>
       this.#pieces.run(exchange.address, async () => {

@@ -62,7 +62,7 @@ export class HttpServer<C> {
   readonly #connections: Connections<C>
   readonly #downloads: Downloads
   readonly #lists: Lists
-  readonly #unread = new Unread()
+  readonly #unread: Unread
   readonly #server: Server
   #closed: Promise<void> | undefined
 
@@ -73,6 +73,7 @@ export class HttpServer<C> {
     this.#router = new Router(options.routes)
     this.#downloads = new Downloads(this.#limits)
     this.#lists = new Lists(this.#limits)
+    this.#unread = new Unread(options.log)
     this.#connections = new Connections<C>({
       limits: this.#limits,
       isUnbound: peerReader(['127.0.0.1', '::1', ...options.trustedProxies]),

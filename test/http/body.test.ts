@@ -154,6 +154,32 @@ t.test('a client that hangs up in its body runs nothing and is no error', async 
   next.socket.destroy()
 })
 
+// rules 2.11
+t.test(
+  'a body in pieces of one byte takes the memory of its bytes, and thousands of them are 400',
+  async t => {
+    const { port } = await start(t, [echo])
+    const some = `"${'x'.repeat(200)}"`
+    const client = new RawClient(port)
+    client.send(head('/echo', 'Transfer-Encoding: chunked\r\n') + [...some].map(chunk).join('') + chunk(''))
+    t.match(await client.response(), { status: 200, body: `${some}\n` })
+    client.send(head('/echo', 'Transfer-Encoding: chunked\r\n') + chunk('x').repeat(8000))
+    const refused = await client.response()
+    t.equal(refused.status, 400)
+    isRefusal(t, refused, /too many small pieces/)
+    client.socket.destroy()
+
+    const clients = Array.from({ length: 100 }, () => new RawClient(port))
+    const before = process.memoryUsage.rss()
+    for (const one of clients)
+      one.send(head('/echo', 'Transfer-Encoding: chunked\r\n') + chunk('x').repeat(8000))
+    for (const one of clients) t.equal((await one.response()).status, 400)
+    const grown = (process.memoryUsage.rss() - before) / MEGABYTE
+    t.ok(grown < 150, `${Math.round(grown)} MB for 100 of them`)
+    for (const { socket } of clients) socket.destroy()
+  }
+)
+
 // rules 1.7
 t.test('an empty body where JSON is needed is 400', async t => {
   const { port } = await start(t, [echo])
