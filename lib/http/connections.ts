@@ -2,9 +2,13 @@ import type { Duplex } from 'node:stream'
 import ipaddr from 'ipaddr.js'
 import type { Log } from '../log.js'
 import { Backlog, RequestQueue } from './backlog.js'
+import { busy } from './busy.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
 import { Notice } from './notice.js'
+
+/** A connection that is younger may have its first request on the way: ms. */
+const FRESH_MS = 5000
 
 /**
  * Ends a socket, and destroys it once what was written has left. It does not wait for what the client still sends.
@@ -29,9 +33,12 @@ export class Connection<C> {
   #bytesSeen: number | undefined
   /** When its last request came, else when it was opened; by the clock of `performance`. */
   lastUsedMs = performance.now()
+  #used = false
 
+  /** `address`: whose connection it is. */
   constructor(
     readonly socket: Duplex & { readonly bytesRead?: number; setTimeout?(ms: number): unknown },
+    readonly address: string,
     backlog: Backlog
   ) {
     this.#bytesSeen = socket.bytesRead
@@ -45,6 +52,7 @@ export class Connection<C> {
   enqueue(exchange: Exchange<C>, serve: () => void): boolean {
     this.last = exchange
     this.lastUsedMs = exchange.startedMs
+    this.#used = true
     if (this.current) {
       const start = () => {
         this.current = exchange
@@ -113,6 +121,11 @@ export class Connection<C> {
     this.#waiting.clear()
   }
 
+  /** Whether it was opened so lately that its first request may be on the way still. */
+  get fresh(): boolean {
+    return !this.#used && performance.now() - this.lastUsedMs < FRESH_MS
+  }
+
   /** Whether no request is under way or has begun to arrive. */
   get idle(): boolean {
     return !this.current && this.socket.bytesRead === this.#bytesSeen
@@ -121,6 +134,7 @@ export class Connection<C> {
 
 /** How many connections there may be. */
 export interface Room {
+  /** `connections`: of all clients, and the files being sent with them. */
   readonly limits: Pick<Limits, 'connections' | 'connectionsPerAddress'>
   /** Whether this peer has no bound of its own: it is the controller itself, or stands for many clients. */
   isUnbound(peer: string): boolean
@@ -134,6 +148,8 @@ export class Connections<C> {
   readonly #backlog = new Backlog()
   readonly #room: Room
   readonly #notice: Notice
+  /** Files being sent: each takes a descriptor beside its connection's. */
+  #files = 0
   #whenEmpty: (() => void) | undefined
   #closing = false
 
@@ -149,36 +165,80 @@ export class Connections<C> {
   add(socket: Duplex & { readonly remoteAddress?: string }): void {
     const peer = socket.remoteAddress ?? ''
     const address = networkOf(peer)
-    const connection = new Connection<C>(socket, this.#backlog)
-    const siblings = this.#ofAddress.get(address) ?? new Set()
-    this.#makeRoom(connection, peer, siblings)
-    this.#open.set(socket, connection)
-    siblings.add(connection)
-    this.#ofAddress.set(address, siblings)
+    const connection = new Connection<C>(socket, address, this.#backlog)
     socket.on('error', () => undefined)
-    socket.once('close', () => {
-      this.#open.delete(socket)
-      siblings.delete(connection)
-      if (siblings.size === 0 && this.#ofAddress.get(address) === siblings) this.#ofAddress.delete(address)
-      connection.ended()
-      if (this.#open.size === 0) this.#whenEmpty?.()
-    })
+    if (!this.#makeRoom(peer, this.#ofAddress.get(address) ?? new Set())) {
+      connection.cut()
+      return
+    }
+    this.#open.set(socket, connection)
+    const siblings = this.#ofAddress.get(address)
+    if (siblings) siblings.add(connection)
+    else this.#ofAddress.set(address, new Set([connection]))
+    socket.once('close', () => this.#forget(connection))
   }
 
-  #makeRoom(connection: Connection<C>, peer: string, siblings: Set<Connection<C>>): void {
+  /** Counts a connection no more: it is closed, or about to be. */
+  #forget(connection: Connection<C>): void {
+    if (!this.#open.delete(connection.socket)) return
+    const siblings = this.#ofAddress.get(connection.address)
+    siblings?.delete(connection)
+    if (siblings?.size === 0) this.#ofAddress.delete(connection.address)
+    connection.ended()
+    if (this.#open.size === 0) this.#whenEmpty?.()
+  }
+
+  /** Runs `send` with a descriptor for its file; throws 503 with Retry-After if there is none and no connection is idle. */
+  async withFile(send: () => Promise<void>): Promise<void> {
+    if (this.#isFull && !this.#endIdlest(this.#open.values()))
+      throw busy(`${this.#taken}, which is the most with this limit of open files`)
+    this.#files++
+    try {
+      await send()
+    } finally {
+      this.#files--
+    }
+  }
+
+  get #isFull(): boolean {
+    return this.#open.size + this.#files >= this.#room.limits.connections
+  }
+
+  get #taken(): string {
+    return `there are ${this.#open.size} connections, and ${this.#files} files are being sent`
+  }
+
+  /** False if the new connection has to be refused. */
+  #makeRoom(peer: string, siblings: Set<Connection<C>>): boolean {
     const { limits, isUnbound } = this.#room
     const perAddress = Math.min(limits.connectionsPerAddress, Math.ceil(limits.connections / 2))
     if (siblings.size >= perAddress && !isUnbound(peer)) {
       this.#notice.say(
         `${peer} has ${siblings.size} connections, which is the most for one address: idle ones are ended, or new ones refused`
       )
-      if (!endIdlest(siblings)) connection.cut()
-    } else if (this.#open.size >= limits.connections) {
-      this.#notice.say(
-        `there are ${this.#open.size} connections, which is the most with this limit of open files: idle ones are ended, or new ones refused`
-      )
-      if (!endIdlest(this.#open.values())) connection.cut()
+      return this.#endIdlest(siblings)
     }
+    if (!this.#isFull) return true
+    this.#notice.say(
+      `${this.#taken}, which is the most with this limit of open files: idle connections are ended, or new ones refused`
+    )
+    return this.#endIdlest(this.#open.values())
+  }
+
+  /**
+   * Cuts the connections that have been without a request longest: a sixteenth of those without one, so that the search is
+   * seldom. Fresh ones are cut only if there are no others, and fewer of them. False if none is without a request.
+   */
+  #endIdlest(connections: Iterable<Connection<C>>): boolean {
+    const idle = [...connections].filter(({ current, socket }) => !current && !socket.destroyed)
+    const old = idle.filter(({ fresh }) => !fresh)
+    const [those, part] = old.length > 0 ? [old, 16] : [idle, 256]
+    those.sort((a, b) => a.lastUsedMs - b.lastUsedMs)
+    for (const connection of those.slice(0, Math.ceil(those.length / part))) {
+      this.#forget(connection)
+      connection.cut()
+    }
+    return those.length > 0
   }
 
   of(socket: Duplex): Connection<C> | undefined {
@@ -207,17 +267,6 @@ export class Connections<C> {
   endIfIdle(connection: Connection<C>): void {
     if (connection.idle) endSoon(connection.socket)
   }
-}
-
-/**
- * Cuts the connections that have been without a request longest: a sixteenth of those without one, so that the search is
- * seldom. False if there are none.
- */
-function endIdlest<C>(connections: Iterable<Connection<C>>): boolean {
-  const idle = [...connections].filter(({ current, socket }) => !current && !socket.destroyed)
-  idle.sort((a, b) => a.lastUsedMs - b.lastUsedMs)
-  for (const connection of idle.slice(0, Math.ceil(idle.length / 16))) connection.cut()
-  return idle.length > 0
 }
 
 /** What counts as one address: an IPv4 address, or the 64 bits of IPv6 that belong to one network. */

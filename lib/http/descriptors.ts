@@ -6,8 +6,9 @@ const MOST_RESERVE = 512
 
 /** What clients may take of the process's file descriptors. */
 export interface Share {
+  /** Connections and the files being sent, together. */
   readonly connections: number
-  /** Each has a file open beside its connection. */
+  /** How many of them may be files: a client that does not read its file keeps two descriptors. */
   readonly downloads: number
 }
 
@@ -27,8 +28,7 @@ export function descriptorShare(): Share {
 
 /** Of `limit` descriptors `used` are taken. */
 export function share(limit: number, used: number): Share {
-  const reserve = Math.max(LEAST_RESERVE, Math.min(Math.floor(limit / 8), MOST_RESERVE))
+  const reserve = Math.max(LEAST_RESERVE, Math.min(Math.floor(limit / 16), MOST_RESERVE))
   const left = Math.max(16, limit - used - reserve)
-  const downloads = Math.floor(left / 4)
-  return { connections: left - downloads, downloads }
+  return { connections: left, downloads: Math.floor(left / 4) }
 }

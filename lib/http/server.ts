@@ -156,7 +156,9 @@ export class HttpServer<C> {
   async #serve(exchange: Exchange<C>): Promise<void> {
     try {
       const answer = await this.#answer(exchange)
-      if (!exchange.gone) await send(exchange, answer, this.#manner(exchange))
+      if (exchange.gone) return
+      const sending = () => send(exchange, answer, this.#manner(exchange))
+      await (answer?.file === undefined ? sending() : this.#connections.withFile(sending))
     } catch (error) {
       await this.#fail(exchange, error)
     }
