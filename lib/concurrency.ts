@@ -58,35 +58,31 @@ class Queue {
 
 /**
  * Runs at most `limit` tasks at once. Those that wait are taken from each party in turn, so that a party with a
- * thousand tasks delays another by no more than one of its own tasks per place. A task that may wait longer is taken
- * when no other waits.
+ * thousand tasks delays another by no more than one of its own tasks per place. A task of a higher rank is taken when none
+ * of a lower one waits.
  */
 export class Semaphore {
   readonly #limit: number
-  readonly #first = new Queue()
-  readonly #later = new Queue()
+  readonly #queues = [new Queue(), new Queue(), new Queue()] as const
   #running = 0
 
   constructor(limit: number) {
     this.#limit = limit
   }
 
-  /** How many wait behind all others. */
-  get waitingLater(): number {
-    return this.#later.length
+  /** How many of this rank wait. */
+  waiting(rank: 0 | 1 | 2): number {
+    return this.#queues[rank].length
   }
 
-  /**
-   * The task's result, once there was a place for it; a task that throws gives its place back too. `later`: behind all
-   * that are not.
-   */
-  async run<T>(party: string, task: () => Promise<T>, later = false): Promise<T> {
+  /** The task's result, once there was a place for it; a task that throws gives its place back too. */
+  async run<T>(party: string, task: () => Promise<T>, rank: 0 | 1 | 2 = 0): Promise<T> {
     if (this.#running < this.#limit) this.#running++
-    else await new Promise<void>(resolve => (later ? this.#later : this.#first).add(party, resolve))
+    else await new Promise<void>(resolve => this.#queues[rank].add(party, resolve))
     try {
       return await task()
     } finally {
-      const start = this.#first.take() ?? this.#later.take()
+      const start = this.#queues[0].take() ?? this.#queues[1].take() ?? this.#queues[2].take()
       if (start) start()
       else this.#running--
     }

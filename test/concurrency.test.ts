@@ -36,7 +36,7 @@ t.test('a task that may wait longer comes behind all others', async t => {
   const semaphore = new Semaphore(1)
   const order: string[] = []
   const run = (party: string, later: boolean) =>
-    semaphore.run(party, async () => void order.push(party), later)
+    semaphore.run(party, async () => void order.push(party), later ? 2 : 0)
   const all = [
     run('a', true),
     run('b', true),
@@ -45,10 +45,10 @@ t.test('a task that may wait longer comes behind all others', async t => {
     run('d', false),
     run('d', false)
   ]
-  t.equal(semaphore.waitingLater, 3)
+  t.equal(semaphore.waiting(2), 3)
   await Promise.all(all)
   t.strictSame(order, ['a', 'd', 'd', 'b', 'c', 'b'])
-  t.equal(semaphore.waitingLater, 0)
+  t.equal(semaphore.waiting(2), 0)
 })
 
 t.test('a task that fails gives its place back', async t => {

@@ -9,13 +9,15 @@ import type { Role, User } from './roles.js'
 
 /** Checks of passwords at once: each takes a core, and one of the four threads that files need too. */
 const checksAtOnce = 2
-/** How many checks for addresses with failures wait; a guess more is refused unlooked at. */
-const mostSuspects = 100
+/** How many checks wait for addresses that nothing is known of, and for those with failures; one more is refused unlooked at. */
+const mostWaiting = { 1: 500, 2: 100 } as const
+/** Addresses of right logins that are remembered. */
+const mostProven = 1000
 const rememberedMs = 60_000
 const longestName = 256
 
 const tooMany = () =>
-  new ServiceError(503, 'too many logins wait that come from addresses with failed logins; try again later', {
+  new ServiceError(503, 'too many logins wait; try again later', {
     'Retry-After': '10'
   })
 
@@ -51,6 +53,8 @@ export class Logins {
   readonly #checks = new Semaphore(checksAtOnce)
   readonly #failures: Failures
   readonly #remembered = new Map<string, Remembered>()
+  /** Addresses of right logins, the newest last. */
+  readonly #proven = new Set<string>()
   readonly #underWay = new Map<string, Promise<boolean>>()
   #admin: { readonly password: string; readonly user: Promise<User> } | undefined
 
@@ -89,6 +93,7 @@ export class Logins {
       }
       this.#remembered.set(user.name, { proof, verifiedAt: this.#now() })
     }
+    this.#prove(address)
     return { user: user.name, role: user.role }
   }
 
@@ -139,12 +144,29 @@ export class Logins {
   #verify(id: string, password: string, hash: string, address: string): Promise<boolean> {
     const known = this.#underWay.get(id)
     if (known) return known
-    const isSuspect = this.#failures.has(address)
-    if (isSuspect && this.#checks.waitingLater >= mostSuspects) throw tooMany()
+    const rank = this.#rankOf(address)
+    if (rank !== 0 && this.#checks.waiting(rank) >= mostWaiting[rank]) throw tooMany()
     const verified = this.#checks
-      .run(party(address), () => verifyPassword(password, hash), isSuspect)
+      .run(party(address), () => verifyPassword(password, hash), rank)
       .finally(() => this.#underWay.delete(id))
     this.#underWay.set(id, verified)
     return verified
+  }
+
+  /**
+   * Who goes first: 0 the controller itself and addresses from which somebody has logged in since the start, 1 those that
+   * nothing is known of, 2 those with failures in the last minute.
+   */
+  #rankOf(address: string): 0 | 1 | 2 {
+    if (this.#failures.has(address)) return 2
+    return ['127.0.0.1', '::1'].includes(address) || this.#proven.has(party(address)) ? 0 : 1
+  }
+
+  #prove(address: string): void {
+    const key = party(address)
+    this.#proven.delete(key)
+    this.#proven.add(key)
+    const [oldest] = this.#proven
+    if (this.#proven.size > mostProven) this.#proven.delete(oldest as string)
   }
 }

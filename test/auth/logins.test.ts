@@ -131,6 +131,30 @@ t.test('guessers from many addresses do not hold up one who has not failed, and 
   t.match(refused[0], { status: 503, message: /too many logins wait/, headers: { 'Retry-After': '10' } })
 })
 
+// rules 5.4
+t.test(
+  'an address from which somebody has logged in goes before hundreds that nothing is known of',
+  async t => {
+    const { logins: l } = logins()
+    t.ok(await l.login('alice', 'wonder', '10.2.0.1'))
+    let checked = 0
+    let refused = 0
+    const guesses = Array.from({ length: 600 }, (_, i) =>
+      l.login('alice', `guess ${i}`, `10.1.${i >> 8}.${i & 255}`).then(
+        () => checked++,
+        () => refused++
+      )
+    )
+    await new Promise(setImmediate)
+    // Another password of hers, so that it has to be checked.
+    t.equal(await l.login('alice', 'wonders', '10.2.0.1'), undefined)
+    t.ok(checked <= 4, `${checked} guesses were looked at before`)
+    t.ok(await l.login('alice', 'wonder', '127.0.0.1'))
+    await Promise.all(guesses)
+    t.equal(refused, 600 - 500 - 2)
+  }
+)
+
 t.test('a verified login is remembered for a minute, with this password only', async t => {
   const real = await hashPassword('wonder')
   const { logins: l, clock } = logins({ users: [{ name: 'alice', role: 'admin', hash: real }] })
