@@ -27,6 +27,7 @@ const shuttingDown = unavailable('the service is shutting down')
 const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`)
 /** Lines of a request's header. Node drops what is more than it was told, without a word. */
 const MOST_LINES = 128
+const LOOPBACK = ['127.0.0.0/8', '::1']
 const UNKNOWN: Source = { address: '-', loopback: false }
 
 /** What the composition root tells the server; `C` is what it knows of a caller. */
@@ -43,6 +44,8 @@ export interface ServerOptions<C> {
   readonly maxBody: number | ((caller: C) => number)
   /** Addresses and CIDRs whose X-Forwarded-For is believed (rules 4.5). */
   readonly trustedProxies: readonly string[]
+  /** Addresses and CIDRs of the controller itself, which have no bound of their own (rules 2.15); absent: loopback. */
+  readonly ownAddresses?: readonly string[]
   /** What the trusted proxies send themselves; absent: nothing. */
   readonly frontFiles?: FrontFiles | undefined
   readonly log: Log
@@ -68,6 +71,7 @@ export class HttpServer<C> {
 
   /** Throws Error for two routes of the same shape and for a trusted proxy that is no address. */
   constructor(options: ServerOptions<C>) {
+    const { ownAddresses = LOOPBACK, trustedProxies } = options
     this.#options = options
     this.#limits = { ...defaultLimits, ...options.limits }
     this.#router = new Router(options.routes)
@@ -76,7 +80,7 @@ export class HttpServer<C> {
     this.#unread = new Unread(options.log)
     this.#connections = new Connections<C>({
       limits: this.#limits,
-      isUnbound: peerReader(['127.0.0.1', '::1', ...options.trustedProxies]),
+      isUnbound: peerReader([...ownAddresses, ...trustedProxies]),
       log: options.log
     })
     this.#readSource = sourceReader(options.trustedProxies)

@@ -13,6 +13,9 @@ import { arrived, gated, RawClient, route, start } from './helpers.js'
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
 
+/** So that other addresses of loopback are those of strangers. */
+const ownAddresses = ['127.0.0.1']
+
 /** Connections that ask nothing, from an address of loopback; they are open when this resolves. */
 async function idle(t: Test, port: number, count: number, localAddress = '127.0.0.1'): Promise<Socket[]> {
   const sockets = Array.from({ length: count }, () =>
@@ -30,7 +33,8 @@ const open = (sockets: readonly Socket[]) => sockets.filter(({ closed }) => !clo
 // rules 2.15
 t.test('where room is short idle connections end, and no request', async t => {
   const { gate, begun, routes } = gated()
-  const { port, log } = await start(t, routes, { limits: { connections: 20, connectionsPerAddress: 12 } })
+  const limits = { connections: 20, connectionsPerAddress: 12 }
+  const { port, log } = await start(t, routes, { limits, ownAddresses })
   const busy = new RawClient(port).send(get('/slow'))
   await begun.promise
   const used = new RawClient(port).send(get('/fast'))
@@ -66,6 +70,14 @@ t.test('a connection whose first request is on the way does not end while anothe
   for (const client of fresh) client.send(get('/fast'))
   for (const client of fresh) t.match(await client.response(), { status: 200 })
   for (const { socket } of [...fresh, ...used]) socket.destroy()
+})
+
+// rules 2.15
+t.test('no address of loopback has a bound of its own', async t => {
+  const { port } = await start(t, gated().routes, { limits: { connections: 100, connectionsPerAddress: 8 } })
+  const sockets = await Promise.all(['127.0.0.1', '127.0.0.5'].map(address => idle(t, port, 20, address)))
+  t.match(await new RawClient(port).send(get('/fast')).response(), { status: 200 })
+  t.equal(open(sockets.flat()), 40)
 })
 
 // rules 2.15
@@ -113,7 +125,7 @@ t.test('a new connection is refused if all others have a request under way', asy
 t.test('a trusted proxy and the controller itself have no bound of their own', async t => {
   const fast = route('GET', '/fast', () => ({ status: 200, body: 'fast' }))
   const limits = { connections: 100, connectionsPerAddress: 8 }
-  const { port } = await start(t, [fast], { limits, trustedProxies: ['127.0.0.2'] })
+  const { port } = await start(t, [fast], { limits, ownAddresses, trustedProxies: ['127.0.0.2'] })
   const proxy = await idle(t, port, 40, '127.0.0.2')
   const own = await idle(t, port, 40, '127.0.0.1')
   const other = await idle(t, port, 15, '127.0.0.3')
