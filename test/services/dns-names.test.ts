@@ -100,7 +100,9 @@ t.test('dnsmasq tells nobody what stands in the controller’s own /etc/hosts', 
   const script = `mount --bind ${directory}/etc /etc/hosts && ip link set lo up
 dnsmasq -k --no-resolv --conf-file=${directory}/dns.conf --pid-file= --user=root --log-facility=- 2>/dev/null &
 pid=$!
-until dig +short +time=1 +tries=1 @127.0.0.1 controller.cluster; do kill -0 $pid || exit 1; done
+ask='dig +short +time=1 +tries=1 @127.0.0.1 controller.cluster'
+until $ask >/dev/null; do kill -0 $pid || exit 1; done
+$ask
 kill $pid`
   t.equal((await output('unshare', ['--net', '--mount', 'sh', '-c', script])).trim(), '10.141.255.254')
 })
