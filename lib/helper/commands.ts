@@ -1,4 +1,4 @@
-import { rename } from 'node:fs/promises'
+import { lstat, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { copyTo } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
@@ -112,7 +112,10 @@ export const commands = {
     { parent: text, from: text, to: text },
     async (places, { parent, from, to }): Promise<void> => {
       const base = await baseOf(places, parent)
-      await rename(join(base, checkPlain(from)), join(base, checkPlain(to)))
+      const old = join(base, checkPlain(from))
+      // A link in the place of a directory that was checked would lead other commands out.
+      if (!(await lstat(old)).isDirectory()) throw new Error(`${old} is no directory`)
+      await rename(old, join(base, checkPlain(to)))
       await syncDirectory(base)
     }
   ),
