@@ -19,6 +19,15 @@ fail() {
 test -f dist/commit || fail 'svcd is not built: type "make build" first'
 packages=$(npm ls --omit=dev --all --parseable) || fail 'packages are missing: type "npm ci" first'
 
+# A running daemon holds a kernel lock on its state: its code and its files stay as they are.
+held=$root$state
+if test -e "$root$settings/svcd.ini"; then
+  held=$root$(node build/places.mjs "$root$settings/svcd.ini" 2>/dev/null | head -n 1)
+fi
+if test -d "$held" && command -v flock >/dev/null && ! flock -n "$held" true; then
+  fail "svcd is running on $held: type \"systemctl stop svcd\", then install again; nothing is changed"
+fi
+
 install -d "$root$settings/roles" "$root$settings/scripts"
 install -d -m 1771 "$root$state"
 

@@ -23,6 +23,12 @@ for directory in "$state" "$files" "$images"; do
   esac
 done
 
+# A daemon holds a kernel lock on its state. What it made meanwhile would stay its own.
+if command -v flock >/dev/null && ! flock -n "$state" true; then
+  echo "svcd is running on $state: stop it first (systemctl stop svcd); nothing is changed" >&2
+  exit 1
+fi
+
 mkdir -p "$files" "$images"
 # All but the images, wherever these lie or lay before. Files keep their group: it may be the seeder's.
 find "$state" -xdev -mindepth 1 \( -path "$images" -o -path "$files" -o -path "$state/images" \) -prune -o -exec chown -h "$user:$group" {} +

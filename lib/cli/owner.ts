@@ -1,46 +1,83 @@
+import { execFile } from 'node:child_process'
+import { accessSync, constants, readdirSync } from 'node:fs'
 import { lstat, readdir } from 'node:fs/promises'
-import { userInfo } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import type { Config } from '../config/types.js'
-import { unlessMissing } from '../disk/missing.js'
+import { isMissing, unlessMissing } from '../disk/missing.js'
+import { isLeftover } from '../disk/replace.js'
 
 const handOver = fileURLToPath(new URL('../../libexec/hand-over.sh', import.meta.url))
 
+const directories = new Set([
+  ...['network', 'osimage', 'bmcsetup', 'group', 'node', 'switch', 'otherdev', 'osimagetag', 'pack', 'tree'],
+  ...['cluster', 'secrets', 'revoked', 'handover', 'intents', 'jobs', 'services', 'ssh', 'work']
+])
+const files =
+  /^(holder\.json|lock|node-status\.journal|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
+
+/** Whether svcd makes an entry of this name in its state directory. What else lies there is no business of its. */
+export const isMade = (name: string): boolean => directories.has(name) || files.test(name) || isLeftover(name)
+
 /**
- * Throws Error with the command to type when the state is another user's, as that of a svcd that ran as root: the daemon
- * that is not root could read it in parts, and write less. Root may use any.
+ * Throws Error with the command to type when svcd is not root and the state is another user's in whole or in part, as
+ * that of a svcd that ran as root: it could read it in parts, and write less (rules 11.10). Root may use any; resolves
+ * to a warning for root on the state of another user, who cannot read what root makes there.
  */
-export async function checkOwner({ paths, image }: Pick<Config, 'paths' | 'image'>): Promise<void> {
+export async function checkOwner({
+  paths,
+  image
+}: Pick<Config, 'paths' | 'image'>): Promise<string | undefined> {
   const uid = process.getuid?.() ?? 0
-  if (uid === 0) return
-  // Images are root's, also those in the usual place while the ini names another.
-  const apart = [
-    paths.files,
-    image.directory,
-    ...['images', 'lost+found'].map(name => join(paths.state, name))
-  ]
   const ownerOf = async (path: string) => (await unlessMissing(lstat(path), undefined))?.uid ?? uid
-  const refused = (path: string, owner: number) => {
-    const words = ['sh', handOver, paths.state, paths.files, image.directory, nameOf(uid)]
-    return new Error(
-      `${path} belongs to user ${owner}, and svcd runs as user ${uid}: type, as root: ${words.join(' ')}`
-    )
+  const commandFor = (user: string) =>
+    ['sh', handOver, paths.state, paths.files, image.directory, user].join(' ')
+  const refused = async (path: string) => {
+    const what = `${path} belongs to user ${await ownerOf(path)}, and svcd runs as user ${uid}`
+    return new Error(`${what}: stop every svcd and type, as root: ${commandFor(await nameOf(uid))}`)
   }
   const names = await unlessMissing(readdir(paths.state), []).catch(async () => {
-    throw refused(paths.state, await ownerOf(paths.state))
+    throw await refused(paths.state)
   })
-  for (const path of names.map(name => join(paths.state, name)).filter(path => !apart.includes(path))) {
+  for (const name of names.filter(isMade)) {
+    const path = join(paths.state, name)
     const owner = await ownerOf(path)
-    if (owner !== uid) throw refused(path, owner)
+    if (owner !== uid && uid === 0) {
+      const user = await nameOf(owner)
+      return `${path} belongs to user ${user}, who cannot read what svcd makes as root: stop it, type ${commandFor(user)}, and start it as that user (systemctl start svcd)`
+    }
+    const foreign = owner === uid ? closedIn(path, directories.has(name)) : path
+    if (foreign !== undefined && (await ownerOf(foreign)) !== uid) throw await refused(foreign)
+  }
+  return undefined
+}
+
+/** The first file in a directory that this process may not read. Synchronous as loading is: there may be 100,000. */
+function closedIn(path: string, isDirectory: boolean): string | undefined {
+  try {
+    return isDirectory
+      ? readdirSync(path)
+          .map(name => join(path, name))
+          .find(isClosed)
+      : undefined
+  } catch {
+    // Who loads it says what is wrong with it.
+    return undefined
   }
 }
 
-function nameOf(uid: number): string {
+function isClosed(path: string): boolean {
   try {
-    return userInfo().username
-  } catch {
-    // It has no name.
-    return `${uid}`
+    accessSync(path, constants.R_OK)
+    return false
+  } catch (error) {
+    return !isMissing(error)
   }
+}
+
+/** The user's name, or the number where it has none. */
+async function nameOf(uid: number): Promise<string> {
+  const named = await promisify(execFile)('id', ['-nu', '--', `${uid}`]).catch(() => undefined)
+  return named?.stdout.trim() || `${uid}`
 }

@@ -16,8 +16,9 @@ const notifyTimeoutMs = 5000
  * @throws whatever keeps the daemon from starting or from closing in order
  */
 export async function serve(config: Config, abort: () => void, helper: readonly string[]): Promise<void> {
-  await checkOwner(config)
   const log = createLog(config.log.level)
+  const warning = await checkOwner(config)
+  if (warning !== undefined) log.warn(warning)
   const stopped = new Promise<NodeJS.Signals>(resolve => {
     let first = true
     const onSignal = (signal: NodeJS.Signals) => {

@@ -149,6 +149,21 @@ t.test('a second installation renews what is ours and keeps what the admin edite
   t.notOk(existsSync(inStage('usr/lib/svcd/dist/stale.js')))
 })
 
+t.test('nothing is installed while a daemon holds the state', async t => {
+  const stale = inStage('usr/lib/svcd/dist/stale.js')
+  writeFileSync(stale, '')
+  const held = start('flock', [inStage('var/lib/svcd'), 'sh', '-c', 'echo held; cat'])
+  t.teardown(() => held.kill())
+  await held.says('held')
+  const { code, stderr } = await install()
+  t.equal(code, 1)
+  t.match(
+    stderr,
+    `svcd is running on ${inStage('var/lib/svcd')}: type "systemctl stop svcd", then install again`
+  )
+  t.ok(existsSync(stale), 'nothing is changed')
+})
+
 t.test('another prefix', async t => {
   const other = join(base, 'other')
   t.equal((await install({ DESTDIR: other, PREFIX: '/usr/local' })).code, 0)

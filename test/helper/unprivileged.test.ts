@@ -2,6 +2,8 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { isMade } from '../../lib/cli/owner.js'
+import { kinds } from '../../lib/model/types.js'
 import { makeTree } from '../image/small-tree.js'
 import { start } from '../support/child.js'
 import { Daemon } from '../support/daemon.js'
@@ -113,15 +115,31 @@ t.test('the state of a daemon that was root is handed over by the command that t
   await daemon.create('osimage', 'compute', {})
   t.equal((await daemon.request('GET', '/config/osimage/compute/_pack')).status, 204)
   const before = (await daemon.request('GET', '/config/osimage')).body
+  t.strictSame(
+    [...readdirSync(daemon.path('state')), ...Object.keys(kinds)].filter(name => !isMade(name)),
+    [],
+    'the names are known'
+  )
+  t.notMatch(daemon.log(), /who cannot read/)
   await daemon.stop()
   enter.push(...unprivileged)
-  const refused = await daemon.launch().ended
-  t.equal(refused.code, 1)
-  const [, command = ''] =
-    /, and svcd runs as user 65534: type, as root: (sh .*)$/m.exec(refused.stderr) ?? []
-  t.match(command, /hand-over\.sh/, refused.stderr)
-  t.equal((await start('sh', ['-c', command], { input: '' }).ended).code, 0)
+  const commandNamed = async () => {
+    const refused = await daemon.launch().ended
+    t.equal(refused.code, 1)
+    const [, path = '', command = ''] =
+      /^svcd: (\S+) belongs to user 0, and svcd runs as user 65534: stop every svcd and type, as root: (sh .*)$/m.exec(
+        refused.stderr
+      ) ?? []
+    t.match(command, /hand-over\.sh .* nobody$/, refused.stderr)
+    return { path, command }
+  }
+  const handOver = (command: string) => start('sh', ['-c', command], { input: '' }).ended
+  const { command } = await commandNamed()
+  t.equal((await handOver(command)).code, 0)
+  const export1 = daemon.path('state/export.json')
+  writeFileSync(export1, '{}', { mode: 0o600 })
   await daemon.start()
+  t.equal(statSync(export1).uid, 0, 'a file that svcd does not make hinders nobody')
   const after = (await daemon.request('GET', '/config/osimage')).body
   const lost = JSON.stringify(after) === JSON.stringify(before) ? 0 : 1
   proof('state directory of another owner', {
@@ -134,4 +152,20 @@ t.test('the state of a daemon that was root is handed over by the command that t
   await daemon.create('group', 'compute', { osimage: 'compute' })
   t.equal(statSync(daemon.path('images/compute/etc/shadow')).uid, 0, 'images stay root’s')
   t.equal(statSync(daemon.path('state')).mode & 0o7777, 0o1771)
+  const held = await handOver(command)
+  t.equal(held.code, 1, 'not while a daemon runs')
+  t.match(held.stderr, `svcd is running on ${daemon.path('state')}: stop it first (systemctl stop svcd)`)
+  t.equal(statSync(export1).uid, 0)
+  await daemon.stop()
+  const file = daemon.path('state/group/compute.json')
+  chownSync(file, 0, 0)
+  t.equal((await commandNamed()).path, file, 'also one file is found')
+  enter.length = 0
+  await daemon.start()
+  t.match(
+    daemon.log(),
+    /belongs to user nobody, who cannot read what svcd makes as root: stop it, type sh \S+hand-over/
+  )
+  t.match(daemon.log(), /systemctl start svcd/)
+  await daemon.stop()
 })
