@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { frontLocation } from '../../lib/http/front-files.js'
@@ -9,6 +9,7 @@ import { freePort } from '../support/free-port.js'
 import { checkout, output, requirePrograms } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
+import { isRefusal, RawClient, type WireResponse } from './helpers.js'
 
 // rules 4.9
 t.test('which files a front server has', async t => {
@@ -24,8 +25,8 @@ t.test('which files a front server has', async t => {
   for (const [path, location] of table) t.equal(frontLocation(files, path), location, path)
 })
 
-/** The shipped configuration on ports of its own, with nothing else changed. */
-async function front(t: Test, c: Controller) {
+/** The shipped configuration on ports of its own, with nothing else changed. If we are root its workers are `user`. */
+async function front(t: Test, c: Controller, user = 'root') {
   requirePrograms('nginx', 'openssl', 'curl')
   const directory = scratch(t)
   const at = (name: string) => join(directory, name)
@@ -59,7 +60,7 @@ async function front(t: Test, c: Controller) {
   )
   writeFileSync(
     at('nginx.conf'),
-    `daemon off; pid ${at('pid')}; error_log stderr;${process.getuid?.() === 0 ? ' user root;' : ''}
+    `daemon off; pid ${at('pid')}; error_log stderr;${process.getuid?.() === 0 ? ` user ${user};` : ''}
 events { worker_connections 512; }
 http { access_log off; ${temporary.join(' ')}
 ${site} }\n`
@@ -81,7 +82,7 @@ ${site} }\n`
       () => false
     )
   )
-  return { ask, urls, directory }
+  return { ask, urls, directory, log: () => nginx.output() }
 }
 
 // rules 4.5, 4.9
@@ -138,4 +139,65 @@ t.test('behind nginx with the shipped configuration', async t => {
   )
   await c.daemon.close(1000)
   t.match(await ask(`${urls.http}/version`), { status: 503, text: /svcd cannot be reached now/ })
+})
+
+/** Sends one request over a connection of its own, as it stands. */
+async function wire(port: number, text: string): Promise<WireResponse> {
+  const client = new RawClient(port).send(text)
+  try {
+    return await client.response()
+  } finally {
+    client.socket.destroy()
+  }
+}
+
+// rules 1.5
+t.test('nginx refuses in JSON', async t => {
+  const c = await Controller.start(t, 'http.trusted_proxies=127.0.0.1', 'http.front_files=/svcd-files/')
+  const { urls, log } = await front(t, c, 'nobody nogroup')
+  const port = Number(new URL(urls.http).port)
+  const http = (line: string, ...header: string[]) =>
+    [`${line} HTTP/1.1`, 'Host: controller', ...header, '', ''].join('\r\n')
+  const token = `x-access-tokens: ${c.token}`
+  await c.cluster()
+  c.file('compute.tar.gz', 'text')
+  const table: [what: string, text: string, status: number, message: RegExp][] = [
+    ['no Host', 'GET /boot HTTP/1.1\r\n\r\n', 400, /Host/],
+    ['a large header', http('GET /boot', `x: ${'x'.repeat(20_000)}`), 431, /header is too large/],
+    ['TRACE', http('TRACE /boot'), 405, /not allowed/],
+    [
+      'a chunked body that is none',
+      `${http('POST /token', 'Transfer-Encoding: chunked')}zz\r\n`,
+      400,
+      /malformed/
+    ],
+    [
+      'a coding that nginx does not know',
+      http('POST /token', 'Transfer-Encoding: gzip'),
+      501,
+      /not supported/
+    ],
+    ['past svcd', http('GET /svcd-files/compute.tar.gz'), 404, /nothing here/],
+    ['a range', http('GET /files/compute.tar.gz', token, 'Range: bytes=9-'), 416, /outside/]
+  ]
+  for (const [what, text, status, message] of table) {
+    const response = await wire(port, text)
+    t.equal(response.status, status, what)
+    isRefusal(t, response, message)
+  }
+
+  const many = Array.from({ length: 256 }, () =>
+    new RawClient(port).send('POST /boot HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n')
+  )
+  await until(async () => (await wire(port, http('GET /boot'))).status === 429, 'all connections have come')
+  isRefusal(t, await wire(port, http('GET /boot')), /too many connections from this address/)
+  for (const { socket } of many) socket.destroy()
+  await until(async () => (await wire(port, http('GET /boot'))).status === 200, 'they have gone')
+
+  // A node that asks for what nginx cannot read asks again.
+  chmodSync(join(c.directory, 'files', 'compute.tar.gz'), 0)
+  const unreadable = await wire(port, http('GET /files/compute.tar.gz', token))
+  t.match(unreadable, { status: 503, headers: { 'retry-after': '5' } })
+  isRefusal(t, unreadable, /nginx cannot read this file now/)
+  t.match(log(), /files\/compute\.tar\.gz" failed \(13: Permission denied\)/)
 })
