@@ -14,8 +14,8 @@ trap 'exit 143' TERM
 umount --no-canonicalize --internal-only --no-mtab --lazy run/host
 rmdir run/host
 # In a user namespace of its own making, a program would have all capabilities again.
-if [ -n "$users" ] && ! nsenter --no-fork --user="$users" -- \
-  sh -c 'echo 0 >/proc/sys/user/max_user_namespaces' 2>/dev/null; then
+if [ -n "$users" ] && ! echo 0 | nsenter --no-fork --user="$users" -- \
+  tee /proc/sys/user/max_user_namespaces >/dev/null 2>&1; then
   echo 'note programs of the image could make user namespaces: /proc/sys is read-only for svcd'
 fi
 # shellcheck disable=SC3045 # dash has it

@@ -14,7 +14,7 @@ import { copyToNode } from '../image/transfer/to-node.js'
 import { run } from '../program/program.js'
 import { address, flag, nodeName, oneOf, optional, type Shape, text, texts, type Values } from './args.js'
 import type { Course } from './course.js'
-import { baseOf, checkHidden, checkPlain, checkTree, inFiles, type Places } from './places.js'
+import { baseOf, checkHidden, checkPlain, checkTree, inFiles, ownerOf, type Places } from './places.js'
 
 interface Command<S extends Shape, R> {
   readonly shape: S
@@ -142,8 +142,8 @@ export type Args<N extends Name> = Values<(typeof commands)[N]['shape']>
 export type Result<N extends Name> = Awaited<ReturnType<(typeof commands)[N]['run']>>
 
 /** The ssh of a grab or a push runs as the owner of its key, who also gets the host keys: only rsync is root's. */
-async function remoteOf({ state, sshKey, sshPort, byRoot, files }: Places): Promise<Remote> {
+async function remoteOf(places: Places): Promise<Remote> {
+  const { state, sshKey, sshPort, byRoot } = places
   if (byRoot) return new Remote({ state, sshKey, sshPort })
-  const owner = await inFiles({ files } as Places, '.svcd-0000000000000000', async (_, owner) => owner)
-  return new Remote({ state, sshKey, sshPort, as: owner })
+  return new Remote({ state, sshKey, sshPort, as: await ownerOf(places) })
 }

@@ -95,6 +95,17 @@ export interface Owner {
   readonly gid: number
 }
 
+/** Who owns the files directory: svcd. */
+export async function ownerOf({ files }: Pick<Places, 'files'>): Promise<Owner> {
+  const directory = await open(files, DIRECTORY)
+  try {
+    const { uid, gid } = await directory.stat()
+    return { uid, gid }
+  } finally {
+    await directory.close()
+  }
+}
+
 /**
  * Has a hidden file made in the files directory: `make` is given its path, which stays in that directory whatever is
  * renamed meanwhile, and who is to own it.

@@ -36,7 +36,8 @@ export class RequestQueue {
   readonly #starts: { readonly start: () => void; readonly bytes: number }[] = []
   readonly #backlog: Backlog
   #bytes = 0
-  #held = false
+  /** Whether nothing more is read from the client until none waits. */
+  held = false
 
   constructor(
     backlog: Backlog,
@@ -52,11 +53,11 @@ export class RequestQueue {
     this.#count(bytes)
     const { length } = this.#starts
     // A body that was not asked for would be kept.
-    if (!this.#held && (length >= MOST_REQUESTS || this.#bytes >= MOST_BYTES || hasBody(incoming))) {
-      this.#held = true
+    if (!this.held && (length >= MOST_REQUESTS || this.#bytes >= MOST_BYTES || hasBody(incoming))) {
+      this.held = true
       this.reader.hold()
     }
-    const most = this.#held ? MOST_BYTES_IN_ALL / 2 : MOST_BYTES_IN_ALL
+    const most = this.held ? MOST_BYTES_IN_ALL / 2 : MOST_BYTES_IN_ALL
     if (this.#backlog.bytes > most) this.reader.cut()
     return length <= MOST_READ
   }
@@ -84,8 +85,8 @@ export class RequestQueue {
   #taken(taken: { start: () => void; bytes: number } | undefined): (() => void) | undefined {
     if (!taken) return undefined
     this.#count(-taken.bytes)
-    if (this.#held && this.#starts.length === 0) {
-      this.#held = false
+    if (this.held && this.#starts.length === 0) {
+      this.held = false
       this.reader.release()
     }
     return taken.start

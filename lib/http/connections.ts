@@ -28,7 +28,6 @@ export class Connection<C> {
   /** The request that came last. */
   last: Exchange<C> | undefined
   readonly #waiting: RequestQueue
-  #held = false
   #guarded = false
   #bytesSeen: number | undefined
   /** When its last request came, else when it was opened; by the clock of `performance`. */
@@ -89,16 +88,14 @@ export class Connection<C> {
 
   /** Reads nothing more from the client. What was read together with the last request still arrives. */
   hold(): void {
-    this.#held = true
     // node:http reads on when it is done with a request.
-    if (!this.#guarded) this.socket.on('resume', () => this.#held && this.socket.pause())
+    if (!this.#guarded) this.socket.on('resume', () => this.#waiting.held && this.socket.pause())
     this.#guarded = true
     this.socket.pause()
   }
 
   /** Reads again. */
   release(): void {
-    this.#held = false
     this.socket.resume()
   }
 

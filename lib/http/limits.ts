@@ -18,9 +18,9 @@ export interface Limits {
   readonly connectionsPerAddress: number
   /** Files that are sent at once; one more is 503. */
   readonly downloads: number
-  /** Lists and exports of more than one piece that are sent at once; one more is 503. */
+  /** Lists and exports of more than one piece that are sent at once; one more waits. */
   readonly lists: number
-  /** How long one more waits for its turn. */
+  /** How long it waits for its turn; then it is 503. */
   readonly listWaitMs: number
   /** Where room is short, an answer of which the client has taken nothing for so long makes room for another one. */
   readonly yieldMs: number

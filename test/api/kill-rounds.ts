@@ -1,12 +1,11 @@
 import { existsSync, readdirSync, utimesSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { brokenRules } from '../support/broken-rules.js'
 import type { Client } from '../support/client.js'
 import type { Daemon } from '../support/daemon.js'
 import { proof } from '../support/proof.js'
 import { until } from '../support/until.js'
-import { Known, prepare, WRITERS, worldOf } from './writers.js'
+import { damage, Known, prepare, WRITERS } from './writers.js'
 
 const intents = (daemon: Daemon) => readdirSync(daemon.path('state', 'intents'))
 
@@ -54,9 +53,7 @@ export async function killRounds(t: Test, program: Daemon, rounds: number): Prom
     await program.start()
     figures.backMs = Math.max(figures.backMs, performance.now() - from)
     const reader = program.client()
-    const world = await worldOf(reader)
-    const gone = all.flatMap(known => known.check(world))
-    const halves = await brokenRules(reader)
+    const { gone, halves } = await damage(reader, all)
     reader.close()
     figures.lost += gone.length
     figures.halfDone += halves.length

@@ -1,4 +1,4 @@
-import { type Objects, objects, type Shown } from '../support/broken-rules.js'
+import { brokenRules, type Objects, objects, type Shown } from '../support/broken-rules.js'
 import type { Client, Read } from '../support/client.js'
 
 /** What the lists show of a moment. */
@@ -10,7 +10,7 @@ export interface World {
   readonly otherdev: Objects
 }
 
-export async function worldOf(client: Client): Promise<World> {
+async function worldOf(client: Client): Promise<World> {
   const types = ['node', 'group', 'network', 'bmcsetup', 'otherdev']
   const [node = {}, group = {}, network = {}, bmcsetup = {}, otherdev = {}] = await Promise.all(
     types.map(type => objects(client, type))
@@ -249,4 +249,13 @@ export class Known {
     if (possible.includes(found)) return []
     return [`${this.writer.name}: acknowledged ${possible[0]}, under way ${possible[1]}, found ${found}`]
   }
+}
+
+/** What is wrong with what a restart found: acknowledged changes that are gone, and rules between objects that are broken. */
+export async function damage(
+  reader: Client,
+  all: readonly Known[]
+): Promise<{ gone: string[]; halves: string[] }> {
+  const world = await worldOf(reader)
+  return { gone: all.flatMap(known => known.check(world)), halves: await brokenRules(reader) }
 }

@@ -13,9 +13,8 @@ import { basename, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { hashPassword } from '../../lib/auth/passwords.js'
-import { Known, prepare, WRITERS, worldOf } from '../api/writers.js'
+import { damage, Known, prepare, WRITERS } from '../api/writers.js'
 import { addModules, busybox, packInitramfs } from '../machine/initramfs.js'
-import { brokenRules } from '../support/broken-rules.js'
 import { builtTree } from '../support/built-tree.js'
 import { type Child, start } from '../support/child.js'
 import { Client } from '../support/client.js'
@@ -138,14 +137,12 @@ t.test(`the power is cut ${rounds} times`, async t => {
     // 1: the file system's own journal was read, and what was open was closed.
     t.match(said, /^FSCK [01]\r?$/m, `round ${round}: the file system is whole`)
     const reader = clientOf(token)
-    const world = await worldOf(reader)
-    const wrong = all.flatMap(known => known.check(world))
-    const broken = await brokenRules(reader)
+    const { gone, halves } = await damage(reader, all)
     reader.close()
-    figures.lost += wrong.length
-    figures.halfDone += broken.length
+    figures.lost += gone.length
+    figures.halfDone += halves.length
     t.strictSame(
-      [...wrong, ...broken],
+      [...gone, ...halves],
       [],
       `round ${round}: what was acknowledged is there, and nothing by half`
     )

@@ -36,7 +36,7 @@ const BEGIN_MS = 60_000
 
 /**
  * Runs build-initramfs.sh with these arguments inside an image, by the image's own shell. Its programs may be anybody's
- * (rules 9.11): they see the image, with /proc, /dev, /run, /tmp of their own, and nothing else of this machine. They have
+ * (rules 9.13): they see the image, with /proc, /dev, /run, /tmp of their own, and nothing else of this machine. They have
  * mount, process, network, IPC, host name and user namespaces of their own, the image as the only root (pivot_root), no
  * new privileges, and few capabilities. All that they started has ended when this resolves. Throws ProgramError.
  */

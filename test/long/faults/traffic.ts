@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
-import { Known, prepare, WRITERS, worldOf } from '../../api/writers.js'
-import { brokenRules } from '../../support/broken-rules.js'
+import { damage, Known, prepare, WRITERS } from '../../api/writers.js'
 import type { Daemon } from '../../support/daemon.js'
 import type { Figures } from '../../support/proof.js'
 
@@ -60,10 +59,10 @@ export class Traffic {
   /** Looks at what the daemon shows now. */
   async check(): Promise<void> {
     const client = this.daemon.client()
-    const world = await worldOf(client)
-    this.#lost.push(...this.#all.flatMap(known => known.check(world)))
-    this.#halves.push(...(await brokenRules(client)))
+    const { gone, halves } = await damage(client, this.#all)
     client.close()
+    this.#lost.push(...gone)
+    this.#halves.push(...halves)
   }
 
   /** What was found, with examples of what should not have been. */
