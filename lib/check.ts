@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { missingRoles } from './boot/roles.js'
 import { keys } from './config/keys.js'
 import type { Problem } from './config/problem.js'
-import { reachability } from './config/reachability.js'
+import { frontWarnings, reachability } from './config/reachability.js'
 import type { Config } from './config/types.js'
 import { ownerText } from './model/index.js'
 import { stateWarnings } from './model/limits.js'
@@ -83,7 +83,12 @@ export async function checkAll(config: Config): Promise<Findings> {
       ...templates.map(({ file, line, reason }) => ({ file, line, message: reason })),
       ...state
     ],
-    warnings: [...reachability(config, networks), ...firmware.warnings, ...warnings],
+    warnings: [
+      ...reachability(config, networks),
+      ...frontWarnings(config),
+      ...firmware.warnings,
+      ...warnings
+    ],
     notes
   }
 }

@@ -111,3 +111,18 @@ t.test('a role without a file is warned of, once', async t => {
     ]
   )
 })
+
+// rules 7.7
+t.test('files for a front server that nobody has named are a warning', async t => {
+  const state = t.testdir({ 'svcd.ini': '' })
+  t.strictSame(await check(state, 'http.front_files=/svcd-files/'), none)
+  const { problems, warnings } = await check(
+    state,
+    ...['http.front_files=/svcd-files/', 'http.trusted_proxies=', 'http.listen=0.0.0.0:7050'],
+    'controller.address=127.0.0.1'
+  )
+  t.strictSame(problems, [])
+  t.match(warnings, [
+    /^\[http\] front_files: it does nothing without trusted_proxies; name the front server there/
+  ])
+})

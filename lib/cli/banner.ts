@@ -1,5 +1,5 @@
 import { adminPasswordFile } from '../auth/admin-password.js'
-import { reachability } from '../config/reachability.js'
+import { frontWarnings, reachability } from '../config/reachability.js'
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
 
@@ -23,7 +23,7 @@ export function banner(config: Config, listening: { address: string; port: numbe
   const where = isWildcard(address) ? `all addresses, port ${port}` : base
   return [
     `svcd listens on ${where}; nodes use ${config.http.url}`,
-    ...reachability(config, []).map(warning => `warning: ${warning}`),
+    ...[...reachability(config, []), ...frontWarnings(config)].map(warning => `warning: ${warning}`),
     ...(first ? [`the password of the first user, admin, is in ${file}`] : []),
     'next, ask for a token:',
     `  curl -d ${body} '${base}/token'`,

@@ -5,6 +5,18 @@ import { isWildcard } from './values.js'
 const loopback = ipaddr.IPv4.parseCIDR('127.0.0.0/8')
 
 /**
+ * Warnings about `[http] front_files` without `trusted_proxies`: svcd sends the files itself then, as if the key were not
+ * set (rules 7.7).
+ */
+export function frontWarnings({ http }: Pick<Config, 'http'>): string[] {
+  if (http.front_files === '' || http.trusted_proxies.length > 0) return []
+  return [
+    '[http] front_files: it does nothing without trusted_proxies; name the front server there (trusted_proxies = 127.0.0.1 ' +
+      'for one on this machine), or leave front_files empty'
+  ]
+}
+
+/**
  * Warnings: why nodes in these networks (CIDRs), or other machines while there is no network, cannot reach the listen
  * address or the node-facing URL (rules 7.7). A front server (`trusted_proxies`) excuses a loopback listen
  * address, not a loopback URL.

@@ -4,6 +4,7 @@ import type { Log } from '../log.js'
 import { hasBody } from './body.js'
 import { endSoon } from './connections.js'
 import type { Exchange } from './exchange.js'
+import type { Notice } from './notice.js'
 import { begin, type Manner, send } from './send.js'
 
 /** An unread body up to this size is dropped and the connection kept. */
@@ -13,12 +14,17 @@ const LINGER_BYTES = 1024 ** 3
 
 /**
  * The one mapper of errors to answers: a ServiceError goes out as it is, anything else is a 500 that keeps its inside. A
- * 5xx is logged here, once: with its stack, but for a 503, which has its message and cause. Never throws.
+ * 5xx is logged here, once: with its stack, but for a 503, which has its message and cause. A 503 with Retry-After is meant
+ * and comes in thousands: it goes to `shed` (rules 2.13). Never throws.
  */
-export function toRefusal(error: unknown, what: string, log: Log): ServiceError {
+export function toRefusal(error: unknown, what: string, log: Log, shed: Notice): ServiceError {
   try {
     if (error instanceof ServiceError && isErrorStatus(error.status)) {
-      if (error.status === 503) log.warn(`${what}: ${error.message}${causeOf(error)}`)
+      const text = () => `${what}: ${error.message}${causeOf(error)}`
+      // The messages of one kind differ in their numbers alone.
+      if (error.status === 503 && error.headers?.['Retry-After'] !== undefined)
+        shed.say(text(), error.message.replace(/\d+/g, ''))
+      else if (error.status === 503) log.warn(text())
       else if (error.status >= 500) log.error(`${what}: ${describe(error)}`)
       return error
     }

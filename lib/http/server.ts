@@ -13,6 +13,7 @@ import { Exchange } from './exchange.js'
 import type { FrontFiles } from './front-files.js'
 import { defaultLimits, type Limits } from './limits.js'
 import { Lists } from './lists.js'
+import { Notice } from './notice.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
 import { ReceivedRequest } from './request.js'
 import type { Answer, RequestHead, Route } from './route.js'
@@ -66,6 +67,7 @@ export class HttpServer<C> {
   readonly #downloads: Downloads
   readonly #lists: Lists
   readonly #unread: Unread
+  readonly #shed: Notice
   readonly #server: Server
   #closed: Promise<void> | undefined
 
@@ -78,6 +80,7 @@ export class HttpServer<C> {
     this.#downloads = new Downloads(this.#limits)
     this.#lists = new Lists(this.#limits)
     this.#unread = new Unread(options.log)
+    this.#shed = new Notice(options.log)
     this.#connections = new Connections<C>({
       limits: this.#limits,
       isUnbound: peerReader([...ownAddresses, ...trustedProxies]),
@@ -251,7 +254,7 @@ export class HttpServer<C> {
   }
 
   #toRefusal(error: unknown, { method }: IncomingMessage, path: string): ServiceError {
-    return toRefusal(error, `${method} ${path}`, this.#options.log)
+    return toRefusal(error, `${method} ${path}`, this.#options.log, this.#shed)
   }
 
   #parserFailed(error: Error, socket: Duplex): void {

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import t from 'tap'
 import { loadConfig } from '../../lib/config/load.js'
-import { reachability } from '../../lib/config/reachability.js'
+import { frontWarnings, reachability } from '../../lib/config/reachability.js'
 
 const ini = join(t.testdir({ 'svcd.ini': '' }), 'svcd.ini')
 const warnings = (networks: string[], ...settings: string[]) =>
@@ -47,4 +47,16 @@ t.test('one of both', async t => {
     'http://0.0.0.0:1'
   ])
     t.match(warnings(['10.141.0.0/16'], ...everywhere, `http.url=${url}`), [/\[http\] url http/], url)
+})
+
+// rules 7.7
+t.test('files for a front server that nobody has named', async t => {
+  const front = (...settings: string[]) => frontWarnings(loadConfig(ini, settings))
+  t.strictSame(front(), [])
+  t.strictSame(front('http.trusted_proxies=10.141.0.1'), [])
+  t.strictSame(front('http.front_files=/svcd-files/', 'http.trusted_proxies=10.141.0.1'), [])
+  t.strictSame(front('http.front_files=/svcd-files/'), [
+    '[http] front_files: it does nothing without trusted_proxies; name the front server there (trusted_proxies = ' +
+      '127.0.0.1 for one on this machine), or leave front_files empty'
+  ])
 })

@@ -148,3 +148,23 @@ t.test('an address with many downloads does not take the share of one with few',
   t.comment(`40 downloads got ${many} bytes, one of another address ${one}`)
   t.ok(one > (5 * many) / 40)
 })
+
+// rules 2.13
+t.test('refusals for want of room are one line of the log for each kind, not one each', async t => {
+  const { port, log } = await start(t, routes, { limits: { downloads: 1, yieldMs: 60_000 } })
+  const first = await stalled(port, 'huge')
+  for (let i = 0; i < 20; i++) {
+    const refused = new RawClient(port).send(get('/files/small'))
+    t.equal((await refused.response()).status, 503)
+    refused.socket.destroy()
+  }
+  const warnings = log.lines.filter(line => line.startsWith('warn'))
+  t.match(warnings, [/^warn GET \/files\/small: 1 files are being downloaded, which is the most/])
+  t.equal(warnings.length, 1, 'said once')
+  t.equal(
+    log.lines.filter(line => / \/files\/small 503 /.test(line)).length,
+    20,
+    'the access log has them all'
+  )
+  first.socket.destroy()
+})
