@@ -81,7 +81,12 @@ function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema
       ? {
           interfaces: list(ref('interface')),
           _override: { type: 'boolean', description: 'the object itself sets an inheritable field' },
-          ...Object.fromEntries(inherited)
+          ...Object.fromEntries(inherited),
+          _kerneloptions: { ...string('kernel options in force'), readOnly: true },
+          _kerneloptions_source: {
+            ...string('who sets a part of them, such as image+group+node; default: nobody'),
+            readOnly: true
+          }
         }
       : {}),
     ...Object.fromEntries(newName.map(key => [key, naming]))

@@ -1,7 +1,7 @@
 import { badRequest, forbidden, ServiceError } from '../errors.js'
 import type { Log } from '../log.js'
 import { contains, parseAddress } from '../model/address.js'
-import { type EffectiveNode, rolesOf } from '../model/effective.js'
+import { type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 import { isNodeName, splitNumber } from '../model/names.js'
@@ -318,7 +318,7 @@ export class Boot {
       ip,
       hostname: target.hostname,
       service: node.service ? 1 : 0,
-      kerneloptions: image?.kerneloptions ?? '',
+      kerneloptions: kernelOptionsOf(target),
       warning: speakable(warning),
       menu: settings.bootmenu ? 'boot' : 'boot/short'
     })

@@ -86,7 +86,7 @@ export const installVariables = {
   kernelfile: text("the kernel's file, '' when the image has none"),
   initrdfile: text("the initramfs' file, '' when the image has none"),
   kernelversion: text("version of the kernel, '' when not known"),
-  kerneloptions: text('further kernel arguments'),
+  kerneloptions: text("further kernel arguments: the image's, the group's, the node's"),
   provision_method: text('such as torrent'),
   provision_fallback: text('such as http'),
   provision_interface: text('name of the provision interface, such as BOOTIF'),

@@ -1,6 +1,6 @@
 import { notFound, unauthorized } from '../errors.js'
 import { formatAddress, mask } from '../model/address.js'
-import { type EffectiveNode, rolesOf } from '../model/effective.js'
+import { type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
 import { hidden } from '../model/field.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
@@ -125,7 +125,7 @@ export class Install {
       kernelfile: image.kernelfile ?? '',
       initrdfile: image.initrdfile ?? '',
       kernelversion: image.kernelversion ?? '',
-      kerneloptions: image.kerneloptions ?? '',
+      kerneloptions: kernelOptionsOf(target),
       provision_method: settings.provision_method,
       provision_fallback: settings.provision_fallback,
       provision_interface: settings.provision_interface,

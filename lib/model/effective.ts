@@ -140,6 +140,32 @@ export const provisionOf = (
 export const domainOf = (settings: Settings, provision: InterfaceDoc | undefined): string =>
   settings.domain ?? provision?.network ?? ''
 
+/** Kernel options as a node boots with them, and who sets a part of them: `image+group+node`. */
+export interface KernelOptions {
+  readonly text: string
+  readonly source: string
+}
+
+/** The options of an image, then of a group, then of a node, each where it sets any (rules 4.2). */
+export function kernelOptionsInForce(
+  image: Docs['osimage'] | undefined,
+  group: GroupDoc | undefined,
+  node?: NodeDoc
+): KernelOptions {
+  const parts = Object.entries({ image, group, node }).filter(([, doc]) => doc?.kerneloptions)
+  return {
+    text: parts.map(([, doc]) => doc?.kerneloptions).join(' '),
+    source: parts.map(([who]) => who).join('+') || 'default'
+  }
+}
+
+/** The kernel options of a node, '' without any (rules 4.2). */
+export function kernelOptionsOf({ image, group, node }: EffectiveNode): string {
+  // Most nodes have those of their image alone, and machines ask in thousands.
+  if (!group?.kerneloptions && !node.kerneloptions) return image?.kerneloptions ?? ''
+  return kernelOptionsInForce(image, group, node).text
+}
+
 /** The names in a node's comma-separated roles. */
 export const rolesOf = ({ roles }: Pick<Settings, 'roles'>): string[] =>
   roles === null ? [] : roles.split(',').map(role => role.trim())

@@ -1,5 +1,5 @@
 import type { Docs, TypeName } from './docs.js'
-import type { Settings, Sources } from './effective.js'
+import type { KernelOptions, Settings, Sources } from './effective.js'
 import type { Table } from './field.js'
 import { isObjectName, objectNameRule } from './names.js'
 import type { StoredType } from './stored.js'
@@ -65,6 +65,8 @@ export interface ObjectType<D extends object = object> extends StoredType<D> {
 
   /** What it, or a new one, inherits from its group and from the cluster (rules 3.3). */
   inForce?(doc: D | undefined, group: Docs['group'] | undefined, cluster: ClusterSettings): InForce
+  /** The kernel options that it, or its nodes, boot with: answers tell them beside its own (rules 3.4). */
+  kernelOptions?(doc: D, group: Docs['group'] | undefined, image: Docs['osimage'] | undefined): KernelOptions
   /** The fields that answers leave out. */
   leavesOut?(doc: D): readonly string[]
   /** Stores an object whose fields a request has changed. Without it, `after` is stored as it is. */

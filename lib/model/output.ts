@@ -16,6 +16,8 @@ export interface Seen<K extends TypeName = TypeName> {
   readonly doc: Docs[K]
   /** Of a node. */
   readonly group: Docs['group'] | undefined
+  /** Of a node or a group: the OS image in force. */
+  readonly image: Docs['osimage'] | undefined
   /** Last reported state of a node, null before the first. */
   readonly status: string | null
 }
@@ -27,11 +29,14 @@ export function see<K extends TypeName>(
   view: View,
   status: (node: string) => string | null
 ): Seen<K> {
-  const { memberOf } = objectTypes[type]
-  const group = memberOf?.(doc)
+  const { memberOf, kernelOptions } = objectTypes[type]
+  const name = memberOf?.(doc)
+  const group = name === undefined ? undefined : view.get('group', name)
+  const image = kernelOptions && ((doc as { readonly osimage?: string }).osimage ?? group?.osimage)
   return {
     doc,
-    group: group === undefined ? undefined : view.get('group', group),
+    group,
+    image: image === undefined ? undefined : view.get('osimage', image),
     status: memberOf ? status(doc.name) : null
   }
 }
@@ -39,10 +44,10 @@ export function see<K extends TypeName>(
 /** An object as answers show it: effective values, their sources, `_override` (rules 1.4, 3.4). */
 export function show<K extends TypeName>(
   type: K,
-  { doc, group, status }: Seen<K>,
+  { doc, group, image, status }: Seen<K>,
   { cluster, masked }: Reader
 ): Record<string, unknown> {
-  const { fields, interfaces, inForce, leavesOut } = objectTypes[type]
+  const { fields, interfaces, inForce, kernelOptions, leavesOut } = objectTypes[type]
   const inherited = inForce?.(doc, group, cluster)
   const values: Readonly<Record<string, unknown>> = {
     ...doc,
@@ -61,6 +66,10 @@ export function show<K extends TypeName>(
   shown._override = Object.values<string>(inherited.sources).includes(type)
   const sources: Readonly<Record<string, string>> = inherited.sources
   for (const { name } of fields) if (sources[name] !== undefined) shown[`_${name}_source`] = sources[name]
+  if (kernelOptions) {
+    const { text, source } = kernelOptions(doc, group, image)
+    Object.assign(shown, { _kerneloptions: text, _kerneloptions_source: source })
+  }
   return shown
 }
 
@@ -87,12 +96,13 @@ const longestKept = 8192
  * is another one: stored objects are replaced, never changed.
  */
 export function showText<K extends TypeName>(type: K, seen: Seen<K>, reader: Reader): string {
-  const { doc, group, status } = seen
+  const { doc, group, image, status } = seen
   const { cluster, masked } = reader
   const kept = texts.get(doc)
   if (
     kept !== undefined &&
     kept.group === group &&
+    kept.image === image &&
     kept.status === status &&
     kept.cluster === cluster &&
     kept.masked === masked
@@ -100,6 +110,6 @@ export function showText<K extends TypeName>(type: K, seen: Seen<K>, reader: Rea
     return kept.text
   const text = JSON.stringify(show(type, seen, reader))
   // A long one holds scripts, which all members of a group would keep a copy of.
-  if (text.length <= longestKept) texts.set(doc, { group, status, cluster, masked, text })
+  if (text.length <= longestKept) texts.set(doc, { group, image, status, cluster, masked, text })
   return text
 }

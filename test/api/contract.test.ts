@@ -133,7 +133,11 @@ for (const row of rows)
   })
 
 /** Fields that svcd has beyond the contract's. */
-const additions: Readonly<Record<string, readonly string[]>> = { network: ['dhcp_nodes_only'] }
+const additions: Readonly<Record<string, readonly string[]>> = {
+  network: ['dhcp_nodes_only'],
+  group: ['kerneloptions'],
+  node: ['kerneloptions']
+}
 
 // rules 1.4
 t.test('the single form has every field of the contract', async t => {

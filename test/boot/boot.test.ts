@@ -84,6 +84,50 @@ t.test('kernel arguments: order, static and dhcp, domain, options', async t => {
     )
 })
 
+// rules 4.2, 3.4
+t.test('kernel options of the group and of the node follow those of the image', async t => {
+  const c = await booted()
+  const args = async () => {
+    const text = argumentsOf((await c.get(`/boot/search/${mac}`, none)).text) ?? ''
+    return text.slice(text.indexOf('initrd=initrd.img') + 'initrd=initrd.img'.length)
+  }
+  const shown = async (type: string, name: string) => {
+    const { kerneloptions, _kerneloptions, _kerneloptions_source } = (await c.get(`/config/${type}/${name}`))
+      .body.config[type][name]
+    return [kerneloptions, _kerneloptions, _kerneloptions_source]
+  }
+  const set = async (type: string, name: string, kerneloptions: string | null) =>
+    (await c.post(`/config/${type}/${name}`, { kerneloptions })).status
+  t.equal(await args(), '', 'nobody sets any')
+  t.same(await shown('node', 'node001'), [null, '', 'default'])
+  t.equal(await set('node', 'node001', 'of.node=1'), 204)
+  t.equal(await args(), ' of.node=1')
+  t.same(await shown('node', 'node001'), ['of.node=1', 'of.node=1', 'node'])
+  t.equal(await set('osimage', 'compute', 'of.image=1'), 204)
+  t.equal(await set('group', 'compute', 'of.group=1 quiet'), 204)
+  const all = 'of.image=1 of.group=1 quiet of.node=1'
+  t.equal(await args(), ` ${all}`)
+  t.same(await shown('node', 'node001'), ['of.node=1', all, 'image+group+node'])
+  t.same(await shown('group', 'compute'), ['of.group=1 quiet', 'of.image=1 of.group=1 quiet', 'image+group'])
+  t.same(
+    (await c.get('/config/node')).body.config.node.node001._kerneloptions,
+    all,
+    'the list follows a change of the image'
+  )
+  const { body } = await c.get('/config/node/node001')
+  t.equal((await c.post('/config/node/node001', body)).status, 204, 'what was read is posted back')
+  t.same(await shown('node', 'node001'), ['of.node=1', all, 'image+group+node'])
+  for (const what of ['boot', 'install', 'kickstart'])
+    t.match((await c.get(`/config/node/node001/_render/${what}`)).text, all, `_render/${what}`)
+  for (const type of ['group', 'node'])
+    for (const bad of ['a ; b', 'x ${net0/mac}', 'two\nlines', 'a #b'])
+      t.equal(await set(type, type === 'group' ? 'compute' : 'node001', bad), 400, `${type}: ${bad}`)
+  t.equal(await set('group', 'compute', null), 204)
+  t.equal(await args(), ' of.image=1 of.node=1')
+  t.equal(await set('node', 'node001', ''), 204)
+  t.same(await shown('node', 'node001'), [null, 'of.image=1', 'image'])
+})
+
 // rules 4.14
 t.test(
   'the boot script: fetch, load, arguments, fetch, execute; back to the menu when one of them fails',

@@ -7,14 +7,15 @@ const install = ['domain', 'osimage', 'osimagetag', 'osimagetagid', 'prescript',
 const boot = ['netboot', 'bootmenu', 'localinstall']
 const provision = ['roles', 'provision_interface', 'provision_method', 'provision_fallback']
 const users = 'unmanaged_bmc_users'
+const added = ['kerneloptions']
 const tpm = ['tpm_uuid', 'tpm_pubkey', 'tpm_sha256']
 const place = ['group', 'macaddr', 'switch', 'switchport', 'service']
 
 const orders = {
-  group: [...bmc, ...install, ...boot, 'comment', ...provision, users],
+  group: [...bmc, ...install, ...boot, 'comment', ...provision, users, ...added],
   node: [
     ...[...place, ...bmc, users, 'status', 'comment', ...install, ...boot, ...provision],
-    ...[...tpm, 'vendor', 'assettag']
+    ...[...tpm, 'vendor', 'assettag', ...added]
   ]
 }
 const inherited = new Set([...bmc, ...install, ...boot, ...provision, users])
@@ -31,5 +32,13 @@ for (const type of ['group', 'node'] as const)
     )
     const order = orders[type]
     const sources = order.filter(name => inherited.has(name)).map(name => `_${name}_source`)
-    t.strictSame(Object.keys(shown), ['name', ...order, 'interfaces', '_override', ...sources])
+    t.strictSame(Object.keys(shown), [
+      'name',
+      ...order,
+      'interfaces',
+      '_override',
+      ...sources,
+      '_kerneloptions',
+      '_kerneloptions_source'
+    ])
   })

@@ -35,9 +35,11 @@ const inheritable = {
   provision_interface: 'eth7',
   provision_method: 'http',
   provision_fallback: 'torrent',
-  unmanaged_bmc_users: 'delete'
+  unmanaged_bmc_users: 'delete',
+  kerneloptions: 'rd.debug a="b c"'
 }
 const bmc = [
+  ['kernopts', 'kerneloptions', 'quiet'],
   ['bmcsetup', 'setupbmc', false],
   ['bmcsetup', 'bmcsetupname', 'other']
 ] as const
@@ -220,6 +222,7 @@ function settings(ini: string) {
     provision_method: 'torrent',
     provision_fallback: 'http',
     unmanaged_bmc_users: null,
+    kerneloptions: null,
     interfaces: [],
     _override: false,
     _setupbmc_source: 'default',
@@ -237,6 +240,8 @@ function settings(ini: string) {
     _provision_interface_source: 'default',
     _provision_method_source: ini,
     _provision_fallback_source: ini,
-    _unmanaged_bmc_users_source: 'default'
+    _unmanaged_bmc_users_source: 'default',
+    _kerneloptions: '',
+    _kerneloptions_source: 'default'
   }
 }

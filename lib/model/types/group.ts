@@ -1,12 +1,18 @@
 import { isDeepStrictEqual } from 'node:util'
 import { badRequest } from '../../errors.js'
-import { groupInForce, settingsOf } from '../effective.js'
+import { groupInForce, kernelOptionsInForce, settingsOf } from '../effective.js'
 import { comment, type Stored, type Table } from '../field.js'
 import { assignAddresses, followGroup, mergeGroupInterfaces, removeGroupInterface } from '../interfaces.js'
 import { type Changing, named, type ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import { checkTag } from '../tags.js'
-import { bmcFields, installFields, provisionFields, unmanagedBmcUsers } from './inheritable.js'
+import {
+  bmcFields,
+  installFields,
+  ownKernelOptions,
+  provisionFields,
+  unmanagedBmcUsers
+} from './inheritable.js'
 import { groupInterfaceFields, groupInterfaces } from './interface.js'
 
 const fields = [
@@ -14,7 +20,8 @@ const fields = [
   ...installFields,
   comment,
   ...provisionFields,
-  unmanagedBmcUsers
+  unmanagedBmcUsers,
+  ownKernelOptions
 ] as const satisfies Table
 
 const hidden = [groupInterfaces] as const satisfies Table
@@ -39,6 +46,7 @@ export const group: ObjectType<GroupDoc> = {
   ...ownsSecrets('group'),
 
   inForce: (doc, _group, cluster) => groupInForce(doc, cluster),
+  kernelOptions: (doc, _group, image) => kernelOptionsInForce(image, doc),
   write(changing, before, after, given) {
     put(changing, before, mergeGroupInterfaces(after, given.interfaces))
   },

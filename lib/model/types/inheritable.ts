@@ -3,6 +3,7 @@ import {
   base64,
   boolean,
   domain,
+  kernelOptions,
   nameList,
   objectName,
   oneOf,
@@ -74,6 +75,14 @@ export const unmanagedBmcUsers = {
   type: oneOf('disable', 'delete'),
   inherited: 'group',
   meaning: 'what happens to other users of the BMC; null keeps them'
+} as const
+
+/** Not inherited but appended: to those of the image, the node's after its group's (rules 4.2). */
+export const ownKernelOptions = {
+  name: 'kerneloptions',
+  also: ['kernopts'],
+  type: kernelOptions,
+  meaning: "kernel options that follow those of the image; a node's follow its group's"
 } as const
 
 /** The fields that a node takes from its group, and some a group from the cluster (rules 3.3). */

@@ -3,6 +3,7 @@ import {
   effectiveNode,
   groupOf,
   interfacesInForce,
+  kernelOptionsInForce,
   provisionOf,
   settingsOf,
   sourcesOf
@@ -35,7 +36,13 @@ import type { AttachedType } from '../stored.js'
 import { checkTag } from '../tags.js'
 import type { View } from '../view.js'
 import { moveHandover } from './handover.js'
-import { bmcFields, installFields, provisionFields, unmanagedBmcUsers } from './inheritable.js'
+import {
+  bmcFields,
+  installFields,
+  ownKernelOptions,
+  provisionFields,
+  unmanagedBmcUsers
+} from './inheritable.js'
 import { interfaceFields, nodeInterfaces } from './interface.js'
 
 const fields = [
@@ -80,7 +87,8 @@ const fields = [
     type: freeText,
     limit: atMost(256, 'svcd'),
     meaning: 'asset tag, from the hardware inventory'
-  }
+  },
+  ownKernelOptions
 ] as const satisfies Table
 
 const hidden = [
@@ -142,6 +150,7 @@ export const node: ObjectType<NodeDoc> = {
     const macaddr = provisionOf(doc, settings)?.macaddress
     return { settings, sources: sourcesOf(doc, group, cluster), derived: { macaddr } }
   },
+  kernelOptions: (doc, group, image) => kernelOptionsInForce(image, group, doc),
   write(changing, before, after, given) {
     const { tx, cluster } = changing
     const moved = before?.group !== after.group
