@@ -51,17 +51,17 @@ async function orMissing<T>(look: Promise<T>): Promise<T | undefined> {
 /**
  * Opens a regular file of a tree for reading, the path resolved as by resolveInside. Nothing outside the tree is
  * opened, also when names in it change meanwhile, nor what is mounted in it. Throws an Error that names both when there
- * is no such regular file.
+ * is no such regular file; it calls the tree `name`.
  */
-export async function openInside(tree: string, path: string): Promise<FileHandle> {
+export async function openInside(tree: string, path: string, name = tree): Promise<FileHandle> {
   const found = await resolveInside(tree, path)
-  if (!found) throw new Error(`there is no file ${path} in ${tree}`)
+  if (!found) throw new Error(`there is no file ${path} in ${name}`)
   let handle = await open(tree, DIRECTORY)
   try {
     const mount = await mountOf(handle)
     const names = found.split('/')
-    for (const [i, name] of names.entries()) {
-      const next = await open(entryPath(handle.fd, name), i < names.length - 1 ? DIRECTORY : FILE)
+    for (const [i, step] of names.entries()) {
+      const next = await open(entryPath(handle.fd, step), i < names.length - 1 ? DIRECTORY : FILE)
       await handle.close()
       handle = next
     }
@@ -70,10 +70,10 @@ export async function openInside(tree: string, path: string): Promise<FileHandle
   } catch (error) {
     await handle.close()
     const { code, message } = error as NodeJS.ErrnoException
-    throw new Error(`${path} in ${tree} cannot be read: ${code ?? message}`, { cause: error })
+    throw new Error(`${path} in ${name} cannot be read: ${code ?? message}`, { cause: error })
   }
   await handle.close()
-  throw new Error(`${path} in ${tree} is no regular file`)
+  throw new Error(`${path} in ${name} is no regular file`)
 }
 
 /** Which mount an open file was reached through: its device says nothing of a bind mount. */

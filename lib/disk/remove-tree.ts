@@ -6,15 +6,15 @@ import { shown } from './printable.js'
 /**
  * Removes a directory and all that is in it; one that is not there is fine. Never follows a link, never enters
  * another file system: throws an Error, with nothing removed, when something is mounted in it, and when `path` is a
- * link or no directory. Where something cannot be removed, throws an Error that names it.
+ * link or no directory. Where something cannot be removed, throws an Error that names it, below `name`.
  */
-export async function removeTree(path: string): Promise<void> {
+export async function removeTree(path: string, name = path): Promise<void> {
   const [mounted] = await mountsBelow(path)
-  if (mounted !== undefined) throw new Error(`${path} is not removed: something is mounted at ${mounted}`)
+  if (mounted !== undefined) throw new Error(`${name} is not removed: something is mounted at ${mounted}`)
   try {
     const top = await open(path, DIRECTORY)
     try {
-      await empty(top.fd, path, (await top.stat()).dev)
+      await empty(top.fd, name, (await top.stat()).dev)
     } finally {
       await top.close()
     }
@@ -22,7 +22,7 @@ export async function removeTree(path: string): Promise<void> {
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException
     if (code === 'ENOENT' && syscall === 'open') return
-    throw code === undefined ? error : new Error(`${path} is not removed: ${code}`, { cause: error })
+    throw code === undefined ? error : new Error(`${name} is not removed: ${code}`, { cause: error })
   }
 }
 

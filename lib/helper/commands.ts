@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { copyTo } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
 import { openInside } from '../disk/inside.js'
+import { inDirectory } from '../disk/open-directory.js'
 import { removeTree } from '../disk/remove-tree.js'
 import { builtinPacker } from '../image/packer/builtin-packer.js'
 import { buildInitramfs, type Initramfs } from '../image/packer/initramfs.js'
@@ -14,7 +15,17 @@ import { copyToNode } from '../image/transfer/to-node.js'
 import { run } from '../program/program.js'
 import { address, flag, nodeName, oneOf, optional, type Shape, text, texts, type Values } from './args.js'
 import type { Course } from './course.js'
-import { baseOf, checkHidden, checkPlain, checkTree, inFiles, ownerOf, type Places } from './places.js'
+import { linkless } from './linkless.js'
+import {
+  checkHidden,
+  checkPlain,
+  checkUnmounted,
+  inBase,
+  inFiles,
+  inTree,
+  ownerOf,
+  type Places
+} from './places.js'
 
 interface Command<S extends Shape, R> {
   readonly shape: S
@@ -38,13 +49,19 @@ const transfer = {
 /**
  * All that is done as root, and nothing else. Paths are those of the ini (`Places`); a tree is checked to lie below
  * `[image] directory`, and other names are one component. No command runs what it is given.
+ *
+ * Names in a tree may change at any time, so that a path that was checked is not used again. What this process does, and
+ * tar, which walks by descriptors itself, is done by the `at` of a directory that is held open. Other programs are given
+ * paths, where no link in `[image] directory` is followed (`linkless`). docs/security.md has a table.
  */
 export const commands = {
   /** Builds the initramfs of a tree with the tree's own tool. */
   initramfs: command(
     { tree: text, kernelversion: text, dracutmodules: texts, kernelmodules: texts },
     async (places, args, course): Promise<Initramfs | undefined> =>
-      buildInitramfs({ ...course, ...args, tree: await checkTree(places, args.tree) })
+      inTree(places, args.tree, async ({ path }) =>
+        buildInitramfs({ ...course, ...args, tree: path, linkless: (await linkless(places)).inNamespace })
+      )
   ),
 
   /** Makes the archive of a tree, a hidden file of the files directory. */
@@ -57,66 +74,81 @@ export const commands = {
       output: text
     },
     async (places, { packer, compressor, excludes, ...args }, course): Promise<Packed> => {
-      const tree = await checkTree(places, args.tree)
       const chosen = packer === 'system' ? systemPacker(compressor) : builtinPacker
-      return inFiles(places, args.output, (output, owner) =>
-        chosen.pack({ ...course, tree, excludes, output, owner })
+      return inTree(places, args.tree, tree =>
+        inFiles(places, args.output, (output, owner) =>
+          chosen.pack({ ...course, tree: tree.at(), excludes, output, owner })
+        )
       )
     }
   ),
 
   /** Fails where a tree has no such regular file. */
   readable: command({ tree: text, path: text }, async (places, { tree, path }): Promise<void> => {
-    await (await openInside(await checkTree(places, tree), path)).close()
+    await inTree(places, tree, async ({ at }) => (await openInside(at(), path, tree)).close())
   }),
 
   /** Copies a file of a tree to a hidden file of the files directory. */
   copy: command(
     { tree: text, path: text, output: text },
     async (places, { tree, path, output }, { signal }): Promise<void> => {
-      const file = await openInside(await checkTree(places, tree), path)
+      const file = await inTree(places, tree, ({ at }) => openInside(at(), path, tree))
       await inFiles(places, output, (to, owner) => copyTo(file, to, signal, owner))
     }
   ),
 
   /** Copies a tree to a hidden directory beside its future place. */
   clone: command({ tree: text, parent: text, work: text }, async (places, args, course): Promise<void> => {
-    const tree = await checkTree(places, args.tree)
-    const work = join(await baseOf(places, args.parent), checkHidden(args.work))
-    await run('cp', ['-a', '-x', '--reflink=auto', '-T', '--', tree, work], course)
+    await inTree(places, args.tree, checkUnmounted)
+    const work = await inBase(places, args.parent, async ({ path }) => join(path, checkHidden(args.work)))
+    const { through } = await linkless(places)
+    await run('cp', ['-a', '-x', '--reflink=auto', '-T', '--', `${args.tree}/.`, work], {
+      ...course,
+      through
+    })
   }),
 
   /** Takes a node's file systems into a hidden directory. */
   grab: command(
     { ...transfer, tree: optional(text), parent: text, work: text },
     async (places, { parent, ...args }, course) => {
-      const tree = args.tree === undefined ? undefined : await checkTree(places, args.tree)
-      const work = join(await baseOf(places, parent), checkHidden(args.work))
-      return copyFromNode({ ...course, ...args, tree, work, remote: await remoteOf(places) })
+      const { tree } = args
+      if (tree !== undefined) await inTree(places, tree, checkUnmounted)
+      const { through } = await linkless(places)
+      const remote = await remoteOf(places)
+      return inBase(places, parent, async base => {
+        const work = join(base.path, checkHidden(args.work))
+        return copyFromNode({ ...course, ...args, tree, work, at: base.at(args.work), remote, through })
+      })
     }
   ),
 
   /** Makes a node like a tree. */
   push: command({ ...transfer, tree: text }, async (places, args, course) => {
-    const tree = await checkTree(places, args.tree)
-    return copyToNode({ ...course, ...args, tree, remote: await remoteOf(places) })
+    await inTree(places, args.tree, checkUnmounted)
+    const { through } = await linkless(places)
+    return copyToNode({ ...course, ...args, remote: await remoteOf(places), through })
   }),
 
   /** Makes a hidden directory's content durable. */
   sync: command({ parent: text, work: text }, async (places, { parent, work }, course): Promise<void> => {
-    await run('sync', ['-f', '--', join(await baseOf(places, parent), checkHidden(work))], course)
+    await inBase(places, parent, base =>
+      inDirectory(base.at(), checkHidden(work), async ({ at }) => {
+        await run('sync', ['-f', '--', at()], course)
+      })
+    )
   }),
 
   /** Gives a directory another name in the same place, durably. */
   rename: command(
     { parent: text, from: text, to: text },
     async (places, { parent, from, to }): Promise<void> => {
-      const base = await baseOf(places, parent)
-      const old = join(base, checkPlain(from))
-      // A link in the place of a directory that was checked would lead other commands out.
-      if (!(await lstat(old)).isDirectory()) throw new Error(`${old} is no directory`)
-      await rename(old, join(base, checkPlain(to)))
-      await syncDirectory(base)
+      await inBase(places, parent, async ({ path, at }) => {
+        const old = at(checkPlain(from))
+        if (!(await lstat(old)).isDirectory()) throw new Error(`${join(path, from)} is no directory`)
+        await rename(old, at(checkPlain(to)))
+        await syncDirectory(at())
+      })
     }
   ),
 
@@ -132,7 +164,7 @@ export const commands = {
 
   /** Removes a hidden directory. */
   remove: command({ parent: text, name: text }, async (places, { parent, name }): Promise<void> => {
-    await removeTree(join(await baseOf(places, parent), checkHidden(name)))
+    await inBase(places, parent, ({ path, at }) => removeTree(at(checkHidden(name)), join(path, name)))
   })
 }
 

@@ -1,6 +1,8 @@
-import { lstat, open, realpath, stat } from 'node:fs/promises'
-import { dirname, join, sep } from 'node:path'
+import { type FileHandle, open, realpath, stat } from 'node:fs/promises'
+import { dirname, join, normalize, relative, sep } from 'node:path'
 import type { Config } from '../config/types.js'
+import { mountsBelow } from '../disk/mounts.js'
+import { inDirectory, type OpenDirectory } from '../disk/open-directory.js'
 import { DIRECTORY } from '../disk/openat.js'
 
 /** The directories that root's work is done in. They come from the ini, never with a command. */
@@ -55,7 +57,7 @@ export function checkPlain(name: string): string {
 }
 
 /** `[image] directory` with no link left. Throws Error where others than root could put another in its place. */
-async function imagesOf({ images, byRoot }: Places): Promise<string> {
+export async function imagesOf({ images, byRoot }: Places): Promise<string> {
   const top = await realpath(images)
   if (byRoot) return top
   for (let path = top; ; path = dirname(path)) {
@@ -72,21 +74,50 @@ async function imagesOf({ images, byRoot }: Places): Promise<string> {
   }
 }
 
-/** A directory at or below `[image] directory`, with no link left; `parent` is relative. Throws Error for another. */
-export async function baseOf(places: Places, parent: string): Promise<string> {
+const isWithin = (path: string, top: string) => path.startsWith(top === sep ? top : `${top}${sep}`)
+
+/**
+ * Does work in a directory at or below `[image] directory`; `parent` is relative. It is held open, so that what is done by
+ * its `at` is done in it. Throws Error for a directory elsewhere.
+ */
+export async function inBase<T>(
+  places: Places,
+  parent: string,
+  work: (base: OpenDirectory) => Promise<T>
+): Promise<T> {
   const top = await imagesOf(places)
   const base = await realpath(join(top, parent))
-  if (base === top || base.startsWith(top === sep ? top : `${top}${sep}`)) return base
-  throw new Error(`${join(places.images, parent)} leads out of [image] directory`)
+  if (base !== top && !isWithin(base, top))
+    throw new Error(`${join(places.images, parent)} leads out of [image] directory`)
+  return inDirectory(top, relative(top, base), work)
 }
 
-/** Throws Error unless `tree` is a directory below `[image] directory`, with no link in its path. Gives it. */
-export async function checkTree(places: Places, tree: string): Promise<string> {
+/** The same in the directory of a tree, below `[image] directory` and with no link in its path. */
+export async function inTree<T>(
+  places: Places,
+  tree: string,
+  work: (tree: OpenDirectory) => Promise<T>
+): Promise<T> {
   const top = await imagesOf(places)
-  if (tree !== (await realpath(tree)) || !tree.startsWith(top === sep ? top : `${top}${sep}`))
-    throw new Error(`${tree} is no directory below [image] directory ${places.images}`)
-  if (!(await lstat(tree)).isDirectory()) throw new Error(`${tree} is no directory`)
-  return tree
+  const refused = (cause?: unknown) =>
+    new Error(`${tree} is no directory below [image] directory ${places.images}`, { cause })
+  if (tree !== normalize(tree) || tree.endsWith(sep) || !isWithin(tree, top)) throw refused()
+  let isOpen = false
+  try {
+    return await inDirectory(top, relative(top, tree), async directory => {
+      isOpen = true
+      return work(directory)
+    })
+  } catch (error) {
+    throw isOpen ? error : refused(error)
+  }
+}
+
+/** Throws Error where something is mounted in a tree: it may be any part of this machine. */
+export async function checkUnmounted({ path, at }: OpenDirectory): Promise<void> {
+  const real = await realpath(at())
+  const mounted = (await mountsBelow(real)).find(point => point !== real)
+  if (mounted !== undefined) throw new Error(`${path} cannot be copied: something is mounted at ${mounted}`)
 }
 
 /** Who gets what is made. */
@@ -95,15 +126,25 @@ export interface Owner {
   readonly gid: number
 }
 
-/** Who owns the files directory: svcd. */
-export async function ownerOf({ files }: Pick<Places, 'files'>): Promise<Owner> {
-  const directory = await open(files, DIRECTORY)
+/** Who owns the files directory: svcd. Throws Error where that is root, and svcd is not. */
+export async function ownerOf(places: Pick<Places, 'files' | 'byRoot'>): Promise<Owner> {
+  const directory = await open(places.files, DIRECTORY)
   try {
-    const { uid, gid } = await directory.stat()
-    return { uid, gid }
+    return await ownerIn(places, directory)
   } finally {
     await directory.close()
   }
+}
+
+/** What is done as the owner of the files directory must not be done as root: svcd could put another directory there. */
+async function ownerIn(
+  { files, byRoot }: Pick<Places, 'files' | 'byRoot'>,
+  directory: FileHandle
+): Promise<Owner> {
+  const { uid, gid } = await directory.stat()
+  if (uid === 0 && !byRoot)
+    throw new Error(`[paths] files ${files} belongs to root, not to svcd; type chown svcd ${files}`)
+  return { uid, gid }
 }
 
 /**
@@ -111,15 +152,14 @@ export async function ownerOf({ files }: Pick<Places, 'files'>): Promise<Owner> 
  * renamed meanwhile, and who is to own it.
  */
 export async function inFiles<T>(
-  { files }: Places,
+  places: Places,
   name: string,
   make: (path: string, owner: Owner) => Promise<T>
 ): Promise<T> {
   checkHidden(name)
-  const directory = await open(files, DIRECTORY)
+  const directory = await open(places.files, DIRECTORY)
   try {
-    const { uid, gid } = await directory.stat()
-    return await make(`/proc/self/fd/${directory.fd}/${name}`, { uid, gid })
+    return await make(`/proc/self/fd/${directory.fd}/${name}`, await ownerIn(places, directory))
   } finally {
     await directory.close()
   }

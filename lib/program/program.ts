@@ -15,6 +15,8 @@ export interface ProgramOptions {
   /** Aborted: the same ending. */
   readonly signal?: AbortSignal
   readonly cwd?: string
+  /** A program and its words, which runs the program with its arguments put behind them, in its own place. */
+  readonly through?: readonly string[] | undefined
   /** Default: PATH, HOME and LC_ALL=C, nothing else of ours. A PATH in it is where the program is looked for. */
   readonly env?: NodeJS.ProcessEnv
   /** To standard input; default: nothing (/dev/null). */
@@ -68,8 +70,11 @@ export async function run(
     )
   const file = await locate(program, env.PATH)
   if (file === undefined) throw new ProgramError(program, 'missing', 'is not installed')
-  const [command, words] = await boundToUs(file, args)
-  const { cwd, input, output } = options
+  const { cwd, input, output, through = [] } = options
+  const [first = file, ...rest] = [...through, file, ...args]
+  const outer = await locate(first, env.PATH)
+  if (outer === undefined) throw new ProgramError(first, 'missing', 'is not installed')
+  const [command, words] = await boundToUs(outer, rest)
   const start = () =>
     spawn(command, words, {
       ...(cwd === undefined ? {} : { cwd }),

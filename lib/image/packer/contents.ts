@@ -1,9 +1,10 @@
-import { lstat } from 'node:fs/promises'
+import { lstat, realpath } from 'node:fs/promises'
+import { join } from 'node:path'
 import { mountsBelow } from '../../disk/mounts.js'
 
 /** The part of a tree that is packed: all but what is excluded and what is mounted in it. Fit for a worker thread. */
 export interface Contents {
-  /** A real directory, with no link left. */
+  /** A real directory, with no link left, or the path of one that is held open. */
   readonly tree: string
   /** As `pattern` gives them. */
   readonly excludes: readonly string[]
@@ -26,13 +27,14 @@ export interface Mounted {
  */
 export async function contentsOf(tree: string, excludes: readonly string[]): Promise<Contents> {
   const { dev } = await lstat(tree)
-  const points = [...new Set(await mountsBelow(tree))].filter(point => point !== tree)
+  const real = await realpath(tree)
+  const points = [...new Set(await mountsBelow(real))].filter(point => point !== real)
   const outer = points.filter(point => !points.some(other => point.startsWith(`${other}/`)))
   const mounts = outer.map(async point => {
-    const path = `.${point.slice(tree.length)}`
+    const path = `.${point.slice(real.length)}`
     if (path.includes('\ufffd'))
       throw new Error(`something is mounted in the image at ${point}, a name that is not UTF-8`)
-    const stat = await lstat(point)
+    const stat = await lstat(join(tree, path))
     return { path, isDirectory: stat.isDirectory(), isBound: stat.dev === dev }
   })
   return { tree, excludes: excludes.map(pattern), mounts: await Promise.all(mounts) }

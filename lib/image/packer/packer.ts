@@ -1,7 +1,7 @@
 import type { Hashed } from './in-worker.js'
 
 export interface PackRequest {
-  /** The real directory of the image, with no link left. */
+  /** The real directory of the image, with no link left, or the path of one that is held open (disk/open-directory.ts). */
   readonly tree: string
   /** Patterns as in contents.ts: `/var/cache/*`. */
   readonly excludes: readonly string[]

@@ -8,6 +8,8 @@ import { type ProgramError, run } from '../../program/program.js'
 export interface SandboxRequest {
   /** Real path of the image's directory. */
   readonly tree: string
+  /** Words that run a program by which it follows no link in the place of the image; none: it follows them. */
+  readonly linkless: readonly string[]
   readonly signal: AbortSignal
   readonly timeLimitMs: number
   /** For the record: what of the sandbox this machine cannot give. */
@@ -41,10 +43,10 @@ const BEGIN_MS = 60_000
  * new privileges, and few capabilities. All that they started has ended when this resolves. Throws ProgramError.
  */
 export async function runInImage(request: SandboxRequest, args: readonly string[]): Promise<void> {
-  const { tree, signal, timeLimitMs, line, onLine, onErrorLine } = request
+  const { tree, linkless, signal, timeLimitMs, line, onLine, onErrorLine } = request
   const limits = { signal, timeLimitMs: Math.min(BEGIN_MS, timeLimitMs) }
   const modules = (await resolveInside(tree, 'usr/lib/dracut/modules.d')) ?? ''
-  const words = [...namespaces, 'sh', script('hold-image.sh'), tree, shipped, modules]
+  const words = [...namespaces, ...linkless, 'sh', script('hold-image.sh'), tree, shipped, modules]
   const [image, users] = await Promise.all([
     Held.start('unshare', words, limits),
     Held.start('unshare', ['--user', 'sh', script('hold-user.sh')], limits)

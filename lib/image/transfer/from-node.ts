@@ -1,5 +1,7 @@
-import { mkdir, open, readdir, realpath, stat, utimes } from 'node:fs/promises'
-import { join } from 'node:path'
+import { mkdir, open, readdir } from 'node:fs/promises'
+import { isMissing } from '../../disk/missing.js'
+import { inDirectory } from '../../disk/open-directory.js'
+import { DIRECTORY } from '../../disk/openat.js'
 import { run } from '../../program/program.js'
 import { nodeMounts } from './reach.js'
 import { type CopyRequest, transfer } from './rsync.js'
@@ -10,6 +12,8 @@ export interface FromNodeRequest extends CopyRequest {
   readonly tree: string | undefined
   /** The directory to fill, absolute: not there yet or empty. A dry run does not make it. */
   readonly work: string
+  /** The same in a directory that is held open (disk/open-directory.ts), for this process; default: `work`. */
+  readonly at?: string
 }
 
 /**
@@ -19,20 +23,20 @@ export interface FromNodeRequest extends CopyRequest {
  * caller makes the result durable.
  */
 export async function copyFromNode(request: FromNodeRequest): Promise<{ readonly changes: number }> {
-  const { remote, node, tree, work, dryrun, signal, timeLimitMs, line, own = [] } = request
+  const { remote, node, tree, work, at = work, dryrun, own = [] } = request
+  const { signal, timeLimitMs, line, through } = request
   const { filesystems, exclude } = checkSelection(request.filesystems, request.exclude)
   const chosen = chooseFilesystems(node, filesystems, await nodeMounts(remote, request, signal))
   for (const path of chosen.covered) line(`${path} is no file system of its own on node ${node}`)
   for (const path of chosen.left) line(`${path} of node ${node} is another file system: left out`)
-  let destination = tree ?? work
+  const destination = dryrun ? (tree ?? work) : work
   if (!dryrun) {
-    await mkdir(work, { recursive: true, mode: 0o700 })
-    if ((await readdir(work)).length > 0) throw new Error(`${work} is not empty`)
-    destination = await realpath(work)
+    await mkdir(at, { recursive: true, mode: 0o700 })
+    if ((await readdir(at)).length > 0) throw new Error(`${work} is not empty`)
     if (tree !== undefined) {
       line(`copying ${tree}`)
       const words = ['-a', '-x', '--reflink=auto', '--', `${tree}/.`, `${destination}/`]
-      await run('cp', words, { signal, timeLimitMs })
+      await run('cp', words, { signal, timeLimitMs, through })
     }
   }
   const result = await transfer({
@@ -42,7 +46,7 @@ export async function copyFromNode(request: FromNodeRequest): Promise<{ readonly
     from: 'node',
     rules: grabRules(exclude, own, chosen)
   })
-  if (!dryrun) await emptyMachineId(destination)
+  if (!dryrun) await emptyMachineId(at)
   return result
 }
 
@@ -52,14 +56,19 @@ export async function copyFromNode(request: FromNodeRequest): Promise<{ readonly
  * boot semantics).
  */
 async function emptyMachineId(work: string): Promise<void> {
-  const etc = join(work, 'etc')
-  if ((await realpath(etc).catch(() => undefined)) !== etc) return
-  const times = await stat(etc)
-  const file = await open(join(etc, 'machine-id'), 'wx', 0o444).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error
+  await inDirectory(work, 'etc', async etc => {
+    const directory = await open(etc.at(), DIRECTORY)
+    try {
+      const times = await directory.stat()
+      const file = await open(etc.at('machine-id'), 'wx', 0o444)
+      await file.close()
+      // /etc gets the node's time again, so that another grab finds nothing to do.
+      await directory.utimes(times.atime, times.mtime)
+    } finally {
+      await directory.close()
+    }
+  }).catch((error: NodeJS.ErrnoException) => {
+    // There is a machine id, or no directory for it.
+    if (error.code !== 'EEXIST' && !isMissing(error)) throw error
   })
-  if (file === undefined) return
-  await file.close()
-  // /etc gets the node's time again, so that another grab finds nothing to do.
-  await utimes(etc, times.atime, times.mtime)
 }

@@ -8,6 +8,8 @@ export interface Course extends Target {
   readonly dryrun: boolean
   readonly signal: AbortSignal
   readonly timeLimitMs: number
+  /** Words of a program that runs cp and rsync (`run`). */
+  readonly through?: readonly string[] | undefined
   /** What an admin should read: what was skipped, what rsync complained of. */
   line(text: string): void
   /** 0..1, never backwards. */
@@ -47,7 +49,7 @@ const LONGEST_COMPLAINT = 500
  * Error in one sentence with the node's name, or the ProgramError of an abort as it is.
  */
 export async function transfer(request: Transfer): Promise<{ readonly changes: number }> {
-  const { remote, node, signal, timeLimitMs, line } = request
+  const { remote, node, signal, timeLimitMs, line, through } = request
   const { words, cwd } = await remote.command(node)
   let changes = 0
   let fraction = 0
@@ -74,7 +76,7 @@ export async function transfer(request: Transfer): Promise<{ readonly changes: n
   }
   try {
     const { status } = await run('rsync', argumentsOf(request, words), {
-      ...{ signal, timeLimitMs, cwd, onLine, onErrorLine },
+      ...{ signal, timeLimitMs, cwd, through, onLine, onErrorLine },
       ok: request.from === 'node' ? [0, VANISHED] : [0]
     })
     if (status === VANISHED) line(`files vanished on node ${node} while they were read: it is running`)
