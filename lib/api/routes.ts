@@ -3,6 +3,7 @@ import { clusterRoutes } from './cluster.js'
 import type { ApiRoute, Parts } from './context.js'
 import { interfaceRoutes } from './interfaces.js'
 import { jobRoutes } from './jobs.js'
+import { inLuna } from './luna.js'
 import { monitorRoutes } from './monitor.js'
 import { networkRoutes } from './network.js'
 import { nodeRoutes } from './node.js'
@@ -17,7 +18,7 @@ import { tokenRoutes } from './token.js'
 
 /** The whole route table: the router, the access check and the documents are made from it. */
 export function routes(parts: Parts): ApiRoute[] {
-  const table: ApiRoute[] = [
+  const ours: ApiRoute[] = [
     ...tokenRoutes(parts),
     ...clusterRoutes(parts),
     ...networkRoutes(parts),
@@ -37,6 +38,7 @@ export function routes(parts: Parts): ApiRoute[] {
     ...jobRoutes(parts),
     ...serviceRoutes(parts)
   ]
+  const table = parts.config.http.dialect === 'luna' ? inLuna(ours, parts) : ours
   let text: string | undefined
   // Made once, with a row for itself.
   const document = get('/openapi.json', {

@@ -90,6 +90,11 @@ export const keys = {
       values.count(8, 1_000_000),
       '2000',
       'How many connections one address may have, loopback and trusted_proxies apart; over it idle ones are ended.'
+    ),
+    dialect: key(
+      values.choice('none', 'luna'),
+      'none',
+      "luna: requests are read and answered as luna's command-line client expects (docs/luna.md)."
     )
   },
   controller: {

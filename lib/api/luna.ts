@@ -1,0 +1,312 @@
+import type { Answer } from '../http/route.js'
+import type { JobSummary } from '../jobs/jobs.js'
+import { isObject, type JsonValue } from '../json.js'
+import type { TypeName } from '../model/docs.js'
+import { groupInForce } from '../model/effective.js'
+import { see, show } from '../model/output.js'
+import type { InterfaceDoc } from '../model/types/interface.js'
+import { typeNames } from '../model/types.js'
+import type { ServiceState } from '../monitor/health.js'
+import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
+import { get } from './row.js'
+import { at, list, object, string } from './schema.js'
+
+const network = '/config/network/{network}'
+const bmcsetup = '/config/bmcsetup/{bmcsetup}'
+const osimage = '/config/osimage/{osimage}'
+
+/** The code of success, by the path of the change: the client takes 204 alone. */
+const emptied: Readonly<Record<string, number>> = {
+  [network]: 200,
+  [`${network}/_delete`]: 201,
+  [bmcsetup]: 200,
+  '/config/group/{group}/interfaces': 201
+}
+
+/** The client waits 5 s for an answer, and then asks how its request goes. */
+const atOnce = new Set([`${osimage}/_pack`, `${osimage}/kernel`, `${osimage}/_clone`])
+
+/** Reads the fields of a body as the client means them. */
+type Reader = (fields: JsonValue, request: ApiRequest, parts: Parts) => JsonValue
+
+/** Where the fields of a body stand, and how they are read. */
+interface Reading {
+  /** As in `bodyOf`: `config.node.{node}`. */
+  readonly place: string
+  readonly read: Reader
+}
+
+/** By the path of the POST. */
+const readings: Readonly<Record<string, Reading>> = {
+  ...Object.fromEntries(
+    typeNames.flatMap(type => {
+      const one = `/config/${type}/{${type}}`
+      const reading: Reading = {
+        place: `config.${type}.{${type}}`,
+        read: (fields, request, parts) => readTexts(fields, type, param(request, type), parts)
+      }
+      return [one, `${one}/_clone`, `${one}/interfaces`].map(path => [path, reading] as const)
+    })
+  ),
+  ...Object.fromEntries(
+    (['node', 'group'] as const).flatMap(type => {
+      const place = `config.${type}.{${type}}`
+      const one = `/config/${type}/{${type}}`
+      const base = `/config/secrets/${type}/{${type}}`
+      const transfer: Reading = {
+        place,
+        read: (fields, request, parts) => readTransfer(fields, imageOf(type, param(request, type), parts))
+      }
+      const secrets: Reading = { place: `config.secrets.${type}.{${type}}`, read: readSecrets }
+      return [
+        [`${one}/_osgrab`, transfer],
+        [`${one}/_ospush`, transfer],
+        ...[base, `${base}/{secret}`, `${base}/{secret}/_clone`].map(path => [path, secrets] as const)
+      ]
+    })
+  )
+}
+
+/**
+ * The route table in the dialect of luna's command-line client (rules 2.17): the same routes, which read what the client
+ * sends and answer what it expects. docs/luna.md tells all differences.
+ */
+export function inLuna(routes: readonly ApiRoute[], parts: Parts): ApiRoute[] {
+  return [...routes.map(route => translated(route, parts)), queue(parts)]
+}
+
+function translated(route: ApiRoute, parts: Parts): ApiRoute {
+  const { path, effect } = route
+  // Machines that boot do not speak the dialect.
+  if (!/^\/(?:config|monitor|service|control)\//.test(path)) return route
+  const empty = effect === 'changes' ? emptied[path] : undefined
+  const reading = route.method === 'POST' ? readings[path] : undefined
+  const show = shows(path)
+  return {
+    ...route,
+    codes: empty === undefined ? route.codes : [...new Set(route.codes.map(c => (c === empty ? 204 : c)))],
+    handler: async request => {
+      const answer = await route.handler(new Spoken(request, route, parts, reading))
+      if (answer.status === empty && isMessage(answer.body)) return { status: 204 }
+      return show ? show(answer, request, parts) : answer
+    }
+  }
+}
+
+/** A request of the client as the routes read it. */
+class Spoken implements ApiRequest {
+  readonly method: ApiRequest['method']
+  readonly path: string
+  readonly params: ApiRequest['params']
+  readonly headers: ApiRequest['headers']
+  readonly source: ApiRequest['source']
+  readonly caller: ApiRequest['caller']
+  readonly body: ApiRequest['body']
+  readonly headOnly: boolean
+  readonly #request: ApiRequest
+  readonly #known: ApiRoute['query']
+
+  constructor(request: ApiRequest, route: ApiRoute, parts: Parts, reading: Reading | undefined) {
+    this.method = request.method
+    this.path = request.path
+    this.params = request.params
+    this.headers = atOnce.has(route.path) ? { ...request.headers, prefer: 'respond-async' } : request.headers
+    this.source = request.source
+    this.caller = request.caller
+    this.headOnly = request.headOnly
+    this.body = reading && request.body !== undefined ? readBody(request, reading, parts) : request.body
+    this.#request = request
+    this.#known = route.query
+  }
+
+  /** What the route knows: the rest is ignored. */
+  get query(): URLSearchParams {
+    return new URLSearchParams([...this.#request.query].filter(([key]) => Object.hasOwn(this.#known, key)))
+  }
+
+  get signal(): AbortSignal {
+    return this.#request.signal
+  }
+}
+
+/** The body with its fields read. The route's own reader says what is wrong with an envelope (rules 1.3). */
+function readBody(request: ApiRequest, { place, read }: Reading, parts: Parts): JsonValue {
+  const body = request.body as JsonValue
+  const steps = place
+    .split('.')
+    .map(step => (step.startsWith('{') ? param(request, step.slice(1, -1)) : step))
+  const within = (value: JsonValue, [step, ...rest]: readonly string[]): JsonValue => {
+    if (step === undefined) return read(value, request, parts)
+    if (!isObject(value) || !Object.hasOwn(value, step)) return value
+    return { ...value, [step]: within(value[step] as JsonValue, rest) }
+  }
+  const hasEnvelope = isObject(body) && Object.hasOwn(body, steps[0] as string)
+  return hasEnvelope ? within(body, steps) : read(body, request, parts)
+}
+
+const texts = ['comment', 'kerneloptions', 'kernopts']
+const lists = ['grab_exclude', 'grab_exclude_list', 'grab_filesystems']
+
+/** Takes texts and lists out of their base64. A text that is posted back as it was read stays. */
+function readTexts(fields: JsonValue, type: TypeName, name: string, parts: Parts): JsonValue {
+  if (!isObject(fields)) return fields
+  const read = { ...fields }
+  const before = () => shownBefore(type, name, parts)
+  for (const key of texts)
+    if (typeof read[key] === 'string') read[key] = decoded(read[key], () => before()[key])
+  for (const key of lists) if (typeof read[key] === 'string') read[key] = listed(read[key])
+  if (Array.isArray(read.interfaces))
+    read.interfaces = read.interfaces.map(entry => {
+      if (!isObject(entry) || typeof entry.options !== 'string') return entry
+      const optionsBefore = () => {
+        const there = (before().interfaces ?? []) as readonly InterfaceDoc[]
+        return there.find(one => one.interface === entry.interface)?.options
+      }
+      return { ...entry, options: decoded(entry.options, optionsBefore) }
+    })
+  return read
+}
+
+/** The fields that a GET shows now; none where the object is new. */
+function shownBefore(type: TypeName, name: string, { model }: Parts): Readonly<Record<string, unknown>> {
+  const doc = model.view.get(type, name)
+  if (!doc) return {}
+  return show(
+    type,
+    see(type, doc, model.view, () => null),
+    { cluster: model.cluster, masked: false }
+  )
+}
+
+/** What no text holds: control characters other than tabs and line breaks. */
+const control = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/
+/** A word or a number, as an admin types it. */
+const word = /^(?:[A-Za-z][a-z]*|[A-Z]+|\d+)$/
+const plainText = /^[\w .,:=/-]*$/
+
+/**
+ * The text in base64, or the value as it is: where it is no base64 as encoders write it (canonical, on one line), or
+ * the result is no UTF-8 or no text. One word of four or eight letters in twenty would be base64 of a text, such as
+ * `disk` of `v+$`: a word stays unless its result looks as plain. What stays in base64 by mistake is shown right by
+ * the client, which takes it out itself.
+ */
+function decoded(value: string, before: () => unknown = () => undefined): string {
+  const bytes = Buffer.from(value, 'base64')
+  if (bytes.toString('base64') !== value) return value
+  const text = bytes.toString('utf8')
+  // An invalid sequence becomes a replacement character, which has other bytes.
+  if (!Buffer.from(text).equals(bytes) || control.test(text)) return value
+  const isWord = word.test(value) && !plainText.test(text)
+  return isWord || value === before() ? value : text
+}
+
+/** The parts of a text with commas or line breaks between them. */
+function listed(value: string): JsonValue {
+  const parts = decoded(value).split(/[,\r\n]/)
+  return parts.map(part => part.trim()).filter(part => part !== '')
+}
+
+const isUnset = (value: JsonValue | undefined) => value === undefined || value === null || value === ''
+
+/** A grab or a push: a dry run unless the body says so, of the image in force unless it names one. */
+function readTransfer(fields: JsonValue, inForce: string | null): JsonValue {
+  if (!isObject(fields)) return fields
+  const { bare: _, ...read } = fields
+  if (isUnset(read.nodry) && isUnset(read.dryrun)) read.dryrun = true
+  if (isUnset(read.osimage) && inForce !== null) read.osimage = inForce
+  return read
+}
+
+/** The image of a node or a group; null where there is none. */
+function imageOf(type: 'node' | 'group', name: string, { model }: Parts): string | null {
+  if (type === 'group') {
+    const group = model.view.get('group', name)
+    return group ? groupInForce(group, model.cluster).settings.osimage : null
+  }
+  const node = model.view.get('node', name)
+  return node ? model.effective(node).settings.osimage : null
+}
+
+/** Secrets: what the admin left out comes as `"content": false` and `"path": null`. */
+function readSecrets(given: JsonValue): JsonValue {
+  if (Array.isArray(given)) return given.map(readSecrets)
+  if (!isObject(given)) return given
+  const read = { ...given }
+  if (read.content === false) delete read.content
+  if (read.path === null) delete read.path
+  return read
+}
+
+/** A change's answer that tells nothing but what was asked: `{"message": …}`. */
+const isMessage = (body: unknown) => isObject(body) && Object.keys(body).every(key => key === 'message')
+
+/** How an answer of this route is shown, where it is another one in the dialect. */
+function shows(path: string): ((answer: Answer, request: ApiRequest, parts: Parts) => Answer) | undefined {
+  if (/^\/service\/\w+\/status$/.test(path)) return showService
+  return path === '/monitor/status' ? showMessages : undefined
+}
+
+/** `{"monitor": {"Service": {"dhcp": "dhcp: running\n…"}}}`. */
+function showService(answer: Answer): Answer {
+  type Shown = ServiceState & { readonly state: string; readonly output: string }
+  const { service } = (answer.body as { monitor: { service: Record<string, Shown> } }).monitor
+  const text = ([name, { state, reason, output }]: [string, Shown]) =>
+    [`${name}: ${state}`, reason, output.trim()].filter(line => line !== '').join('\n')
+  const entries = Object.entries(service).map(entry => [entry[0], text(entry)])
+  return { ...answer, body: { monitor: { Service: Object.fromEntries(entries) } } }
+}
+
+const messageSchema = object({
+  username_initiator: string(),
+  request_id: string(),
+  read: { type: 'integer' },
+  message: string(),
+  created: string()
+})
+
+/** The state of the services, and beside it the messages that the client lists: of services that are not well, and of requests. */
+function showMessages(answer: Answer, { caller }: ApiRequest, { jobs }: Parts): Answer {
+  const body = answer.body as { readonly monitor: { readonly service: Record<string, ServiceState> } }
+  const failed = Object.entries(body.monitor.service).filter(([, { status }]) => status === 'failed')
+  const messages = [
+    ...failed.map(([name, { reason, since }]) => message('svcd', '', `service ${name}: ${reason}`, since)),
+    ...jobs.records().map(job => message(job.by, job.id, told(job), time(job.ended ?? job.queued)))
+  ]
+  const status = caller.kind === 'anonymous' ? [] : messages
+  return { ...answer, body: { ...body, monitor: { ...body.monitor, status } } }
+}
+
+const message = (by: string, id: string, text: string, created: string) => ({
+  username_initiator: by,
+  request_id: id,
+  read: 0,
+  message: text,
+  created
+})
+const told = ({ kind, object, message }: JobSummary) => `${kind} ${object}: ${message}`
+const time = (ms: number) => new Date(ms).toISOString()
+
+/** What the client calls the queue: the requests that have not ended. */
+const queue = ({ jobs }: Parts): ApiRoute =>
+  get('/monitor/queue', {
+    access: 'user',
+    summary: 'The asynchronous requests that have not ended (dialect luna)',
+    output: at('monitor.queue', list(messageSchema)),
+    handler: () => {
+      const waiting = jobs.records().filter(({ state }) => state === 'queued' || state === 'running')
+      return ok({
+        monitor: {
+          queue: waiting.map(({ by, id, kind, object, state, queued }) => ({
+            username_initiator: by,
+            queue_id: id,
+            request_id: id,
+            level: 'maintask',
+            status: state === 'queued' ? 'queued' : 'in progress',
+            subsystem: object.split(' ')[0] ?? '',
+            task: `${kind} ${object}`,
+            created: time(queued)
+          }))
+        }
+      })
+    }
+  })
