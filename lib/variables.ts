@@ -43,6 +43,12 @@ export const flag = (meaning: string): Typed<boolean> => ({ type: 'boolean', mea
 /** A list of strings. */
 export const texts = (meaning: string): Typed<readonly string[]> => ({ type: 'list of strings', meaning })
 
+/** A map of strings whose names an admin chooses. */
+export const textMap = (meaning: string): Typed<Readonly<Record<string, string>>> => ({
+  type: 'map of strings',
+  meaning
+})
+
 /** A map. */
 export const map = <V extends Variables>(shape: Shape<V>, meaning: string): Typed<DataOf<V>> => ({
   type: 'map',

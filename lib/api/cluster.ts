@@ -3,7 +3,13 @@ import { isAdmin } from '../auth/access.js'
 import { badRequest, notFound, ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { Model } from '../model/model.js'
-import { type GivenSettings, putSettings, readSettings, settingNames } from '../model/settings.js'
+import {
+  clusterFields,
+  type GivenSettings,
+  putSettings,
+  readSettings,
+  settingNames
+} from '../model/settings.js'
 import { exportText, type ImportResult, importDocument, previewImport } from '../model/transfer.js'
 import { objectTypes } from '../model/types.js'
 import { type Body, open } from './body.js'
@@ -121,6 +127,7 @@ function exported(model: Model, masked: boolean): string[] {
 function shown({ config, model }: Parts): JsonObject {
   const settings = Object.fromEntries(settingNames.map(name => [name, model.cluster[name]]))
   const { name, address } = config.controller
+  const { variables } = model.cluster
   return {
     name: config.cluster.name,
     [name]: {
@@ -129,7 +136,9 @@ function shown({ config, model }: Parts): JsonObject {
       serverport: config.http.listen.port,
       svc_config: config.file
     },
-    ...settings
+    ...settings,
+    // The other objects here are controllers: clients go through them.
+    ...(Object.keys(variables).length > 0 ? { variables } : {})
   }
 }
 
@@ -139,7 +148,7 @@ function changeable(given: JsonValue, now: JsonObject): JsonObject {
   const settings: JsonObject = {}
   for (const [key, value] of Object.entries(given)) {
     if (key.startsWith('_')) continue
-    const fixed = Object.hasOwn(now, key) && !settingNames.some(name => name === key)
+    const fixed = Object.hasOwn(now, key) && !clusterFields.some(({ name }) => name === key)
     if (!fixed) settings[key] = value
     else if (!isDeepStrictEqual(value, now[key])) throw badRequest(`cluster: "${key}" cannot be changed here`)
   }

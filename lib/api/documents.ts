@@ -1,7 +1,7 @@
 import { accessOf } from '../auth/access.js'
 import { type BodyField, interfaceEntry } from '../model/request.js'
 import { secretEntry } from '../model/secrets.js'
-import { settingFields } from '../model/settings.js'
+import { clusterFields } from '../model/settings.js'
 import { objectTypes } from '../model/types.js'
 import type { ApiRoute } from './context.js'
 
@@ -53,7 +53,7 @@ export function apiDocument(routes: readonly ApiRoute[], intro: string): string 
     ...[
       ['interface entry', interfaceEntry] as const,
       ['secret', secretEntry] as const,
-      ['cluster', settingFields] as const
+      ['cluster', clusterFields] as const
     ].map(([title, entry]) => `### ${title}\n\n${table(fieldHead, entry.map(fieldRow))}`)
   ]
   return `${intro.trimEnd()}\n\n## Routes\n\n${sections.join('\n\n')}\n\n## Fields\n\n${fields.join('\n\n')}\n`

@@ -3,7 +3,7 @@ import { port } from '../model/field.js'
 import type { ObjectType } from '../model/object-type.js'
 import { type BodyField, interfaceEntry } from '../model/request.js'
 import { secretEntry } from '../model/secrets.js'
-import { settingFields } from '../model/settings.js'
+import { clusterFields } from '../model/settings.js'
 import { objectTypes } from '../model/types.js'
 
 /** A JSON Schema (draft 2020-12, as OpenAPI 3.1 uses it) of a body, for the documents. */
@@ -59,6 +59,7 @@ export function property(field: BodyField): Schema {
   return {
     type: field.required ? json : [...new Set([...types, 'null'])],
     ...(json === 'array' ? { items: { type: 'string' } } : {}),
+    ...(field.merged ? { additionalProperties: { type: ['string', 'null'] } } : {}),
     description: notes.join('; '),
     ...(field.default === undefined ? {} : { default: field.default }),
     ...(field.derived === true ? { readOnly: true } : {}),
@@ -82,6 +83,7 @@ function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema
           interfaces: list(ref('interface')),
           _override: { type: 'boolean', description: 'the object itself sets an inheritable field' },
           ...Object.fromEntries(inherited),
+          _variables_source: { ...map(source), readOnly: true },
           _kerneloptions: { ...string('kernel options in force'), readOnly: true },
           _kerneloptions_source: {
             ...string('who sets a part of them, such as image+group+node; default: nobody'),
@@ -111,5 +113,5 @@ export const components = {
     initrdfile: nullable,
     imagefile: nullable
   }),
-  settings: object(properties(settingFields))
+  settings: object(properties(clusterFields))
 }

@@ -7,6 +7,7 @@ import type { Model } from '../model/model.js'
 import { isNodeName, splitNumber } from '../model/names.js'
 import type { GroupDoc } from '../model/types/group.js'
 import type { NodeDoc } from '../model/types/node.js'
+import type { VariableMap } from '../model/variables.js'
 import type { Tx, View } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Source, Visit } from '../source.js'
@@ -311,6 +312,7 @@ export class Boot {
     const ip = provision?.ipaddress === undefined || !prefix ? '' : `${provision.ipaddress}/${prefix.length}`
     return this.#render('boot/templ_boot_node.cfg', {
       node: node.name,
+      variables: target.variables,
       kernelfile: image?.kernelfile ?? '',
       initrdfile: image?.initrdfile ?? '',
       bootproto: ip === '' ? 'dhcp' : 'static',
@@ -330,9 +332,15 @@ export class Boot {
 
   #render<Name extends keyof typeof bootTemplates>(
     template: Name,
-    data: Omit<DataOf<(typeof bootTemplates)[Name]>, 'url'>
+    data: Omit<DataOf<(typeof bootTemplates)[Name]>, 'url' | 'variables'> & {
+      readonly variables?: VariableMap
+    }
   ): string {
-    return render(this.#o.templates, template, { url: this.#o.url, ...data })
+    return render(this.#o.templates, template, {
+      url: this.#o.url,
+      variables: this.#o.model.cluster.variables,
+      ...data
+    })
   }
 }
 

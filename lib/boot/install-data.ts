@@ -1,4 +1,4 @@
-import { type DataOf, flag, integer, mapOrFalse, maps, text, texts } from '../variables.js'
+import { type DataOf, flag, integer, mapOrFalse, maps, text, textMap, texts } from '../variables.js'
 
 const installInterface = {
   title: 'interface',
@@ -56,6 +56,11 @@ const secret = {
   }
 } as const
 
+/** The variables of an admin, as a node has them. */
+export const nodeVariables = textMap(
+  "the cluster's `variables`, those of the node's group, and its own: the last wins"
+)
+
 /**
  * The variables of the install script and of the kickstart template. None is ever undefined; '' means
  * that a value is not set. Text is what the admin stored, so every use has to be quoted.
@@ -103,6 +108,7 @@ export const installVariables = {
   missing_roles: texts('in a preview: the roles that have no file'),
   secrets: maps(secret, "the group's secrets and the node's own"),
   ntp_server: text("cluster-wide NTP server, '' when none"),
+  variables: nodeVariables,
   rootpw: text("`[kickstart] rootpw`: a crypt(3) hash; '' locks the root account"),
   masked: flag('true when the caller is not the node itself: passwords and the token are `********`')
 } as const

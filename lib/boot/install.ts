@@ -143,6 +143,7 @@ export class Install {
       missing_roles: masked ? withoutFile(this.#o.roles, rolesOf(settings)) : [],
       secrets: this.#secrets(node, masked),
       ntp_server: model.cluster.ntp_server,
+      variables: target.variables,
       rootpw: masked && this.#o.rootpw !== '' ? hidden : this.#o.rootpw,
       masked
     }

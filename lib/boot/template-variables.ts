@@ -1,13 +1,15 @@
-import { flag, integer, text, texts, type Variables } from '../variables.js'
-import { installVariables } from './install-data.js'
+import { flag, integer, text, textMap, texts, type Variables } from '../variables.js'
+import { installVariables, nodeVariables } from './install-data.js'
 
 const url = text('the URL of svcd that nodes use')
+const variables = textMap("the cluster's `variables`")
 const menu = text('path of the menu that comes next: `boot`, or `boot/short`')
 
 /** The variables of the templates for nodes: what the code passes to each, and what docs/templates.md says of it. */
 export const bootTemplates = {
   'boot/templ_boot_ipxe.cfg': {
     url,
+    variables,
     mac: text("MAC address of the machine, if no node has it; '' when no machine was looked for"),
     timeout_ms: integer('milliseconds after which the menu looks for the machine'),
     groups: texts('names of groups, 250 at most'),
@@ -15,10 +17,11 @@ export const bootTemplates = {
     all_groups: flag('whether `groups` has all of them'),
     all_nodes: flag('whether `nodes` has all of them')
   },
-  'boot/templ_boot_ipxe_short.cfg': { url },
-  'boot/templ_boot_disk.cfg': { url },
+  'boot/templ_boot_ipxe_short.cfg': { url, variables },
+  'boot/templ_boot_disk.cfg': { url, variables },
   'boot/templ_boot_node.cfg': {
     url,
+    variables: nodeVariables,
     node: text('name of the node'),
     kernelfile: text('file of the kernel, below /boot/'),
     initrdfile: text('file of the initramfs, below /boot/'),
@@ -33,6 +36,7 @@ export const bootTemplates = {
   },
   'boot/templ_boot_error.cfg': {
     url,
+    variables,
     node: text("name of the node, '' when it is not known"),
     reason: text("why the machine cannot be booted, for iPXE's echo"),
     menu

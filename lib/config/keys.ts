@@ -51,7 +51,8 @@ const clusterFields = [
   'debug',
   'technical_contacts',
   'provision_method',
-  'provision_fallback'
+  'provision_fallback',
+  'variables'
 ]
 
 /**

@@ -5,6 +5,7 @@ import type { Field, ValueOf } from './field.js'
 import { filesOf, findTag, untagged } from './tags.js'
 import { inheritable } from './types/inheritable.js'
 import type { InterfaceDoc } from './types/interface.js'
+import { type VariableMap, variableSources } from './variables.js'
 import type { ClusterSettings, View } from './view.js'
 
 type NodeDoc = Docs['node']
@@ -25,11 +26,16 @@ export type Settings = {
 /** Who sets each of the settings. */
 export type Sources = Readonly<Record<keyof Settings, Source>>
 
+/** Who sets each of the variables. */
+export type VariableSources = Readonly<Record<string, Source>>
+
 /** A node with everything that follows from its group, its network, its image and the cluster. */
 export interface EffectiveNode {
   readonly node: NodeDoc
   readonly group: GroupDoc | undefined
   readonly settings: Settings
+  /** The cluster's, its group's and its own (rules 3.16). */
+  readonly variables: VariableMap
   /** Its interfaces, with the group's options where they have none of their own. */
   readonly interfaces: readonly InterfaceDoc[]
   /** The interface it is provisioned over, that interface's network, and the network's prefix. */
@@ -53,6 +59,8 @@ const noGroup: GroupDoc = Object.freeze({ name: '' })
 interface HandedDown {
   readonly settings: Settings
   readonly sources: Sources
+  readonly variables: VariableMap
+  readonly variableSources: VariableSources
 }
 
 /**
@@ -72,7 +80,12 @@ function handDown(group: GroupDoc, cluster: ClusterSettings): HandedDown {
     settings[name] = values[name] ?? fromCluster ?? byDefault ?? null
     sources[name] = values[name] !== undefined ? 'group' : fromCluster !== undefined ? 'cluster' : 'default'
   }
-  return { settings, sources } as unknown as HandedDown
+  const variables = group.variables ? { ...cluster.variables, ...group.variables } : cluster.variables
+  const from = variableSources<Source>([
+    ['cluster', cluster.variables],
+    ['group', group.variables]
+  ])
+  return { settings, sources, variables, variableSources: from } as unknown as HandedDown
 }
 
 /** The settings of a group, or of nodes without one, and who sets each. */
@@ -113,6 +126,26 @@ export function settingsOf(node: NodeDoc, group: GroupDoc | undefined, cluster: 
 /** Who sets each setting of a node whose group is `group`. */
 export function sourcesOf(node: NodeDoc, group: GroupDoc | undefined, cluster: ClusterSettings): Sources {
   return withOwn(groupInForce(group, cluster).sources, node, () => 'node')
+}
+
+/** The variables in force for a node whose group is `group`: a node's goes before its group's, and that before the cluster's. */
+export const variablesOf = (
+  node: NodeDoc,
+  group: GroupDoc | undefined,
+  cluster: ClusterSettings
+): VariableMap => withVariables(groupInForce(group, cluster).variables, node)
+
+const withVariables = (inherited: VariableMap, { variables }: NodeDoc): VariableMap =>
+  variables ? { ...inherited, ...variables } : inherited
+
+/** Who sets each variable of a node whose group is `group`. */
+export const variableSourcesOf = (
+  node: NodeDoc,
+  group: GroupDoc | undefined,
+  cluster: ClusterSettings
+): VariableSources => {
+  const own = variableSources([['node', node.variables]])
+  return { ...groupInForce(group, cluster).variableSources, ...own }
 }
 
 /** The group of a node; undefined where it has none. */
@@ -173,7 +206,8 @@ export const rolesOf = ({ roles }: Pick<Settings, 'roles'>): string[] =>
 /** Looks up what a node depends on; the cost does not grow with the number of nodes. */
 export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSettings): EffectiveNode {
   const group = groupOf(view, node)
-  const settings = settingsOf(node, group, cluster)
+  const inherited = groupInForce(group, cluster)
+  const settings = withOwn(inherited.settings, node, field => node[field as keyof NodeDoc])
   const interfaces = interfacesInForce(node, group)
   const provision = provisionOf({ interfaces }, settings)
   const network = provision?.network === undefined ? undefined : view.get('network', provision.network)
@@ -182,6 +216,7 @@ export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSetting
     node,
     group,
     settings,
+    variables: withVariables(inherited.variables, node),
     interfaces,
     provision,
     network,

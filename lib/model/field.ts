@@ -55,6 +55,8 @@ export interface Field<V = unknown> {
    * limit, is left as it is, and an import takes it (rules 3.11).
    */
   readonly limit?: (value: string) => string | undefined
+  /** An object that a request changes key by key (rules 3.16). */
+  readonly merged?: true
   readonly meaning: string
 }
 

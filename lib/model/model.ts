@@ -280,7 +280,10 @@ function write<K extends TypeName>(
   // A new object inherits from the group that the request names.
   const group = memberOf && (before ? memberOf(before) : given.values.get('group'))
   const inherited = inForce?.(before, typeof group === 'string' ? tx.get('group', group) : undefined, cluster)
-  const after = merged(objectType, before ?? { name }, given, inherited?.settings ?? {})
+  const after = merged(objectType, before ?? { name }, given, {
+    ...inherited?.settings,
+    ...inherited?.derived
+  })
   for (const why of beyondLimits(objectType.fields, before, after))
     throw badRequest(`${objectType.title} ${name}: ${why}`)
   if (objectType.write) objectType.write(changing, before, after, given)

@@ -1,5 +1,5 @@
 import type { Docs, TypeName } from './docs.js'
-import type { KernelOptions, Settings, Sources } from './effective.js'
+import type { KernelOptions, Settings, Sources, VariableSources } from './effective.js'
 import type { Table } from './field.js'
 import { isObjectName, objectNameRule } from './names.js'
 import type { StoredType } from './stored.js'
@@ -44,7 +44,7 @@ export interface Changing {
 /** The settings in force, who sets each, and what else answers show and nothing stores. */
 export interface InForce {
   readonly settings: Settings
-  readonly sources: Sources
+  readonly sources: Sources & { readonly variables: VariableSources }
   readonly derived?: object
 }
 

@@ -1,4 +1,5 @@
 import type { Docs, TypeName } from './docs.js'
+import type { VariableSources } from './effective.js'
 import { interfacesInForce } from './effective.js'
 import { hidden, type Table } from './field.js'
 import { objectTypes } from './types.js'
@@ -63,8 +64,10 @@ export function show<K extends TypeName>(
   for (const name of leavesOut?.(doc) ?? []) delete shown[name]
   if (interfaces) shown.interfaces = showInterfaces(interfaces, doc, group)
   if (!inherited) return shown
-  shown._override = Object.values<string>(inherited.sources).includes(type)
-  const sources: Readonly<Record<string, string>> = inherited.sources
+  const sources: Readonly<Record<string, string | VariableSources>> = inherited.sources
+  const isOwn = (source: string | VariableSources): boolean =>
+    typeof source === 'string' ? source === type : Object.values(source).some(isOwn)
+  shown._override = Object.values(sources).some(isOwn)
   for (const { name } of fields) if (sources[name] !== undefined) shown[`_${name}_source`] = sources[name]
   if (kernelOptions) {
     const { text, source } = kernelOptions(doc, group, image)

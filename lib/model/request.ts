@@ -5,6 +5,7 @@ import { boolean, type Field, type Table } from './field.js'
 import type { Given, GivenInterface, ObjectType } from './object-type.js'
 import { readTable, shown } from './table.js'
 import { interfaceFields } from './types/interface.js'
+import { mergeVariables, type VariableMap } from './variables.js'
 
 /** A field of a body; one that is `requestOnly` is in no answer. */
 export interface BodyField extends Field {
@@ -107,9 +108,16 @@ export function merged<D extends object>(
 ): D {
   const fields: Record<string, unknown> = { ...before }
   const inForce: Readonly<Record<string, unknown>> = { ...settings }
-  for (const { name, inherited, derived, default: byDefault } of type.fields) {
+  for (const { name, inherited, derived, merged, default: byDefault } of type.fields) {
     if (derived || !given.values.has(name)) continue
-    const value = given.values.get(name)
+    const value = merged
+      ? mergeVariables(
+          fields[name] as VariableMap | undefined,
+          given.values.get(name) as VariableMap | null,
+          inForce[name] as VariableMap | undefined,
+          given.override
+        )
+      : given.values.get(name)
     const unset = value === null || value === undefined
     const wanted = unset ? (byDefault === '' ? '' : null) : value
     if (inherited && !given.override && isDeepStrictEqual(wanted, inForce[name])) continue

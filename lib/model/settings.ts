@@ -4,6 +4,7 @@ import { boolean, type FieldType, freeText, hosts, oneLine, provisionMethod, typ
 import { readFields } from './request.js'
 import type { AttachedType } from './stored.js'
 import { beyondLimits, objectOf } from './table.js'
+import { checkVariables, mergeVariables, type VariableMap, variablesField } from './variables.js'
 import type { ClusterSettings, Tx, View } from './view.js'
 
 /** No time server is a choice too, other than the ini's. */
@@ -25,9 +26,16 @@ export const settingFields = [
 export type SettingName = (typeof settingFields)[number]['name']
 export const settingNames = settingFields.map(({ name }) => name)
 
+/** What a request may change of the cluster: its settings, and the variables, which no ini has (rules 3.16). */
+export const clusterFields = [...settingFields, variablesField] as const satisfies Table
+
 /** A cluster setting changed over http: in force until the ini's value is another one than it was then. */
 export type SettingDoc = { readonly value: string | boolean; readonly ini: string | boolean }
-export type ClusterDoc = { readonly name: string; readonly settings: Readonly<Record<string, SettingDoc>> }
+export type ClusterDoc = {
+  readonly name: string
+  readonly settings: Readonly<Record<string, SettingDoc>>
+  readonly variables?: VariableMap
+}
 
 declare module './docs.js' {
   interface AttachedShapes {
@@ -49,12 +57,13 @@ export function sourceOf(view: View, ini: ClusterSettings, name: SettingName): '
 
 /** What the cluster's objects inherit from the ini, and what they have to know of the controller. */
 export const iniSettings = (ini: {
-  readonly cluster: Omit<ClusterSettings, 'controller' | 'servesDns' | 'imageDirectory'>
+  readonly cluster: Omit<ClusterSettings, 'variables' | 'controller' | 'servesDns' | 'imageDirectory'>
   readonly controller: ClusterSettings['controller']
   readonly dns: { readonly server: string }
   readonly image: { readonly directory: string }
 }): ClusterSettings => ({
   ...ini.cluster,
+  variables: {},
   controller: ini.controller,
   servesDns: ini.dns.server !== 'none',
   imageDirectory: ini.image.directory
@@ -64,32 +73,47 @@ export const iniSettings = (ini: {
 export function settingsInForce(view: View, ini: ClusterSettings): ClusterSettings {
   const changed = settingNames.filter(name => sourceOf(view, ini, name) === 'changed')
   const values = changed.map(name => [name, stored(view, name)?.value])
-  return { ...ini, ...(Object.fromEntries(values) as Partial<Values>) }
+  const { variables = ini.variables } = view.get('cluster', object) ?? {}
+  return { ...ini, ...(Object.fromEntries(values) as Partial<Values>), variables }
 }
 
 /** What a request gives for settings; null goes back to the ini's value. */
-export type GivenSettings = ReadonlyMap<SettingName, string | boolean | null>
+export type GivenSettings = ReadonlyMap<SettingName | 'variables', string | boolean | VariableMap | null>
 
 /**
  * Reads settings. `inForce`: of a request, which may not set what is beyond a limit; an import may. Throws 400 naming the
  * field.
  */
 export function readSettings(given: JsonObject, inForce?: ClusterSettings): GivenSettings {
-  const values = readFields('cluster', settingFields, given)
+  const values = readFields('cluster', clusterFields, given)
   const why = inForce && [...beyondLimits(settingFields, inForce, Object.fromEntries(values))][0]
   if (why !== undefined) throw badRequest(`cluster: ${why}`)
   return values as GivenSettings
 }
 
-/** Stores settings; one that equals the ini's, or is null, is the ini's again. */
-export function putSettings(tx: Tx, ini: ClusterSettings, given: GivenSettings): void {
+/**
+ * Stores settings; one that equals the ini's, or is null, is the ini's again. Variables are merged with those that are there.
+ * `replace`: what is not given goes.
+ */
+export function putSettings(tx: Tx, ini: ClusterSettings, given: GivenSettings, replace = false): void {
   const settings: Record<string, SettingDoc> = {}
   for (const name of settingNames) {
-    const value = given.has(name) ? given.get(name) : stored(tx, name)?.value
-    const stale = !given.has(name) && sourceOf(tx, ini, name) === 'ini'
+    const isKept = !replace && !given.has(name)
+    const value = isKept ? stored(tx, name)?.value : (given.get(name) as SettingDoc['value'] | null)
+    const stale = isKept && sourceOf(tx, ini, name) === 'ini'
     if (value != null && value !== ini[name] && !stale) settings[name] = { value, ini: ini[name] }
   }
-  if (Object.keys(settings).length > 0) tx.put('cluster', object, { name: object, settings } as ClusterDoc)
+  const own = replace ? {} : tx.get('cluster', object)?.variables
+  const wanted = given.get('variables')
+  const variables = wanted === undefined ? (own ?? {}) : mergeVariables(own, wanted as VariableMap | null)
+  checkVariables(variables, object)
+  const hasVariables = Object.keys(variables).length > 0
+  if (Object.keys(settings).length > 0 || hasVariables)
+    tx.put('cluster', object, {
+      name: object,
+      settings,
+      ...(hasVariables ? { variables } : {})
+    } as ClusterDoc)
   else if (tx.get('cluster', object)) tx.remove('cluster', object)
 }
 
@@ -116,7 +140,8 @@ export const cluster: AttachedType<ClusterDoc> = {
       type: objectOf(changedSettings),
       required: true,
       meaning: 'settings that were changed'
-    }
+    },
+    variablesField
   ],
   *checks(_view, { name }) {
     if (name !== object) yield `there is but one, ${object}.json`

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { type Field, type FieldType, hidden, type Table, ValueError } from './field.js'
+import { type VariableMap, withoutNull } from './variables.js'
 
 /** Gets what is wrong with an object, and where in it. */
 export type Report = (path: readonly (string | number)[], message: string) => void
@@ -83,8 +84,9 @@ function only(table: Table, key: string): string {
  */
 export function storedFields(table: Table, values: ReadonlyMap<string, unknown>): Record<string, unknown> {
   const doc: Record<string, unknown> = {}
-  for (const { name, derived, inherited, default: byDefault } of table) {
-    const value = values.get(name) ?? null
+  for (const { name, derived, inherited, merged, default: byDefault } of table) {
+    const given = values.get(name) ?? null
+    const value = merged && given !== null ? withoutNull(given as VariableMap) : given
     const saysNothing = value === null || (!inherited && isDeepStrictEqual(value, byDefault))
     if (!derived && !saysNothing) doc[name] = value
   }

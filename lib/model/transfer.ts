@@ -16,6 +16,7 @@ import { fieldFor, readTable, storedFields } from './table.js'
 import { allTags, tagKey, untagged } from './tags.js'
 import { type OsimagetagDoc, tagFields, treeProblems } from './types/osimage.js'
 import { kinds, objectTypes, typeNames } from './types.js'
+import type { VariableMap } from './variables.js'
 import type { View } from './view.js'
 
 /** In the order they are written. */
@@ -30,8 +31,10 @@ const isMasked = "is masked: only an admin's export can be imported"
  */
 export function* exportText(model: Model, masked: boolean): Generator<string> {
   const { view } = model
+  const { variables } = model.cluster
+  const hasVariables = Object.keys(variables).length > 0
   const settings = Object.fromEntries(settingNames.map(name => [name, model.cluster[name]]))
-  yield `{"config":{"cluster":${JSON.stringify(settings)}`
+  yield `{"config":{"cluster":${JSON.stringify(hasVariables ? { ...settings, variables } : settings)}`
   for (const type of typeNames) {
     yield `,"${type}":`
     yield* map(view.names(type), name => stored(view, type, name, masked))
@@ -195,13 +198,13 @@ function parse(model: Model, document: JsonValue): (changing: Changing) => reado
 }
 
 function parseSettings(model: Model, content: JsonObject, problems: Problems): Replace {
-  // A section replaces the whole: a setting that it does not hold is the ini's again.
-  const settings = new Map<SettingName, string | boolean | null>(settingNames.map(name => [name, null]))
+  const settings = new Map<SettingName | 'variables', string | boolean | VariableMap | null>()
   for (const [key, value] of Object.entries(content))
     problems.attempt(['config', 'cluster', key], () => {
       for (const [name, read] of readSettings({ [key]: value })) settings.set(name, read)
     })
-  return ({ tx }) => putSettings(tx, model.ini, settings)
+  // A section replaces the whole: a setting that it does not hold is the ini's again.
+  return ({ tx }) => putSettings(tx, model.ini, settings, true)
 }
 
 function parseObjects<K extends TypeName>(type: K, content: JsonObject, problems: Problems): Replace {

@@ -2,6 +2,7 @@ import type { Store } from '../store/store.js'
 import type { Tx as StoreTx, View as StoreView } from '../store/types.js'
 import type { Docs } from './docs.js'
 import type { ClusterIndex } from './index.js'
+import type { VariableMap } from './variables.js'
 
 export type { Change } from '../store/types.js'
 export type View = StoreView<Docs, ClusterIndex>
@@ -15,6 +16,7 @@ export interface ClusterSettings {
   readonly ntp_server: string
   readonly debug: boolean
   readonly technical_contacts: string
+  readonly variables: VariableMap
   readonly controller: { readonly name: string; readonly address: string }
   /** The DNS server on the controller is svcd's: it knows the cluster's names. */
   readonly servesDns: boolean

@@ -31,10 +31,10 @@ export interface Rendered {
 
 type ServiceTemplates = typeof dhcpTemplates & typeof dnsTemplates
 
-/** The text of a template, by its name below the directory of templates. */
+/** The text of a template, by its name below the directory of templates; the variables of the cluster come to it by themselves. */
 export type Render = <Name extends keyof ServiceTemplates>(
   template: Name,
-  data: DataOf<ServiceTemplates[Name]>
+  data: Omit<DataOf<ServiceTemplates[Name]>, 'variables'>
 ) => string
 
 /**

@@ -76,8 +76,9 @@ function render(job: RenderJob): { rendered: Rendered; given: Serials } {
   const templates = new Templates({ directory: job.templates })
   const backend = backendOf(job.service, job.settings.server)
   const { of, given } = serials(job.serials, job.nowMs, contentOf)
-  const text: Render = (name, data) => templates.render(name, { ...data })
-  return { rendered: backend.render(JSON.parse(job.data), job.settings, text, of), given }
+  const all = JSON.parse(job.data)
+  const text: Render = (name, data) => templates.render(name, { variables: all.variables, ...data })
+  return { rendered: backend.render(all, job.settings, text, of), given }
 }
 
 /** What svcd's own files have in their first line. Their directory may hold an admin's files too. */

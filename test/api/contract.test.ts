@@ -135,8 +135,8 @@ for (const row of rows)
 /** Fields that svcd has beyond the contract's. */
 const additions: Readonly<Record<string, readonly string[]>> = {
   network: ['dhcp_nodes_only'],
-  group: ['kerneloptions'],
-  node: ['kerneloptions']
+  group: ['kerneloptions', 'variables'],
+  node: ['kerneloptions', 'variables']
 }
 
 // rules 1.4

@@ -9,6 +9,7 @@ export type Objects = { [K in keyof Docs]?: Readonly<Record<string, object>> }
 export const settings: ClusterSettings = {
   provision_method: 'http',
   provision_fallback: 'http',
+  variables: {},
   ntp_server: '',
   debug: false,
   technical_contacts: '',

@@ -68,7 +68,7 @@ export async function rendered(
   cluster: ClusterSettings = settings
 ): Promise<readonly RenderedFile[]> {
   const all = new Templates({ directory: templates })
-  const render = (name: string, data: object) => all.render(name, { ...data })
+  const render = (name: string, data: object) => all.render(name, { variables: cluster.variables, ...data })
   const data = await dataOf(service, objects, cluster, more)
   const given = { ...settingsOf(service, server), ...more }
   const serial = (_zone: string, _path: string, body: (serial: number) => string) => body(2026112001)
@@ -85,7 +85,7 @@ export async function templateData(
 ): Promise<{ template: string; data: object }[]> {
   const found: { template: string; data: object }[] = []
   const record = (template: string, data: object) => {
-    found.push({ template, data })
+    found.push({ template, data: { variables: settings.variables, ...data } })
     return ''
   }
   const given = { ...settingsOf(service, server), ...ini }

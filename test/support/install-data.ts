@@ -88,6 +88,7 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     missing_roles: [],
     secrets: [],
     ntp_server: '',
+    variables: {},
     rootpw: '',
     masked: false,
     ...changes

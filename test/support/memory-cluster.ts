@@ -21,6 +21,7 @@ export const settings: ClusterSettings = {
   ntp_server: '',
   debug: false,
   technical_contacts: '',
+  variables: {},
   controller: { name: 'controller', address: '10.141.255.254' },
   servesDns: false,
   imageDirectory: '/images'

@@ -36,7 +36,8 @@ const inheritable = {
   provision_method: 'http',
   provision_fallback: 'torrent',
   unmanaged_bmc_users: 'delete',
-  kerneloptions: 'rd.debug a="b c"'
+  kerneloptions: 'rd.debug a="b c"',
+  variables: { ntp: awkward, rack: '' }
 }
 const bmc = [
   ['kernopts', 'kerneloptions', 'quiet'],
@@ -223,6 +224,7 @@ function settings(ini: string) {
     provision_fallback: 'http',
     unmanaged_bmc_users: null,
     kerneloptions: null,
+    variables: {},
     interfaces: [],
     _override: false,
     _setupbmc_source: 'default',
@@ -241,6 +243,7 @@ function settings(ini: string) {
     _provision_method_source: ini,
     _provision_fallback_source: ini,
     _unmanaged_bmc_users_source: 'default',
+    _variables_source: {},
     _kerneloptions: '',
     _kerneloptions_source: 'default'
   }

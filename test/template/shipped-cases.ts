@@ -19,7 +19,7 @@ function combinations(options: Readonly<Record<string, readonly unknown[]>>): Re
 }
 
 const bootCases = (name: string, options: Readonly<Record<string, readonly unknown[]>>): Case[] =>
-  combinations({ url: ['http://10.141.255.254:7050'], ...options }).map((data, i) => ({
+  combinations({ url: ['http://10.141.255.254:7050'], variables: [{}], ...options }).map((data, i) => ({
     template: `boot/${name}`,
     what: `case ${i + 1}`,
     data

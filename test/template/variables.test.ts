@@ -41,6 +41,10 @@ function* wrong(
     if (type === 'map or false' && value === false) return
     if (typeof value !== 'object' || value === null) yield `${path} is no map`
     else yield* differences(`${path}.`, shape.variables, value as Data, seen)
+  } else if (type === 'map of strings') {
+    if (typeof value !== 'object' || value === null) yield `${path} is no map`
+    for (const [name, each] of Object.entries(value ?? {}))
+      if (typeof each !== 'string') yield `${path}.${name} is no string`
   } else if (type === 'integer' ? !Number.isSafeInteger(value) : typeof value !== type)
     yield `${path} is no ${type}: ${value}`
 }

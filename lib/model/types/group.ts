@@ -6,6 +6,7 @@ import { assignAddresses, followGroup, mergeGroupInterfaces, removeGroupInterfac
 import { type Changing, named, type ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import { checkTag } from '../tags.js'
+import { checkVariables, variablesField } from '../variables.js'
 import {
   bmcFields,
   installFields,
@@ -21,7 +22,8 @@ const fields = [
   comment,
   ...provisionFields,
   unmanagedBmcUsers,
-  ownKernelOptions
+  ownKernelOptions,
+  variablesField
 ] as const satisfies Table
 
 const hidden = [groupInterfaces] as const satisfies Table
@@ -45,7 +47,10 @@ export const group: ObjectType<GroupDoc> = {
   ...named,
   ...ownsSecrets('group'),
 
-  inForce: (doc, _group, cluster) => groupInForce(doc, cluster),
+  inForce(doc, _group, cluster) {
+    const { settings, sources, variables, variableSources } = groupInForce(doc, cluster)
+    return { settings, sources: { ...sources, variables: variableSources }, derived: { variables } }
+  },
   kernelOptions: (doc, _group, image) => kernelOptionsInForce(image, doc),
   write(changing, before, after, given) {
     put(changing, before, mergeGroupInterfaces(after, given.interfaces))
@@ -55,6 +60,7 @@ export const group: ObjectType<GroupDoc> = {
   },
 
   *checks(view, doc, title, cluster) {
+    yield () => checkVariables(doc.variables, title)
     yield () => checkTag(view, groupInForce(doc, cluster).settings, title)
   },
   /** A group's image and tag must suit the members that inherit one of them (rules 1.2). */

@@ -6,7 +6,9 @@ import {
   kernelOptionsInForce,
   provisionOf,
   settingsOf,
-  sourcesOf
+  sourcesOf,
+  variableSourcesOf,
+  variablesOf
 } from '../effective.js'
 import {
   atMost,
@@ -34,6 +36,7 @@ import type { Changing, Given, ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import type { AttachedType } from '../stored.js'
 import { checkTag } from '../tags.js'
+import { checkVariables, variablesField } from '../variables.js'
 import type { View } from '../view.js'
 import { moveHandover } from './handover.js'
 import {
@@ -88,7 +91,8 @@ const fields = [
     limit: atMost(256, 'svcd'),
     meaning: 'asset tag, from the hardware inventory'
   },
-  ownKernelOptions
+  ownKernelOptions,
+  variablesField
 ] as const satisfies Table
 
 const hidden = [
@@ -148,7 +152,12 @@ export const node: ObjectType<NodeDoc> = {
   inForce(doc = { name: '' }, group, cluster) {
     const settings = settingsOf(doc, group, cluster)
     const macaddr = provisionOf(doc, settings)?.macaddress
-    return { settings, sources: sourcesOf(doc, group, cluster), derived: { macaddr } }
+    const variables = variablesOf(doc, group, cluster)
+    const sources = {
+      ...sourcesOf(doc, group, cluster),
+      variables: variableSourcesOf(doc, group, cluster)
+    }
+    return { settings, sources, derived: { macaddr, variables } }
   },
   kernelOptions: (doc, group, image) => kernelOptionsInForce(image, group, doc),
   write(changing, before, after, given) {
@@ -186,6 +195,7 @@ export const node: ObjectType<NodeDoc> = {
 
   *checks(view, doc, title, cluster) {
     const group = groupOf(view, doc)
+    yield () => checkVariables(doc.variables, title)
     yield () => checkTag(view, settingsOf(doc, group, cluster), title)
     const has = new Set([...(doc.interfaces ?? []).map(entry => entry.interface), ...(doc.removed ?? [])])
     for (const { interface: name, network } of group?.interfaces ?? [])

@@ -8,7 +8,7 @@ import { type Range, sizeOf, without } from './ranges.js'
 import type { DhcpData, DhcpSubnet } from './variables.js'
 
 /** What the data needs besides the cluster's objects. */
-export type DhcpOptions = Omit<DhcpData, 'controller' | 'subnets' | 'hosts'>
+export type DhcpOptions = Omit<DhcpData, 'variables' | 'controller' | 'subnets' | 'hosts'>
 
 // RFC 3397's option has 255 bytes, and resolvers read six domains.
 const mostDomains = 6
@@ -29,7 +29,8 @@ export function* dhcpData(captured: Captured, options: DhcpOptions): Generator<u
     subnets.push(subnet(group, captured, taken, others, found.addresses))
     yield
   }
-  return { ...options, controller: found.controller, subnets, hosts: found.hosts }
+  const { variables } = captured.cluster
+  return { ...options, variables, controller: found.controller, subnets, hosts: found.hosts }
 }
 
 const asText = ({ first, last }: Range) => ({ first: formatAddress(first), last: formatAddress(last) })

@@ -6,6 +6,7 @@ import {
   mapLists,
   maps,
   text,
+  textMap,
   texts,
   type Variables
 } from '../../variables.js'
@@ -55,7 +56,10 @@ const subnet = {
   }
 } as const
 
+const variables = textMap("the cluster's `variables`")
+
 const common = {
+  variables,
   url: text('the URL of svcd that nodes use'),
   next_server: text("TFTP server, '' without one"),
   bios: text('iPXE file that BIOS machines fetch from that server'),
@@ -112,7 +116,7 @@ export const dhcpTemplates = {
     directory: text('directory of the files of machines'),
     lease_file: text('path of the file of leases')
   },
-  'dhcp/templ_dnsmasq_host.cfg': { host: map(host, 'the machine whose file this is') }
+  'dhcp/templ_dnsmasq_host.cfg': { variables, host: map(host, 'the machine whose file this is') }
 } as const satisfies Record<string, Variables>
 
 /** What all templates of DHCP servers see. */

@@ -34,7 +34,7 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
   }))
   const reverse = yield* reverseOf(captured, names, serverOf, servers)
   const hosts = yield* hostsOf(names)
-  return { zones: [...forward, ...reverse], hosts }
+  return { variables: captured.cluster.variables, zones: [...forward, ...reverse], hosts }
 }
 
 const byName = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]) => (a < b ? -1 : 1)

@@ -1,4 +1,6 @@
-import { type DataOf, integer, maps, text, texts, type Variables } from '../../variables.js'
+import { type DataOf, integer, maps, text, textMap, texts, type Variables } from '../../variables.js'
+
+const variables = textMap("the cluster's `variables`")
 
 const record = {
   title: 'record',
@@ -35,16 +37,18 @@ const hostLine = {
 
 /** The variables of each template of a name server: what the code passes, and what the document says of it. */
 export const dnsTemplates = {
-  'dns/templ_bind.cfg': { zones: maps(zoneFile, 'the zones, forward and reverse') },
+  'dns/templ_bind.cfg': { variables, zones: maps(zoneFile, 'the zones, forward and reverse') },
   'dns/templ_bind_zone.cfg': {
+    variables,
     ...zone,
     serial: integer('the serial of the SOA record; it grows with every change of the file')
   },
   'dns/templ_dnsmasq.cfg': {
+    variables,
     zones: texts('names of the zones, forward and reverse'),
     hosts_file: text('path of the file with all names')
   },
-  'dns/templ_dnsmasq_hosts.cfg': { hosts: maps(hostLine, 'an entry for each address') }
+  'dns/templ_dnsmasq_hosts.cfg': { variables, hosts: maps(hostLine, 'an entry for each address') }
 } as const satisfies Record<string, Variables>
 
 /** What can be written of a zone. Full names end in a dot. */
@@ -53,6 +57,7 @@ export type DnsRecord = DataOf<typeof record.variables>
 
 /** Everything that a name server has to know. */
 export interface DnsData {
+  readonly variables: Readonly<Record<string, string>>
   readonly zones: readonly DnsZone[]
   /** The same as lines of a hosts file. */
   readonly hosts: readonly DataOf<typeof hostLine.variables>[]

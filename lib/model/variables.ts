@@ -1,0 +1,91 @@
+import { badRequest } from '../errors.js'
+import { isObject, type JsonValue } from '../json.js'
+import { type FieldType, ValueError } from './field.js'
+
+/** Variables of an admin, by name, for templates (rules 3.16). */
+export type VariableMap = Readonly<Record<string, string>>
+
+/** Variables in a request: null takes one away. */
+type GivenVariables = Readonly<Record<string, string | null>>
+
+const mostVariables = 100
+const mostBytes = 16_384
+const mostValueBytes = 4_096
+
+export const variableNameRule = '1 to 63 letters, digits and underscores that begin with a letter'
+const isVariableName = (name: string) => /^[A-Za-z][A-Za-z0-9_]{0,62}$/.test(name)
+
+/** An object of texts. A file has to spell it without null. */
+export const variableMap: FieldType<VariableMap> = {
+  expected: 'an object of texts',
+  json: 'object',
+  read: (value, exact) => {
+    if (!isObject(value)) throw new ValueError('')
+    for (const [name, text] of Object.entries(value)) checkVariable(name, text, exact)
+    return sorted(Object.entries(value)) as VariableMap
+  }
+}
+
+function checkVariable(name: string, value: JsonValue | undefined, exact = false): void {
+  if (!isVariableName(name))
+    throw new ValueError(`has a variable ${JSON.stringify(name)}: a name must be ${variableNameRule}`)
+  if (value === null && !exact) return
+  if (typeof value !== 'string')
+    throw new ValueError(`has a variable ${name} that is not a text: put numbers in quotation marks`)
+  if (value.includes('\u0000')) throw new ValueError(`has a variable ${name} that holds a NUL character`)
+  const bytes = Buffer.byteLength(value)
+  if (bytes > mostValueBytes)
+    throw new ValueError(`has a variable ${name} of ${bytes} bytes: ${mostValueBytes} at most`)
+}
+
+/** In the order of their names, so that a file depends on the values alone. */
+const sorted = <V>(entries: readonly (readonly [string, V])[]): Readonly<Record<string, V>> =>
+  Object.fromEntries([...entries].sort(([a], [b]) => (a < b ? -1 : 1)))
+
+/** Without those that are to be taken away. */
+export const withoutNull = (given: GivenVariables): VariableMap =>
+  Object.fromEntries(Object.entries(given).filter((entry): entry is [string, string] => entry[1] !== null))
+
+/**
+ * An object's own variables with those of a request. What the request does not name is left as it is; null takes one away,
+ * null for all of them takes away all. One that equals what is in force is left as it is (rules 3.16), unless all of the
+ * request are to be stored.
+ */
+export function mergeVariables(
+  own: VariableMap = {},
+  given: GivenVariables | null,
+  inForce: VariableMap = {},
+  storeAll = false
+): VariableMap {
+  if (given === null) return {}
+  const merged = new Map(Object.entries(own))
+  for (const [name, value] of Object.entries(given))
+    if (value === null) merged.delete(name)
+    else if (storeAll || !Object.hasOwn(inForce, name) || inForce[name] !== value) merged.set(name, value)
+  return sorted([...merged])
+}
+
+/** Throws 400 where an object has too many variables, or too long ones; the message begins with `title`. */
+export function checkVariables(variables: VariableMap = {}, title: string): void {
+  const entries = Object.entries(variables)
+  if (entries.length > mostVariables)
+    throw badRequest(`${title}: field "variables" has ${entries.length} variables: ${mostVariables} at most`)
+  const bytes = entries.reduce((sum, [name, value]) => sum + name.length + Buffer.byteLength(value), 0)
+  if (bytes > mostBytes)
+    throw badRequest(`${title}: field "variables" has ${bytes} bytes in all: ${mostBytes} at most`)
+}
+
+/** The variables of a group, a node or the cluster. */
+export const variablesField = {
+  name: 'variables',
+  type: variableMap,
+  merged: true,
+  default: {},
+  meaning: 'texts for templates, by name; a request changes those that it names, and null takes one away'
+} as const
+
+/** Who sets each of the variables in force, from those that come first to those that win. */
+export const variableSources = <S extends string>(
+  levels: readonly (readonly [S, VariableMap | undefined])[]
+): Readonly<Record<string, S>> =>
+  sorted(levels.flatMap(([who, map]) => Object.keys(map ?? {}).map(name => [name, who] as const)))
