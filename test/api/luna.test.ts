@@ -112,18 +112,19 @@ t.test('pack, kernel and the clone of an image answer at once, with a request to
       const id = job()?.id
       if (c === on) t.match(await asked, { status: 200, body: { message: 'queued', request_id: id } }, kind)
       t.equal(answered, c === on, kind)
-      // The pack is followed to its end, which takes a while.
-      if (kind !== 'pack') await c.get(`/config/status/${id}/_cancel`)
+      // One is done, the others would take a while for nothing.
+      const isDone = kind === 'pack' && c === on
+      if (!isDone) await c.get(`/config/status/${id}/_cancel`)
       gate.end()
       const { status } = await asked
-      if (c === off) t.equal(status, kind === 'pack' ? 204 : 503, kind)
+      if (c === off) t.equal(status, 503, kind)
       await c.idle()
       // Until 404, as the client asks.
       const path = `/config/status/${id}`
-      t.match((await c.get(path)).body, { state: kind === 'pack' ? 'done' : 'failed', message: /./ })
+      t.match((await c.get(path)).body, { state: isDone ? 'done' : 'failed', message: /./ })
       t.equal((await c.get(path)).status, 404)
     }
-  for (const image of await shown('osimage', 'compute')) t.match(image, { imagefile: /./ })
+  t.match((await shown('osimage', 'compute'))[0], { imagefile: /./ })
   t.equal((await on.get('/config/osimage/none/_pack')).status, 404, 'what is known at once is told at once')
 })
 
@@ -145,7 +146,9 @@ t.test('comments, interface options and kernel options come in base64', async t 
     const clear = { interfaces: [{ interface: 'BOOTIF', options: '' }] }
     const set = { interfaces: [{ interface: 'BOOTIF', options: given }] }
     const there = [{ interfaces: [{ options: 'mtu=9000' }] }, { interfaces: [{ options: given }] }]
-    const whole = { config: { [type]: { [name]: { name, comment, ...set } } } }
+    const whole = {
+      config: { [type]: { [name]: { name, comment, kerneloptions: base64('nosmt'), ...set } } }
+    }
     t.same(codes(await post(`/config/${type}/${name}`, whole)), [204, 204], type)
     t.match(
       await shown(type, name),
