@@ -6,6 +6,7 @@ import { keys } from './config/keys.js'
 import type { Problem } from './config/problem.js'
 import { frontWarnings, reachability } from './config/reachability.js'
 import type { Config } from './config/types.js'
+import { expiry, isFor, readPair } from './http/certificate.js'
 import { ownerText } from './model/index.js'
 import { stateWarnings } from './model/limits.js'
 import { storeOptions } from './model/model.js'
@@ -30,9 +31,9 @@ export interface Findings {
 
 /**
  * Every problem in the templates, in the state and with what the ini names on this machine, and what an admin should
- * know besides (rules 7.7).
+ * know besides (rules 7.7). `now`: milliseconds since 1970.
  */
-export async function checkAll(config: Config): Promise<Findings> {
+export async function checkAll(config: Config, now = Date.now()): Promise<Findings> {
   const templates = new Templates({ directory: config.paths.templates }).check()
   const networks: string[] = []
   const ini = iniSettings(config)
@@ -46,7 +47,8 @@ export async function checkAll(config: Config): Promise<Findings> {
   })
   const options = storeOptions(config.paths.state, ini, box)
   const firmware = missingFirmware(config)
-  const told = [...(await missingOnMachine(config)), ...firmware.problems]
+  const tls = await tlsFindings(config.http, now)
+  const told = [...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems]
   const problems: Problem[] = [
     ...told.map(message => ({ file: placeOf(config, message), message })),
     ...damaged
@@ -87,6 +89,7 @@ export async function checkAll(config: Config): Promise<Findings> {
       ...reachability(config, networks),
       ...frontWarnings(config),
       ...firmware.warnings,
+      ...tls.warnings,
       ...warnings
     ],
     notes
@@ -134,6 +137,30 @@ function missingFirmware({ boot }: Config): { problems: string[]; warnings: stri
   return {
     problems: missing.filter(isNeeded).map(told),
     warnings: missing.filter(key => !isNeeded(key)).map(told)
+  }
+}
+
+/** Whether the certificate and its key can be used now, will be soon no more, and are for the name that nodes use. */
+async function tlsFindings(
+  { tls_certificate, tls_key, tls_port, url }: Config['http'],
+  now: number
+): Promise<{ problems: string[]; warnings: string[] }> {
+  if (tls_certificate === '') return { problems: [], warnings: [] }
+  try {
+    const pair = await readPair({ certificate: tls_certificate, key: tls_key })
+    const warnings: string[] = []
+    const end = expiry(pair, now)
+    const text = `[http] tls_certificate: ${tls_certificate} ${end?.text}`
+    if (end && !end.over) warnings.push(text)
+    const { protocol, hostname, port } = new URL(url)
+    const host = hostname.replace(/^\[|\]$/g, '')
+    if (protocol === 'https:' && Number(port || 443) === tls_port && !isFor(pair, host))
+      warnings.push(`[http] url ${url}: ${tls_certificate} is not for ${host}; nodes refuse it`)
+    return { problems: end?.over ? [text] : [], warnings }
+  } catch (error) {
+    const { message } = error as Error
+    const isOfKey = message.includes(tls_key) || !message.includes(tls_certificate)
+    return { problems: [`[http] ${isOfKey ? 'tls_key' : 'tls_certificate'}: ${message}`], warnings: [] }
   }
 }
 

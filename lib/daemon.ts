@@ -19,6 +19,7 @@ import { localWork } from './helper/local.js'
 import { placesOf } from './helper/places.js'
 import { systemctlBy } from './helper/systemctl.js'
 import type { Work } from './helper/work.js'
+import { Certificate } from './http/certificate.js'
 import { descriptorShare } from './http/descriptors.js'
 import type { Limits } from './http/limits.js'
 import { HttpServer } from './http/server.js'
@@ -47,6 +48,8 @@ import { Templates } from './template/templates.js'
 export interface Daemon {
   readonly address: string
   readonly port: number
+  /** Undefined without `[http] tls_certificate`. */
+  readonly tlsPort: number | undefined
   readonly server: HttpServer<Caller>
   readonly model: Model
   readonly jobs: Jobs
@@ -79,7 +82,9 @@ export async function startDaemon(
       roleOf: (user: string) => logins.roleOf(user),
       standsFor: model.standsFor.bind(model)
     }
-    const { front_files } = config.http
+    const { front_files, listen } = config.http
+    const certificate = await openCertificate(config.http, log, now)
+    if (certificate) closers.push(() => certificate.close())
     const server = new HttpServer<Caller>({
       routes: routes(parts),
       authorize: (route, head) => authorize(standing, route, head),
@@ -90,18 +95,32 @@ export async function startDaemon(
       limits: connectionLimits(config.http),
       log
     })
-    const { address, port } = await server.listen(config.http.listen.address, config.http.listen.port)
+    const { address, port } = await server.listen(listen.address, listen.port)
     log.info(`listening on ${address} port ${port}`)
+    closers.push(() => server.close(0))
+    const tls =
+      certificate && (await server.listenTls(listen.address, config.http.tls_port, () => certificate.context))
+    if (tls) log.info(`listening with TLS on ${tls.address} port ${tls.port}`)
     const closeAll = async (graceMs: number) => {
       // A request that waits for its job is answered before its connection is cut.
       await Promise.all([server.close(graceMs), jobs.close(graceMs / 2)])
       await close()
     }
-    return { address, port, server, model, jobs, services, images, close: closeAll }
+    return { address, port, tlsPort: tls?.port, server, model, jobs, services, images, close: closeAll }
   } catch (error) {
     await close()
     throw error
   }
+}
+
+/** The certificate for TLS, if the ini names one. Throws Error with file and remedy where it is no use. */
+async function openCertificate(
+  { tls_certificate, tls_key }: Config['http'],
+  log: Log,
+  now: () => number
+): Promise<Certificate | undefined> {
+  if (tls_certificate === '') return undefined
+  return Certificate.open({ certificate: tls_certificate, key: tls_key }, { log, now })
 }
 
 /** What the ini allows, as far as the process has descriptors for it; all files of the parts are open by now. */

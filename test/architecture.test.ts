@@ -24,7 +24,17 @@ const GROUND = [
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   main: ['cli', 'helper', 'config', 'version'],
   cli: ['check', 'daemon', 'auth', 'helper', 'services', 'config'],
-  check: ['daemon', 'boot', 'services', 'model', 'store', 'program', 'template', 'config'],
+  check: [
+    'daemon',
+    'boot',
+    'services',
+    'model',
+    'store',
+    'program',
+    'template',
+    'http/certificate',
+    'config'
+  ],
   daemon: [
     ...[
       'api',

@@ -1,10 +1,13 @@
+import { chmodSync, unlinkSync } from 'node:fs'
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { checkAll } from '../lib/check.js'
 import { loadConfig } from '../lib/config/load.js'
+import { makeCertificate } from './support/certificate.js'
 import { Controller } from './support/controller.js'
+import { scratch } from './support/scratch.js'
 
 const shipped = fileURLToPath(new URL('../etc/svcd.ini', import.meta.url))
 const templates = fileURLToPath(new URL('../templates', import.meta.url))
@@ -14,6 +17,10 @@ const reachable = ['http.url=https://controller.example.org', 'http.trusted_prox
 
 /** What `svcd check` says of an ini with these keys, and a state directory without objects. */
 async function check(state: string, ...settings: string[]) {
+  return checkAt(Date.now(), state, ...settings)
+}
+
+async function checkAt(now: number, state: string, ...settings: string[]) {
   const ini = join(state, 'svcd.ini')
   const config = loadConfig(ini, [
     `paths.state=${join(state, 'var')}`,
@@ -21,7 +28,7 @@ async function check(state: string, ...settings: string[]) {
     ...reachable,
     ...settings
   ])
-  const { problems, warnings } = await checkAll(config)
+  const { problems, warnings } = await checkAll(config, now)
   const given = settings.map(setting => setting.split('=', 1)[0] as string)
   for (const { file, message } of problems) {
     const key = /^\[(\w+)\] (\w+)/.exec(message)?.slice(1).join('.') ?? ''
@@ -124,5 +131,36 @@ t.test('files for a front server that nobody has named are a warning', async t =
   t.strictSame(problems, [])
   t.match(warnings, [
     /^\[http\] front_files: it does nothing without trusted_proxies; name the front server there/
+  ])
+})
+
+// rules 2.18, 7.7
+t.test('the certificate and its key', async t => {
+  const state = t.testdir({ 'svcd.ini': '' })
+  const directory = scratch(t)
+  const [one, two] = [await makeCertificate(directory, 'one'), await makeCertificate(directory, 'two')]
+  const pair = (key: string) => [`http.tls_certificate=${one.certificate}`, `http.tls_key=${key}`]
+  const after = (days: number) => checkAt(Date.now() + days * 86_400_000, state, ...pair(one.key))
+  t.strictSame(await check(state, ...pair(one.key)), none)
+  t.strictSame(await check(state, 'http.url=https://one:7443', ...pair(one.key)), none)
+  t.strictSame((await check(state, 'http.url=https://two:7443', ...pair(one.key))).warnings, [
+    `[http] url https://two:7443: ${one.certificate} is not for two; nodes refuse it`
+  ])
+  t.match((await check(state, ...pair(two.key))).problems, [
+    /^\[http\] tls_key: .*two\.key is not the key of .*one\.crt: put both files of one certificate there$/
+  ])
+  const { problems, warnings } = await after(80)
+  t.strictSame(problems, [])
+  t.match(warnings, [/^\[http\] tls_certificate: .*one\.crt expires at .*: renew it/])
+  t.match((await after(91)).problems, [
+    /^\[http\] tls_certificate: .*one\.crt has expired at .*: clients refuse it; renew it$/
+  ])
+  chmodSync(one.key, 0o644)
+  t.match((await check(state, ...pair(one.key))).problems, [
+    /^\[http\] tls_key: .*one\.key has mode 0644: .*; give it mode 0640 \(chmod 0640 .*one\.key\)$/
+  ])
+  unlinkSync(one.certificate)
+  t.match((await check(state, ...pair(one.key))).problems, [
+    /^\[http\] tls_certificate: there is no file .*one\.crt; put it there/
   ])
 })

@@ -9,11 +9,15 @@ const quoted = (text: string) => (/^[\w./:-]+$/.test(text) ? text : `'${text.rep
  * What `svcd serve` prints once it listens: the address, what keeps nodes from it, where the first password is, and a
  * curl to try next.
  */
-export function banner(config: Config, listening: { address: string; port: number }): string {
-  const { address, port } = listening
+export function banner(
+  config: Config,
+  listening: { address: string; port: number; tlsPort?: number | undefined }
+): string {
+  const { address, port, tlsPort } = listening
   const v6 = address.includes(':')
   const local = isWildcard(address) ? (v6 ? '::1' : '127.0.0.1') : address
-  const base = `http://${v6 ? `[${local}]` : local}:${port}`
+  const host = v6 ? `[${local}]` : local
+  const base = `http://${host}:${port}`
   const first = config.users.length === 0
   const file = adminPasswordFile(config.paths.state)
   // The file holds letters, digits, - and _, so it needs no escaping inside the JSON.
@@ -23,6 +27,11 @@ export function banner(config: Config, listening: { address: string; port: numbe
   const where = isWildcard(address) ? `all addresses, port ${port}` : base
   return [
     `svcd listens on ${where}; nodes use ${config.http.url}`,
+    ...(tlsPort === undefined
+      ? []
+      : [
+          `with TLS it listens on ${isWildcard(address) ? `all addresses, port ${tlsPort}` : `https://${host}:${tlsPort}`}`
+        ]),
     ...[...reachability(config, []), ...frontWarnings(config)].map(warning => `warning: ${warning}`),
     ...(first ? [`the password of the first user, admin, is in ${file}`] : []),
     'next, ask for a token:',

@@ -81,6 +81,21 @@ export const keys = {
       '',
       'Internal location at which these front servers (nginx) serve the files directory; empty: svcd sends the files.'
     ),
+    tls_certificate: key(
+      values.optionalPath,
+      '',
+      'PEM file of a certificate and those up to its authority, for TLS on a port of its own; empty: no TLS.'
+    ),
+    tls_key: key(
+      values.optionalPath,
+      '',
+      'PEM file of its private key, which svcd has to be able to read, and no others. Both are read anew when they change.'
+    ),
+    tls_port: key(
+      values.count(0, 65535),
+      '7443',
+      'Port for TLS, at the address of listen, which keeps plain http for booting machines; 0: any free port.'
+    ),
     max_body: key(values.size('1k', '512m'), '64m', 'Largest request body.'),
     max_downloads: key(
       values.count(1, 100_000),

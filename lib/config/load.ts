@@ -35,6 +35,19 @@ export function loadConfig(file: string, overrides: readonly string[]): Config {
     const place = placeOf(path, given, 'http', 'listen')
     problems.push({ ...place, message: '[controller] address is needed when [http] listen is all addresses' })
   }
+  const { tls_certificate, tls_key, tls_port } = values.http
+  if ((tls_certificate === '') !== (tls_key === '')) {
+    const [has, lacks] = tls_key === '' ? ['tls_certificate', 'tls_key'] : ['tls_key', 'tls_certificate']
+    const place = placeOf(path, given, 'http', has)
+    problems.push({ ...place, message: `[http] ${lacks} is needed when ${has} is given` })
+  }
+  if (tls_certificate !== '' && tls_port !== 0 && tls_port === listen?.port) {
+    const place = placeOf(path, given, 'http', 'tls_port')
+    problems.push({
+      ...place,
+      message: `[http] tls_port must be another port than that of listen, ${listen.port}`
+    })
+  }
   const { seeder, seeder_url, seeder_watch } = values.torrent
   if (
     (seeder === 'aria2' && seeder_url === '') ||

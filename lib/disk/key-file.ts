@@ -33,8 +33,8 @@ export async function readKey(file: string, loss: string): Promise<Buffer> {
 const STICKY = 0o1000
 const GROUP = 0o070
 
-/** Throws where the mode has one of these bits. */
-async function refuseOthers(path: string, bits: number, wanted: string, why: string): Promise<void> {
+/** Throws Error, which names path and mode, where the mode has one of these bits; `why` they are too many. */
+export async function refuseOthers(path: string, bits: number, wanted: string, why: string): Promise<void> {
   const mode = (await stat(path)).mode & 0o7777
   if (mode & bits & ~(mode & STICKY ? GROUP : 0))
     throw new Error(

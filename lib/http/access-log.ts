@@ -25,4 +25,9 @@ export function refusalLine(log: Log, socket: Duplex, status: number, message: s
   log.info(`- - ${status} - - ${(socket as Partial<Socket>).remoteAddress ?? '-'} (${message})`)
 }
 
+/** The line for a connection whose TLS handshake failed. */
+export function handshakeLine(log: Log, peer: string, reason: string): void {
+  log.info(`- - - - - ${peer} (TLS: ${reason})`)
+}
+
 const hexEscape = (character: string) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`

@@ -19,6 +19,8 @@ export function endSoon(socket: Duplex): void {
   if (!socket.writableEnded) socket.end()
 }
 
+type ClientSocket = Duplex & { readonly bytesRead?: number; setTimeout?(ms: number): unknown }
+
 /** One client connection: its requests are served one after the other, in the order they came (RFC 9112, 9.3.2). */
 export class Connection<C> {
   /** The request being served. */
@@ -36,7 +38,7 @@ export class Connection<C> {
 
   /** `address`: whose connection it is. */
   constructor(
-    readonly socket: Duplex & { readonly bytesRead?: number; setTimeout?(ms: number): unknown },
+    public socket: ClientSocket,
     readonly address: string,
     backlog: Backlog
   ) {
@@ -105,6 +107,12 @@ export class Connection<C> {
     this.socket.destroy()
   }
 
+  /** Its requests come from this socket, which reads what came from the one before. */
+  readFrom(socket: ClientSocket): void {
+    this.socket = socket
+    this.#bytesSeen = socket.bytesRead
+  }
+
   /** Takes no more requests, not even those that were read already. */
   refuseMore(): void {
     this.refused = true
@@ -159,7 +167,7 @@ export class Connections<C> {
    * Takes in a new socket, and listens for its errors: one without a listener would end the process. 'close' follows
    * it. Where there is no room, connections without a request under way end; if there are none, the new one does.
    */
-  add(socket: Duplex & { readonly remoteAddress?: string }): void {
+  add(socket: Duplex & { readonly remoteAddress?: string | undefined }): void {
     const peer = socket.remoteAddress ?? ''
     const address = networkOf(peer)
     const connection = new Connection<C>(socket, address, this.#backlog)
@@ -173,6 +181,19 @@ export class Connections<C> {
     if (siblings) siblings.add(connection)
     else this.#ofAddress.set(address, new Set([connection]))
     socket.once('close', () => this.#forget(connection))
+  }
+
+  /** Goes on with a connection under the socket of its TLS, whose errors it listens for. */
+  secured(raw: Duplex, socket: ClientSocket): void {
+    const connection = this.#open.get(raw)
+    socket.on('error', () => undefined)
+    if (!connection) {
+      socket.destroy()
+      return
+    }
+    this.#open.delete(raw)
+    connection.readFrom(socket)
+    this.#open.set(socket, connection)
   }
 
   /** Counts a connection no more: it is closed, or about to be. */

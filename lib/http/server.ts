@@ -1,16 +1,23 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import {
+  type AddressInfo,
+  createServer as createListener,
+  type Server as Listener,
+  type Socket
+} from 'node:net'
 import type { Duplex } from 'node:stream'
+import type { SecureContext } from 'node:tls'
 import { badRequest, ServiceError, unavailable } from '../errors.js'
 import type { Log } from '../log.js'
 import type { Source } from '../source.js'
-import { accessLine, refusalLine } from './access-log.js'
+import { accessLine, handshakeLine, refusalLine } from './access-log.js'
 import { MOST_READ } from './backlog.js'
 import { ClientGone, hasBody, isHangUp, readBody } from './body.js'
 import { Connections } from './connections.js'
 import { Downloads } from './downloads.js'
 import { Exchange } from './exchange.js'
 import type { FrontFiles } from './front-files.js'
+import { Handshakes } from './handshakes.js'
 import { defaultLimits, type Limits } from './limits.js'
 import { Lists } from './lists.js'
 import { Notice } from './notice.js'
@@ -28,6 +35,8 @@ const shuttingDown = unavailable('the service is shutting down')
 const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`)
 /** Lines of a request's header. Node drops what is more than it was told, without a word. */
 const MOST_LINES = 128
+/** So that the connection of a machine that was switched off ends. */
+const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 }
 const LOOPBACK = ['127.0.0.0/8', '::1']
 const UNKNOWN: Source = { address: '-', loopback: false }
 
@@ -69,6 +78,7 @@ export class HttpServer<C> {
   readonly #unread: Unread
   readonly #shed: Notice
   readonly #server: Server
+  #tls: { readonly listener: Listener; readonly handshakes: Handshakes } | undefined
   #closed: Promise<void> | undefined
 
   /** Throws Error for two routes of the same shape and for a trusted proxy that is no address. */
@@ -97,12 +107,14 @@ export class HttpServer<C> {
       keepAliveTimeout: this.#limits.keepAliveMs,
       // Node's own answer to a missing Host has no body.
       requireHostHeader: false,
-      keepAlive: true,
-      keepAliveInitialDelay: 60_000
+      ...KEEP_ALIVE
     })
     this.#server.maxHeadersCount = MOST_LINES + 1
     this.#server
-      .on('connection', (socket: Duplex) => this.#connections.add(socket))
+      .on('connection', (socket: Duplex) => {
+        // One with TLS was counted before its handshake.
+        if (!this.#connections.of(socket)) this.#connections.add(socket)
+      })
       .on('request', (incoming, outgoing) => this.#arrive(incoming, outgoing, false))
       .on('checkContinue', (incoming, outgoing) => this.#arrive(incoming, outgoing, true))
       .on('checkExpectation', (incoming, outgoing) => this.#arrive(incoming, outgoing, false))
@@ -112,7 +124,46 @@ export class HttpServer<C> {
 
   /** Starts accepting connections; rejects when the address cannot be had. */
   listen(address: string, port: number): Promise<{ address: string; port: number }> {
-    const server = this.#server
+    return this.#listen(this.#server, address, port)
+  }
+
+  /**
+   * Starts accepting connections with TLS on another port; `context` is asked for each. They have the limits of all others
+   * from their first byte (rules 2.18). Rejects when the address cannot be had.
+   */
+  listenTls(
+    address: string,
+    port: number,
+    context: () => SecureContext
+  ): Promise<{ address: string; port: number }> {
+    const handshakes = new Handshakes({
+      context,
+      timeoutMs: this.#limits.headersMs,
+      failed: (peer, reason) => {
+        if (reason !== undefined) handshakeLine(this.#options.log, peer, reason)
+      }
+    })
+    // As those of node:http.
+    const listener = createListener({
+      allowHalfOpen: true,
+      noDelay: true,
+      pauseOnConnect: true,
+      ...KEEP_ALIVE
+    })
+    listener.on('connection', (raw: Socket) => {
+      this.#connections.add(raw)
+      const connection = this.#connections.of(raw)
+      if (!connection) return
+      handshakes.take(raw, connection.address, socket => {
+        this.#connections.secured(raw, socket)
+        if (!socket.destroyed) this.accept(socket)
+      })
+    })
+    this.#tls = { listener, handshakes }
+    return this.#listen(listener, address, port)
+  }
+
+  #listen(server: Listener, address: string, port: number): Promise<{ address: string; port: number }> {
     return new Promise((resolve, reject) => {
       server.once('error', reject)
       server.listen({ host: address, port, backlog: 4096 }, () => {
@@ -132,11 +183,12 @@ export class HttpServer<C> {
    */
   close(graceMs: number): Promise<void> {
     this.#closed ??= (async () => {
-      const stopped = new Promise<void>(resolve => {
-        this.#server.close(() => resolve())
-      })
+      const stopped = [this.#server, this.#tls?.listener].map(
+        server => new Promise<void>(resolve => (server ? server.close(() => resolve()) : resolve()))
+      )
+      this.#tls?.handshakes.close()
       await this.#connections.close(graceMs)
-      await stopped
+      await Promise.all(stopped)
     })()
     return this.#closed
   }

@@ -17,6 +17,9 @@ t.test('an empty ini is every default', async t => {
     url: 'http://127.0.0.1:7050',
     trusted_proxies: [],
     front_files: '',
+    tls_certificate: '',
+    tls_key: '',
+    tls_port: 7443,
     max_body: 64 * 1024 * 1024,
     max_downloads: 1000,
     max_connections_per_address: 2000
@@ -323,4 +326,33 @@ t.test('files that are no ini', async t => {
   t.match(failing(directory), [{ message: 'is not a regular file' }])
   t.match(failing('/dev/zero'), [{ message: 'is not a regular file' }])
   t.match(failing(missing, 'http.listen=x'), [{ file: missing }, { file: '--set http.listen' }])
+})
+
+// rules 2.18
+t.test('a certificate and its key, both or neither, on a port of their own', async t => {
+  const { directory, file, load } = iniFile(t)
+  const problems = (...lines: string[]) => {
+    try {
+      load(['[http]', ...lines].join('\n'))
+    } catch (error) {
+      return (error as ConfigError).problems
+    }
+    return []
+  }
+  t.match(load('[http]\ntls_certificate = tls.crt\ntls_key = /etc/tls.key').http, {
+    tls_certificate: join(directory, 'tls.crt'),
+    tls_key: '/etc/tls.key',
+    tls_port: 7443
+  })
+  t.strictSame(problems('tls_port = 0', 'tls_certificate = a', 'tls_key = b'), [])
+  t.strictSame(problems('tls_port = 7050'), [], 'without a certificate the port means nothing')
+  t.strictSame(problems('', 'tls_certificate = a'), [
+    { file, line: 3, message: '[http] tls_key is needed when tls_certificate is given' }
+  ])
+  t.strictSame(problems('tls_key = a'), [
+    { file, line: 2, message: '[http] tls_certificate is needed when tls_key is given' }
+  ])
+  t.strictSame(problems('tls_certificate = a', 'tls_key = b', 'listen = 127.0.0.1:7443'), [
+    { file, message: '[http] tls_port must be another port than that of listen, 7443' }
+  ])
 })

@@ -93,8 +93,9 @@ export class RawClient {
   error: Error | undefined
   #wake: () => void = () => undefined
 
-  constructor(port: number, allowHalfOpen = false) {
-    this.socket = connect({ port, host: '127.0.0.1', allowHalfOpen })
+  /** `socket`: one that is there already, instead of a new connection. */
+  constructor(port: number, allowHalfOpen = false, socket?: Socket) {
+    this.socket = socket ?? connect({ port, host: '127.0.0.1', allowHalfOpen })
     this.socket
       .on('data', chunk => {
         this.#chunks.push(chunk)

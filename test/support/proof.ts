@@ -18,6 +18,7 @@ export const proofs = [
   'log on a full disk',
   'log whose pipe is closed',
   'large bodies to POST /token',
+  'TLS handshakes that do not go on',
   'long texts by the token of a node',
   'clock set back and forward',
   'token key and directories that others can write',

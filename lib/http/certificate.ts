@@ -1,0 +1,199 @@
+import { constants, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { realpath, stat } from 'node:fs/promises'
+import { isIP } from 'node:net'
+import { dirname } from 'node:path'
+import { createSecureContext, type SecureContext } from 'node:tls'
+import { Background } from '../background.js'
+import { refuseOthers } from '../disk/key-file.js'
+import { readRegularFile } from '../disk/regular-file.js'
+import type { Log } from '../log.js'
+
+const DAY_MS = 86_400_000
+/** Who renews certificates by a program does so earlier than this before their end. */
+const SOON_MS = 14 * DAY_MS
+const EVERY_MS = 5000
+
+/** Without RSA key exchange: it keeps no past secret, and its work is done after the handshake's first message. */
+const CIPHERS = [
+  ...['TLS_AES_256_GCM_SHA384', 'TLS_CHACHA20_POLY1305_SHA256', 'TLS_AES_128_GCM_SHA256'],
+  ...['ECDHE-ECDSA-AES128-GCM-SHA256', 'ECDHE-RSA-AES128-GCM-SHA256', 'ECDHE-ECDSA-AES256-GCM-SHA384'],
+  ...['ECDHE-RSA-AES256-GCM-SHA384', 'ECDHE-ECDSA-CHACHA20-POLY1305', 'ECDHE-RSA-CHACHA20-POLY1305']
+].join(':')
+
+/** The PEM files of a certificate, with those between it and its authority, and of its private key. */
+export interface PairFiles {
+  readonly certificate: string
+  readonly key: string
+}
+
+/** A certificate and its key, ready for handshakes. */
+export interface Pair {
+  readonly context: SecureContext
+  readonly certificate: X509Certificate
+}
+
+/**
+ * Reads a certificate and its key, and checks them. Throws Error that names the file, what is wrong with it and what to do:
+ * it cannot be read, is no PEM, they do not belong together, or others may read or replace the key.
+ */
+export async function readPair(files: PairFiles): Promise<Pair> {
+  const cert = await read(files.certificate)
+  const certificate = parsed(files.certificate, 'certificate', () => new X509Certificate(cert))
+  const bytes = await read(files.key)
+  await refuseOthers(files.key, 0o037, '0640', 'others than its owner and its group may read or change it')
+  for (const path of new Set([files.key, await realpath(files.key)]))
+    await refuseOthers(dirname(path), 0o022, '0755', 'others than its owner may replace the key in it')
+  const key: KeyObject = parsed(files.key, 'private key without a passphrase', () => createPrivateKey(bytes))
+  if (!certificate.checkPrivateKey(key))
+    throw new Error(
+      `${files.key} is not the key of ${files.certificate}: put both files of one certificate there`
+    )
+  try {
+    const context = createSecureContext({
+      ...{ cert, key: bytes, ciphers: CIPHERS, minVersion: 'TLSv1.2', honorCipherOrder: true },
+      secureOptions: constants.SSL_OP_NO_RENEGOTIATION
+    })
+    return { context, certificate }
+  } catch (error) {
+    throw new Error(`${files.certificate} cannot be used for TLS: ${reasonOf(error)}; have it issued anew`)
+  }
+}
+
+async function read(file: string): Promise<Buffer> {
+  try {
+    return await readRegularFile(file)
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'EACCES' || code === 'EPERM')
+      throw new Error(
+        `${file} may not be read by the user of svcd (${code}); give it the group svcd: chgrp svcd ${file} && chmod 0640 ${file}`
+      )
+    if (code === 'ENOENT' || code === 'ENOTDIR')
+      throw new Error(
+        `there is no file ${file}; put it there, or leave [http] tls_certificate and tls_key empty`
+      )
+    throw new Error(message.includes(file) ? message : `${file}: ${message}`)
+  }
+}
+
+function parsed<T>(file: string, what: string, parse: () => T): T {
+  try {
+    return parse()
+  } catch (error) {
+    throw new Error(`${file} holds no ${what} in PEM form (${reasonOf(error)}): put the whole file there`)
+  }
+}
+
+const reasonOf = (error: unknown) => (error as { reason?: string }).reason ?? (error as Error).message
+
+/** Why clients refuse the certificate at this time, or will soon; undefined if neither. Times in ms since 1970. */
+export function expiry(
+  { certificate }: Pick<Pair, 'certificate'>,
+  now: number
+): { readonly over: boolean; readonly text: string } | undefined {
+  const [from, to] = [Date.parse(certificate.validFrom), Date.parse(certificate.validTo)]
+  if (now > to) return { over: true, text: `has expired at ${day(to)}: clients refuse it; renew it` }
+  if (now < from)
+    return { over: true, text: `is not valid before ${day(from)}: clients refuse it; check the clock` }
+  if (to - now > Math.min(SOON_MS, (to - from) / 3)) return undefined
+  return { over: false, text: `expires at ${day(to)}: renew it; svcd takes the new one by itself` }
+}
+
+const day = (ms: number) =>
+  new Date(ms)
+    .toISOString()
+    .replace(/:\d\d\..*/, ' UTC')
+    .replace('T', ' ')
+
+/** Whether the certificate is for this host name or address. */
+export function isFor({ certificate }: Pick<Pair, 'certificate'>, host: string): boolean {
+  return (isIP(host) ? certificate.checkIP(host) : certificate.checkHost(host)) !== undefined
+}
+
+export interface CertificateOptions {
+  readonly log: Log
+  /** Milliseconds since 1970. */
+  readonly now: () => number
+  /** How often the files are looked at. */
+  readonly everyMs?: number
+}
+
+/**
+ * The certificate for handshakes. When its files change, by whatever way (written, renamed over, a link set anew), new
+ * connections get the new one; one that is no use leaves the old one in force, and the log says so once (rules 2.18).
+ */
+export class Certificate {
+  readonly #files: PairFiles
+  readonly #options: CertificateOptions
+  readonly #watch: Background
+  #pair: Pair
+  /** What the files looked like when they were read, and when they were looked at last. */
+  #read: string
+  #seen: string
+  #toldMs = Number.NEGATIVE_INFINITY
+
+  private constructor(files: PairFiles, pair: Pair, stamp: string, options: CertificateOptions) {
+    this.#files = files
+    this.#pair = pair
+    this.#read = stamp
+    this.#seen = stamp
+    this.#options = options
+    this.#watch = new Background({
+      work: () => this.#look(),
+      everyMs: options.everyMs ?? EVERY_MS,
+      failed: reason => options.log.error(`TLS goes on with the certificate that was read before: ${reason}`)
+    })
+    this.#tellExpiry()
+    this.#watch.wake()
+  }
+
+  /** Reads both files; throws as `readPair` does. */
+  static async open(files: PairFiles, options: CertificateOptions): Promise<Certificate> {
+    const stamp = await stampOf(files)
+    return new Certificate(files, await readPair(files), stamp, options)
+  }
+
+  /** For new connections. */
+  get context(): SecureContext {
+    return this.#pair.context
+  }
+
+  close(): Promise<void> {
+    return this.#watch.close()
+  }
+
+  async #look(): Promise<void> {
+    this.#tellExpiry()
+    const stamp = await stampOf(this.#files)
+    const settled = stamp === this.#seen
+    this.#seen = stamp
+    // What has just changed may be half of a change.
+    if (!settled || stamp === this.#read) return
+    this.#pair = await readPair(this.#files)
+    this.#read = stamp
+    const until = day(Date.parse(this.#pair.certificate.validTo))
+    this.#options.log.info(`TLS has a new certificate from ${this.#files.certificate}, valid until ${until}`)
+    this.#toldMs = Number.NEGATIVE_INFINITY
+    this.#tellExpiry()
+  }
+
+  /** Once a day. */
+  #tellExpiry(): void {
+    const now = this.#options.now()
+    if (Math.abs(now - this.#toldMs) < DAY_MS) return
+    this.#toldMs = now
+    const found = expiry(this.#pair, now)
+    if (found) this.#options.log.warn(`${this.#files.certificate} ${found.text}`)
+  }
+}
+
+/** What tells one state of the files from another; links are followed. */
+async function stampOf({ certificate, key }: PairFiles): Promise<string> {
+  const stamps = [certificate, key].map(file =>
+    stat(file, { bigint: true }).then(
+      ({ dev, ino, size, mtimeNs, ctimeNs }) => [dev, ino, size, mtimeNs, ctimeNs].join(),
+      (error: NodeJS.ErrnoException) => error.code
+    )
+  )
+  return (await Promise.all(stamps)).join(' ')
+}
