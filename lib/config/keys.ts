@@ -89,7 +89,7 @@ export const keys = {
     tls_key: key(
       values.optionalPath,
       '',
-      'PEM file of its private key, which svcd has to be able to read, and no others. Both are read anew when they change.'
+      'PEM file of its private key, for svcd alone to read. When these files change, they are read anew.'
     ),
     tls_port: key(
       values.count(0, 65535),

@@ -77,6 +77,9 @@ t.test('every kind of value, read', async t => {
     url: 'http://[::1]:8080',
     trusted_proxies: ['10.0.0.0/8', '192.0.2.7/32', 'fd00::/64'],
     front_files: '/svcd-files/',
+    tls_certificate: '',
+    tls_key: '',
+    tls_port: 7443,
     max_body: 2 * 1024 * 1024,
     max_downloads: 1000,
     max_connections_per_address: 2000
