@@ -22,7 +22,8 @@ t.test('an empty ini is every default', async t => {
     tls_port: 7443,
     max_body: 64 * 1024 * 1024,
     max_downloads: 1000,
-    max_connections_per_address: 2000
+    max_connections_per_address: 2000,
+    dialect: 'none'
   })
   t.strictSame(config.controller, { name: 'controller', address: '127.0.0.1' })
   t.equal(
@@ -82,7 +83,8 @@ t.test('every kind of value, read', async t => {
     tls_port: 7443,
     max_body: 2 * 1024 * 1024,
     max_downloads: 1000,
-    max_connections_per_address: 2000
+    max_connections_per_address: 2000,
+    dialect: 'none'
   })
   t.strictSame(config.auth, { token_lifetime: 90_000, node_token_lifetime: 7 * 86_400_000 })
   t.equal(config.paths.state, '/srv/svcd')
