@@ -1,3 +1,5 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+
 /** Runs `work` on every item, at most `limit` at a time. Ends when none is running; throws the first failure. */
 export async function inParallel<V>(
   items: Iterable<V>,
@@ -17,6 +19,21 @@ export async function inParallel<V>(
   }
   await Promise.all(Array.from({ length: limit }, worker))
   if (failure !== undefined) throw failure.error
+}
+
+/** Longer than this no slice of a long piece of work holds the event loop; a single step may. */
+const SLICE_MS = 8
+
+/** Runs a long piece of work to its end, a slice in each turn of the event loop; resolves or rejects as it ends. */
+export async function inSlices<R>(work: Generator<unknown, R>): Promise<R> {
+  for (;;) {
+    const untilMs = performance.now() + SLICE_MS
+    do {
+      const step = work.next()
+      if (step.done) return step.value
+    } while (performance.now() < untilMs)
+    await nextTurn()
+  }
 }
 
 /** Runs one piece of work at a time, in the order in which they were asked for. */

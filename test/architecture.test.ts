@@ -54,7 +54,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ],
     'config'
   ],
-  api: ['boot', 'image', 'services', 'monitor', 'auth', 'model', 'jobs', 'http', 'config', 'version'],
+  api: [
+    ...['boot', 'image', 'services', 'monitor', 'auth', 'model', 'node-set', 'jobs', 'http', 'config'],
+    'version'
+  ],
   boot: ['monitor', 'model', 'template'],
   image: [
     'helper',
@@ -74,12 +77,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'image/torrent': ['program'],
   'image/transfer': ['program'],
   services: ['monitor', 'model', 'store', 'template', 'program', 'config'],
-  monitor: ['model', 'store', 'jobs'],
+  monitor: ['model', 'node-set', 'store', 'jobs'],
   // The ini's [users] lines hold roles and hashes.
   config: ['auth/roles', 'auth/passwords'],
   auth: ['model', 'http'],
   model: ['store'],
   store: [],
+  'node-set': [],
   template: [],
   jobs: [],
   program: [],

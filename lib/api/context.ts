@@ -39,6 +39,8 @@ export interface ApiRoute extends Route<Caller> {
   readonly codes: readonly number[]
   readonly summary: string
   readonly query: Readonly<Record<string, Schema>>
+  /** A node set may stand in the place of {node} (rules 12.3). */
+  readonly sets?: true
   /** The schemas of its bodies. */
   readonly input?: Schema
   readonly output?: Schema

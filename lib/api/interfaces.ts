@@ -5,6 +5,7 @@ import { readInterfaces } from '../model/request.js'
 import { objectTypes } from '../model/types.js'
 import { bodyOf } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, done, okTwice, type Parts, param } from './context.js'
+import { isChosen, type Listing, listed, listQuery } from './listing.js'
 import { deletion, get, post } from './row.js'
 import { list, ref, twice } from './schema.js'
 
@@ -13,6 +14,7 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
   const table = objectTypes[type].interfaces ?? []
   const base = `/config/${type}/{${type}}/interfaces`
   const place = `config.${type}.{${type}}`
+  const listing: Listing = { title: 'interface', place: `${place}.interfaces`, item: ref('interface') }
   const output = twice(place, { interfaces: list(ref('interface')) })
   const body = {
     ...bodyOf(
@@ -31,8 +33,17 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
     get(base, {
       access: 'user',
       summary: `The interfaces of a ${type}`,
+      query: listQuery,
       output,
-      handler: request => okTwice(type, nameOf(request), { interfaces: shown(nameOf(request)) })
+      handler: request => {
+        const interfaces = shown(nameOf(request))
+        if (!isChosen(request)) return okTwice(type, nameOf(request), { interfaces })
+        return listed(
+          request,
+          listing,
+          interfaces.map(values => ({ name: String(values.interface), values: () => values }))
+        )
+      }
     }),
     get(`${base}/{interface}`, {
       access: 'user',

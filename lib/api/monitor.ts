@@ -2,8 +2,11 @@ import type { Config } from '../config/types.js'
 import { notFound } from '../errors.js'
 import { type FieldType, freeText, ValueError } from '../model/field.js'
 import type { ServiceState } from '../monitor/health.js'
+import type { NodeStatus } from '../monitor/node-status.js'
 import { bodyOf } from './body.js'
 import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
+import { type Entry, type Listing, listed, listQuery } from './listing.js'
+import { nodesIn } from './node-sets.js'
 import { get, post } from './row.js'
 import { at, list, object, orNull, type Schema, string, time, word } from './schema.js'
 
@@ -26,6 +29,19 @@ const report = bodyOf(
   { about: 'node {node}', at: 'monitor.status.{node}' },
   { state: { type: nodeState, required: true, meaning: 'what the node is doing' } }
 )
+
+const reason = orNull(string('why the node last got no boot script, or one that may not work'))
+const lastState = object({ name: string(), state: orNull(string()), since: orNull(time), reason })
+const listing: Listing = { title: 'state', place: 'monitor.status.{node}', item: lastState }
+
+/** The last states of nodes as they are at this moment. */
+function statesOf(status: NodeStatus, names: readonly string[]): Entry[] {
+  return names.map(name => {
+    const last = status.history(name).at(-1)
+    const shown = { name, state: last?.state ?? null, since: last?.time ?? null, reason: status.reason(name) }
+    return { name, values: () => shown }
+  })
+}
 
 /** A service as its answers show it. */
 export const serviceSchema = (more: Schema = {}) =>
@@ -59,6 +75,18 @@ export function monitorRoutes({ model, status, health, images, config }: Parts):
         return { status: 204 }
       }
     }),
+    get('/monitor/node', {
+      access: 'user',
+      summary: 'The last state of all nodes, since when, and why one got no boot script',
+      query: { ...listQuery, nodes: string('a node set: these alone') },
+      output: at(listing.place, lastState),
+      handler: request => {
+        const { view } = model
+        const wanted = request.query.get('nodes')
+        const names = wanted === null ? view.names('node') : nodesIn({ status }, wanted, view)
+        return listed(request, listing, statesOf(status, names))
+      }
+    }),
     get('/monitor/node/{node}', {
       access: 'minimal',
       summary: 'The last state of a node, since when, and the states before it',
@@ -67,7 +95,7 @@ export function monitorRoutes({ model, status, health, images, config }: Parts):
         object({
           state: orNull(string()),
           since: orNull(time),
-          reason: orNull(string('why the node last got no boot script, or one that may not work')),
+          reason,
           history: list(object({ state: string(), time }))
         })
       ),

@@ -4,11 +4,13 @@ import { formatAddress, toAddress } from '../model/address.js'
 import { looksLikeAddress } from '../model/names.js'
 import { isTaken, networkOf, nextFree, takenIn } from '../model/networks.js'
 import { type ApiRoute, config, ok, okTwice, type Parts, param } from './context.js'
+import { isChosen, listed, listQuery } from './listing.js'
 import { objectRoutes } from './objects.js'
 import { get, members } from './row.js'
 import { at, list, object, string, twice, word } from './schema.js'
 
 const place = 'config.network.{network}'
+const inUseSchema = object({ ipaddress: string(), device: string() })
 const addressState = object({ status: word('free', 'taken') })
 
 /** Networks and their addresses (rules 1.1, 3.6, 3.7). */
@@ -40,14 +42,20 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
     ...members('/config/network/{network}', {
       access: 'minimal',
       summary: 'The addresses in use in a network, with the device of each',
-      output: twice(place, { taken: list(object({ ipaddress: string(), device: string() })) }),
+      query: listQuery,
+      output: twice(place, { taken: list(inUseSchema) }),
       handler: request => {
         const name = param(request, 'network')
-        const taken = takenIn(model.view, name, model.cluster)
+        const inUse = takenIn(model.view, name, model.cluster)
         const bare = request.caller.kind === 'anonymous'
-        return okTwice('network', name, {
-          taken: bare ? taken.map(({ ipaddress }) => ({ ipaddress })) : taken
-        })
+        const taken = bare ? inUse.map(({ ipaddress }) => ({ ipaddress })) : inUse
+        if (!isChosen(request)) return okTwice('network', name, { taken })
+        const listing = { title: 'address in use', place: `${place}.taken`, item: inUseSchema }
+        return listed(
+          request,
+          listing,
+          taken.map(entry => ({ name: entry.ipaddress, values: () => entry }))
+        )
       }
     }),
     get('/config/network/{network}/_nextfreeip', {

@@ -1,5 +1,5 @@
 import { type Caller, isAdmin } from '../auth/access.js'
-import { forbidden } from '../errors.js'
+import { badRequest, forbidden } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import type { Docs, TypeName } from '../model/docs.js'
 import { type EffectiveNode, members as membersOf } from '../model/effective.js'
@@ -7,10 +7,13 @@ import type { Actor } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
 import { type Reader, type Seen, see, show, showText } from '../model/output.js'
 import { objectTypes } from '../model/types.js'
+import type { View } from '../model/view.js'
 import { objectBody } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
+import { type Entry, isChosen, type Listing, listed, listQuery } from './listing.js'
+import type { NodeSets } from './node-sets.js'
 import { deletion, get, members, post } from './row.js'
-import { at, list as listOf, object, string } from './schema.js'
+import { at, list, object, ref, string } from './schema.js'
 
 /** What is particular to the routes of one type (rules 2.1, 5.3). */
 interface Particular {
@@ -22,6 +25,10 @@ interface Particular {
   readonly minimal?: true
   /** It has members: the nodes whose effective value it is. */
   readonly members?: true
+  /** What a set in the place of a name stands for (rules 12.3). */
+  readonly sets?: NodeSets
+  /** What text shows of a list unless fields are asked for. */
+  readonly columns?: readonly string[]
   /** Creates, changes or renames one, where more changes than the object. */
   readonly save?: (name: string, given: Given, actor: Actor) => Promise<{ created: boolean }>
   /** Deletes one, where more goes than the object. */
@@ -45,33 +52,53 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
   const body = objectBody(type)
   const output = body.schema
   const access = particular.minimal ? 'minimal' : 'user'
+  const { sets, columns } = particular
+  const takesSets = sets ? ({ sets: true } as const) : {}
+  /** The names of a set in the path; undefined where a plain name stands there. */
+  const picked = (request: ApiRequest) => {
+    const name = nameOf(request)
+    return sets?.isSet(name) ? (view: View) => sets.names(name, view) : undefined
+  }
+  const listing: Listing = {
+    ...{ title, place: `config.${type}.{${type}}`, item: ref(type) },
+    ...(columns ? { columns } : {})
+  }
+  const listOf = (request: ApiRequest, names: readonly string[]) =>
+    listed(request, listing, entriesOf(parts, type, names, request.caller))
   const routes = [
     get(base, {
       access,
       summary: `All ${title}${title.endsWith('ch') ? 'es' : 's'}`,
+      query: { ...listQuery, ...(sets ? { nodes: string('a node set: these alone') } : {}) },
       output,
-      handler: request => list(parts, type, request)
+      handler: request => {
+        const wanted = request.query.get('nodes')
+        const names = wanted === null ? undefined : sets?.names(wanted, model.view)
+        return listOf(request, names ?? model.view.names(type))
+      }
     }),
     get(one, {
       access,
+      ...takesSets,
       summary: `One ${title}`,
+      query: listQuery,
       output,
-      handler: request => {
-        const doc = model.get(type, nameOf(request))
-        const shown =
-          request.caller.kind === 'anonymous'
-            ? { name: doc.name }
-            : show(type, seen(parts, type, doc), readerFor(parts, request.caller))
-        return ok(config(type, { [doc.name]: shown }))
-      }
+      handler: request => listOf(request, picked(request)?.(model.view) ?? [nameOf(request)])
     }),
     post(one, {
       access: type === 'node' ? 'node' : 'user',
-      answers: [201, updated],
+      ...takesSets,
+      answers: sets ? [201, updated, 200] : [201, updated],
       summary: `Create, change or rename ${a(title)}`,
       body,
       handler: async (request, given) => {
         const name = nameOf(request)
+        const pick = picked(request)
+        if (pick) {
+          if (given.newName !== undefined) throw badRequest(`${title} set ${name}: a set cannot be renamed`)
+          const count = await model.saveAll(type, pick, given, actorOf(request))
+          return done(200, `${plural(title, count)} updated`)
+        }
         if (request.caller.kind === 'node')
           checkOwnReport(model.effective(model.get('node', request.caller.node)), given)
         const { created } = await save(name, given, actorOf(request))
@@ -82,9 +109,15 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
     }),
     ...deletion(one, {
       access: 'user',
-      answers: [deleted],
+      ...takesSets,
+      answers: sets ? [deleted, 200] : [deleted],
       summary: `Delete ${a(title)} that nothing uses`,
       handler: async request => {
+        const pick = picked(request)
+        if (pick) {
+          const count = await model.removeAll(type, pick, actorOf(request))
+          return done(200, `${plural(title, count)} deleted`)
+        }
         await remove(nameOf(request), actorOf(request))
         return done(deleted, `${title} ${nameOf(request)} deleted`)
       }
@@ -108,19 +141,33 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
       ...members(one, {
         access: 'user',
         summary: `The nodes whose effective ${title} this is`,
+        query: listQuery,
         output: membersSchema(type),
         handler: request => {
           const { name } = model.get(type, nameOf(request))
-          return ok(config(type, { [name]: { members: membersOf(model.view, type, name) } }))
+          return membersAnswer(request, type, membersOf(model.view, type, name))
         }
       })
     )
   return routes
 }
 
+/** The nodes that are members of the object in the path. */
+export function membersAnswer(request: ApiRequest, type: TypeName | 'osimagetag', members: string[]): Answer {
+  const owner = type === 'osimagetag' ? 'osimage' : type
+  if (!isChosen(request)) return ok(config(type, { [param(request, owner)]: { members } }))
+  const item = object({ name: string() })
+  const listing = { title: 'member', place: `config.${type}.{${owner}}.members`, item }
+  return listed(
+    request,
+    listing,
+    members.map(name => ({ name, values: () => ({ name }) }))
+  )
+}
+
 /** The answer of a `_member`. */
 export const membersSchema = (type: TypeName | 'osimagetag') =>
-  at(`config.${type}.{${type}}`, object({ members: listOf(string()) }))
+  at(`config.${type}.{${type}}`, object({ members: list(string()) }))
 
 /** How much this caller is shown. */
 function readerFor(parts: Parts, caller: Caller): Reader {
@@ -143,23 +190,15 @@ function checkOwnReport({ node, provision }: EffectiveNode, given: Given): void 
   }
 }
 
-/** All objects of a type as they are at this moment, whatever changes while the list is sent (rules 1.12). */
-function list(parts: Parts, type: TypeName, request: ApiRequest): Answer {
-  const { view } = parts.model
-  const reader = readerFor(parts, request.caller)
-  const bare = request.caller.kind === 'anonymous'
-  const all = view.names(type).flatMap(name => {
-    const doc = view.get(type, name)
-    return doc ? [seen(parts, type, doc)] : []
+/** Objects as they are at this moment, whatever changes while they are sent (rules 1.12). */
+function entriesOf(parts: Parts, type: TypeName, names: readonly string[], caller: Caller): Entry[] {
+  const { model } = parts
+  const reader = readerFor(parts, caller)
+  return names.map(name => {
+    const one = seen(parts, type, model.get(type, name))
+    if (caller.kind === 'anonymous') return { name, values: () => ({ name }) }
+    return { name, values: () => show(type, one, reader), json: () => showText(type, one, reader) }
   })
-  function* text(): Generator<string> {
-    yield `{"config":{"${type}":{`
-    for (const [i, one] of all.entries()) {
-      const { name } = one.doc
-      const shown = bare ? JSON.stringify({ name }) : showText(type, one, reader)
-      yield `${i > 0 ? ',' : ''}${JSON.stringify(name)}:${shown}`
-    }
-    yield '}}}'
-  }
-  return { status: 200, json: { [Symbol.iterator]: text } }
 }
+
+const plural = (title: string, count: number) => `${count} ${title}${count === 1 ? '' : 's'}`

@@ -3,8 +3,9 @@ import { objectName } from '../model/field.js'
 import { allTags, removeTag, setTag, tagsOf, untagged } from '../model/tags.js'
 import type { OsimagetagDoc } from '../model/types/osimage.js'
 import { bodyOf } from './body.js'
-import { type ApiRequest, type ApiRoute, actorOf, config, ok, type Parts, param } from './context.js'
-import { membersSchema } from './objects.js'
+import { type ApiRequest, type ApiRoute, actorOf, type Parts, param } from './context.js'
+import { type Listing, listed, listQuery } from './listing.js'
+import { membersAnswer, membersSchema } from './objects.js'
 import { deletion, get, members, post } from './row.js'
 import { at, ref } from './schema.js'
 
@@ -12,7 +13,8 @@ const tagBody = bodyOf(
   { about: 'OS image {osimage}', at: 'config.osimage.{osimage}' },
   { tag: { type: objectName, required: true, meaning: 'tag' } }
 )
-const tags = at('config.osimagetag.{tag}', ref('osimagetag'))
+const listing: Listing = { title: 'tag', place: 'config.osimagetag.{tag}', item: ref('osimagetag') }
+const tags = at(listing.place, listing.item)
 
 /** The tags of OS images (rules 1.2, 3.10). */
 export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
@@ -33,12 +35,14 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
     get('/config/osimagetag', {
       access: 'minimal',
       summary: 'All tags',
+      query: listQuery,
       output: tags,
       handler: request => shown(allTags(model.view), request)
     }),
     get('/config/osimagetag/{osimage}', {
       access: 'minimal',
       summary: 'The tags of an image',
+      query: listQuery,
       output: tags,
       handler: request => {
         const list = tagsOf(model.view, imageOf(request).name)
@@ -51,11 +55,12 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
     ...members('/config/osimagetag/{osimage}', {
       access: 'user',
       summary: 'The nodes of an image whose effective tag is not default',
+      query: listQuery,
       output: membersSchema('osimagetag'),
       handler: request => {
         const { name } = imageOf(request)
         const nodes = membersOf(model.view, 'osimage', name).filter(isTagged)
-        return ok(config('osimagetag', { [name]: { members: nodes } }))
+        return membersAnswer(request, 'osimagetag', nodes)
       }
     }),
     ...deletion('/config/osimage/{osimage}/osimagetag/{tagname}', {
@@ -72,14 +77,15 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
 }
 
 /** Tags by their keys; without a token the names alone (rules 5.3). */
-function shown(tags: readonly (readonly [string, OsimagetagDoc])[], { caller }: ApiRequest) {
+function shown(tags: readonly (readonly [string, OsimagetagDoc])[], request: ApiRequest) {
   const entries = tags.map(([key, { tag, osimage, kernelfile, initrdfile, imagefile }]) => {
     const files = {
       kernelfile: kernelfile ?? null,
       initrdfile: initrdfile ?? null,
       imagefile: imagefile ?? null
     }
-    return [key, caller.kind === 'anonymous' ? { name: tag } : { name: tag, osimage, ...files }]
+    const values = request.caller.kind === 'anonymous' ? { name: tag } : { name: tag, osimage, ...files }
+    return { name: key, values: () => values }
   })
-  return ok(config('osimagetag', Object.fromEntries(entries)))
+  return listed(request, listing, entries)
 }

@@ -11,6 +11,7 @@ import {
   parseMac
 } from '../model/names.js'
 import { objectTypes, typeNames } from '../model/types.js'
+import { isNodeSet } from '../node-set/evaluate.js'
 
 /** Gives the canonical form of a value; throws 400 or 404. */
 type Check = (value: string) => string
@@ -84,7 +85,13 @@ function rowOf(name: string) {
  * Checks a decoded path parameter and gives its canonical form; throws 400, or 404 for a file name or an id. Where
  * one network is read, an address in the place of its name asks for that address (rules 3.6).
  */
-export function checkParam(name: string, value: string, route: { method: string; path: string }): string {
+export function checkParam(
+  name: string,
+  value: string,
+  route: { readonly method: string; readonly path: string; readonly sets?: true }
+): string {
+  // What it stands for is looked up where it is used: at that moment.
+  if (name === 'node' && route.sets && isNodeSet(value)) return value
   const [check] = rowOf(name)
   const isAddress =
     route.method === 'GET' && route.path === '/config/network/{network}' && looksLikeAddress(value)

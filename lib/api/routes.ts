@@ -7,11 +7,13 @@ import { inLuna } from './luna.js'
 import { monitorRoutes } from './monitor.js'
 import { networkRoutes } from './network.js'
 import { nodeRoutes } from './node.js'
+import { nodeSets } from './node-sets.js'
 import { objectRoutes } from './objects.js'
 import { openapi } from './openapi.js'
 import { osimageRoutes } from './osimage.js'
 import { osimagetagRoutes } from './osimagetag.js'
-import { get } from './row.js'
+import { withQuery } from './query.js'
+import { checksQuery, get } from './row.js'
 import { secretRoutes } from './secrets.js'
 import { serviceRoutes } from './services.js'
 import { tokenRoutes } from './token.js'
@@ -24,7 +26,10 @@ export function routes(parts: Parts): ApiRoute[] {
     ...networkRoutes(parts),
     ...objectRoutes(parts, 'group', { members: true }),
     ...interfaceRoutes(parts, 'group'),
-    ...objectRoutes(parts, 'node'),
+    ...objectRoutes(parts, 'node', {
+      sets: nodeSets(parts),
+      columns: ['name', 'group', 'osimage', 'osimagetag', 'macaddr', 'status', 'comment']
+    }),
     ...interfaceRoutes(parts, 'node'),
     ...nodeRoutes(parts),
     ...objectRoutes(parts, 'bmcsetup', { members: true, updated: 200 }),
@@ -50,5 +55,5 @@ export function routes(parts: Parts): ApiRoute[] {
       return { status: 200, json: text }
     }
   })
-  return [...table, document]
+  return [...table, document].map(route => (checksQuery(route.path) ? withQuery(route) : route))
 }

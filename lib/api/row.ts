@@ -17,6 +17,7 @@ interface Row<Given> {
   readonly refuses?: readonly number[]
   /** What may stand behind the `?` of its path. */
   readonly query?: Readonly<Record<string, Schema>>
+  readonly sets?: true
   readonly body?: Body<Given>
   /** Bytes of the body, where they are fewer than elsewhere. */
   readonly maxBody?: number
@@ -38,6 +39,7 @@ function route<Given>(
     answers = [200],
     refuses = [],
     query = {},
+    sets,
     body,
     maxBody,
     output,
@@ -47,7 +49,7 @@ function route<Given>(
   const effect = changes || method === 'POST' ? 'changes' : 'reads'
   const refusals = new Set([
     ...accessOf({ path, access, effect }).codes,
-    ...(body ? [400] : []),
+    ...(body || checksQuery(path) ? [400] : []),
     ...parameterCodes(path),
     ...refuses,
     503
@@ -61,12 +63,16 @@ function route<Given>(
     codes: [...answers, ...[...refusals].sort()],
     summary,
     query,
+    ...(sets ? { sets } : {}),
     ...(body ? { input: body.schema } : {}),
     ...(maxBody === undefined ? {} : { maxBody }),
     ...(output ? { output } : {}),
     handler: request => handler(request, body?.read(request) as Given)
   }
 }
+
+/** Whether an unknown key behind the `?` is refused (rules 12.5). */
+export const checksQuery = (path: string) => /^\/(?:config|monitor|service|control)(?:\/|$)/.test(path)
 
 /** A GET. */
 export const get = (path: string, row: Row<undefined>) => route('GET', path, row)

@@ -34,6 +34,8 @@ export interface Answer {
   readonly text?: string
   readonly file?: string
   readonly type?: string
+  /** The client takes gzip, and a long text may cost the time to compress it. */
+  readonly compress?: boolean
 }
 
 /** One row of the route table, as far as http/ goes by it. */

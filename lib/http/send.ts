@@ -1,5 +1,9 @@
 import { once } from 'node:events'
 import { isAbsolute } from 'node:path'
+import type { Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { promisify } from 'node:util'
+import { createGzip, type Gzip, gzip } from 'node:zlib'
 import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
 import { openFile } from './files.js'
@@ -10,6 +14,14 @@ import type { Unread } from './unread.js'
 
 /** Longer JSON texts are sent in such pieces, so that neither time nor memory is taken for the whole at once. */
 const PIECE_CHARACTERS = 256 * 1024
+
+/** A piece that took so long is sent, or passed over when it is empty. */
+const PIECE_MS = 10
+
+/** A shorter text is not compressed. */
+const LEAST_COMPRESSED = 8192
+
+const zip = promisify<string, Buffer>(gzip)
 
 const framing = new Set(['content-type', 'content-length', 'transfer-encoding', 'connection'])
 
@@ -39,8 +51,8 @@ export async function send<C>(exchange: Exchange<C>, answer: Answer, manner: Man
     return sendParts(exchange, answer, answer.json, manner)
   const text = textOf(answer)
   if (answer.status === 204 || text === undefined) return sendText(exchange, answer, '', undefined, manner)
-  const type = answer.text === undefined ? 'application/json' : 'text/plain; charset=utf-8'
-  sendText(exchange, answer, text, answer.type ?? type, manner)
+  const type = answer.type ?? (answer.text === undefined ? 'application/json' : 'text/plain; charset=utf-8')
+  await sendWhole(exchange, answer, text, type, manner)
 }
 
 /** Handlers are typed, but what they return may be built from data; no 3xx is ever sent (rules 2.5). */
@@ -64,10 +76,26 @@ function textOf(answer: Answer): string | undefined {
   return `${text}\n`
 }
 
-function sendText<C>(
+/** A text in one piece, compressed where that is worth it. */
+async function sendWhole<C>(
   exchange: Exchange<C>,
   answer: Answer,
   text: string,
+  type: string,
+  manner: Manner
+): Promise<void> {
+  if (!answer.compress || text.length < LEAST_COMPRESSED)
+    return sendText(exchange, answer, text, type, manner)
+  const zipped = await zip(text)
+  if (!exchange.gone) sendText(exchange, { ...answer, headers: gzipped(answer) }, zipped, type, manner)
+}
+
+const gzipped = ({ headers }: Answer) => ({ ...headers, 'Content-Encoding': 'gzip', Vary: 'Accept-Encoding' })
+
+function sendText<C>(
+  exchange: Exchange<C>,
+  answer: Answer,
+  text: string | Buffer,
   type: string | undefined,
   manner: Manner
 ): void {
@@ -96,52 +124,72 @@ async function sendParts<C>(
     const measured = pieces(parts)
     const first = measured.next().value ?? ''
     const second = measured.next()
-    if (second.done) return sendText(exchange, answer, first, type, manner)
+    if (second.done) return sendWhole(exchange, answer, first, type, manner)
+    const compress = answer.compress && !exchange.headOnly
     let length = Buffer.byteLength(first) + Buffer.byteLength(second.value)
+    // The length of a compressed one is not told.
     for (
       let next = await inTurn(() => measured.next());
-      !next.done;
+      !next.done && !compress;
       next = await inTurn(() => measured.next())
     )
       length += Buffer.byteLength(next.value)
     if (exchange.gone) return
-    begin(exchange, answer.status, type, answer.headers, length, manner)
+    const headers = compress ? gzipped(answer) : answer.headers
+    begin(exchange, answer.status, type, headers, compress ? undefined : length, manner)
     if (exchange.headOnly) return void exchange.outgoing.end()
     cutWhenStalled(exchange, manner)
     const { outgoing } = exchange
+    const compressing = compress ? compressInto(exchange) : undefined
+    const sink = compressing?.zip ?? outgoing
     const sent = pieces(parts)
     for (let next = await inTurn(() => sent.next()); !next.done; next = await inTurn(() => sent.next())) {
       if (exchange.gone) return
       const bytes = Buffer.byteLength(next.value)
-      exchange.bytes += bytes
-      if (outgoing.write(next.value)) continue
+      if (!compress) exchange.bytes += bytes
+      if (bytes === 0 || sink.write(next.value)) continue
       place.waitingSince = performance.now()
       unread.add(exchange, bytes)
-      await drained(exchange)
+      await drained(exchange, sink)
       unread.remove(exchange)
       place.waitingSince = undefined
     }
-    outgoing.end()
+    sink.end()
+    await compressing?.done
   })
 }
 
-/** The parts and the newline at their end, joined to pieces that are worth a write. */
+/** A stream that compresses into the answer; `done` resolves when all of it has been handed on. */
+function compressInto<C>(exchange: Exchange<C>): { zip: Gzip; done: Promise<void> } {
+  const zip = createGzip()
+  zip.on('data', (chunk: Buffer) => {
+    exchange.bytes += chunk.length
+  })
+  const done = pipeline(zip, exchange.outgoing)
+  // Whoever writes learns it at the end.
+  done.catch(() => undefined)
+  return { zip, done }
+}
+
+/** The parts and the newline at their end, joined to pieces that are worth a write, or took long to make. */
 function* pieces(parts: Iterable<string>): Generator<string> {
   let piece = ''
+  let begunMs = performance.now()
   for (const part of parts) {
     piece += part
-    if (piece.length < PIECE_CHARACTERS) continue
+    if (piece.length < PIECE_CHARACTERS && performance.now() - begunMs < PIECE_MS) continue
     yield piece
     piece = ''
+    begunMs = performance.now()
   }
   yield `${piece}\n`
 }
 
-async function drained<C>({ outgoing }: Exchange<C>): Promise<void> {
+async function drained<C>({ outgoing }: Exchange<C>, sink: Writable): Promise<void> {
   const stop = new AbortController()
   const { signal } = stop
   try {
-    await Promise.race([once(outgoing, 'drain', { signal }), once(outgoing, 'close', { signal })])
+    await Promise.race([once(sink, 'drain', { signal }), once(outgoing, 'close', { signal })])
   } finally {
     stop.abort()
   }
@@ -178,18 +226,18 @@ async function sendFile<C>(
   }
 }
 
-/** Writes the head; `headers` may hold anything but what describes the message itself. */
+/** Writes the head; `headers` may hold anything but what describes the message itself. Without `length` it comes in chunks. */
 export function begin<C>(
   exchange: Exchange<C>,
   status: number,
   type: string | undefined,
   headers: Readonly<Record<string, string>> | undefined,
-  length: number,
+  length: number | undefined,
   { close }: Manner
 ): void {
   const all: Record<string, string | number> = {}
   if (type !== undefined) all['Content-Type'] = type
-  if (status !== 204) all['Content-Length'] = length
+  if (status !== 204 && length !== undefined) all['Content-Length'] = length
   if (close) all.Connection = 'close'
   for (const name in headers) if (!framing.has(name.toLowerCase())) all[name] = headers[name] as string
   exchange.outgoing.writeHead(status, all)

@@ -7,7 +7,7 @@ import { assignAddresses, followGroup, withMac } from './interfaces.js'
 import type { Changing, Given, GivenInterface, Power } from './object-type.js'
 import { type Ref, renameReference } from './references.js'
 import { merged, without } from './request.js'
-import { checkChanges, checkState } from './rules.js'
+import { checkChanges, checkingChanges, checkState } from './rules.js'
 import type { SecretBox } from './secret-box.js'
 import { type ClusterDoc, settingsInForce } from './settings.js'
 import { beyondLimits } from './table.js'
@@ -27,14 +27,17 @@ export interface Actor extends Power {
 /** The daemon, where it changes something that nobody asked for. */
 export const theDaemon: Actor = { who: 'svcd', from: '-', takesAddresses: false }
 
+/** One object and what follows from it; the same change of many objects; an import. */
+export type ChangeKind = 'change' | 'set' | 'import'
+
 export interface ModelOptions {
-  readonly store: Pick<ClusterStore, 'change' | 'current'>
+  readonly store: Pick<ClusterStore, 'change' | 'changeInSteps' | 'current'>
   /** The settings of the ini. */
   readonly ini: ClusterSettings
   readonly now: () => number
   readonly box: SecretBox
   /** Called after a change is durable; what it awaits is awaited before the change is answered. */
-  readonly audit: (actor: Actor, changes: readonly Change[], kind: 'change' | 'import') => Promise<void>
+  readonly audit: (actor: Actor, changes: readonly Change[], kind: ChangeKind) => Promise<void>
 }
 
 /**
@@ -186,6 +189,50 @@ export class Model {
       objectType.copied?.(changing, name, to)
       also?.(tx)
     })
+  }
+
+  /**
+   * Changes all the objects that `pick` names in one transaction, all of them or none; gives how many they are. Throws 404
+   * for one that does not exist.
+   */
+  saveAll(
+    type: TypeName,
+    pick: (view: View) => readonly string[],
+    given: Given,
+    actor: Actor
+  ): Promise<number> {
+    return this.#changeAll(actor, pick, (changing, name) =>
+      write(changing, type, name, this.get(type, name, changing.tx), given)
+    )
+  }
+
+  /** Removes all the objects that `pick` names, or none where somebody refers to one; gives how many they are. */
+  removeAll(type: TypeName, pick: (view: View) => readonly string[], actor: Actor): Promise<number> {
+    return this.#changeAll(actor, pick, (changing, name) => {
+      this.get(type, name, changing.tx)
+      removeObjects(changing, type, [name])
+    })
+  }
+
+  /** Runs a change of many objects in one transaction, in steps: they may be too many for one turn of the event loop. */
+  async #changeAll(
+    actor: Actor,
+    pick: (view: View) => readonly string[],
+    change: (changing: Changing, name: string) => void
+  ): Promise<number> {
+    const { cluster } = this
+    let changes: readonly Change[] = []
+    const changingOf = (tx: Tx) => this.#changing(tx, actor)
+    const count = await this.options.store.changeInSteps(function* (tx) {
+      const changing = changingOf(tx)
+      const names = [...pick(tx)]
+      for (const name of names) yield change(changing, name)
+      yield* checkingChanges(tx, cluster)
+      changes = tx.changes()
+      return names.length
+    })
+    if (changes.length > 0) await this.options.audit(actor, changes, 'set')
+    return count
   }
 
   /** Removes an object that nobody refers to. */

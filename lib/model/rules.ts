@@ -20,7 +20,13 @@ const attached: Readonly<Record<string, AttachedType | undefined>> = attachedTyp
  * transaction, so that no two changes can break a rule together. Throws 400 naming the offender.
  */
 export function checkChanges(tx: Tx, cluster: ClusterSettings): void {
+  for (const _ of checkingChanges(tx, cluster));
+}
+
+/** The same object by object. */
+export function* checkingChanges(tx: Tx, cluster: ClusterSettings): Generator<void> {
   for (const { type, name, before, after } of tx.changes()) {
+    yield
     if (before && !after) attached[type]?.checkRemoved?.(tx, before, cluster)
     const object = objects[type]
     if (!object) continue

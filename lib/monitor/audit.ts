@@ -1,11 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { appendFile, rename, rm, stat, truncate } from 'node:fs/promises'
 import { Background } from '../background.js'
+import { inSlices } from '../concurrency.js'
 import { unlessMissing } from '../disk/missing.js'
 import type { Log } from '../log.js'
 import { hidden } from '../model/field.js'
-import type { Actor } from '../model/model.js'
+import type { Actor, ChangeKind } from '../model/model.js'
 import { objectTypes } from '../model/types.js'
+import { fold } from '../node-set/fold.js'
 import type { Change } from '../store/types.js'
 import type { Condition } from './health.js'
 
@@ -64,26 +66,29 @@ export class Audit {
     await Promise.all([this.#users.close(), this.#machines.close()])
   }
 
-  record(actor: Actor, changes: readonly Change[], kind: 'change' | 'import'): Promise<void> {
+  record(actor: Actor, changes: readonly Change[], kind: ChangeKind): Promise<void> {
     const known = changes.filter(({ type }) => !internal.has(type))
     if (known.length === 0) return Promise.resolve()
     const time = new Date(this.options.now()).toISOString()
     // One change may touch many objects: its lines carry the same mark.
     const head = { time, change: randomBytes(6).toString('hex'), who: actor.who, from: actor.from }
+    const line = (entry: object) => `${JSON.stringify({ ...head, ...entry }, clipped)}\n`
+    const trail = isByMachine(actor) ? this.#machines : this.#users
+    if (kind === 'set') return inSlices(together(known)).then(entries => trail.add(entries.map(line)))
     const entries =
       kind === 'import'
         ? [{ action: 'import', counts: counts(known) }, ...known.slice(0, mostNamed).map(named)]
         : known.map(described)
-    const trail = isByMachine(actor) ? this.#machines : this.#users
-    return trail.add(entries.map(entry => `${JSON.stringify({ ...head, ...entry }, clipped)}\n`))
+    return trail.add(entries.map(line))
   }
 }
 
 /** Whether a machine asked for a change, or is why svcd made it: no user, and svcd not of itself. */
 const isByMachine = ({ who, from }: Actor) => !who.startsWith('user ') && from !== '-'
 
-const clipped = (_: string, value: unknown) =>
-  typeof value === 'string' && value.length > longestText
+/** The names of a node set are never clipped: no other line has them. */
+const clipped = (key: string, value: unknown) =>
+  typeof value === 'string' && value.length > longestText && key !== 'names'
     ? `${value.slice(0, longestText)}… (${value.length} characters)`
     : value
 
@@ -181,13 +186,57 @@ function counts(changes: readonly Change[]) {
   return found
 }
 
+/** What a line says of one object. */
+interface Described {
+  readonly action: string
+  readonly type: string
+  readonly name: string
+  readonly before?: Record<string, unknown>
+  readonly after?: Record<string, unknown>
+}
+
 /** What happened to which object. */
 function named({ type, name, before, after }: Change) {
   return { action: !before ? 'create' : after ? 'update' : 'delete', type, name }
 }
 
+/** What the lines say of objects that were changed in the same way. */
+interface Together {
+  readonly action: string
+  readonly type: string
+  readonly names: string[]
+  /** The fields that differ, with their values where they are the same for all; null where they are not. */
+  before: Record<string, unknown>
+  after: Record<string, unknown>
+}
+
+/** One entry for each type and what happened to it, with the names of all objects as a node set (rules 11.4). */
+function* together(changes: readonly Change[]): Generator<void, object[]> {
+  const found = new Map<string, Together>()
+  for (const change of changes) {
+    yield
+    const { action, type, name, before = {}, after = {} } = described(change)
+    const entry = found.get(`${action} ${type}`)
+    if (entry === undefined) found.set(`${action} ${type}`, { action, type, names: [name], before, after })
+    else {
+      entry.names.push(name)
+      entry.before = alike(entry.before, before)
+      entry.after = alike(entry.after, after)
+    }
+  }
+  const entries: object[] = []
+  for (const { names, ...entry } of found.values())
+    entries.push({ ...entry, count: names.length, names: fold(names) })
+  return entries
+}
+
+function alike(a: Readonly<Record<string, unknown>>, b: Readonly<Record<string, unknown>>) {
+  const keys = [...new Set([...Object.keys(a), ...Object.keys(b)])]
+  return Object.fromEntries(keys.map(key => [key, same(a[key], b[key]) ? a[key] : null]))
+}
+
 /** The object, and the fields that differ before and after. */
-function described(change: Change): object {
+function described(change: Change): Described {
   const { type, before, after } = change
   const keys = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].filter(
     key => !same(fieldOf(before, key), fieldOf(after, key))

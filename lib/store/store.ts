@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Background } from '../background.js'
+import { inSlices } from '../concurrency.js'
 import { makeDirectory } from '../disk/directory.js'
 import { type FileLayer, realFiles } from '../disk/files.js'
 import { Committer } from './commit.js'
@@ -37,6 +38,8 @@ interface Pending {
   readonly steps: readonly Step[]
   /** What they come to, one step for an object. */
   readonly net: readonly Step[]
+  /** Made in steps, while no other change was made: readers turn to the state that has it already. */
+  readonly alone?: true
   done(): void
   failed(error: StoreError): void
 }
@@ -49,8 +52,8 @@ const PROBE_MS = { first: 1000, longest: 2000 }
  */
 export class Store<T extends Types, I extends Index> {
   readonly #kinds: ReadonlyMap<string, Kind<Doc>>
-  readonly #current: State<T, I>
-  readonly #next: State<T, I>
+  #current: State<T, I>
+  #next: State<T, I>
   readonly #lock: Lock
   readonly #flusher: Flusher
   readonly #committer: Committer
@@ -59,6 +62,8 @@ export class Store<T extends Types, I extends Index> {
   #queue: Pending[] = []
   #running: Promise<void> | undefined
   #inChange = false
+  /** Pending while a change is made in steps: the others wait for it. */
+  #alone: Promise<void> | undefined
   #problem = ''
   /** An empty commit now and then, so that health tells when the disk is well again though nobody writes. */
   readonly #probing = new Background({
@@ -144,6 +149,7 @@ export class Store<T extends Types, I extends Index> {
    */
   change<R>(fn: (tx: Tx<T, I>) => R): Promise<R> {
     if (this.#inChange) throw new Error('a change within a change')
+    if (this.#alone) return this.#alone.then(() => this.change(fn))
     return new Promise((resolve, reject) => {
       if (this.#closed !== undefined) throw new StoreError('shutting down')
       const tx = new Transaction(this.#next, this.#kinds)
@@ -168,6 +174,47 @@ export class Store<T extends Types, I extends Index> {
   }
 
   /**
+   * Runs `fn` step by step, so that it never holds the event loop for long, whatever it changes. It begins when all changes
+   * on their way are durable; those that are asked for meanwhile wait for its end. Readers see nothing of it before all of
+   * it is durable, and then all of it at once. A throw takes its writes back, and rejects.
+   */
+  async changeInSteps<R>(fn: (tx: Tx<T, I>) => Generator<unknown, R>): Promise<R> {
+    while (this.#alone) await this.#alone
+    if (this.#closed !== undefined) throw new StoreError('shutting down')
+    let ended!: () => void
+    this.#alone = new Promise(resolve => {
+      ended = resolve
+    })
+    try {
+      await this.#running
+      return await this.#stepByStep(fn)
+    } finally {
+      this.#alone = undefined
+      ended()
+    }
+  }
+
+  async #stepByStep<R>(fn: (tx: Tx<T, I>) => Generator<unknown, R>): Promise<R> {
+    const tx = new Transaction(this.#next, this.#kinds)
+    try {
+      const result = await inSlices(fn(tx))
+      const net = tx.net()
+      if (net.length === 0) {
+        await inSlices(tx.undoing())
+        return result
+      }
+      const steps = [...tx.steps]
+      tx.end()
+      await new Promise<void>((done, failed) => this.#push({ steps: [], net, alone: true, done, failed }))
+      await inSlices(replay(steps, this.#next))
+      return result
+    } catch (error) {
+      await inSlices(tx.undoing())
+      throw error
+    }
+  }
+
+  /**
    * Calls `listener` after each commit with what it changed, in order; `current` shows it by then. Returns how to
    * unsubscribe.
    */
@@ -184,6 +231,7 @@ export class Store<T extends Types, I extends Index> {
 
   async #close(): Promise<void> {
     await this.#probing.close()
+    await this.#alone
     await this.#running
     await this.#flusher.close()
     await this.#lock.release()
@@ -241,7 +289,9 @@ export class Store<T extends Types, I extends Index> {
     this.#problem = ''
   }
 
-  #publish({ steps, net, done }: Pending): void {
+  #publish({ steps, net, alone, done }: Pending): void {
+    // `next` holds this change and nothing else that `current` does not hold.
+    if (alone) [this.#current, this.#next] = [this.#next, this.#current]
     for (const { type, name, after } of steps) this.#current.set(type, name, after)
     if (net.length > 0) {
       const changes = net.map(({ type, name, before, after }) => ({ type, name, before, after }))
@@ -295,6 +345,14 @@ function verified<T extends Types, I extends Index>(
     file: objectFile(options.directory, type, name),
     message
   }))
+}
+
+/** Makes the steps of a change in a state that does not have it. */
+function* replay<T extends Types, I extends Index>(
+  steps: readonly Step[],
+  state: State<T, I>
+): Generator<void> {
+  for (const { type, name, after } of steps) yield state.set(type, name, after)
 }
 
 /** One write for an object, the latest. */

@@ -79,9 +79,14 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
 
   /** Takes every write back and ends. */
   undo(): void {
-    for (const { type, name, before } of this.#steps.toReversed()) this.#state.set(type, name, before)
-    this.#steps.length = 0
+    for (const _ of this.undoing());
+  }
+
+  /** The same step by step. */
+  *undoing(): Generator<void> {
     this.end()
+    for (const { type, name, before } of this.#steps.toReversed()) yield this.#state.set(type, name, before)
+    this.#steps.length = 0
   }
 
   #write(type: keyof T & string, name: string, after: Doc | undefined): void {

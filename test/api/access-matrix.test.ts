@@ -122,6 +122,7 @@ const rules: readonly (readonly [Rule, string])[] = [
     users,
     `GET /config/cluster
      GET /config/cluster/export
+     GET /monitor/node
      GET /config/network
      GET /config/network/{network}
      GET /config/group

@@ -3,7 +3,7 @@ import type { ServiceError } from '../../lib/errors.js'
 import type { JsonValue } from '../../lib/json.js'
 import type { Docs, TypeName } from '../../lib/model/docs.js'
 import type { ClusterIndex } from '../../lib/model/index.js'
-import { type Actor, Model } from '../../lib/model/model.js'
+import { type Actor, type ChangeKind, Model } from '../../lib/model/model.js'
 import { readObject } from '../../lib/model/request.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { createIndex, kinds, objectTypes } from '../../lib/model/types.js'
@@ -29,11 +29,18 @@ export const settings: ClusterSettings = {
 
 export const admin: Actor = { who: 'user admin', from: '127.0.0.1', takesAddresses: true }
 
+function finish<R>(steps: Generator<unknown, R>): R {
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
+
 /** A model without a disk: the store's states and transactions in memory, durable at once. */
 export class MemoryCluster {
   readonly #state = new State<Docs, ClusterIndex>(Object.keys(kinds), createIndex())
   readonly #kinds = new Map(Object.entries(kinds))
-  readonly audited: { readonly kind: 'change' | 'import'; readonly changes: readonly Change[] }[] = []
+  readonly audited: { readonly kind: ChangeKind; readonly changes: readonly Change[] }[] = []
   readonly model: Model
 
   constructor(objects: Objects = {}) {
@@ -42,7 +49,11 @@ export class MemoryCluster {
       this.#state.set(type, name, this.#kinds.get(type)?.decode(name, { name, ...fields }))
     }
     this.model = new Model({
-      store: { current: this.#state, change: fn => this.#change(fn) },
+      store: {
+        current: this.#state,
+        change: fn => this.#change(fn),
+        changeInSteps: fn => this.#change(tx => finish(fn(tx)))
+      },
       ini: settings,
       now: () => 1_000,
       box: new SecretBox(new Uint8Array(32)),

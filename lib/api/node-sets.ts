@@ -1,0 +1,51 @@
+import { badRequest, notFound } from '../errors.js'
+import { members } from '../model/effective.js'
+import type { View } from '../model/view.js'
+import { evaluate, isNodeSet } from '../node-set/evaluate.js'
+import type { Parts } from './context.js'
+
+/** So many names are told of those that are no nodes. */
+const MOST_TOLD = 10
+
+/**
+ * The nodes that a text names, which is a node's name or a node set (rules 12.1). Throws 400 for what is neither, and 404
+ * naming what is not there.
+ */
+export function nodesIn(parts: Pick<Parts, 'status'>, text: string, view: View): string[] {
+  const names = [...evaluate(text, group => membersOf(parts, group, view))]
+  const missing = names.filter(name => !view.get('node', name))
+  if (missing.length === 0) return names
+  if (!isNodeSet(text)) throw notFound(`node ${text} does not exist`)
+  const told = missing.slice(0, MOST_TOLD).join(', ')
+  const more = missing.length > MOST_TOLD ? ` and ${missing.length - MOST_TOLD} more` : ''
+  throw notFound(`node set ${text.slice(0, 200)}: there is no node ${told}${more}`)
+}
+
+/** How sets are told from names, and what they stand for. */
+export interface NodeSets {
+  readonly isSet: (text: string) => boolean
+  readonly names: (text: string, view: View) => readonly string[]
+}
+
+/** The node sets of this cluster (rules 12.1, 12.2). */
+export const nodeSets = (parts: Pick<Parts, 'status'>): NodeSets => ({
+  isSet: isNodeSet,
+  names: (text, view) => nodesIn(parts, text, view)
+})
+
+/** What stands behind an @ (rules 12.2). */
+function membersOf({ status }: Pick<Parts, 'status'>, group: string, view: View): Iterable<string> {
+  if (group === 'all') return view.names('node')
+  const [, kind, value = ''] = /^([a-z]+):(.*)$/s.exec(group) ?? []
+  if (kind === 'status') return view.names('node').filter(name => (status.state(name) ?? '') === value)
+  if (kind === 'osimage') {
+    if (!view.get('osimage', value)) throw notFound(`node set: there is no OS image ${value}`)
+    return members(view, 'osimage', value)
+  }
+  if (kind !== undefined)
+    throw badRequest(
+      `node set: @${kind}: is not known; there is @GROUP, @all, @osimage:NAME and @status:WORD`
+    )
+  if (!view.get('group', group)) throw notFound(`node set: there is no group ${group}`)
+  return view.index.members(group)?.all.values ?? []
+}

@@ -1,0 +1,149 @@
+import t from 'tap'
+import { Controller } from '../support/controller.js'
+
+const c = await Controller.start(t)
+await c.cluster()
+for (const [name, address, comment] of [
+  ['n1', '10.141.0.9', 'says "a, b"'],
+  ['n2', '10.141.0.10', 'two\nlines'],
+  ['n10', '10.141.0.2', null]
+] as const)
+  await c.post(`/config/node/${name}`, {
+    group: 'compute',
+    comment,
+    interfaces: [{ interface: 'BOOTIF', ipaddress: address }]
+  })
+const text = async (path: string) => {
+  const { status, text } = await c.get(path)
+  t.equal(status, 200, path)
+  return text
+}
+
+// rules 12.4
+t.test('fields', async t => {
+  const { body } = await c.get('/config/node?fields=group,BOOTIF.ipaddress')
+  t.same(body.config.node, {
+    n1: { group: 'compute', 'BOOTIF.ipaddress': '10.141.0.9' },
+    n2: { group: 'compute', 'BOOTIF.ipaddress': '10.141.0.10' },
+    n10: { group: 'compute', 'BOOTIF.ipaddress': '10.141.0.2' }
+  })
+  const one = await c.get('/config/node/n1?fields=status')
+  t.same(one.body, { config: { node: { n1: { status: null } } } })
+  const nics = await c.get('/config/node/n1/interfaces?fields=ipaddress')
+  t.same(nics.body, { config: { node: { n1: { interfaces: [{ ipaddress: '10.141.0.9' }] } } } })
+  t.same((await c.get('/config/node?fields=BMC.ipaddress')).body.config.node.n1, { 'BMC.ipaddress': null })
+})
+
+t.test('text', async t => {
+  t.equal(
+    await text('/config/node?format=text&fields=name,comment,BOOTIF.ipaddress'),
+    [
+      'name  comment         BOOTIF.ipaddress',
+      'n1    says "a, b"     10.141.0.9',
+      'n2    two\\u000alines  10.141.0.10',
+      'n10   -               10.141.0.2',
+      ''
+    ].join('\n')
+  )
+  t.match(
+    await text('/config/node?format=text'),
+    /^name +group +osimage +osimagetag +macaddr +status +comment\n/
+  )
+  t.equal(await text('/config/switch?format=text&fields=name'), 'name\n')
+  t.equal(await text('/config/group/compute/_member?format=text'), 'name\nn1\nn2\nn10\n')
+  t.match((await c.get('/config/node?format=text')).headers['content-type'], 'text/plain; charset=utf-8')
+})
+
+t.test('csv', async t => {
+  t.equal(
+    await text('/config/node?format=csv&fields=name,comment'),
+    'name,comment\r\nn1,"says ""a, b"""\r\nn2,"two\nlines"\r\nn10,\r\n'
+  )
+  t.match(await text('/config/network/cluster/_list?format=csv'), /^ipaddress,device\r\n/)
+  t.match((await c.get('/config/node?format=csv')).headers['content-type'], 'text/csv; charset=utf-8')
+})
+
+t.test('sort: numbers by their size, what is not there last', async t => {
+  const order = async (sort: string) =>
+    (await text(`/config/node?format=csv&fields=name&sort=${sort}`)).trim().split('\r\n').slice(1)
+  t.same(await order('BOOTIF.ipaddress'), ['n10', 'n1', 'n2'])
+  t.same(await order('-name'), ['n10', 'n2', 'n1'])
+  t.same(await order('comment'), ['n1', 'n2', 'n10'])
+  t.same(await order('group,-BOOTIF.ipaddress'), ['n2', 'n1', 'n10'])
+  t.same(Object.keys((await c.get('/config/node?sort=-name')).body.config.node), ['n10', 'n2', 'n1'])
+})
+
+t.test('pretty', async t => {
+  const plain = await c.get('/config/node')
+  t.equal(await text('/config/node?pretty=yes'), `${JSON.stringify(plain.body, null, 2)}\n`)
+  const cluster = await c.get('/config/cluster')
+  t.equal(await text('/config/cluster?pretty=yes'), `${JSON.stringify(cluster.body, null, 2)}\n`)
+  t.equal(await text('/config/switch?pretty=yes'), '{\n  "config": {\n    "switch": {}\n  }\n}\n')
+  t.equal(await text('/config/node?pretty=no'), plain.text)
+})
+
+// rules 12.5
+t.test('what is not known behind the ? is refused', async t => {
+  const table: [path: string, says: RegExp][] = [
+    ['/config/node?group=x', /^query key "group" is not known: there is .*fields.*nodes/],
+    ['/config/cluster?x=1', /^query key "x" is not known: there is pretty$/],
+    ['/config/node/n1?nodes=n1', /^query key "nodes" is not known/],
+    ['/config/node?fields=nam', /^a node shows no field "nam"; it has name, group, /],
+    ['/config/node?fields=', /^a node shows no field ""/],
+    ['/config/node?fields=BOOTIF.name', /^a node shows no field "BOOTIF.name"/],
+    ['/config/switch?fields=BOOTIF.ipaddress', /shows no field/],
+    ['/config/node?sort=-', /shows no field ""/],
+    ['/config/node?format=xml', /^query key "format" must be one of json, text, csv$/],
+    ['/config/cluster?pretty=1', /^query key "pretty" must be one of no, yes$/],
+    ['/config/node?sort=name&sort=group', /^query key "sort" stands there twice$/],
+    ['/monitor/status?a', /^query key "a" is not known/],
+    ['/service/dhcp/status?a=1', /^query key "a" is not known/]
+  ]
+  for (const [path, says] of table) {
+    const { status, body } = await c.get(path)
+    t.equal(status, 400, path)
+    t.match(body.message, says, path)
+  }
+  const posted = await c.post('/config/node/n1?dry=1', { comment: 'no' })
+  t.equal(posted.status, 400)
+  t.not((await c.get('/config/node/n1')).body.config.node.n1.comment, 'no')
+  // A machine that boots is not held up by what its firmware adds.
+  t.equal((await c.get('/boot?x=1')).status, 200)
+})
+
+// rules 12.6
+t.test('long answers are compressed for those who take it', async t => {
+  const long = 'x'.repeat(20_000)
+  await c.post('/config/group/large', { comment: long })
+  // More than one piece.
+  for (let i = 0; i < 20; i++) await c.post(`/config/otherdev/large${i}`, { comment: long })
+  const ask = (path: string, encoding: string) =>
+    fetch(`http://127.0.0.1:${c.daemon.port}${path}`, {
+      headers: { 'x-access-tokens': c.token, 'accept-encoding': encoding }
+    })
+  for (const path of [
+    '/config/group',
+    '/config/group?pretty=yes',
+    '/config/group?format=csv',
+    '/config/otherdev'
+  ]) {
+    const plain = await ask(path, 'identity')
+    const zipped = await ask(path, 'br, gzip;q=0.5')
+    t.equal(plain.headers.get('content-encoding'), null)
+    t.equal(zipped.headers.get('content-encoding'), 'gzip', path)
+    t.equal(await zipped.text(), await plain.text(), path)
+  }
+  t.equal((await ask('/config/group', 'gzip;q=0')).headers.get('content-encoding'), null)
+  t.equal((await ask('/config/network', 'gzip')).headers.get('content-encoding'), null, 'a short one')
+})
+
+t.test('the states of all nodes', async t => {
+  await c.post('/monitor/node/n2', { state: 'installer.downloaded' })
+  const { body } = await c.get('/monitor/node')
+  t.same(body.monitor.status.n1, { name: 'n1', state: null, since: null, reason: null })
+  t.match(body.monitor.status.n2, { state: 'installer.downloaded', since: /^\d{4}-/ })
+  t.equal(
+    await text('/monitor/node?nodes=n1,n2&format=csv&fields=name,state'),
+    'name,state\r\nn1,\r\nn2,installer.downloaded\r\n'
+  )
+})

@@ -1,0 +1,139 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { Controller } from '../support/controller.js'
+import { documents } from '../support/state.js'
+
+const c = await Controller.start(t)
+await c.cluster()
+const names = ['n1', 'n2', 'n3', 'login']
+for (const name of names) await c.post(`/config/node/${name}`, { group: name === 'login' ? null : 'compute' })
+await c.post('/config/group/empty', {})
+const of = async (path: string, status = 200) => {
+  const answer = await c.get(path)
+  t.equal(answer.status, status, path)
+  return status === 200 ? Object.keys(answer.body.config.node) : answer.body.message
+}
+const enc = encodeURIComponent
+
+// rules 12.1, 12.2, 12.3
+t.test('read', async t => {
+  await c.post('/monitor/node/n3', { state: 'installer.failed' })
+  const table: [set: string, names: string[]][] = [
+    ['n[1-2]', ['n1', 'n2']],
+    ['n[1-3]!n2', ['n1', 'n3']],
+    ['@compute', ['n1', 'n2', 'n3']],
+    ['@compute,login', ['n1', 'n2', 'n3', 'login']],
+    ['@all!@compute', ['login']],
+    ['@empty', []],
+    ['@status:installer.failed', ['n3']],
+    ['@osimage:compute&n[2-9]', ['n2', 'n3']]
+  ]
+  for (const [set, expected] of table) {
+    t.same(await of(`/config/node/${enc(set)}`), expected, set)
+    t.same(await of(`/config/node?nodes=${enc(set)}`), expected, set)
+  }
+  t.same(await of('/config/node?nodes=n1'), ['n1'])
+  t.same((await c.get('/config/node/n[1-2]?fields=name&format=csv')).text, 'name\r\nn1\r\nn2\r\n')
+})
+
+t.test('what is refused', async t => {
+  const table: [set: string, status: number, says: string][] = [
+    ['n[1-5]', 404, 'node set n[1-5]: there is no node n4, n5'],
+    [
+      'n[1-30]',
+      404,
+      'node set n[1-30]: there is no node n4, n5, n6, n7, n8, n9, n10, n11, n12, n13 and 17 more'
+    ],
+    ['@none', 404, 'node set: there is no group none'],
+    ['@osimage:none', 404, 'node set: there is no OS image none'],
+    ['@rack:1', 400, 'node set: @rack: is not known; there is @GROUP, @all, @osimage:NAME and @status:WORD'],
+    ['n[1', 400, 'node set n[1: its brackets do not match'],
+    ['n1,', 400, 'node set n1,: nothing stands at ","']
+  ]
+  for (const [set, status, says] of table) {
+    t.equal(await of(`/config/node/${enc(set)}`, status), says)
+    const posted = await c.post(`/config/node/${enc(set)}`, { comment: 'no' })
+    t.match(posted, { status, body: { message: says } })
+    t.match(await c.get(`/config/node/${enc(set)}/_delete`), { status, body: { message: says } })
+  }
+  t.match(await c.get('/config/node?nodes='), { status: 400 })
+  // Where one node alone makes sense.
+  for (const path of ['n[1-2]/_clone', 'n[1-2]/_osgrab'])
+    t.match(await c.post(`/config/node/${enc(path).replace('%2F', '/')}`, { osimage: 'x' }), { status: 400 })
+  t.match(await c.post('/config/node/n[1-2]', { newhostname: 'x' }), {
+    status: 400,
+    body: { message: /cannot be renamed/ }
+  })
+  t.match(await c.post('/config/node/n[1-2]', { config: { node: { n1: { comment: 'x' } } } }), {
+    status: 400
+  })
+  t.notOk(
+    Object.values(await documents(c)).some(doc => (doc as { comment?: string }).comment === 'no'),
+    'nothing was changed'
+  )
+})
+
+t.test('a change of many is one change', async t => {
+  const before = auditLines()
+  t.match(await c.post('/config/node/n[1-3]', { comment: 'all' }), {
+    status: 200,
+    body: { message: '3 nodes updated' }
+  })
+  t.match(await c.post('/config/node/@empty', { comment: 'none' }), {
+    status: 200,
+    body: { message: '0 nodes updated' }
+  })
+  t.match(await c.post('/config/node/n[1-2]', { config: { node: { 'n[1-2]': { service: true } } } }), {
+    status: 200
+  })
+  const { body } = await c.get('/config/node?fields=comment,service')
+  t.same(body.config.node, {
+    login: { comment: null, service: false },
+    n1: { comment: 'all', service: true },
+    n2: { comment: 'all', service: true },
+    n3: { comment: 'all', service: false }
+  })
+  const [entry, more, ...rest] = auditLines().slice(before.length)
+  t.match(entry, {
+    who: 'user admin',
+    ...{ action: 'update', type: 'node', count: 3, names: 'n[1-3]' },
+    ...{ before: {}, after: { comment: 'all' } }
+  })
+  t.match(more, { names: 'n[1-2]' })
+  t.same(rest, [])
+})
+
+t.test('all or none', async t => {
+  const before = await documents(c)
+  // One address for all: the second of them cannot have it.
+  const answer = await c.post('/config/node/n[1-3]', {
+    comment: 'no',
+    interfaces: [{ interface: 'BOOTIF', ipaddress: '10.141.0.77' }]
+  })
+  t.equal(answer.status, 400)
+  t.match(answer.body.message, /10\.141\.0\.77 belongs to node n/)
+  t.same(await documents(c), before)
+  const added = await c.post('/config/node/n[1-3]', {
+    interfaces: [{ interface: 'ib0', network: 'cluster' }]
+  })
+  t.equal(added.status, 200)
+  const addresses = (await c.get('/config/node/n[1-3]?fields=ib0.ipaddress')).body.config.node
+  t.equal(new Set(Object.values(addresses).map(one => JSON.stringify(one))).size, 3, 'each has its own')
+})
+
+t.test('delete', async t => {
+  t.match(await c.get('/config/node/n[1-2],login/_delete'), {
+    status: 200,
+    body: { message: '3 nodes deleted' }
+  })
+  t.same(await of('/config/node'), ['n3'])
+})
+
+function auditLines(): Record<string, unknown>[] {
+  const text = readFileSync(join(c.directory, 'state', 'audit.log'), 'utf8')
+  return text
+    .trim()
+    .split('\n')
+    .map(line => JSON.parse(line))
+}

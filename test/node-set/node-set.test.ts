@@ -1,0 +1,152 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import t, { type Test } from 'tap'
+import { evaluate, isNodeSet } from '../../lib/node-set/evaluate.js'
+import { fold } from '../../lib/node-set/fold.js'
+import { output, requirePrograms } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
+
+const groups: Record<string, string[]> = {
+  compute: ['node001', 'node002'],
+  all: ['node001', 'node002', 'login'],
+  'osimage:rocky': ['login'],
+  rack1: ['a'],
+  rack2: ['b']
+}
+const resolve = (group: string) => {
+  const found = groups[group]
+  if (!found) throw new Error(`no group ${group}`)
+  return found
+}
+const names = (text: string) => [...evaluate(text, resolve)]
+
+// rules 12.1
+t.test('what a set stands for', async t => {
+  const table: [set: string, names: string[]][] = [
+    ['node001', ['node001']],
+    ['n[1-3]', ['n1', 'n2', 'n3']],
+    ['n[08-11]', ['n08', 'n09', 'n10', 'n11']],
+    ['n[0-9/4,7]', ['n0', 'n4', 'n8', 'n7']],
+    ['r[1-2]n[1-2].x', ['r1n1.x', 'r1n2.x', 'r2n1.x', 'r2n2.x']],
+    ['n[1-4]!n[2-3]', ['n1', 'n4']],
+    ['n[1-4]&n[3-9]', ['n3', 'n4']],
+    ['n[1-3]^n[3-4]', ['n1', 'n2', 'n4']],
+    ['n[1-3]!n2,n2', ['n1', 'n3', 'n2']],
+    ['n1,n1', ['n1']],
+    [' n1 , n2 ', ['n1', 'n2']],
+    ['@compute', ['node001', 'node002']],
+    ['@all!@compute', ['login']],
+    ['@osimage:rocky,node[001-002]&@all', ['login', 'node001', 'node002']],
+    ['@rack[1-2]', ['a', 'b']],
+    ['n1!n1', []]
+  ]
+  for (const [set, expected] of table) t.strictSame(new Set(names(set)), new Set(expected), set)
+  for (const name of ['node001', 'a-b.c_d', '5']) t.notOk(isNodeSet(name), name)
+  for (const [set] of table.slice(1)) t.ok(isNodeSet(set), set)
+})
+
+t.test('what is no set', async t => {
+  const table: [set: string, reason: RegExp][] = [
+    ['', /begins with nothing/],
+    [',a', /begins with nothing/],
+    ['a,', /nothing stands at ","/],
+    ['a!!b', /nothing stands at "!"/],
+    ['n[1-3', /brackets do not match/],
+    ['n1]', /brackets do not match/],
+    ['n[[1]]', /brackets do not match/],
+    ['n[]', /must hold numbers/],
+    ['n[a-b]', /must hold numbers/],
+    ['n[-1]', /must hold numbers/],
+    ['n[3-1]', /counts to nowhere/],
+    ['n[1-3/0]', /counts to nowhere/],
+    ['n[01-3]', /as many digits/],
+    ['n[9-011]', /as many digits/],
+    ['n[1-9999999999999999]', /15 digits at most/],
+    ['n[1-999999999999999]', /more than 100,000/],
+    ['n[1-1000]m[1-1000]', /more than 100,000/],
+    ['n[1-75000],n[1-75000]', /more than 100,000/]
+  ]
+  for (const [set, reason] of table) t.throws(() => names(set), { status: 400, message: reason }, set)
+  t.throws(() => names('@none'), { message: 'no group none' })
+})
+
+const runs = process.env.SVCD_LONG ? 10_000 : 500
+const word = fc.constantFrom('n', 'node', 'r-', 'x.', 'a_1b')
+const digits = fc
+  .integer({ min: 0, max: 120 })
+  .chain(number => fc.constantFrom(0, 0, 2, 3).map(width => String(number).padStart(width, '0')))
+const range = fc
+  .tuple(
+    fc.integer({ min: 0, max: 110 }),
+    fc.integer({ min: 0, max: 15 }),
+    fc.integer({ min: 1, max: 4 }),
+    fc.constantFrom(0, 3, 4)
+  )
+  .map(([low, more, step, width]) => {
+    const [first, last] = [low, low + more].map(number => String(number).padStart(width, '0'))
+    return `${first}-${last}${step > 1 ? `/${step}` : ''}`
+  })
+const bracket = fc
+  .array(fc.oneof(digits, range), { minLength: 1, maxLength: 3 })
+  .map(all => `[${all.join(',')}]`)
+const number = fc.oneof(digits, bracket)
+const pattern = fc.oneof(
+  fc.tuple(word, number).map(parts => parts.join('')),
+  fc.tuple(word, number, word).map(parts => parts.join('')),
+  fc.tuple(word, number, word, number).map(parts => parts.join(''))
+)
+const expression = fc
+  .tuple(pattern, fc.array(fc.tuple(fc.constantFrom(',', ',', '!', '&', '^'), pattern), { maxLength: 4 }))
+  .map(([first, rest]) => first + rest.map(parts => parts.join('')).join(''))
+
+/** What ClusterShell makes of sets: the names of each, one blank between them; of folded ones too. */
+async function clusterShell(t: Test, sets: readonly string[]): Promise<string[][]> {
+  const file = join(scratch(t), 'sets')
+  writeFileSync(file, sets.join('\n'))
+  const script = `
+import sys
+from ClusterShell.NodeSet import NodeSet
+for line in open(sys.argv[1]).read().split('\\n'):
+    print(' '.join(sorted(NodeSet(line))))
+`
+  const text = await output('/usr/bin/python3', ['-c', script, file])
+  return text
+    .split('\n')
+    .slice(0, -1)
+    .map(line => line.split(' ').filter(name => name !== ''))
+}
+
+t.test('ClusterShell unfolds and folds to the same names', async t => {
+  requirePrograms('/usr/lib/python3/dist-packages/ClusterShell/NodeSet.py')
+  const seed = process.env.SVCD_LONG ? undefined : 1
+  const sets = fc.sample(expression, { numRuns: runs, ...(seed === undefined ? {} : { seed }) })
+  const theirs = await clusterShell(t, sets)
+  const ours = sets.map(set => [...evaluate(set, resolve)].sort())
+  const different = sets.filter((_, i) => theirs[i]?.join() !== ours[i]?.join())
+  t.strictSame(different.slice(0, 5), [], 'unfolded')
+  const folded = ours.map(fold)
+  const again = await clusterShell(t, folded)
+  t.strictSame(folded.filter((_, i) => again[i]?.join() !== ours[i]?.join()).slice(0, 5), [], 'folded')
+  t.equal(folded.length, runs)
+  t.strictSame(
+    folded.filter(
+      (set, i) => ours[i]?.length && [...evaluate(set, resolve)].sort().join() !== ours[i]?.join()
+    ),
+    []
+  )
+})
+
+t.test('folded as a person would', async t => {
+  const table: [names: string[], set: string][] = [
+    [[], ''],
+    [['a'], 'a'],
+    [['node002', 'node001', 'node004'], 'node[001-002,004]'],
+    [['n9', 'n10', 'n8'], 'n[8-10]'],
+    [['n08', 'n09', 'n10'], 'n[08-10]'],
+    [['n1', 'n01', 'n2'], 'n[1-2,01]'],
+    [['r1n1', 'r1n2', 'r2n1', 'r2n2'], 'r[1-2]n[1-2]'],
+    [['login', 'n1', 'n1'], 'login,n1']
+  ]
+  for (const [all, set] of table) t.equal(fold(all), set)
+})
