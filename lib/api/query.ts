@@ -2,7 +2,7 @@ import { badRequest } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import type { ApiRequest, ApiRoute } from './context.js'
 import { isPretty } from './listing.js'
-import { plainText, word } from './schema.js'
+import { plainText, type Schema, word } from './schema.js'
 
 /**
  * The route, which refuses what it does not know behind the `?` (rules 12.5), and lays its JSON out where the caller wants
@@ -45,6 +45,8 @@ function checkKeys({ query }: ApiRequest, known: ApiRoute['query']): void {
       const there = names.length === 0 ? 'none is known here' : `there is ${names.join(', ')}`
       throw badRequest(`query key ${JSON.stringify(key.slice(0, 100))} is not known: ${there}`)
     }
-    if (query.getAll(key).length > 1) throw badRequest(`query key "${key}" stands there twice`)
+    const words = (known[key] as Schema).enum as readonly string[] | undefined
+    const takes = words ? `; it must be ${words.join(' or ')}` : ''
+    if (query.getAll(key).length > 1) throw badRequest(`query key "${key}" stands there twice${takes}`)
   }
 }

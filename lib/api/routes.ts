@@ -51,9 +51,10 @@ export function routes(parts: Parts): ApiRoute[] {
     summary: 'This interface as an OpenAPI 3.1 document',
     output: { type: 'object' },
     handler: () => {
-      text ??= JSON.stringify(openapi([...table, document]))
+      text ??= JSON.stringify(openapi(all))
       return { status: 200, json: text }
     }
   })
-  return [...table, document].map(route => (checksQuery(route.path) ? withQuery(route) : route))
+  const all = [...table, document].map(route => (checksQuery(route.path) ? withQuery(route) : route))
+  return all
 }

@@ -1,4 +1,4 @@
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { Background } from '../background.js'
 import { inParallel } from '../concurrency.js'
 import type { FileLayer } from '../disk/files.js'
@@ -35,7 +35,7 @@ type Promised = Intent['writes'][number]
  */
 export class Flusher {
   readonly #options: FlusherOptions
-  /** By file: the latest content that has to be written. */
+  /** By object: the latest content that its file has to get. */
   #waiting = new Map<string, Promised>()
   #intents: { number: number; files: number }[] = []
   #outstanding = 0
@@ -66,7 +66,7 @@ export class Flusher {
   add(intent: Intent): void {
     this.#intents.push({ number: intent.number, files: intent.writes.length })
     this.#outstanding += intent.writes.length
-    for (const write of intent.writes) this.#waiting.set(this.#fileOf(write), write)
+    for (const write of intent.writes) this.#waiting.set(`${write.type}/${write.name}`, write)
     // What fails has pauses of its own.
     if (this.problem === '') this.#flushing.wake()
   }
@@ -95,12 +95,14 @@ export class Flusher {
     if (covered.length === 0) return
     try {
       await assertOurs()
-      await inParallel(writes, PARALLEL_WRITES, async ([file, { text }]) => {
+      await inParallel(writes, PARALLEL_WRITES, async ([, { type, name, text }]) => {
         if (performance.now() > this.#closeBy)
           throw new StoreError('shutting down; the next start goes on with them')
+        const file = objectFile(directory, type, name)
         await (text === undefined ? files.remove(file) : files.replace(file, text))
       })
-      for (const changed of new Set([...writes.keys()].map(dirname))) await files.syncDirectory(changed)
+      const types = new Set(Array.from(writes.values(), ({ type }) => type))
+      for (const type of types) await files.syncDirectory(join(directory, type))
       await assertOurs()
       // Oldest first: an older intent that outlived a newer one would bring old content back.
       for (const { number } of covered) await files.remove(intentFile(directory, number))
@@ -112,9 +114,5 @@ export class Flusher {
     this.#intents.splice(0, covered.length)
     for (const intent of covered) this.#outstanding -= intent.files
     if (!this.idle) this.#flushing.wake()
-  }
-
-  #fileOf({ type, name }: Promised): string {
-    return objectFile(this.#options.directory, type, name)
   }
 }

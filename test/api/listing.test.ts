@@ -96,6 +96,7 @@ t.test('what is not known behind the ? is refused', async t => {
     ['/config/node?format=xml', /^query key "format" must be one of json, text, csv$/],
     ['/config/cluster?pretty=1', /^query key "pretty" must be one of no, yes$/],
     ['/config/node?sort=name&sort=group', /^query key "sort" stands there twice$/],
+    ['/config/node?pretty=no&pretty=no', /stands there twice; it must be yes or no$/],
     ['/monitor/status?a', /^query key "a" is not known/],
     ['/service/dhcp/status?a=1', /^query key "a" is not known/]
   ]

@@ -196,6 +196,14 @@ export const monitor: Cases = {
     { what: "another node's", ask: ['/monitor/node/n2', report('x')], status: 400, says: /n1/ },
     { what: 'a missing node', ask: ['/monitor/node/n9', { state: 'x' }], status: 404, says: /node n9/ }
   ],
+  'GET /monitor/node': [
+    {
+      what: 'the last state of each node',
+      ask: ['/monitor/node'],
+      status: 200,
+      shows: { monitor: { status: { n2: { name: 'n2', state: null, since: null } } } }
+    }
+  ],
   'GET /monitor/node/{node}': [
     {
       what: 'state, since when, and what was before',
