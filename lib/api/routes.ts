@@ -43,7 +43,8 @@ export function routes(parts: Parts): ApiRoute[] {
     ...jobRoutes(parts),
     ...serviceRoutes(parts)
   ]
-  const table = parts.config.http.dialect === 'luna' ? inLuna(ours, parts) : ours
+  const strict = ours.map(route => (checksQuery(route.path) ? withQuery(route) : route))
+  const table = parts.config.http.dialect === 'luna' ? inLuna(strict, parts) : strict
   let text: string | undefined
   // Made once, with a row for itself.
   const document = get('/openapi.json', {
@@ -55,6 +56,6 @@ export function routes(parts: Parts): ApiRoute[] {
       return { status: 200, json: text }
     }
   })
-  const all = [...table, document].map(route => (checksQuery(route.path) ? withQuery(route) : route))
+  const all = [...table, document]
   return all
 }
