@@ -84,13 +84,20 @@ function translated(route: ApiRoute, parts: Parts): ApiRoute {
   const show = shows(path)
   return {
     ...route,
-    codes: empty === undefined ? route.codes : [...new Set(route.codes.map(c => (c === empty ? 204 : c)))],
+    codes: empty === undefined ? route.codes : withEmpty(route, empty),
     handler: async request => {
       const answer = await route.handler(new Spoken(request, route, parts, reading))
       if (answer.status === empty && isMessage(answer.body)) return { status: 204 }
-      return show ? show(answer, request, parts) : answer
+      // An answer in another format is no JSON.
+      return show && answer.body !== undefined ? show(answer, request, parts) : answer
     }
   }
+}
+
+/** The codes of a route whose `empty` becomes 204; a dry run keeps its own. */
+function withEmpty({ codes, query }: ApiRoute, empty: number): number[] {
+  const others = codes.filter(code => code !== 204 && (code !== empty || 'dryrun' in query))
+  return [204, ...others]
 }
 
 /** A request of the client as the routes read it. */
@@ -248,10 +255,10 @@ function shows(path: string): ((answer: Answer, request: ApiRequest, parts: Part
 
 /** `{"monitor": {"Service": {"dhcp": "dhcp: running\n…"}}}`. */
 function showService(answer: Answer): Answer {
-  type Shown = ServiceState & { readonly state: string; readonly output: string }
+  type Shown = Partial<ServiceState & { readonly state: string; readonly output: string }>
   const { service } = (answer.body as { monitor: { service: Record<string, Shown> } }).monitor
   const text = ([name, { state, reason, output }]: [string, Shown]) =>
-    [`${name}: ${state}`, reason, output.trim()].filter(line => line !== '').join('\n')
+    [`${name}: ${state}`, reason, output?.trim()].filter(line => line).join('\n')
   const entries = Object.entries(service).map(entry => [entry[0], text(entry)])
   return { ...answer, body: { monitor: { Service: Object.fromEntries(entries) } } }
 }
