@@ -16,6 +16,7 @@ import { run } from '../program/program.js'
 import { address, flag, nodeName, oneOf, optional, type Shape, text, texts, type Values } from './args.js'
 import type { Course } from './course.js'
 import { linkless } from './linkless.js'
+import { checkOwners, checkOwnersOfNode } from './owners.js'
 import {
   checkHidden,
   checkPlain,
@@ -100,6 +101,7 @@ export const commands = {
   /** Copies a tree to a hidden directory beside its future place. */
   clone: command({ tree: text, parent: text, work: text }, async (places, args, course): Promise<void> => {
     await inTree(places, args.tree, checkUnmounted)
+    await checkOwners(args.tree, course)
     const work = await inBase(places, args.parent, async ({ path }) => join(path, checkHidden(args.work)))
     const { through } = await linkless(places)
     await run('cp', ['-a', '-x', '--reflink=auto', '-T', '--', `${args.tree}/.`, work], {
@@ -113,6 +115,7 @@ export const commands = {
     { ...transfer, tree: optional(text), parent: text, work: text },
     async (places, { parent, ...args }, course) => {
       const { tree } = args
+      checkOwnersOfNode(args.node)
       if (tree !== undefined) await inTree(places, tree, checkUnmounted)
       const { through } = await linkless(places)
       const remote = await remoteOf(places)

@@ -34,7 +34,7 @@ export async function packImage(
   actor: Actor,
   job: JobContext
 ): Promise<void> {
-  const { model, config, intents, now, work } = context
+  const { model, config, intents, log, now, work } = context
   const { signal } = job
   const image = model.get('osimage', name)
   const tree = await treeOf(config.image.directory, image)
@@ -114,6 +114,11 @@ export async function packImage(
     for (const sentence of omitted) job.line(sentence)
     if (omitted.length > 0) job.result('omitted', [...omitted])
     job.line(`${imagefile}: ${bytes} bytes, sha256 ${sha256}`)
+    // The answer of a pack has no body to tell it in, and such an image may be meant to boot from disks alone.
+    const what =
+      files.kernel === undefined ? 'a kernel' : files.initrd === undefined ? 'an initramfs' : undefined
+    if (what !== undefined)
+      log.warn(`OS image ${name} was packed without ${what}: its nodes cannot boot from the network`)
   } finally {
     await discard(context, note)
   }

@@ -153,6 +153,16 @@ t.test('what is made belongs to the owner of the files directory', async t => {
   t.equal(readFileSync(join(places.files, hidden), 'utf8'), 'hello')
 })
 
+// rules 9.14
+t.test('a grab without root says what it lacks, and makes nothing', async t => {
+  const places = placesIn(t)
+  t.intercept(process, 'getuid', { value: () => nobody })
+  await t.rejects(perform(places, 'grab', { ...grab, parent: '', work: hidden }, {}), {
+    message: /^the files of node node001 belong to its users: .* this needs root, and svcd is user 65534/
+  })
+  t.strictSame(readdirSync(places.images).sort(), ['a', 'b', 'link'])
+})
+
 t.test('over a socket: results, errors, what is said, and the end', async t => {
   const places = placesIn(t)
   const [ours, theirs] = pair()

@@ -91,6 +91,21 @@ t.test('a daemon from a checkout, neither root nor with a helper, packs what it 
   const packed = await daemon.request('GET', '/config/osimage/compute/_pack')
   t.equal(packed.status, 204, JSON.stringify(packed.body))
   t.equal(readdirSync(daemon.path('files')).length, 3, 'archive, kernel and initramfs')
+  chownSync(daemon.path('images'), nobody, nobody)
+  const clone = (newosimage: string) =>
+    daemon.request('POST', '/config/osimage/compute/_clone', {
+      config: { osimage: { compute: { newosimage } } }
+    })
+  t.equal((await clone('copy')).status, 201, 'all in it is its own')
+  t.equal(statSync(daemon.path('images/copy/etc/shadow')).uid, nobody)
+  chownSync(join(tree, 'etc/hostname'), 0, 0)
+  const lost = await clone('other')
+  t.equal(lost.status, 503)
+  t.match(lost.body, {
+    message: /compute\/etc\/hostname belongs to another user or group: to keep that is not permitted/
+  })
+  t.match(lost.body, { message: lacking })
+  t.strictSame(readdirSync(daemon.path('images')).sort(), ['compute', 'copy'])
   chownSync(join(tree, 'etc/shadow'), 0, 0)
   const refused = await daemon.request('GET', '/config/osimage/compute/_pack')
   t.equal(refused.status, 503)

@@ -106,6 +106,26 @@ t.test('a file of the same name that is broken is replaced', async t => {
   t.ok(readFileSync(file).equals(whole))
 })
 
+// rules 9.3
+t.test('a pack without a kernel, or without an initramfs, is a warning', async t => {
+  const { bench, image, pack } = await beginning(t)
+  t.notMatch(bench.log.join('\n'), /without/)
+  for (const [names, what] of [
+    ['initrd.img-*', 'an initramfs'],
+    ['vmlinuz*', 'a kernel']
+  ]) {
+    await output('sh', ['-c', `rm "$1"/boot/${names}`, '', bench.path('images', 'compute')])
+    const before = bench.log.length
+    await pack()
+    t.match(
+      bench.log.slice(before).join('\n'),
+      new RegExp(`OS image compute was packed without ${what}: its nodes cannot`)
+    )
+  }
+  t.equal(image()?.kernelfile, undefined)
+  t.ok(image()?.imagefile)
+})
+
 // rules 9.10
 t.test('a torrent beside the pack', async t => {
   const { bench, image, files, touch, pack } = await beginning(
