@@ -78,7 +78,14 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     }
     return options.verify(view)
   }
-  const state = await Store.inspect({ ...options, verify, log: (_, message) => warnings.push(message) })
+  const state = await Store.inspect({
+    ...options,
+    verify,
+    log: (_, message) => warnings.push(message)
+  }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EACCES') throw error
+    return [{ file: config.paths.state, message: `cannot be read: ${error.message}` }]
+  })
   return {
     problems: [
       ...problems,

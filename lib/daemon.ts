@@ -99,7 +99,12 @@ export async function startDaemon(
     log.info(`listening on ${address} port ${port}`)
     closers.push(() => server.close(0))
     const tls =
-      certificate && (await server.listenTls(listen.address, config.http.tls_port, () => certificate.context))
+      certificate &&
+      (await server
+        .listenTls(listen.address, config.http.tls_port, () => certificate.context)
+        .catch((error: Error) => {
+          throw Object.assign(error, { key: '[http] tls_port' })
+        }))
     if (tls) log.info(`listening with TLS on ${tls.address} port ${tls.port}`)
     const closeAll = async (graceMs: number) => {
       // A request that waits for its job is answered before its connection is cut.

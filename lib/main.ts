@@ -21,14 +21,7 @@ const commands = new Map(
     async serve(options) {
       const config = await configOf(options)
       const { serve } = await import('./cli/serve.js')
-      const helper = [
-        process.execPath,
-        ...process.execArgv,
-        process.argv[1] ?? '',
-        'helper',
-        ...given(options)
-      ]
-      await serve(config, () => process.exit(1), helper)
+      await serve(config, () => process.exit(1), [...self(), 'helper', ...given(options)])
       return 0
     },
     async helper(options) {
@@ -40,7 +33,9 @@ const commands = new Map(
     async check(options) {
       const config = await configOf(options)
       const { check } = await import('./cli/check.js')
-      return (await check(config)) ? 0 : 1
+      return (await check(config, [...self(), 'check', ...given({ ...options, config: config.file })]))
+        ? 0
+        : 1
     },
     async export(options) {
       const config = await configOf(options)
@@ -76,6 +71,9 @@ async function configOf(options: Options): Promise<Config> {
   const { loadConfig } = await import('./config/load.js')
   return loadConfig(options.config ?? (existsSync(installed) ? installed : checkout), options.set ?? [])
 }
+
+/** This program as a command. */
+const self = (): string[] => [process.execPath, ...process.execArgv, process.argv[1] ?? '']
 
 /** The words of the command line that choose the configuration. */
 const given = ({ config, set = [] }: Options): string[] => [

@@ -1,20 +1,108 @@
+import { spawn } from 'node:child_process'
+import { access, constants } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import { checkAll } from '../check.js'
-import { problemText } from '../config/problem.js'
+import { type Problem, problemText } from '../config/problem.js'
 import type { Config } from '../config/types.js'
+import { isMissing } from '../disk/missing.js'
+import { checkOwner, handOverCommand, nameOf } from './owner.js'
+import { unitUser } from './unit-user.js'
 
 /**
  * Prints problems, warnings and notes on stderr, and `ok` on stdout when there is no problem. True when there is
- * none.
+ * none. Root may read and write what the daemon may not: where a unit of systemd runs svcd on this ini as another user,
+ * the check is done as that user (rules 7.7). `self` is the command that does it.
  */
-export async function check(config: Config): Promise<boolean> {
+export async function check(config: Config, self: readonly string[]): Promise<boolean> {
+  const other = process.getuid?.() === 0 ? await unitUser(config.file) : undefined
+  if (other) {
+    process.stderr.write(`note: this is what user ${other.user} sees, as whom ${other.unit} runs svcd\n`)
+    return checkAs(other, self)
+  }
+  const owner = await ownerFindings(config)
   const { problems, warnings, notes } = await checkAll(config)
   const lines = [
-    ...problems.map(problemText),
-    ...warnings.map(warning => `warning: ${warning}`),
+    ...[...owner.problems, ...problems].map(problemText),
+    ...[...owner.warnings, ...warnings].map(warning => `warning: ${warning}`),
     ...notes.map(note => `note: ${note}`)
   ]
   for (const line of lines) process.stderr.write(`${line}\n`)
-  if (problems.length > 0) return false
+  if (owner.problems.length + problems.length > 0) return false
   process.stdout.write('ok\n')
   return true
+}
+
+/** Throws Error if the program cannot be started as that user. */
+async function checkAs(
+  { user, group }: { user: string; group: string },
+  self: readonly string[]
+): Promise<boolean> {
+  const dropped = [
+    `--reuid=${user}`,
+    `--regid=${group}`,
+    '--init-groups',
+    '--inh-caps=-all',
+    '--no-new-privs'
+  ]
+  const code = await new Promise((resolve, reject) => {
+    spawn('setpriv', [...dropped, '--', ...self], { stdio: 'inherit' })
+      .once('error', ({ message }) =>
+        reject(new Error(`nothing is checked: ${message} (setpriv is in util-linux)`))
+      )
+      .once('close', resolve)
+  })
+  if (code !== 0 && code !== 1)
+    throw new Error(`nothing is checked: user ${user} cannot run ${self.slice(0, 2).join(' ')}`)
+  return code === 0
+}
+
+/** A path of the ini, how it is used, that in words, and the way out. */
+type Need = readonly [key: string, path: string, mode: number, what: string, wayOut: string]
+
+const readable = (key: string, path: string): Need => {
+  return [key, path, constants.R_OK | constants.X_OK, 'read', `type: chmod a+rX ${path}`]
+}
+
+/** What the user of this process may not do with the directories that svcd reads and writes. */
+async function ownerFindings(config: Config): Promise<{ problems: Problem[]; warnings: string[] }> {
+  const { paths, ssh, image, boot, file } = config
+  const problems: Problem[] = []
+  const user = await nameOf(process.getuid?.() ?? 0)
+  const handOver = `type, as root, while svcd is stopped: ${handOverCommand(config, user)}`
+  const { R_OK, W_OK, X_OK } = constants
+  let foreign = false
+  const warning = await checkOwner(config).catch((error: Error) => {
+    foreign = true
+    problems.push({ file: paths.state, message: error.message.replace(`${paths.state} `, '') })
+    return undefined
+  })
+  const all = R_OK | W_OK | X_OK
+  const state: Need = ['[paths] state', paths.state, all, 'read and write', handOver]
+  const needs: Need[] = [
+    ...(foreign ? [] : [state]),
+    ['[paths] files', paths.files, all, 'read and write', handOver],
+    ['[image] directory', image.directory, X_OK, 'enter', handOver],
+    ['[ssh] key', ssh.key, R_OK, 'read', `type: chown ${user} ${ssh.key}`],
+    readable('[paths] roles', paths.roles),
+    readable('[paths] scripts', paths.scripts),
+    readable('[boot] ipxe_directory', boot.ipxe_directory)
+  ]
+  for (const [key, path, mode, what, wayOut] of needs) {
+    const refused = path === '' ? undefined : await refusal(path, mode)
+    if (refused)
+      problems.push({ file, message: `${key}: user ${user} may not ${what} ${refused}; ${wayOut}` })
+  }
+  return { problems, warnings: warning === undefined ? [] : [warning] }
+}
+
+/** The path and the reason if the user may not do that; where there is nothing yet, with what it would be made in. */
+async function refusal(path: string, mode: number): Promise<string | undefined> {
+  try {
+    await access(path, mode)
+    return undefined
+  } catch (error) {
+    if (!isMissing(error)) return `${path} (${(error as NodeJS.ErrnoException).code})`
+    // What is only read need not be there.
+    return mode & constants.W_OK && path !== '/' ? refusal(dirname(path), mode) : undefined
+  }
 }

@@ -22,10 +22,11 @@ function linesOf(error: unknown): string[] {
   return [`svcd: ${sentence(error).replace(/\s*\n\s*/g, '; ')}`]
 }
 
-function sentence(error: NodeJS.ErrnoException & { address?: string; port?: number }): string {
+/** `key`: the one of the ini that says where to listen. */
+function sentence(error: NodeJS.ErrnoException & { address?: string; port?: number; key?: string }): string {
   const reason = reasons[error.code ?? '']
   if (error.syscall !== 'listen' || !reason) return error.message || error.name
-  return `cannot listen on [http] listen, ${error.address ?? ''} port ${error.port ?? ''}: ${reason}`
+  return `cannot listen on ${error.key ?? '[http] listen'}, ${error.address ?? ''} port ${error.port ?? ''}: ${reason}`
 }
 
 function isProblem(value: unknown): value is Problem {

@@ -17,6 +17,10 @@ const directories = new Set([
 const files =
   /^(holder\.json|lock|node-status\.journal|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
 
+/** What root types to give the state and the files to a user. */
+export const handOverCommand = ({ paths, image }: Pick<Config, 'paths' | 'image'>, user: string): string =>
+  ['sh', handOver, paths.state, paths.files, image.directory, user].join(' ')
+
 /** Whether svcd makes an entry of this name in its state directory. What else lies there is no business of its. */
 export const isMade = (name: string): boolean => directories.has(name) || files.test(name) || isLeftover(name)
 
@@ -31,8 +35,7 @@ export async function checkOwner({
 }: Pick<Config, 'paths' | 'image'>): Promise<string | undefined> {
   const uid = process.getuid?.() ?? 0
   const ownerOf = async (path: string) => (await unlessMissing(lstat(path), undefined))?.uid ?? uid
-  const commandFor = (user: string) =>
-    ['sh', handOver, paths.state, paths.files, image.directory, user].join(' ')
+  const commandFor = (user: string) => handOverCommand({ paths, image }, user)
   const refused = async (path: string) => {
     const what = `${path} belongs to user ${await ownerOf(path)}, and svcd runs as user ${uid}`
     return new Error(`${what}: stop every svcd and type, as root: ${commandFor(await nameOf(uid))}`)
@@ -77,7 +80,7 @@ function isClosed(path: string): boolean {
 }
 
 /** The user's name, or the number where it has none. */
-async function nameOf(uid: number): Promise<string> {
+export async function nameOf(uid: number): Promise<string> {
   const named = await promisify(execFile)('id', ['-nu', '--', `${uid}`]).catch(() => undefined)
   return named?.stdout.trim() || `${uid}`
 }
