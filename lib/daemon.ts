@@ -15,6 +15,7 @@ import { Handover } from './boot/handover.js'
 import { Install } from './boot/install.js'
 import { warnOfRoles } from './boot/roles.js'
 import type { Config } from './config/types.js'
+import { Control } from './control/control.js'
 import { localWork } from './helper/local.js'
 import { placesOf } from './helper/places.js'
 import { systemctlBy } from './helper/systemctl.js'
@@ -235,6 +236,7 @@ async function buildParts(
   const jobs = await Jobs.open({ directory: join(state, 'jobs'), now, log, parallel: config.jobs.parallel })
   closers.push(() => jobs.close(0))
   closed(work)
+  const control = closed(new Control({ config: config.control, ...{ model, jobs, log, ticks } }))
   const images = closed(
     await Images.open({
       ...{ config, model, jobs, status, remote, work, log, now, ticks },
@@ -268,7 +270,21 @@ async function buildParts(
   ]
   const parts = { svcd, boot: [() => handover.condition] }
   const health = closed(new Health({ ...parts, ...distribution.conditions, ...services.conditions }, now))
-  return { config, model, status, health, logins, tokens, boot, handover, install, jobs, images, services }
+  return {
+    config,
+    model,
+    status,
+    health,
+    logins,
+    tokens,
+    boot,
+    handover,
+    install,
+    jobs,
+    images,
+    services,
+    control
+  }
 }
 
 /** What it is made of is loaded where it is used: off is the default. */

@@ -42,6 +42,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'image',
       'image/torrent/distribution',
       'image/transfer/remote',
+      'control',
       'helper',
       'services',
       'monitor',
@@ -55,7 +56,19 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'config'
   ],
   api: [
-    ...['boot', 'image', 'services', 'monitor', 'auth', 'model', 'node-set', 'jobs', 'http', 'config'],
+    ...[
+      'boot',
+      'image',
+      'control',
+      'services',
+      'monitor',
+      'auth',
+      'model',
+      'node-set',
+      'jobs',
+      'http',
+      'config'
+    ],
     'version'
   ],
   boot: ['monitor', 'model', 'template'],
@@ -76,6 +89,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'image/packer': ['program'],
   'image/torrent': ['program'],
   'image/transfer': ['program'],
+  control: ['model', 'jobs', 'program', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'program', 'config'],
   monitor: ['model', 'node-set', 'store', 'jobs'],
   // The ini's [users] lines hold roles and hashes.

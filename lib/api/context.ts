@@ -5,6 +5,7 @@ import type { Boot } from '../boot/boot.js'
 import type { Handover } from '../boot/handover.js'
 import type { Install } from '../boot/install.js'
 import type { Config } from '../config/types.js'
+import type { Control } from '../control/control.js'
 import type { Answer, Request, Route } from '../http/route.js'
 import type { Images } from '../image/images.js'
 import type { Jobs } from '../jobs/jobs.js'
@@ -28,6 +29,7 @@ export interface Parts {
   readonly jobs: Jobs
   readonly services: Services
   readonly images: Images
+  readonly control: Control
 }
 
 export type ApiRequest = Request<Caller>

@@ -10,7 +10,7 @@ const running = {
 }
 const summarySchema = {
   request_id: string(),
-  kind: string('pack, kernel, clone, delete, grab, push'),
+  kind: string('pack, kernel, clone, delete, grab, push, power on, …'),
   object: string('what it is about'),
   by: string('who asked'),
   ...running,

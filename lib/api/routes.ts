@@ -1,6 +1,7 @@
 import { bootRoutes } from './boot.js'
 import { clusterRoutes } from './cluster.js'
 import type { ApiRoute, Parts } from './context.js'
+import { controlRoutes } from './control.js'
 import { interfaceRoutes } from './interfaces.js'
 import { jobRoutes } from './jobs.js'
 import { inLuna } from './luna.js'
@@ -41,7 +42,8 @@ export function routes(parts: Parts): ApiRoute[] {
     ...bootRoutes(parts),
     ...monitorRoutes(parts),
     ...jobRoutes(parts),
-    ...serviceRoutes(parts)
+    ...serviceRoutes(parts),
+    ...controlRoutes(parts)
   ]
   const strict = ours.map(route => (checksQuery(route.path) ? withQuery(route) : route))
   const table = parts.config.http.dialect === 'luna' ? inLuna(strict, parts) : strict

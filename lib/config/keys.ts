@@ -189,6 +189,26 @@ export const keys = {
   jobs: {
     parallel: key(values.count(1, 100), '2', 'How many packs, clones, grabs and pushes run at once.')
   },
+  control: {
+    parallel: key(
+      values.count(1, 1000),
+      '20',
+      'How many BMCs are spoken to at once by requests for many nodes, and as many by those for one.'
+    ),
+    delay: key(
+      values.duration('0s', '10m'),
+      '1s',
+      'Nodes are switched on in batches: no more than `parallel` of them begin in any time of this length.'
+    ),
+    time_limit: key(values.duration('1s', '10m'), '15s', 'Longest time that one BMC may take.'),
+    ipmi_port: key(values.count(1, 65535), '623', 'UDP port of IPMI on the BMCs.'),
+    redfish_port: key(values.count(1, 65535), '443', 'TCP port of Redfish on the BMCs.'),
+    ca_file: key(
+      values.optionalPath,
+      '',
+      'Certificates (PEM) of the CAs that sign those of the BMCs; empty: the public CAs that Node knows.'
+    )
+  },
   auth: {
     token_lifetime: key(values.duration('1s', '3650d'), '1h', 'Lifetime of the tokens of users.'),
     node_token_lifetime: key(

@@ -29,6 +29,13 @@ export interface Poll {
   readonly progress: number
 }
 
+/** What `GET /control/status/{id}` tells one user: the results that this user was not given yet. */
+export interface ResultsPoll {
+  readonly results: readonly (readonly [key: string, value: JsonValue])[]
+  readonly state: JobState
+  readonly progress: number
+}
+
 interface EntryOptions {
   readonly directory: string
   readonly disk: RecordDisk
@@ -139,23 +146,52 @@ export class Entry {
   }
 
   /** Undefined when the user was given the end already. Throws as `record`. */
-  async poll(user: string): Promise<Poll | undefined> {
-    if (this.#delivered.get(user) === ALL) return undefined
-    return this.#read(async ({ transcript }) => {
+  poll(user: string): Promise<Poll | undefined> {
+    return this.#deliver(
+      user,
+      ({ transcript }) => transcript.count,
+      ({ transcript }, from) => {
+        const message = transcript.since(from).map(unseparated).join(';;')
+        const { state, progress } = this.#summary
+        return { message, status: state === 'failed' ? 500 : 200, state, progress }
+      }
+    )
+  }
+
+  /** The same for the results, in the order in which they came; a user is given lines and results apart. */
+  pollResults(user: string): Promise<ResultsPoll | undefined> {
+    return this.#deliver(
+      // No user's name holds a blank.
+      `${user} results`,
+      ({ results }) => results.size,
+      ({ results }, from) => {
+        const { state, progress } = this.#summary
+        return { results: [...results].slice(from), state, progress }
+      }
+    )
+  }
+
+  /** What `give` makes of the body from where `who` was given it last. */
+  async #deliver<T>(
+    who: string,
+    count: (body: Body) => number,
+    give: (body: Body, from: number) => T
+  ): Promise<T | undefined> {
+    if (this.#delivered.get(who) === ALL) return undefined
+    return this.#read(async body => {
       // While the file was read, the same user may have been given the end.
-      const from = this.#delivered.get(user) ?? 0
+      const from = this.#delivered.get(who) ?? 0
       if (from === ALL) return undefined
-      const message = transcript.since(from).map(unseparated).join(';;')
-      const { state, progress } = this.#summary
+      const given = give(body, from)
       if (this.finished) {
-        this.#delivered.set(user, ALL)
+        this.#delivered.set(who, ALL)
         // When the disk refuses, the end is delivered once more after a restart.
         await this.save().catch(() => {})
-      } else if (from !== transcript.count) {
-        this.#delivered.set(user, transcript.count)
+      } else if (from !== count(body)) {
+        this.#delivered.set(who, count(body))
         this.#record.soon()
       }
-      return { message, status: state === 'failed' ? 500 : 200, state, progress }
+      return given
     })
   }
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { unavailable } from '../errors.js'
 import type { Log } from '../log.js'
-import type { Poll } from './entry.js'
+import type { Poll, ResultsPoll } from './entry.js'
 import { startable } from './lanes.js'
 import type { JobRecord, JobSummary } from './record.js'
 import { type RecordDisk, realDisk } from './record-file.js'
@@ -105,6 +105,16 @@ export class Jobs {
    */
   async poll(id: string, user: string): Promise<Poll | undefined> {
     return this.#records.get(id)?.poll(user)
+  }
+
+  /** The results that a user was not given yet. Undefined and 503 as `poll`. */
+  async pollResults(id: string, user: string): Promise<ResultsPoll | undefined> {
+    return this.#records.get(id)?.pollResults(user)
+  }
+
+  /** The summary of a record, undefined when there is none. */
+  summary(id: string): JobSummary | undefined {
+    return this.#records.get(id)?.summary
   }
 
   /** A whole record, undefined when there is none. Throws as `poll`. */

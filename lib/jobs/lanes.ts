@@ -6,9 +6,17 @@ export interface Laned {
   readonly lanes: readonly string[]
   /** Whether it may begin. Before that it only has its place in the order. */
   readonly ready: boolean
+  /** It takes a place among those whose work is elsewhere, and none of this machine's. */
+  readonly elsewhere: boolean
 }
 
-/** The waiting jobs that may begin now, oldest first, so that at most `parallel` run. */
+/** How many jobs run at once whose work is on other machines, and costs little here. */
+const MOST_ELSEWHERE = 16
+
+/**
+ * The waiting jobs that may begin now, oldest first, so that at most `parallel` run, those apart whose work is elsewhere:
+ * of these 16 run.
+ */
 export function startable<J extends Laned>(
   waiting: Iterable<J>,
   running: Iterable<Laned>,
@@ -23,17 +31,19 @@ export function startable<J extends Laned>(
   }
   const isTaken = (lane: string) =>
     taken.has(lane) || above.has(lane) || holdersOf(lane).some(holder => taken.has(holder))
-  let free = parallel
-  for (const { lanes } of running) {
-    free--
-    for (const lane of lanes) take(lane)
+  const free = { here: parallel, elsewhere: MOST_ELSEWHERE }
+  const placeOf = ({ elsewhere }: Laned) => (elsewhere ? 'elsewhere' : 'here')
+  for (const job of running) {
+    free[placeOf(job)]--
+    for (const lane of job.lanes) take(lane)
   }
   const found: J[] = []
   for (const job of waiting) {
-    if (free <= 0) break
-    if (job.ready && !job.lanes.some(isTaken)) {
+    if (free.here <= 0 && free.elsewhere <= 0) break
+    const place = placeOf(job)
+    if (job.ready && free[place] > 0 && !job.lanes.some(isTaken)) {
       found.push(job)
-      free--
+      free[place]--
     }
     // Also the lanes of a job that has to wait: a later job with one of them waits behind it.
     for (const lane of job.lanes) take(lane)

@@ -33,7 +33,7 @@ export interface Body {
 
 /** In place of the number of lines that a user was given: the user was given the end. */
 export const ALL = 'all'
-/** By user: how many lines were delivered. */
+/** By user: how many lines were delivered; by `<user> results`: how many results. */
 export type Delivered = Map<string, number | typeof ALL>
 
 /** The body of a new job. */
@@ -47,7 +47,8 @@ export function encode(summary: JobSummary, body: Body, delivered: Delivered): s
   const doc = {
     ...summary,
     delivered: Object.fromEntries(delivered),
-    results: Object.fromEntries(body.results),
+    // Pairs: an object would put keys that are numbers first.
+    results: [...body.results],
     lines: body.transcript
   }
   return `${JSON.stringify(doc, null, 2)}\n`
@@ -62,11 +63,15 @@ export function decode(id: string, text: string): { summary: JobSummary; body: B
   if (doc.id !== id) throw new Error('field "id" is not the name of the file')
   const { delivered, results, lines, ...summary } = doc as unknown as JobSummary & {
     readonly delivered: Record<string, number | typeof ALL>
-    readonly results: Record<string, JsonValue>
+    /** An object in the records of earlier versions. */
+    readonly results: readonly [string, JsonValue][] | Record<string, JsonValue>
     readonly lines: TranscriptDoc
   }
   if (isFinished(summary) && summary.ended === undefined) throw new Error('field "ended" is missing or wrong')
-  const body = { transcript: new Transcript(lines), results: new Map(Object.entries(results)) }
+  const body = {
+    transcript: new Transcript(lines),
+    results: new Map<string, JsonValue>(Array.isArray(results) ? results : Object.entries(results))
+  }
   return { summary, body, delivered: new Map(Object.entries(delivered)) }
 }
 
@@ -74,6 +79,7 @@ type Is = (value: unknown) => boolean
 const isText: Is = value => typeof value === 'string'
 const isTime: Is = value => Number.isFinite(value)
 const isCount: Is = value => Number.isSafeInteger(value) && (value as number) >= 0
+const isPair: Is = value => Array.isArray(value) && value.length === 2 && isText(value[0])
 const isLines: Is = value => Array.isArray(value) && value.every(isText)
 const maybe =
   (is: Is): Is =>
@@ -92,6 +98,6 @@ const rules: Readonly<Record<string, Is>> = {
   ended: maybe(isTime),
   message: isText,
   delivered: value => isObject(value) && Object.values(value).every(count => count === ALL || isCount(count)),
-  results: isObject,
+  results: value => isObject(value) || (Array.isArray(value) && value.every(isPair)),
   lines: value => isObject(value) && isLines(value.first) && isCount(value.left_out) && isLines(value.last)
 }

@@ -23,7 +23,7 @@ export interface JobContext {
 
 /** A job as it is asked for. */
 export interface JobSpec {
-  /** `pack`, `kernel`, `clone`, `grab`, `push`. */
+  /** `pack`, `kernel`, `clone`, `grab`, `push`, `power on`. */
   readonly kind: string
   /** What it is about, for messages: `OS image compute`. */
   readonly object: string
@@ -31,6 +31,8 @@ export interface JobSpec {
   readonly by: string
   /** Two jobs with a common lane never overlap, and run in the order they came (see Laned). */
   readonly lanes: readonly string[]
+  /** Its work is on other machines: it does not wait for a pack to end. */
+  readonly elsewhere?: true
   run(job: JobContext): Promise<void>
 }
 
@@ -59,6 +61,10 @@ export class Work implements Laned {
 
   get lanes(): readonly string[] {
     return this.spec.lanes
+  }
+
+  get elsewhere(): boolean {
+    return this.spec.elsewhere ?? false
   }
 
   /** As the log names it. */

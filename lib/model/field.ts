@@ -177,6 +177,10 @@ export const array = valueType<JsonValue[]>('a list', 'array', value =>
 export const oneOf = <V extends string>(...values: readonly V[]) =>
   valueType<V>(`one of ${values.join(', ')}`, 'string', value => values.find(one => one === value))
 
+/** One of a few numbers. */
+export const oneNumberOf = <V extends number>(...values: readonly V[]) =>
+  valueType<V>(`one of ${values.join(', ')}`, 'integer', value => values.find(one => one === value))
+
 /** How an image gets to a node. */
 export const provisionMethod = oneOf('torrent', 'http')
 

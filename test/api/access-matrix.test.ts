@@ -155,7 +155,12 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /monitor/request
      GET /monitor/request/{request_id}
      GET /service/dhcp/status
-     GET /service/dns/status`
+     GET /service/dns/status
+     GET /control/action/power/{node}/_status
+     POST /control/action/power/_status
+     GET /control/action/sel/{node}/_list
+     POST /control/action/sel/_list
+     GET /control/status/{request_id}`
   ],
   [
     admins,
@@ -228,7 +233,21 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /service/dns/stop
      GET /service/dns/restart
      GET /service/dns/reload
-     GET /config/dns/_preview`
+     GET /config/dns/_preview
+     GET /control/action/power/{node}/_on
+     POST /control/action/power/_on
+     GET /control/action/power/{node}/_off
+     POST /control/action/power/_off
+     GET /control/action/power/{node}/_cycle
+     POST /control/action/power/_cycle
+     GET /control/action/power/{node}/_reset
+     POST /control/action/power/_reset
+     GET /control/action/chassis/{node}/_identify
+     POST /control/action/chassis/_identify
+     GET /control/action/chassis/{node}/_noidentify
+     POST /control/action/chassis/_noidentify
+     GET /control/action/sel/{node}/_clear
+     POST /control/action/sel/_clear`
   ]
 ]
 
@@ -401,7 +420,7 @@ const callers: readonly (readonly [
 
 /** What a request that is served may name without changing anything: where it changes, objects that are not there. */
 function pathFor(route: ApiRoute, isServed: boolean): string {
-  if (!isServed || !/_(delete|pack|clone)$/.test(route.path)) return pathOf(route)
+  if (!isServed || !/_(delete|pack|clone)$|^\/control\/action/.test(route.path)) return pathOf(route)
   return pathOf(route, Object.fromEntries(types.map(type => [type, 'none'])))
 }
 const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev']

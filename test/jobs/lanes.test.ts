@@ -5,11 +5,14 @@ import { Gate, openJobs, outcome, settled, spec } from '../support/jobs.js'
 import { until } from '../support/until.js'
 
 t.test('which jobs may begin', t => {
-  const job = (name: string, lanes: string, ready = true) => ({
+  const job = (name: string, lanes: string, ready = true, elsewhere = false) => ({
     name,
     lanes: lanes.split(' ').filter(Boolean),
-    ready
+    ready,
+    elsewhere
   })
+  const far = (name: string, lanes = '') => job(name, lanes, true, true)
+  const names = (count: number) => Array.from({ length: count }, (_, i) => `f${i}`)
   const rows: [
     what: string,
     waiting: ReturnType<typeof job>[],
@@ -35,7 +38,11 @@ t.test('which jobs may begin', t => {
       [],
       3,
       'c'
-    ]
+    ],
+    ['work elsewhere needs no place', [job('a', ''), far('b')], ['x', 'y'], 2, 'b'],
+    ['and keeps to its lanes', [far('a', 'x'), far('b', 'y')], ['x'], 1, 'b'],
+    ['nor does it take one', [far('a'), far('b'), job('c', ''), job('d', '')], [], 1, 'a b c'],
+    ['16 of it at once', names(17).map(name => far(name)), [], 1, names(16).join(' ')]
   ]
   for (const [what, waiting, running, parallel, begin] of rows) {
     const found = startable(

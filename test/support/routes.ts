@@ -89,6 +89,7 @@ export function bodyOf(route: ApiRoute): unknown {
     if (route.path.endsWith('_clone')) return { newsecretname: 'copy' }
     return route.path.endsWith('{secret}') ? {} : []
   }
+  if (route.path.startsWith('/control/')) return { hostlist: 'none' }
   if (/_os(grab|push)$/.test(route.path)) return { osimage: 'none' }
   const clone = /^\/config\/(\w+)\/.*\/_clone$/.exec(route.path)?.[1] ?? ''
   const newName = {

@@ -148,6 +148,10 @@ export const specimens: readonly Specimen[] = [
       userid: 5,
       username: 'root',
       password: '"$(id)`\n\t<b> # 🙂',
+      protocol: 'redfish',
+      cipher: 17,
+      verify_certificate: false,
+      system: 'System.Embedded.1',
       comment: awkward
     },
     variants: []
@@ -200,7 +204,18 @@ export const unset: Readonly<Record<Specimen['type'], Readonly<Record<string, un
     grab_filesystems: [],
     imagefile: null
   },
-  bmcsetup: { mgmtchannel: 1, netchannel: 1, userid: 2, username: null, password: null, comment: null }
+  bmcsetup: {
+    mgmtchannel: 1,
+    netchannel: 1,
+    userid: 2,
+    username: null,
+    password: null,
+    protocol: 'ipmi',
+    cipher: 3,
+    verify_certificate: true,
+    system: null,
+    comment: null
+  }
 }
 
 function settings(ini: string) {

@@ -1,4 +1,15 @@
-import { atMost, comment, freeText, integer, type Stored, type Table } from '../field.js'
+import {
+  atMost,
+  boolean,
+  comment,
+  freeText,
+  integer,
+  objectName,
+  oneNumberOf,
+  oneOf,
+  type Stored,
+  type Table
+} from '../field.js'
 import { named, type ObjectType } from '../object-type.js'
 
 const fields = [
@@ -7,6 +18,24 @@ const fields = [
   { name: 'userid', type: integer(1, 63), default: 2, meaning: 'slot of the user' },
   { name: 'username', type: freeText, limit: atMost(16, 'a BMC'), meaning: 'user name' },
   { name: 'password', type: freeText, secret: true, limit: atMost(20, 'a BMC'), meaning: 'password' },
+  {
+    name: 'protocol',
+    type: oneOf('ipmi', 'redfish'),
+    default: 'ipmi',
+    meaning: 'how the BMC is asked to switch the power'
+  },
+  { name: 'cipher', type: oneNumberOf(3, 17), default: 3, meaning: 'cipher suite of IPMI' },
+  {
+    name: 'verify_certificate',
+    type: boolean,
+    default: true,
+    meaning: 'checks the certificate of the BMC, for Redfish'
+  },
+  {
+    name: 'system',
+    type: objectName,
+    meaning: "Id of the node among several systems of one BMC, for Redfish; null: the BMC's only one"
+  },
   comment
 ] as const satisfies Table
 
@@ -18,7 +47,7 @@ declare module '../docs.js' {
   }
 }
 
-/** How the BMC of a node is set up while it is installed. */
+/** How the BMC of a node is set up while it is installed, and how it is spoken to. */
 export const bmcsetup: ObjectType<BmcsetupDoc> = {
   type: 'bmcsetup',
   title: 'BMC set-up',

@@ -1,0 +1,124 @@
+import { MOST_NODES, type NodeResult } from '../control/batch.js'
+import { allCommands, type Command, commands, isReading, type Part } from '../control/commands.js'
+import { badRequest, notFound } from '../errors.js'
+import { freeText } from '../model/field.js'
+import { bodyOf } from './body.js'
+import { type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
+import { nodesIn } from './node-sets.js'
+import { get, post } from './row.js'
+import { at, map, object, type Schema, string, word } from './schema.js'
+
+/** Bytes of a list of 10,000 nodes, all named. */
+const LONGEST_HOSTLIST = 1024 * 1024
+
+const texts: Readonly<Record<Command, string>> = {
+  'power status': 'Whether a node is switched on',
+  'power on': 'Switch a node on',
+  'power off': 'Switch a node off, at once',
+  'power cycle': 'Switch a node off and on again',
+  'power reset': 'Reset a node',
+  'chassis identify': 'Turn on the light that tells where a node is',
+  'chassis noidentify': 'Turn that light off',
+  'sel list': 'The system event log of a node, a line for each event',
+  'sel clear': 'Empty the system event log of a node'
+}
+
+/** What came of the nodes of a request: luna's clients read these keys. */
+const outcomes = (part: Schema) =>
+  object({
+    request_id: string(),
+    state: word('queued', 'running', 'done', 'failed'),
+    progress: { type: 'number', minimum: 0, maximum: 1 },
+    control: object({ ...part, failed: map(string('why')) })
+  })
+const group = object({
+  on: map(string('switched on')),
+  off: map(string('switched off')),
+  ok: map(string('done; for sel list the log'))
+})
+
+/** The power of nodes, their lights and their event logs, through their BMCs (rules 13.1, 13.2). */
+export function controlRoutes(parts: Parts): ApiRoute[] {
+  const { control, jobs, model } = parts
+  const actions = allCommands.flatMap(({ part, action, command }) => [
+    get(`/control/action/${part}/{node}/_${action}`, {
+      access: 'user',
+      ...(isReading(command)
+        ? { output: at(`control.${part}`, string()) }
+        : { changes: true, answers: [204] }),
+      summary: texts[command],
+      handler: async request => {
+        const text = await control.act(param(request, 'node'), command, actorOf(request))
+        return isReading(command) ? ok({ control: { [part]: text } }) : { status: 204 }
+      }
+    }),
+    post(`/control/action/${part}/_${action}`, {
+      // A viewer may ask for what changes no machine.
+      access: isReading(command) ? 'reader' : 'user',
+      summary: `${texts[command]}: of many nodes, by an asynchronous request`,
+      refuses: [404],
+      maxBody: LONGEST_HOSTLIST,
+      body: bodyOf(
+        { about: command, at: `control.${part}.${action}` },
+        { hostlist: { type: freeText, required: true, meaning: 'a node set' } }
+      ),
+      output: object({ message: string('queued'), ...(outcomes({ [part]: group }).properties as Schema) }),
+      handler: async (request, { hostlist }) => {
+        const nodes = nodesIn(parts, hostlist, model.view)
+        if (nodes.length === 0) throw badRequest(`${command}: field "hostlist" names no node`)
+        if (nodes.length > MOST_NODES)
+          throw badRequest(
+            `${command}: field "hostlist" names ${nodes.length} nodes, and ${MOST_NODES} are the most`
+          )
+        const job = await control.submit(nodes, command, actorOf(request))
+        // Its record tells how it ends.
+        job.done.catch(() => {})
+        return ok({
+          message: 'queued',
+          ...told(job.id, part, command, { state: 'queued', progress: 0, results: [] })
+        })
+      }
+    })
+  ])
+  return [
+    ...actions,
+    // It notes what it has told, so it does not answer HEAD.
+    get('/control/status/{request_id}', {
+      access: 'reader',
+      changes: true,
+      summary: 'The results of such a request that this user has not been told yet; 404 after its end',
+      output: outcomes(Object.fromEntries(Object.keys(commands).map(part => [part, group]))),
+      handler: async request => {
+        const { caller } = request
+        if (caller.kind !== 'user') throw new TypeError(`${request.path} is for users`)
+        const id = param(request, 'request_id')
+        const kind = jobs.summary(id)?.kind
+        const asked = allCommands.find(({ command }) => command === kind)
+        const poll = asked && (await jobs.pollResults(id, caller.user))
+        if (!poll)
+          throw notFound(
+            `there is no request ${id} about the power of nodes, or you were told its end already`
+          )
+        return ok(told(id, asked.part, asked.command, poll))
+      }
+    })
+  ]
+}
+
+type Poll = NonNullable<Awaited<ReturnType<Parts['jobs']['pollResults']>>>
+
+type Names = Record<string, string>
+
+/** The results by what came of each node. */
+function told(id: string, part: Part, command: Command, { state, progress, results }: Poll) {
+  const [ok, on, off, failed] = [{}, {}, {}, {}] as [Names, Names, Names, Names]
+  const of = ({ state, message }: NodeResult) => {
+    if (state === 'failed') return failed
+    return command !== 'power status' ? ok : message === 'on' ? on : off
+  }
+  for (const [node, value] of results) {
+    const result = value as unknown as NodeResult
+    of(result)[node] = result.message
+  }
+  return { request_id: id, state, progress, control: { [part]: { ok, on, off }, failed } }
+}

@@ -1,0 +1,46 @@
+import { notFound } from '../errors.js'
+import { isBmc } from '../model/index.js'
+import type { Model } from '../model/model.js'
+
+/** The BMC of a node, and how it is spoken to. */
+export interface Bmc {
+  readonly node: string
+  readonly address: string
+  /** The BMC set-up that the rest is from. */
+  readonly setup: string
+  readonly protocol: 'ipmi' | 'redfish'
+  readonly username: string
+  readonly password: string
+  readonly cipher: 3 | 17
+  readonly verifyCertificate: boolean
+  /** The Id of the system that the node is, where its BMC has several. */
+  readonly system: string | undefined
+}
+
+/** The BMC of a node. Throws 404 that says which object lacks which field, and what to do. */
+export function bmcOf(model: Model, name: string): Bmc {
+  const { interfaces, settings } = model.effective(model.get('node', name))
+  const entry = interfaces.find(isBmc)
+  if (!entry)
+    throw notFound(`node ${name} has no interface BMC: add one with a network to it or to its group`)
+  if (entry.ipaddress === undefined)
+    throw notFound(`node ${name}: its interface BMC has no "ipaddress": post one to the node's interfaces`)
+  const { bmcsetupname } = settings
+  if (bmcsetupname === null)
+    throw notFound(`node ${name} has no BMC set-up: set "bmcsetupname" on it or on its group`)
+  const setup = model.get('bmcsetup', bmcsetupname)
+  const { username, password, protocol, cipher, verify_certificate, system } = setup
+  if (!username)
+    throw notFound(`BMC set-up ${bmcsetupname} has no "username", which the BMC of ${name} asks for`)
+  if (!password)
+    throw notFound(`BMC set-up ${bmcsetupname} has no "password", which the BMC of ${name} asks for`)
+  return {
+    node: name,
+    address: entry.ipaddress,
+    setup: bmcsetupname,
+    protocol: protocol ?? 'ipmi',
+    ...{ username, password, system },
+    cipher: cipher ?? 3,
+    verifyCertificate: verify_certificate ?? true
+  }
+}

@@ -1,0 +1,126 @@
+import { Semaphore } from '../concurrency.js'
+import type { Config } from '../config/types.js'
+import { unavailable } from '../errors.js'
+import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
+import type { Log } from '../log.js'
+import type { Actor, Model } from '../model/model.js'
+import { batch } from './batch.js'
+import { type Bmc, bmcOf } from './bmc.js'
+import { type Command, isReading, switchesOn } from './commands.js'
+import { ipmi } from './ipmi.js'
+import { Pace } from './pace.js'
+import { redfish } from './redfish/redfish.js'
+
+interface ControlOptions {
+  readonly model: Model
+  readonly jobs: Pick<Jobs, 'submit'>
+  readonly config: Config['control']
+  readonly log: Log
+  /** Milliseconds that only grow. */
+  readonly ticks: () => number
+}
+
+/** A batch that changes something, from its beginning to its end. */
+interface Changing {
+  readonly nodes: ReadonlySet<string>
+  readonly ended: Promise<unknown>
+}
+
+/** Requests for one node that may wait for a place: what waits longer would surprise who asked. */
+const MOST_WAITING = 200
+
+/** Speaks to the BMCs of nodes: at once for one node, as a job for many (rules 13.1, 13.2). */
+export class Control {
+  readonly #o: ControlOptions
+  /** One for each kind of request, so that a long one for many nodes keeps nobody from one node. */
+  readonly #single: Semaphore
+  readonly #many: Semaphore
+  readonly #pace: Pace
+  readonly #changing = new Set<Changing>()
+  readonly #closing = new AbortController()
+
+  constructor(options: ControlOptions) {
+    const { parallel, delay } = options.config
+    this.#o = options
+    this.#single = new Semaphore(parallel)
+    this.#many = new Semaphore(parallel)
+    this.#pace = new Pace(parallel, delay, options.ticks)
+  }
+
+  /**
+   * Asks the BMC of one node. Gives the state of the power (`on`, `off`), the log, or ''. Throws 404 for a node without a
+   * BMC that can be spoken to, and 503 with the reason when the BMC does not do it.
+   */
+  async act(node: string, command: Command, { who }: Actor): Promise<string> {
+    const bmc = bmcOf(this.#o.model, node)
+    if (this.#single.waiting(0) >= MOST_WAITING)
+      throw unavailable(`${MOST_WAITING} requests to BMCs wait already: ask for many nodes in one request`)
+    const told = (end: string) => {
+      if (!isReading(command)) this.#o.log.info(`node ${node}: ${command}, by ${who}: ${end}`)
+    }
+    try {
+      const text = await this.#single.run(who, () => this.#ask(bmc, command, this.#closing.signal))
+      told('done')
+      return text
+    } catch (error) {
+      const { message } = error as Error
+      told(`failed: ${message}`)
+      throw unavailable(`node ${node}: BMC ${bmc.address}: ${message}`, error)
+    }
+  }
+
+  /** Asks the BMCs of many nodes by a job, whose results are NodeResults by the names of the nodes. Throws 503 as Jobs.submit. */
+  submit(nodes: readonly string[], command: Command, { who }: Actor): Promise<SubmittedJob> {
+    return this.#o.jobs.submit({
+      kind: command,
+      object: nodes.length === 1 ? `node ${nodes[0]}` : `${nodes.length} nodes`,
+      by: who,
+      lanes: [],
+      elsewhere: true,
+      run: job => (isReading(command) ? this.#all(job, nodes, command) : this.#inTurn(job, nodes, command))
+    })
+  }
+
+  /** Stops what is asked of BMCs for one node; jobs are stopped by their own signals. */
+  close(): void {
+    this.#closing.abort(new Error('the service is shutting down'))
+  }
+
+  /** After the batches that came before it and change a node of it too. */
+  async #inTurn(job: JobContext, nodes: readonly string[], command: Command): Promise<void> {
+    const before = [...this.#changing].filter(other => nodes.some(node => other.nodes.has(node)))
+    const stopped = new Promise<never>((_, reject) => {
+      job.signal.addEventListener('abort', () => reject(job.signal.reason))
+    })
+    const ended = Promise.race([stopped, Promise.all(before.map(other => other.ended))])
+      .then(() => this.#all(job, nodes, command))
+      .finally(() => this.#changing.delete(mine))
+    const mine = { nodes: new Set(nodes), ended: ended.catch(() => {}) }
+    this.#changing.add(mine)
+    await ended
+  }
+
+  async #all(job: JobContext, nodes: readonly string[], command: Command): Promise<void> {
+    const { model, config } = this.#o
+    await batch(job, nodes, config.parallel, async node => {
+      if (switchesOn(command)) await this.#pace.turn(job.signal)
+      return this.#many.run(job.id, async () => {
+        job.signal.throwIfAborted()
+        const bmc = bmcOf(model, node)
+        try {
+          return (await this.#ask(bmc, command, job.signal)) || command
+        } catch (error) {
+          throw new Error(`${bmc.address}: ${(error as Error).message}`)
+        }
+      })
+    })
+  }
+
+  #ask(bmc: Bmc, command: Command, signal: AbortSignal): Promise<string> {
+    const { time_limit, ipmi_port, redfish_port, ca_file } = this.#o.config
+    const visit = { timeLimitMs: time_limit, signal }
+    return bmc.protocol === 'ipmi'
+      ? ipmi(bmc, command, { ...visit, port: ipmi_port })
+      : redfish(bmc, command, { ...visit, port: redfish_port, caFile: ca_file })
+  }
+}

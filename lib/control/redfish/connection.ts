@@ -1,0 +1,213 @@
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import { Agent, request } from 'node:https'
+import { isObject, type JsonObject, type JsonValue } from '../../json.js'
+import { cleanLine } from '../words.js'
+
+/** An answer of a service; the body is {} where there is none. */
+export interface Answer {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+  readonly body: JsonObject
+}
+
+/** A service refused a request: its status, and what it says. */
+export class RefusedError extends Error {
+  override readonly name = 'RefusedError'
+  constructor(
+    readonly status: number,
+    what: string,
+    readonly words: string
+  ) {
+    super(`${what} is answered ${status}${words === '' ? '' : `: ${words}`}`)
+  }
+}
+
+interface ConnectionOptions {
+  readonly address: string
+  readonly port: number
+  readonly verifyCertificate: boolean
+  /** PEM; undefined: the public CAs. */
+  readonly ca: Buffer | undefined
+  /** For messages. */
+  readonly setup: string
+}
+
+const LARGEST_ANSWER = 1024 * 1024
+const LARGEST_VISIT = 8 * 1024 * 1024
+const LONGEST_PATH = 1024
+
+/**
+ * One connection to a Redfish service over https. What the service sends has bounds: 1 MiB an answer, 8 MiB in all. It is
+ * not followed to other hosts, nor where it redirects to.
+ */
+export class Connection {
+  readonly #options: ConnectionOptions
+  readonly #agent: Agent
+  #left = LARGEST_VISIT
+  /** What shows who we are, once that is known. */
+  credentials: Readonly<Record<string, string>> = {}
+
+  constructor(options: ConnectionOptions) {
+    this.#options = options
+    this.#agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  }
+
+  /** A resource. Throws RefusedError, and an Error for what is no JSON object and for what breaks a bound. */
+  async get(path: string, signal: AbortSignal): Promise<JsonObject> {
+    const { status, body } = await this.send('GET', path, signal)
+    if (status !== 200) throw new RefusedError(status, `GET ${path}`, wordsOf(body))
+    return body
+  }
+
+  /** Changes something; throws as `get`. `etag` of what is changed, where the service told one. */
+  async change(
+    method: 'POST' | 'PATCH' | 'DELETE',
+    path: string,
+    signal: AbortSignal,
+    body?: JsonObject,
+    etag?: string
+  ): Promise<Answer> {
+    const answer = await this.send(method, path, signal, body, etag === undefined ? {} : { 'If-Match': etag })
+    const { status } = answer
+    if (status < 200 || status > 299)
+      throw new RefusedError(status, `${method} ${path}`, wordsOf(answer.body))
+    return answer
+  }
+
+  /** Any request; throws for what breaks a bound, for a redirect, and for what is no JSON object. */
+  async send(
+    method: string,
+    path: string,
+    signal: AbortSignal,
+    body?: JsonObject,
+    headers: Readonly<Record<string, string>> = {}
+  ): Promise<Answer> {
+    const incoming = await this.#exchange(method, path, signal, body, headers)
+    const text = await this.#read(incoming, signal)
+    const status = incoming.statusCode ?? 0
+    if (status >= 300 && status < 400) {
+      const to = cleanLine(incoming.headers.location ?? 'nowhere', 100)
+      throw new Error(`${method} ${path} is redirected to ${to}, which is not followed`)
+    }
+    return { status, headers: incoming.headers, body: parsed(text, status, `${method} ${path}`) }
+  }
+
+  /** Ends it. */
+  close(): void {
+    this.#agent.destroy()
+  }
+
+  #exchange(
+    method: string,
+    path: string,
+    signal: AbortSignal,
+    body: JsonObject | undefined,
+    headers: Readonly<Record<string, string>>
+  ): Promise<IncomingMessage> {
+    const { address: host, port, verifyCertificate, ca } = this.#options
+    const text = body === undefined ? undefined : JSON.stringify(body)
+    return new Promise((resolve, reject) => {
+      const outgoing = request(
+        {
+          ...{ host, port, method, path, signal, agent: this.#agent },
+          ...(ca === undefined ? {} : { ca }),
+          rejectUnauthorized: verifyCertificate,
+          headers: {
+            Accept: 'application/json',
+            'OData-Version': '4.0',
+            ...(text === undefined ? {} : { 'Content-Type': 'application/json' }),
+            'Content-Length': Buffer.byteLength(text ?? ''),
+            ...this.credentials,
+            ...headers
+          }
+        },
+        resolve
+      )
+      // Stays when the answer has come: a connection may break later too.
+      outgoing.on('error', error => reject(this.#explained(error, signal)))
+      outgoing.end(text)
+    })
+  }
+
+  async #read(incoming: IncomingMessage, signal: AbortSignal): Promise<string> {
+    const pieces: Buffer[] = []
+    let size = 0
+    try {
+      for await (const piece of incoming as AsyncIterable<Buffer>) {
+        size += piece.length
+        this.#left -= piece.length
+        // To leave the loop ends the connection.
+        if (size > LARGEST_ANSWER) throw new Error(`an answer of it is larger than ${LARGEST_ANSWER} bytes`)
+        if (this.#left < 0) throw new Error(`its answers are larger than ${LARGEST_VISIT} bytes`)
+        pieces.push(piece)
+      }
+    } catch (error) {
+      throw this.#explained(error as Error, signal)
+    }
+    return Buffer.concat(pieces).toString('utf8')
+  }
+
+  #explained(error: NodeJS.ErrnoException, signal: AbortSignal): Error {
+    if (signal.aborted) return signal.reason
+    const { setup, port } = this.#options
+    const code = error.code ?? ''
+    if (/CERT|SIGNATURE|ISSUER/.test(code))
+      return new Error(
+        `its certificate is not trusted (${code}): name its CA in [control] ca_file, or set "verify_certificate" of BMC set-up ${setup} to false`
+      )
+    if (code === 'ECONNREFUSED') return new Error(`refuses connections on port ${port}`)
+    return new Error(cleanLine(error.message))
+  }
+}
+
+function parsed(text: string, status: number, what: string): JsonObject {
+  if (text.trim() === '') return {}
+  let value: JsonValue
+  try {
+    value = JSON.parse(text)
+  } catch {
+    // The page of a web server, of which the status tells enough.
+    if (status > 299) return {}
+    throw new Error(`${what} is answered with what is no JSON: ${cleanLine(text, 60)}`)
+  }
+  return isObject(value) ? value : {}
+}
+
+/** What a service says in an error: the first message of its extended information (DSP0266, "Error responses"). */
+export function wordsOf(body: JsonObject): string {
+  const error = isObject(body.error) ? body.error : {}
+  const extended = error['@Message.ExtendedInfo']
+  const first = Array.isArray(extended) && isObject(extended[0]) ? extended[0] : {}
+  const words = [first.Message, first.MessageId, error.message].find(text => typeof text === 'string')
+  return cleanLine((words as string | undefined) ?? '')
+}
+
+/** Where a reference leads (`{"@odata.id": …}`). Undefined: it is none, or not one to a path of this service. */
+export function linkOf(value: JsonValue | undefined): string | undefined {
+  const path = isObject(value) ? value['@odata.id'] : undefined
+  return typeof path === 'string' && isPath(path) ? path : undefined
+}
+
+/** Whether a text can be asked for: a path of this service, printable, not endless. */
+export const isPath = (text: string) => text.length <= LONGEST_PATH && /^\/(?!\/)[\x21-\x7e]*$/.test(text)
+
+/** Where the references of a list lead; at most `most` of them. */
+export const linksOf = (value: JsonValue | undefined, most: number): string[] =>
+  Array.isArray(value)
+    ? value
+        .slice(0, most)
+        .map(linkOf)
+        .filter(path => path !== undefined)
+    : []
+
+/** The object behind a key; {} where it is none. */
+export const objectAt = (value: JsonObject, key: string): JsonObject => {
+  const inner = value[key]
+  return isObject(inner) ? inner : {}
+}
+
+/** The text behind a key; undefined where it is none. */
+export const textAt = (value: JsonObject, key: string): string | undefined => {
+  const inner = value[key]
+  return typeof inner === 'string' ? inner : undefined
+}
