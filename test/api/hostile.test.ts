@@ -133,7 +133,7 @@ t.test('a body over [http] max_body is 413, on routes that drop it too', async t
   for (const route of table.filter(({ method }) => method === 'POST')) {
     const { status, body } = await c.post(pathOf(route), big)
     t.equal(status, 413, `${route.method} ${route.path}`)
-    t.match(body.message, new RegExp(` ${route.maxBody ?? maxBody} bytes`))
+    t.match(body.message, new RegExp(` ${Math.min(route.maxBody ?? maxBody, maxBody)} bytes`))
     const chunked = await c.raw('POST', pathOf(route), big, {
       'x-access-tokens': c.token,
       'transfer-encoding': 'chunked'
