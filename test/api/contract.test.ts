@@ -20,6 +20,7 @@ import {
   shape
 } from './contract/case.js'
 import { cluster } from './contract/cluster.js'
+import { control } from './contract/control.js'
 import { FullDisk } from './contract/full-disk.js'
 import { group } from './contract/group.js'
 import { images } from './contract/images.js'
@@ -43,7 +44,8 @@ const cases: Cases = {
   ...secrets,
   ...monitor,
   ...jobs,
-  ...services
+  ...services,
+  ...control
 }
 const config = loadConfig(fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url)), [])
 const table = routes({ config } as Parts)
@@ -134,6 +136,7 @@ for (const row of rows)
 
 /** Fields that svcd has beyond the contract's. */
 const additions: Readonly<Record<string, readonly string[]>> = {
+  bmcsetup: ['protocol', 'cipher', 'verify_certificate', 'system'],
   network: ['dhcp_nodes_only'],
   group: ['kerneloptions', 'variables'],
   node: ['kerneloptions', 'variables']
@@ -259,7 +262,7 @@ t.test('a store that cannot be written: changes are 503 and change nothing, read
   for (const row of rows) {
     const step = succeeding(row)
     // What is being done can be followed and cancelled all the same.
-    if (!step || row.path === '/token' || /^\/(config|service)\/status\//.test(row.path)) continue
+    if (!step || row.path === '/token' || /^\/(config|service|control)\/status\//.test(row.path)) continue
     // Its thread takes seconds to load under the test runner, and it writes nothing.
     if (row.path.endsWith('/_preview')) continue
     // The last page of the journal has room for a short report.

@@ -190,7 +190,7 @@ t.test('many nodes by a request', async t => {
   t.equal((await c.get(`/config/status/${id}`)).status, 200, 'its lines are told apart from its results')
   t.same(bmc1.told, [])
 
-  const on = await follow(c, 'power', (await ask(c, 'power', 'on', 'n1,n2')).body.request_id)
+  const on = await follow(c, 'power', (await ask(c, 'power', 'on', 'n[1-2]')).body.request_id)
   t.match(on, { ok: { n1: 'power on', n2: 'power on' }, on: {}, failed: {}, state: 'done' })
   t.same([bmc1.isOn, bmc2.isOn], [true, true])
   await bmc1.event()
@@ -203,13 +203,15 @@ t.test('many nodes by a request', async t => {
 
 // rules 13.2
 t.test('what a request may name', async t => {
+  await c.post('/config/group/empty', {})
   const refused = async (body: unknown, status: number, message: RegExp | string) => {
     const reply = await c.post('/control/action/power/_on', body)
     t.match([reply.status, reply.body.message], [status, message])
   }
   const of = (hostlist: unknown) => ({ control: { power: { on: { hostlist } } } })
-  await refused(of('n1,none'), 404, /none/)
-  await refused(of(''), 400, /names no node/)
+  await refused(of('n1,none'), 404, /there is no node none/)
+  await refused(of('@empty'), 400, 'power on: field "hostlist" names no node')
+  await refused(of('n[1'), 400, /node set/)
   await refused(of(7), 400, 'power on: field "hostlist" must be a string, not 7')
   await refused({}, 400, 'power on: field "hostlist" is missing')
   await refused({ control: { power: { off: { hostlist: 'n1' } } } }, 400, /"off" where only "on" belongs/)

@@ -22,6 +22,10 @@ const boards = {
   userid: 2,
   username: 'root',
   password: 'calvin',
+  protocol: 'ipmi',
+  cipher: 3,
+  verify_certificate: true,
+  system: null,
   comment: null
 }
 const members = (suffix: string): readonly Step[] => [
