@@ -10,7 +10,11 @@ export class ServiceError extends Error {
     readonly headers: Readonly<Record<string, string>> = {},
     options?: ErrorOptions
   ) {
+    // Where a refusal was thrown is told to nobody, and finding out costs more than the refusal.
+    const { stackTraceLimit } = Error
+    if (status < 500) Error.stackTraceLimit = 0
     super(message, options)
+    Error.stackTraceLimit = stackTraceLimit
   }
 }
 

@@ -5,6 +5,7 @@ import { startDaemon } from '../daemon.js'
 import { startWork } from '../helper/start.js'
 import { createLog } from '../log.js'
 import { banner } from './banner.js'
+import { boundHeap } from './heap.js'
 import { checkOwner } from './owner.js'
 
 const graceMs = 10_000
@@ -16,6 +17,7 @@ const notifyTimeoutMs = 5000
  * @throws whatever keeps the daemon from starting or from closing in order
  */
 export async function serve(config: Config, abort: () => void, helper: readonly string[]): Promise<void> {
+  boundHeap()
   const log = createLog(config.log.level)
   const warning = await checkOwner(config)
   if (warning !== undefined) log.warn(warning)

@@ -25,10 +25,29 @@ export interface Reader {
   cut(): void
 }
 
-/** The waiting requests of all connections: what pipelining may cost in memory (rules 2.14). */
+/** So many waiting requests are begun in one turn of the event loop. */
+const MOST_IN_A_TURN = 8
+
+/** The waiting requests of all connections: what pipelining may cost in memory and in time (rules 2.14). */
 export class Backlog {
   /** The bytes that they take. */
   bytes = 0
+  /** One of each connection whose turn has come; the one that came first stands first. */
+  readonly #due: (() => void)[] = []
+
+  /**
+   * Calls `serve` in a later turn of the event loop: others wait for no whole queue, nor for one request of each of a
+   * thousand connections.
+   */
+  later(serve: () => void): void {
+    if (this.#due.push(serve) === 1) setImmediate(() => this.#serve())
+  }
+
+  #serve(): void {
+    const these = this.#due.splice(0, MOST_IN_A_TURN)
+    if (this.#due.length > 0) setImmediate(() => this.#serve())
+    for (const serve of these) serve()
+  }
 }
 
 /** The requests of one connection that wait behind the one that is being served. */
@@ -44,6 +63,11 @@ export class RequestQueue {
     readonly reader: Reader
   ) {
     this.#backlog = backlog
+  }
+
+  /** Calls `serve` when it is this connection's turn. */
+  later(serve: () => void): void {
+    this.#backlog.later(serve)
   }
 
   /** Lets a request wait; `start` serves it. False if it is one too many for this connection. */

@@ -57,8 +57,7 @@ export class Connection<C> {
     if (this.current) {
       const start = () => {
         this.current = exchange
-        // Each turn of the event loop serves one waiting request of a connection: others wait for no whole queue.
-        setImmediate(() => this.socket.destroyed || serve())
+        this.#waiting.later(() => this.socket.destroyed || serve())
       }
       return this.#waiting.push(exchange.incoming, start)
     }

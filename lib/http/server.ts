@@ -10,6 +10,7 @@ import type { SecureContext } from 'node:tls'
 import { badRequest, ServiceError, unavailable } from '../errors.js'
 import type { Log } from '../log.js'
 import type { Source } from '../source.js'
+import { Accepting, WAITING } from './accepting.js'
 import { accessLine, handshakeLine, refusalLine } from './access-log.js'
 import { MOST_READ } from './backlog.js'
 import { ClientGone, hasBody, isHangUp, readBody } from './body.js'
@@ -37,6 +38,8 @@ const crowded = unavailable(`more than ${MOST_READ} requests wait on this connec
 const MOST_LINES = 128
 /** So that the connection of a machine that was switched off ends. */
 const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 }
+/** Sockets as node:http has them. */
+const ACCEPTED = { allowHalfOpen: true, noDelay: true, ...KEEP_ALIVE }
 const LOOPBACK = ['127.0.0.0/8', '::1']
 const UNKNOWN: Source = { address: '-', loopback: false }
 
@@ -78,7 +81,8 @@ export class HttpServer<C> {
   readonly #unread: Unread
   readonly #shed: Notice
   readonly #server: Server
-  #tls: { readonly listener: Listener; readonly handshakes: Handshakes } | undefined
+  #tls: { readonly accepting: Accepting; readonly handshakes: Handshakes } | undefined
+  readonly #accepting: Accepting
   #closed: Promise<void> | undefined
 
   /** Throws Error for two routes of the same shape and for a trusted proxy that is no address. */
@@ -109,6 +113,7 @@ export class HttpServer<C> {
       requireHostHeader: false,
       ...KEEP_ALIVE
     })
+    this.#accepting = new Accepting(this.#server, ACCEPTED, options.log)
     this.#server.maxHeadersCount = MOST_LINES + 1
     this.#server
       .on('connection', (socket: Duplex) => {
@@ -143,13 +148,8 @@ export class HttpServer<C> {
         if (reason !== undefined) handshakeLine(this.#options.log, peer, reason)
       }
     })
-    // As those of node:http.
-    const listener = createListener({
-      allowHalfOpen: true,
-      noDelay: true,
-      pauseOnConnect: true,
-      ...KEEP_ALIVE
-    })
+    const accepted = { ...ACCEPTED, pauseOnConnect: true }
+    const listener = createListener(accepted)
     listener.on('connection', (raw: Socket) => {
       this.#connections.add(raw)
       const connection = this.#connections.of(raw)
@@ -159,14 +159,15 @@ export class HttpServer<C> {
         if (!socket.destroyed) this.accept(socket)
       })
     })
-    this.#tls = { listener, handshakes }
+    const accepting = new Accepting(listener, accepted, this.#options.log)
+    this.#tls = { accepting, handshakes }
     return this.#listen(listener, address, port)
   }
 
   #listen(server: Listener, address: string, port: number): Promise<{ address: string; port: number }> {
     return new Promise((resolve, reject) => {
       server.once('error', reject)
-      server.listen({ host: address, port, backlog: 4096 }, () => {
+      server.listen({ host: address, port, backlog: WAITING }, () => {
         server
           .off('error', reject)
           .on('error', error => this.#options.log.error(`accepting: ${error.message}`))
@@ -183,9 +184,7 @@ export class HttpServer<C> {
    */
   close(graceMs: number): Promise<void> {
     this.#closed ??= (async () => {
-      const stopped = [this.#server, this.#tls?.listener].map(
-        server => new Promise<void>(resolve => (server ? server.close(() => resolve()) : resolve()))
-      )
+      const stopped = [this.#accepting, this.#tls?.accepting].map(accepting => accepting?.close())
       this.#tls?.handshakes.close()
       await this.#connections.close(graceMs)
       await Promise.all(stopped)

@@ -117,6 +117,28 @@ t.test('requests that wait on one connection do not keep others waiting', async 
 })
 
 // rules 2.14
+t.test('requests that wait on many connections do not keep others waiting', async t => {
+  let served = 0
+  const work = route('GET', '/work', () => {
+    const until = performance.now() + 1
+    while (performance.now() < until);
+    served++
+    return { status: 200, body: 'done' }
+  })
+  const fast = route('GET', '/fast', () => ({ status: 200, body: served }))
+  const { port } = await start(t, [work, fast])
+  const clients = Array.from({ length: 200 }, () => new RawClient(port).send(get('/fast')))
+  for (const client of clients) await client.response()
+  for (const client of clients) client.send(get('/work').repeat(3))
+  await until(() => served > 200)
+  const before = served
+  const other = new RawClient(port).send(get('/fast'))
+  const { body } = await other.response()
+  t.ok(Number(body) - before < 100, `it is served after ${Number(body) - before} of the waiting requests`)
+  for (const { socket } of [other, ...clients]) socket.destroy()
+})
+
+// rules 2.14
 t.test('a client that hangs up while its requests wait leaves nothing', async t => {
   const { gate, begun, routes } = gated()
   const { port, server, log } = await start(t, routes)
