@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { apiDocument } from '../dist/api/documents.js'
 import { routes } from '../dist/api/routes.js'
+import { fileVariables } from '../dist/boot/file-data.js'
 import { bootTemplates } from '../dist/boot/template-variables.js'
 import { loadConfig } from '../dist/config/load.js'
 import { dhcpTemplates } from '../dist/services/dhcp/variables.js'
@@ -17,5 +18,10 @@ const write = (name, text) => writeFileSync(join(root, 'docs', name), text)
 // The table is only looked at: no handler is called, so the daemon's parts need not exist.
 const table = routes({ config: loadConfig(join(root, 'etc/svcd.ini'), []) })
 write('api.md', apiDocument(table, read('api-intro.md')))
-const templates = { ...bootTemplates, ...dhcpTemplates, ...dnsTemplates }
+const templates = {
+  ...bootTemplates,
+  '/config/file/{filename}': fileVariables,
+  ...dhcpTemplates,
+  ...dnsTemplates
+}
 write('templates.md', variablesDocument(read('templates-intro.md'), templates))

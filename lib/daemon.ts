@@ -13,6 +13,7 @@ import { FileCatalog } from './boot/files.js'
 import { Grants } from './boot/grants.js'
 import { Handover } from './boot/handover.js'
 import { Install } from './boot/install.js'
+import { NodeFiles } from './boot/node-files.js'
 import { warnOfRoles } from './boot/roles.js'
 import type { Config } from './config/types.js'
 import { Control } from './control/control.js'
@@ -176,6 +177,7 @@ async function buildParts(
     now,
     lifetimeMs: auth.token_lifetime,
     nodeLifetimeMs: auth.node_token_lifetime,
+    runningLifetimeMs: auth.running_token_lifetime,
     onNewKey: () => log.info('token.key is new: tokens issued before are void')
   })
   const passwordFile = adminPasswordFile(state)
@@ -244,9 +246,11 @@ async function buildParts(
     })
   )
   store.subscribe(changes => images.follow(changes))
+  const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
   const install = new Install({
     ...{ model, templates, grants, hasFile },
-    issueToken: node => tokens.issueNode(node, generationOf(model.view, node)),
+    issueToken: (node, use) => tokens.issueNode(node, generationOf(model.view, node), use),
+    hasFiles: node => nodeFiles.has(node),
     url: http.url,
     tracker: torrent.tracker,
     insecure: !config.node.verify_certificate,
@@ -280,6 +284,7 @@ async function buildParts(
     boot,
     handover,
     install,
+    nodeFiles,
     jobs,
     images,
     services,

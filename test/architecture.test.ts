@@ -95,7 +95,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // The ini's [users] lines hold roles and hashes.
   config: ['auth/roles', 'auth/passwords'],
   auth: ['model', 'http'],
-  model: ['store'],
+  model: ['store', 'template'],
   store: [],
   'node-set': [],
   template: [],

@@ -63,12 +63,13 @@ export function bodyOf<const F extends Fields, Given = Values<F>>(
 
 /** The body about an object of this type: its field table (rules 1.3, 1.6, 1.8). */
 export function objectBody(type: TypeName): Body<Given> {
-  const place = `config.${type}.{${type}}`
+  const { parameter = type } = objectTypes[type]
+  const place = `config.${type}.{${parameter}}`
   // An answer of interfaces that is posted back here has them bare beside the envelope (rules 1.1).
   const besides = objectTypes[type].interfaces ? ['interfaces'] : []
   return {
     schema: at(place, ref(type)),
-    read: request => readObject(objectTypes[type], param(request, type), open(request, place, besides))
+    read: request => readObject(objectTypes[type], param(request, parameter), open(request, place, besides))
   }
 }
 

@@ -10,7 +10,7 @@ const payloadSchema = object({ target: string(), script: string('base64') }, ['t
 
 /** What booting and installing machines ask for (rules 4.1, 4.6, 4.9). */
 export function bootRoutes(parts: Parts): ApiRoute[] {
-  const { boot, install, config } = parts
+  const { boot, install, nodeFiles, config } = parts
   const manualHost = (request: ApiRequest) =>
     boot.manualHost(param(request, 'hostname'), request.params.macaddress, request)
   return [
@@ -78,6 +78,23 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       handler: request => {
         const name = param(request, 'script')
         return payload(join(config.paths.scripts, name), `script ${name}`, 'post')
+      }
+    }),
+    get('/boot/files/{node}', {
+      access: 'node',
+      summary: 'The files of a node as a tar, for that node; for anybody else its secrets are masked',
+      output: bytes,
+      handler: async request => {
+        const { caller } = request
+        const node = param(request, 'node')
+        const isOwn = caller.kind === 'node'
+        return {
+          status: 200,
+          bytes: await nodeFiles.tar(node, !isOwn),
+          type: 'application/x-tar',
+          // The token that it sent runs out one day.
+          headers: isOwn ? { 'x-access-tokens': install.runningToken(node) } : {}
+        }
       }
     }),
     get('/boot/{file}', {

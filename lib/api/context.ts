@@ -4,6 +4,7 @@ import type { Tokens } from '../auth/tokens.js'
 import type { Boot } from '../boot/boot.js'
 import type { Handover } from '../boot/handover.js'
 import type { Install } from '../boot/install.js'
+import type { NodeFiles } from '../boot/node-files.js'
 import type { Config } from '../config/types.js'
 import type { Control } from '../control/control.js'
 import type { Answer, Request, Route } from '../http/route.js'
@@ -26,6 +27,7 @@ export interface Parts {
   readonly boot: Boot
   readonly handover: Handover
   readonly install: Install
+  readonly nodeFiles: NodeFiles
   readonly jobs: Jobs
   readonly services: Services
   readonly images: Images

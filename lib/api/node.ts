@@ -2,9 +2,9 @@ import { badRequest } from '../errors.js'
 import { boolean, objectName } from '../model/field.js'
 import { acknowledge, acknowledgement } from './asynchronous.js'
 import { bodyOf } from './body.js'
-import { type ApiRequest, type ApiRoute, actorOf, done, type Parts, param } from './context.js'
+import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
 import { get, post, script } from './row.js'
-import { ref } from './schema.js'
+import { at, list, object, ref } from './schema.js'
 
 /** What a grab and a push take; `nodry` is the opposite of `dryrun` (rules 1.6). */
 const transferOf = (type: 'node' | 'group') =>
@@ -23,7 +23,7 @@ const transferOf = (type: 'node' | 'group') =>
   )
 
 /** What is done with a running node, or with those of a group, and previews of what a node boots (rules 2.4, 4.12). */
-export function nodeRoutes({ model, boot, handover, install, images }: Parts): ApiRoute[] {
+export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }: Parts): ApiRoute[] {
   const nodeOf = (request: ApiRequest) => param(request, 'node')
   return [
     ...(['boot', 'install', 'kickstart'] as const).map(what =>
@@ -36,6 +36,15 @@ export function nodeRoutes({ model, boot, handover, install, images }: Parts): A
         }
       })
     ),
+    get('/config/node/{node}/_render/files', {
+      access: 'admin',
+      summary: 'The files that the node would get, with their texts, secrets masked',
+      output: at('config.node.{node}', object({ files: list({ type: 'object' }) })),
+      handler: async request => {
+        const { name } = model.get('node', nodeOf(request))
+        return ok(config('node', { [name]: { files: await nodeFiles.preview(name) } }))
+      }
+    }),
     get('/config/node/{node}/_release', {
       access: 'admin',
       changes: true,

@@ -45,10 +45,10 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
   const { updated = 204, cloned = 201, deleted = 204 } = particular
   const { save = (...args) => model.save(type, ...args), remove = (...args) => model.remove(type, ...args) } =
     particular
-  const { title, newName } = objectTypes[type]
+  const { title, newName, parameter = type } = objectTypes[type]
   const base = `/config/${type}`
-  const one = `${base}/{${type}}`
-  const nameOf = (request: ApiRequest) => param(request, type)
+  const one = `${base}/{${parameter}}`
+  const nameOf = (request: ApiRequest) => param(request, parameter)
   const body = objectBody(type)
   const output = body.schema
   const access = particular.minimal ? 'minimal' : 'user'

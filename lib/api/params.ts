@@ -50,7 +50,9 @@ const address = parsed('an IPv4 address', value => (parseAddress(value) === unde
  * codes by which a route with it refuses.
  */
 const parameters: Readonly<Record<string, readonly [check: Check, ...codes: number[]]>> = {
-  ...Object.fromEntries(typeNames.map(type => [type, [object(type), 400, 404] as const])),
+  ...Object.fromEntries(
+    typeNames.map(type => [objectTypes[type].parameter ?? type, [object(type), 400, 404] as const])
+  ),
   interface: [plain('interface'), 400, 404],
   tagname: [plain('tag'), 400, 404],
   secret: [plain('secret'), 400, 404],

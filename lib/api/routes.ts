@@ -33,6 +33,7 @@ export function routes(parts: Parts): ApiRoute[] {
     }),
     ...interfaceRoutes(parts, 'node'),
     ...nodeRoutes(parts),
+    ...objectRoutes(parts, 'file', { members: true }),
     ...objectRoutes(parts, 'bmcsetup', { members: true, updated: 200 }),
     ...objectRoutes(parts, 'switch'),
     ...objectRoutes(parts, 'otherdev'),

@@ -23,6 +23,9 @@ export type Claims = (
     }
 ) & { readonly issuedAt: number; readonly expiresAt: number }
 
+/** What a node's token is given for; both are good for the same, and last differently long (rules 4.8). */
+export type NodeUse = 'installing' | 'running'
+
 export interface TokensOptions {
   /** Milliseconds since the epoch. */
   readonly now: () => number
@@ -30,6 +33,8 @@ export interface TokensOptions {
   readonly lifetimeMs: number
   /** `[auth] node_token_lifetime`. */
   readonly nodeLifetimeMs: number
+  /** `[auth] running_token_lifetime`; absent: as long as the other. */
+  readonly runningLifetimeMs?: number
   /** Called when the key is made: every token that was issued before is void. */
   readonly onNewKey?: () => void
 }
@@ -58,9 +63,11 @@ export class Tokens {
     return this.#issue({ kind: 'user', sub: user, role }, this.#options.lifetimeMs)
   }
 
-  /** A token for a node that installs itself; `generation` tells it from others of its name. Microseconds. */
-  issueNode(node: string, generation: number): string {
-    return this.#issue({ kind: 'node', sub: node, gen: generation }, this.#options.nodeLifetimeMs)
+  /** A token for a node that installs itself, or runs; `generation` tells it from others of its name. Microseconds. */
+  issueNode(node: string, generation: number, use: NodeUse = 'installing'): string {
+    const { nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.#options
+    const lifetimeMs = use === 'running' ? runningLifetimeMs : nodeLifetimeMs
+    return this.#issue({ kind: 'node', sub: node, gen: generation }, lifetimeMs)
   }
 
   /**

@@ -1,6 +1,6 @@
 import { type DataOf, flag, integer, mapOrFalse, maps, text, textMap, texts } from '../variables.js'
 
-const installInterface = {
+export const installInterface = {
   title: 'interface',
   meaning: 'An interface of the node, with what its network says of it.',
   variables: {
@@ -109,6 +109,8 @@ export const installVariables = {
   secrets: maps(secret, "the group's secrets and the node's own"),
   ntp_server: text("cluster-wide NTP server, '' when none"),
   variables: nodeVariables,
+  files: flag('whether svcd renders files for the node'),
+  files_token: text("a token for the running node, which fetches its files with it; '' without files"),
   rootpw: text("`[kickstart] rootpw`: a crypt(3) hash; '' locks the root account"),
   masked: flag('true when the caller is not the node itself: passwords and the token are `********`')
 } as const

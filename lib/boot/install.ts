@@ -19,7 +19,9 @@ export interface InstallOptions {
   readonly model: Model
   readonly templates: Templates
   readonly grants: Grants
-  readonly issueToken: (node: string) => string
+  readonly issueToken: (node: string, use: 'installing' | 'running') => string
+  /** Whether svcd renders files for a node. */
+  readonly hasFiles: (node: string) => boolean
   readonly hasFile: (name: string) => boolean
   /** Node-facing URL. */
   readonly url: string
@@ -67,6 +69,11 @@ export class Install {
     return this.#render(what, this.#data(this.#o.model.get('node', name), true))
   }
 
+  /** A token for a node that runs: it fetches its files with it (rules 4.25). */
+  runningToken(node: string): string {
+    return this.#o.issueToken(node, 'running')
+  }
+
   #handOut(what: 'install' | 'kickstart', node: NodeDoc, { headOnly }: Visit): string {
     const data = this.#data(node, false)
     const text = this.#render(what, data)
@@ -99,6 +106,7 @@ export class Install {
     const torrent = `${imagefile}.torrent`
     const pack = model.view.get('pack', imagefile)
     const address = new URL(url)
+    const files = this.#o.hasFiles(node.name)
     return {
       node: node.name,
       hostname: target.hostname,
@@ -111,7 +119,7 @@ export class Install {
       api_protocol: address.protocol.slice(0, -1),
       api_address: address.hostname.replace(/^\[|\]$/g, ''),
       api_port: Number(address.port) || (address.protocol === 'https:' ? 443 : 80),
-      token: masked ? hidden : this.#o.issueToken(node.name),
+      token: masked ? hidden : this.#o.issueToken(node.name, 'installing'),
       insecure: this.#o.insecure,
       service: node.service ?? false,
       osimage: image.name,
@@ -134,48 +142,20 @@ export class Install {
       bootmenu: settings.bootmenu,
       setupbmc: settings.setupbmc,
       bmc: settings.setupbmc ? this.#bmc(target, masked) : false,
-      interfaces: target.interfaces.map(entry => this.#interface(entry, target)),
+      interfaces: target.interfaces.map(entry => interfaceData(model, entry, target)),
       prescript: settings.prescript,
       partscript: settings.partscript,
       postscript: settings.postscript,
       roles: rolesOf(settings),
       // A node that installs learns of a missing file when it asks for the role.
       missing_roles: masked ? withoutFile(this.#o.roles, rolesOf(settings)) : [],
-      secrets: this.#secrets(node, masked),
+      secrets: secretsInForce(model, node, masked),
       ntp_server: model.cluster.ntp_server,
       variables: target.variables,
+      files,
+      files_token: !files ? '' : masked ? hidden : this.runningToken(node.name),
       rootpw: masked && this.#o.rootpw !== '' ? hidden : this.#o.rootpw,
       masked
-    }
-  }
-
-  /** The secrets of the group and of the node. The node's own replaces its group's of the same name (rules 5.5). */
-  #secrets(node: NodeDoc, masked: boolean): Secret[] {
-    const { view, box } = this.#o.model
-    const ofGroup = node.group === undefined ? [] : secretsOf(view, box, 'group', node.group, masked)
-    const own = secretsOf(view, box, 'node', node.name, masked)
-    return [...new Map([...ofGroup, ...own].map(entry => [entry.name, entry])).values()]
-  }
-
-  #interface(entry: InterfaceDoc, target: EffectiveNode): InstallInterface {
-    const { view, cluster } = this.#o.model
-    const network = entry.network === undefined ? undefined : view.get('network', entry.network)
-    const length = (network && view.index.networks.get(network.name)?.length) ?? 0
-    return {
-      interface: entry.interface,
-      network: network?.name ?? '',
-      ipaddress: entry.ipaddress ?? '',
-      prefixlen: length,
-      netmask: netmask(length),
-      gateway: network?.gateway ?? '',
-      nameserver: network ? nameServerOf(network, cluster) : '',
-      ns_hostname: network?.ns_hostname ?? '',
-      domain: network?.name ?? '',
-      ntp_server: network?.ntp_server ?? cluster.ntp_server,
-      macaddress: entry.macaddress ?? '',
-      options: entry.options ?? '',
-      provision: entry === target.provision,
-      bmc: isBmc(entry)
     }
   }
 
@@ -183,7 +163,7 @@ export class Install {
     const setup = this.#o.model.view.get('bmcsetup', target.settings.bmcsetupname ?? '')
     if (!setup) return false
     const entry = target.interfaces.find(isBmc)
-    const on = entry && this.#interface(entry, target)
+    const on = entry && interfaceData(this.#o.model, entry, target)
     const addressed = on !== undefined && on.network !== '' && on.ipaddress !== ''
     return {
       name: setup.name,
@@ -199,5 +179,38 @@ export class Install {
       vlan: /(?:^|[\s,])vlan=([^\s,]*)/.exec(on?.options ?? '')?.[1] ?? '',
       ntp_server: on?.ntp_server ?? ''
     }
+  }
+}
+
+/** The secrets of the group and of the node. The node's own replaces its group's of the same name (rules 5.5). */
+export function secretsInForce({ view, box }: Model, node: NodeDoc, masked: boolean): Secret[] {
+  const ofGroup = node.group === undefined ? [] : secretsOf(view, box, 'group', node.group, masked)
+  const own = secretsOf(view, box, 'node', node.name, masked)
+  return [...new Map([...ofGroup, ...own].map(entry => [entry.name, entry])).values()]
+}
+
+/** One interface of a node, with what its network says of it. */
+export function interfaceData(
+  { view, cluster }: Model,
+  entry: InterfaceDoc,
+  target: EffectiveNode
+): InstallInterface {
+  const network = entry.network === undefined ? undefined : view.get('network', entry.network)
+  const length = (network && view.index.networks.get(network.name)?.length) ?? 0
+  return {
+    interface: entry.interface,
+    network: network?.name ?? '',
+    ipaddress: entry.ipaddress ?? '',
+    prefixlen: length,
+    netmask: netmask(length),
+    gateway: network?.gateway ?? '',
+    nameserver: network ? nameServerOf(network, cluster) : '',
+    ns_hostname: network?.ns_hostname ?? '',
+    domain: network?.name ?? '',
+    ntp_server: network?.ntp_server ?? cluster.ntp_server,
+    macaddress: entry.macaddress ?? '',
+    options: entry.options ?? '',
+    provision: entry === target.provision,
+    bmc: isBmc(entry)
   }
 }

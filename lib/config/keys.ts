@@ -215,6 +215,11 @@ export const keys = {
       values.duration('1s', '3650d'),
       '4h',
       'Lifetime of the tokens of installing nodes.'
+    ),
+    running_token_lifetime: key(
+      values.duration('1s', '3650d'),
+      '90d',
+      'Lifetime of the tokens of running nodes, which fetch their files and get a new one each time.'
     )
   },
   cluster: {

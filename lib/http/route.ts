@@ -24,7 +24,8 @@ export interface Request<Caller> extends RequestHead {
  * What a handler gives back; only http/ writes to a socket. At most one of these is set, none for an empty answer (204):
  * `body`, sent as JSON; `json`, JSON text that is serialised already (parts of it are gone through twice, and must be the
  * same both times); `text`, sent as it is with `type` (default text/plain, UTF-8); `file`, an absolute path that is
- * streamed with Range, ETag and exact Content-Length (404 when it is not a regular file).
+ * streamed with Range, ETag and exact Content-Length (404 when it is not a regular file); `bytes`, sent as they are with
+ * `type`.
  */
 export interface Answer {
   readonly status: number
@@ -33,6 +34,7 @@ export interface Answer {
   readonly json?: string | Iterable<string>
   readonly text?: string
   readonly file?: string
+  readonly bytes?: Buffer
   readonly type?: string
   /** The client takes gzip, and a long text may cost the time to compress it. */
   readonly compress?: boolean

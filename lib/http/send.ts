@@ -49,6 +49,7 @@ export async function send<C>(exchange: Exchange<C>, answer: Answer, manner: Man
   if (answer.file !== undefined) return sendFile(exchange, answer, answer.file, manner)
   if (answer.json !== undefined && typeof answer.json !== 'string')
     return sendParts(exchange, answer, answer.json, manner)
+  if (answer.bytes !== undefined) return sendText(exchange, answer, answer.bytes, answer.type, manner)
   const text = textOf(answer)
   if (answer.status === 204 || text === undefined) return sendText(exchange, answer, '', undefined, manner)
   const type = answer.type ?? (answer.text === undefined ? 'application/json' : 'text/plain; charset=utf-8')

@@ -238,12 +238,12 @@ function imageOf(view: View, { osimage, osimagetag }: Settings): Docs['osimage']
 /** The nodes whose value in force this object is, in natural order (rules 3.10). */
 export function members(view: View, type: TypeName, name: string): string[] {
   const field = inheritedFields.find(({ refers }) => refers === type)?.name as keyof NodeDoc | undefined
-  const nodes: string[] = []
+  const nodes = new Set<string>()
   for (const user of view.index.users({ type, name })) {
-    if (user.type === 'node') nodes.push(user.name)
-    if (user.type === 'group' && field)
+    if (user.type === 'node') nodes.add(user.name)
+    if (user.type === 'group' && (field || type === 'file'))
       for (const member of view.index.members(user.name)?.all.values ?? [])
-        if (view.get('node', member)?.[field] === undefined) nodes.push(member)
+        if (!field || view.get('node', member)?.[field] === undefined) nodes.add(member)
   }
-  return nodes.sort(compareNames)
+  return [...nodes].sort(compareNames)
 }

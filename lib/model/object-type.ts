@@ -54,6 +54,8 @@ export interface InForce {
  */
 export interface ObjectType<D extends object = object> extends StoredType<D> {
   readonly type: TypeName
+  /** Its parameter in paths, where that is not the name of the type: another path has it. */
+  readonly parameter?: string
   /** The field that renames and clones, and its other spellings. */
   readonly newName: readonly [string, ...string[]]
   readonly isName: (name: string) => boolean

@@ -27,7 +27,8 @@ export function referencesOf(table: Table, doc: object): Mention[] {
     const mention = { type, name, soft }
     found.set(refKey(mention), mention)
   }
-  for (const { name, refers, soft } of table) if (refers) add(refers, fields[name], soft)
+  for (const { name, refers, soft } of table)
+    if (refers) for (const value of [fields[name]].flat()) add(refers, value, soft)
   for (const entry of fields.interfaces ?? []) add('network', entry.network)
   return [...found.values()]
 }
@@ -35,8 +36,12 @@ export function referencesOf(table: Table, doc: object): Mention[] {
 /** The same object with every mention of `from` turned into `to`. */
 export function renameReference<D extends object>(table: Table, doc: D, from: Ref, to: string): D {
   const fields: Record<string, unknown> = { ...(doc as Fields) }
-  for (const { name, refers } of table)
-    if (refers === from.type && fields[name] === from.name) fields[name] = to
+  const renamed = (value: unknown) => (value === from.name ? to : value)
+  for (const { name, refers } of table) {
+    if (refers !== from.type || fields[name] === undefined) continue
+    const value = fields[name]
+    fields[name] = Array.isArray(value) ? value.map(renamed) : renamed(value)
+  }
   const interfaces = (doc as Fields).interfaces
   if (interfaces && from.type === 'network')
     fields.interfaces = interfaces.map(entry =>

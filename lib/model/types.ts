@@ -7,6 +7,7 @@ import { secrets } from './secrets.js'
 import { cluster } from './settings.js'
 import { type AttachedType, kindOf, type StoredType } from './stored.js'
 import { bmcsetup } from './types/bmcsetup.js'
+import { file } from './types/file.js'
 import { group } from './types/group.js'
 import { handover } from './types/handover.js'
 import { network } from './types/network.js'
@@ -20,6 +21,7 @@ export const objectTypes: { readonly [K in TypeName]: ObjectType<Docs[K]> } = {
   network,
   osimage,
   bmcsetup,
+  file,
   group,
   node,
   switch: switches,

@@ -115,7 +115,8 @@ const rules: readonly (readonly [Rule, string])[] = [
     nodeReads,
     `GET /config/secrets/node/{node}
      GET /config/secrets/node/{node}/{secret}
-     GET /boot/roles/{role}`
+     GET /boot/roles/{role}
+     GET /boot/files/{node}`
   ],
   [anyToken, 'GET /boot/scripts/{script}'],
   [
@@ -142,6 +143,10 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/switch
      GET /config/switch/{switch}
      GET /config/otherdev
+     GET /config/file
+     GET /config/file/{filename}
+     GET /config/file/{filename}/_list
+     GET /config/file/{filename}/_member
      GET /config/otherdev/{otherdev}
      GET /config/secrets
      GET /config/secrets/group/{group}
@@ -186,6 +191,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      POST /config/node/{node}/interfaces/{interface}/_delete
      GET /config/node/{node}/_render/boot
      GET /config/node/{node}/_render/install
+     GET /config/node/{node}/_render/files
      GET /config/node/{node}/_render/kickstart
      GET /config/node/{node}/_release
      GET /config/node/{node}/_seen
@@ -199,6 +205,10 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/switch/{switch}/_delete
      POST /config/switch/{switch}/_delete
      POST /config/switch/{switch}/_clone
+     POST /config/file/{filename}
+     GET /config/file/{filename}/_delete
+     POST /config/file/{filename}/_delete
+     POST /config/file/{filename}/_clone
      POST /config/otherdev/{otherdev}
      GET /config/otherdev/{otherdev}/_delete
      POST /config/otherdev/{otherdev}/_delete
@@ -423,7 +433,7 @@ function pathFor(route: ApiRoute, isServed: boolean): string {
   if (!isServed || !/_(delete|pack|clone)$|^\/control\/action/.test(route.path)) return pathOf(route)
   return pathOf(route, Object.fromEntries(types.map(type => [type, 'none'])))
 }
-const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev']
+const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev', 'filename']
 
 interface Cell {
   readonly route: ApiRoute

@@ -145,6 +145,7 @@ t.test('what svcd answers is what it says', async t => {
       'bmcsetup',
       'switch',
       'otherdev',
+      'file',
       'osimagetag',
       'secrets',
       'cluster'

@@ -17,6 +17,7 @@ t.test('an empty collection is an empty map', async t => {
     })
   // What the others refer to.
   await c.post('/config/bmcsetup/referred', {})
+  await c.post('/config/file/referred', { path: '/etc/referred' })
   await c.post('/config/bmcsetup/other', {})
   await c.post('/config/osimage/referred', {})
 })

@@ -99,7 +99,7 @@ t.test('no path climbs out of its route', async t => {
   t.equal((await c.get('/config/node/n1')).status, 200)
 })
 
-const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev']
+const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev', 'filename']
 
 // rules 3.1
 t.test('slashes are folded: the answer is that of the path without them', async t => {

@@ -27,7 +27,8 @@ const reset = async () => t.equal((await post(c, document)).status, 201)
 // rules 3.11
 t.test('an export has every section, and stored values', async t => {
   const { config } = JSON.parse(document)
-  const sections = 'cluster network osimage bmcsetup group node switch otherdev osimagetag secrets'.split(' ')
+  const sections =
+    'cluster network osimage bmcsetup file group node switch otherdev osimagetag secrets'.split(' ')
   t.same(Object.keys(config).sort(), sections.sort())
   t.same(config.cluster, {
     ntp_server: 'ntp1.example.org,10.0.0.1',

@@ -45,7 +45,7 @@ const rules: readonly [RegExp, Verdict][] = [
   [/^GET \/boot(\/short|\/disk|\/search\/.*|\/manual\/.*|\/\{file\})?$/, open],
   [/^GET \/kickstart\/install\/\{node\}$/, open],
   // A node reads the roles that it has.
-  [/^GET \/boot\/roles\//, { ...payload, other: 403 }],
+  [/^GET \/boot\/(roles|files)\//, { ...payload, other: 403 }],
   [/^GET \/boot\/scripts\//, payload],
   // From loopback, which is no node's address: nobody, whatever the token.
   [
@@ -70,7 +70,7 @@ const rules: readonly [RegExp, Verdict][] = [
 const nameOf = (route: ApiRoute) => `${route.method} ${route.path}`
 const verdict = (route: ApiRoute) => rules.find(([which]) => which.test(nameOf(route)))?.[1] as Verdict
 
-const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev']
+const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev', 'filename']
 
 // rules 5.7, 4.8
 t.test('who may call which route', async t => {

@@ -38,6 +38,8 @@ const names: Readonly<Record<string, readonly string[]>> = {
   bmcsetup: ['boards', 'b2'],
   switch: ['sw1', 'sw2'],
   otherdev: ['pdu', 'ups'],
+  file: ['motd', 'f2'],
+  filename: ['motd', 'f2'],
   secret: ['key', 'k2']
 }
 

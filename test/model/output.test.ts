@@ -7,7 +7,7 @@ const install = ['domain', 'osimage', 'osimagetag', 'osimagetagid', 'prescript',
 const boot = ['netboot', 'bootmenu', 'localinstall']
 const provision = ['roles', 'provision_interface', 'provision_method', 'provision_fallback']
 const users = 'unmanaged_bmc_users'
-const added = ['kerneloptions', 'variables']
+const added = ['kerneloptions', 'variables', 'files']
 const tpm = ['tpm_uuid', 'tpm_pubkey', 'tpm_sha256']
 const place = ['group', 'macaddr', 'switch', 'switchport', 'service']
 

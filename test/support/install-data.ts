@@ -89,6 +89,8 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     secrets: [],
     ntp_server: '',
     variables: {},
+    files: false,
+    files_token: 'the.running.token',
     rootpw: '',
     masked: false,
     ...changes

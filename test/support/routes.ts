@@ -20,6 +20,7 @@ export const existing: Readonly<Record<string, string>> = {
   bmcsetup: 'boards',
   switch: 'sw1',
   otherdev: 'pdu',
+  filename: 'motd',
   tagname: 'v1',
   secret: 'key',
   network: 'cluster',
@@ -50,13 +51,15 @@ export async function populated(
   await c.post('/config/bmcsetup/boards', { username: 'root', password: 'calvin' })
   await c.post('/config/switch/sw1', { read: 'community' })
   await c.post('/config/otherdev/pdu', {})
+  await c.post('/config/file/motd', { path: '/etc/motd', template: 'this is {{ node }}\n' })
   await c.post('/config/osimage/compute/tag', { tag: 'v1' })
   await c.post('/config/secrets/group/compute', [secret])
   await c.post('/config/node/n1', {
     group: 'compute',
     bmcsetupname: 'boards',
     roles: 'web',
-    macaddr: existing.macaddress
+    macaddr: existing.macaddress,
+    files: ['motd']
   })
   await c.post('/config/secrets/node/n1', [secret])
   plantRequest(c)
@@ -99,7 +102,8 @@ export function bodyOf(route: ApiRoute): unknown {
     bmcsetup: 'newbmcname',
     osimage: 'newosimage',
     switch: 'newswitchname',
-    otherdev: 'newotherdevname'
+    otherdev: 'newotherdevname',
+    file: 'newfilename'
   }
   return clone === '' ? {} : { [newName[clone as keyof typeof newName]]: 'copy' }
 }

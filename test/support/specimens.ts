@@ -37,7 +37,8 @@ const inheritable = {
   provision_fallback: 'torrent',
   unmanaged_bmc_users: 'delete',
   kerneloptions: 'rd.debug a="b c"',
-  variables: { ntp: awkward, rack: '' }
+  variables: { ntp: awkward, rack: '' },
+  files: ['referred']
 }
 const bmc = [
   ['kernopts', 'kerneloptions', 'quiet'],
@@ -240,6 +241,7 @@ function settings(ini: string) {
     unmanaged_bmc_users: null,
     kerneloptions: null,
     variables: {},
+    files: [],
     interfaces: [],
     _override: false,
     _setupbmc_source: 'default',

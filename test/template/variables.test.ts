@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { fileVariables } from '../../lib/boot/file-data.js'
 import { bootTemplates } from '../../lib/boot/template-variables.js'
 import { dhcpTemplates } from '../../lib/services/dhcp/variables.js'
 import { dnsTemplates } from '../../lib/services/dns/variables.js'
@@ -14,7 +15,12 @@ import { Reference } from './reference.js'
 import { render } from './render.js'
 import { CASES } from './shipped-cases.js'
 
-const tables: Readonly<Record<string, Variables>> = { ...bootTemplates, ...dhcpTemplates, ...dnsTemplates }
+const tables: Readonly<Record<string, Variables>> = {
+  ...bootTemplates,
+  '/config/file/{filename}': fileVariables,
+  ...dhcpTemplates,
+  ...dnsTemplates
+}
 const doc = (name: string) => readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8')
 
 const directory = new URL('../../templates/', import.meta.url)

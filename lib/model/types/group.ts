@@ -7,6 +7,7 @@ import { type Changing, named, type ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import { checkTag } from '../tags.js'
 import { checkVariables, variablesField } from '../variables.js'
+import { attachedFiles, checkAttached } from './file.js'
 import {
   bmcFields,
   installFields,
@@ -23,7 +24,8 @@ const fields = [
   ...provisionFields,
   unmanagedBmcUsers,
   ownKernelOptions,
-  variablesField
+  variablesField,
+  attachedFiles
 ] as const satisfies Table
 
 const hidden = [groupInterfaces] as const satisfies Table
@@ -61,6 +63,7 @@ export const group: ObjectType<GroupDoc> = {
 
   *checks(view, doc, title, cluster) {
     yield () => checkVariables(doc.variables, title)
+    yield () => checkAttached(view, doc.files, title)
     yield () => checkTag(view, groupInForce(doc, cluster).settings, title)
   },
   /** A group's image and tag must suit the members that inherit one of them (rules 1.2). */

@@ -38,6 +38,7 @@ import type { AttachedType } from '../stored.js'
 import { checkTag } from '../tags.js'
 import { checkVariables, variablesField } from '../variables.js'
 import type { View } from '../view.js'
+import { attachedFiles, checkAttached } from './file.js'
 import { moveHandover } from './handover.js'
 import {
   bmcFields,
@@ -92,7 +93,8 @@ const fields = [
     meaning: 'asset tag, from the hardware inventory'
   },
   ownKernelOptions,
-  variablesField
+  variablesField,
+  attachedFiles
 ] as const satisfies Table
 
 const hidden = [
@@ -196,6 +198,7 @@ export const node: ObjectType<NodeDoc> = {
   *checks(view, doc, title, cluster) {
     const group = groupOf(view, doc)
     yield () => checkVariables(doc.variables, title)
+    yield () => checkAttached(view, doc.files, title)
     yield () => checkTag(view, settingsOf(doc, group, cluster), title)
     const has = new Set([...(doc.interfaces ?? []).map(entry => entry.interface), ...(doc.removed ?? [])])
     for (const { interface: name, network } of group?.interfaces ?? [])

@@ -1,0 +1,190 @@
+import { Header } from 'tar'
+import { Semaphore } from '../concurrency.js'
+import { ServiceError, unavailable } from '../errors.js'
+import { rolesOf } from '../model/effective.js'
+import { hidden } from '../model/field.js'
+import type { Model } from '../model/model.js'
+import { type FileDoc, type FileInForce, filesInForce } from '../model/types/file.js'
+import type { FileData } from './file-data.js'
+import { FileRenderer } from './file-renderer.js'
+import { interfaceData, secretsInForce } from './install.js'
+
+/** Bytes of one file and of a tar. */
+const mostFileBytes = 1_048_576
+const mostTarBytes = 8_388_608
+/** Nodes whose files are asked for and not begun. */
+const mostWaiting = 200
+
+/** A uid and a gid for names that a node does not know: nobody's, so that svc-files sees it. */
+const unknownId = 2_097_151
+
+export interface NodeFilesOptions {
+  readonly model: Model
+  /** Node-facing URL. */
+  readonly url: string
+}
+
+/** A file as a preview shows it: with its text, or with the reason why there is none. */
+export interface ShownFile extends Omit<FileDoc, 'template' | 'comment'> {
+  readonly source: 'group' | 'node'
+  readonly text?: string
+  readonly problem?: string
+}
+
+/** The files that svcd renders for nodes (rules 4.25). */
+export class NodeFiles {
+  readonly #o: NodeFilesOptions
+  readonly #renderer = new FileRenderer()
+  /** The thread renders for one node at a time; those that wait come in turn. */
+  readonly #turns = new Semaphore(1)
+
+  constructor(options: NodeFilesOptions) {
+    this.#o = options
+  }
+
+  close(): Promise<void> {
+    return this.#renderer.close()
+  }
+
+  /** Whether a node has any. */
+  has(name: string): boolean {
+    return this.#filesOf(name).length > 0
+  }
+
+  /**
+   * The files of a node as a tar, `masked` with its secrets masked. Throws 404 without such a node; 503 that names the file,
+   * the line and the node where one cannot be rendered or is too large: then there is no tar at all.
+   */
+  async tar(name: string, masked: boolean): Promise<Buffer> {
+    const blocks: Buffer[] = []
+    let bytes = 1024
+    await this.#inTurn(name, async render => {
+      for (const { file } of this.#filesOf(name)) {
+        const { text = '', problem } = await render(file, masked)
+        if (problem !== undefined)
+          throw unavailable(`node ${name}: file ${file.name} cannot be rendered: ${problem}`)
+        const member = memberOf(file, Buffer.from(text))
+        bytes += member.length
+        if (bytes > mostTarBytes)
+          throw unavailable(`node ${name}: its files have more than ${mostTarBytes} bytes with ${file.name}`)
+        blocks.push(member)
+      }
+    })
+    return Buffer.concat([...blocks, Buffer.alloc(1024)])
+  }
+
+  /** What the tar would hold, with secrets masked; files that cannot be rendered say why. Throws 404. */
+  async preview(name: string): Promise<ShownFile[]> {
+    const shown: ShownFile[] = []
+    await this.#inTurn(name, async render => {
+      for (const { file, source } of this.#filesOf(name)) {
+        const { path, owner = 'root', group = 'root', mode = '0644' } = file
+        const about = { name: file.name, ...(path === undefined ? {} : { path }), owner, group, mode, source }
+        shown.push({ ...about, ...(await render(file, true)) })
+      }
+    })
+    return shown
+  }
+
+  #filesOf(name: string): FileInForce[] {
+    const { model } = this.#o
+    const { node, group } = model.effective(model.get('node', name))
+    return filesInForce(model.view, node, group)
+  }
+
+  async #inTurn(
+    name: string,
+    work: (
+      render: (
+        file: FileDoc,
+        masked: boolean
+      ) => Promise<{ text: string; problem?: never } | { problem: string; text?: never }>
+    ) => Promise<void>
+  ): Promise<void> {
+    this.#o.model.get('node', name)
+    if (this.#turns.waiting(0) >= mostWaiting)
+      throw new ServiceError(503, 'the files of many nodes are asked for; try again in 10 s', {
+        'Retry-After': '10'
+      })
+    await this.#turns.run(name, () =>
+      work(async (file, masked) => {
+        const { name: fileName, template = '' } = file
+        const data = { ...this.#data(name, file, masked) }
+        const answer = await this.#renderer.render({ name: fileName, template, data })
+        if ('problem' in answer) return answer
+        const bytes = Buffer.byteLength(answer.text)
+        if (bytes <= mostFileBytes) return answer
+        return { problem: `${fileName}: it has ${bytes} bytes: ${mostFileBytes} at most` }
+      })
+    )
+  }
+
+  #data(name: string, file: FileDoc, masked: boolean): FileData {
+    const { model, url } = this.#o
+    const target = model.effective(model.get('node', name))
+    const { node, settings, image } = target
+    return {
+      node: node.name,
+      hostname: target.hostname,
+      domain: target.domain,
+      group: node.group ?? '',
+      comment: node.comment ?? '',
+      vendor: node.vendor ?? '',
+      assettag: node.assettag ?? '',
+      url,
+      osimage: image?.name ?? '',
+      osimagetag: settings.osimagetag,
+      distribution: image ? (image.distribution ?? 'redhat') : '',
+      provision_interface: settings.provision_interface,
+      interfaces: target.interfaces.map(entry => interfaceData(model, entry, target)),
+      roles: rolesOf(settings),
+      ntp_server: model.cluster.ntp_server,
+      variables: target.variables,
+      secret: Object.fromEntries(
+        secretsInForce(model, node, masked).flatMap(({ name, content }) => {
+          const text = masked ? hidden : textOf(Buffer.from(content, 'base64'))
+          return text === undefined ? [] : [[name, text]]
+        })
+      ),
+      name: file.name,
+      path: file.path ?? '',
+      masked
+    }
+  }
+}
+
+/** The text in some bytes; undefined where they are none in UTF-8. */
+function textOf(bytes: Buffer): string | undefined {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    return undefined
+  }
+}
+
+/** A file in a tar: its head, its bytes, and zeros up to a whole block. */
+function memberOf(
+  { path = '', owner = 'root', group = 'root', mode = '0644' }: FileDoc,
+  text: Buffer
+): Buffer {
+  const [uid, uname] = account(owner)
+  const [gid, gname] = account(group)
+  const header = new Header({
+    path: path.slice(1),
+    type: 'File',
+    mode: Number.parseInt(mode, 8),
+    size: text.length,
+    // The same files give the same tar.
+    mtime: new Date(0),
+    ...{ uid, uname, gid, gname }
+  })
+  header.encode()
+  const padding = Buffer.alloc((512 - (text.length % 512)) % 512)
+  return Buffer.concat([header.block as Buffer, text, padding])
+}
+
+/** The number and the name of a user or a group for a tar; the name decides where the node knows it. */
+function account(given: string): [id: number, name: string] {
+  if (/^\d+$/.test(given)) return [Number(given), '']
+  return [given === 'root' ? 0 : unknownId, given]
+}

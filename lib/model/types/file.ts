@@ -1,0 +1,184 @@
+import { badRequest } from '../../errors.js'
+import { compileTemplate } from '../../template/compiler.js'
+import { TemplateError } from '../../template/errors.js'
+import {
+  comment,
+  type FieldType,
+  freeText,
+  names,
+  path,
+  type Stored,
+  type Table,
+  ValueError
+} from '../field.js'
+import { named, type ObjectType } from '../object-type.js'
+import type { View } from '../view.js'
+
+/** Bytes of a template: it is compiled on the event loop when it is posted. */
+const mostTemplateBytes = 65_536
+/** Files that one group or node names. */
+const mostAttached = 32
+/** What a tar holds without an extension that not every tar reads. */
+const mostDirectoryBytes = 155
+const mostNameBytes = 100
+
+/** The system's own there, or gone after the next boot; svcd's own. */
+const closed = ['/dev', '/proc', '/sys', '/run', '/etc/svc']
+
+/** Where a file stands on a node: an absolute path in its shortest form. */
+const nodePath: FieldType<string> = {
+  expected: 'the absolute path of a file, without //, . and .. and without control characters',
+  json: 'string',
+  read: value => {
+    const read = path.read(value)
+    const parts = read.split('/').slice(1)
+    if (/[\u0000-\u001f\u007f]/.test(read) || parts.some(part => part === '' || part === '.'))
+      throw new ValueError('')
+    const [name = ''] = parts.slice(-1)
+    if (
+      Buffer.byteLength(name) > mostNameBytes ||
+      Buffer.byteLength(parts.slice(0, -1).join('/')) > mostDirectoryBytes
+    )
+      throw new ValueError(
+        `is too long: a name has ${mostNameBytes} bytes at most, the directories before it ${mostDirectoryBytes}`
+      )
+    const at = closed.find(directory => read === directory || read.startsWith(`${directory}/`))
+    if (at !== undefined) throw new ValueError(`is in ${at}, where no file of an admin belongs`)
+    return read
+  }
+}
+
+/** A user or a group of the node. */
+const account: FieldType<string> = {
+  expected: 'a name of 1 to 31 letters, digits, dots, underscores and hyphens, or a number below 2097151',
+  json: 'string',
+  read: value => {
+    const read = freeText.read(value)
+    const isNumber = /^\d{1,7}$/.test(read) && Number(read) < 2_097_151
+    if (!isNumber && !/^[A-Za-z_][A-Za-z0-9_.-]{0,30}$/.test(read)) throw new ValueError('')
+    return isNumber ? String(Number(read)) : read
+  }
+}
+
+const fileMode: FieldType<string> = {
+  expected: 'three octal digits, such as "0644"',
+  json: 'string',
+  read: value => {
+    const digits = /^0?([0-7]{3})$/.exec(freeText.read(value))?.[1]
+    if (digits === undefined) throw new ValueError('')
+    return `0${digits}`
+  }
+}
+
+/** A template that compiles, and is not too long. */
+function templateLimit(text: string): string | undefined {
+  const bytes = Buffer.byteLength(text)
+  if (bytes > mostTemplateBytes) return `has ${bytes} bytes: ${mostTemplateBytes} at most`
+  try {
+    compileTemplate(text, 'template', () => undefined)
+    return undefined
+  } catch (error) {
+    if (!(error instanceof TemplateError)) throw error
+    return `is no template: line ${error.line}, column ${error.column}: ${error.reason}`
+  }
+}
+
+const fields = [
+  { name: 'path', type: nodePath, meaning: 'where it stands on a node' },
+  { name: 'owner', type: account, default: 'root', meaning: 'its user on the node, by name or number' },
+  { name: 'group', type: account, default: 'root', meaning: 'its group on the node, by name or number' },
+  { name: 'mode', type: fileMode, default: '0644', meaning: 'who may read, write and run it' },
+  {
+    name: 'template',
+    type: freeText,
+    default: '',
+    limit: templateLimit,
+    meaning: 'its text, a template (docs/files.md)'
+  },
+  comment
+] as const satisfies Table
+
+export type FileDoc = { readonly name: string } & Stored<typeof fields>
+
+declare module '../docs.js' {
+  interface ObjectShapes {
+    file: FileDoc
+  }
+}
+
+/** A file that svcd renders for nodes (rules 4.25). */
+export const file: ObjectType<FileDoc> = {
+  type: 'file',
+  title: 'file',
+  parameter: 'filename',
+  fields,
+  newName: ['newfilename'],
+  ...named,
+  *checks(_view, doc, title) {
+    yield () => {
+      if (doc.path === undefined) throw badRequest(`${title}: field "path" is missing`)
+    }
+  },
+  /** Another path must not be that of a file beside it. */
+  checkChange(tx, before, after) {
+    if (before.path === after.path) return
+    for (const { type, name } of tx.index.users({ type: 'file', name: after.name }))
+      if (type === 'group' || type === 'node') checkAttached(tx, tx.get(type, name)?.files, `${type} ${name}`)
+  }
+}
+
+/** Names of files, each once. */
+const attached: FieldType<readonly string[]> = {
+  ...names,
+  expected: `a list of names of files, each once, ${mostAttached} at most`,
+  read: value => {
+    const read = names.read(value)
+    if (read.length > mostAttached || new Set(read).size < read.length) throw new ValueError('')
+    return read
+  }
+}
+
+/** The files that a group or a node names. */
+export const attachedFiles = {
+  name: 'files',
+  type: attached,
+  refers: 'file',
+  default: [],
+  meaning: "files that svcd renders for it; a node has its group's as well"
+} as const
+
+/** Two files of one group or node cannot stand in one place; throws 400, its message begins with `title`. */
+export function checkAttached(view: View, files: readonly string[] = [], title: string): void {
+  const at = new Map<string, string>()
+  for (const name of files) {
+    const { path = '' } = view.get('file', name) ?? {}
+    const other = at.get(path)
+    if (other !== undefined && path !== '')
+      throw badRequest(`${title}: field "files": ${other} and ${name} have the same path ${path}`)
+    at.set(path, name)
+  }
+}
+
+/** A file of a node, and who names it. */
+export interface FileInForce {
+  readonly file: FileDoc
+  readonly source: 'group' | 'node'
+}
+
+/** The files of a node whose group is `group`, by path: a node's own takes the place of its group's (rules 4.25). */
+export function filesInForce(
+  view: View,
+  node: { readonly files?: readonly string[] },
+  group: { readonly files?: readonly string[] } | undefined
+): FileInForce[] {
+  const found = new Map<string, FileInForce>()
+  for (const [source, names = []] of [
+    ['group', group?.files],
+    ['node', node.files]
+  ] as const)
+    for (const name of names) {
+      const doc = view.get('file', name)
+      if (doc?.path !== undefined) found.set(doc.path, { file: doc, source })
+    }
+  return [...found.values()].sort((a, b) => ((a.file.path ?? '') < (b.file.path ?? '') ? -1 : 1))
+}
