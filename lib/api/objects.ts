@@ -154,7 +154,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
 
 /** The nodes that are members of the object in the path. */
 export function membersAnswer(request: ApiRequest, type: TypeName | 'osimagetag', members: string[]): Answer {
-  const owner = type === 'osimagetag' ? 'osimage' : type
+  const owner = type === 'osimagetag' ? 'osimage' : (objectTypes[type].parameter ?? type)
   if (!isChosen(request)) return ok(config(type, { [param(request, owner)]: { members } }))
   const item = object({ name: string() })
   const listing = { title: 'member', place: `config.${type}.{${owner}}.members`, item }
