@@ -34,7 +34,10 @@ export interface Parts {
   readonly control: Control
 }
 
-export type ApiRequest = Request<Caller>
+export interface ApiRequest extends Request<Caller> {
+  /** A dry run: nothing is stored (rules 12.7). */
+  readonly dryRun?: Actor['dryRun']
+}
 
 /** One row of the route table: the router, the access check and the documents are made from it. */
 export interface ApiRoute extends Route<Caller> {
@@ -45,16 +48,18 @@ export interface ApiRoute extends Route<Caller> {
   readonly query: Readonly<Record<string, Schema>>
   /** A node set may stand in the place of {node} (rules 12.3). */
   readonly sets?: true
+  handler(request: ApiRequest): Answer | Promise<Answer>
   /** The schemas of its bodies. */
   readonly input?: Schema
   readonly output?: Schema
 }
 
 /** The caller of a request, as the model and the audit log name who changes something. */
-export function actorOf({ caller, source }: ApiRequest): Actor {
+export function actorOf({ caller, source, dryRun }: ApiRequest): Actor {
   const who =
     caller.kind === 'user' ? `user ${caller.user}` : caller.kind === 'node' ? `node ${caller.node}` : 'nobody'
-  return { who, from: source.address, takesAddresses: isAdmin(caller) }
+  const actor = { who, from: source.address, takesAddresses: isAdmin(caller) }
+  return dryRun ? { ...actor, dryRun } : actor
 }
 
 /** 200 with a JSON body. */

@@ -3,6 +3,7 @@ import { boolean, objectName } from '../model/field.js'
 import { acknowledge, acknowledgement } from './asynchronous.js'
 import { bodyOf } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
+import { dryRunQuery, isDryRun } from './dry-run.js'
 import { get, post, script } from './row.js'
 import { at, list, object, ref } from './schema.js'
 
@@ -70,28 +71,52 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
     post('/config/node/{node}/_osgrab', {
       access: 'user',
       summary: "Take a node's file systems as the directory of an OS image",
-      body: transferOf('node'),
-      output: acknowledgement,
-      handler: async (request, { osimage, dryrun }) =>
-        acknowledge(await images.grab(nodeOf(request), osimage, dryrun, actorOf(request), request.signal))
-    }),
-    post('/config/node/{node}/_ospush', {
-      access: 'user',
-      summary: 'Make a running node like the directory of an OS image',
+      query: dryRunQuery,
       body: transferOf('node'),
       output: acknowledgement,
       handler: async (request, { osimage, dryrun }) =>
         acknowledge(
-          await images.pushToNode(nodeOf(request), osimage, dryrun, actorOf(request), request.signal)
+          await images.grab(
+            nodeOf(request),
+            osimage,
+            dryrun || isDryRun(request),
+            actorOf(request),
+            request.signal
+          )
+        )
+    }),
+    post('/config/node/{node}/_ospush', {
+      access: 'user',
+      summary: 'Make a running node like the directory of an OS image',
+      query: dryRunQuery,
+      body: transferOf('node'),
+      output: acknowledgement,
+      handler: async (request, { osimage, dryrun }) =>
+        acknowledge(
+          await images.pushToNode(
+            nodeOf(request),
+            osimage,
+            dryrun || isDryRun(request),
+            actorOf(request),
+            request.signal
+          )
         )
     }),
     post('/config/group/{group}/_ospush', {
       access: 'user',
       summary: 'Make the running nodes of a group like the directory of an OS image',
+      query: dryRunQuery,
       body: transferOf('group'),
       output: acknowledgement,
       handler: async (request, { osimage, dryrun }) =>
-        acknowledge(await images.pushToGroup(param(request, 'group'), osimage, dryrun, actorOf(request)))
+        acknowledge(
+          await images.pushToGroup(
+            param(request, 'group'),
+            osimage,
+            dryrun || isDryRun(request),
+            actorOf(request)
+          )
+        )
     })
   ]
 }

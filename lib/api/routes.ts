@@ -2,6 +2,7 @@ import { bootRoutes } from './boot.js'
 import { clusterRoutes } from './cluster.js'
 import type { ApiRoute, Parts } from './context.js'
 import { controlRoutes } from './control.js'
+import { hasDryRun, withDryRun } from './dry-run.js'
 import { interfaceRoutes } from './interfaces.js'
 import { jobRoutes } from './jobs.js'
 import { inLuna } from './luna.js'
@@ -46,7 +47,9 @@ export function routes(parts: Parts): ApiRoute[] {
     ...serviceRoutes(parts),
     ...controlRoutes(parts)
   ]
-  const strict = ours.map(route => (checksQuery(route.path) ? withQuery(route) : route))
+  const strict = ours
+    .map(route => (hasDryRun(route) ? withDryRun(route, parts) : route))
+    .map(route => (checksQuery(route.path) ? withQuery(route) : route))
   const table = parts.config.http.dialect === 'luna' ? inLuna(strict, parts) : strict
   let text: string | undefined
   // Made once, with a row for itself.

@@ -22,6 +22,8 @@ export interface Actor extends Power {
   readonly who: string
   /** Source address. */
   readonly from: string
+  /** Of who only wants to know what would change: gives what is thrown at the end of the transaction, which is taken back. */
+  readonly dryRun?: (changes: readonly Change[], view: View, cluster: ClusterSettings) => Error
 }
 
 /** The daemon, where it changes something that nobody asked for. */
@@ -131,11 +133,18 @@ export class Model {
     let changes: readonly Change[] = []
     const result = await this.options.store.change(tx => {
       const returned = fn(tx)
-      changes = tx.changes()
+      changes = this.#made(tx, actor)
       return returned
     })
     if (changes.length > 0) await this.options.audit(actor, changes, kind)
     return result
+  }
+
+  /** What a transaction has changed at its end; throws for who only wants to know it. */
+  #made(tx: Tx, { dryRun }: Actor): readonly Change[] {
+    const changes = tx.changes()
+    if (!dryRun) return changes
+    throw dryRun(changes, tx, settingsInForce(tx, this.options.ini))
   }
 
   /** The object, or 404 naming it. */
@@ -223,12 +232,13 @@ export class Model {
     const { cluster } = this
     let changes: readonly Change[] = []
     const changingOf = (tx: Tx) => this.#changing(tx, actor)
+    const made = (tx: Tx) => this.#made(tx, actor)
     const count = await this.options.store.changeInSteps(function* (tx) {
       const changing = changingOf(tx)
       const names = [...pick(tx)]
       for (const name of names) yield change(changing, name)
       yield* checkingChanges(tx, cluster)
-      changes = tx.changes()
+      changes = made(tx)
       return names.length
     })
     if (changes.length > 0) await this.options.audit(actor, changes, 'set')

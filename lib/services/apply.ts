@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { inSlices } from '../concurrency.js'
 import type { Log } from '../log.js'
 import type { Needs, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
@@ -6,7 +7,6 @@ import { command } from './control.js'
 import { Notes } from './notes.js'
 import { renderInThread } from './render.js'
 import type { Difference, RenderJob, RenderOutcome } from './render-job.js'
-import { inSlices } from './slices.js'
 import {
   clear,
   keepForeign,
@@ -74,8 +74,15 @@ export class Apply {
 
   /** JSON of the files that would be in force, each with its difference. Throws NotApplied for a wrong template. */
   async preview(): Promise<string> {
-    const outcome = await this.#render(true)
+    const outcome = await this.#render('whole')
     if (outcome.kind === 'preview') return outcome.files
+    throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
+  }
+
+  /** The files that differ from those in force when they are made of `data`. Throws NotApplied for a wrong template. */
+  async differing(data: ApplyOptions['data']): Promise<{ path: string; diff: string }[]> {
+    const outcome = await this.#render('differing', data)
+    if (outcome.kind === 'preview') return JSON.parse(outcome.files)
     throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
   }
 
@@ -124,8 +131,8 @@ export class Apply {
     })
   }
 
-  async #render(preview: boolean): Promise<RenderOutcome> {
-    const { service, settings, templates, data, now, render = renderInThread } = this.#o
+  async #render(preview: RenderJob['preview'], data = this.#o.data): Promise<RenderOutcome> {
+    const { service, settings, templates, now, render = renderInThread } = this.#o
     const { serials } = this.#notes.now
     const made = JSON.stringify(await inSlices(data()))
     const job: RenderJob = { service, settings, templates, data: made, serials, nowMs: now(), preview }

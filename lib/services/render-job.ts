@@ -17,7 +17,8 @@ export interface RenderJob {
   readonly data: string
   readonly serials: Serials
   readonly nowMs: number
-  readonly preview: boolean
+  /** Files with their differences: all, or those that differ, without their texts. */
+  readonly preview: false | 'whole' | 'differing'
 }
 
 /** How what was rendered differs from the files in force. */
@@ -57,7 +58,11 @@ export function renderJob(job: RenderJob): RenderOutcome {
         message: `the template of ${unmarked.path} must have "${mark}" in its first line`
       }
     const removed = surplus(rendered)
-    if (job.preview) return { kind: 'preview', files: JSON.stringify(preview(rendered, removed)) }
+    if (job.preview) {
+      const all = preview(rendered, removed)
+      const differing = all.filter(({ diff }) => diff !== '').map(({ path, diff }) => ({ path, diff }))
+      return { kind: 'preview', files: JSON.stringify(job.preview === 'whole' ? all : differing) }
+    }
     const foreign: string[] = []
     const changed = rendered.files.filter(({ path, text }) => {
       const inForce = contentOf(path)

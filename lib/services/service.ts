@@ -70,6 +70,11 @@ export class Service {
   /** JSON of the files that would be in force, each with its difference to what is. Throws NotApplied. */
   readonly preview: () => Promise<string> = singleFlight(() => this.#apply.preview())
 
+  /** The files that differ from those in force when they are made of other data. Throws NotApplied. */
+  differing(data: () => Generator<unknown, object>): Promise<{ path: string; diff: string }[]> {
+    return this.#apply.differing(data)
+  }
+
   readonly #ask: () => Promise<Running> = singleFlight(() => this.#unit.state(this.#apply.signal))
 
   /** Whether the server runs, asked now. */

@@ -3,11 +3,12 @@ import type { Config } from '../config/types.js'
 import type { Log } from '../log.js'
 import type { Model } from '../model/model.js'
 import { objectTypes } from '../model/types.js'
+import type { ClusterSettings, View } from '../model/view.js'
 import type { Condition } from '../monitor/health.js'
 import type { Change } from '../store/types.js'
 import type { ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
-import { capture } from './capture.js'
+import { type Captured, capture } from './capture.js'
 import type { Runner } from './control.js'
 import { type DhcpOptions, dhcpData } from './dhcp/data.js'
 import { Leases } from './dhcp/leases.js'
@@ -35,23 +36,27 @@ export interface ServicesOptions {
 /** The DHCP and DNS servers that svcd configures: their files follow the objects. */
 export class Services {
   readonly #services = new Map<string, Service>()
+  readonly #dataOf = new Map<Service, DataOf>()
 
   constructor({ config, model, log, now, run }: ServicesOptions) {
     // DHCP and DNS may be one server: dnsmasq.
     const units = new Map<string, Unit>()
     const unitName = ({ control, service }: ServiceSettings) => JSON.stringify([control, service])
-    const add = (service: ServiceName, data: () => Generator<unknown, object>) => {
+    const add = (service: ServiceName, dataOf: DataOf) => {
       if (config[service].server === 'none') return
       const settings = settingsOf(service, config)
       const { templates, state } = config.paths
       const unit = units.get(unitName(settings)) ?? new Unit(settings, run)
       units.set(unitName(settings), unit)
-      this.#services.set(service, new Service({ service, settings, templates, state, data, log, now, unit }))
+      // Captured for each rendering, so that no old object is held in between.
+      const data = () => dataOf(capture(model.view, model.cluster))
+      const added = new Service({ service, settings, templates, state, data, log, now, unit })
+      this.#services.set(service, added)
+      this.#dataOf.set(added, dataOf)
     }
     const options = dhcpOptions(config)
-    // Captured for each rendering, so that no old object is held in between.
-    add('dhcp', () => dhcpData(capture(model.view, model.cluster), options))
-    add('dns', () => dnsData(capture(model.view, model.cluster)))
+    add('dhcp', captured => dhcpData(captured, options))
+    add('dns', dnsData)
   }
 
   /** The service of this name, undefined where svcd does not manage it. */
@@ -62,6 +67,20 @@ export class Services {
   /** The condition of each, for Health. */
   get conditions(): Record<string, readonly (() => Condition)[]> {
     return Object.fromEntries([...this.#services].map(([name, service]) => [name, [() => service.condition]]))
+  }
+
+  /** Captures the objects of a view; the call that it gives renders them and tells the files that would differ. */
+  differing(view: View, cluster: ClusterSettings): () => Promise<DifferingFile[]> {
+    const captured = capture(view, cluster)
+    return async () => {
+      const all: DifferingFile[] = []
+      for (const [name, service] of this.#services) {
+        const dataOf = this.#dataOf.get(service) as DataOf
+        for (const file of await service.differing(() => dataOf(captured)))
+          all.push({ service: name, ...file })
+      }
+      return all
+    }
   }
 
   start(): void {
@@ -77,6 +96,16 @@ export class Services {
   async close(): Promise<void> {
     await Promise.all([...this.#services.values()].map(service => service.close()))
   }
+}
+
+/** What the templates of a service are given. */
+type DataOf = (captured: Captured) => Generator<unknown, object>
+
+/** A file that would differ after a change. */
+export interface DifferingFile {
+  readonly service: string
+  readonly path: string
+  readonly diff: string
 }
 
 /** The ini's values, and the server's usual ones in place of empty ones. */

@@ -1,0 +1,109 @@
+import type { Answer } from '../http/route.js'
+import { type Difference, differences } from '../model/differences.js'
+import { objectTypes } from '../model/types.js'
+import type { Change } from '../model/view.js'
+import type { DifferingFile } from '../services/services.js'
+import type { ApiRequest, ApiRoute, Parts } from './context.js'
+import { choice } from './listing.js'
+import { word } from './schema.js'
+
+/** Changes that are made by a job, or have a dry run of their own. */
+const elsewhere = new Set([
+  '/config/cluster/import',
+  '/config/osimage',
+  '/config/osimage/{osimage}/_clone',
+  '/config/osimage/{osimage}/kernel',
+  '/config/node/{node}/_osgrab',
+  '/config/node/{node}/_ospush',
+  '/config/group/{group}/_ospush'
+])
+
+/** What may stand behind the `?` of a change. */
+export const dryRunQuery = { dryrun: word('no', 'yes') }
+
+/** Whether a request asks what it would change; throws 400. */
+export const isDryRun = ({ query }: ApiRequest) => choice(query, 'dryrun', ['no', 'yes']) === 'yes'
+
+/** Whether a route has a dry run: the changes of what is configured (rules 12.7). */
+export const hasDryRun = ({ path, effect, method }: ApiRoute) =>
+  effect === 'changes' &&
+  path.startsWith('/config/') &&
+  (method === 'POST' || path.endsWith('/_delete')) &&
+  !elsewhere.has(path)
+
+/** The route with a dry run: with `dryrun=yes` its transaction is taken back, and what it would have changed is told. */
+export function withDryRun(route: ApiRoute, { services }: Pick<Parts, 'services'>): ApiRoute {
+  return {
+    ...route,
+    codes: [...new Set([200, ...route.codes])],
+    query: { ...route.query, ...dryRunQuery },
+    handler: async request => {
+      if (!isDryRun(request)) return route.handler(request)
+      const dryRun: ApiRequest['dryRun'] = (changes, view, cluster) =>
+        new DryRun(changes, services.differing(view, cluster))
+      try {
+        await route.handler({
+          ...{ method: request.method, path: request.path, params: request.params },
+          ...{ query: request.query, headers: request.headers, source: request.source },
+          ...{ caller: request.caller, body: request.body, headOnly: request.headOnly },
+          signal: request.signal,
+          dryRun
+        })
+      } catch (error) {
+        if (error instanceof DryRun) return told(error.changes, await error.files())
+        throw error
+      }
+      throw new TypeError(`${route.path} has changed something in a dry run`)
+    }
+  }
+}
+
+/** Ends a transaction that was made to be told. */
+class DryRun extends Error {
+  constructor(
+    readonly changes: readonly Change[],
+    readonly files: () => Promise<DifferingFile[]>
+  ) {
+    super('a dry run')
+  }
+}
+
+/** Types of the store that an admin knows. */
+const known = new Set([...Object.keys(objectTypes), 'osimagetag', 'secrets', 'cluster'])
+
+function told(all: readonly Change[], files: readonly DifferingFile[]): Answer {
+  const changes = all.filter(({ type }) => known.has(type))
+  function* text(): Generator<string> {
+    yield `{"message":${JSON.stringify(counted(changes))},"changes":[`
+    const given: object[] = []
+    for (const [i, change] of changes.entries()) {
+      const { type, name } = change
+      const fields = differences(change)
+      given.push(...addressesIn(type, name, fields))
+      yield `${i > 0 ? ',' : ''}${JSON.stringify({ type, name, action: actionOf(change), fields })}`
+    }
+    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)}}`
+  }
+  return { status: 200, json: { [Symbol.iterator]: text } }
+}
+
+const actionOf = ({ before, after }: Change) => (!before ? 'create' : after ? 'update' : 'delete')
+
+/** The addresses that somebody would be given. */
+function addressesIn(type: string, name: string, fields: readonly Difference[]): object[] {
+  return fields.flatMap(({ field, after }) => {
+    if (!/(?:^|\.)ipaddress$/.test(field) || after === null) return []
+    const of = field.slice(0, -'.ipaddress'.length)
+    return [{ type, name, interface: of, ipaddress: after }]
+  })
+}
+
+function counted(changes: readonly Change[]): string {
+  const counts = new Map<string, number>()
+  for (const change of changes) {
+    const what = `${change.type} ${actionOf(change)}`
+    counts.set(what, (counts.get(what) ?? 0) + 1)
+  }
+  const parts = [...counts].map(([what, count]) => `${count} ${what}`)
+  return `dry run, nothing was changed: ${parts.join(', ') || 'nothing differs'}`
+}

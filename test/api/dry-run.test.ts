@@ -1,0 +1,116 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { Controller } from '../support/controller.js'
+import { stored } from '../support/state.js'
+
+const directory = t.testdir({})
+const conf = join(directory, 'dhcpd.conf')
+const c = await Controller.start(
+  t,
+  ...['dhcp.server=isc', `dhcp.config=${conf}`, 'dhcp.check=true', 'dhcp.control=true', 'dhcp.gather=1s']
+)
+await c.cluster()
+await c.post('/config/network/cluster', {
+  dhcp: true,
+  dhcp_range_begin: '10.141.200.1',
+  dhcp_range_end: '10.141.200.9'
+})
+await c.post('/config/node/n1', { group: 'compute' })
+await c.post('/config/bmcsetup/b', { username: 'root', password: 'calvin' })
+/** What svcd notes of a server that it configures may still follow the changes before. */
+const objects = async () =>
+  Object.fromEntries(Object.entries(await stored(c)).filter(([file]) => !file.startsWith('services/')))
+const audit = () => readFileSync(join(c.directory, 'state', 'audit.log'), 'utf8')
+
+/** What a dry run tells; nothing is another one after it. */
+async function dry(t: Test, path: string, body?: unknown) {
+  const [before, told] = [await objects(), audit()]
+  const answer = body === undefined ? await c.get(path) : await c.post(path, body)
+  t.same(await objects(), before, `${path}: nothing is stored`)
+  t.equal(audit(), told, `${path}: nothing is in the audit log`)
+  return answer
+}
+
+// rules 12.7
+t.test('a change, with the addresses that would be given', async t => {
+  const { status, body } = await dry(t, '/config/node/n1?dryrun=yes', {
+    comment: 'x',
+    interfaces: [{ interface: 'ib0', network: 'cluster' }]
+  })
+  t.equal(status, 200)
+  t.equal(body.message, 'dry run, nothing was changed: 1 node update')
+  t.match(body.changes, [{ type: 'node', name: 'n1', action: 'update' }])
+  t.match(body.changes[0].fields, [
+    { field: 'comment', before: null, after: 'x' },
+    { field: 'ib0.network', before: null, after: 'cluster' },
+    { field: 'ib0.ipaddress', before: null, after: /^10\.141\./ }
+  ])
+  t.match(body.addresses, [{ type: 'node', name: 'n1', interface: 'ib0', ipaddress: /^10\.141\./ }])
+})
+
+t.test('what is created, copied, renamed, deleted', async t => {
+  const created = await dry(t, '/config/node/n2?dryrun=yes', { group: 'compute' })
+  t.match(created.body, { changes: [{ name: 'n2', action: 'create' }], addresses: [{ interface: 'BOOTIF' }] })
+  const cloned = await dry(t, '/config/node/n1/_clone?dryrun=yes', { newhostname: 'n3' })
+  t.match(cloned, { status: 200, body: { changes: [{ name: 'n3', action: 'create' }] } })
+  const renamed = await dry(t, '/config/group/compute?dryrun=yes', { newgroupname: 'other' })
+  t.same(
+    renamed.body.changes
+      .map(({ type, name, action }: Record<string, string>) => `${action} ${type} ${name}`)
+      .sort(),
+    ['create group other', 'delete group compute', 'update node n1']
+  )
+  const deleted = await dry(t, '/config/node/n1/_delete?dryrun=yes')
+  t.match(deleted, { status: 200, body: { changes: [{ type: 'node', name: 'n1', action: 'delete' }] } })
+  const set = await dry(t, '/config/node/@all?dryrun=yes', { comment: 'all' })
+  t.equal(set.body.message, 'dry run, nothing was changed: 1 node update')
+  const same = await dry(t, '/config/node/n1?dryrun=yes', { comment: null })
+  t.match(same.body, { message: /nothing differs$/, changes: [] })
+})
+
+t.test('settings, interfaces, secrets, tags', async t => {
+  const table: [path: string, body: unknown, change: object][] = [
+    ['/config/cluster', { ntp_server: '10.141.0.1' }, { type: 'cluster' }],
+    [
+      '/config/group/compute/interfaces',
+      { interfaces: [{ interface: 'ib1', network: 'cluster' }] },
+      { type: 'group' }
+    ],
+    ['/config/secrets/node/n1', [{ name: 'k', path: '/k', content: 'UFJJVkFURQ==' }], { type: 'secrets' }],
+    ['/config/osimage/compute/tag', { tag: 'v1' }, { type: 'osimagetag' }],
+    ['/config/osimage/compute', { newosimage: 'other' }, { type: 'osimage' }]
+  ]
+  for (const [path, body, change] of table) {
+    const answer = await dry(t, `${path}?dryrun=yes`, body)
+    t.equal(answer.status, 200, `${path} ${answer.text.slice(0, 200)}`)
+    t.ok(
+      answer.body.changes.some((one: { type: string }) => one.type === (change as { type: string }).type),
+      path
+    )
+    t.notMatch(answer.text, /UFJJVkFURQ|PRIVATE/)
+  }
+  const masked = await dry(t, '/config/bmcsetup/b?dryrun=yes', { password: 'hobbes' })
+  t.same(masked.body.changes[0].fields, [{ field: 'password', before: '********', after: '********' }])
+})
+
+t.test('a change that breaks a rule is refused as it would be', async t => {
+  for (const [path, body, status] of [
+    ['/config/node/n1', { group: 'none' }, 400],
+    ['/config/node/n9/_clone', { newhostname: 'n3' }, 404],
+    ['/config/group/compute/_delete', {}, 400],
+    ['/config/node/n1', { nonsense: 1 }, 400]
+  ] as const)
+    t.equal((await dry(t, `${path}?dryrun=yes`, body)).status, status, path)
+  t.match(await dry(t, '/config/node/n1?dryrun=1', { comment: 'x' }), {
+    status: 400,
+    body: { message: 'query key "dryrun" must be one of no, yes' }
+  })
+  t.equal((await c.post('/config/node/n1?dryrun=no', { comment: 'done' })).status, 204)
+})
+
+t.test('the files of DHCP that would differ', async t => {
+  const { status, body } = await dry(t, '/config/node/n1?dryrun=yes', { macaddr: '52:54:00:00:00:99' })
+  t.equal(status, 200)
+  t.match(body.files, [{ service: 'dhcp', path: conf, diff: /\+.*52:54:00:00:00:99/ }])
+})
