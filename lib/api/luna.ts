@@ -96,7 +96,9 @@ function translated(route: ApiRoute, parts: Parts): ApiRoute {
 
 /** The codes of a route whose `empty` becomes 204; a dry run keeps its own. */
 function withEmpty({ codes, query }: ApiRoute, empty: number): number[] {
-  const others = codes.filter(code => code !== 204 && (code !== empty || 'dryrun' in query))
+  const others = codes.filter(
+    code => code !== 204 && (code !== empty || (empty === 200 && 'dryrun' in query))
+  )
   return [204, ...others]
 }
 
