@@ -1,4 +1,5 @@
-// Writes docs/api.md and docs/templates.md: the prose of their -intro.md, and the tables from those of the code.
+// Writes docs/api.md and docs/templates.md: the prose of their -intro.md, and the tables from those of the code. Puts the
+// tables into docs/troubleshooting.md.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -7,6 +8,7 @@ import { routes } from '../dist/api/routes.js'
 import { fileVariables } from '../dist/boot/file-data.js'
 import { bootTemplates } from '../dist/boot/template-variables.js'
 import { loadConfig } from '../dist/config/load.js'
+import { troubleshootingDocument } from '../dist/monitor/why.js'
 import { dhcpTemplates } from '../dist/services/dhcp/variables.js'
 import { dnsTemplates } from '../dist/services/dns/variables.js'
 import { variablesDocument } from '../dist/variables.js'
@@ -25,3 +27,4 @@ const templates = {
   ...dnsTemplates
 }
 write('templates.md', variablesDocument(read('templates-intro.md'), templates))
+write('troubleshooting.md', troubleshootingDocument(read('troubleshooting.md')))

@@ -15,6 +15,7 @@ import { Handover } from './boot/handover.js'
 import { Install } from './boot/install.js'
 import { NodeFiles } from './boot/node-files.js'
 import { warnOfRoles } from './boot/roles.js'
+import { Trace } from './boot/trace.js'
 import type { Config } from './config/types.js'
 import { Control } from './control/control.js'
 import { localWork } from './helper/local.js'
@@ -37,6 +38,7 @@ import { iniSettings, putSettings } from './model/settings.js'
 import { generationOf } from './model/types/node.js'
 import type { ClusterStore } from './model/view.js'
 import { Audit } from './monitor/audit.js'
+import { Boots } from './monitor/boots.js'
 import { DiskSpace } from './monitor/disk-space.js'
 import { Health, queueCondition } from './monitor/health.js'
 import { LoopDelay } from './monitor/loop-delay.js'
@@ -54,6 +56,7 @@ export interface Daemon {
   readonly tlsPort: number | undefined
   readonly server: HttpServer<Caller>
   readonly model: Model
+  readonly boots: Boots
   readonly jobs: Jobs
   readonly services: Services
   readonly images: Images
@@ -78,7 +81,7 @@ export async function startDaemon(
   }
   try {
     const parts = await buildParts(config, log, now, work, closers)
-    const { model, tokens, logins, jobs, services, images } = parts
+    const { model, boots, tokens, logins, jobs, services, images } = parts
     const standing = {
       tokens,
       roleOf: (user: string) => logins.roleOf(user),
@@ -113,7 +116,18 @@ export async function startDaemon(
       await Promise.all([server.close(graceMs), jobs.close(graceMs / 2)])
       await close()
     }
-    return { address, port, tlsPort: tls?.port, server, model, jobs, services, images, close: closeAll }
+    return {
+      address,
+      port,
+      tlsPort: tls?.port,
+      server,
+      model,
+      boots,
+      jobs,
+      services,
+      images,
+      close: closeAll
+    }
   } catch (error) {
     await close()
     throw error
@@ -171,8 +185,13 @@ async function buildParts(
   const journal = join(state, 'node-status.journal')
   const status = closed(await NodeStatus.open(journal, now, log, assertOurs))
   await status.catchUp(store.current)
+  const boots = closed(await Boots.open(join(state, 'node-boots.journal'), now, log, assertOurs))
+  boots.catchUp(store.current)
   // At the commit, so that nobody sees a node without its states or a new one with those of another.
-  store.subscribe(changes => status.follow(changes))
+  store.subscribe(changes => {
+    status.follow(changes)
+    boots.follow(changes)
+  })
   const tokens = await Tokens.open(state, {
     now,
     lifetimeMs: auth.token_lifetime,
@@ -214,10 +233,11 @@ async function buildParts(
   const templates = new Templates({ directory: templateDirectory, now: () => performance.now() })
   const catalog = closed(new FileCatalog(files))
   const hasFile = (name: string) => catalog.has(name)
+  const lent = leases(config)
   const grants = new Grants(
     ticks,
     (node, address) => log.info(`node ${node} is granted its install script at ${address}`),
-    booting.dynamic_nodes ? leases(config, now) : undefined
+    booting.dynamic_nodes && lent ? (mac, address) => lent.has(mac, address, now()) : undefined
   )
   const detection = booting.snmp_detection ? closed(await portDetection(model, log)) : undefined
   const handover = new Handover({
@@ -225,8 +245,9 @@ async function buildParts(
     takeover: booting.takeover,
     newNodes: booting.new_nodes
   })
+  const trace = new Trace(model, boots, now)
   const boot = new Boot({
-    ...{ model, templates, status, grants, handover, hasFile, log },
+    ...{ model, templates, status, grants, trace, handover, hasFile, log },
     url: http.url,
     manual: booting.manual,
     dynamicNodes: booting.dynamic_nodes,
@@ -248,7 +269,7 @@ async function buildParts(
   store.subscribe(changes => images.follow(changes))
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
   const install = new Install({
-    ...{ model, templates, grants, hasFile },
+    ...{ model, templates, grants, trace, hasFile },
     issueToken: (node, use) => tokens.issueNode(node, generationOf(model.view, node), use),
     hasFiles: node => nodeFiles.has(node),
     url: http.url,
@@ -267,6 +288,7 @@ async function buildParts(
   const svcd = [
     () => store.health,
     () => status.health,
+    () => boots.health,
     () => audit.health,
     () => disk.condition,
     () => loop.condition,
@@ -275,20 +297,8 @@ async function buildParts(
   const parts = { svcd, boot: [() => handover.condition] }
   const health = closed(new Health({ ...parts, ...distribution.conditions, ...services.conditions }, now))
   return {
-    config,
-    model,
-    status,
-    health,
-    logins,
-    tokens,
-    boot,
-    handover,
-    install,
-    nodeFiles,
-    jobs,
-    images,
-    services,
-    control
+    ...{ config, model, status, boots, trace, health, logins, tokens, control },
+    ...{ boot, handover, install, nodeFiles, jobs, images, services, leases: lent }
   }
 }
 

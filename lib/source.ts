@@ -12,3 +12,15 @@ export interface Visit {
   /** A HEAD: it is answered like the GET, but nothing is given, noted or begun for it (rules 2.5). */
   readonly headOnly: boolean
 }
+
+/** How an answer with a file ended. */
+export interface Sent {
+  /**
+   * `whole`: to its last byte; `part`: a range of it, to its last byte; `cut`: the client went before; `front`: the front
+   * server sends it, and svcd does not see how that ends; `refused`: nothing of the file was sent.
+   */
+  readonly end: 'whole' | 'part' | 'cut' | 'front' | 'refused'
+  /** Bytes that were handed to the system, and that should have been. */
+  readonly bytes: number
+  readonly of: number
+}

@@ -2,25 +2,42 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { forbidden, notFound, unauthorized } from '../errors.js'
 import type { Answer } from '../http/route.js'
-import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
+import { type ApiRequest, type ApiRoute, done, ok, type Parts, param } from './context.js'
 import { get, script } from './row.js'
-import { bytes, object, string } from './schema.js'
+import { bytes, object, ref, string } from './schema.js'
 
 const payloadSchema = object({ target: string(), script: string('base64') }, ['target', 'script'])
 
 /** What booting and installing machines ask for (rules 4.1, 4.6, 4.9). */
 export function bootRoutes(parts: Parts): ApiRoute[] {
-  const { boot, install, nodeFiles, config } = parts
+  const { boot, install, nodeFiles, trace, config } = parts
   const manualHost = (request: ApiRequest) =>
     boot.manualHost(param(request, 'hostname'), request.params.macaddress, request)
   return [
-    script('/boot', { access: 'anyone', summary: 'The boot menu', text: () => boot.menu() }),
+    script('/boot', {
+      access: 'anyone',
+      summary: 'The boot menu',
+      text: request => {
+        trace.asked('menu', request)
+        return boot.menu()
+      }
+    }),
     script('/boot/short', {
       access: 'anyone',
       summary: 'The boot menu without nodes and groups',
-      text: () => boot.shortMenu()
+      text: request => {
+        trace.asked('menu', request)
+        return boot.shortMenu()
+      }
     }),
-    script('/boot/disk', { access: 'anyone', summary: 'Boot from the local disk', text: () => boot.disk() }),
+    script('/boot/disk', {
+      access: 'anyone',
+      summary: 'Boot from the local disk',
+      text: request => {
+        trace.asked('disk', request)
+        return boot.disk()
+      }
+    }),
     ...['/boot/search/{macaddress}', '/boot/search/mac/{macaddress}'].map(path =>
       script(path, {
         access: 'anyone',
@@ -52,6 +69,17 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       access: 'source',
       summary: 'The install script of a node, for that node alone',
       text: request => install.script(param(request, 'node'), request)
+    }),
+    get('/boot/running/{node}/{tarball}', {
+      access: 'source',
+      changes: true,
+      output: ref('message'),
+      summary: "The node's system tells that it is up, and which packed image it was made from",
+      handler: async request => {
+        const [node, pack] = [param(request, 'node'), param(request, 'tarball')]
+        await install.runs(node, pack, request)
+        return done(200, `node ${node} runs ${pack}: noted`)
+      }
     }),
     script('/kickstart/install/{node}', {
       access: 'anyone',
@@ -103,7 +131,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       refuses: [416],
       summary: 'A kernel or initramfs that an image names, or an iPXE binary',
       output: bytes,
-      handler: request => bootFile(parts, param(request, 'file'))
+      handler: request => bootFile(parts, request)
     }),
     get('/files/{tarball}', {
       access: 'files',
@@ -116,18 +144,21 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
   ]
 }
 
-function bootFile({ model, config }: Parts, name: string): Answer {
-  if (model.view.index.isImageFile('boot', name)) return { status: 200, file: join(config.paths.files, name) }
-  if (config.boot.ipxe_directory === '')
+function bootFile({ model, trace, config }: Parts, request: ApiRequest): Answer {
+  const name = param(request, 'file')
+  const isNamed = model.view.index.isImageFile('boot', name)
+  const directory = isNamed ? config.paths.files : config.boot.ipxe_directory
+  const ended = trace.bootFile(name, directory !== '', request)
+  if (directory === '')
     throw notFound(`no OS image names the boot file ${name}, and [boot] ipxe_directory is not set`)
-  return { status: 200, file: join(config.boot.ipxe_directory, name) }
+  return { status: 200, file: join(directory, name), ...(ended ? { ended } : {}) }
 }
 
 /**
  * A packed image, for addresses in a configured network, for loopback, or with a token (rules 4.9). From elsewhere a
  * node's token is good for the image that the node installs (rules 4.8), even when its object names another one by now.
  */
-function packedFile({ model, boot, images, config }: Parts, request: ApiRequest): Answer {
+function packedFile({ model, boot, images, trace, config }: Parts, request: ApiRequest): Answer {
   const { source, caller } = request
   const name = param(request, 'tarball')
   const pack = name.replace(/\.torrent$/, '')
@@ -143,7 +174,8 @@ function packedFile({ model, boot, images, config }: Parts, request: ApiRequest)
   }
   if (!model.view.index.isImageFile('pack', pack))
     throw notFound(`no OS image names the packed image ${name}`)
-  return { status: 200, file: join(config.paths.files, name) }
+  const ended = trace.packedFile(name, request)
+  return { status: 200, file: join(config.paths.files, name), ...(ended ? { ended } : {}) }
 }
 
 /** `{target, script}` of a file; `# target: <text>` in its first line (rules 4.10). Throws 404 where there is none. */

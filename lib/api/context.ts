@@ -5,14 +5,17 @@ import type { Boot } from '../boot/boot.js'
 import type { Handover } from '../boot/handover.js'
 import type { Install } from '../boot/install.js'
 import type { NodeFiles } from '../boot/node-files.js'
+import type { Trace } from '../boot/trace.js'
 import type { Config } from '../config/types.js'
 import type { Control } from '../control/control.js'
 import type { Answer, Request, Route } from '../http/route.js'
 import type { Images } from '../image/images.js'
 import type { Jobs } from '../jobs/jobs.js'
 import type { Actor, Model } from '../model/model.js'
+import type { Boots } from '../monitor/boots.js'
 import type { Health } from '../monitor/health.js'
 import type { NodeStatus } from '../monitor/node-status.js'
+import type { Leases } from '../services/dhcp/leases.js'
 import type { Services } from '../services/services.js'
 import type { Schema } from './schema.js'
 
@@ -21,6 +24,8 @@ export interface Parts {
   readonly config: Config
   readonly model: Model
   readonly status: NodeStatus
+  readonly boots: Boots
+  readonly trace: Trace
   readonly health: Health
   readonly logins: Logins
   readonly tokens: Tokens
@@ -30,6 +35,8 @@ export interface Parts {
   readonly nodeFiles: NodeFiles
   readonly jobs: Jobs
   readonly services: Services
+  /** Undefined where svcd manages no DHCP server. */
+  readonly leases: Leases | undefined
   readonly images: Images
   readonly control: Control
 }

@@ -61,7 +61,8 @@ export const noService = (config: Config, name: string) =>
   )
 
 /** What nodes report while they install, and how the daemon is (rules 6.2, 6.3). */
-export function monitorRoutes({ model, status, health, images, config }: Parts): ApiRoute[] {
+export function monitorRoutes(parts: Parts): ApiRoute[] {
+  const { model, status, trace, health, images, config } = parts
   return [
     post('/monitor/node/{node}', {
       access: 'node',
@@ -70,6 +71,7 @@ export function monitorRoutes({ model, status, health, images, config }: Parts):
       body: report,
       handler: async (request, { state }) => {
         const { name } = model.get('node', param(request, 'node'))
+        if (request.caller.kind === 'node') trace.report(name, state, request)
         await status.report(name, state)
         await images.reported(name, state)
         return { status: 204 }
@@ -83,7 +85,7 @@ export function monitorRoutes({ model, status, health, images, config }: Parts):
       handler: request => {
         const { view } = model
         const wanted = request.query.get('nodes')
-        const names = wanted === null ? view.names('node') : nodesIn({ status }, wanted, view)
+        const names = wanted === null ? view.names('node') : nodesIn(parts, wanted, view)
         return listed(request, listing, statesOf(status, names))
       }
     }),

@@ -1,8 +1,12 @@
 import { badRequest, notFound } from '../errors.js'
 import { members } from '../model/effective.js'
 import type { View } from '../model/view.js'
+import { staleNodes } from '../monitor/stale.js'
 import { evaluate, isNodeSet } from '../node-set/evaluate.js'
 import type { Parts } from './context.js'
+
+/** What sets are worked out from besides the objects. */
+type Needed = Pick<Parts, 'status' | 'boots' | 'model'>
 
 /** So many names are told of those that are no nodes. */
 const MOST_TOLD = 10
@@ -11,7 +15,7 @@ const MOST_TOLD = 10
  * The nodes that a text names, which is a node's name or a node set (rules 12.1). Throws 400 for what is neither, and 404
  * naming what is not there.
  */
-export function nodesIn(parts: Pick<Parts, 'status'>, text: string, view: View): string[] {
+export function nodesIn(parts: Needed, text: string, view: View): string[] {
   const names = [...evaluate(text, group => membersOf(parts, group, view))]
   const missing = names.filter(name => !view.get('node', name))
   if (missing.length === 0) return names
@@ -28,23 +32,24 @@ export interface NodeSets {
 }
 
 /** The node sets of this cluster (rules 12.1, 12.2). */
-export const nodeSets = (parts: Pick<Parts, 'status'>): NodeSets => ({
+export const nodeSets = (parts: Needed): NodeSets => ({
   isSet: isNodeSet,
   names: (text, view) => nodesIn(parts, text, view)
 })
 
 /** What stands behind an @ (rules 12.2). */
-function membersOf({ status }: Pick<Parts, 'status'>, group: string, view: View): Iterable<string> {
+function membersOf({ status, boots, model }: Needed, group: string, view: View): Iterable<string> {
   if (group === 'all') return view.names('node')
   const [, kind, value = ''] = /^([a-z]+):(.*)$/s.exec(group) ?? []
   if (kind === 'status') return view.names('node').filter(name => (status.state(name) ?? '') === value)
+  if (kind === 'stale' && value === 'yes') return staleNodes({ view, cluster: model.cluster }, boots)
   if (kind === 'osimage') {
     if (!view.get('osimage', value)) throw notFound(`node set: there is no OS image ${value}`)
     return members(view, 'osimage', value)
   }
   if (kind !== undefined)
     throw badRequest(
-      `node set: @${kind}: is not known; there is @GROUP, @all, @osimage:NAME and @status:WORD`
+      `node set: @${kind}: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD`
     )
   if (!view.get('group', group)) throw notFound(`node set: there is no group ${group}`)
   return view.index.members(group)?.all.values ?? []

@@ -8,6 +8,7 @@ import type { Given } from '../model/object-type.js'
 import { type Reader, type Seen, see, show, showText } from '../model/output.js'
 import { objectTypes } from '../model/types.js'
 import type { View } from '../model/view.js'
+import { whatRuns } from '../monitor/stale.js'
 import { objectBody } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
 import { type Entry, isChosen, type Listing, listed, listQuery } from './listing.js'
@@ -174,8 +175,14 @@ function readerFor(parts: Parts, caller: Caller): Reader {
   return { cluster: parts.model.cluster, masked: !isAdmin(caller) }
 }
 
-const seen = <K extends TypeName>({ model, status }: Parts, type: K, doc: Docs[K]): Seen<K> =>
-  see(type, doc, model.view, node => status.state(node))
+const seen = <K extends TypeName>({ model, status, boots }: Parts, type: K, doc: Docs[K]): Seen<K> =>
+  see(
+    type,
+    doc,
+    model.view,
+    node => status.state(node),
+    node => whatRuns(model, boots, node)
+  )
 
 /** What a node's own token may post of its node: inventory and its provision interface's address (rules 4.8). */
 function checkOwnReport({ node, provision }: EffectiveNode, given: Given): void {

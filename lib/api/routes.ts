@@ -1,4 +1,5 @@
 import { bootRoutes } from './boot.js'
+import { bootsRoutes } from './boots.js'
 import { clusterRoutes } from './cluster.js'
 import type { ApiRoute, Parts } from './context.js'
 import { controlRoutes } from './control.js'
@@ -16,6 +17,7 @@ import { osimageRoutes } from './osimage.js'
 import { osimagetagRoutes } from './osimagetag.js'
 import { withQuery } from './query.js'
 import { checksQuery, get } from './row.js'
+import { runningRoutes } from './running.js'
 import { secretRoutes } from './secrets.js'
 import { serviceRoutes } from './services.js'
 import { tokenRoutes } from './token.js'
@@ -43,6 +45,8 @@ export function routes(parts: Parts): ApiRoute[] {
     ...osimagetagRoutes(parts),
     ...bootRoutes(parts),
     ...monitorRoutes(parts),
+    ...bootsRoutes(parts),
+    ...runningRoutes(parts),
     ...jobRoutes(parts),
     ...serviceRoutes(parts),
     ...controlRoutes(parts)

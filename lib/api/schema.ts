@@ -70,6 +70,10 @@ export function property(field: BodyField): Schema {
 const properties = (fields: readonly BodyField[]) =>
   Object.fromEntries(fields.map(field => [field.name, property(field)]))
 
+/** A pack that a node runs, or would. */
+const pack = { osimage: string(), osimagetag: string(), pack: string(), sha256: string() }
+const runningPack = { ...pack, since: time, seen: time }
+
 function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema {
   const sources = type === 'node' ? ['node', 'group', 'cluster', 'default'] : ['group', 'cluster', 'default']
   const source = { ...word(...sources), description: 'who sets the value in force', readOnly: true }
@@ -87,6 +91,20 @@ function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema
           _kerneloptions: { ...string('kernel options in force'), readOnly: true },
           _kerneloptions_source: {
             ...string('who sets a part of them, such as image+group+node; default: nobody'),
+            readOnly: true
+          }
+        }
+      : {}),
+    ...(type === 'node'
+      ? {
+          _running: {
+            ...orNull(object(runningPack)),
+            description: 'what it runs; null when that is not known',
+            readOnly: true
+          },
+          _stale: {
+            ...orNull(object(pack)),
+            description: 'what it would get instead if it were started anew now; null for the same',
             readOnly: true
           }
         }

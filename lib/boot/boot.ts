@@ -17,6 +17,7 @@ import type { Grants } from './grants.js'
 import type { Given, Handover } from './handover.js'
 import { render } from './render.js'
 import type { bootTemplates } from './template-variables.js'
+import type { Trace } from './trace.js'
 
 /** The menu lists this many nodes and groups at most, so that its size has a bound. Other names are typed. */
 const listed = 250
@@ -34,6 +35,7 @@ export interface BootOptions {
   readonly templates: Templates
   readonly status: NodeStatus
   readonly grants: Grants
+  readonly trace: Trace
   readonly hasFile: (name: string) => boolean
   /** Node-facing URL. */
   readonly url: string
@@ -89,7 +91,7 @@ export class Boot {
     if (node) return this.#script(node, mac, visit)
     const { source } = visit
     const free = model.view.index.macOwners(mac).length === 0
-    if (!detection || !free || !(source.loopback || this.isInside(source))) return this.menu(mac)
+    if (!detection || !free || !(source.loopback || this.isInside(source))) return this.#unknown(mac, visit)
     return this.#detect(detection, mac, visit)
   }
 
@@ -123,7 +125,12 @@ export class Boot {
       }
     }
     const node = this.#machine(mac)
-    return node ? this.#script(node, mac, visit) : this.menu(mac)
+    return node ? this.#script(node, mac, visit) : this.#unknown(mac, visit)
+  }
+
+  #unknown(mac: string, visit: Visit): string {
+    this.#o.trace.unknown(mac, visit)
+    return this.menu(mac)
   }
 
   /**
@@ -259,6 +266,11 @@ export class Boot {
     return model.effective(model.get('node', name))
   }
 
+  /** Why the node would get no boot script now; undefined when it would, or is not to boot from the network. */
+  obstacleOf(name: string): string | undefined {
+    return this.#obstacle(this.#effective(name))
+  }
+
   /** What the node's machine would get now. Asking leaves no trace. */
   preview(name: string): string {
     const target = this.#effective(name)
@@ -270,18 +282,18 @@ export class Boot {
     const reason = this.#obstacle(target)
     const warning =
       reason === undefined && target.settings.netboot ? misplaced(target, visit.source) : undefined
-    if (!visit.headOnly) this.#note(target, reason, warning, visit.source)
+    if (!visit.headOnly) this.#note(target, reason, warning, visit)
     return this.#answer(target, mac, reason, warning)
   }
 
   /** Notes that a node has asked for its script, and why it cannot have it or why it may not work. */
-  #note(
-    { node, provision, network }: EffectiveNode,
-    reason: string | undefined,
-    warning: string | undefined,
-    source: Source
-  ): void {
-    const { status, grants, dynamicNodes, log } = this.#o
+  #note(target: EffectiveNode, reason: string | undefined, warning: string | undefined, visit: Visit): void {
+    const { node, provision, network, image, settings } = target
+    const { status, grants, dynamicNodes, log, trace } = this.#o
+    if (reason !== undefined) trace.script(target, 'no-script', reason, visit)
+    else if (!settings.netboot) trace.script(target, 'disk', '', visit)
+    else
+      trace.script(target, 'script', `${image?.kernelfile} ${image?.initrdfile} ${image?.imagefile}`, visit)
     const news = status.setReason(node.name, reason ?? warning ?? null)
     if (news && reason !== undefined) log.warn(`node ${node.name} cannot boot: ${reason}`)
     // Anybody can ask from anywhere, again and again. So the log tells it once, until the node is changed.
@@ -290,7 +302,7 @@ export class Boot {
       log.warn(warning)
     }
     if (dynamicNodes && reason === undefined && provision?.ipaddress === undefined && network)
-      grants.offer(node.name, provision?.macaddress ?? '', network, source.address)
+      grants.offer(node.name, provision?.macaddress ?? '', network, visit.source.address)
   }
 
   /** Why the node cannot boot from the network; undefined when it can, or is not to. */

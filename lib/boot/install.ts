@@ -14,11 +14,13 @@ import type { Grants } from './grants.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
 import { render } from './render.js'
 import { withoutFile } from './roles.js'
+import type { Trace } from './trace.js'
 
 export interface InstallOptions {
   readonly model: Model
   readonly templates: Templates
   readonly grants: Grants
+  readonly trace: Trace
   readonly issueToken: (node: string, use: 'installing' | 'running') => string
   /** Whether svcd renders files for a node. */
   readonly hasFiles: (node: string) => boolean
@@ -49,11 +51,31 @@ export class Install {
   /** The install script; 401 unless the request comes from the node itself (rules 4.6). */
   async script(name: string, visit: Visit): Promise<string> {
     const node = this.#o.model.get('node', name)
+    if (!(await this.#isNode(node, visit))) {
+      const reason = `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not count): only the node itself gets its install script`
+      this.#o.trace.refused(node, reason, visit)
+      throw unauthorized(reason)
+    }
+    return this.#handOut('install', node, visit)
+  }
+
+  /**
+   * The node's system says, from the node's own address, that it is up and was made from the packed image `pack`. Throws 401
+   * for any other address (rules 4.26), and StoreError when it cannot be kept.
+   */
+  async runs(name: string, pack: string, visit: Visit): Promise<void> {
+    const { model, trace } = this.#o
+    const node = model.get('node', name)
     if (!(await this.#isNode(node, visit)))
       throw unauthorized(
-        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not count): only the node itself gets its install script`
+        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not count): only the node itself tells what it runs`
       )
-    return this.#handOut('install', node, visit)
+    const doc = model.view.get('pack', pack)
+    await trace.running(
+      name,
+      { osimage: doc?.osimage ?? '', osimagetag: '', pack, sha256: doc?.sha256 ?? '' },
+      visit
+    )
   }
 
   /** The kickstart; secrets are masked unless the request comes from the node itself (rules 4.7). */
@@ -74,10 +96,13 @@ export class Install {
     return this.#o.issueToken(node, 'running')
   }
 
-  #handOut(what: 'install' | 'kickstart', node: NodeDoc, { headOnly }: Visit): string {
+  #handOut(what: 'install' | 'kickstart', node: NodeDoc, visit: Visit): string {
     const data = this.#data(node, false)
     const text = this.#render(what, data)
-    if (!headOnly) this.#o.began(data.node, data.imagefile)
+    if (visit.headOnly) return text
+    this.#o.began(data.node, data.imagefile)
+    const { osimage, osimagetag, imagefile, imagesum } = data
+    this.#o.trace.install(node, what, { osimage, osimagetag, pack: imagefile, sha256: imagesum }, visit)
     return text
   }
 

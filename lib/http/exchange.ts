@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Sent } from '../source.js'
 import type { ReceivedRequest } from './request.js'
 
 /** One request and its answer on their way through the server, and what the access log will say of them. */
@@ -14,6 +15,10 @@ export class Exchange<C> {
   bytes = 0
   /** The whole answer has been handed to the socket. */
   answered = false
+  /** Of a file: the bytes that are to be sent, or that the front server sends it; undefined while none is sent. */
+  file: number | 'front' | undefined
+  /** Is told how the file was sent. */
+  ended: ((sent: Sent) => void) | undefined
   /** Set once the route is known. */
   request: ReceivedRequest<C> | undefined
 
@@ -24,6 +29,15 @@ export class Exchange<C> {
     readonly awaitsContinue: boolean
   ) {
     this.address = incoming.socket.remoteAddress ?? '-'
+  }
+
+  /** Tells how the file was sent; `complete`: the whole answer was. */
+  tellEnd(complete: boolean): void {
+    const { ended, file, bytes, headOnly, status } = this
+    if (!ended || headOnly) return
+    if (file === undefined) ended({ end: 'refused', bytes: 0, of: 0 })
+    else if (file === 'front') ended({ end: 'front', bytes: 0, of: 0 })
+    else ended({ end: !complete ? 'cut' : status === 206 ? 'part' : 'whole', bytes, of: file })
   }
 
   /** HEAD: the head of the answer is sent, its body is not. */

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { JsonValue } from '../json.js'
-import type { Visit } from '../source.js'
+import type { Sent, Visit } from '../source.js'
 
 /** What is known of a request before its body is read. */
 export interface RequestHead extends Visit {
@@ -38,6 +38,8 @@ export interface Answer {
   readonly type?: string
   /** The client takes gzip, and a long text may cost the time to compress it. */
   readonly compress?: boolean
+  /** Told once how the answer with a `file` ended; not for a HEAD. It must not throw. */
+  readonly ended?: (sent: Sent) => void
 }
 
 /** One row of the route table, as far as http/ goes by it. */

@@ -208,6 +208,7 @@ async function sendFile<C>(
     if (exchange.gone) return
     const location = answer.status === 200 && manner.frontFiles && frontLocation(manner.frontFiles, path)
     if (location) {
+      exchange.file = 'front'
       const headers = { ...answer.headers, 'X-Accel-Redirect': location }
       return sendText(exchange, { status: 200, headers }, '', answer.type ?? file.type, manner)
     }
@@ -217,6 +218,7 @@ async function sendFile<C>(
     if (headOnly) head()
     else
       await manner.downloads.run(exchange, async stream => {
+        exchange.file = file.length
         head()
         cutWhenStalled(exchange, manner)
         await stream(file)

@@ -214,6 +214,7 @@ export class HttpServer<C> {
   async #serve(exchange: Exchange<C>): Promise<void> {
     try {
       const answer = await this.#answer(exchange)
+      exchange.ended = answer?.ended
       if (exchange.gone) return
       const sending = () => send(exchange, answer, this.#manner(exchange))
       await (answer?.file === undefined ? sending() : this.#connections.withFile(sending))
@@ -356,6 +357,7 @@ export class HttpServer<C> {
   #finish(exchange: Exchange<C>): void {
     const complete = exchange.answered || exchange.outgoing.writableFinished
     if (!complete) exchange.request?.abandon()
+    exchange.tellEnd(complete)
     accessLine(this.#options.log, exchange, complete)
   }
 }

@@ -227,8 +227,8 @@ export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSetting
   }
 }
 
-/** A node's image; a tag pins the files of the image, and one without files leaves it none (rules 1.2). */
-function imageOf(view: View, { osimage, osimagetag }: Settings): Docs['osimage'] | undefined {
+/** The image of a node with these settings; a tag pins the files of the image, and one without files leaves it none (rules 1.2). */
+export function imageOf(view: View, { osimage, osimagetag }: Settings): Docs['osimage'] | undefined {
   const image = osimage === null ? undefined : view.get('osimage', osimage)
   if (!image || osimagetag === untagged) return image
   const { kernelfile: _, initrdfile: __, imagefile: ___, ...rest } = image

@@ -21,14 +21,20 @@ export interface Seen<K extends TypeName = TypeName> {
   readonly image: Docs['osimage'] | undefined
   /** Last reported state of a node, null before the first. */
   readonly status: string | null
+  /** Further keys of a node: what it runs, and would (rules 6.8). The same object as long as they are the same. */
+  readonly runs: object | undefined
 }
 
-/** Takes down what `show` needs of an object as it is now. `status`: last reported state of a node. */
+/**
+ * Takes down what `show` needs of an object as it is now. `status`: last reported state of a node; `runs`: further keys of
+ * a node.
+ */
 export function see<K extends TypeName>(
   type: K,
   doc: Docs[K],
   view: View,
-  status: (node: string) => string | null
+  status: (node: string) => string | null,
+  runs?: (node: string) => object
 ): Seen<K> {
   const { memberOf, kernelOptions } = objectTypes[type]
   const name = memberOf?.(doc)
@@ -38,14 +44,15 @@ export function see<K extends TypeName>(
     doc,
     group,
     image: image === undefined ? undefined : view.get('osimage', image),
-    status: memberOf ? status(doc.name) : null
+    status: memberOf ? status(doc.name) : null,
+    runs: memberOf && runs?.(doc.name)
   }
 }
 
 /** An object as answers show it: effective values, their sources, `_override` (rules 1.4, 3.4). */
 export function show<K extends TypeName>(
   type: K,
-  { doc, group, image, status }: Seen<K>,
+  { doc, group, image, status, runs }: Seen<K>,
   { cluster, masked }: Reader
 ): Record<string, unknown> {
   const { fields, interfaces, inForce, kernelOptions, leavesOut } = objectTypes[type]
@@ -73,7 +80,7 @@ export function show<K extends TypeName>(
     const { text, source } = kernelOptions(doc, group, image)
     Object.assign(shown, { _kerneloptions: text, _kerneloptions_source: source })
   }
-  return shown
+  return Object.assign(shown, runs)
 }
 
 /** The interfaces of a group, or of a node in `group`, as answers show them; `table` has their fields. */
@@ -99,7 +106,7 @@ const longestKept = 8192
  * is another one: stored objects are replaced, never changed.
  */
 export function showText<K extends TypeName>(type: K, seen: Seen<K>, reader: Reader): string {
-  const { doc, group, image, status } = seen
+  const { doc, group, image, status, runs } = seen
   const { cluster, masked } = reader
   const kept = texts.get(doc)
   if (
@@ -107,12 +114,13 @@ export function showText<K extends TypeName>(type: K, seen: Seen<K>, reader: Rea
     kept.group === group &&
     kept.image === image &&
     kept.status === status &&
+    kept.runs === runs &&
     kept.cluster === cluster &&
     kept.masked === masked
   )
     return kept.text
   const text = JSON.stringify(show(type, seen, reader))
   // A long one holds scripts, which all members of a group would keep a copy of.
-  if (text.length <= longestKept) texts.set(doc, { group, image, status, cluster, masked, text })
+  if (text.length <= longestKept) texts.set(doc, { group, image, status, runs, cluster, masked, text })
   return text
 }

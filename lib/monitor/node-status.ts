@@ -141,13 +141,8 @@ export class NodeStatus {
    */
   async catchUp(view: View): Promise<void> {
     for (const node of [...this.#nodes.keys()]) {
-      const passed = new Set<string>()
-      let now: string | undefined = node
-      while (now !== undefined && !view.get('node', now) && !passed.has(now)) {
-        passed.add(now)
-        now = view.get('revoked', now)?.renamed
-      }
-      if (now === undefined || passed.has(now)) await this.drop(node)
+      const now = nameNow(view, node)
+      if (now === undefined) await this.drop(node)
       else await this.rename(node, now)
     }
   }
@@ -245,4 +240,16 @@ export class NodeStatus {
       if (reason !== null) yield { node, reason }
     }
   }
+}
+
+/** The name that a node has by now; undefined for one that is gone. */
+export function nameNow(view: View, node: string): string | undefined {
+  const passed = new Set<string>()
+  let now: string | undefined = node
+  while (now !== undefined && !view.get('node', now)) {
+    if (passed.has(now)) return undefined
+    passed.add(now)
+    now = view.get('revoked', now)?.renamed
+  }
+  return now
 }

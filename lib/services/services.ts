@@ -154,13 +154,8 @@ function dhcpOptions({ http, boot, dhcp, dns, controller }: Config): DhcpOptions
   }
 }
 
-/** Whether the DHCP server has lent an address to a MAC; undefined where svcd manages none (rules 4.6). */
-export function leases(
-  config: Config,
-  now: () => number
-): ((mac: string, address: string) => Promise<boolean>) | undefined {
+/** The leases of the DHCP server; undefined where svcd manages none (rules 4.6). */
+export function leases(config: Config): Leases | undefined {
   const { server } = config.dhcp
-  if (server === 'none') return undefined
-  const leases = new Leases(server, settingsOf('dhcp', config).leaseFile)
-  return (mac, address) => leases.has(mac, address, now())
+  return server === 'none' ? undefined : new Leases(server, settingsOf('dhcp', config).leaseFile)
 }

@@ -90,7 +90,11 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /boot/manual/hostname/{hostname}/{macaddress}
      GET /boot/manual/group/{groupname}/{macaddress}`
   ],
-  [nodesAddress, 'GET /boot/install/{node}'],
+  [
+    nodesAddress,
+    `GET /boot/install/{node}
+     GET /boot/running/{node}/{tarball}`
+  ],
   [files, 'GET /files/{tarball}'],
   [
     minimal,
@@ -103,6 +107,8 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/network/{network}/_nextfreeip
      GET /config/network/{network}/{ipaddress}
      GET /monitor/node/{node}
+     GET /monitor/node/{node}/_boots
+     GET /monitor/node/{node}/_why
      GET /monitor/service/{service}
      GET /monitor/status`
   ],
@@ -153,6 +159,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/secrets/group/{group}/{secret}
      GET /config/osimage/{osimage}/_list
      GET /config/osimage/{osimage}/_member
+     GET /config/osimage/{osimage}/_running
      GET /config/osimagetag/{osimage}/_list
      GET /config/osimagetag/{osimage}/_member
      GET /config/status/{request_id}

@@ -47,7 +47,11 @@ t.test('what is refused', async t => {
     ],
     ['@none', 404, 'node set: there is no group none'],
     ['@osimage:none', 404, 'node set: there is no OS image none'],
-    ['@rack:1', 400, 'node set: @rack: is not known; there is @GROUP, @all, @osimage:NAME and @status:WORD'],
+    [
+      '@rack:1',
+      400,
+      'node set: @rack: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD'
+    ],
     ['n[1', 400, 'node set n[1: its brackets do not match'],
     ['n1,', 400, 'node set n1,: nothing stands at ","']
   ]

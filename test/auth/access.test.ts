@@ -49,13 +49,13 @@ const rules: readonly [RegExp, Verdict][] = [
   [/^GET \/boot\/scripts\//, payload],
   // From loopback, which is no node's address: nobody, whatever the token.
   [
-    /^GET \/boot\/install\/\{node\}$/,
+    /^GET \/boot\/(install\/\{node\}|running\/\{node\}\/\{tarball\})$/,
     { none: 401, garbage: 401, expired: 401, viewer: 401, admin: 401, own: 401, other: 401 }
   ],
   [/^GET \/files\/\{tarball\}$/, open],
   [/^GET \/config\/osimage(tag)?(\/\{osimage\})?$/, minimal],
   [/^GET \/config\/network\/\{network\}\/(_list|_member|_nextfreeip|\{ipaddress\})$/, minimal],
-  [/^GET \/monitor\/request/, reading],
+  [/^GET \/monitor\/(node$|request)/, reading],
   // Both users were told its end below /config/status.
   [/^GET \/service\/status/, { ...reading, viewer: 'in', admin: 'in' }],
   [/^GET \/monitor\//, minimal],

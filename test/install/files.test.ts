@@ -168,3 +168,19 @@ t.test('what is no role is refused', async t => {
     t.strictSame(done.controller.gets(), ['/files/rocky9.tar.gz'])
   }
 })
+
+// rules 4.26
+t.test('the system tells svcd that it is up, and from which packed image it is', async t => {
+  const done = await install(t, { shell: 'ash', data: { insecure: true } })
+  completed(t, done)
+  const { machine } = done
+  const unit = 'etc/systemd/system/svc-running.service'
+  t.match(machine.read(unit), /\nExecStart=\/bin\/sh \/etc\/svc\/running\nRestart=on-failure\n/)
+  t.equal(
+    readlinkSync(machine.image('etc/systemd/system/multi-user.target.wants/svc-running.service')),
+    '../svc-running.service'
+  )
+  const url = `${done.controller.place.url}/boot/running/node001/rocky9.tar.gz`
+  t.match(machine.read('etc/svc/running'), `exec curl -q -g -s -S -f -k --max-time 60 -o /dev/null '${url}'`)
+  t.equal(mode(machine.image('etc/svc/running')), '755')
+})

@@ -2,11 +2,11 @@ import { spawn } from 'node:child_process'
 import { createWriteStream } from 'node:fs'
 import { chmod, copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { createGzip } from 'node:zlib'
 import type { Kernel } from '../support/kernel.js'
-import { checkout, programEnv, requirePrograms } from '../support/programs.js'
+import { checkout, locate, output, programEnv, requirePrograms } from '../support/programs.js'
 
 // In the order the kernel takes them: there is no depmod and no modprobe in the initramfs.
 const modules = [
@@ -28,10 +28,15 @@ const nodeSide = join(checkout, 'dracut/90svc')
 
 /**
  * Writes the test's initramfs (gzip, 2 MB) to `file`: busybox, the drivers of qemu's virtio devices, the node's
- * side of svcd as it is shipped, and an init that runs it (init.sh).
+ * side of svcd as it is shipped, and an init that runs it (init.sh). `programs` of this system are taken along with their
+ * libraries.
  * @throws Error naming a missing program or module.
  */
-export async function buildInitramfs(kernel: Kernel, file: string): Promise<void> {
+export async function buildInitramfs(
+  kernel: Kernel,
+  file: string,
+  programs: readonly string[] = []
+): Promise<void> {
   requirePrograms(busybox, 'cpio')
   const root = await mkdtemp(join(tmpdir(), 'svcd-initramfs-'))
   try {
@@ -46,6 +51,14 @@ export async function buildInitramfs(kernel: Kernel, file: string): Promise<void
     for (const part of (await readdir(nodeSide)).filter(leaf => leaf.startsWith('svc-')))
       await add(join(nodeSide, part), `usr/lib/svc/${part}`)
     await add(join(import.meta.dirname, 'tree-sum.sh'), 'lib/tree-sum.sh')
+    for (const name of programs) {
+      const program = locate(name) ?? name
+      await add(program, join('bin', basename(program)))
+      for (const [library] of (await output('ldd', [program])).matchAll(/\/\S+/g)) {
+        await mkdir(join(root, dirname(library)), { recursive: true })
+        await add(library, library)
+      }
+    }
     await addModules(kernel, root)
     await packInitramfs(root, file)
   } finally {

@@ -185,6 +185,8 @@ export const unset: Readonly<Record<Specimen['type'], Readonly<Record<string, un
     switchport: null,
     service: false,
     status: null,
+    _running: null,
+    _stale: null,
     tpm_uuid: null,
     tpm_pubkey: null,
     tpm_sha256: null,

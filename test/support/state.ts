@@ -5,13 +5,20 @@ import { sealedKinds } from '../../lib/model/types.js'
 import type { Controller } from './controller.js'
 import { until } from './until.js'
 
-/** Every file in the state directory but the audit log, path → bytes, when nothing is on its way to the disk. */
+/**
+ * Every file in the state directory but the audit log and the boots of nodes, which are written behind the answers: path →
+ * bytes, when nothing is on its way to the disk.
+ */
 export async function stored(c: Controller): Promise<Record<string, string>> {
   const state = join(c.directory, 'state')
   await until(() => readdirSync(join(state, 'intents')).length === 0)
   const found: Record<string, string> = {}
   for (const entry of readdirSync(state, { recursive: true, withFileTypes: true }))
-    if (entry.isFile() && entry.name !== 'holder.json' && !/^audit(-machines)?\.log/.test(entry.name)) {
+    if (
+      entry.isFile() &&
+      entry.name !== 'holder.json' &&
+      !/^(audit(-machines)?\.log|node-boots\.journal)/.test(entry.name)
+    ) {
       const file = join(entry.parentPath, entry.name)
       found[file.slice(state.length + 1)] = readFileSync(file, 'latin1')
     }

@@ -51,6 +51,10 @@ export const identity: readonly string[] = [
   '/etc/nvme/hostnqn',
   '/swap.img',
   '/swapfile',
+  // What it tells svcd when it is up.
+  '/etc/svc/running',
+  '/etc/systemd/system/svc-running.service',
+  '/etc/systemd/system/*.wants/svc-running.service',
   // Its roles.
   '/etc/systemd/system/svc-role-*.service',
   '/etc/systemd/system/*.wants/svc-role-*.service',

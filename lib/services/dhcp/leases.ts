@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises'
 import { singleFlight } from '../../concurrency.js'
 import { unlessMissing } from '../../disk/missing.js'
 import { unavailable } from '../../errors.js'
-import { type Address, parseAddress } from '../../model/address.js'
+import { type Address, formatAddress, parseAddress } from '../../model/address.js'
 import { type Lease, macNumber, readers } from './lease-lines.js'
 
 /** How often files are read when the server renames them meanwhile. */
@@ -31,11 +31,25 @@ export class Leases {
    */
   async has(mac: string, address: string, nowMs: number): Promise<boolean> {
     if (mac === '') return false
+    await this.#readNow()
+    const lease = this.#leases.get(parseAddress(address) ?? -1)
+    return lease !== undefined && lease.mac === macNumber(mac) && lease.until > nowMs
+  }
+
+  /** The address that was last lent to a MAC, and until when; undefined for none. Throws as `has`. */
+  async of(mac: string): Promise<{ address: string; until: number } | undefined> {
+    await this.#readNow()
+    const number = macNumber(mac)
+    let found: { address: Address; until: number } | undefined
+    for (const [address, lease] of this.#leases)
+      if (lease.mac === number && lease.until >= (found?.until ?? 0)) found = { address, until: lease.until }
+    return found && { address: formatAddress(found.address), until: found.until }
+  }
+
+  async #readNow(): Promise<void> {
     await this.#read().catch((error: Error) => {
       throw unavailable(`[dhcp] lease_file: the leases cannot be read: ${error.message}`)
     })
-    const lease = this.#leases.get(parseAddress(address) ?? -1)
-    return lease !== undefined && lease.mac === macNumber(mac) && lease.until > nowMs
   }
 
   async #refresh(): Promise<void> {

@@ -122,6 +122,15 @@ export const osimage: Cases = {
   ],
   'GET /config/osimage/{osimage}/_list': members('_list'),
   'GET /config/osimage/{osimage}/_member': members('_member'),
+  'GET /config/osimage/{osimage}/_running': [
+    {
+      what: 'nodes by pack',
+      ask: ['/config/osimage/compute/_running'],
+      status: 200,
+      shows: { config: { osimage: { compute: { running: [{ pack: 'compute.tar.gz', current: true }] } } } }
+    },
+    missing('/config/osimage/none/_running')
+  ],
   'POST /config/osimage/{osimage}': [
     {
       what: 'created',

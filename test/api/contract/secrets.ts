@@ -220,6 +220,24 @@ export const monitor: Cases = {
     },
     { what: 'a missing node', ask: ['/monitor/node/n9'], status: 404, says: /node n9/ }
   ],
+  'GET /monitor/node/{node}/_boots': [
+    {
+      what: 'the boots',
+      ask: ['/monitor/node/n2/_boots'],
+      status: 200,
+      shows: { monitor: { boots: { n2: { boots: [] } } } }
+    },
+    { what: 'a missing node', ask: ['/monitor/node/n9/_boots'], status: 404, says: /node n9/ }
+  ],
+  'GET /monitor/node/{node}/_why': [
+    {
+      what: 'a rule and a sentence',
+      ask: ['/monitor/node/n2/_why'],
+      status: 200,
+      shows: { monitor: { why: { n2: { rule: /^[a-z-]+$/, verdict: /n2/, see: /troubleshooting/ } } } }
+    },
+    { what: 'a missing node', ask: ['/monitor/node/n9/_why'], status: 404, says: /node n9/ }
+  ],
   'GET /monitor/service/{service}': [
     {
       what: 'the daemon itself',

@@ -243,6 +243,37 @@ export const service: Cases = {
     { what: 'an unknown node', ask: ['/boot/install/n9'], by: 'nobody', source: '10.141.0.1', status: 404 },
     { what: 'no name', ask: ['/boot/install/N_1'], by: 'nobody', source: '10.141.0.1', status: 400 }
   ],
+  'GET /boot/running/{node}/{tarball}': [
+    {
+      what: 'from the node itself',
+      ask: ['/boot/running/n1/compute.tar.gz'],
+      by: 'nobody',
+      source: '10.141.0.1',
+      status: 200,
+      says: /n1 runs compute\.tar\.gz/
+    },
+    {
+      what: 'from another address',
+      ask: ['/boot/running/n1/compute.tar.gz'],
+      by: 'nobody',
+      source: '10.141.0.9',
+      status: 401
+    },
+    {
+      what: 'an unknown node',
+      ask: ['/boot/running/n9/compute.tar.gz'],
+      by: 'nobody',
+      source: '10.141.0.1',
+      status: 404
+    },
+    {
+      what: 'no name',
+      ask: ['/boot/running/N_1/compute.tar.gz'],
+      by: 'nobody',
+      source: '10.141.0.1',
+      status: 400
+    }
+  ],
   'GET /boot/{file}': [
     { what: "an image's kernel", ask: ['/boot/vmlinuz'], by: 'nobody', status: 200, text: /^vmlinuz$/ },
     { what: 'a packed image is none', ask: ['/boot/compute.tar.gz'], by: 'nobody', status: 404 }

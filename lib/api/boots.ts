@@ -1,0 +1,117 @@
+import { contains, parseAddress } from '../model/address.js'
+import { isBmc } from '../model/index.js'
+import type { NodeDoc } from '../model/types/node.js'
+import type { Boot, Step } from '../monitor/boot-steps.js'
+import { wouldRun } from '../monitor/stale.js'
+import { type Facts, why } from '../monitor/why.js'
+import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
+import { get } from './row.js'
+import { at, list, object, orNull, string, time } from './schema.js'
+
+const integer = { type: 'integer' }
+const step = object({
+  step: string('what was seen; docs/troubleshooting.md lists the words'),
+  about: string('a file, a reason, a state'),
+  from: string('the address that asked'),
+  time,
+  last: time,
+  count: integer,
+  end: orNull(string('how a file was sent: whole, part, cut, front, refused')),
+  bytes: orNull(integer),
+  of: orNull(integer)
+})
+
+/** What svcd saw of the boots of a node, and why it did not boot (rules 6.7). */
+export function bootsRoutes(parts: Parts): ApiRoute[] {
+  const { model, boots } = parts
+  const nodeOf = (request: ApiRequest) => model.get('node', param(request, 'node'))
+  return [
+    get('/monitor/node/{node}/_boots', {
+      access: 'minimal',
+      summary: 'The last 10 boots of a node, each step with its time; the oldest first',
+      output: at(
+        'monitor.boots.{node}',
+        object({
+          boots: list(object({ began: time, from: string(), omitted: integer, steps: list(step) })),
+          elsewhere: list(step)
+        })
+      ),
+      handler: request => {
+        const { name } = nodeOf(request)
+        const told = boots.of(name)
+        const shown =
+          request.caller.kind === 'anonymous'
+            ? { boots: told.boots.map(({ began }) => ({ began: iso(began) })) }
+            : { boots: told.boots.map(showBoot), elsewhere: told.elsewhere.map(showStep) }
+        return ok({ monitor: { boots: { [name]: shown } } })
+      }
+    }),
+    get('/monitor/node/{node}/_why', {
+      access: 'minimal',
+      summary: 'Why the node did not boot, or how far it is: one sentence with what to do',
+      output: at('monitor.why.{node}', object({ rule: string(), verdict: string(), see: string() })),
+      handler: async request => {
+        const node = nodeOf(request)
+        const { rule, verdict, see } = why(await factsOf(parts, node))
+        const shown = request.caller.kind === 'anonymous' ? { rule } : { rule, verdict, see }
+        return ok({ monitor: { why: { [node.name]: shown } } })
+      }
+    })
+  ]
+}
+
+const iso = (ms: number) => new Date(ms).toISOString()
+
+const showBoot = ({ began, from, omitted, steps }: Boot) => ({
+  began: iso(began),
+  from,
+  omitted,
+  steps: steps.map(showStep)
+})
+
+const showStep = ({ step, about, from, time, last, count, end, bytes, of }: Step) => ({
+  ...{ step, about, from, time: iso(time), last: iso(last), count },
+  ...{ end: end ?? null, bytes: bytes ?? null, of: of ?? null }
+})
+
+async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
+  const { model, boots, boot, trace, health, leases } = parts
+  const { name } = node
+  const { provision, prefix } = model.effective(node)
+  const { boots: seen, elsewhere } = boots.of(name)
+  const macs = (node.interfaces ?? []).flatMap(entry =>
+    entry.macaddress === undefined || isBmc(entry) ? [] : [entry.macaddress]
+  )
+  const isNear = (address: string) => {
+    const number = parseAddress(address)
+    return number !== undefined && (!prefix || contains(prefix, number))
+  }
+  const wrong = (service: string) => {
+    const state = health.of(service)
+    return state?.status === 'failed' ? state.reason : ''
+  }
+  return {
+    node: name,
+    now: parts.trace.now(),
+    macs,
+    address: provision?.ipaddress,
+    boot: seen.at(-1),
+    elsewhere,
+    obstacle: boot.obstacleOf(name),
+    running: boots.running(name),
+    would: wouldRun(model, name),
+    strangers: trace.strangers().filter(({ from }) => isNear(from)),
+    leased: await leasedTo(leases, macs),
+    tracker: wrong('tracker'),
+    disk: /disk|written/.test(wrong('svcd')) ? wrong('svcd') : ''
+  }
+}
+
+/** The address that the DHCP server lent to one of the MACs. Leases that cannot be read are none. */
+async function leasedTo(leases: Parts['leases'], macs: readonly string[]): Promise<string | undefined> {
+  for (const mac of macs) {
+    const lease = await leases?.of(mac).catch(() => undefined)
+    if (lease) return lease.address
+  }
+  return undefined
+}

@@ -1,0 +1,316 @@
+import { Background } from '../background.js'
+import type { Log } from '../log.js'
+import type { RevokedDoc } from '../model/types/node.js'
+import type { View } from '../model/view.js'
+import type { Sent } from '../source.js'
+import { Journal } from '../store/journal.js'
+import type { Change } from '../store/types.js'
+import {
+  type Boot,
+  beganBy,
+  decode,
+  encode,
+  newBoot,
+  type Pack,
+  type Packed,
+  type Step,
+  type StepName,
+  seen,
+  within
+} from './boot-steps.js'
+import { nameNow } from './node-status.js'
+
+/** What a node runs. */
+export interface Running extends Pack {
+  /** When it was installed, or first told of; milliseconds since 1970. */
+  readonly since: number
+  /** When the node last told of it. */
+  readonly seen: number
+}
+
+/** A step that svcd saw a node take. */
+export interface Noted {
+  readonly step: StepName
+  /** What it was about: a file, a reason, a state. */
+  readonly about: string
+  /** The address that asked. */
+  readonly from: string
+  /**
+   * `node`: an address that is the node's alone, or its token; `near`: an address of its network that nobody has;
+   * `elsewhere`: any other.
+   */
+  readonly place: 'node' | 'near' | 'elsewhere'
+}
+
+/** What is kept of a node. */
+interface Kept {
+  /** The boots before the present one, the oldest first. */
+  past: Packed[]
+  boot: Boot | undefined
+  /** Steps of machines that say they are this node, from addresses that are not its own. In memory alone. */
+  elsewhere: Step[]
+  running: Running | undefined
+}
+
+/** A node's boots for a reader: the oldest first. */
+export interface Told {
+  readonly boots: readonly Boot[]
+  readonly elsewhere: readonly Step[]
+}
+
+type Event =
+  | { readonly node: string; readonly dropped: true }
+  | {
+      readonly node: string
+      /** Replaces what was kept; absent: only the present boot is told. */
+      readonly past?: readonly string[]
+      readonly boot?: string
+      readonly running?: Running
+    }
+
+const mostBoots = 10
+const mostElsewhere = 16
+/** A machine that asks for its script again after so long has been started anew, whatever was seen before. */
+const pauseMs = 120_000
+/** So many nodes are written at once, so that nobody can keep the disk or the event loop busy. */
+const writtenAtOnce = 200
+const retryMs = { first: 2_000, longest: 10_000 }
+
+/**
+ * What svcd saw of the boots of each node (rules 6.7): in memory, and soon after in a journal. Nobody waits for the disk.
+ * A node has 10 boots at most, and each has a bound; a step that is seen again is counted.
+ */
+export class Boots {
+  readonly #nodes = new Map<string, Kept>()
+  /** What is not in the journal yet: the present boot of a node, or all of it. */
+  readonly #unwritten = new Map<string, 'boot' | 'all'>()
+  readonly #everyMs: number
+  readonly #writing: Background
+  #journal!: Journal<Event>
+
+  private constructor(
+    readonly now: () => number,
+    everyMs: number,
+    log: Pick<Log, 'warn' | 'info'>
+  ) {
+    this.#writing = new Background({
+      work: () => this.#write(writtenAtOnce),
+      everyMs: () => (this.#unwritten.size > 0 ? everyMs : undefined),
+      retryMs,
+      failed: reason => log.warn(`the boots of nodes cannot be written, and it is tried again: ${reason}`),
+      recovered: () => log.info('the boots of nodes are written again')
+    })
+    this.#everyMs = everyMs
+  }
+
+  /**
+   * Reads the journal `file`, made when missing; throws what Journal.open throws. `assertOurs` throws when the file is no
+   * longer ours to write. What is new is written every `everyMs`.
+   */
+  static async open(
+    file: string,
+    now: () => number,
+    log: Pick<Log, 'warn' | 'info'>,
+    assertOurs?: () => Promise<void>,
+    everyMs = 1000
+  ): Promise<Boots> {
+    const boots = new Boots(now, everyMs, log)
+    boots.#journal = await Journal.open<Event>({
+      file,
+      read: event => boots.#apply(event),
+      snapshot: () => boots.#snapshot(),
+      ...(assertOurs ? { assertOurs } : {})
+    })
+    return boots
+  }
+
+  /** Notes a step. `ended` tells later how a file was sent. Never throws, and touches no disk. */
+  note(node: string, noted: Noted): { ended(sent: Sent): void } {
+    const kept = this.#of(node)
+    const now = this.now()
+    if (noted.place === 'elsewhere') {
+      const step = seen(kept.elsewhere, noted, now, true)
+      if (kept.elsewhere.length > mostElsewhere) kept.elsewhere.shift()
+      return { ended: sent => void Object.assign(step, sent) }
+    }
+    const boot = this.#bootFor(node, kept, noted, now)
+    boot.proven ||= noted.place === 'node'
+    const step = seen(boot.steps, noted, now, false)
+    within(boot)
+    this.#changed(node)
+    return {
+      ended: sent => {
+        Object.assign(step, sent)
+        if (step.step === 'initramfs' && sent.end !== 'cut' && sent.end !== 'refused') boot.started = true
+        if (kept.boot === boot) this.#changed(node)
+      }
+    }
+  }
+
+  /** Notes what a node was given to install; the step is noted apart. */
+  given(node: string, pack: Pack): void {
+    const boot = this.#nodes.get(node)?.boot
+    if (boot) boot.given = pack
+  }
+
+  /** A node says that it has installed what it was given. */
+  completed(node: string): void {
+    const kept = this.#of(node)
+    const given = kept.boot?.given
+    if (!given) return
+    kept.running = { ...given, since: this.now(), seen: this.now() }
+    this.#changed(node)
+  }
+
+  /** A node says which pack it runs. Resolves once that is on disk, rejects with StoreError when it cannot be. */
+  async runs(node: string, pack: Pack): Promise<void> {
+    const now = this.now()
+    const before = this.running(node)
+    const running = before?.pack === pack.pack ? { ...before, seen: now } : { ...pack, since: now, seen: now }
+    await this.#journal.append({ node, running })
+    this.#of(node).running = running
+  }
+
+  /** What a node runs, undefined when that is not known. */
+  running(node: string): Running | undefined {
+    return this.#nodes.get(node)?.running
+  }
+
+  /** The nodes of which it is known what they run. */
+  *allRunning(): Generator<[node: string, running: Running]> {
+    for (const [node, { running }] of this.#nodes) if (running) yield [node, running]
+  }
+
+  /** The last step of a name in the present boot. */
+  lastStep(node: string, name: StepName): Step | undefined {
+    return this.#nodes.get(node)?.boot?.steps.findLast(({ step }) => step === name)
+  }
+
+  /** What is kept of a node's boots. */
+  of(node: string): Told {
+    const kept = this.#nodes.get(node)
+    if (!kept) return { boots: [], elsewhere: [] }
+    const { past, boot, elsewhere } = kept
+    return { boots: [...past.map(({ text }) => decode(text)), ...(boot ? [boot] : [])], elsewhere }
+  }
+
+  /** Follows committed changes: what is kept of a node that was renamed or deleted goes with it. */
+  follow(changes: readonly Change[]): void {
+    for (const { type, name, after } of changes)
+      if (type === 'revoked' && after) this.#move(name, (after as RevokedDoc).renamed)
+  }
+
+  /** Catches up after a crash between a change of a node and what is kept of it. */
+  catchUp(view: View): void {
+    for (const node of [...this.#nodes.keys()]) {
+      const now = nameNow(view, node)
+      if (now !== node) this.#move(node, now)
+    }
+  }
+
+  /** Whether what is new can be written, and if not, why. */
+  get health(): { ok: boolean; reason: string } {
+    const { problem } = this.#writing
+    return { ok: problem === '', reason: problem }
+  }
+
+  /** Writes what is new, and closes the journal. */
+  async close(): Promise<void> {
+    await this.#writing.close()
+    await this.#write(Number.POSITIVE_INFINITY).catch(() => undefined)
+    await this.#journal.close()
+  }
+
+  /** The boot that a step belongs to; a new one where the step begins one. */
+  #bootFor(node: string, kept: Kept, { step, from }: Noted, now: number): Boot {
+    const { boot } = kept
+    if (boot && !beganBy(step, boot, now, pauseMs)) return boot
+    if (boot) archive(kept, boot)
+    // The journal has not seen its end.
+    if (this.#unwritten.has(node)) this.#changed(node, 'all')
+    kept.boot = newBoot(now, from)
+    return kept.boot
+  }
+
+  #of(node: string): Kept {
+    let kept = this.#nodes.get(node)
+    if (!kept) {
+      kept = { past: [], boot: undefined, elsewhere: [], running: undefined }
+      this.#nodes.set(node, kept)
+    }
+    return kept
+  }
+
+  #changed(node: string, what: 'boot' | 'all' = 'boot'): void {
+    if (what === 'all' || !this.#unwritten.has(node)) this.#unwritten.set(node, what)
+    if (this.#unwritten.size === 1) this.#writing.wake(this.#everyMs)
+  }
+
+  #move(node: string, to: string | undefined): void {
+    const kept = this.#nodes.get(node)
+    if (!kept || node === to) return
+    this.#nodes.delete(node)
+    this.#changed(node, 'all')
+    if (to === undefined) return
+    this.#nodes.set(to, kept)
+    this.#changed(to, 'all')
+  }
+
+  async #write(most: number): Promise<void> {
+    const batch = [...this.#unwritten].slice(0, most)
+    for (const [node] of batch) this.#unwritten.delete(node)
+    try {
+      await Promise.all(batch.map(([node, what]) => this.#journal.append(this.#eventOf(node, what))))
+    } catch (error) {
+      for (const [node, what] of batch)
+        if (what === 'all' || !this.#unwritten.has(node)) this.#unwritten.set(node, what)
+      throw error
+    }
+  }
+
+  #eventOf(node: string, what: 'boot' | 'all'): Event {
+    const kept = this.#nodes.get(node)
+    if (!kept) return { node, dropped: true }
+    const { past, boot, running } = kept
+    return {
+      node,
+      ...(what === 'all' ? { past: past.map(({ text }) => text) } : {}),
+      ...(boot ? { boot: encode(boot) } : {}),
+      ...(running ? { running } : {})
+    }
+  }
+
+  /** Reads one event of the journal. */
+  #apply(event: Event): void {
+    const { node } = event
+    if ('dropped' in event) {
+      this.#nodes.delete(node)
+      return
+    }
+    const kept = this.#of(node)
+    if (event.past) {
+      kept.past = event.past.map(text => ({ proven: decode(text).proven, text }))
+      kept.boot = undefined
+    }
+    if (event.running) kept.running = event.running
+    if (event.boot === undefined) return
+    const boot = decode(event.boot)
+    if (kept.boot && kept.boot.began !== boot.began) archive(kept, kept.boot)
+    kept.boot = boot
+  }
+
+  *#snapshot(): Generator<Event> {
+    for (const [node, { boot, running }] of this.#nodes) if (boot || running) yield this.#eventOf(node, 'all')
+  }
+}
+
+/**
+ * Puts a boot that is over to those before it. What nobody can prove to be of the node itself pushes out nothing but its
+ * like.
+ */
+function archive({ past }: Kept, boot: Boot): void {
+  past.push({ proven: boot.proven, text: encode(boot) })
+  if (past.length < mostBoots) return
+  const unproven = past.findIndex(({ proven }) => !proven)
+  past.splice(Math.max(unproven, 0), 1)
+}

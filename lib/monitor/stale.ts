@@ -1,0 +1,89 @@
+import { groupOf, imageOf, settingsOf } from '../model/effective.js'
+import type { Model } from '../model/model.js'
+import type { Pack } from './boot-steps.js'
+import type { Boots, Running } from './boots.js'
+
+type Known = Pick<Model, 'view' | 'cluster'>
+
+/** What a node would install if it were started anew now; undefined for a node without an image or a packed one. */
+export function wouldRun(model: Known, name: string): Pack | undefined {
+  const { view } = model
+  const node = view.get('node', name)
+  if (!node) return undefined
+  const settings = settingsOf(node, groupOf(view, node), model.cluster)
+  const image = imageOf(view, settings)
+  if (image?.imagefile === undefined) return undefined
+  const sha256 = view.get('pack', image.imagefile)?.sha256 ?? ''
+  return { osimage: image.name, osimagetag: settings.osimagetag, pack: image.imagefile, sha256 }
+}
+
+const unknown = Object.freeze({ _running: null, _stale: null })
+const none = { osimage: null, osimagetag: null, pack: null, sha256: null }
+/** What was last shown of what a node runs, and what it would get then. */
+const shown = new WeakMap<Running, { readonly would: Pack | undefined; readonly keys: object }>()
+
+/**
+ * What a node runs, and what it would get instead if it were started anew now, as answers show it. The same object as long
+ * as both are the same, so that a list tells at once what has changed.
+ */
+export function whatRuns(model: Known, boots: Pick<Boots, 'running'>, node: string): object {
+  const running = boots.running(node)
+  if (!running) return unknown
+  const would = wouldRun(model, node)
+  const last = shown.get(running)
+  if (last && isEqual(last.would, would)) return last.keys
+  const iso = (ms: number) => new Date(ms).toISOString()
+  const keys = {
+    _running: { ...running, since: iso(running.since), seen: iso(running.seen) },
+    _stale: isStale(running, would) ? (would ?? none) : null
+  }
+  shown.set(running, { would, keys })
+  return keys
+}
+
+const isEqual = (a: Pack | undefined, b: Pack | undefined) =>
+  a?.pack === b?.pack &&
+  a?.sha256 === b?.sha256 &&
+  a?.osimage === b?.osimage &&
+  a?.osimagetag === b?.osimagetag
+
+/** Whether two packs are the same: by their checksums where both are known, else by the file. */
+const isSame = (a: Pack, b: Pack) =>
+  a.sha256 !== '' && b.sha256 !== '' ? a.sha256 === b.sha256 : a.pack === b.pack
+
+/** Whether a node that runs `running` would get something else now (rules 6.8). What it runs has to be known. */
+export function isStale(running: Running | undefined, would: Pack | undefined): running is Running {
+  return running !== undefined && (would === undefined || !isSame(running, would))
+}
+
+/** The nodes that would get something else than they run, if they were started anew now, in no order (rules 6.8). */
+export function staleNodes(model: Known, boots: Pick<Boots, 'allRunning'>): string[] {
+  const stale: string[] = []
+  for (const [node, running] of boots.allRunning())
+    if (model.view.get('node', node) && isStale(running, wouldRun(model, node))) stale.push(node)
+  return stale
+}
+
+/** How many nodes run each pack of an image, its present one first (rules 6.8). */
+export function runningPacks(
+  { view }: Pick<Model, 'view'>,
+  boots: Pick<Boots, 'allRunning'>,
+  osimage: string
+): { pack: string; sha256: string; nodes: number; current: boolean }[] {
+  const present = view.get('osimage', osimage)?.imagefile
+  const found = new Map<string, { pack: string; sha256: string; nodes: number; current: boolean }>()
+  if (present !== undefined)
+    found.set(present, {
+      pack: present,
+      sha256: view.get('pack', present)?.sha256 ?? '',
+      nodes: 0,
+      current: true
+    })
+  for (const [node, { pack, sha256, osimage: name }] of boots.allRunning()) {
+    if (!view.get('node', node) || (name !== osimage && pack !== present)) continue
+    const counted = found.get(pack) ?? { pack, sha256, nodes: 0, current: false }
+    counted.nodes++
+    found.set(pack, counted)
+  }
+  return [...found.values()]
+}

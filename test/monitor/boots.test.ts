@@ -1,0 +1,276 @@
+import { readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { Boots, type Noted } from '../../lib/monitor/boots.js'
+import { scriptToken } from '../support/callers.js'
+import { Controller } from '../support/controller.js'
+import { until } from '../support/until.js'
+
+const mac = '52:54:00:14:00:01'
+const own = '10.141.0.1'
+
+/** Node n1 at 10.141.0.1 and n2 at 10.141.0.2, with an image whose files are there. */
+async function cluster(test: Test, ...overrides: string[]): Promise<Controller> {
+  const c = await Controller.start(test, ...overrides)
+  await c.cluster()
+  await c.post('/config/node/n1', {
+    group: 'compute',
+    macaddr: mac,
+    interfaces: [{ interface: 'BMC', macaddress: '52:54:00:14:01:01' }]
+  })
+  await c.post('/config/node/n2', { group: 'compute', macaddr: '52:54:00:14:00:02' })
+  return c
+}
+
+interface Shown {
+  readonly step: string
+  readonly about: string
+  readonly from: string
+  readonly count: number
+  readonly end: string | null
+  readonly bytes: number | null
+}
+
+async function bootsOf(c: Controller, node = 'n1'): Promise<{ steps: Shown[] }[]> {
+  return (await c.get(`/monitor/node/${node}/_boots`)).body.monitor.boots[node].boots
+}
+const elsewhere = async (c: Controller, node = 'n1'): Promise<Shown[]> =>
+  (await c.get(`/monitor/node/${node}/_boots`)).body.monitor.boots[node].elsewhere
+const why = async (c: Controller, node = 'n1'): Promise<{ rule: string; verdict: string }> =>
+  (await c.get(`/monitor/node/${node}/_why`)).body.monitor.why[node]
+const words = ({ steps }: { steps: Shown[] } = { steps: [] }) => steps.map(({ step }) => step)
+
+/** What a machine asks for, from its own address. */
+const asks = (c: Controller, path: string, source = own) => c.get(path, { token: null, source })
+const script = (c: Controller, source = own) => asks(c, `/boot/search/mac/${mac}`, source)
+const report = (c: Controller, token: string, state: string, source = own) =>
+  c.post('/monitor/node/n1', { monitor: { status: { n1: { state } } } }, { token, source })
+
+/** A whole installation. */
+async function installs(c: Controller): Promise<void> {
+  await asks(c, '/boot')
+  await script(c)
+  await asks(c, '/boot/vmlinuz')
+  await asks(c, '/boot/initrd.img')
+  const token = await scriptToken(c, 'n1')
+  await report(c, token, 'installer.started')
+  await c.get('/files/compute.tar.gz', { token, source: own })
+  await report(c, token, 'installer.completed')
+}
+
+// rules 6.7
+t.test('each step of a boot is kept, and the verdict follows it', async t => {
+  const c = await cluster(t)
+  t.match(await why(c), { rule: 'never-asked', verdict: /52:54:00:14:00:01/ })
+  await asks(c, '/boot')
+  await script(c)
+  t.match(await why(c), { rule: 'in-progress' })
+  c.clockMs += 70_000
+  t.match(await why(c), { rule: 'fetched-nothing', verdict: /did not ask for the kernel/ })
+  c.clockMs += 100_000
+  await script(c)
+  await asks(c, '/boot/vmlinuz')
+  await asks(c, '/boot/initrd.img')
+  await until(async () => (await bootsOf(c)).at(-1)?.steps.at(-1)?.end === 'whole')
+  const [first, second] = await bootsOf(c)
+  t.same(words(first), ['menu', 'script'], 'a machine that asks again after two minutes was started anew')
+  t.match(second?.steps, [
+    { step: 'script', about: 'vmlinuz initrd.img compute.tar.gz', from: own, count: 1, end: null },
+    { step: 'kernel', about: 'vmlinuz', end: 'whole', bytes: 7, of: 7 },
+    { step: 'initramfs', about: 'initrd.img', end: 'whole', bytes: 10, of: 10 }
+  ])
+  t.match(await why(c), { rule: 'in-progress' })
+  c.clockMs += 100_000
+  t.match(await why(c), {
+    rule: 'no-interface',
+    verdict:
+      /^the kernel of n1 was sent at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC and nothing came after it: the initramfs found no interface with MAC 52:54:00:14:00:01, .*; watch the console; .*, see docs\/troubleshooting.md#no-interface$/
+  })
+
+  const token = await scriptToken(c, 'n1')
+  await report(c, token, 'installer.started')
+  await c.get('/files/compute.tar.gz', { token, source: own })
+  await report(c, token, 'installer.failed: unpack: too little memory: 3 MB are available')
+  t.match(await why(c), {
+    rule: 'no-memory',
+    verdict: /failed in step unpack .*3 MB are available; give the node more/
+  })
+  await report(c, token, 'installer.failed: unpack: cannot unpack x: no space is left on /sysroot')
+  t.match(await why(c), { rule: 'disk-full' })
+  await report(
+    c,
+    token,
+    'installer.failed: download: torrent: nothing came by torrent for 60 s; http: refused'
+  )
+  t.match(await why(c), { rule: 'tracker-dead' })
+  await report(c, token, 'installer.failed: bmcsetup: no BMC was found')
+  t.match(await why(c), { rule: 'failed-step', verdict: /step bmcsetup .*no BMC was found/ })
+  await report(c, token, 'installer.completed')
+  t.match(await why(c), { rule: 'all-well' })
+  c.clockMs += 400_000
+  t.match(await why(c), { rule: 'no-system' })
+  t.equal((await asks(c, '/boot/running/n1/compute.tar.gz')).status, 200)
+  t.match(await why(c), { rule: 'all-well', verdict: /the system of n1 was up at/ })
+  t.same(words((await bootsOf(c)).at(-1)).slice(3), [
+    ...['install', 'report', 'image', 'report', 'report', 'report', 'report', 'report'],
+    'running'
+  ])
+})
+
+t.test('why a machine does not come to its kernel', async t => {
+  const c = await cluster(t)
+  await t.test('no file', async t => {
+    await c.post('/config/osimage/compute', { kernelfile: 'gone' })
+    await script(c)
+    await script(c)
+    t.match(await why(c), {
+      rule: 'no-boot-file',
+      verdict: /\(2 times\) and cannot boot: .*gone, is missing; pack/
+    })
+    t.match((await bootsOf(c)).at(-1)?.steps, [{ step: 'no-script', count: 2 }])
+    await c.post('/config/osimage/compute', { kernelfile: 'vmlinuz' })
+    t.match(await why(c), { rule: 'no-boot-file', verdict: /put right by now/ })
+    await script(c)
+    await asks(c, '/boot/nothing')
+    t.match(await why(c), { rule: 'no-boot-file', verdict: /asked for the file nothing/ })
+  })
+  await t.test('another MAC', async t => {
+    await asks(c, '/boot/search/mac/52:54:00:14:00:f2', '10.141.9.9')
+    t.match(await why(c, 'n2'), {
+      rule: 'wrong-mac',
+      verdict: /with the MAC of n2 \(52:54:00:14:00:02\) .*52:54:00:14:00:f2 did, from 10.141.9.9/
+    })
+  })
+  await t.test('the BMC alone', async t => {
+    c.clockMs += 1000
+    await asks(c, '/boot/search/mac/52:54:00:14:01:01', '10.141.9.9')
+    t.match(await why(c), {
+      rule: 'bmc-only',
+      verdict: /only the BMC of n1 .*52:54:00:14:01:01 from 10.141.9.9/
+    })
+  })
+  await t.test('from another network, and refused there', async t => {
+    c.clockMs += 1000
+    await script(c, '10.9.9.9')
+    t.match(await why(c), { rule: 'other-network', verdict: /from 10.9.9.9/ })
+    c.clockMs += 1000
+    t.equal((await asks(c, '/boot/install/n1', '10.9.9.9')).status, 401)
+    t.match(await why(c), { rule: 'refused-address', verdict: /refused to 10.9.9.9 .*no address of n1/ })
+    t.match(await elsewhere(c), [{ step: 'bmc' }, { step: 'script' }, { step: 'refused', about: /10.9.9.9/ }])
+  })
+})
+
+// rules 6.7
+t.test('a stranger fills nothing and pushes out nothing', async t => {
+  const c = await cluster(t)
+  for (let i = 0; i < 12; i++) {
+    await installs(c)
+    c.clockMs += 1000
+  }
+  const before = await bootsOf(c)
+  t.equal(before.length, 10, 'the last 10')
+  for (let i = 0; i < 14; i++) {
+    c.clockMs += 130_000
+    // From another network, from the address of another node, and from one of its own network that nobody has.
+    for (const source of [`10.9.9.${i}`, '10.141.0.2', `10.141.7.${i}`]) {
+      await script(c, source)
+      await asks(c, '/boot/vmlinuz', source)
+      await asks(c, '/boot/initrd.img', source)
+      await asks(c, '/boot/install/n1', source)
+    }
+    await asks(c, `/boot/search/mac/52:54:00:99:00:${String(i).padStart(2, '0')}`, '10.141.7.7')
+    await asks(c, `/boot/f${i}`, '10.141.7.7')
+  }
+  const after = await bootsOf(c)
+  t.equal(after.length, 10)
+  t.same(after.slice(0, 9), before.slice(1), 'what is proven to be of the node stays')
+  t.ok((await elsewhere(c)).length <= 16)
+  t.same(await bootsOf(c, 'n2').then(boots => boots.length), 0, 'what another node asked for is not its own')
+
+  const token = await scriptToken(c, 'n1')
+  for (let i = 0; i < 60; i++) await report(c, token, `installer.step${i} ${'x'.repeat(600)}`)
+  const [last] = (await bootsOf(c)).slice(-1)
+  t.ok(last && last.steps.length <= 48, 'a boot has a bound')
+  t.ok(JSON.stringify(last).length < 16_384)
+  t.match(last?.steps.at(-1)?.about, /^installer\.step59 /, 'the newest are kept')
+})
+
+t.test('the boots survive a restart, follow a rename, and go with the node', async t => {
+  const c = await cluster(t)
+  await installs(c)
+  await script(c)
+  const before = await bootsOf(c)
+  t.equal(before.length, 2)
+  const anonymous = { token: null }
+  t.same((await c.get('/monitor/node/n1/_why', anonymous)).body.monitor.why, { n1: { rule: 'in-progress' } })
+  const { boots } = (await c.get('/monitor/node/n1/_boots', anonymous)).body.monitor
+  t.same(Object.keys(boots.n1.boots[0]), ['began'])
+  for (const path of ['_boots', '_why']) t.equal((await c.get(`/monitor/node/n9/${path}`)).status, 404)
+  await c.restart()
+  t.same(await bootsOf(c), before)
+  await c.post('/config/node/n1', { newhostname: 'm1' })
+  t.same(await bootsOf(c, 'm1'), before)
+  await c.restart()
+  t.same(await bootsOf(c, 'm1'), before)
+  await c.get('/config/node/m1/_delete')
+  await c.post('/config/node/m1', { group: 'compute', macaddr: mac })
+  t.same(await bootsOf(c, 'm1'), [], 'a new node of that name has none of them')
+  await c.restart()
+  t.same(await bootsOf(c, 'm1'), [])
+})
+
+const noted = (place: Noted['place'], step: Noted['step'] = 'script', about = ''): Noted => ({
+  ...{ step, about, from: own, place }
+})
+const log = { warn: () => {}, info: () => {} }
+
+t.test('the journal is written soon and a few nodes at a time, and nothing waits for it', async t => {
+  const file = join(t.testdir(), 'boots.journal')
+  let now = 1_700_000_000_000
+  const boots = await Boots.open(file, () => now, log, undefined, 5)
+  for (let i = 0; i < 1000; i++) {
+    boots.note(`node${i}`, noted('node'))
+    boots.note(`node${i}`, noted('node', 'kernel', 'vmlinuz')).ended({ end: 'cut', bytes: 1, of: 2 })
+  }
+  t.equal(statSync(file).size, 0, 'nothing was written in this turn')
+  await until(() => readFileSync(file, 'utf8').split('\n').length === 1001)
+  now += 1
+  boots.note('node0', noted('elsewhere', 'refused', 'x'))
+  await boots.close()
+  t.equal(readFileSync(file, 'utf8').split('\n').length, 1001, 'what strangers ask for writes nothing')
+  const again = await Boots.open(file, () => now, log)
+  t.match(again.of('node7').boots, [
+    { steps: [{ step: 'script' }, { step: 'kernel', end: 'cut', bytes: 1, of: 2 }] }
+  ])
+  await again.close()
+})
+
+t.test('while the disk takes nothing the boots are kept in memory, and written when it does', async t => {
+  const file = join(t.testdir(), 'boots.journal')
+  let broken = 'no space left'
+  const refused = () => (broken === '' ? Promise.resolve() : Promise.reject(new Error(broken)))
+  const boots = await Boots.open(file, Date.now, log, refused, 5)
+  boots.note('n1', noted('node'))
+  await until(() => !boots.health.ok)
+  t.match(boots.health.reason, /no space left/)
+  t.equal(boots.of('n1').boots.length, 1)
+  broken = ''
+  await until(() => boots.health.ok && readFileSync(file, 'utf8') !== '')
+  await boots.close()
+})
+
+t.test('the memory that a boot takes has a bound, also in the journal', async t => {
+  const file = join(t.testdir(), 'boots.journal')
+  let now = 1_700_000_000_000
+  const boots = await Boots.open(file, () => now++, log, undefined, 5)
+  for (let boot = 0; boot < 30; boot++)
+    for (let i = 0; i < 100; i++) {
+      boots.note('n1', noted('node', i === 0 ? 'script' : 'report', `${i} ${'y'.repeat(500)}`))
+    }
+  await boots.close()
+  t.ok(statSync(file).size < 10 * 8192, 'in one turn it is written once')
+  const again = await Boots.open(file, Date.now, log)
+  t.equal(again.of('n1').boots.length, 10)
+  for (const boot of again.of('n1').boots) t.ok(JSON.stringify(boot).length < 16_384)
+  await again.close()
+})

@@ -1,0 +1,17 @@
+import { readFileSync } from 'node:fs'
+import t from 'tap'
+import { troubleshootingDocument, whys } from '../../lib/monitor/why.js'
+
+const text = readFileSync(new URL('../../docs/troubleshooting.md', import.meta.url), 'utf8')
+
+t.test('docs/troubleshooting.md has the tables of the code: make docs', async t => {
+  t.equal(text, troubleshootingDocument(text))
+})
+
+t.test('each rule has its section, and each section its rule', async t => {
+  const sections = [...text.matchAll(/^### (\S+)$/gm)].map(([, id]) => id)
+  t.same(
+    sections,
+    whys.map(({ id }) => id)
+  )
+})
