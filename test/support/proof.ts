@@ -36,6 +36,7 @@ export const proofs = [
   'state files truncated, foreign or broken by hand',
   // Load and chance.
   'everything over its limit at once',
+  'power of 40 nodes',
   'access matrix',
   'secrets looked for wherever they may leak',
   'raw requests',

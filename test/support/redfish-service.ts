@@ -162,7 +162,10 @@ export class RedfishService {
       this.authenticate(request)
       if (request.method === 'GET') {
         const body = this.resource(path) ?? refuse(404, 'ResourceMissingAtURI', `${path} was not found`)
-        return send(200, body)
+        const { '@odata.etag': etag, ...rest } = body
+        // The older ones tell it in the header alone.
+        const shown = this.options.light === 'led' ? rest : body
+        return send(200, shown, etag === undefined ? {} : { ETag: String(etag) })
       }
       this.change(request, path, text, send)
     } catch (error) {

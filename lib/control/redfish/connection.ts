@@ -54,9 +54,10 @@ export class Connection {
 
   /** A resource. Throws RefusedError, and an Error for what is no JSON object and for what breaks a bound. */
   async get(path: string, signal: AbortSignal): Promise<JsonObject> {
-    const { status, body } = await this.send('GET', path, signal)
+    const { status, headers, body } = await this.send('GET', path, signal)
     if (status !== 200) throw new RefusedError(status, `GET ${path}`, wordsOf(body))
-    return body
+    // Some services tell it in the header alone.
+    return headers.etag === undefined ? body : { '@odata.etag': headers.etag, ...body }
   }
 
   /** Changes something; throws as `get`. `etag` of what is changed, where the service told one. */
