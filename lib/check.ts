@@ -113,7 +113,7 @@ const isAskable = (doc: SwitchDoc | undefined) => doc?.ipaddress !== undefined &
 
 /** What the ini names and this machine does not have: nothing that depends on it can work. */
 async function missingOnMachine(config: Config): Promise<string[]> {
-  const { controller, boot } = config
+  const { controller, boot, control } = config
   const problems: string[] = []
   const addresses = Object.values(networkInterfaces()).flatMap(
     all => all?.map(({ address }) => address) ?? []
@@ -122,6 +122,8 @@ async function missingOnMachine(config: Config): Promise<string[]> {
     problems.push(`[controller] address: no interface of this machine has ${controller.address}`)
   if (boot.ipxe_directory !== '' && !isDirectory(boot.ipxe_directory))
     problems.push(`[boot] ipxe_directory: there is no directory ${boot.ipxe_directory}`)
+  if (control.ca_file !== '' && !isFile(control.ca_file))
+    problems.push(`[control] ca_file: there is no file ${control.ca_file}`)
   for (const { key, program } of programsOf(config))
     if ((await locate(program)) === undefined)
       problems.push(`${key}: there is no program ${program}, or it may not be run`)

@@ -49,6 +49,9 @@ t.test('the directory of iPXE binaries, and the binaries', async t => {
   const missing = join(state, 'missing')
   t.strictSame(await check(state), none, 'none is needed')
   t.strictSame(await check(state, `boot.ipxe_directory=${join(state, 'all')}`), none)
+  t.match(await check(state, `control.ca_file=${missing}`), {
+    problems: [`[control] ca_file: there is no file ${missing}`]
+  })
   t.strictSame(await check(state, `boot.ipxe_directory=${missing}`), {
     problems: [`[boot] ipxe_directory: there is no directory ${missing}`],
     warnings: []

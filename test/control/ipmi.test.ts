@@ -5,7 +5,7 @@ import { Bmc } from '../support/bmc.js'
 import { addNode, ask, bmcCluster, follow } from '../support/bmc-cluster.js'
 import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
-import { locate } from '../support/programs.js'
+import { checkout, locate, output } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 
 const port = await freePort()
@@ -94,7 +94,7 @@ t.test('what is missing or wrong is named, with the way out', async t => {
     newhostname: 'free',
     interfaces: [{ interface: 'BMC', ipaddress: null }]
   })
-  await c.post('/config/node/alone', { interfaces: [{ interface: 'BMC', network: 'bmc' }] })
+  await c.post('/config/node/alone', { interfaces: [{ interface: 'BMC', network: 'loop' }] })
   await c.post('/config/bmcsetup/empty', {})
   await c.post('/config/bmcsetup/silent', { username: 'admin' })
   await c.post('/config/bmcsetup/stranger', { username: 'eve', password: 'secret' })
@@ -287,4 +287,29 @@ t.test('machines are switched on in batches, however many requests there are', a
   const begun = readFileSync(join(directory, 'seen'), 'utf8').trim().split('\n').map(Number)
   t.equal(begun.length, 3)
   t.ok((begun[2] as number) - (begun[0] as number) > 0.8e9, 'the third is in the second batch')
+})
+
+// rules 13.1, 13.2
+t.test('the commands of docs/power.md, as they are typed', async t => {
+  const text = readFileSync(join(checkout, 'docs/power.md'), 'utf8')
+  const commands = [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].flatMap(([, block = '']) =>
+    block.trim().split('\n')
+  )
+  const auth = `x-access-tokens: ${c.token}`
+  const url = `http://127.0.0.1:${c.daemon.port}`
+  const type = (command = '') =>
+    output('env', [`auth=${auth}`, `url=${url}`, 'sh', '-c', `${command} -w '%{http_code}'`])
+  const [network, setup, group, status, on, many, results, ...more] = commands
+  t.same(more, [])
+  t.match(await type(network), /201$/)
+  t.match(await type(setup?.replace('PASSWORD', 'secret')), /20[01]$/)
+  t.match(await type(group), /204$/)
+  for (const i of [1, 2]) await c.post(`/config/node/n${i}`, { newhostname: `node00${i}` })
+  t.equal(await type(status), '{"control":{"power":"off"}}\n200')
+  t.equal(await type(on), '204')
+  t.ok(bmc1.isOn)
+  const id = /"request_id":"(\w+)"/.exec(await type(many))?.[1] ?? ''
+  t.match(await type(results?.replace('REQUEST_ID', id)), /"control":\{"power":.*"failed":\{.*\n200$/)
+  await follow(c, 'power', id)
+  t.ok(bmc2.isOn)
 })

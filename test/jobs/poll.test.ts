@@ -1,6 +1,8 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import type { Jobs, Poll } from '../../lib/jobs/jobs.js'
-import { Gate, openJobs, outcome, spec } from '../support/jobs.js'
+import { Gate, openJobs, outcome, readRecord, spec } from '../support/jobs.js'
 import { until } from '../support/until.js'
 
 const lines = (poll: Poll | undefined) => poll?.message.split(';;').filter(line => line !== '')
@@ -180,6 +182,41 @@ t.test('results are kept as they were when they were given, within bounds', asyn
   const wrong = await jobs.submit(spec(({ result }) => result('f', undefined as never)))
   t.match(await outcome(wrong), TypeError)
 })
+
+// rules 13.2
+t.test(
+  'results are given to each user once, in the order in which they came, and after a restart',
+  async t => {
+    const { jobs, directory } = await openJobs(t)
+    const gate = new Gate('a')
+    const job = await jobs.submit(gate.spec)
+    const { result } = await gate.began
+    const told = async (of: Jobs, user: string) =>
+      (await of.pollResults(job.id, user))?.results.map(([key]) => key)
+    result('n10', 1)
+    // Keys that an object would put first.
+    result('9', 2)
+    t.same(await told(jobs, 'alice'), ['n10', '9'])
+    t.same(await told(jobs, 'alice'), [])
+    result('1', 3)
+    result('n2', 4)
+    gate.end()
+    await job.done
+    await jobs.close(0)
+    const { jobs: again } = await openJobs(t, { directory })
+    t.same(await told(again, 'alice'), ['1', 'n2'])
+    t.equal(await told(again, 'alice'), undefined)
+    t.same(await told(again, 'bob'), ['n10', '9', '1', 'n2'])
+    t.ok(await again.poll(job.id, 'alice'), 'lines are given apart from results')
+    await again.close(0)
+
+    // An earlier version wrote an object.
+    const file = join(directory, `${job.id}.json`)
+    writeFileSync(file, JSON.stringify({ ...readRecord(directory, job.id), results: { n1: 'done' } }))
+    const { jobs: older } = await openJobs(t, { directory })
+    t.same((await older.record(job.id))?.results, { n1: 'done' })
+  }
+)
 
 t.test('progress stays between 0 and 1; what a job says after its end is not heard', async t => {
   const { jobs } = await openJobs(t)

@@ -3,7 +3,7 @@ import { until } from './until.js'
 
 /** A network of BMCs on loopback, a BMC set-up and the group of the nodes that have one. */
 export async function bmcCluster(c: Controller, setup: object = { username: 'admin', password: 'secret' }) {
-  await c.post('/config/network/bmc', { network: '127.7.0.0/16' })
+  await c.post('/config/network/loop', { network: '127.7.0.0/16' })
   await c.post('/config/bmcsetup/boards', setup)
   await c.post('/config/group/compute', { bmcsetupname: 'boards' })
 }
@@ -12,7 +12,7 @@ export async function bmcCluster(c: Controller, setup: object = { username: 'adm
 export const addNode = (c: Controller, name: string, ipaddress: string, more: object = {}) =>
   c.post(`/config/node/${name}`, {
     group: 'compute',
-    interfaces: [{ interface: 'BMC', network: 'bmc', ipaddress }],
+    interfaces: [{ interface: 'BMC', network: 'loop', ipaddress }],
     ...more
   })
 
