@@ -50,19 +50,32 @@ interface Wishes {
 /** Whether the caller wants a list as something else than its whole JSON. */
 export const isChosen = ({ query }: ApiRequest) => ['fields', 'format', 'sort'].some(key => query.has(key))
 
-/** The entries as the caller wants them (rules 12.4). Throws 400 for a field or a value that is unknown. */
-export function listed(request: ApiRequest, listing: Listing, entries: readonly Entry[]): Answer {
+/**
+ * The entries as the caller wants them (rules 12.4). Throws 400 for a field or a value that is unknown. A list that may be
+ * long gives a function: it is called once, when it is the list's turn to be sent, so that lists which wait take no memory
+ * (rules 2.13).
+ */
+export function listed(
+  request: ApiRequest,
+  listing: Listing,
+  given: readonly Entry[] | (() => readonly Entry[])
+): Answer {
+  let taken = typeof given === 'function' ? undefined : given
+  const entries = () => {
+    taken ??= (given as () => readonly Entry[])()
+    return taken
+  }
   const wishes = readWishes(request, listing)
   const { format, columns } = wishes
   if (format === 'json') {
     const steps = listing.place
       .replace(/\{(\w+)\}(?=\.)/g, (_, name: string) => param(request, name))
       .split('.')
-    return { status: 200, json: again(() => jsonText(steps, wishes, entries)) }
+    return { status: 200, json: again(() => jsonText(steps, wishes, entries())) }
   }
   const shown = columns ?? plainColumns(listing, format)
   const [text, type] = format === 'csv' ? [csvText, 'text/csv'] : [alignedText, 'text/plain']
-  const table = again(() => text(shown, wishes, entries))
+  const table = again(() => text(shown, wishes, entries()))
   return { status: 200, json: table, type: `${type}; charset=utf-8` }
 }
 

@@ -83,10 +83,12 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
       query: { ...listQuery, nodes: string('a node set: these alone') },
       output: at(listing.place, lastState),
       handler: request => {
-        const { view } = model
         const wanted = request.query.get('nodes')
-        const names = wanted === null ? view.names('node') : nodesIn(parts, wanted, view)
-        return listed(request, listing, statesOf(status, names))
+        return listed(request, listing, () => {
+          const { view } = model
+          const names = wanted === null ? view.names('node') : nodesIn(parts, wanted, view)
+          return statesOf(status, names)
+        })
       }
     }),
     get('/monitor/node/{node}', {

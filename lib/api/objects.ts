@@ -64,8 +64,8 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
     ...{ title, place: `config.${type}.{${type}}`, item: ref(type) },
     ...(columns ? { columns } : {})
   }
-  const listOf = (request: ApiRequest, names: readonly string[]) =>
-    listed(request, listing, entriesOf(parts, type, names, request.caller))
+  const listOf = (request: ApiRequest, names: () => readonly string[]) =>
+    listed(request, listing, () => entriesOf(parts, type, names(), request.caller))
   const routes = [
     get(base, {
       access,
@@ -74,8 +74,10 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
       output,
       handler: request => {
         const wanted = request.query.get('nodes')
-        const names = wanted === null ? undefined : sets?.names(wanted, model.view)
-        return listOf(request, names ?? model.view.names(type))
+        return listOf(
+          request,
+          () => (wanted !== null && sets?.names(wanted, model.view)) || model.view.names(type)
+        )
       }
     }),
     get(one, {
@@ -84,7 +86,11 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
       summary: `One ${title}`,
       query: listQuery,
       output,
-      handler: request => listOf(request, picked(request)?.(model.view) ?? [nameOf(request)])
+      handler: request => {
+        const pick = picked(request)
+        if (pick) return listOf(request, () => pick(model.view))
+        return listed(request, listing, entriesOf(parts, type, [nameOf(request)], request.caller))
+      }
     }),
     post(one, {
       access: type === 'node' ? 'node' : 'user',
@@ -197,14 +203,37 @@ function checkOwnReport({ node, provision }: EffectiveNode, given: Given): void 
   }
 }
 
+/** An object of a list as it was at one moment. Those of a long list wait in memory: they share what they can. */
+class Shown<K extends TypeName> implements Entry {
+  readonly #list: { readonly type: K; readonly reader: Reader }
+  readonly #seen: Seen<K>
+
+  constructor(list: { readonly type: K; readonly reader: Reader }, seen: Seen<K>) {
+    this.#list = list
+    this.#seen = seen
+  }
+
+  get name(): string {
+    return this.#seen.doc.name
+  }
+
+  values(): Record<string, unknown> {
+    return show(this.#list.type, this.#seen, this.#list.reader)
+  }
+
+  json(): string {
+    return showText(this.#list.type, this.#seen, this.#list.reader)
+  }
+}
+
 /** Objects as they are at this moment, whatever changes while they are sent (rules 1.12). */
 function entriesOf(parts: Parts, type: TypeName, names: readonly string[], caller: Caller): Entry[] {
   const { model } = parts
-  const reader = readerFor(parts, caller)
+  const list = { type, reader: readerFor(parts, caller) }
+  const isAnonymous = caller.kind === 'anonymous'
   return names.map(name => {
-    const one = seen(parts, type, model.get(type, name))
-    if (caller.kind === 'anonymous') return { name, values: () => ({ name }) }
-    return { name, values: () => show(type, one, reader), json: () => showText(type, one, reader) }
+    const doc = model.get(type, name)
+    return isAnonymous ? { name, values: () => ({ name }) } : new Shown(list, seen(parts, type, doc))
   })
 }
 

@@ -42,7 +42,7 @@ export class Places {
     while (this.#taken.size >= most && !this.#makeRoom()) {
       const left = until - performance.now()
       if (left <= 0 || this.#waiting.size >= MOST_WAITING) throw busy(`${this.#taken.size} ${what}`)
-      await this.#released(left)
+      await this.#released(exchange, left)
       if (exchange.gone) return
     }
     const place: Place = { waitingSince: undefined }
@@ -56,17 +56,19 @@ export class Places {
     }
   }
 
-  /** Resolves when a place was released, after `ms` at the latest. */
-  #released(ms: number): Promise<void> {
+  /** Resolves when a place was released or the client has gone, after `ms` at the latest. */
+  #released<C>({ outgoing }: Exchange<C>, ms: number): Promise<void> {
     return new Promise(resolve => {
       const done = () => {
         clearTimeout(timer)
+        outgoing.off('close', done)
         this.#waiting.delete(done)
         resolve()
       }
       // Now and then a client that has its place stops reading.
       const timer = setTimeout(done, Math.min(ms, this.#options.yieldMs))
       this.#waiting.add(done)
+      outgoing.once('close', done)
     })
   }
 
