@@ -18,8 +18,8 @@ const usual: Record<string, string> = {
   'etc/os-release': 'ID=test\n'
 }
 
-/** A packed image: the usual files and the given ones. A content that begins with `-> ` is a symbolic link. */
-export function packImage(files: Record<string, string> = {}, suffix = 'tar.gz'): Buffer {
+/** A packed image, owned by `owner` (the group is the next number, but for root): the usual files and the given ones. A content that begins with `-> ` is a symbolic link. */
+export function packImage(files: Record<string, string> = {}, suffix = 'tar.gz', owner = 1234): Buffer {
   const directory = mkdtempSync(join(tmpdir(), 'svc-image-'))
   try {
     for (const [path, content] of Object.entries({ ...usual, ...files })) {
@@ -38,8 +38,8 @@ export function packImage(files: Record<string, string> = {}, suffix = 'tar.gz')
       '-cf',
       archive,
       ...extra,
-      '--owner=:1234',
-      '--group=:1235',
+      `--owner=:${owner}`,
+      `--group=:${owner === 0 ? 0 : owner + 1}`,
       '.'
     ])
     return readFileSync(archive)

@@ -23,6 +23,7 @@ const flags: Record<string, Partial<InstallData>> = {
     roles: ['ntp', 'slurm'],
     interfaces: [installInterface(), installInterface({ interface: 'BMC', bmc: true })]
   },
+  files: { files: true, files_token: 'token' },
   empty: { interfaces: [], domain: '', imagefile: '' },
   everything: {
     ...scripts,
@@ -32,6 +33,8 @@ const flags: Record<string, Partial<InstallData>> = {
     localinstall: true,
     secrets,
     roles: ['r'],
+    files: true,
+    files_token: 'token',
     insecure: true
   },
   masked: { ...scripts, masked: true, secrets, setupbmc: true, bmc: installBmc({ password: '********' }) }

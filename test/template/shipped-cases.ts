@@ -98,6 +98,7 @@ const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
   partscript: [{ partscript: script }, { partscript: longScript }],
   postscript: [{ postscript: script }, { postscript: longScript }],
   localinstall: [{ localinstall: true }],
+  files: [{ files: true, files_token: 'the.running.token' }],
   rootpw: [{ rootpw: '$6$salt$hash/with.dots' }],
   imagesum: [{ imagesum: 'ab'.repeat(32) }],
   imagesize: [{ imagesize: 123_456_789_012 }],

@@ -120,12 +120,21 @@ http_get() {
 http_get_once() {
   rm -f "$_TMP/head"
   if [ -n "$_CURL" ]; then
-    http_curl -o "$2" "$SVC_URL$1"
-    return
+    http_curl -o "$2" "$SVC_URL$1" && return 0
+    # Why it refuses stands in its answer.
+    case $http_cause in
+      'the controller answered '*) http_cause=$http_cause$(refusal "$2") ;;
+    esac
+    return 1
   fi
   http_wget "$2" -S "$SVC_URL$1" && return 0
   printf '%s\n' "$http_said" > "$_TMP/head"
   return 1
+}
+
+# The message of a refusal, after a colon.
+refusal() {
+  sed -n 's/^{"message":"\(.*\)"}$/: \1/p' "$1" 2>/dev/null | cut -c 1-300 | tr -d '\000-\037\177'
 }
 
 # How many seconds to wait, if the last answer was a 503 that says so.

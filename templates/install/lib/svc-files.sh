@@ -1,0 +1,229 @@
+#!/bin/sh
+# svc-files [--root DIR] [TAR]: puts the files in place that svcd renders for this node (docs/files.md).
+#
+# Without TAR it fetches them from the controller, with the node's own token, as /etc/svc/files.conf says. Each file is
+# replaced as a whole, or not at all. A link among the directories of a path is followed inside the root alone, and only
+# where nobody but root can have made it; a link in the place of the file is replaced.
+set -u
+umask 077
+LC_ALL=C
+PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export LC_ALL PATH
+
+# What svcd writes into the tar for a name that this node may not know.
+unknown=2097151
+
+say() {
+  printf 'svc-files: %s\n' "$*"
+}
+
+die() {
+  say "$*" >&2
+  exit 1
+}
+
+# shellcheck disable=SC2317 # called by the trap
+clean() {
+  if [ -n "$stage" ]; then
+    rm -rf "$stage"
+  fi
+}
+
+# Reads the settings: a word and its value on each line, which no shell evaluates.
+settings() {
+  url='' node='' token='' insecure=''
+  while read -r key value; do
+    case $key in
+      url) url=$value ;;
+      node) node=$value ;;
+      token) token=$value ;;
+      insecure) insecure=$value ;;
+    esac
+  done < "$conf" || return 1
+  [ -n "$url" ] && [ -n "$node" ] && [ -n "$token" ]
+}
+
+# Fetches the tar. The token is no argument: everybody can read those.
+fetch() {
+  settings || die "$conf is missing or does not name url, node and token: the installation of a node with files writes it"
+  address=$url/boot/files/$node
+  if command -v curl >/dev/null; then
+    printf 'header = "x-access-tokens: %s"\n' "$token" > "$stage/request"
+    code=$(curl -q -g -s -S ${insecure:+-k} -K "$stage/request" --connect-timeout 20 --max-time 300 \
+      -D "$stage/head" -o "$stage/answer" -w '%{http_code}' "$address") || die "$address cannot be fetched"
+  else
+    printf 'header = x-access-tokens: %s\n' "$token" > "$stage/request"
+    code=$(wget -q -S --tries=1 --timeout=300 --content-on-error --config="$stage/request" \
+      ${insecure:+--no-check-certificate} -O "$stage/answer" "$address" 2> "$stage/head" && printf 200)
+  fi
+  if [ "$code" != 200 ]; then
+    die "$address: the controller answered ${code:-with an error}$(
+      sed -n 's/^{"message":"\(.*\)"}$/: \1/p' "$stage/answer" 2>/dev/null | cut -c 1-400
+    )"
+  fi
+  archive=$stage/answer
+  renewed=$(sed -n 's/^[[:space:]]*[Xx]-[Aa]ccess-[Tt]okens: *\([A-Za-z0-9._-]*\).*$/\1/p' "$stage/head" | tail -n 1)
+  if [ -n "$renewed" ]; then
+    if ! printf 'url %s\nnode %s\ntoken %s\ninsecure %s\n' "$url" "$node" "$renewed" "$insecure" > "$conf.new" ||
+      ! mv -f "$conf.new" "$conf"; then
+      say "the new token cannot be kept in $conf" >&2
+    fi
+  fi
+}
+
+# Whether nobody but root can change what is in the present directory.
+trusted() {
+  about=$(stat -c '%u %a' .) || return 1
+  case $about in
+    '0 '*) [ $((0${about#0 } & 022)) -eq 0 ] ;;
+    *) return 1 ;;
+  esac
+}
+
+# Goes to the directory $1, a path below the root, and makes what is missing of it. The place that was reached is asked for
+# after each step, because somebody may exchange a directory for a link meanwhile.
+enter() {
+  rest=$1
+  reached=''
+  links=0
+  cd -P -- "$root/" || return 1
+  while [ -n "$rest" ]; do
+    part=${rest%%/*}
+    case $rest in
+      */*) rest=${rest#*/} ;;
+      *) rest='' ;;
+    esac
+    case $part in
+      '' | .) continue ;;
+      ..)
+        reached=${reached%/*}
+        cd -P -- "$root$reached/" || return 1
+        ;;
+      *)
+        if [ -L "./$part" ]; then
+          links=$((links + 1))
+          if [ "$links" -gt 40 ]; then
+            say "$reached/$part leads round in a circle" >&2
+            return 1
+          fi
+          if ! trusted; then
+            say "$reached/$part is a link that somebody other than root may have made" >&2
+            return 1
+          fi
+          target=$(readlink "./$part") || return 1
+          rest=$target/$rest
+          case $target in
+            /*)
+              reached=''
+              cd -P -- "$root/" || return 1
+              ;;
+          esac
+          continue
+        fi
+        if ! [ -e "./$part" ]; then
+          mkdir -m 755 "./$part" || return 1
+        fi
+        cd -P "./$part" || return 1
+        reached=$reached/$part
+        ;;
+    esac
+    if [ "$(pwd -P)" != "$root$reached" ] && [ "$(pwd -P)" != "$root$reached/" ]; then
+      say "$reached is another directory by now" >&2
+      return 1
+    fi
+  done
+}
+
+# Puts the file $1 of the tar in its place. In a directory of its own, where nobody else can write, it gets its text, its
+# owner and its mode; then it is renamed.
+put() (
+  name=${1##*/}
+  case $1 in
+    */*) enter "${1%/*}" ;;
+    *) enter '' ;;
+  esac || exit 1
+  if [ -d "./$name" ] && ! [ -L "./$name" ]; then
+    say "/$1 is a directory" >&2
+    exit 1
+  fi
+  wanted=$(stat -c '%u %g %a' "$tree/$1") || exit 1
+  mode=${wanted##* }
+  owner=${wanted%% *}
+  group=${wanted#* }
+  group=${group% *}
+  if [ "$owner" = "$unknown" ] || [ "$group" = "$unknown" ]; then
+    say "/$1: this system does not know its owner or its group" >&2
+    exit 1
+  fi
+  if [ -f "./$name" ] && ! [ -L "./$name" ] && [ "$(stat -c '%u %g %a' "./$name")" = "$wanted" ] &&
+    cmp -s "$tree/$1" "./$name"; then
+    exit 0
+  fi
+  here=$(pwd -P)
+  made=$(mktemp -d ./.svc-files.XXXXXX) || exit 1
+  if cd -P "$made" && [ "$(pwd -P)" = "${here%/}/${made#./}" ] && [ "$(stat -c '%u %a' .)" = '0 700' ]; then
+    if cat "$tree/$1" > new && chown "$owner:$group" new && chmod "$mode" new &&
+      { sync new || sync; } 2>/dev/null && mv -fT new "../$name"; then
+      written=yes
+    else
+      rm -f new
+      written=''
+    fi
+    cd .. && rmdir "$made"
+    if [ -n "$written" ]; then
+      say "/$1 is new"
+      exit 0
+    fi
+  fi
+  say "/$1 cannot be written" >&2
+  exit 1
+)
+
+root=/
+archive=''
+stage=''
+while [ "$#" -gt 0 ]; do
+  case $1 in
+    --root)
+      root=${2:-}
+      shift
+      ;;
+    -*) die 'use: svc-files [--root DIR] [TAR]' ;;
+    *) archive=$1 ;;
+  esac
+  shift
+done
+if [ "$(id -u)" != 0 ]; then
+  die 'only root can put files in place'
+fi
+root=$(cd -P -- "$root" && pwd -P) || die 'there is no such root'
+if [ "$root" = / ]; then
+  root=''
+fi
+conf=$root/etc/svc/files.conf
+
+trap clean 0
+trap 'exit 1' HUP INT TERM
+stage=$(mktemp -d /var/tmp/svc-files.XXXXXX || mktemp -d /tmp/svc-files.XXXXXX) || exit 1
+if [ -z "$archive" ]; then
+  fetch
+fi
+tree=$stage/tree
+if ! mkdir "$tree" || ! tar -xpmf "$archive" -C "$tree"; then
+  die 'the tar is damaged'
+fi
+if [ -n "$(find "$tree" ! -type d ! -type f)" ]; then
+  die 'the tar holds something that is neither a file nor a directory'
+fi
+find "$tree" -type f > "$stage/list"
+failed=0
+while IFS= read -r found; do
+  if put "${found#"$tree"/}"; then
+    if [ -z "$root" ] && command -v restorecon >/dev/null; then
+      restorecon "${found#"$tree"}" 2>/dev/null
+    fi
+  else
+    failed=1
+  fi
+done < "$stage/list"
+exit "$failed"
