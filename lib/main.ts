@@ -11,6 +11,7 @@ interface Options {
   readonly role?: string
   readonly stdin?: boolean
   readonly yes?: boolean
+  readonly csv?: boolean
 }
 
 type Command = (options: Options, args: readonly string[]) => Promise<number>
@@ -46,8 +47,9 @@ const commands = new Map(
     },
     async import(options, [file = '']) {
       const config = await configOf(options)
-      const { importFrom } = await import('./cli/transfer.js')
-      process.stdout.write(`${await importFrom(config, file, options.yes ?? false)}\n`)
+      const { importFrom, importTable } = await import('./cli/transfer.js')
+      const run = options.csv ? importTable : importFrom
+      process.stdout.write(`${await run(config, file, options.yes ?? false)}\n`)
       return 0
     },
     async passwd({ role = 'admin', stdin = false }, [user = '']) {
@@ -95,6 +97,7 @@ function parse(argv: readonly string[]) {
           role: { type: 'string' },
           stdin: { type: 'boolean' },
           yes: { type: 'boolean' },
+          csv: { type: 'boolean' },
           version: { type: 'boolean' },
           help: { type: 'boolean' }
         }
@@ -114,7 +117,8 @@ function parse(argv: readonly string[]) {
   if (command !== 'passwd' && (values.role !== undefined || values.stdin))
     throw new UsageError('--role and --stdin belong to passwd')
   if (command !== 'version' && values.version) throw new UsageError('--version is a command of its own')
-  if (command !== 'import' && values.yes) throw new UsageError('--yes belongs to import')
+  if (command !== 'import' && (values.yes || values.csv))
+    throw new UsageError('--yes and --csv belong to import')
   return { help: false, run, values, args } as const
 }
 

@@ -10,6 +10,8 @@ import { at, object, property, ref, type Schema } from './schema.js'
 /** A body that a route takes, described once: how the documents show it, and how it is read. */
 export interface Body<Given> {
   readonly schema: Schema
+  /** It is no JSON. */
+  readonly text?: true
   /** Throws 400 that names the object, the field and what it takes. */
   read(request: ApiRequest): Given
 }

@@ -1,11 +1,13 @@
 import { badRequest } from '../errors.js'
 import { boolean, objectName } from '../model/field.js'
+import { objectTypes } from '../model/types.js'
 import { acknowledge, acknowledgement } from './asynchronous.js'
 import { bodyOf } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
+import { type Line, Refusals, readTable } from './csv.js'
 import { dryRunQuery, isDryRun } from './dry-run.js'
 import { get, post, script } from './row.js'
-import { at, list, object, ref } from './schema.js'
+import { at, csv, list, object, ref, word } from './schema.js'
 
 /** What a grab and a push take; `nodry` is the opposite of `dryrun` (rules 1.6). */
 const transferOf = (type: 'node' | 'group') =>
@@ -27,6 +29,28 @@ const transferOf = (type: 'node' | 'group') =>
 export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }: Parts): ApiRoute[] {
   const nodeOf = (request: ApiRequest) => param(request, 'node')
   return [
+    post('/config/node', {
+      access: 'user',
+      answers: [200],
+      summary: 'Create and change nodes by the lines of a table, all or none',
+      query: { format: word('csv') },
+      body: { schema: csv, text: true, read: request => String(request.body) },
+      output: ref('message'),
+      handler: async (request, text) => {
+        if (request.query.get('format') !== 'csv')
+          throw badRequest(
+            'POST /config/node takes a table, with ?format=csv; one node is posted to its own path'
+          )
+        const refusals = new Refusals()
+        const lines = await readTable(text, objectTypes.node, refusals)
+        refusals.check()
+        const refused = ({ line }: Line, why: string) => refusals.add(`line ${line}`, why)
+        const { created, changed } = await model.saveEach('node', lines, actorOf(request), refused, () =>
+          refusals.check()
+        )
+        return done(200, `${created} nodes created, ${changed} changed`)
+      }
+    }),
     ...(['boot', 'install', 'kickstart'] as const).map(what =>
       script(`/config/node/{node}/_render/${what}`, {
         access: 'admin',

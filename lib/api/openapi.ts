@@ -2,7 +2,7 @@ import { accessOf } from '../auth/access.js'
 import { version } from '../version.js'
 import type { ApiRoute } from './context.js'
 import { parametersOf } from './params.js'
-import { bytes, components, plainText, ref, type Schema, string } from './schema.js'
+import { bytes, components, csv, plainText, ref, type Schema, string } from './schema.js'
 
 const statusText: Readonly<Record<number, string>> = {
   200: 'done',
@@ -19,6 +19,7 @@ const statusText: Readonly<Record<number, string>> = {
 
 function content(schema: Schema): object {
   if (schema === bytes) return { 'application/octet-stream': { schema } }
+  if (schema === csv) return { 'text/csv': { schema } }
   return { [schema === plainText ? 'text/plain' : 'application/json']: { schema } }
 }
 

@@ -59,7 +59,7 @@ function route<Given>(
     path,
     effect,
     access,
-    body: body ? 'json' : 'ignored',
+    body: body ? (body.text ? 'text' : 'json') : 'ignored',
     codes: [...answers, ...[...refusals].sort()],
     summary,
     query,

@@ -45,6 +45,8 @@ export const twice = (path: string, properties: Schema): Schema =>
 
 /** An iPXE script, an install script, a kickstart. */
 export const plainText: Schema = { type: 'string' }
+/** A table. */
+export const csv: Schema = { type: 'string', description: 'RFC 4180; the first line names the fields' }
 /** A file. */
 export const bytes: Schema = { type: 'string', format: 'binary' }
 

@@ -23,13 +23,7 @@ export async function exportTo(config: Config, out: NodeJS.WritableStream): Prom
  * @throws UsageError when there is no terminal to ask on; Error when the answer is no, or the daemon refuses
  */
 export async function importFrom(config: Config, file: string, yes: boolean): Promise<string> {
-  const document = await buffer(file === '-' ? process.stdin : createReadStream(file)).catch(
-    ({ code, message }: NodeJS.ErrnoException) => {
-      throw new Error(
-        `${file}: ${code === 'ENOENT' ? 'there is no such file' : `cannot be read: ${message}`}`
-      )
-    }
-  )
+  const document = await contentOf(file)
   let path = importPath
   if (!yes) {
     const found = JSON.parse(
@@ -38,17 +32,65 @@ export async function importFrom(config: Config, file: string, yes: boolean): Pr
     const lines = differences(found)
     // While it is asked about, a booting machine may change what is stored.
     path += `?expect=${found.mark}`
-    if (lines.length === 0) return 'nothing differs'
-    process.stderr.write(lines.map(line => `${line}\n`).join(''))
-    if (!process.stdin.isTTY)
-      throw new UsageError('nothing was imported: there is no terminal to ask on, use --yes')
-    if (!(await confirmed('Import this? [y/N] '))) throw new Error('nothing was imported')
+    if (!(await wanted(lines))) return 'nothing differs'
   }
   return messageOf(await ask(config, 'POST', path, document))
 }
 
+/**
+ * Creates and changes nodes by the lines of a CSV file (`-`: standard input) in the running daemon; asks and throws as
+ * `importFrom` does.
+ */
+export async function importTable(config: Config, file: string, yes: boolean): Promise<string> {
+  const table = await contentOf(file)
+  if (!yes) {
+    const found = JSON.parse(
+      String(await ask(config, 'POST', `${tablePath}&dryrun=yes`, table))
+    ) as TableDryRun
+    const lines = found.changes.slice(0, mostNames).map(({ type, name, action, fields }) => {
+      const told = fields.map(({ field, before, after }) => `${field} ${shown(before)} -> ${shown(after)}`)
+      return `${action} ${type} ${name}: ${told.join(', ')}`
+    })
+    if (found.changes.length > mostNames) lines.push(`and ${found.changes.length - mostNames} more`)
+    if (!(await wanted(lines))) return 'nothing differs'
+  }
+  return messageOf(await ask(config, 'POST', tablePath, table))
+}
+
+const shown = (value: unknown) => (value === null ? '-' : JSON.stringify(value))
+
+const contentOf = (file: string): Promise<Buffer> =>
+  buffer(file === '-' ? process.stdin : createReadStream(file)).catch(
+    ({ code, message }: NodeJS.ErrnoException) => {
+      throw new Error(
+        `${file}: ${code === 'ENOENT' ? 'there is no such file' : `cannot be read: ${message}`}`
+      )
+    }
+  )
+
+/** Shows what would change and asks; false where nothing would. Throws where it is not wanted. */
+async function wanted(lines: readonly string[]): Promise<boolean> {
+  if (lines.length === 0) return false
+  process.stderr.write(lines.map(line => `${line}\n`).join(''))
+  if (!process.stdin.isTTY)
+    throw new UsageError('nothing was imported: there is no terminal to ask on, use --yes')
+  if (!(await confirmed('Import this? [y/N] '))) throw new Error('nothing was imported')
+  return true
+}
+
 const importPath = '/config/cluster/import'
+const tablePath = '/config/node?format=csv'
 const mostNames = 20
+
+/** What a dry run of a table tells. */
+interface TableDryRun {
+  readonly changes: readonly {
+    readonly type: string
+    readonly name: string
+    readonly action: string
+    readonly fields: readonly { readonly field: string; readonly before: unknown; readonly after: unknown }[]
+  }[]
+}
 
 /** What a dry run tells: by type and by what happens to them, the names of the objects. */
 interface DryRun {

@@ -6,6 +6,7 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
   export                     print everything that is configured, from the running daemon
   import FILE [--yes]        replace the sections in FILE (- for standard input), in the running daemon; shows what
                              would change and asks first, with --yes it does not
+  import --csv FILE [--yes]  create and change nodes by the lines of a table, in the running daemon; asks as above
   passwd USER [--role ROLE]  print the line for [users] of the ini; roles: admin (default), viewer
   version, --version         print version, interface version and source commit
 

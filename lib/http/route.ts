@@ -14,7 +14,7 @@ export interface RequestHead extends Visit {
 
 export interface Request<Caller> extends RequestHead {
   readonly caller: Caller
-  /** The parsed body on routes with `body: 'json'`, else undefined. */
+  /** The parsed body on routes with `body: 'json'`, a string on those with `text`, else undefined. */
   readonly body: JsonValue | undefined
   /** Aborted when the client has gone before the answer was complete. */
   readonly signal: AbortSignal
@@ -51,8 +51,8 @@ export interface Route<Caller> {
   readonly effect: 'reads' | 'changes'
   /** Who may call; meaningless to http/, which hands the route to `authorize`. */
   readonly access: string
-  /** `json`: a strict JSON body is needed; `ignored`: read up to the limit and dropped. */
-  readonly body: 'json' | 'ignored'
+  /** `json`: a strict JSON body is needed; `text`: one in UTF-8; `ignored`: read up to the limit and dropped. */
+  readonly body: 'json' | 'text' | 'ignored'
   /** Bytes of a body, where they are fewer than the caller may send elsewhere. */
   readonly maxBody?: number
   handler(request: Request<Caller>): Answer | Promise<Answer>

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import {
   type AddressInfo,
@@ -250,17 +251,19 @@ export class HttpServer<C> {
     request.caller = await options.authorize(route, request)
     if (options.param)
       for (const name in params) params[name] = options.param(name, params[name] as string, route)
-    if (hasBody(incoming) || route.body === 'json') {
+    const keep = route.body !== 'ignored'
+    if (hasBody(incoming) || keep) {
       const { maxBody: most } = options
       const byCaller = typeof most === 'number' ? most : most(request.caller)
       const maxBody = Math.min(byCaller, route.maxBody ?? byCaller)
       if (exchange.awaitsContinue && Number(headers['content-length'] ?? 0) <= maxBody) {
         exchange.outgoing.writeContinue()
       }
-      const body = await readBody(incoming, maxBody, route.body === 'json', this.#limits)
+      const body = await readBody(incoming, maxBody, keep, this.#limits)
       // A slow body may have taken minutes: the token, or what it stands for, may be gone.
       request.caller = await options.authorize(route, request)
       if (route.body === 'json') request.body = parseStrict(body)
+      if (route.body === 'text') request.body = textOf(body)
     }
     return route.handler(request)
   }
@@ -371,4 +374,10 @@ function checkHeader({ rawHeaders, headers, httpVersion }: IncomingMessage): voi
   for (let i = 0; i < rawHeaders.length; i += 2)
     if (rawHeaders[i]?.length === 4 && rawHeaders[i]?.toLowerCase() === 'host') hosts++
   if (hosts > 1) throw badRequest('the Host header is given twice')
+}
+
+/** A body in UTF-8, without a byte order mark; throws 400 for any other. */
+function textOf(body: Buffer): string {
+  if (!isUtf8(body)) throw badRequest('the body is not valid UTF-8')
+  return body.toString('utf8').replace(/^\ufeff/, '')
 }

@@ -1,4 +1,4 @@
-import { badRequest, notFound } from '../errors.js'
+import { badRequest, notFound, ServiceError } from '../errors.js'
 import type { Change } from '../store/types.js'
 import type { Docs, TypeName } from './docs.js'
 import { type EffectiveNode, effectiveNode } from './effective.js'
@@ -223,6 +223,42 @@ export class Model {
     })
   }
 
+  /**
+   * Creates and changes objects, each as its entry says, in one transaction. `refused` is told of each entry that breaks a
+   * rule, so that all of them are known; then `refuse` throws.
+   */
+  async saveEach<E extends { readonly name: string; readonly given: Given }>(
+    type: TypeName,
+    entries: readonly E[],
+    actor: Actor,
+    refused: (entry: E, why: string) => void,
+    refuse: () => void
+  ): Promise<{ created: number; changed: number }> {
+    const { cluster } = this
+    const changingOf = (tx: Tx) => this.#changing(tx, actor)
+    const made = (tx: Tx) => this.#made(tx, actor)
+    const changes = await this.options.store.changeInSteps(function* (tx) {
+      const changing = changingOf(tx)
+      const byName = new Map(entries.map(entry => [entry.name, entry]))
+      for (const entry of entries) {
+        yield
+        const why = refusal(() => write(changing, type, entry.name, tx.get(type, entry.name), entry.given))
+        if (why !== undefined) refused(entry, why)
+      }
+      yield* checkingChanges(tx, cluster, (changed, error) => {
+        const entry = changed.type === type ? byName.get(changed.name) : undefined
+        if (!entry) throw error
+        refused(entry, error.message)
+      })
+      refuse()
+      return made(tx)
+    })
+    if (changes.length > 0) await this.options.audit(actor, changes, 'import')
+    const ours = changes.filter(change => change.type === type)
+    const created = ours.filter(({ before }) => !before).length
+    return { created, changed: ours.length - created }
+  }
+
   /** Runs a change of many objects in one transaction, in steps: they may be too many for one turn of the event loop. */
   async #changeAll(
     actor: Actor,
@@ -314,6 +350,17 @@ export class Model {
   /** What the types need of a change. */
   #changing(tx: Tx, power: Power): Changing {
     return { tx, cluster: this.cluster, now: this.options.now(), power }
+  }
+}
+
+/** Why a change is refused; undefined when it is not. */
+function refusal(change: () => void): string | undefined {
+  try {
+    change()
+    return undefined
+  } catch (error) {
+    if (error instanceof ServiceError) return error.message
+    throw error
   }
 }
 

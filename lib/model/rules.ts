@@ -1,4 +1,4 @@
-import { badRequest, type ServiceError } from '../errors.js'
+import { badRequest, ServiceError } from '../errors.js'
 import { toAddress } from './address.js'
 import type { AttachedShapes, Docs, TypeName } from './docs.js'
 import { type Connection, type Owner, ownerText } from './index.js'
@@ -9,7 +9,7 @@ import type { AttachedType } from './stored.js'
 import { checkUnused } from './tags.js'
 import { treeProblems } from './types/osimage.js'
 import { attachedTypes, objectTypes, typeNames } from './types.js'
-import type { ClusterSettings, Tx, View } from './view.js'
+import type { Change, ClusterSettings, Tx, View } from './view.js'
 
 /** The types by any name: the store speaks of a change of any of them. */
 const objects: Readonly<Record<string, ObjectType | undefined>> = objectTypes
@@ -23,19 +23,32 @@ export function checkChanges(tx: Tx, cluster: ClusterSettings): void {
   for (const _ of checkingChanges(tx, cluster));
 }
 
-/** The same object by object. */
-export function* checkingChanges(tx: Tx, cluster: ClusterSettings): Generator<void> {
-  for (const { type, name, before, after } of tx.changes()) {
+/** The same object by object. With `refused` what breaks a rule goes there instead of being thrown. */
+export function* checkingChanges(
+  tx: Tx,
+  cluster: ClusterSettings,
+  refused?: (change: Change, error: ServiceError) => void
+): Generator<void> {
+  for (const change of tx.changes()) {
     yield
-    if (before && !after) attached[type]?.checkRemoved?.(tx, before, cluster)
-    const object = objects[type]
-    if (!object) continue
-    const ref = { type: object.type, name }
-    if (after) for (const check of checksOf(tx, ref, cluster)) check()
-    else checkRemoved(tx, ref)
-    if (before && after) object.checkChange?.(tx, before, after, cluster)
+    try {
+      checkChange(tx, change, cluster)
+    } catch (error) {
+      if (!refused || !(error instanceof ServiceError)) throw error
+      refused(change, error)
+    }
   }
   for (const { message } of treeProblems(tx, cluster.imageDirectory)) throw badRequest(message)
+}
+
+function checkChange(tx: Tx, { type, name, before, after }: Change, cluster: ClusterSettings): void {
+  if (before && !after) attached[type]?.checkRemoved?.(tx, before, cluster)
+  const object = objects[type]
+  if (!object) return
+  const ref = { type: object.type, name }
+  if (after) for (const check of checksOf(tx, ref, cluster)) check()
+  else checkRemoved(tx, ref)
+  if (before && after) object.checkChange?.(tx, before, after, cluster)
 }
 
 /** What is wrong with a stored object. */

@@ -177,6 +177,7 @@ const rules: readonly (readonly [Rule, string])[] = [
   [
     admins,
     `POST /config/cluster
+     POST /config/node
      POST /config/cluster/import
      POST /config/network/{network}
      GET /config/network/{network}/_delete

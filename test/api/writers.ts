@@ -123,6 +123,15 @@ export const WRITERS: readonly Writer[] = [
     }
   },
   {
+    name: 'changes a node set',
+    first: 'none',
+    read: ({ node }) => common(MEMBERS.map(name => (node[`of-${name}`] as { comment?: string }).comment)),
+    next: (_, round) => ({
+      after: String(round),
+      send: client => client.post('/config/node/of-member[1-8]', { comment: String(round) })
+    })
+  },
+  {
     name: 'adds and removes an interface of a group',
     first: 'BOOTIF',
     read: ({ node, group }) =>

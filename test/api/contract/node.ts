@@ -60,6 +60,22 @@ export const node: Cases = {
       shows: { config: { node: { n1: { name: 'n1' }, n2: { name: 'n2', interfaces: [] } } } }
     }
   ],
+  'POST /config/node': [
+    {
+      what: 'the lines of a table',
+      ask: ['/config/node?format=csv', 'name,comment\nn1,of a table\n'],
+      status: 200,
+      says: /^0 nodes created, 1 changed$/,
+      files: { 'node/n1.json': { ...doc, comment: 'of a table' } }
+    },
+    { what: 'JSON', ask: ['/config/node', {}], status: 400, says: /takes a table/ },
+    {
+      what: 'a line that breaks a rule',
+      ask: ['/config/node?format=csv', 'name,group\nn1,none\n'],
+      status: 400,
+      says: /line 2: .*group none does not exist/
+    }
+  ],
   'GET /config/node/{node}': [
     {
       what: 'values in force, where they come from, and its interfaces',

@@ -1,0 +1,111 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { builtTree, svcd } from '../support/built-tree.js'
+import { Controller } from '../support/controller.js'
+import { documents, read } from '../support/state.js'
+
+const c = await Controller.start(t)
+await c.cluster()
+await c.post('/config/group/other', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
+await c.post('/config/node/old', { group: 'compute', comment: 'stays', service: true })
+const path = '/config/node?format=csv'
+const table = (...lines: string[]) => lines.join('\r\n')
+
+// rules 12.8
+t.test('nodes are created and changed, all in one', async t => {
+  const text = table(
+    '\ufeffname,group,comment,service,BOOTIF.macaddress,BOOTIF.ipaddress,unmanaged_bmc_users',
+    'n1,compute,"says ""a, b""",yes,52-54-00-00-00-01,10.141.0.7,delete',
+    'n2,compute,"two\nlines",no,,,',
+    '',
+    'old,,,false,,,'
+  )
+  t.match(await c.post(path, text), { status: 200, body: { message: '2 nodes created, 1 changed' } })
+  t.match(await read(c, 'node', 'n1'), {
+    ...{ group: 'compute', comment: 'says "a, b"', service: true, macaddr: '52:54:00:00:00:01' },
+    interfaces: [{ interface: 'BOOTIF', ipaddress: '10.141.0.7' }]
+  })
+  t.match(await read(c, 'node', 'n2'), {
+    comment: 'two\nlines',
+    interfaces: [{ ipaddress: /^10\.141\./ }]
+  })
+  t.match(await read(c, 'node', 'old'), { group: 'compute', comment: 'stays', service: false })
+  const audit = readFileSync(join(c.directory, 'state', 'audit.log'), 'utf8')
+    .trim()
+    .split('\n')
+  t.match(JSON.parse(audit.at(-4) ?? ''), { action: 'import', counts: { node: { created: 2, changed: 1 } } })
+})
+
+t.test('a list that was written as CSV changes nothing', async t => {
+  const before = await documents(c)
+  const { text } = await c.get('/config/node?format=csv&fields=name,group,comment,service,macaddr,osimagetag')
+  t.match(await c.post(path, text), { status: 200, body: { message: '0 nodes created, 0 changed' } })
+  t.same(await documents(c), before)
+  const whole = await c.get('/config/node?format=csv')
+  t.match(await c.post(path, whole.text), { status: 200, body: { message: '0 nodes created, 0 changed' } })
+})
+
+t.test('every line that is wrong is named; nothing is changed', async t => {
+  const before = await documents(c)
+  const refused: [text: string, ...says: RegExp[]][] = [
+    ['', /^the table is empty/],
+    ['group,comment\na,b', /line 1: no column is called "name"/],
+    ['name,colour', /line 1, column 2: a node has no field "colour"/],
+    ['name,group,group', /line 1, column 3: "group" stands in column 2 too/],
+    ['name,BOOTIF.colour', /line 1, column 2: a node has no field "BOOTIF.colour"/],
+    ['name,comment\nn5', /line 2: 1 cells stand below 2 columns/],
+    ['name,comment\nN 5,x', /line 2, column 1 \(name\): a name must be a host name/],
+    ['name\nn5\nn5', /line 3: node n5 stands in line 2 too/],
+    ['name,comment\nn5,"open', /cannot be read.*(?:quote|Quote)/],
+    [
+      'name,service,macaddr,group\nn5,maybe,zz,compute\n\nn6,yes,,none\nn7,yes,52:54:00:00:00:01,compute',
+      /line 2, column 2 \(service\): .*must be true or false, not "maybe"/,
+      /line 2, column 3 \(macaddr\): .*must be a MAC address/
+    ],
+    [
+      'name,macaddr,group\nn6,,none\nn7,52:54:00:00:00:01,compute',
+      /line 2: node n6: group none does not exist/,
+      /line 3: .*52:54:00:00:00:01 belongs to node n1/
+    ],
+    ['name,BOOTIF.ipaddress,group\nn8,10.9.9.9,compute', /line 2: .*10\.9\.9\.9/]
+  ]
+  for (const [text, ...says] of refused) {
+    const { status, body } = await c.post(path, text)
+    t.equal(status, 400, text)
+    for (const one of says) t.match(body.message, one, text)
+  }
+  const many = ['name,macaddr', ...Array.from({ length: 30 }, (_, i) => `x${i},bad`)].join('\n')
+  t.match((await c.post(path, many)).body.message, /line 2, .*line 21, .*; and 10 more$/)
+  t.match(await c.post('/config/node', 'name\nx'), { status: 400, body: { message: /takes a table/ } })
+  t.match(await c.post(path, Buffer.from([0x6e, 0xff])), {
+    status: 400,
+    body: { message: /not valid UTF-8/ }
+  })
+  t.same(await documents(c), before)
+})
+
+t.test('a dry run', async t => {
+  const before = await documents(c)
+  const { status, body } = await c.post(`${path}&dryrun=yes`, 'name,group\nn9,compute\nn1,other')
+  t.equal(status, 200)
+  t.match(body.changes.map(({ name, action }: Record<string, string>) => `${action} ${name}`).sort(), [
+    'create n9',
+    'update n1'
+  ])
+  t.same(await documents(c), before)
+})
+
+t.test('svcd import --csv', async t => {
+  const tree = builtTree(t.testdir())
+  const settings = [...c.overrides, `http.listen=127.0.0.1:${c.daemon.port}`]
+  const options = ['--config', join(tree, 'etc/svcd.ini'), ...settings.flatMap(setting => ['--set', setting])]
+  const file = join(tree, 'nodes.csv')
+  writeFileSync(file, 'name,group,comment\nn9,compute,new\n')
+  const asked = await svcd(tree, ['import', '--csv', file, ...options])
+  t.equal(asked.code, 2)
+  t.match(asked.stderr, /^create node n9: .*comment - -> "new"/)
+  t.equal((await c.get('/config/node/n9')).status, 404)
+  const done = await svcd(tree, ['import', '--csv', '--yes', '-', ...options], readFileSync(file, 'utf8'))
+  t.equal(done.stdout, '1 nodes created, 0 changed\n', done.stderr)
+})
