@@ -4,7 +4,8 @@
 # own side (dracut/90svc) install the machine, says what it finds on /sysroot and switches off. Lines that begin
 # with STAGE are for the test.
 #
-# Kernel arguments of the test: test.other=NODE asks for another node's install script as well.
+# Kernel arguments of the test: test.other=NODE asks for another node's install script as well; test.init=PATH goes on in
+# the system on /sysroot, with that program of it as the first process.
 
 /bin/busybox mkdir -p /dev /etc /proc /run /sys /tmp
 /bin/busybox --install -s /bin
@@ -42,6 +43,12 @@ stage "tree $(sh /lib/tree-sum.sh /sysroot/usr)"
 argument() {
     tr ' ' '\n' </proc/cmdline | sed -n "s/^$1=//p"
 }
+
+init=$(argument test.init)
+if [ -n "$init" ]; then
+    trap - EXIT
+    exec switch_root /sysroot "$init"
+fi
 
 other=$(argument test.other)
 if [ -n "$other" ]; then
