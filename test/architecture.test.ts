@@ -89,7 +89,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'image/packer': ['program'],
   'image/torrent': ['program'],
   'image/transfer': ['program'],
-  control: ['model', 'jobs', 'program', 'config'],
+  control: ['model', 'node-set', 'jobs', 'program', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'program', 'config'],
   monitor: ['model', 'node-set', 'store', 'jobs'],
   // The ini's [users] lines hold roles and hashes.

@@ -1,14 +1,17 @@
+import { setMaxListeners } from 'node:events'
 import { Semaphore } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import { unavailable } from '../errors.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
 import type { Log } from '../log.js'
 import type { Actor, Model } from '../model/model.js'
+import { fold } from '../node-set/fold.js'
 import { batch } from './batch.js'
 import { type Bmc, bmcOf } from './bmc.js'
 import { type Command, isReading, switchesOn } from './commands.js'
 import { ipmi } from './ipmi.js'
 import { Pace } from './pace.js'
+import { Programs } from './programs.js'
 import { redfish } from './redfish/redfish.js'
 
 interface ControlOptions {
@@ -29,6 +32,9 @@ interface Changing {
 /** Requests for one node that may wait for a place: what waits longer would surprise who asked. */
 const MOST_WAITING = 200
 
+/** Characters of a node set that a record and the log show. */
+const LONGEST_SET = 200
+
 /** Speaks to the BMCs of nodes: at once for one node, as a job for many (rules 13.1, 13.2). */
 export class Control {
   readonly #o: ControlOptions
@@ -38,12 +44,15 @@ export class Control {
   readonly #pace: Pace
   readonly #changing = new Set<Changing>()
   readonly #closing = new AbortController()
+  readonly #programs = new Programs()
 
   constructor(options: ControlOptions) {
     const { parallel, delay } = options.config
     this.#o = options
     this.#single = new Semaphore(parallel)
     this.#many = new Semaphore(parallel)
+    // Each program that runs listens.
+    setMaxListeners(0, this.#closing.signal)
     this.#pace = new Pace(parallel, delay, options.ticks)
   }
 
@@ -73,7 +82,7 @@ export class Control {
   submit(nodes: readonly string[], command: Command, { who }: Actor): Promise<SubmittedJob> {
     return this.#o.jobs.submit({
       kind: command,
-      object: nodes.length === 1 ? `node ${nodes[0]}` : `${nodes.length} nodes`,
+      object: named(nodes),
       by: who,
       lanes: [],
       elsewhere: true,
@@ -84,6 +93,7 @@ export class Control {
   /** Stops what is asked of BMCs for one node; jobs are stopped by their own signals. */
   close(): void {
     this.#closing.abort(new Error('the service is shutting down'))
+    this.#programs.close()
   }
 
   /** After the batches that came before it and change a node of it too. */
@@ -120,7 +130,14 @@ export class Control {
     const { time_limit, ipmi_port, redfish_port, ca_file } = this.#o.config
     const visit = { timeLimitMs: time_limit, signal }
     return bmc.protocol === 'ipmi'
-      ? ipmi(bmc, command, { ...visit, port: ipmi_port })
+      ? ipmi(this.#programs, bmc, command, { ...visit, port: ipmi_port })
       : redfish(bmc, command, { ...visit, port: redfish_port, caFile: ca_file })
   }
+}
+
+/** Nodes for a record and the log: a name, or a node set, cut where it is long. */
+function named(nodes: readonly string[]): string {
+  if (nodes.length === 1) return `node ${nodes[0]}`
+  const set = fold(nodes)
+  return `${nodes.length} nodes (${set.length > LONGEST_SET ? `${set.slice(0, LONGEST_SET)}…` : set})`
 }

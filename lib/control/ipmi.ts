@@ -1,7 +1,7 @@
 import { searchPath } from '../program/locate.js'
-import { ProgramError, run } from '../program/program.js'
 import type { Bmc } from './bmc.js'
 import type { Command } from './commands.js'
+import type { Outcome, Programs } from './programs.js'
 import type { Visit } from './visit.js'
 import { cleanLine, cleanText } from './words.js'
 
@@ -25,8 +25,8 @@ const words: Readonly<Record<Command, readonly string[]>> = {
  * Asks a BMC by IPMI over lanplus, with ipmitool. Gives the state of the power (`on`, `off`), the log, or ''. The password
  * is in the program's environment, not among its arguments. Throws an Error with the reason.
  */
-export async function ipmi(bmc: Bmc, command: Command, visit: Visit): Promise<string> {
-  const { stdout } = await ipmitool(bmc, words[command], visit)
+export async function ipmi(programs: Programs, bmc: Bmc, command: Command, visit: Visit): Promise<string> {
+  const stdout = await ipmitool(programs, bmc, words[command], visit)
   if (command === 'sel list') return cleanText(stdout)
   if (command !== 'power status') return ''
   const [, state] = /^Chassis Power is (on|off)$/m.exec(stdout) ?? []
@@ -34,7 +34,12 @@ export async function ipmi(bmc: Bmc, command: Command, visit: Visit): Promise<st
   return state
 }
 
-async function ipmitool(bmc: Bmc, command: readonly string[], { port, timeLimitMs, signal }: Visit) {
+async function ipmitool(
+  programs: Programs,
+  bmc: Bmc,
+  command: readonly string[],
+  { port, timeLimitMs, signal }: Visit
+): Promise<string> {
   const { address, cipher, username, password } = bmc
   const args = [
     '-I',
@@ -51,21 +56,16 @@ async function ipmitool(bmc: Bmc, command: readonly string[], { port, timeLimitM
   ]
   // It tells why a session failed only with -v, which makes of the lines of a log something else.
   if (command[0] !== 'sel') args.push('-v')
-  const env = {
-    PATH: searchPath(),
-    HOME: '/',
-    LC_ALL: 'C',
-    IPMI_PASSWORD: password
-  }
-  try {
-    return await run('ipmitool', [...args, ...command], { env, timeLimitMs, signal, maxOutput: MOST_OUTPUT })
-  } catch (error) {
-    if (error instanceof ProgramError) throw new Error(reasonOf(error, bmc, timeLimitMs), { cause: error })
-    throw error
-  }
+  const env = { PATH: searchPath(), HOME: '/', LC_ALL: 'C', IPMI_PASSWORD: password }
+  const options = { env, timeLimitMs, maxOutput: MOST_OUTPUT }
+  const outcome = await programs.run('ipmitool', [...args, ...command], options, signal)
+  if ('why' in outcome) throw new Error(reasonOf(outcome, bmc, timeLimitMs))
+  return outcome.stdout
 }
 
-function reasonOf({ why, stderr, message }: ProgramError, bmc: Bmc, timeLimitMs: number): string {
+type Failure = Extract<Outcome, { readonly why: unknown }>
+
+function reasonOf({ why, stderr, message }: Failure, bmc: Bmc, timeLimitMs: number): string {
   if (why === 'missing') return 'ipmitool is not installed: install the package ipmitool on the controller'
   if (why === 'time limit') return `no answer within ${timeLimitMs / 1000} s`
   if (why === 'aborted') return 'was stopped'

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import type { JsonValue } from '../json.js'
 import type { Entry } from './entry.js'
 import type { Laned } from './lanes.js'
@@ -55,6 +56,8 @@ export class Work implements Laned {
       this.resolve = resolve
       this.reject = reject
     })
+    // Each program that a job runs at once listens.
+    setMaxListeners(0, this.abort.signal)
     // A caller may read the record instead of waiting: then a rejection must not count as unhandled.
     this.done.catch(() => {})
   }

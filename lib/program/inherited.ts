@@ -23,7 +23,9 @@ let nothing: number | undefined
  * The standard streams of a program to start, so that it gets no descriptor that this process was started with: such as the
  * socket of systemd's, or a pipe of the shell. In their place it has /dev/null. What node opens itself is not handed on.
  */
-export function withoutInherited(streams: readonly (number | 'ignore' | 'pipe' | 'inherit')[]): StdioOptions {
+export function withoutInherited(
+  streams: readonly (number | 'ignore' | 'pipe' | 'inherit' | 'ipc')[]
+): StdioOptions {
   const first = streams.length
   const last = Math.max(first - 1, ...inherited)
   if (last >= first) nothing ??= openSync('/dev/null', 'r+')

@@ -175,7 +175,7 @@ t.test('many nodes by a request', async t => {
   const record = (await c.get(`/monitor/request/${id}`)).body.monitor.request[id]
   t.match(record, {
     kind: 'power status',
-    object: '5 nodes',
+    object: '5 nodes (n[1-5])',
     by: 'user admin',
     progress: 1,
     message: 'failed: 3 of 5 nodes failed: n3, n5, n4',

@@ -1,0 +1,28 @@
+import { ProgramError, run } from '../program/program.js'
+import type { Outcome, Told } from './programs.js'
+
+// The process that programs.ts starts. It ends with its connection, and ends its programs before.
+const running = new Map<number, AbortController>()
+
+process.on('message', (told: Told) => {
+  if ('stop' in told) running.get(told.id)?.abort()
+  else void perform(told)
+})
+process.on('disconnect', () => {
+  for (const controller of running.values()) controller.abort()
+})
+
+async function perform({ id, program, args, options }: Exclude<Told, { stop: true }>): Promise<void> {
+  const controller = new AbortController()
+  running.set(id, controller)
+  const outcome = await run(program, args, { ...options, signal: controller.signal }).then(
+    ({ stdout }): Outcome => ({ stdout }),
+    (error: Error): Outcome =>
+      error instanceof ProgramError
+        ? { why: error.why, stderr: error.stderr, message: error.message }
+        : { why: 'failed', stderr: '', message: error.message }
+  )
+  running.delete(id)
+  // Who asked may have gone.
+  if (process.connected) process.send?.({ id, outcome }, () => {})
+}

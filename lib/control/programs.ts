@@ -1,0 +1,98 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import type { Why } from '../program/error.js'
+import { withoutInherited } from '../program/inherited.js'
+
+/** How a program is run, as `run` of program.ts takes it. */
+export interface ProgramOptions {
+  readonly env: NodeJS.ProcessEnv
+  readonly timeLimitMs: number
+  readonly maxOutput: number
+}
+
+/** What a program wrote, or why it did not do what it was run for, as ProgramError tells it. */
+export type Outcome =
+  | { readonly stdout: string }
+  | { readonly why: Why; readonly stderr: string; readonly message: string }
+
+/** What the process is told. */
+export type Told =
+  | {
+      readonly id: number
+      readonly program: string
+      readonly args: readonly string[]
+      readonly options: ProgramOptions
+    }
+  | { readonly id: number; readonly stop: true }
+
+const IDLE_MS = 60_000
+const FILE = fileURLToPath(new URL('./programs-process.js', import.meta.url))
+
+/**
+ * Runs programs from a small process of its own, which ends a minute after the last one. To start a program stops a process
+ * for as long as its memory is large: that of the daemon would stand still some 50 ms for each.
+ */
+export class Programs {
+  #process: ChildProcess | undefined
+  readonly #pending = new Map<number, (outcome: Outcome) => void>()
+  #last = 0
+  #idle: NodeJS.Timeout | undefined
+
+  /** Runs a program to its end by its argument array. Never throws. */
+  run(
+    program: string,
+    args: readonly string[],
+    options: ProgramOptions,
+    signal: AbortSignal
+  ): Promise<Outcome> {
+    if (signal.aborted) return Promise.resolve(failed('aborted', `${program} was stopped before it began`))
+    const id = ++this.#last
+    clearTimeout(this.#idle)
+    const stop = () => this.#tell({ id, stop: true })
+    return new Promise<Outcome>(resolve => {
+      this.#pending.set(id, resolve)
+      signal.addEventListener('abort', stop)
+      this.#tell({ id, program, args, options })
+    }).finally(() => {
+      signal.removeEventListener('abort', stop)
+      this.#pending.delete(id)
+      if (this.#pending.size === 0) this.#idle = setTimeout(() => this.close(), IDLE_MS).unref()
+    })
+  }
+
+  /** Ends the process, and with it what it runs. */
+  close(): void {
+    clearTimeout(this.#idle)
+    if (this.#process?.connected) this.#process.disconnect()
+    this.#process = undefined
+    for (const resolve of this.#pending.values()) resolve(failed('aborted', 'was stopped'))
+  }
+
+  #tell(told: Told): void {
+    this.#process ??= this.#start()
+    this.#process.send(told, error => {
+      if (error) this.#pending.get(told.id)?.(failed('failed', error.message))
+    })
+  }
+
+  #start(): ChildProcess {
+    const { PATH, HOME } = process.env
+    const stdio = withoutInherited(['ignore', 'ignore', 'inherit', 'ipc'])
+    const child = fork(FILE, [], { env: { PATH, HOME }, detached: true, stdio })
+    child.on('message', ({ id, outcome }: { id: number; outcome: Outcome }) =>
+      this.#pending.get(id)?.(outcome)
+    )
+    const ended = (reason: string) => {
+      if (this.#process !== child) return
+      this.#process = undefined
+      for (const resolve of this.#pending.values())
+        resolve(failed('failed', `the process that runs programs ended: ${reason}`))
+    }
+    child.on('error', error => ended(error.message))
+    child.on('exit', (status, by) => ended(by ?? `status ${status}`))
+    child.unref()
+    return child
+  }
+}
+
+const failed = (why: Why, message: string): Outcome => ({ why, stderr: '', message })
