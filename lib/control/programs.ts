@@ -90,7 +90,6 @@ export class Programs {
     }
     child.on('error', error => ended(error.message))
     child.on('exit', (status, by) => ended(by ?? `status ${status}`))
-    child.unref()
     return child
   }
 }
