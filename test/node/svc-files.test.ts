@@ -26,8 +26,11 @@ if (process.getuid?.() !== 0) t.bailout('svc-files puts files in place as root: 
 const run = (shell: readonly string[], ...args: string[]) =>
   new Promise<{ status: number; output: string }>(resolve => {
     const [program = '', ...first] = shell
-    execFile(program, [...first, script, ...args], (error, stdout, stderr) =>
-      resolve({ status: error ? Number(error.code) : 0, output: stdout + stderr })
+    // A second word of the shell is another copy of the script.
+    execFile(
+      program,
+      [...first, ...(first.length > 0 && program === 'dash' ? [] : [script]), ...args],
+      (error, stdout, stderr) => resolve({ status: error ? Number(error.code) : 0, output: stdout + stderr })
     )
   })
 
@@ -186,6 +189,20 @@ t.test('a running node fetches its files; one that fails leaves the installed on
   t.not(renewed, token, 'it has a new token')
   t.equal(mode(conf), '600')
   t.same(await fetched(), { status: 0, output: '' }, 'nothing is new')
+  // The same by wget, where a system has no curl.
+  const byWget = join(scratch(t), 'svc-files')
+  writeFileSync(byWget, readFileSync(script, 'utf8').replace('command -v curl >/dev/null', 'false'))
+  writeFileSync(join(root, 'etc/ntp.conf'), 'changed by hand')
+  t.match(await run(['dash', byWget], '--root', root), { status: 0, output: /ntp\.conf is new/ })
+  t.equal(installed(), 'ntp one\n')
+  const again = /^token (.*)$/m.exec(readFileSync(conf, 'utf8'))?.[1] ?? ''
+  t.not(again, renewed, 'it has a new token again')
+  settings('node001', 'none')
+  t.match(await run(['dash', byWget], '--root', root), {
+    status: 1,
+    output: /answered 401/
+  })
+  settings('node001', again)
 
   await c.post('/config/node/node001', { variables: { ntp: 'two' } })
   t.same(await fetched(), { status: 0, output: 'svc-files: /etc/ntp.conf is new\n' })

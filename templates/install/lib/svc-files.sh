@@ -53,11 +53,16 @@ fetch() {
       -D "$stage/head" -o "$stage/answer" -w '%{http_code}' "$address") || die "$address cannot be fetched"
   else
     printf 'header = x-access-tokens: %s\n' "$token" > "$stage/request"
-    code=$(wget -q -S --tries=1 --timeout=300 --content-on-error --config="$stage/request" \
-      ${insecure:+--no-check-certificate} -O "$stage/answer" "$address" 2> "$stage/head" && printf 200)
+    wget -nv -S --tries=1 --timeout=300 --content-on-error --config="$stage/request" \
+      ${insecure:+--no-check-certificate} -O "$stage/answer" "$address" 2> "$stage/head"
+    ended=$?
+    code=$(sed -n 's|^ *HTTP/[0-9.]* \([0-9]*\).*$|\1|p' "$stage/head" | tail -n 1)
+    if [ -z "$code" ] || { [ "$code" = 200 ] && [ "$ended" -ne 0 ]; }; then
+      die "$address cannot be fetched: $(tail -n 1 "$stage/head")"
+    fi
   fi
   if [ "$code" != 200 ]; then
-    die "$address: the controller answered ${code:-with an error}$(
+    die "$address: the controller answered $code$(
       sed -n 's/^{"message":"\(.*\)"}$/: \1/p' "$stage/answer" 2>/dev/null | cut -c 1-400
     )"
   fi
