@@ -124,6 +124,7 @@ function parse(argv: readonly string[]) {
 
 async function main(argv: readonly string[]): Promise<number> {
   try {
+    if (argv[0] === 'ctl') return await (await import('./cli/ctl.js')).ctl(argv.slice(1))
     const parsed = parse(argv)
     if (!parsed.help) return await parsed.run(parsed.values, parsed.args)
     process.stdout.write(usage)

@@ -23,7 +23,9 @@ const GROUND = [
  */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   main: ['cli', 'helper', 'config', 'version'],
-  cli: ['check', 'daemon', 'auth', 'helper', 'services', 'config'],
+  cli: ['check', 'daemon', 'ctl', 'auth', 'helper', 'services', 'config'],
+  // The client speaks http to the daemon, and shares its tables alone.
+  ctl: ['control/commands', 'model', 'node-set'],
   check: [
     'daemon',
     'boot',

@@ -1,11 +1,11 @@
 import { createReadStream, existsSync } from 'node:fs'
 import { request } from 'node:http'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { buffer } from 'node:stream/consumers'
 import { Tokens } from '../auth/tokens.js'
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
+import { confirmed } from './confirmed.js'
 import { UsageError } from './usage.js'
 
 /** Prints everything that is configured, as the running daemon exports it. Throws Error when it cannot. */
@@ -108,17 +108,6 @@ function differences({ changes }: DryRun): string[] {
       return [`${type}: ${names.length} ${what}: ${names.slice(0, mostNames).join(', ')}${more}`]
     })
   )
-}
-
-/** Asks on the terminal; no answer, Ctrl-C and Ctrl-D are a no. */
-async function confirmed(question: string): Promise<boolean> {
-  const terminal = createInterface({ input: process.stdin, output: process.stderr })
-  const answer = await new Promise<string>(resolve => {
-    terminal.once('close', () => resolve(''))
-    terminal.question(question, resolve)
-  })
-  terminal.close()
-  return /^y(es)?$/i.test(answer.trim())
 }
 
 const messageOf = (body: Buffer) =>

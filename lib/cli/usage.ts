@@ -8,6 +8,7 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
                              would change and asks first, with --yes it does not
   import --csv FILE [--yes]  create and change nodes by the lines of a table, in the running daemon; asks as above
   passwd USER [--role ROLE]  print the line for [users] of the ini; roles: admin (default), viewer
+  ctl ...                    ask a controller over http: nodes, groups, power and so on; svcd ctl --help tells how
   version, --version         print version, interface version and source commit
 
   --config FILE              the ini; default /etc/svcd/svcd.ini, in its absence etc/svcd.ini of this checkout

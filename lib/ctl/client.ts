@@ -1,0 +1,157 @@
+import { readFile } from 'node:fs/promises'
+import { parseArgs } from 'node:util'
+import type { TypeName } from '../model/docs.js'
+import { objectTypes, typeNames } from '../model/types.js'
+import { bashCompletion } from './completion.js'
+import { Controller, controllerUrl } from './controller.js'
+import { Failure, noController, wrongUsage } from './failure.js'
+import { help, typeHelp } from './help.js'
+import { type Format, formats, type Options, Session } from './session.js'
+import { clean, paintFor, type Terminal } from './terminal.js'
+import { TokenCache } from './token-cache.js'
+import { decoded } from './values.js'
+import { verbsOf } from './verbs.js'
+
+const defaultUrl = 'http://127.0.0.1:7050'
+
+/**
+ * Runs the client with the words behind its name; gives its exit code (rules 14.3). What goes wrong stands on stderr.
+ * @throws the error of stdout when its reader is gone
+ */
+export async function client(words: readonly string[], terminal: Terminal): Promise<number> {
+  try {
+    await run(words, terminal)
+    return 0
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error
+    const lead = paintFor(terminal, 'err')('red', 'svcctl:')
+    terminal.err(`${lead} ${clean(error.message)}\n`)
+    if (error.code === 2) terminal.err('Type `svcctl --help` for the commands and options.\n')
+    return error.code
+  }
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: joined(args),
+      allowPositionals: true,
+      options: {
+        url: { type: 'string' },
+        cacert: { type: 'string' },
+        output: { type: 'string', short: 'o' },
+        fields: { type: 'string' },
+        sort: { type: 'string' },
+        dryrun: { type: 'boolean' },
+        yes: { type: 'boolean', short: 'y' },
+        stdin: { type: 'boolean' },
+        help: { type: 'boolean', short: 'h' }
+      }
+    })
+  } catch (error) {
+    // Its first sentence; the rest is advice about operands that begin with a hyphen.
+    throw wrongUsage((error as Error).message.split(/\.\s/, 1)[0] ?? '')
+  }
+}
+
+/** `--sort -name` with the value that it means; a hyphen there begins no option. */
+const joined = (args: readonly string[]) =>
+  args.flatMap((word, i) =>
+    word === '--sort' ? [`--sort=${args[i + 1] ?? ''}`] : args[i - 1] === '--sort' ? [] : [word]
+  )
+
+const isType = (word: string): word is TypeName => Object.hasOwn(objectTypes, word)
+
+async function run(args: readonly string[], terminal: Terminal): Promise<void> {
+  const { values, positionals } = parse(args)
+  const options: Options = values
+  const [first = '', ...rest] = positionals
+  if (options.help || first === 'help') {
+    const about = first === 'help' ? rest[0] : first
+    return terminal.out(about !== undefined && isType(about) ? typeHelp(about) : help())
+  }
+  if (first === 'completion') {
+    take('completion bash', options, [])
+    if (rest.length !== 1 || rest[0] !== 'bash')
+      throw wrongUsage('there is completion for bash: type completion bash')
+    return terminal.out(bashCompletion())
+  }
+  if (first === 'login') {
+    take(first, options, ['stdin'])
+    if (rest.length > 1) throw wrongUsage('login takes one USER')
+    return login(await session(terminal, options, false), rest[0] ?? 'admin')
+  }
+  if (first === 'logout') {
+    take(first, options, [])
+    if (rest.length > 0) throw wrongUsage('logout takes no operand')
+    const { controller } = await session(terminal, options, false)
+    return new TokenCache(terminal.env).remove(controller.name)
+  }
+  if (!isType(first))
+    throw wrongUsage(
+      first === ''
+        ? 'which command?'
+        : `unknown command ${first}: login, logout, completion, ${typeNames.join(', ')}`
+    )
+  const [word = '', ...operands] = rest
+  const known = verbsOf(first)
+  const verb = Object.hasOwn(known, word) ? known[word] : undefined
+  if (!verb) {
+    const has = `${first} has ${Object.keys(known).join(', ')}`
+    throw wrongUsage(word === '' ? `which verb? ${has}` : `unknown verb ${word}: ${has}`)
+  }
+  take(`${first} ${word}`, options, verb.options ?? [])
+  const [least, most] = verb.count
+  if (operands.length < least || operands.length > most || operands.includes(''))
+    throw wrongUsage(`usage: svcctl ${first} ${word} ${verb.operands}`)
+  await verb.run(await session(terminal, options, true), first, operands)
+}
+
+/** Refuses options that a command does not take. */
+function take(command: string, options: Options, taken: readonly (keyof Options)[]): void {
+  for (const name of Object.keys(options) as (keyof Options)[])
+    if (name !== 'url' && name !== 'cacert' && !taken.includes(name))
+      throw wrongUsage(`${command} takes no --${name}`)
+}
+
+async function session(terminal: Terminal, options: Options, needsToken: boolean): Promise<Session> {
+  const { env } = terminal
+  const { output = 'text' } = options
+  const format = formats.find(name => name === output)
+  if (!format) throw wrongUsage(`-o must be one of ${formats.join(', ')}, not ${output}`)
+  const url = controllerUrl(options.url ?? (env.SVCD_URL || defaultUrl))
+  if (options.cacert !== undefined && url.protocol !== 'https:')
+    throw wrongUsage(`--cacert belongs to an https URL, and ${url.href} is none`)
+  const ca = options.cacert ?? (env.SVCD_CACERT || undefined)
+  const authority = ca !== undefined && url.protocol === 'https:' ? await terminal.file(ca) : undefined
+  const { name } = new Controller(url, undefined, undefined)
+  const token = needsToken ? await new TokenCache(env).read(name) : undefined
+  return new Session(terminal, new Controller(url, token, authority), options, format satisfies Format)
+}
+
+async function login({ terminal, controller, options }: Session, user: string): Promise<void> {
+  const { url, name } = controller
+  if (url.protocol === 'http:' && !/^(?:127\.[\d.]+|localhost|\[::1\])$/.test(url.hostname))
+    terminal.err(clean(`svcctl: the password goes to ${name} in the clear, use an https URL`).concat('\n'))
+  if (!options.stdin && !terminal.shows.in)
+    throw wrongUsage('there is no terminal to ask for the password on: use --stdin')
+  const password = options.stdin
+    ? decoded(await terminal.input())?.replace(/\r?\n$/, '')
+    : await terminal.hidden(clean(`Password of ${user} at ${name}: `))
+  if (password === undefined) throw wrongUsage('the password is not UTF-8')
+  const { token } = await controller.json('POST', '/token', {}, { username: user, password })
+  if (typeof token !== 'string' || !/^[\x21-\x7e]{1,4096}$/.test(token))
+    throw noController(`no svcd at ${name}: it gives no token`)
+  await new TokenCache(terminal.env).write(name, token)
+  terminal.err(clean(`logged in as ${user} at ${name}`).concat('\n'))
+}
+
+/** All of a file that the command line names. Throws Failure 2. */
+export async function namedFile(path: string): Promise<Buffer> {
+  try {
+    return await readFile(path)
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    throw wrongUsage(`${path}: ${code === 'ENOENT' ? 'there is no such file' : `cannot be read: ${message}`}`)
+  }
+}

@@ -1,0 +1,165 @@
+import { request as httpRequest, type IncomingMessage } from 'node:http'
+import { request as httpsRequest } from 'node:https'
+import { isObject, type JsonObject } from '../json.js'
+import { type Failure, noController, refused, wrongUsage } from './failure.js'
+
+const connectLimitMs = 10_000
+/** A clone of an image, or a change of all nodes, takes its time. */
+const answerLimitMs = 600_000
+/** An answer that is held as a whole: 100,000 nodes in full are less. */
+const largestAnswer = 512 * 1024 * 1024
+
+/** What stands behind the `?`; what is undefined is left out. */
+export type Query = Readonly<Record<string, string | undefined>>
+
+/** The URL of a controller: with a path where a proxy has it below one. Throws Failure 2. */
+export function controllerUrl(text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (!url || !/^https?:$/.test(url.protocol) || url.search !== '' || url.hash !== '')
+    throw wrongUsage(`the URL of the controller must look like http://controller:7050, not ${text}`)
+  if (url.username !== '' || url.password !== '')
+    throw wrongUsage('the URL of the controller holds no user and no password: type svcctl login')
+  return url
+}
+
+/** A controller, asked over its http interface. */
+export class Controller {
+  constructor(
+    readonly url: URL,
+    readonly token: string | undefined,
+    readonly ca: Buffer | undefined
+  ) {}
+
+  /** For messages, and for the name of its token: without a slash at the end. */
+  get name(): string {
+    return this.url.href.replace(/\/+$/, '')
+  }
+
+  /**
+   * Sends a request; gives the answer, which is still to be read. `path` is encoded already.
+   * @throws Failure 1 with the controller's message when it refuses, 3 when there is none
+   */
+  async send(method: 'GET' | 'POST', path: string, query: Query = {}, body?: JsonObject): Promise<Answer> {
+    const given = Object.entries(query).filter((entry): entry is [string, string] => entry[1] !== undefined)
+    const search = new URLSearchParams(given).toString()
+    const target = `${this.url.pathname.replace(/\/+$/, '')}${path}${search === '' ? '' : `?${search}`}`
+    const text = body === undefined ? undefined : JSON.stringify(body)
+    const answer = new Answer(this, await this.#ask(method, target, text))
+    if (answer.status >= 400) throw await this.#refusal(answer)
+    if (answer.status >= 300) throw this.#isNone(`sends elsewhere (${answer.status})`)
+    return answer
+  }
+
+  /** Sends a request whose answer is a JSON object; an empty one where it has no body. */
+  async json(
+    method: 'GET' | 'POST',
+    path: string,
+    query: Query = {},
+    body?: JsonObject
+  ): Promise<JsonObject> {
+    const answer = await this.send(method, path, query, body)
+    if (answer.status === 204) return {}
+    const read = parsed(await answer.text())
+    if (!read) throw this.#isNone('does not answer in JSON')
+    return read
+  }
+
+  #ask(method: string, path: string, body: string | undefined): Promise<IncomingMessage> {
+    const { url, token, ca } = this
+    return new Promise((resolve, reject) => {
+      const send = url.protocol === 'https:' ? httpsRequest : httpRequest
+      const outgoing = send({
+        // An IPv6 address stands in brackets.
+        host: url.hostname.replace(/^\[(.*)\]$/, '$1'),
+        port: url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port),
+        ...{ method, path, agent: false, timeout: answerLimitMs },
+        headers: {
+          ...(token === undefined ? {} : { 'x-access-tokens': token }),
+          ...(body === undefined
+            ? {}
+            : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) })
+        },
+        ...(ca ? { ca } : {})
+      })
+      const slow = setTimeout(
+        () => outgoing.destroy(new Error(`it did not answer within ${connectLimitMs / 1000} s`)),
+        connectLimitMs
+      )
+      outgoing.on('socket', socket => {
+        socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => clearTimeout(slow))
+      })
+      outgoing.on('timeout', () => outgoing.destroy(new Error('it was silent for 10 minutes')))
+      outgoing.on('error', error => {
+        clearTimeout(slow)
+        reject(this.unreachable(error))
+      })
+      outgoing.on('response', incoming => resolve(incoming))
+      outgoing.end(body)
+    })
+  }
+
+  async #refusal(answer: Answer): Promise<Failure> {
+    const { message } = parsed(await answer.text()) ?? {}
+    if (typeof message !== 'string') return this.#isNone(`answers ${answer.status} without a message`)
+    if (answer.status !== 401) return refused(message, answer.status)
+    const why = this.token === undefined ? 'you are not logged in' : message
+    return refused(`${why}; type: svcctl login`)
+  }
+
+  /** What answers is something else. */
+  #isNone(why: string): Failure {
+    return noController(`no svcd at ${this.name}: what is there ${why}`)
+  }
+
+  /** The failure for a connection that did not come about, or broke off. */
+  unreachable(error: NodeJS.ErrnoException): Failure {
+    const { code = '', message } = error
+    const isCertificate = /CERT|SIGNATURE|ISSUER/.test(code)
+    const hint = isCertificate ? '; name the CA that signed its certificate with --cacert FILE' : ''
+    return noController(`no controller at ${this.name}: ${message || code}${hint}`)
+  }
+}
+
+function parsed(text: string): JsonObject | undefined {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** What a controller answers. */
+export class Answer {
+  constructor(
+    readonly controller: Controller,
+    readonly incoming: IncomingMessage
+  ) {}
+
+  get status(): number {
+    return this.incoming.statusCode ?? 0
+  }
+
+  /** Its content as it comes. Throws Failure 3 where it breaks off. */
+  async *pieces(): AsyncGenerator<string> {
+    const { incoming, controller } = this
+    incoming.setEncoding('utf8')
+    try {
+      for await (const piece of incoming) yield piece as string
+    } catch (error) {
+      throw controller.unreachable(error as Error)
+    }
+  }
+
+  /** All of its content. */
+  async text(): Promise<string> {
+    const all: string[] = []
+    let length = 0
+    for await (const piece of this.pieces()) {
+      length += piece.length
+      if (length > largestAnswer) throw noController(`${this.controller.name} sends more than 512 MB`)
+      all.push(piece)
+    }
+    return all.join('')
+  }
+}

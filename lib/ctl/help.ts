@@ -1,0 +1,97 @@
+import type { TypeName } from '../model/docs.js'
+import { base64, type Field, objectName } from '../model/field.js'
+import { objectTypes, typeNames } from '../model/types.js'
+import { choices, ofInterface, settable } from './values.js'
+import { verbs, verbsOf } from './verbs.js'
+
+/** How one option is written, and what it does. */
+export const optionTexts = [
+  ['    --url URL', 'where the controller is; default: SVCD_URL, else http://127.0.0.1:7050'],
+  ['    --cacert FILE', 'the CA that signed the certificate of an https URL; default: SVCD_CACERT'],
+  ['-o, --output FORMAT', 'text (default), json or csv'],
+  ['    --fields A,B', 'list, show, status: these fields alone; BOOTIF.ipaddress is one of an interface'],
+  ['    --sort A,-B', 'list, status: by these fields; - sorts downwards'],
+  ['    --dryrun', 'add, set, clone, rename, rm: tell what would change, and change nothing'],
+  ['-y, --yes', 'rm: do not ask'],
+  ['    --stdin', 'login: read the password from standard input'],
+  ['-h, --help', 'print this; behind a type its verbs and fields']
+] as const
+
+const column = (left: string, width: number, right: string) =>
+  left.length < width ? `  ${left.padEnd(width)} ${right}` : `  ${left}\n  ${' '.repeat(width)} ${right}`
+
+const verbLines = (type: TypeName) =>
+  Object.entries(verbsOf(type)).map(([name, { operands, summary }]) =>
+    column(
+      `${name} ${type === 'node' ? operands : operands.replace('[SET]', '')}`.trimEnd(),
+      34,
+      type === 'node' ? summary : summary.replace(/; of nodes.*/, '')
+    )
+  )
+
+/** What `--help` prints. */
+export const help = () => `Usage: svcctl login [USER]
+       svcctl TYPE VERB [NAME|SET] [FIELD=VALUE]... [OPTION]...
+
+svcctl (the same as svcd ctl) asks the controller over its http interface.
+
+  login [USER]                       get a token, which is valid for an hour; default: admin
+  logout                             forget it
+  completion bash                    print the completion for bash
+
+Types: ${typeNames.join(', ')}
+
+Verbs:
+${verbLines('node').join('\n')}
+
+NAME may be a node set for nodes: node[001-100], @group, @all, @osimage:NAME, @status:WORD,
+@stale:yes, and a,b for both, a!b for the one without the other.
+${Object.values(verbs).filter(({ nodesOnly }) => nodesOnly).length} of the verbs are for nodes alone: ${Object.entries(
+  verbs
+)
+  .filter(([, { nodesOnly }]) => nodesOnly)
+  .map(([name]) => name)
+  .join(', ')}.
+
+Values: yes and no for what is true or false, commas in lists, nothing (FIELD=) to unset. @FILE reads a text
+from a file, - from standard input, @@ is an @. Scripts are given as text. Of a secret, - asks on a terminal.
+
+Options:
+${optionTexts.map(([left, right]) => column(left, 24, right)).join('\n')}
+
+Exit codes: 0 done, 1 the controller refuses or what was asked has failed, 2 the command line is wrong,
+3 there is no controller. docs/ctl.md tells more.
+`
+
+/** What a field takes, where its meaning does not say so. */
+function noteOf(field: Field): string {
+  const { type, refers } = field
+  if (refers) return ` [${refers}]`
+  const words = choices(field)
+  if (words.length > 0) return `: ${words.join(' or ')}`
+  if (type === base64) return '; given as text here'
+  const isPlain =
+    type === objectName || type.json === 'object' || type.json === 'array' || type.expected === 'a string'
+  return isPlain ? '' : `: ${type.expected}`
+}
+
+/** What `--help` prints behind a type. */
+export function typeHelp(type: TypeName): string {
+  const { title, newName } = objectTypes[type]
+  const rows = settable(objectTypes[type]).map(field =>
+    column(field.merged ? `${field.name}.NAME=` : `${field.name}=`, 24, `${field.meaning}${noteOf(field)}`)
+  )
+  const ofEntries = ofInterface(objectTypes[type]).map(({ name, meaning }) =>
+    column(`INTERFACE.${name}=`, 24, meaning)
+  )
+  return `Usage: svcctl ${type} VERB ...
+
+Verbs of ${title === type ? type : `${type} (${title})`}:
+${verbLines(type).join('\n')}
+
+Fields:
+${[...rows, ...ofEntries, column(`${newName[0]}=`, 24, 'renames it')].join('\n')}
+
+svcctl --help tells the options and what values look like.
+`
+}

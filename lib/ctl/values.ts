@@ -1,0 +1,125 @@
+import type { JsonObject, JsonValue } from '../json.js'
+import { base64, type Field, port } from '../model/field.js'
+import type { ObjectType } from '../model/object-type.js'
+import { interfaceEntry } from '../model/request.js'
+import { fieldFor } from '../model/table.js'
+import { wrongUsage } from './failure.js'
+
+/** Where long texts come from: a file, stdin for `-`, and a person for a secret that is `-` on a terminal. */
+export type ReadText = (place: string, field: Field) => Promise<Buffer>
+
+/** The fields of a type that a request may set. */
+export const settable = ({ fields }: ObjectType) => fields.filter(({ derived }) => derived !== true)
+
+/** The fields that a request may set of an interface of this type. */
+export const ofInterface = ({ interfaces = [] }: ObjectType) =>
+  interfaceEntry.filter(({ name }) =>
+    name === 'force'
+      ? interfaces.some(field => field.name === 'ipaddress')
+      : name !== 'interface' && interfaces.some(field => field.name === name)
+  )
+
+/**
+ * The body that `FIELD=VALUE` words stand for, read by the table of the type (rules 14.2).
+ * @throws Failure 2 naming the word that does not fit
+ */
+export async function bodyOf(
+  type: ObjectType,
+  words: readonly string[],
+  readText: ReadText
+): Promise<JsonObject> {
+  const body: JsonObject = {}
+  const parts = new Map<string, JsonObject>()
+  const put = (into: JsonObject, key: string, word: string, value: JsonValue) => {
+    if (Object.hasOwn(into, key)) throw wrongUsage(`${word} is given twice`)
+    into[key] = value
+  }
+  const partOf = (name: string) => {
+    const part = parts.get(name) ?? {}
+    parts.set(name, part)
+    return part
+  }
+  for (const word of words) {
+    const at = word.indexOf('=')
+    if (at < 1) throw wrongUsage(`${word}: FIELD=VALUE is needed here`)
+    const [key, text] = [word.slice(0, at), word.slice(at + 1)]
+    const [of, rest] = [key.slice(0, Math.max(key.lastIndexOf('.'), 0)), key.slice(key.lastIndexOf('.') + 1)]
+    const field = fieldFor(settable(type), key, text)
+    const map = settable(type).find(({ name, merged }) => merged && key.startsWith(`${name}.`))
+    const ofEntry = of === '' ? undefined : ofInterface(type).find(({ name }) => name === rest)
+    if (field) put(body, field.name, key, await readValue(field, key, text, readText))
+    else if (type.newName.includes(key)) put(body, type.newName[0], key, text)
+    else if (map) put(partOf(map.name), key.slice(map.name.length + 1), key, text === '' ? null : text)
+    else if (ofEntry) put(partOf(` ${of}`), rest, key, await readValue(ofEntry, key, text, readText))
+    else throw wrongUsage(`a ${type.title} has no field ${key}; it has ${keys(type).join(', ')}`)
+  }
+  const interfaces: JsonObject[] = []
+  for (const [name, part] of parts)
+    if (name.startsWith(' ')) interfaces.push({ interface: name.slice(1), ...part })
+    else put(body, name, name, part)
+  return interfaces.length > 0 ? { ...body, interfaces } : body
+}
+
+/** What may stand before the `=`, for a person to read. */
+const keys = (type: ObjectType) => [
+  ...settable(type).map(({ name, merged }) => (merged ? `${name}.NAME` : name)),
+  ...ofInterface(type).map(({ name }) => `INTERFACE.${name}`),
+  type.newName[0]
+]
+
+/** The words that a field takes, where they are few. */
+export function choices({ type }: Field): string[] {
+  if (type.json === 'boolean') return ['yes', 'no']
+  return /^one of (.+)$/.exec(type.expected)?.[1]?.split(', ') ?? []
+}
+
+async function readValue(field: Field, key: string, text: string, readText: ReadText): Promise<JsonValue> {
+  if (text === '') return null
+  const wrong = (expected: string) => wrongUsage(`${key} must be ${expected}, not ${text}`)
+  const { type } = field
+  if (type.json === 'boolean') {
+    if (text === 'yes' || text === 'true') return true
+    if (text === 'no' || text === 'false') return false
+    throw wrong('yes or no')
+  }
+  if (type.json === 'integer') {
+    const number = Number(text)
+    if (Number.isSafeInteger(number) && String(number) === text) return number
+    if (field.type === port) return text
+    throw wrong(type.expected)
+  }
+  const bytes = await longText(field, text, readText)
+  if (type === base64) return bytes.toString('base64')
+  const long = decoded(bytes)
+  if (long === undefined) throw wrongUsage(`${key}: ${text} does not hold text in UTF-8`)
+  if (type.json === 'array') return long.split(text === long ? ',' : /[,\r\n]+/).filter(entry => entry !== '')
+  if (type.json === 'object') return jsonObject(long) ?? Promise.reject(wrong(type.expected))
+  // `echo` ends its line.
+  return field.secret ? long.replace(/\r?\n$/, '') : long
+}
+
+function longText(field: Field, text: string, readText: ReadText): Promise<Buffer> {
+  if (text === '-') return readText('-', field)
+  if (text.startsWith('@@')) return Promise.resolve(Buffer.from(text.slice(1)))
+  return text.startsWith('@') ? readText(text.slice(1), field) : Promise.resolve(Buffer.from(text))
+}
+
+/** Bytes as text; undefined where they are not UTF-8. */
+export function decoded(bytes: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    return undefined
+  }
+}
+
+function jsonObject(text: string): JsonObject | undefined {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as JsonObject)
+      : undefined
+  } catch {
+    return undefined
+  }
+}

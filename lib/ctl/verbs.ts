@@ -1,0 +1,255 @@
+import { commands, type Part } from '../control/commands.js'
+import { isObject, type JsonObject, type JsonValue } from '../json.js'
+import type { TypeName } from '../model/docs.js'
+import type { Field } from '../model/field.js'
+import { objectTypes } from '../model/types.js'
+import { isNodeSet } from '../node-set/evaluate.js'
+import { fold } from '../node-set/fold.js'
+import { Failure, refused, wrongUsage } from './failure.js'
+import { act } from './power.js'
+import { bootLines, dryRunLines, objectLines } from './render.js'
+import type { Options, Session } from './session.js'
+import { clean } from './terminal.js'
+import { bodyOf } from './values.js'
+
+/** What can be done with the objects of a type. */
+export interface Verb {
+  /** What stands behind it, for a person; words in brackets may be left out. */
+  readonly operands: string
+  /** How many words that are at least and at most. */
+  readonly count: readonly [number, number]
+  readonly summary: string
+  /** The options that it takes beside those that all take. */
+  readonly options?: readonly (keyof Options)[]
+  readonly nodesOnly?: true
+  /** The last word is one of these. */
+  readonly actions?: readonly string[]
+  /** It is followed by FIELD=VALUE words. */
+  readonly assigns?: true
+  run(session: Session, type: TypeName, operands: readonly string[]): Promise<void>
+}
+
+const any = Number.POSITIVE_INFINITY
+const chosen = ['output', 'fields', 'sort'] as const
+const change = ['output', 'dryrun'] as const
+
+const pathOf = (type: TypeName, name: string) => `/config/${type}/${encodeURIComponent(name)}`
+
+/** The verbs in the order of the help; help, completion and checks are made from this table. */
+export const verbs: Readonly<Record<string, Verb>> = {
+  list: {
+    operands: '[SET]',
+    count: [0, 1],
+    summary: 'a line for each; of nodes those of a set',
+    options: chosen,
+    async run(session, type, [set]) {
+      if (set !== undefined && type !== 'node') throw wrongUsage(`${type} list takes no name: type show`)
+      await session.rendered(`/config/${type}`, { nodes: set })
+    }
+  },
+  show: {
+    operands: 'NAME',
+    count: [1, 1],
+    summary: 'all fields of one, and who sets them',
+    options: chosen,
+    async run(session, type, [name = '']) {
+      if (session.format !== 'text') return session.rendered(pathOf(type, name), {})
+      const { fields, sort } = session.options
+      const { config } = await session.controller.json('GET', pathOf(type, name), { fields, sort })
+      const found = isObject(config) ? config[type] : undefined
+      let isFirst = true
+      for (const object of Object.values(isObject(found) ? found : {}).filter(isObject)) {
+        if (!isFirst) await session.lines([''])
+        await session.lines(objectLines(objectTypes[type].fields, object, session.paint))
+        isFirst = false
+      }
+    }
+  },
+  add: {
+    operands: 'NAME [FIELD=VALUE]...',
+    count: [1, any],
+    summary: 'create one',
+    options: change,
+    assigns: true,
+    async run(session, type, [name = '', ...words]) {
+      if (type === 'node' && isNodeSet(name)) throw wrongUsage(`add creates one node, ${name} is a node set`)
+      const body = await bodyOf(objectTypes[type], words, reader(session))
+      if (await exists(session, type, name))
+        throw refused(`${objectTypes[type].title} ${name} exists already; type: svcctl ${type} set`)
+      await save(session, type, name, body, 'created')
+    }
+  },
+  set: {
+    operands: 'NAME FIELD=VALUE...',
+    count: [2, any],
+    summary: 'change one that exists; of nodes also those of a set',
+    options: change,
+    assigns: true,
+    async run(session, type, [name = '', ...words]) {
+      const body = await bodyOf(objectTypes[type], words, reader(session))
+      // The controller would create it. A set creates nothing.
+      if (!(type === 'node' && isNodeSet(name)) && !(await exists(session, type, name)))
+        throw refused(`${objectTypes[type].title} ${name} does not exist; type: svcctl ${type} add`)
+      await save(session, type, name, body, 'updated')
+    }
+  },
+  clone: {
+    operands: 'NAME NEW [FIELD=VALUE]...',
+    count: [2, any],
+    summary: 'copy one under another name',
+    options: change,
+    assigns: true,
+    async run(session, type, [name = '', copy = '', ...words]) {
+      const { newName } = objectTypes[type]
+      const body = await bodyOf(objectTypes[type], [`${newName[0]}=${copy}`, ...words], reader(session))
+      await changed(session, `${pathOf(type, name)}/_clone`, body, `${type} ${name} cloned to ${copy}`)
+    }
+  },
+  rename: {
+    operands: 'NAME NEW',
+    count: [2, 2],
+    summary: 'give one another name',
+    options: change,
+    async run(session, type, [name = '', now = '']) {
+      const body = { [objectTypes[type].newName[0]]: now }
+      if (!(await exists(session, type, name)))
+        throw refused(`${objectTypes[type].title} ${name} does not exist`)
+      await save(session, type, name, body, `renamed to ${now}`)
+    }
+  },
+  rm: {
+    operands: 'NAME',
+    count: [1, 1],
+    summary: 'delete one that nothing uses; of nodes also those of a set, and asks first',
+    options: [...change, 'yes'],
+    async run(session, type, [name = '']) {
+      const { terminal, options } = session
+      let wanted = name
+      if (type === 'node' && isNodeSet(name) && !options.yes && !options.dryrun) {
+        const nodes = await session.nodes(name)
+        // What is asked about is what is deleted, whatever the set stands for by then.
+        wanted = nodes.length === 1 ? (nodes[0] as string) : fold(nodes)
+        if (nodes.length === 0) throw refused(`node set ${name} has no nodes`)
+        if (!terminal.shows.in)
+          throw wrongUsage(
+            `nothing was deleted: there is no terminal to ask on about ${nodes.length} nodes, use --yes`
+          )
+        if (!(await terminal.confirmed(clean(`Delete ${nodes.length} nodes: ${wanted}? [y/N] `))))
+          throw refused('nothing was deleted')
+      }
+      await changed(session, `${pathOf(type, wanted)}/_delete`, undefined, `${type} ${wanted} deleted`)
+    }
+  },
+  status: {
+    operands: '[SET]',
+    count: [0, 1],
+    summary: 'the last state of nodes, and since when',
+    options: chosen,
+    nodesOnly: true,
+    run: (session, _type, [set]) => session.rendered('/monitor/node', { nodes: set })
+  },
+  why: {
+    operands: 'SET',
+    count: [1, 1],
+    summary: 'why a node did not boot, and what to do',
+    options: ['output'],
+    nodesOnly: true,
+    run: (session, _type, [set = '']) =>
+      ofEach(session, set, '_why', 'why', (node, told) => {
+        const { verdict, see } = isObject(told) ? told : {}
+        const more = typeof see === 'string' && see !== '' ? [`  see ${see}`] : []
+        return [`${session.paint('bold', clean(node))}: ${clean(String(verdict))}`, ...more.map(clean)]
+      })
+  },
+  boots: {
+    operands: 'SET',
+    count: [1, 1],
+    summary: 'the last boots of a node, step by step',
+    options: ['output'],
+    nodesOnly: true,
+    run: (session, _type, [set = '']) =>
+      ofEach(session, set, '_boots', 'boots', (node, told) => bootLines(node, told, session.paint))
+  },
+  power: ofMachine('power', 'switch nodes on and off'),
+  chassis: ofMachine('chassis', 'the light that tells where a node is'),
+  sel: ofMachine('sel', 'the system event log of nodes')
+}
+
+/** The verbs of a type. */
+export const verbsOf = (type: TypeName): Record<string, Verb> =>
+  Object.fromEntries(Object.entries(verbs).filter(([, { nodesOnly }]) => !nodesOnly || type === 'node'))
+
+function ofMachine(part: Part, summary: string): Verb {
+  const actions: readonly string[] = commands[part]
+  return {
+    operands: `SET ${actions.join('|')}`,
+    count: [2, 2],
+    summary,
+    options: ['output'],
+    nodesOnly: true,
+    actions,
+    run: (session, _type, [set = '', action = '']) => {
+      if (!actions.includes(action)) throw wrongUsage(`${part} takes ${actions.join(', ')}, not ${action}`)
+      return act(session, part, set, action)
+    }
+  }
+}
+
+/** Asks the same of each node of a set, one after the other. */
+async function ofEach(
+  session: Session,
+  set: string,
+  path: string,
+  key: string,
+  shown: (node: string, told: JsonValue | undefined) => Iterable<string>
+): Promise<void> {
+  if (session.format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
+  const all: JsonObject = {}
+  for (const node of await session.nodes(set)) {
+    const { monitor } = await session.controller.json(
+      'GET',
+      `/monitor/node/${encodeURIComponent(node)}/${path}`
+    )
+    const named = isObject(monitor) ? monitor[key] : undefined
+    const told = isObject(named) ? named[node] : undefined
+    if (session.format === 'json') all[node] = told ?? null
+    else await session.lines(shown(node, told))
+  }
+  if (session.format === 'json') await session.json({ monitor: { [key]: all } })
+}
+
+async function exists({ controller }: Session, type: TypeName, name: string): Promise<boolean> {
+  try {
+    await controller.json('GET', pathOf(type, name), { fields: 'name' })
+    return true
+  } catch (error) {
+    if (error instanceof Failure && error.status === 404) return false
+    throw error
+  }
+}
+
+const save = (session: Session, type: TypeName, name: string, body: JsonObject, done: string) =>
+  changed(session, pathOf(type, name), body, `${objectTypes[type].title} ${name} ${done}`)
+
+/** Posts a change, or asks what it would change, and shows the answer. */
+async function changed(
+  session: Session,
+  path: string,
+  body: JsonObject | undefined,
+  done: string
+): Promise<void> {
+  const { controller, options, format, paint } = session
+  if (format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
+  const query = options.dryrun ? { dryrun: 'yes' } : {}
+  const answer = await controller.json('POST', path, query, body)
+  if (!options.dryrun || format === 'json') return session.changed(answer, done)
+  await session.lines(dryRunLines(answer, paint))
+}
+
+/** Where `@FILE` and `-` are read from. */
+const reader =
+  ({ terminal }: Session) =>
+  async (place: string, { name, secret }: Field): Promise<Buffer> => {
+    if (place !== '-') return terminal.file(place)
+    return secret && terminal.shows.in ? Buffer.from(await terminal.hidden(`${name}: `)) : terminal.input()
+  }
