@@ -44,7 +44,7 @@ done
 rm -rf "$code"
 install -d "$code/bin"
 cp -R dist dracut initramfs-tools libexec templates package.json "$code"
-install -m 0755 bin/svcd "$code/bin/svcd"
+install -m 0755 bin/svcd bin/svcctl "$code/bin"
 echo "$packages" | while read -r package; do
   place=${package#"$PWD"}
   test -n "$place" || continue
@@ -65,6 +65,11 @@ rm -f "$documents"/docs/*-intro.md
 
 install -d "$root$prefix/bin"
 ln -sfn ../lib/svcd/bin/svcd "$root$prefix/bin/svcd"
+ln -sfn ../lib/svcd/bin/svcctl "$root$prefix/bin/svcctl"
+completions=$root$prefix/share/bash-completion/completions
+install -d "$completions"
+node bin/svcctl completion bash >"$completions/svcctl"
+ln -sfn svcctl "$completions/svcd"
 
 if test -e "$root$settings/svcd.ini"; then
   echo "kept: $root$settings/svcd.ini"

@@ -199,6 +199,23 @@ t.test('no file imports itself by way of others', async t => {
   t.strictSame(circles, [])
 })
 
+t.test('the client loads the tables, and nothing of the daemon', async t => {
+  const loaded = new Set<string>()
+  const load = (file: string) => {
+    if (loaded.has(file)) return
+    loaded.add(file)
+    for (const target of imports.get(file) ?? []) load(target)
+  }
+  load('cli/ctl')
+  const rooms = new Set([...loaded].map(roomOf).filter(room => !GROUND.includes(room)))
+  t.strictSame([...rooms].sort(), ['cli', 'control', 'ctl', 'model', 'node-set', 'store', 'template'])
+  for (const room of ['cli', 'control'])
+    t.strictSame(
+      [...loaded].filter(file => roomOf(file) === room).sort(),
+      room === 'cli' ? ['cli/ask-hidden', 'cli/confirmed', 'cli/ctl'] : ['control/commands']
+    )
+})
+
 t.test('only the command line exits, reads arguments and speaks', async t => {
   const may: Readonly<Record<string, readonly string[]>> = {
     'process.exit': ['main'],

@@ -54,11 +54,13 @@ function parse(args: readonly string[]) {
   }
 }
 
-/** `--sort -name` with the value that it means; a hyphen there begins no option. */
+/** `--sort -name` as `--sort=-name`: the hyphen there begins no option. */
 const joined = (args: readonly string[]) =>
-  args.flatMap((word, i) =>
-    word === '--sort' ? [`--sort=${args[i + 1] ?? ''}`] : args[i - 1] === '--sort' ? [] : [word]
-  )
+  args.flatMap((word, i) => {
+    const next = args[i + 1]
+    if (word === '--sort' && next !== undefined) return [`${word}=${next}`]
+    return args[i - 1] === '--sort' ? [] : [word]
+  })
 
 const isType = (word: string): word is TypeName => Object.hasOwn(objectTypes, word)
 

@@ -45,7 +45,7 @@ export class Controller {
     const target = `${this.url.pathname.replace(/\/+$/, '')}${path}${search === '' ? '' : `?${search}`}`
     const text = body === undefined ? undefined : JSON.stringify(body)
     const answer = new Answer(this, await this.#ask(method, target, text))
-    if (answer.status >= 400) throw await this.#refusal(answer)
+    if (answer.status >= 400) throw await this.#refusal(answer, path)
     if (answer.status >= 300) throw this.#isNone(`sends elsewhere (${answer.status})`)
     return answer
   }
@@ -98,10 +98,10 @@ export class Controller {
     })
   }
 
-  async #refusal(answer: Answer): Promise<Failure> {
+  async #refusal(answer: Answer, path: string): Promise<Failure> {
     const { message } = parsed(await answer.text()) ?? {}
     if (typeof message !== 'string') return this.#isNone(`answers ${answer.status} without a message`)
-    if (answer.status !== 401) return refused(message, answer.status)
+    if (answer.status !== 401 || path === '/token') return refused(message, answer.status)
     const why = this.token === undefined ? 'you are not logged in' : message
     return refused(`${why}; type: svcctl login`)
   }

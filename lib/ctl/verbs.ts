@@ -156,9 +156,8 @@ export const verbs: Readonly<Record<string, Verb>> = {
     nodesOnly: true,
     run: (session, _type, [set = '']) =>
       ofEach(session, set, '_why', 'why', (node, told) => {
-        const { verdict, see } = isObject(told) ? told : {}
-        const more = typeof see === 'string' && see !== '' ? [`  see ${see}`] : []
-        return [`${session.paint('bold', clean(node))}: ${clean(String(verdict))}`, ...more.map(clean)]
+        const { verdict } = isObject(told) ? told : {}
+        return [`${session.paint('bold', clean(node))}: ${clean(String(verdict))}`]
       })
   },
   boots: {

@@ -1,0 +1,476 @@
+import {
+  chmodSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from 'node:fs'
+import { createServer, type ServerResponse } from 'node:http'
+import { createServer as createSecure } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { client, namedFile } from '../../lib/ctl/client.js'
+import { addNode, bmcCluster } from '../support/bmc-cluster.js'
+import { builtTree, onTerminal } from '../support/built-tree.js'
+import { makeCertificate } from '../support/certificate.js'
+import { start } from '../support/child.js'
+import { Controller } from '../support/controller.js'
+import { freePort } from '../support/free-port.js'
+import { RedfishService } from '../support/redfish-service.js'
+
+const tree = builtTree(t.testdir({ cache: {}, files: {} }))
+const program = join(tree, 'bin', 'svcctl')
+const cache = join(tree, 'cache')
+const port = await freePort()
+const c = await Controller.start(
+  t,
+  `control.redfish_port=${port}`,
+  'control.time_limit=2s',
+  'control.delay=0s'
+)
+const url = `http://127.0.0.1:${c.daemon.port}`
+const env = { SVCD_URL: url, XDG_CACHE_HOME: cache, NO_COLOR: '' }
+const password = readFileSync(join(c.directory, 'state', 'admin-password'), 'utf8')
+
+const run = (args: readonly string[], input = '', more: Record<string, string> = {}) =>
+  start(program, args, { input, env: { ...env, ...more } }).ended
+/** Runs it here to a good end; gives what it printed. */
+async function ok(t: Test, args: readonly string[], input = ''): Promise<string> {
+  const { code, stdout, stderr } = await here(args, { input })
+  t.same([code, stderr], [0, ''], args.join(' '))
+  return stdout
+}
+const terminal = (args: readonly string[], more: Record<string, string> = {}) =>
+  onTerminal(
+    'env',
+    ...Object.entries({ ...env, ...more }).map(([key, value]) => `${key}=${value}`),
+    program,
+    ...args
+  )
+/** The same without a process of its own, which costs more than all it does; `tty`: on a terminal. */
+async function here(args: readonly string[], { tty = false, input = '', more = {} } = {}) {
+  const wrote = { stdout: '', stderr: '' }
+  const never = async () => Promise.reject(new Error('nothing is asked here'))
+  const code = await client(args, {
+    shows: { out: tty, err: tty, in: false },
+    env: { ...env, ...more },
+    out: async text => {
+      wrote.stdout += text
+    },
+    err: text => {
+      wrote.stderr += text
+    },
+    ...{ confirmed: never, hidden: never, file: namedFile },
+    input: async () => Buffer.from(input)
+  })
+  return { code, ...wrote }
+}
+const tokenFile = join(cache, 'svcd', `token-${encodeURIComponent(url)}`)
+
+// rules 14.1
+t.test('login: the token is kept for this user alone', async t => {
+  const before = await run(['node', 'list'])
+  t.match(before, { code: 1, stdout: '', stderr: 'svcctl: you are not logged in; type: svcctl login\n' })
+  t.match(await run(['login', '--stdin'], 'wrong\n'), { code: 1, stderr: /user name or password is wrong/ })
+  t.match(await run(['login'], ''), { code: 2, stderr: /no terminal.*--stdin/ })
+  // What another program left open is closed.
+  mkdirSync(join(cache, 'svcd'), { mode: 0o755 })
+  const { says, type, ended } = terminal(['login', 'admin'])
+  await says(`Password of admin at ${url}: `)
+  type(`${password.trim()}\r`)
+  const { code, stdout } = await ended
+  t.equal(code, 0)
+  t.notMatch(stdout, password.trim())
+  t.equal(statSync(join(cache, 'svcd')).mode & 0o777, 0o700)
+  t.equal(statSync(tokenFile).mode & 0o777, 0o600)
+  t.same(readdirSync(join(cache, 'svcd')).length, 1, 'no temporary file is left')
+})
+
+// rules 14.2
+t.test('one object of a type and its fields', async t => {
+  const script = join(tree, 'files', 'part.sh')
+  writeFileSync(script, '#!/bin/sh\necho \u00e9\n')
+  t.equal(await ok(t, ['network', 'add', 'cluster', 'network=10.141.0.0/16']), 'network cluster created\n')
+  const fields = [
+    'domain=hpc',
+    `partscript=@${script}`,
+    'variables.rack=7',
+    'BOOTIF.network=cluster',
+    'roles=a,b'
+  ]
+  await ok(t, ['group', 'add', 'compute', ...fields])
+  const { group } = (await c.get('/config/group/compute')).body.config
+  t.match(group.compute, {
+    domain: 'hpc',
+    partscript: Buffer.from('#!/bin/sh\necho \u00e9\n').toString('base64'),
+    variables: { rack: '7' },
+    interfaces: [{ interface: 'BOOTIF', network: 'cluster' }],
+    roles: 'a,b'
+  })
+  const shown = await ok(t, ['group', 'show', 'compute'])
+  t.match(shown, /^domain +hpc \(group\)$/m)
+  t.match(shown, /^partscript +\(group\)\n {4}#!\/bin\/sh\n {4}echo \u00e9\n/m)
+  t.match(shown, /^BOOTIF {2}network=cluster$/m)
+  const more = ['netboot=no', 'variables.rack=', 'comment=-', 'domain=', 'newgroupname=thin']
+  t.equal(await ok(t, ['group', 'set', 'compute', ...more], '@home\n'), 'group compute updated\n')
+  const { thin } = (await c.get('/config/group/thin')).body.config.group
+  t.match(thin, { netboot: false, variables: {}, comment: '@home\n', domain: null })
+  await ok(t, ['group', 'rename', 'thin', 'compute'])
+  await ok(t, ['group', 'clone', 'compute', 'fat', 'comment=@@home'])
+  t.equal((await c.get('/config/group/fat')).body.config.group.fat.comment, '@home')
+  t.equal(await ok(t, ['group', 'rm', 'fat']), 'group fat deleted\n')
+  await ok(t, ['bmcsetup', 'add', 'boards', 'password=-', 'userid=3'], 'secret\n')
+  t.match((await c.get('/config/bmcsetup/boards')).body.config.bmcsetup.boards, {
+    password: 'secret',
+    userid: 3
+  })
+})
+
+t.test('nodes and node sets; what a program reads has no colour', async t => {
+  for (const i of [1, 2])
+    await ok(t, ['node', 'add', `node00${i}`, 'group=compute', `BOOTIF.macaddress=52:54:00:00:00:0${i}`])
+  t.equal(await ok(t, ['node', 'set', 'node[001-002]', 'comment=x y']), '2 nodes updated\n')
+  t.equal(
+    await ok(t, ['node', 'list', '@compute', '--fields', 'name,BOOTIF.ipaddress,comment', '--sort', '-name']),
+    'name     BOOTIF.ipaddress  comment\nnode002  10.141.0.2        x y\nnode001  10.141.0.1        x y\n'
+  )
+  t.equal(
+    await ok(t, ['node', 'list', 'node001', '-o', 'csv', '--fields=name,comment']),
+    'name,comment\r\nnode001,x y\r\n'
+  )
+  const json = await ok(t, ['node', 'show', 'node[001-002]', '-o', 'json'])
+  t.same(Object.keys(JSON.parse(json).config.node), ['node001', 'node002'])
+  t.match(await ok(t, ['node', 'status', '@all', '--fields', 'name,state']), /^name +state\nnode001 +-\n/)
+  t.match(await ok(t, ['node', 'why', '@all']), /^node001: .*never.*\nnode002: /)
+  t.match(await ok(t, ['node', 'boots', 'node001']), 'node node001: no boot was seen\n')
+  await c.get('/boot/search/mac/52:54:00:00:00:01')
+  t.match(
+    await ok(t, ['node', 'boots', 'node001']),
+    /^node node001: boot of 20.* from 127\.0\.0\.1\n {2}20.*disk {2}from/
+  )
+})
+
+t.test('a dry run tells and changes nothing', async t => {
+  const before = (await c.get('/config/node')).text
+  const told = await ok(t, ['node', 'set', 'node[001-002]', 'netboot=yes', 'comment=', '--dryrun'])
+  t.match(told, /^dry run, nothing was changed: .*\nnode node\[001-002\]: update\n {2}comment: x y -> -\n/)
+  t.match(told, /^ {2}netboot: - -> yes$/m)
+  const { changes } = JSON.parse(await ok(t, ['node', 'rm', '@all', '--dryrun', '-o', 'json']))
+  t.same(
+    changes.map(({ name, action }: { name: string; action: string }) => `${action} ${name}`),
+    ['delete node001', 'delete node002']
+  )
+  t.equal((await c.get('/config/node')).text, before)
+})
+
+t.test('many are deleted after a question, or with --yes', async t => {
+  for (const i of [7, 8, 9]) await c.post(`/config/node/old${i}`, {})
+  const unasked = await run(['node', 'rm', 'old[7-9]'])
+  t.match(unasked, { code: 2, stderr: /no terminal to ask on about 3 nodes, use --yes/ })
+  const no = terminal(['node', 'rm', 'old[7-9]'])
+  await no.says('Delete 3 nodes: old[7-9]? [y/N] ')
+  no.type('n\r')
+  t.match(await no.ended, { code: 1, stdout: /nothing was deleted/ })
+  t.equal((await c.get('/config/node/old8')).status, 200)
+  const yes = terminal(['node', 'rm', 'old[7-8]'])
+  await yes.says('Delete 2 nodes')
+  yes.type('y\r')
+  t.match(await yes.ended, { code: 0, stdout: /2 nodes deleted/ })
+  t.equal(await ok(t, ['node', 'rm', 'old[9]', '--yes']), '1 node deleted\n')
+  t.same(Object.keys((await c.get('/config/node')).body.config.node), ['node001', 'node002'])
+})
+
+t.test('the power of nodes: what came of each, with a bar on a terminal', async t => {
+  await RedfishService.start(t, '127.7.0.1', port)
+  await bmcCluster(c, {
+    username: 'admin',
+    password: 'secret',
+    protocol: 'redfish',
+    verify_certificate: false
+  })
+  await addNode(c, 'n1', '127.7.0.1')
+  t.equal(await ok(t, ['node', 'power', 'n1', 'status']), 'n1: off\n')
+  const { code, stdout } = await terminal(['node', 'power', 'n1', 'on']).ended
+  t.equal(code, 0)
+  t.match(stdout, /\r\[ {30}\] 0 nodes/)
+  t.match(stdout, /\r\u001b\[K\u001b\[1mn1\u001b\[0m: /)
+  const mixed = await run(['node', 'power', 'n1,node001', 'status', '-o', 'json'])
+  t.match(mixed, { code: 1, stderr: 'svcctl: power status: 1 of 2 nodes failed\n' })
+  t.match(JSON.parse(mixed.stdout), {
+    n1: { result: 'ok', message: 'on' },
+    node001: { result: 'failed', message: /BMC/ }
+  })
+  t.match(await run(['node', 'power', 'nobody', 'on']), { code: 1, stdout: '', stderr: /nobody/ })
+})
+
+// rules 14.3
+t.test('exit codes: refused, wrong usage, no controller', async t => {
+  const refused: [string[], RegExp][] = [
+    [['node', 'add', 'node001'], /node node001 exists already; type: svcctl node set$/m],
+    [['node', 'set', 'node009', 'comment=x'], /node node009 does not exist; type: svcctl node add$/m],
+    [['node', 'set', 'node[001-009]', 'comment=x'], /there is no node node003/],
+    [['node', 'show', '..'], /./],
+    [['group', 'rm', 'compute'], /compute/],
+    [['node', 'list', '--fields', 'nothing'], /a node shows no field "nothing"/]
+  ]
+  const wrong: [string[], RegExp][] = [
+    [[], /which command\?/],
+    [['nodes'], /unknown command nodes/],
+    [['constructor', 'list'], /unknown command constructor/],
+    [['node', 'toString'], /unknown verb toString/],
+    [['group', 'power', 'x', 'on'], /unknown verb power/],
+    [['node', 'set', 'node001', 'foo=1'], /a node has no field foo; it has group, /],
+    [['node', 'set', 'node001', 'netboot=maybe'], /netboot must be yes or no, not maybe/],
+    [['node', 'set', 'node001', 'comment=@/nowhere'], /\/nowhere: there is no such file/],
+    [['node', 'set', 'node001', 'comment=a', 'comment=b'], /comment is given twice/],
+    [['group', 'set', 'compute', 'BOOTIF.ipaddress=10.1.1.1'], /has no field BOOTIF\.ipaddress/],
+    [['node', 'power', 'node001', 'explode'], /power takes status, on, off, cycle, reset, not explode/],
+    [['node', 'power', 'node001', 'on', '--dryrun'], /node power takes no --dryrun/],
+    [['node', 'list', '-o', 'xml'], /-o must be one of text, json, csv/],
+    [['node', 'list', '--url', 'controller:7050'], /must look like http:/]
+  ]
+  for (const [code, cases] of [
+    [1, refused],
+    [2, wrong]
+  ] as const)
+    for (const [i, [args, message]] of cases.entries()) {
+      // One of each by the program.
+      const ended = await (i === 0 ? run(args) : here(args))
+      t.match(ended, { code, stdout: '', stderr: message }, args.join(' '))
+      t.notMatch(ended.stderr, /\n {4}at /)
+    }
+  const silent = `http://127.0.0.1:${await freePort()}`
+  const none = await run(['login', '--stdin', '--url', silent], 'x\n')
+  t.match(none, { code: 3, stdout: '', stderr: `svcctl: no controller at ${silent}: connect ECONNREFUSED` })
+})
+
+// rules 14.1
+t.test('a token that others could have read, or that has expired, is not used', async t => {
+  chmodSync(tokenFile, 0o640)
+  t.match(await here(['node', 'list']), { code: 1, stdout: '', stderr: /others may have read.*svcctl login/ })
+  chmodSync(tokenFile, 0o600)
+  const token = readFileSync(tokenFile)
+  rmSync(tokenFile)
+  writeFileSync(join(tree, 'files', 'token'), token, { mode: 0o600 })
+  symlinkSync(join(tree, 'files', 'token'), tokenFile)
+  t.match(await here(['node', 'list']), { code: 1, stdout: '', stderr: /the token cannot be read/ })
+  rmSync(tokenFile)
+  writeFileSync(tokenFile, token, { mode: 0o600 })
+  c.clockMs = 2 * 3_600_000
+  t.match(await here(['node', 'list']), { code: 1, stdout: '', stderr: /; type: svcctl login\n$/ })
+  c.clockMs = 0
+  await ok(t, ['logout'])
+  t.same(readdirSync(join(cache, 'svcd')), [])
+})
+
+const hostile = '\u001b]0;owned\u0007\u009b2Jx\u202eevil'
+
+/** A server that answers what the test says, and what it was asked. */
+async function stranger(t: Test, answer: (path: string, response: ServerResponse) => void) {
+  const server = createServer((request, response) => answer(request.url ?? '', response))
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  writeFileSync(join(cache, 'svcd', `token-${encodeURIComponent(at)}`), 'x\n', { mode: 0o600 })
+  return { SVCD_URL: at }
+}
+
+// rules 14.4
+t.test('what a server says does not steer the terminal', async t => {
+  const json = (response: ServerResponse, status: number, body: object) =>
+    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+  const at = await stranger(t, (path, response) => {
+    if (path.includes('format=')) {
+      const type = path.includes('json')
+        ? 'application/json'
+        : path.includes('csv')
+          ? 'text/csv'
+          : 'text/plain'
+      response.writeHead(200, { 'content-type': type }).end(`name\n${hostile}\r\n`)
+    } else if (path.startsWith('/control'))
+      json(response, 200, { request_id: 'x', state: 'done', control: { failed: { [hostile]: hostile } } })
+    else if (path.includes('dryrun'))
+      json(response, 200, {
+        message: hostile,
+        changes: [
+          {
+            type: hostile,
+            name: hostile,
+            action: hostile,
+            fields: [{ field: hostile, before: hostile, after: hostile }]
+          }
+        ],
+        files: [{ service: hostile, path: hostile, diff: hostile }]
+      })
+    else if (path.includes('_'))
+      json(response, 200, {
+        monitor: {
+          why: { a: { verdict: hostile } },
+          boots: {
+            a: { boots: [{ began: hostile, from: hostile, steps: [{ step: hostile, about: hostile }] }] }
+          }
+        }
+      })
+    else if (path === '/config/node/bad') json(response, 400, { message: hostile })
+    else
+      json(response, 200, {
+        config: {
+          node: {
+            a: {
+              name: hostile,
+              [hostile]: hostile,
+              variables: { [hostile]: hostile },
+              partscript: Buffer.from(`a\n${hostile}`).toString('base64'),
+              interfaces: [{ interface: hostile, ipaddress: hostile }]
+            }
+          }
+        },
+        message: hostile
+      })
+  })
+  const commands = [
+    ['node', 'list'],
+    ['node', 'list', '-o', 'json'],
+    ['node', 'list', '-o', 'csv'],
+    ['node', 'show', 'a'],
+    ['node', 'show', 'bad'],
+    ['node', 'set', 'a', 'comment=x'],
+    ['node', 'set', 'a', 'comment=x', '--dryrun'],
+    ['node', 'why', 'a'],
+    ['node', 'boots', 'a'],
+    ['node', 'power', 'a', 'on'],
+    ['node', 'power', 'a', 'on', '-o', 'csv']
+  ]
+  for (const [i, args] of commands.entries()) {
+    // One by the program, on a terminal of its own.
+    const ended = await (i === 0
+      ? terminal(args, { ...at, NO_COLOR: '1' }).ended
+      : here(args, { tty: true, more: { ...at, NO_COLOR: '1' } }))
+    const shown = `${ended.stdout}${ended.stderr}`
+    t.match(shown, /evil/, args.join(' '))
+    t.notMatch(
+      shown.replaceAll('\r\n', '\n').replace(/\r\[[ #]{30}\] \d nodes|\r\u001b\[K/g, ''),
+      /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/,
+      args.join(' ')
+    )
+  }
+  const piped = await here(['node', 'list', '-o', 'csv'], { more: at })
+  t.equal(piped.stdout, `name\n${hostile}\r\n`, 'a program reads CSV as it was sent')
+})
+
+t.test('what is no svcd, breaks off or sends elsewhere is no controller', async t => {
+  const at = await stranger(t, (path, response) => {
+    if (path.startsWith('/config/node/cut')) {
+      response.writeHead(200, { 'content-type': 'application/json', 'content-length': 100 }).write('{')
+      setTimeout(() => response.destroy(), 50)
+    } else if (path.startsWith('/config/group'))
+      response.writeHead(302, { location: 'http://127.0.0.1:1/' }).end()
+    else response.writeHead(200, { 'content-type': 'text/html' }).end('<html>')
+  })
+  await Promise.all(
+    [
+      ['node', 'list'],
+      ['node', 'show', 'x'],
+      ['node', 'show', 'cut'],
+      ['group', 'list']
+    ].map(async args =>
+      t.match(
+        await here(args, { more: at }),
+        { code: 3, stdout: '', stderr: /^svcctl: no (?:svcd|controller) at / },
+        args.join(' ')
+      )
+    )
+  )
+})
+
+t.test('https: the certificate is checked against the CA that is named', async t => {
+  const files = await makeCertificate(join(tree, 'files'), 'controller')
+  const server = createSecure(
+    { cert: readFileSync(files.certificate), key: readFileSync(files.key) },
+    (_, response) => response.writeHead(201).end('{"token":"abc"}')
+  )
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const secure = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const login = ['login', '--stdin', '--url', secure]
+  t.match(await run(login, 'x\n'), { code: 3, stderr: /certificate.*--cacert FILE/ })
+  t.match(await run([...login, '--cacert', files.certificate], 'x\n'), { code: 0 })
+  t.match(await run(['login', '--stdin', '--cacert', files.certificate], 'x\n'), {
+    code: 2,
+    stderr: /belongs to an https URL/
+  })
+})
+
+t.test('completion for bash', async t => {
+  await ok(t, ['completion', 'bash'])
+  t.match(await run(['login', '--stdin'], password), { code: 0 })
+  const script = `eval "$(${program} completion bash)"
+    for line in "$@"; do
+      COMP_LINE=$line COMP_POINT=\${#line}; read -ra COMP_WORDS <<<"$line"; COMPREPLY=()
+      _svcctl; echo "\${COMPREPLY[*]}"
+    done`
+  const lines: [string, string][] = [
+    ['svcctl n', 'network node'],
+    ['svcd ctl node p', 'power'],
+    [`${program} node set node0`, 'node001 node002'],
+    ['svcctl --url http://x node set node001 netb', 'netboot='],
+    ['svcctl node set node001 netboot=', 'yes no'],
+    [`${program} node add node003 group=`, 'compute'],
+    ['svcctl node power node001 o', 'on off'],
+    ['svcctl node list --fields name,comm', 'name,comment'],
+    ['svcctl node list --out', '--output']
+  ]
+  const text = await start('bash', ['-c', script, 'bash', ...lines.map(([line]) => line)], { input: '', env })
+    .ended
+  t.same(
+    text.stdout.trimEnd().split('\n'),
+    lines.map(([, words]) => words),
+    text.stderr
+  )
+  // A name is no command.
+  const at = await stranger(t, (_, response) => {
+    response
+      .writeHead(200, { 'content-type': 'text/csv' })
+      .end('name\r\n$(touch\t/tmp/x)\r\n`id`\r\ngood\r\n')
+  })
+  const names = await start('bash', ['-c', script, 'bash', `${program} node show `], {
+    input: '',
+    env: { ...env, ...at }
+  }).ended
+  t.equal(names.stdout, 'good\n', names.stderr)
+})
+
+t.test('the commands of docs/ctl.md, as they are typed', async t => {
+  const documented = await Controller.start(t)
+  const text = readFileSync(join(tree, 'docs/ctl.md'), 'utf8')
+  const blocks = [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block = '']) => block)
+  t.ok(blocks.length >= 5, 'there are some')
+  const secret = join(documented.directory, 'state', 'admin-password')
+  const commands = blocks
+    .join('')
+    .replaceAll('http://127.0.0.1:7050', `http://127.0.0.1:${documented.daemon.port}`)
+    .replace('login admin', `login admin --stdin <${secret}`)
+  const script = `set -eu; PATH=${join(tree, 'bin')}:$PATH; cd ${join(tree, 'files')}\n${commands}`
+  const { code, stdout, stderr } = await start('bash', ['-c', script], { input: '', env }).ended
+  t.equal(code, 0, stderr)
+  t.match(stdout, /^node node\[001-002\]: update\n {2}comment: - -> rack 7, being rewired$/m)
+  t.same(Object.keys((await documented.get('/config/node')).body.config.node), ['node001'])
+  t.match((await documented.get('/config/group/thin')).body.config.group.thin, { variables: { rack: '7' } })
+})
+
+t.test('help is made from the tables, and a reader that goes away is no failure', async t => {
+  t.match(await ok(t, ['--help']), /^Usage: svcctl login/)
+  t.match(await ok(t, ['node', '--help']), /^ {2}provision_method= +.*: torrent or http$/m)
+  const { stdout } = await start(
+    'bash',
+    ['-c', `"$0" completion bash | true; echo "\${PIPESTATUS[0]}"`, program],
+    {
+      input: ''
+    }
+  ).ended
+  t.equal(stdout, '0\n')
+})
