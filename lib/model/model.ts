@@ -1,4 +1,4 @@
-import { badRequest, notFound, ServiceError } from '../errors.js'
+import { badRequest, notFound } from '../errors.js'
 import type { Change } from '../store/types.js'
 import type { Docs, TypeName } from './docs.js'
 import { type EffectiveNode, effectiveNode } from './effective.js'
@@ -7,7 +7,7 @@ import { assignAddresses, followGroup, withMac } from './interfaces.js'
 import type { Changing, Given, GivenInterface, Power } from './object-type.js'
 import { type Ref, renameReference } from './references.js'
 import { merged, without } from './request.js'
-import { checkChanges, checkingChanges, checkState } from './rules.js'
+import { checkChanges, checkingChanges, checkState, refusal } from './rules.js'
 import type { SecretBox } from './secret-box.js'
 import { type ClusterDoc, settingsInForce } from './settings.js'
 import { beyondLimits } from './table.js'
@@ -101,39 +101,51 @@ export class Model {
   }
 
   /** Runs one change; every rule between objects holds after it, or nothing of it happened. */
-  change<R>(actor: Actor, fn: (tx: Tx) => R): Promise<R> {
-    return this.#commit(actor, 'change', tx => {
-      const result = fn(tx)
+  async change<R>(actor: Actor, fn: (tx: Tx) => R): Promise<R> {
+    let changes: readonly Change[] = []
+    const result = await this.options.store.change(tx => {
+      const returned = fn(tx)
       checkChanges(tx, this.cluster)
-      return result
+      changes = this.#made(tx, actor)
+      return returned
     })
+    if (changes.length > 0) await this.options.audit(actor, changes, 'change')
+    return result
   }
 
-  /** Runs an import, which checks the whole state itself. */
-  importWith<R>(actor: Actor, fn: (changing: Changing) => R): Promise<R> {
-    return this.#commit(actor, 'import', tx => fn(this.#changing(tx, actor)))
+  /** Runs an import, which checks the whole state itself, in steps. */
+  importWith<R>(actor: Actor, fn: (changing: Changing) => Generator<unknown, R>): Promise<R> {
+    return this.#inSteps(actor, 'import', fn)
   }
 
-  /** Runs one change and takes it back: gives what it would return, or throws what it would throw. */
-  preview<R>(fn: (changing: Changing) => R): Promise<R> {
+  /** Runs one change in steps and takes it back: gives what it would return, or throws what it would throw. */
+  async preview<R>(fn: (changing: Changing) => Generator<unknown, R>): Promise<R> {
     const takenBack = new Error('taken back')
-    let result: R
-    return this.options.store
-      .change(tx => {
-        result = fn(this.#changing(tx, theDaemon))
+    const found: R[] = []
+    const changingOf = (tx: Tx) => this.#changing(tx, theDaemon)
+    await this.options.store
+      .changeInSteps(function* (tx) {
+        found.push(yield* fn(changingOf(tx)))
         throw takenBack
       })
       .catch(error => {
         if (error !== takenBack) throw error
-        return result
       })
+    return found[0] as R
   }
 
-  async #commit<R>(actor: Actor, kind: 'change' | 'import', fn: (tx: Tx) => R): Promise<R> {
+  /** Runs a change that may be too long for one turn of the event loop. */
+  async #inSteps<R>(
+    actor: Actor,
+    kind: ChangeKind,
+    fn: (changing: Changing) => Generator<unknown, R>
+  ): Promise<R> {
+    const changingOf = (tx: Tx) => this.#changing(tx, actor)
+    const made = (tx: Tx) => this.#made(tx, actor)
     let changes: readonly Change[] = []
-    const result = await this.options.store.change(tx => {
-      const returned = fn(tx)
-      changes = this.#made(tx, actor)
+    const result = await this.options.store.changeInSteps(function* (tx) {
+      const returned = yield* fn(changingOf(tx))
+      changes = made(tx)
       return returned
     })
     if (changes.length > 0) await this.options.audit(actor, changes, kind)
@@ -234,11 +246,8 @@ export class Model {
     refused: (entry: E, why: string) => void,
     refuse: () => void
   ): Promise<{ created: number; changed: number }> {
-    const { cluster } = this
-    const changingOf = (tx: Tx) => this.#changing(tx, actor)
-    const made = (tx: Tx) => this.#made(tx, actor)
-    const changes = await this.options.store.changeInSteps(function* (tx) {
-      const changing = changingOf(tx)
+    return this.#inSteps(actor, 'import', function* (changing) {
+      const { tx, cluster } = changing
       const byName = new Map(entries.map(entry => [entry.name, entry]))
       for (const entry of entries) {
         yield
@@ -251,34 +260,24 @@ export class Model {
         refused(entry, error.message)
       })
       refuse()
-      return made(tx)
+      const ours = tx.changes().filter(change => change.type === type)
+      const created = ours.filter(({ before }) => !before).length
+      return { created, changed: ours.length - created }
     })
-    if (changes.length > 0) await this.options.audit(actor, changes, 'import')
-    const ours = changes.filter(change => change.type === type)
-    const created = ours.filter(({ before }) => !before).length
-    return { created, changed: ours.length - created }
   }
 
   /** Runs a change of many objects in one transaction, in steps: they may be too many for one turn of the event loop. */
-  async #changeAll(
+  #changeAll(
     actor: Actor,
     pick: (view: View) => readonly string[],
     change: (changing: Changing, name: string) => void
   ): Promise<number> {
-    const { cluster } = this
-    let changes: readonly Change[] = []
-    const changingOf = (tx: Tx) => this.#changing(tx, actor)
-    const made = (tx: Tx) => this.#made(tx, actor)
-    const count = await this.options.store.changeInSteps(function* (tx) {
-      const changing = changingOf(tx)
-      const names = [...pick(tx)]
+    return this.#inSteps(actor, 'set', function* (changing) {
+      const names = [...pick(changing.tx)]
       for (const name of names) yield change(changing, name)
-      yield* checkingChanges(tx, cluster)
-      changes = made(tx)
+      yield* checkingChanges(changing.tx, changing.cluster)
       return names.length
     })
-    if (changes.length > 0) await this.options.audit(actor, changes, 'set')
-    return count
   }
 
   /** Removes an object that nobody refers to. */
@@ -350,17 +349,6 @@ export class Model {
   /** What the types need of a change. */
   #changing(tx: Tx, power: Power): Changing {
     return { tx, cluster: this.cluster, now: this.options.now(), power }
-  }
-}
-
-/** Why a change is refused; undefined when it is not. */
-function refusal(change: () => void): string | undefined {
-  try {
-    change()
-    return undefined
-  } catch (error) {
-    if (error instanceof ServiceError) return error.message
-    throw error
   }
 }
 

@@ -59,31 +59,47 @@ export interface Problem {
 }
 
 /** Checks every object, for files changed by hand and for imports; at most `limit` problems. */
-export function checkState(
+export function checkState(view: View, cluster: ClusterSettings, limit?: number): Problem[] {
+  const checking = checkingState(view, cluster, limit)
+  for (;;) {
+    const step = checking.next()
+    if (step.done) return step.value
+  }
+}
+
+/** The same object by object. */
+export function* checkingState(
   view: View,
   cluster: ClusterSettings,
   limit = Number.POSITIVE_INFINITY
-): Problem[] {
+): Generator<void, Problem[]> {
   const problems: Problem[] = []
-  for (const problem of problemsOf(view, cluster)) {
-    if (problems.length >= limit) break
-    problems.push(problem)
-  }
+  for (const type of typeNames)
+    for (const name of view.names(type)) {
+      yield
+      for (const check of checksOf(view, { type, name }, cluster)) {
+        const message = refusal(check)
+        if (message !== undefined) problems.push({ type, name, message })
+        if (problems.length >= limit) return problems
+      }
+    }
+  for (const type of Object.keys(attachedTypes) as (keyof AttachedShapes)[])
+    for (const problem of attachedProblems(view, type)) {
+      problems.push(problem)
+      if (problems.length >= limit) return problems
+    }
   return problems
 }
 
-function* problemsOf(view: View, cluster: ClusterSettings): Generator<Problem> {
-  for (const type of typeNames)
-    for (const name of view.names(type))
-      for (const check of checksOf(view, { type, name }, cluster)) {
-        try {
-          check()
-        } catch (error) {
-          yield { type, name, message: (error as ServiceError).message }
-        }
-      }
-  for (const type of Object.keys(attachedTypes) as (keyof AttachedShapes)[])
-    yield* attachedProblems(view, type)
+/** Why something is refused; undefined when it is not. */
+export function refusal(run: () => void): string | undefined {
+  try {
+    run()
+    return undefined
+  } catch (error) {
+    if (error instanceof ServiceError) return error.message
+    throw error
+  }
 }
 
 function* attachedProblems<K extends keyof AttachedShapes>(view: View, type: K): Generator<Problem> {

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { inSlices } from '../concurrency.js'
 import { badRequest, notFound, type ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
@@ -8,7 +9,7 @@ import type { Docs, TypeName } from './docs.js'
 import { hidden, objectName, type Table } from './field.js'
 import { type Actor, type Model, removeObjects } from './model.js'
 import type { Changing } from './object-type.js'
-import { checkState } from './rules.js'
+import { checkingState } from './rules.js'
 import { putSecrets, readSecrets, type SecretOwner, secretsKey, secretsOf } from './secrets.js'
 import { putSettings, readSettings, type SettingName, settingNames } from './settings.js'
 import { readStored } from './stored.js'
@@ -107,7 +108,7 @@ class Problems {
 }
 
 /** What a section of an import makes of the state; its shape has been checked. */
-type Replace = (changing: Changing, problems: Problems) => void
+type Replace = (changing: Changing, problems: Problems) => Generator<void>
 
 /** The objects of one type that a change created, changed and deleted: their names in natural order. */
 export interface Touched {
@@ -124,15 +125,15 @@ export type ImportResult = Readonly<Record<string, Touched>>
  * (rules 3.11). Throws 400 for what is not of the document's shape, and where it would not do what the preview with the
  * mark `expected` told; 404 for rules broken, with all problems up to 50. Nothing is changed then.
  */
-export function importDocument(
+export async function importDocument(
   model: Model,
   document: JsonValue,
   actor: Actor,
   expected?: string
 ): Promise<ImportResult> {
-  const replace = parse(model, document)
-  return model.importWith(actor, changing => {
-    const changes = replace(changing)
+  const replace = await inSlices(parsing(model, document))
+  return model.importWith(actor, function* (changing) {
+    const changes = yield* replace(changing)
     if (expected !== undefined && markOf(changes) !== expected)
       throw badRequest('import refused: something has changed since the dry run; make it again')
     return touched(changes)
@@ -142,13 +143,13 @@ export function importDocument(
 /**
  * What `importDocument` would do, with a mark of what it would replace, or the error it would throw; nothing is changed.
  */
-export function previewImport(
+export async function previewImport(
   model: Model,
   document: JsonValue
 ): Promise<{ readonly changes: ImportResult; readonly mark: string }> {
-  const replace = parse(model, document)
-  return model.preview(changing => {
-    const changes = replace(changing)
+  const replace = await inSlices(parsing(model, document))
+  return model.preview(function* (changing) {
+    const changes = yield* replace(changing)
     return { changes: touched(changes), mark: markOf(changes) }
   })
 }
@@ -172,7 +173,10 @@ export function touched(changes: readonly Change[]): ImportResult {
 }
 
 /** Reads a document; gives what replaces its sections, checks the result, and tells what was changed. */
-function parse(model: Model, document: JsonValue): (changing: Changing) => readonly Change[] {
+function* parsing(
+  model: Model,
+  document: JsonValue
+): Generator<void, (changing: Changing) => Generator<void, readonly Change[]>> {
   const problems = new Problems()
   const replacements = new Map<string, Replace>()
   if (!isObject(document)) throw badRequest('import refused: the body must be an object of sections')
@@ -181,16 +185,17 @@ function parse(model: Model, document: JsonValue): (changing: Changing) => reado
     const type = typeNames.find(name => name === section)
     if (!isObject(content)) problems.add(['config', section], 'must be an object')
     else if (section === 'cluster') replacements.set(section, parseSettings(model, content, problems))
-    else if (section === 'osimagetag') replacements.set(section, parseTags(content, problems))
-    else if (section === 'secrets') replacements.set(section, parseSecrets(model, content, problems))
-    else if (type) replacements.set(section, parseObjects(type, content, problems))
+    else if (section === 'osimagetag') replacements.set(section, yield* parseTags(content, problems))
+    else if (section === 'secrets') replacements.set(section, yield* parseSecrets(model, content, problems))
+    else if (type) replacements.set(section, yield* parseObjects(type, content, problems))
     else problems.add(['config', section], 'there is no such section')
   }
   problems.throwAs(badRequest)
-  return changing => {
-    for (const section of sections) replacements.get(section)?.(changing, problems)
+  return function* (changing) {
+    for (const section of sections) yield* replacements.get(section)?.(changing, problems) ?? []
     const { tx, cluster } = changing
-    const broken = [...checkState(tx, cluster, mostProblems), ...treeProblems(tx, cluster.imageDirectory)]
+    const inState = yield* checkingState(tx, cluster, mostProblems)
+    const broken = [...inState, ...treeProblems(tx, cluster.imageDirectory)]
     for (const { type, name, message } of broken) problems.add(['config', type, name], message)
     problems.throwAs(notFound)
     return changing.tx.changes()
@@ -204,12 +209,19 @@ function parseSettings(model: Model, content: JsonObject, problems: Problems): R
       for (const [name, read] of readSettings({ [key]: value })) settings.set(name, read)
     })
   // A section replaces the whole: a setting that it does not hold is the ini's again.
-  return ({ tx }) => putSettings(tx, model.ini, settings, true)
+  return function* ({ tx }) {
+    yield putSettings(tx, model.ini, settings, true)
+  }
 }
 
-function parseObjects<K extends TypeName>(type: K, content: JsonObject, problems: Problems): Replace {
+function* parseObjects<K extends TypeName>(
+  type: K,
+  content: JsonObject,
+  problems: Problems
+): Generator<void, Replace> {
   const docs = new Map<string, Docs[K]>()
   for (const [name, entry] of Object.entries(content)) {
+    yield
     const path = ['config', type, name]
     const before = problems.count
     for (const [key, value] of isObject(entry) ? Object.entries(entry) : [])
@@ -220,10 +232,13 @@ function parseObjects<K extends TypeName>(type: K, content: JsonObject, problems
     )
     if (problems.count === before) docs.set(name, doc)
   }
-  return changing => {
+  return function* (changing) {
     const gone = changing.tx.names(type).filter(name => !docs.has(name))
-    removeObjects(changing, type, gone)
-    for (const [name, doc] of docs) changing.tx.put(type, name, doc)
+    // What goes with an image is looked for among all tags: once for all images.
+    const atOnce = type === 'node' ? NODES_REMOVED_AT_ONCE : gone.length
+    for (let i = 0; i < gone.length; i += atOnce)
+      yield removeObjects(changing, type, gone.slice(i, i + atOnce))
+    for (const [name, doc] of docs) yield changing.tx.put(type, name, doc)
   }
 }
 
@@ -233,7 +248,7 @@ const tagTable: Table = [
   ...tagFields.filter(({ name }) => name !== 'tag' && name !== 'order')
 ]
 
-function parseTags(content: JsonObject, problems: Problems): Replace {
+function* parseTags(content: JsonObject, problems: Problems): Generator<void, Replace> {
   const docs = new Map<string, OsimagetagDoc>()
   const holders = new Map<string, number>()
   // The plain key belongs to the oldest image with a tag of that name, so it is counted first.
@@ -241,6 +256,7 @@ function parseTags(content: JsonObject, problems: Problems): Replace {
     ([a], [b]) => Number(a.includes(':')) - Number(b.includes(':'))
   )
   for (const [key, entry] of entries) {
+    yield
     problems.attempt(['config', 'osimagetag', key], () => {
       const { name: tag, osimage } = isObject(entry) ? entry : {}
       if (!isObject(entry) || typeof tag !== 'string' || typeof osimage !== 'string')
@@ -258,16 +274,17 @@ function parseTags(content: JsonObject, problems: Problems): Replace {
       docs.set(name, { name, tag, order, ...storedFields(tagFields, values) } as object as OsimagetagDoc)
     })
   }
-  return ({ tx }, problems) => {
-    for (const name of [...tx.names('osimagetag')]) if (!docs.has(name)) tx.remove('osimagetag', name)
+  return function* ({ tx }, problems) {
+    for (const name of [...tx.names('osimagetag')]) if (!docs.has(name)) yield tx.remove('osimagetag', name)
     for (const doc of docs.values()) {
+      yield
       if (tx.get('osimage', doc.osimage)) tx.put('osimagetag', doc.name, doc)
       else problems.add(['config', 'osimagetag', doc.tag], `OS image ${doc.osimage} does not exist`)
     }
   }
 }
 
-function parseSecrets(model: Model, content: JsonObject, problems: Problems): Replace {
+function* parseSecrets(model: Model, content: JsonObject, problems: Problems): Generator<void, Replace> {
   const secrets = new Map<string, { type: SecretOwner; owner: string; entries: JsonValue }>()
   for (const [key, entries] of Object.entries(content)) {
     const type = owners.find(name => name === key)
@@ -276,14 +293,16 @@ function parseSecrets(model: Model, content: JsonObject, problems: Problems): Re
       continue
     }
     for (const [owner, list] of Object.entries(entries)) {
+      yield
       for (const [i, entry] of (Array.isArray(list) ? list : [list]).entries())
         problems.attempt(['config', 'secrets', type, owner, i], () => readWhole(`${type} ${owner}`, entry))
       secrets.set(secretsKey(type, owner), { type, owner, entries: list })
     }
   }
-  return ({ tx }, problems) => {
-    for (const key of [...tx.names('secrets')]) if (!secrets.has(key)) tx.remove('secrets', key)
+  return function* ({ tx }, problems) {
+    for (const key of [...tx.names('secrets')]) if (!secrets.has(key)) yield tx.remove('secrets', key)
     for (const { type, owner, entries } of secrets.values()) {
+      yield
       const path = ['config', 'secrets', type, owner]
       if (!tx.get(type, owner)) problems.add(path, `${type} ${owner} does not exist`)
       else
@@ -293,6 +312,9 @@ function parseSecrets(model: Model, content: JsonObject, problems: Problems): Re
     }
   }
 }
+
+/** So many nodes are removed in one step. */
+const NODES_REMOVED_AT_ONCE = 200
 
 /** A secret that is whole, unlike those of a request. */
 function readWhole(owner: string, entry: JsonValue): void {
