@@ -292,8 +292,7 @@ export class Boot {
     const { status, grants, dynamicNodes, log, trace } = this.#o
     if (reason !== undefined) trace.script(target, 'no-script', reason, visit)
     else if (!settings.netboot) trace.script(target, 'disk', '', visit)
-    else
-      trace.script(target, 'script', `${image?.kernelfile} ${image?.initrdfile} ${image?.imagefile}`, visit)
+    else if (image) trace.script(target, 'script', filesText(image), visit)
     const news = status.setReason(node.name, reason ?? warning ?? null)
     if (news && reason !== undefined) log.warn(`node ${node.name} cannot boot: ${reason}`)
     // Anybody can ask from anywhere, again and again. So the log tells it once, until the node is changed.
@@ -388,6 +387,19 @@ function misplaced(
   const from = parseAddress(address)
   if (loopback || from === undefined || !network || !prefix || contains(prefix, from)) return undefined
   return `node ${node.name} asks for its boot script from ${address}, outside network ${network.name} (${network.network}) of its interface ${provision?.interface}`
+}
+
+/** Made once for each image: machines ask in thousands. Stored objects are replaced, never changed. */
+const texts = new WeakMap<object, string>()
+
+/** The files that a boot script names, and the packed image. */
+function filesText(image: NonNullable<EffectiveNode['image']>): string {
+  let text = texts.get(image)
+  if (text === undefined) {
+    text = `${image.kernelfile} ${image.initrdfile} ${image.imagefile}`
+    texts.set(image, text)
+  }
+  return text
 }
 
 /** Who chooses a node at a console: no user, but whoever sits at the machine with this address. */

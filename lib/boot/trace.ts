@@ -1,4 +1,4 @@
-import { contains, parseAddress } from '../model/address.js'
+import { type Address, contains, parseAddress } from '../model/address.js'
 import type { EffectiveNode } from '../model/effective.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
@@ -43,13 +43,19 @@ export class Trace {
   script(target: EffectiveNode, step: 'script' | 'no-script' | 'disk', about: string, visit: Visit): void {
     const { name } = target.node
     const { address } = visit.source
+    const number = parseAddress(address)
+    const place = this.#place(target, visit.source, number)
+    // What comes from the address of another device belongs to that one.
+    if (place !== 'elsewhere' || !this.#isTaken(number)) this.#remember(name, address)
+    this.boots.note(name, { step, about, from: address, place })
+  }
+
+  #remember(name: string, address: string): void {
+    if (this.#askedFrom.get(address) === name) return
     const before = this.#addressOf.get(name)
-    if (before !== address) {
-      if (before !== undefined && this.#askedFrom.get(before) === name) this.#askedFrom.delete(before)
-      this.#addressOf.set(name, address)
-    }
+    if (before !== undefined && this.#askedFrom.get(before) === name) this.#askedFrom.delete(before)
+    this.#addressOf.set(name, address)
     this.#askedFrom.set(address, name)
-    this.boots.note(name, { step, about, from: address, place: this.#place(target, visit.source) })
   }
 
   /** A machine whose MAC no node boots with asked for its boot script. */
@@ -123,7 +129,7 @@ export class Trace {
     const { source, caller } = asking
     const place = caller?.kind === 'node' ? 'node' : this.#place(this.model.effective(node), source)
     const noted = this.boots.note(node.name, { step, about, from: source.address, place })
-    return sent => noted.ended(sent)
+    return sent => this.boots.sent(node.name, noted, sent)
   }
 
   #nodeOf({ source, caller }: Asking): NodeDoc | undefined {
@@ -143,11 +149,20 @@ export class Trace {
    * How sure it is that an address is the node's (rules 6.7). Over loopback a request does not tell where the machine is, and
    * only the controller itself sends one.
    */
-  #place({ node, network, prefix }: EffectiveNode, { address: text, loopback }: Source): Noted['place'] {
-    if (loopback || node.interfaces?.some(entry => entry.ipaddress === text && !isBmc(entry))) return 'node'
-    const address = parseAddress(text)
+  #place(
+    { node, network, prefix }: EffectiveNode,
+    { address: text, loopback }: Source,
+    address = parseAddress(text)
+  ): Noted['place'] {
+    if (loopback) return 'node'
+    for (const entry of node.interfaces ?? []) if (entry.ipaddress === text && !isBmc(entry)) return 'node'
     if (address === undefined || !network || !prefix || !contains(prefix, address)) return 'elsewhere'
-    return this.model.view.index.addressOwners(address).length === 0 ? 'near' : 'elsewhere'
+    return this.#isTaken(address) ? 'elsewhere' : 'near'
+  }
+
+  /** Whether a device has the address. */
+  #isTaken(address: Address | undefined): boolean {
+    return address !== undefined && this.model.view.index.taken.has(address)
   }
 
   /** A file of the image that the node has now, or had when it got its script. */

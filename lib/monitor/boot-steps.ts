@@ -38,7 +38,7 @@ export interface Step extends Partial<Sent> {
   readonly step: StepName
   readonly about: string
   /** The address that asked. */
-  readonly from: string
+  from: string
   /** When it was first seen, and when last; milliseconds since 1970. */
   readonly time: number
   last: number
@@ -52,6 +52,8 @@ export interface Boot {
   /** The address of the first step. */
   readonly from: string
   readonly steps: Step[]
+  /** When the last step was seen. */
+  last: number
   /** Steps that were left out, because there were too many. */
   omitted: number
   /** A step came from an address that is the node's alone, or with its token. */
@@ -90,6 +92,7 @@ export const newBoot = (now: number, from: string): Boot => ({
   began: now,
   from,
   steps: [],
+  last: now,
   omitted: 0,
   proven: false,
   started: false,
@@ -100,38 +103,36 @@ export const newBoot = (now: number, from: string): Boot => ({
 export function beganBy(step: StepName, boot: Boot, now: number, pauseMs: number): boolean {
   if (step === 'running') return boot.steps.some(({ step }) => step === 'running') && now > boot.began
   if (!begins.has(step) || now <= boot.began) return false
-  return boot.started || now - Math.max(...boot.steps.map(({ last }) => last)) > pauseMs
+  return boot.started || now - boot.last > pauseMs
 }
 
-/**
- * Counts a step that was seen before, or adds it. With `newestLast` one that was seen before moves to the end. Returns the
- * step that is kept.
- */
-export function seen(
-  steps: Step[],
-  { step, about: text, from }: Pick<Step, 'step' | 'about' | 'from'>,
-  now: number,
-  newestLast: boolean
-): Step {
-  const about = text.length > longestAbout ? `${text.slice(0, longestAbout)}…` : text
-  const at = steps.findIndex(each => each.step === step && each.about === about && each.from === from)
-  const known = steps[at]
-  if (!known) {
-    const added = { step, about, from, time: now, last: now, count: 1 }
-    steps.push(added)
-    return added
-  }
-  known.last = now
-  known.count++
-  if (newestLast) steps.push(...steps.splice(at, 1))
-  return known
+/** The step of that name, about the same, and from the same address where one is given; undefined for none. */
+export function sameStep(
+  steps: readonly Step[],
+  step: StepName,
+  about: string,
+  from?: string
+): Step | undefined {
+  // No closure: machines ask in thousands.
+  for (const each of steps)
+    if (each.step === step && (from === undefined || each.from === from) && each.about === about) return each
+  return undefined
 }
 
-/** Keeps a boot within its bounds, and notes what its steps tell of it. */
-export function within(boot: Boot): void {
+/** A step that is seen for the first time. */
+export const newStep = (step: StepName, about: string, from: string, now: number): Step => ({
+  ...{ step, about, from, time: now, last: now, count: 1 }
+})
+
+/** A text as a step keeps it. */
+export const clipped = (about: string) =>
+  about.length > longestAbout ? `${about.slice(0, longestAbout)}…` : about
+
+/** Adds a step to a boot, and keeps it within its bounds. */
+export function addStep(boot: Boot, step: Step): void {
   const { steps } = boot
-  const newest = steps.at(-1)
-  if (newest && starts.has(newest.step)) boot.started = true
+  steps.push(step)
+  if (starts.has(step.step)) boot.started = true
   const characters = () => steps.reduce((sum, { about }) => sum + about.length, 0)
   while (steps.length > mostSteps || (steps.length > keptFirst + 1 && characters() > mostCharacters)) {
     steps.splice(keptFirst, 1)
@@ -192,5 +193,6 @@ export function decode(text: string): Boot {
       ...(end === undefined ? {} : { end, bytes: bytes ?? 0, of: of ?? 0 })
     })
   )
-  return { began, from, steps, omitted, proven, started, given: given ?? undefined }
+  const last = steps.reduce((newest, { last }) => Math.max(newest, last), began)
+  return { began, from, steps, last, omitted, proven, started, given: given ?? undefined }
 }

@@ -6,17 +6,19 @@ import type { Sent } from '../source.js'
 import { Journal } from '../store/journal.js'
 import type { Change } from '../store/types.js'
 import {
+  addStep,
   type Boot,
   beganBy,
+  clipped,
   decode,
   encode,
   newBoot,
+  newStep,
   type Pack,
   type Packed,
   type Step,
   type StepName,
-  seen,
-  within
+  sameStep
 } from './boot-steps.js'
 import { nameNow } from './node-status.js'
 
@@ -124,27 +126,38 @@ export class Boots {
     return boots
   }
 
-  /** Notes a step. `ended` tells later how a file was sent. Never throws, and touches no disk. */
-  note(node: string, noted: Noted): { ended(sent: Sent): void } {
+  /** Notes a step, and returns what is kept of it. Never throws, and touches no disk. */
+  note(node: string, { step: name, about: text, from, place }: Noted): Step {
     const kept = this.#of(node)
     const now = this.now()
-    if (noted.place === 'elsewhere') {
-      const step = seen(kept.elsewhere, noted, now, true)
-      if (kept.elsewhere.length > mostElsewhere) kept.elsewhere.shift()
-      return { ended: sent => void Object.assign(step, sent) }
+    const about = clipped(text)
+    const boot = place === 'elsewhere' ? undefined : this.#bootFor(node, kept, name, from, now)
+    // Strangers have many addresses: the last one is kept.
+    const known = boot ? sameStep(boot.steps, name, about, from) : sameStep(kept.elsewhere, name, about)
+    const step = known ?? newStep(name, about, from, now)
+    if (known) {
+      known.last = now
+      known.count++
+      known.from = from
     }
-    const boot = this.#bootFor(node, kept, noted, now)
-    boot.proven ||= noted.place === 'node'
-    const step = seen(boot.steps, noted, now, false)
-    within(boot)
+    if (!boot) {
+      if (!known) addElsewhere(kept.elsewhere, step)
+      return step
+    }
+    boot.last = now
+    if (place === 'node') boot.proven = true
+    if (!known) addStep(boot, step)
     this.#changed(node)
-    return {
-      ended: sent => {
-        Object.assign(step, sent)
-        if (step.step === 'initramfs' && sent.end !== 'cut' && sent.end !== 'refused') boot.started = true
-        if (kept.boot === boot) this.#changed(node)
-      }
-    }
+    return step
+  }
+
+  /** Notes how a file was sent, which `step` is about. */
+  sent(node: string, step: Step, sent: Sent): void {
+    Object.assign(step, sent)
+    const boot = this.#nodes.get(node)?.boot
+    if (!boot?.steps.includes(step)) return
+    if (step.step === 'initramfs' && sent.end !== 'cut' && sent.end !== 'refused') boot.started = true
+    this.#changed(node)
   }
 
   /** Notes what a node was given to install; the step is noted apart. */
@@ -222,7 +235,7 @@ export class Boots {
   }
 
   /** The boot that a step belongs to; a new one where the step begins one. */
-  #bootFor(node: string, kept: Kept, { step, from }: Noted, now: number): Boot {
+  #bootFor(node: string, kept: Kept, step: StepName, from: string, now: number): Boot {
     const { boot } = kept
     if (boot && !beganBy(step, boot, now, pauseMs)) return boot
     if (boot) archive(kept, boot)
@@ -302,6 +315,14 @@ export class Boots {
   *#snapshot(): Generator<Event> {
     for (const [node, { boot, running }] of this.#nodes) if (boot || running) yield this.#eventOf(node, 'all')
   }
+}
+
+/** Adds a step; one too many takes the place of the one that was seen longest ago. */
+function addElsewhere(steps: Step[], step: Step): void {
+  steps.push(step)
+  if (steps.length <= mostElsewhere) return
+  const oldest = steps.reduce((a, b) => (b.last < a.last ? b : a))
+  steps.splice(steps.indexOf(oldest), 1)
 }
 
 /**

@@ -133,7 +133,7 @@ export const whys: readonly Why[] = [
       'the BMC must not boot from the network; look whether the MACs of the node and of its BMC are mixed up',
     verdict: facts => {
       const bmc = newest(facts.elsewhere, 'bmc')
-      return bmc && bmc === facts.elsewhere.at(-1) && bmc.last > lastSeen(facts)
+      return bmc && facts.elsewhere.every(({ last }) => last <= bmc.last) && bmc.last > lastSeen(facts)
         ? `only the BMC of ${facts.node} asked for a boot script, with the MAC ${bmc.about} from ${bmc.from} at ${at(bmc.last)}${times(bmc.count)}`
         : undefined
     }
