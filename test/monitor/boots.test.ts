@@ -219,6 +219,32 @@ t.test('the boots survive a restart, follow a rename, and go with the node', asy
   t.same(await bootsOf(c, 'm1'), [])
 })
 
+t.test('the leases of the DHCP server, and files that a front server sends', async t => {
+  const directory = t.testdir({ leases: `4000000000 ${mac} 10.141.3.3 x 01:52\n` })
+  const server = [
+    'server=dnsmasq',
+    `config=${directory}/dhcp.conf`,
+    `directory=${directory}/hosts`,
+    'check=true'
+  ]
+  const dhcp = [...server, 'control=true', `lease_file=${directory}/leases`].map(line => `dhcp.${line}`)
+  const c = await cluster(t, ...dhcp, 'http.trusted_proxies=10.9.9.9', 'http.front_files=/files/')
+  t.match(await why(c), {
+    rule: 'address-only',
+    verdict: /n1 got the address 10.141.3.3 by DHCP and then asked for no/
+  })
+  t.match(await why(c, 'n2'), { rule: 'never-asked' })
+
+  const headers = { 'X-Forwarded-For': own }
+  const through = (path: string) => c.get(path, { token: null, source: '10.9.9.9', headers })
+  await through(`/boot/search/mac/${mac}`)
+  t.match((await through('/boot/vmlinuz')).headers, { 'x-accel-redirect': '/files/vmlinuz' })
+  t.match((await bootsOf(c)).at(-1)?.steps, [
+    { step: 'script', from: own },
+    { step: 'kernel', from: own, end: 'front', bytes: 0 }
+  ])
+})
+
 const noted = (place: Noted['place'], step: Noted['step'] = 'script', about = ''): Noted => ({
   ...{ step, about, from: own, place }
 })
