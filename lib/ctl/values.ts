@@ -35,7 +35,8 @@ export async function bodyOf(
     into[key] = value
   }
   const partOf = (name: string) => {
-    const part = parts.get(name) ?? {}
+    // Whatever it is called, it is a key of its own.
+    const part = parts.get(name) ?? (Object.create(null) as JsonObject)
     parts.set(name, part)
     return part
   }

@@ -1,7 +1,6 @@
 import { commands, type Part } from '../control/commands.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { TypeName } from '../model/docs.js'
-import type { Field } from '../model/field.js'
 import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
@@ -10,7 +9,7 @@ import { act } from './power.js'
 import { bootLines, dryRunLines, objectLines } from './render.js'
 import type { Options, Session } from './session.js'
 import { clean } from './terminal.js'
-import { bodyOf } from './values.js'
+import { bodyOf, type ReadText } from './values.js'
 
 /** What can be done with the objects of a type. */
 export interface Verb {
@@ -245,10 +244,14 @@ async function changed(
   await session.lines(dryRunLines(answer, paint))
 }
 
-/** Where `@FILE` and `-` are read from. */
-const reader =
-  ({ terminal }: Session) =>
-  async (place: string, { name, secret }: Field): Promise<Buffer> => {
+/** Where `@FILE` and `-` are read from. Throws Failure 2 where standard input is needed twice. */
+function reader({ terminal }: Session): ReadText {
+  let isRead = false
+  return async (place, { name, secret }) => {
     if (place !== '-') return terminal.file(place)
-    return secret && terminal.shows.in ? Buffer.from(await terminal.hidden(`${name}: `)) : terminal.input()
+    if (secret && terminal.shows.in) return Buffer.from(await terminal.hidden(`${name}: `))
+    if (isRead) throw wrongUsage(`${name}=-: one field alone can be read from standard input`)
+    isRead = true
+    return terminal.input()
   }
+}

@@ -214,6 +214,7 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
     [['node', 'set', 'node009', 'comment=x'], /node node009 does not exist; type: svcctl node add$/m],
     [['node', 'set', 'node[001-009]', 'comment=x'], /there is no node node003/],
     [['node', 'show', '..'], /./],
+    [['node', 'set', 'node001', 'variables.__proto__=x'], /__proto__/],
     [['group', 'rm', 'compute'], /compute/],
     [['node', 'list', '--fields', 'nothing'], /a node shows no field "nothing"/]
   ]
@@ -226,6 +227,7 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
     [['node', 'set', 'node001', 'foo=1'], /a node has no field foo; it has group, /],
     [['node', 'set', 'node001', 'netboot=maybe'], /netboot must be yes or no, not maybe/],
     [['node', 'set', 'node001', 'comment=@/nowhere'], /\/nowhere: there is no such file/],
+    [['node', 'set', 'node001', 'comment=-', 'vendor=-'], /vendor=-: one field alone can be read/],
     [['node', 'set', 'node001', 'comment=a', 'comment=b'], /comment is given twice/],
     [['group', 'set', 'compute', 'BOOTIF.ipaddress=10.1.1.1'], /has no field BOOTIF\.ipaddress/],
     [['node', 'power', 'node001', 'explode'], /power takes status, on, off, cycle, reset, not explode/],
