@@ -349,7 +349,7 @@ export class Boot {
   ): string {
     return render(this.#o.templates, template, {
       url: this.#o.url,
-      variables: this.#o.model.cluster.variables,
+      variables: data.variables ?? this.#o.model.cluster.variables,
       ...data
     })
   }
