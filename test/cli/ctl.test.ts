@@ -9,7 +9,6 @@ import {
   writeFileSync
 } from 'node:fs'
 import { createServer, type ServerResponse } from 'node:http'
-import { createServer as createSecure } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -26,8 +25,10 @@ const tree = builtTree(t.testdir({ cache: {}, files: {} }))
 const program = join(tree, 'bin', 'svcctl')
 const cache = join(tree, 'cache')
 const port = await freePort()
+const { certificate, key } = await makeCertificate(join(tree, 'files'), 'controller')
 const c = await Controller.start(
   t,
+  ...[`http.tls_certificate=${certificate}`, `http.tls_key=${key}`, 'http.tls_port=0'],
   `control.redfish_port=${port}`,
   'control.time_limit=2s',
   'control.delay=0s'
@@ -245,6 +246,9 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
       t.match(ended, { code, stdout: '', stderr: message }, args.join(' '))
       t.notMatch(ended.stderr, /\n {4}at /)
     }
+  const elsewhere = `http://[::ffff:127.0.0.1]:${await freePort()}`
+  const clear = await here(['login', '--stdin', '--url', elsewhere], { input: 'x\n' })
+  t.match(clear, { code: 3, stdout: '', stderr: /in the clear, use an https URL\n.*no controller at/ })
   const silent = `http://127.0.0.1:${await freePort()}`
   const none = await run(['login', '--stdin', '--url', silent], 'x\n')
   t.match(none, { code: 3, stdout: '', stderr: `svcctl: no controller at ${silent}: connect ECONNREFUSED` })
@@ -390,18 +394,13 @@ t.test('what is no svcd, breaks off or sends elsewhere is no controller', async 
 })
 
 t.test('https: the certificate is checked against the CA that is named', async t => {
-  const files = await makeCertificate(join(tree, 'files'), 'controller')
-  const server = createSecure(
-    { cert: readFileSync(files.certificate), key: readFileSync(files.key) },
-    (_, response) => response.writeHead(201).end('{"token":"abc"}')
-  )
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => server.close())
-  const secure = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const secure = `https://127.0.0.1:${c.daemon.tlsPort}`
   const login = ['login', '--stdin', '--url', secure]
-  t.match(await run(login, 'x\n'), { code: 3, stderr: /certificate.*--cacert FILE/ })
-  t.match(await run([...login, '--cacert', files.certificate], 'x\n'), { code: 0 })
-  t.match(await run(['login', '--stdin', '--cacert', files.certificate], 'x\n'), {
+  t.match(await run(login, password), { code: 3, stderr: /certificate.*--cacert FILE/ })
+  t.match(await here([...login, '--cacert', certificate], { input: password }), { code: 0 })
+  const trusting = { SVCD_URL: secure, SVCD_CACERT: certificate }
+  t.match(await run(['node', 'show', 'node001'], '', trusting), { code: 0, stdout: /^name +node001$/m })
+  t.match(await here(['login', '--stdin', '--cacert', certificate], { input: password }), {
     code: 2,
     stderr: /belongs to an https URL/
   })
