@@ -6,7 +6,7 @@ import { bashCompletion } from './completion.js'
 import { Controller, controllerUrl } from './controller.js'
 import { Failure, noController, wrongUsage } from './failure.js'
 import { help, typeHelp } from './help.js'
-import { type Format, formats, type Options, Session } from './session.js'
+import { formats, type Options, Session } from './session.js'
 import { clean, paintFor, type Terminal } from './terminal.js'
 import { TokenCache } from './token-cache.js'
 import { decoded } from './values.js'
@@ -128,7 +128,7 @@ async function session(terminal: Terminal, options: Options, needsToken: boolean
   const authority = ca !== undefined && url.protocol === 'https:' ? await terminal.file(ca) : undefined
   const { name } = new Controller(url, undefined, undefined)
   const token = needsToken ? await new TokenCache(env).read(name) : undefined
-  return new Session(terminal, new Controller(url, token, authority), options, format satisfies Format)
+  return new Session(terminal, new Controller(url, token, authority), options, format)
 }
 
 async function login({ terminal, controller, options }: Session, user: string): Promise<void> {

@@ -44,7 +44,10 @@ export class Controller {
     const search = new URLSearchParams(given).toString()
     const target = `${this.url.pathname.replace(/\/+$/, '')}${path}${search === '' ? '' : `?${search}`}`
     const text = body === undefined ? undefined : JSON.stringify(body)
-    const answer = new Answer(this, await this.#ask(method, target, text))
+    const asked = this.#ask(method, target, text).catch((error: Error) => {
+      throw this.unreachable(error)
+    })
+    const answer = new Answer(this, await asked)
     if (answer.status >= 400) throw await this.#refusal(answer, path)
     if (answer.status >= 300) throw this.#isNone(`sends elsewhere (${answer.status})`)
     return answer
@@ -91,7 +94,7 @@ export class Controller {
       outgoing.on('timeout', () => outgoing.destroy(new Error('it was silent for 10 minutes')))
       outgoing.on('error', error => {
         clearTimeout(slow)
-        reject(this.unreachable(error))
+        reject(error)
       })
       outgoing.on('response', incoming => resolve(incoming))
       outgoing.end(body)

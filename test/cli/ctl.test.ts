@@ -398,6 +398,10 @@ t.test('https: the certificate is checked against the CA that is named', async t
   const login = ['login', '--stdin', '--url', secure]
   t.match(await run(login, password), { code: 3, stderr: /certificate.*--cacert FILE/ })
   t.match(await here([...login, '--cacert', certificate], { input: password }), { code: 0 })
+  t.match(await here([...login, '--cacert', program], { input: password }), {
+    code: 3,
+    stderr: /no controller at/
+  })
   const trusting = { SVCD_URL: secure, SVCD_CACERT: certificate }
   t.match(await run(['node', 'show', 'node001'], '', trusting), { code: 0, stdout: /^name +node001$/m })
   t.match(await here(['login', '--stdin', '--cacert', certificate], { input: password }), {
