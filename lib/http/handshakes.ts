@@ -4,28 +4,30 @@ import { Semaphore } from '../concurrency.js'
 
 /** So many are under way: each takes a millisecond or more at once, which requests of others wait for. */
 const AT_ONCE = 32
-/** While others wait, a client that has not done its part for so long is cut. */
-const YIELD_MS = 500
 
 export interface HandshakesOptions {
   /** What a new connection gets. */
   readonly context: () => SecureContext
   /** From the connection to the end of its handshake. */
   readonly timeoutMs: number
+  /** While others wait for its place, a client has so long to do its part. */
+  readonly yieldMs: number
   /** A handshake that came to nothing; `reason` is undefined if the connection only ended. */
   readonly failed: (peer: string, reason: string | undefined) => void
 }
 
 /**
  * The TLS handshakes of new connections. They are bounded in number, taken from each client address in turn, and in time
- * (rules 2.18): one address whose handshakes do not go on delays another one by half a second at most.
+ * (rules 2.18): one address whose handshakes do not go on delays another one by `yieldMs` at most.
  */
 export class Handshakes {
   readonly #options: HandshakesOptions
   readonly #places = new Semaphore(AT_ONCE)
   readonly #open = new Set<Socket>()
-  /** They had their time, and nobody waited then. */
+  /** They had their time, but nobody has needed their places; the first are the oldest. */
   readonly #late = new Set<Socket>()
+  /** Their places are about to be free. */
+  readonly #cut = new Set<Socket>()
 
   constructor(options: HandshakesOptions) {
     this.#options = options
@@ -35,14 +37,23 @@ export class Handshakes {
   take(raw: Socket, address: string, secured: (socket: TLSSocket) => void): void {
     const timer = setTimeout(() => raw.destroy(), this.#options.timeoutMs)
     this.#open.add(raw)
-    const [late] = this.#late
-    late?.destroy()
     void this.#places
       .run(address, () => this.#run(raw, secured))
       .finally(() => {
         clearTimeout(timer)
         this.#open.delete(raw)
       })
+    this.#makeRoom()
+  }
+
+  /** Cuts as many of those that had their time as others wait: who waits does so because all places are taken. */
+  #makeRoom(): void {
+    for (const raw of this.#late) {
+      if (this.#cut.size >= this.#places.waiting(0)) return
+      this.#late.delete(raw)
+      this.#cut.add(raw)
+      raw.destroy()
+    }
   }
 
   /** Cuts the connections that have no TLS yet. */
@@ -57,12 +68,13 @@ export class Handshakes {
     return new Promise(resolve => {
       let reason: string | undefined
       const yields = setTimeout(() => {
-        if (this.#places.waiting(0) > 0) raw.destroy()
-        else this.#late.add(raw)
-      }, YIELD_MS)
+        this.#late.add(raw)
+        this.#makeRoom()
+      }, this.#options.yieldMs)
       const done = () => {
         clearTimeout(yields)
         this.#late.delete(raw)
+        this.#cut.delete(raw)
         resolve()
       }
       const failed = () => {

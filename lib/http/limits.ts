@@ -24,6 +24,8 @@ export interface Limits {
   readonly listWaitMs: number
   /** Where room is short, an answer of which the client has taken nothing for so long makes room for another one. */
   readonly yieldMs: number
+  /** While others wait for its place, a TLS client has so long to do its part of the handshake. */
+  readonly handshakeYieldMs: number
 }
 
 /** 136 bytes a second keep an upload alive; keep-alive outlasts the minute that front servers use. */
@@ -41,5 +43,7 @@ export const defaultLimits: Limits = {
   lists: 32,
   listWaitMs: 10_000,
   // A send buffer of the system takes megabytes at once: a slow reader is seen to read only now and then.
-  yieldMs: 30_000
+  yieldMs: 30_000,
+  // Firmware computes for about a second, and a packet that was lost comes again a second later (RFC 6298).
+  handshakeYieldMs: 3000
 }

@@ -145,6 +145,7 @@ export class HttpServer<C> {
     const handshakes = new Handshakes({
       context,
       timeoutMs: this.#limits.headersMs,
+      yieldMs: this.#limits.handshakeYieldMs,
       failed: (peer, reason) => {
         if (reason !== undefined) handshakeLine(this.#options.log, peer, reason)
       }

@@ -208,6 +208,23 @@ t.test('handshakes that do not go on', async t => {
   for (const { socket } of [client, plain]) socket.destroy()
 })
 
+// rules 2.18
+t.test('a slow handshake is cut only where others wait for its place, and no more than wait', async t => {
+  const limits = { handshakeYieldMs: 200, headersMs: 60_000 }
+  const { tlsPort } = await startTls(t, routes, { limits, ownAddresses })
+  const slow = await half(t, tlsPort, 1, '127.0.0.5', hello)
+  // Longer than it may take while others wait.
+  await new Promise(resolve => setTimeout(resolve, 700))
+  const open = (sockets: readonly Socket[]) => sockets.filter(({ closed }) => !closed).length
+  for (let i = 0; i < 3; i++) (await secured(tlsPort)).socket.destroy()
+  t.equal(open(slow), 1, '31 places are free')
+  const more = await half(t, tlsPort, 31, '127.0.0.5', hello)
+  const client = await secured(tlsPort)
+  t.match(await client.send(get('/boot')).response(), { status: 200 })
+  t.equal(open([...slow, ...more]), 31, 'one has made room')
+  client.socket.destroy()
+})
+
 // rules 2.11, 2.18
 t.test('what is no handshake ends its connection and nothing else', async t => {
   const { tlsPort, log } = await startTls(t, routes)
