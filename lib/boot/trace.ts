@@ -116,8 +116,9 @@ export class Trace {
 
   /** The node says which pack its system was made from. Rejects with StoreError when that cannot be kept. */
   async running(node: string, pack: Pack, { source }: Visit): Promise<void> {
-    await this.boots.runs(node, pack)
-    this.boots.note(node, { step: 'running', about: pack.pack, from: source.address, place: 'node' })
+    const now = await this.boots.runs(node, pack)
+    if (now !== undefined)
+      this.boots.note(now, { step: 'running', about: pack.pack, from: source.address, place: 'node' })
   }
 
   #note(asking: Asking, step: StepName, about: string): ((sent: Sent) => void) | undefined {

@@ -11,11 +11,11 @@ import { isLeftover } from '../disk/replace.js'
 const handOver = fileURLToPath(new URL('../../libexec/hand-over.sh', import.meta.url))
 
 const directories = new Set([
-  ...['network', 'osimage', 'bmcsetup', 'group', 'node', 'switch', 'otherdev', 'osimagetag', 'pack', 'tree'],
-  ...['cluster', 'secrets', 'revoked', 'handover', 'intents', 'jobs', 'services', 'ssh', 'work']
+  ...['network', 'osimage', 'bmcsetup', 'file', 'group', 'node', 'switch', 'otherdev', 'osimagetag', 'pack'],
+  ...['tree', 'cluster', 'secrets', 'revoked', 'handover', 'intents', 'jobs', 'services', 'ssh', 'work']
 ])
 const files =
-  /^(holder\.json|lock|node-status\.journal|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
+  /^(holder\.json|lock|node-(boots|status)\.journal(\.new)?|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
 
 /** What root types to give the state and the files to a user. */
 export const handOverCommand = ({ paths, image }: Pick<Config, 'paths' | 'image'>, user: string): string =>

@@ -235,15 +235,23 @@ export function imageOf(view: View, { osimage, osimagetag }: Settings): Docs['os
   return { ...rest, ...filesOf(findTag(view, image.name, osimagetag) ?? {}) }
 }
 
-/** The nodes whose value in force this object is, in natural order (rules 3.10). */
+/**
+ * The nodes whose value in force this object is, in natural order (rules 3.10). A node that has a file of its own at the
+ * path of its group's does not get the group's.
+ */
 export function members(view: View, type: TypeName, name: string): string[] {
   const field = inheritedFields.find(({ refers }) => refers === type)?.name as keyof NodeDoc | undefined
+  const path = type === 'file' ? view.get('file', name)?.path : undefined
+  const hasOwn = (node: NodeDoc | undefined) =>
+    field
+      ? node?.[field] !== undefined
+      : node?.files?.some(own => view.get('file', own)?.path === path) === true
   const nodes = new Set<string>()
   for (const user of view.index.users({ type, name })) {
     if (user.type === 'node') nodes.add(user.name)
     if (user.type === 'group' && (field || type === 'file'))
       for (const member of view.index.members(user.name)?.all.values ?? [])
-        if (!field || view.get('node', member)?.[field] === undefined) nodes.add(member)
+        if (!hasOwn(view.get('node', member))) nodes.add(member)
   }
   return [...nodes].sort(compareNames)
 }

@@ -46,6 +46,8 @@ export interface Noted {
 
 /** What is kept of a node. */
 interface Kept {
+  /** The node's name by now; undefined once it is gone. */
+  name: string | undefined
   /** The boots before the present one, the oldest first. */
   past: Packed[]
   boot: Boot | undefined
@@ -175,13 +177,24 @@ export class Boots {
     this.#changed(node)
   }
 
-  /** A node says which pack it runs. Resolves once that is on disk, rejects with StoreError when it cannot be. */
-  async runs(node: string, pack: Pack): Promise<void> {
+  /**
+   * A node says which pack it runs. Resolves once that is on disk, to the name that the node has by then, or to undefined
+   * when it is gone; rejects with StoreError when it cannot be.
+   */
+  async runs(node: string, pack: Pack): Promise<string | undefined> {
     const now = this.now()
-    const before = this.running(node)
+    const kept = this.#of(node)
+    const before = kept.running
     const running = before?.pack === pack.pack ? { ...before, seen: now } : { ...pack, since: now, seen: now }
-    await this.#journal.append({ node, running })
-    this.#of(node).running = running
+    // In memory first: while the disk writes, the node may be renamed or deleted, and this goes along.
+    kept.running = running
+    try {
+      await this.#journal.append({ node, running })
+    } catch (error) {
+      if (kept.running === running) kept.running = before
+      throw error
+    }
+    return kept.name
   }
 
   /** What a node runs, undefined when that is not known. */
@@ -248,7 +261,7 @@ export class Boots {
   #of(node: string): Kept {
     let kept = this.#nodes.get(node)
     if (!kept) {
-      kept = { past: [], boot: undefined, elsewhere: [], running: undefined }
+      kept = { name: node, past: [], boot: undefined, elsewhere: [], running: undefined }
       this.#nodes.set(node, kept)
     }
     return kept
@@ -263,6 +276,7 @@ export class Boots {
     const kept = this.#nodes.get(node)
     if (!kept || node === to) return
     this.#nodes.delete(node)
+    kept.name = to
     this.#changed(node, 'all')
     if (to === undefined) return
     this.#nodes.set(to, kept)
@@ -304,6 +318,7 @@ export class Boots {
     if (event.past) {
       kept.past = event.past.map(text => ({ proven: decode(text).proven, text }))
       kept.boot = undefined
+      kept.running = undefined
     }
     if (event.running) kept.running = event.running
     if (event.boot === undefined) return

@@ -135,6 +135,10 @@ t.test('the state of a daemon that was root is handed over by the command that t
     [],
     'the names are known'
   )
+  t.ok(
+    ['node-boots', 'node-status'].every(name => isMade(`${name}.journal.new`)),
+    'what a crash leaves too'
+  )
   t.notMatch(daemon.log(), /who cannot read/)
   await daemon.stop()
   enter.push(...unprivileged)

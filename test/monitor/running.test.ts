@@ -1,4 +1,6 @@
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { Boots } from '../../lib/monitor/boots.js'
 import { staleNodes } from '../../lib/monitor/stale.js'
 import { scriptToken } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
@@ -67,6 +69,37 @@ t.test('what a node installed, what it would get now, and how many run which pac
     await c.post('/config/group/compute', { osimage: null })
     t.match(await shown(c, 'n2'), { _stale: { osimage: null, pack: null } })
   })
+})
+
+// rules 6.7, 6.8
+t.test('a report that the disk still writes follows a rename, and goes with a delete', async t => {
+  const file = join(t.testdir(), 'boots.journal')
+  let failure = ''
+  const may = () => (failure === '' ? Promise.resolve() : Promise.reject(new Error(failure)))
+  const open = () => Boots.open(file, Date.now, { warn: () => {}, info: () => {} }, may)
+  const pack = (name: string) => ({ osimage: 'a', osimagetag: '', pack: name, sha256: '' })
+  const revoked = (name: string, renamed?: string) =>
+    [{ type: 'revoked', name, before: undefined, after: { name, at: 0, renamed } }] as const
+  const noted = { step: 'report', about: '', from: '10.141.0.1', place: 'node' } as const
+  const boots = await open()
+  const renaming = boots.runs('n1', pack('p1'))
+  boots.follow(revoked('n1', 'm1'))
+  t.equal(await renaming, 'm1')
+  boots.note('n2', noted)
+  const deleting = boots.runs('n2', pack('p2'))
+  boots.follow(revoked('n2'))
+  boots.note('n2', noted)
+  t.equal(await deleting, undefined)
+  await boots.runs('n3', pack('p3'))
+  failure = 'no space left'
+  await t.rejects(boots.runs('n3', pack('p4')), { message: /no space left/ })
+  failure = ''
+  const packs = (of: Boots) => ['n1', 'm1', 'n2', 'n3'].map(node => of.running(node)?.pack)
+  t.same(packs(boots), [undefined, 'p1', undefined, 'p3'])
+  await boots.close()
+  const again = await open()
+  t.same(packs(again), [undefined, 'p1', undefined, 'p3'], 'also after a restart')
+  await again.close()
 })
 
 // rules 4.26
