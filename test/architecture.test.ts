@@ -7,6 +7,7 @@ import ts from 'typescript'
 /** The words that every room speaks: these know nothing and are imported by all. */
 const GROUND = [
   'errors',
+  'certificate-fault',
   'json',
   'source',
   'variables',

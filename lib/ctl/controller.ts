@@ -1,5 +1,6 @@
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
+import { type CertificateFault, certificateFault } from '../certificate-fault.js'
 import { isObject, type JsonObject } from '../json.js'
 import { type Failure, noController, refused, wrongUsage } from './failure.js'
 
@@ -8,6 +9,13 @@ const connectLimitMs = 10_000
 const answerLimitMs = 600_000
 /** An answer that is held as a whole: 100,000 nodes in full are less. */
 const largestAnswer = 512 * 1024 * 1024
+
+/** What to do about a certificate; what is wrong with it, Node's message says. */
+const WAYS_OUT: Readonly<Record<CertificateFault, string>> = {
+  name: 'use an https URL with a name that the certificate lists',
+  time: 'install a new one on the controller, or set the clock of this machine',
+  issuer: 'name the CA that signed its certificate with --cacert FILE'
+}
 
 /** What stands behind the `?`; what is undefined is left out. */
 export type Query = Readonly<Record<string, string | undefined>>
@@ -117,8 +125,8 @@ export class Controller {
   /** The failure for a connection that did not come about, or broke off. */
   unreachable(error: NodeJS.ErrnoException): Failure {
     const { code = '', message } = error
-    const isCertificate = /CERT|SIGNATURE|ISSUER/.test(code)
-    const hint = isCertificate ? '; name the CA that signed its certificate with --cacert FILE' : ''
+    const fault = certificateFault(code)
+    const hint = fault === undefined ? '' : `; ${WAYS_OUT[fault]}`
     return noController(`no controller at ${this.name}: ${message || code}${hint}`)
   }
 }

@@ -9,13 +9,14 @@ import {
   writeFileSync
 } from 'node:fs'
 import { createServer, type ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { client, namedFile } from '../../lib/ctl/client.js'
 import { addNode, bmcCluster } from '../support/bmc-cluster.js'
 import { builtTree, onTerminal } from '../support/built-tree.js'
-import { makeCertificate } from '../support/certificate.js'
+import { expire, makeCertificate } from '../support/certificate.js'
 import { start } from '../support/child.js'
 import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
@@ -397,6 +398,23 @@ t.test('https: the certificate is checked against the CA that is named', async t
   const secure = `https://127.0.0.1:${c.daemon.tlsPort}`
   const login = ['login', '--stdin', '--url', secure]
   t.match(await run(login, password), { code: 3, stderr: /certificate.*--cacert FILE/ })
+  const byName = ['login', '--stdin', '--url', secure.replace('127.0.0.1', 'localhost')]
+  const otherName = await here([...byName, '--cacert', certificate], { input: password })
+  t.match(otherName, { code: 3, stderr: /use an https URL with a name that the certificate lists\n$/ })
+  const old = await makeCertificate(tree, 'old')
+  await expire(old)
+  const expired = createTlsServer({ cert: readFileSync(old.certificate), key: readFileSync(old.key) })
+  await new Promise<void>(resolve => expired.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => void expired.close())
+  const outdated = `https://127.0.0.1:${(expired.address() as AddressInfo).port}`
+  t.match(
+    await here(['login', '--stdin', '--url', outdated, '--cacert', old.certificate], { input: password }),
+    {
+      code: 3,
+      stderr:
+        /certificate has expired; install a new one on the controller, or set the clock of this machine\n$/
+    }
+  )
   t.match(await here([...login, '--cacert', certificate], { input: password }), { code: 0 })
   t.match(await here([...login, '--cacert', program], { input: password }), {
     code: 3,

@@ -1,7 +1,8 @@
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { addNode, ask, bmcCluster, follow } from '../support/bmc-cluster.js'
+import { expire, makeCertificate } from '../support/certificate.js'
 import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
 import { type RedfishOptions, RedfishService } from '../support/redfish-service.js'
@@ -184,8 +185,16 @@ t.test('certificates', async t => {
   writeFileSync(file, elsewhere.certificate)
   t.match(
     await why('n4'),
-    /certificate is not trusted \(ERR_TLS_CERT_ALTNAME_INVALID\)/,
+    /: its certificate is for another name \(ERR_TLS_CERT_ALTNAME_INVALID\): install one that names this address in the BMC, or set/,
     'that of another address'
+  )
+  const old = await makeCertificate(c.directory, 'old')
+  await expire(old)
+  two.server.setSecureContext({ cert: readFileSync(old.certificate), key: readFileSync(old.key) })
+  writeFileSync(file, readFileSync(old.certificate))
+  t.match(
+    await why('n2'),
+    /: its certificate has expired, or is not valid yet \(CERT_HAS_EXPIRED\): install a new one in the BMC, or set the clock of the controller, or set/
   )
   t.same(elsewhere.asked, [])
   await c.post('/config/node/n2', { bmcsetupname: null })

@@ -1,5 +1,14 @@
+import { renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { output, requirePrograms } from './programs.js'
+
+/** Makes the certificate of a pair of files one that ended a day ago. */
+export async function expire({ certificate, key }: { certificate: string; key: string }): Promise<void> {
+  await output('openssl', [
+    ...['x509', '-in', certificate, '-signkey', key, '-days', '-1', '-out', `${certificate}.new`]
+  ])
+  renameSync(`${certificate}.new`, certificate)
+}
 
 /** Makes a certificate for 127.0.0.1 and `name`, signed by itself: NAME.crt and NAME.key (0600) in a directory. */
 export async function makeCertificate(directory: string, name: string, days = 90) {

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { Agent, request } from 'node:https'
+import { type CertificateFault, certificateFault } from '../../certificate-fault.js'
 import { isObject, type JsonObject, type JsonValue } from '../../json.js'
 import { cleanLine } from '../words.js'
 
@@ -30,6 +31,16 @@ interface ConnectionOptions {
   readonly ca: Buffer | undefined
   /** For messages. */
   readonly setup: string
+}
+
+/** What is wrong with a certificate, and what to do about it. */
+const FAULTS: Readonly<Record<CertificateFault, readonly [what: string, wayOut: string]>> = {
+  name: ['is for another name', 'install one that names this address in the BMC'],
+  time: [
+    'has expired, or is not valid yet',
+    'install a new one in the BMC, or set the clock of the controller'
+  ],
+  issuer: ['is not trusted', 'name its CA in [control] ca_file']
 }
 
 const LARGEST_ANSWER = 1024 * 1024
@@ -152,10 +163,13 @@ export class Connection {
     if (signal.aborted) return signal.reason
     const { setup, port } = this.#options
     const code = error.code ?? ''
-    if (/CERT|SIGNATURE|ISSUER/.test(code))
+    const fault = certificateFault(code)
+    if (fault !== undefined) {
+      const [what, wayOut] = FAULTS[fault]
       return new Error(
-        `its certificate is not trusted (${code}): name its CA in [control] ca_file, or set "verify_certificate" of BMC set-up ${setup} to false`
+        `its certificate ${what} (${code}): ${wayOut}, or set "verify_certificate" of BMC set-up ${setup} to false`
       )
+    }
     if (code === 'ECONNREFUSED') return new Error(`refuses connections on port ${port}`)
     return new Error(cleanLine(error.message))
   }
