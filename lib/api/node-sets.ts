@@ -41,7 +41,7 @@ export const nodeSets = (parts: Needed): NodeSets => ({
 function membersOf({ status, boots, model }: Needed, group: string, view: View): Iterable<string> {
   if (group === 'all') return view.names('node')
   const [, kind, value = ''] = /^([a-z]+):(.*)$/s.exec(group) ?? []
-  if (kind === 'status') return view.names('node').filter(name => (status.state(name) ?? '') === value)
+  if (kind === 'status') return view.names('node').filter(name => isIn(status.state(name) ?? '', value))
   if (kind === 'stale' && value === 'yes') return staleNodes({ view, cluster: model.cluster }, boots)
   if (kind === 'osimage') {
     if (!view.get('osimage', value)) throw notFound(`node set: there is no OS image ${value}`)
@@ -54,3 +54,7 @@ function membersOf({ status, boots, model }: Needed, group: string, view: View):
   if (!view.get('group', group)) throw notFound(`node set: there is no group ${group}`)
   return view.index.members(group)?.all.values ?? []
 }
+
+/** Whether a state is this word, or this word and more: `installer.failed: unpack: no space`. */
+const isIn = (state: string, word: string) =>
+  state === word || (state.startsWith(word) && /^[:\s]/.test(state.slice(word.length)) && word !== '')

@@ -18,7 +18,7 @@ const enc = encodeURIComponent
 
 // rules 12.1, 12.2, 12.3
 t.test('read', async t => {
-  await c.post('/monitor/node/n3', { state: 'installer.failed' })
+  await c.post('/monitor/node/n3', { state: 'installer.failed: unpack: no space' })
   const table: [set: string, names: string[]][] = [
     ['n[1-2]', ['n1', 'n2']],
     ['n[1-3]!n2', ['n1', 'n3']],
@@ -27,6 +27,7 @@ t.test('read', async t => {
     ['@all!@compute', ['login']],
     ['@empty', []],
     ['@status:installer.failed', ['n3']],
+    ['@status:installer', []],
     ['@osimage:compute&n[2-9]', ['n2', 'n3']]
   ]
   for (const [set, expected] of table) {
