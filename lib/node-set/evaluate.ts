@@ -36,14 +36,21 @@ interface Operation {
 
 /** Splits at the operators that do not stand in brackets; the first operand is united with nothing. */
 function operations(text: string): Operation[] {
-  const parts = text.split(/([,!&^](?![^[]*\]))/)
   const found: Operation[] = []
-  for (let i = 0; i < parts.length; i += 2) {
-    const operator = i === 0 ? ',' : (parts[i - 1] as string)
-    const operand = (parts[i] as string).trim()
+  let operator = ','
+  let start = 0
+  let isInside = false
+  for (let at = 0; at <= text.length; at++) {
+    const character = text[at]
+    if (character === '[') isInside = true
+    if (character === ']') isInside = false
+    if (character !== undefined && (isInside || !',!&^'.includes(character))) continue
+    const operand = text.slice(start, at).trim()
     if (operand === '')
-      throw notASet(text, i === 0 ? 'it begins with nothing' : `nothing stands at "${operator}"`)
+      throw notASet(text, start === 0 ? 'it begins with nothing' : `nothing stands at "${operator}"`)
     found.push({ operator, operand })
+    operator = character ?? ''
+    start = at + 1
   }
   return found
 }

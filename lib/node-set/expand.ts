@@ -1,30 +1,43 @@
 /** More digits than these are exact in no number. */
 const LONGEST_NUMBER = 15
+/** More brackets than these are in no name of a machine. */
+const MOST_BRACKETS = 8
+
+/** Numbers between two brackets: those from `low` to `high`, `by` apart, padded with zeroes to `width`. */
+interface Range {
+  readonly low: number
+  readonly high: number
+  readonly by: number
+  readonly width: number
+}
 
 /**
  * The names of a pattern such as `node[001-100,120]` or `rack[1-4]node[0-31/2]`, in order. `wrong` makes the error that is
- * thrown for what is none, from the reason.
+ * thrown for what is none, from the reason; it is thrown before the first name is made.
  */
 export function* expand(pattern: string, wrong: (reason: string) => Error): Generator<string> {
-  const parts = /^([^[\]]*)(?:\[([^[\]]*)\](.*))?$/s.exec(pattern)
-  if (!parts) throw wrong('its brackets do not match')
-  const [, before = '', ranges, rest = ''] = parts
-  if (ranges === undefined) {
-    yield before
-    return
-  }
-  // The rest is read first: what is wrong there is told before a million names are made.
-  for (const end of expand(rest, wrong)) {
-    expand(end, wrong)
-    break
-  }
-  for (const number of numbers(ranges, wrong))
-    for (const end of expand(rest, wrong)) yield before + number + end
+  // Texts stand at even places, what stands in brackets at odd ones.
+  const parts = pattern.split(/[[\]]/)
+  const brackets = pattern.replace(/[^[\]]/g, '')
+  if (!/^(?:\[\])*$/.test(brackets)) throw wrong('its brackets do not match')
+  if (brackets.length > 2 * MOST_BRACKETS) throw wrong(`it has more than ${MOST_BRACKETS} pairs of brackets`)
+  const all = parts.map((part, i) => (i % 2 === 0 ? part : rangesOf(part, wrong)))
+  yield* joined(all, 0, '')
 }
 
-/** The numbers between two brackets, with their zeroes: `1-3`, `008-012`, `0-10/2`, with commas between them. */
-function* numbers(text: string, wrong: (reason: string) => Error): Generator<string> {
-  for (const range of text.split(',')) {
+function* joined(parts: readonly (string | Range[])[], at: number, before: string): Generator<string> {
+  const part = parts[at]
+  if (part === undefined) yield before
+  else if (typeof part === 'string') yield* joined(parts, at + 1, before + part)
+  else
+    for (const { low, high, by, width } of part)
+      for (let number = low; number <= high; number += by)
+        yield* joined(parts, at + 1, before + String(number).padStart(width, '0'))
+}
+
+/** The ranges between two brackets: `1-3`, `008-012`, `0-10/2`, with commas between them. */
+function rangesOf(text: string, wrong: (reason: string) => Error): Range[] {
+  return text.split(',').map(range => {
     const [, first, last = first, step = '1'] = /^\s*(\d+)(?:-(\d+)(?:\/(\d+))?)?\s*$/.exec(range) ?? []
     if (first === undefined || last === undefined)
       throw wrong(`[${text}] must hold numbers such as 1-10 or 001-100, with commas between them`)
@@ -35,9 +48,8 @@ function* numbers(text: string, wrong: (reason: string) => Error): Generator<str
     const isPadded = isZeroed(first) || isZeroed(last)
     if (isPadded && first.length !== last.length)
       throw wrong(`${range.trim()}: both numbers must have as many digits, as in 001-100`)
-    const width = isPadded ? first.length : 0
-    for (let number = low; number <= high; number += by) yield String(number).padStart(width, '0')
-  }
+    return { low, high, by, width: isPadded ? first.length : 0 }
+  })
 }
 
 /** Whether a number is written with zeroes before it. */

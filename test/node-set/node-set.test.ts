@@ -68,7 +68,30 @@ t.test('what is no set', async t => {
     ['n[1-75000],n[1-75000]', /more than 100,000/]
   ]
   for (const [set, reason] of table) t.throws(() => names(set), { status: 400, message: reason }, set)
+  t.throws(() => names(`n${'[1-2]'.repeat(9)}`), { status: 400, message: /more than 8 pairs of brackets/ })
   t.throws(() => names('@none'), { message: 'no group none' })
+})
+
+t.test('what a set costs grows with its length', t => {
+  // An exponential or a quadratic reading would take minutes.
+  const cost = (text: string) => {
+    const before = process.cpuUsage()
+    try {
+      names(text)
+    } catch {
+      // Refused or not, it has been read.
+    }
+    return process.cpuUsage(before).user / 1000
+  }
+  for (const text of [
+    '[1-1]'.repeat(5_000),
+    '[1'.repeat(100_000),
+    'a,'.repeat(200_000),
+    'n[1'.repeat(100_000)
+  ])
+    t.ok(cost(text) < 3_000, text.slice(0, 10))
+  t.ok(cost(Array.from({ length: 50_000 }, (_, i) => `x${i}`).join(',')) < 3_000)
+  t.end()
 })
 
 const runs = process.env.SVCD_LONG ? 10_000 : 500

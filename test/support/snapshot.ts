@@ -106,11 +106,14 @@ const timeless = (path: string, text: string) =>
     .replace(/^SVC_TOKEN=.*$/m, 'SVC_TOKEN=')
     .replaceAll(/^\/monitor\/(service|status)/.test(path) ? /"since":"[^"]*"/g : '', '')
 
-/** The answer of every GET, path → status and text, as the admin; install scripts as the node. */
+/**
+ * The answer of every GET, path → status and text, as the admin; install scripts as the node. Left out are those that ask a
+ * BMC, and those that tell what was asked before.
+ */
 export async function everything(c: Controller): Promise<Map<string, string>> {
   const { body } = await c.get('/openapi.json')
   const table = Object.entries<Record<string, unknown>>(body.paths).flatMap(([path, methods]) =>
-    methods.get ? path : []
+    methods.get && !/^\/control\/action\/|\/_(?:boots|why)$/.test(path) ? path : []
   )
   const { config } = await exported(c)
   const answers = new Map<string, string>()
