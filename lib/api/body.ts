@@ -5,6 +5,7 @@ import type { Given } from '../model/object-type.js'
 import { type BodyField, readFields, readObject } from '../model/request.js'
 import { objectTypes } from '../model/types.js'
 import { type ApiRequest, param } from './context.js'
+import { parameterOf } from './params.js'
 import { at, object, property, ref, type Schema } from './schema.js'
 
 /** A body that a route takes, described once: how the documents show it, and how it is read. */
@@ -65,7 +66,7 @@ export function bodyOf<const F extends Fields, Given = Values<F>>(
 
 /** The body about an object of this type: its field table (rules 1.3, 1.6, 1.8). */
 export function objectBody(type: TypeName): Body<Given> {
-  const { parameter = type } = objectTypes[type]
+  const parameter = parameterOf(type)
   const place = `config.${type}.{${parameter}}`
   // An answer of interfaces that is posted back here has them bare beside the envelope (rules 1.1).
   const besides = objectTypes[type].interfaces ? ['interfaces'] : []

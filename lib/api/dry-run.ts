@@ -40,7 +40,7 @@ export function withDryRun(route: ApiRoute, { services }: Pick<Parts, 'services'
     handler: async request => {
       if (!isDryRun(request)) return route.handler(request)
       const dryRun: ApiRequest['dryRun'] = (changes, view, cluster) =>
-        new DryRun(changes, services.differing(view, cluster))
+        new DryRun(changes, services.differing(changes, view, cluster))
       try {
         await route.handler({
           ...{ method: request.method, path: request.path, params: request.params },

@@ -33,6 +33,9 @@ export const listQuery = {
   pretty: word('yes', 'no')
 } as const
 
+/** Each field to sort by is kept for each object while the list is sent. */
+const MOST_SORTED = 8
+
 /** A field that is asked for; `of`: the interface that it belongs to. */
 interface Column {
   readonly name: string
@@ -83,7 +86,14 @@ export function listed(
 const again = (make: () => Generator<string>): Iterable<string> => ({ [Symbol.iterator]: make })
 
 function readWishes({ query }: ApiRequest, listing: Listing): Wishes {
-  const wanted = (key: string) => query.get(key)?.split(',')
+  const wanted = (key: string) => {
+    const names = query.get(key)?.split(',')
+    const twice = names?.find((name, i) => names.indexOf(name) < i)
+    if (twice !== undefined) throw badRequest(`query key "${key}" names ${JSON.stringify(twice)} twice`)
+    if (key === 'sort' && names && names.length > MOST_SORTED)
+      throw badRequest(`query key "sort" names more than ${MOST_SORTED} fields`)
+    return names
+  }
   const fields = wanted('fields')
   return {
     format: choice(query, 'format', ['json', 'text', 'csv']),

@@ -8,6 +8,7 @@ import type { InterfaceDoc } from '../model/types/interface.js'
 import { typeNames } from '../model/types.js'
 import type { ServiceState } from '../monitor/health.js'
 import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
+import { parameterOf } from './params.js'
 import { get } from './row.js'
 import { at, list, object, string } from './schema.js'
 
@@ -40,10 +41,11 @@ interface Reading {
 const readings: Readonly<Record<string, Reading>> = {
   ...Object.fromEntries(
     typeNames.flatMap(type => {
-      const one = `/config/${type}/{${type}}`
+      const parameter = parameterOf(type)
+      const one = `/config/${type}/{${parameter}}`
       const reading: Reading = {
-        place: `config.${type}.{${type}}`,
-        read: (fields, request, parts) => readTexts(fields, type, param(request, type), parts)
+        place: `config.${type}.{${parameter}}`,
+        read: (fields, request, parts) => readTexts(fields, type, param(request, parameter), parts)
       }
       return [one, `${one}/_clone`, `${one}/interfaces`].map(path => [path, reading] as const)
     })
@@ -128,9 +130,10 @@ class Spoken implements ApiRequest {
     this.#known = route.query
   }
 
-  /** What the route knows: the rest is ignored. */
+  /** What the route knows: the rest is ignored, but a wish for a dry run never is. */
   get query(): URLSearchParams {
-    return new URLSearchParams([...this.#request.query].filter(([key]) => Object.hasOwn(this.#known, key)))
+    const isKept = (key: string) => key === 'dryrun' || Object.hasOwn(this.#known, key)
+    return new URLSearchParams([...this.#request.query].filter(([key]) => isKept(key)))
   }
 
   get signal(): AbortSignal {

@@ -8,6 +8,9 @@ import type { Parts } from './context.js'
 /** What sets are worked out from besides the objects. */
 type Needed = Pick<Parts, 'status' | 'boots' | 'model'>
 
+/** A set may name twice as many nodes as there are, and so many more: it is read in one turn of the event loop. */
+const SPARE_NAMES = 20_000
+
 /** So many names are told of those that are no nodes. */
 const MOST_TOLD = 10
 
@@ -16,7 +19,8 @@ const MOST_TOLD = 10
  * naming what is not there.
  */
 export function nodesIn(parts: Needed, text: string, view: View): string[] {
-  const names = [...evaluate(text, group => membersOf(parts, group, view))]
+  const most = SPARE_NAMES + 2 * view.names('node').length
+  const names = [...evaluate(text, group => membersOf(parts, group, view), most)]
   const missing = names.filter(name => !view.get('node', name))
   if (missing.length === 0) return names
   if (!isNodeSet(text)) throw notFound(`node ${text} does not exist`)

@@ -13,6 +13,7 @@ import { objectBody } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
 import { type Entry, isChosen, type Listing, listed, listQuery } from './listing.js'
 import type { NodeSets } from './node-sets.js'
+import { parameterOf } from './params.js'
 import { deletion, get, members, post } from './row.js'
 import { at, list, object, ref, string } from './schema.js'
 
@@ -46,7 +47,8 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
   const { updated = 204, cloned = 201, deleted = 204 } = particular
   const { save = (...args) => model.save(type, ...args), remove = (...args) => model.remove(type, ...args) } =
     particular
-  const { title, newName, parameter = type } = objectTypes[type]
+  const { title, newName } = objectTypes[type]
+  const parameter = parameterOf(type)
   const base = `/config/${type}`
   const one = `${base}/{${parameter}}`
   const nameOf = (request: ApiRequest) => param(request, parameter)
@@ -161,7 +163,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
 
 /** The nodes that are members of the object in the path. */
 export function membersAnswer(request: ApiRequest, type: TypeName | 'osimagetag', members: string[]): Answer {
-  const owner = type === 'osimagetag' ? 'osimage' : (objectTypes[type].parameter ?? type)
+  const owner = type === 'osimagetag' ? 'osimage' : parameterOf(type)
   if (!isChosen(request)) return ok(config(type, { [param(request, owner)]: { members } }))
   const item = object({ name: string() })
   const listing = { title: 'member', place: `config.${type}.{${owner}}.members`, item }

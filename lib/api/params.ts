@@ -45,14 +45,17 @@ const parsed =
   }
 const address = parsed('an IPv4 address', value => (parseAddress(value) === undefined ? undefined : value))
 
+/** How a path names an object of this type. */
+export function parameterOf(type: TypeName): string {
+  return objectTypes[type].parameter ?? type
+}
+
 /**
  * The path parameters by their names in the route table: how each is checked, once, at the edge (rules 3.1), and the
  * codes by which a route with it refuses.
  */
 const parameters: Readonly<Record<string, readonly [check: Check, ...codes: number[]]>> = {
-  ...Object.fromEntries(
-    typeNames.map(type => [objectTypes[type].parameter ?? type, [object(type), 400, 404] as const])
-  ),
+  ...Object.fromEntries(typeNames.map(type => [parameterOf(type), [object(type), 400, 404] as const])),
   interface: [plain('interface'), 400, 404],
   tagname: [plain('tag'), 400, 404],
   secret: [plain('secret'), 400, 404],

@@ -31,11 +31,20 @@ export function withQuery(route: ApiRoute): ApiRoute {
   }
 }
 
+/** A header of a client is shorter. */
+const LONGEST_ENCODINGS = 256
+
 /** Whether a header Accept-Encoding takes gzip. */
-const takesGzip = (header: string | string[] | undefined) =>
-  String(header ?? '')
-    .split(',')
-    .some(coding => /^\s*(?:gzip|x-gzip|\*)\s*(?:;\s*q=(?:1|0\.\d*[1-9])\S*\s*)?$/i.test(coding))
+function takesGzip(header: string | string[] | undefined): boolean {
+  const text = String(header ?? '')
+  if (text.length > LONGEST_ENCODINGS) return false
+  return text.split(',').some(entry => {
+    const [coding = '', ...parameters] = entry.split(';').map(word => word.trim().toLowerCase())
+    return (
+      ['gzip', 'x-gzip', '*'].includes(coding) && !parameters.some(word => /^q=0(?:\.0{0,3})?$/.test(word))
+    )
+  })
+}
 
 /** Throws 400 for a key that the route does not know, or that stands there twice. */
 function checkKeys({ query }: ApiRequest, known: ApiRoute['query']): void {

@@ -131,7 +131,7 @@ async function sendParts<C>(
     // The length of a compressed one is not told.
     for (
       let next = await inTurn(() => measured.next());
-      !next.done && !compress;
+      !next.done && !compress && !exchange.gone;
       next = await inTurn(() => measured.next())
     )
       length += Buffer.byteLength(next.value)

@@ -1,7 +1,7 @@
 import { badRequest } from '../errors.js'
 import { expand } from './expand.js'
 
-/** How many names a set may name, those that it takes away again counted too: more is a mistyped range. */
+/** How many names a set may name, unless the caller says it, those that it takes away again counted too. */
 const MOST_NAMES = 100_000
 
 /** The names of a group of nodes, `group` or `kind:value` as it stands behind the @; throws ServiceError where it is unknown. */
@@ -12,12 +12,15 @@ export type Resolve = (group: string) => Iterable<string>
  * (union), `!` (difference), `&` (intersection) and `^` (in one of both), which are applied from left to right. Whether
  * the names are nodes is not looked at. Throws ServiceError 400 for what is no node set.
  */
-export function evaluate(text: string, resolve: Resolve): Set<string> {
+export function evaluate(text: string, resolve: Resolve, most = MOST_NAMES): Set<string> {
   let found = new Set<string>()
-  let left = MOST_NAMES
+  let left = most
+  // Each time that a name is named counts: a repeated one takes its time too.
+  const count = () => {
+    if (left-- === 0) throw notASet(text, `it names more than ${most.toLocaleString('en')} nodes`)
+  }
   for (const { operator, operand } of operations(text)) {
-    const names = named(operand, text, resolve, left)
-    left -= names.size
+    const names = named(operand, text, resolve, count)
     if (operator === ',') for (const name of names) found.add(name)
     else if (operator === '!') for (const name of names) found.delete(name)
     else if (operator === '&') found = new Set([...names].filter(name => found.has(name)))
@@ -55,14 +58,16 @@ function operations(text: string): Operation[] {
   return found
 }
 
-function named(operand: string, text: string, resolve: Resolve, most: number): Set<string> {
+function named(operand: string, text: string, resolve: Resolve, count: () => void): Set<string> {
   const isGroup = operand.startsWith('@')
   const names = new Set<string>()
-  for (const name of expand(isGroup ? operand.slice(1) : operand, reason => notASet(text, reason))) {
-    if (isGroup) for (const member of resolve(name)) names.add(member)
-    else names.add(name)
-    if (names.size > most) throw notASet(text, `it names more than ${MOST_NAMES.toLocaleString('en')} nodes`)
+  const add = (name: string) => {
+    count()
+    names.add(name)
   }
+  for (const name of expand(isGroup ? operand.slice(1) : operand, reason => notASet(text, reason)))
+    if (isGroup) for (const member of resolve(name)) add(member)
+    else add(name)
   return names
 }
 

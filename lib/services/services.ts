@@ -1,11 +1,14 @@
 import { isIPv4 } from 'node:net'
+import { Semaphore } from '../concurrency.js'
 import type { Config } from '../config/types.js'
+import { ServiceError } from '../errors.js'
 import type { Log } from '../log.js'
 import type { Model } from '../model/model.js'
 import { objectTypes } from '../model/types.js'
 import type { ClusterSettings, View } from '../model/view.js'
 import type { Condition } from '../monitor/health.js'
 import type { Change } from '../store/types.js'
+import { NotApplied } from './apply.js'
 import type { ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
 import { type Captured, capture } from './capture.js'
@@ -37,6 +40,7 @@ export interface ServicesOptions {
 export class Services {
   readonly #services = new Map<string, Service>()
   readonly #dataOf = new Map<Service, DataOf>()
+  readonly #differing = new Semaphore(1)
 
   constructor({ config, model, log, now, run }: ServicesOptions) {
     // DHCP and DNS may be one server: dnsmasq.
@@ -69,18 +73,31 @@ export class Services {
     return Object.fromEntries([...this.#services].map(([name, service]) => [name, [() => service.condition]]))
   }
 
-  /** Captures the objects of a view; the call that it gives renders them and tells the files that would differ. */
-  differing(view: View, cluster: ClusterSettings): () => Promise<DifferingFile[]> {
+  /**
+   * Captures the objects of a view that `changes` led to; the call that it gives renders them, one view at a time, and
+   * tells the files that would differ. It throws 503 where too many wait.
+   */
+  differing(
+    changes: readonly Change[],
+    view: View,
+    cluster: ClusterSettings
+  ): () => Promise<DifferingFile[]> {
+    if (this.#services.size === 0 || !concerns(changes)) return async () => []
+    if (this.#differing.waiting(0) >= MOST_WAITING)
+      throw new ServiceError(503, 'too many dry runs wait for the files of DHCP and DNS', {
+        'Retry-After': '5'
+      })
     const captured = capture(view, cluster)
-    return async () => {
-      const all: DifferingFile[] = []
-      for (const [name, service] of this.#services) {
-        const dataOf = this.#dataOf.get(service) as DataOf
-        for (const file of await service.differing(() => dataOf(captured)))
-          all.push({ service: name, ...file })
-      }
-      return all
-    }
+    return () =>
+      this.#differing.run('', async () => {
+        const all: DifferingFile[] = []
+        for (const [name, service] of this.#services) {
+          const dataOf = this.#dataOf.get(service) as DataOf
+          const found = await service.differing(() => dataOf(captured)).catch(notApplied)
+          for (const file of found) all.push({ service: name, ...file })
+        }
+        return all
+      })
   }
 
   start(): void {
@@ -89,8 +106,7 @@ export class Services {
 
   /** Tells of committed changes. Cheap. */
   changed(changes: readonly Change[]): void {
-    if (changes.some(({ type }) => types.has(type)))
-      for (const service of this.#services.values()) service.changed()
+    if (concerns(changes)) for (const service of this.#services.values()) service.changed()
   }
 
   async close(): Promise<void> {
@@ -101,12 +117,22 @@ export class Services {
 /** What the templates of a service are given. */
 type DataOf = (captured: Captured) => Generator<unknown, object>
 
-/** A file that would differ after a change. */
-export interface DifferingFile {
-  readonly service: string
-  readonly path: string
-  readonly diff: string
+/** So many dry runs may wait for their renderings, each of which holds the objects of a moment. */
+const MOST_WAITING = 8
+
+const concerns = (changes: readonly Change[]) => changes.some(({ type }) => types.has(type))
+
+/** What is told of a service whose files cannot be rendered: the change itself would be stored all the same. */
+function notApplied(error: unknown): { problem: string }[] {
+  if (error instanceof NotApplied) return [{ problem: error.message }]
+  throw error
 }
+
+/** A file that would differ after a change, or why the files of the service cannot be made. */
+export type DifferingFile = { readonly service: string } & (
+  | { readonly path: string; readonly diff: string }
+  | { readonly problem: string }
+)
 
 /** The ini's values, and the server's usual ones in place of empty ones. */
 export function settingsOf(service: ServiceName, config: Config): ServiceSettings {

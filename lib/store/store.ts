@@ -78,6 +78,14 @@ export class Store<T extends Types, I extends Index> {
     this.#lock = lock
     this.#log = log
     this.#current = current
+    const committed = () => this.#current
+    this.current = {
+      get index() {
+        return committed().index
+      },
+      get: (type, name) => committed().get(type, name),
+      names: type => committed().names(type)
+    }
     this.#next = stateOf(options, loaded)
     const assertOurs = () => lock.assertOurs()
     this.#flusher = new Flusher({ directory, outstandingFiles, files, log, assertOurs })
@@ -125,10 +133,8 @@ export class Store<T extends Types, I extends Index> {
     return [...loaded.problems, ...loaded.foreign, ...verified(options, stateOf(options, loaded))]
   }
 
-  /** The committed objects. */
-  get current(): View<T, I> {
-    return this.#current
-  }
+  /** The committed objects, also for who holds it for long: the states change places (`changeInSteps`). */
+  readonly current: View<T, I>
 
   /** Whether changes can be made durable, and why not. */
   get health(): { ok: boolean; reason: string } {
@@ -197,7 +203,7 @@ export class Store<T extends Types, I extends Index> {
   async #stepByStep<R>(fn: (tx: Tx<T, I>) => Generator<unknown, R>): Promise<R> {
     const tx = new Transaction(this.#next, this.#kinds)
     try {
-      const result = await inSlices(fn(tx))
+      const result = await inSlices(this.#whileOpen(fn(tx)))
       const net = tx.net()
       if (net.length === 0) {
         await inSlices(tx.undoing())
@@ -214,6 +220,16 @@ export class Store<T extends Types, I extends Index> {
     }
   }
 
+  /** The work, ended by an error when the store is closed: a stop does not wait for a long change. */
+  *#whileOpen<R>(work: Generator<unknown, R>): Generator<unknown, R> {
+    for (;;) {
+      const step = work.next()
+      if (step.done) return step.value
+      if (this.#closed !== undefined) throw new StoreError('shutting down')
+      yield
+    }
+  }
+
   /**
    * Calls `listener` after each commit with what it changed, in order; `current` shows it by then. Returns how to
    * unsubscribe.
@@ -223,7 +239,7 @@ export class Store<T extends Types, I extends Index> {
     return () => this.#listeners.delete(listener)
   }
 
-  /** Refuses new changes, finishes those under way and the files behind them, and unlocks. */
+  /** Refuses new changes, finishes those under way and the files behind them, and unlocks. One in steps is taken back. */
   close(): Promise<void> {
     this.#closed ??= this.#close()
     return this.#closed

@@ -1,6 +1,7 @@
-import { readFileSync } from 'node:fs'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { templates as shipped } from '../services/rendered.js'
 import { Controller } from '../support/controller.js'
 import { stored } from '../support/state.js'
 
@@ -113,4 +114,38 @@ t.test('the files of DHCP that would differ', async t => {
   const { status, body } = await dry(t, '/config/node/n1?dryrun=yes', { macaddr: '52:54:00:00:00:99' })
   t.equal(status, 200)
   t.match(body.files, [{ service: 'dhcp', path: conf, diff: /\+.*52:54:00:00:00:99/ }])
+})
+
+t.test('a template that cannot be rendered is told, where the change itself would be made', async t => {
+  const here = t.testdir({})
+  const templates = join(here, 'templates')
+  cpSync(shipped, templates, { recursive: true })
+  writeFileSync(join(templates, 'dhcp', 'templ_isc.cfg'), '{{ nothing }}')
+  const broken = await Controller.start(
+    t,
+    ...['dhcp.server=isc', `dhcp.config=${here}/dhcpd.conf`, 'dhcp.check=true', 'dhcp.control=true'],
+    `paths.templates=${templates}`
+  )
+  await broken.cluster()
+  const told = await broken.post('/config/node/n1?dryrun=yes', { group: 'compute' })
+  t.match(told, { status: 200, body: { files: [{ service: 'dhcp', problem: /templ_isc\.cfg.*nothing/ }] } })
+  t.equal((await broken.post('/config/node/n1', { group: 'compute' })).status, 201)
+  // What DHCP and DNS are not made of is not rendered.
+  t.same((await broken.post('/config/bmcsetup/b?dryrun=yes', {})).body.files, [])
+})
+
+t.test('dry runs that wait for DHCP and DNS have a bound', async t => {
+  const all = await Promise.all(
+    Array.from({ length: 14 }, (_, i) =>
+      c.raw('POST', '/config/node/n1?dryrun=yes', `{"comment":"c${i}"}`, { 'x-access-tokens': c.token })
+    )
+  )
+  const refused = all.filter(({ status }) => status === 503)
+  t.ok(refused.length > 0)
+  for (const { headers, body } of refused) {
+    t.equal(headers['retry-after'], '5')
+    t.match(body.message, /too many dry runs wait/)
+  }
+  t.ok(all.filter(({ status }) => status === 200).length >= 8)
+  t.equal((await c.post('/config/node/n1?dryrun=yes', { comment: 'again' })).status, 200)
 })

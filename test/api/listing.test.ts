@@ -93,6 +93,11 @@ t.test('what is not known behind the ? is refused', async t => {
     ['/config/node?fields=BOOTIF.name', /^a node shows no field "BOOTIF.name"/],
     ['/config/switch?fields=BOOTIF.ipaddress', /shows no field/],
     ['/config/node?sort=-', /shows no field ""/],
+    ['/config/node?fields=name,name', /^query key "fields" names "name" twice$/],
+    [
+      '/config/node?sort=name,group,status,comment,osimage,service,switch,vendor,netboot',
+      /more than 8 fields/
+    ],
     ['/config/node?format=xml', /^query key "format" must be one of json, text, csv$/],
     ['/config/cluster?pretty=1', /^query key "pretty" must be one of no, yes$/],
     ['/config/node?sort=name&sort=group', /^query key "sort" stands there twice$/],
@@ -134,6 +139,9 @@ t.test('long answers are compressed for those who take it', async t => {
     t.equal(zipped.headers.get('content-encoding'), 'gzip', path)
     t.equal(await zipped.text(), await plain.text(), path)
   }
+  const slow = process.cpuUsage()
+  await ask('/config/group', `gzip;q=0.${'1'.repeat(15_000)} x`)
+  t.ok(process.cpuUsage(slow).user < 200_000, 'a long header takes no time')
   t.equal((await ask('/config/group', 'gzip;q=0')).headers.get('content-encoding'), null)
   t.equal((await ask('/config/network', 'gzip')).headers.get('content-encoding'), null, 'a short one')
 })

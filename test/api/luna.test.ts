@@ -296,6 +296,13 @@ t.test('the status of a service is one text', async t => {
   t.match((await on.get('/service/dhcp/restart')).body, { message: 'queued', request_id: /./ })
 })
 
+t.test('a dry run that a route does not have is refused, not done', async t => {
+  for (const path of ['/config/node/l1/_release', '/control/action/power/l1/_off'])
+    t.match(await on.get(`${path}?dryrun=yes`), { status: 400, body: { message: /"dryrun" is not known/ } })
+  const kernel = await on.post('/config/osimage/compute/kernel?dryrun=yes', { kernelfile: 'k' })
+  t.equal(kernel.status, 400)
+})
+
 t.test('query keys that a route does not know are ignored', async t => {
   for (const path of [
     '/config/node',

@@ -68,6 +68,10 @@ t.test('what is no set', async t => {
     ['n[1-75000],n[1-75000]', /more than 100,000/]
   ]
   for (const [set, reason] of table) t.throws(() => names(set), { status: 400, message: reason }, set)
+  t.throws(() => names(`n${`[${'1,'.repeat(59)}1]`.repeat(4)}`), {
+    status: 400,
+    message: /more than 100,000/
+  })
   t.throws(() => names(`n${'[1-2]'.repeat(9)}`), { status: 400, message: /more than 8 pairs of brackets/ })
   t.throws(() => names('@none'), { message: 'no group none' })
 })
