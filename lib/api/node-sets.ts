@@ -16,9 +16,9 @@ const MOST_TOLD = 10
 
 /**
  * The nodes that a text names, which is a node's name or a node set (rules 12.1). Throws 400 for what is neither, and 404
- * naming what is not there.
+ * naming what is not there, with `wayOut` behind it for a set.
  */
-export function nodesIn(parts: Needed, text: string, view: View): string[] {
+export function nodesIn(parts: Needed, text: string, view: View, wayOut = ''): string[] {
   const most = SPARE_NAMES + 2 * view.names('node').length
   const names = [...evaluate(text, group => membersOf(parts, group, view), most)]
   const missing = names.filter(name => !view.get('node', name))
@@ -26,19 +26,25 @@ export function nodesIn(parts: Needed, text: string, view: View): string[] {
   if (!isNodeSet(text)) throw notFound(`node ${text} does not exist`)
   const told = missing.slice(0, MOST_TOLD).join(', ')
   const more = missing.length > MOST_TOLD ? ` and ${missing.length - MOST_TOLD} more` : ''
-  throw notFound(`node set ${text.slice(0, 200)}: there is no node ${told}${more}`)
+  throw notFound(`node set ${text.slice(0, 200)}: there is no node ${told}${more}${wayOut}`)
 }
 
 /** How sets are told from names, and what they stand for. */
 export interface NodeSets {
   readonly isSet: (text: string) => boolean
   readonly names: (text: string, view: View) => readonly string[]
+  /** The same for a change: the 404 tells how many nodes are created. */
+  readonly changed: (text: string, view: View) => readonly string[]
 }
+
+const CREATES_NONE =
+  '; a set creates none, a table does: svcd import --csv FILE, or POST /config/node?format=csv'
 
 /** The node sets of this cluster (rules 12.1, 12.2). */
 export const nodeSets = (parts: Needed): NodeSets => ({
   isSet: isNodeSet,
-  names: (text, view) => nodesIn(parts, text, view)
+  names: (text, view) => nodesIn(parts, text, view),
+  changed: (text, view) => nodesIn(parts, text, view, CREATES_NONE)
 })
 
 /** What stands behind an @ (rules 12.2). */

@@ -58,9 +58,9 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
   const { sets, columns } = particular
   const takesSets = sets ? ({ sets: true } as const) : {}
   /** The names of a set in the path; undefined where a plain name stands there. */
-  const picked = (request: ApiRequest) => {
+  const picked = (request: ApiRequest, as: 'names' | 'changed' = 'names') => {
     const name = nameOf(request)
-    return sets?.isSet(name) ? (view: View) => sets.names(name, view) : undefined
+    return sets?.isSet(name) ? (view: View) => sets[as](name, view) : undefined
   }
   const listing: Listing = {
     ...{ title, place: `config.${type}.{${type}}`, item: ref(type) },
@@ -102,7 +102,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
       body,
       handler: async (request, given) => {
         const name = nameOf(request)
-        const pick = picked(request)
+        const pick = picked(request, 'changed')
         if (pick) {
           if (given.newName !== undefined) throw badRequest(`${title} set ${name}: a set cannot be renamed`)
           const count = await model.saveAll(type, pick, given, actorOf(request))

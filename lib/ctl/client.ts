@@ -126,6 +126,8 @@ async function session(terminal: Terminal, options: Options, needsToken: boolean
     throw wrongUsage(`--cacert belongs to an https URL, and ${url.href} is none`)
   const ca = options.cacert ?? (env.SVCD_CACERT || undefined)
   const authority = ca !== undefined && url.protocol === 'https:' ? await terminal.file(ca) : undefined
+  if (authority && !/-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----/.test(authority.toString('latin1')))
+    throw wrongUsage(`${ca} holds no certificate in PEM`)
   const { name } = new Controller(url, undefined, undefined)
   const token = needsToken ? await new TokenCache(env).read(name) : undefined
   return new Session(terminal, new Controller(url, token, authority), options, format)

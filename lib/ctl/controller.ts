@@ -125,8 +125,13 @@ export class Controller {
   /** The failure for a connection that did not come about, or broke off. */
   unreachable(error: NodeJS.ErrnoException): Failure {
     const { code = '', message } = error
+    if (/wrong version number|packet length too long|WRONG_VERSION_NUMBER/.test(message))
+      return noController(`no controller at ${this.name}: this port does not speak https; try http://`)
     const fault = certificateFault(code)
-    const hint = fault === undefined ? '' : `; ${WAYS_OUT[fault]}`
+    // A daemon that ends just now hangs up as well.
+    const mayBeTls = this.url.protocol === 'http:' && message === 'socket hang up'
+    const other = mayBeTls ? '; if this port does not speak http, try https://' : ''
+    const hint = fault === undefined ? other : `; ${WAYS_OUT[fault]}`
     return noController(`no controller at ${this.name}: ${message || code}${hint}`)
   }
 }

@@ -12,7 +12,7 @@ export const optionTexts = [
   ['    --fields A,B', 'list, show, status: these fields alone; BOOTIF.ipaddress is one of an interface'],
   ['    --sort A,-B', 'list, status: by these fields; - sorts downwards'],
   ['    --dryrun', 'add, set, clone, rename, rm: tell what would change, and change nothing'],
-  ['-y, --yes', 'rm: do not ask'],
+  ['-y, --yes', 'rm, power, sel: do not ask'],
   ['    --stdin', 'login: read the password from standard input'],
   ['-h, --help', 'print this; behind a type its verbs and fields']
 ] as const

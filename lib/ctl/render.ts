@@ -109,19 +109,27 @@ export function* bootLines(node: string, told: JsonValue | undefined, paint: Pai
   for (const one of objects(elsewhere)) yield step(one)
 }
 
+/** A node's own name in what came of it, so that the same outcome of many nodes reads the same. */
+const withoutName = (message: string, node: string) =>
+  message.replace(/(?:\bnode )?([\w-]+(?:\.[\w-]+)*)/g, (text, word) => (word === node ? 'the node' : text))
+
 /** What came of each node, those with the same outcome together. A log of several lines stands by itself. */
 export function* outcomeLines(
   outcomes: ReadonlyMap<string, { readonly failed: boolean; readonly message: string }>,
   paint: Paint
 ): Generator<string> {
-  const alike = new Map<string, string[]>()
+  const alike = new Map<string, { text: string; nodes: string[] }>()
   for (const [node, { failed, message }] of outcomes) {
-    const key = `${failed ? 'failed: ' : ''}${message}`
-    const nodes = alike.get(key)
-    if (nodes) nodes.push(node)
-    else alike.set(key, [node])
+    const text = `${failed ? 'failed: ' : ''}${message}`
+    const key = failed ? withoutName(text, node) : text
+    const same = alike.get(key)
+    if (!same) alike.set(key, { text, nodes: [node] })
+    else {
+      same.nodes.push(node)
+      if (same.text !== text) same.text = key
+    }
   }
-  for (const [text, nodes] of alike) {
+  for (const { text, nodes } of alike.values()) {
     const colour = text.startsWith('failed: ') ? 'red' : 'bold'
     const lead = paint(colour, clean(fold(nodes)))
     if (text.trimEnd().includes('\n')) {

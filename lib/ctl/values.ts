@@ -90,6 +90,9 @@ async function readValue(field: Field, key: string, text: string, readText: Read
     throw wrong(type.expected)
   }
   const bytes = await longText(field, text, readText)
+  const isEmpty = bytes.length === 0 || (field.secret === true && /^\r?\n$/.test(bytes.toString('latin1')))
+  if (isEmpty && (text === '-' || field.secret))
+    throw wrongUsage(`${key}: ${text} gives no text; ${key}= unsets it`)
   if (type === base64) return bytes.toString('base64')
   const long = decoded(bytes)
   if (long === undefined) throw wrongUsage(`${key}: ${text} does not hold text in UTF-8`)

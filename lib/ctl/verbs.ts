@@ -3,9 +3,9 @@ import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { TypeName } from '../model/docs.js'
 import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
-import { fold } from '../node-set/fold.js'
 import { Failure, refused, wrongUsage } from './failure.js'
 import { act } from './power.js'
+import { agreed } from './question.js'
 import { bootLines, dryRunLines, objectLines } from './render.js'
 import type { Options, Session } from './session.js'
 import { clean } from './terminal.js'
@@ -31,6 +31,8 @@ export interface Verb {
 const any = Number.POSITIVE_INFINITY
 const chosen = ['output', 'fields', 'sort'] as const
 const change = ['output', 'dryrun'] as const
+
+const manyNodes = 'many nodes are created from a table: svcd import --csv FILE, see docs/day.md'
 
 const pathOf = (type: TypeName, name: string) => `/config/${type}/${encodeURIComponent(name)}`
 
@@ -71,7 +73,8 @@ export const verbs: Readonly<Record<string, Verb>> = {
     options: change,
     assigns: true,
     async run(session, type, [name = '', ...words]) {
-      if (type === 'node' && isNodeSet(name)) throw wrongUsage(`add creates one node, ${name} is a node set`)
+      if (type === 'node' && isNodeSet(name))
+        throw wrongUsage(`add creates one node, ${name} is a node set; ${manyNodes}`)
       const body = await bodyOf(objectTypes[type], words, reader(session))
       if (await exists(session, type, name))
         throw refused(`${objectTypes[type].title} ${name} exists already; type: svcctl ${type} set`)
@@ -122,20 +125,8 @@ export const verbs: Readonly<Record<string, Verb>> = {
     summary: 'delete one that nothing uses; of nodes also those of a set, and asks first',
     options: [...change, 'yes'],
     async run(session, type, [name = '']) {
-      const { terminal, options } = session
-      let wanted = name
-      if (type === 'node' && isNodeSet(name) && !options.yes && !options.dryrun) {
-        const nodes = await session.nodes(name)
-        // What is asked about is what is deleted, whatever the set stands for by then.
-        wanted = nodes.length === 1 ? (nodes[0] as string) : fold(nodes)
-        if (nodes.length === 0) throw refused(`node set ${name} has no nodes`)
-        if (!terminal.shows.in)
-          throw wrongUsage(
-            `nothing was deleted: there is no terminal to ask on about ${nodes.length} nodes, use --yes`
-          )
-        if (!(await terminal.confirmed(clean(`Delete ${nodes.length} nodes: ${wanted}? [y/N] `))))
-          throw refused('nothing was deleted')
-      }
+      const asks = type === 'node' && !session.options.dryrun
+      const wanted = asks ? await agreed(session, name, 'Delete', 'nothing was deleted') : name
       await changed(session, `${pathOf(type, wanted)}/_delete`, undefined, `${type} ${wanted} deleted`)
     }
   },
@@ -168,27 +159,36 @@ export const verbs: Readonly<Record<string, Verb>> = {
     run: (session, _type, [set = '']) =>
       ofEach(session, set, '_boots', 'boots', (node, told) => bootLines(node, told, session.paint))
   },
-  power: ofMachine('power', 'switch nodes on and off'),
+  power: ofMachine('power', 'switch nodes on and off; asks before a set loses its power', {
+    off: 'Switch off',
+    cycle: 'Switch off and on again',
+    reset: 'Reset'
+  }),
   chassis: ofMachine('chassis', 'the light that tells where a node is'),
-  sel: ofMachine('sel', 'the system event log of nodes')
+  sel: ofMachine('sel', 'the system event log of nodes; asks before it clears those of a set', {
+    clear: 'Clear the event logs of'
+  })
 }
 
 /** The verbs of a type. */
 export const verbsOf = (type: TypeName): Record<string, Verb> =>
   Object.fromEntries(Object.entries(verbs).filter(([, { nodesOnly }]) => !nodesOnly || type === 'node'))
 
-function ofMachine(part: Part, summary: string): Verb {
+/** `asks`: the actions that need a word of the admin for a set, and how the question begins. */
+function ofMachine(part: Part, summary: string, asks: Readonly<Record<string, string>> = {}): Verb {
   const actions: readonly string[] = commands[part]
   return {
     operands: `SET ${actions.join('|')}`,
     count: [2, 2],
     summary,
-    options: ['output'],
+    options: Object.keys(asks).length > 0 ? ['output', 'yes'] : ['output'],
     nodesOnly: true,
     actions,
-    run: (session, _type, [set = '', action = '']) => {
+    async run(session, _type, [set = '', action = '']) {
       if (!actions.includes(action)) throw wrongUsage(`${part} takes ${actions.join(', ')}, not ${action}`)
-      return act(session, part, set, action)
+      const question = asks[action]
+      const wanted = question === undefined ? set : await agreed(session, set, question, 'nothing was done')
+      await act(session, part, wanted, action)
     }
   }
 }

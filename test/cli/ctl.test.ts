@@ -53,12 +53,23 @@ const terminal = (args: readonly string[], more: Record<string, string> = {}) =>
     program,
     ...args
   )
+interface Here {
+  readonly tty?: boolean
+  readonly input?: string
+  readonly more?: Record<string, string>
+  /** What a person types, to a question or without echo. */
+  readonly types?: string
+}
 /** The same without a process of its own, which costs more than all it does; `tty`: on a terminal. */
-async function here(args: readonly string[], { tty = false, input = '', more = {} } = {}) {
+async function here(args: readonly string[], { tty = false, input = '', more = {}, types }: Here = {}) {
   const wrote = { stdout: '', stderr: '' }
-  const never = async () => Promise.reject(new Error('nothing is asked here'))
+  const asked = async (question: string) => {
+    if (types === undefined) throw new Error('nothing is asked here')
+    wrote.stderr += question
+    return types
+  }
   const code = await client(args, {
-    shows: { out: tty, err: tty, in: false },
+    shows: { out: tty, err: tty, in: types !== undefined },
     env: { ...env, ...more },
     out: async text => {
       wrote.stdout += text
@@ -66,7 +77,7 @@ async function here(args: readonly string[], { tty = false, input = '', more = {
     err: text => {
       wrote.stderr += text
     },
-    ...{ confirmed: never, hidden: never, file: namedFile },
+    ...{ confirmed: async question => (await asked(question)) === 'y', hidden: asked, file: namedFile },
     input: async () => Buffer.from(input)
   })
   return { code, ...wrote }
@@ -130,6 +141,32 @@ t.test('one object of a type and its fields', async t => {
     password: 'secret',
     userid: 3
   })
+})
+
+// rules 14.2
+t.test('an empty text unsets nothing', async t => {
+  const stored = async () => (await c.get('/config/bmcsetup/boards')).body.config.bmcsetup.boards
+  const before = await stored()
+  t.equal(before.password, 'secret')
+  const empty = join(tree, 'files', 'empty')
+  writeFileSync(empty, '')
+  const table: [word: string, given: Here][] = [
+    ['password=-', {}],
+    ['password=-', { input: '\n' }],
+    ['password=-', { types: '' }],
+    [`password=@${empty}`, {}],
+    ['comment=-', {}]
+  ]
+  for (const [word, given] of table) {
+    const field = word.split('=')[0]
+    const says = new RegExp(`${field}: .+ gives no text; ${field}= unsets it`)
+    t.match(
+      await here(['bmcsetup', 'set', 'boards', word], given),
+      { code: 2, stdout: '', stderr: says },
+      word
+    )
+  }
+  t.same(await stored(), before)
 })
 
 t.test('nodes and node sets; what a program reads has no colour', async t => {
@@ -209,12 +246,57 @@ t.test('the power of nodes: what came of each, with a bar on a terminal', async 
   t.match(await run(['node', 'power', 'nobody', 'on']), { code: 1, stdout: '', stderr: /nobody/ })
 })
 
+// rules 14.5
+t.test('a node set loses its power, or its logs, after a question or with --yes', async t => {
+  const bmc = await RedfishService.start(t, '127.7.0.2', port)
+  await addNode(c, 'n2', '127.7.0.2')
+  const actions: [action: string[], question: string][] = [
+    [['power', 'off'], 'Switch off 1 node: n2? [y/N] '],
+    [['power', 'cycle'], 'Switch off and on again 1 node: n2? [y/N] '],
+    [['power', 'reset'], 'Reset 1 node: n2? [y/N] '],
+    [['sel', 'clear'], 'Clear the event logs of 1 node: n2? [y/N] ']
+  ]
+  for (const [[part = '', action = ''], question] of actions) {
+    const words = ['node', part, 'n[2]', action]
+    t.match(await here(words), { code: 2, stdout: '', stderr: /nothing was done: .* 1 node, use --yes\n/ })
+    t.match(await here(words, { types: 'n' }), {
+      code: 1,
+      stdout: '',
+      stderr: `${question}svcctl: nothing was done\n`
+    })
+  }
+  t.same(bmc.resets, [])
+  t.match(await here(['node', 'power', '@none!n2', 'off'], { types: 'y' }), {
+    code: 1,
+    stderr: /no group none/
+  })
+  t.equal(await ok(t, ['node', 'power', 'n2', 'on']), 'n2: power on\n')
+  t.match(await here(['node', 'power', 'n[2]', 'off'], { types: 'y' }), {
+    code: 0,
+    stdout: 'n2: power off\n'
+  })
+  t.equal(await ok(t, ['node', 'power', 'n[2]', 'on']), 'n2: power on\n')
+  t.equal(await ok(t, ['node', 'power', 'n[2]', 'off', '--yes']), 'n2: power off\n')
+  t.equal(await ok(t, ['node', 'sel', 'n[2]', 'clear', '-y']), 'n2: sel clear\n')
+  t.equal(bmc.resets.length, 4)
+})
+
+t.test('the same failure of many nodes is told once, whatever they are called', async t => {
+  const many = await here(['node', 'power', 'node[001-002]', 'status'])
+  t.match(many, { code: 1, stdout: /^node\[001-002\]: failed: the node has no interface BMC: / })
+  const alone = await here(['node', 'power', 'node001', 'status'])
+  t.match(alone, { code: 1, stdout: /^node001: failed: node node001 has no interface BMC: / })
+})
+
 // rules 14.3
 t.test('exit codes: refused, wrong usage, no controller', async t => {
   const refused: [string[], RegExp][] = [
     [['node', 'add', 'node001'], /node node001 exists already; type: svcctl node set$/m],
     [['node', 'set', 'node009', 'comment=x'], /node node009 does not exist; type: svcctl node add$/m],
-    [['node', 'set', 'node[001-009]', 'comment=x'], /there is no node node003/],
+    [
+      ['node', 'set', 'node[001-009]', 'comment=x'],
+      /there is no node node003.*; a set creates none, a table does: svcd import --csv/
+    ],
     [['node', 'show', '..'], /./],
     [['node', 'set', 'node001', 'variables.__proto__=x'], /__proto__/],
     [['group', 'rm', 'compute'], /compute/],
@@ -226,6 +308,7 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
     [['constructor', 'list'], /unknown command constructor/],
     [['node', 'toString'], /unknown verb toString/],
     [['group', 'power', 'x', 'on'], /unknown verb power/],
+    [['node', 'add', 'node[011-013]'], /add creates one node, .* from a table: svcd import --csv FILE/],
     [['node', 'set', 'node001', 'foo=1'], /a node has no field foo; it has group, /],
     [['node', 'set', 'node001', 'netboot=maybe'], /netboot must be yes or no, not maybe/],
     [['node', 'set', 'node001', 'comment=@/nowhere'], /\/nowhere: there is no such file/],
@@ -243,7 +326,7 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
   ] as const)
     for (const [i, [args, message]] of cases.entries()) {
       // One of each by the program.
-      const ended = await (i === 0 ? run(args) : here(args))
+      const ended = await (i === 0 ? run(args) : here(args, { input: 'x' }))
       t.match(ended, { code, stdout: '', stderr: message }, args.join(' '))
       t.notMatch(ended.stderr, /\n {4}at /)
     }
@@ -417,8 +500,18 @@ t.test('https: the certificate is checked against the CA that is named', async t
   )
   t.match(await here([...login, '--cacert', certificate], { input: password }), { code: 0 })
   t.match(await here([...login, '--cacert', program], { input: password }), {
+    code: 2,
+    stderr: /svcctl: .*svcctl holds no certificate in PEM/
+  })
+  const tlsToPlain = ['login', '--stdin', '--url', url.replace('http:', 'https:')]
+  t.match(await here(tlsToPlain, { input: password }), {
     code: 3,
-    stderr: /no controller at/
+    stderr: /no controller at .*: this port does not speak https; try http:\/\/\n/
+  })
+  const plainToTls = ['login', '--stdin', '--url', secure.replace('https:', 'http:')]
+  t.match(await here(plainToTls, { input: password }), {
+    code: 3,
+    stderr: /no controller at .*: socket hang up; if this port does not speak http, try https:\/\/\n/
   })
   const trusting = { SVCD_URL: secure, SVCD_CACERT: certificate }
   t.match(await run(['node', 'show', 'node001'], '', trusting), { code: 0, stdout: /^name +node001$/m })
