@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { forbidden, notFound, unauthorized } from '../errors.js'
 import type { Answer } from '../http/route.js'
+import { generationOf } from '../model/types/node.js'
 import { type ApiRequest, type ApiRoute, done, ok, type Parts, param } from './context.js'
 import { get, script } from './row.js'
 import { bytes, object, ref, string } from './schema.js'
@@ -10,7 +11,7 @@ const payloadSchema = object({ target: string(), script: string('base64') }, ['t
 
 /** What booting and installing machines ask for (rules 4.1, 4.6, 4.9). */
 export function bootRoutes(parts: Parts): ApiRoute[] {
-  const { boot, install, nodeFiles, trace, config } = parts
+  const { boot, install, model, nodeFiles, tokens, trace, config } = parts
   const manualHost = (request: ApiRequest) =>
     boot.manualHost(param(request, 'hostname'), request.params.macaddress, request)
   return [
@@ -115,13 +116,21 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       handler: async request => {
         const { caller } = request
         const node = param(request, 'node')
-        const isOwn = caller.kind === 'node'
+        const own = caller.kind === 'node' ? caller : undefined
+        // It waits for its turn: by then the name may be another node's, and those secrets are not for this token.
+        const bytes = await nodeFiles.tar(node, !own, () => {
+          if (own && generationOf(model.view, node) !== own.generation)
+            throw unauthorized(
+              `the token in x-access-tokens is void: node ${node} was deleted or renamed meanwhile`
+            )
+        })
+        // The token that it sent runs out one day.
+        const renewed = own && tokens.renewNode(own)
         return {
           status: 200,
-          bytes: await nodeFiles.tar(node, !isOwn),
+          bytes,
           type: 'application/x-tar',
-          // The token that it sent runs out one day.
-          headers: isOwn ? { 'x-access-tokens': install.runningToken(node) } : {}
+          headers: renewed === undefined ? {} : { 'x-access-tokens': renewed }
         }
       }
     }),

@@ -8,7 +8,17 @@ import type { Claims, Tokens } from './tokens.js'
 export type Caller =
   | { readonly kind: 'anonymous' }
   | { readonly kind: 'user'; readonly user: string; readonly role: Role }
-  | { readonly kind: 'node'; readonly node: string }
+  | NodeCaller
+
+/** A node, by its token. */
+export interface NodeCaller {
+  readonly kind: 'node'
+  readonly node: string
+  /** Which node of this name the token was issued to. Who waits looks afterwards whether it is still that. */
+  readonly generation: number
+  /** When the token ends; milliseconds since 1970. */
+  readonly expiresAt: number
+}
 
 /** What an access word means: who may call, and how the documents put it. */
 interface Meaning {
@@ -122,9 +132,10 @@ function identify(options: AccessOptions, token: string): Caller | undefined {
     const role = options.roleOf(claims.user)
     return role && { kind: 'user', user: claims.user, role }
   }
-  if (claims?.kind === 'node' && options.standsFor(claims.node, claims))
-    return { kind: 'node', node: claims.node }
-  return undefined
+  if (claims?.kind !== 'node' || !options.standsFor(claims.node, claims)) return undefined
+  // A token without a number is good only for a node whose tokens were never voided.
+  const { node, generation = 0, expiresAt } = claims
+  return { kind: 'node', node, generation, expiresAt }
 }
 
 function checkNode(node: string, meaning: Meaning, head: RequestHead): void {

@@ -26,6 +26,14 @@ export type Claims = (
 /** What a node's token is given for; both are good for the same, and last differently long (rules 4.8). */
 export type NodeUse = 'installing' | 'running'
 
+/** What a new token is made from. */
+export interface RunningClaims {
+  readonly node: string
+  readonly generation: number
+  /** Milliseconds since 1970. */
+  readonly expiresAt: number
+}
+
 export interface TokensOptions {
   /** Milliseconds since the epoch. */
   readonly now: () => number
@@ -68,6 +76,16 @@ export class Tokens {
     const { nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.#options
     const lifetimeMs = use === 'running' ? runningLifetimeMs : nodeLifetimeMs
     return this.#issue({ kind: 'node', sub: node, gen: generation }, lifetimeMs)
+  }
+
+  /**
+   * A token in the place of that with which a running node came, for the node that it was issued to; undefined while that
+   * is nearly new (a 90th of its life), so that nodes need not write a new one each time. Microseconds.
+   */
+  renewNode({ node, generation, expiresAt }: RunningClaims): string | undefined {
+    const { now, nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.#options
+    if (expiresAt - now() > runningLifetimeMs * (1 - 1 / 90)) return undefined
+    return this.issueNode(node, generation, 'running')
   }
 
   /**

@@ -91,11 +91,6 @@ export class Install {
     return this.#render(what, this.#data(this.#o.model.get('node', name), true))
   }
 
-  /** A token for a node that runs: it fetches its files with it (rules 4.25). */
-  runningToken(node: string): string {
-    return this.#o.issueToken(node, 'running')
-  }
-
   #handOut(what: 'install' | 'kickstart', node: NodeDoc, visit: Visit): string {
     const data = this.#data(node, false)
     const text = this.#render(what, data)
@@ -178,7 +173,7 @@ export class Install {
       ntp_server: model.cluster.ntp_server,
       variables: target.variables,
       files,
-      files_token: !files ? '' : masked ? hidden : this.runningToken(node.name),
+      files_token: !files ? '' : masked ? hidden : this.#o.issueToken(node.name, 'running'),
       rootpw: masked && this.#o.rootpw !== '' ? hidden : this.#o.rootpw,
       masked
     }

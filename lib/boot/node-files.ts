@@ -53,14 +53,17 @@ export class NodeFiles {
 
   /**
    * The files of a node as a tar, `masked` with its secrets masked. Throws 404 without such a node; 503 that names the file,
-   * the line and the node where one cannot be rendered or is too large: then there is no tar at all.
+   * the line and the node where one cannot be rendered or is too large: then there is no tar at all. `check` throws when
+   * whoever asked may no longer have it: it is called after each wait, before anything of the node is looked up.
    */
-  async tar(name: string, masked: boolean): Promise<Buffer> {
+  async tar(name: string, masked: boolean, check: () => void = () => {}): Promise<Buffer> {
     const blocks: Buffer[] = []
     let bytes = 1024
     await this.#inTurn(name, async render => {
+      check()
       for (const { file } of this.#filesOf(name)) {
         const { text = '', problem } = await render(file, masked)
+        check()
         if (problem !== undefined)
           throw unavailable(`node ${name}: file ${file.name} cannot be rendered: ${problem}`)
         const member = memberOf(file, Buffer.from(text))

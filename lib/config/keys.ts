@@ -219,7 +219,7 @@ export const keys = {
     running_token_lifetime: key(
       values.duration('1s', '3650d'),
       '90d',
-      'Lifetime of the tokens of running nodes, which fetch their files and get a new one each time.'
+      'Lifetime of the tokens of running nodes, which fetch their files and get a new one in time.'
     )
   },
   cluster: {

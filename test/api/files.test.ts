@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { Controller } from '../support/controller.js'
 import { scratch } from '../support/scratch.js'
@@ -90,7 +91,11 @@ t.test('a node fetches its files as one tar with its own token', async t => {
   const ask = (node: string, token: string | null) => c.get(`/boot/files/${node}`, { token })
   const renewed = (await ask('node001', token)).headers['x-access-tokens']
   t.equal((await ask('node001', String(renewed))).status, 200, 'the token of the answer is good')
-  c.clockMs = 80 * 86_400_000
+  const day = 86_400_000
+  t.notOk((await ask('node001', String(renewed))).headers['x-access-tokens'], 'and not replaced at once')
+  c.clockMs = 1.1 * day
+  t.ok((await ask('node001', String(renewed))).headers['x-access-tokens'], 'but when it is older than a day')
+  c.clockMs = 80 * day
   t.equal((await ask('node001', String(renewed))).status, 200, 'for [auth] running_token_lifetime')
   t.equal((await ask('node001', token)).status, 401, 'that of the installation is not')
   c.clockMs = 0
@@ -101,6 +106,33 @@ t.test('a node fetches its files as one tar with its own token', async t => {
   t.equal((await c.post('/config/node/node001/_delete', {})).status, 204)
   t.equal((await ask('node001', token)).status, 401, 'a deleted node')
 })
+
+// rules 4.8, 4.25
+t.test(
+  'a token that becomes void while its answer waits gets nothing of the next node of that name',
+  async t => {
+    const c = await cluster(t)
+    const loop = (inner: string, deep: number): string =>
+      deep === 0 ? inner : `{% for i${deep} in [0,1,2,3,4,5,6,7,8,9] %}${loop(inner, deep - 1)}{% endfor %}`
+    await c.post('/config/file/slow', { path: '/etc/a', template: loop('{% set x = 1 %}', 6).repeat(3) })
+    await c.post('/config/file/db', { path: '/etc/db', template: '{{ secret.db }}' })
+    const make = async (secret: string) => {
+      await c.post('/config/node/node003', { group: 'compute', files: ['slow', 'db'] })
+      const content = Buffer.from(secret).toString('base64')
+      await c.post('/config/secrets/node/node003', [{ name: 'db', path: '/x', content }])
+    }
+    await make('of the old one')
+    const token = await tokenOf(c, 'node003')
+    const first = c.get('/boot/files/node003', { token })
+    await setTimeout(100)
+    t.equal((await c.post('/config/node/node003/_delete', {})).status, 204)
+    await make('of the new one')
+    const { status, body, headers } = await first
+    t.equal(status, 401)
+    t.match(body, { message: /token.*node node003 was deleted or renamed/ })
+    t.notOk(headers['x-access-tokens'])
+  }
+)
 
 // rules 4.25, 4.12
 t.test('previews of files', async t => {

@@ -161,7 +161,7 @@ t.test('a tar that holds anything but files is refused as a whole', async t => {
 
 // rules 4.25
 t.test('a running node fetches its files; one that fails leaves the installed ones alone', async t => {
-  const c = await Controller.start(t)
+  const c = await Controller.start(t, 'auth.token_lifetime=30d')
   await c.cluster()
   const template = 'ntp {{ variables.ntp }}\n'
   await c.post('/config/file/ntp', { path: '/etc/ntp.conf', template, mode: '0640', group: '7' })
@@ -181,14 +181,31 @@ t.test('a running node fetches its files; one that fails leaves the installed on
   const installed = () => readFileSync(join(root, 'etc/ntp.conf'), 'utf8')
   t.match(await fetched(), { status: 1, output: /files\.conf is missing/ })
   settings('node001', token)
-  t.same(await fetched(), { status: 0, output: 'svc-files: /etc/ntp.conf is new\n' })
+  // What it does with its settings, in order.
+  const programs = scratch(t)
+  const steps = join(programs, 'steps')
+  for (const name of ['sync', 'mv'])
+    writeFileSync(
+      join(programs, name),
+      `#!/bin/sh\ncase $* in *files.conf*) echo ${name} >> ${steps};; esac\nPATH=\${PATH#*:} exec ${name} "$@"\n`,
+      { mode: 0o755 }
+    )
+  c.clockMs = 2 * 86_400_000
+  t.same(await run(['env', `PATH=${programs}:${process.env.PATH}`, 'dash'], '--root', root), {
+    status: 0,
+    output: 'svc-files: /etc/ntp.conf is new\n'
+  })
+  t.equal(readFileSync(steps, 'utf8'), 'sync\nmv\n', 'the new token is on the disk before it is in place')
   t.equal(installed(), 'ntp one\n')
   t.equal(statSync(join(root, 'etc/ntp.conf')).gid, 7)
   const renewed = /^token (.*)$/m.exec(readFileSync(conf, 'utf8'))?.[1] ?? ''
   t.match(renewed, /^ey/)
   t.not(renewed, token, 'it has a new token')
   t.equal(mode(conf), '600')
+  const kept = statSync(conf).ino
   t.same(await fetched(), { status: 0, output: '' }, 'nothing is new')
+  t.equal(statSync(conf).ino, kept, 'and nothing is written')
+  c.clockMs += 2 * 86_400_000
   // The same by wget, where a system has no curl.
   const byWget = join(scratch(t), 'svc-files')
   writeFileSync(byWget, readFileSync(script, 'utf8').replace('command -v curl >/dev/null', 'false'))

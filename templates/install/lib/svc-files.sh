@@ -68,9 +68,10 @@ fetch() {
   fi
   archive=$stage/answer
   renewed=$(sed -n 's/^[[:space:]]*[Xx]-[Aa]ccess-[Tt]okens: *\([A-Za-z0-9._-]*\).*$/\1/p' "$stage/head" | tail -n 1)
+  # On the disk before it takes the place of the other: without a token the node would have to be installed anew.
   if [ -n "$renewed" ]; then
     if ! printf 'url %s\nnode %s\ntoken %s\ninsecure %s\n' "$url" "$node" "$renewed" "$insecure" > "$conf.new" ||
-      ! mv -f "$conf.new" "$conf"; then
+      ! { sync "$conf.new" || sync; } 2>/dev/null || ! mv -f "$conf.new" "$conf"; then
       say "the new token cannot be kept in $conf" >&2
     fi
   fi
