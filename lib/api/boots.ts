@@ -90,6 +90,7 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
     const state = health.of(service)
     return state?.status === 'failed' ? state.reason : ''
   }
+  const strangers = trace.strangers().filter(({ from }) => isNear(from))
   return {
     node: name,
     now: parts.trace.now(),
@@ -100,11 +101,19 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
     obstacle: boot.obstacleOf(name),
     running: boots.running(name),
     would: wouldRun(model, name),
-    strangers: trace.strangers().filter(({ from }) => isNear(from)),
+    strangers,
+    unseen: seen.length === 0 && strangers.length > 0 ? othersUnseen(parts, name) : 0,
     leased: await leasedTo(leases, macs),
     tracker: wrong('tracker'),
     disk: /disk|written/.test(wrong('svcd')) ? wrong('svcd') : ''
   }
+}
+
+/** How many nodes besides this one never booted. */
+function othersUnseen({ model, boots }: Parts, node: string): number {
+  let count = 0
+  for (const other of model.view.names('node')) if (other !== node && !boots.hasSeen(other)) count++
+  return count
 }
 
 /** The address that the DHCP server lent to one of the MACs. Leases that cannot be read are none. */

@@ -45,6 +45,7 @@ export class Trace {
     const { address } = visit.source
     const number = parseAddress(address)
     const place = this.#place(target, visit.source, number)
+    if (place === 'elsewhere' && visit.source.loopback) return
     // What comes from the address of another device belongs to that one.
     if (place !== 'elsewhere' || !this.#isTaken(number)) this.#remember(name, address)
     this.boots.note(name, { step, about, from: address, place })
@@ -71,9 +72,10 @@ export class Trace {
     if (this.#strangers.size > mostStrangers && oldest !== undefined) this.#strangers.delete(oldest)
   }
 
-  /** The machines with unknown MACs that asked last, the newest last. Not kept over a restart. */
+  /** The machines that asked last and whose MACs no node has yet, the newest last. Not kept over a restart. */
   strangers(): readonly Stranger[] {
-    return [...this.#strangers.values()]
+    const { index } = this.model.view
+    return [...this.#strangers.values()].filter(({ mac }) => index.macOwners(mac).length === 0)
   }
 
   /** A machine asked for a menu, or for the script that boots from the disk. */
@@ -101,10 +103,12 @@ export class Trace {
     this.boots.given(node.name, pack)
   }
 
-  /** The node's install script was refused. */
+  /** The node's install script was refused: to the machine that got its boot script, or to a stranger. */
   refused(node: NodeDoc, reason: string, { source, headOnly }: Visit): void {
     if (headOnly) return
-    const place = this.#place(this.model.effective(node), source)
+    const isOwn = this.#addressOf.get(node.name) === source.address
+    const place = isOwn ? this.#place(this.model.effective(node), source) : 'elsewhere'
+    if (place === 'elsewhere' && source.loopback) return
     this.boots.note(node.name, { step: 'refused', about: reason, from: source.address, place })
   }
 
@@ -147,15 +151,13 @@ export class Trace {
   }
 
   /**
-   * How sure it is that an address is the node's (rules 6.7). Over loopback a request does not tell where the machine is, and
-   * only the controller itself sends one.
+   * How sure it is that an address is the node's (rules 6.7).
    */
   #place(
     { node, network, prefix }: EffectiveNode,
-    { address: text, loopback }: Source,
+    { address: text }: Source,
     address = parseAddress(text)
   ): Noted['place'] {
-    if (loopback) return 'node'
     for (const entry of node.interfaces ?? []) if (entry.ipaddress === text && !isBmc(entry)) return 'node'
     if (address === undefined || !network || !prefix || !contains(prefix, address)) return 'elsewhere'
     return this.#isTaken(address) ? 'elsewhere' : 'near'

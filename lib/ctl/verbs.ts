@@ -147,7 +147,10 @@ export const verbs: Readonly<Record<string, Verb>> = {
     run: (session, _type, [set = '']) =>
       ofEach(session, set, '_why', 'why', (node, told) => {
         const { verdict } = isObject(told) ? told : {}
-        return [`${session.paint('bold', clean(node))}: ${clean(String(verdict))}`]
+        const text = String(verdict)
+        // Most verdicts begin with the name, which stands before the colon already.
+        const short = text.startsWith(`${node} `) ? text.slice(node.length + 1) : text
+        return [`${session.paint('bold', clean(node))}: ${clean(short)}`]
       })
   },
   boots: {

@@ -207,6 +207,11 @@ export class Boots {
     for (const [node, { running }] of this.#nodes) if (running) yield [node, running]
   }
 
+  /** Whether a boot of this node was seen. */
+  hasSeen(node: string): boolean {
+    return this.#nodes.get(node)?.boot !== undefined
+  }
+
   /** The last step of a name in the present boot. */
   lastStep(node: string, name: StepName): Step | undefined {
     return this.#nodes.get(node)?.boot?.steps.findLast(({ step }) => step === name)

@@ -20,6 +20,8 @@ export interface Facts {
   readonly would: Pack | undefined
   /** Machines with unknown MACs in its network that asked for a boot script, the newest last. */
   readonly strangers: readonly { readonly mac: string; readonly from: string; readonly last: number }[]
+  /** How many other nodes nothing was seen of; counted only where nothing was seen of this one. */
+  readonly unseen: number
   /** The address that the DHCP server lent to one of its MACs. */
   readonly leased: string | undefined
   /** What is wrong with the tracker, and with svcd's own disk; '' for nothing. */
@@ -99,15 +101,39 @@ const failed = (facts: Facts, pattern: RegExp): string | undefined => {
 /** Hexadecimal digits in which two MACs differ. */
 const differing = (a: string, b: string) => [...a].filter((digit, i) => digit !== b[i]).length
 
-/** The unknown machine that is likely to be this node. */
+/**
+ * The unknown machine that may be this node. The MACs of a rack are much alike, so a MAC tells nothing of a node that was
+ * seen with its own; and a node that is up, or that says what failed, is not looked for.
+ */
 function impostor(facts: Facts): Facts['strangers'][number] | undefined {
-  const { macs, strangers, boot, address } = facts
+  const { macs, strangers, boot, address, now } = facts
   const since = strangers.filter(({ last }) => last > lastSeen(facts))
-  return (
-    since.findLast(({ mac }) => macs.some(own => differing(own, mac) <= 2)) ??
-    since.findLast(({ from }) => from === address || from === boot?.from) ??
-    (boot ? undefined : since.at(-1))
-  )
+  if (!boot)
+    return (
+      since.findLast(({ mac }) => macs.some(own => differing(own, mac) <= 2)) ??
+      since.findLast(({ from }) => from === address) ??
+      since.at(-1)
+    )
+  if (isUp(facts) || failure(facts) || now - lastSeen(facts) <= stepMs) return undefined
+  return since.findLast(({ from }) => from === address || from === boot.from)
+}
+
+/**
+ * The refusal of an install script that tells of this node. One to the address that the boot came from does, until the
+ * node got its install script; any other may be a stranger's, and tells of the node only if the machine there also asked
+ * for its boot script, or if the node itself went silent.
+ */
+function refusal(facts: Facts): Step | undefined {
+  const { boot, elsewhere, now } = facts
+  const script = timeOf(newest(boot?.steps, 'script', 'kernel'))
+  const served = timeOf(newest(boot?.steps, ...progress.filter(step => step !== 'refused')))
+  if (served > 0 && served >= script) return undefined
+  const own = newest(boot?.steps, 'refused')
+  if (own && own.last >= script) return own
+  const other = newest(elsewhere, 'refused')
+  if (!other || other.last < script) return undefined
+  const asked = elsewhere.some(({ step, from }) => step === 'script' && from === other.from)
+  return asked || now - lastSeen(facts) > kernelMs ? other : undefined
 }
 
 /** The last sign of the installation, or of the installed system. */
@@ -118,6 +144,11 @@ const sign = ({ boot }: Facts) =>
     'report'
   )
 const installed = (facts: Facts) => report(facts, /^installer\.completed\b/)
+/** The node was installed or its system reported, and nothing was reported after that. */
+const isUp = (facts: Facts) => {
+  const last = sign(facts)
+  return last !== undefined && (last.step === 'running' || last === installed(facts))
+}
 const runs = ({ node, running, would }: Facts) =>
   running &&
   `${node} runs ${running.pack}${running.osimage === '' ? '' : ` of OS image ${running.osimage}`} since ${at(running.since)}, and would get ${would ? `${would.pack} of OS image ${would.osimage}` : 'no image'} now`
@@ -140,18 +171,16 @@ export const whys: readonly Why[] = [
   },
   {
     id: 'refused-address',
-    saw: "the install script was asked for from an address that is not the node's, and refused",
+    saw: "the install script was asked for from an address that is not the node's, and refused, and the node itself did not get it",
     remedy:
       'give the node that address, or let it boot with its own; for nodes without a fixed address set [boot] dynamic_nodes = yes',
     verdict: facts => {
-      const { node, boot, elsewhere } = facts
-      const refused = newest([...elsewhere, ...(boot?.steps ?? [])], 'refused')
-      const served = timeOf(newest(boot?.steps, 'install', 'kickstart', 'report', 'running'))
-      return refused &&
-        refused.last > served &&
-        refused.last >= timeOf(newest(boot?.steps, 'script', 'kernel'))
-        ? `the install script of ${node} was refused to ${refused.from} at ${at(refused.last)}${times(refused.count)}: ${refused.from} is no address of ${node}`
-        : undefined
+      const { node } = facts
+      const refused = refusal(facts)
+      return (
+        refused &&
+        `the install script of ${node} was refused to ${refused.from} at ${at(refused.last)}${times(refused.count)}: ${refused.from} is no address of ${node}`
+      )
     }
   },
   {
@@ -167,15 +196,15 @@ export const whys: readonly Why[] = [
   },
   {
     id: 'wrong-mac',
-    saw: "no machine with the node's MAC asked, but one with an unknown MAC did",
+    saw: 'nothing was seen of the node, or its boot stopped short, and after that a machine with an unknown MAC asked: it may be the node',
     remedy: 'compare the MACs; if that machine is the node, post its MAC as "macaddr"',
     verdict: facts => {
       const machine = impostor(facts)
-      const { node, macs } = facts
-      return (
-        machine &&
-        `no machine with the MAC of ${node} (${macs.join(', ') || 'none is known'}) asked for a boot script, but one with the unknown MAC ${machine.mac} did, from ${machine.from} at ${at(machine.last)}`
-      )
+      if (!machine) return undefined
+      const { node, macs, boot, unseen } = facts
+      const since = boot ? ` after ${at(lastSeen(facts))}` : ''
+      const others = unseen === 0 ? '' : `, or another of ${unseen + 1} nodes of which nothing was seen`
+      return `no machine with the MAC of ${node} (${macs.join(', ') || 'none is known'}) asked for a boot script${since}, but one with the unknown MAC ${machine.mac} did, from ${machine.from} at ${at(machine.last)}: it may be ${node}${others}`
     }
   },
   {
@@ -370,12 +399,7 @@ export const whys: readonly Why[] = [
     id: 'image-changed',
     saw: 'the node runs well, and would get something else if it were started anew',
     remedy: 'start it anew when it may be',
-    verdict: facts => {
-      const up = sign(facts)
-      return up && (up.step === 'running' || up === installed(facts)) && isStale(facts.running, facts.would)
-        ? runs(facts)
-        : undefined
-    }
+    verdict: facts => (isUp(facts) && isStale(facts.running, facts.would) ? runs(facts) : undefined)
   },
   {
     id: 'all-well',

@@ -186,11 +186,14 @@ t.test('nodes and node sets; what a program reads has no colour', async t => {
   t.match(await ok(t, ['node', 'status', '@all', '--fields', 'name,state']), /^name +state\nnode001 +-\n/)
   t.match(await ok(t, ['node', 'why', '@all']), /^node001: .*never.*\nnode002: /)
   t.match(await ok(t, ['node', 'boots', 'node001']), 'node node001: no boot was seen\n')
-  await c.get('/boot/search/mac/52:54:00:00:00:01')
+  await c.get('/boot/search/mac/52:54:00:00:00:01', { token: null, source: '10.141.0.1' })
   t.match(
     await ok(t, ['node', 'boots', 'node001']),
-    /^node node001: boot of 20.* from 127\.0\.0\.1\n {2}20.*disk {2}from/
+    /^node node001: boot of 20.* from 10\.141\.0\.1\n {2}20.*disk {2}from/
   )
+  await ok(t, ['node', 'add', 'spare', 'group=compute'])
+  t.match(await ok(t, ['node', 'why', 'spare']), /^spare: has no MAC, /, 'the name stands there once')
+  await ok(t, ['node', 'rm', 'spare'])
 })
 
 t.test('a dry run tells and changes nothing', async t => {

@@ -161,6 +161,95 @@ t.test('why a machine does not come to its kernel', async t => {
 })
 
 // rules 6.7
+t.test(
+  'an unknown machine says nothing of a node that is up, and may be each one that was never seen',
+  async t => {
+    const c = await cluster(t)
+    await c.post('/config/node/n3', { group: 'compute', macaddr: '52:54:00:14:00:03' })
+    await installs(c)
+    c.clockMs += 60_000
+    const unknown = '52:54:00:14:00:cc'
+    await asks(c, `/boot/search/mac/${unknown}`, '10.141.77.77')
+    t.match(await why(c), { rule: 'all-well' })
+    t.match(await why(c, 'n2'), {
+      rule: 'wrong-mac',
+      verdict:
+        /unknown MAC 52:54:00:14:00:cc did, .*: it may be n2, or another of 2 nodes of which nothing was seen;/
+    })
+    await c.post('/config/node/n3', { macaddr: unknown })
+    t.match(await why(c, 'n2'), { rule: 'never-asked' }, 'a node has that MAC now')
+    await c.post('/config/node/n3', { macaddr: null })
+
+    await t.test('a node whose boot stopped short, and then its card was changed', async t => {
+      await script(c)
+      c.clockMs += 200_000
+      await asks(c, `/boot/search/mac/${unknown}`, '10.141.77.77')
+      t.match(await why(c), { rule: 'fetched-nothing' }, 'from another address')
+      await asks(c, `/boot/search/mac/${unknown}`)
+      t.match(await why(c), { rule: 'fetched-nothing' }, 'it was seen a few minutes ago')
+      c.clockMs += 200_000
+      t.match(await why(c), {
+        rule: 'wrong-mac',
+        verdict: /asked for a boot script after 20.* UTC, but one .* from 10.141.0.1 at 20.*: it may be n1;/
+      })
+    })
+  }
+)
+
+// rules 6.7
+t.test('what the node itself did counts before the refusal of a stranger', async t => {
+  const c = await cluster(t)
+  await script(c)
+  await asks(c, '/boot/vmlinuz')
+  await asks(c, '/boot/initrd.img')
+  c.clockMs += 1000
+  const stranger = '10.141.77.77'
+  t.equal((await asks(c, '/boot/install/n1', stranger)).status, 401)
+  t.match(await why(c), { rule: 'in-progress' }, 'the node is starting its kernel')
+  c.clockMs += 100_000
+  t.match(await why(c), { rule: 'refused-address', verdict: /refused to 10.141.77.77 / }, 'it went silent')
+
+  const token = await scriptToken(c, 'n1')
+  await report(c, token, 'installer.failed: image: curl: (22) 404')
+  c.clockMs += 1000
+  t.equal((await asks(c, '/boot/install/n1', stranger)).status, 401)
+  t.match(await why(c), { rule: 'failed-step', verdict: /step image .*404/ })
+  t.match(await elsewhere(c), [{ step: 'refused', from: stranger, count: 2 }])
+  t.same(words((await bootsOf(c)).at(-1)), ['script', 'kernel', 'initramfs', 'install', 'report'])
+
+  await t.test('a refusal at the address that got the boot script is of the node', async t => {
+    const from = '10.141.8.8'
+    await asks(c, '/boot/search/mac/52:54:00:14:00:02', from)
+    await asks(c, '/boot/install/n2', from)
+    t.match(await why(c, 'n2'), { rule: 'refused-address', verdict: /refused to 10.141.8.8 / })
+    t.same((await bootsOf(c, 'n2')).map(words), [['script', 'refused']])
+  })
+})
+
+// rules 6.7
+t.test(
+  'what is asked for over loopback is no boot of a node, unless its network holds that address',
+  async t => {
+    const c = await cluster(t)
+    await installs(c)
+    const before = await bootsOf(c)
+    for (const path of [`/boot/search/mac/${mac}`, '/boot/vmlinuz', '/boot/install/n1'])
+      await asks(c, path, '127.0.0.1')
+    t.same([await bootsOf(c), await elsewhere(c)], [before, []])
+    t.match(await why(c), { rule: 'all-well' })
+    await asks(c, '/boot/search/mac/52:54:00:14:00:02', '127.0.0.1')
+    t.match(await why(c, 'n2'), { rule: 'never-asked' })
+
+    await c.post('/config/network/inside', { network: '127.0.0.0/24' })
+    await c.post('/config/node/n2', {
+      interfaces: [{ interface: 'BOOTIF', network: 'inside', ipaddress: '127.0.0.1' }]
+    })
+    await asks(c, '/boot/search/mac/52:54:00:14:00:02', '127.0.0.1')
+    t.same((await bootsOf(c, 'n2')).map(words), [['script']])
+  }
+)
+
+// rules 6.7
 t.test('a stranger fills nothing and pushes out nothing', async t => {
   const c = await cluster(t)
   for (let i = 0; i < 12; i++) {
