@@ -12,7 +12,7 @@ import { badRequest, ServiceError, unavailable } from '../errors.js'
 import type { Log } from '../log.js'
 import type { Source } from '../source.js'
 import { Accepting, WAITING } from './accepting.js'
-import { accessLine, handshakeLine, refusalLine } from './access-log.js'
+import { AccessLog } from './access-log.js'
 import { MOST_READ } from './backlog.js'
 import { ClientGone, hasBody, isHangUp, readBody } from './body.js'
 import { Connections } from './connections.js'
@@ -81,6 +81,7 @@ export class HttpServer<C> {
   readonly #lists: Lists
   readonly #unread: Unread
   readonly #shed: Notice
+  readonly #accessLog: AccessLog
   readonly #server: Server
   #tls: { readonly accepting: Accepting; readonly handshakes: Handshakes } | undefined
   readonly #accepting: Accepting
@@ -96,6 +97,8 @@ export class HttpServer<C> {
     this.#lists = new Lists(this.#limits)
     this.#unread = new Unread(options.log)
     this.#shed = new Notice(options.log)
+    const isOurs = peerReader([...ownAddresses, ...trustedProxies])
+    this.#accessLog = new AccessLog(options.log, address => address === '-' || isOurs(address))
     this.#connections = new Connections<C>({
       limits: this.#limits,
       isUnbound: peerReader([...ownAddresses, ...trustedProxies]),
@@ -147,7 +150,7 @@ export class HttpServer<C> {
       timeoutMs: this.#limits.headersMs,
       yieldMs: this.#limits.handshakeYieldMs,
       failed: (peer, reason) => {
-        if (reason !== undefined) handshakeLine(this.#options.log, peer, reason)
+        if (reason !== undefined) this.#accessLog.handshake(peer, reason)
       }
     })
     const accepted = { ...ACCEPTED, pauseOnConnect: true }
@@ -352,7 +355,8 @@ export class HttpServer<C> {
 
   #refuseRaw(socket: Duplex, { status, message }: ServiceError): void {
     if (!socket.writable) return
-    if (!this.#connections.of(socket)?.current) refusalLine(this.#options.log, socket, status, message)
+    if (!this.#connections.of(socket)?.current)
+      this.#accessLog.refusal((socket as Partial<Socket>).remoteAddress ?? '-', status, message)
     socket.end(rawRefusal(status, message))
     const timer = setTimeout(() => socket.destroy(), this.#limits.lingerMs)
     socket.once('close', () => clearTimeout(timer))
@@ -362,7 +366,7 @@ export class HttpServer<C> {
     const complete = exchange.answered || exchange.outgoing.writableFinished
     if (!complete) exchange.request?.abandon()
     exchange.tellEnd(complete)
-    accessLine(this.#options.log, exchange, complete)
+    this.#accessLog.request(exchange, complete)
   }
 }
 
