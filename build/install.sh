@@ -71,9 +71,12 @@ install -d "$completions"
 node bin/svcctl completion bash >"$completions/svcctl"
 ln -sfn svcctl "$completions/svcd"
 
+next='systemctl daemon-reload, and systemctl start svcd'
 if test -e "$root$settings/svcd.ini"; then
   echo "kept: $root$settings/svcd.ini"
 else
+  next="set [http] listen and [controller] address in $settings/svcd.ini, type svcd check, then
+      systemctl daemon-reload, and systemctl enable --now svcd; README.md tells more"
   # 0600: hashes of passwords may be put in.
   node build/ini.mjs \
     "paths.state=$state" "paths.files=$state/files" "image.directory=$state/images" \
@@ -111,3 +114,5 @@ if test -z "$root" && test "$(id -u)" -eq 0; then
     systemd-tmpfiles --create "$prefix/lib/tmpfiles.d/svcd.conf"
   fi
 fi
+
+echo "next: $next"

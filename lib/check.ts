@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { missingRoles } from './boot/roles.js'
 import { keys } from './config/keys.js'
 import type { Problem } from './config/problem.js'
-import { frontWarnings, reachability } from './config/reachability.js'
+import { frontWarnings, reachability, userWarnings } from './config/reachability.js'
 import type { Config } from './config/types.js'
 import { expiry, isFor, readPair } from './http/certificate.js'
 import { ownerText } from './model/index.js'
@@ -95,6 +95,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     warnings: [
       ...reachability(config, networks),
       ...frontWarnings(config),
+      ...userWarnings(config),
       ...firmware.warnings,
       ...tls.warnings,
       ...warnings

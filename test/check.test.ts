@@ -4,7 +4,9 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { checkAll } from '../lib/check.js'
+import { banner } from '../lib/cli/banner.js'
 import { loadConfig } from '../lib/config/load.js'
+import { cheapHash } from './support/callers.js'
 import { makeCertificate } from './support/certificate.js'
 import { Controller } from './support/controller.js'
 import { scratch } from './support/scratch.js'
@@ -135,6 +137,25 @@ t.test('files for a front server that nobody has named are a warning', async t =
   t.match(warnings, [
     /^\[http\] front_files: it does nothing without trusted_proxies; name the front server there/
   ])
+})
+
+// rules 7.7
+t.test('users of whom none is an admin are a warning, at the start as well', async t => {
+  const state = t.testdir({ 'svcd.ini': '' })
+  const [viewer, admin] = [`users.eve=viewer ${cheapHash('x')}`, `users.root=admin ${cheapHash('x')}`]
+  const says =
+    /\[users\]: no user has the role admin: nobody can change anything over http, .*`svcd passwd NAME` prints/
+  const start = (...settings: string[]) =>
+    banner(loadConfig(join(state, 'svcd.ini'), [...reachable, ...settings]), {
+      address: '127.0.0.1',
+      port: 1
+    })
+  t.match(await check(state, viewer), { problems: [], warnings: [says] })
+  t.match(start(viewer), new RegExp(`^warning: ${says.source}$`, 'm'))
+  for (const settings of [[], [viewer, admin]]) {
+    t.strictSame(await check(state, ...settings), none)
+    t.notMatch(start(...settings), 'warning')
+  }
 })
 
 // rules 2.18, 7.7

@@ -1,5 +1,5 @@
 import { adminPasswordFile } from '../auth/admin-password.js'
-import { frontWarnings, reachability } from '../config/reachability.js'
+import { frontWarnings, reachability, userWarnings } from '../config/reachability.js'
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
 
@@ -32,7 +32,9 @@ export function banner(
       : [
           `with TLS it listens on ${isWildcard(address) ? `all addresses, port ${tlsPort}` : `https://${host}:${tlsPort}`}`
         ]),
-    ...[...reachability(config, []), ...frontWarnings(config)].map(warning => `warning: ${warning}`),
+    ...[...reachability(config, []), ...frontWarnings(config), ...userWarnings(config)].map(
+      warning => `warning: ${warning}`
+    ),
     ...(first ? [`the password of the first user, admin, is in ${file}`] : []),
     'next, ask for a token:',
     `  curl -d ${body} '${base}/token'`,

@@ -16,6 +16,15 @@ export function frontWarnings({ http }: Pick<Config, 'http'>): string[] {
   ]
 }
 
+/** A warning where `[users]` has viewers alone: with its first line the user `admin` of the first start ends (rules 7.7). */
+export function userWarnings({ users }: Pick<Config, 'users'>): string[] {
+  if (users.length === 0 || users.some(({ role }) => role === 'admin')) return []
+  return [
+    '[users]: no user has the role admin: nobody can change anything over http, and the user admin of the first start is ' +
+      'gone; add the line that `svcd passwd NAME` prints'
+  ]
+}
+
 /**
  * Warnings: why nodes in these networks (CIDRs), or other machines while there is no network, cannot reach the listen
  * address or the node-facing URL (rules 7.7). A front server (`trusted_proxies`) excuses a loopback listen

@@ -15,8 +15,12 @@ const install = (env: Record<string, string> = { DESTDIR: staged }) =>
 const inStage = (...path: string[]) => join(staged, ...path)
 
 t.test('stages code, command, ini, templates, state and unit', async t => {
-  const { code, stderr } = await install()
+  const { code, stdout, stderr } = await install()
   t.equal(code, 0, stderr)
+  t.match(
+    stdout,
+    /^next: set \[http\] listen and .* in \/etc\/svcd\/svcd\.ini, type svcd check, then\n.*enable --now svcd/m
+  )
   t.equal(readlinkSync(inStage('usr/bin/svcd')), '../lib/svcd/bin/svcd')
   t.equal(readlinkSync(inStage('usr/bin/svcctl')), '../lib/svcd/bin/svcctl')
   const completion = inStage('usr/share/bash-completion/completions/svcctl')
@@ -146,6 +150,7 @@ t.test('a second installation renews what is ours and keeps what the admin edite
       `kept as edited: ${edited} (shipped: ${inStage('usr/lib/svcd/templates/boot/templ_boot_ipxe.cfg')})`
     )
     t.match(stdout, `kept: ${ini}`)
+    t.match(stdout, /^next: systemctl daemon-reload, and systemctl start svcd$/m)
     t.match(readFileSync(edited, 'utf8'), /# ours\n$/)
     t.match(readFileSync(untouched, 'utf8'), /# new version\n$/)
     t.match(readFileSync(ini, 'utf8'), /# ours\n$/)
