@@ -1,5 +1,6 @@
 import type { Answer } from '../http/route.js'
 import { type Difference, differences } from '../model/differences.js'
+import { Mark } from '../model/mark.js'
 import { objectTypes } from '../model/types.js'
 import type { Change } from '../model/view.js'
 import type { DifferingFile } from '../services/services.js'
@@ -74,6 +75,11 @@ const known = new Set([...Object.keys(objectTypes), 'osimagetag', 'secrets', 'cl
 function told(all: readonly Change[], files: readonly DifferingFile[]): Answer {
   const changes = all.filter(({ type }) => known.has(type))
   function* text(): Generator<string> {
+    const mark = new Mark()
+    for (const change of all) {
+      yield ''
+      mark.add(change)
+    }
     yield `{"message":${JSON.stringify(counted(changes))},"changes":[`
     const given: object[] = []
     for (const [i, change] of changes.entries()) {
@@ -82,7 +88,7 @@ function told(all: readonly Change[], files: readonly DifferingFile[]): Answer {
       given.push(...addressesIn(type, name, fields))
       yield `${i > 0 ? ',' : ''}${JSON.stringify({ type, name, action: actionOf(change), fields })}`
     }
-    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)}}`
+    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},"mark":"${mark.text}"}`
   }
   return { status: 200, json: { [Symbol.iterator]: text } }
 }

@@ -7,7 +7,7 @@ import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, 
 import { type Line, Refusals, readTable } from './csv.js'
 import { dryRunQuery, isDryRun } from './dry-run.js'
 import { get, post, script } from './row.js'
-import { at, csv, list, object, ref, word } from './schema.js'
+import { at, csv, list, object, ref, string, word } from './schema.js'
 
 /** What a grab and a push take; `nodry` is the opposite of `dryrun` (rules 1.6). */
 const transferOf = (type: 'node' | 'group') =>
@@ -32,8 +32,9 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
     post('/config/node', {
       access: 'user',
       answers: [200],
-      summary: 'Create and change nodes by the lines of a table, all or none',
-      query: { format: word('csv') },
+      summary:
+        'Create and change nodes by the lines of a table, all or none; with expect=MARK only if they do what the dry run told',
+      query: { format: word('csv'), expect: string('the mark of a dry run') },
       body: { schema: csv, text: true, read: request => String(request.body) },
       output: ref('message'),
       handler: async (request, text) => {
@@ -45,9 +46,10 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
         const lines = await readTable(text, objectTypes.node, refusals)
         refusals.check()
         const refused = ({ line }: Line, why: string) => refusals.add(`line ${line}`, why)
-        const { created, changed } = await model.saveEach('node', lines, actorOf(request), refused, () =>
-          refusals.check()
-        )
+        const expected = request.query.get('expect') ?? undefined
+        const refuse = () => refusals.check()
+        const saved = await model.saveEach('node', lines, actorOf(request), refused, refuse, expected)
+        const { created, changed } = saved
         return done(200, `${created} nodes created, ${changed} changed`)
       }
     }),

@@ -43,6 +43,7 @@ export async function importFrom(config: Config, file: string, yes: boolean): Pr
  */
 export async function importTable(config: Config, file: string, yes: boolean): Promise<string> {
   const table = await contentOf(file)
+  let path = tablePath
   if (!yes) {
     const found = JSON.parse(
       String(await ask(config, 'POST', `${tablePath}&dryrun=yes`, table))
@@ -51,10 +52,11 @@ export async function importTable(config: Config, file: string, yes: boolean): P
       const told = fields.map(({ field, before, after }) => `${field} ${shown(before)} -> ${shown(after)}`)
       return `${action} ${type} ${name}: ${told.join(', ')}`
     })
+    path += `&expect=${found.mark}`
     if (found.changes.length > mostNames) lines.push(`and ${found.changes.length - mostNames} more`)
     if (!(await wanted(lines))) return 'nothing differs'
   }
-  return messageOf(await ask(config, 'POST', tablePath, table))
+  return messageOf(await ask(config, 'POST', path, table))
 }
 
 const shown = (value: unknown) => (value === null ? '-' : JSON.stringify(value))
@@ -84,6 +86,8 @@ const mostNames = 20
 
 /** What a dry run of a table tells. */
 interface TableDryRun {
+  /** Of what would be replaced, and of the addresses that would be given. */
+  readonly mark: string
   readonly changes: readonly {
     readonly type: string
     readonly name: string

@@ -4,6 +4,7 @@ import type { Docs, TypeName } from './docs.js'
 import { type EffectiveNode, effectiveNode } from './effective.js'
 import { isBmc, type Owner } from './index.js'
 import { assignAddresses, followGroup, withMac } from './interfaces.js'
+import { marked } from './mark.js'
 import type { Changing, Given, GivenInterface, Power } from './object-type.js'
 import { type Ref, renameReference } from './references.js'
 import { merged, without } from './request.js'
@@ -29,8 +30,8 @@ export interface Actor extends Power {
 /** The daemon, where it changes something that nobody asked for. */
 export const theDaemon: Actor = { who: 'svcd', from: '-', takesAddresses: false }
 
-/** One object and what follows from it; the same change of many objects; an import. */
-export type ChangeKind = 'change' | 'set' | 'import'
+/** One object and what follows from it; the same change of many objects; many objects, each in its way; an import. */
+export type ChangeKind = 'change' | 'set' | 'table' | 'import'
 
 export interface ModelOptions {
   readonly store: Pick<ClusterStore, 'change' | 'changeInSteps' | 'current'>
@@ -237,16 +238,18 @@ export class Model {
 
   /**
    * Creates and changes objects, each as its entry says, in one transaction. `refused` is told of each entry that breaks a
-   * rule, so that all of them are known; then `refuse` throws.
+   * rule, so that all of them are known; then `refuse` throws. Throws 400 where it would not do what the dry run with the
+   * mark `expected` told.
    */
   async saveEach<E extends { readonly name: string; readonly given: Given }>(
     type: TypeName,
     entries: readonly E[],
     actor: Actor,
     refused: (entry: E, why: string) => void,
-    refuse: () => void
+    refuse: () => void,
+    expected?: string
   ): Promise<{ created: number; changed: number }> {
-    return this.#inSteps(actor, 'import', function* (changing) {
+    return this.#inSteps(actor, 'table', function* (changing) {
       const { tx, cluster } = changing
       const byName = new Map(entries.map(entry => [entry.name, entry]))
       for (const entry of entries) {
@@ -260,7 +263,9 @@ export class Model {
         refused(entry, error.message)
       })
       refuse()
-      const ours = tx.changes().filter(change => change.type === type)
+      const changes = tx.changes()
+      if (expected !== undefined) (yield* marked(changes)).check(expected)
+      const ours = changes.filter(change => change.type === type)
       const created = ours.filter(({ before }) => !before).length
       return { created, changed: ours.length - created }
     })

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { inSlices } from '../concurrency.js'
 import { badRequest, notFound, type ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
@@ -7,6 +6,7 @@ import { compareNames } from '../store/order.js'
 import type { Change } from '../store/types.js'
 import type { Docs, TypeName } from './docs.js'
 import { hidden, objectName, type Table } from './field.js'
+import { marked } from './mark.js'
 import { type Actor, type Model, removeObjects } from './model.js'
 import type { Changing } from './object-type.js'
 import { checkingState } from './rules.js'
@@ -134,8 +134,7 @@ export async function importDocument(
   const replace = await inSlices(parsing(model, document))
   return model.importWith(actor, function* (changing) {
     const changes = yield* replace(changing)
-    if (expected !== undefined && markOf(changes) !== expected)
-      throw badRequest('import refused: something has changed since the dry run; make it again')
+    if (expected !== undefined) (yield* marked(changes)).check(expected)
     return touched(changes)
   })
 }
@@ -150,14 +149,8 @@ export async function previewImport(
   const replace = await inSlices(parsing(model, document))
   return model.preview(function* (changing) {
     const changes = yield* replace(changing)
-    return { changes: touched(changes), mark: markOf(changes) }
+    return { changes: touched(changes), mark: (yield* marked(changes)).text }
   })
-}
-
-/** The same for two runs of one document that replace the same objects. What comes in their place follows from both. */
-function markOf(changes: readonly Change[]): string {
-  const replaced = changes.map(({ type, name, before }) => JSON.stringify([type, name, before ?? null]))
-  return createHash('sha256').update(replaced.sort().join()).digest('hex').slice(0, 32)
 }
 
 /** Sorts changes by section and by what happened to the object; changes of what no document holds are left out. */

@@ -44,7 +44,7 @@ const internal = new Set(['revoked'])
 /**
  * Who changed what: a JSON line for each object that a change touched, written after the commit and before the answer
  * (rules 11.4). Users and machines have files of their own: no machine can push out what an admin did. An import has one
- * line with counts, and then the name of each object alone. A line that cannot be written does not undo the change; it is
+ * line with counts, and then the name of each object alone; a table one line for all objects that it changed alike. A line that cannot be written does not undo the change; it is
  * reported by `health`.
  */
 export class Audit {
@@ -74,7 +74,8 @@ export class Audit {
     const head = { time, change: randomBytes(6).toString('hex'), who: actor.who, from: actor.from }
     const line = (entry: object) => `${JSON.stringify({ ...head, ...entry }, clipped)}\n`
     const trail = isByMachine(actor) ? this.#machines : this.#users
-    if (kind === 'set') return inSlices(together(known)).then(entries => trail.add(entries.map(line)))
+    if (kind === 'set' || kind === 'table')
+      return inSlices(together(known, kind)).then(entries => trail.add(entries.map(line)))
     const entries =
       kind === 'import'
         ? [{ action: 'import', counts: counts(known) }, ...known.slice(0, mostNamed).map(named)]
@@ -210,14 +211,19 @@ interface Together {
   after: Record<string, unknown>
 }
 
-/** One entry for each type and what happened to it, with the names of all objects as a node set (rules 11.4). */
-function* together(changes: readonly Change[]): Generator<void, object[]> {
+/**
+ * One entry for each type and what happened to it, with the names of all objects as a node set; of a table one for each
+ * change that is another (rules 11.4).
+ */
+function* together(changes: readonly Change[], kind: 'set' | 'table'): Generator<void, object[]> {
   const found = new Map<string, Together>()
   for (const change of changes) {
     yield
     const { action, type, name, before = {}, after = {} } = described(change)
-    const entry = found.get(`${action} ${type}`)
-    if (entry === undefined) found.set(`${action} ${type}`, { action, type, names: [name], before, after })
+    const alone = kind === 'table' ? JSON.stringify([before, after]) : ''
+    const key = `${action} ${type} ${alone}`
+    const entry = found.get(key)
+    if (entry === undefined) found.set(key, { action, type, names: [name], before, after })
     else {
       entry.names.push(name)
       entry.before = alike(entry.before, before)

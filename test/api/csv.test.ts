@@ -34,7 +34,31 @@ t.test('nodes are created and changed, all in one', async t => {
   const audit = readFileSync(join(c.directory, 'state', 'audit.log'), 'utf8')
     .trim()
     .split('\n')
-  t.match(JSON.parse(audit.at(-4) ?? ''), { action: 'import', counts: { node: { created: 2, changed: 1 } } })
+  t.match(
+    audit.slice(-3).map(line => JSON.parse(line)),
+    [
+      { action: 'create', names: 'n1', after: { comment: 'says "a, b"', service: true } },
+      { action: 'create', names: 'n2', after: { comment: 'two\nlines' } },
+      { action: 'update', names: 'old', count: 1, before: { service: true }, after: {} }
+    ],
+    'each with its fields'
+  )
+})
+
+// rules 11.4
+t.test('nodes that a table changes alike share a line of the audit log', async t => {
+  await c.post(path, 'name,service\nn1,no\nn2,no\nold,yes\n')
+  await c.post(path, 'name,service\nn1,yes\nn2,yes\nold,no\n')
+  const audit = readFileSync(join(c.directory, 'state', 'audit.log'), 'utf8')
+    .trim()
+    .split('\n')
+  t.match(
+    audit.slice(-2).map(line => JSON.parse(line)),
+    [
+      { action: 'update', count: 2, names: 'n[1-2]', before: {}, after: { service: true } },
+      { action: 'update', count: 1, names: 'old', before: { service: true }, after: {} }
+    ]
+  )
 })
 
 t.test('a list that was written as CSV changes nothing', async t => {
@@ -94,6 +118,32 @@ t.test('a dry run', async t => {
     'update n1'
   ])
   t.same(await documents(c), before)
+})
+
+// rules 12.8
+t.test('a table does what its dry run told, or nothing', async t => {
+  const text = 'name,group,comment\nm1,compute,new\nold,,seen\n'
+  const markOf = async () => (await c.post(`${path}&dryrun=yes`, text)).body.mark
+  const refused = async (mark: string, why: string) => {
+    const before = await documents(c)
+    const { status, body } = await c.post(`${path}&expect=${mark}`, text)
+    t.same(
+      [status, body.message],
+      [400, 'import refused: something has changed since the dry run; make it again'],
+      why
+    )
+    t.same(await documents(c), before)
+  }
+  let mark = await markOf()
+  t.equal(await markOf(), mark)
+  await c.post('/config/node/old', { comment: 'meanwhile' })
+  await refused(mark, 'what would be replaced is another')
+  mark = await markOf()
+  await c.post('/config/node/m0', { group: 'compute' })
+  await refused(mark, 'the address that was told is given')
+  const done = await c.post(`${path}&expect=${await markOf()}`, text)
+  t.match(done, { status: 200, body: { message: '1 nodes created, 1 changed' } })
+  t.match(await read(c, 'node', 'old'), { comment: 'seen' })
 })
 
 t.test('svcd import --csv', async t => {

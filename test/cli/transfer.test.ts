@@ -116,6 +116,24 @@ t.test('what changes while it is asked about is not overwritten unseen', async t
   await c.post('/config/cluster/import', document)
 })
 
+// rules 12.8
+t.test('nor by a table', async t => {
+  const file = join(tree, 'asked.csv')
+  writeFileSync(file, 'name,comment\nn9,asked\n')
+  const { says, type, ended } = onTerminal(
+    ...([join(tree, 'bin', 'svcd'), 'import', '--csv', file, ...options(c)] as const)
+  )
+  await says('Import this? [y/N] ')
+  await c.post('/config/node/n9', { comment: 'meanwhile' })
+  const before = await stored(c)
+  type('yes\r')
+  const { code, stdout } = await ended
+  t.equal(code, 1, stdout)
+  t.match(stdout, /something has changed since the dry run/)
+  t.same(await stored(c), before)
+  await c.post('/config/cluster/import', document)
+})
+
 t.test('names in a hostile document do not steer the terminal', async t => {
   const { code, stderr } = await importInto(c, '-', '{"node": {"x\\u001b]0;owned\\u0007\\u001b[2J": {}}}')
   t.equal(code, 1)
