@@ -53,6 +53,10 @@ class Queue {
   readonly #waiting = new Map<string, (() => void)[]>()
   length = 0
 
+  of(party: string): number {
+    return this.#waiting.get(party)?.length ?? 0
+  }
+
   add(party: string, start: () => void): void {
     const starts = this.#waiting.get(party)
     if (starts) starts.push(start)
@@ -87,9 +91,10 @@ export class Semaphore {
     this.#limit = limit
   }
 
-  /** How many of this rank wait. */
-  waiting(rank: 0 | 1 | 2): number {
-    return this.#queues[rank].length
+  /** How many of this rank wait: of all parties, or of one. */
+  waiting(rank: 0 | 1 | 2, party?: string): number {
+    const queue = this.#queues[rank]
+    return party === undefined ? queue.length : queue.of(party)
   }
 
   /** The task's result, once there was a place for it; a task that throws gives its place back too. */

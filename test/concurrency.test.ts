@@ -46,6 +46,7 @@ t.test('a task that may wait longer comes behind all others', async t => {
     run('d', false)
   ]
   t.equal(semaphore.waiting(2), 3)
+  t.same([semaphore.waiting(2, 'b'), semaphore.waiting(2, 'd'), semaphore.waiting(0, 'd')], [2, 0, 2])
   await Promise.all(all)
   t.strictSame(order, ['a', 'd', 'd', 'b', 'c', 'b'])
   t.equal(semaphore.waiting(2), 0)

@@ -12,8 +12,8 @@ import { interfaceData, secretsInForce } from './install.js'
 /** Bytes of one file and of a tar. */
 const mostFileBytes = 1_048_576
 const mostTarBytes = 8_388_608
-/** Nodes whose files are asked for and not begun. */
-const mostWaiting = 200
+/** Requests for files that have not begun, of all nodes and for one of them. */
+const mostWaiting = { all: 200, node: 4 }
 
 /** A uid and a gid for names that a node does not know: nobody's, so that svc-files sees it. */
 const unknownId = 2_097_151
@@ -105,10 +105,15 @@ export class NodeFiles {
     ) => Promise<void>
   ): Promise<void> {
     this.#o.model.get('node', name)
-    if (this.#turns.waiting(0) >= mostWaiting)
-      throw new ServiceError(503, 'the files of many nodes are asked for; try again in 10 s', {
-        'Retry-After': '10'
-      })
+    const isOften = this.#turns.waiting(0, name) >= mostWaiting.node
+    if (isOften || this.#turns.waiting(0) >= mostWaiting.all)
+      throw new ServiceError(
+        503,
+        `the files of ${isOften ? `node ${name}` : 'many nodes'} are asked for; try again in 10 s`,
+        {
+          'Retry-After': '10'
+        }
+      )
     await this.#turns.run(name, () =>
       work(async (file, masked) => {
         const { name: fileName, template = '' } = file

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events'
 import { Semaphore } from '../concurrency.js'
 import type { Config } from '../config/types.js'
-import { unavailable } from '../errors.js'
+import { ServiceError, unavailable } from '../errors.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
 import type { Log } from '../log.js'
 import type { Actor, Model } from '../model/model.js'
@@ -29,8 +29,8 @@ interface Changing {
   readonly ended: Promise<unknown>
 }
 
-/** Requests for one node that may wait for a place: what waits longer would surprise who asked. */
-const MOST_WAITING = 200
+/** Requests for one node that may wait for a place, of all users and of one: what waits longer would surprise who asked. */
+const MOST_WAITING = { all: 200, reading: 20, changing: 100 } as const
 
 /** Characters of a node set that a record and the log show. */
 const LONGEST_SET = 200
@@ -38,9 +38,9 @@ const LONGEST_SET = 200
 /** Speaks to the BMCs of nodes: at once for one node, as a job for many (rules 13.1, 13.2). */
 export class Control {
   readonly #o: ControlOptions
-  /** One for each kind of request, so that a long one for many nodes keeps nobody from one node. */
-  readonly #single: Semaphore
-  readonly #many: Semaphore
+  /** Places for each kind of request: a long one for many nodes keeps nobody from one node. */
+  readonly #single: Places
+  readonly #many: Places
   readonly #pace: Pace
   readonly #changing = new Set<Changing>()
   readonly #closing = new AbortController()
@@ -49,8 +49,8 @@ export class Control {
   constructor(options: ControlOptions) {
     const { parallel, delay } = options.config
     this.#o = options
-    this.#single = new Semaphore(parallel)
-    this.#many = new Semaphore(parallel)
+    this.#single = placesFor(parallel)
+    this.#many = placesFor(parallel)
     // Each program that runs listens.
     setMaxListeners(0, this.#closing.signal)
     this.#pace = new Pace(parallel, delay, options.ticks)
@@ -58,17 +58,19 @@ export class Control {
 
   /**
    * Asks the BMC of one node. Gives the state of the power (`on`, `off`), the log, or ''. Throws 404 for a node without a
-   * BMC that can be spoken to, and 503 with the reason when the BMC does not do it.
+   * BMC that can be spoken to, and 503 with the reason when the BMC does not do it or too many requests wait.
    */
   async act(node: string, command: Command, { who }: Actor): Promise<string> {
     const bmc = bmcOf(this.#o.model, node)
-    if (this.#single.waiting(0) >= MOST_WAITING)
-      throw unavailable(`${MOST_WAITING} requests to BMCs wait already: ask for many nodes in one request`)
+    const places = this.#single[useOf(command)]
+    const [mine, all] = [places.waiting(0, who), places.waiting(0)]
+    if (mine >= MOST_WAITING[useOf(command)]) throw tooMany(`${mine} requests of ${who}`)
+    if (all >= MOST_WAITING.all) throw tooMany(`${all} requests`)
     const told = (end: string) => {
       if (!isReading(command)) this.#o.log.info(`node ${node}: ${command}, by ${who}: ${end}`)
     }
     try {
-      const text = await this.#single.run(who, () => this.#ask(bmc, command, this.#closing.signal))
+      const text = await places.run(who, () => this.#ask(bmc, command, this.#closing.signal))
       told('done')
       return text
     } catch (error) {
@@ -86,6 +88,7 @@ export class Control {
       by: who,
       lanes: [],
       elsewhere: true,
+      ...(isReading(command) ? { reads: true } : {}),
       run: job => (isReading(command) ? this.#all(job, nodes, command) : this.#inTurn(job, nodes, command))
     })
   }
@@ -114,7 +117,7 @@ export class Control {
     const { model, config } = this.#o
     await batch(job, nodes, config.parallel, async node => {
       if (switchesOn(command)) await this.#pace.turn(job.signal)
-      return this.#many.run(job.id, async () => {
+      return this.#many[useOf(command)].run(job.id, async () => {
         job.signal.throwIfAborted()
         const bmc = bmcOf(model, node)
         try {
@@ -134,6 +137,26 @@ export class Control {
       : redfish(bmc, command, { ...visit, port: redfish_port, caFile: ca_file })
   }
 }
+
+type Use = 'reading' | 'changing'
+/** What only reads has places of its own, so that it keeps nobody from switching a machine off. */
+type Places = Readonly<Record<Use, Semaphore>>
+
+const useOf = (command: Command): Use => (isReading(command) ? 'reading' : 'changing')
+
+const placesFor = (parallel: number): Places => ({
+  reading: new Semaphore(parallel),
+  changing: new Semaphore(parallel)
+})
+
+const tooMany = (which: string) =>
+  new ServiceError(
+    503,
+    `${which} to BMCs wait already: ask for many nodes in one request, or try again in 10 s`,
+    {
+      'Retry-After': '10'
+    }
+  )
 
 /** Nodes for a record and the log: a name, or a node set, cut where it is long. */
 function named(nodes: readonly string[]): string {

@@ -16,9 +16,14 @@ export interface Terminal {
   file(path: string): Promise<Buffer>
 }
 
-/** What a terminal would obey, or that changes the direction of what stands there. */
-const steering = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g
-const escaped = (character: string) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
+/** What a terminal would obey, that changes the direction of what stands there, or that is not seen. */
+const steering = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu
+/** As JSON writes it: one beyond the first 65,536 is two. */
+const escaped = (character: string) =>
+  character
+    .split('')
+    .map(unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    .join('')
 
 /** A text on one line that cannot steer a terminal (rules 14.4). */
 export const clean = (text: string) => text.replace(steering, escaped)

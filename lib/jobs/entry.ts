@@ -57,7 +57,8 @@ export class Entry {
   /** How many are reading the body just now. */
   #readers = 0
 
-  constructor(stored: ReturnType<typeof decode>, { directory, disk, log }: EntryOptions) {
+  /** `bytes`: of its file, if it has one. */
+  constructor(stored: ReturnType<typeof decode>, { directory, disk, log }: EntryOptions, bytes = 0) {
     this.#summary = stored.summary
     this.#delivered = stored.delivered
     this.#body = stored.body
@@ -65,6 +66,7 @@ export class Entry {
     this.#record = new RecordFile({
       file: this.#file,
       text: () => encode(this.#summary, this.#known(), this.#delivered),
+      bytes,
       onWritten: () => this.release(),
       disk,
       log
@@ -77,6 +79,11 @@ export class Entry {
 
   get finished(): boolean {
     return isFinished(this.#summary)
+  }
+
+  /** Bytes of the file when it was last written. */
+  get bytes(): number {
+    return this.#record.bytes
   }
 
   /** Adds a line. This and what follows does nothing once the job has finished. */

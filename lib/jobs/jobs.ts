@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { unavailable } from '../errors.js'
+import { ServiceError, unavailable } from '../errors.js'
 import type { Log } from '../log.js'
 import type { Poll, ResultsPoll } from './entry.js'
 import { startable } from './lanes.js'
@@ -30,10 +30,14 @@ interface JobsOptions {
   /** How many run at once. */
   readonly parallel: number
   readonly disk?: RecordDisk
+  /** Bytes of all records; absent: 128 MiB. */
+  readonly mostBytes?: number
 }
 
 /** Jobs that wait are in memory. */
 const MOST_WAITING = 1000
+/** Requests of one user that only read and have not ended. */
+const MOST_READING = 8
 /** How long an aborted job may take to end: its programs take up to 5 s. */
 const ABORTED_MS = 7000
 
@@ -67,19 +71,28 @@ export class Jobs {
   }
 
   /**
-   * Queues a job; resolves when its record is on disk. Throws 503 after `close`, when 1,000 jobs wait, and when the
-   * record cannot be written.
+   * Queues a job; resolves when its record is on disk. Throws 503 after `close`, when 1,000 jobs wait, when 8 of the same
+   * user that only read have not ended, and when the record cannot be written.
    */
   async submit(spec: JobSpec): Promise<SubmittedJob> {
     if (this.#closed) throw unavailable('the service is shutting down')
     const waiting = this.#waiting.size
     if (waiting >= MOST_WAITING) throw unavailable(`${waiting} requests are waiting already`)
-    const { kind, object, by } = spec
+    const { kind, object, by, reads } = spec
+    if (reads && this.#readingOf(by) >= MOST_READING)
+      throw new ServiceError(
+        503,
+        `${MOST_READING} requests of ${by} that only read have not ended; try again in 10 s`,
+        {
+          'Retry-After': '10'
+        }
+      )
     // 128 bits of chance: whoever knows an id was told it.
     const id = randomBytes(16).toString('hex')
     const queued = this.#now()
     const entry = this.#records.create({
-      ...{ id, kind, object, by, state: 'queued', progress: 0, queued, message: 'queued' }
+      ...{ id, kind, object, by, ...(reads ? { reads } : {}) },
+      ...{ state: 'queued', progress: 0, queued, message: 'queued' }
     })
     const work = new Work(entry, spec)
     // It has its place in the order before its record is written.
@@ -172,6 +185,11 @@ export class Jobs {
         resolve()
       }
     })
+  }
+
+  #readingOf(by: string): number {
+    return [...this.#waiting, ...this.#running].filter(work => work.reads && work.entry.summary.by === by)
+      .length
   }
 
   #dispatch(): void {

@@ -8,14 +8,18 @@ export interface Laned {
   readonly ready: boolean
   /** It takes a place among those whose work is elsewhere, and none of this machine's. */
   readonly elsewhere: boolean
+  /** Of those whose work is elsewhere: it changes nothing, and takes a place among such. */
+  readonly reads?: boolean
 }
 
 /** How many jobs run at once whose work is on other machines, and costs little here. */
 const MOST_ELSEWHERE = 16
+/** And how many of those that only read. */
+const MOST_READING = 16
 
 /**
  * The waiting jobs that may begin now, oldest first, so that at most `parallel` run, those apart whose work is elsewhere:
- * of these 16 run.
+ * of these 16 run that change something, and 16 that only read.
  */
 export function startable<J extends Laned>(
   waiting: Iterable<J>,
@@ -31,15 +35,15 @@ export function startable<J extends Laned>(
   }
   const isTaken = (lane: string) =>
     taken.has(lane) || above.has(lane) || holdersOf(lane).some(holder => taken.has(holder))
-  const free = { here: parallel, elsewhere: MOST_ELSEWHERE }
-  const placeOf = ({ elsewhere }: Laned) => (elsewhere ? 'elsewhere' : 'here')
+  const free = { here: parallel, elsewhere: MOST_ELSEWHERE, reading: MOST_READING }
+  const placeOf = ({ elsewhere, reads }: Laned) => (!elsewhere ? 'here' : reads ? 'reading' : 'elsewhere')
   for (const job of running) {
     free[placeOf(job)]--
     for (const lane of job.lanes) take(lane)
   }
   const found: J[] = []
   for (const job of waiting) {
-    if (free.here <= 0 && free.elsewhere <= 0) break
+    if (free.here <= 0 && free.elsewhere <= 0 && free.reading <= 0) break
     const place = placeOf(job)
     if (job.ready && free[place] > 0 && !job.lanes.some(isTaken)) {
       found.push(job)

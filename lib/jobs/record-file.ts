@@ -25,6 +25,8 @@ interface RecordFileOptions {
   readonly file: string
   /** Gives the text of the record at the time of writing. */
   readonly text: () => string
+  /** Bytes that the file has already; absent: it is new. */
+  readonly bytes?: number
   /** Called when the file holds the whole record. */
   readonly onWritten: () => void
   readonly disk: RecordDisk
@@ -38,10 +40,12 @@ export class RecordFile {
   /** How often the record has changed, and how often it had when it was last written. */
   #changes = 0
   #written = 0
+  #bytes: number
 
   constructor(options: RecordFileOptions) {
     const { file, log } = options
     this.#options = options
+    this.#bytes = options.bytes ?? 0
     this.#writing = new Background({
       work: () => this.#write(),
       retryMs: RETRY_MS,
@@ -53,6 +57,11 @@ export class RecordFile {
   /** Whether the file lacks something of the record. */
   get behind(): boolean {
     return this.#changes !== this.#written
+  }
+
+  /** Bytes of the file when it was last written. */
+  get bytes(): number {
+    return this.#bytes
   }
 
   /** Writes a change that may be lost within a second, together with what else changes until then. */
@@ -83,7 +92,9 @@ export class RecordFile {
   async #write(): Promise<void> {
     const { file, text, onWritten, disk } = this.#options
     const changes = this.#changes
-    await disk.replace(file, text())
+    const content = text()
+    await disk.replace(file, content)
+    this.#bytes = Buffer.byteLength(content)
     this.#written = changes
     if (this.behind) this.#writing.wake(SOON_MS)
     else onWritten()

@@ -9,6 +9,8 @@ export interface JobSummary {
   readonly kind: string
   readonly object: string
   readonly by: string
+  /** It changes nothing. */
+  readonly reads?: true
   readonly state: JobState
   /** 0 to 1. */
   readonly progress: number
@@ -91,6 +93,7 @@ const rules: Readonly<Record<string, Is>> = {
   kind: isText,
   object: isText,
   by: isText,
+  reads: maybe(value => value === true),
   state: value => ['queued', 'running', 'done', 'failed'].includes(value as string),
   progress: isTime,
   queued: isTime,

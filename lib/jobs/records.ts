@@ -12,6 +12,11 @@ import { reasonOf } from './text.js'
 
 /** How long a record is kept after its end (rules 2.9). */
 export const KEPT_MS = 7 * 24 * 3_600_000
+/** The same of one that only read. */
+export const READING_KEPT_MS = 3_600_000
+/** Bytes of all records; a small one counts as SMALLEST, so that their number has a bound too (rules 8.2). */
+const MOST_BYTES = 128 * 1024 * 1024
+const SMALLEST = 8192
 const SWEEP_MS = 3_600_000
 
 /** Why a job failed that the end of the daemon interrupted. */
@@ -22,6 +27,8 @@ interface RecordsOptions {
   readonly now: () => number
   readonly log: Log
   readonly disk: RecordDisk
+  /** Absent: 128 MiB. */
+  readonly mostBytes?: number
 }
 
 /** The records of a directory, one file each. */
@@ -64,7 +71,7 @@ export class Records {
     return [...this.#entries.values()].map(({ summary }) => summary).reverse()
   }
 
-  /** Removes the records that were kept long enough, in the background. */
+  /** Removes the records that were kept long enough, and those for which there is no room, in the background. */
   sweep(): void {
     this.#sweeping.wake()
   }
@@ -85,7 +92,8 @@ export class Records {
       const id = /^(.+)\.json$/.exec(name)?.[1]
       if (id === undefined) continue
       try {
-        const entry = new Entry(decode(id, (await readRegularFile(file)).toString()), this.options)
+        const content = await readRegularFile(file)
+        const entry = new Entry(decode(id, content.toString()), this.options, content.length)
         entry.release()
         entries.push(entry)
       } catch (error) {
@@ -103,16 +111,40 @@ export class Records {
   }
 
   async #removeOld(): Promise<void> {
-    const { log, now } = this.options
-    const until = now() - KEPT_MS
-    for (const [id, entry] of this.#entries) {
-      if (!entry.finished || (entry.summary.ended ?? 0) > until) continue
-      try {
-        await entry.remove()
-        this.#entries.delete(id)
-      } catch (error) {
-        log.warn(`the old record of request ${id} cannot be removed: ${reasonOf(error)}`)
-      }
+    const { log, now, mostBytes = MOST_BYTES } = this.options
+    for (const entry of this.#entries.values()) {
+      const { reads, ended = 0 } = entry.summary
+      if (entry.finished && ended <= now() - (reads ? READING_KEPT_MS : KEPT_MS)) await this.#remove(entry)
+    }
+    let bytes = 0
+    for (const entry of this.#entries.values()) bytes += sizeOf(entry)
+    if (bytes <= mostBytes) return
+    const finished = [...this.#entries.values()].filter(entry => entry.finished)
+    const isReading = (entry: Entry) => entry.summary.reads === true
+    for (const entry of [...finished.filter(isReading), ...finished.filter(entry => !isReading(entry))]) {
+      if (bytes <= mostBytes) return
+      if (!(await this.#remove(entry))) continue
+      bytes -= sizeOf(entry)
+      const { id, kind, object } = entry.summary
+      if (!isReading(entry))
+        log.warn(
+          `the record of request ${id} (${kind} of ${object}) is removed: all have over ${mostBytes} bytes`
+        )
+    }
+  }
+
+  /** False when the disk refuses. */
+  async #remove(entry: Entry): Promise<boolean> {
+    const { id } = entry.summary
+    try {
+      await entry.remove()
+      this.#entries.delete(id)
+      return true
+    } catch (error) {
+      this.options.log.warn(`the old record of request ${id} cannot be removed: ${reasonOf(error)}`)
+      return false
     }
   }
 }
+
+const sizeOf = ({ bytes }: Entry) => Math.max(bytes, SMALLEST)

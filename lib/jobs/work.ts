@@ -34,6 +34,8 @@ export interface JobSpec {
   readonly lanes: readonly string[]
   /** Its work is on other machines: it does not wait for a pack to end. */
   readonly elsewhere?: true
+  /** It changes nothing: it keeps no change waiting, and its record goes first (rules 8.2). */
+  readonly reads?: true
   run(job: JobContext): Promise<void>
 }
 
@@ -68,6 +70,10 @@ export class Work implements Laned {
 
   get elsewhere(): boolean {
     return this.spec.elsewhere ?? false
+  }
+
+  get reads(): boolean {
+    return this.spec.reads ?? false
   }
 
   /** As the log names it. */

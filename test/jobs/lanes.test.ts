@@ -12,6 +12,7 @@ t.test('which jobs may begin', t => {
     elsewhere
   })
   const far = (name: string, lanes = '') => job(name, lanes, true, true)
+  const reader = (name: string) => ({ ...far(name), reads: true })
   const names = (count: number) => Array.from({ length: count }, (_, i) => `f${i}`)
   const rows: [
     what: string,
@@ -42,7 +43,14 @@ t.test('which jobs may begin', t => {
     ['work elsewhere needs no place', [job('a', ''), far('b')], ['x', 'y'], 2, 'b'],
     ['and keeps to its lanes', [far('a', 'x'), far('b', 'y')], ['x'], 1, 'b'],
     ['nor does it take one', [far('a'), far('b'), job('c', ''), job('d', '')], [], 1, 'a b c'],
-    ['16 of it at once', names(17).map(name => far(name)), [], 1, names(16).join(' ')]
+    ['16 of it at once', names(17).map(name => far(name)), [], 1, names(16).join(' ')],
+    [
+      'what only reads takes places of its own',
+      [...names(17).map(reader), far('a')],
+      [],
+      1,
+      `${names(16).join(' ')} a`
+    ]
   ]
   for (const [what, waiting, running, parallel, begin] of rows) {
     const found = startable(

@@ -19,6 +19,7 @@ export interface OpenOptions {
   readonly parallel?: number
   readonly now?: () => number
   readonly disk?: RecordDisk
+  readonly mostBytes?: number
 }
 
 export async function openJobs(t: Test, options: OpenOptions = {}): Promise<Opened> {
