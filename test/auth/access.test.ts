@@ -1,105 +1,13 @@
 import t from 'tap'
 import type { ApiRoute } from '../../lib/api/context.js'
-import { type Callers, withUsers } from '../support/callers.js'
-import { bodyOf, complaints, pathOf, table } from '../support/routes.js'
+import { withUsers } from '../support/callers.js'
+import { pathOf, table } from '../support/routes.js'
 import { row } from '../support/rows.js'
 import { read, stored } from '../support/state.js'
 
 const { c, as } = await withUsers(t)
 
-/** Status for each caller: a number, or `in`: let in, whatever is answered then. */
-type Verdict = Readonly<Record<keyof Callers, number | 'in'>>
-const open: Verdict = {
-  none: 'in',
-  garbage: 'in',
-  expired: 'in',
-  viewer: 'in',
-  admin: 'in',
-  own: 'in',
-  other: 'in'
-}
-const reading = {
-  none: 401,
-  garbage: 401,
-  expired: 401,
-  viewer: 200,
-  admin: 200,
-  own: 403,
-  other: 403
-} as const
-const minimal = { ...reading, none: 200 } as const
-const changing = { ...reading, viewer: 403, admin: 'in' } as const
-const ofNode = { ...changing, own: 204 } as const
-const payload = { ...reading, own: 200, other: 200 } as const
-const ownSecrets = { ...reading, own: 200 } as const
-const adminOnly = { ...reading, viewer: 403 } as const
-
-/** Who may call which route (rules 4.5, 4.6, 4.8, 4.9, 5.2, 5.3, 5.7). */
-const rules: readonly [RegExp, Verdict][] = [
-  [/^POST \/token$|^GET \/(version|openapi\.json)$/, open],
-  [/^GET \/config\/node\/\{node\}\/_render\//, adminOnly],
-  // Of servers that this controller does not manage.
-  [/_preview$/, { ...adminOnly, admin: 'in' }],
-  [/^GET \/service\/d\w+\/status$/, { ...reading, viewer: 'in', admin: 'in' }],
-  [/^GET \/config\/secrets\/node\/\{node\}(\/\{secret\})?$/, ownSecrets],
-  [/^GET \/boot(\/short|\/disk|\/search\/.*|\/manual\/.*|\/\{file\})?$/, open],
-  [/^GET \/kickstart\/install\/\{node\}$/, open],
-  // A node reads the roles that it has.
-  [/^GET \/boot\/(roles|files)\//, { ...payload, other: 403 }],
-  [/^GET \/boot\/scripts\//, payload],
-  // From loopback, which is no node's address: nobody, whatever the token.
-  [
-    /^GET \/boot\/(install\/\{node\}|running\/\{node\}\/\{tarball\})$/,
-    { none: 401, garbage: 401, expired: 401, viewer: 401, admin: 401, own: 401, other: 401 }
-  ],
-  [/^GET \/files\/\{tarball\}$/, open],
-  [/^GET \/config\/osimage(tag)?(\/\{osimage\})?$/, minimal],
-  [/^GET \/config\/network\/\{network\}\/(_list|_member|_nextfreeip|\{ipaddress\})$/, minimal],
-  [/^GET \/monitor\/(node$|request)/, reading],
-  // Both users were told its end below /config/status.
-  [/^GET \/service\/status/, { ...reading, viewer: 'in', admin: 'in' }],
-  [/^GET \/monitor\//, minimal],
-  [/^POST \/config\/node\/\{node\}$|^POST \/monitor\/node\/\{node\}$/, ofNode],
-  [
-    /_delete$|_cancel$|_pack$|_release$|_seen$|^POST |^GET \/service\/d\w+\/(start|stop|restart|reload)$/,
-    changing
-  ],
-  [/^GET /, reading]
-]
-
 const nameOf = (route: ApiRoute) => `${route.method} ${route.path}`
-const verdict = (route: ApiRoute) => rules.find(([which]) => which.test(nameOf(route)))?.[1] as Verdict
-
-const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev', 'filename']
-
-// rules 5.7, 4.8
-t.test('who may call which route', async t => {
-  for (const route of table) {
-    const none = Object.fromEntries(types.map(type => [type, 'none']))
-    const path = pathOf(route, /_(delete|pack)$/.test(route.path) ? none : {})
-    const found: Record<string, number | 'in'> = {}
-    const before = await stored(c)
-    for (const refusing of [true, false]) {
-      for (const [i, [caller, token]] of Object.entries(as).entries()) {
-        const expected = verdict(route)[caller as keyof Callers]
-        if (refusing !== (expected === 401 || expected === 403)) continue
-        const { status, body, text } = await (route.method === 'GET'
-          ? c.get(path, { token })
-          : // Wrong logins from one address would have to wait.
-            c.post(path, bodyOf(route), { token, source: `192.0.2.${i}` }))
-        const letIn = (status !== 401 && status !== 403 && status < 500) || route.path === '/token'
-        found[caller] = letIn && expected === 'in' ? 'in' : status
-        if (!letIn) t.same(Object.keys(body), ['message'], `${nameOf(route)} by ${caller}: ${text}`)
-      }
-      if (refusing) t.same(await stored(c), before, `${nameOf(route)}: who is refused changes nothing`)
-    }
-    t.same(found, verdict(route), nameOf(route))
-    if (route.path.endsWith('_clone'))
-      await c.get(`${pathOf(route).replace(/[^/]+\/_clone$/, 'copy')}/_delete`)
-  }
-  t.same(complaints(c), [])
-})
-
 // rules 2.5, 2.10
 t.test('other methods are 405 with what is allowed; HEAD is for what only reads', async t => {
   const before = await stored(c)
@@ -217,11 +125,22 @@ t.test('a viewer reads everything, passwords masked, and changes nothing', async
   t.equal((await read(c, 'bmcsetup', 'boards')).password, 'calvin')
   await c.post('/config/bmcsetup/empty', {})
   t.equal((await c.get('/config/bmcsetup/empty', viewer)).body.config.bmcsetup.empty.password, null)
-  for (const route of table.filter(route => verdict(route).viewer === 200)) {
+  // Who may call what is told by the access matrix (test/api). What asks a BMC, or tells of requests, is another answer
+  // each time.
+  const isRead = ({ method, effect, access, path }: ApiRoute) =>
+    method === 'GET' &&
+    effect === 'reads' &&
+    ['user', 'minimal'].includes(access) &&
+    !/^\/control\/|\/_(?:boots|why)$/.test(path)
+  let count = 0
+  for (const route of table.filter(isRead)) {
     const [full, seen] = [await c.get(pathOf(route)), await c.get(pathOf(route), viewer)]
+    if (full.status !== 200) continue
+    count++
     t.notMatch(seen.text, /calvin|community|aGVsbG8=/)
     t.equal(seen.text, full.text.replaceAll(/"(calvin|community|aGVsbG8=)"/g, '"********"'), nameOf(route))
   }
+  t.ok(count > 30, 'most answer')
 })
 
 // rules 4.9
