@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { ApiRoute } from '../../lib/api/context.js'
-import { withUsers } from '../support/callers.js'
+import { type Callers, withUsers } from '../support/callers.js'
 import { pathOf, table } from '../support/routes.js'
 import { row } from '../support/rows.js'
 import { read, stored } from '../support/state.js'

@@ -24,7 +24,7 @@ t.test('help and mistakes', async t => {
     [['check', '--set'], /--set/],
     [['check', '--stdin'], /--role and --stdin belong to passwd/],
     [['serve', '--role', 'admin'], /--role and --stdin belong to passwd/],
-    [['export', '--yes'], /--yes belongs to import/],
+    [['export', '--yes'], /--yes and --csv belong to import/],
     [['passwd', '--stdin'], /passwd takes one USER/],
     [['passwd', 'a', 'b', '--stdin'], /passwd takes one USER/],
     [['passwd', 'a b', '--stdin'], /USER must be/],
