@@ -33,7 +33,7 @@ t.test(
         ...(says ? { says } : {}),
         ...(status === 204 ? { files } : {})
       })
-    const stay = { name: 'n1', group: 'compute', bmcsetupname: 'boards', roles: 'web' }
+    const stay = { name: 'n1', group: 'compute', bmcsetupname: 'boards', roles: 'web', files: ['motd'] }
     const boot = {
       interface: 'BOOTIF',
       network: 'cluster',
