@@ -32,7 +32,11 @@ t.test('an empty ini is every default', async t => {
     'relative to the ini, whatever the working directory'
   )
   t.equal(config.paths.roles, join(directory, 'roles'))
-  t.strictSame(config.auth, { token_lifetime: 3_600_000, node_token_lifetime: 4 * 3_600_000 })
+  t.strictSame(config.auth, {
+    token_lifetime: 3_600_000,
+    node_token_lifetime: 4 * 3_600_000,
+    running_token_lifetime: 90 * 86_400_000
+  })
   t.strictSame(config.users, [])
   t.equal(config.boot.ipxe_directory, '')
   t.equal(config.node.verify_certificate, true)
@@ -53,6 +57,7 @@ t.test('every kind of value, read', async t => {
       '  [auth]  ',
       '  token_lifetime   =   90s  ',
       'node_token_lifetime = 7d',
+      'running_token_lifetime = 2d',
       '[paths]',
       'state = /srv/svcd',
       'files = "data; #1/files"',
@@ -86,7 +91,11 @@ t.test('every kind of value, read', async t => {
     max_connections_per_address: 2000,
     dialect: 'none'
   })
-  t.strictSame(config.auth, { token_lifetime: 90_000, node_token_lifetime: 7 * 86_400_000 })
+  t.strictSame(config.auth, {
+    token_lifetime: 90_000,
+    node_token_lifetime: 7 * 86_400_000,
+    running_token_lifetime: 2 * 86_400_000
+  })
   t.equal(config.paths.state, '/srv/svcd')
   t.equal(config.paths.files, join(directory, 'data; #1/files'))
   t.equal(config.paths.scripts, join(directory, 'true'), 'single quotes hold text, never JSON')

@@ -55,6 +55,11 @@ export const identity: readonly string[] = [
   '/etc/svc/running',
   '/etc/systemd/system/svc-running.service',
   '/etc/systemd/system/*.wants/svc-running.service',
+  // What fetches its files, with its own token.
+  '/etc/svc/files.*',
+  '/etc/systemd/system/svc-files.*',
+  '/etc/systemd/system/*.wants/svc-files.timer',
+  '/usr/local/sbin/svc-files',
   // Its roles.
   '/etc/systemd/system/svc-role-*.service',
   '/etc/systemd/system/*.wants/svc-role-*.service',
