@@ -103,7 +103,7 @@ const cases: Record<string, [data: Partial<InstallData>, files: Record<string, s
   unknown: [{ distribution: 'other', interfaces: [installInterface()] }, {}]
 }
 
-/** Every file and link below etc/ of an image as one text. */
+/** Every file and link below etc/ of an image as one text, the address of the controller left out. */
 function listing(directory: string): string {
   const find = ['etc', '(', '-type', 'f', '-o', '-type', 'l', ')', '-printf', '%p %m %l\n']
   const lines = execFileSync('find', find, { cwd: directory, encoding: 'utf8' }).trim().split('\n').sort()
@@ -114,6 +114,7 @@ function listing(directory: string): string {
       return `=== ${path} ${mode}\n${readFileSync(`${directory}/${path}`, 'utf8')}`
     })
     .join('')
+    .replaceAll(/http:\/\/127\.0\.0\.1:\d+/g, 'http://controller')
 }
 
 for (const shell of shells) {
