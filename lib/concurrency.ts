@@ -24,6 +24,14 @@ export async function inParallel<V>(
 /** Longer than this no slice of a long piece of work holds the event loop; a single step may. */
 const SLICE_MS = 8
 
+/** Runs a piece of work that could be made in slices to its end, at once. */
+export function atOnce<R>(work: Generator<unknown, R>): R {
+  for (;;) {
+    const step = work.next()
+    if (step.done) return step.value
+  }
+}
+
 /** Runs a long piece of work to its end, a slice in each turn of the event loop; resolves or rejects as it ends. */
 export async function inSlices<R>(work: Generator<unknown, R>): Promise<R> {
   for (;;) {

@@ -13,14 +13,14 @@ export interface Difference {
 type Fields = Readonly<Record<string, unknown>>
 
 /** The fields that a change makes another, secrets hidden; of a new object and of a deleted one all that are set. */
-export function differences({ type, before, after }: Change): Difference[] {
-  const [was, is] = [flat(before ?? {}), flat(after ?? {})]
+export function differences({ type, before = {}, after = {} }: Change): Difference[] {
+  const [was, is] = [flat(before), flat(after)]
+  const [shownBefore, shownAfter] = [flat(masked(type, before)), flat(masked(type, after))]
   const keys = new Set([...Object.keys(was), ...Object.keys(is)])
   keys.delete('name')
-  const shown = (field: string, value: unknown) => (value === undefined ? null : masked(type, field, value))
   return [...keys]
     .filter(key => !isDeepStrictEqual(was[key], is[key]))
-    .map(field => ({ field, before: shown(field, was[field]), after: shown(field, is[field]) }))
+    .map(field => ({ field, before: shownBefore[field] ?? null, after: shownAfter[field] ?? null }))
 }
 
 /** The fields of an object, those of its interfaces each by itself. */
@@ -32,13 +32,13 @@ function flat(doc: object): Fields {
   return { ...fields, ...Object.fromEntries(entries) }
 }
 
-function masked(type: string, field: string, value: unknown): unknown {
-  const { fields } = (Object.hasOwn(objectTypes, type)
-    ? objectTypes[type as keyof typeof objectTypes]
-    : undefined) ?? {
-    fields: []
-  }
-  if (fields.some(({ name, secret }) => name === field && secret)) return hidden
-  if (type !== 'secrets' || !Array.isArray(value)) return value
-  return value.map((entry: Fields) => ({ ...entry, content: hidden }))
+/** An object's fields, secret ones hidden. */
+export function masked(type: string, doc: object): Fields {
+  const fields: Record<string, unknown> = { ...doc }
+  if (Object.hasOwn(objectTypes, type)) {
+    for (const { name, secret } of objectTypes[type as keyof typeof objectTypes].fields)
+      if (secret && fields[name] !== undefined) fields[name] = hidden
+  } else if (type === 'secrets' && fields.secrets !== undefined)
+    fields.secrets = (fields.secrets as readonly object[]).map(entry => ({ ...entry, content: hidden }))
+  return fields
 }

@@ -1,3 +1,4 @@
+import { atOnce } from '../concurrency.js'
 import { badRequest, ServiceError } from '../errors.js'
 import { toAddress } from './address.js'
 import type { AttachedShapes, Docs, TypeName } from './docs.js'
@@ -20,7 +21,7 @@ const attached: Readonly<Record<string, AttachedType | undefined>> = attachedTyp
  * transaction, so that no two changes can break a rule together. Throws 400 naming the offender.
  */
 export function checkChanges(tx: Tx, cluster: ClusterSettings): void {
-  for (const _ of checkingChanges(tx, cluster));
+  atOnce(checkingChanges(tx, cluster))
 }
 
 /** The same object by object. With `refused` what breaks a rule goes there instead of being thrown. */
@@ -60,11 +61,7 @@ export interface Problem {
 
 /** Checks every object, for files changed by hand and for imports; at most `limit` problems. */
 export function checkState(view: View, cluster: ClusterSettings, limit?: number): Problem[] {
-  const checking = checkingState(view, cluster, limit)
-  for (;;) {
-    const step = checking.next()
-    if (step.done) return step.value
-  }
+  return atOnce(checkingState(view, cluster, limit))
 }
 
 /** The same object by object. */

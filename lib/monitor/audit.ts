@@ -4,9 +4,8 @@ import { Background } from '../background.js'
 import { inSlices } from '../concurrency.js'
 import { unlessMissing } from '../disk/missing.js'
 import type { Log } from '../log.js'
-import { hidden } from '../model/field.js'
+import { masked } from '../model/differences.js'
 import type { Actor, ChangeKind } from '../model/model.js'
-import { objectTypes } from '../model/types.js'
 import { fold } from '../node-set/fold.js'
 import type { Change } from '../store/types.js'
 import type { Condition } from './health.js'
@@ -258,14 +257,3 @@ function described(change: Change): Described {
 
 const fieldOf = (doc: object | undefined, key: string) => (doc as Record<string, unknown> | undefined)?.[key]
 const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b)
-
-/** The object's fields, secret ones hidden. */
-function masked(type: string, doc: object): Readonly<Record<string, unknown>> {
-  const fields: Record<string, unknown> = { ...doc }
-  if (Object.hasOwn(objectTypes, type)) {
-    for (const { name, secret } of objectTypes[type as keyof typeof objectTypes].fields)
-      if (secret && fields[name] !== undefined) fields[name] = hidden
-  } else if (type === 'secrets')
-    fields.secrets = (fields.secrets as readonly object[]).map(entry => ({ ...entry, content: hidden }))
-  return fields
-}

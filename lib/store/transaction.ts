@@ -1,3 +1,4 @@
+import { atOnce } from '../concurrency.js'
 import { assertStorable } from './paths.js'
 import type { State } from './state.js'
 import type { Change, Doc, Index, Kind, Tx, Types } from './types.js'
@@ -79,7 +80,7 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
 
   /** Takes every write back and ends. */
   undo(): void {
-    for (const _ of this.undoing());
+    atOnce(this.undoing())
   }
 
   /** The same step by step. */

@@ -1,4 +1,5 @@
 import type { Test } from 'tap'
+import { atOnce } from '../../lib/concurrency.js'
 import type { ServiceError } from '../../lib/errors.js'
 import type { JsonValue } from '../../lib/json.js'
 import type { Docs, TypeName } from '../../lib/model/docs.js'
@@ -29,13 +30,6 @@ export const settings: ClusterSettings = {
 
 export const admin: Actor = { who: 'user admin', from: '127.0.0.1', takesAddresses: true }
 
-function finish<R>(steps: Generator<unknown, R>): R {
-  for (;;) {
-    const step = steps.next()
-    if (step.done) return step.value
-  }
-}
-
 /** A model without a disk: the store's states and transactions in memory, durable at once. */
 export class MemoryCluster {
   readonly #state = new State<Docs, ClusterIndex>(Object.keys(kinds), createIndex())
@@ -52,7 +46,7 @@ export class MemoryCluster {
       store: {
         current: this.#state,
         change: fn => this.#change(fn),
-        changeInSteps: fn => this.#change(tx => finish(fn(tx)))
+        changeInSteps: fn => this.#change(tx => atOnce(fn(tx)))
       },
       ini: settings,
       now: () => 1_000,
