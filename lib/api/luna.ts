@@ -88,6 +88,7 @@ function translated(route: ApiRoute, parts: Parts): ApiRoute {
     ...route,
     codes: empty === undefined ? route.codes : withEmpty(route, empty),
     handler: async request => {
+      if (request.headers['x-svcd-dialect'] === 'none') return route.handler(request)
       const answer = await route.handler(new Spoken(request, route, parts, reading))
       if (answer.status === empty && isMessage(answer.body)) return { status: 204 }
       // An answer in another format is no JSON.

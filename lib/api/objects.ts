@@ -3,13 +3,15 @@ import { badRequest, forbidden } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import type { Docs, TypeName } from '../model/docs.js'
 import { type EffectiveNode, members as membersOf } from '../model/effective.js'
-import type { Actor } from '../model/model.js'
+import { anObject, freeText } from '../model/field.js'
+import type { Actor, Model } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
 import { type Reader, type Seen, see, show, showText } from '../model/output.js'
+import { readObject } from '../model/request.js'
 import { objectTypes } from '../model/types.js'
 import type { View } from '../model/view.js'
 import { whatRuns } from '../monitor/stale.js'
-import { objectBody } from './body.js'
+import { bodyOf, objectBody } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
 import { type Entry, isChosen, type Listing, listed, listQuery } from './listing.js'
 import type { NodeSets } from './node-sets.js'
@@ -145,6 +147,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
         }
       })
     )
+  if (sets) routes.push(...setRoutes(model, type, sets))
   if (particular.members)
     routes.push(
       ...members(one, {
@@ -160,6 +163,50 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
     )
   return routes
 }
+
+/** A change and a delete of a set that stands in the body: one that folds badly is too long for a path (rules 12.9). */
+function setRoutes(model: Model, type: TypeName, sets: NodeSets): ApiRoute[] {
+  const { title } = objectTypes[type]
+  const base = `/config/${type}`
+  const pick = (set: string) => (view: View) => sets.changed(set, view)
+  const nodes = { type: freeText, required: true, meaning: 'a node set' } as const
+  return [
+    post(`${base}/_set`, {
+      access: 'user',
+      refuses: [404],
+      summary: `Change all ${title}s of a set in the same way, or none`,
+      body: bodyOf(
+        { about: `${title} set` },
+        { nodes, fields: { type: anObject, required: true, meaning: `the fields of a ${title}` } },
+        ({ nodes: set, fields }) => {
+          const about = { ...objectTypes[type], title: `${title} set` }
+          return { set, given: readObject(about, shortened(set), fields) }
+        }
+      ),
+      output: ref('message'),
+      handler: async (request, { set, given }) => {
+        if (given.newName !== undefined)
+          throw badRequest(`${title} set ${shortened(set)}: a set cannot be renamed`)
+        const count = await model.saveAll(type, pick(set), given, actorOf(request))
+        return done(200, `${plural(title, count)} updated`)
+      }
+    }),
+    post(`${base}/_delete`, {
+      access: 'user',
+      refuses: [404],
+      summary: `Delete all ${title}s of a set, or none`,
+      body: bodyOf({ about: `${title} set` }, { nodes }),
+      output: ref('message'),
+      handler: async (request, { nodes: set }) => {
+        const count = await model.removeAll(type, pick(set), actorOf(request))
+        return done(200, `${plural(title, count)} deleted`)
+      }
+    })
+  ]
+}
+
+/** A set as messages name it. */
+const shortened = (set: string) => (set.length > 200 ? `${set.slice(0, 200)}…` : set)
 
 /** The nodes that are members of the object in the path. */
 export function membersAnswer(request: ApiRequest, type: TypeName | 'osimagetag', members: string[]): Answer {

@@ -7,6 +7,8 @@ import { type Failure, noController, refused, wrongUsage } from './failure.js'
 const connectLimitMs = 10_000
 /** A clone of an image, or a change of all nodes, takes its time. */
 const answerLimitMs = 600_000
+/** The controller takes a request line and a header of 16 KB together. */
+const longestTarget = 15_000
 /** An answer that is held as a whole: 100,000 nodes in full are less. */
 const largestAnswer = 512 * 1024 * 1024
 
@@ -51,6 +53,8 @@ export class Controller {
     const given = Object.entries(query).filter((entry): entry is [string, string] => entry[1] !== undefined)
     const search = new URLSearchParams(given).toString()
     const target = `${this.url.pathname.replace(/\/+$/, '')}${path}${search === '' ? '' : `?${search}`}`
+    if (target.length > longestTarget)
+      throw wrongUsage('this names too many for one question: give a shorter node set, such as @GROUP')
     const text = body === undefined ? undefined : JSON.stringify(body)
     const asked = this.#ask(method, target, text).catch((error: Error) => {
       throw this.unreachable(error)
@@ -85,6 +89,8 @@ export class Controller {
         port: url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port),
         ...{ method, path, agent: false, timeout: answerLimitMs },
         headers: {
+          // Texts are sent as they are, whatever other clients of this controller need (docs/luna.md).
+          'x-svcd-dialect': 'none',
           ...(token === undefined ? {} : { 'x-access-tokens': token }),
           ...(body === undefined
             ? {}

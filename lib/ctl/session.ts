@@ -89,13 +89,32 @@ export class Session {
     return this.format === 'json' ? this.json({ message: text, ...answer }) : this.lines([clean(text)])
   }
 
-  /** The names of the nodes that a name or a set stands for. */
+  /** The names of the nodes that a name or a set stands for, each once. */
   async nodes(set: string): Promise<string[]> {
     if (!isNodeSet(set)) return [set]
-    const { config } = await this.controller.json('GET', '/config/node', { nodes: set, fields: 'name' })
-    const { node } = isObject(config) ? config : {}
-    return Object.keys(isObject(node) ? node : {})
+    const all = new Set<string>()
+    for (const nodes of unions(set)) {
+      const { config } = await this.controller.json('GET', '/config/node', { nodes, fields: 'name' })
+      const { node } = isObject(config) ? config : {}
+      for (const name of Object.keys(isObject(node) ? node : {})) all.add(name)
+    }
+    return [...all]
   }
+}
+
+/** So many characters of a set go into one URL. */
+const mostOfSet = 8192
+
+/** A set as several whose union it is, where it is long and joined by commas alone. */
+function unions(set: string): string[] {
+  if (set.length <= mostOfSet || /[!&^]/.test(set)) return [set]
+  const all: string[] = []
+  for (const one of set.match(/(?:\[[^\]]*\]?|[^,[])+/g) ?? []) {
+    const last = all.at(-1)
+    if (last !== undefined && last.length + one.length < mostOfSet / 2) all[all.length - 1] = `${last},${one}`
+    else all.push(one)
+  }
+  return all
 }
 
 const types: Readonly<Record<Format, string>> = {

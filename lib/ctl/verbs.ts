@@ -89,8 +89,11 @@ export const verbs: Readonly<Record<string, Verb>> = {
     assigns: true,
     async run(session, type, [name = '', ...words]) {
       const body = await bodyOf(objectTypes[type], words, reader(session))
-      // The controller would create it. A set creates nothing.
-      if (!(type === 'node' && isNodeSet(name)) && !(await exists(session, type, name)))
+      // A set stands in the body: it may be too long for a path.
+      if (type === 'node' && isNodeSet(name))
+        return changed(session, '/config/node/_set', { nodes: name, fields: body }, 'nodes updated')
+      // The controller would create it.
+      if (!(await exists(session, type, name)))
         throw refused(`${objectTypes[type].title} ${name} does not exist; type: svcctl ${type} add`)
       await save(session, type, name, body, 'updated')
     }
@@ -127,7 +130,10 @@ export const verbs: Readonly<Record<string, Verb>> = {
     async run(session, type, [name = '']) {
       const asks = type === 'node' && !session.options.dryrun
       const wanted = asks ? await agreed(session, name, 'Delete', 'nothing was deleted') : name
-      await changed(session, `${pathOf(type, wanted)}/_delete`, undefined, `${type} ${wanted} deleted`)
+      const done = `${type} ${wanted} deleted`
+      if (type === 'node' && isNodeSet(wanted))
+        await changed(session, '/config/node/_delete', { nodes: wanted }, done)
+      else await changed(session, `${pathOf(type, wanted)}/_delete`, undefined, done)
     }
   },
   status: {

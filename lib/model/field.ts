@@ -1,4 +1,4 @@
-import type { JsonValue } from '../json.js'
+import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { formatAddress, parseAddress, parsePrefix } from './address.js'
 import type { TypeName } from './docs.js'
 import { fileNameRule, isDomainName, isFileName, isObjectName, objectNameRule, parseMac } from './names.js'
@@ -171,6 +171,11 @@ export const names = valueType<readonly string[]>('a list of names', 'array', va
 /** A list of anything. */
 export const array = valueType<JsonValue[]>('a list', 'array', value =>
   Array.isArray(value) ? value : undefined
+)
+
+/** The fields of an object, which are read by their own table. */
+export const anObject = valueType<JsonObject>('an object', 'object', value =>
+  isObject(value) ? value : undefined
 )
 
 /** One of a few words. */

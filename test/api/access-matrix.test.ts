@@ -178,6 +178,8 @@ const rules: readonly (readonly [Rule, string])[] = [
     admins,
     `POST /config/cluster
      POST /config/node
+     POST /config/node/_set
+     POST /config/node/_delete
      POST /config/cluster/import
      POST /config/network/{network}
      GET /config/network/{network}/_delete

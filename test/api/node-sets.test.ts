@@ -127,6 +127,32 @@ t.test('all or none', async t => {
   t.equal(new Set(Object.values(addresses).map(one => JSON.stringify(one))).size, 3, 'each has its own')
 })
 
+// rules 12.9
+t.test('a set in the body: one that is too long for a path', async t => {
+  const odd = Array.from({ length: 1000 }, (_, i) => `odd-${(i * 7919) % 9973}-unit${i}`)
+  const set = odd.join(',')
+  const table = ['name,group', ...odd.map(name => `${name},compute`), ''].join('\n')
+  t.match(await c.post('/config/node?format=csv', table), { status: 200 })
+  t.match(await c.post(`/config/node/${enc(set)}`, { comment: 'x' }), { status: 431 })
+  const before = auditLines().length
+  const told = await c.post('/config/node/_set?dryrun=yes', { nodes: set, fields: { comment: 'x' } })
+  t.equal(told.body.changes.length, 1000)
+  for (const fields of [{ comment: 'x' }, { comment: 'no', newhostname: 'y' }, { nothing: 1 }])
+    t.match(await c.post('/config/node/_set', { nodes: set, fields }), {
+      status: 'nothing' in fields || 'newhostname' in fields ? 400 : 200,
+      body: { message: /^(?:1000 nodes updated$|node set odd-.{196}…: )/ }
+    })
+  t.equal((await c.get(`/config/node/${odd[999]}`)).body.config.node[odd[999] as string].comment, 'x')
+  const unknown = await c.post('/config/node/_delete', { nodes: `${set},n99` })
+  t.match(unknown, { status: 404, body: { message: /there is no node n99/ } })
+  t.match(await c.post('/config/node/_delete', { nodes: set }), {
+    status: 200,
+    body: { message: '1000 nodes deleted' }
+  })
+  t.match(auditLines().slice(before), [{ action: 'update', count: 1000 }, { action: 'delete' }])
+  t.equal((await c.get(`/config/node/${odd[0]}`)).status, 404)
+})
+
 t.test('delete', async t => {
   t.match(await c.get('/config/node/n[1-2],login/_delete'), {
     status: 200,

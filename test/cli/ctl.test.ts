@@ -226,6 +226,29 @@ t.test('many are deleted after a question, or with --yes', async t => {
   t.same(Object.keys((await c.get('/config/node')).body.config.node), ['node001', 'node002'])
 })
 
+// rules 12.9
+t.test('a set that folds badly is changed and deleted in one step', async t => {
+  const names = Array.from({ length: 1200 }, (_, i) => `unit${i}-${(i * 7919) % 9973}-x`)
+  const table = ['name,group', ...names.map(name => `${name},spares`), ''].join('\n')
+  await c.post('/config/group/spares', {})
+  t.match(await c.post('/config/node?format=csv', table), { status: 200 })
+  const set = names.join(',')
+  t.equal(await ok(t, ['node', 'set', set, 'comment=old']), '1200 nodes updated\n')
+  t.match(await ok(t, ['node', 'rm', set, '--dryrun']), /^dry run, nothing was changed: 1200 node delete\n/)
+  const long = await here(['node', 'list', set])
+  t.match(long, { code: 2, stdout: '', stderr: /names too many for one question: .* such as @GROUP/ })
+  // What is asked about are the nodes themselves, with no short notation.
+  const unfolded = await here(['node', 'rm', '@spares'], { types: 'n' })
+  t.match(unfolded, { code: 1, stdout: '', stderr: /^Delete 1200 nodes: unit0-0-x,unit1-7919-x/ })
+  t.match(await here(['node', 'rm', `${set},nobody`], { types: 'y' }), {
+    code: 1,
+    stderr: /there is no node nobody/
+  })
+  t.match(await here(['node', 'rm', set], { types: 'y' }), { code: 0, stdout: '1200 nodes deleted\n' })
+  await c.post('/config/group/spares/_delete', {})
+  t.same(Object.keys((await c.get('/config/node')).body.config.node), ['node001', 'node002'])
+})
+
 t.test('the power of nodes: what came of each, with a bar on a terminal', async t => {
   await RedfishService.start(t, '127.7.0.1', port)
   await bmcCluster(c, {

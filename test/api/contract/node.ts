@@ -76,6 +76,43 @@ export const node: Cases = {
       says: /line 2: .*group none does not exist/
     }
   ],
+  'POST /config/node/_set': [
+    {
+      what: 'all nodes of a set',
+      ask: ['/config/node/_set', { nodes: 'n1', fields: { comment: 'of a set' } }],
+      status: 200,
+      says: /^1 node updated$/,
+      files: { 'node/n1.json': { ...doc, comment: 'of a set' } }
+    },
+    {
+      what: 'a name that is no node',
+      ask: ['/config/node/_set', { nodes: 'n1,n9', fields: { comment: 'no' } }],
+      status: 404,
+      says: /there is no node n9/
+    },
+    {
+      what: 'a body without fields',
+      ask: ['/config/node/_set', { nodes: 'n1' }],
+      status: 400,
+      says: /field "fields" is missing/
+    }
+  ],
+  'POST /config/node/_delete': [
+    {
+      what: 'all nodes of a set, with their secrets',
+      ask: ['/config/node/_delete', { nodes: 'n[1]' }],
+      status: 200,
+      says: /^1 node deleted$/,
+      files: { 'node/n1.json': null, 'secrets/node.n1.json': null }
+    },
+    {
+      what: 'a name that is no node',
+      ask: ['/config/node/_delete', { nodes: 'n1,n9' }],
+      status: 404,
+      says: /there is no node n9/
+    },
+    { what: 'no set', ask: ['/config/node/_delete', {}], status: 400, says: /field "nodes" is missing/ }
+  ],
   'GET /config/node/{node}': [
     {
       what: 'values in force, where they come from, and its interfaces',
