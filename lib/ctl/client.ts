@@ -1,15 +1,18 @@
 import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import type { TypeName } from '../model/docs.js'
-import { objectTypes, typeNames } from '../model/types.js'
+import { objectTypes } from '../model/types.js'
+import { clusterVerbs } from './cluster.js'
 import { bashCompletion } from './completion.js'
 import { Controller, controllerUrl } from './controller.js'
 import { Failure, noController, wrongUsage } from './failure.js'
-import { help, typeHelp } from './help.js'
+import { commands, help, typeHelp } from './help.js'
+import { importTable } from './import.js'
 import { formats, type Options, Session } from './session.js'
 import { clean, paintFor, type Terminal } from './terminal.js'
 import { TokenCache } from './token-cache.js'
 import { decoded } from './values.js'
+import type { Verb } from './verb.js'
 import { verbsOf } from './verbs.js'
 
 const defaultUrl = 'http://127.0.0.1:7050'
@@ -89,14 +92,24 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
     const { controller } = await session(terminal, options, false)
     return new TokenCache(terminal.env).remove(controller.name)
   }
-  if (!isType(first))
-    throw wrongUsage(
-      first === ''
-        ? 'which command?'
-        : `unknown command ${first}: login, logout, completion, ${typeNames.join(', ')}`
-    )
-  const [word = '', ...operands] = rest
-  const known = verbsOf(first)
+  if (first === 'import') {
+    take(first, options, ['output', 'dryrun', 'yes'])
+    if (rest.length !== 1 || rest[0] === '') throw wrongUsage('usage: svcctl import FILE')
+    return importTable(await session(terminal, options, true), rest[0] as string)
+  }
+  if (first === 'cluster') return act(terminal, options, first, clusterVerbs, rest)
+  if (isType(first)) return act(terminal, options, first, verbsOf(first), rest)
+  throw wrongUsage(first === '' ? 'which command?' : `unknown command ${first}: ${commands.join(', ')}`)
+}
+
+/** Runs the verb that is asked for, of those that are known. */
+async function act<T extends string>(
+  terminal: Terminal,
+  options: Options,
+  first: T,
+  known: Readonly<Record<string, Verb<T>>>,
+  [word = '', ...operands]: readonly string[]
+): Promise<void> {
   const verb = Object.hasOwn(known, word) ? known[word] : undefined
   if (!verb) {
     const has = `${first} has ${Object.keys(known).join(', ')}`
@@ -105,7 +118,7 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
   take(`${first} ${word}`, options, verb.options ?? [])
   const [least, most] = verb.count
   if (operands.length < least || operands.length > most || operands.includes(''))
-    throw wrongUsage(`usage: svcctl ${first} ${word} ${verb.operands}`)
+    throw wrongUsage(`usage: svcctl ${first} ${word} ${verb.operands}`.trimEnd())
   await verb.run(await session(terminal, options, true), first, operands)
 }
 

@@ -1,6 +1,7 @@
 import type { TypeName } from '../model/docs.js'
 import { objectTypes, typeNames } from '../model/types.js'
-import { optionTexts } from './help.js'
+import { cluster, clusterVerbs } from './cluster.js'
+import { commands, optionTexts } from './help.js'
 import { formats } from './session.js'
 import { choices, ofInterface, settable } from './values.js'
 import { verbs, verbsOf } from './verbs.js'
@@ -20,8 +21,20 @@ function assignable(type: TypeName): string[] {
 
 /** The completion for bash, made from the tables of types and verbs. */
 export function bashCompletion(): string {
-  const ofType = typeNames.map(type => {
-    const values = settable(objectTypes[type]).flatMap(field =>
+  const all = [
+    ...typeNames.map(type => ({
+      type,
+      table: objectTypes[type],
+      known: Object.keys(verbsOf(type)),
+      assigned: assignable(type)
+    })),
+    {
+      ...{ type: 'cluster', table: cluster, known: Object.keys(clusterVerbs) },
+      assigned: settable(cluster).map(({ name, merged }) => (merged ? `${name}.` : `${name}=`))
+    }
+  ]
+  const ofType = all.map(({ type, table, known, assigned }) => {
+    const values = settable(table).flatMap(field =>
       field.refers
         ? [`        ${field.name}) _svcctl_names ${field.refers} ;;`]
         : choices(field).length > 0
@@ -30,9 +43,9 @@ export function bashCompletion(): string {
     )
     return `    ${type})
       case $2 in
-        verbs) echo ${words(Object.keys(verbsOf(type)))} ;;
-        fields) echo ${words(assignable(type))} ;;
-        names) echo ${words(settable(objectTypes[type]).map(({ name }) => name))} ;;
+        verbs) echo ${words(known)} ;;
+        fields) echo ${words(assigned)} ;;
+        names) echo ${words(settable(table).map(({ name }) => name))} ;;
 ${values.join('\n')}
       esac ;;`
   })
@@ -79,6 +92,7 @@ _svcctl() {
     previous=$word
     [[ $word == -* ]] || plain+=("$word")
   done
+  [[ \${plain[0]} == cluster ]] && ((\${#plain[@]} > 1)) && plain=(cluster "\${plain[1]}" '' "\${plain[@]:2}")
   local type=\${plain[0]} verb=\${plain[1]} choices=''
   case $previous in
     -o | --output) choices='${formats.join(' ')}' ;;
@@ -89,9 +103,11 @@ _svcctl() {
       choices="name $(_svcctl_words "$type" names)" ;;
     *)
       if [[ $current == -* ]]; then choices=${words(options)}
-      elif ((\${#plain[@]} == 0)); then choices=${words(['login', 'logout', 'completion', ...typeNames])}
+      elif ((\${#plain[@]} == 0)); then choices=${words(commands)}
       elif ((\${#plain[@]} == 1)); then
-        if [[ $type == completion ]]; then choices=bash; else choices=$(_svcctl_words "$type" verbs); fi
+        if [[ $type == completion ]]; then choices=bash
+        elif [[ $type == import ]]; then COMPREPLY=($(compgen -f -- "$current")); return
+        else choices=$(_svcctl_words "$type" verbs); fi
       elif ((\${#plain[@]} == 2)); then [[ $verb == add ]] || choices=$(_svcctl_names "$type")
       else
         case $verb in

@@ -46,16 +46,21 @@ export class Controller {
   }
 
   /**
-   * Sends a request; gives the answer, which is still to be read. `path` is encoded already.
+   * Sends a request; gives the answer, which is still to be read. `path` is encoded already; a Buffer is a table.
    * @throws Failure 1 with the controller's message when it refuses, 3 when there is none
    */
-  async send(method: 'GET' | 'POST', path: string, query: Query = {}, body?: JsonObject): Promise<Answer> {
+  async send(
+    method: 'GET' | 'POST',
+    path: string,
+    query: Query = {},
+    body?: JsonObject | Buffer
+  ): Promise<Answer> {
     const given = Object.entries(query).filter((entry): entry is [string, string] => entry[1] !== undefined)
     const search = new URLSearchParams(given).toString()
     const target = `${this.url.pathname.replace(/\/+$/, '')}${path}${search === '' ? '' : `?${search}`}`
     if (target.length > longestTarget)
       throw wrongUsage('this names too many for one question: give a shorter node set, such as @GROUP')
-    const text = body === undefined ? undefined : JSON.stringify(body)
+    const text = body === undefined || Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body))
     const asked = this.#ask(method, target, text).catch((error: Error) => {
       throw this.unreachable(error)
     })
@@ -70,7 +75,7 @@ export class Controller {
     method: 'GET' | 'POST',
     path: string,
     query: Query = {},
-    body?: JsonObject
+    body?: JsonObject | Buffer
   ): Promise<JsonObject> {
     const answer = await this.send(method, path, query, body)
     if (answer.status === 204) return {}
@@ -79,7 +84,7 @@ export class Controller {
     return read
   }
 
-  #ask(method: string, path: string, body: string | undefined): Promise<IncomingMessage> {
+  #ask(method: string, path: string, body: Buffer | undefined): Promise<IncomingMessage> {
     const { url, token, ca } = this
     return new Promise((resolve, reject) => {
       const send = url.protocol === 'https:' ? httpsRequest : httpRequest
@@ -91,10 +96,10 @@ export class Controller {
         headers: {
           // Texts are sent as they are, whatever other clients of this controller need (docs/luna.md).
           'x-svcd-dialect': 'none',
+          // What takes long is followed.
+          prefer: 'respond-async',
           ...(token === undefined ? {} : { 'x-access-tokens': token }),
-          ...(body === undefined
-            ? {}
-            : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) })
+          ...(body === undefined ? {} : { 'content-type': 'application/json', 'content-length': body.length })
         },
         ...(ca ? { ca } : {})
       })

@@ -1,6 +1,7 @@
 import type { TypeName } from '../model/docs.js'
 import { base64, type Field, objectName } from '../model/field.js'
 import { objectTypes, typeNames } from '../model/types.js'
+import { clusterVerbs } from './cluster.js'
 import { choices, ofInterface, settable } from './values.js'
 import { verbs, verbsOf } from './verbs.js'
 
@@ -11,14 +12,17 @@ export const optionTexts = [
   ['-o, --output FORMAT', 'text (default), json or csv'],
   ['    --fields A,B', 'list, show, status: these fields alone; BOOTIF.ipaddress is one of an interface'],
   ['    --sort A,-B', 'list, status: by these fields; - sorts downwards'],
-  ['    --dryrun', 'add, set, clone, rename, rm: tell what would change, and change nothing'],
-  ['-y, --yes', 'rm, power, sel: do not ask'],
+  ['    --dryrun', 'tell what a change would change, and change nothing'],
+  ['-y, --yes', 'rm, power, sel, import: do not ask'],
   ['    --stdin', 'login: read the password from standard input'],
   ['-h, --help', 'print this; behind a type its verbs and fields']
 ] as const
 
 const column = (left: string, width: number, right: string) =>
   left.length < width ? `  ${left.padEnd(width)} ${right}` : `  ${left}\n  ${' '.repeat(width)} ${right}`
+
+/** The first words of a command line. */
+export const commands = ['login', 'logout', 'completion', 'import', 'cluster', ...typeNames] as const
 
 const verbLines = (type: TypeName) =>
   Object.entries(verbsOf(type)).map(([name, { operands, summary }]) =>
@@ -38,20 +42,22 @@ svcctl (the same as svcd ctl) asks the controller over its http interface.
   login [USER]                       get a token, which is valid for an hour; default: admin
   logout                             forget it
   completion bash                    print the completion for bash
+  import FILE                        create and change nodes by the lines of a table in CSV; - is standard input
+${Object.entries(clusterVerbs)
+  .map(([name, { operands, summary }]) => column(`cluster ${name} ${operands}`.trimEnd(), 34, summary))
+  .join('\n')}
 
 Types: ${typeNames.join(', ')}
 
 Verbs:
-${verbLines('node').join('\n')}
+${Object.entries(verbs)
+  .map(([name, { operands, summary, only }]) =>
+    column(`${name} ${operands}`, 34, only ? `${summary} [${only.join(', ')}]` : summary)
+  )
+  .join('\n')}
 
-NAME may be a node set for nodes: node[001-100], @group, @all, @osimage:NAME, @status:WORD,
-@stale:yes, and a,b for both, a!b for the one without the other.
-${Object.values(verbs).filter(({ nodesOnly }) => nodesOnly).length} of the verbs are for nodes alone: ${Object.entries(
-  verbs
-)
-  .filter(([, { nodesOnly }]) => nodesOnly)
-  .map(([name]) => name)
-  .join(', ')}.
+A verb with types behind it is for these alone. NAME may be a node set for nodes: node[001-100], @group, @all,
+@osimage:NAME, @status:WORD, @stale:yes, and a,b for both, a!b for the one without the other.
 
 Values: yes and no for what is true or false, commas in lists, nothing (FIELD=) to unset. @FILE reads a text
 from a file, - from standard input, @@ is an @. Scripts are given as text. Of a secret, - asks on a terminal.

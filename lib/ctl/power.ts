@@ -1,13 +1,9 @@
-import { setTimeout as wait } from 'node:timers/promises'
 import type { Part } from '../control/commands.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { noController, refused } from './failure.js'
+import { follow } from './progress.js'
 import { outcomeLines } from './render.js'
 import type { Session } from './session.js'
-
-const shortestPauseMs = 100
-const longestPauseMs = 1000
-const barWidth = 30
 
 /** What came of one node. */
 interface Outcome {
@@ -22,27 +18,14 @@ interface Outcome {
 export async function act(session: Session, part: Part, set: string, action: string): Promise<void> {
   const { controller, format, paint } = session
   const outcomes = new Map<string, Outcome>()
-  let answer = await controller.json(
-    'POST',
-    `/control/action/${part}/_${action}`,
-    {},
-    {
-      control: { [part]: { [action]: { hostlist: set } } }
-    }
-  )
-  const { request_id: id } = answer
+  const body = { control: { [part]: { [action]: { hostlist: set } } } }
+  const first = await controller.json('POST', `/control/action/${part}/_${action}`, {}, body)
+  const { request_id: id } = first
   if (typeof id !== 'string') throw noController(`no svcd at ${controller.name}: it gives no request_id`)
-  const bar = new Bar(session)
-  let pause = shortestPauseMs
-  for (;;) {
-    gather(outcomes, answer, part)
-    bar.show(typeof answer.progress === 'number' ? answer.progress : 0, outcomes.size)
-    if (answer.state === 'done' || answer.state === 'failed') break
-    await wait(pause)
-    pause = Math.min(pause * 1.5, longestPauseMs)
-    answer = await controller.json('GET', `/control/status/${encodeURIComponent(id)}`)
-  }
-  bar.clear()
+  const answer = await follow(session, `/control/status/${encodeURIComponent(id)}`, first, told => {
+    gather(outcomes, told, part)
+    return `${outcomes.size} nodes`
+  })
   if (format === 'json') await session.json(Object.fromEntries(jsonOf(outcomes)))
   else if (format === 'csv') await session.csv(csvOf(outcomes))
   else await session.lines(outcomeLines(outcomes, paint))
@@ -72,23 +55,4 @@ function* csvOf(outcomes: ReadonlyMap<string, Outcome>): Generator<string> {
   yield 'name,result,message\r'
   for (const [node, { failed, message }] of outcomes)
     yield `${[node, failed ? 'failed' : 'ok', message].map(cell).join(',')}\r`
-}
-
-/** How far a request is, on one line of a terminal's stderr. */
-class Bar {
-  #isShown = false
-
-  constructor(readonly session: Session) {}
-
-  show(progress: number, count: number): void {
-    const { terminal, format } = this.session
-    if (!terminal.shows.err || format !== 'text') return
-    const full = Math.round(Math.min(Math.max(progress, 0), 1) * barWidth)
-    terminal.err(`\r[${'#'.repeat(full)}${' '.repeat(barWidth - full)}] ${count} nodes`)
-    this.#isShown = true
-  }
-
-  clear(): void {
-    if (this.#isShown) this.session.terminal.err('\r\u001b[K')
-  }
 }

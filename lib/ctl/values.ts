@@ -8,11 +8,17 @@ import { wrongUsage } from './failure.js'
 /** Where long texts come from: a file, stdin for `-`, and a person for a secret that is `-` on a terminal. */
 export type ReadText = (place: string, field: Field) => Promise<Buffer>
 
+/** What fields stand in a body: those of a type, or of something else that is set in the same way. */
+export type Described = Pick<ObjectType, 'title' | 'fields' | 'interfaces'> & {
+  readonly newName: readonly string[]
+}
+
 /** The fields of a type that a request may set. */
-export const settable = ({ fields }: ObjectType) => fields.filter(({ derived }) => derived !== true)
+export const settable = ({ fields }: Pick<Described, 'fields'>) =>
+  fields.filter(({ derived }) => derived !== true)
 
 /** The fields that a request may set of an interface of this type. */
-export const ofInterface = ({ interfaces = [] }: ObjectType) =>
+export const ofInterface = ({ interfaces = [] }: Pick<Described, 'interfaces'>) =>
   interfaceEntry.filter(({ name }) =>
     name === 'force'
       ? interfaces.some(field => field.name === 'ipaddress')
@@ -24,7 +30,7 @@ export const ofInterface = ({ interfaces = [] }: ObjectType) =>
  * @throws Failure 2 naming the word that does not fit
  */
 export async function bodyOf(
-  type: ObjectType,
+  type: Described,
   words: readonly string[],
   readText: ReadText
 ): Promise<JsonObject> {
@@ -49,7 +55,7 @@ export async function bodyOf(
     const map = settable(type).find(({ name, merged }) => merged && key.startsWith(`${name}.`))
     const ofEntry = of === '' ? undefined : ofInterface(type).find(({ name }) => name === rest)
     if (field) put(body, field.name, key, await readValue(field, key, text, readText))
-    else if (type.newName.includes(key)) put(body, type.newName[0], key, text)
+    else if (type.newName.includes(key)) put(body, type.newName[0] ?? key, key, text)
     else if (map) put(partOf(map.name), key.slice(map.name.length + 1), key, text === '' ? null : text)
     else if (ofEntry) put(partOf(` ${of}`), rest, key, await readValue(ofEntry, key, text, readText))
     else throw wrongUsage(`a ${type.title} has no field ${key}; it has ${keys(type).join(', ')}`)
@@ -62,10 +68,10 @@ export async function bodyOf(
 }
 
 /** What may stand before the `=`, for a person to read. */
-const keys = (type: ObjectType) => [
+const keys = (type: Described) => [
   ...settable(type).map(({ name, merged }) => (merged ? `${name}.NAME` : name)),
   ...ofInterface(type).map(({ name }) => `INTERFACE.${name}`),
-  type.newName[0]
+  ...type.newName.slice(0, 1)
 ]
 
 /** The words that a field takes, where they are few. */

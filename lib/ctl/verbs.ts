@@ -3,38 +3,19 @@ import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { TypeName } from '../model/docs.js'
 import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
+import { changed, reader } from './change.js'
 import { Failure, refused, wrongUsage } from './failure.js'
+import { imageVerbs } from './images.js'
 import { act } from './power.js'
 import { agreed } from './question.js'
-import { bootLines, dryRunLines, objectLines } from './render.js'
-import type { Options, Session } from './session.js'
+import { bootLines, objectLines } from './render.js'
+import { secretVerbs } from './secrets.js'
+import type { Session } from './session.js'
 import { clean } from './terminal.js'
-import { bodyOf, type ReadText } from './values.js'
-
-/** What can be done with the objects of a type. */
-export interface Verb {
-  /** What stands behind it, for a person; words in brackets may be left out. */
-  readonly operands: string
-  /** How many words that are at least and at most. */
-  readonly count: readonly [number, number]
-  readonly summary: string
-  /** The options that it takes beside those that all take. */
-  readonly options?: readonly (keyof Options)[]
-  readonly nodesOnly?: true
-  /** The last word is one of these. */
-  readonly actions?: readonly string[]
-  /** It is followed by FIELD=VALUE words. */
-  readonly assigns?: true
-  run(session: Session, type: TypeName, operands: readonly string[]): Promise<void>
-}
-
-const any = Number.POSITIVE_INFINITY
-const chosen = ['output', 'fields', 'sort'] as const
-const change = ['output', 'dryrun'] as const
+import { bodyOf } from './values.js'
+import { any, change, chosen, pathOf, type Verb } from './verb.js'
 
 const manyNodes = 'many nodes are created from a table: svcd import --csv FILE, see docs/day.md'
-
-const pathOf = (type: TypeName, name: string) => `/config/${type}/${encodeURIComponent(name)}`
 
 /** The verbs in the order of the help; help, completion and checks are made from this table. */
 export const verbs: Readonly<Record<string, Verb>> = {
@@ -141,7 +122,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     count: [0, 1],
     summary: 'the last state of nodes, and since when',
     options: chosen,
-    nodesOnly: true,
+    only: ['node'],
     run: (session, _type, [set]) => session.rendered('/monitor/node', { nodes: set })
   },
   why: {
@@ -149,7 +130,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     count: [1, 1],
     summary: 'why a node did not boot, and what to do',
     options: ['output'],
-    nodesOnly: true,
+    only: ['node'],
     run: (session, _type, [set = '']) =>
       ofEach(session, set, '_why', 'why', (node, told) => {
         const { verdict } = isObject(told) ? told : {}
@@ -164,7 +145,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     count: [1, 1],
     summary: 'the last boots of a node, step by step',
     options: ['output'],
-    nodesOnly: true,
+    only: ['node'],
     run: (session, _type, [set = '']) =>
       ofEach(session, set, '_boots', 'boots', (node, told) => bootLines(node, told, session.paint))
   },
@@ -176,12 +157,14 @@ export const verbs: Readonly<Record<string, Verb>> = {
   chassis: ofMachine('chassis', 'the light that tells where a node is'),
   sel: ofMachine('sel', 'the system event log of nodes; asks before it clears those of a set', {
     clear: 'Clear the event logs of'
-  })
+  }),
+  ...imageVerbs,
+  ...secretVerbs
 }
 
 /** The verbs of a type. */
 export const verbsOf = (type: TypeName): Record<string, Verb> =>
-  Object.fromEntries(Object.entries(verbs).filter(([, { nodesOnly }]) => !nodesOnly || type === 'node'))
+  Object.fromEntries(Object.entries(verbs).filter(([, { only }]) => !only || only.includes(type)))
 
 /** `asks`: the actions that need a word of the admin for a set, and how the question begins. */
 function ofMachine(part: Part, summary: string, asks: Readonly<Record<string, string>> = {}): Verb {
@@ -191,7 +174,7 @@ function ofMachine(part: Part, summary: string, asks: Readonly<Record<string, st
     count: [2, 2],
     summary,
     options: Object.keys(asks).length > 0 ? ['output', 'yes'] : ['output'],
-    nodesOnly: true,
+    only: ['node'],
     actions,
     async run(session, _type, [set = '', action = '']) {
       if (!actions.includes(action)) throw wrongUsage(`${part} takes ${actions.join(', ')}, not ${action}`)
@@ -237,30 +220,3 @@ async function exists({ controller }: Session, type: TypeName, name: string): Pr
 
 const save = (session: Session, type: TypeName, name: string, body: JsonObject, done: string) =>
   changed(session, pathOf(type, name), body, `${objectTypes[type].title} ${name} ${done}`)
-
-/** Posts a change, or asks what it would change, and shows the answer. */
-async function changed(
-  session: Session,
-  path: string,
-  body: JsonObject | undefined,
-  done: string
-): Promise<void> {
-  const { controller, options, format, paint } = session
-  if (format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
-  const query = options.dryrun ? { dryrun: 'yes' } : {}
-  const answer = await controller.json('POST', path, query, body)
-  if (!options.dryrun || format === 'json') return session.changed(answer, done)
-  await session.lines(dryRunLines(answer, paint))
-}
-
-/** Where `@FILE` and `-` are read from. Throws Failure 2 where standard input is needed twice. */
-function reader({ terminal }: Session): ReadText {
-  let isRead = false
-  return async (place, { name, secret }) => {
-    if (place !== '-') return terminal.file(place)
-    if (secret && terminal.shows.in) return Buffer.from(await terminal.hidden(`${name}: `))
-    if (isRead) throw wrongUsage(`${name}=-: one field alone can be read from standard input`)
-    isRead = true
-    return terminal.input()
-  }
-}

@@ -14,6 +14,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { client, namedFile } from '../../lib/ctl/client.js'
+import { makeTree } from '../image/small-tree.js'
 import { addNode, bmcCluster } from '../support/bmc-cluster.js'
 import { builtTree, onTerminal } from '../support/built-tree.js'
 import { expire, makeCertificate } from '../support/certificate.js'
@@ -314,6 +315,107 @@ t.test('the same failure of many nodes is told once, whatever they are called', 
   t.match(alone, { code: 1, stdout: /^node001: failed: node node001 has no interface BMC: / })
 })
 
+// rules 14.6
+t.test('an image is packed and tagged', async t => {
+  makeTree(join(c.directory, 'images', 'small'))
+  await ok(t, ['osimage', 'add', 'small'])
+  const packed = await here(['osimage', 'pack', 'small'], { tty: true })
+  t.match(packed, { code: 0, stdout: /OS image small packed/, stderr: /\r\[ *#* *\] / })
+  await ok(t, ['osimage', 'tag', 'small', 'v1'])
+  t.match(
+    await ok(t, ['osimage', 'tags', 'small', '--fields', 'name,osimage']),
+    /^name +osimage\nv1 +small\n$/
+  )
+  t.match(
+    await ok(t, ['osimage', 'untag', 'small', 'v1', '--dryrun']),
+    /^dry run.*\nosimagetag .*v1: delete\n/
+  )
+  await ok(t, ['osimage', 'untag', 'small', 'v1'])
+  t.same((await c.get('/config/osimagetag')).body.config.osimagetag, {})
+  await ok(t, ['osimage', 'clone', 'small', 'large'])
+  rmSync(join(c.directory, 'images', 'large'), { recursive: true })
+  t.match(await here(['osimage', 'pack', 'large']), { code: 1, stdout: '', stderr: /large/ })
+  for (const name of ['small', 'large']) await ok(t, ['osimage', 'rm', name])
+})
+
+// rules 14.6
+t.test('secrets of nodes and groups', async t => {
+  const key = join(tree, 'files', 'key')
+  writeFileSync(key, 'of all\n')
+  await ok(t, ['group', 'setsecret', 'compute', 'host', `content=@${key}`, 'path=/etc/key'])
+  await ok(t, ['node', 'setsecret', 'node001', 'own', 'content=-', 'path=/etc/own'], 'mine\n')
+  t.match(
+    await ok(t, ['node', 'secrets', 'node001']),
+    'node node001  own  /etc/own\ngroup compute  host  /etc/key\n'
+  )
+  t.equal(await ok(t, ['group', 'secret', 'compute', 'host']), 'of all\n')
+  await ok(t, ['node', 'setsecret', 'node001', 'own', 'path=/etc/other', 'newsecretname=mine'])
+  t.equal(await ok(t, ['node', 'secret', 'node001', 'mine']), 'mine\n')
+  t.match(await here(['node', 'setsecret', 'node001', 'mine', 'content=-']), {
+    code: 2,
+    stderr: /gives no text/
+  })
+  writeFileSync(key, Buffer.from([0xff, 0]))
+  await ok(t, ['node', 'setsecret', 'node001', 'mine', `content=@${key}`])
+  t.match(await here(['node', 'secret', 'node001', 'mine']), {
+    code: 1,
+    stdout: '',
+    stderr: /is no text: -o json/
+  })
+  await ok(t, ['node', 'rmsecret', 'node001', 'mine'])
+  await ok(t, ['group', 'rmsecret', 'compute', 'host'])
+  t.same((await c.get('/config/secrets')).body.config.secrets, { node: {}, group: {} })
+})
+
+// rules 14.6
+t.test('the settings of the cluster', async t => {
+  await ok(t, ['cluster', 'set', 'technical_contacts=root@hpc', 'variables.site=delft', 'debug=no'])
+  const shown = await ok(t, ['cluster', 'show'])
+  t.match(shown, /^technical_contacts +root@hpc$/m)
+  t.match(shown, /^variables\n {4}site = delft$/m)
+  t.match(await ok(t, ['cluster', 'set', 'variables.site=', '--dryrun']), /^cluster .*: update\n/m)
+  await ok(t, ['cluster', 'set', 'variables.site=', 'technical_contacts='])
+  t.match((await c.get('/config/cluster')).body.config.cluster, {
+    technical_contacts: '',
+    variables: undefined
+  })
+  t.match(await here(['cluster', 'set', 'name=x']), { code: 2, stderr: /a cluster has no field name/ })
+})
+
+// rules 14.6
+t.test('a table of nodes is imported after a question, or with --yes', async t => {
+  const table = join(tree, 'files', 'nodes.csv')
+  writeFileSync(table, 'name,comment\nnode001,of a table\nnode003,new\n')
+  const before = (await c.get('/config/node')).text
+  t.match(
+    await ok(t, ['import', table, '--dryrun']),
+    /^dry run, nothing was changed: 1 node update, 1 node create\n/
+  )
+  t.match(await here(['import', table]), {
+    code: 2,
+    stdout: '',
+    stderr: /nothing was imported: .* use --yes/
+  })
+  t.match(await here(['import', table], { types: 'n' }), {
+    code: 1,
+    stderr: /Import this\?.*nothing was imported/s
+  })
+  t.equal((await c.get('/config/node')).text, before)
+  t.match(await here(['import', table], { types: 'y' }), { code: 0, stdout: '1 nodes created, 1 changed\n' })
+  t.equal(await ok(t, ['import', table]), 'nothing differs\n')
+  t.equal(
+    await ok(t, ['import', '-', '--yes'], 'name,comment\nnode001,x y\n'),
+    '0 nodes created, 1 changed\n'
+  )
+  t.match(await here(['import', table, '--yes', '--sort', 'name']), {
+    code: 2,
+    stderr: /import takes no --sort/
+  })
+  writeFileSync(table, 'name,group\nnode004,nowhere\n')
+  t.match(await here(['import', table, '--yes']), { code: 1, stderr: /line 2: .*nowhere does not exist/ })
+  await ok(t, ['node', 'rm', 'node003'])
+})
+
 // rules 14.3
 t.test('exit codes: refused, wrong usage, no controller', async t => {
   const refused: [string[], RegExp][] = [
@@ -564,7 +666,9 @@ t.test('completion for bash', async t => {
     [`${program} node add node003 group=`, 'compute'],
     ['svcctl node power node001 o', 'on off'],
     ['svcctl node list --fields name,comm', 'name,comment'],
-    ['svcctl node list --out', '--output']
+    ['svcctl node list --out', '--output'],
+    ['svcctl osimage ta', 'tags tag'],
+    ['svcctl cluster set provision_method=', 'torrent http']
   ]
   const text = await start('bash', ['-c', script, 'bash', ...lines.map(([line]) => line)], { input: '', env })
     .ended
