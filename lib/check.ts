@@ -1,15 +1,17 @@
-import { statSync } from 'node:fs'
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
+import { fileFindings } from './boot/file-findings.js'
 import { missingRoles } from './boot/roles.js'
 import { keys } from './config/keys.js'
 import type { Problem } from './config/problem.js'
 import { frontWarnings, reachability, userWarnings } from './config/reachability.js'
 import type { Config } from './config/types.js'
-import { expiry, isFor, readPair } from './http/certificate.js'
+import { hasDirectory, hasFile } from './disk/kind.js'
+import { expiry, isFor, PairError, readPair } from './http/certificate.js'
+import { imageFindings } from './image/findings.js'
 import { ownerText } from './model/index.js'
 import { stateWarnings } from './model/limits.js'
-import { storeOptions } from './model/model.js'
+import { Model, storeOptions } from './model/model.js'
 import { controllerAddress } from './model/networks.js'
 import { SecretBox } from './model/secret-box.js'
 import { missingKey, secretBoxOf, unreadableSecrets } from './model/secrets.js'
@@ -18,6 +20,7 @@ import type { SwitchDoc } from './model/types/switch.js'
 import type { ClusterSettings, View } from './model/view.js'
 import { locate } from './program/locate.js'
 import { programsOf } from './services/services.js'
+import { objectFile } from './store/paths.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
 
@@ -45,7 +48,11 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     damaged.push({ file, message: error.message.replace(`${file} `, '') })
     return new SecretBox()
   })
-  const options = storeOptions(config.paths.state, ini, box)
+  const { state: directory } = config.paths
+  const options = storeOptions(directory, ini, box)
+  const inState = (found: readonly { type: string; name: string; message: string }[]) =>
+    found.map(({ type, name, message }) => ({ file: objectFile(directory, type, name), message }))
+  let model: Model | undefined
   const firmware = missingFirmware(config)
   const tls = await tlsFindings(config.http, now)
   const told = [...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems]
@@ -71,6 +78,11 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
       for (const { file, message } of unreadableSecrets(view, box))
         problems.push({ file: join(config.paths.state, file), message })
     notes.push(...changedSettings(view, ini))
+    model = modelOf(view, ini, box, now)
+    const images = imageFindings(config, view, model.cluster)
+    for (const message of images.onMachine) problems.push({ file: placeOf(config, message), message })
+    problems.push(...inState(images.problems))
+    warnings.push(...images.warnings)
     // A network without a prefix is one of the problems.
     for (const name of view.names('network')) {
       const cidr = view.get('network', name)?.network
@@ -86,6 +98,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     if (error.code !== 'EACCES') throw error
     return [{ file: config.paths.state, message: `cannot be read: ${error.message}` }]
   })
+  if (model) problems.push(...inState(await fileFindings(model, config.http.url)))
   return {
     problems: [
       ...problems,
@@ -104,6 +117,13 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   }
 }
 
+/** The state as it was read, for those who ask a model; nobody changes it. */
+function modelOf(current: View, ini: ClusterSettings, box: SecretBox, now: number): Model {
+  const refuse = () => Promise.reject(new Error('svcd check changes nothing'))
+  const store = { current, change: refuse, changeInSteps: refuse }
+  return new Model({ store, ini, now: () => now, box, audit: async () => {} })
+}
+
 /** Where the key stands that a message begins with: on the command line or in the ini. */
 function placeOf({ file, set }: Config, message: string): string {
   const [, section, key] = /^\[(\w+)\] (\w+)/.exec(message) ?? []
@@ -114,17 +134,21 @@ const isAskable = (doc: SwitchDoc | undefined) => doc?.ipaddress !== undefined &
 
 /** What the ini names and this machine does not have: nothing that depends on it can work. */
 async function missingOnMachine(config: Config): Promise<string[]> {
-  const { controller, boot, control } = config
+  const { controller, boot, control, ssh } = config
   const problems: string[] = []
   const addresses = Object.values(networkInterfaces()).flatMap(
     all => all?.map(({ address }) => address) ?? []
   )
   if (!/^127\.|^::1$/.test(controller.address) && !addresses.includes(controller.address))
     problems.push(`[controller] address: no interface of this machine has ${controller.address}`)
-  if (boot.ipxe_directory !== '' && !isDirectory(boot.ipxe_directory))
+  if (boot.ipxe_directory !== '' && !hasDirectory(boot.ipxe_directory))
     problems.push(`[boot] ipxe_directory: there is no directory ${boot.ipxe_directory}`)
-  if (control.ca_file !== '' && !isFile(control.ca_file))
+  if (control.ca_file !== '' && !hasFile(control.ca_file))
     problems.push(`[control] ca_file: there is no file ${control.ca_file}`)
+  if (ssh.key !== '' && !hasFile(ssh.key))
+    problems.push(
+      `[ssh] key: there is no file ${ssh.key}; put the private key there, or leave it empty: svcd makes one`
+    )
   for (const { key, program } of programsOf(config))
     if ((await locate(program)) === undefined)
       problems.push(`${key}: there is no program ${program}, or it may not be run`)
@@ -138,7 +162,7 @@ async function missingOnMachine(config: Config): Promise<string[]> {
 function missingFirmware({ boot }: Config): { problems: string[]; warnings: string[] } {
   const directory = boot.ipxe_directory
   const missing = (['bios', 'efi_x64', 'efi_arm64'] as const).filter(
-    key => isDirectory(directory) && !isFile(join(directory, boot[key]))
+    key => hasDirectory(directory) && !hasFile(join(directory, boot[key]))
   )
   const isNeeded = (key: (typeof missing)[number]) =>
     key === 'efi_x64' || boot[key] !== keys.boot[key].default
@@ -168,14 +192,11 @@ async function tlsFindings(
       warnings.push(`[http] url ${url}: ${tls_certificate} is not for ${host}; nodes refuse it`)
     return { problems: end?.over ? [text] : [], warnings }
   } catch (error) {
-    const { message } = error as Error
-    const isOfKey = message.includes(tls_key) || !message.includes(tls_certificate)
-    return { problems: [`[http] ${isOfKey ? 'tls_key' : 'tls_certificate'}: ${message}`], warnings: [] }
+    if (!(error instanceof PairError)) throw error
+    const problems = error.reasons.map(({ of, message }) => `[http] tls_${of}: ${message}`)
+    return { problems, warnings: [] }
   }
 }
-
-const isDirectory = (path: string) => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
-const isFile = (file: string) => statSync(file, { throwIfNoEntry: false })?.isFile() ?? false
 
 function changedSettings(view: View, ini: ClusterSettings): string[] {
   const inForce = settingsInForce(view, ini)

@@ -33,11 +33,13 @@ const commands = new Map(
       return 0
     },
     async check(options) {
-      const config = await configOf(options)
+      const { readConfig } = await import('./config/load.js')
+      const { config, problems } = readConfig(iniOf(options), options.set ?? [])
+      const { ConfigError } = await import('./config/problem.js')
+      if (!config) throw new ConfigError(problems)
       const { check } = await import('./cli/check.js')
-      return (await check(config, [...self(), 'check', ...given({ ...options, config: config.file })]))
-        ? 0
-        : 1
+      const again = [...self(), 'check', ...given({ ...options, config: config.file })]
+      return (await check(config, again, problems)) ? 0 : 1
     },
     async export(options) {
       const config = await configOf(options)
@@ -68,11 +70,15 @@ const commands = new Map(
 /** What the commands that take an operand take. */
 const operands: Readonly<Record<string, string>> = { passwd: 'USER', import: 'FILE' }
 
-async function configOf(options: Options): Promise<Config> {
+function iniOf({ config }: Options): string {
   const installed = '/etc/svcd/svcd.ini'
   const checkout = fileURLToPath(new URL('../etc/svcd.ini', import.meta.url))
+  return config ?? (existsSync(installed) ? installed : checkout)
+}
+
+async function configOf(options: Options): Promise<Config> {
   const { loadConfig } = await import('./config/load.js')
-  return loadConfig(options.config ?? (existsSync(installed) ? installed : checkout), options.set ?? [])
+  return loadConfig(iniOf(options), options.set ?? [])
 }
 
 /** This program as a command. */

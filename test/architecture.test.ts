@@ -30,6 +30,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   check: [
     'daemon',
     'boot',
+    'image',
     'services',
     'model',
     'store',

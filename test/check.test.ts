@@ -1,6 +1,6 @@
-import { chmodSync, unlinkSync } from 'node:fs'
+import { chmodSync, mkdirSync, unlinkSync, writeFileSync } from 'node:fs'
 import { networkInterfaces } from 'node:os'
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { checkAll } from '../lib/check.js'
@@ -40,6 +40,12 @@ async function checkAt(now: number, state: string, ...settings: string[]) {
 }
 
 const none = { problems: [], warnings: [] }
+
+/** An object of a state directory, as the store writes it. */
+function put(path: string, fields: object): void {
+  mkdirSync(dirname(path), { recursive: true })
+  writeFileSync(`${path}.json`, `${JSON.stringify({ name: basename(path), ...fields }, null, 2)}\n`)
+}
 
 // rules 7.7
 t.test('the directory of iPXE binaries, and the binaries', async t => {
@@ -185,6 +191,84 @@ t.test('the certificate and its key', async t => {
   ])
   unlinkSync(one.certificate)
   t.match((await check(state, ...pair(one.key))).problems, [
-    /^\[http\] tls_certificate: there is no file .*one\.crt; put it there/
+    /^\[http\] tls_certificate: there is no file .*one\.crt; put it there/,
+    /^\[http\] tls_key: .*one\.key has mode 0644: /
+  ])
+})
+
+// rules 7.7
+t.test('the key of ssh, and the directories and files of images', async t => {
+  const state = t.testdir({ 'svcd.ini': '', files: {}, images: {}, key: '' })
+  const at = (...names: string[]) => join(state, ...names)
+  t.strictSame(await check(state, `ssh.key=${at('key')}`), none)
+  t.match((await check(state, `ssh.key=${at('none')}`)).problems, [
+    `[ssh] key: there is no file ${at('none')}; put the private key there`
+  ])
+  const objects: [string, object][] = [
+    ['osimage/used', { kernelfile: 'vmlinuz', initrdfile: 'initrd', imagefile: 'used.tar' }],
+    ['osimage/idle', { kernelfile: 'old', path: '/other' }],
+    ['osimagetag/used:v1', { osimage: 'used', tag: 'v1', order: 1, imagefile: 'v1.tar' }],
+    ['node/n1', { osimage: 'used' }],
+    ['node/n2', { osimage: 'idle', netboot: false }]
+  ]
+  for (const [path, fields] of objects) put(at('var', path), fields)
+  const config = (files: string, images: string) =>
+    loadConfig(at('svcd.ini'), [
+      ...[`paths.state=${at('var')}`, `paths.templates=${templates}`, ...reachable],
+      ...[`paths.files=${at(files)}`, `image.directory=${at(images)}`]
+    ])
+  writeFileSync(at('files/vmlinuz'), '')
+  const found = await checkAll(config('files', 'images'))
+  const lacks = (title: string, field: string, file: string) =>
+    `${title}: field "${field}": there is no file ${at('files', file)}`
+  t.strictSame(found.problems, [
+    {
+      file: at('var/osimage/used.json'),
+      message: `${lacks('OS image used', 'initrdfile', 'initrd')}, and nodes boot with it`
+    },
+    {
+      file: at('var/osimage/used.json'),
+      message: `${lacks('OS image used', 'imagefile', 'used.tar')}, and nodes boot with it`
+    }
+  ])
+  t.strictSame(found.warnings, [
+    lacks('OS image idle', 'kernelfile', 'old'),
+    lacks('OS image used: tag v1', 'imagefile', 'v1.tar'),
+    'OS image idle: there is no directory /other: it cannot be packed or pushed',
+    `OS image used: there is no directory ${at('images/used')}: it cannot be packed or pushed`
+  ])
+  put(at('var/node/n1'), { osimage: 'used', osimagetag: 'v1' })
+  t.match((await checkAll(config('files', 'images'))).problems, [
+    { message: `${lacks('OS image used: tag v1', 'imagefile', 'v1.tar')}, and nodes boot with it` }
+  ])
+  t.match((await checkAll(config('no-files', 'no-images'))).problems, [
+    { message: `[paths] files: there is no directory ${at('no-files')}, where 3 OS images or tags have` },
+    { message: `[image] directory: there is no directory ${at('no-images')}, where 1 OS images or tags have` }
+  ])
+})
+
+// rules 4.25, 7.7
+t.test('a file that cannot be rendered for one node; one that fails for all is tried for three', async t => {
+  const state = t.testdir({ 'svcd.ini': '' })
+  const at = (...names: string[]) => join(state, ...names)
+  put(at('var/file/rack'), { path: '/etc/rack', template: 'rack\n{{ variables.rack }}\n' })
+  put(at('var/file/motd'), { path: '/etc/motd', template: '{{ node }}\n' })
+  for (const rack of [1, 2, 3, 4, 5])
+    put(at(`var/node/n${rack}`), {
+      files: ['rack', 'motd'],
+      ...(rack === 2 ? {} : { variables: { rack: `${rack}` } })
+    })
+  const config = loadConfig(at('svcd.ini'), [
+    ...[`paths.state=${at('var')}`, `paths.templates=${templates}`, ...reachable]
+  ])
+  const one = await checkAll(config)
+  t.match(one.problems, [{ file: at('var/file/rack.json'), message: /^node n2: rack:2:\d+: .*rack/ }])
+  put(at('var/file/motd'), { path: '/etc/motd', template: '{{ nothing }}\n' })
+  const all = (await checkAll(config)).problems.map(({ message }) => message)
+  t.match(all, [
+    /^node n1: motd:1:\d+: /,
+    /^node n2: motd:1:\d+: /,
+    /^node n2: rack:2:\d+: /,
+    /^node n3: motd:1:\d+: .*; it is tried for no further node$/
   ])
 })

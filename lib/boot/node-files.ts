@@ -89,6 +89,24 @@ export class NodeFiles {
     return shown
   }
 
+  /** Why files of a node cannot be rendered, of those that are `wanted`; `masked` with its secrets masked. Throws 404. */
+  async problems(
+    name: string,
+    wanted: (file: string) => boolean,
+    masked: boolean
+  ): Promise<{ name: string; problem: string }[]> {
+    const files = this.#filesOf(name).filter(({ file }) => wanted(file.name))
+    const found: { name: string; problem: string }[] = []
+    if (files.length > 0)
+      await this.#inTurn(name, async render => {
+        for (const { file } of files) {
+          const { problem } = await render(file, masked)
+          if (problem !== undefined) found.push({ name: file.name, problem })
+        }
+      })
+    return found
+  }
+
   #filesOf(name: string): FileInForce[] {
     const { model } = this.#o
     const { node, group } = model.effective(model.get('node', name))

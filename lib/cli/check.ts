@@ -11,23 +11,40 @@ import { unitUser } from './unit-user.js'
 /**
  * Prints problems, warnings and notes on stderr, and `ok` on stdout when there is no problem. True when there is
  * none. Root may read and write what the daemon may not: where a unit of systemd runs svcd on this ini as another user,
- * the check is done as that user (rules 7.7). `self` is the command that does it.
+ * the check is done as that user (rules 7.7). `self` is the command that does it. `ofIni`: the problems of the ini; while
+ * there are any, warnings and notes are left out, as they may come from what is wrong there.
  */
-export async function check(config: Config, self: readonly string[]): Promise<boolean> {
-  const other = process.getuid?.() === 0 ? await unitUser(config.file) : undefined
+export async function check(
+  config: Config,
+  self: readonly string[],
+  ofIni: readonly Problem[] = []
+): Promise<boolean> {
+  const found: Problem[] = [...ofIni]
+  const other =
+    process.getuid?.() === 0
+      ? await unitUser(config.file).catch(({ message }: Error) => {
+          found.push({ file: config.file, message })
+          return undefined
+        })
+      : undefined
   if (other) {
     process.stderr.write(`note: this is what user ${other.user} sees, as whom ${other.unit} runs svcd\n`)
     return checkAs(other, self)
   }
   const owner = await ownerFindings(config)
   const { problems, warnings, notes } = await checkAll(config)
+  found.push(...owner.problems, ...problems)
   const lines = [
-    ...[...owner.problems, ...problems].map(problemText),
-    ...[...owner.warnings, ...warnings].map(warning => `warning: ${warning}`),
-    ...notes.map(note => `note: ${note}`)
+    ...found.map(problemText),
+    ...(ofIni.length > 0
+      ? []
+      : [
+          ...[...owner.warnings, ...warnings].map(warning => `warning: ${warning}`),
+          ...notes.map(note => `note: ${note}`)
+        ])
   ]
   for (const line of lines) process.stderr.write(`${line}\n`)
-  if (owner.problems.length + problems.length > 0) return false
+  if (found.length > 0) return false
   process.stdout.write('ok\n')
   return true
 }

@@ -24,6 +24,19 @@ type Sections = Map<string, Map<string, Given>>
  * @throws ConfigError with every problem, each with its file and line or `--set section.key`
  */
 export function loadConfig(file: string, overrides: readonly string[]): Config {
+  const { config, problems } = readConfig(file, overrides)
+  if (!config || problems.length > 0) throw new ConfigError(problems)
+  return config
+}
+
+/**
+ * The same for `svcd check`, which goes on where the ini has problems: a wrong value is the default in `config`. There is no
+ * `config` where it may not be known which directories are meant.
+ */
+export function readConfig(
+  file: string,
+  overrides: readonly string[]
+): { readonly config: Config | undefined; readonly problems: readonly Problem[] } {
   const path = resolve(file)
   const problems: Problem[] = []
   const given = collect(path, overrides, problems)
@@ -57,7 +70,29 @@ export function loadConfig(file: string, overrides: readonly string[]): Config {
     const place = placeOf(path, given, 'torrent', 'seeder')
     problems.push({ ...place, message: `[torrent] seeder_url ${or} needed when seeder is ${seeder}` })
   }
-  if (problems.length > 0) throw new ConfigError(inOrder(path, problems))
+  const isKnown = problems.every(({ message }) => isElsewhere.test(message))
+  const config = isKnown ? configOf(path, overrides, withDefaults(path, values), users) : undefined
+  return { config, problems: inOrder(path, problems) }
+}
+
+/** Problems of single keys of sections that name no directory of svcd's own. */
+const isElsewhere = /^(?:unknown key .* in )?\[(?!(?:paths|image)\])\w+\]/
+
+/** The values with the defaults in the place of wrong ones. */
+function withDefaults(file: string, values: Values): Values {
+  const sections = Object.entries(values).map(([section, keys]) => {
+    const read = Object.entries(keys).map(([name, value]) => {
+      const key = table[section]?.[name]
+      return [name, value ?? key?.kind(key.default, dirname(file))]
+    })
+    return [section, Object.fromEntries(read)]
+  })
+  return Object.fromEntries(sections) as Values
+}
+
+function configOf(path: string, overrides: readonly string[], values: Values, users: User[]): Config {
+  const { listen } = values.http
+  const address = values.controller.address || listen.address
   return freeze({
     ...values,
     file: path,

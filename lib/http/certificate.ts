@@ -32,22 +32,60 @@ export interface Pair {
   readonly certificate: X509Certificate
 }
 
+/** What is wrong with a pair, each with its file and what to do. */
+export class PairError extends Error {
+  constructor(readonly reasons: readonly { readonly of: keyof PairFiles; readonly message: string }[]) {
+    super(reasons.map(({ message }) => message).join('; '))
+  }
+}
+
 /**
- * Reads a certificate and its key, and checks them. Throws Error that names the file, what is wrong with it and what to do:
- * it cannot be read, is no PEM, they do not belong together, or others may read or replace the key.
+ * Reads a certificate and its key, and checks them. Throws PairError that names the files, what is wrong with each and what
+ * to do: it cannot be read, is no PEM, they do not belong together, others may read the key, or replace one of them.
  */
 export async function readPair(files: PairFiles): Promise<Pair> {
-  const cert = await read(files.certificate)
-  const certificate = parsed(files.certificate, 'certificate', () => new X509Certificate(cert))
-  const bytes = await read(files.key)
-  await refuseOthers(files.key, 0o037, '0640', 'others than its owner and its group may read or change it')
-  for (const path of new Set([files.key, await realpath(files.key)]))
-    await refuseOthers(dirname(path), 0o022, '0755', 'others than its owner may replace the key in it')
-  const key: KeyObject = parsed(files.key, 'private key without a passphrase', () => createPrivateKey(bytes))
+  const [certificate, key] = await Promise.allSettled([readCertificate(files), readKey(files)])
+  const reasons = Object.entries({ certificate, key }).flatMap(([of, found]) =>
+    found.status === 'rejected'
+      ? [{ of: of as keyof PairFiles, message: (found.reason as Error).message }]
+      : []
+  )
+  if (certificate.status === 'rejected' || key.status === 'rejected') throw new PairError(reasons)
+  return paired(files, certificate.value, key.value)
+}
+
+async function readCertificate({ certificate: file }: PairFiles) {
+  const bytes = await read(file)
+  await refuseReplacement(file, 'certificate')
+  return { bytes, certificate: parsed(file, 'certificate', () => new X509Certificate(bytes)) }
+}
+
+async function readKey({ key: file }: PairFiles) {
+  const bytes = await read(file)
+  await refuseOthers(file, 0o037, '0640', 'others than its owner and its group may read or change it')
+  await refuseReplacement(file, 'key')
+  const key: KeyObject = parsed(file, 'private key without a passphrase', () => createPrivateKey(bytes))
+  return { bytes, key }
+}
+
+/** Where a link leads counts as well as where it stands. */
+async function refuseReplacement(file: string, what: string): Promise<void> {
+  for (const path of new Set([file, await realpath(file)]))
+    await refuseOthers(dirname(path), 0o022, '0755', `others than its owner may replace the ${what} in it`)
+}
+
+function paired(
+  files: PairFiles,
+  { bytes: cert, certificate }: Awaited<ReturnType<typeof readCertificate>>,
+  { bytes, key }: Awaited<ReturnType<typeof readKey>>
+): Pair {
   if (!certificate.checkPrivateKey(key))
-    throw new Error(
-      `${files.key} is not the key of ${files.certificate}: put both files of one certificate there`
-    )
+    throw new PairError([
+      {
+        of: 'key',
+        message: `${files.key} is not the key of ${files.certificate}: put both files of one certificate there`
+      }
+    ])
   try {
     const context = createSecureContext({
       ...{ cert, key: bytes, ciphers: CIPHERS, minVersion: 'TLSv1.2', honorCipherOrder: true },
@@ -55,7 +93,8 @@ export async function readPair(files: PairFiles): Promise<Pair> {
     })
     return { context, certificate }
   } catch (error) {
-    throw new Error(`${files.certificate} cannot be used for TLS: ${reasonOf(error)}; have it issued anew`)
+    const message = `${files.certificate} cannot be used for TLS: ${reasonOf(error)}; have it issued anew`
+    throw new PairError([{ of: 'certificate', message }])
   }
 }
 

@@ -70,12 +70,16 @@ export function kindOf<D extends object>(type: StoredType<D>, sealing?: Sealing)
   const secret = new Set(table.flatMap(({ name, secret }) => (secret ? [name] : [])))
   return {
     decode(name, json) {
+      const wrong: FieldError[] = []
       const report: Report = (path, message) => {
-        throw new FieldError(path, `${type.title} ${name}: ${message}`)
+        wrong.push(new FieldError(path, `${type.title} ${name}: ${message}`))
       }
       const plain =
         sealing && isObject(json) && secret.size > 0 ? opened(json, secret, sealing, report) : json
-      return readStored(type, name, plain, report, true)
+      const read = readStored(type, name, plain, report, true)
+      const [first, ...others] = wrong
+      if (first) throw new FieldError(first.path, first.message, others)
+      return read
     },
     // Keys in table order, whatever order a change built them in: equal objects have equal files.
     encode: doc => {

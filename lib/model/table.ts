@@ -47,6 +47,7 @@ export function readTable(
   exact = false
 ): Map<string, unknown> {
   const values = new Map<string, unknown>()
+  const wrong = new Set<string>()
   const stored = (key: string) => table.find(({ name, derived }) => name === key && !derived)
   for (const [key, value] of Object.entries(given)) {
     const field = exact ? stored(key) : fieldFor(table, key, value)
@@ -60,13 +61,14 @@ export function readTable(
         values.set(field.name, read)
       } catch (error) {
         if (!(error instanceof ValueError)) throw error
-        const { path, message } = error
-        report([key, ...(path ?? [])], path ? message : `field "${key}" ${message}`)
+        wrong.add(field.name)
+        for (const { path, message } of [error, ...error.others])
+          report([key, ...(path ?? [])], path ? message : `field "${key}" ${message}`)
       }
   }
   for (const { name, required, type } of table)
     if (required && values.get(name) === null) report([name], `field "${name}" must be ${type.expected}`)
-    else if (required && !values.has(name)) report([], `field "${name}" is missing`)
+    else if (required && !values.has(name) && !wrong.has(name)) report([], `field "${name}" is missing`)
   return values
 }
 
@@ -112,13 +114,22 @@ export const objectOf = <D>(table: Table): FieldType<D> => {
     json: 'object',
     read: (value, exact) => {
       if (!isObject(value)) throw new ValueError('')
-      const report: Report = (path, message) => {
-        throw new ValueError(message, path)
-      }
-      const values = readTable(table, value, report, exact)
+      const wrong: ValueError[] = []
+      const values = readTable(
+        table,
+        value,
+        (path, message) => wrong.push(new ValueError(message, path)),
+        exact
+      )
+      throwAll(wrong)
       return storedFields(table, values) as D
     }
   }
+}
+
+/** Throws what is wrong with a value, all of it in one error. */
+function throwAll([first, ...others]: readonly ValueError[]): void {
+  if (first) throw new ValueError(first.message, first.path, others)
 }
 
 /** A list of objects with these fields; the first field tells one from the others. `what` is one: "interface". */
@@ -132,19 +143,25 @@ export const listOf = <D>(what: string, table: Table): FieldType<readonly D[]> =
     read: (value, exact) => {
       if (!Array.isArray(value)) throw new ValueError('')
       const seen = new Set<JsonValue | undefined>()
-      return value.map((entry, i) => {
+      const wrong: ValueError[] = []
+      const read = value.flatMap((entry, i) => {
         const name = nameOf(entry)
         const where = `${what} ${name ?? i + 1}`
         try {
           if (seen.has(name)) throw new ValueError('is given twice')
           seen.add(name)
-          return entryType.read(entry, exact)
+          return [entryType.read(entry, exact)]
         } catch (error) {
           if (!(error instanceof ValueError)) throw error
-          const message = error.path ? `: ${error.message}` : ` ${error.message || 'is not an object'}`
-          throw new ValueError(`${where}${message}`, [i, ...(error.path ?? [])])
+          for (const { path, message } of [error, ...error.others]) {
+            const told = path ? `: ${message}` : ` ${message || 'is not an object'}`
+            wrong.push(new ValueError(`${where}${told}`, [i, ...(path ?? [])]))
+          }
+          return []
         }
       })
+      throwAll(wrong)
+      return read
     }
   }
 }

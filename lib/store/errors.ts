@@ -40,14 +40,19 @@ export class LockedError extends Error {
   }
 }
 
-/** A `Kind.decode` may throw this instead of a plain Error: `path` leads to the value, and gives its line. */
+/**
+ * A `Kind.decode` may throw this instead of a plain Error: `path` leads to the value, and gives its line; `others` is what
+ * else is wrong with the object.
+ */
 export class FieldError extends Error {
   override readonly name = 'FieldError'
   readonly path: readonly (string | number)[]
+  readonly others: readonly FieldError[]
 
-  constructor(path: readonly (string | number)[], message: string) {
+  constructor(path: readonly (string | number)[], message: string, others: readonly FieldError[] = []) {
     super(message)
     this.path = path
+    this.others = others
   }
 }
 

@@ -83,7 +83,9 @@ function loadType(directory: string, type: string, kind: Kind<Doc>, loading: Loa
       const why = kind.outdated?.(json)
       if (why !== undefined) loading.outdated.push({ type, name, file, message: why })
     } catch (error) {
-      loading.problems.push({ file, ...lineIn(text, error), message: reasonOf(error) })
+      const others = error instanceof FieldError ? error.others : []
+      for (const one of [error, ...others])
+        loading.problems.push({ file, ...lineIn(text, one), message: reasonOf(one) })
     }
   }
 }

@@ -57,9 +57,46 @@ t.test('an unbuilt checkout says what to type', async t => {
   t.match(stderr, /^svcd is not built: type `make build` in /)
 })
 
+const places = `[paths]\nstate = state\ntemplates = ${join(tree, 'templates')}\n`
+
+// rules 7.7
+t.test(
+  'check: the problems of the ini, and those of the state with all fields of an object, in one run',
+  async t => {
+    const interfaces = [
+      { interface: 'a', ipaddress: 'x' },
+      { interface: 'b', macaddress: 'y' }
+    ]
+    const node = { name: 'n1', netboot: 'yes', bootmenu: 'no', interfaces }
+    const directory = t.testdir({
+      'bad.ini': `[http]\nmax_body = 5\n[ssh]\nkey = none\n${places}`,
+      state: { node: { 'n1.json': `${JSON.stringify(node, null, 2)}\n` } }
+    })
+    const { code, stderr } = await svcd(tree, ['check', '--config', join(directory, 'bad.ini')])
+    t.equal(code, 1)
+    const at = (line: number) => `${directory}/state/node/n1.json:${line}: node n1: `
+    const lines = [
+      `${directory}/bad.ini:2: [http] max_body must be`,
+      `${directory}/bad.ini: [ssh] key: there is no file ${directory}/none; put`,
+      `${at(3)}field "netboot" must be true or false`,
+      `${at(4)}field "bootmenu" must be true or false`,
+      `${at(8)}interface a: field "ipaddress" must be`,
+      `${at(12)}interface b: field "macaddress" must be`
+    ]
+    t.strictSame(
+      stderr
+        .trimEnd()
+        .split('\n')
+        .map((line, i) => line.slice(0, lines[i]?.length)),
+      lines,
+      stderr
+    )
+  }
+)
+
 // rules 7.7
 t.test('check: every problem with its line, exit 1, no stack trace', async t => {
-  const directory = t.testdir({ 'bad.ini': '[http]\nlisten = x\nfoo = 1\n' })
+  const directory = t.testdir({ 'bad.ini': `[http]\nlisten = x\nfoo = 1\n${places}` })
   const file = join(directory, 'bad.ini')
   const { code, stdout, stderr } = await svcd(tree, ['check', '--config', file, '--set', 'log.level=loud'])
   t.equal(code, 1)

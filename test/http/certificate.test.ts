@@ -38,6 +38,7 @@ t.test('what is no certificate with its key is refused; the message names file a
   copyFileSync(one.key, at('open/key'))
   chmodSync(at('open'), 0o777)
   symlinkSync(at('open/key'), at('link'))
+  symlinkSync(one.certificate, at('open/link'))
   const table: [Partial<PairFiles>, string | RegExp][] = [
     [
       { key: two.key },
@@ -63,6 +64,14 @@ t.test('what is no certificate with its key is refused; the message names file a
     [
       { key: at('link') },
       `${at('open')} has mode 0777: others than its owner may replace the key in it; give it mode 0755 (chmod 0755 ${at('open')})`
+    ],
+    [
+      { certificate: at('open/link') },
+      `${at('open')} has mode 0777: others than its owner may replace the certificate in it; give it mode 0755 (chmod 0755 ${at('open')})`
+    ],
+    [
+      { certificate: at('none'), key: directory },
+      /^there is no file .*none; put it there, .*; .*: it is not a regular file; move it away/
     ]
   ]
   for (const [files, message] of table) await t.rejects(readPair({ ...one, ...files }), { message })

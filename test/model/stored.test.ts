@@ -97,7 +97,7 @@ const byHand: [is: string, path: string, doc: object, says: string][] = [
   [
     'an empty kernel of a tag',
     'osimagetag/i:t',
-    { kernelfile: '' },
+    { kernelfile: '', osimage: 'i', tag: 't', order: 1 },
     '3: field "kernelfile" is ""; leave it out'
   ]
 ]

@@ -1,0 +1,39 @@
+import { ServiceError } from '../errors.js'
+import type { Model } from '../model/model.js'
+import { NodeFiles } from './node-files.js'
+
+/** A file that fails is tried for so many nodes: one that never ends takes seconds for each. */
+const mostTries = 3
+
+/**
+ * The files that cannot be rendered for their nodes, for `svcd check` (rules 7.7): each is tried for every node that has it,
+ * with the node's own values and secrets.
+ */
+export async function fileFindings(
+  model: Model,
+  url: string
+): Promise<{ type: 'file'; name: string; message: string }[]> {
+  const files = new NodeFiles({ model, url })
+  const failed = new Map<string, number>()
+  // Secrets that cannot be decrypted are told elsewhere.
+  const problemsOf = (node: string, wanted: (file: string) => boolean) =>
+    files.problems(node, wanted, false).catch((error: unknown) => {
+      if (!(error instanceof ServiceError)) throw error
+      return files.problems(node, wanted, true)
+    })
+  const found: { type: 'file'; name: string; message: string }[] = []
+  try {
+    for (const node of model.view.names('node')) {
+      const tried = (file: string) => (failed.get(file) ?? 0) < mostTries
+      for (const { name, problem } of await problemsOf(node, tried)) {
+        const times = (failed.get(name) ?? 0) + 1
+        failed.set(name, times)
+        const last = times === mostTries ? '; it is tried for no further node' : ''
+        found.push({ type: 'file', name, message: `node ${node}: ${problem}${last}` })
+      }
+    }
+  } finally {
+    await files.close()
+  }
+  return found
+}

@@ -1,0 +1,87 @@
+import { join } from 'node:path'
+import type { Config } from '../config/types.js'
+import { hasDirectory, hasFile } from '../disk/kind.js'
+import { groupOf, settingsOf } from '../model/effective.js'
+import type { Files } from '../model/index.js'
+import { filesOf, tagKey, untagged } from '../model/tags.js'
+import { meantTree } from '../model/types/osimage.js'
+import type { ClusterSettings, View } from '../model/view.js'
+
+/** What is wrong with the files and directories of images. */
+export interface ImageFindings {
+  /** With the directories that the ini names; each begins with the key. */
+  readonly onMachine: readonly string[]
+  /** With an image or a tag. */
+  readonly problems: readonly { readonly type: string; readonly name: string; readonly message: string }[]
+  readonly warnings: readonly string[]
+}
+
+/**
+ * What images need, and this machine does not have (rules 7.7): the directories of the ini, those of the images, and the
+ * files that nodes are sent. A missing file is a problem if a node is sent it, else a warning.
+ */
+export function imageFindings(config: Config, view: View, cluster: ClusterSettings): ImageFindings {
+  const { state, files } = config.paths
+  const { directory } = config.image
+  const onMachine: string[] = []
+  const problems: { type: string; name: string; message: string }[] = []
+  const warnings: string[] = []
+  const named = [...packed(view)].filter(({ files }) => Object.keys(files).length > 0)
+  const images = view.names('osimage').flatMap(name => view.get('osimage', name) ?? [])
+  const inside = images.filter(image => meantTree(directory, image).startsWith(`${directory}/`))
+  // The first start makes both directories.
+  const wasStarted = hasFile(join(state, 'token.key'))
+  for (const [key, path, users] of [
+    ['[paths] files', files, named],
+    ['[image] directory', directory, inside]
+  ] as const) {
+    if (hasDirectory(path)) continue
+    const message = `${key}: there is no directory ${path}`
+    if (users.length > 0)
+      onMachine.push(
+        `${message}, where ${users.length} OS images or tags have their files: is it not mounted?`
+      )
+    else if (wasStarted) warnings.push(`${message}; the next start makes an empty one`)
+  }
+  const sent = hasDirectory(files) ? sentToNodes(view, cluster) : new Set()
+  for (const { type, name, title, files: given } of hasDirectory(files) ? named : [])
+    for (const [field, file] of Object.entries(given)) {
+      if (hasFile(join(files, file))) continue
+      const message = `${title}: field "${field}": there is no file ${join(files, file)}`
+      if (sent.has(name)) problems.push({ type, name, message: `${message}, and nodes boot with it` })
+      else warnings.push(message)
+    }
+  for (const image of hasDirectory(directory) ? images : []) {
+    const tree = meantTree(directory, image)
+    if (!hasDirectory(tree))
+      warnings.push(`OS image ${image.name}: there is no directory ${tree}: it cannot be packed or pushed`)
+  }
+  return { onMachine, problems, warnings }
+}
+
+/** The names of the images, and of the tags, whose files nodes are sent that boot from the network. */
+function sentToNodes(view: View, cluster: ClusterSettings): Set<string> {
+  const sent = new Set<string>()
+  for (const name of view.names('node')) {
+    const node = view.get('node', name)
+    if (!node) continue
+    const { osimage, osimagetag, netboot } = settingsOf(node, groupOf(view, node), cluster)
+    if (osimage !== null && netboot) sent.add(osimagetag === untagged ? osimage : tagKey(osimage, osimagetag))
+  }
+  return sent
+}
+
+/** Every image and every tag with the files that it names. */
+function* packed(view: View): Generator<{ type: string; name: string; title: string; files: Files }> {
+  for (const name of view.names('osimage'))
+    yield {
+      type: 'osimage',
+      name,
+      title: `OS image ${name}`,
+      files: filesOf(view.get('osimage', name) ?? {})
+    }
+  for (const name of view.names('osimagetag')) {
+    const { osimage, tag, ...rest } = view.get('osimagetag', name) ?? {}
+    yield { type: 'osimagetag', name, title: `OS image ${osimage}: tag ${tag}`, files: filesOf(rest) }
+  }
+}
