@@ -23,6 +23,7 @@ import { programsOf } from './services/services.js'
 import { objectFile } from './store/paths.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
+import { version } from './version.js'
 
 /** What `svcd check` has found. */
 export interface Findings {
@@ -49,7 +50,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     return new SecretBox()
   })
   const { state: directory } = config.paths
-  const options = storeOptions(directory, ini, box)
+  const options = storeOptions(directory, ini, box, version.service)
   const inState = (found: readonly { type: string; name: string; message: string }[]) =>
     found.map(({ type, name, message }) => ({ file: objectFile(directory, type, name), message }))
   let model: Model | undefined

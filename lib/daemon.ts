@@ -8,6 +8,7 @@ import { authorize, type Caller, largestBody } from './auth/access.js'
 import { adminPasswordFile, ensureAdminPassword } from './auth/admin-password.js'
 import { Logins } from './auth/logins.js'
 import { Tokens } from './auth/tokens.js'
+import { keepState } from './backup/stored-files.js'
 import { Boot } from './boot/boot.js'
 import { FileCatalog } from './boot/files.js'
 import { Grants } from './boot/grants.js'
@@ -47,6 +48,7 @@ import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
+import { version } from './version.js'
 
 /** A running daemon. */
 export interface Daemon {
@@ -174,7 +176,8 @@ async function buildParts(
   const box = await secretBoxOf(state)
   const store: ClusterStore = closed(
     await Store.open({
-      ...storeOptions(state, ini, box),
+      ...storeOptions(state, ini, box, version.service),
+      backUp: from => keepState(state, from, version.service),
       opened: view => unlockBox(box, state, view),
       log: (level, message) => log[level](message)
     })

@@ -24,7 +24,7 @@ const GROUND = [
  */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   main: ['cli', 'helper', 'config', 'version'],
-  cli: ['check', 'daemon', 'ctl', 'auth', 'helper', 'services', 'config'],
+  cli: ['check', 'daemon', 'backup', 'ctl', 'auth', 'helper', 'services', 'config'],
   // The client speaks http to the daemon, and shares its tables alone.
   ctl: ['control/commands', 'model', 'node-set'],
   check: [
@@ -37,7 +37,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'program',
     'template',
     'http/certificate',
-    'config'
+    'config',
+    'version'
   ],
   daemon: [
     ...[
@@ -57,7 +58,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'template',
       'http'
     ],
-    'config'
+    'config',
+    'backup',
+    'version'
   ],
   api: [
     ...[
@@ -101,6 +104,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   auth: ['model', 'http'],
   model: ['store', 'template'],
   store: [],
+  // It knows files and names, and no object.
+  backup: [],
   'node-set': [],
   template: [],
   jobs: [],

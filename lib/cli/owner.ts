@@ -4,25 +4,15 @@ import { lstat, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { isDirectoryOfState, isMade } from '../backup/state-names.js'
 import type { Config } from '../config/types.js'
 import { isMissing, unlessMissing } from '../disk/missing.js'
-import { isLeftover } from '../disk/replace.js'
 
 const handOver = fileURLToPath(new URL('../../libexec/hand-over.sh', import.meta.url))
-
-const directories = new Set([
-  ...['network', 'osimage', 'bmcsetup', 'file', 'group', 'node', 'switch', 'otherdev', 'osimagetag', 'pack'],
-  ...['tree', 'cluster', 'secrets', 'revoked', 'handover', 'intents', 'jobs', 'services', 'ssh', 'work']
-])
-const files =
-  /^(holder\.json|lock|node-(boots|status)\.journal(\.new)?|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
 
 /** What root types to give the state and the files to a user. */
 export const handOverCommand = ({ paths, image }: Pick<Config, 'paths' | 'image'>, user: string): string =>
   ['sh', handOver, paths.state, paths.files, image.directory, user].join(' ')
-
-/** Whether svcd makes an entry of this name in its state directory. What else lies there is no business of its. */
-export const isMade = (name: string): boolean => directories.has(name) || files.test(name) || isLeftover(name)
 
 /**
  * Throws Error with the command to type when svcd is not root and the state is another user's in whole or in part, as
@@ -50,7 +40,7 @@ export async function checkOwner({
       const user = await nameOf(owner)
       return `${path} belongs to user ${user}, who cannot read what svcd makes as root: stop it, type ${commandFor(user)}, and start it as that user (systemctl start svcd)`
     }
-    const foreign = owner === uid ? closedIn(path, directories.has(name)) : path
+    const foreign = owner === uid ? closedIn(path, isDirectoryOfState(name)) : path
     if (foreign !== undefined && (await ownerOf(foreign)) !== uid) throw await refused(foreign)
   }
   return undefined

@@ -3,7 +3,6 @@ import type { Intent, RemovalIntent, TreeIntent } from './intents.js'
 import { removeHidden, settle } from './place-tree.js'
 import { discard } from './publish.js'
 import { hideLeft, isHidden } from './removal.js'
-import { upgradeState } from './upgrade.js'
 
 /**
  * Puts right what an earlier daemon left unfinished. After that, each place holds what it held before, or what the store
@@ -19,9 +18,6 @@ export async function recover(context: ImageContext): Promise<() => Promise<void
         `${nameOf(intent)} was interrupted and is not put right (note ${intent.id}): ${error.message}`
       )
     )
-  await upgradeState(context).catch(error =>
-    log.error(`directories of OS images are stored as an earlier version left them: ${error.message}`)
-  )
   const left = await intents.left(file => log.error(`${file} is no note of svcd's, and is left alone`))
   for (const intent of left) {
     log.info(`${nameOf(intent)} was interrupted and is put right`)

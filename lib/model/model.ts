@@ -5,6 +5,7 @@ import { type EffectiveNode, effectiveNode } from './effective.js'
 import { isBmc, type Owner } from './index.js'
 import { assignAddresses, followGroup, withMac } from './interfaces.js'
 import { marked } from './mark.js'
+import { migrations } from './migrations.js'
 import type { Changing, Given, GivenInterface, Power } from './object-type.js'
 import { type Ref, renameReference } from './references.js'
 import { merged, without } from './request.js'
@@ -45,14 +46,15 @@ export interface ModelOptions {
 
 /**
  * How the store reads the state directory and what it has to hold, for files changed by hand (rules 11.2). Secret fields
- * are sealed with `box` (rules 11.8).
+ * are sealed with `box` (rules 11.8). `release` is this svcd's.
  */
-export function storeOptions(directory: string, ini: ClusterSettings, box: SecretBox) {
+export function storeOptions(directory: string, ini: ClusterSettings, box: SecretBox, release: string) {
   // An ini that gives the controller a device's address must not keep the objects from being loaded: `svcd check`
   // warns of it, and nobody else is given that address.
   const settings = { ...ini, controller: { name: ini.controller.name, address: '' } }
   const verify = (view: View) => checkState(view, settings)
-  return { directory, kinds: sealedKinds(box), createIndex, verify }
+  const layout = { steps: migrations(ini.imageDirectory), release }
+  return { directory, kinds: sealedKinds(box), createIndex, verify, layout }
 }
 
 /**

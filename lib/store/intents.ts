@@ -21,13 +21,16 @@ export interface Intents {
 }
 
 /** The text of an intent file. */
-export function intentText(writes: readonly Write[]): string {
+export function intentText(writes: Intent['writes']): string {
   const lines = writes.map(({ type, name, text }) => JSON.stringify({ type, name, text: text ?? null }))
   return `{ "writes": [\n${lines.join(',\n')}\n] }\n`
 }
 
-/** Reads the intents in a state directory. A damaged one is a problem: what it promised is unknown. */
-export function readIntents(directory: string, types: ReadonlySet<string>): Intents {
+/**
+ * Reads the intents in a state directory. A damaged one is a problem: what it promised is unknown; without `types`, a type
+ * that nobody knows is none.
+ */
+export function readIntents(directory: string, types?: ReadonlySet<string>): Intents {
   const intents: Intent[] = []
   const leftovers: string[] = []
   const problems: Problem[] = []
@@ -59,13 +62,14 @@ export function listing(directory: string): string[] {
   }
 }
 
-function parseWrites(json: unknown, types: ReadonlySet<string>): Intent['writes'] {
+function parseWrites(json: unknown, types?: ReadonlySet<string>): Intent['writes'] {
   const writes = isRecord(json) ? json.writes : undefined
   if (!Array.isArray(writes)) throw new Error('"writes" is no list')
   return writes.map((write: unknown, position) => {
     if (!isRecord(write)) throw new Error(`write ${position} is no object`)
     const { type, name, text } = write
-    if (typeof type !== 'string' || !types.has(type)) throw new Error(`write ${position} has an unknown type`)
+    if (typeof type !== 'string' || (types && !types.has(type)))
+      throw new Error(`write ${position} has an unknown type`)
     if (typeof name !== 'string') throw new Error(`write ${position} has no name`)
     if (typeof text !== 'string' && text !== null) throw new Error(`write ${position} has no text`)
     return { type, name, text: text ?? undefined }

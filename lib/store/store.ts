@@ -7,6 +7,7 @@ import { type FileLayer, realFiles } from '../disk/files.js'
 import { Committer } from './commit.js'
 import { LoadError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
 import { Flusher } from './flush.js'
+import { commitMigration, LAYOUT, type Layout, layoutKind, type Migration, migrationOf } from './layout.js'
 import { type Loaded, load, type Outdated } from './load.js'
 import { acquireLock, type Lock } from './lock.js'
 import { INTENTS, objectFile, type Write } from './paths.js'
@@ -25,6 +26,10 @@ export interface StoreOptions<T extends Types, I extends Index> {
   verify?: (view: View<T, I>) => readonly { type: string; name: string; message: string }[]
   /** Called by `open` with what was read, before anything is written. A throw stops the start. */
   opened?: (view: View<T, I>) => Promise<void>
+  /** The layouts of the state directory; without it, the store asks for no version and writes none. */
+  layout?: Layout
+  /** Called before a state gets today's layout: keeps a copy of the files, and gives its place. A throw stops the start. */
+  backUp?: (from: number) => Promise<string>
   /** How many files may still have to be written after the answers before the next change waits. Default 65,536. */
   outstandingFiles?: number
   /** How files are written; a test puts failing ones here. */
@@ -103,13 +108,13 @@ export class Store<T extends Types, I extends Index> {
     await makeDirectory(directory, made => files.syncDirectory(made))
     const lock = await acquireLock(directory)
     try {
-      const loaded = load(directory, kindsOf(options))
+      const loaded = await loadToday(options)
       const current = stateOf(options, loaded)
       const problems = [...loaded.problems, ...verified(options, current)]
       if (problems.length > 0) throw new LoadError(problems)
       for (const problem of loaded.foreign) log('warn', problemText(problem))
       for (const leftover of loaded.leftovers) await rm(leftover, { force: true })
-      for (const type of [INTENTS, ...Object.keys(options.kinds)]) {
+      for (const type of [INTENTS, ...kindsOf(options).keys()]) {
         await makeDirectory(join(directory, type), made => files.syncDirectory(made))
       }
       await options.opened?.(current)
@@ -127,7 +132,7 @@ export class Store<T extends Types, I extends Index> {
    * the start would write anew is a warning to `log`. While a daemon writes to the directory, it may see half of a change.
    */
   static async inspect<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Problem[]> {
-    const loaded = load(options.directory, kindsOf(options))
+    const loaded = load(options.directory, kindsOf(options), migrationFor(options)?.intent)
     for (const { file, message } of loaded.outdated)
       options.log?.('warn', problemText({ file, message: `${message}; the next start writes the file anew` }))
     return [...loaded.problems, ...loaded.foreign, ...verified(options, stateOf(options, loaded))]
@@ -339,15 +344,47 @@ export class Store<T extends Types, I extends Index> {
 
 function kindsOf<T extends Types, I extends Index>(options: StoreOptions<T, I>): Map<string, Kind<Doc>> {
   const kinds = new Map<string, Kind<Doc>>(Object.entries(options.kinds))
-  if (kinds.has(INTENTS)) throw new TypeError(`a type cannot be named ${INTENTS}`)
+  for (const name of [INTENTS, LAYOUT])
+    if (kinds.has(name)) throw new TypeError(`a type cannot be named ${name}`)
+  if (options.layout) kinds.set(LAYOUT, layoutKind)
   return kinds
+}
+
+const migrationFor = <T extends Types, I extends Index>({
+  directory,
+  layout,
+  kinds
+}: StoreOptions<T, I>): Migration | undefined => layout && migrationOf(directory, layout, Object.keys(kinds))
+
+/** Reads a state, brought to today's layout after a backup. Nothing of it is written if the result has a problem. */
+async function loadToday<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Loaded> {
+  const { directory, files = realFiles, log = () => {} } = options
+  const migration = migrationFor(options)
+  if (!migration) return load(directory, kindsOf(options))
+  const { from, to, isNew, intent } = migration
+  const planned = load(directory, kindsOf(options), intent)
+  if ([...planned.problems, ...verified(options, stateOf(options, planned))].length > 0) return planned
+  if (!isNew) {
+    const kept = await options.backUp?.(from).catch((error: unknown) => {
+      throw new Error(
+        `${directory}: the state has layout version ${from}, and is not brought to version ${to}, because its backup ` +
+          `cannot be written: ${reasonOf(error)}; nothing is changed`
+      )
+    })
+    log(
+      'info',
+      `the state is brought from layout version ${from} to ${to}${kept ? `; as it was, it is in ${kept}` : ''}`
+    )
+  }
+  await commitMigration(directory, migration, files)
+  return load(directory, kindsOf(options))
 }
 
 function stateOf<T extends Types, I extends Index>(
   options: StoreOptions<T, I>,
   { objects }: Loaded
 ): State<T, I> {
-  const state = new State<T, I>(Object.keys(options.kinds), options.createIndex())
+  const state = new State<T, I>(kindsOf(options).keys(), options.createIndex())
   for (const { type, name, doc } of objects) state.set(type, name, doc)
   return state
 }

@@ -41,7 +41,9 @@ export class Bench {
       ...overrides
     ])
     const box = new SecretBox(Buffer.alloc(32))
-    const store: ClusterStore = await Store.open(storeOptions(config.paths.state, iniSettings(config), box))
+    const store: ClusterStore = await Store.open(
+      storeOptions(config.paths.state, iniSettings(config), box, '0.1.0')
+    )
     t.teardown(() => store.close())
     const log: string[] = []
     const model = new Model({

@@ -349,6 +349,7 @@ async function startOn(t: Test, left: Readonly<Record<string, object>>, trees: r
   const { c, images } = start
   for (const name of trees) makeTree(join(images, name), small)
   await c.restart(() => {
+    rmSync(join(c.directory, 'state', 'layout'), { recursive: true })
     for (const [file, content] of Object.entries(left))
       writeFileSync(join(c.directory, 'state', file), `${JSON.stringify(content)}\n`)
   })
@@ -376,7 +377,7 @@ t.test('state of an earlier version: whose a directory is that no record tells',
   t.strictSame(record('byname'), { name: 'byname', at, osimage: 'byname' })
   t.strictSame(record('b'), { name: 'b', at }, 'no image means it')
   await c.post('/config/osimage/c', { path: images(c, 'b') })
-  await c.restart()
+  await c.restart(() => rmSync(join(c.directory, 'state', 'layout'), { recursive: true }))
   t.strictSame(record('b'), { name: 'b', at, osimage: 'c' }, 'a clone that was renamed')
   for (const name of ['c', 'byname', 'gone']) {
     t.equal((await c.get(`/config/osimage/${name}/_delete`)).status, 204)
@@ -419,6 +420,7 @@ t.test('state of an earlier version: the slash that marked a path is not shown',
       `${JSON.stringify({ name, path })}\n`
     )
   await c.restart(() => {
+    rmSync(join(c.directory, 'state', 'layout'), { recursive: true })
     left('r', `${join(images, 'q')}/`)
     left('far', '/elsewhere/q/')
     left('deep', `${join(images, 'mine', 'inner')}/`)

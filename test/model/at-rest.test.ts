@@ -177,7 +177,7 @@ t.test('a start that is killed while it encrypts is completed by the next one', 
   const box = new SecretBox(randomBytes(32))
   const directory = join(t.testdir(), 'state')
   const fields = { read: 'readable-1', rw: 'writable-1' }
-  const options = (at: string) => storeOptions(at, settings, box)
+  const options = (at: string) => storeOptions(at, settings, box, '0.1.0')
   await (await Store.open(options(directory))).close()
   const names = ['leaf1', 'leaf2', 'leaf3']
   for (const name of names)
@@ -205,7 +205,7 @@ t.test('a start that is killed while it encrypts is completed by the next one', 
 t.test('a disk that does not take the encrypted files is no reason not to serve', async t => {
   const box = new SecretBox(randomBytes(32))
   const directory = join(t.testdir(), 'state')
-  const options = storeOptions(directory, settings, box)
+  const options = storeOptions(directory, settings, box, '0.1.0')
   await (await Store.open(options)).close()
   const file = join(directory, 'switch', 'leaf1.json')
   writeFileSync(file, clear('switch/leaf1', { read: 'readable-1' }))

@@ -1,0 +1,123 @@
+import { createHash } from 'node:crypto'
+import { type FileHandle, open } from 'node:fs/promises'
+import { Header, Pax } from 'tar'
+
+const BLOCK_BYTES = 512
+const CHUNK_BYTES = 256 * 1024
+
+/** The last entry of a backup: the SHA-256 of all bytes before its header, in hex. */
+export const CHECKSUM = 'sha256'
+/** Its header, its one block, and the two blocks that end a tar. */
+export const TRAILER_BYTES = 4 * BLOCK_BYTES
+
+/** What is told of an entry beside its name. */
+interface About {
+  /** Permission bits; default 0600. */
+  readonly mode?: number
+  /** Milliseconds since 1970. */
+  readonly mtimeMs?: number
+}
+
+/** A tar in the order in which it is given, with a checksum of the whole at its end. */
+export class Archive {
+  readonly #write: (bytes: Uint8Array) => Promise<unknown>
+  readonly #hash = createHash('sha256')
+
+  /** `write` takes the bytes, piece by piece; what it throws ends the call that wrote. */
+  constructor(write: (bytes: Uint8Array) => Promise<unknown>) {
+    this.#write = write
+  }
+
+  /** An entry with this content. */
+  async add(path: string, content: string | Uint8Array, about: About = {}): Promise<void> {
+    const bytes = typeof content === 'string' ? Buffer.from(content) : content
+    await this.#put(headOf(path, bytes.length, about))
+    await this.#put(bytes)
+    await this.#put(Buffer.alloc(padding(bytes.length)))
+  }
+
+  /**
+   * An entry with the bytes that an open file had when it was called for: `sizeBytes` of them, and no more if it grows.
+   * Throws Error for one that has become shorter.
+   */
+  async addOpen(path: string, file: FileHandle, sizeBytes: number, about: About = {}): Promise<void> {
+    await this.#put(headOf(path, sizeBytes, about))
+    const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
+    for (let position = 0; position < sizeBytes; ) {
+      const wanted = Math.min(chunk.length, sizeBytes - position)
+      const { bytesRead } = await file.read(chunk, 0, wanted, position)
+      if (bytesRead === 0) throw new Error(`${path} became shorter while it was read`)
+      await this.#put(chunk.subarray(0, bytesRead))
+      position += bytesRead
+    }
+    await this.#put(Buffer.alloc(padding(sizeBytes)))
+  }
+
+  /** The entries of a tar that another program made, without the blocks that end it. */
+  async addTar(tar: AsyncIterable<Buffer>): Promise<void> {
+    let held: Buffer = Buffer.alloc(0)
+    for await (const chunk of tar) {
+      const all = held.length === 0 ? chunk : Buffer.concat([held, chunk])
+      const free = Math.max(0, all.length - 2 * BLOCK_BYTES)
+      await this.#put(all.subarray(0, free))
+      held = Buffer.from(all.subarray(free))
+    }
+    if (held.length < 2 * BLOCK_BYTES || held.some(byte => byte !== 0))
+      throw new Error('the tar is not whole')
+  }
+
+  /** Writes the checksum and the end. */
+  async end(): Promise<void> {
+    const digest = `${this.#hash.digest('hex')}\n`
+    await this.#write(headOf(CHECKSUM, digest.length, {}))
+    const rest = Buffer.alloc(TRAILER_BYTES - BLOCK_BYTES)
+    rest.write(digest)
+    await this.#write(rest)
+  }
+
+  async #put(bytes: Uint8Array): Promise<void> {
+    if (bytes.length === 0) return
+    this.#hash.update(bytes)
+    await this.#write(bytes)
+  }
+}
+
+/**
+ * Reads a backup once and compares its checksum. Throws Error naming the file where it is no backup, cut off or changed.
+ */
+export async function verifyArchive(file: string): Promise<void> {
+  const damaged = new Error(
+    `${file} is no whole backup of svcd: it is cut off, or was changed; nothing is restored`
+  )
+  const handle = await open(file)
+  try {
+    const { size } = await handle.stat()
+    if (size < TRAILER_BYTES) throw damaged
+    const hash = createHash('sha256')
+    const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
+    const end = size - TRAILER_BYTES
+    for (let position = 0; position < end; ) {
+      const { bytesRead } = await handle.read(chunk, 0, Math.min(chunk.length, end - position), position)
+      if (bytesRead === 0) throw damaged
+      hash.update(chunk.subarray(0, bytesRead))
+      position += bytesRead
+    }
+    const trailer = Buffer.alloc(TRAILER_BYTES)
+    await handle.read(trailer, 0, TRAILER_BYTES, end)
+    const told = trailer.subarray(BLOCK_BYTES, BLOCK_BYTES + 64).toString('latin1')
+    if (new Header(trailer).path !== CHECKSUM || told !== hash.digest('hex')) throw damaged
+  } finally {
+    await handle.close()
+  }
+}
+
+const padding = (bytes: number) => (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES
+
+/** A header block, with an extended header before it where the path has no room. */
+function headOf(path: string, size: number, { mode = 0o600, mtimeMs = Date.now() }: About): Buffer {
+  const fields = { path, size, mode, mtime: new Date(Math.floor(mtimeMs / 1000) * 1000), uid: 0, gid: 0 }
+  const header = new Header({ ...fields, type: 'File' })
+  const needsMore = header.encode()
+  const block = header.block as Buffer
+  return needsMore ? Buffer.concat([new Pax(fields).encode(), block]) : block
+}

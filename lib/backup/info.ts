@@ -1,0 +1,33 @@
+import { isObject } from '../json.js'
+
+/** The first entry of a backup. */
+export const INFO = 'backup.json'
+
+/** The form of backups that this program writes and reads. */
+const FORMAT = 1
+
+/** What a backup tells of itself. */
+export interface Info {
+  /** The layout version of its state. */
+  readonly version: number
+  /** The release of svcd that made it. */
+  readonly release: string
+  /** Whether it holds the packed files and the directories of the images. */
+  readonly images: boolean
+}
+
+/** The text of the entry. */
+export const infoText = (info: Info): string =>
+  `${JSON.stringify({ format: FORMAT, made: new Date().toISOString(), ...info }, null, 2)}\n`
+
+/** Reads the entry. Throws Error for another form, with the release that made it. */
+export function infoOf(text: string): Info {
+  const json: unknown = JSON.parse(text)
+  const { format, version, release, images } = isObject(json) ? json : {}
+  if (format !== FORMAT || typeof version !== 'number' || typeof release !== 'string')
+    throw new Error(
+      `it has format ${JSON.stringify(format)}, made by svcd ${JSON.stringify(release)}, and this svcd reads format ` +
+        `${FORMAT}: restore it with that svcd`
+    )
+  return { version, release, images: images === true }
+}

@@ -1,0 +1,23 @@
+import { isLeftover } from '../disk/replace.js'
+
+/** Directories of the state: of objects, and of what is no object. */
+const directories = [
+  ...['network', 'osimage', 'bmcsetup', 'file', 'group', 'node', 'switch', 'otherdev', 'osimagetag', 'pack'],
+  ...['tree', 'cluster', 'secrets', 'revoked', 'handover', 'layout', 'intents', 'jobs', 'services', 'ssh']
+]
+/** Directories that mean something on the machine and at the time alone: notes of work on images, and earlier states. */
+const local = ['work', 'backups']
+const files =
+  /^(node-(boots|status)\.journal|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
+const localFiles = /^(holder\.json|lock|node-(boots|status)\.journal\.new)$/
+
+/** Whether this is a directory of the state's. */
+export const isDirectoryOfState = (name: string): boolean =>
+  directories.includes(name) || local.includes(name)
+
+/** Whether svcd makes an entry of this name in its state directory. What else lies there is no business of its. */
+export const isMade = (name: string): boolean =>
+  isDirectoryOfState(name) || files.test(name) || localFiles.test(name) || isLeftover(name)
+
+/** Whether an entry of the state directory belongs into a backup. */
+export const isKept = (name: string): boolean => directories.includes(name) || files.test(name)
