@@ -2,6 +2,7 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import type { Parts } from './api/context.js'
+import { shownSummary } from './api/jobs.js'
 import { checkParam } from './api/params.js'
 import { routes } from './api/routes.js'
 import { authorize, type Caller, largestBody } from './auth/access.js'
@@ -41,9 +42,11 @@ import type { ClusterStore } from './model/view.js'
 import { Audit } from './monitor/audit.js'
 import { Boots } from './monitor/boots.js'
 import { DiskSpace } from './monitor/disk-space.js'
+import { Events } from './monitor/events.js'
 import { Health, queueCondition } from './monitor/health.js'
 import { LoopDelay } from './monitor/loop-delay.js'
 import { NodeStatus } from './monitor/node-status.js'
+import { watch } from './monitor/watch.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
 import { Store } from './store/store.js'
@@ -188,6 +191,7 @@ async function buildParts(
   const journal = join(state, 'node-status.journal')
   const status = closed(await NodeStatus.open(journal, now, log, assertOurs))
   await status.catchUp(store.current)
+  const events = closed(new Events({ ticks }))
   const boots = closed(await Boots.open(join(state, 'node-boots.journal'), now, log, assertOurs))
   boots.catchUp(store.current)
   // At the commit, so that nobody sees a node without its states or a new one with those of another.
@@ -206,13 +210,15 @@ async function buildParts(
   if (users.length === 0 && (await ensureAdminPassword(passwordFile)))
     log.info(`the password of user admin is in ${passwordFile}`)
   const logins = new Logins({ users, adminPasswordFile: passwordFile, now: ticks })
+  let told = 0
   const audit = closed(
     new Audit({
       file: join(state, 'audit.log'),
       machinesFile: join(state, 'audit-machines.log'),
       maxBytes: logging.audit_size,
       keep: logging.audit_keep,
-      ...{ now, log, assertOurs }
+      ...{ now, log, assertOurs },
+      told: line => events.note('audit', String(told++), () => line)
     })
   )
   const model = new Model({
@@ -259,7 +265,13 @@ async function buildParts(
   const remote = new Remote({ state, sshKey: config.ssh.key, sshPort: config.ssh.port })
   const run = systemctlBy(work, command)
   const distribution = closed(new Distribution({ torrent, files, state, log, run }))
-  const jobs = await Jobs.open({ directory: join(state, 'jobs'), now, log, parallel: config.jobs.parallel })
+  const jobs = await Jobs.open({
+    directory: join(state, 'jobs'),
+    now,
+    log,
+    parallel: config.jobs.parallel,
+    told: summary => events.note('job', summary.id, () => shownSummary(jobs.summary(summary.id) ?? summary))
+  })
   closers.push(() => jobs.close(0))
   closed(work)
   const control = closed(new Control({ config: config.control, ...{ model, jobs, log, ticks } }))
@@ -299,8 +311,9 @@ async function buildParts(
   ]
   const parts = { svcd, boot: [() => handover.condition] }
   const health = closed(new Health({ ...parts, ...distribution.conditions, ...services.conditions }, now))
+  watch(events, { model, status, boots, health, subscribe: listener => store.subscribe(listener) })
   return {
-    ...{ config, model, status, boots, trace, health, logins, tokens, control },
+    ...{ config, model, status, boots, trace, health, events, audit, logins, tokens, control },
     ...{ boot, handover, install, nodeFiles, jobs, images, services, leases: lent }
   }
 }

@@ -12,7 +12,9 @@ import type { Answer, Request, Route } from '../http/route.js'
 import type { Images } from '../image/images.js'
 import type { Jobs } from '../jobs/jobs.js'
 import type { Actor, Model } from '../model/model.js'
+import type { Audit } from '../monitor/audit.js'
 import type { Boots } from '../monitor/boots.js'
+import type { Events } from '../monitor/events.js'
 import type { Health } from '../monitor/health.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Leases } from '../services/dhcp/leases.js'
@@ -27,6 +29,8 @@ export interface Parts {
   readonly boots: Boots
   readonly trace: Trace
   readonly health: Health
+  readonly events: Events
+  readonly audit: Audit
   readonly logins: Logins
   readonly tokens: Tokens
   readonly boot: Boot

@@ -86,7 +86,8 @@ export function jobRoutes({ jobs }: Parts): ApiRoute[] {
 
 const iso = (ms: number | undefined) => (ms === undefined ? null : new Date(ms).toISOString())
 
-function shownSummary(job: JobSummary) {
+/** A request as lists and events show it. */
+export function shownSummary(job: JobSummary) {
   const { id, kind, object, by, state, progress, message } = job
   const times = { queued: iso(job.queued), started: iso(job.started), ended: iso(job.ended) }
   return { request_id: id, kind, object, by, state, progress, ...times, message }

@@ -35,7 +35,7 @@ export function withQuery(route: ApiRoute): ApiRoute {
 const LONGEST_ENCODINGS = 256
 
 /** Whether a header Accept-Encoding takes gzip. */
-function takesGzip(header: string | string[] | undefined): boolean {
+export function takesGzip(header: string | string[] | undefined): boolean {
   const text = String(header ?? '')
   if (text.length > LONGEST_ENCODINGS) return false
   return text.split(',').some(entry => {

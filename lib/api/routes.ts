@@ -4,6 +4,7 @@ import { clusterRoutes } from './cluster.js'
 import type { ApiRoute, Parts } from './context.js'
 import { controlRoutes } from './control.js'
 import { hasDryRun, withDryRun } from './dry-run.js'
+import { eventRoutes } from './events.js'
 import { interfaceRoutes } from './interfaces.js'
 import { jobRoutes } from './jobs.js'
 import { inLuna } from './luna.js'
@@ -46,6 +47,7 @@ export function routes(parts: Parts): ApiRoute[] {
     ...bootRoutes(parts),
     ...monitorRoutes(parts),
     ...bootsRoutes(parts),
+    ...eventRoutes(parts),
     ...runningRoutes(parts),
     ...jobRoutes(parts),
     ...serviceRoutes(parts),

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Sent } from '../source.js'
 import type { ReceivedRequest } from './request.js'
+import type { Route } from './route.js'
 
 /** One request and its answer on their way through the server, and what the access log will say of them. */
 export class Exchange<C> {
@@ -21,6 +22,7 @@ export class Exchange<C> {
   ended: ((sent: Sent) => void) | undefined
   /** Set once the route is known. */
   request: ReceivedRequest<C> | undefined
+  route: Route<C> | undefined
 
   constructor(
     readonly incoming: IncomingMessage,

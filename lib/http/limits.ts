@@ -24,6 +24,11 @@ export interface Limits {
   readonly listWaitMs: number
   /** Where room is short, an answer of which the client has taken nothing for so long makes room for another one. */
   readonly yieldMs: number
+  /** Feeds of events that are open at once, in all and of one address; one more is 503. */
+  readonly feeds: number
+  readonly feedsPerAddress: number
+  /** A feed with nothing new is sent a beat this often. */
+  readonly feedBeatMs: number
   /** While others wait for its place, a TLS client has so long to do its part of the handshake. */
   readonly handshakeYieldMs: number
 }
@@ -44,6 +49,10 @@ export const defaultLimits: Limits = {
   listWaitMs: 10_000,
   // A send buffer of the system takes megabytes at once: a slow reader is seen to read only now and then.
   yieldMs: 30_000,
+  feeds: 512,
+  feedsPerAddress: 32,
+  // Front servers cut a connection that was silent for a minute.
+  feedBeatMs: 15_000,
   // Firmware computes for about a second, and a packet that was lost comes again a second later (RFC 6298).
   handshakeYieldMs: 3000
 }

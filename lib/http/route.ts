@@ -20,12 +20,22 @@ export interface Request<Caller> extends RequestHead {
   readonly signal: AbortSignal
 }
 
+/** An answer that goes on: it is sent a piece at a time, whenever there is something new (rules 2.20). */
+export interface Feed {
+  /** What is new since the last piece, '' for nothing. Called while the client takes what it is sent, and then alone. */
+  next(): string
+  /** Is sent when there was nothing new for a while, so that both ends see that the other is there. */
+  readonly beat: string
+  /** Calls `wake` whenever there may be something new; returns how to end that. */
+  follow(wake: () => void): () => void
+}
+
 /**
  * What a handler gives back; only http/ writes to a socket. At most one of these is set, none for an empty answer (204):
  * `body`, sent as JSON; `json`, JSON text that is serialised already (parts of it are gone through twice, and must be the
  * same both times); `text`, sent as it is with `type` (default text/plain, UTF-8); `file`, an absolute path that is
  * streamed with Range, ETag and exact Content-Length (404 when it is not a regular file); `bytes`, sent as they are with
- * `type`.
+ * `type`; `feed`, an answer that goes on until the client goes, or its token is void.
  */
 export interface Answer {
   readonly status: number
@@ -35,6 +45,7 @@ export interface Answer {
   readonly text?: string
   readonly file?: string
   readonly bytes?: Buffer
+  readonly feed?: Feed
   readonly type?: string
   /** The client takes gzip, and a long text may cost the time to compress it. */
   readonly compress?: boolean

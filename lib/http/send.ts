@@ -6,10 +6,11 @@ import { promisify } from 'node:util'
 import { createGzip, type Gzip, gzip } from 'node:zlib'
 import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
+import type { Feeds, Sending } from './feeds.js'
 import { openFile } from './files.js'
 import { type FrontFiles, frontLocation } from './front-files.js'
 import type { Lists } from './lists.js'
-import type { Answer } from './route.js'
+import type { Answer, Feed } from './route.js'
 import type { Unread } from './unread.js'
 
 /** Longer JSON texts are sent in such pieces, so that neither time nor memory is taken for the whole at once. */
@@ -35,6 +36,9 @@ export interface Manner {
   readonly frontFiles?: FrontFiles | undefined
   readonly downloads: Downloads
   readonly lists: Lists
+  readonly feeds: Feeds
+  /** Whether who asked still may; asked while a feed is sent. */
+  readonly mayStill: Sending['mayStill']
   readonly unread: Unread
 }
 
@@ -47,6 +51,7 @@ export interface Manner {
 export async function send<C>(exchange: Exchange<C>, answer: Answer, manner: Manner): Promise<void> {
   checkAnswer(answer)
   if (answer.file !== undefined) return sendFile(exchange, answer, answer.file, manner)
+  if (answer.feed !== undefined) return sendFeed(exchange, answer, answer.feed, manner)
   if (answer.json !== undefined && typeof answer.json !== 'string')
     return sendParts(exchange, answer, answer.json, manner)
   if (answer.bytes !== undefined) return sendText(exchange, answer, answer.bytes, answer.type, manner)
@@ -184,6 +189,22 @@ function* pieces(parts: Iterable<string>): Generator<string> {
     begunMs = performance.now()
   }
   yield `${piece}\n`
+}
+
+async function sendFeed<C>(exchange: Exchange<C>, answer: Answer, feed: Feed, manner: Manner): Promise<void> {
+  const head = () => begin(exchange, answer.status, answer.type, answer.headers, undefined, manner)
+  if (exchange.headOnly) {
+    head()
+    return void exchange.outgoing.end()
+  }
+  await manner.feeds.run(exchange, {
+    feed,
+    begin: () => {
+      head()
+      cutWhenStalled(exchange, manner)
+    },
+    mayStill: manner.mayStill
+  })
 }
 
 async function drained<C>({ outgoing }: Exchange<C>, sink: Writable): Promise<void> {

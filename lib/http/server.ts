@@ -18,6 +18,7 @@ import { ClientGone, hasBody, isHangUp, readBody } from './body.js'
 import { Connections } from './connections.js'
 import { Downloads } from './downloads.js'
 import { Exchange } from './exchange.js'
+import { Feeds } from './feeds.js'
 import type { FrontFiles } from './front-files.js'
 import { Handshakes } from './handshakes.js'
 import { defaultLimits, type Limits } from './limits.js'
@@ -79,6 +80,7 @@ export class HttpServer<C> {
   readonly #connections: Connections<C>
   readonly #downloads: Downloads
   readonly #lists: Lists
+  readonly #feeds: Feeds
   readonly #unread: Unread
   readonly #shed: Notice
   readonly #accessLog: AccessLog
@@ -98,6 +100,7 @@ export class HttpServer<C> {
     this.#unread = new Unread(options.log)
     this.#shed = new Notice(options.log)
     const isOurs = peerReader([...ownAddresses, ...trustedProxies])
+    this.#feeds = new Feeds(this.#limits, address => address === '-' || isOurs(address))
     this.#accessLog = new AccessLog(options.log, address => address === '-' || isOurs(address))
     this.#connections = new Connections<C>({
       limits: this.#limits,
@@ -191,6 +194,7 @@ export class HttpServer<C> {
     this.#closed ??= (async () => {
       const stopped = [this.#accepting, this.#tls?.accepting].map(accepting => accepting?.close())
       this.#tls?.handshakes.close()
+      this.#feeds.close()
       await this.#connections.close(graceMs)
       await Promise.all(stopped)
     })()
@@ -252,6 +256,7 @@ export class HttpServer<C> {
       exchange.headOnly
     )
     exchange.request = request
+    exchange.route = route
     request.caller = await options.authorize(route, request)
     if (options.param)
       for (const name in params) params[name] = options.param(name, params[name] as string, route)
@@ -280,7 +285,8 @@ export class HttpServer<C> {
     return this.#readSource(peer, Array.isArray(forwardedFor) ? forwardedFor.join() : forwardedFor)
   }
 
-  #manner({ incoming }: Exchange<C>): Manner {
+  #manner(exchange: Exchange<C>): Manner {
+    const { incoming } = exchange
     const { frontFiles } = this.#options
     // What a program on the same machine asks for by itself does not come through the front server.
     const isForwarded = frontFiles !== undefined && incoming.headers['x-forwarded-for'] !== undefined
@@ -291,8 +297,21 @@ export class HttpServer<C> {
       stallMs: this.#limits.stallMs,
       downloads: this.#downloads,
       lists: this.#lists,
+      feeds: this.#feeds,
+      mayStill: () => this.#mayStill(exchange),
       unread: this.#unread,
       frontFiles: isFront ? frontFiles : undefined
+    }
+  }
+
+  /** Whether the caller of a request would be let in now. */
+  async #mayStill({ request, route }: Exchange<C>): Promise<boolean> {
+    if (!request || !route) return false
+    try {
+      await this.#options.authorize(route, request)
+      return true
+    } catch {
+      return false
     }
   }
 

@@ -37,6 +37,8 @@ export interface ResultsPoll {
 }
 
 interface EntryOptions {
+  /** Is told each change of the summary; it must not throw. */
+  readonly told?: (summary: JobSummary) => void
   readonly directory: string
   readonly disk: RecordDisk
   readonly log: Log
@@ -48,6 +50,7 @@ interface EntryOptions {
  */
 export class Entry {
   readonly #file: string
+  readonly #told: ((summary: JobSummary) => void) | undefined
   readonly #record: RecordFile
   readonly #delivered: Delivered
   readonly #resultSizes = new Map<string, number>()
@@ -58,7 +61,8 @@ export class Entry {
   #readers = 0
 
   /** `bytes`: of its file, if it has one. */
-  constructor(stored: ReturnType<typeof decode>, { directory, disk, log }: EntryOptions, bytes = 0) {
+  constructor(stored: ReturnType<typeof decode>, { directory, disk, log, told }: EntryOptions, bytes = 0) {
+    this.#told = told
     this.#summary = stored.summary
     this.#delivered = stored.delivered
     this.#body = stored.body
@@ -97,7 +101,7 @@ export class Entry {
     if (this.finished || Number.isNaN(fraction)) return
     const progress = Math.round(Math.min(1, Math.max(0, fraction)) * 1000) / 1000
     if (progress === this.#summary.progress) return
-    this.#summary = { ...this.#summary, progress }
+    this.#change({ progress })
     this.#record.soon()
   }
 
@@ -117,7 +121,7 @@ export class Entry {
   }
 
   begin(now: number): void {
-    this.#summary = { ...this.#summary, state: 'running', started: now, message: 'running' }
+    this.#change({ state: 'running', started: now, message: 'running' })
   }
 
   /** The end: without a reason it went well. */
@@ -126,7 +130,12 @@ export class Entry {
     const message = failed ? oneLine(`failed: ${reason}`) : 'done'
     if (failed) this.line(message)
     else this.progress(1)
-    this.#summary = { ...this.#summary, state: failed ? 'failed' : 'done', ended: now, message }
+    this.#change({ state: failed ? 'failed' : 'done', ended: now, message })
+  }
+
+  #change(changed: Partial<JobSummary>): void {
+    this.#summary = { ...this.#summary, ...changed }
+    this.#told?.(this.#summary)
   }
 
   /** Rejects when it cannot be written; it is tried again then. */

@@ -32,6 +32,8 @@ interface JobsOptions {
   readonly disk?: RecordDisk
   /** Bytes of all records; absent: 128 MiB. */
   readonly mostBytes?: number
+  /** Is told each new job, and each change of one; it must not throw. */
+  readonly told?: (summary: JobSummary) => void
 }
 
 /** Jobs that wait are in memory. */

@@ -29,6 +29,8 @@ interface RecordsOptions {
   readonly disk: RecordDisk
   /** Absent: 128 MiB. */
   readonly mostBytes?: number
+  /** Is told each change of a summary; it must not throw. */
+  readonly told?: (summary: JobSummary) => void
 }
 
 /** The records of a directory, one file each. */
@@ -60,6 +62,7 @@ export class Records {
 
   add(entry: Entry): void {
     this.#entries.set(entry.summary.id, entry)
+    this.options.told?.(entry.summary)
   }
 
   get(id: string): Entry | undefined {

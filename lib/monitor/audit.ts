@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { appendFile, rename, rm, stat, truncate } from 'node:fs/promises'
+import { constants } from 'node:fs'
+import { appendFile, open, rename, rm, stat, truncate } from 'node:fs/promises'
 import { Background } from '../background.js'
 import { inSlices } from '../concurrency.js'
 import { unlessMissing } from '../disk/missing.js'
@@ -23,6 +24,8 @@ export interface AuditOptions {
   /** Throws when the directory is no longer ours to write (rules 11.3). */
   readonly assertOurs?: () => Promise<void>
   readonly log?: Pick<Log, 'error' | 'info'>
+  /** Is told the heads of lines as they are written; it must not throw. */
+  readonly told?: (line: object) => void
 }
 
 /** Pauses while the disk takes none. */
@@ -33,6 +36,14 @@ const mostWaiting = 10_000
 
 /** An import names this many of the objects that it touched. */
 const mostNamed = 10_000
+
+/** So many lines of a change are told to those who watch, without their values. */
+const mostTold = 20
+const values = { before: undefined, after: undefined }
+
+/** So many lines are read at once, from so many bytes at the end of the files. */
+const mostRead = 200
+const mostReadBytes = 256 * 1024
 
 /** Characters of a text that a line carries. */
 const longestText = 4096
@@ -60,6 +71,11 @@ export class Audit {
     return { ok: reason === '', reason }
   }
 
+  /** The last lines that users, or machines, left: the newest first, 200 at most. Throws 503 when they cannot be read. */
+  last(by: 'users' | 'machines'): Promise<object[]> {
+    return (by === 'users' ? this.#users : this.#machines).last(mostRead)
+  }
+
   /** Tries once more to write lines that wait. */
   async close(): Promise<void> {
     await Promise.all([this.#users.close(), this.#machines.close()])
@@ -73,13 +89,17 @@ export class Audit {
     const head = { time, change: randomBytes(6).toString('hex'), who: actor.who, from: actor.from }
     const line = (entry: object) => `${JSON.stringify({ ...head, ...entry }, clipped)}\n`
     const trail = isByMachine(actor) ? this.#machines : this.#users
-    if (kind === 'set' || kind === 'table')
-      return inSlices(together(known, kind)).then(entries => trail.add(entries.map(line)))
+    const add = (entries: readonly object[]) => {
+      const { told } = this.options
+      if (told) for (const entry of entries.slice(0, mostTold)) told({ ...head, ...entry, ...values })
+      return trail.add(entries.map(line))
+    }
+    if (kind === 'set' || kind === 'table') return inSlices(together(known, kind)).then(add)
     const entries =
       kind === 'import'
         ? [{ action: 'import', counts: counts(known) }, ...known.slice(0, mostNamed).map(named)]
         : known.map(described)
-    return trail.add(entries.map(line))
+    return add(entries)
   }
 }
 
@@ -115,6 +135,18 @@ class Trail {
   get failure(): string {
     const { problem } = this.#writing
     return problem === '' ? '' : `the audit log cannot be written: ${problem}`
+  }
+
+  /** The last lines, the newest first; from the file before this one where this one was begun lately. */
+  async last(most: number): Promise<object[]> {
+    const lines: object[] = []
+    for (const file of [this.file, `${this.file}.1`]) {
+      if (lines.length >= most) break
+      const text = await unlessMissing(tailOf(file), '')
+      for (const line of text.split('\n').reverse())
+        if (line !== '' && lines.length < most) lines.push(JSON.parse(line) as object)
+    }
+    return lines
   }
 
   /** Resolves when they are written, or cannot be written now. */
@@ -173,6 +205,22 @@ class Trail {
       await unlessMissing(rename(i === 1 ? file : `${file}.${i - 1}`, `${file}.${i}`), undefined)
     if (keep === 0) await rm(file, { force: true })
     this.#sizeBytes = 0
+  }
+}
+
+/** The whole lines at the end of a file. */
+async function tailOf(file: string): Promise<string> {
+  const handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+  try {
+    const { size } = await handle.stat()
+    const length = Math.min(size, mostReadBytes)
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(length), 0, length, size - length)
+    const text = buffer.toString('utf8', 0, bytesRead)
+    // The last line may be on its way still.
+    const whole = text.slice(0, text.lastIndexOf('\n') + 1)
+    return length < size ? whole.slice(whole.indexOf('\n') + 1) : whole
+  } finally {
+    await handle.close()
   }
 }
 

@@ -91,6 +91,8 @@ export class Boots {
   readonly #everyMs: number
   readonly #writing: Background
   #journal!: Journal<Event>
+  /** Is told each step of a boot, and what a node runs (no step); it must not throw. */
+  told: (node: string, step?: Step) => void = () => undefined
 
   private constructor(
     readonly now: () => number,
@@ -150,6 +152,7 @@ export class Boots {
     if (place === 'node') boot.proven = true
     if (!known) addStep(boot, step)
     this.#changed(node)
+    this.told(node, step)
     return step
   }
 
@@ -160,6 +163,7 @@ export class Boots {
     if (!boot?.steps.includes(step)) return
     if (step.step === 'initramfs' && sent.end !== 'cut' && sent.end !== 'refused') boot.started = true
     this.#changed(node)
+    this.told(node, step)
   }
 
   /** Notes what a node was given to install; the step is noted apart. */
@@ -175,6 +179,7 @@ export class Boots {
     if (!given) return
     kept.running = { ...given, since: this.now(), seen: this.now() }
     this.#changed(node)
+    this.told(node)
   }
 
   /**
@@ -194,6 +199,7 @@ export class Boots {
       if (kept.running === running) kept.running = before
       throw error
     }
+    if (kept.name !== undefined) this.told(kept.name)
     return kept.name
   }
 
@@ -210,6 +216,15 @@ export class Boots {
   /** Whether a boot of this node was seen. */
   hasSeen(node: string): boolean {
     return this.#nodes.get(node)?.boot !== undefined
+  }
+
+  /** When the present boot began and its last step; undefined before the first. */
+  present(node: string): { readonly began: number; readonly step: Step } | undefined {
+    const boot = this.#nodes.get(node)?.boot
+    if (!boot) return undefined
+    let step: Step | undefined
+    for (const each of boot.steps) if (!step || each.last >= step.last) step = each
+    return step && { began: boot.began, step }
   }
 
   /** The last step of a name in the present boot. */

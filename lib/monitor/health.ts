@@ -21,6 +21,8 @@ const lookMs = 5_000
 export class Health {
   readonly #last = new Map<string, ServiceState>()
   readonly #timer: NodeJS.Timeout
+  /** Is told each change of a service's state; it must not throw. */
+  told: (name: string) => void = () => undefined
 
   /**
    * `services`: the parts of each, by its name; it is well when all of them are, and not there while none of them has
@@ -64,6 +66,7 @@ export class Health {
     const since = last?.status === status ? last.since : new Date(this.now()).toISOString()
     const state: ServiceState = { status, reason, since }
     this.#last.set(name, state)
+    this.told(name)
     return state
   }
 }

@@ -47,6 +47,8 @@ export class NodeStatus {
   readonly #owed: Event[] = []
   readonly #paying = new Background({ work: () => this.#pay(), retryMs })
   #journal!: Journal<Event>
+  /** Is told the node of each new state and reason; it must not throw. */
+  told: (node: string) => void = () => undefined
 
   private constructor(
     readonly now: () => number,
@@ -80,6 +82,7 @@ export class NodeStatus {
     await this.#append({ node, state, time })
     const [last] = kept.history.filter(report => outcome.test(report.state)).slice(-1)
     kept.history = newest([...kept.history, { state, time }])
+    this.told(node)
     const [, ended, step, reason] = outcome.exec(state) ?? []
     // A node tries again for ever: the same failure is told once.
     if (ended !== 'failed' || last?.state === state) return
@@ -107,6 +110,7 @@ export class NodeStatus {
     if (this.reason(node) === reason) return false
     this.#of(node).reason = reason
     this.#reasonsOwed.add(node)
+    this.told(node)
     this.#paying.wake()
     return true
   }

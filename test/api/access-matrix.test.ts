@@ -130,6 +130,8 @@ const rules: readonly (readonly [Rule, string])[] = [
     `GET /config/cluster
      GET /config/cluster/export
      GET /monitor/node
+     GET /monitor/events
+     GET /monitor/overview
      GET /config/network
      GET /config/network/{network}
      GET /config/group
@@ -204,6 +206,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/node/{node}/_render/files
      GET /config/node/{node}/_render/kickstart
      GET /config/node/{node}/_release
+     GET /monitor/audit
      GET /config/node/{node}/_seen
      POST /config/node/{node}/_osgrab
      POST /config/node/{node}/_ospush

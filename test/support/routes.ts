@@ -75,6 +75,8 @@ export const parameters = (route: ApiRoute) =>
 
 /** The path of a route with existing objects in it, but for those given (as they are, already encoded). */
 export function pathOf(route: ApiRoute, given: Readonly<Record<string, string>> = {}): string {
+  // An answer without an end.
+  if (route.path === '/monitor/events') return `${route.path}?follow=no`
   return route.path.replace(/\{(\w+)\}/g, (_, name: string) => {
     const value = given[name] ?? existing[name]
     if (value === undefined) throw new Error(`route ${route.path}: say in table.ts what {${name}} may be`)

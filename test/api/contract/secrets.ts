@@ -238,6 +238,35 @@ export const monitor: Cases = {
     },
     { what: 'a missing node', ask: ['/monitor/node/n9/_why'], status: 404, says: /node n9/ }
   ],
+  'GET /monitor/events': [
+    {
+      what: 'what there is',
+      ask: ['/monitor/events?follow=no'],
+      by: 'viewer',
+      status: 200,
+      text: /^retry: 2000\n\nid: /
+    },
+    { what: 'another word', ask: ['/monitor/events?follow=never'], status: 400, says: /"follow"/ }
+  ],
+  'GET /monitor/overview': [
+    {
+      what: 'all nodes',
+      ask: ['/monitor/overview'],
+      by: 'viewer',
+      status: 200,
+      shows: { monitor: { overview: { mark: /^[\da-f]+-\d+$/, columns: ['name', 'group'] } } }
+    },
+    { what: 'an unknown key', ask: ['/monitor/overview?x=1'], status: 400, says: /"x"/ }
+  ],
+  'GET /monitor/audit': [
+    {
+      what: 'by users',
+      ask: ['/monitor/audit'],
+      status: 200,
+      shows: { monitor: { audit: [{ type: /./ }] } }
+    },
+    { what: 'by nobody that is', ask: ['/monitor/audit?by=cats'], status: 400, says: /"by"/ }
+  ],
   'GET /monitor/service/{service}': [
     {
       what: 'the daemon itself',

@@ -1,0 +1,103 @@
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import { inSlices, singleFlight } from '../concurrency.js'
+import { nodeColumns, overviewText } from '../monitor/overview.js'
+import type { ApiRoute, Parts } from './context.js'
+import { choice, isPretty } from './listing.js'
+import { takesGzip } from './query.js'
+import { get } from './row.js'
+import { at, list, object, plainText, string, word } from './schema.js'
+
+const zip = promisify<string, Buffer>(gzip)
+
+/** A front server must not gather events, and nobody may keep them. */
+const eventHeaders = { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' }
+
+/** One overview serves all who ask within so long: after a change all pages ask at once. */
+const SHARED_MS = 1000
+
+/** What those see who watch: events as they happen, the overview that they begin with, the audit log (rules 6.9 to 6.11). */
+export function eventRoutes(parts: Parts): ApiRoute[] {
+  const overview = sharedOverview(parts)
+  return [
+    get('/monitor/events', {
+      access: 'user',
+      summary: 'What happens, as server-sent events; after Last-Event-ID what was missed',
+      query: { follow: word('yes', 'no') },
+      output: plainText,
+      handler: request => {
+        const lastId = request.headers['last-event-id']
+        const reader = parts.events.reader(
+          typeof lastId === 'string' && lastId !== '' ? lastId : undefined,
+          request.caller.kind === 'user' ? request.caller.role : 'viewer'
+        )
+        const answer = { status: 200, type: 'text/event-stream; charset=utf-8', headers: eventHeaders }
+        if (choice(request.query, 'follow', ['yes', 'no']) === 'yes') return { ...answer, feed: reader }
+        let text = ''
+        for (let piece = reader.next(); piece !== ''; piece = reader.next()) text += piece
+        return { ...answer, text }
+      }
+    }),
+    get('/monitor/overview', {
+      access: 'user',
+      summary: 'All nodes at a glance: state, last step, what each runs; a list of values for each',
+      output: at(
+        'monitor.overview',
+        object({
+          mark: string('follow /monitor/events from this Last-Event-ID'),
+          columns: list(word(...nodeColumns)),
+          nodes: list({ type: 'array' })
+        })
+      ),
+      handler: async request => {
+        const { text, zipped } = await overview()
+        if (isPretty(request.query)) return { status: 200, body: JSON.parse(text) }
+        if (!takesGzip(request.headers['accept-encoding'])) return { status: 200, json: text }
+        return {
+          status: 200,
+          bytes: await zipped(),
+          type: 'application/json',
+          headers: { 'Content-Encoding': 'gzip', Vary: 'Accept-Encoding' }
+        }
+      }
+    }),
+    get('/monitor/audit', {
+      access: 'admin',
+      summary:
+        'The last changes that users made, or machines, newest first: 200 lines of the audit log at most',
+      query: { by: word('users', 'machines') },
+      output: at('monitor.audit', list({ type: 'object' })),
+      handler: async request => {
+        const by = choice(request.query, 'by', ['users', 'machines'])
+        return {
+          status: 200,
+          body: { monitor: { audit: await parts.audit.last(by as 'users' | 'machines') } }
+        }
+      }
+    })
+  ]
+}
+
+/** The overview as text, made once for all who ask at about the same time, and zipped once. */
+function sharedOverview(parts: Parts) {
+  let made: { readonly text: string; readonly zipped: () => Promise<Buffer> } | undefined
+  const make = singleFlight(async () => {
+    // First: what happens while it is made comes after this mark.
+    const mark = parts.events.mark()
+    const text = await inSlices(overviewText(parts, mark))
+    let zipping: Promise<Buffer> | undefined
+    made = {
+      text,
+      zipped: () => {
+        zipping ??= zip(`${text}\n`)
+        return zipping
+      }
+    }
+    const mine = made
+    setTimeout(() => {
+      if (made === mine) made = undefined
+    }, SHARED_MS).unref()
+    return made
+  })
+  return async () => made ?? (await make())
+}

@@ -1,0 +1,70 @@
+import { groupOf, imageOf, settingsOf, variablesOf } from '../model/effective.js'
+import type { Model } from '../model/model.js'
+import type { Boots } from './boots.js'
+import type { NodeStatus } from './node-status.js'
+import { isStale, wouldRun } from './stale.js'
+
+/** What the overview goes by. */
+export interface Watched {
+  readonly model: Pick<Model, 'view' | 'cluster'>
+  readonly status: Pick<NodeStatus, 'history' | 'reason'>
+  readonly boots: Pick<Boots, 'present' | 'running'>
+}
+
+/** What one look at the cluster needs of a node, in this order (rules 6.10). Times are milliseconds since 1970. */
+export const nodeColumns = [
+  'name',
+  'group',
+  'rack',
+  'osimage',
+  'netboot',
+  'state',
+  'since',
+  'reason',
+  'step',
+  'stepped',
+  'pack',
+  'stale'
+] as const
+
+/** A node as the overview shows it. */
+export type NodeRow = { readonly [K in (typeof nodeColumns)[number]]: string | number | boolean | null }
+
+/** The row of a node; undefined for one that is gone. A few microseconds. */
+export function nodeRow({ model, status, boots }: Watched, name: string): NodeRow | undefined {
+  const node = model.view.get('node', name)
+  if (!node) return undefined
+  const group = groupOf(model.view, node)
+  const settings = settingsOf(node, group, model.cluster)
+  const last = status.history(name).at(-1)
+  const present = boots.present(name)
+  const running = boots.running(name)
+  return {
+    name,
+    group: node.group ?? null,
+    rack: variablesOf(node, group, model.cluster)?.rack ?? null,
+    osimage: imageOf(model.view, settings)?.name ?? null,
+    netboot: settings.netboot,
+    state: last?.state ?? null,
+    since: last ? Date.parse(last.time) : null,
+    reason: status.reason(name),
+    step: present?.step.step ?? null,
+    stepped: present?.step.last ?? null,
+    pack: running?.pack ?? null,
+    stale: running ? isStale(running, wouldRun(model, name)) : null
+  }
+}
+
+/**
+ * The overview of all nodes as JSON text: names of the columns, and a list of values for each node, in pieces that take
+ * turns with other work. `mark`: the event up to which it is true at least.
+ */
+export function* overviewText(watched: Watched, mark: string): Generator<void, string> {
+  const rows: string[] = []
+  for (const name of [...watched.model.view.names('node')]) {
+    yield
+    const row = nodeRow(watched, name)
+    if (row) rows.push(JSON.stringify(Object.values(row)))
+  }
+  return `{"monitor":{"overview":{"mark":${JSON.stringify(mark)},"columns":${JSON.stringify(nodeColumns)},"nodes":[${rows.join(',')}]}}}`
+}
