@@ -54,7 +54,8 @@ test-node24: .cache/node24/node_modules/node/bin/node
 
 # A machine with an empty disk boots and installs from a daemon of its own, its console on this screen.
 demo: $(installed)
-	@node --import ./test/support/loader.mjs test/demo/demo.ts
+	@node test/compile.mjs
+	@node .cache/js/test/demo/demo.js
 
 # The documents that are made from the code's tables.
 docs: build

@@ -1,8 +1,8 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, posix } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import ts from 'typescript'
+import { checkout } from './support/programs.js'
 
 /** The words that every room speaks: these know nothing and are imported by all. */
 const GROUND = [
@@ -120,16 +120,19 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   )
 }
 
-const root = fileURLToPath(new URL('..', import.meta.url))
-
 /** Path below lib/ without its ending → parsed source. */
 const sources = new Map(
-  readdirSync(join(root, 'lib'), { recursive: true, encoding: 'utf8' })
+  readdirSync(join(checkout, 'lib'), { recursive: true, encoding: 'utf8' })
     .filter(name => name.endsWith('.ts'))
     .sort()
     .map(name => [
       name.replace(/\.ts$/, ''),
-      ts.createSourceFile(name, readFileSync(join(root, 'lib', name), 'utf8'), ts.ScriptTarget.ES2022, true)
+      ts.createSourceFile(
+        name,
+        readFileSync(join(checkout, 'lib', name), 'utf8'),
+        ts.ScriptTarget.ES2022,
+        true
+      )
     ])
 )
 
@@ -273,7 +276,7 @@ t.test('every exported function and class has a doc comment', async t => {
 })
 
 t.test('what lib/ imports is a declared dependency, and every dependency has its reason', async t => {
-  const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+  const { dependencies } = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8'))
   const declared = Object.keys(dependencies).sort()
   const used = new Set(
     [...sources.values()]
@@ -286,7 +289,7 @@ t.test('what lib/ imports is a declared dependency, and every dependency has its
     [],
     'what lib/ imports is node’s (node:…), its own or a dependency'
   )
-  const file = join(root, 'docs', 'dependencies.md')
+  const file = join(checkout, 'docs', 'dependencies.md')
   const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : []
   const major = (name: string) => /\d+/.exec(dependencies[name])?.[0]
   t.strictSame(

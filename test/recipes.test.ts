@@ -1,13 +1,12 @@
 import { execFile } from 'node:child_process'
 import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import type { Controller } from './support/controller.js'
+import { checkout } from './support/programs.js'
 
-const root = fileURLToPath(new URL('..', import.meta.url))
-const architecture = readFileSync(join(root, 'docs', 'architecture.md'), 'utf8')
+const architecture = readFileSync(join(checkout, 'docs', 'architecture.md'), 'utf8')
 
 /** A change of one file: `before` stands there once, and `after` comes in its place; '' before: a new file. */
 interface Edit {
@@ -38,34 +37,40 @@ function apply(directory: string, { file, before, after }: Edit): void {
   writeFileSync(path, parts.join(after))
 }
 
-/** A copy of the project on which a recipe has been carried out; it compiles. */
-async function afterRecipe(t: Test, recipe: string, mostFiles: number): Promise<typeof Controller> {
-  const directory = t.testdir()
-  for (const part of ['lib', 'etc', 'templates', 'test/support', 'package.json', 'tsconfig.json'])
-    cpSync(join(root, part), join(directory, part), { recursive: true })
+/** A copy of the project. */
+const directory = t.testdir()
+for (const part of ['lib', 'etc', 'templates', 'test/support', 'package.json', 'tsconfig.json'])
+  cpSync(join(checkout, part), join(directory, part), { recursive: true })
+
+/** Carries out a recipe on the copy. */
+function follow(recipe: string, mostFiles: number): void {
   const edits = editsOf(recipe)
   const files = [...new Set(edits.map(({ file }) => file))].filter(file => file.startsWith('lib/'))
   t.comment(`${recipe}: ${files.join(', ')}`)
   t.ok(files.length > 0 && files.length <= mostFiles, `${files.length} files of lib, at most ${mostFiles}`)
   for (const edit of edits) apply(directory, edit)
-  const config = { extends: './tsconfig.json', include: ['lib'] }
-  writeFileSync(join(directory, 'tsconfig.lib.json'), JSON.stringify(config))
-  const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
-  const compiled = promisify(execFile)(process.execPath, [tsc, '-p', join(directory, 'tsconfig.lib.json')])
-  t.equal(
-    await compiled.then(
-      () => '',
-      error => error.stdout
-    ),
-    '',
-    'it compiles'
-  )
-  const support = await import(join(directory, 'test', 'support', 'controller.ts'))
-  return support.Controller
 }
 
+// One after another on the same copy: what they add stands side by side, and the compiler runs once.
+follow('A field', 1)
+follow('A type', 3)
+follow('A type with an address', 6)
+
+const config = { extends: './tsconfig.json', include: ['lib'] }
+writeFileSync(join(directory, 'tsconfig.lib.json'), JSON.stringify(config))
+const run = promisify(execFile)
+const tsc = join(checkout, 'node_modules', 'typescript', 'bin', 'tsc')
+const complaints = await run(process.execPath, [tsc, '-p', join(directory, 'tsconfig.lib.json')]).then(
+  () => '',
+  error => error.stdout
+)
+t.equal(complaints, '', 'it compiles')
+await run(process.execPath, [join(checkout, 'test', 'compile.mjs'), directory])
+const support = await import(join(directory, '.cache', 'js', 'test', 'support', 'controller.js'))
+const start: typeof Controller.start = t => support.Controller.start(t)
+
 t.test('a field', async t => {
-  const c = await (await afterRecipe(t, 'A field', 1)).start(t)
+  const c = await start(t)
   t.equal((await c.post('/config/otherdev/pdu', { shelf: 7 })).status, 201)
   t.equal((await c.get('/config/otherdev/pdu')).body.config.otherdev.pdu.shelf, 7)
   const wrong = await c.post('/config/otherdev/pdu', { shelf: 61 })
@@ -79,7 +84,7 @@ t.test('a field', async t => {
 })
 
 t.test('a type', async t => {
-  const c = await (await afterRecipe(t, 'A type', 3)).start(t)
+  const c = await start(t)
   t.equal((await c.post('/config/rack/a1', { room: 'north' })).status, 201)
   t.same((await c.get('/config/rack/a1')).body, {
     config: { rack: { a1: { name: 'a1', room: 'north', comment: null } } }
@@ -96,7 +101,7 @@ t.test('a type', async t => {
 })
 
 t.test('a type with an address', async t => {
-  const c = await (await afterRecipe(t, 'A type with an address', 6)).start(t)
+  const c = await start(t)
   await c.post('/config/network/n', { network: '10.1.0.0/24' })
   t.equal((await c.post('/config/camera/door', { network: 'n', ipaddress: '10.1.0.1' })).status, 201)
   t.equal((await c.post('/config/camera/door/_clone', { newcameraname: 'roof' })).status, 201)

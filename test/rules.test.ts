@@ -1,9 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { checkout } from './support/programs.js'
 
-const root = fileURLToPath(new URL('..', import.meta.url))
 const itself = 'test/rules.test.ts'
 const places = [
   'bench',
@@ -30,13 +29,13 @@ const unbroken = (text: string) => text.replace(/\n\s*(?:\*|\/\/|#)?\s+(?=\d)/g,
 
 const files = new Map(
   [
-    ...places.flatMap(place => readdirSync(join(root, place), { recursive: true, withFileTypes: true })),
-    ...readdirSync(root, { withFileTypes: true })
+    ...places.flatMap(place => readdirSync(join(checkout, place), { recursive: true, withFileTypes: true })),
+    ...readdirSync(checkout, { withFileTypes: true })
   ]
     .filter(entry => entry.isFile() && !/\.(png|gz|bin)$/.test(entry.name))
-    .map(entry => relative(root, join(entry.parentPath, entry.name)))
+    .map(entry => relative(checkout, join(entry.parentPath, entry.name)))
     .filter(path => path !== itself && (path.includes('/') || path.endsWith('.md')))
-    .map(path => [path, readFileSync(join(root, path), 'utf8')] as const)
+    .map(path => [path, readFileSync(join(checkout, path), 'utf8')] as const)
 )
 const rules = [...(files.get('docs/rules.md') ?? '').matchAll(heading)].map(([, number = '']) => number)
 

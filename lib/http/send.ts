@@ -131,8 +131,9 @@ async function sendParts<C>(
     const first = measured.next().value ?? ''
     const second = measured.next()
     if (second.done) return sendWhole(exchange, answer, first, type, manner)
-    const compress = answer.compress && !exchange.headOnly
     let length = Buffer.byteLength(first) + Buffer.byteLength(second.value)
+    // On a busy machine a short text comes in pieces too.
+    const compress = answer.compress && !exchange.headOnly && length >= LEAST_COMPRESSED
     // The length of a compressed one is not told.
     for (
       let next = await inTurn(() => measured.next());

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { debianKernel } from '../support/kernel.js'
-import { checkout, node, programEnv, typescript } from '../support/programs.js'
+import { checkout, compiled, node, programEnv } from '../support/programs.js'
 
 const run = promisify(execFile)
 
@@ -19,7 +19,7 @@ t.test('make demo installs a machine without root', async t => {
   await debianKernel()
   const [program = '', ...args] = [
     ...(process.getuid?.() === 0 ? asNobody : []),
-    ...[...node, ...typescript, join(checkout, 'test/demo/demo.ts')]
+    ...[...node, join(compiled, 'test/demo/demo.js')]
   ]
   const { stdout, stderr } = await run(program, args, {
     cwd: checkout,

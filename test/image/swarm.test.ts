@@ -8,7 +8,7 @@ import t, { type Test } from 'tap'
 import { start, startChild } from '../support/child.js'
 import { installData } from '../support/install-data.js'
 import { installScript } from '../support/install-script.js'
-import { checkout, node, requirePrograms, requireRoot, typescript } from '../support/programs.js'
+import { compiled, node, requirePrograms, requireRoot } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { aria2, forSeeders, openTracker, type Place, transmission, until } from './servers.js'
 import type { Order } from './swarm-controller.js'
@@ -84,11 +84,10 @@ async function controller(t: Test, network: SwarmNetwork, round: Round) {
     }
   }
   await writeFile(join(root, 'order.json'), JSON.stringify(order))
-  const loader = [...typescript, join(checkout, 'test/image/swarm-controller.ts')]
   const child = await startChild(
     [...network.controller.enter, 'setpriv', '--pdeathsig', 'KILL'].concat([
       ...node,
-      ...loader,
+      join(compiled, 'test/image/swarm-controller.js'),
       join(root, 'order.json')
     ]),
     log => /^ready$/m.test(log)

@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { JobStoppedError, type Jobs } from '../../lib/jobs/jobs.js'
 import { KEPT_MS } from '../../lib/jobs/records.js'
-import { compilePrograms } from '../support/built-tree.js'
 import { start } from '../support/child.js'
 import { Gate, openJobs, outcome, readRecord, recordFiles, settled, spec } from '../support/jobs.js'
 import { scratch } from '../support/scratch.js'
@@ -98,9 +97,7 @@ t.test('close gives up what does not end', { timeout: 60_000 }, async t => {
 // rules 2.9
 t.test('kill -9: what ran or waited is interrupted, what had ended is as it was', async t => {
   const directory = join(scratch(t), 'jobs')
-  const programs = t.testdir({})
-  compilePrograms(programs, 'test/jobs/holder-program.ts')
-  const holder = start(process.execPath, [join(programs, 'test/jobs/holder-program.js'), directory])
+  const holder = start(process.execPath, [join(import.meta.dirname, 'holder-program.js'), directory])
   t.teardown(() => holder.kill())
   const [ended, running, waiting] = (await holder.says(/^(\w+\n){3}/)).split('\n') as [string, string, string]
   await holder.kill()

@@ -3,7 +3,6 @@ import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { locate, ProgramError, type ProgramOptions, run } from '../../lib/program/program.js'
-import { compilePrograms } from '../support/built-tree.js'
 import { start } from '../support/child.js'
 import { requirePrograms } from '../support/programs.js'
 import { until } from '../support/until.js'
@@ -238,10 +237,8 @@ t.test('what it leaves in its group is killed; what left the group holds nothing
 })
 
 t.test('kill -9 of the process that runs it ends it', async t => {
-  const programs = t.testdir({})
-  compilePrograms(programs, 'test/program/parent-program.ts')
   for (let round = 0; round < 3; round++) {
-    const parent = start(process.execPath, [join(programs, 'test/program/parent-program.js')])
+    const parent = start(process.execPath, [join(import.meta.dirname, 'parent-program.js')])
     t.teardown(() => parent.kill())
     const pid = Number(await parent.says(/^\d+$/m))
     t.ok(runs(pid), 'the program runs')

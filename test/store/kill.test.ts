@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
 import { Journal } from '../../lib/store/journal.js'
-import { compilePrograms } from '../support/built-tree.js'
 import { start } from '../support/child.js'
 import { openStore } from './fixtures.js'
 
@@ -35,15 +34,13 @@ function halfChanges(found: ReadonlyMap<string, number>): string[] {
 
 // rules 11.1
 t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 5000 }, async t => {
-  const programs = t.testdir({ state: {} })
-  compilePrograms(programs, 'test/store/writer-program.ts')
-  const directory = join(programs, 'state')
+  const directory = t.testdir()
   const acknowledged = new Map<string, number>()
   let unfinished = 0
   // Further rounds until what a kill may leave was seen: with luck none of the first ones leaves it.
   const isSeen = () => unfinished > 0 && acknowledged.size === 6
   for (let round = 1; round <= rounds || (!isSeen() && round < 20 * rounds); round++) {
-    const program = start(process.execPath, [join(programs, 'test/store/writer-program.js'), directory])
+    const program = start(process.execPath, [join(import.meta.dirname, 'writer-program.js'), directory])
     t.teardown(() => program.kill())
     // Every fourth is killed while it starts, where it may be finishing what the one before it left.
     const starting = round % 4 === 0

@@ -14,30 +14,28 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { LockedError, StoreError } from '../../lib/store/errors.js'
 import { acquireLock } from '../../lib/store/lock.js'
-import { compilePrograms } from '../support/built-tree.js'
 import { type Child, start } from '../support/child.js'
 import { until } from '../support/until.js'
 import { node, openStore } from './fixtures.js'
 
-const programs = t.testdir()
-const holderProgram = 'test/store/holder-program'
-compilePrograms(programs, `${holderProgram}.ts`)
+const states = t.testdir()
+const program = join(import.meta.dirname, 'holder-program.js')
 
 /** What it says first. */
 const said = /^(open|refused.*)$/m
 
 /** A new state directory. */
 const stateDirectory = (name: string) => {
-  const directory = join(programs, name)
+  const directory = join(states, name)
   mkdirSync(directory)
   return directory
 }
 
 /** A process that holds a store, or tries to; it ends with the test at the latest. */
 function hold(t: Test, directory: string): Child {
-  const program = start(process.execPath, [join(programs, `${holderProgram}.js`), directory])
-  t.teardown(() => program.kill())
-  return program
+  const held = start(process.execPath, [program, directory])
+  t.teardown(() => held.kill())
+  return held
 }
 
 // rules 11.3
@@ -78,7 +76,6 @@ t.test('a stopped holder is alive', async t => {
 t.test('a zombie is dead', async t => {
   const directory = stateDirectory('zombie')
   // A parent that never asks how its child ended.
-  const program = join(programs, `${holderProgram}.js`)
   const parent = spawn('sh', ['-c', '"$0" "$@" & exec sleep 60', process.execPath, program, directory])
   t.teardown(() => parent.kill('SIGKILL'))
   await until(() => existsSync(join(directory, 'counter')))
@@ -156,7 +153,6 @@ t.test('the same directory under another name is refused', async t => {
   symlinkSync(directory, `${directory}-link`)
   await t.rejects(openStore(`${directory}-link`), refused, 'by a symbolic link')
   const mounted = stateDirectory('mounted')
-  const program = join(programs, `${holderProgram}.js`)
   const script = 'mount --bind "$1" "$2" && exec "$3" "$4" "$2"'
   const words = ['--mount', '--map-root-user', 'sh', '-c', script, 'sh']
   const { stdout, stderr } = spawnSync('unshare', [...words, directory, mounted, process.execPath, program], {
@@ -223,9 +219,7 @@ t.test('one that an earlier version holds is refused', async t => {
   const holder = hold(t, stateDirectory('elsewhere'))
   await holder.says(said)
   const { dev, ino } = statSync(directory)
-  const { directory: _, ...name } = JSON.parse(
-    readFileSync(join(programs, 'elsewhere', 'holder.json'), 'utf8')
-  )
+  const { directory: _, ...name } = JSON.parse(readFileSync(join(states, 'elsewhere', 'holder.json'), 'utf8'))
   mkdirSync(join(directory, 'lock'))
   for (const more of [{}, { directory: `${dev}:${ino}` }]) {
     writeFileSync(join(directory, 'holder.json'), JSON.stringify({ ...name, ...more }))

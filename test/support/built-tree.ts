@@ -1,47 +1,12 @@
-import { cpSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
-import { dirname, join, relative } from 'node:path'
-import { buildSync, transformSync } from 'esbuild'
+import { cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { transformSync } from 'esbuild'
 import { type Ended, start } from './child.js'
-import { checkout } from './programs.js'
-
-const options = { format: 'esm', target: 'es2022' } as const
+import { checkout, compiled } from './programs.js'
 
 /** The code of one module. */
-export const compile = (source: string): string => transformSync(source, { ...options, loader: 'ts' }).code
-
-/**
- * Compiles programs of the checkout, each with all that it imports, to the same paths below `directory`, so that a test
- * can start a process of its own with them without the test runner's loader, which takes a second.
- */
-export function compilePrograms(directory: string, ...programs: string[]): void {
-  buildSync({
-    ...options,
-    entryPoints: programs.map(name => join(checkout, name)),
-    outbase: checkout,
-    outdir: directory,
-    bundle: true,
-    platform: 'node',
-    packages: 'external'
-  })
-}
-
-let modules: [string, string][] | undefined
-
-/** Name and code of every module, compiled once per test file. */
-function compiled(): [string, string][] {
-  const lib = join(checkout, 'lib')
-  const outdir = '/'
-  modules ??= buildSync({
-    entryPoints: readdirSync(lib, { recursive: true, encoding: 'utf8' })
-      .filter(name => name.endsWith('.ts'))
-      .map(name => join(lib, name)),
-    outbase: lib,
-    outdir,
-    ...options,
-    write: false
-  }).outputFiles.map(({ path, text }) => [relative(outdir, path), text])
-  return modules
-}
+export const compile = (source: string): string =>
+  transformSync(source, { format: 'esm', target: 'es2022', loader: 'ts' }).code
 
 /** What a checkout holds beside its sources that the service, or its installation, needs. */
 const copied = [
@@ -54,7 +19,7 @@ const copied = [
  * check), so that no test runs against yesterday's dist/.
  */
 export function builtTree(directory: string): string {
-  for (const [name, code] of compiled()) replaceModule(directory, name, code)
+  cpSync(join(compiled, 'lib'), join(directory, 'dist'), { recursive: true })
   writeFileSync(join(directory, 'dist', 'commit'), 'baked\n')
   for (const name of copied) cpSync(join(checkout, name), join(directory, name), { recursive: true })
   symlinkSync(join(checkout, 'node_modules'), join(directory, 'node_modules'))

@@ -5,8 +5,11 @@ import { promisify } from 'node:util'
 
 const run = promisify(execFile)
 
+/** What test/compile.mjs has made of the checkout: the code of lib/ and test/, links to everything else. */
+export const compiled = join(import.meta.dirname, '../..')
+
 /** The checkout this test runs in. */
-export const checkout = join(import.meta.dirname, '../..')
+export const checkout = join(compiled, '../..')
 
 // Debian keeps dhcpd, ip and debugfs where an ordinary user's PATH does not look.
 const searchPath = `${process.env.PATH ?? ''}${delimiter}/usr/sbin${delimiter}/sbin`
@@ -16,9 +19,6 @@ export const programEnv = (): NodeJS.ProcessEnv => ({ ...process.env, PATH: sear
 
 /** Node as a command, without the loader that the test runner puts into the environment of all its children. */
 export const node: readonly string[] = ['env', '--unset=NODE_OPTIONS', process.execPath]
-
-/** Put behind `node`: modules in TypeScript. */
-export const typescript: readonly string[] = ['--import', join(checkout, 'test/support/loader.mjs')]
 
 const isThere = (path: string): boolean => {
   try {

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { node, programEnv, requirePrograms, requireRoot, typescript } from '../../support/programs.js'
+import { node, programEnv, requirePrograms, requireRoot } from '../../support/programs.js'
 import { proof } from '../../support/proof.js'
 import { Tree } from '../initramfs-tree.js'
 import { attempts } from './escape.js'
@@ -39,8 +39,7 @@ for (const [name, start] of [
     const [program = '', ...args] = [
       ...start,
       ...node,
-      ...typescript,
-      join(import.meta.dirname, 'initramfs-build.ts'),
+      join(import.meta.dirname, 'initramfs-build.js'),
       tree.path
     ]
     const leaked = openSync(outside, 'r')

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { mountsBelow } from '../../../lib/disk/mounts.js'
 import { buildInitramfs, type InitramfsRequest } from '../../../lib/image/packer/initramfs.js'
-import { node, programEnv, requirePrograms, requireRoot, typescript } from '../../support/programs.js'
+import { node, programEnv, requirePrograms, requireRoot } from '../../support/programs.js'
 import { kernel, Tree } from '../initramfs-tree.js'
 
 requireRoot()
@@ -151,8 +151,8 @@ t.test('stopped, and out of time: nobody is left, nothing mounted', async t => {
 t.test('kill -9 of the service: nobody is left, nothing mounted, and the next one works', async t => {
   const tree = new Tree(t, 'dracut')
   tree.behave('hang')
-  const [program = '', ...args] = [...node, ...typescript]
-  const script = join(import.meta.dirname, 'initramfs-build.ts')
+  const [program = '', ...args] = node
+  const script = join(import.meta.dirname, 'initramfs-build.js')
   const service = spawn(program, [...args, script, tree.path], { env: programEnv(), stdio: 'inherit' })
   const ended = once(service, 'exit')
   await Promise.race([tree.hanging(), ended.then(end => Promise.reject(new Error(`ended with ${end}`)))])

@@ -1,9 +1,8 @@
-import { readFileSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
+import { readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { setPriority } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { compilePrograms } from '../../support/built-tree.js'
 import { type Child, start } from '../../support/child.js'
 import type { Client } from '../../support/client.js'
 import { Daemon } from '../../support/daemon.js'
@@ -54,13 +53,8 @@ t.teardown(async () => {
 })
 const { address: host, port } = daemon.client()
 
-const programs = join(directory, 'programs')
-compilePrograms(programs, 'test/long/load/strangers.ts', 'test/long/load/machines.ts')
-writeFileSync(join(programs, 'package.json'), '{"type":"module"}')
-symlinkSync(join(checkout, 'node_modules'), join(programs, 'node_modules'))
-
 function launch(name: string, options: Strangers | Machines): Child {
-  const program = join(programs, `test/long/load/${name}.js`)
+  const program = join(import.meta.dirname, `${name}.js`)
   const words = ['-n', '8', process.execPath, program, JSON.stringify(options)]
   const child = start('nice', words, { input: '' })
   children.push(child)

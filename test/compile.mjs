@@ -1,0 +1,88 @@
+// node test/compile.mjs [CHECKOUT]: compiles lib/ and test/ to .cache/js, so that neither a test nor a worker or a
+// program that it starts has to compile for itself. The other files stand there as copies, which a test cannot
+// mistake for the checkout's own.
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync
+} from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import { buildSync } from 'esbuild'
+
+const checkout = resolve(process.argv[2] ?? join(import.meta.dirname, '..'))
+const directory = join(checkout, '.cache', 'js')
+/** Large, and never changed by a test. */
+const linked = ['node_modules', 'dist']
+const leftOut = [...linked, '.cache', '.git', '.tap', 'var']
+
+/** Paths of the files and links below a directory of the checkout. */
+const filesBelow = name =>
+  lstatSync(join(checkout, name)).isDirectory()
+    ? readdirSync(join(checkout, name)).flatMap(inside => filesBelow(join(name, inside)))
+    : [name]
+
+const same = (path, reader, content) => {
+  try {
+    return reader(path).equals?.(content) ?? reader(path) === content
+  } catch {
+    return false
+  }
+}
+
+/** Writes what differs, as a whole: other tests may run from here meanwhile. */
+function put(name, reader, writer, content) {
+  const path = join(directory, name)
+  if (same(path, reader, content)) return
+  mkdirSync(dirname(path), { recursive: true })
+  writer(`${path}.${process.pid}`)
+  renameSync(`${path}.${process.pid}`, path)
+}
+
+function link(name) {
+  const target = join(checkout, name)
+  put(name, readlinkSync, path => symlinkSync(target, path), target)
+}
+
+function copy(name) {
+  const content = readFileSync(join(checkout, name))
+  put(name, readFileSync, path => writeFileSync(path, content), content)
+  chmodSync(join(directory, name), lstatSync(join(checkout, name)).mode)
+}
+
+const there = readdirSync(checkout)
+const files = there.filter(name => !leftOut.includes(name)).flatMap(filesBelow)
+const isSource = name => /^(lib|test)\/.*\.ts$/.test(name)
+const { outputFiles } = buildSync({
+  entryPoints: files.filter(isSource).map(name => join(checkout, name)),
+  outbase: checkout,
+  outdir: directory,
+  format: 'esm',
+  target: 'es2022',
+  sourcemap: 'inline',
+  sourcesContent: false,
+  write: false
+})
+
+const compiled = new Map(
+  outputFiles.map(({ path, contents }) => [path.slice(directory.length + 1), contents])
+)
+const links = there.filter(name => linked.includes(name))
+const copies = files.filter(name => !isSource(name))
+
+const kept = new Set([...links, ...copies, ...compiled.keys()])
+mkdirSync(directory, { recursive: true })
+for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {
+  const path = join(entry.parentPath, entry.name)
+  if (!entry.isDirectory() && !kept.has(path.slice(directory.length + 1))) rmSync(path)
+}
+for (const name of links) link(name)
+for (const name of copies) copy(name)
+for (const [name, contents] of compiled)
+  put(name, readFileSync, made => writeFileSync(made, contents), Buffer.from(contents))
