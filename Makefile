@@ -1,5 +1,5 @@
 # svcd: `make run` serves from this checkout, `make test` installs what the tests need and runs them.
-.PHONY: run demo build lint format test test-long test-node24 bench docs packages install clean
+.PHONY: run demo build lint format test test-long test-node24 bench docs packages install deb clean
 
 export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 installed := node_modules/.package-lock.json
@@ -72,5 +72,11 @@ bench: build
 install: build
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" sh build/install.sh
 
+# Packages with a Node runtime of their own, into out/; ARCH=arm64 for that machine.
+ARCH := amd64
+
+deb: build
+	@sh build/package/deb.sh $(ARCH) out
+
 clean:
-	rm -rf dist .cache .tap
+	rm -rf dist out .cache .tap

@@ -17,7 +17,12 @@ fail() {
 }
 
 test -f dist/commit || fail 'svcd is not built: type "make build" first'
-packages=$(npm ls --omit=dev --all --parseable) || fail 'packages are missing: type "npm ci" first'
+# Of package-lock.json those that are not for development.
+packages=$(node -p "Object.entries(JSON.parse(fs.readFileSync('package-lock.json')).packages)
+  .filter(([path, { dev, devOptional }]) => path && !dev && !devOptional).map(([path]) => path).join('\n')")
+for package in $packages; do
+  test -d "$package" || fail 'packages are missing: type "npm ci" first'
+done
 
 # A running daemon holds a kernel lock on its state: its code and its files stay as they are.
 held=$root$state
@@ -45,11 +50,9 @@ rm -rf "$code"
 install -d "$code/bin"
 cp -R dist dracut initramfs-tools libexec templates package.json "$code"
 install -m 0755 bin/svcd bin/svcctl "$code/bin"
-echo "$packages" | while read -r package; do
-  place=${package#"$PWD"}
-  test -n "$place" || continue
-  install -d "$code${place%/*}"
-  cp -R "$package" "$code${place%/*}"
+for package in $packages; do
+  install -d "$code/${package%/*}"
+  cp -R "$package" "$code/${package%/*}"
 done
 
 # Set-ups of the tracker and the seeders, to be copied by hand, and the documents that tell how.
@@ -70,6 +73,11 @@ completions=$root$prefix/share/bash-completion/completions
 install -d "$completions"
 node bin/svcctl completion bash >"$completions/svcctl"
 ln -sfn svcctl "$completions/svcd"
+for page in svcctl.1 svcd.ini.5 svcd.8; do
+  manual=$root$prefix/share/man/man${page##*.}
+  install -d "$manual"
+  node build/man.mjs "$page" >"$manual/$page"
+done
 
 next='systemctl daemon-reload, and systemctl start svcd'
 if test -e "$root$settings/svcd.ini"; then

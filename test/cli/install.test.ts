@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { appendFileSync, existsSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { keys } from '../../lib/config/keys.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { builtTree, svcd } from '../support/built-tree.js'
 import { start } from '../support/child.js'
@@ -26,6 +27,17 @@ t.test('stages code, command, ini, templates, state and unit', async t => {
   const completion = inStage('usr/share/bash-completion/completions/svcctl')
   t.match(readFileSync(completion, 'utf8'), /^complete -F _svcctl svcctl svcd$/m)
   t.equal(readlinkSync(inStage('usr/share/bash-completion/completions/svcd')), 'svcctl')
+  for (const [page, words] of [
+    ['man8/svcd.8', ['passwd USER [\\-\\-role ROLE]', '\\-\\-config FILE']],
+    [
+      'man5/svcd.ini.5',
+      Object.entries(keys).flatMap(([section, of]) => [`[${section}]`, ...Object.keys(of)])
+    ],
+    ['man1/svcctl.1', ['power SET', '\\-o, \\-\\-output FORMAT']]
+  ] as const) {
+    const text = readFileSync(inStage('usr/share/man', page), 'utf8')
+    for (const word of words) t.ok(text.includes(word), `${page}: ${word}`)
+  }
   t.equal(statSync(inStage('var/lib/svcd')).mode & 0o7777, 0o1771)
   for (const file of ['sysusers.d/svcd.conf', 'tmpfiles.d/svcd.conf'])
     t.ok(existsSync(inStage('usr/lib', file)), file)

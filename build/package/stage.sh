@@ -1,0 +1,64 @@
+#!/bin/sh
+# stage.sh DIRECTORY ARCH: all files of a package for amd64 or arm64, below an empty DIRECTORY: those of `make install`,
+# with the Node runtime and production packages, without what nobody runs. Modes and times are the same for each build.
+# SOURCE_DATE_EPOCH must be set.
+set -eu
+umask 022
+cd "$(dirname "$0")/../.."
+root=$1
+arch=$2
+code=$root/usr/lib/svcd
+documents=$root/usr/share/doc/svcd
+: "${SOURCE_DATE_EPOCH:?}"
+
+DESTDIR=$root PREFIX=/usr sh build/install.sh >/dev/null
+
+# The packages as package-lock.json names them, whatever this checkout has. No script of a package is run.
+clean=$root/../modules
+rm -rf "$clean"
+install -d "$clean"
+cp package.json package-lock.json "$clean"
+npm ci --silent --omit=dev --ignore-scripts --no-audit --no-fund --prefer-offline --prefix "$clean"
+rm -rf "$code/node_modules"
+mv "$clean/node_modules" "$code"
+rm -rf "$clean" "$code/node_modules/.bin" "$code/node_modules/.package-lock.json"
+# What a daemon does not read: types, source maps, documents, and builds for browsers and for require(). The licence of a
+# package stays, which some have in their README.
+modules=$code/node_modules
+find "$modules" -type f \( -name '*.map' -o -name '*.ts' -o -name '*.cts' -o -name '*.mts' -o -name '*.yml' -o -name '*.yaml' \
+  -o -name 'eslint.*' -o -name '.*' \) -delete
+find "$modules" -name package.json -printf '%h\n' | while read -r package; do
+  if test -n "$(find "$package" -maxdepth 1 -iname 'licen[cs]e*')"; then find "$package" -maxdepth 1 -name '*.md' ! -iname 'licen[cs]e*' -delete; fi
+done
+find "$modules" -path '*/dist/esm' -type d | while read -r esm; do rm -rf "${esm%esm}commonjs"; done
+rm -rf "$modules/csv-parse/dist" "$modules/diff/dist" "$modules/diff/libcjs" "$modules/net-snmp/example" "$modules/mime/bin" \
+  "$modules/mime/dist/src/mime_cli.js"
+find "$code/dist" -name '*.map' -delete
+find "$modules" -type d -empty -delete
+# Nothing is gone that the daemon loads.
+(cd "$code" && node --input-type=module -e '
+  const { dependencies } = JSON.parse((await import("node:fs")).readFileSync("package.json"))
+  for (const name of Object.keys(dependencies)) await import(name)')
+
+# The runtime, for the commands alone: nothing of it is on the path.
+node build/package/runtime.mjs "$arch" "$root/../runtime"
+install -m 0755 "$root/../runtime/node" "$code/bin/node"
+install -m 0644 "$root/../runtime/LICENSE" "$documents/LICENSE.node"
+rm -rf "$root/../runtime"
+sed -i '1s|^#!/usr/bin/env node$|#!/usr/lib/svcd/bin/node|' "$code/bin/svcd" "$code/bin/svcctl"
+for command in svcd svcctl; do
+  test "$(head -n 1 "$code/bin/$command")" = '#!/usr/lib/svcd/bin/node'
+done
+
+install -D -m 0644 build/package/svcd.logrotate "$root/etc/logrotate.d/svcd"
+chmod 0755 "$code"/libexec/*.sh
+# tmpfiles.d makes it, with its owner.
+rmdir "$root/var/lib/svcd" "$root/var/lib" "$root/var"
+gzip -9n "$root"/usr/share/man/man*/*
+
+find "$root" -type d -exec chmod 0755 {} +
+find "$root" -type f -perm /0111 -exec chmod 0755 {} +
+find "$root" -type f ! -perm /0111 -exec chmod 0644 {} +
+# For the hashes of passwords.
+chmod 0640 "$root/etc/svcd/svcd.ini"
+find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
