@@ -11,6 +11,7 @@ import { expiry, isFor, PairError, readPair } from './http/certificate.js'
 import { imageFindings } from './image/findings.js'
 import { ownerText } from './model/index.js'
 import { stateWarnings } from './model/limits.js'
+import { looseNames } from './model/loose-names.js'
 import { Model, storeOptions } from './model/model.js'
 import { controllerAddress } from './model/networks.js'
 import { SecretBox } from './model/secret-box.js'
@@ -83,7 +84,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     const images = imageFindings(config, view, model.cluster)
     for (const message of images.onMachine) problems.push({ file: placeOf(config, message), message })
     problems.push(...inState(images.problems))
-    warnings.push(...images.warnings)
+    warnings.push(...images.warnings, ...looseNames(view, model.cluster))
     // A network without a prefix is one of the problems.
     for (const name of view.names('network')) {
       const cidr = view.get('network', name)?.network

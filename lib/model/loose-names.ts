@@ -1,0 +1,120 @@
+import type { Change } from '../store/types.js'
+import { type Prefix, parsePrefix } from './address.js'
+import type { Docs } from './docs.js'
+import { groupInForce, groupOf, settingsOf } from './effective.js'
+import { objectTypes } from './types.js'
+import type { ClusterSettings, View } from './view.js'
+
+/** Of a change of many objects so many are looked at: it is done on the event loop. */
+const mostLooked = 200
+/** So many lines are told, and so many names in one. */
+const mostLines = 50
+const mostNames = 5
+
+/** Kinds of Linux whose network files the installation knows (docs/interfaces.md). */
+const distributions = /^(?:redhat|rhel|centos|rocky|alma\w*|fedora|opensuse[\w-]*|suse|sles|ubuntu|debian)$/i
+
+/** The types that may hold such names. */
+const looseTypes = ['network', 'osimage', 'group', 'node'] as const
+type LooseType = (typeof looseTypes)[number]
+const isLoose = (type: string): type is LooseType => (looseTypes as readonly string[]).includes(type)
+
+const listOf = (names: readonly string[]) =>
+  names.slice(0, mostNames).join(', ') +
+  (names.length > mostNames ? ` and ${names.length - mostNames} more` : '')
+
+/**
+ * What may be meant, and may be a slip: names that lead nowhere although a request may hold them, and networks that overlap.
+ * One sentence for each, about an object as it is or was.
+ */
+function* looseIn(view: View, type: LooseType, doc: object, cluster: ClusterSettings): Generator<string> {
+  if (type === 'node') yield* looseInNode(view, doc as Docs['node'], cluster)
+  else if (type === 'group') yield* looseInGroup(doc as Docs['group'], cluster)
+  else if (type === 'network') yield* overlaps(view, doc as Docs['network'])
+  else {
+    const { distribution } = doc as Docs['osimage']
+    if (distribution !== undefined && !distributions.test(distribution))
+      yield `the installation does not know the distribution ${distribution}: the network files are those of the programs in the image`
+  }
+}
+
+const interfacesOf = ({ interfaces = [] }: Docs['node'] | Docs['group']) =>
+  interfaces.map(entry => entry.interface)
+
+const notItsOwn = (wanted: string, has: readonly string[]) =>
+  has.length === 0 || has.includes(wanted)
+    ? undefined
+    : `provision_interface is ${wanted}, and there are only ${listOf(has)}`
+
+function* looseInGroup(doc: Docs['group'], cluster: ClusterSettings): Generator<string> {
+  const why = notItsOwn(groupInForce(doc, cluster).settings.provision_interface, interfacesOf(doc))
+  if (why !== undefined) yield why
+}
+
+function* looseInNode(view: View, doc: Docs['node'], cluster: ClusterSettings): Generator<string> {
+  const group = groupOf(view, doc)
+  const ofGroup = group ? interfacesOf(group) : []
+  const wanted = settingsOf(doc, group, cluster).provision_interface
+  const why = notItsOwn(wanted, interfacesOf(doc))
+  // What a whole group has is told of the group.
+  const isOfGroup = doc.provision_interface === undefined && notItsOwn(wanted, ofGroup) !== undefined
+  if (why !== undefined && !isOfGroup) yield why
+  if (ofGroup.length > 0)
+    for (const name of interfacesOf(doc))
+      if (!ofGroup.includes(name))
+        yield `its group ${doc.group} has no interface ${name}, only ${listOf(ofGroup)}`
+  const switches = doc.switch === undefined ? [] : view.names('switch')
+  if (doc.switch !== undefined && switches.length > 0 && !view.get('switch', doc.switch))
+    yield `there is no switch ${doc.switch}, only ${listOf([...switches])}`
+}
+
+function* overlaps(view: View, { name, network }: Docs['network']): Generator<string> {
+  const prefix = parsePrefix(network ?? '')
+  if (!prefix) return
+  const touch = ({ first, last }: Prefix) => first <= prefix.last && last >= prefix.first
+  const others = [...view.index.networks].filter(([other, of]) => other !== name && touch(of))
+  if (others.length === 0) return
+  const told = others.map(([other]) => `${other} (${view.get('network', other)?.network})`)
+  yield `its ${network} overlaps with ${listOf(told)}: the longest prefix answers for an address`
+}
+
+/** One line for each sentence, with the objects that it holds for. */
+function lines(found: Iterable<readonly [object: string, sentence: string]>): string[] {
+  const objects = new Map<string, string[]>()
+  for (const [object, sentence] of found) {
+    const named = objects.get(sentence)
+    if (named) named.push(object)
+    else objects.set(sentence, [object])
+  }
+  const all = [...objects].map(([sentence, named]) => `${listOf(named)}: ${sentence}`)
+  return all.length > mostLines
+    ? [...all.slice(0, mostLines), `and ${all.length - mostLines} more such names`]
+    : all
+}
+
+/** Warnings of what objects name and nobody knows, for `svcd check` (rules 7.7). */
+export function looseNames(view: View, cluster: ClusterSettings): string[] {
+  function* found(): Generator<readonly [string, string]> {
+    for (const type of looseTypes)
+      for (const name of view.names(type)) {
+        const doc = view.get(type, name)
+        for (const sentence of doc ? looseIn(view, type, doc, cluster) : [])
+          yield [`${objectTypes[type].title} ${name}`, sentence]
+      }
+  }
+  return lines(found())
+}
+
+/** The same of what a change has brought, for the log; `view` has the change. */
+export function newLooseNames(view: View, cluster: ClusterSettings, changes: readonly Change[]): string[] {
+  function* found(): Generator<readonly [string, string]> {
+    let looked = 0
+    for (const { type, name, before, after } of changes) {
+      if (!isLoose(type) || !after || looked++ >= mostLooked) continue
+      const old = new Set(before ? looseIn(view, type, before, cluster) : [])
+      for (const sentence of looseIn(view, type, after, cluster))
+        if (!old.has(sentence)) yield [`${objectTypes[type].title} ${name}`, sentence]
+    }
+  }
+  return lines(found())
+}
