@@ -28,6 +28,7 @@ export class Accepting {
   #child: ChildProcess | undefined
   /** No more descriptors are made. */
   #done = false
+  #isTold = false
   #closed = false
 
   /** `options`: how the sockets of `server` are made. */
@@ -46,24 +47,42 @@ export class Accepting {
     this.#since = now
     if (utilization < BUSY) return
     this.#done = true
-    this.#duplicate()
+    try {
+      this.#duplicate()
+    } catch (error) {
+      this.#failed((error as Error).message)
+    }
   }
 
+  /** Throws Error where this version of Node has no such handle, or sends it to no process: it is not documented. */
   #duplicate(): void {
     const { _handle: handle } = this.#server as Server & { _handle?: SendHandle | null }
-    if (!handle) return
+    if (!handle) throw new Error(`node ${process.version} does not show the handle of what listens`)
     const child = fork(fileURLToPath(new URL('./duplicate.js', import.meta.url)), {
       stdio: ['ignore', 'ignore', 'ignore', 'ipc']
     })
     this.#child = child
-    child.on('error', error => this.#log.warn(`one connection is accepted at a time: ${error.message}`))
-    child.on('message', (_, duplicate) => this.#listen(duplicate as Server))
+    child.on('error', error => this.#failed(error.message))
+    child.on('disconnect', () => {
+      if (this.#duplicates.length === 0) this.#failed('no further descriptor could be made')
+    })
+    child.on('message', (_, duplicate) => this.#listen(duplicate as Server | undefined))
     child.send(DUPLICATES, handle, error => {
-      if (error) this.#log.warn(`one connection is accepted at a time: ${error.message}`)
+      if (error) this.#failed(error.message)
     })
   }
 
-  #listen(handle: Server): void {
+  /** All goes on as it began, with one descriptor. */
+  #failed(reason: string): void {
+    this.#child?.kill()
+    if (this.#isTold || this.#closed) return
+    this.#isTold = true
+    this.#log.warn(`one connection is accepted at a time, which a storm of them may find slow: ${reason}`)
+  }
+
+  #listen(handle: Server | undefined): void {
+    // Sent by a version of Node that does not send what listens.
+    if (!handle) return
     const duplicate = createServer(this.#options, (socket: Socket) => this.#server.emit('connection', socket))
     duplicate.on('error', error => this.#log.error(`accepting: ${error.message}`)).listen(handle, WAITING)
     if (this.#closed) duplicate.close()

@@ -1,6 +1,9 @@
-import { connect } from 'node:net'
+import { EventEmitter } from 'node:events'
+import { connect, type Server } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { route, start } from './helpers.js'
+import { Accepting } from '../../lib/http/accepting.js'
+import { memoryLog, route, start } from './helpers.js'
 
 /** Milliseconds that each turn of the event loop takes. */
 const TURN_MS = 2
@@ -53,4 +56,24 @@ t.test('a busy event loop accepts many connections in a turn', { timeout: 60_000
     log.lines.filter(line => !line.startsWith('info GET /boot 200')),
     []
   )
+})
+
+// rules 2.15
+t.test('where what listens cannot be duplicated, one line says so and all goes on as it began', async t => {
+  const table: [is: string, handle: unknown, says: RegExp][] = [
+    ['a version of Node without the handle', undefined, /slow: node v\S+ does not show the handle/],
+    ['a handle that cannot be sent', {}, /slow: .*handle/]
+  ]
+  for (const [is, handle, says] of table) {
+    const log = memoryLog()
+    const close = (done: () => void) => done()
+    const server = Object.assign(new EventEmitter(), { _handle: handle, close })
+    const accepting = new Accepting(server as unknown as Server, {}, log)
+    for (const until = performance.now() + 20; performance.now() < until; );
+    for (let i = 0; i < 3 * AT_ONCE; i++) server.emit('connection')
+    await sleep(100)
+    t.equal(log.lines.length, 1, is)
+    t.match(log.lines[0], says)
+    await accepting.close()
+  }
 })
