@@ -1,4 +1,4 @@
-// One POST that changes 10,000 nodes, over http: time to the answer, CPU, the longest stall of the event loop, and how long
+// One request that changes or deletes 10,000 nodes, over http: time to the answer, CPU, the longest stall of the event loop, and how long
 // boot scripts wait meanwhile. The yardstick is the import of the same nodes in the same round. Medians.
 
 import { Agent } from 'node:http'
@@ -25,9 +25,15 @@ const document = JSON.stringify({
   }
 })
 const changes = [
-  ['a text of 10,000 nodes', { comment: 'changed' }],
-  ['an interface more', { interfaces: [{ interface: 'ib0', network: 'cluster' }] }],
-  ['another group', { group: 'other' }]
+  ['a text of 10,000 nodes', 'POST', '/config/node/@all', { comment: 'changed' }],
+  [
+    'an interface more',
+    'POST',
+    '/config/node/@all',
+    { interfaces: [{ interface: 'ib0', network: 'cluster' }] }
+  ],
+  ['another group', 'POST', '/config/node/@all', { group: 'other' }],
+  ['all deleted', 'GET', '/config/node/@all/_delete']
 ]
 
 /** Boot scripts have a connection of their own. */
@@ -47,7 +53,7 @@ for (let round = 0; round < ROUNDS; round++) {
     ms: await timed(() => daemon.ask('POST', '/config/cluster/import', document)),
     ...(await daemon.spent())
   })
-  for (const [what, body] of changes) {
+  for (const [what, method, path, body] of changes) {
     await daemon.spent()
     let busy = true
     let longest = 0
@@ -58,7 +64,7 @@ for (let round = 0; round < ROUNDS; round++) {
           await timed(() => daemon.send('GET', `/boot/search/mac/${macOf(i)}`, { agent }))
         )
     })()
-    const ms = await timed(() => daemon.ask('POST', '/config/node/@all', JSON.stringify(body)))
+    const ms = await timed(() => daemon.ask(method, path, body && JSON.stringify(body)))
     busy = false
     await boots
     results.get(what).push({ ms, ...(await daemon.spent()), longest })

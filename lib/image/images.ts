@@ -2,7 +2,7 @@ import { statSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Background } from '../background.js'
-import { Mutex } from '../concurrency.js'
+import { inParallel, Mutex } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import { exists } from '../disk/missing.js'
 import { notFound, unavailable } from '../errors.js'
@@ -41,6 +41,8 @@ export interface ImagesOptions extends Pick<ImageContext, 'model' | 'log' | 'now
 
 /** How long changes are gathered before they are looked at. */
 const soonMs = 50
+/** So many files with host keys are removed at once: a change may delete all nodes. */
+const FORGOTTEN_AT_ONCE = 2
 
 /**
  * The work on OS images: pack, kernel, clone, delete, grab and push. Each is a job, and an image has one at a time (rules
@@ -97,8 +99,8 @@ export class Images {
   /** Follows committed changes. The host key of a node that was renamed or deleted is forgotten. */
   follow(changes: readonly Change[]): void {
     if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) this.#changed()
-    for (const { type, name, after } of changes)
-      if (type === 'revoked' && after) void this.#o.remote.forget(name).catch(() => {})
+    const gone = changes.filter(({ type, after }) => type === 'revoked' && after)
+    void inParallel(gone, FORGOTTEN_AT_ONCE, ({ name }) => this.#o.remote.forget(name).catch(() => {}))
   }
 
   /** Looks soon at what a change of images, tags or packs asks for. */

@@ -6,9 +6,14 @@ import { beyondLimits } from './table.js'
 import { objectTypes, typeNames } from './types.js'
 import type { View } from './view.js'
 
+/** By type: its fields with limits, which are few. */
+const limitedFields = new Map<string, Table>(
+  typeNames.map(type => [type, objectTypes[type].fields.filter(({ limit }) => limit)])
+)
+
 /** The values of an object that may have limits, with their table. */
 function limited(type: string, doc: object | undefined): [table: Table, values: object | undefined] {
-  if (type !== 'cluster') return [objectTypes[type as TypeName]?.fields ?? [], doc]
+  if (type !== 'cluster') return [limitedFields.get(type) ?? [], doc]
   const settings = Object.entries((doc as Docs['cluster'] | undefined)?.settings ?? {})
   return [settingFields, Object.fromEntries(settings.map(([name, { value }]) => [name, value]))]
 }
@@ -19,8 +24,9 @@ function limited(type: string, doc: object | undefined): [table: Table, values: 
  */
 export function limitWarnings(changes: Iterable<Change>): string[] {
   return [...changes].flatMap(({ type, name, before, after }) => {
+    if (!after) return []
     const [table, now = {}] = limited(type, after)
-    if (!table.some(({ limit }) => limit)) return []
+    if (table.length === 0) return []
     const why = [...beyondLimits(table, limited(type, before)[1], now)]
     const title = objectTypes[type as TypeName]?.title
     return why.length === 0 ? [] : `${title === undefined ? type : `${title} ${name}`}: ${why.join('; ')}`

@@ -7,7 +7,7 @@ import { unlessMissing } from '../disk/missing.js'
 import type { Log } from '../log.js'
 import { masked } from '../model/differences.js'
 import type { Actor, ChangeKind } from '../model/model.js'
-import { fold } from '../node-set/fold.js'
+import { folding } from '../node-set/fold.js'
 import type { Change } from '../store/types.js'
 import type { Condition } from './health.js'
 
@@ -279,7 +279,7 @@ function* together(changes: readonly Change[], kind: 'set' | 'table'): Generator
   }
   const entries: object[] = []
   for (const { names, ...entry } of found.values())
-    entries.push({ ...entry, count: names.length, names: fold(names) })
+    entries.push({ ...entry, count: names.length, names: yield* folding(names) })
   return entries
 }
 

@@ -27,6 +27,8 @@ type Event =
   | { readonly probe: true }
 
 const historyLength = 20
+/** So many events are written at once, so that a change of many nodes does not hold the event loop. */
+const atOnce = 500
 const retryMs = { first: 2_000, longest: 2_000 }
 const newest = (history: readonly Report[]) => history.slice(-historyLength)
 const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0)
@@ -117,12 +119,12 @@ export class NodeStatus {
 
   /** Forgets a node that is gone: at once for readers; on disk now, or as soon as that can be. Never throws. */
   async drop(node: string): Promise<void> {
-    if (this.#nodes.delete(node)) await this.#owe({ node, dropped: true })
+    if (this.#nodes.delete(node)) await this.#owe([{ node, dropped: true }])
   }
 
   /** Follows a node to its new name: at once for readers; on disk now, or as soon as that can be. Never throws. */
   async rename(node: string, to: string): Promise<void> {
-    if (node !== to && this.#move(node, to)) await this.#owe({ node, renamed: to })
+    if (node !== to && this.#move(node, to)) await this.#owe([{ node, renamed: to }])
   }
 
   /** Whether the last report could be kept, and if not, why. */
@@ -132,11 +134,14 @@ export class NodeStatus {
 
   /** Follows committed changes: the states of a node that was renamed or deleted go with it. */
   follow(changes: readonly Change[]): void {
+    const events: Event[] = []
     for (const { type, name, after } of changes) {
       if (type !== 'revoked' || !after) continue
       const { renamed } = after as RevokedDoc
-      void (renamed === undefined ? this.drop(name) : this.rename(name, renamed))
+      if (renamed === undefined ? this.#nodes.delete(name) : name !== renamed && this.#move(name, renamed))
+        events.push(renamed === undefined ? { node: name, dropped: true } : { node: name, renamed })
     }
+    void this.#owe(events)
   }
 
   /**
@@ -158,11 +163,12 @@ export class NodeStatus {
   }
 
   /**
-   * Writes an event that follows from a change which is made already. It cannot be refused, so it is owed until it is
-   * written.
+   * Writes events that follow from a change which is made already. They cannot be refused, so they are owed until they
+   * are written.
    */
-  async #owe(event: Event): Promise<void> {
-    this.#owed.push(event)
+  async #owe(events: readonly Event[]): Promise<void> {
+    if (events.length === 0) return
+    for (const event of events) this.#owed.push(event)
     await this.#paying.run().catch(() => undefined)
   }
 
@@ -171,11 +177,12 @@ export class NodeStatus {
    * report.
    */
   async #pay(): Promise<void> {
-    const owed = [...this.#owed]
+    for (let owed = this.#owed.slice(0, atOnce); owed.length > 0; owed = this.#owed.slice(0, atOnce)) {
+      await this.#write(owed)
+      this.#owed.splice(0, owed.length)
+    }
     const reasons = [...this.#reasonsOwed].map(node => ({ node, reason: this.reason(node) }))
-    const events = [...owed, ...reasons]
-    await this.#write(events.length === 0 && this.#failure !== '' ? [{ probe: true }] : events)
-    this.#owed.splice(0, owed.length)
+    await this.#write(reasons.length === 0 && this.#failure !== '' ? [{ probe: true }] : reasons)
     for (const { node, reason } of reasons) if (this.reason(node) === reason) this.#reasonsOwed.delete(node)
   }
 

@@ -1,4 +1,5 @@
 import { dirname, join } from 'node:path'
+import { inSlices } from '../concurrency.js'
 import type { FileLayer } from '../disk/files.js'
 import type { Flusher } from './flush.js'
 import { intentText } from './intents.js'
@@ -52,7 +53,7 @@ export class Committer {
     await flusher.room()
     const number = ++this.#lastIntent
     const file = intentFile(directory, number)
-    await files.replace(file, intentText(writes))
+    await files.replace(file, await inSlices(intentText(writes)))
     await this.#settle(join(directory, INTENTS), () => files.remove(file))
     flusher.add({ number, writes })
   }

@@ -20,9 +20,11 @@ export interface Intents {
   readonly problems: readonly Problem[]
 }
 
-/** The text of an intent file. */
-export function intentText(writes: Intent['writes']): string {
-  const lines = writes.map(({ type, name, text }) => JSON.stringify({ type, name, text: text ?? null }))
+/** Makes the text of an intent file, write by write. */
+export function* intentText(writes: Intent['writes']): Generator<void, string> {
+  const lines: string[] = []
+  for (const { type, name, text } of writes)
+    yield void lines.push(JSON.stringify({ type, name, text: text ?? null }))
   return `{ "writes": [\n${lines.join(',\n')}\n] }\n`
 }
 

@@ -410,11 +410,20 @@ function* replay<T extends Types, I extends Index>(
 
 /** One write for an object, the latest. */
 function coalesced(batch: readonly Pending[]): Write[] {
+  const [{ net } = { net: [] }, ...others] = batch.filter(({ net }) => net.length > 0)
+  if (others.length === 0) return net.map(writeOf)
   const writes = new Map<string, Write>()
-  for (const { type, name, textBefore, textAfter } of batch.flatMap(({ net }) => net)) {
-    const key = `${type}/${name}`
-    const first = writes.get(key)
-    writes.set(key, { type, name, text: textAfter, textBefore: first ? first.textBefore : textBefore })
+  for (const step of [net, ...others.map(({ net }) => net)].flat()) {
+    const key = `${step.type}/${step.name}`
+    const write = writeOf(step)
+    writes.set(key, { ...write, textBefore: (writes.get(key) ?? write).textBefore })
   }
   return [...writes.values()]
 }
+
+const writeOf = ({ type, name, textBefore, textAfter }: Step): Write => ({
+  type,
+  name,
+  text: textAfter,
+  textBefore
+})

@@ -25,6 +25,8 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
   readonly #state: State<T, I>
   readonly #kinds: ReadonlyMap<string, Kind<Doc>>
   readonly #steps: Step[] = []
+  /** By object: all its steps as one. Made as they are, not at the end: a change may have many. */
+  readonly #folded = new Map<string, Step>()
   #open = true
 
   constructor(state: State<T, I>, kinds: ReadonlyMap<string, Kind<Doc>>) {
@@ -64,13 +66,7 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
 
   /** The steps on one object folded into one, objects that ended as they began left out. */
   net(): Step[] {
-    const folded = new Map<string, Step>()
-    for (const step of this.#steps) {
-      const key = `${step.type}/${step.name}`
-      const first = folded.get(key) ?? step
-      folded.set(key, { ...step, before: first.before, textBefore: first.textBefore })
-    }
-    return [...folded.values()].filter(step => step.textBefore !== step.textAfter)
+    return [...this.#folded.values()].filter(step => step.textBefore !== step.textAfter)
   }
 
   /** After this the transaction takes no more writes. */
@@ -88,6 +84,7 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
     this.end()
     for (const { type, name, before } of this.#steps.toReversed()) yield this.#state.set(type, name, before)
     this.#steps.length = 0
+    this.#folded.clear()
   }
 
   #write(type: keyof T & string, name: string, after: Doc | undefined): void {
@@ -101,6 +98,10 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
     if (textBefore === textAfter) return
     if (after !== undefined) deepFreeze(after)
     this.#state.set(type, name, after)
-    this.#steps.push({ type, name, before, after, textBefore, textAfter })
+    const step = { type, name, before, after, textBefore, textAfter }
+    this.#steps.push(step)
+    const key = `${type}/${name}`
+    const first = this.#folded.get(key)
+    this.#folded.set(key, first ? { ...step, before: first.before, textBefore: first.textBefore } : step)
   }
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { evaluate, isNodeSet } from '../../lib/node-set/evaluate.js'
-import { fold } from '../../lib/node-set/fold.js'
+import { fold, folding } from '../../lib/node-set/fold.js'
 import { output, requirePrograms } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 
@@ -175,5 +175,11 @@ t.test('folded as a person would', async t => {
     [['r1n1', 'r1n2', 'r2n1', 'r2n2'], 'r[1-2]n[1-2]'],
     [['login', 'n1', 'n1'], 'login,n1']
   ]
-  for (const [all, set] of table) t.equal(fold(all), set)
+  for (const [all, set] of table) {
+    t.equal(fold(all), set)
+    t.ok(
+      [...folding(all)].length >= 2 * new Set(all).size || !/\d/.test(all.join()),
+      'in steps: a set may be long'
+    )
+  }
 })

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rename, rm, stat, symlink } from 'node:fs/promises'
+import { mkdir, mkdtemp, rename, rm, stat, symlink, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { syncFile } from '../../disk/copy.js'
 import { syncDirectory } from '../../disk/directory.js'
@@ -73,7 +73,7 @@ export class Remote {
 
   /** A node was installed again, renamed or deleted: its next host key is taken as at a first contact. */
   async forget(node: string): Promise<void> {
-    await rm(join(this.knownHosts, node), { force: true })
+    await unlessMissing(unlink(join(this.knownHosts, node)), undefined)
   }
 
   /**
