@@ -8,6 +8,7 @@ import { checkout } from './support/programs.js'
 const GROUND = [
   'errors',
   'certificate-fault',
+  'did-you-mean',
   'json',
   'source',
   'variables',

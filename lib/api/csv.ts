@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import { type CsvError, parse } from 'csv-parse'
+import { didYouMean } from '../did-you-mean.js'
 import { badRequest, ServiceError } from '../errors.js'
 import type { JsonObject, JsonValue } from '../json.js'
 import type { Field } from '../model/field.js'
@@ -96,12 +97,16 @@ function readHead(record: readonly string[], type: ObjectType): readonly string[
     if (names.indexOf(name) < i)
       refusals.add(where(i), `"${name}" stands in column ${names.indexOf(name) + 1} too`)
     const isRead = name === 'name' || name.startsWith('_') || fieldOf(type, name) !== undefined
-    if (!isRead) refusals.add(where(i), `a ${type.title} has no field "${name}"`)
+    if (!isRead)
+      refusals.add(where(i), `a ${type.title} has no field "${name}"${didYouMean(name, columnsOf(type))}`)
   }
   if (!names.includes('name')) refusals.add('line 1', 'no column is called "name"')
   refusals.check()
   return names
 }
+
+/** The columns that an object without interfaces may have. */
+const columnsOf = ({ fields }: ObjectType) => ['name', ...fields.map(({ name }) => name)]
 
 /** The field that a column means, of the object or of an interface. */
 function fieldOf(type: ObjectType, name: string): Field | undefined {

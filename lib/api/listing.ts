@@ -1,3 +1,4 @@
+import { didYouMean } from '../did-you-mean.js'
 import { badRequest } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import { type ApiRequest, param } from './context.js'
@@ -134,7 +135,9 @@ function columnOf({ title, item }: Listing, name: string): Column {
   const hasInterfaces = known.includes('interfaces')
   if (hasInterfaces && dot > 0 && shownNames(components.interface).includes(field)) return { name, field, of }
   const more = hasInterfaces ? ', and fields of an interface such as BOOTIF.ipaddress' : ''
-  throw badRequest(`a ${title} shows no field ${JSON.stringify(name)}; it has ${known.join(', ')}${more}`)
+  throw badRequest(
+    `a ${title} shows no field ${JSON.stringify(name.slice(0, 100))}${didYouMean(name, known)}; it has ${known.join(', ')}${more}`
+  )
 }
 
 /** What text and CSV show when no fields are asked for: text what is read most, CSV all that fits into a cell. */

@@ -1,3 +1,4 @@
+import { didYouMean } from '../did-you-mean.js'
 import { badRequest, notFound } from '../errors.js'
 import { members } from '../model/effective.js'
 import type { View } from '../model/view.js'
@@ -24,9 +25,10 @@ export function nodesIn(parts: Needed, text: string, view: View, wayOut = ''): s
   const missing = names.filter(name => !view.get('node', name))
   if (missing.length === 0) return names
   if (!isNodeSet(text)) throw notFound(`node ${text} does not exist`)
+  const meant = didYouMean(missing[0] ?? '', view.names('node'))
   const told = missing.slice(0, MOST_TOLD).join(', ')
   const more = missing.length > MOST_TOLD ? ` and ${missing.length - MOST_TOLD} more` : ''
-  throw notFound(`node set ${text.slice(0, 200)}: there is no node ${told}${more}${wayOut}`)
+  throw notFound(`node set ${text.slice(0, 200)}: there is no node ${told}${more}${meant}${wayOut}`)
 }
 
 /** How sets are told from names, and what they stand for. */
@@ -54,14 +56,16 @@ function membersOf({ status, boots, model }: Needed, group: string, view: View):
   if (kind === 'status') return view.names('node').filter(name => isIn(status.state(name) ?? '', value))
   if (kind === 'stale' && value === 'yes') return staleNodes({ view, cluster: model.cluster }, boots)
   if (kind === 'osimage') {
-    if (!view.get('osimage', value)) throw notFound(`node set: there is no OS image ${value}`)
+    if (!view.get('osimage', value))
+      throw notFound(`node set: there is no OS image ${value}${didYouMean(value, view.names('osimage'))}`)
     return members(view, 'osimage', value)
   }
   if (kind !== undefined)
     throw badRequest(
       `node set: @${kind}: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD`
     )
-  if (!view.get('group', group)) throw notFound(`node set: there is no group ${group}`)
+  if (!view.get('group', group))
+    throw notFound(`node set: there is no group ${group}${didYouMean(group, view.names('group'))}`)
   return view.index.members(group)?.all.values ?? []
 }
 

@@ -1,3 +1,4 @@
+import { didYouMean } from '../did-you-mean.js'
 import { badRequest } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import type { ApiRequest, ApiRoute } from './context.js'
@@ -52,7 +53,9 @@ function checkKeys({ query }: ApiRequest, known: ApiRoute['query']): void {
     if (!Object.hasOwn(known, key)) {
       const names = Object.keys(known)
       const there = names.length === 0 ? 'none is known here' : `there is ${names.join(', ')}`
-      throw badRequest(`query key ${JSON.stringify(key.slice(0, 100))} is not known: ${there}`)
+      throw badRequest(
+        `query key ${JSON.stringify(key.slice(0, 100))} is not known${didYouMean(key, names)}: ${there}`
+      )
     }
     const words = (known[key] as Schema).enum as readonly string[] | undefined
     const takes = words ? `; it must be ${words.join(' or ')}` : ''

@@ -1,6 +1,7 @@
 import { dirname, resolve } from 'node:path'
 import { isPasswordHash } from '../auth/passwords.js'
 import { isRole, roles, type User } from '../auth/roles.js'
+import { didYouMean } from '../did-you-mean.js'
 import { type Key, table } from './keys.js'
 import { type Entry, readText, scanLines } from './lines.js'
 import { ConfigError, type Problem, shown } from './problem.js'
@@ -113,14 +114,17 @@ function collect(file: string, overrides: readonly string[], problems: Problem[]
     if (!known) return
     if (section !== 'users' && !Object.hasOwn(table[section] ?? {}, key)) {
       const list = Object.keys(table[section] ?? {}).join(', ')
-      problems.push({ ...place, message: `unknown key ${shown(key)} in [${section}], which has ${list}` })
+      problems.push({
+        ...place,
+        message: `unknown key ${shown(key)} in [${section}]${didYouMean(key, Object.keys(table[section] ?? {}))}, which has ${list}`
+      })
     } else known.set(key, { key, value, place })
   }
   const unknownSection = (section: string, place: Place) => {
     if (given.has(section)) return
     problems.push({
       ...place,
-      message: `unknown section ${shown(section)}: there are ${[...given.keys()].join(', ')}`
+      message: `unknown section ${shown(section)}${didYouMean(section, given.keys())}: there are ${[...given.keys()].join(', ')}`
     })
   }
 

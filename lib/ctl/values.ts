@@ -1,3 +1,4 @@
+import { didYouMean } from '../did-you-mean.js'
 import type { JsonObject, JsonValue } from '../json.js'
 import { base64, type Field, port } from '../model/field.js'
 import type { ObjectType } from '../model/object-type.js'
@@ -58,7 +59,10 @@ export async function bodyOf(
     else if (type.newName.includes(key)) put(body, type.newName[0] ?? key, key, text)
     else if (map) put(partOf(map.name), key.slice(map.name.length + 1), key, text === '' ? null : text)
     else if (ofEntry) put(partOf(` ${of}`), rest, key, await readValue(ofEntry, key, text, readText))
-    else throw wrongUsage(`a ${type.title} has no field ${key}; it has ${keys(type).join(', ')}`)
+    else
+      throw wrongUsage(
+        `a ${type.title} has no field ${key}${didYouMean(key, keys(type))}; it has ${keys(type).join(', ')}`
+      )
   }
   const interfaces: JsonObject[] = []
   for (const [name, part] of parts)

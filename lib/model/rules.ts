@@ -1,4 +1,5 @@
 import { atOnce } from '../concurrency.js'
+import { didYouMean } from '../did-you-mean.js'
 import { badRequest, ServiceError } from '../errors.js'
 import { toAddress } from './address.js'
 import type { AttachedShapes, Docs, TypeName } from './docs.js'
@@ -125,7 +126,9 @@ function* checksOf<K extends TypeName>(
 
 function checkReference(view: View, { type, name, soft }: Mention, title: string): void {
   if (!soft && !view.get(type, name))
-    throw badRequest(`${title}: ${objectTypes[type].title} ${name} does not exist`)
+    throw badRequest(
+      `${title}: ${objectTypes[type].title} ${name} does not exist${didYouMean(name, view.names(type))}`
+    )
 }
 
 function checkConnection(

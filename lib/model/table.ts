@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
+import { didYouMean } from '../did-you-mean.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { type Field, type FieldType, hidden, type Table, ValueError } from './field.js'
 import { type VariableMap, withoutNull } from './variables.js'
@@ -52,8 +53,10 @@ export function readTable(
   for (const [key, value] of Object.entries(given)) {
     const field = exact ? stored(key) : fieldFor(table, key, value)
     if (!exact && (key.startsWith('_') || (field?.secret && value === hidden))) continue
-    if (!field) report([key], `there is no field "${key}"${exact ? '' : only(table, key)}`)
-    else
+    if (!field) {
+      const names = table.filter(({ derived }) => derived !== true).map(({ name }) => name)
+      report([key], `there is no field "${key}"${exact ? didYouMean(key, names) : only(names, key)}`)
+    } else
       try {
         const read = readField(field, value, exact)
         if (values.has(field.name) && !isDeepStrictEqual(values.get(field.name), read))
@@ -73,11 +76,10 @@ export function readTable(
 }
 
 /** The fields that a request may hold, and where a field of interfaces belongs. */
-function only(table: Table, key: string): string {
-  const names = table.filter(({ derived }) => derived !== true).map(({ name }) => `"${name}"`)
+function only(names: readonly string[], key: string): string {
   const ofInterface = key === 'ipaddress' || key === 'macaddress' || key === 'options'
-  const hint = ofInterface && names.includes('"provision_interface"') ? `; "interfaces" take "${key}"` : ''
-  return ` here, only ${names.join(', ')}${hint}`
+  const hint = ofInterface && names.includes('provision_interface') ? `; "interfaces" take "${key}"` : ''
+  return ` here${didYouMean(key, names)}, only ${names.map(name => `"${name}"`).join(', ')}${hint}`
 }
 
 /**

@@ -86,9 +86,13 @@ t.test('pretty', async t => {
 t.test('what is not known behind the ? is refused', async t => {
   const table: [path: string, says: RegExp][] = [
     ['/config/node?group=x', /^query key "group" is not known: there is .*fields.*nodes/],
+    ['/config/node?node=n1', /^query key "node" is not known \(did you mean "nodes"\?\): there is /],
     ['/config/cluster?x=1', /^query key "x" is not known: there is pretty$/],
     ['/config/node/n1?nodes=n1', /^query key "nodes" is not known/],
-    ['/config/node?fields=nam', /^a node shows no field "nam"; it has name, group, /],
+    [
+      '/config/node?fields=nam',
+      /^a node shows no field "nam" \(did you mean "name"\?\); it has name, group, /
+    ],
     ['/config/node?fields=', /^a node shows no field ""/],
     ['/config/node?fields=BOOTIF.name', /^a node shows no field "BOOTIF.name"/],
     ['/config/switch?fields=BOOTIF.ipaddress', /shows no field/],

@@ -48,7 +48,7 @@ t.test('a value of the wrong type: 400 names the object, the field and the type'
   const unknown = [
     [
       { mac: 'x' },
-      /there is no field "mac" here, only "group", "macaddr", "switch", .*"assettag", .*"variables", .*$/
+      /there is no field "mac" here \(did you mean "macaddr"\?\), only "group", "macaddr", "switch", .*"assettag", .*"variables", .*$/
     ],
     [{ ipaddress: '10.0.0.1' }, /there is no field "ipaddress" here, .*; "interfaces" take "ipaddress"$/]
   ] as const

@@ -213,7 +213,7 @@ t.test('every problem at once, each with its line, in the order of the file', as
     ]
   )
   t.match(found[3], /"max_body" is given in line 4 already/)
-  t.match(found[4], /unknown key "lisen" in \[http\], which has listen, url/)
+  t.match(found[4], /unknown key "lisen" in \[http\] \(did you mean "listen"\?\), which has listen, url/)
   t.match(found[5], /cut at ;/)
 })
 
