@@ -1,7 +1,7 @@
 import type { Docs, TypeName } from './docs.js'
 import type { VariableSources } from './effective.js'
 import { interfacesInForce } from './effective.js'
-import { hidden, type Table } from './field.js'
+import { type Field, hidden, type Table } from './field.js'
 import { objectTypes } from './types.js'
 import type { ClusterSettings, View } from './view.js'
 
@@ -64,12 +64,16 @@ export function show<K extends TypeName>(
     status
   }
   const shown: Record<string, unknown> = { name: doc.name }
-  for (const { name, secret, default: byDefault } of fields) {
+  const put = ({ name, secret, default: byDefault }: Field) => {
     const value = values[name] ?? null
     shown[name] = value === null ? (byDefault ?? null) : secret && masked ? hidden : value
   }
-  for (const name of leavesOut?.(doc) ?? []) delete shown[name]
+  // Objects come behind the lists: luna's client never ends on a list of objects where one comes first (rules 2.17).
+  const isObject = ({ type: { json } }: Field) => json === 'object'
+  for (const field of fields) if (!isObject(field)) put(field)
   if (interfaces) shown.interfaces = showInterfaces(interfaces, doc, group)
+  for (const field of fields) if (isObject(field)) put(field)
+  for (const name of leavesOut?.(doc) ?? []) delete shown[name]
   if (!inherited) return shown
   const sources: Readonly<Record<string, string | VariableSources>> = inherited.sources
   const isOwn = (source: string | VariableSources): boolean =>

@@ -80,6 +80,22 @@ t.test('what svcctl sends is taken as it is: it says that it does not speak the 
 })
 
 // rules 2.17
+t.test(
+  'in an answer no object comes before the first list: the client never ends on such a list',
+  async t => {
+    await made('/config/node/v1', { group: 'compute', variables: { rack: '7' } })
+    for (const type of ['node', 'group']) {
+      const { body } = await on.get(`/config/${type}`)
+      for (const [name, fields] of Object.entries<Record<string, unknown>>(body.config[type])) {
+        const nested = Object.values(fields).filter(value => typeof value === 'object' && value !== null)
+        t.ok(nested.length >= 3 && Array.isArray(nested[0]), `${type} ${name}`)
+      }
+    }
+    await post('/config/node/v1/_delete', {})
+  }
+)
+
+// rules 2.17
 t.test('changes and deletes of networks and BMC set-ups answer 204', async t => {
   const changed = await post('/config/network/net', { config: { network: { net: { comment: 'ours' } } } })
   t.same(codes(changed), [204, 200])

@@ -35,8 +35,10 @@ for (const type of ['group', 'node'] as const)
     const sources = order.filter(name => inherited.has(name)).map(name => `_${name}_source`)
     t.strictSame(Object.keys(shown), [
       'name',
-      ...order,
+      ...order.filter(name => name !== 'variables'),
       'interfaces',
+      // What holds an object comes behind the lists (rules 2.17).
+      'variables',
       '_override',
       ...sources,
       '_kerneloptions',
