@@ -15,6 +15,7 @@ import type { Templates } from '../template/templates.js'
 import type { DataOf } from '../variables.js'
 import type { Grants } from './grants.js'
 import type { Given, Handover } from './handover.js'
+import { KeptText } from './kept-text.js'
 import { render } from './render.js'
 import type { bootTemplates } from './template-variables.js'
 import type { Trace } from './trace.js'
@@ -52,6 +53,8 @@ export class Boot {
   readonly #o: BootOptions
   /** Nodes that asked from outside their network, and that the log has named for it. */
   readonly #misplaced = new WeakSet<NodeDoc>()
+  /** Every machine asks for the same menu first. */
+  readonly #menu = new KeptText()
 
   constructor(options: BootOptions) {
     this.#o = options
@@ -59,16 +62,22 @@ export class Boot {
 
   /** The normal menu (cases 2 and 4, rules 4.13). `unknown` is the machine's MAC, if no node has it. */
   menu(unknown = ''): string {
-    const { view } = this.#o.model
-    const names = (type: 'group' | 'node') => view.names(type).slice(0, listed)
-    return this.#render('boot/templ_boot_ipxe.cfg', {
-      mac: unknown,
+    const { templates, model } = this.#o
+    const template = 'boot/templ_boot_ipxe.cfg'
+    const names = (type: 'group' | 'node') => model.view.names(type).slice(0, listed)
+    const all = (type: 'group' | 'node') => model.view.names(type).length <= listed
+    const shown = {
       timeout_ms: unknown === '' ? menuMs : unknownMs,
       groups: names('group'),
       nodes: names('node'),
-      all_groups: view.names('group').length <= listed,
-      all_nodes: view.names('node').length <= listed
-    })
+      all_groups: all('group'),
+      all_nodes: all('node')
+    }
+    const text = (mac: string) => this.#render(template, { mac, ...shown })
+    if (unknown !== '') return text(unknown)
+    const { groups, nodes, all_groups, all_nodes } = shown
+    const from = [templates.identity(template), model.cluster.variables, all_groups, all_nodes]
+    return this.#menu.text([...from, groups.length, ...groups, ...nodes], () => text(''))
   }
 
   /** The short menu (case 1). */

@@ -55,6 +55,18 @@ export class Templates {
   }
 
   /**
+   * Stands for the present content of a template: another object once its file has changed, undefined for one that
+   * cannot be rendered.
+   */
+  identity(name: string): object | undefined {
+    try {
+      return isBelow(name) ? this.#find(name) : undefined
+    } catch {
+      return undefined
+    }
+  }
+
+  /**
    * Reads every file below the directory, as `svcd check` does, and gives all errors; hidden files and
    * editors' copies (`x~`) are no templates. An include that is written as a plain string must exist.
    */

@@ -55,9 +55,10 @@ function parsed(path: string, bytes: string) {
   if (path.endsWith('.json')) return JSON.parse(text)
   if (!path.endsWith('.journal')) return text
   const records = text.split('\n').filter(line => line !== '')
-  return records.map(record => {
+  return records.flatMap(record => {
     const { time: _, ...rest } = JSON.parse(record)
-    return rest
+    // A probe tells that the disk can be written again, and nothing else.
+    return 'probe' in rest ? [] : [rest]
   })
 }
 
@@ -77,6 +78,7 @@ export async function plainFiles(c: Controller): Promise<Record<string, unknown>
   for (const [path, bytes] of Object.entries(await stored(c))) {
     if (/^(revoked|filler|jobs|services|ssh)\b/.test(path)) continue
     const doc = json(path, bytes)
+    if (Array.isArray(doc) && doc.length === 0) continue
     if (path.startsWith('secrets/'))
       for (const secret of doc.secrets) secret.content = box.open(secret.content).toString()
     found[path] = doc
