@@ -1,5 +1,6 @@
 import { badRequest } from '../errors.js'
 import { boolean, objectName } from '../model/field.js'
+import { saveEach } from '../model/many.js'
 import { objectTypes } from '../model/types.js'
 import { acknowledge, acknowledgement } from './asynchronous.js'
 import { bodyOf } from './body.js'
@@ -48,7 +49,7 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
         const refused = ({ line }: Line, why: string) => refusals.add(`line ${line}`, why)
         const expected = request.query.get('expect') ?? undefined
         const refuse = () => refusals.check()
-        const saved = await model.saveEach('node', lines, actorOf(request), refused, refuse, expected)
+        const saved = await saveEach(model, 'node', lines, actorOf(request), refused, refuse, expected)
         const { created, changed } = saved
         return done(200, `${created} nodes created, ${changed} changed`)
       }

@@ -4,6 +4,7 @@ import type { Answer } from '../http/route.js'
 import type { Docs, TypeName } from '../model/docs.js'
 import { type EffectiveNode, members as membersOf } from '../model/effective.js'
 import { anObject, freeText } from '../model/field.js'
+import { removeAll, saveAll } from '../model/many.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
 import { type Reader, type Seen, see, show, showText } from '../model/output.js'
@@ -107,7 +108,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
         const pick = picked(request, 'changed')
         if (pick) {
           if (given.newName !== undefined) throw badRequest(`${title} set ${name}: a set cannot be renamed`)
-          const count = await model.saveAll(type, pick, given, actorOf(request))
+          const count = await saveAll(model, type, pick, given, actorOf(request))
           return done(200, `${plural(title, count)} updated`)
         }
         if (request.caller.kind === 'node')
@@ -126,7 +127,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
       handler: async request => {
         const pick = picked(request)
         if (pick) {
-          const count = await model.removeAll(type, pick, actorOf(request))
+          const count = await removeAll(model, type, pick, actorOf(request))
           return done(200, `${plural(title, count)} deleted`)
         }
         await remove(nameOf(request), actorOf(request))
@@ -187,7 +188,7 @@ function setRoutes(model: Model, type: TypeName, sets: NodeSets): ApiRoute[] {
       handler: async (request, { set, given }) => {
         if (given.newName !== undefined)
           throw badRequest(`${title} set ${shortened(set)}: a set cannot be renamed`)
-        const count = await model.saveAll(type, pick(set), given, actorOf(request))
+        const count = await saveAll(model, type, pick(set), given, actorOf(request))
         return done(200, `${plural(title, count)} updated`)
       }
     }),
@@ -198,7 +199,7 @@ function setRoutes(model: Model, type: TypeName, sets: NodeSets): ApiRoute[] {
       body: bodyOf({ about: `${title} set` }, { nodes }),
       output: ref('message'),
       handler: async (request, { nodes: set }) => {
-        const count = await model.removeAll(type, pick(set), actorOf(request))
+        const count = await removeAll(model, type, pick(set), actorOf(request))
         return done(200, `${plural(title, count)} deleted`)
       }
     })

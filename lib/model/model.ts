@@ -4,12 +4,11 @@ import type { Docs, TypeName } from './docs.js'
 import { type EffectiveNode, effectiveNode } from './effective.js'
 import { isBmc, type Owner } from './index.js'
 import { assignAddresses, followGroup, withMac } from './interfaces.js'
-import { marked } from './mark.js'
 import { migrations } from './migrations.js'
 import type { Changing, Given, GivenInterface, Power } from './object-type.js'
 import { type Ref, renameReference } from './references.js'
 import { merged, without } from './request.js'
-import { checkChanges, checkingChanges, checkState, refusal } from './rules.js'
+import { checkChanges, checkState } from './rules.js'
 import type { SecretBox } from './secret-box.js'
 import { type ClusterDoc, settingsInForce } from './settings.js'
 import { beyondLimits } from './table.js'
@@ -116,11 +115,6 @@ export class Model {
     return result
   }
 
-  /** Runs an import, which checks the whole state itself, in steps. */
-  importWith<R>(actor: Actor, fn: (changing: Changing) => Generator<unknown, R>): Promise<R> {
-    return this.#inSteps(actor, 'import', fn)
-  }
-
   /** Runs one change in steps and takes it back: gives what it would return, or throws what it would throw. */
   async preview<R>(fn: (changing: Changing) => Generator<unknown, R>): Promise<R> {
     const takenBack = new Error('taken back')
@@ -137,8 +131,8 @@ export class Model {
     return found[0] as R
   }
 
-  /** Runs a change that may be too long for one turn of the event loop. */
-  async #inSteps<R>(
+  /** Runs a change that may be too long for one turn of the event loop; it checks what it makes itself. */
+  async inSteps<R>(
     actor: Actor,
     kind: ChangeKind,
     fn: (changing: Changing) => Generator<unknown, R>
@@ -212,78 +206,6 @@ export class Model {
       write(changing, type, to, objectType.copy?.(changing, copy) ?? copy, wishes)
       objectType.copied?.(changing, name, to)
       also?.(tx)
-    })
-  }
-
-  /**
-   * Changes all the objects that `pick` names in one transaction, all of them or none; gives how many they are. Throws 404
-   * for one that does not exist.
-   */
-  saveAll(
-    type: TypeName,
-    pick: (view: View) => readonly string[],
-    given: Given,
-    actor: Actor
-  ): Promise<number> {
-    return this.#changeAll(actor, pick, (changing, name) =>
-      write(changing, type, name, this.get(type, name, changing.tx), given)
-    )
-  }
-
-  /** Removes all the objects that `pick` names, or none where somebody refers to one; gives how many they are. */
-  removeAll(type: TypeName, pick: (view: View) => readonly string[], actor: Actor): Promise<number> {
-    return this.#changeAll(actor, pick, (changing, name) => {
-      this.get(type, name, changing.tx)
-      removeObjects(changing, type, [name])
-    })
-  }
-
-  /**
-   * Creates and changes objects, each as its entry says, in one transaction. `refused` is told of each entry that breaks a
-   * rule, so that all of them are known; then `refuse` throws. Throws 400 where it would not do what the dry run with the
-   * mark `expected` told.
-   */
-  async saveEach<E extends { readonly name: string; readonly given: Given }>(
-    type: TypeName,
-    entries: readonly E[],
-    actor: Actor,
-    refused: (entry: E, why: string) => void,
-    refuse: () => void,
-    expected?: string
-  ): Promise<{ created: number; changed: number }> {
-    return this.#inSteps(actor, 'table', function* (changing) {
-      const { tx, cluster } = changing
-      const byName = new Map(entries.map(entry => [entry.name, entry]))
-      for (const entry of entries) {
-        yield
-        const why = refusal(() => write(changing, type, entry.name, tx.get(type, entry.name), entry.given))
-        if (why !== undefined) refused(entry, why)
-      }
-      yield* checkingChanges(tx, cluster, (changed, error) => {
-        const entry = changed.type === type ? byName.get(changed.name) : undefined
-        if (!entry) throw error
-        refused(entry, error.message)
-      })
-      refuse()
-      const changes = tx.changes()
-      if (expected !== undefined) (yield* marked(changes)).check(expected)
-      const ours = changes.filter(change => change.type === type)
-      const created = ours.filter(({ before }) => !before).length
-      return { created, changed: ours.length - created }
-    })
-  }
-
-  /** Runs a change of many objects in one transaction, in steps: they may be too many for one turn of the event loop. */
-  #changeAll(
-    actor: Actor,
-    pick: (view: View) => readonly string[],
-    change: (changing: Changing, name: string) => void
-  ): Promise<number> {
-    return this.#inSteps(actor, 'set', function* (changing) {
-      const names = [...pick(changing.tx)]
-      for (const name of names) yield change(changing, name)
-      yield* checkingChanges(changing.tx, changing.cluster)
-      return names.length
     })
   }
 
@@ -366,7 +288,7 @@ export function removeObjects(changing: Changing, type: TypeName, names: readonl
 }
 
 /** Stores what a request makes of an object. */
-function write<K extends TypeName>(
+export function write<K extends TypeName>(
   changing: Changing,
   type: K,
   name: string,

@@ -132,7 +132,7 @@ export async function importDocument(
   expected?: string
 ): Promise<ImportResult> {
   const replace = await inSlices(parsing(model, document))
-  return model.importWith(actor, function* (changing) {
+  return model.inSteps(actor, 'import', function* (changing) {
     const changes = yield* replace(changing)
     if (expected !== undefined) (yield* marked(changes)).check(expected)
     return touched(changes)

@@ -1,0 +1,86 @@
+import type { TypeName } from './docs.js'
+import { marked } from './mark.js'
+import { type Actor, type Model, removeObjects, write } from './model.js'
+import type { Changing, Given } from './object-type.js'
+import { checkingChanges, refusal } from './rules.js'
+import type { View } from './view.js'
+
+/**
+ * Changes all the objects that `pick` names in one transaction, all of them or none; gives how many they are. Throws 404
+ * for one that does not exist.
+ */
+export function saveAll(
+  model: Model,
+  type: TypeName,
+  pick: (view: View) => readonly string[],
+  given: Given,
+  actor: Actor
+): Promise<number> {
+  return changeAll(model, actor, pick, (changing, name) =>
+    write(changing, type, name, model.get(type, name, changing.tx), given)
+  )
+}
+
+/** Removes all the objects that `pick` names, or none where somebody refers to one; gives how many they are. */
+export function removeAll(
+  model: Model,
+  type: TypeName,
+  pick: (view: View) => readonly string[],
+  actor: Actor
+): Promise<number> {
+  return changeAll(model, actor, pick, (changing, name) => {
+    model.get(type, name, changing.tx)
+    removeObjects(changing, type, [name])
+  })
+}
+
+/** They may be too many for one turn of the event loop. */
+function changeAll(
+  model: Model,
+  actor: Actor,
+  pick: (view: View) => readonly string[],
+  change: (changing: Changing, name: string) => void
+): Promise<number> {
+  return model.inSteps(actor, 'set', function* (changing) {
+    const names = [...pick(changing.tx)]
+    for (const name of names) yield change(changing, name)
+    yield* checkingChanges(changing.tx, changing.cluster)
+    return names.length
+  })
+}
+
+/**
+ * Creates and changes objects, each as its entry says, in one transaction. `refused` is told of each entry that breaks a
+ * rule, so that all of them are known; then `refuse` throws. Throws 400 where it would not do what the dry run with the
+ * mark `expected` told.
+ */
+export function saveEach<E extends { readonly name: string; readonly given: Given }>(
+  model: Model,
+  type: TypeName,
+  entries: readonly E[],
+  actor: Actor,
+  refused: (entry: E, why: string) => void,
+  refuse: () => void,
+  expected?: string
+): Promise<{ created: number; changed: number }> {
+  return model.inSteps(actor, 'table', function* (changing) {
+    const { tx, cluster } = changing
+    const byName = new Map(entries.map(entry => [entry.name, entry]))
+    for (const entry of entries) {
+      yield
+      const why = refusal(() => write(changing, type, entry.name, tx.get(type, entry.name), entry.given))
+      if (why !== undefined) refused(entry, why)
+    }
+    yield* checkingChanges(tx, cluster, (changed, error) => {
+      const entry = changed.type === type ? byName.get(changed.name) : undefined
+      if (!entry) throw error
+      refused(entry, error.message)
+    })
+    refuse()
+    const changes = tx.changes()
+    if (expected !== undefined) (yield* marked(changes)).check(expected)
+    const ours = changes.filter(change => change.type === type)
+    const created = ours.filter(({ before }) => !before).length
+    return { created, changed: ours.length - created }
+  })
+}
