@@ -1,5 +1,5 @@
 # svcd: `make run` serves from this checkout, `make test` installs what the tests need and runs them.
-.PHONY: run demo build lint format test test-long test-node24 bench docs packages install deb clean
+.PHONY: run demo build lint format test test-long test-node24 bench docs packages install deb rpm clean
 
 export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 installed := node_modules/.package-lock.json
@@ -77,6 +77,9 @@ ARCH := amd64
 
 deb: build
 	@sh build/package/deb.sh $(ARCH) out
+
+rpm: build
+	@sh build/package/rpm.sh $(ARCH) out
 
 clean:
 	rm -rf dist out .cache .tap

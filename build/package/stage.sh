@@ -31,7 +31,8 @@ find "$modules" -name package.json -printf '%h\n' | while read -r package; do
   if test -n "$(find "$package" -maxdepth 1 -iname 'licen[cs]e*')"; then find "$package" -maxdepth 1 -name '*.md' ! -iname 'licen[cs]e*' -delete; fi
 done
 find "$modules" -path '*/dist/esm' -type d | while read -r esm; do rm -rf "${esm%esm}commonjs"; done
-rm -rf "$modules/csv-parse/dist" "$modules/diff/dist" "$modules/diff/libcjs" "$modules/net-snmp/example" "$modules/mime/bin" \
+rm -rf "$modules/csv-parse/dist" "$modules/diff/dist" "$modules/diff/libcjs" "$modules/net-snmp/example" "$modules/net-snmp/ref" \
+  "$modules/smart-buffer/docs" "$modules/mime/bin" \
   "$modules/mime/dist/src/mime_cli.js"
 find "$code/dist" -name '*.map' -delete
 find "$modules" -type d -empty -delete

@@ -9,7 +9,8 @@ import { boundHeap } from './heap.js'
 import { checkOwner } from './owner.js'
 
 const graceMs = 10_000
-const notifyTimeoutMs = 5000
+// Long: a machine that is busy, as when it starts, takes its time; systemd waits for the word.
+const notifyTimeoutMs = 60_000
 
 /**
  * Runs the daemon until the first SIGTERM or SIGINT, then lets what is under way finish for up to 10 s. A
