@@ -1,5 +1,6 @@
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
+import { refuseHalfRestored } from './backup/interrupted.js'
 import { fileFindings } from './boot/file-findings.js'
 import { missingRoles } from './boot/roles.js'
 import { keys } from './config/keys.js'
@@ -52,6 +53,9 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   })
   const { state: directory } = config.paths
   const options = storeOptions(directory, ini, box, version.service)
+  await refuseHalfRestored(directory).catch(({ message }: Error) =>
+    damaged.push({ file: directory, message: message.replace(/^\S+: /, '') })
+  )
   const inState = (found: readonly { type: string; name: string; message: string }[]) =>
     found.map(({ type, name, message }) => ({ file: objectFile(directory, type, name), message }))
   let model: Model | undefined

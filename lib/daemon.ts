@@ -9,6 +9,7 @@ import { authorize, type Caller, largestBody } from './auth/access.js'
 import { adminPasswordFile, ensureAdminPassword } from './auth/admin-password.js'
 import { Logins } from './auth/logins.js'
 import { Tokens } from './auth/tokens.js'
+import { refuseHalfRestored } from './backup/interrupted.js'
 import { keepState } from './backup/stored-files.js'
 import { Boot } from './boot/boot.js'
 import { FileCatalog } from './boot/files.js'
@@ -178,6 +179,7 @@ async function buildParts(
     return part
   }
   const ini = iniSettings(config)
+  await refuseHalfRestored(state)
   const box = await secretBoxOf(state)
   const store: ClusterStore = closed(
     await Store.open({

@@ -12,6 +12,8 @@ interface Options {
   readonly stdin?: boolean
   readonly yes?: boolean
   readonly csv?: boolean
+  readonly images?: boolean
+  readonly force?: boolean
 }
 
 type Command = (options: Options, args: readonly string[]) => Promise<number>
@@ -54,6 +56,18 @@ const commands = new Map(
       process.stdout.write(`${await run(config, file, options.yes ?? false)}\n`)
       return 0
     },
+    async backup(options, [file = '']) {
+      const config = await configOf(options)
+      const { backup } = await import('./cli/backup.js')
+      await backup(config, file, options.images ?? false)
+      return 0
+    },
+    async restore(options, [file = '']) {
+      const { restore } = await import('./cli/restore.js')
+      const { config = existsSync('/etc/svcd') ? installed : checkout, set = [], force = false } = options
+      process.stdout.write(await restore({ file, ini: config, set, force }))
+      return 0
+    },
     async passwd({ role = 'admin', stdin = false }, [user = '']) {
       const { passwd } = await import('./cli/passwd.js')
       process.stdout.write(await passwd(user, role, stdin))
@@ -68,11 +82,17 @@ const commands = new Map(
 )
 
 /** What the commands that take an operand take. */
-const operands: Readonly<Record<string, string>> = { passwd: 'USER', import: 'FILE' }
+const operands: Readonly<Record<string, string>> = {
+  passwd: 'USER',
+  import: 'FILE',
+  backup: 'FILE',
+  restore: 'FILE'
+}
+
+const installed = '/etc/svcd/svcd.ini'
+const checkout = fileURLToPath(new URL('../etc/svcd.ini', import.meta.url))
 
 function iniOf({ config }: Options): string {
-  const installed = '/etc/svcd/svcd.ini'
-  const checkout = fileURLToPath(new URL('../etc/svcd.ini', import.meta.url))
   return config ?? (existsSync(installed) ? installed : checkout)
 }
 
@@ -104,6 +124,8 @@ function parse(argv: readonly string[]) {
           stdin: { type: 'boolean' },
           yes: { type: 'boolean' },
           csv: { type: 'boolean' },
+          images: { type: 'boolean' },
+          force: { type: 'boolean' },
           version: { type: 'boolean' },
           help: { type: 'boolean' }
         }
@@ -125,6 +147,8 @@ function parse(argv: readonly string[]) {
   if (command !== 'version' && values.version) throw new UsageError('--version is a command of its own')
   if (command !== 'import' && (values.yes || values.csv))
     throw new UsageError('--yes and --csv belong to import')
+  if (command !== 'backup' && values.images) throw new UsageError('--images belongs to backup')
+  if (command !== 'restore' && values.force) throw new UsageError('--force belongs to restore')
   return { help: false, run, values, args } as const
 }
 

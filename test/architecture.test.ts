@@ -25,10 +25,24 @@ const GROUND = [
  */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   main: ['cli', 'helper', 'config', 'version'],
-  cli: ['check', 'daemon', 'backup', 'ctl', 'auth', 'helper', 'services', 'config'],
+  cli: [
+    'check',
+    'daemon',
+    'backup',
+    'store/lock',
+    'model/migrations',
+    'version',
+    'program',
+    'ctl',
+    'auth',
+    'helper',
+    'services',
+    'config'
+  ],
   // The client speaks http to the daemon, and shares its tables alone.
   ctl: ['control/commands', 'model', 'node-set'],
   check: [
+    'backup',
     'daemon',
     'boot',
     'image',
@@ -104,9 +118,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   config: ['auth/roles', 'auth/passwords'],
   auth: ['model', 'http'],
   model: ['store', 'template'],
-  store: [],
   // It knows files and names, and no object.
   backup: [],
+  store: [],
   'node-set': [],
   template: [],
   jobs: [],

@@ -10,6 +10,7 @@ import {
   readSettings,
   settingNames
 } from '../model/settings.js'
+import { snapshot } from '../model/snapshot.js'
 import { exportText, type ImportResult, importDocument, previewImport } from '../model/transfer.js'
 import { objectTypes } from '../model/types.js'
 import { type Body, open } from './body.js'
@@ -68,6 +69,12 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
       summary: 'Everything that is configured, as one document; secrets in the clear for an admin only',
       output: sections,
       handler: request => ({ status: 200, json: exported(model, !isAdmin(request.caller)) })
+    }),
+    get('/config/cluster/snapshot', {
+      access: 'admin',
+      summary: 'Every object as its file holds it, secrets encrypted, all of one moment: for svcd backup',
+      output: object({ snapshot: map(string('the text of the file')) }),
+      handler: () => ({ status: 200, json: snapshot(model) })
     }),
     post('/config/cluster/import', {
       access: 'user',

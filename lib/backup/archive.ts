@@ -18,7 +18,7 @@ interface About {
   readonly mtimeMs?: number
 }
 
-/** A tar in the order in which it is given, with a checksum of the whole at its end. */
+/** A tar in the order in which it is given, with a checksum of the whole at its end (rules 11.12). */
 export class Archive {
   readonly #write: (bytes: Uint8Array) => Promise<unknown>
   readonly #hash = createHash('sha256')

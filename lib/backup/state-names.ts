@@ -1,10 +1,12 @@
 import { isLeftover } from '../disk/replace.js'
 
-/** Directories of the state: of objects, and of what is no object. */
-const directories = [
+/** Directories of objects, and of the intents that change them. */
+const ofObjects = [
   ...['network', 'osimage', 'bmcsetup', 'file', 'group', 'node', 'switch', 'otherdev', 'osimagetag', 'pack'],
-  ...['tree', 'cluster', 'secrets', 'revoked', 'handover', 'layout', 'intents', 'jobs', 'services', 'ssh']
+  ...['tree', 'cluster', 'secrets', 'revoked', 'handover', 'intents']
 ]
+/** All that belong into a backup. */
+const directories = [...ofObjects, 'layout', 'jobs', 'services', 'ssh']
 /** Directories that mean something on the machine and at the time alone: notes of work on images, and earlier states. */
 const local = ['work', 'backups']
 const files =
@@ -19,5 +21,8 @@ export const isDirectoryOfState = (name: string): boolean =>
 export const isMade = (name: string): boolean =>
   isDirectoryOfState(name) || files.test(name) || localFiles.test(name) || isLeftover(name)
 
-/** Whether an entry of the state directory belongs into a backup. */
+/** Whether an entry of the state directory belongs into a backup (rules 11.12). */
 export const isKept = (name: string): boolean => directories.includes(name) || files.test(name)
+
+/** Whether objects, or intents, are in a directory of this name. */
+export const isOfObjects = (name: string): boolean => ofObjects.includes(name)

@@ -1,8 +1,8 @@
-import { constants, type Dirent } from 'node:fs'
-import { mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { constants } from 'node:fs'
+import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { syncDirectory } from '../disk/directory.js'
-import { isMissing } from '../disk/missing.js'
+import { unlessMissing } from '../disk/missing.js'
 import { isLeftover } from '../disk/replace.js'
 import { Archive } from './archive.js'
 import { infoText } from './info.js'
@@ -10,35 +10,63 @@ import { isKept } from './state-names.js'
 
 /** How many backups that starts made are kept. */
 const MOST_KEPT = 3
+// To open a pipe would wait for its writer.
+const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK
+
+/** Says of an entry below a directory, by its path from there, whether it is wanted; of a directory, whether it is entered. */
+export type Wanted = (path: string, isDirectory: boolean) => boolean | Promise<boolean>
 
 /**
- * Adds regular files below a directory as `<as>/<path>`, in the order of their names. Files that are gone when they are
- * read are left out: who calls for this holds the directory, or does not mind. `wanted` is asked for the names at the top.
+ * Adds regular files below a directory as `<as>/<path>`, in the order of their names. No link is followed. What is missing,
+ * the directory too, is left out: who calls for this holds the directory, or does not mind.
  */
 export async function addFiles(
   archive: Archive,
   directory: string,
   as: string,
-  wanted: (name: string) => boolean = () => true
+  wanted: Wanted = () => true,
+  below = ''
 ): Promise<void> {
-  const entries = await readdir(directory, { withFileTypes: true })
-  for (const entry of entries.sort(byName).filter(({ name }) => wanted(name) && !isLeftover(name))) {
-    const path = join(directory, entry.name)
-    if (entry.isDirectory()) await addFiles(archive, path, `${as}/${entry.name}`)
-    else if (entry.isFile()) await addFile(archive, path, `${as}/${entry.name}`)
+  const entries = await unlessMissing(readdir(join(directory, below), { withFileTypes: true }), [])
+  for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+    const path = join(below, entry.name)
+    if (isLeftover(entry.name) || !(await wanted(path, entry.isDirectory()))) continue
+    if (entry.isDirectory()) await addFiles(archive, directory, as, wanted, path)
+    else if (entry.isFile()) await addFile(archive, join(directory, path), `${as}/${path}`)
   }
 }
 
-const byName = (a: Dirent, b: Dirent) => (a.name < b.name ? -1 : 1)
+/** Files that grow, with the bytes that they had when they were opened: what comes later, a rotation too, is none of theirs. */
+export class OpenFiles {
+  readonly #files: { readonly name: string; readonly handle: FileHandle; readonly bytes: number }[] = []
+
+  private constructor() {}
+
+  /** Opens those in a directory whose names match. Throws the error of the operating system. */
+  static async open(directory: string, names: RegExp): Promise<OpenFiles> {
+    const opened = new OpenFiles()
+    for (const name of (await readdir(directory)).filter(name => names.test(name)).sort()) {
+      const handle = await unlessMissing(open(join(directory, name), READ), undefined)
+      const stat = await handle?.stat()
+      if (handle && stat?.isFile()) opened.#files.push({ name, handle, bytes: stat.size })
+      else await handle?.close()
+    }
+    return opened
+  }
+
+  /** Adds them as `<as>/<name>`. */
+  async addTo(archive: Archive, as: string): Promise<void> {
+    for (const { name, handle, bytes } of this.#files) await archive.addOpen(`${as}/${name}`, handle, bytes)
+  }
+
+  async close(): Promise<void> {
+    for (const { handle } of this.#files) await handle.close()
+  }
+}
 
 /** Adds a regular file; one that is missing is left out. */
 export async function addFile(archive: Archive, path: string, as: string): Promise<void> {
-  const handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK).catch(
-    error => {
-      if (isMissing(error)) return undefined
-      throw error
-    }
-  )
+  const handle = await unlessMissing(open(path, READ), undefined)
   try {
     const stat = await handle?.stat()
     if (!handle || !stat?.isFile()) return
@@ -62,7 +90,7 @@ export async function keepState(state: string, version: number, release: string)
   try {
     const archive = new Archive(bytes => handle.writeFile(bytes))
     await archive.add('backup.json', infoText({ version, release, images: false }))
-    await addFiles(archive, state, 'state', isKept)
+    await addFiles(archive, state, 'state', path => isKept(path.split('/', 1)[0] ?? ''))
     await archive.end()
     await handle.sync()
     await rename(part, file)
@@ -76,3 +104,13 @@ export async function keepState(state: string, version: number, release: string)
   await syncDirectory(directory)
   return file
 }
+
+/** How the system's tar keeps all that a file system tells of a file. */
+export const treeOptions = [
+  '--format=posix',
+  '--numeric-owner',
+  '--acls',
+  '--xattrs',
+  '--xattrs-include=*',
+  '--sparse'
+]

@@ -1,16 +1,13 @@
-import { createReadStream, existsSync } from 'node:fs'
-import { request } from 'node:http'
-import { join } from 'node:path'
+import { createReadStream } from 'node:fs'
 import { buffer } from 'node:stream/consumers'
-import { Tokens } from '../auth/tokens.js'
 import type { Config } from '../config/types.js'
-import { isWildcard } from '../config/values.js'
+import { askDaemon, messageOf } from './ask-daemon.js'
 import { confirmed } from './confirmed.js'
 import { UsageError } from './usage.js'
 
 /** Prints everything that is configured, as the running daemon exports it. Throws Error when it cannot. */
 export async function exportTo(config: Config, out: NodeJS.WritableStream): Promise<void> {
-  const document = await ask(config, 'GET', '/config/cluster/export')
+  const document = await askDaemon(config, 'GET', '/config/cluster/export')
   // The program ends after this: what the pipe has not taken by then would be lost.
   await new Promise<void>((resolve, reject) => {
     out.write(document, error => (error ? reject(error) : resolve()))
@@ -27,14 +24,14 @@ export async function importFrom(config: Config, file: string, yes: boolean): Pr
   let path = importPath
   if (!yes) {
     const found = JSON.parse(
-      String(await ask(config, 'POST', `${importPath}?dryrun=yes`, document))
+      String(await askDaemon(config, 'POST', `${importPath}?dryrun=yes`, document))
     ) as DryRun
     const lines = differences(found)
     // While it is asked about, a booting machine may change what is stored.
     path += `?expect=${found.mark}`
     if (!(await wanted(lines))) return 'nothing differs'
   }
-  return messageOf(await ask(config, 'POST', path, document))
+  return messageOf(await askDaemon(config, 'POST', path, document))
 }
 
 /**
@@ -46,7 +43,7 @@ export async function importTable(config: Config, file: string, yes: boolean): P
   let path = tablePath
   if (!yes) {
     const found = JSON.parse(
-      String(await ask(config, 'POST', `${tablePath}&dryrun=yes`, table))
+      String(await askDaemon(config, 'POST', `${tablePath}&dryrun=yes`, table))
     ) as TableDryRun
     const lines = found.changes.slice(0, mostNames).map(({ type, name, action, fields }) => {
       const told = fields.map(({ field, before, after }) => `${field} ${shown(before)} -> ${shown(after)}`)
@@ -56,7 +53,7 @@ export async function importTable(config: Config, file: string, yes: boolean): P
     if (found.changes.length > mostNames) lines.push(`and ${found.changes.length - mostNames} more`)
     if (!(await wanted(lines))) return 'nothing differs'
   }
-  return messageOf(await ask(config, 'POST', path, table))
+  return messageOf(await askDaemon(config, 'POST', path, table))
 }
 
 const shown = (value: unknown) => (value === null ? '-' : JSON.stringify(value))
@@ -112,35 +109,4 @@ function differences({ changes }: DryRun): string[] {
       return [`${type}: ${names.length} ${what}: ${names.slice(0, mostNames).join(', ')}${more}`]
     })
   )
-}
-
-const messageOf = (body: Buffer) =>
-  String((JSON.parse(body.toString('utf8')) as { message?: unknown }).message)
-
-/** Asks the daemon as an admin: whoever can read the key of its tokens can make an admin's token. */
-async function ask(config: Config, method: string, path: string, body?: Buffer): Promise<Buffer> {
-  const { address, port } = config.http.listen
-  const host = isWildcard(address) ? (address.includes(':') ? '::1' : '127.0.0.1') : address
-  // A missing key is not made here: it would belong to this user, not to the daemon.
-  if (!existsSync(join(config.paths.state, 'token.key')))
-    throw new Error(`${config.paths.state}: no svcd has been started on this state directory`)
-  const tokens = await Tokens.open(config.paths.state, {
-    now: Date.now,
-    lifetimeMs: 60_000,
-    nodeLifetimeMs: 60_000
-  })
-  const admin = config.users.length === 0 ? 'admin' : config.users.find(({ role }) => role === 'admin')?.name
-  if (admin === undefined) throw new Error(`${config.file}: [users] names no admin`)
-  const { status, answer } = await new Promise<{ status: number; answer: Buffer }>((resolve, reject) => {
-    const headers = { 'x-access-tokens': tokens.issueUser(admin, 'admin') }
-    const outgoing = request({ host, port, method, path, headers }, incoming => {
-      buffer(incoming).then(answer => resolve({ status: incoming.statusCode ?? 0, answer }), reject)
-    })
-    outgoing.on('error', error =>
-      reject(new Error(`no svcd answers at ${host} port ${port}: ${error.message}`))
-    )
-    outgoing.end(body)
-  })
-  if (status >= 400) throw new Error(messageOf(answer))
-  return answer
 }

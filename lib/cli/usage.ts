@@ -7,6 +7,10 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
   import FILE [--yes]        replace the sections in FILE (- for standard input), in the running daemon; shows what
                              would change and asks first, with --yes it does not
   import --csv FILE [--yes]  create and change nodes by the lines of a table, in the running daemon; asks as above
+  backup FILE [--images]     one file (0600) with the state of one moment, the ini, changed templates and keys, while svcd
+                             runs or not (- for standard output); with --images also the packed files and the images
+  restore FILE [--force]     put a backup in its place while svcd is stopped; with --force over another state, which is
+                             kept aside
   passwd USER [--role ROLE]  print the line for [users] of the ini; roles: admin (default), viewer
   ctl ...                    ask a controller over http: nodes, groups, power and so on; svcd ctl --help tells how
   version, --version         print version, interface version and source commit
@@ -14,6 +18,8 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
   --config FILE              the ini; default /etc/svcd/svcd.ini, in its absence etc/svcd.ini of this checkout
   --set SECTION.KEY=VALUE    replace a key of the ini, any number of times; a relative path is relative to the
                              ini's directory there too
+  --images                   backup: the files and the directories of the images too; needs root
+  --force                    restore: put the state that is there aside
   --stdin                    passwd: read the password from standard input instead of asking for it
   --help                     print this
 `

@@ -54,6 +54,17 @@ export async function acquireLock(directory: string): Promise<Lock> {
   }
 }
 
+/**
+ * Holds a state directory for a command, so that no daemon starts on it meanwhile; it writes nothing. Gives what ends it;
+ * undefined where a daemon, or another command, has it.
+ */
+export async function holdDirectory(directory: string): Promise<(() => Promise<void>) | undefined> {
+  const handle = await open(directory, 'r')
+  if (await flock(handle.fd)) return () => handle.close()
+  await handle.close()
+  return undefined
+}
+
 /** Takes the lock on an open directory, or throws the LockedError. */
 async function take({ fd }: FileHandle, directory: string, holderFile: string): Promise<void> {
   for (const giveUp = performance.now() + PATIENCE_MS; ; await sleep(STEP_MS)) {

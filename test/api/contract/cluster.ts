@@ -154,6 +154,16 @@ export const cluster: Cases = {
       shows: { config: { bmcsetup: { boards: { password: '********' } } } }
     }
   ],
+  'GET /config/cluster/snapshot': [
+    {
+      what: 'the files of objects, secrets encrypted',
+      ask: ['/config/cluster/snapshot'],
+      status: 200,
+      shows: {
+        snapshot: { 'otherdev/pdu.json': /"ipaddress": "10.9.0.2"/, 'bmcsetup/boards.json': /"encrypted": / }
+      }
+    }
+  ],
   'POST /config/cluster/import': [
     {
       what: 'the sections that are present are replaced',

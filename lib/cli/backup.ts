@@ -1,0 +1,139 @@
+import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { Archive } from '../backup/archive.js'
+import { INFO, infoText } from '../backup/info.js'
+import { isKept, isOfObjects } from '../backup/state-names.js'
+import { addFile, addFiles, OpenFiles, treeOptions, type Wanted } from '../backup/stored-files.js'
+import type { Config } from '../config/types.js'
+import { syncDirectory } from '../disk/directory.js'
+import { unlessMissing } from '../disk/missing.js'
+import { holdDirectory } from '../store/lock.js'
+import { version } from '../version.js'
+import { askDaemon } from './ask-daemon.js'
+import { configDirectories, iniName, namedFiles, shippedTemplates } from './config-files.js'
+import { UsageError } from './usage.js'
+
+/** Files that grow: what they hold before the objects are read is what belongs to these (rules 11.12). */
+const growing = /^(node-(boots|status)\.journal|audit(-machines)?\.log(\.\d+)?)$/
+
+/**
+ * Writes a backup to a file (0600), or to standard output (`-`): all of it or none. The daemon may run, and change what it
+ * likes meanwhile. Throws Error where something cannot be read or written.
+ */
+export async function backup(config: Config, file: string, images: boolean): Promise<void> {
+  if (images && process.getuid?.() !== 0)
+    throw new UsageError('--images needs root: the images hold files of root')
+  if (file !== '-') return toFile(file, archive => fill(archive, config, images))
+  if (process.stdout.isTTY)
+    throw new UsageError('a backup is no text for a terminal: send it to a file or a program')
+  const out = process.stdout
+  await fill(
+    new Archive(
+      bytes => new Promise((done, failed) => out.write(bytes, error => (error ? failed(error) : done(0))))
+    ),
+    config,
+    images
+  )
+}
+
+async function toFile(file: string, write: (archive: Archive) => Promise<void>): Promise<void> {
+  const part = join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
+  const handle = await open(part, 'wx', 0o600)
+  try {
+    await write(new Archive(bytes => handle.writeFile(bytes)))
+    await handle.sync()
+    await rename(part, file)
+    await syncDirectory(dirname(file))
+  } catch (error) {
+    await rm(part, { force: true })
+    throw error
+  } finally {
+    await handle.close()
+  }
+}
+
+async function fill(archive: Archive, config: Config, images: boolean): Promise<void> {
+  const { state, templates, files } = config.paths
+  const layout = await unlessMissing(readFile(join(state, 'layout/version.json'), 'utf8'), '{"version":0}')
+  const info = { version: Number(JSON.parse(layout).version), release: version.service, images }
+  await archive.add(INFO, infoText(info))
+  await addFile(archive, config.file, iniName)
+  for (const [name, place] of namedFiles(config)) await addFile(archive, place, name)
+  for (const [name, place] of configDirectories(config))
+    await addFiles(archive, place, name, place === templates ? changedIn(templates) : undefined)
+  await addState(archive, config)
+  if (images) {
+    await addFiles(archive, files, 'files', path => !path.startsWith('.'))
+    await addTrees(archive, config.image.directory)
+  }
+  await archive.end()
+}
+
+/** Whether a template is not the one that came with this program. */
+const changedIn =
+  (directory: string): Wanted =>
+  async (path, isDirectory) => {
+    if (isDirectory) return true
+    const contentOf = (at: string) => unlessMissing(readFile(join(at, path)), undefined)
+    const [mine, shipped] = await Promise.all([directory, shippedTemplates].map(contentOf))
+    return !(mine && shipped?.equals(mine))
+  }
+
+/** The state of one moment: its objects from the daemon if one runs, else from the files, which are held meanwhile. */
+async function addState(archive: Archive, config: Config): Promise<void> {
+  const { state } = config.paths
+  const topOf = (path: string) => path.split('/', 1)[0] ?? ''
+  // What was told of a change lies in these files by now. Opened first, they are never ahead of the objects: that is how
+  // a crash leaves them, too.
+  const open = await OpenFiles.open(state, growing)
+  try {
+    const release = await holdDirectory(state)
+    try {
+      const belongs = (path: string) => isKept(topOf(path)) && !growing.test(path)
+      await addFiles(
+        archive,
+        state,
+        'state',
+        path => belongs(path) && (release !== undefined || !isOfObjects(topOf(path)))
+      )
+      if (!release) await addObjects(archive, config)
+    } finally {
+      await release?.()
+    }
+    await open.addTo(archive, 'state')
+  } finally {
+    await open.close()
+  }
+}
+
+/** The objects of one moment, as the daemon that runs has them in memory. */
+async function addObjects(archive: Archive, config: Config): Promise<void> {
+  const answer = await askDaemon(config, 'GET', '/config/cluster/snapshot')
+  const { snapshot } = JSON.parse(answer.toString('utf8')) as { snapshot: Record<string, string> }
+  for (const [path, text] of Object.entries(snapshot)) await archive.add(`state/${path}`, text)
+}
+
+/** The directories of the images, with all that a file system tells of a file, by the system's tar. */
+async function addTrees(archive: Archive, directory: string): Promise<void> {
+  const entries = await unlessMissing(readdir(directory, { withFileTypes: true }), [])
+  // What svcd is making or removing has a hidden name.
+  const names = entries
+    .filter(entry => entry.isDirectory() && !entry.name.startsWith('.'))
+    .map(({ name }) => name)
+  if (names.length === 0) return
+  const words = [...treeOptions, '--create', '--blocking-factor=1', '--transform=flags=rSh;s,^,images/,']
+  const tar = spawn('tar', [...words, `--directory=${directory}`, '--', ...names.sort()], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, LC_ALL: 'C' }
+  })
+  const ended = once(tar, 'close')
+  ended.catch(() => {})
+  await archive.addTar(tar.stdout)
+  const [code] = await ended
+  // 1: a file changed while it was read, which tar has named.
+  if (code !== 0 && code !== 1)
+    throw new Error(`tar ended with status ${code}: ${directory} is not in the backup`)
+}

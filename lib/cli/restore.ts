@@ -1,0 +1,311 @@
+import { execFile } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import {
+  chmod,
+  chown,
+  lstat,
+  mkdir,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  rmdir,
+  stat,
+  writeFile
+} from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { extract, list } from 'tar'
+import { CHECKSUM, verifyArchive } from '../backup/archive.js'
+import { INFO, infoOf } from '../backup/info.js'
+import { steps } from '../backup/interrupted.js'
+import { isKept, isMade } from '../backup/state-names.js'
+import { treeOptions } from '../backup/stored-files.js'
+import { loadConfig } from '../config/load.js'
+import type { Config } from '../config/types.js'
+import { syncDirectory } from '../disk/directory.js'
+import { exists, unlessMissing } from '../disk/missing.js'
+import { replaceDurably } from '../disk/replace.js'
+import { migrations } from '../model/migrations.js'
+import { holdDirectory } from '../store/lock.js'
+import { version } from '../version.js'
+import { iniName, placeOf } from './config-files.js'
+import { unitUser } from './unit-user.js'
+import { UsageError } from './usage.js'
+
+/** What `svcd restore` was told. */
+export interface RestoreOptions {
+  readonly file: string
+  /** Where the ini belongs. */
+  readonly ini: string
+  readonly set: readonly string[]
+  readonly force: boolean
+}
+
+/** Whose the restored files are; undefined: they stay this user's. */
+interface Owner {
+  readonly uid: number
+  readonly gid: number
+}
+
+const mostConfigBytes = 64 * 1024 * 1024
+
+/**
+ * Puts a backup in its place while svcd is stopped; gives what was done. Nothing is changed before the backup has been read
+ * to its end. What it replaces is kept: files of the configuration as `….before-restore`, the state in its own directory
+ * `replaced`. Broken off, it leaves a state on which no daemon starts until it is run again (rules 11.13).
+ * @throws Error for a damaged backup, one of a newer svcd, a state that is there or in use
+ */
+export async function restore(options: RestoreOptions): Promise<string> {
+  const { file, ini, force } = options
+  if (file === '-') throw new UsageError('a backup is read twice: give a file')
+  await verifyArchive(file)
+  const found = await configEntries(file)
+  const info = infoIn(file, found)
+  if (info.images && process.getuid?.() !== 0)
+    throw new UsageError(`${file} holds the directories of images: to restore them needs root`)
+  const config = await newConfig(found.get(iniName)?.bytes, options)
+  const { state } = config.paths
+  const owner = await ownerOf(config)
+  await makeState(state, owner)
+  const release = await holdDirectory(state)
+  if (!release)
+    throw new Error(`svcd is running on ${state}: stop it first (systemctl stop svcd); nothing is changed`)
+  try {
+    const stamp = new Date().toISOString().replace(/[-:]/g, '')
+    const aside = join(state, 'replaced', stamp)
+    if (await finish(state, aside)) return `the restore that was interrupted is finished: ${state} is whole\n`
+    const old = (await readdir(state)).filter(isMade)
+    if (old.length > 0 && !force)
+      throw new Error(
+        `${state} holds a state already: with --force it is kept aside, in ${aside}; nothing is changed`
+      )
+    const part = join(state, steps.part)
+    await rm(part, { recursive: true, force: true })
+    await mkdir(part, { mode: 0o700 })
+    await extractState(file, part, owner)
+    if (info.images) await placeImages(file, config, aside, owner)
+    const replaced = await placeConfig(found, config, ini, owner)
+    await promisify(execFile)('sync', ['--file-system', state])
+    await rename(part, join(state, steps.ready))
+    await syncDirectory(state)
+    await finish(state, aside)
+    const kept = [...(old.length > 0 ? [aside] : []), ...replaced].map(path => `kept aside: ${path}\n`)
+    return `${kept.join('')}restored: ${ini}, ${state}; next: svcd check, then start svcd (systemctl start svcd)\n`
+  } finally {
+    await release()
+  }
+}
+
+/** Moves a restored state that is whole into its place; true where there was one. Once begun, it can only go forward. */
+async function finish(state: string, aside: string): Promise<boolean> {
+  const [ready, clear] = [join(state, steps.ready), join(state, steps.clear)]
+  if (await exists(ready)) {
+    for (const name of (await readdir(state)).filter(isMade)) {
+      await mkdir(aside, { recursive: true, mode: 0o700 })
+      await rename(join(state, name), join(aside, name))
+    }
+    await syncDirectory(state)
+    await rename(ready, clear)
+  }
+  if (!(await exists(clear))) return false
+  for (const name of await readdir(clear)) await rename(join(clear, name), join(state, name))
+  await syncDirectory(state)
+  await rmdir(clear)
+  await syncDirectory(state)
+  return true
+}
+
+interface Entry {
+  readonly bytes: Buffer
+  readonly mode: number
+}
+
+/** Whether an entry of this name may stand in a backup: what leads elsewhere may not. */
+const isKnown = (path: string) =>
+  path === INFO ||
+  path === CHECKSUM ||
+  (/^(config|state|files|images)\//.test(path) && !/(^|\/)\.\.(\/|$)/.test(path))
+
+/** What a backup holds beside state and images: small files. */
+async function configEntries(file: string): Promise<Map<string, Entry>> {
+  const found = new Map<string, Entry>()
+  let left = mostConfigBytes
+  let foreign: string | undefined
+  await list({
+    file,
+    strict: true,
+    onReadEntry: entry => {
+      const { path, mode = 0o600, type, size = 0 } = entry
+      if (!isKnown(path)) foreign ??= path
+      if (type !== 'File' || (path !== INFO && !path.startsWith('config/'))) return entry.resume()
+      left -= size
+      const chunks: Buffer[] = []
+      entry.on('data', (chunk: Buffer) => left >= 0 && chunks.push(chunk))
+      entry.on('end', () => found.set(path, { bytes: Buffer.concat(chunks), mode: mode & 0o777 }))
+    }
+  })
+  if (foreign !== undefined)
+    throw new Error(`${file}: ${foreign} does not belong into a backup; nothing is restored`)
+  if (left < 0) throw new Error(`${file}: its configuration is larger than 64 MiB; nothing is restored`)
+  return found
+}
+
+function infoIn(file: string, found: ReadonlyMap<string, Entry>) {
+  try {
+    const info = infoOf(String(found.get(INFO)?.bytes))
+    const known = migrations('').length
+    if (info.version > known)
+      throw new Error(
+        `its state has layout version ${info.version}, made by svcd ${info.release}, and svcd ${version.service} knows ` +
+          `versions up to ${known}: install svcd ${info.release} or a later one`
+      )
+    return info
+  } catch (error) {
+    throw new Error(`${file}: ${(error as Error).message}; nothing is restored`)
+  }
+}
+
+/** The configuration as it will be: that of the backup, read where it will stand; without one in it, that which is there. */
+async function newConfig(text: Buffer | undefined, { ini, set }: RestoreOptions): Promise<Config> {
+  if (!text) return loadConfig(ini, set)
+  await mkdir(dirname(ini), { recursive: true })
+  const trial = join(dirname(ini), `.${basename(ini)}.${randomBytes(6).toString('hex')}`)
+  await writeFile(trial, text, { mode: 0o600, flag: 'wx' })
+  try {
+    return { ...loadConfig(trial, set), file: ini }
+  } finally {
+    await rm(trial, { force: true })
+  }
+}
+
+/** The user as whom the unit runs svcd, where root restores for it. */
+async function ownerOf(config: Config): Promise<Owner | undefined> {
+  if (process.getuid?.() !== 0) return undefined
+  const unit = await unitUser(config.file)
+  if (!unit) return undefined
+  const { stdout } = await promisify(execFile)('id', ['-u', '--', unit.user])
+  return { uid: Number(stdout), gid: Number(unit.group) }
+}
+
+async function makeState(state: string, owner: Owner | undefined): Promise<void> {
+  if (await exists(state)) return
+  await mkdir(state, { recursive: true, mode: 0o700 })
+  if (!owner) return
+  // As the package makes it: in a sticky directory of root's, svcd cannot put something else in the place of the images.
+  await chown(state, 0, owner.gid)
+  await chmod(state, 0o1771)
+}
+
+/** Unpacks the state: regular files that svcd makes (0600), in directories (0700), all of them of the same user. */
+async function extractState(file: string, part: string, owner: Owner | undefined): Promise<void> {
+  const foreign: string[] = []
+  await extract({
+    file,
+    cwd: part,
+    strip: 1,
+    strict: true,
+    preserveOwner: false,
+    filter: (path, entry) => {
+      const [top, name = ''] = path.split('/')
+      if (top !== 'state') return false
+      const isOurs = 'type' in entry && entry.type === 'File' && isKept(name)
+      if (!isOurs) foreign.push(path)
+      return isOurs
+    }
+  })
+  if (foreign.length > 0)
+    throw new Error(`${file}: ${foreign[0]} does not belong into a state; nothing is restored`)
+  const all = await readdir(part, { recursive: true, withFileTypes: true })
+  for (const entry of all) {
+    const path = join(entry.parentPath, entry.name)
+    await chmod(path, entry.isDirectory() ? 0o700 : 0o600)
+    if (owner) await chown(path, owner.uid, owner.gid)
+  }
+  if (owner) await chown(part, owner.uid, owner.gid)
+}
+
+/** Puts the files of the configuration in their places; gives where those that they replace are kept. */
+async function placeConfig(
+  found: ReadonlyMap<string, Entry>,
+  config: Config,
+  ini: string,
+  owner: Owner | undefined
+): Promise<string[]> {
+  const kept: string[] = []
+  for (const [name, { bytes, mode }] of found) {
+    const place = name === iniName ? ini : placeOf(config, name)
+    if (place === undefined) continue
+    const before = await unlessMissing(readFile(place), undefined)
+    if (before?.equals(bytes)) continue
+    const was = await unlessMissing(stat(place), undefined)
+    if (before && was) {
+      kept.push(`${place}.before-restore`)
+      await replaceDurably(`${place}.before-restore`, before, was.mode & 0o777)
+    }
+    await mkdir(dirname(place), { recursive: true, mode: 0o755 })
+    await replaceDurably(place, bytes, was ? was.mode & 0o777 : mode)
+    if (was && process.getuid?.() === 0) await chown(place, was.uid, was.gid)
+    // Like the package: root's, for svcd to read. Keys are svcd's own.
+    else if (owner) await chown(place, name.startsWith('config/named/') ? owner.uid : 0, owner.gid)
+  }
+  return kept
+}
+
+/** Unpacks the packed files and the directories of the images; what is there by these names is kept aside. */
+async function placeImages(
+  file: string,
+  config: Config,
+  aside: string,
+  owner: Owner | undefined
+): Promise<void> {
+  const { directory } = config.image
+  const { files } = config.paths
+  await mkdir(files, { recursive: true, mode: 0o755 })
+  await mkdir(directory, { recursive: true, mode: 0o755 })
+  const part = join(directory, '.restore.part')
+  await rm(part, { recursive: true, force: true })
+  await mkdir(part, { mode: 0o700 })
+  const words = ['--extract', '--same-owner', '--preserve-permissions', ...treeOptions.slice(1, -1)]
+  await promisify(execFile)('tar', [
+    ...words,
+    ...[
+      `--file=${file}`,
+      `--directory=${part}`,
+      '--wildcards',
+      `--exclude=${CHECKSUM}`,
+      '--exclude=state',
+      '--exclude=config'
+    ]
+  ])
+  for (const name of await unlessMissing(readdir(join(part, 'images')), []))
+    await putAside(join(part, 'images', name), join(directory, name), join(aside, 'images'))
+  for (const name of await unlessMissing(readdir(join(part, 'files')), [])) {
+    const from = join(part, 'files', name)
+    await chmod(from, 0o644)
+    if (owner) await chown(from, owner.uid, owner.gid)
+    await promisify(execFile)('cp', [
+      '--archive',
+      '--no-target-directory',
+      '--',
+      from,
+      join(files, `.${name}.restored`)
+    ])
+    await rename(join(files, `.${name}.restored`), join(files, name))
+  }
+  await rm(part, { recursive: true, force: true })
+  await promisify(execFile)('sync', ['--file-system', directory, files])
+}
+
+/** Gives a directory its place; one that is there moves aside. */
+async function putAside(from: string, to: string, aside: string): Promise<void> {
+  if (await unlessMissing(lstat(to), undefined)) {
+    await mkdir(aside, { recursive: true, mode: 0o700 })
+    await rename(to, join(aside, basename(to))).catch((error: NodeJS.ErrnoException) => {
+      throw error.code === 'EXDEV'
+        ? new Error(`${to} is there, and on another disk than the state: move it away, and restore again`)
+        : error
+    })
+  }
+  await rename(from, to)
+}

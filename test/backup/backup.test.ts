@@ -1,0 +1,344 @@
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync
+} from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { Archive } from '../../lib/backup/archive.js'
+import { infoText } from '../../lib/backup/info.js'
+import { isMade } from '../../lib/backup/state-names.js'
+import { checkAll } from '../../lib/check.js'
+import { backup } from '../../lib/cli/backup.js'
+import { restore } from '../../lib/cli/restore.js'
+import { loadConfig } from '../../lib/config/load.js'
+import { startDaemon } from '../../lib/daemon.js'
+import { createLog } from '../../lib/log.js'
+import { migrations } from '../../lib/model/migrations.js'
+import { richCluster } from '../api/contract/rich.js'
+import { builtTree, svcd } from '../support/built-tree.js'
+import { Controller } from '../support/controller.js'
+import { checkout, output } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
+import { stored } from '../support/state.js'
+
+const shippedIni = join(checkout, 'etc/svcd.ini')
+const quiet = createLog('error', () => {})
+
+/** The configuration by which a command finds the daemon of a controller. */
+const configOf = ({ overrides, daemon }: Controller, ini = shippedIni) =>
+  loadConfig(ini, [...overrides, `http.listen=127.0.0.1:${daemon.port}`])
+
+/** An empty machine: places of its own for everything. */
+function machine(test: Test) {
+  const at = (...names: string[]) => join(directory, ...names)
+  const directory = scratch(test)
+  const set = [
+    ...['state', 'files', 'templates', 'roles', 'scripts'].map(name => `paths.${name}=${at(name)}`),
+    `image.directory=${at('images')}`,
+    'http.listen=127.0.0.1:0',
+    'http.url=http://10.141.255.254:7050',
+    'controller.address=10.141.255.254'
+  ]
+  const ini = at('etc/svcd.ini')
+  const run = (file: string, force = false) => restore({ file, ini, set, force })
+  const own = [
+    'paths.templates=',
+    ...set.filter(key => !/^paths\.(templates|roles|scripts)/.test(key))
+  ].slice(1)
+  const start = async () => {
+    const daemon = await startDaemon(
+      loadConfig(ini, [...own, `paths.templates=${join(checkout, 'templates')}`]),
+      quiet
+    )
+    test.teardown(() => daemon.close(1000))
+    return daemon
+  }
+  return { at, ini, set, run, start }
+}
+
+/** Every file of a state that is kept, path → bytes. */
+function filesIn(state: string): Record<string, string> {
+  const entries = readdirSync(state, { recursive: true, withFileTypes: true }).filter(entry => entry.isFile())
+  const paths = entries.map(entry => join(entry.parentPath, entry.name).slice(state.length + 1)).sort()
+  const ours = paths.filter(path => !/^(holder\.json|work|backups|replaced|restore\.|intents)/.test(path))
+  return Object.fromEntries(ours.map(path => [path, readFileSync(join(state, path), 'latin1')]))
+}
+
+t.test('ten backups while objects are made and renamed: each is whole and has all that was told', async t => {
+  const c = await Controller.start(t)
+  await c.cluster()
+  // id → how often its node was renamed, and whether a state of it was reported, as far as the answers said.
+  const told = new Map<number, { renames: number; reported: boolean }>()
+  let goesOn = true
+  let group = 0
+  const post = async (path: string, body: unknown) => {
+    const { status, text } = await c.post(path, body)
+    if (status >= 300) throw new Error(`${path}: ${status} ${text}`)
+  }
+  const write = async () => {
+    for (let id = 0; goesOn; id++) {
+      const name = (renames: number) => `n${id}-${renames}`
+      await post(`/config/node/${name(0)}`, {
+        group: `${group === 0 ? 'compute' : `g${group}`}`,
+        comment: `id ${id}`
+      })
+      told.set(id, { renames: 0, reported: false })
+      await post(`/monitor/node/${name(0)}`, {
+        monitor: { status: { [name(0)]: { state: 'installer.started' } } }
+      })
+      told.set(id, { renames: 0, reported: true })
+      await post(`/config/node/${name(0)}`, { newnodename: name(1) })
+      told.set(id, { renames: 1, reported: true })
+      // Every member changes with it.
+      if (id % 5 === 4)
+        await post(`/config/group/${group === 0 ? 'compute' : `g${group}`}`, { newgroupname: `g${++group}` })
+    }
+  }
+  const writing = write()
+  const taken: { file: string; then: typeof told }[] = []
+  for (let i = 0; i < 10; i++) {
+    const from = told.size
+    while (told.size < from + 3) await new Promise(resolve => setTimeout(resolve, 5))
+    const file = join(c.directory, `backup${i}.tar`)
+    const then = new Map(told)
+    await backup(configOf(c), file, false)
+    taken.push({ file, then })
+  }
+  goesOn = false
+  await writing
+  t.ok(told.size > (taken.at(-1)?.then.size ?? 0), 'it was written to until the end')
+  for (const [i, { file, then }] of taken.entries()) {
+    const { run, start } = machine(t)
+    await run(file)
+    const daemon = await start()
+    const { view } = daemon.model
+    const nodes = view.names('node').map(name => [view.get('node', name)?.comment ?? '', name] as const)
+    const names = new Map(nodes)
+    t.equal(names.size, nodes.length, `backup ${i}: no node is there twice`)
+    const lost = [...then].filter(([id, { renames }]) => {
+      const [, has = -1] = /-(\d)$/.exec(names.get(`id ${id}`) ?? '') ?? []
+      return Number(has) < renames
+    })
+    t.strictSame(lost, [], `backup ${i}: nothing of what was told before it`)
+    const states = daemon.boots && (await statesOf(daemon))
+    const silent = [...then].filter(
+      ([id, { reported }]) => reported && states[names.get(`id ${id}`) ?? ''] == null
+    )
+    t.strictSame(silent, [], `backup ${i}: states that nodes reported`)
+    await daemon.close(1000)
+  }
+})
+
+/** The states of all nodes, as the daemon tells them. */
+async function statesOf(
+  daemon: Awaited<ReturnType<typeof startDaemon>>
+): Promise<Record<string, string | null>> {
+  const { address, port, model } = daemon
+  const password = readFileSync(join(model.ini.imageDirectory, '../state/admin-password'), 'utf8').trim()
+  const url = `http://${address}:${port}`
+  const login = { method: 'POST', body: JSON.stringify({ username: 'admin', password }) }
+  const { token } = (await (await fetch(`${url}/token`, login)).json()) as { token: string }
+  const answer = await fetch(`${url}/monitor/node`, { headers: { 'x-access-tokens': token } })
+  const { monitor } = (await answer.json()) as {
+    monitor: { status: Record<string, { state: string | null }> }
+  }
+  return Object.fromEntries(Object.entries(monitor.status).map(([name, { state }]) => [name, state]))
+}
+
+t.test('a rich state: the same bytes come back, and the configuration with them', async t => {
+  const c = await Controller.start(t)
+  await richCluster(c)
+  await c.idle()
+  const before = await stored(c)
+  const settings = scratch(t)
+  const own = (...names: string[]) => join(settings, ...names)
+  cpSync(join(checkout, 'templates'), own('templates'), { recursive: true })
+  mkdirSync(own('roles'))
+  writeFileSync(own('roles/login'), '#!/bin/sh\n')
+  writeFileSync(own('templates/boot/extra.ipxe'), 'mine')
+  writeFileSync(own('key'), 'a key')
+  writeFileSync(
+    own('svcd.ini'),
+    '# my own words\n[ssh]\nkey = key\n[paths]\ntemplates = templates\nroles = roles\n'
+  )
+  const config = loadConfig(own('svcd.ini'), [
+    ...c.overrides.filter(key => !key.startsWith('paths.templates')),
+    `http.listen=127.0.0.1:${c.daemon.port}`
+  ])
+  const file = join(c.directory, 'backup.tar')
+  await backup(config, file, false)
+  t.equal(statSync(file).mode & 0o7777, 0o600)
+  const names = (await output('tar', ['-tf', file])).trimEnd().split('\n')
+  t.strictSame(
+    names.filter(name => name.startsWith('config/')),
+    ['config/svcd.ini', 'config/named/ssh.key', 'config/templates/boot/extra.ipxe', 'config/roles/login'],
+    'templates as they were shipped are not in it'
+  )
+  t.notMatch(names.join('\n'), /^state\/(work|holder|backups|intents)|^(files|images)/m)
+  const { at, ini, run } = machine(t)
+  t.match(await run(file), /^restored: .*svcd\.ini, .*state; next: svcd check/)
+  const restored = filesIn(at('state'))
+  for (const [path, bytes] of Object.entries(before))
+    if (!/^(intents|work)/.test(path)) t.equal(restored[path], bytes, path)
+  t.equal(readFileSync(ini, 'utf8'), readFileSync(own('svcd.ini'), 'utf8'))
+  t.equal(readFileSync(at('templates/boot/extra.ipxe'), 'utf8'), 'mine')
+  t.equal(readFileSync(at('roles/login'), 'utf8'), '#!/bin/sh\n')
+  t.equal(readFileSync(at('etc/key'), 'utf8'), 'a key')
+  for (const entry of readdirSync(at('state'), { recursive: true, withFileTypes: true }))
+    t.equal(
+      statSync(join(entry.parentPath, entry.name)).mode & 0o7777,
+      entry.isDirectory() ? 0o700 : 0o600,
+      entry.name
+    )
+})
+
+// One backup for all that follows.
+const c = await Controller.start(t)
+await c.cluster()
+const file = join(c.directory, 'backup.tar')
+await backup(configOf(c), file, false)
+const bytes = readFileSync(file)
+const tree = builtTree(t.testdir())
+
+t.test('the command: to standard output, over no other state, not under a daemon', async t => {
+  const options = [...c.overrides, `http.listen=127.0.0.1:${c.daemon.port}`].flatMap(set => ['--set', set])
+  const taken = await svcd(tree, ['backup', '-', '--config', join(tree, 'etc/svcd.ini'), ...options])
+  t.equal(taken.code, 0, taken.stderr)
+  t.match(taken.stdout, /^backup\.json/)
+  const running = await svcd(tree, ['restore', file, '--config', join(scratch(t), 'svcd.ini'), ...options])
+  t.equal(running.code, 1)
+  t.match(running.stderr, /svcd is running on .*\/state: stop it first .*nothing is changed/)
+})
+
+t.test('a backup that is cut off or changed is refused, and nothing is made', async t => {
+  const { at, run } = machine(t)
+  const bad = join(scratch(t), 'bad.tar')
+  for (const content of [
+    bytes.subarray(0, -1),
+    bytes.subarray(0, bytes.length / 2),
+    Buffer.alloc(0),
+    Buffer.from(bytes).fill('x', 5000, 5001),
+    Buffer.concat([bytes, Buffer.alloc(512)])
+  ]) {
+    writeFileSync(bad, content)
+    await t.rejects(run(bad), /bad\.tar is no whole backup of svcd: .*nothing is restored/)
+  }
+  t.notOk(existsSync(at('state')) || existsSync(at('etc')))
+})
+
+/** A whole archive with these entries. */
+async function archiveOf(entries: Readonly<Record<string, string>>): Promise<string> {
+  const parts: Buffer[] = []
+  const archive = new Archive(async part => parts.push(Buffer.from(part)))
+  for (const [path, content] of Object.entries(entries)) await archive.add(path, content)
+  await archive.end()
+  const made = join(scratch(t), 'made.tar')
+  writeFileSync(made, Buffer.concat(parts))
+  return made
+}
+
+t.test('a backup of a newer svcd, or with what is no state, is refused', async t => {
+  const { at, run } = machine(t)
+  const newer = infoText({ version: 99, release: '7.1.0', images: false })
+  const known = migrations('').length
+  await t.rejects(
+    run(await archiveOf({ 'backup.json': newer })),
+    new RegExp(
+      `its state has layout version 99, made by svcd 7.1.0, and svcd \\S+ knows versions up to ${known}: install`
+    )
+  )
+  await t.rejects(
+    run(await archiveOf({ 'backup.json': '{"format":2,"version":1,"release":"7.1.0"}' })),
+    /it has format 2, made by svcd "7.1.0"/
+  )
+  t.notOk(existsSync(at('state')))
+  const info = infoText({ version: known, release: '0.1.0', images: false })
+  const ini = readFileSync(shippedIni, 'utf8')
+  for (const path of ['state/images/x', 'state/../../../x', 'state/work/x'])
+    await t.rejects(
+      run(await archiveOf({ 'backup.json': info, 'config/svcd.ini': ini, [path]: 'x' })),
+      /does not belong/
+    )
+  t.strictSame(readdirSync(at('state')).filter(isMade), [])
+})
+
+t.test('over another state it needs --force, which keeps that one', async t => {
+  const { at, run, start } = machine(t)
+  await run(file)
+  const first = await start()
+  await first.close(1000)
+  writeFileSync(at('state/node-status.journal'), '')
+  writeFileSync(at('state/admin-password'), 'another\n')
+  const old = filesIn(at('state'))
+  await t.rejects(
+    run(file),
+    /holds a state already: with --force it is kept aside, in .*replaced.*nothing is changed/
+  )
+  t.strictSame(filesIn(at('state')), old)
+  const said = await run(file, true)
+  const [, aside = ''] = /^kept aside: (.*)$/m.exec(said) ?? []
+  t.strictSame(filesIn(aside), old)
+  t.equal(
+    readFileSync(at('state/admin-password'), 'utf8'),
+    readFileSync(join(c.directory, 'state/admin-password'), 'utf8')
+  )
+  await start()
+})
+
+t.test('a restore that was interrupted: no daemon starts, and the same command ends it', async t => {
+  const { at, ini, set, run, start } = machine(t)
+  await run(file)
+  const whole = filesIn(at('state'))
+  const state = at('state')
+  // As if killed while it filled the directory.
+  mkdirSync(join(state, 'restore.part/node'), { recursive: true })
+  await t.rejects(
+    start(),
+    /restore\.part: a restore of this state was interrupted: type the same svcd restore again/
+  )
+  await run(file, true)
+  t.strictSame(filesIn(state), whole)
+  // When everything was ready; after a part of the old state had moved; after a part of the new one had.
+  for (const [step, movedOut, movedIn] of [
+    ['ready', 0, 0],
+    ['ready', 3, 0],
+    ['clear', 99, 0],
+    ['clear', 99, 3]
+  ] as const) {
+    const old = readdirSync(state).filter(isMade)
+    const next = join(state, `restore.${step}`)
+    mkdirSync(next)
+    for (const name of old) cpSync(join(state, name), join(next, name), { recursive: true })
+    writeFileSync(join(next, 'admin-password'), `${step} ${movedOut} ${movedIn}\n`)
+    mkdirSync(join(state, 'gone'), { recursive: true })
+    for (const name of old.slice(0, movedOut))
+      renameSync(join(state, name), join(state, 'gone', `${movedIn}${name}${movedOut}${step}`))
+    for (const name of readdirSync(next).slice(0, movedIn)) renameSync(join(next, name), join(state, name))
+    await t.rejects(start(), /a restore of this state was interrupted/)
+    const { problems } = await checkAll(loadConfig(ini, set))
+    const told = problems.filter(problem => problem.file === state)
+    t.match(told, [{ message: /a restore of this state was interrupted/ }], 'svcd check says it too')
+    t.match(await run(file), /the restore that was interrupted is finished/)
+    const found = filesIn(state)
+    t.equal(found['admin-password'], `${step} ${movedOut} ${movedIn}\n`)
+    t.equal(found['network/cluster.json'], whole['network/cluster.json'])
+    t.notOk(existsSync(next))
+  }
+})
+
+t.test('without a daemon the files are read', async t => {
+  const { at, ini, set, run, start } = machine(t)
+  await run(file)
+  const again = join(scratch(t), 'again.tar')
+  await backup(loadConfig(ini, set), again, false)
+  const other = machine(t)
+  await other.run(again)
+  t.strictSame(filesIn(other.at('state')), filesIn(at('state')))
+  await (await start()).close(1000)
+})
