@@ -50,6 +50,21 @@ export interface ApiRequest extends Request<Caller> {
   readonly dryRun?: Actor['dryRun']
 }
 
+/** The request with some of it replaced. What is made when it is asked for (query, signal) is so still. */
+export const replaced = (request: ApiRequest, parts: Partial<ApiRequest>): ApiRequest => ({
+  ...{ method: request.method, path: request.path, params: request.params },
+  ...{ headers: request.headers, source: request.source, caller: request.caller },
+  ...{ body: request.body, headOnly: request.headOnly },
+  get query() {
+    return request.query
+  },
+  get signal() {
+    return request.signal
+  },
+  ...(request.dryRun ? { dryRun: request.dryRun } : {}),
+  ...parts
+})
+
 /** One row of the route table: the router, the access check and the documents are made from it. */
 export interface ApiRoute extends Route<Caller> {
   readonly access: Access

@@ -4,7 +4,7 @@ import { Mark } from '../model/mark.js'
 import { objectTypes } from '../model/types.js'
 import type { Change } from '../model/view.js'
 import type { DifferingFile } from '../services/services.js'
-import type { ApiRequest, ApiRoute, Parts } from './context.js'
+import { type ApiRequest, type ApiRoute, type Parts, replaced } from './context.js'
 import { choice } from './listing.js'
 import { word } from './schema.js'
 
@@ -43,13 +43,7 @@ export function withDryRun(route: ApiRoute, { services }: Pick<Parts, 'services'
       const dryRun: ApiRequest['dryRun'] = (changes, view, cluster) =>
         new DryRun(changes, services.differing(changes, view, cluster))
       try {
-        await route.handler({
-          ...{ method: request.method, path: request.path, params: request.params },
-          ...{ query: request.query, headers: request.headers, source: request.source },
-          ...{ caller: request.caller, body: request.body, headOnly: request.headOnly },
-          signal: request.signal,
-          dryRun
-        })
+        await route.handler(replaced(request, { dryRun }))
       } catch (error) {
         if (error instanceof DryRun) return told(error.changes, await error.files())
         throw error

@@ -7,7 +7,7 @@ import { see, show } from '../model/output.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
 import { typeNames } from '../model/types.js'
 import type { ServiceState } from '../monitor/health.js'
-import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
+import { type ApiRequest, type ApiRoute, ok, type Parts, param, replaced } from './context.js'
 import { parameterOf } from './params.js'
 import { get } from './row.js'
 import { at, list, object, string } from './schema.js'
@@ -89,7 +89,7 @@ function translated(route: ApiRoute, parts: Parts): ApiRoute {
     codes: empty === undefined ? route.codes : withEmpty(route, empty),
     handler: async request => {
       if (request.headers['x-svcd-dialect'] === 'none') return route.handler(request)
-      const answer = await route.handler(new Spoken(request, route, parts, reading))
+      const answer = await route.handler(spoken(request, route, parts, reading))
       if (answer.status === empty && isMessage(answer.body)) return { status: 204 }
       // An answer in another format is no JSON.
       return show && answer.body !== undefined ? show(answer, request, parts) : answer
@@ -105,41 +105,19 @@ function withEmpty({ codes, query }: ApiRoute, empty: number): number[] {
   return [204, ...others]
 }
 
-/** A request of the client as the routes read it. */
-class Spoken implements ApiRequest {
-  readonly method: ApiRequest['method']
-  readonly path: string
-  readonly params: ApiRequest['params']
-  readonly headers: ApiRequest['headers']
-  readonly source: ApiRequest['source']
-  readonly caller: ApiRequest['caller']
-  readonly body: ApiRequest['body']
-  readonly headOnly: boolean
-  readonly #request: ApiRequest
-  readonly #known: ApiRoute['query']
-
-  constructor(request: ApiRequest, route: ApiRoute, parts: Parts, reading: Reading | undefined) {
-    this.method = request.method
-    this.path = request.path
-    this.params = request.params
-    this.headers = atOnce.has(route.path) ? { ...request.headers, prefer: 'respond-async' } : request.headers
-    this.source = request.source
-    this.caller = request.caller
-    this.headOnly = request.headOnly
-    this.body = reading && request.body !== undefined ? readBody(request, reading, parts) : request.body
-    this.#request = request
-    this.#known = route.query
-  }
-
-  /** What the route knows: the rest is ignored, but a wish for a dry run never is. */
-  get query(): URLSearchParams {
-    const isKept = (key: string) => key === 'dryrun' || Object.hasOwn(this.#known, key)
-    return new URLSearchParams([...this.#request.query].filter(([key]) => isKept(key)))
-  }
-
-  get signal(): AbortSignal {
-    return this.#request.signal
-  }
+/** A request of the client as the routes read it. What the route does not know behind the ? is ignored; a wish for a dry run never is. */
+function spoken(
+  request: ApiRequest,
+  route: ApiRoute,
+  parts: Parts,
+  reading: Reading | undefined
+): ApiRequest {
+  const isKept = ([key]: readonly [string, string]) => key === 'dryrun' || Object.hasOwn(route.query, key)
+  return replaced(request, {
+    query: new URLSearchParams([...request.query].filter(isKept)),
+    ...(atOnce.has(route.path) ? { headers: { ...request.headers, prefer: 'respond-async' } } : {}),
+    ...(reading && request.body !== undefined ? { body: readBody(request, reading, parts) } : {})
+  })
 }
 
 /** The body with its fields read. The route's own reader says what is wrong with an envelope (rules 1.3). */

@@ -3,16 +3,16 @@ import { boolean, objectName } from '../model/field.js'
 import { saveEach } from '../model/many.js'
 import { objectTypes } from '../model/types.js'
 import { acknowledge, acknowledgement } from './asynchronous.js'
-import { bodyOf } from './body.js'
+import { type Body, bodyOf } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
 import { type Line, Refusals, readTable } from './csv.js'
 import { dryRunQuery, isDryRun } from './dry-run.js'
 import { get, post, script } from './row.js'
 import { at, csv, list, object, ref, string, word } from './schema.js'
 
-/** What a grab and a push take; `nodry` is the opposite of `dryrun` (rules 1.6). */
-const transferOf = (type: 'node' | 'group') =>
-  bodyOf(
+/** What a grab and a push take: a dry run by `dryrun` or `nodry` of the body (rules 1.6), or by `?dryrun=yes` (rules 12.7). */
+function transferOf(type: 'node' | 'group'): Body<{ osimage: string; dryrun: boolean }> {
+  const body = bodyOf(
     { about: `${type} {${type}}`, at: `config.${type}.{${type}}` },
     {
       osimage: { type: objectName, required: true, meaning: 'OS image' },
@@ -25,6 +25,14 @@ const transferOf = (type: 'node' | 'group') =>
       return { osimage, dryrun: dryrun === true || nodry === false }
     }
   )
+  return {
+    ...body,
+    read: request => {
+      const { osimage, dryrun } = body.read(request)
+      return { osimage, dryrun: isDryRun(request) || dryrun }
+    }
+  }
+}
 
 /** What is done with a running node, or with those of a group, and previews of what a node boots (rules 2.4, 4.12). */
 export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }: Parts): ApiRoute[] {
@@ -102,15 +110,7 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
       body: transferOf('node'),
       output: acknowledgement,
       handler: async (request, { osimage, dryrun }) =>
-        acknowledge(
-          await images.grab(
-            nodeOf(request),
-            osimage,
-            dryrun || isDryRun(request),
-            actorOf(request),
-            request.signal
-          )
-        )
+        acknowledge(await images.grab(nodeOf(request), osimage, dryrun, actorOf(request), request.signal))
     }),
     post('/config/node/{node}/_ospush', {
       access: 'user',
@@ -120,13 +120,7 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
       output: acknowledgement,
       handler: async (request, { osimage, dryrun }) =>
         acknowledge(
-          await images.pushToNode(
-            nodeOf(request),
-            osimage,
-            dryrun || isDryRun(request),
-            actorOf(request),
-            request.signal
-          )
+          await images.pushToNode(nodeOf(request), osimage, dryrun, actorOf(request), request.signal)
         )
     }),
     post('/config/group/{group}/_ospush', {
@@ -136,14 +130,7 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
       body: transferOf('group'),
       output: acknowledgement,
       handler: async (request, { osimage, dryrun }) =>
-        acknowledge(
-          await images.pushToGroup(
-            param(request, 'group'),
-            osimage,
-            dryrun || isDryRun(request),
-            actorOf(request)
-          )
-        )
+        acknowledge(await images.pushToGroup(param(request, 'group'), osimage, dryrun, actorOf(request)))
     })
   ]
 }

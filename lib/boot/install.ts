@@ -12,6 +12,7 @@ import type { Visit } from '../source.js'
 import type { Templates } from '../template/templates.js'
 import type { Grants } from './grants.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
+import { nodeData } from './node-data.js'
 import { render } from './render.js'
 import { withoutFile } from './roles.js'
 import type { Trace } from './trace.js'
@@ -128,14 +129,7 @@ export class Install {
     const address = new URL(url)
     const files = this.#o.hasFiles(node.name)
     return {
-      node: node.name,
-      hostname: target.hostname,
-      domain: target.domain,
-      group: node.group ?? '',
-      comment: node.comment ?? '',
-      vendor: node.vendor ?? '',
-      assettag: node.assettag ?? '',
-      url,
+      ...nodeData(target, url),
       api_protocol: address.protocol.slice(0, -1),
       api_address: address.hostname.replace(/^\[|\]$/g, ''),
       api_port: Number(address.port) || (address.protocol === 'https:' ? 443 : 80),

@@ -8,6 +8,7 @@ import { type FileDoc, type FileInForce, filesInForce } from '../model/types/fil
 import type { FileData } from './file-data.js'
 import { FileRenderer } from './file-renderer.js'
 import { interfaceData, secretsInForce } from './install.js'
+import { nodeData } from './node-data.js'
 
 /** Bytes of one file and of a tar. */
 const mostFileBytes = 1_048_576
@@ -150,14 +151,7 @@ export class NodeFiles {
     const target = model.effective(model.get('node', name))
     const { node, settings, image } = target
     return {
-      node: node.name,
-      hostname: target.hostname,
-      domain: target.domain,
-      group: node.group ?? '',
-      comment: node.comment ?? '',
-      vendor: node.vendor ?? '',
-      assettag: node.assettag ?? '',
-      url,
+      ...nodeData(target, url),
       osimage: image?.name ?? '',
       osimagetag: settings.osimagetag,
       distribution: image ? (image.distribution ?? 'redhat') : '',
