@@ -1,0 +1,108 @@
+import { chmodSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { Controller } from '../support/controller.js'
+import { typedBelow } from '../support/page.js'
+import { output } from '../support/programs.js'
+
+// What README and the pages show is typed here as it stands there, on one controller, as a reader would do it. A request that
+// is refused fails the test. test/shell-blocks.test.ts knows which blocks these are.
+
+const c = await Controller.start(t, 'image.initramfs=no', 'boot.takeover=released')
+const here = c.directory
+const programs = join(here, 'programs')
+const put = (path: string, text = 'text\n') => {
+  mkdirSync(join(here, path, '..'), { recursive: true })
+  writeFileSync(join(here, path), text)
+}
+// A checkout keeps its state in var, and its files below that.
+symlinkSync(join(here, 'state'), join(here, 'var'))
+symlinkSync(join(here, 'files'), join(here, 'state/files'))
+for (const image of ['debian', 'compute']) put(`images/${image}/etc/os-release`, 'ID=debian\n')
+put('.ssh/id_ed25519.pub')
+for (const file of ['postscript.sh', 'partscript.sh', 'vmlinuz', 'initrd.img']) put(file)
+// They go to other machines.
+for (const name of ['ssh', 'scontrol']) {
+  put(`programs/${name}`, '#!/bin/sh\n')
+  chmodSync(join(programs, name), 0o755)
+}
+
+/** What the commands below headings of a page print; `but` leaves blocks out, by a text that they hold. */
+async function typed(page: string, headings: readonly string[], but = /^$/): Promise<string> {
+  const commands = headings
+    .map(heading => typedBelow(page, heading, but) || t.fail(`${page} has no commands: ${heading}`))
+    .join('')
+    .replaceAll('url=http://127.0.0.1:7050', `url=http://127.0.0.1:${c.daemon.port}`)
+    .replaceAll('/var/lib/svcd/files', join(here, 'files'))
+    .replaceAll('curl ', "curl --fail-with-body -w '\\n' ")
+  return output(
+    'env',
+    [
+      `PATH=${programs}:${process.env.PATH}`,
+      ...[`HOME=${here}`, `auth=x-access-tokens: ${c.token}`, `url=http://127.0.0.1:${c.daemon.port}`],
+      ...['sh', '-c', `set -eu\ncd ${here}\n${commands}`]
+    ],
+    { timeout: 60_000 }
+  )
+}
+
+t.test('README.md, from nothing to a boot script', async t => {
+  const said = await typed('README.md', ['Try it'])
+  t.match(said, /"node001":\{/)
+  t.match(said, /imgargs kernel root=svc .*svc\.node=node001/)
+})
+
+// rules 3.14, 3.16, 4.25, 6.1, 6.7
+t.test('the pages on nodes and groups', async t => {
+  for (const [name, network] of Object.entries({ storage: '10.143.0.0/16', backup: '10.144.0.0/16' }))
+    await c.post(`/config/network/${name}`, { network })
+  t.match(await typed('docs/interfaces.md', ['The interfaces of nodes', 'Options']), /"options":"mtu=9000"/)
+  t.match(await typed('docs/files.md', ['A file']), /server ntp1\.example\.org iburst/)
+  t.match(await typed('docs/templates.md', ['Variables of your own']), /"ntp":"group"/)
+  await typed('docs/switches-and-bmcs.md', [
+    'Unknown machines: found by their switch port',
+    'Setting up the BMC'
+  ])
+  t.match(
+    await typed('docs/troubleshooting.md', ['Troubleshooting', 'bmc-only', 'wrong-mac']),
+    /"rule":"never-asked"[\s\S]*"boots":\[\]/
+  )
+})
+
+// rules 9.2
+t.test('the pages on images', async t => {
+  await c.post('/config/osimage/debian', { distribution: 'debian' })
+  t.equal((await c.get('/config/osimage/debian/_pack')).status, 204)
+  t.equal((await c.post('/config/group/compute', { osimage: 'debian' })).status, 204)
+  await typed('docs/howto.md', ['Go back to an earlier image'])
+  t.match((await c.get('/config/osimage/debian')).body.config.osimage.debian.imagefile, /^debian-\w+\.tar/)
+  t.match(await typed('docs/troubleshooting.md', ['A rolling update']), /"pack"|"nodes"|\{/)
+})
+
+t.test('docs/howto.md', async t => {
+  await typed('docs/howto.md', ['Run scripts of your own while a node is installed'])
+  await typed('docs/howto.md', ['Install onto a disk'], /^disk=/m)
+  t.match((await c.get('/config/node/node001')).body.config.node.node001, { group: 'disk', netboot: false })
+  await typed('docs/howto.md', ['Install a node again', 'Replace a broken machine'])
+  t.match((await c.get('/config/node/node001')).body.config.node.node001, { netboot: true })
+  t.match(await typed('docs/howto.md', ['Place a secret on nodes']), /rootkey/)
+  const kickstart = await typed('docs/howto.md', ['Install with the Red Hat installer'])
+  t.match(kickstart, /^#!ipxe$[\s\S]*^rootpw --lock$/m)
+  t.same(readdirSync(join(here, 'files')).filter(name => name.startsWith('rocky-')).length, 2)
+  await c.post('/config/node/node001', { group: 'compute' })
+})
+
+// rules 12.1, 12.8
+t.test('docs/day-two.md, in its order', async t => {
+  await c.get('/config/osimage/debian/osimagetag/november/_delete')
+  await c.post('/config/node/node002', { group: 'compute' })
+  put('images/debian/etc/motd')
+  await typed('docs/day-two.md', ['A new image for all nodes, bit by bit'])
+  t.same((await c.get('/config/group/compute')).body.config.group.compute.osimagetag, 'default')
+  await typed('docs/day-two.md', ['Back again'])
+  t.match(await typed('docs/day-two.md', ['200 nodes more']), /"message":"200 nodes created, 0 changed"/)
+  await typed('docs/day-two.md', ['Another board in a node'])
+  t.match((await c.get('/config/node/node001')).body.config.node.node001.macaddr, '52:54:00:00:09:01')
+  t.match(await typed('docs/day-two.md', ['Nodes that go']), /"40 nodes deleted"/)
+  t.match(await typed('docs/day-two.md', ['Backup', 'Who changed what', 'Is all well']), /node300/)
+})
