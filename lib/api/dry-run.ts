@@ -1,5 +1,7 @@
+import { inSlices } from '../concurrency.js'
 import type { Answer } from '../http/route.js'
 import { type Difference, differences } from '../model/differences.js'
+import { type Felt, feltBy } from '../model/felt.js'
 import { Mark } from '../model/mark.js'
 import { objectTypes } from '../model/types.js'
 import type { Change } from '../model/view.js'
@@ -33,7 +35,10 @@ export const hasDryRun = ({ path, effect, method }: ApiRoute) =>
   !elsewhere.has(path)
 
 /** The route with a dry run: with `dryrun=yes` its transaction is taken back, and what it would have changed is told. */
-export function withDryRun(route: ApiRoute, { services }: Pick<Parts, 'services'>): ApiRoute {
+export function withDryRun(
+  route: ApiRoute,
+  { services, model }: Pick<Parts, 'services' | 'model'>
+): ApiRoute {
   return {
     ...route,
     codes: [...new Set([200, ...route.codes])],
@@ -41,11 +46,16 @@ export function withDryRun(route: ApiRoute, { services }: Pick<Parts, 'services'
     handler: async request => {
       if (!isDryRun(request)) return route.handler(request)
       const dryRun: ApiRequest['dryRun'] = (changes, view, cluster) =>
-        new DryRun(changes, services.differing(changes, view, cluster))
+        new DryRun(
+          changes,
+          services.differing(changes, view, cluster),
+          feltBy(changes, { view: model.view, cluster: model.cluster }, { view, cluster })
+        )
       try {
         await route.handler(replaced(request, { dryRun }))
       } catch (error) {
-        if (error instanceof DryRun) return told(error.changes, await error.files())
+        if (error instanceof DryRun)
+          return told(error.changes, await error.files(), await inSlices(error.felt()))
         throw error
       }
       throw new TypeError(`${route.path} has changed something in a dry run`)
@@ -57,7 +67,8 @@ export function withDryRun(route: ApiRoute, { services }: Pick<Parts, 'services'
 class DryRun extends Error {
   constructor(
     readonly changes: readonly Change[],
-    readonly files: () => Promise<DifferingFile[]>
+    readonly files: () => Promise<DifferingFile[]>,
+    readonly felt: () => Generator<void, Felt>
   ) {
     super('a dry run')
   }
@@ -66,7 +77,7 @@ class DryRun extends Error {
 /** Types of the store that an admin knows. */
 const known = new Set([...Object.keys(objectTypes), 'osimagetag', 'secrets', 'cluster'])
 
-function told(all: readonly Change[], files: readonly DifferingFile[]): Answer {
+function told(all: readonly Change[], files: readonly DifferingFile[], felt: Felt): Answer {
   const changes = all.filter(({ type }) => known.has(type))
   function* text(): Generator<string> {
     const mark = new Mark()
@@ -74,7 +85,7 @@ function told(all: readonly Change[], files: readonly DifferingFile[]): Answer {
       yield ''
       mark.add(change)
     }
-    yield `{"message":${JSON.stringify(counted(changes))},"changes":[`
+    yield `{"message":${JSON.stringify(`${counted(changes)}${others(changes, felt)}`)},"changes":[`
     const given: object[] = []
     for (const [i, change] of changes.entries()) {
       const { type, name } = change
@@ -82,7 +93,7 @@ function told(all: readonly Change[], files: readonly DifferingFile[]): Answer {
       given.push(...addressesIn(type, name, fields))
       yield `${i > 0 ? ',' : ''}${JSON.stringify({ type, name, action: actionOf(change), fields })}`
     }
-    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},"mark":"${mark.text}"}`
+    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},"nodes":${JSON.stringify(felt)},"mark":"${mark.text}"}`
   }
   return { status: 200, json: { [Symbol.iterator]: text } }
 }
@@ -96,6 +107,12 @@ function addressesIn(type: string, name: string, fields: readonly Difference[]):
     const of = field.slice(0, -'.ipaddress'.length)
     return [{ type, name, interface: of, ipaddress: after }]
   })
+}
+
+/** Of a change of something else, how many nodes feel it. */
+function others(changes: readonly Change[], { count }: Felt): string {
+  if (count === 0 || changes.some(({ type }) => type === 'node')) return ''
+  return `; other values would be in force for ${count} node${count > 1 ? 's' : ''}`
 }
 
 function counted(changes: readonly Change[]): string {

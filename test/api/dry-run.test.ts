@@ -50,6 +50,45 @@ t.test('a change, with the addresses that would be given', async t => {
   t.match(body.addresses, [{ type: 'node', name: 'n1', interface: 'ib0', ipaddress: /^10\.141\./ }])
 })
 
+// rules 12.7
+t.test('what nodes will feel of a change of something else', async t => {
+  await c.post('/config/node/own', { group: 'compute', osimage: 'compute', variables: { rack: '9' } })
+  const felt = async (path: string, body: object) => (await dry(t, `${path}?dryrun=yes`, body)).body
+  const group = await felt('/config/group/compute', {
+    provision_method: 'http',
+    domain: 'lab',
+    variables: { rack: '7' },
+    comment: 'x'
+  })
+  t.equal(
+    group.message,
+    'dry run, nothing was changed: 1 group update; other values would be in force for 2 nodes'
+  )
+  const common = [
+    { field: 'domain', before: null, after: 'lab' },
+    { field: 'provision_method', before: 'torrent', after: 'http' }
+  ]
+  const fieldsOf = (answer: { nodes: { first: { name: string; fields: { field: string }[] }[] } }) =>
+    Object.fromEntries(
+      answer.nodes.first.map(({ name, fields }) => [name, fields.filter(({ field }) => field !== 'hostname')])
+    )
+  t.same(fieldsOf(group), {
+    n1: [...common, { field: 'variables.rack', before: null, after: '7' }],
+    own: common
+  })
+  const network = await felt('/config/network/cluster', { gateway: '10.141.255.252' })
+  t.match(network.nodes, { count: 2 })
+  t.same(fieldsOf(network).n1, [
+    { field: 'network cluster: gateway', before: '10.141.255.253', after: '10.141.255.252' }
+  ])
+  const image = await felt('/config/osimage/compute', { kerneloptions: 'quiet' })
+  t.same(fieldsOf(image).own, [{ field: '_kerneloptions', before: '', after: 'quiet' }])
+  t.equal((await felt('/config/osimage/compute', { comment: 'x' })).nodes.count, 0)
+  t.equal((await felt('/config/bmcsetup/b', { userid: 3 })).nodes.count, 0)
+  t.same((await felt('/config/cluster', { provision_fallback: 'torrent' })).nodes.count, 2)
+  await c.get('/config/node/own/_delete')
+})
+
 t.test('what is created, copied, renamed, deleted', async t => {
   const created = await dry(t, '/config/node/n2?dryrun=yes', { group: 'compute' })
   t.match(created.body, { changes: [{ name: 'n2', action: 'create' }], addresses: [{ interface: 'BOOTIF' }] })

@@ -1,0 +1,132 @@
+import { isDeepStrictEqual } from 'node:util'
+import { type Difference, differences } from './differences.js'
+import { effectiveNode, kernelOptionsOf, members } from './effective.js'
+import { hidden } from './field.js'
+import type { NodeDoc } from './types/node.js'
+import type { Change, ClusterSettings, View } from './view.js'
+
+/** So many nodes are told with their values. */
+const mostNodes = 20
+/** Characters of a text that is told. */
+const mostCharacters = 200
+
+/** The nodes for which other values are in force after a change: how many, and the first of them. */
+export interface Felt {
+  readonly count: number
+  readonly first: readonly { readonly name: string; readonly fields: readonly Difference[] }[]
+}
+
+/** A state and its settings. */
+interface Side {
+  readonly view: Pick<View, 'get'> & { readonly index: Pick<View['index'], 'networks'> }
+  readonly cluster: ClusterSettings
+}
+
+/**
+ * Notes which nodes a change may be felt by; gives what works out, step by step, what they feel. `after` is the transaction,
+ * which is taken back afterwards: the note keeps what it needs of it, at the cost of a look-up for each of these nodes.
+ */
+export function feltBy(
+  changes: readonly Change[],
+  before: { readonly view: View; readonly cluster: ClusterSettings },
+  after: { readonly view: View; readonly cluster: ClusterSettings }
+): () => Generator<void, Felt> {
+  const changed = new Map(changes.map(change => [`${change.type}/${change.name}`, change]))
+  const side = (
+    of: 'before' | 'after',
+    { view, cluster }: { view: View; cluster: ClusterSettings }
+  ): Side => ({
+    view: {
+      index: { networks: new Map(view.index.networks) },
+      get: ((type: 'node', name: string) => {
+        const change = changed.get(`${type}/${name}`)
+        return change ? change[of] : before.view.get(type, name)
+      }) as View['get']
+    },
+    cluster
+  })
+  const [now, then] = [side('before', before), side('after', after)]
+  const nodes = candidates(changes, before.view)
+  return function* () {
+    let count = 0
+    const first: { name: string; fields: Difference[] }[] = []
+    for (const name of nodes) {
+      yield
+      const [was, is] = [now.view.get('node', name), then.view.get('node', name)]
+      if (!was || !is) continue
+      const fields = difference(valuesOf(now, was), valuesOf(then, is))
+      fields.push(...ofReferenced(changed, now, was))
+      if (fields.length === 0) continue
+      count++
+      if (first.length < mostNodes) first.push({ name, fields })
+    }
+    return { count, first }
+  }
+}
+
+/** The nodes that may feel something, in natural order. */
+function candidates(changes: readonly Change[], view: View): readonly string[] {
+  const found = new Set<string>()
+  const add = (names: Iterable<string>) => {
+    for (const name of names) found.add(name)
+  }
+  for (const { type, name, before } of changes) {
+    if (type === 'cluster') return [...view.names('node')]
+    if (!before) continue
+    if (type === 'node') found.add(name)
+    else if (type === 'group') add(view.index.members(name)?.all.values ?? [])
+    else if (type === 'osimage' || type === 'bmcsetup' || type === 'file') add(members(view, type, name))
+    else if (type === 'osimagetag') add(members(view, 'osimage', (before as { osimage: string }).osimage))
+    else if (type === 'network')
+      for (const user of view.index.users({ type, name })) if (user.type === 'node') found.add(user.name)
+  }
+  return [...found]
+}
+
+/** The values in force that a node boots, is installed and runs with, by the names that answers give them. */
+function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> {
+  const target = effectiveNode(view as View, node, cluster)
+  const { image, settings, variables, interfaces } = target
+  const values = new Map<string, unknown>(Object.entries(settings))
+  values.set('hostname', target.hostname)
+  values.set('_kerneloptions', kernelOptionsOf(target))
+  for (const [name, value] of Object.entries(variables)) values.set(`variables.${name}`, value)
+  for (const field of ['kernelfile', 'initrdfile', 'imagefile', 'distribution'] as const)
+    values.set(`osimage.${field}`, image?.[field])
+  for (const { interface: name, own: _, ...entry } of interfaces)
+    for (const [field, value] of Object.entries(entry)) values.set(`${name}.${field}`, value)
+  values.set('files', [...(target.group?.files ?? []), ...(node.files ?? [])].join(','))
+  return values
+}
+
+function difference(was: ReadonlyMap<string, unknown>, is: ReadonlyMap<string, unknown>): Difference[] {
+  return [...new Set([...was.keys(), ...is.keys()])]
+    .filter(field => !isDeepStrictEqual(was.get(field) ?? null, is.get(field) ?? null))
+    .map(field => ({ field, before: shown(was.get(field)), after: shown(is.get(field)) }))
+}
+
+/** What changes in the networks, the BMC set-up and the files of a node: `network cluster: gateway`. */
+function ofReferenced(changed: ReadonlyMap<string, Change>, side: Side, node: NodeDoc): Difference[] {
+  const { group, settings } = effectiveNode(side.view as View, node, side.cluster)
+  const names = [
+    ...new Set((node.interfaces ?? []).map(({ network }) => `network/${network}`)),
+    ...(settings.setupbmc ? [`bmcsetup/${settings.bmcsetupname}`] : []),
+    ...[...(group?.files ?? []), ...(node.files ?? [])].map(name => `file/${name}`)
+  ]
+  return names.flatMap(key => {
+    const change = changed.get(key)
+    if (!change?.before || !change.after) return []
+    const fields = differences(change).filter(({ field }) => field !== 'comment')
+    return fields.map(({ field, before, after }) => ({
+      field: `${change.type} ${change.name}: ${field}`,
+      before: shown(before),
+      after: shown(after)
+    }))
+  })
+}
+
+/** A value of an answer: null where there is none, long texts cut. */
+function shown(value: unknown): unknown {
+  if (typeof value !== 'string' || value === hidden || value.length <= mostCharacters) return value ?? null
+  return `${value.slice(0, mostCharacters)}… (${value.length} characters)`
+}
