@@ -117,6 +117,8 @@ t.test('the units pass systemd-analyze verify, without a word', async t => {
   const read = (name: string) => readFileSync(inStage('usr/lib/systemd/system', name), 'utf8')
   t.match(read('svcd.service'), /^ExecStart=\/usr\/bin\/svcd serve --config \/etc\/svcd\/svcd\.ini$/m)
   t.match(read('svcd-helper.service'), /^ExecStart=\/usr\/bin\/svcd helper --config \/etc\/svcd\/svcd\.ini$/m)
+  // systemd stops in the reverse order: svcd ends what it has ordered, then its helper ends.
+  t.match(read('svcd-helper.service'), /^PartOf=svcd\.service$[^[]*^Before=svcd\.service$/m)
   // verify looks for the program, which is staged here.
   const files = units.map(name => join(base, name))
   for (const [i, name] of units.entries())

@@ -106,6 +106,7 @@ t.test('a Debian without Node installs the package and runs it under its own sys
       pack: '204',
       clone: /201$/,
       helper: 'active active',
+      order: 'Stopped svcd.service Stopping svcd-helper.service',
       restarted: 'active',
       kept: network,
       'dnsmasq-files': /svcd-dhcp\.conf.*svcd-dns\.conf/,

@@ -57,6 +57,10 @@ case $phase in
     proof pack "$(ask /config/osimage/tiny/_pack)"
     proof clone "$(ask /config/osimage/tiny/_clone -d '{"config":{"osimage":{"tiny":{"newosimage":"copy"}}}}')"
     proof helper "$(systemctl is-active svcd-helper.service) $(systemctl is-failed svcd-helper.service)"
+    # svcd finishes what is under way before its helper ends.
+    systemctl restart svcd
+    until_true answers
+    proof order "$(journalctl -u svcd -u svcd-helper -o cat --no-pager | grep -oE '^(Stopped svcd.service|Stopping svcd-helper.service)' | tail -n 2)"
     before=$(pid)
     kill -9 "$before"
     sleep 1
