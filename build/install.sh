@@ -48,7 +48,7 @@ done
 
 rm -rf "$code"
 install -d "$code/bin"
-cp -R dist dracut initramfs-tools libexec templates package.json "$code"
+cp -R dist dracut initramfs-tools libexec page templates package.json "$code"
 install -m 0755 bin/svcd bin/svcctl "$code/bin"
 for package in $packages; do
   install -d "$code/${package%/*}"
@@ -62,7 +62,7 @@ cp -R etc/nginx-svcd.conf etc/opentracker.conf etc/aria2.conf systemd/*.service.
 documents=$root$prefix/share/doc/svcd
 install -d "$documents/docs"
 install -m 0644 README.md SECURITY.md CHANGELOG.md LICENSE "$documents"
-install -m 0644 docs/*.md "$documents/docs"
+install -m 0644 docs/*.md docs/*.png "$documents/docs"
 # The text that api.md and templates.md begin with.
 rm -f "$documents"/docs/*-intro.md
 

@@ -16,6 +16,7 @@ import { objectRoutes } from './objects.js'
 import { openapi } from './openapi.js'
 import { osimageRoutes } from './osimage.js'
 import { osimagetagRoutes } from './osimagetag.js'
+import { pageRoutes } from './page.js'
 import { withQuery } from './query.js'
 import { checksQuery, get } from './row.js'
 import { runningRoutes } from './running.js'
@@ -26,6 +27,7 @@ import { tokenRoutes } from './token.js'
 /** The whole route table: the router, the access check and the documents are made from it. */
 export function routes(parts: Parts): ApiRoute[] {
   const ours: ApiRoute[] = [
+    ...pageRoutes(),
     ...tokenRoutes(parts),
     ...clusterRoutes(parts),
     ...networkRoutes(parts),

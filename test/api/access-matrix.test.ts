@@ -73,7 +73,9 @@ const files: Rule = (who, where) => {
 const rules: readonly (readonly [Rule, string])[] = [
   [
     served,
-    `POST /token
+    `GET /
+     GET /page/{pagefile}
+     POST /token
      GET /version
      GET /openapi.json
      GET /boot

@@ -101,6 +101,9 @@ t.test('no path climbs out of its route', async t => {
 
 const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev', 'filename']
 
+/** The path with its slashes doubled, and three at its end; the query as it is. */
+const doubled = (path: string) => path.replace(/^[^?]*/, bare => `/${bare.replaceAll('/', '//')}///`)
+
 // rules 3.1
 t.test('slashes are folded: the answer is that of the path without them', async t => {
   for (const route of table) {
@@ -112,7 +115,7 @@ t.test('slashes are folded: the answer is that of the path without them', async 
     const given = route.path.endsWith('_clone') ? none : harmless
     const path = pathOf(route, given)
     const plain = await c.raw(route.method, path, body, headers)
-    const folded = await c.raw(route.method, `/${path.replaceAll('/', '//')}///`, body, headers)
+    const folded = await c.raw(route.method, doubled(path), body, headers)
     const masked = (text: string) => text.replace(/ey[\w.-]+/g, 'TOKEN')
     t.same(
       [folded.status, masked(folded.text)],

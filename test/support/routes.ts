@@ -32,7 +32,8 @@ export const existing: Readonly<Record<string, string>> = {
   macaddress: '52:54:00:00:00:01',
   file: 'vmlinuz',
   tarball: 'compute.tar.gz',
-  request_id: ended.id
+  request_id: ended.id,
+  pagefile: 'app.js'
 }
 
 /** A controller with one object of every type, a role and a script; it has no users but admin unless overridden. */

@@ -41,6 +41,11 @@ export const service: Cases = {
     { what: 'a number', ask: ['/token', { username: 1, password: 'x' }], status: 400, says: /"username"/ },
     { what: 'no JSON', ask: ['/token', 'username=root'], status: 400, says: /line 1/ }
   ],
+  'GET /': [{ what: 'the status page', ask: ['/'], by: 'nobody', status: 200, text: /^<!doctype html>/ }],
+  'GET /page/{file}': [
+    { what: 'a file of it', ask: ['/page/app.js'], by: 'nobody', status: 200, text: /import/ },
+    { what: 'no file of it', ask: ['/page/none.js'], by: 'nobody', status: 404, says: /none\.js/ }
+  ],
   'GET /version': [
     {
       what: 'version, API and commit',

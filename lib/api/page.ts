@@ -1,0 +1,99 @@
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { gzipSync } from 'node:zlib'
+import mime from 'mime'
+import { notFound } from '../errors.js'
+import type { Answer } from '../http/route.js'
+import { type ApiRequest, type ApiRoute, param } from './context.js'
+import { takesGzip } from './query.js'
+import { get } from './row.js'
+import { bytes } from './schema.js'
+
+/** The page's files, beside the code: in a checkout and where it is installed. */
+const directory = fileURLToPath(new URL('../../page', import.meta.url))
+
+/**
+ * No script and no style but those that svcd serves, no other host, no frame around the page, and no text that becomes HTML
+ * (rules 6.12).
+ */
+const policy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'"
+].join('; ')
+
+const headers = {
+  'Content-Security-Policy': policy,
+  'X-Content-Type-Options': 'nosniff',
+  'X-Frame-Options': 'DENY',
+  'Referrer-Policy': 'no-referrer',
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'Permissions-Policy': 'camera=(), microphone=(), geolocation=()',
+  // After an upgrade the page is the new one at once.
+  'Cache-Control': 'no-cache',
+  Vary: 'Accept-Encoding'
+}
+
+/** A file of the page, ready to be sent. */
+interface PageFile {
+  readonly plain: Answer
+  readonly zipped: Answer
+}
+
+/** The status page at `/` and its files below `/page`, from memory, for everybody (rules 6.12). */
+export function pageRoutes(): ApiRoute[] {
+  let files: ReadonlyMap<string, PageFile> | undefined
+  const answer = (name: string, request: ApiRequest) => {
+    files ??= readFiles()
+    const file = files.get(name)
+    if (!file) throw notFound(`there is no file ${name} of the status page`)
+    return takesGzip(request.headers['accept-encoding']) ? file.zipped : file.plain
+  }
+  return [
+    get('/', {
+      access: 'anyone',
+      summary: 'The status page',
+      output: bytes,
+      handler: request => answer('index.html', request)
+    }),
+    get('/page/{pagefile}', {
+      access: 'anyone',
+      summary: 'A file of the status page',
+      output: bytes,
+      handler: request => answer(param(request, 'pagefile'), request)
+    })
+  ]
+}
+
+/** Reads them all: some dozens of kilobytes, once. Throws the error of the operating system. */
+function readFiles(): Map<string, PageFile> {
+  return new Map(
+    readdirSync(directory).map((name): [string, PageFile] => {
+      const content = readFileSync(join(directory, name))
+      const type = mime.getType(name) ?? 'application/octet-stream'
+      const ETag = `"${createHash('sha256').update(content).digest('hex').slice(0, 32)}"`
+      const common = { status: 200, type: type.startsWith('text/') ? `${type}; charset=utf-8` : type }
+      return [
+        name,
+        {
+          plain: { ...common, bytes: content, headers: { ...headers, ETag } },
+          zipped: {
+            ...common,
+            bytes: gzipSync(content, { level: 9 }),
+            headers: { ...headers, ETag: ETag.replace(/"$/, '-gzip"'), 'Content-Encoding': 'gzip' }
+          }
+        }
+      ]
+    })
+  )
+}

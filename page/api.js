@@ -1,0 +1,150 @@
+/** The token is kept for this tab alone, until it is closed. It is in no URL. */
+const place = 'svcd-token'
+let token = sessionStorage.getItem(place) ?? ''
+
+/** What the controller refused: its status and its message. */
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message)
+    this.status = status
+  }
+}
+
+/** Is called when the token is not valid any more. */
+let onVoid = () => {}
+export const whenVoid = listener => {
+  onVoid = listener
+}
+
+export const isLoggedIn = () => token !== ''
+
+export function forget() {
+  token = ''
+  sessionStorage.removeItem(place)
+}
+
+/** Throws Refused, also when the controller cannot be reached (status 0). */
+export async function logIn(username, password) {
+  const { token: given } = await ask('POST', '/token', { username, password })
+  token = given
+  sessionStorage.setItem(place, token)
+}
+
+/** GETs a path; gives the parsed body, undefined for none. Throws Refused. */
+export const read = path => ask('GET', path)
+/** POSTs a value as JSON. Throws Refused. */
+export const post = (path, body) => ask('POST', path, body)
+
+async function ask(method, path, body) {
+  const response = await send(path, { method, ...(body === undefined ? {} : { body: JSON.stringify(body) }) })
+  const text = await response.text()
+  return text === '' ? undefined : parsed(text)
+}
+
+/** The services, also when one is not well, which is no failure of the question. */
+export async function readServices() {
+  try {
+    return (await read('/monitor/status')).monitor.service
+  } catch (error) {
+    if (error.services) return error.services
+    throw error
+  }
+}
+
+async function send(path, { headers = {}, ...options } = {}) {
+  const sent = token
+  let response
+  try {
+    response = await fetch(path, {
+      ...options,
+      cache: 'no-store',
+      credentials: 'omit',
+      headers: { ...headers, ...(sent === '' ? {} : { 'x-access-tokens': sent }) }
+    })
+  } catch (error) {
+    if (error.name === 'AbortError') throw error
+    throw new Refused(0, 'The controller does not answer.')
+  }
+  if (response.ok) return response
+  const body = parsed(await response.text().catch(() => ''))
+  if (response.status === 401 && sent !== '' && sent === token) {
+    forget()
+    onVoid()
+  }
+  const refused = new Refused(response.status, body?.message ?? `The controller answered ${response.status}.`)
+  refused.services = body?.monitor?.service
+  throw refused
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** A stream that says nothing for so long is dead: the controller sends something every 15 s. */
+const silentMs = 40_000
+
+/**
+ * Follows /monitor/events from an id on, and follows again after each break, until `signal` is aborted. `told` is given
+ * events in lists, as they come; `state` is told whether it is connected.
+ */
+export async function follow(lastId, { told, state, signal }) {
+  let id = lastId
+  for (let pause = 500; !signal.aborted; pause = Math.min(pause * 2, 15_000)) {
+    const stop = new AbortController()
+    const abort = () => stop.abort()
+    signal.addEventListener('abort', abort)
+    let watchdog = setTimeout(abort, silentMs)
+    try {
+      const response = await send('/monitor/events', {
+        signal: stop.signal,
+        headers: { 'Last-Event-ID': id }
+      })
+      state(true)
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
+      let text = ''
+      for (;;) {
+        const { value, done } = await reader.read()
+        if (done) break
+        clearTimeout(watchdog)
+        watchdog = setTimeout(abort, silentMs)
+        pause = 500
+        text += value
+        const end = text.lastIndexOf('\n\n') + 2
+        if (end < 2) continue
+        const events = parse(text.slice(0, end))
+        text = text.slice(end)
+        if (events.length === 0) continue
+        id = events.at(-1).id
+        told(events)
+      }
+    } catch (error) {
+      if (error.status === 401 || error.status === 403) return
+    } finally {
+      clearTimeout(watchdog)
+      signal.removeEventListener('abort', abort)
+      stop.abort()
+    }
+    if (signal.aborted) return
+    state(false)
+    // Pages that lost their controller together should not come back together.
+    await new Promise(resolve => setTimeout(resolve, pause * (0.5 + Math.random())))
+  }
+}
+
+function parse(text) {
+  const events = []
+  for (const block of text.split('\n\n')) {
+    const event = {}
+    for (const line of block.split('\n')) {
+      const colon = line.indexOf(': ')
+      if (colon > 0) event[line.slice(0, colon)] = line.slice(colon + 2)
+    }
+    if (event.data !== undefined)
+      events.push({ id: event.id, kind: event.event, data: JSON.parse(event.data) })
+  }
+  return events
+}

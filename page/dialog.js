@@ -1,0 +1,66 @@
+import { fill, h } from './dom.js'
+
+/**
+ * Asks before something is done: `title` and `text` say what. With `does` it is done while the dialog is open, and a refusal
+ * is shown in it. Resolves to whether it was done.
+ */
+export function confirm({ title, text, yes, isGrave = false, does = async () => {} }) {
+  return new Promise(resolve => {
+    let isDone = false
+    const problem = h('p', { class: 'problem', role: 'alert' })
+    const no = h('button', { type: 'button', autofocus: true, onclick: () => dialog.close() }, 'No, go back')
+    const go = h('button', { type: 'button', class: isGrave ? 'grave' : 'main' }, yes)
+    const dialog = h(
+      'dialog',
+      { 'aria-labelledby': 'dialog-title', 'aria-describedby': 'dialog-text', class: 'confirm' },
+      h('h2', { id: 'dialog-title' }, title),
+      h(
+        'div',
+        { id: 'dialog-text' },
+        [text].flat().map(line => h('p', {}, line))
+      ),
+      problem,
+      h('div', { class: 'buttons' }, no, go)
+    )
+    go.addEventListener('click', async () => {
+      go.disabled = true
+      try {
+        await does()
+        isDone = true
+        dialog.close()
+      } catch (error) {
+        fill(problem, error.message)
+        go.disabled = false
+      }
+    })
+    dialog.addEventListener('close', () => {
+      dialog.remove()
+      resolve(isDone)
+    })
+    document.body.append(dialog)
+    dialog.showModal()
+  })
+}
+
+/** Says something at the top of the page, until it is put away. */
+export function notice(text, { link, isBad = false } = {}) {
+  const place = document.getElementById('notices')
+  const entry = h(
+    'div',
+    { class: isBad ? 'notice bad' : 'notice' },
+    h('span', {}, text),
+    link && h('a', { href: link.href }, link.text),
+    h(
+      'button',
+      {
+        type: 'button',
+        class: 'quiet',
+        'aria-label': 'Put this message away',
+        onclick: () => entry.remove()
+      },
+      '✕'
+    )
+  )
+  place.append(entry)
+  while (place.children.length > 4) place.firstChild.remove()
+}

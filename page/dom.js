@@ -1,0 +1,107 @@
+/**
+ * Makes an element. Texts are put in as texts: what nodes and users write is never read as HTML. Properties that begin with
+ * `on` are listeners, `class`, `aria-…`, `data-…` and `role` attributes, all others properties.
+ */
+export function h(tag, props = {}, ...children) {
+  const element = document.createElement(tag)
+  for (const [name, value] of Object.entries(props)) {
+    if (value === undefined || value === null || value === false) continue
+    if (name.startsWith('on')) element.addEventListener(name.slice(2), value)
+    else if (/^(class|role|for|scope|colspan|aria-|data-|list$)/.test(name)) element.setAttribute(name, value)
+    else element[name] = value
+  }
+  add(element, children)
+  return element
+}
+
+function add(element, children) {
+  for (const child of children.flat(3)) {
+    if (child === undefined || child === null || child === false) continue
+    element.append(child instanceof Node ? child : plain(String(child)))
+  }
+}
+
+/** Puts these in the place of what an element holds. */
+export function fill(element, ...children) {
+  element.replaceChildren()
+  add(element, children)
+  return element
+}
+
+/** A text without what turns its direction or is not seen: it comes from strangers. */
+export const plain = text =>
+  text.replace(
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+    c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
+  )
+
+/** How long: 80 ms, 45 s, 3 min 5 s, 2 h 10 min, 5 d. */
+export function duration(ms) {
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`
+  const seconds = ms / 1000
+  if (seconds < 10) return `${seconds.toFixed(1)} s`
+  if (seconds < 60) return `${Math.floor(seconds)} s`
+  const minutes = Math.floor(seconds / 60)
+  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`
+  const hours = Math.floor(minutes / 60)
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d`
+}
+
+const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' })
+const day = new Intl.DateTimeFormat('en-GB', {
+  ...{ day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit' }
+})
+
+/** A moment: the time of today, else with its day; all of it as a title. */
+export function moment(at) {
+  const date = new Date(at)
+  const isToday = date.toDateString() === new Date().toDateString()
+  return h(
+    'time',
+    { dateTime: date.toISOString(), title: date.toISOString() },
+    (isToday ? clock : day).format(date)
+  )
+}
+
+/** How long ago, which goes on by itself. */
+export const ago = at =>
+  h('span', { class: 'ago', 'data-at': String(at), title: new Date(at).toISOString() }, since(at))
+const since = at =>
+  `${duration(Math.max(0, Date.now() - at))
+    .replace(/\.\d s$/, ' s')
+    .replace(/^\d+ ms$/, '0 s')} ago`
+
+setInterval(() => {
+  if (document.hidden) return
+  for (const element of document.querySelectorAll('[data-at]')) {
+    const text = since(Number(element.dataset.at))
+    if (element.textContent !== text) element.textContent = text
+  }
+}, 1000)
+
+const units = ['B', 'kB', 'MB', 'GB', 'TB']
+
+/** 1.2 GB */
+export function size(bytes) {
+  const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(bytes, 1)) / 3))
+  const value = bytes / 1000 ** power
+  return `${value < 10 && power > 0 ? value.toFixed(1) : Math.round(value)} ${units[power]}`
+}
+
+export const number = new Intl.NumberFormat('en-GB').format
+
+/** `3 nodes`, `1 node` */
+export const count = (n, what) => `${number(n)} ${what}${n === 1 ? '' : 's'}`
+
+/** Runs `work` once, `ms` after the first of many calls. */
+export function soon(ms, work) {
+  let isDue = false
+  return () => {
+    if (isDue) return
+    isDue = true
+    setTimeout(() => {
+      isDue = false
+      work()
+    }, ms)
+  }
+}

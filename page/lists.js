@@ -1,0 +1,508 @@
+import { read, readServices } from './api.js'
+import { cluster, whenChanged } from './cluster.js'
+import { confirm } from './dialog.js'
+import { ago, count, duration, fill, h, moment, number, soon } from './dom.js'
+import { showOnly } from './nodes.js'
+
+const empty = text => h('p', { class: 'empty' }, text)
+
+/** A view that is loaded at once, and again when `load` says so. */
+function loaded(place, title, load, draw) {
+  const body = h('div', {}, h('p', { class: 'faint' }, 'Loading …'))
+  fill(place, h('h1', {}, title), body)
+  let isOver = false
+  const again = async () => {
+    try {
+      const data = await load()
+      if (!isOver) draw(body, data)
+    } catch (error) {
+      if (!isOver && error.status !== 401)
+        fill(body, h('p', { class: 'problem', role: 'alert' }, error.message))
+    }
+  }
+  again()
+  return { again: soon(300, again), over: () => (isOver = true), body }
+}
+
+/** Requests that run or ran: their progress, and how to cancel one. */
+export function jobsView(place, { isAdmin, events }) {
+  let jobs = new Map()
+  const mostDone = 100
+  const list = loaded(
+    place,
+    'Jobs',
+    async () => (await read('/monitor/request')).monitor.request,
+    (body, request) => {
+      jobs = new Map(Object.entries(request).slice(0, 2000))
+      draw(body)
+    }
+  )
+  const isOpen = ({ state }) => state === 'running' || state === 'queued'
+
+  function draw(body) {
+    const all = [...jobs.values()].sort((a, b) => Date.parse(b.queued) - Date.parse(a.queued))
+    const open = all.filter(isOpen)
+    const ended = all.filter(job => !isOpen(job)).slice(0, mostDone)
+    fill(
+      body,
+      h(
+        'section',
+        { 'aria-labelledby': 'open' },
+        h('h2', { id: 'open' }, `Under way (${open.length})`),
+        open.length === 0 ? empty('Nothing runs.') : h('ul', { class: 'jobs' }, open.map(running))
+      ),
+      h(
+        'section',
+        { 'aria-labelledby': 'ended' },
+        h('h2', { id: 'ended' }, 'Ended in the last 7 days'),
+        ended.length === 0
+          ? empty('None.')
+          : table(
+              'Jobs that have ended',
+              ['What', 'Outcome', 'By', 'Ended', 'Took'],
+              ended.map(job => [
+                `${job.kind} of ${job.object}`,
+                h('span', { class: job.state === 'failed' ? 'bad' : 'good' }, job.message),
+                job.by,
+                moment(job.ended),
+                duration(Date.parse(job.ended) - Date.parse(job.started ?? job.queued))
+              ])
+            )
+      )
+    )
+  }
+
+  function running(job) {
+    const name = `${job.kind} of ${job.object}`
+    return h(
+      'li',
+      { 'data-id': job.request_id },
+      h(
+        'div',
+        { class: 'job' },
+        h('strong', {}, name),
+        h('span', { class: 'faint' }, `${job.by} · ${job.state}`),
+        h('span', { class: 'num percent' }, `${Math.round(job.progress * 100)} %`)
+      ),
+      h('progress', { max: 1, value: job.progress, 'aria-label': `${name}, progress` }),
+      isAdmin() &&
+        h(
+          'button',
+          {
+            type: 'button',
+            'aria-label': `Cancel ${name}`,
+            onclick: () =>
+              confirm({
+                title: `Cancel the ${name}?`,
+                text: 'It is stopped, and what it has done so far is taken back or left out.',
+                yes: 'Cancel the job',
+                isGrave: true,
+                does: () => read(`/config/status/${job.request_id}/_cancel`)
+              })
+          },
+          'Cancel'
+        )
+    )
+  }
+
+  const end = events.on('job', job => {
+    const before = jobs.get(job.request_id)
+    jobs.set(job.request_id, job)
+    const row = list.body.querySelector(`[data-id="${CSS.escape(job.request_id)}"]`)
+    if (row && before?.state === job.state) {
+      row.querySelector('progress').value = job.progress
+      fill(row.querySelector('.percent'), `${Math.round(job.progress * 100)} %`)
+    } else if (list.body.querySelector('section')) draw(list.body)
+  })
+  const ends = [end, events.on('reset', list.again)]
+  return () => {
+    list.over()
+    for (const each of ends) each()
+  }
+}
+
+/** OS images, their tags, and which nodes run which pack. */
+export function imagesView(place, { events }) {
+  const list = loaded(
+    place,
+    'Images',
+    async () => {
+      const [images, tags] = await Promise.all([read('/config/osimage'), read('/config/osimagetag')])
+      const names = Object.keys(images.config.osimage)
+      const runs = await Promise.all(
+        names.map(name => read(`/config/osimage/${encodeURIComponent(name)}/_running`))
+      )
+      return names.map((name, i) => ({
+        ...images.config.osimage[name],
+        running: runs[i].config.osimage[name].running,
+        tags: Object.values(tags.config.osimagetag).filter(({ osimage }) => osimage === name)
+      }))
+    },
+    (body, images) =>
+      fill(
+        body,
+        images.length === 0 ? empty('There is no image yet.') : h('div', { class: 'cards' }, images.map(card))
+      )
+  )
+
+  function card({ name, comment, kernelversion, imagefile, running, tags }) {
+    const uses = [...cluster.nodes.values()].filter(({ osimage }) => osimage === name)
+    const stale = uses.filter(node => node.stale)
+    const all = Math.max(
+      1,
+      running.reduce((sum, { nodes }) => sum + nodes, 0)
+    )
+    const show = (text, words) => h('a', { href: '#/cluster', onclick: () => showOnly(words) }, text)
+    return h(
+      'section',
+      { class: 'card', 'aria-label': `Image ${name}` },
+      h('h2', {}, name),
+      comment && h('p', { class: 'faint' }, comment),
+      h(
+        'dl',
+        {},
+        h('div', {}, h('dt', {}, 'Kernel'), h('dd', {}, kernelversion || '–')),
+        h('div', {}, h('dt', {}, 'Pack'), h('dd', { class: 'file' }, imagefile || 'not packed yet')),
+        h(
+          'div',
+          {},
+          h('dt', {}, 'Nodes'),
+          h(
+            'dd',
+            {},
+            show(count(uses.length, 'node'), name),
+            stale.length > 0 && [', ', show(`${number(stale.length)} outdated`, `${name} outdated`)]
+          )
+        )
+      ),
+      tags.length > 0 && [
+        h('h3', {}, 'Tags'),
+        h(
+          'ul',
+          { class: 'plain' },
+          tags.map(tag =>
+            h(
+              'li',
+              {},
+              h('strong', {}, tag.name),
+              h('span', { class: 'file faint' }, ` ${tag.imagefile ?? 'no pack'}`)
+            )
+          )
+        )
+      ],
+      running.some(({ nodes }) => nodes > 0) && [
+        h('h3', {}, 'What runs'),
+        h(
+          'ul',
+          { class: 'plain packs' },
+          running
+            .filter(({ nodes }) => nodes > 0)
+            .map(({ pack, nodes, current }) => {
+              const bar = h('span', { class: current ? 'part current' : 'part', 'aria-hidden': 'true' })
+              bar.style.setProperty('--part', String(nodes / all))
+              return h(
+                'li',
+                {},
+                h('span', { class: 'num' }, count(nodes, 'node')),
+                h('span', { class: 'file' }, pack),
+                current && h('span', { class: 'faint' }, ' present'),
+                bar
+              )
+            })
+        )
+      ]
+    )
+  }
+
+  const ends = [
+    events.on('change', ({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type) && list.again()),
+    events.on('reset', list.again),
+    whenChanged(soon(3000, list.again))
+  ]
+  return () => {
+    list.over()
+    for (const end of ends) end()
+  }
+}
+
+const bins = 128
+const numberOf = address => address.split('.').reduce((sum, part) => sum * 256 + Number(part), 0)
+
+/** Networks, with their addresses drawn. */
+export function networksView(place, { events }) {
+  const list = loaded(
+    place,
+    'Networks',
+    async () => {
+      const networks = Object.values((await read('/config/network')).config.network)
+      return Promise.all(
+        networks.map(async network => ({
+          ...network,
+          taken: (await read(`/config/network/${encodeURIComponent(network.name)}/_list`)).config.network[
+            network.name
+          ].taken
+        }))
+      )
+    },
+    (body, networks) =>
+      fill(
+        body,
+        networks.length === 0
+          ? empty('There is no network yet.')
+          : h('div', { class: 'cards wide' }, networks.map(card))
+      )
+  )
+
+  function card({
+    name,
+    network,
+    gateway,
+    dhcp,
+    dhcp_range_begin: begin,
+    dhcp_range_end: end,
+    comment,
+    taken
+  }) {
+    const [address, bits] = network.split('/')
+    const all = 2 ** (32 - Number(bits))
+    const first = Math.floor(numberOf(address) / all) * all
+    const hosts = Math.max(all - 2, 1)
+    const lent = dhcp && begin && end ? numberOf(end) - numberOf(begin) + 1 : 0
+    const counts = new Array(Math.min(bins, all)).fill(0)
+    const each = all / counts.length
+    for (const { ipaddress } of taken) {
+      const bin = Math.floor((numberOf(ipaddress) - first) / each)
+      if (bin >= 0 && bin < counts.length) counts[bin]++
+    }
+    const said = `${number(taken.length)} of ${count(hosts, 'address').replace(/addresss$/, 'addresses')} taken (${share(taken.length / hosts)})${lent > 0 ? `, ${number(lent)} in the DHCP range` : ''}`
+    return h(
+      'section',
+      { class: 'card', 'aria-label': `Network ${name}` },
+      h('h2', {}, name, h('span', { class: 'faint' }, ` ${network}`)),
+      comment && h('p', { class: 'faint' }, comment),
+      strip(
+        counts,
+        each,
+        lent > 0 ? [(numberOf(begin) - first) / all, (numberOf(end) - first + 1) / all] : undefined,
+        said
+      ),
+      h('p', {}, said),
+      h(
+        'p',
+        { class: 'faint' },
+        [
+          gateway && `gateway ${gateway}`,
+          lent > 0 ? `DHCP ${begin} to ${end}` : dhcp ? 'DHCP without a range' : 'no DHCP'
+        ]
+          .filter(Boolean)
+          .join(' · ')
+      )
+    )
+  }
+  const share = part =>
+    part < 0.001 && part > 0 ? 'less than 0.1 %' : `${(part * 100).toFixed(part < 0.1 ? 1 : 0)} %`
+
+  const ends = [
+    events.on('change', ({ type }) => ['network', 'switch', 'otherdev'].includes(type) && list.again()),
+    events.on('reset', list.again)
+  ]
+  return () => {
+    list.over()
+    for (const each of ends) each()
+  }
+}
+
+/** The addresses of a network from the first to the last: the fuller a part, the higher its bar. */
+function strip(counts, each, range, label) {
+  const make = (tag, attributes) => {
+    const element = document.createElementNS('http://www.w3.org/2000/svg', tag)
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value))
+    return element
+  }
+  const svg = make('svg', {
+    class: 'strip',
+    viewBox: '0 0 1000 40',
+    preserveAspectRatio: 'none',
+    role: 'img',
+    'aria-label': label
+  })
+  if (range)
+    svg.append(
+      make('rect', {
+        class: 'lent',
+        x: range[0] * 1000,
+        y: 0,
+        width: Math.max(2, (range[1] - range[0]) * 1000),
+        height: 40
+      })
+    )
+  const width = 1000 / counts.length
+  for (const [i, n] of counts.entries()) {
+    if (n === 0) continue
+    const height = 6 + 34 * Math.min(1, n / each)
+    svg.append(
+      make('rect', { class: 'taken', x: i * width, y: 40 - height, width: Math.max(width - 0.8, 1), height })
+    )
+  }
+  return svg
+}
+
+/** How the services are. */
+export function servicesView(place, { events }) {
+  const list = loaded(place, 'Services', readServices, (body, services) =>
+    fill(
+      body,
+      h(
+        'div',
+        { class: 'cards' },
+        Object.entries(services).map(([name, { status, reason, since }]) =>
+          h(
+            'section',
+            { class: status === 'ok' ? 'card' : 'card bad-card', 'aria-label': `Service ${name}` },
+            h(
+              'h2',
+              {},
+              h('span', { class: `swatch ${status === 'ok' ? 'fine' : 'failed'}`, 'aria-hidden': 'true' }),
+              ` ${name}`
+            ),
+            h(
+              'p',
+              {},
+              h('strong', {}, status === 'ok' ? 'well' : 'not well'),
+              ' since ',
+              moment(since),
+              ' · ',
+              ago(Date.parse(since))
+            ),
+            reason && h('p', {}, reason)
+          )
+        )
+      )
+    )
+  )
+  const ends = [
+    events.on('service', list.again),
+    events.on('takeover', list.again),
+    events.on('reset', list.again)
+  ]
+  return () => {
+    list.over()
+    for (const end of ends) end()
+  }
+}
+
+/** Who changed what. */
+export function auditView(place, { isAdmin, events }) {
+  if (!isAdmin()) {
+    fill(place, h('h1', {}, 'Audit log'), empty('An admin can read it.'))
+    return () => {}
+  }
+  let by = 'users'
+  const list = loaded(
+    place,
+    'Audit log',
+    async () => (await read(`/monitor/audit?by=${by}`)).monitor.audit,
+    (body, lines) =>
+      fill(
+        body,
+        lines.length === 0
+          ? empty('Nothing was changed yet.')
+          : table(
+              'Changes, the newest first',
+              ['When', 'Who', 'From', 'What', 'Values'],
+              lines.map(line => [
+                moment(line.time),
+                line.who,
+                line.from,
+                [line.action, line.type, line.names ?? line.name].filter(Boolean).join(' '),
+                changesOf(line)
+              ])
+            )
+      )
+  )
+  place.querySelector('h1').after(
+    h(
+      'div',
+      { class: 'tools' },
+      h(
+        'label',
+        {},
+        h('span', {}, 'Changes by'),
+        h(
+          'select',
+          {
+            onchange: event => {
+              by = event.target.value
+              list.again()
+            }
+          },
+          h('option', { value: 'users' }, 'users'),
+          h('option', { value: 'machines' }, 'machines')
+        )
+      )
+    )
+  )
+  const ends = [events.on('audit', list.again), events.on('reset', list.again)]
+  return () => {
+    list.over()
+    for (const end of ends) end()
+  }
+}
+
+function changesOf({ before = {}, after = {}, counts }) {
+  if (counts)
+    return Object.entries(counts)
+      .map(([type, n]) => `${type}: ${n.created} new, ${n.changed} changed, ${n.deleted} deleted`)
+      .join('; ')
+  const short = value => {
+    const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '–')
+    return text.length > 60 ? `${text.slice(0, 60)}…` : text
+  }
+  const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter(key => key !== 'name')
+  return h(
+    'span',
+    { class: 'values' },
+    keys
+      .slice(0, 6)
+      .map(key =>
+        h(
+          'span',
+          {},
+          `${key}: ${key in before ? `${short(before[key])} → ` : ''}${key in after ? short(after[key]) : 'none'}`
+        )
+      ),
+    keys.length > 6 && ` and ${keys.length - 6} more`
+  )
+}
+
+function table(caption, heads, rows) {
+  return h(
+    'div',
+    { class: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption },
+    h(
+      'table',
+      {},
+      h('caption', { class: 'unseen' }, caption),
+      h(
+        'thead',
+        {},
+        h(
+          'tr',
+          {},
+          heads.map(head => h('th', { scope: 'col' }, head))
+        )
+      ),
+      h(
+        'tbody',
+        {},
+        rows.map(cells =>
+          h(
+            'tr',
+            {},
+            cells.map(cell => h('td', {}, cell))
+          )
+        )
+      )
+    )
+  )
+}

@@ -1,0 +1,316 @@
+import {
+  cluster,
+  compare,
+  conditions,
+  doing,
+  inOrder,
+  orderOf,
+  tally,
+  whenChanged,
+  wordOf
+} from './cluster.js'
+import { ago, count, fill, h, number, soon } from './dom.js'
+import { Grid } from './grid.js'
+
+/** What the view shows, kept while one looks at something else. */
+const wish = { by: 'group', as: 'grid', text: '', only: new Set(), page: 0, sort: 'name' }
+const perPage = 100
+
+/** Shows nodes by these words alone: a link from elsewhere. */
+export function showOnly(text) {
+  Object.assign(wish, { text, only: new Set(), page: 0 })
+}
+
+/** The cluster at a glance. Returns how to end it. */
+export function clusterView(place) {
+  const counts = h('div', { class: 'counts', role: 'group', 'aria-label': 'Show only nodes that are' })
+  const tools = h('div', { class: 'tools' })
+  const body = h('div', { class: 'nodes' })
+  const told = h('p', { class: 'told', role: 'status' })
+  const grid = new Grid(name => {
+    location.hash = `#/node/${encodeURIComponent(name)}`
+  })
+  grid.connect()
+  let shown
+
+  const filter = h('input', {
+    type: 'search',
+    id: 'filter',
+    value: wish.text,
+    placeholder: 'name, group, rack, image, state',
+    autocomplete: 'off',
+    spellcheck: false,
+    oninput: soon(120, () => {
+      wish.text = filter.value
+      wish.page = 0
+      draw()
+    })
+  })
+  const choice = (key, label, options) =>
+    h(
+      'label',
+      {},
+      h('span', {}, label),
+      h(
+        'select',
+        {
+          onchange: event => {
+            wish[key] = event.target.value
+            wish.page = 0
+            draw()
+          }
+        },
+        options.map(([value, text]) => h('option', { value, selected: wish[key] === value }, text))
+      )
+    )
+  fill(
+    tools,
+    h('label', { class: 'wide' }, h('span', {}, 'Find'), filter),
+    choice('by', 'Group by', [
+      ['group', 'group'],
+      ['rack', 'rack'],
+      ['condition', 'condition'],
+      ['none', 'nothing']
+    ]),
+    choice('as', 'Show as', [
+      ['grid', 'grid'],
+      ['table', 'table']
+    ])
+  )
+  fill(place, h('h1', { class: 'unseen' }, 'Cluster'), counts, tools, told, body)
+
+  const matches = node => {
+    if (wish.only.size > 0 && !wish.only.has(node.condition)) return false
+    return wish.text
+      .toLowerCase()
+      .split(/\s+/)
+      .filter(Boolean)
+      .every(word =>
+        [
+          node.name,
+          node.group,
+          node.rack && `rack ${node.rack}`,
+          node.osimage,
+          node.state,
+          wordOf[node.condition]
+        ].some(value => value?.toLowerCase().includes(word))
+      )
+  }
+
+  function drawCounts() {
+    const numbers = tally(cluster.nodes.values())
+    fill(
+      counts,
+      conditions.map(({ key, word, meaning }) =>
+        h(
+          'button',
+          {
+            type: 'button',
+            class: 'count',
+            title: meaning,
+            'data-none': numbers[key] === 0 ? 'yes' : undefined,
+            'data-key': key,
+            'aria-pressed': String(wish.only.has(key)),
+            onclick: () => {
+              if (!wish.only.delete(key)) wish.only.add(key)
+              wish.page = 0
+              draw()
+              counts.querySelector(`[data-key=${key}]`)?.focus()
+            }
+          },
+          h('span', { class: `swatch ${key}`, 'aria-hidden': 'true' }),
+          h('strong', {}, number(numbers[key])),
+          ` ${word}`
+        )
+      )
+    )
+  }
+
+  function draw() {
+    drawCounts()
+    const all = inOrder()
+    const nodes = all.filter(matches)
+    const isAll = nodes.length === all.length
+    fill(
+      told,
+      isAll ? count(all.length, 'node') : `${number(nodes.length)} of ${count(all.length, 'node')}`,
+      !isAll &&
+        h(
+          'button',
+          {
+            type: 'button',
+            class: 'quiet',
+            onclick: () => {
+              showOnly('')
+              filter.value = ''
+              draw()
+              filter.focus()
+            }
+          },
+          'Show all'
+        )
+    )
+    if (all.length === 0) {
+      shown = undefined
+      fill(
+        body,
+        h('p', { class: 'empty' }, 'There is no node yet. docs/howto.md tells how to make the first one.')
+      )
+    } else if (nodes.length === 0) {
+      shown = undefined
+      fill(body, h('p', { class: 'empty' }, 'No node is like that.'))
+    } else if (wish.as === 'table') {
+      shown = undefined
+      drawTable(nodes)
+    } else {
+      if (shown !== 'grid') fill(body, grid.element)
+      shown = 'grid'
+      grid.show(sectionsOf(nodes))
+    }
+  }
+
+  function drawTable(nodes) {
+    const sorted = [...nodes]
+    const keys = {
+      name: (a, b) => compare(a.name, b.name),
+      condition: (a, b) => orderOf[a.condition] - orderOf[b.condition],
+      group: (a, b) => compare(a.group ?? '', b.group ?? ''),
+      rack: (a, b) => compare(a.rack ?? '', b.rack ?? ''),
+      since: (a, b) => Math.max(b.since ?? 0, b.stepped ?? 0) - Math.max(a.since ?? 0, a.stepped ?? 0)
+    }
+    if (wish.sort !== 'name') sorted.sort(keys[wish.sort])
+    const pages = Math.ceil(sorted.length / perPage)
+    wish.page = Math.min(wish.page, pages - 1)
+    const head = (key, text) =>
+      h(
+        'th',
+        { scope: 'col', 'aria-sort': wish.sort === key ? 'ascending' : 'none' },
+        h(
+          'button',
+          {
+            type: 'button',
+            class: 'sort',
+            'data-key': key,
+            onclick: () => {
+              wish.sort = key
+              draw()
+              body.querySelector(`[data-key=${key}]`)?.focus()
+            }
+          },
+          text
+        )
+      )
+    const turn = (text, page, isOff) =>
+      h(
+        'button',
+        {
+          type: 'button',
+          disabled: isOff,
+          onclick: () => {
+            wish.page = page
+            draw()
+            body.querySelector('table').focus()
+          }
+        },
+        text
+      )
+    fill(
+      body,
+      h(
+        'div',
+        { class: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Table of nodes' },
+        h(
+          'table',
+          { tabIndex: -1 },
+          h('caption', { class: 'unseen' }, `Nodes, page ${wish.page + 1} of ${pages}`),
+          h(
+            'thead',
+            {},
+            h(
+              'tr',
+              {},
+              head('name', 'Node'),
+              head('condition', 'Condition'),
+              h('th', { scope: 'col' }, 'State'),
+              head('since', 'Last heard'),
+              head('group', 'Group'),
+              head('rack', 'Rack'),
+              h('th', { scope: 'col' }, 'Image')
+            )
+          ),
+          h('tbody', {}, sorted.slice(wish.page * perPage, (wish.page + 1) * perPage).map(rowOf))
+        )
+      ),
+      pages > 1 &&
+        h(
+          'nav',
+          { class: 'pager', 'aria-label': 'Pages of the table' },
+          turn('‹ Back', wish.page - 1, wish.page === 0),
+          h('span', {}, `${wish.page + 1} of ${pages}`),
+          turn('Next ›', wish.page + 1, wish.page === pages - 1)
+        )
+    )
+  }
+
+  draw()
+  const redrawAll = soon(150, draw)
+  const redrawCounts = soon(100, drawCounts)
+  const end = whenChanged(names => {
+    const mayMove = wish.only.size > 0 || wish.text !== '' || wish.by === 'condition'
+    if (names === undefined || wish.as === 'table' || mayMove || shown !== 'grid') redrawAll()
+    else {
+      grid.update(names, cluster.nodes)
+      redrawCounts()
+    }
+  })
+  return () => {
+    end()
+    grid.disconnect()
+  }
+}
+
+function rowOf(node) {
+  const heard = Math.max(node.since ?? 0, node.stepped ?? 0)
+  return h(
+    'tr',
+    {},
+    h('th', { scope: 'row' }, h('a', { href: `#/node/${encodeURIComponent(node.name)}` }, node.name)),
+    h('td', {}, badge(node.condition)),
+    h('td', { class: 'clip' }, doing(node)),
+    h('td', { class: 'num' }, heard > 0 ? ago(heard) : '–'),
+    h('td', {}, node.group ?? '–'),
+    h('td', {}, node.rack ?? '–'),
+    h('td', {}, node.osimage ?? '–')
+  )
+}
+
+/** A condition as a word with its colour. */
+export const badge = condition =>
+  h(
+    'span',
+    { class: 'badge' },
+    h('span', { class: `swatch ${condition}`, 'aria-hidden': 'true' }),
+    wordOf[condition]
+  )
+
+function sectionsOf(nodes) {
+  if (wish.by === 'none') return [{ title: 'All nodes', nodes }]
+  const sections = new Map()
+  for (const node of nodes) {
+    const value = node[wish.by]
+    const title =
+      value === null
+        ? `no ${wish.by}`
+        : wish.by === 'rack'
+          ? `rack ${value}`
+          : wish.by === 'group'
+            ? value
+            : wordOf[value]
+    const section = sections.get(title)
+    if (section) section.nodes.push(node)
+    else sections.set(title, { title, key: value, nodes: [node] })
+  }
+  const all = [...sections.values()]
+  if (wish.by === 'condition') return all.sort((a, b) => orderOf[a.key] - orderOf[b.key])
+  return all.sort((a, b) => (a.key === null) - (b.key === null) || compare(a.title, b.title))
+}
