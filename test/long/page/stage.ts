@@ -42,7 +42,8 @@ export class Stage {
     method: string,
     path: string,
     body?: unknown,
-    from?: string
+    from?: string,
+    token = from === undefined ? this.token : ''
   ): Promise<{ body: unknown; text: string }> {
     const text = body === undefined ? '' : typeof body === 'string' ? body : JSON.stringify(body)
     return new Promise((resolve, reject) => {
