@@ -29,14 +29,12 @@ import { Certificate } from './http/certificate.js'
 import { descriptorShare } from './http/descriptors.js'
 import type { Limits } from './http/limits.js'
 import { HttpServer } from './http/server.js'
-import { newMissingFiles } from './image/findings.js'
 import { Images } from './image/images.js'
 import { Distribution } from './image/torrent/distribution.js'
 import { Remote } from './image/transfer/remote.js'
 import { Jobs } from './jobs/jobs.js'
 import { createLog, type Log } from './log.js'
 import { limitWarnings } from './model/limits.js'
-import { newLooseNames } from './model/loose-names.js'
 import { Model, storeOptions, theDaemon } from './model/model.js'
 import { secretBoxOf, unlockBox, unreadableSecrets } from './model/secrets.js'
 import { iniSettings, putSettings } from './model/settings.js'
@@ -242,14 +240,10 @@ async function buildParts(
   store.subscribe(changes => warnOfRoles(roles, changes, log))
   store.subscribe(changes => {
     for (const warning of limitWarnings(changes)) log.warn(warning)
-    for (const warning of newLooseNames(model.view, model.cluster, changes)) log.warn(warning)
   })
   const templates = new Templates({ directory: templateDirectory, now: () => performance.now() })
   const catalog = closed(new FileCatalog(files))
   const hasFile = (name: string) => catalog.has(name)
-  store.subscribe(changes => {
-    for (const warning of newMissingFiles(changes, hasFile)) log.warn(warning)
-  })
   const lent = leases(config)
   const grants = new Grants(
     ticks,

@@ -5,7 +5,7 @@ import { groupOf, settingsOf } from '../model/effective.js'
 import type { Files } from '../model/index.js'
 import { filesOf, tagKey, untagged } from '../model/tags.js'
 import { meantTree } from '../model/types/osimage.js'
-import type { Change, ClusterSettings, View } from '../model/view.js'
+import type { ClusterSettings, View } from '../model/view.js'
 
 /** What is wrong with the files and directories of images. */
 export interface ImageFindings {
@@ -57,19 +57,6 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
       warnings.push(`OS image ${image.name}: there is no directory ${tree}: it cannot be packed or pushed`)
   }
   return { onMachine, problems, warnings }
-}
-
-/** One sentence for each file that a change has named in an image, and that is not there (rules 9.3). */
-export function newMissingFiles(changes: readonly Change[], hasFile: (name: string) => boolean): string[] {
-  return changes.flatMap(({ type, name, before, after }) => {
-    if (type !== 'osimage' || !after) return []
-    const was: Readonly<Record<string, unknown>> = { ...filesOf(before ?? {}) }
-    return Object.entries(filesOf(after)).flatMap(([field, file]) =>
-      was[field] === file || hasFile(file)
-        ? []
-        : `OS image ${name}: field "${field}": there is no file ${file} in the files directory yet`
-    )
-  })
 }
 
 /** The names of the images, and of the tags, whose files nodes are sent that boot from the network. */

@@ -1,12 +1,10 @@
-import type { Change } from '../store/types.js'
+import { didYouMean } from '../did-you-mean.js'
 import { type Prefix, parsePrefix } from './address.js'
 import type { Docs } from './docs.js'
 import { groupInForce, groupOf, settingsOf } from './effective.js'
 import { objectTypes } from './types.js'
 import type { ClusterSettings, View } from './view.js'
 
-/** Of a change of many objects so many are looked at: it is done on the event loop. */
-const mostLooked = 200
 /** So many lines are told, and so many names in one. */
 const mostLines = 50
 const mostNames = 5
@@ -17,7 +15,6 @@ const distributions = /^(?:redhat|rhel|centos|rocky|alma\w*|fedora|opensuse[\w-]
 /** The types that may hold such names. */
 const looseTypes = ['network', 'osimage', 'group', 'node'] as const
 type LooseType = (typeof looseTypes)[number]
-const isLoose = (type: string): type is LooseType => (looseTypes as readonly string[]).includes(type)
 
 const listOf = (names: readonly string[]) =>
   names.slice(0, mostNames).join(', ') +
@@ -25,7 +22,7 @@ const listOf = (names: readonly string[]) =>
 
 /**
  * What may be meant, and may be a slip: names that lead nowhere although a request may hold them, and networks that overlap.
- * One sentence for each, about an object as it is or was.
+ * One sentence for each, about an object.
  */
 function* looseIn(view: View, type: LooseType, doc: object, cluster: ClusterSettings): Generator<string> {
   if (type === 'node') yield* looseInNode(view, doc as Docs['node'], cluster)
@@ -59,10 +56,11 @@ function* looseInNode(view: View, doc: Docs['node'], cluster: ClusterSettings): 
   // What a whole group has is told of the group.
   const isOfGroup = doc.provision_interface === undefined && notItsOwn(wanted, ofGroup) !== undefined
   if (why !== undefined && !isOfGroup) yield why
-  if (ofGroup.length > 0)
-    for (const name of interfacesOf(doc))
-      if (!ofGroup.includes(name))
-        yield `its group ${doc.group} has no interface ${name}, only ${listOf(ofGroup)}`
+  // An interface that the node alone has is usual; one that is nearly called like one of the group is a slip.
+  for (const name of interfacesOf(doc)) {
+    const meant = ofGroup.includes(name) ? '' : didYouMean(name, ofGroup)
+    if (meant !== '') yield `its group ${doc.group} has no interface ${name}${meant}`
+  }
   const switches = doc.switch === undefined ? [] : view.names('switch')
   if (doc.switch !== undefined && switches.length > 0 && !view.get('switch', doc.switch))
     yield `there is no switch ${doc.switch}, only ${listOf([...switches])}`
@@ -92,7 +90,7 @@ function lines(found: Iterable<readonly [object: string, sentence: string]>): st
     : all
 }
 
-/** Warnings of what objects name and nobody knows, for `svcd check` (rules 7.7). */
+/** Warnings of what objects name and nobody knows, for `svcd check` (rules 3.17). */
 export function looseNames(view: View, cluster: ClusterSettings): string[] {
   function* found(): Generator<readonly [string, string]> {
     for (const type of looseTypes)
@@ -101,20 +99,6 @@ export function looseNames(view: View, cluster: ClusterSettings): string[] {
         for (const sentence of doc ? looseIn(view, type, doc, cluster) : [])
           yield [`${objectTypes[type].title} ${name}`, sentence]
       }
-  }
-  return lines(found())
-}
-
-/** The same of what a change has brought, for the log; `view` has the change. */
-export function newLooseNames(view: View, cluster: ClusterSettings, changes: readonly Change[]): string[] {
-  function* found(): Generator<readonly [string, string]> {
-    let looked = 0
-    for (const { type, name, before, after } of changes) {
-      if (!isLoose(type) || !after || looked++ >= mostLooked) continue
-      const old = new Set(before ? looseIn(view, type, before, cluster) : [])
-      for (const sentence of looseIn(view, type, after, cluster))
-        if (!old.has(sentence)) yield [`${objectTypes[type].title} ${name}`, sentence]
-    }
   }
   return lines(found())
 }
