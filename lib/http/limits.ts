@@ -29,6 +29,8 @@ export interface Limits {
   readonly feedsPerAddress: number
   /** A feed with nothing new is sent a beat this often. */
   readonly feedBeatMs: number
+  /** TLS handshakes that are under way at once; one more waits. */
+  readonly handshakes: number
   /** While others wait for its place, a TLS client has so long to do its part of the handshake. */
   readonly handshakeYieldMs: number
 }
@@ -53,6 +55,8 @@ export const defaultLimits: Limits = {
   feedsPerAddress: 32,
   // Front servers cut a connection that was silent for a minute.
   feedBeatMs: 15_000,
+  // One that does nothing holds some 50 kB.
+  handshakes: 512,
   // Firmware computes for about a second, and a packet that was lost comes again a second later (RFC 6298).
   handshakeYieldMs: 3000
 }

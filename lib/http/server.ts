@@ -150,6 +150,7 @@ export class HttpServer<C> {
   ): Promise<{ address: string; port: number }> {
     const handshakes = new Handshakes({
       context,
+      most: this.#limits.handshakes,
       timeoutMs: this.#limits.headersMs,
       yieldMs: this.#limits.handshakeYieldMs,
       failed: (peer, reason) => {

@@ -210,7 +210,7 @@ t.test('handshakes that do not go on', async t => {
 
 // rules 2.18
 t.test('a slow handshake is cut only where others wait for its place, and no more than wait', async t => {
-  const limits = { handshakeYieldMs: 200, headersMs: 60_000 }
+  const limits = { handshakes: 32, handshakeYieldMs: 200, headersMs: 60_000 }
   const { tlsPort } = await startTls(t, routes, { limits, ownAddresses })
   const slow = await half(t, tlsPort, 1, '127.0.0.5', hello)
   // Longer than it may take while others wait.
@@ -224,6 +224,26 @@ t.test('a slow handshake is cut only where others wait for its place, and no mor
   t.equal(open([...slow, ...more]), 31, 'one has made room')
   client.socket.destroy()
 })
+
+// rules 2.18
+t.test(
+  'handshakes of many addresses that do not go on: another address does not wait for theirs',
+  async t => {
+    const [addresses, handshakes] = process.env.SVCD_LONG ? [400, 512] : [48, 64]
+    const { tlsPort } = await startTls(t, routes, { limits: { handshakes, headersMs: 60_000 }, ownAddresses })
+    const each = Array.from({ length: addresses }, (_, i) => `127.1.${i >> 8}.${i & 255}`)
+    const sockets = (await Promise.all(each.map(address => half(t, tlsPort, 2, address, hello)))).flat()
+    t.ok(sockets.length > handshakes, 'no place is free')
+    const started = performance.now()
+    const client = await secured(tlsPort)
+    t.match(await client.send(get('/boot')).response(), { status: 200 })
+    const took = performance.now() - started
+    t.ok(took < 2000, `after ${took.toFixed(0)} ms`)
+    const alone = each.filter((_, i) => sockets.slice(2 * i, 2 * i + 2).every(({ closed }) => closed))
+    t.same(alone, [], 'none lost all it had')
+    client.socket.destroy()
+  }
+)
 
 // rules 2.11, 2.18
 t.test('what is no handshake ends its connection and nothing else', async t => {
