@@ -1,9 +1,10 @@
 import { contains, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/index.js'
 import type { NodeDoc } from '../model/types/node.js'
+import type { Facts } from '../monitor/boot-questions.js'
 import type { Boot, Step } from '../monitor/boot-steps.js'
 import { wouldRun } from '../monitor/stale.js'
-import { type Facts, why } from '../monitor/why.js'
+import { why } from '../monitor/why.js'
 import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
 import { get } from './row.js'
 import { at, list, object, orNull, string, time } from './schema.js'
@@ -97,6 +98,7 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
     macs,
     address: provision?.ipaddress,
     boot: seen.at(-1),
+    told: seen.findLast(({ steps }) => steps.some(({ step }) => step === 'report' || step === 'running')),
     elsewhere,
     obstacle: boot.obstacleOf(name),
     running: boots.running(name),

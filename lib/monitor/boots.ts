@@ -135,7 +135,7 @@ export class Boots {
     const kept = this.#of(node)
     const now = this.now()
     const about = clipped(text)
-    const boot = place === 'elsewhere' ? undefined : this.#bootFor(node, kept, name, from, now)
+    const boot = place === 'elsewhere' ? undefined : this.#bootFor(node, kept, name, from, now, place)
     // Strangers have many addresses: the last one is kept.
     const known = boot ? sameStep(boot.steps, name, about, from) : sameStep(kept.elsewhere, name, about)
     const step = known ?? newStep(name, about, from, now)
@@ -268,13 +268,15 @@ export class Boots {
   }
 
   /** The boot that a step belongs to; a new one where the step begins one. */
-  #bootFor(node: string, kept: Kept, step: StepName, from: string, now: number): Boot {
+  #bootFor(node: string, kept: Kept, step: StepName, from: string, now: number, place: Noted['place']): Boot {
     const { boot } = kept
     if (boot && !beganBy(step, boot, now, pauseMs)) return boot
     if (boot) archive(kept, boot)
     // The journal has not seen its end.
     if (this.#unwritten.has(node)) this.#changed(node, 'all')
     kept.boot = newBoot(now, from)
+    // It may be a stranger: the node may still install what it was given.
+    if (place === 'near') kept.boot.given = boot?.given
     return kept.boot
   }
 

@@ -1,33 +1,27 @@
-import { type Boot, type Pack, type Step, type StepName, stepMeanings } from './boot-steps.js'
-import type { Running } from './boots.js'
+import {
+  at,
+  beforeKernel,
+  bootMs,
+  doing,
+  type Facts,
+  failed,
+  failure,
+  impostor,
+  installed,
+  isUp,
+  kernelMs,
+  lastSeen,
+  newest,
+  nextMs,
+  refusal,
+  runs,
+  sign,
+  stepMs,
+  timeOf,
+  times
+} from './boot-questions.js'
+import { stepMeanings } from './boot-steps.js'
 import { isStale } from './stale.js'
-
-/** All that a verdict goes by. Times are milliseconds since 1970. */
-export interface Facts {
-  readonly node: string
-  readonly now: number
-  /** MACs of the node's interfaces that boot. */
-  readonly macs: readonly string[]
-  /** Its fixed address on the interface over which it is provisioned. */
-  readonly address: string | undefined
-  /** The present boot, and the steps from addresses that are not the node's. */
-  readonly boot: Boot | undefined
-  readonly elsewhere: readonly Step[]
-  /** Why it would get no boot script now. */
-  readonly obstacle: string | undefined
-  readonly running: Running | undefined
-  /** What it would install now. */
-  readonly would: Pack | undefined
-  /** Machines with unknown MACs in its network that asked for a boot script, the newest last. */
-  readonly strangers: readonly { readonly mac: string; readonly from: string; readonly last: number }[]
-  /** How many other nodes nothing was seen of; counted only where nothing was seen of this one. */
-  readonly unseen: number
-  /** The address that the DHCP server lent to one of its MACs. */
-  readonly leased: string | undefined
-  /** What is wrong with the tracker, and with svcd's own disk; '' for nothing. */
-  readonly tracker: string
-  readonly disk: string
-}
 
 /** A rule of the table: what svcd saw, and what to do about it. */
 export interface Why {
@@ -40,118 +34,6 @@ export interface Why {
   /** What was seen of this node, when the rule applies. */
   readonly verdict: (facts: Facts) => string | undefined
 }
-
-const secondMs = 1000
-const minuteMs = 60_000
-/** From the initramfs to the request for the install script: starting a large machine's kernel takes its time. */
-const kernelMs = 90 * secondMs
-/** iPXE, and the install script, go on within this time. */
-const nextMs = minuteMs
-/** One step of an installation, or the start of the installed system, may take so long. */
-const stepMs = 5 * minuteMs
-/** A whole boot. */
-const bootMs = 15 * minuteMs
-
-const at = (ms: number) => `${new Date(ms).toISOString().slice(0, 19).replace('T', ' ')} UTC`
-const times = (count: number) => (count === 1 ? '' : ` (${count} times)`)
-
-const progress: readonly StepName[] = [
-  'install',
-  'kickstart',
-  'refused',
-  'report',
-  'image',
-  'torrent',
-  'running'
-]
-
-/** The step of these names that was seen last. */
-const newest = (steps: readonly Step[] | undefined, ...names: readonly StepName[]): Step | undefined =>
-  steps
-    ?.filter(({ step }) => names.includes(step))
-    .reduce<Step | undefined>((last, step) => (last && last.last > step.last ? last : step), undefined)
-const timeOf = (step: Step | undefined) => step?.last ?? 0
-const lastSeen = ({ boot }: Facts) => Math.max(0, ...(boot?.steps.map(({ last }) => last) ?? []))
-/** The step of these names that was seen last, unless the kernel's own side was seen after it. */
-const beforeKernel = ({ boot }: Facts, ...names: readonly StepName[]) => {
-  const step = newest(boot?.steps, ...names)
-  return step && timeOf(newest(boot?.steps, ...progress)) < step.last ? step : undefined
-}
-const report = ({ boot }: Facts, pattern: RegExp) =>
-  newest(
-    boot?.steps.filter(({ step, about }) => step === 'report' && pattern.test(about)),
-    'report'
-  )
-
-/** The last failed installation, unless one was completed after it; with the failed step and the reason. */
-function failure(facts: Facts): { step: Step; name: string; reason: string } | undefined {
-  const step = report(facts, /^installer\.failed\b/)
-  if (!step || timeOf(report(facts, /^installer\.completed\b/)) > step.last) return undefined
-  const [, name = 'unknown', reason = ''] = /^installer\.failed: *([\w-]*):? *(.*)/s.exec(step.about) ?? []
-  return { step, name, reason }
-}
-
-const failed = (facts: Facts, pattern: RegExp): string | undefined => {
-  const found = failure(facts)
-  if (!found || !pattern.test(found.reason)) return undefined
-  const { step, name, reason } = found
-  return `the installation of ${facts.node} failed in step ${name} at ${at(step.last)}${times(step.count)}: ${reason || 'no reason was reported'}`
-}
-
-/** Hexadecimal digits in which two MACs differ. */
-const differing = (a: string, b: string) => [...a].filter((digit, i) => digit !== b[i]).length
-
-/**
- * The unknown machine that may be this node. The MACs of a rack are much alike, so a MAC tells nothing of a node that was
- * seen with its own; and a node that is up, or that says what failed, is not looked for.
- */
-function impostor(facts: Facts): Facts['strangers'][number] | undefined {
-  const { macs, strangers, boot, address, now } = facts
-  const since = strangers.filter(({ last }) => last > lastSeen(facts))
-  if (!boot)
-    return (
-      since.findLast(({ mac }) => macs.some(own => differing(own, mac) <= 2)) ??
-      since.findLast(({ from }) => from === address) ??
-      since.at(-1)
-    )
-  if (isUp(facts) || failure(facts) || now - lastSeen(facts) <= stepMs) return undefined
-  return since.findLast(({ from }) => from === address || from === boot.from)
-}
-
-/**
- * The refusal of an install script that tells of this node. One to the address that the boot came from does, until the
- * node got its install script; any other may be a stranger's, and tells of the node only if the machine there also asked
- * for its boot script, or if the node itself went silent.
- */
-function refusal(facts: Facts): Step | undefined {
-  const { boot, elsewhere, now } = facts
-  const script = timeOf(newest(boot?.steps, 'script', 'kernel'))
-  const served = timeOf(newest(boot?.steps, ...progress.filter(step => step !== 'refused')))
-  if (served > 0 && served >= script) return undefined
-  const own = newest(boot?.steps, 'refused')
-  if (own && own.last >= script) return own
-  const other = newest(elsewhere, 'refused')
-  if (!other || other.last < script) return undefined
-  const asked = elsewhere.some(({ step, from }) => step === 'script' && from === other.from)
-  return asked || now - lastSeen(facts) > kernelMs ? other : undefined
-}
-
-/** The last sign of the installation, or of the installed system. */
-const sign = ({ boot }: Facts) =>
-  newest(
-    boot?.steps.filter(({ step, about }) => step === 'running' || /^installer\./.test(about)),
-    'running',
-    'report'
-  )
-const installed = (facts: Facts) => report(facts, /^installer\.completed\b/)
-/** The node was installed or its system reported, and nothing was reported after that. */
-const isUp = (facts: Facts) => {
-  const last = sign(facts)
-  return last !== undefined && (last.step === 'running' || last === installed(facts))
-}
-const runs = ({ node, running, would }: Facts) =>
-  running &&
-  `${node} runs ${running.pack}${running.osimage === '' ? '' : ` of OS image ${running.osimage}`} since ${at(running.since)}, and would get ${would ? `${would.pack} of OS image ${would.osimage}` : 'no image'} now`
 
 /**
  * Why a node did not boot: the first rule that applies counts (rules 6.7). docs/troubleshooting.md has a section for each.
@@ -439,16 +321,28 @@ export const whys: readonly Why[] = [
   }
 ]
 
-/** What the last step was, in words. */
-function doing({ boot }: Facts): string {
-  const last = boot?.steps.reduce((a, b) => (b.last >= a.last ? b : a))
-  return last
-    ? `was last seen with "${last.step}${last.about === '' ? '' : ` ${last.about}`}"`
-    : 'was never seen'
+/** What a rule says. */
+interface Said {
+  readonly rule: string
+  /** One sentence, with the remedy. */
+  readonly verdict: string
+  readonly see: string
 }
 
-/** The rule that applies, and one sentence of verdict with the remedy. */
-export function why(facts: Facts): { readonly rule: string; readonly verdict: string; readonly see: string } {
+/**
+ * The rule that applies, and one sentence of verdict with the remedy. What the node said with its token comes first where
+ * another machine may have asked in its name after that (rules 6.7); what is to be said of the other one follows.
+ */
+export function why(facts: Facts): Said {
+  const seen = said(facts)
+  const own = ownFacts(facts, seen)
+  if (!own) return seen
+  const { rule, verdict, see } = said(own)
+  const other = `a machine that showed no token asked in the name of ${facts.node}, from an address that is not its own`
+  return { rule, verdict: `${verdict}. After that ${other}: ${seen.verdict}`, see }
+}
+
+function said(facts: Facts): Said {
   for (const { id, remedy, verdict } of whys) {
     const text = verdict(facts)
     const see = `docs/troubleshooting.md#${id}`
@@ -457,6 +351,20 @@ export function why(facts: Facts): { readonly rule: string; readonly verdict: st
   }
   throw new Error('the last rule applies always')
 }
+
+/** The facts up to the last boot in which the node reported, where `seen` is of a machine that may be another one. */
+function ownFacts(facts: Facts, seen: Said): Facts | undefined {
+  const { boot, told, address, leased } = facts
+  const own = { ...facts, boot: told, elsewhere: [], strangers: [] }
+  if (told === undefined) return undefined
+  if (boot === told) return fromElsewhere.has(seen.rule) && (isUp(facts) || failure(facts)) ? own : undefined
+  // A node whose addresses svcd does not know may ask from any of its network.
+  const isKnown = address !== undefined || leased !== undefined
+  return isKnown && !boot?.proven && !boot?.steps.some(({ from }) => from === leased) ? own : undefined
+}
+
+/** The rules that go by a machine at an address that is not the node's. */
+const fromElsewhere: ReadonlySet<string> = new Set(['bmc-only', 'other-network'])
 
 /** docs/troubleshooting.md with its tables: what stands between their marks is replaced. */
 export function troubleshootingDocument(text: string): string {

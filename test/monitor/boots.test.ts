@@ -228,6 +228,39 @@ t.test('what the node itself did counts before the refusal of a stranger', async
 
 // rules 6.7
 t.test(
+  'what the node said with its token counts before a stranger in its network that has its MAC',
+  async t => {
+    const c = await cluster(t)
+    await installs(c)
+    c.clockMs += 1000
+    const stranger = '10.141.77.77'
+    const both = (words: string) =>
+      new RegExp(`^${words}.*\\. After that a machine that showed no token asked .*: `)
+    await script(c, stranger)
+    t.same((await bootsOf(c)).length, 2)
+    t.match(await why(c), { rule: 'all-well', verdict: both('all is well: n1 was installed at') })
+    c.clockMs += 100_000
+    t.match(await why(c), { rule: 'all-well', verdict: /did not ask for the kernel/ })
+    await asks(c, '/boot/search/mac/52:54:00:14:01:01', '10.141.9.9')
+    t.match(await why(c), { rule: 'all-well', verdict: both('all is well') }, 'nor that of its BMC')
+
+    const token = await scriptToken(c, 'n1')
+    await script(c, stranger)
+    await report(c, token, 'installer.failed: image: curl: (22) 404')
+    await script(c, stranger)
+    await script(c, '10.9.9.9')
+    t.match(await why(c), {
+      rule: 'failed-step',
+      verdict: both('the installation of n1 failed in step image')
+    })
+
+    await script(c)
+    t.match(await why(c), { rule: 'in-progress' }, 'its own address')
+  }
+)
+
+// rules 6.7
+t.test(
   'what is asked for over loopback is no boot of a node, unless its network holds that address',
   async t => {
     const c = await cluster(t)
