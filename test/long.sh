@@ -1,15 +1,28 @@
 #!/bin/sh
-# The long proofs: everything of `make test` with more rounds and larger sizes, then test/long. The table of what was
-# shown comes last, whatever failed before.
+# The long proofs: everything of `make test` with more rounds and larger sizes, then each file of test/long. The table
+# of what was shown comes last, whatever failed before. They take hours: a part that passed is not repeated at the same
+# commit, so that a run that was stopped goes on when it is started again.
 cd "$(dirname "$0")/.." || exit 1
-mkdir -p .cache
-SVCD_LONG=1
-SVCD_PROOFS=$PWD/.cache/proofs-$$.ndjson
-export SVCD_LONG SVCD_PROOFS
-: >"$SVCD_PROOFS"
+commit=$(cat dist/commit)
+kept=.cache/long/$commit
+case $commit in *-dirty | unknown) rm -rf "$kept" ;; esac
+mkdir -p "$kept"
+export SVCD_LONG=1
 status=0
-SVCD_KILL_ROUNDS=${SVCD_KILL_ROUNDS:-200} SVCD_PROPERTY_RUNS=${SVCD_PROPERTY_RUNS:-8} sh test/run.sh --timeout=3600 || status=1
-sh test/run.sh --timeout=3600 $(find test/long -name '*.test.ts' | sort) || status=1
-node .cache/js/test/proof-table.js "$SVCD_PROOFS" || status=1
-rm -f "$SVCD_PROOFS"
+
+# part NAME COMMAND...
+part() {
+  name=$kept/$(echo "$1" | tr / _)
+  shift
+  [ -e "$name.passed" ] && return
+  export SVCD_PROOFS="$PWD/$name.ndjson"
+  : >"$SVCD_PROOFS"
+  if "$@"; then touch "$name.passed"; else status=1; fi
+}
+
+part short env SVCD_KILL_ROUNDS="${SVCD_KILL_ROUNDS:-200}" SVCD_PROPERTY_RUNS="${SVCD_PROPERTY_RUNS:-8}" \
+  sh test/run.sh --timeout=7200
+for file in $(find test/long -name '*.test.ts' | sort); do part "$file" sh test/run.sh --timeout=7200 "$file"; done
+cat "$kept"/*.ndjson >"$kept/all"
+node .cache/js/test/proof-table.js "$kept/all" || status=1
 exit $status
