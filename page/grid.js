@@ -99,6 +99,8 @@ export class Grid {
     this.#sections = sections
     this.#layOut()
     this.#chosen = chosen === undefined ? -1 : (this.#indexOf.get(chosen) ?? -1)
+    // A list box is never without an option that says something.
+    if (this.#chosen < 0 && this.#cells[0]) this.#option.textContent = this.#said(this.#cells[0].node)
   }
 
   /** These nodes have changed, but not their places. */
