@@ -1,4 +1,4 @@
-// Takes pictures of the status page: node --import ./test/support/loader.mjs test/long/page/pictures.ts DIRECTORY [NODES …]
+// Takes pictures of the status page: node test/compile.mjs && node .cache/js/test/long/page/pictures.js DIRECTORY [NODES …]
 import { mkdirSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
