@@ -33,7 +33,11 @@ export function readText(file: string): string | Problem {
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     const hint =
-      code === 'EACCES' ? '; run svcd as root, or as a user of its group (root:svcd, mode 0640)' : ''
+      code === 'EACCES'
+        ? '; run svcd as root, or as a user of its group (root:svcd, mode 0640)'
+        : code === 'ENOENT'
+          ? '; name the ini of your svcd: --config FILE'
+          : ''
     return { file, message: `cannot be read: ${message}${hint}` }
   }
   try {

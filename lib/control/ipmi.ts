@@ -82,6 +82,11 @@ const reasons: readonly (readonly [RegExp, (bmc: Bmc) => string])[] = [
     ({ setup, cipher }) =>
       `refuses cipher ${cipher}: set "cipher" of BMC set-up ${setup} to ${cipher === 3 ? 17 : 3}`
   ],
+  [
+    /Could not open socket/,
+    () =>
+      `this controller has no route to its network: give the controller one, or correct the address of the node's interface BMC`
+  ],
   [/Get (?:Channel )?Auth(?:entication)? Capabilities/, () => 'no answer'],
   [
     /Unable to establish IPMI v2/,

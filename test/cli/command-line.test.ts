@@ -107,7 +107,11 @@ t.test('check: every problem with its line, exit 1, no stack trace', async t => 
   t.ok(lines[1]?.startsWith(`${file}:3: unknown key "foo"`), stderr)
   t.ok(lines[2]?.startsWith('--set log.level: [log] level must be '), stderr)
   const missing = await svcd(tree, ['serve', '--config', join(directory, 'missing.ini')])
-  t.match(missing, { code: 1, stdout: '', stderr: /missing\.ini: cannot be read: ENOENT.*\n$/ })
+  t.match(missing, {
+    code: 1,
+    stdout: '',
+    stderr: /missing\.ini: cannot be read: ENOENT.*; name the ini of your svcd: --config FILE\n$/
+  })
 })
 
 // rules 5.1

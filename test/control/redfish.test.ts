@@ -93,7 +93,9 @@ t.test('many nodes by a request', async t => {
   const { body } = await ask(c, 'power', 'status', 'n1,n2,n3')
   t.match(await follow(c, 'power', body.request_id), {
     on: { n2: 'on' },
-    failed: { n3: `127.7.9.9: refuses connections on port ${port}` },
+    failed: {
+      n3: `127.7.9.9: refuses connections on port ${port}: turn Redfish on in it, or set "protocol"`
+    },
     state: 'failed'
   })
   const on = (await ask(c, 'power', 'on', 'n1,n2')).body.request_id

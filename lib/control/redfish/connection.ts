@@ -33,6 +33,16 @@ interface ConnectionOptions {
   readonly setup: string
 }
 
+/** Why there is no connection, by the code of the system, and what to do about it. */
+const REFUSALS: Readonly<Record<string, (port: number, setup: string) => string>> = {
+  ECONNREFUSED: (port, setup) =>
+    `refuses connections on port ${port}: turn Redfish on in it, or set "protocol" of BMC set-up ${setup} to ipmi`,
+  ENETUNREACH: () =>
+    `this controller has no route to its network: give the controller one, or correct the address of the node's interface BMC`,
+  EHOSTUNREACH: () =>
+    `nothing answers at this address: check power and cable of the BMC, and the address of the node's interface BMC`
+}
+
 /** What is wrong with a certificate, and what to do about it. */
 const FAULTS: Readonly<Record<CertificateFault, readonly [what: string, wayOut: string]>> = {
   name: ['is for another name', 'install one that names this address in the BMC'],
@@ -170,7 +180,8 @@ export class Connection {
         `its certificate ${what} (${code}): ${wayOut}, or set "verify_certificate" of BMC set-up ${setup} to false`
       )
     }
-    if (code === 'ECONNREFUSED') return new Error(`refuses connections on port ${port}`)
+    const refused = REFUSALS[code]
+    if (refused) return new Error(refused(port, setup))
     return new Error(cleanLine(error.message))
   }
 }
