@@ -46,7 +46,9 @@ import { DiskSpace } from './monitor/disk-space.js'
 import { Events } from './monitor/events.js'
 import { Health, queueCondition } from './monitor/health.js'
 import { LoopDelay } from './monitor/loop-delay.js'
+import { Metrics } from './monitor/metrics.js'
 import { NodeStatus } from './monitor/node-status.js'
+import { staleNodes } from './monitor/stale.js'
 import { watch } from './monitor/watch.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
@@ -87,7 +89,7 @@ export async function startDaemon(
   }
   try {
     const parts = await buildParts(config, log, now, work, closers)
-    const { model, boots, tokens, logins, jobs, services, images } = parts
+    const { model, boots, tokens, logins, jobs, services, images, metrics } = parts
     const standing = {
       tokens,
       roleOf: (user: string) => logins.roleOf(user),
@@ -103,6 +105,8 @@ export async function startDaemon(
       maxBody: caller => largestBody(caller, config.http.max_body),
       trustedProxies: config.http.trusted_proxies,
       frontFiles: front_files === '' ? undefined : { directory: config.paths.files, location: front_files },
+      counted: ({ route, ...rest }) =>
+        metrics.request({ method: route?.method ?? '-', route: route?.path ?? '-', ...rest }),
       limits: connectionLimits(config.http),
       log
     })
@@ -313,9 +317,23 @@ async function buildParts(
   ]
   const parts = { svcd, boot: [() => handover.condition] }
   const health = closed(new Health({ ...parts, ...distribution.conditions, ...services.conditions }, now))
+  const metrics = new Metrics({
+    states: () => model.view.names('node').map(name => status.state(name)),
+    stale: () => staleNodes(model, boots).length,
+    jobs: () => jobs.records().map(({ state }) => state),
+    services: () =>
+      Object.entries(health.all()).map(([name, { status }]) => [name, status === 'ok'] as const),
+    applies: () =>
+      (['dhcp', 'dns'] as const).flatMap(name => {
+        const service = services.of(name)
+        return service ? [[name, service.applies] as const] : []
+      }),
+    loopDelayMs: () => loop.meanMs
+  })
+  store.subscribe(changes => metrics.committed(changes.length))
   watch(events, { model, status, boots, health, subscribe: listener => store.subscribe(listener) })
   return {
-    ...{ config, model, status, boots, trace, health, events, audit, logins, tokens, control },
+    ...{ config, model, status, boots, trace, health, metrics, events, audit, logins, tokens, control },
     ...{ boot, handover, install, nodeFiles, jobs, images, services, leases: lent }
   }
 }

@@ -16,6 +16,7 @@ import type { Audit } from '../monitor/audit.js'
 import type { Boots } from '../monitor/boots.js'
 import type { Events } from '../monitor/events.js'
 import type { Health } from '../monitor/health.js'
+import type { Metrics } from '../monitor/metrics.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Leases } from '../services/dhcp/leases.js'
 import type { Services } from '../services/services.js'
@@ -43,6 +44,7 @@ export interface Parts {
   readonly leases: Leases | undefined
   readonly images: Images
   readonly control: Control
+  readonly metrics: Metrics
 }
 
 export interface ApiRequest extends Request<Caller> {

@@ -8,7 +8,7 @@ import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context
 import { type Entry, type Listing, listed, listQuery } from './listing.js'
 import { nodesIn } from './node-sets.js'
 import { get, post } from './row.js'
-import { at, list, object, orNull, type Schema, string, time, word } from './schema.js'
+import { at, list, object, orNull, plainText, type Schema, string, time, word } from './schema.js'
 
 const longestState = 1024
 
@@ -62,7 +62,7 @@ export const noService = (config: Config, name: string) =>
 
 /** What nodes report while they install, and how the daemon is (rules 6.2, 6.3). */
 export function monitorRoutes(parts: Parts): ApiRoute[] {
-  const { model, status, trace, health, images, config } = parts
+  const { model, status, trace, health, images, config, metrics } = parts
   return [
     post('/monitor/node/{node}', {
       access: 'node',
@@ -72,7 +72,9 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
       handler: async (request, { state }) => {
         const { name } = model.get('node', param(request, 'node'))
         if (request.caller.kind === 'node') trace.report(name, state, request)
+        const before = status.history(name).at(-1)
         await status.report(name, state)
+        metrics.reported(before, status.history(name).at(-1))
         await images.reported(name, state)
         return { status: 204 }
       }
@@ -124,6 +126,12 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
         if (!state) throw noService(config, name)
         return healthAnswer({ [name]: state }, request)
       }
+    }),
+    get('/metrics', {
+      access: config.http.metrics === 'open' ? 'anyone' : 'user',
+      summary: 'What svcd counts, in the text format of Prometheus',
+      output: plainText,
+      handler: async () => ({ status: 200, ...(await metrics.text()) })
     }),
     get('/monitor/status', {
       access: 'minimal',

@@ -107,6 +107,11 @@ export const keys = {
       '2000',
       'How many connections one address may have, loopback and trusted_proxies apart; over it idle ones are ended.'
     ),
+    metrics: key(
+      values.choice('viewer', 'open'),
+      'viewer',
+      'Who may read /metrics: viewer (a user, with a token), or open (anybody who reaches the port).'
+    ),
     dialect: key(
       values.choice('none', 'luna'),
       'none',

@@ -45,6 +45,15 @@ const ACCEPTED = { allowHalfOpen: true, noDelay: true, ...KEEP_ALIVE }
 const LOOPBACK = ['127.0.0.0/8', '::1']
 const UNKNOWN: Source = { address: '-', loopback: false }
 
+/** A request that is over. `status` 0: the client was gone before there was one. */
+export interface Finished<C> {
+  readonly route: Route<C> | undefined
+  readonly status: number
+  readonly ms: number
+  /** Of the body that was sent. */
+  readonly bytes: number
+}
+
 /** What the composition root tells the server; `C` is what it knows of a caller. */
 export interface ServerOptions<C> {
   readonly routes: readonly Route<C>[]
@@ -63,6 +72,8 @@ export interface ServerOptions<C> {
   readonly ownAddresses?: readonly string[]
   /** What the trusted proxies send themselves; absent: nothing. */
   readonly frontFiles?: FrontFiles | undefined
+  /** Told of each request that is over; it must not throw. */
+  readonly counted?: (request: Finished<C>) => void
   readonly log: Log
   readonly limits?: Partial<Limits>
 }
@@ -386,6 +397,8 @@ export class HttpServer<C> {
     const complete = exchange.answered || exchange.outgoing.writableFinished
     if (!complete) exchange.request?.abandon()
     exchange.tellEnd(complete)
+    const { route, status, bytes, startedMs } = exchange
+    this.#options.counted?.({ route, status, bytes, ms: performance.now() - startedMs })
     this.#accessLog.request(exchange, complete)
   }
 }

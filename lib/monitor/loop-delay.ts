@@ -23,6 +23,11 @@ export class LoopDelay {
     }, window).unref()
   }
 
+  /** Milliseconds that it was late on average. */
+  get meanMs(): number {
+    return this.#meanMs
+  }
+
   get condition(): Condition {
     const ok = this.#meanMs <= this.mostMs
     return { ok, reason: ok ? '' : `the event loop is more than ${this.mostMs} ms late on average` }

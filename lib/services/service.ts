@@ -30,6 +30,8 @@ export class Service {
   /** Puts in force what the objects say. Its problem is why that failed. */
   readonly #applying: Background
   readonly #looking = new Background({ work: () => this.#look(), everyMs: probeMs })
+  /** How often files were put in force, and could not be. */
+  readonly applies = { applied: 0, failed: 0 }
   /** What the last look at the server said. */
   #down = ''
 
@@ -128,7 +130,11 @@ export class Service {
   async #putInForce(): Promise<void> {
     const { service, log } = this.#o
     const { problem } = this.#applying
-    const { changed } = await this.#apply.run(problem !== '')
+    const { changed } = await this.#apply.run(problem !== '').catch(error => {
+      this.applies.failed++
+      throw error
+    })
+    if (changed > 0) this.applies.applied++
     if (changed > 0)
       log.info(`${service}: ${changed} ${changed === 1 ? 'file' : 'files'} changed and in force`)
     else if (problem !== '') log.info(`${service}: well again`)

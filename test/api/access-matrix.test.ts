@@ -132,6 +132,7 @@ const rules: readonly (readonly [Rule, string])[] = [
     `GET /config/cluster
      GET /config/cluster/export
      GET /monitor/node
+     GET /metrics
      GET /monitor/events
      GET /monitor/overview
      GET /config/network

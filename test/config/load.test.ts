@@ -23,6 +23,7 @@ t.test('an empty ini is every default', async t => {
     max_body: 64 * 1024 * 1024,
     max_downloads: 1000,
     max_connections_per_address: 2000,
+    metrics: 'viewer',
     dialect: 'none'
   })
   t.strictSame(config.controller, { name: 'controller', address: '127.0.0.1' })
@@ -89,6 +90,7 @@ t.test('every kind of value, read', async t => {
     max_body: 2 * 1024 * 1024,
     max_downloads: 1000,
     max_connections_per_address: 2000,
+    metrics: 'viewer',
     dialect: 'none'
   })
   t.strictSame(config.auth, {

@@ -11,7 +11,6 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { isKept } from '../../lib/backup/state-names.js'
 import { keepState } from '../../lib/backup/stored-files.js'
@@ -23,12 +22,12 @@ import { attachedTypes, typeNames } from '../../lib/model/types.js'
 import { version } from '../../lib/version.js'
 import { Controller } from '../support/controller.js'
 import { Daemon } from '../support/daemon.js'
-import { output } from '../support/programs.js'
+import { checkout, output } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { TestFiles } from './fixtures.js'
 import { counter, layoutOf, openCounters } from './layout.js'
 
-const releases = fileURLToPath(new URL('releases', import.meta.url))
+const releases = join(checkout, 'test/store/releases')
 const names = readdirSync(releases, { withFileTypes: true }).flatMap(entry =>
   entry.isDirectory() ? entry.name : []
 )

@@ -258,6 +258,7 @@ export const monitor: Cases = {
     },
     { what: 'an unknown key', ask: ['/monitor/overview?x=1'], status: 400, says: /"x"/ }
   ],
+  'GET /metrics': [{ what: 'for a user', ask: ['/metrics'], by: 'viewer', status: 200 }],
   'GET /monitor/audit': [
     {
       what: 'by users',

@@ -1,0 +1,301 @@
+import { Counter, Gauge, type Metric, Registry } from 'prom-client'
+import type { Report } from './node-status.js'
+
+/** Upper bounds of the times that are told, in seconds. */
+const REQUEST_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30]
+const STEP_SECONDS = [1, 5, 15, 30, 60, 120, 300, 600, 1800]
+
+/** The steps of the install script, in their order. Another word that a node reports counts as `other`. */
+const installSteps = [
+  ...['started', 'prescript', 'bmcsetup', 'partscript', 'download', 'unpack', 'network', 'secrets', 'files'],
+  ...['hostkeys', 'postscript', 'roles', 'bootloader', 'labels', 'completed', 'failed']
+]
+
+/** A request that is over, as it is counted. */
+export interface Counted {
+  readonly method: string
+  /** The pattern of its route: no path that a client made up. */
+  readonly route: string
+  /** 0: the client was gone before there was one. */
+  readonly status: number
+  readonly ms: number
+  /** Of the body that was sent. */
+  readonly bytes: number
+}
+
+/** What is looked up when somebody asks, and not before. */
+export interface Sources {
+  /** The last state of every node, null where none is known. */
+  readonly states: () => Iterable<string | null>
+  /** How many nodes would get something else than they run. */
+  readonly stale: () => number
+  /** The state of each request with a record. */
+  readonly jobs: () => Iterable<string>
+  /** Name → whether it is well. */
+  readonly services: () => Iterable<readonly [string, boolean]>
+  /** Name → how often its files were put in force, and could not be. */
+  readonly applies: () => Iterable<readonly [string, { readonly applied: number; readonly failed: number }]>
+  /** How late the event loop is, in milliseconds. */
+  readonly loopDelayMs: () => number
+}
+
+/** Times in buckets: integers alone, so that to count costs nothing that a boot could notice. */
+class Times {
+  readonly counts: number[]
+  sum = 0
+  count = 0
+
+  constructor(readonly bounds: readonly number[]) {
+    this.counts = bounds.map(() => 0)
+  }
+
+  add(seconds: number): void {
+    const bucket = this.bounds.findIndex(bound => seconds <= bound)
+    if (bucket !== -1) this.counts[bucket] = (this.counts[bucket] ?? 0) + 1
+    this.sum += seconds
+    this.count++
+  }
+
+  /** As Prometheus has them: each bucket with all that are smaller. */
+  values(name: string, labels: Labels): Value[] {
+    let below = 0
+    const buckets = this.counts.map((count, i) => {
+      below += count
+      return { metricName: `${name}_bucket`, labels: { ...labels, le: this.bounds[i] ?? 0 }, value: below }
+    })
+    return [
+      ...buckets,
+      { metricName: `${name}_bucket`, labels: { ...labels, le: '+Inf' }, value: this.count },
+      { metricName: `${name}_sum`, labels, value: this.sum },
+      { metricName: `${name}_count`, labels, value: this.count }
+    ]
+  }
+}
+
+type Labels = Readonly<Record<string, string | number>>
+interface Value {
+  readonly metricName: string
+  readonly labels: Labels
+  readonly value: number
+}
+
+/** One route with its answers. */
+interface RouteCounts {
+  readonly method: string
+  readonly route: string
+  readonly times: Times
+  readonly statuses: Map<number, number>
+  bytes: number
+}
+
+/**
+ * What `GET /metrics` tells (rules 6.13), in the text format of Prometheus. What happens is counted in plain integers; the
+ * rest is looked up when it is asked for. Every label has one of few values, whatever a client or a node sends.
+ */
+export class Metrics {
+  readonly #registry = new Registry()
+  readonly #routes = new Map<string, RouteCounts>()
+  readonly #steps = new Map<string, Times>()
+  readonly #ended = { completed: 0, failed: 0 }
+  readonly #store = { commits: 0, objects: 0 }
+  #imageBytes = 0
+
+  constructor(sources: Sources) {
+    this.#counters()
+    this.#times()
+    this.#gauges(sources)
+  }
+
+  /** The type and the text of an answer. */
+  async text(): Promise<{ readonly type: string; readonly text: string }> {
+    return { type: this.#registry.contentType, text: await this.#registry.metrics() }
+  }
+
+  /** Counts a request that is over. */
+  request({ method, route, status, ms, bytes }: Counted): void {
+    const key = `${method} ${route}`
+    let counts = this.#routes.get(key)
+    if (!counts) {
+      counts = { method, route, times: new Times(REQUEST_SECONDS), statuses: new Map(), bytes: 0 }
+      this.#routes.set(key, counts)
+    }
+    counts.times.add(ms / 1000)
+    counts.statuses.set(status, (counts.statuses.get(status) ?? 0) + 1)
+    counts.bytes += bytes
+    if (route.startsWith('/files/')) this.#imageBytes += bytes
+  }
+
+  /** Counts a commit of the store with so many objects. */
+  committed(objects: number): void {
+    this.#store.commits++
+    this.#store.objects += objects
+  }
+
+  /** Counts what a node reported; the step that it reported before has ended by it. */
+  reported(before: Report | undefined, now: Report | undefined): void {
+    const step = stepOf(now?.state)
+    if (!now || step === undefined) return
+    if (step === 'completed' || step === 'failed') this.#ended[step]++
+    const last = stepOf(before?.state)
+    if (!before || last === undefined || last === 'completed' || last === 'failed' || step === 'started')
+      return
+    let times = this.#steps.get(last)
+    if (!times) {
+      times = new Times(STEP_SECONDS)
+      this.#steps.set(last, times)
+    }
+    times.add(Math.max(0, Date.parse(now.time) - Date.parse(before.time)) / 1000)
+  }
+
+  #counters(): void {
+    const routes = this.#routes
+    const ended = this.#ended
+    const store = this.#store
+    const imageBytes = () => this.#imageBytes
+    this.#counter(
+      'svcd_http_requests_total',
+      'Requests that are over',
+      ['method', 'route', 'status'],
+      function* () {
+        for (const { method, route, statuses } of routes.values())
+          for (const [status, count] of statuses) yield [{ method, route, status }, count]
+      }
+    )
+    this.#counter('svcd_http_sent_bytes_total', 'Bytes of bodies sent', ['method', 'route'], function* () {
+      for (const { method, route, bytes } of routes.values()) yield [{ method, route }, bytes]
+    })
+    this.#counter('svcd_image_sent_bytes_total', 'Bytes of packed images sent by http', [], function* () {
+      yield [{}, imageBytes()]
+    })
+    this.#counter('svcd_installations_total', 'Installations that ended', ['outcome'], function* () {
+      for (const [outcome, count] of Object.entries(ended)) yield [{ outcome }, count]
+    })
+    this.#counter('svcd_store_commits_total', 'Changes that were made durable', [], function* () {
+      yield [{}, store.commits]
+    })
+    this.#counter('svcd_store_objects_written_total', 'Objects in these changes', [], function* () {
+      yield [{}, store.objects]
+    })
+    this.#counter('process_cpu_seconds_total', 'Processor time of the daemon', [], function* () {
+      const { user, system } = process.cpuUsage()
+      yield [{}, (user + system) / 1e6]
+    })
+  }
+
+  #times(): void {
+    const routes = this.#routes
+    const steps = this.#steps
+    this.#histogram(
+      'svcd_http_request_duration_seconds',
+      'From a request to the end of its answer',
+      function* (name) {
+        for (const { method, route, times } of routes.values()) yield* times.values(name, { method, route })
+      }
+    )
+    this.#histogram(
+      'svcd_installation_step_duration_seconds',
+      'How long steps of installations took',
+      function* (name) {
+        for (const [step, times] of steps) yield* times.values(name, { step })
+      }
+    )
+  }
+
+  #gauges({ states, stale, jobs, services, applies, loopDelayMs }: Sources): void {
+    this.#gauge('svcd_nodes', 'Nodes by their last state', ['state'], function* () {
+      for (const [state, count] of counted([...states()].map(stateOf))) yield [{ state }, count]
+    })
+    this.#gauge('svcd_nodes_stale', 'Nodes that would get something else than they run', [], function* () {
+      yield [{}, stale()]
+    })
+    this.#gauge('svcd_requests_in_background', 'Requests with a record, by state', ['state'], function* () {
+      const found = counted(jobs())
+      for (const state of ['queued', 'running', 'done', 'failed']) yield [{ state }, found.get(state) ?? 0]
+    })
+    this.#gauge(
+      'svcd_service_ok',
+      'Whether a part of svcd, or a service, is well',
+      ['service'],
+      function* () {
+        for (const [service, ok] of services()) yield [{ service }, ok ? 1 : 0]
+      }
+    )
+    this.#counter(
+      'svcd_service_applies_total',
+      'Files put in force, or refused',
+      ['service', 'outcome'],
+      function* () {
+        for (const [service, counts] of applies())
+          for (const [outcome, count] of Object.entries(counts)) yield [{ service, outcome }, count]
+      }
+    )
+    this.#gauge('svcd_event_loop_delay_seconds', 'How late the event loop is on average', [], function* () {
+      yield [{}, Math.max(0, loopDelayMs()) / 1000]
+    })
+    this.#gauge('process_resident_memory_bytes', 'Memory of the daemon', [], function* () {
+      yield [{}, process.memoryUsage.rss()]
+    })
+    const began = Date.now() / 1000 - process.uptime()
+    this.#gauge('process_start_time_seconds', 'When the daemon began, since 1970', [], function* () {
+      yield [{}, began]
+    })
+  }
+
+  #counter(
+    name: string,
+    help: string,
+    labelNames: string[],
+    collect: () => Iterable<[Labels, number]>
+  ): void {
+    const counter = new Counter({
+      ...{ name, help, labelNames, registers: [this.#registry] },
+      collect() {
+        this.reset()
+        for (const [labels, value] of collect()) this.inc({ ...labels }, value)
+      }
+    })
+    void counter
+  }
+
+  #gauge(name: string, help: string, labelNames: string[], collect: () => Iterable<[Labels, number]>): void {
+    const gauge = new Gauge({
+      ...{ name, help, labelNames, registers: [this.#registry] },
+      collect() {
+        this.reset()
+        for (const [labels, value] of collect()) this.set({ ...labels }, value)
+      }
+    })
+    void gauge
+  }
+
+  /** The library's own histogram counts by itself, and slower: this one is made of what was counted. */
+  #histogram(name: string, help: string, values: (name: string) => Iterable<Value>): void {
+    const histogram = {
+      name,
+      help,
+      type: 'histogram',
+      aggregator: 'sum',
+      get: async () => ({ name, help, type: 'histogram', aggregator: 'sum', values: [...values(name)] })
+    }
+    this.#registry.registerMetric(histogram as unknown as Metric<string>)
+  }
+}
+
+function counted(words: Iterable<string>): Map<string, number> {
+  const found = new Map<string, number>()
+  for (const word of words) found.set(word, (found.get(word) ?? 0) + 1)
+  return found
+}
+
+/** The step that a state tells of; undefined where it is none of an installation. */
+function stepOf(state: string | undefined): string | undefined {
+  const [, word] = /^installer\.(\w+)/.exec(state ?? '') ?? []
+  return word === undefined ? undefined : installSteps.includes(word) ? word : 'other'
+}
+
+/** A state as a label: nodes may report any text. */
+function stateOf(state: string | null): string {
+  if (state === null) return 'none'
+  const step = stepOf(state)
+  return step === undefined ? 'other' : `installer.${step}`
+}

@@ -1,0 +1,62 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { start, startChild } from '../support/child.js'
+import { Controller } from '../support/controller.js'
+import { freePort } from '../support/free-port.js'
+import { checkout, requirePrograms } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
+import { until } from '../support/until.js'
+
+requirePrograms('promtool', 'prometheus')
+const rules = join(checkout, 'docs/metrics')
+
+// rules 6.13
+t.test('promtool finds nothing wrong with the metrics, the rules and their tests', async t => {
+  const c = await Controller.start(t)
+  await c.cluster()
+  await c.post('/config/node/n1', { group: 'compute' })
+  const { text } = await c.get('/metrics')
+  for (const [words, input] of [
+    [['check', 'metrics'], text],
+    [['check', 'rules', join(rules, 'alerts.yml')], ''],
+    [['check', 'config', join(rules, 'prometheus.yml')], ''],
+    [['test', 'rules', join(rules, 'alerts.test.yml')], '']
+  ] as const) {
+    const { code, stdout, stderr } = await start('promtool', words, { input }).ended
+    t.equal(code, 0, `promtool ${words.slice(0, 2).join(' ')}: ${stdout}${stderr}`)
+  }
+})
+
+t.test('a real Prometheus scrapes it', async t => {
+  const c = await Controller.start(t, 'http.metrics=open')
+  await c.cluster()
+  await c.post('/config/node/n1', { group: 'compute' })
+  const directory = scratch(t)
+  mkdirSync(join(directory, 'data'))
+  const config = join(directory, 'prometheus.yml')
+  const port = await freePort()
+  const target = `127.0.0.1:${c.daemon.port}`
+  writeFileSync(
+    config,
+    `scrape_configs: [{job_name: svcd, scrape_interval: 1s, static_configs: [{targets: ['${target}']}]}]\n`
+  )
+  const prometheus = await startChild(
+    [
+      'prometheus',
+      `--config.file=${config}`,
+      `--storage.tsdb.path=${join(directory, 'data')}`,
+      `--web.listen-address=127.0.0.1:${port}`
+    ],
+    output => output.includes('ready to receive web requests')
+  )
+  t.teardown(() => prometheus.stop())
+  const ask = async (query: string) => {
+    const url = `http://127.0.0.1:${port}/api/v1/query?query=${encodeURIComponent(query)}`
+    const { data } = (await (await fetch(url)).json()) as { data: { result: { value: [number, string] }[] } }
+    return data.result[0]?.value[1]
+  }
+  await until(async () => (await ask('svcd_nodes{state="none"}')) === '1')
+  t.equal(await ask('up{job="svcd"}'), '1')
+  t.ok(Number(await ask('svcd_store_commits_total')) > 0)
+})
