@@ -258,7 +258,9 @@ export const monitor: Cases = {
     },
     { what: 'an unknown key', ask: ['/monitor/overview?x=1'], status: 400, says: /"x"/ }
   ],
-  'GET /metrics': [{ what: 'for a user', ask: ['/metrics'], by: 'viewer', status: 200 }],
+  'GET /metrics': [
+    { what: 'for a user', ask: ['/metrics'], by: 'viewer', status: 200, text: /^# HELP svcd_/ }
+  ],
   'GET /monitor/audit': [
     {
       what: 'by users',
