@@ -78,10 +78,12 @@ const copies = files.filter(name => !isSource(name))
 
 const kept = new Set([...links, ...copies, ...compiled.keys()])
 mkdirSync(directory, { recursive: true })
-for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {
-  const path = join(entry.parentPath, entry.name)
-  if (!entry.isDirectory() && !kept.has(path.slice(directory.length + 1))) rmSync(path)
-}
+// Not `recursive`, which follows links from Node 22 on: the packages themselves would be removed.
+const madeBelow = path =>
+  readdirSync(path, { withFileTypes: true }).flatMap(entry =>
+    entry.isDirectory() ? madeBelow(join(path, entry.name)) : [join(path, entry.name)]
+  )
+for (const path of madeBelow(directory)) if (!kept.has(path.slice(directory.length + 1))) rmSync(path)
 for (const name of links) link(name)
 for (const name of copies) copy(name)
 for (const [name, contents] of compiled)
