@@ -31,7 +31,7 @@ ask() {
   shift
   curl -sS -m 1500 -w ' %{http_code}' -H "x-access-tokens: $(token)" "$@" "$url$path"
 }
-files() { find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/log -o -path /var/cache -o -path /root \) -prune -o -print | sort; }
+files() { find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/log -o -path /var/cache -o -path /root -o -path /var/tmp -o -path /var/lib/apt \) -prune -o -print | sort; }
 
 case $phase in
   install)
