@@ -1,5 +1,6 @@
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
+import { type Caller, isAdmin } from '../auth/access.js'
 import { inSlices, singleFlight } from '../concurrency.js'
 import { nodeColumns, overviewText } from '../monitor/overview.js'
 import type { ApiRoute, Parts } from './context.js'
@@ -32,7 +33,8 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
           request.caller.kind === 'user' ? request.caller.role : 'viewer'
         )
         const answer = { status: 200, type: 'text/event-stream; charset=utf-8', headers: eventHeaders }
-        if (choice(request.query, 'follow', ['yes', 'no']) === 'yes') return { ...answer, feed: reader }
+        if (choice(request.query, 'follow', ['yes', 'no']) === 'yes')
+          return { ...answer, feed: reader, ...followerOf(request.caller) }
         let text = ''
         for (let piece = reader.next(); piece !== ''; piece = reader.next()) text += piece
         return { ...answer, text }
@@ -77,6 +79,10 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
     })
   ]
 }
+
+/** The streams of one user are counted together, and some are kept for admins (rules 2.20). */
+const followerOf = (caller: Caller) =>
+  caller.kind === 'user' ? { follower: { name: caller.user, first: isAdmin(caller) } } : {}
 
 /** The overview as text, made once for all who ask at about the same time, and zipped once. */
 function sharedOverview(parts: Parts) {

@@ -1,11 +1,11 @@
 import type { Duplex } from 'node:stream'
-import ipaddr from 'ipaddr.js'
 import type { Log } from '../log.js'
 import { Backlog, RequestQueue } from './backlog.js'
 import { busy } from './busy.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
 import { Notice } from './notice.js'
+import { networkOf } from './source.js'
 
 /** A connection that is younger may have its first request on the way: ms. */
 const FRESH_MS = 5000
@@ -284,15 +284,4 @@ export class Connections<C> {
   endIfIdle(connection: Connection<C>): void {
     if (connection.idle) endSoon(connection.socket)
   }
-}
-
-/** What counts as one address: an IPv4 address, or the 64 bits of IPv6 that belong to one network. */
-function networkOf(peer: string): string {
-  if (!peer.includes(':') || peer.startsWith('::ffff:')) return peer
-  const [groups] = peer.split('%')
-  return ipaddr.IPv6.isValid(groups ?? '')
-    ? ipaddr.IPv6.parse(groups ?? '')
-        .parts.slice(0, 4)
-        .join(':')
-    : peer
 }

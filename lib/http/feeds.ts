@@ -1,7 +1,8 @@
 import { busy } from './busy.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
-import type { Feed } from './route.js'
+import type { Feed, Follower } from './route.js'
+import { networkOf } from './source.js'
 
 /** How a feed goes out. */
 export interface Sending {
@@ -10,19 +11,24 @@ export interface Sending {
   readonly begin: () => void
   /** Whether who asked still may. */
   readonly mayStill: () => Promise<boolean>
+  readonly follower?: Follower | undefined
 }
 
-type FeedLimits = Pick<Limits, 'feeds' | 'feedsPerAddress' | 'feedBeatMs'>
+type FeedLimits = Pick<Limits, 'feeds' | 'feedsPerAddress' | 'feedsPerUser' | 'feedBeatMs'>
 
 /** Whether a caller still may is asked at most so often, beside each beat: ms. */
 const ASKED_MS = 1000
 
-/** The feeds that are open: they are bounded in number, in all and for one address (rules 2.20). */
+/** This part of all places is kept for those who come first: whatever others open, an admin sees what happens. */
+const KEPT_PART = 16
+
+/** The feeds that are open: they are bounded in number, in all, for one address and for one user (rules 2.20). */
 export class Feeds {
   readonly #limits: FeedLimits
   readonly #isUnbound: (address: string) => boolean
   readonly #open = new Set<OpenFeed>()
-  readonly #ofAddress = new Map<string, number>()
+  readonly #ofAddress = new Counts()
+  readonly #ofUser = new Counts()
   #beating: NodeJS.Timeout | undefined
   #closing = false
 
@@ -34,23 +40,20 @@ export class Feeds {
 
   /** Sends a feed until the client goes, or may no more, or `close` is called. Throws 503 with Retry-After if there are too many. */
   async run<C>(exchange: Exchange<C>, sending: Sending): Promise<void> {
-    const { feeds, feedsPerAddress } = this.#limits
-    const { address } = exchange
-    const siblings = this.#ofAddress.get(address) ?? 0
-    if (this.#open.size >= feeds) throw busy(`${feeds} streams of events are open, which is the most`)
-    if (siblings >= feedsPerAddress && !this.#isUnbound(address))
-      throw busy(`${address} has ${siblings} streams of events open, which is the most for one address`)
+    const network = networkOf(exchange.address)
+    const user = sending.follower?.name
+    this.#assertRoom(exchange.address, network, sending.follower)
     const open = new OpenFeed(exchange, sending)
     this.#open.add(open)
-    this.#ofAddress.set(address, siblings + 1)
+    this.#ofAddress.add(network)
+    if (user !== undefined) this.#ofUser.add(user)
     this.#beating ??= setInterval(() => this.#beat(), this.#limits.feedBeatMs).unref()
     try {
       await open.run(this.#closing)
     } finally {
       this.#open.delete(open)
-      const left = (this.#ofAddress.get(address) ?? 1) - 1
-      if (left === 0) this.#ofAddress.delete(address)
-      else this.#ofAddress.set(address, left)
+      this.#ofAddress.remove(network)
+      if (user !== undefined) this.#ofUser.remove(user)
       if (this.#open.size === 0) {
         clearInterval(this.#beating)
         this.#beating = undefined
@@ -66,6 +69,39 @@ export class Feeds {
 
   #beat(): void {
     for (const open of this.#open) open.beat()
+  }
+
+  /** Throws 503 with Retry-After where there is no place for one more. */
+  #assertRoom(address: string, network: string, follower: Follower | undefined): void {
+    const { feeds, feedsPerAddress, feedsPerUser } = this.#limits
+    const most = follower?.first ? feeds : feeds - Math.floor(feeds / KEPT_PART)
+    const ofAddress = this.#ofAddress.of(network)
+    const ofUser = follower ? this.#ofUser.of(follower.name) : 0
+    if (ofUser >= feedsPerUser)
+      throw busy(`${follower?.name} has ${ofUser} streams of events open, which is the most for one user`)
+    if (ofAddress >= feedsPerAddress && !this.#isUnbound(address))
+      throw busy(`${address} has ${ofAddress} streams of events open, which is the most for one address`)
+    if (this.#open.size >= most)
+      throw busy(`${this.#open.size} streams of events are open, which is the most`)
+  }
+}
+
+/** How many there are of each name; what there is none of takes no memory. */
+class Counts {
+  readonly #counts = new Map<string, number>()
+
+  of(name: string): number {
+    return this.#counts.get(name) ?? 0
+  }
+
+  add(name: string): void {
+    this.#counts.set(name, this.of(name) + 1)
+  }
+
+  remove(name: string): void {
+    const left = this.of(name) - 1
+    if (left > 0) this.#counts.set(name, left)
+    else this.#counts.delete(name)
   }
 }
 

@@ -24,9 +24,10 @@ export interface Limits {
   readonly listWaitMs: number
   /** Where room is short, an answer of which the client has taken nothing for so long makes room for another one. */
   readonly yieldMs: number
-  /** Feeds of events that are open at once, in all and of one address; one more is 503. */
+  /** Feeds of events that are open at once, in all, of one address and of one user; one more is 503. */
   readonly feeds: number
   readonly feedsPerAddress: number
+  readonly feedsPerUser: number
   /** A feed with nothing new is sent a beat this often. */
   readonly feedBeatMs: number
   /** TLS handshakes that are under way at once; one more waits. */
@@ -53,6 +54,7 @@ export const defaultLimits: Limits = {
   yieldMs: 30_000,
   feeds: 512,
   feedsPerAddress: 32,
+  feedsPerUser: 32,
   // Front servers cut a connection that was silent for a minute.
   feedBeatMs: 15_000,
   // One that does nothing holds some 50 kB.

@@ -30,6 +30,14 @@ export interface Feed {
   follow(wake: () => void): () => void
 }
 
+/** Who asked for a feed, as the number of feeds goes by it. */
+export interface Follower {
+  /** Those of one name have a bound of their own together. */
+  readonly name: string
+  /** The places that are kept back are theirs too. */
+  readonly first: boolean
+}
+
 /**
  * What a handler gives back; only http/ writes to a socket. At most one of these is set, none for an empty answer (204):
  * `body`, sent as JSON; `json`, JSON text that is serialised already (parts of it are gone through twice, and must be the
@@ -46,6 +54,8 @@ export interface Answer {
   readonly file?: string
   readonly bytes?: Buffer
   readonly feed?: Feed
+  /** Of a `feed`; without one it is counted by its address alone, and as nobody's who is first. */
+  readonly follower?: Follower
   readonly type?: string
   /** The client takes gzip, and a long text may cost the time to compress it. */
   readonly compress?: boolean

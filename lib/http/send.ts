@@ -204,7 +204,8 @@ async function sendFeed<C>(exchange: Exchange<C>, answer: Answer, feed: Feed, ma
       head()
       cutWhenStalled(exchange, manner)
     },
-    mayStill: manner.mayStill
+    mayStill: manner.mayStill,
+    follower: answer.follower
   })
 }
 

@@ -4,9 +4,9 @@ import type { Feed } from '../../lib/http/route.js'
 import { until } from '../support/until.js'
 import { route, start } from './helpers.js'
 
-const ask = (port: number, headers = {}) =>
+const ask = (port: number, headers = {}, path = '/feed') =>
   new Promise<IncomingMessage>((resolve, reject) => {
-    get({ host: '127.0.0.1', port, path: '/feed', agent: false, headers }, resolve).on('error', reject)
+    get({ host: '127.0.0.1', port, path, agent: false, headers }, resolve).on('error', reject)
   })
 
 /** A feed that gives these texts, and how it is woken. */
@@ -55,6 +55,45 @@ t.test('streams are bounded in all and for one address, and their places come ba
     return again.statusCode === 200
   })
 })
+
+// rules 2.20
+t.test(
+  'one user, or one network of IPv6, cannot take the places of others; some are kept for admins',
+  async t => {
+    const { port } = await start(
+      t,
+      [
+        route('GET', '/feed', ({ query }) => {
+          const [name, first] = [query.get('user'), query.get('first') !== null]
+          return { status: 200, feed: feed().made, ...(name === null ? {} : { follower: { name, first } }) }
+        })
+      ],
+      { trustedProxies: ['127.0.0.1'], limits: { feeds: 32, feedsPerAddress: 8, feedsPerUser: 10 } }
+    )
+    let asked = 0
+    /** The statuses of so many streams that are opened and stay open, each from another address. */
+    const opened = async (count: number, query: string, address = () => `192.0.2.${++asked}`) => {
+      const statuses: (number | undefined)[] = []
+      for (let i = 0; i < count; i++) {
+        const answer = await ask(port, { 'X-Forwarded-For': address() }, `/feed${query}`)
+        t.teardown(() => answer.on('error', () => undefined).destroy())
+        answer.resume()
+        statuses.push(answer.statusCode)
+      }
+      return statuses
+    }
+    const times = (count: number, status: number) => Array.from({ length: count }, () => status)
+    t.same(await opened(11, '?user=alice'), [...times(10, 200), 503], 'one more of the same user')
+    t.same(
+      await opened(9, '', () => `2001:db8::${++asked}`),
+      [...times(8, 200), 503],
+      'one more of the same 64 bits'
+    )
+    t.same(await opened(10, '?user=bob'), times(10, 200))
+    t.same(await opened(3, '?user=carol'), [200, 200, 503], 'the last places')
+    t.same(await opened(3, '?user=root&first'), [200, 200, 503], 'are kept for those who come first')
+  }
+)
 
 // rules 2.20
 t.test('a stream with nothing new is sent beats', async t => {

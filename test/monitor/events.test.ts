@@ -263,6 +263,25 @@ t.test('a daemon', async t => {
   })
 
   // rules 2.20
+  await t.test('a viewer cannot keep an admin from the events', async t => {
+    const streams = []
+    for (let i = 0; i < 40; i++) streams.push(await follow(c, viewer))
+    const statuses = streams.map(({ answer }) => answer.statusCode)
+    t.same(
+      [200, 503].map(status => statuses.filter(each => each === status).length),
+      [32, 8]
+    )
+    const byAdmin = await follow(c, admin)
+    t.equal(byAdmin.answer.statusCode, 200)
+    for (const stream of [...streams, byAdmin]) stream.close()
+    await until(async () => {
+      const again = await follow(c, viewer)
+      again.close()
+      return again.answer.statusCode === 200
+    })
+  })
+
+  // rules 2.20
   await t.test('a stream ends with its token', async t => {
     const stream = await follow(c, viewer)
     await stream.sees('begin')

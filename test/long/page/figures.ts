@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Page } from 'playwright-core'
-import { browser, open, Stage } from './stage.js'
+import { browser, MANY_VIEWERS, open, Stage } from './stage.js'
 
 const wanted = new Set(process.argv.slice(2))
 const wants = (name: string) => wanted.size === 0 || wanted.has(name)
@@ -69,17 +69,14 @@ if (wants('paint'))
     await stage.stop()
   }
 
-/** A stream of events, as a page has it. */
-const stream = (stage: Stage) =>
+/** A stream of events, as a page has it; throws Error where it is refused. */
+const stream = (stage: Stage, token: string) =>
   new Promise<IncomingMessage>((resolve, reject) => {
-    get(
-      `${stage.url}/monitor/events`,
-      { agent: false, headers: { 'x-access-tokens': stage.token } },
-      answer => {
-        answer.resume()
-        resolve(answer)
-      }
-    ).on('error', reject)
+    get(`${stage.url}/monitor/events`, { agent: false, headers: { 'x-access-tokens': token } }, answer => {
+      answer.resume()
+      if (answer.statusCode !== 200) return reject(new Error(`/monitor/events: ${answer.statusCode}`))
+      resolve(answer)
+    }).on('error', reject)
   })
 
 if (wants('streams')) {
@@ -92,7 +89,10 @@ if (wants('streams')) {
   }
   await sleep(5000)
   const idle = await cpu(40)
-  const streams = await Promise.all(Array.from({ length: 200 }, () => stream(stage)))
+  const tokens = await Promise.all(Array.from({ length: MANY_VIEWERS }, (_, i) => stage.logIn(`viewer${i}`)))
+  const streams = await Promise.all(
+    Array.from({ length: 200 }, (_, i) => stream(stage, tokens[i % MANY_VIEWERS] ?? ''))
+  )
   await sleep(3000)
   const followed = await cpu(40)
   console.log(

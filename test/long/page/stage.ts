@@ -6,6 +6,9 @@ import { cheapHash } from '../../support/callers.js'
 import { Daemon } from '../../support/daemon.js'
 import { program } from './chromium.js'
 
+/** There are users `viewer0` and on, so many: one user may open 32 streams of events (rules 2.20). */
+export const MANY_VIEWERS = 8
+
 /** A real daemon with a cluster that looks like one: nodes of every condition, in groups and racks. */
 export class Stage {
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 32 })
@@ -15,7 +18,8 @@ export class Stage {
   private constructor(readonly daemon: Daemon) {}
 
   static async start(directory: string, nodes: number): Promise<Stage> {
-    const users = ['root=admin', 'alice=viewer'].map(user => {
+    const viewers = Array.from({ length: MANY_VIEWERS }, (_, i) => `viewer${i}=viewer`)
+    const users = ['root=admin', 'alice=viewer', ...viewers].map(user => {
       const [name, role] = user.split('=')
       return `users.${name}=${role} ${cheapHash('correct horse')}`
     })
