@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import {
   chmod,
   chown,
+  lchown,
   lstat,
   mkdir,
   readdir,
@@ -25,7 +26,10 @@ import { loadConfig } from '../config/load.js'
 import type { Config } from '../config/types.js'
 import { syncDirectory } from '../disk/directory.js'
 import { exists, unlessMissing } from '../disk/missing.js'
+import { inDirectory } from '../disk/open-directory.js'
+import { removeTree } from '../disk/remove-tree.js'
 import { replaceDurably } from '../disk/replace.js'
+import { trustedPath } from '../disk/trusted-path.js'
 import { migrations } from '../model/migrations.js'
 import { holdDirectory } from '../store/lock.js'
 import { version } from '../version.js'
@@ -47,6 +51,8 @@ interface Owner {
   readonly uid: number
   readonly gid: number
 }
+
+const program = promisify(execFile)
 
 const mostConfigBytes = 64 * 1024 * 1024
 
@@ -86,7 +92,7 @@ export async function restore(options: RestoreOptions): Promise<string> {
     await extractState(file, part, owner)
     if (info.images) await placeImages(file, config, aside, owner)
     const replaced = await placeConfig(found, config, ini, owner)
-    await promisify(execFile)('sync', ['--file-system', state])
+    await program('sync', ['--file-system', state])
     await rename(part, join(state, steps.ready))
     await syncDirectory(state)
     await finish(state, aside)
@@ -184,7 +190,7 @@ async function ownerOf(config: Config): Promise<Owner | undefined> {
   if (process.getuid?.() !== 0) return undefined
   const unit = await unitUser(config.file)
   if (!unit) return undefined
-  const { stdout } = await promisify(execFile)('id', ['-u', '--', unit.user])
+  const { stdout } = await program('id', ['-u', '--', unit.user])
   return { uid: Number(stdout), gid: Number(unit.group) }
 }
 
@@ -261,40 +267,45 @@ async function placeImages(
 ): Promise<void> {
   const { directory } = config.image
   const { files } = config.paths
-  await mkdir(files, { recursive: true, mode: 0o755 })
+  await makeFiles(files, owner)
   await mkdir(directory, { recursive: true, mode: 0o755 })
   const part = join(directory, '.restore.part')
-  await rm(part, { recursive: true, force: true })
+  await removeTree(part)
   await mkdir(part, { mode: 0o700 })
-  const words = ['--extract', '--same-owner', '--preserve-permissions', ...treeOptions.slice(1, -1)]
-  await promisify(execFile)('tar', [
-    ...words,
-    ...[
-      `--file=${file}`,
-      `--directory=${part}`,
-      '--wildcards',
-      `--exclude=${CHECKSUM}`,
-      '--exclude=state',
-      '--exclude=config'
-    ]
+  await program('tar', [
+    ...['--extract', '--same-owner', '--preserve-permissions', ...treeOptions.slice(1, -1)],
+    ...[`--file=${file}`, `--directory=${part}`],
+    // Anchored: a file of an image may have any of these names.
+    ...['--anchored', '--no-wildcards', `--exclude=${CHECKSUM}`, '--exclude=state', '--exclude=config']
   ])
   for (const name of await unlessMissing(readdir(join(part, 'images')), []))
     await putAside(join(part, 'images', name), join(directory, name), join(aside, 'images'))
-  for (const name of await unlessMissing(readdir(join(part, 'files')), [])) {
-    const from = join(part, 'files', name)
-    await chmod(from, 0o644)
-    if (owner) await chown(from, owner.uid, owner.gid)
-    await promisify(execFile)('cp', [
-      '--archive',
-      '--no-target-directory',
-      '--',
-      from,
-      join(files, `.${name}.restored`)
-    ])
-    await rename(join(files, `.${name}.restored`), join(files, name))
-  }
-  await rm(part, { recursive: true, force: true })
-  await promisify(execFile)('sync', ['--file-system', directory, files])
+  const packed = join(part, 'files')
+  if (await exists(packed)) await placeFiles(packed, files, owner)
+  await removeTree(part)
+  await program('sync', ['--file-system', directory, files])
+}
+
+/** Makes the directory of the packed files where there is none. */
+async function makeFiles(files: string, owner: Owner | undefined): Promise<void> {
+  if (await exists(files)) return
+  await mkdir(dirname(files), { recursive: true, mode: 0o755 })
+  await mkdir(files, { mode: 0o700 })
+  if (owner) await lchown(files, owner.uid, owner.gid)
+}
+
+/** Moves packed files to their directory, with their modes. It is svcd's: nothing in it is opened, and no link followed. */
+async function placeFiles(packed: string, files: string, owner: Owner | undefined): Promise<void> {
+  if (owner)
+    await program('chown', ['--recursive', '--no-dereference', `${owner.uid}:${owner.gid}`, '--', packed])
+  await inDirectory(await trustedPath(files), '', async place => {
+    for (const name of await readdir(packed)) {
+      const made = place.at(`.${name}.${randomBytes(6).toString('hex')}`)
+      const words = ['--archive', '--no-target-directory', '--remove-destination', '--']
+      await program('cp', [...words, join(packed, name), made])
+      await rename(made, place.at(name))
+    }
+  })
 }
 
 /** Gives a directory its place; one that is there moves aside. */

@@ -1,11 +1,14 @@
 import {
+  chmodSync,
   cpSync,
   existsSync,
+  lchownSync,
   mkdirSync,
   readdirSync,
   readFileSync,
   renameSync,
   statSync,
+  symlinkSync,
   writeFileSync
 } from 'node:fs'
 import { join } from 'node:path'
@@ -23,7 +26,7 @@ import { migrations } from '../../lib/model/migrations.js'
 import { richCluster } from '../api/contract/rich.js'
 import { builtTree, svcd } from '../support/built-tree.js'
 import { Controller } from '../support/controller.js'
-import { checkout, output } from '../support/programs.js'
+import { checkout, output, requireRoot } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { stored } from '../support/state.js'
 
@@ -341,4 +344,51 @@ t.test('without a daemon the files are read', async t => {
   await other.run(again)
   t.strictSame(filesIn(other.at('state')), filesIn(at('state')))
   await (await start()).close(1000)
+})
+
+t.test('images and packed files come back whole, and through no link of user svcd', async t => {
+  requireRoot()
+  const { at, ini, set, run } = machine(t)
+  await run(file)
+  const trees = {
+    'compute/etc/selinux/config': 'SELINUX=enforcing',
+    'compute/usr/lib/state': 'a file of the image',
+    'compute/usr/lib/sha256': 'another',
+    'config/etc/hostname': 'an image of this name'
+  }
+  for (const [path, content] of Object.entries(trees)) {
+    mkdirSync(join(at('images'), path, '..'), { recursive: true })
+    writeFileSync(at('images', path), content)
+  }
+  mkdirSync(at('files'), { recursive: true })
+  writeFileSync(at('files/compute.tar.gz'), 'packed')
+  chmodSync(at('files/compute.tar.gz'), 0o640)
+  const whole = join(scratch(t), 'images.tar')
+  await backup(loadConfig(ini, set), whole, true)
+
+  const empty = machine(t)
+  await empty.run(whole)
+  const found = filesIn(empty.at('images'))
+  t.strictSame(found, trees)
+  t.equal(statSync(empty.at('files')).mode & 0o7777, 0o700)
+  t.strictSame(filesIn(empty.at('files')), { 'compute.tar.gz': 'packed' })
+  t.equal(statSync(empty.at('files/compute.tar.gz')).mode & 0o7777, 0o640)
+
+  const planted = machine(t)
+  mkdirSync(planted.at('files'))
+  writeFileSync(planted.at('victim'), 'of root')
+  for (const name of ['.compute.tar.gz.restored', 'compute.tar.gz']) {
+    symlinkSync(planted.at('victim'), planted.at('files', name))
+    lchownSync(planted.at('files', name), 65534, 65534)
+  }
+  await planted.run(whole)
+  t.equal(readFileSync(planted.at('victim'), 'utf8'), 'of root')
+  t.equal(readFileSync(planted.at('files/compute.tar.gz'), 'utf8'), 'packed')
+
+  const elsewhere = machine(t)
+  mkdirSync(elsewhere.at('elsewhere'))
+  symlinkSync(elsewhere.at('elsewhere'), elsewhere.at('files'))
+  lchownSync(elsewhere.at('files'), 65534, 65534)
+  await t.rejects(elsewhere.run(whole), /files is a link that belongs to user 65534: remove it, or make it/)
+  t.strictSame(readdirSync(elsewhere.at('elsewhere')), [])
 })

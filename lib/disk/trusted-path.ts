@@ -1,0 +1,33 @@
+import { lstat, readlink } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+
+/** As many links as the kernel follows in one path. */
+const MOST_LINKS = 40
+
+/**
+ * An absolute path with no link left in it. Links of root and of this user are followed. Throws Error that names a link of
+ * anybody else, who could let it lead to any directory; throws the error of the operating system for what is missing.
+ */
+export async function trustedPath(path: string): Promise<string> {
+  const left = resolve(path).split('/').reverse()
+  let found = '/'
+  for (let links = 0; left.length > 0; ) {
+    const name = left.pop() as string
+    if (name === '' || name === '.') continue
+    const here = name === '..' ? dirname(found) : join(found, name)
+    const stat = await lstat(here)
+    if (!stat.isSymbolicLink()) {
+      found = here
+      continue
+    }
+    if (stat.uid !== 0 && stat.uid !== process.getuid?.())
+      throw new Error(
+        `${here} is a link that belongs to user ${stat.uid}: remove it, or make it again as root`
+      )
+    if (++links > MOST_LINKS) throw new Error(`${path}: its links go round in a circle`)
+    const target = await readlink(here)
+    if (target.startsWith('/')) found = '/'
+    left.push(...target.split('/').reverse())
+  }
+  return found
+}
