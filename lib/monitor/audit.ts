@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto'
-import { constants } from 'node:fs'
 import { appendFile, open, rename, rm, stat, truncate } from 'node:fs/promises'
 import { Background } from '../background.js'
 import { inSlices } from '../concurrency.js'
@@ -10,6 +9,7 @@ import type { Actor, ChangeKind } from '../model/model.js'
 import { folding } from '../node-set/fold.js'
 import type { Change } from '../store/types.js'
 import type { Condition } from './health.js'
+import { type LastLine, lastLines } from './last-lines.js'
 
 export interface AuditOptions {
   /** Of the changes by users. */
@@ -41,9 +41,9 @@ const mostNamed = 10_000
 const mostTold = 20
 const values = { before: undefined, after: undefined }
 
-/** So many lines are read at once, from so many bytes at the end of the files. */
+/** So many lines are shown at once, of so many bytes in all from each file. */
 const mostRead = 200
-const mostReadBytes = 256 * 1024
+const mostShownBytes = 256 * 1024
 
 /** Characters of a text that a line carries. */
 const longestText = 4096
@@ -71,7 +71,7 @@ export class Audit {
     return { ok: reason === '', reason }
   }
 
-  /** The last lines that users, or machines, left: the newest first, 200 at most. Throws 503 when they cannot be read. */
+  /** The last lines that users, or machines, left: the newest first, 200 at most (6.11). Throws 503 when they cannot be read. */
   last(by: 'users' | 'machines'): Promise<object[]> {
     return (by === 'users' ? this.#users : this.#machines).last(mostRead)
   }
@@ -117,6 +117,8 @@ class Trail {
   readonly #waiting: string[] = []
   readonly #writing: Background
   #sizeBytes: number | undefined
+  /** Whether the file ends in half a line: the machine lost its power while it was written. */
+  #isUnended = false
 
   constructor(
     private readonly file: string,
@@ -142,9 +144,7 @@ class Trail {
     const lines: object[] = []
     for (const file of [this.file, `${this.file}.1`]) {
       if (lines.length >= most) break
-      const text = await unlessMissing(tailOf(file), '')
-      for (const line of text.split('\n').reverse())
-        if (line !== '' && lines.length < most) lines.push(JSON.parse(line) as object)
+      await unlessMissing(addLast(file, lines, most), undefined)
     }
     return lines
   }
@@ -180,15 +180,17 @@ class Trail {
     await this.options.assertOurs?.()
     await this.#rotate()
     const sizeBytes = this.#sizeBytes ?? 0
+    const written = this.#isUnended ? `\n${text}` : text
     try {
-      await appendFile(this.file, text, { mode: 0o600 })
+      await appendFile(this.file, written, { mode: 0o600 })
     } catch (error) {
       // Half a line must not stay. When it cannot be taken back, the size of the file is looked up again.
       await truncate(this.file, sizeBytes).catch(() => undefined)
       this.#sizeBytes = undefined
       throw error
     }
-    this.#sizeBytes = sizeBytes + Buffer.byteLength(text)
+    this.#sizeBytes = sizeBytes + Buffer.byteLength(written)
+    this.#isUnended = false
   }
 
   async #rotate(): Promise<void> {
@@ -198,6 +200,7 @@ class Trail {
       const found = await unlessMissing(stat(file), undefined)
       // To append to a pipe waits for its reader.
       if (found && !found.isFile()) throw new Error(`${file} is not a regular file`)
+      this.#isUnended = found !== undefined && found.size > 0 && !(await endsInNewline(file, found.size))
       this.#sizeBytes = found?.size ?? 0
     }
     if (this.#sizeBytes < maxBytes) return
@@ -205,20 +208,40 @@ class Trail {
       await unlessMissing(rename(i === 1 ? file : `${file}.${i - 1}`, `${file}.${i}`), undefined)
     if (keep === 0) await rm(file, { force: true })
     this.#sizeBytes = 0
+    this.#isUnended = false
   }
 }
 
-/** The whole lines at the end of a file. */
-async function tailOf(file: string): Promise<string> {
-  const handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+/** Adds the last lines of a file to these, the newest first, until there are `most`; what is damaged is left out. */
+async function addLast(file: string, lines: object[], most: number): Promise<void> {
+  let shownBytes = 0
+  for await (const line of lastLines(file)) {
+    const fits = line.isWhole && shownBytes + line.bytes <= mostShownBytes
+    const entry = entryOf(line, fits)
+    if (entry === undefined) continue
+    if (fits) shownBytes += line.bytes
+    lines.push(entry)
+    if (lines.length >= most) return
+  }
+}
+
+/** What a line says, all of it or else who did what and how many bytes the line has; undefined for a damaged one. */
+function entryOf({ text, bytes }: LastLine, all: boolean): object | undefined {
+  // Quotes within a value are escaped: this is found where the keys are.
+  const [head] = all ? [] : (/^\{[^\n]*?,"action":"\w+"(?:,"type":"\w+")?/.exec(text) ?? [])
   try {
-    const { size } = await handle.stat()
-    const length = Math.min(size, mostReadBytes)
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(length), 0, length, size - length)
-    const text = buffer.toString('utf8', 0, bytesRead)
-    // The last line may be on its way still.
-    const whole = text.slice(0, text.lastIndexOf('\n') + 1)
-    return length < size ? whole.slice(whole.indexOf('\n') + 1) : whole
+    const entry: unknown = JSON.parse(all ? text : `${head},"bytes":${bytes}}`)
+    return typeof entry === 'object' && entry !== null ? entry : undefined
+  } catch {
+    return undefined
+  }
+}
+
+async function endsInNewline(file: string, sizeBytes: number): Promise<boolean> {
+  const handle = await open(file, 'r')
+  try {
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(1), 0, 1, sizeBytes - 1)
+    return bytesRead === 1 && buffer[0] === 10
   } finally {
     await handle.close()
   }

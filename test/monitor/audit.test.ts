@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, wri
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Audit } from '../../lib/monitor/audit.js'
+import { lastLines } from '../../lib/monitor/last-lines.js'
 import { hostile, richCluster } from '../api/contract/rich.js'
 import { base64 } from '../api/contract/world.js'
 import { cheapHash } from '../support/callers.js'
@@ -290,8 +291,7 @@ async function lineBytes(test: Test): Promise<number> {
 }
 
 /** An audit log of its own, and what a change of one object is to it. */
-function log(test: Test, maxBytes: number, keep: number) {
-  const directory = test.testdir()
+function log(test: Test, maxBytes: number, keep: number, directory = test.testdir()) {
   const file = join(directory, 'audit.log')
   let now = 0
   const machinesFile = join(directory, 'audit-machines.log')
@@ -368,6 +368,51 @@ t.test('a log that cannot be written is told by the health, and loses no later l
   rmSync(fileOf(c), { recursive: true })
   await c.post('/config/group/g', { comment: 'x' })
   t.equal((await c.get('/monitor/service/svcd')).status, 200)
+})
+
+// rules 6.11
+t.test('half a line, which a power cut left, spoils neither the next line nor what is read', async t => {
+  const { directory, file, audit, record } = log(t, 10_000_000, 1)
+  const found = async () => (await audit.last('users')).map(line => (line as Line).name)
+  await record('a')
+  const [whole = ''] = text(file).split('\n')
+  await audit.close()
+  writeFileSync(file, `${whole}\n\0\0\0\nnull\n${whole.slice(0, 40)}`)
+  const next = log(t, 10_000_000, 1, directory)
+  await next.record('b')
+  await next.record('c')
+  t.same(
+    text(file)
+      .split('\n')
+      .map(line => line.slice(0, 7)),
+    ['{"time"', '\0\0\0', 'null', '{"time"', '{"time"', '{"time"', ''],
+    'the half line has an end, once'
+  )
+  t.same(await found(), ['c', 'b', 'a'], 'what is damaged is left out')
+})
+
+// rules 6.11
+t.test('a line of any length hides no other one', async t => {
+  const { file, audit, record } = log(t, 100_000_000, 1)
+  await record('a')
+  const [whole = ''] = text(file).split('\n')
+  const names = 'n'.repeat(700_000)
+  const long = whole.replace('"name":"a"', `"count":9,"names":${JSON.stringify(names)}`)
+  writeFileSync(file, `${whole}\n${long}\n`)
+  const found = await audit.last('users')
+  t.match(found, [{ who: admin.who, action: 'create', type: 'group', bytes: long.length }, { name: 'a' }])
+  t.notOk(JSON.stringify(found).includes('nn'), 'its names are in the file alone')
+  writeFileSync(file, `${whole}\n${whole.replace('"name":"a"', `"name":"${'n'.repeat(262_000)}"`)}\n`)
+  t.match(await audit.last('users'), [{ action: 'create', bytes: Number }, { name: 'a' }])
+  // Lines of every length around that of a block.
+  const lengths = [1, 262_000, 3, 262_143, 262_144, 262_145, 500, 524_288, 2]
+  writeFileSync(file, lengths.map(length => `${'x'.repeat(length)}\n`).join(''))
+  const came: number[] = []
+  for await (const line of lastLines(file)) {
+    came.push(line.bytes)
+    t.equal(line.text, 'x'.repeat(Math.min(line.bytes, 262_144)))
+  }
+  t.same(came, lengths.reverse())
 })
 
 t.test('the lines of one change carry one mark, those of two changes two', async t => {
