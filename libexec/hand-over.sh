@@ -1,13 +1,41 @@
 #!/bin/sh
 # hand-over.sh STATE FILES IMAGES USER: gives the state and the files of a svcd that ran as root to USER, and leaves the
 # images root's. To be typed as root while svcd is stopped; again is fine. STATE, FILES and IMAGES are [paths] state,
-# [paths] files and [image] directory. Nothing is followed that is a link, and no other file system is entered.
+# [paths] files and [image] directory. No link is followed but those of root in these three paths, and no other file system
+# is entered.
 set -eu
 
 if [ $# -ne 4 ]; then
   echo 'Usage: hand-over.sh STATE FILES IMAGES USER' >&2
   exit 2
 fi
+
+# Refuses a path in which somebody else than root has made a link: it may lead anywhere.
+refuse_foreign_links() (
+  path=$1
+  case $path in /*) ;; *) path=$PWD/$path ;; esac
+  while [ "$path" != / ]; do
+    while [ "$path" != "${path%/}" ]; do path=${path%/}; done
+    if [ -L "$path" ]; then
+      owner=$(stat -c %u -- "$path")
+      if [ "$owner" -ne 0 ]; then
+        echo "$path is a link that belongs to user $owner: remove it, or make it again as root; nothing is changed" >&2
+        exit 1
+      fi
+      if ! [ -e "$path" ]; then
+        echo "$path is a link that leads to nothing: remove it; nothing is changed" >&2
+        exit 1
+      fi
+      target=$(readlink -- "$path")
+      case $target in /*) ;; *) target=$(dirname -- "$path")/$target ;; esac
+      refuse_foreign_links "$target" || exit 1
+    fi
+    path=$(dirname -- "$path")
+  done
+)
+for directory in "$1" "$2" "$3"; do
+  refuse_foreign_links "$directory" || exit 1
+done
 state=$(realpath -- "$1")
 files=$(realpath -m -- "$2")
 images=$(realpath -m -- "$3")
@@ -30,11 +58,12 @@ if command -v flock >/dev/null && ! flock -n "$state" true; then
 fi
 
 mkdir -p "$files" "$images"
-# All but the images, wherever these lie or lay before. Files keep their group: it may be the seeder's.
-find "$state" -xdev -mindepth 1 \( -path "$images" -o -path "$files" -o -path "$state/images" \) -prune -o -exec chown -h "$user:$group" {} +
-find "$files" -xdev -path "$images" -prune -o -exec chown -h "$user" {} +
-# In a sticky directory of root's, svcd can put nothing else in the place of the images.
-chown root:"$group" "$state" "$images"
+# In a sticky directory of root's, svcd can put nothing else in the place of the images. First: from here on it stays so.
+chown -h root:"$group" "$state" "$images"
 chmod 1771 "$state"
+# All but the images, wherever these lie or lay before. Files keep their group: it may be the seeder's. By -execdir: a
+# process that is left of the user cannot put a link in the place of a directory meanwhile.
+find "$state" -xdev -mindepth 1 \( -path "$images" -o -path "$files" -o -path "$state/images" \) -prune -o -execdir chown -h "$user:$group" {} +
+find "$files" -xdev -path "$images" -prune -o -execdir chown -h "$user" {} +
 chmod u+rwx,g+x,g-w,o-w "$images"
 echo "$state and $files belong to $user now; $images stays root's"
