@@ -60,9 +60,10 @@ examples=$code/examples
 install -d "$examples"
 cp -R etc/nginx-svcd.conf etc/opentracker.conf etc/aria2.conf systemd/*.service.d systemd/svcd-seeder.service "$examples"
 documents=$root$prefix/share/doc/svcd
-install -d "$documents/docs"
+install -d "$documents/docs/metrics"
 install -m 0644 README.md SECURITY.md CHANGELOG.md LICENSE "$documents"
 install -m 0644 docs/*.md docs/*.png "$documents/docs"
+install -m 0644 docs/metrics/* "$documents/docs/metrics"
 # The text that api.md and templates.md begin with.
 rm -f "$documents"/docs/*-intro.md
 

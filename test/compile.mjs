@@ -83,7 +83,9 @@ const madeBelow = path =>
   readdirSync(path, { withFileTypes: true }).flatMap(entry =>
     entry.isDirectory() ? madeBelow(join(path, entry.name)) : [join(path, entry.name)]
   )
-for (const path of madeBelow(directory)) if (!kept.has(path.slice(directory.length + 1))) rmSync(path)
+// A name with a number at its end is what another run is about to put in its place.
+for (const path of madeBelow(directory))
+  if (!kept.has(path.slice(directory.length + 1)) && !/\.\d+$/.test(path)) rmSync(path)
 for (const name of links) link(name)
 for (const name of copies) copy(name)
 for (const [name, contents] of compiled)

@@ -1,10 +1,11 @@
 #!/bin/sh
 # The long proofs: everything of `make test` with more rounds and larger sizes, then each file of test/long. The table
 # of what was shown comes last, whatever failed before. They take hours: a part that passed is not repeated at the same
-# commit, so that a run that was stopped goes on when it is started again.
+# commit, with the same Node and numbers of rounds, so that a run that was stopped goes on when it is started again.
 cd "$(dirname "$0")/.." || exit 1
 commit=$(cat dist/commit)
-kept=.cache/long/$commit
+export SVCD_KILL_ROUNDS SVCD_POWER_ROUNDS SVCD_FAULT_ROUNDS SVCD_PROPERTY_RUNS
+kept=.cache/long/$commit-$(node --version)-$SVCD_KILL_ROUNDS-$SVCD_POWER_ROUNDS-$SVCD_FAULT_ROUNDS-$SVCD_PROPERTY_RUNS
 case $commit in *-dirty | unknown) rm -rf "$kept" ;; esac
 mkdir -p "$kept"
 export SVCD_LONG=1

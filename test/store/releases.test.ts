@@ -11,7 +11,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { isKept } from '../../lib/backup/state-names.js'
 import { keepState } from '../../lib/backup/stored-files.js'
 import { loadConfig } from '../../lib/config/load.js'
@@ -203,7 +203,7 @@ t.test('three backups are kept, and no half one', async t => {
   t.notOk(isKept('work') || isKept('own') || isKept('images'))
 })
 
-t.test('kill -9 while a start migrates: nothing lost', { skip: !process.env.SVCD_LONG }, async t => {
+async function killedWhileItMigrates(t: Test): Promise<void> {
   const daemon = new Daemon({ directory: scratch(t) })
   t.teardown(() => daemon.kill())
   const state = daemon.path('state')
@@ -233,4 +233,6 @@ t.test('kill -9 while a start migrates: nothing lost', { skip: !process.env.SVCD
     t.strictSame(config, golden)
     await fresh.stop()
   }
-})
+}
+
+if (process.env.SVCD_LONG) t.test('kill -9 while a start migrates: nothing lost', killedWhileItMigrates)

@@ -10,6 +10,10 @@ const config = loadConfig(fileURLToPath(new URL('../../etc/svcd.ini', import.met
 /** Every route there is, without what is behind it. */
 export const table: readonly ApiRoute[] = routes({ config } as Parts)
 
+/** Routes that answer otherwise each time: what asks a BMC, what tells of requests, and the state as a file. */
+export const neverTheSame =
+  /^\/control\/|^\/metrics$|^\/monitor\/(?:audit|events|overview)$|^\/config\/cluster\/snapshot$|\/_(?:boots|why)$/
+
 /** A value for each path parameter, of an object that `populated` makes. */
 export const existing: Readonly<Record<string, string>> = {
   group: 'compute',

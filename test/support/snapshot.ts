@@ -1,6 +1,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Controller } from './controller.js'
+import { neverTheSame } from './routes.js'
 
 /** The export of a controller: stored values, section → name → fields. */
 export type Exported = Readonly<Record<string, Readonly<Record<string, Fields>>>>
@@ -107,13 +108,13 @@ const timeless = (path: string, text: string) =>
     .replaceAll(/^\/monitor\/(service|status)/.test(path) ? /"since":"[^"]*"/g : '', '')
 
 /**
- * The answer of every GET, path → status and text, as the admin; install scripts as the node. Left out are those that ask a
- * BMC, and those that tell what was asked before.
+ * The answer of every GET, path → status and text, as the admin; install scripts as the node. Left out are those that
+ * answer otherwise each time.
  */
 export async function everything(c: Controller): Promise<Map<string, string>> {
   const { body } = await c.get('/openapi.json')
   const table = Object.entries<Record<string, unknown>>(body.paths).flatMap(([path, methods]) =>
-    methods.get && !/^\/control\/action\/|\/_(?:boots|why)$/.test(path) ? path : []
+    methods.get && !neverTheSame.test(path) ? path : []
   )
   const { config } = await exported(c)
   const answers = new Map<string, string>()
