@@ -16,36 +16,76 @@ export function didYouMean(given: string, known: Iterable<string>): string {
   let looked = 0
   for (const name of known) {
     if (looked++ >= most) break
+    // One that was found goes before a beginning, and only a nearer one replaces it.
+    const bound = found === undefined ? nearest : nearest - 1
+    const isNearLong = Math.abs(name.length - word.length) <= bound
+    const mayBegin = found === undefined && beginning === undefined && name.length > word.length
+    if (!isNearLong && !mayBegin) continue
     const other = name.toLowerCase()
-    if (word.length > 2 && other.startsWith(word)) beginning ??= name
-    if (Math.abs(other.length - word.length) > nearest) continue
-    const distance = distanceOf(word, other)
-    if (distance < nearest || (distance === nearest && found === undefined)) {
-      nearest = distance
-      found = name
-    }
+    if (mayBegin && word.length > 2 && other.startsWith(word)) beginning = name
+    const distance = isNearLong ? distanceWithin(word, other, bound) : undefined
+    if (distance === undefined) continue
+    nearest = distance
+    found = name
   }
   const meant = found ?? beginning
   return meant === undefined ? '' : ` (did you mean ${JSON.stringify(meant)}?)`
 }
 
-/** How many letters are missing, added, changed or swapped with the next one (optimal string alignment). */
-function distanceOf(a: string, b: string): number {
-  let before: number[] = []
-  let last = Array.from({ length: b.length + 1 }, (_, j) => j)
-  for (let i = 1; i <= a.length; i++) {
-    const row = [i]
-    for (let j = 1; j <= b.length; j++) {
-      const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]
-      row[j] = Math.min(
-        (last[j] as number) + 1,
-        (row[j - 1] as number) + 1,
-        (last[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1),
-        swapped ? (before[j - 2] as number) + 1 : Number.POSITIVE_INFINITY
-      )
+/** A letter is looked for at most so many places away: more were missing or added otherwise. */
+const band = 2
+const width = 2 * band + 1
+/** More than any distance that counts. */
+const far = 100
+/** Rows of the table of distances: place k of row i, counted from 1, is for letter i + k - band - 1. The ends are never near. */
+const rows = [new Uint8Array(width + 2), new Uint8Array(width + 2), new Uint8Array(width + 2)] as const
+
+/**
+ * How many letters are missing, added, changed or swapped with the next one (optimal string alignment); undefined where
+ * that is more than `most`, which is 2 at most. It costs 5 steps for each letter, and ends where the words differ too much.
+ */
+export function distanceWithin(a: string, b: string, most: number): number | undefined {
+  // What both begin with, and end with, costs next to nothing.
+  let begin = 0
+  while (begin < a.length && begin < b.length && a.charCodeAt(begin) === b.charCodeAt(begin)) begin++
+  let [lengthA, lengthB] = [a.length - begin, b.length - begin]
+  while (
+    lengthA > 0 &&
+    lengthB > 0 &&
+    a.charCodeAt(begin + lengthA - 1) === b.charCodeAt(begin + lengthB - 1)
+  ) {
+    lengthA--
+    lengthB--
+  }
+  if (Math.abs(lengthA - lengthB) > most) return undefined
+  let before = rows[0].fill(far)
+  let last = rows[1].fill(far)
+  let row = rows[2].fill(far)
+  for (let j = 0; j <= band; j++) last[j + band + 1] = j
+  for (let i = 1; i <= lengthA; i++) {
+    const letter = a.charCodeAt(begin + i - 1)
+    let least = far
+    for (let k = 1; k <= width; k++) {
+      const j = i + k - band - 1
+      let distance = far
+      if (j === 0) distance = i
+      else if (j > 0 && j <= lengthB) {
+        const other = b.charCodeAt(begin + j - 1)
+        distance = (last[k] as number) + (letter === other ? 0 : 1)
+        const shorter = Math.min(last[k + 1] as number, row[k - 1] as number) + 1
+        if (shorter < distance) distance = shorter
+        if (i > 1 && j > 1 && letter === b.charCodeAt(begin + j - 2) && a.charCodeAt(begin + i - 2) === other)
+          distance = Math.min(distance, (before[k] as number) + 1)
+      }
+      row[k] = distance
+      if (distance < least) least = distance
     }
+    if (least > most) return undefined
+    const free = before
     before = last
     last = row
+    row = free
   }
-  return last[b.length] as number
+  const distance = last[lengthB - lengthA + band + 1] as number
+  return distance > most ? undefined : distance
 }
