@@ -12,7 +12,6 @@ export async function refuseHalfRestored(state: string): Promise<void> {
   for (const name of Object.values(steps))
     if (await exists(join(state, name)))
       throw new Error(
-        `${join(state, name)}: a restore of this state was interrupted: type the same svcd restore again` +
-          (name === steps.part ? ', or remove that directory to go on without it' : '')
+        `${join(state, name)}: a restore of this state was interrupted: type the same svcd restore again`
       )
 }

@@ -2,7 +2,6 @@ import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import {
   chmod,
-  chown,
   lchown,
   lstat,
   mkdir,
@@ -26,10 +25,11 @@ import { loadConfig } from '../config/load.js'
 import type { Config } from '../config/types.js'
 import { syncDirectory } from '../disk/directory.js'
 import { exists, unlessMissing } from '../disk/missing.js'
-import { inDirectory } from '../disk/open-directory.js'
+import { inDirectory, type OpenDirectory } from '../disk/open-directory.js'
 import { removeTree } from '../disk/remove-tree.js'
 import { replaceDurably } from '../disk/replace.js'
 import { trustedPath } from '../disk/trusted-path.js'
+import { imagesOf, placesOf } from '../helper/places.js'
 import { migrations } from '../model/migrations.js'
 import { holdDirectory } from '../store/lock.js'
 import { version } from '../version.js'
@@ -63,7 +63,7 @@ const mostConfigBytes = 64 * 1024 * 1024
  * @throws Error for a damaged backup, one of a newer svcd, a state that is there or in use
  */
 export async function restore(options: RestoreOptions): Promise<string> {
-  const { file, ini, force } = options
+  const { file } = options
   if (file === '-') throw new UsageError('a backup is read twice: give a file')
   await verifyArchive(file)
   const found = await configEntries(file)
@@ -74,52 +74,120 @@ export async function restore(options: RestoreOptions): Promise<string> {
   const { state } = config.paths
   const owner = await ownerOf(config)
   await makeState(state, owner)
-  const release = await holdDirectory(state)
-  if (!release)
-    throw new Error(`svcd is running on ${state}: stop it first (systemctl stop svcd); nothing is changed`)
+  return inDirectory(await trustedPath(state), '', async ({ at }) => {
+    const held = { path: state, at }
+    const release = await holdDirectory(at())
+    if (!release)
+      throw new Error(`svcd is running on ${state}: stop it first (systemctl stop svcd); nothing is changed`)
+    try {
+      return await restoreTo(held, { found, images: info.images, config, owner, options })
+    } finally {
+      await release()
+    }
+  })
+}
+
+/** What a backup holds, and where it goes. */
+interface Job {
+  readonly found: ReadonlyMap<string, Entry>
+  /** Whether the images are in it. */
+  readonly images: boolean
+  readonly config: Config
+  readonly owner: Owner | undefined
+  readonly options: RestoreOptions
+}
+
+/** Restores to a state directory that is held and locked. */
+async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
+  const { found, images, config, owner, options } = job
+  const { file, ini, force } = options
+  const stamp = new Date().toISOString().replace(/[-:]/g, '')
+  const aside = join(state.path, 'replaced', stamp)
+  if (await exists(state.at('replaced'))) await inOwn(state, 'replaced', async () => {})
+  if (await finish(state, stamp))
+    return `the restore that was interrupted is finished: ${state.path} is whole\n`
+  const old = (await readdir(state.at())).filter(isMade)
+  if (old.length > 0 && !force)
+    throw new Error(
+      `${state.path} holds a state already: with --force it is kept aside, in ${aside}; nothing is changed`
+    )
+  const part = state.at(steps.part)
+  await removeTree(part, join(state.path, steps.part))
   try {
-    const stamp = new Date().toISOString().replace(/[-:]/g, '')
-    const aside = join(state, 'replaced', stamp)
-    if (await finish(state, aside)) return `the restore that was interrupted is finished: ${state} is whole\n`
-    const old = (await readdir(state)).filter(isMade)
-    if (old.length > 0 && !force)
-      throw new Error(
-        `${state} holds a state already: with --force it is kept aside, in ${aside}; nothing is changed`
-      )
-    const part = join(state, steps.part)
-    await rm(part, { recursive: true, force: true })
     await mkdir(part, { mode: 0o700 })
-    await extractState(file, part, owner)
-    if (info.images) await placeImages(file, config, aside, owner)
-    const replaced = await placeConfig(found, config, ini, owner)
-    await program('sync', ['--file-system', state])
-    await rename(part, join(state, steps.ready))
-    await syncDirectory(state)
-    await finish(state, aside)
-    const kept = [...(old.length > 0 ? [aside] : []), ...replaced].map(path => `kept aside: ${path}\n`)
-    return `${kept.join('')}restored: ${ini}, ${state}; next: svcd check, then start svcd (systemctl start svcd)\n`
-  } finally {
-    await release()
+    await inOwn(state, steps.part, place => extractState(file, place.at(), owner))
+    if (images) await unpackImages(file, config, owner)
+  } catch (error) {
+    // Nothing is changed yet: the daemon may start again.
+    await removeTree(part).catch(() => {})
+    throw error
   }
+  if (images) await placeImages(config, owner, state, stamp)
+  const replaced = await placeConfig(found, config, ini, owner)
+  await program('sync', ['--file-system', state.at()])
+  await rename(part, state.at(steps.ready))
+  await syncDirectory(state.at())
+  await finish(state, stamp)
+  const kept = [...(old.length > 0 ? [aside] : []), ...replaced].map(path => `kept aside: ${path}\n`)
+  return `${kept.join('')}restored: ${ini}, ${state.path}; next: svcd check, then start svcd (systemctl start svcd)\n`
 }
 
 /** Moves a restored state that is whole into its place; true where there was one. Once begun, it can only go forward. */
-async function finish(state: string, aside: string): Promise<boolean> {
-  const [ready, clear] = [join(state, steps.ready), join(state, steps.clear)]
-  if (await exists(ready)) {
-    for (const name of (await readdir(state)).filter(isMade)) {
-      await mkdir(aside, { recursive: true, mode: 0o700 })
-      await rename(join(state, name), join(aside, name))
-    }
-    await syncDirectory(state)
-    await rename(ready, clear)
+async function finish(state: OpenDirectory, stamp: string): Promise<boolean> {
+  const { ready, clear } = steps
+  if (await exists(state.at(ready))) {
+    await inOwn(state, ready, async () => {})
+    const old = (await readdir(state.at())).filter(isMade)
+    if (old.length > 0)
+      await inAside(state, stamp, async aside => {
+        for (const name of old) await rename(state.at(name), aside.at(name))
+      })
+    await syncDirectory(state.at())
+    await rename(state.at(ready), state.at(clear))
   }
-  if (!(await exists(clear))) return false
-  for (const name of await readdir(clear)) await rename(join(clear, name), join(state, name))
-  await syncDirectory(state)
-  await rmdir(clear)
-  await syncDirectory(state)
+  if (!(await exists(state.at(clear)))) return false
+  await inOwn(state, clear, async from => {
+    for (const name of await readdir(from.at())) await rename(from.at(name), state.at(name))
+  })
+  await syncDirectory(state.at())
+  await rmdir(state.at(clear))
+  await syncDirectory(state.at())
   return true
+}
+
+/**
+ * Does work in a directory below another one. User svcd can make any name in the state: throws Error for a link, for what
+ * is no directory, and for a directory of another user than this one.
+ */
+async function inOwn<T>(
+  parent: OpenDirectory,
+  name: string,
+  work: (directory: OpenDirectory) => Promise<T>
+): Promise<T> {
+  const path = join(parent.path, name)
+  if (!(await lstat(parent.at(name))).isDirectory())
+    throw new Error(`${path} is no directory: remove it, and restore again`)
+  return inDirectory(parent.at(), name, async ({ at }) => {
+    const { uid } = await stat(at())
+    if (uid !== process.getuid?.())
+      throw new Error(
+        `${path} belongs to user ${uid}, who can exchange what is in it: restore as that user, or move it away`
+      )
+    return work({ path, at })
+  })
+}
+
+/** Does work in the directory where what this restore replaces is kept; makes it where it is not there. */
+async function inAside<T>(
+  state: OpenDirectory,
+  stamp: string,
+  work: (directory: OpenDirectory) => Promise<T>
+): Promise<T> {
+  await mkdir(state.at('replaced'), { recursive: true, mode: 0o700 })
+  return inOwn(state, 'replaced', async replaced => {
+    await mkdir(replaced.at(stamp), { recursive: true, mode: 0o700 })
+    return inOwn(replaced, stamp, work)
+  })
 }
 
 interface Entry {
@@ -143,7 +211,8 @@ async function configEntries(file: string): Promise<Map<string, Entry>> {
     strict: true,
     onReadEntry: entry => {
       const { path, mode = 0o600, type, size = 0 } = entry
-      if (!isKnown(path)) foreign ??= path
+      const [top, name = ''] = path.split('/')
+      if (!isKnown(path) || (top === 'state' && !(type === 'File' && isKept(name)))) foreign ??= path
       if (type !== 'File' || (path !== INFO && !path.startsWith('config/'))) return entry.resume()
       left -= size
       const chunks: Buffer[] = []
@@ -199,36 +268,26 @@ async function makeState(state: string, owner: Owner | undefined): Promise<void>
   await mkdir(state, { recursive: true, mode: 0o700 })
   if (!owner) return
   // As the package makes it: in a sticky directory of root's, svcd cannot put something else in the place of the images.
-  await chown(state, 0, owner.gid)
+  await lchown(state, 0, owner.gid)
   await chmod(state, 0o1771)
 }
 
-/** Unpacks the state: regular files that svcd makes (0600), in directories (0700), all of them of the same user. */
+/** Unpacks the state: files (0600) in directories (0700), all of them of the same user. The directory itself stays ours. */
 async function extractState(file: string, part: string, owner: Owner | undefined): Promise<void> {
-  const foreign: string[] = []
   await extract({
     file,
     cwd: part,
     strip: 1,
     strict: true,
     preserveOwner: false,
-    filter: (path, entry) => {
-      const [top, name = ''] = path.split('/')
-      if (top !== 'state') return false
-      const isOurs = 'type' in entry && entry.type === 'File' && isKept(name)
-      if (!isOurs) foreign.push(path)
-      return isOurs
-    }
+    filter: path => path.startsWith('state/')
   })
-  if (foreign.length > 0)
-    throw new Error(`${file}: ${foreign[0]} does not belong into a state; nothing is restored`)
   const all = await readdir(part, { recursive: true, withFileTypes: true })
   for (const entry of all) {
     const path = join(entry.parentPath, entry.name)
     await chmod(path, entry.isDirectory() ? 0o700 : 0o600)
-    if (owner) await chown(path, owner.uid, owner.gid)
+    if (owner) await lchown(path, owner.uid, owner.gid)
   }
-  if (owner) await chown(part, owner.uid, owner.gid)
 }
 
 /** Puts the files of the configuration in their places; gives where those that they replace are kept. */
@@ -251,35 +310,48 @@ async function placeConfig(
     }
     await mkdir(dirname(place), { recursive: true, mode: 0o755 })
     await replaceDurably(place, bytes, was ? was.mode & 0o777 : mode)
-    if (was && process.getuid?.() === 0) await chown(place, was.uid, was.gid)
+    if (was && process.getuid?.() === 0) await lchown(place, was.uid, was.gid)
     // Like the package: root's, for svcd to read. Keys are svcd's own.
-    else if (owner) await chown(place, name.startsWith('config/named/') ? owner.uid : 0, owner.gid)
+    else if (owner) await lchown(place, name.startsWith('config/named/') ? owner.uid : 0, owner.gid)
   }
   return kept
 }
 
-/** Unpacks the packed files and the directories of the images; what is there by these names is kept aside. */
+const partOfImages = ({ image }: Config) => join(image.directory, '.restore.part')
+
+/** Unpacks the packed files and the directories of the images, beside these. */
+async function unpackImages(file: string, config: Config, owner: Owner | undefined): Promise<void> {
+  await mkdir(config.image.directory, { recursive: true, mode: 0o755 })
+  await imagesOf(placesOf(config, owner === undefined))
+  const part = partOfImages(config)
+  await removeTree(part)
+  await mkdir(part, { mode: 0o700 })
+  try {
+    await program('tar', [
+      ...['--extract', '--same-owner', '--preserve-permissions', ...treeOptions.slice(1, -1)],
+      ...[`--file=${file}`, `--directory=${part}`],
+      // Anchored: a file of an image may have any of these names.
+      ...['--anchored', '--no-wildcards', `--exclude=${CHECKSUM}`, '--exclude=state', '--exclude=config']
+    ])
+  } catch (error) {
+    await removeTree(part).catch(() => {})
+    throw error
+  }
+}
+
+/** Gives them their places; images that are there by these names are kept aside. */
 async function placeImages(
-  file: string,
   config: Config,
-  aside: string,
-  owner: Owner | undefined
+  owner: Owner | undefined,
+  state: OpenDirectory,
+  stamp: string
 ): Promise<void> {
   const { directory } = config.image
   const { files } = config.paths
+  const part = partOfImages(config)
   await makeFiles(files, owner)
-  await mkdir(directory, { recursive: true, mode: 0o755 })
-  const part = join(directory, '.restore.part')
-  await removeTree(part)
-  await mkdir(part, { mode: 0o700 })
-  await program('tar', [
-    ...['--extract', '--same-owner', '--preserve-permissions', ...treeOptions.slice(1, -1)],
-    ...[`--file=${file}`, `--directory=${part}`],
-    // Anchored: a file of an image may have any of these names.
-    ...['--anchored', '--no-wildcards', `--exclude=${CHECKSUM}`, '--exclude=state', '--exclude=config']
-  ])
   for (const name of await unlessMissing(readdir(join(part, 'images')), []))
-    await putAside(join(part, 'images', name), join(directory, name), join(aside, 'images'))
+    await placeImage(join(part, 'images', name), join(directory, name), state, stamp)
   const packed = join(part, 'files')
   if (await exists(packed)) await placeFiles(packed, files, owner)
   await removeTree(part)
@@ -308,15 +380,16 @@ async function placeFiles(packed: string, files: string, owner: Owner | undefine
   })
 }
 
-/** Gives a directory its place; one that is there moves aside. */
-async function putAside(from: string, to: string, aside: string): Promise<void> {
-  if (await unlessMissing(lstat(to), undefined)) {
-    await mkdir(aside, { recursive: true, mode: 0o700 })
-    await rename(to, join(aside, basename(to))).catch((error: NodeJS.ErrnoException) => {
-      throw error.code === 'EXDEV'
-        ? new Error(`${to} is there, and on another disk than the state: move it away, and restore again`)
-        : error
+/** Gives an image its place; one that is there moves aside. */
+async function placeImage(from: string, to: string, state: OpenDirectory, stamp: string): Promise<void> {
+  if (await exists(to))
+    await inAside(state, stamp, async aside => {
+      await mkdir(aside.at('images'), { recursive: true, mode: 0o700 })
+      await rename(to, aside.at(join('images', basename(to)))).catch((error: NodeJS.ErrnoException) => {
+        throw error.code === 'EXDEV'
+          ? new Error(`${to} is there, and on another disk than the state: move it away, and restore again`)
+          : error
+      })
     })
-  }
   await rename(from, to)
 }

@@ -7,6 +7,7 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync
@@ -272,7 +273,7 @@ t.test('a backup of a newer svcd, or with what is no state, is refused', async t
       run(await archiveOf({ 'backup.json': info, 'config/svcd.ini': ini, [path]: 'x' })),
       /does not belong/
     )
-  t.strictSame(readdirSync(at('state')).filter(isMade), [])
+  t.notOk(existsSync(at('state')), 'nothing is made')
 })
 
 t.test('over another state it needs --force, which keeps that one', async t => {
@@ -395,4 +396,61 @@ t.test('images and packed files come back whole, and through no link of user svc
   lchownSync(elsewhere.at('files'), 65534, 65534)
   await t.rejects(elsewhere.run(whole), /files is a link that belongs to user 65534: remove it, or make it/)
   t.strictSame(readdirSync(elsewhere.at('elsewhere')), [])
+})
+
+t.test(
+  'a restore that fails before it changes anything leaves a state on which the daemon starts',
+  async t => {
+    requireRoot()
+    const { at, run, start } = machine(t)
+    await run(file)
+    const names = readdirSync(at('state'))
+    // In the place of the images' directory there is a file.
+    rmSync(at('images'), { recursive: true, force: true })
+    writeFileSync(at('images'), '')
+    const info = infoText({ version: migrations('').length, release: '0.1.0', images: true })
+    const ini = readFileSync(shippedIni, 'utf8')
+    const withImages = await archiveOf({
+      'backup.json': info,
+      'config/svcd.ini': ini,
+      'state/admin-password': 'x'
+    })
+    await t.rejects(run(withImages, true), /EEXIST|ENOTDIR/)
+    t.strictSame(readdirSync(at('state')), names)
+    rmSync(at('images'))
+    await (await start()).close(1000)
+  }
+)
+
+t.test('root moves nothing through names that user svcd made in the state', async t => {
+  requireRoot()
+  const { at, run } = machine(t)
+  await run(file)
+  const state = at('state')
+  const old = filesIn(state)
+  mkdirSync(at('elsewhere'))
+  writeFileSync(at('elsewhere/passwd'), 'of root')
+  for (const name of ['restore.part', 'restore.ready', 'restore.clear', 'replaced']) {
+    const planted = join(state, name)
+    symlinkSync(at('elsewhere'), planted)
+    lchownSync(planted, 65534, 65534)
+    const isPart = name === 'restore.part'
+    await t.rejects(
+      run(file, true),
+      isPart ? /restore\.part is not removed/ : /is no directory: remove it/,
+      name
+    )
+    rmSync(planted)
+    if (isPart) continue
+    mkdirSync(planted)
+    writeFileSync(join(planted, 'planted'), '')
+    lchownSync(planted, 65534, 65534)
+    await t.rejects(run(file, true), /belongs to user 65534, who can exchange what is in it/, name)
+    t.strictSame(readdirSync(planted), ['planted'])
+    rmSync(planted, { recursive: true })
+  }
+  t.strictSame(readdirSync(at('elsewhere')), ['passwd'])
+  t.strictSame(filesIn(state), old, 'and nothing is changed')
+  await run(file, true)
+  t.equal(statSync(join(state, 'replaced')).mode & 0o7777, 0o700)
 })
