@@ -48,7 +48,7 @@ import { Health, queueCondition } from './monitor/health.js'
 import { LoopDelay } from './monitor/loop-delay.js'
 import { Metrics } from './monitor/metrics.js'
 import { NodeStatus } from './monitor/node-status.js'
-import { staleNodes } from './monitor/stale.js'
+import { findingStale } from './monitor/stale.js'
 import { watch } from './monitor/watch.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
@@ -318,8 +318,10 @@ async function buildParts(
   const parts = { svcd, boot: [() => handover.condition] }
   const health = closed(new Health({ ...parts, ...distribution.conditions, ...services.conditions }, now))
   const metrics = new Metrics({
-    states: () => model.view.names('node').map(name => status.state(name)),
-    stale: () => staleNodes(model, boots).length,
+    now,
+    nodes: () => model.view.names('node'),
+    state: name => status.state(name),
+    stale: () => findingStale(model, boots),
     jobs: () => jobs.records().map(({ state }) => state),
     services: () =>
       Object.entries(health.all()).map(([name, { status }]) => [name, status === 'ok'] as const),

@@ -1,5 +1,9 @@
 import { Counter, Gauge, type Metric, Registry } from 'prom-client'
+import { inSlices, singleFlight } from '../concurrency.js'
 import type { Report } from './node-status.js'
+
+/** One text serves all who ask within so long. */
+const SHARED_MS = 1000
 
 /** Upper bounds of the times that are told, in seconds. */
 const REQUEST_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30]
@@ -25,10 +29,12 @@ export interface Counted {
 
 /** What is looked up when somebody asks, and not before. */
 export interface Sources {
-  /** The last state of every node, null where none is known. */
-  readonly states: () => Iterable<string | null>
-  /** How many nodes would get something else than they run. */
-  readonly stale: () => number
+  /** The names of all nodes. */
+  readonly nodes: () => readonly string[]
+  /** The last state of a node, null where none is known. */
+  readonly state: (name: string) => string | null
+  /** Finds the nodes that would get something else than they run, in pieces. */
+  readonly stale: () => Generator<undefined, readonly string[]>
   /** The state of each request with a record. */
   readonly jobs: () => Iterable<string>
   /** Name → whether it is well. */
@@ -37,6 +43,21 @@ export interface Sources {
   readonly applies: () => Iterable<readonly [string, { readonly applied: number; readonly failed: number }]>
   /** How late the event loop is, in milliseconds. */
   readonly loopDelayMs: () => number
+  /** Milliseconds since 1970. */
+  readonly now: () => number
+}
+
+/** What was found by a look at each node and each request. */
+interface Looked {
+  readonly states: ReadonlyMap<string, number>
+  readonly stale: number
+  readonly jobs: ReadonlyMap<string, number>
+}
+
+/** A text as Prometheus takes it. */
+interface MetricsText {
+  readonly type: string
+  readonly text: string
 }
 
 /** Times in buckets: integers alone, so that to count costs nothing that a boot could notice. */
@@ -98,17 +119,33 @@ export class Metrics {
   readonly #steps = new Map<string, Times>()
   readonly #ended = { completed: 0, failed: 0 }
   readonly #store = { commits: 0, objects: 0 }
+  readonly #sources: Sources
+  readonly #make = singleFlight(() => this.#made())
   #imageBytes = 0
+  #looked: Looked = { states: new Map(), stale: 0, jobs: new Map() }
+  #last: (MetricsText & { readonly sinceMs: number }) | undefined
 
   constructor(sources: Sources) {
+    this.#sources = sources
     this.#counters()
     this.#times()
     this.#gauges(sources)
   }
 
-  /** The type and the text of an answer. */
-  async text(): Promise<{ readonly type: string; readonly text: string }> {
-    return { type: this.#registry.contentType, text: await this.#registry.metrics() }
+  /** The type and the text of an answer; one that is a second old at most, so that many who ask cost as much as one. */
+  async text(): Promise<MetricsText> {
+    const last = this.#last
+    const ageMs = this.#sources.now() - (last?.sinceMs ?? 0)
+    // A clock that was set back makes no text last longer.
+    const { type, text } = last && ageMs >= 0 && ageMs < SHARED_MS ? last : await this.#make()
+    return { type, text }
+  }
+
+  async #made() {
+    const sinceMs = this.#sources.now()
+    this.#looked = await inSlices(looking(this.#sources))
+    this.#last = { type: this.#registry.contentType, text: await this.#registry.metrics(), sinceMs }
+    return this.#last
   }
 
   /** Counts a request that is over. */
@@ -201,16 +238,17 @@ export class Metrics {
     )
   }
 
-  #gauges({ states, stale, jobs, services, applies, loopDelayMs }: Sources): void {
+  #gauges({ services, applies, loopDelayMs }: Sources): void {
+    const looked = () => this.#looked
     this.#gauge('svcd_nodes', 'Nodes by their last state', ['state'], function* () {
-      for (const [state, count] of counted([...states()].map(stateOf))) yield [{ state }, count]
+      for (const [state, count] of looked().states) yield [{ state }, count]
     })
     this.#gauge('svcd_nodes_stale', 'Nodes that would get something else than they run', [], function* () {
-      yield [{}, stale()]
+      yield [{}, looked().stale]
     })
     this.#gauge('svcd_requests_in_background', 'Requests with a record, by state', ['state'], function* () {
-      const found = counted(jobs())
-      for (const state of ['queued', 'running', 'done', 'failed']) yield [{ state }, found.get(state) ?? 0]
+      const { jobs } = looked()
+      for (const state of ['queued', 'running', 'done', 'failed']) yield [{ state }, jobs.get(state) ?? 0]
     })
     this.#gauge(
       'svcd_service_ok',
@@ -281,11 +319,21 @@ export class Metrics {
   }
 }
 
-function counted(words: Iterable<string>): Map<string, number> {
-  const found = new Map<string, number>()
-  for (const word of words) found.set(word, (found.get(word) ?? 0) + 1)
-  return found
+/** Looks at each node and each request, in pieces that take turns with other work. */
+function* looking({ nodes, state, stale, jobs }: Sources): Generator<undefined, Looked> {
+  const found = { states: new Map<string, number>(), jobs: new Map<string, number>() }
+  for (const name of [...nodes()]) {
+    yield
+    count(found.states, stateOf(state(name)))
+  }
+  for (const job of jobs()) {
+    yield
+    count(found.jobs, job)
+  }
+  return { ...found, stale: (yield* stale()).length }
 }
+
+const count = (counts: Map<string, number>, word: string) => counts.set(word, (counts.get(word) ?? 0) + 1)
 
 /** The step that a state tells of; undefined where it is none of an installation. */
 function stepOf(state: string | undefined): string | undefined {

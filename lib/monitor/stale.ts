@@ -1,3 +1,4 @@
+import { atOnce } from '../concurrency.js'
 import { groupOf, imageOf, settingsOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import type { Pack } from './boot-steps.js'
@@ -58,9 +59,19 @@ export function isStale(running: Running | undefined, would: Pack | undefined): 
 
 /** The nodes that would get something else than they run, if they were started anew now, in no order (rules 6.8). */
 export function staleNodes(model: Known, boots: Pick<Boots, 'allRunning'>): string[] {
+  return atOnce(findingStale(model, boots))
+}
+
+/** Finds them in pieces that take turns with other work. */
+export function* findingStale(
+  model: Known,
+  boots: Pick<Boots, 'allRunning'>
+): Generator<undefined, string[]> {
   const stale: string[] = []
-  for (const [node, running] of boots.allRunning())
+  for (const [node, running] of boots.allRunning()) {
+    yield
     if (model.view.get('node', node) && isStale(running, wouldRun(model, node))) stale.push(node)
+  }
   return stale
 }
 

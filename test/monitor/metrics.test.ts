@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { Metrics } from '../../lib/monitor/metrics.js'
 import { Controller } from '../support/controller.js'
 import { checkout } from '../support/programs.js'
 
@@ -11,6 +12,8 @@ await c.post('/config/node/n2', { group: 'compute' })
 
 /** The value of a line, by its name and labels; undefined where there is none. */
 async function value(series: string): Promise<number | undefined> {
+  // One text serves all who ask within a second.
+  c.clockMs += 1000
   const { status, text } = await c.get('/metrics')
   t.equal(status, 200)
   const line = text.split('\n').find(line => line.startsWith(`${series} `))
@@ -64,6 +67,57 @@ t.test('changes of the store, bytes of images, requests in the background', asyn
   t.equal(await value('svcd_requests_in_background{state="running"}'), 0)
   t.equal(await value('svcd_service_ok{service="svcd"}'), 1)
   t.ok(((await value('process_resident_memory_bytes')) ?? 0) > 1e6)
+})
+
+t.test('one text serves all who ask within a second', async t => {
+  c.clockMs += 1000
+  const { text } = await c.get('/metrics')
+  await c.post('/config/node/n2', { comment: 'y' })
+  t.equal((await c.get('/metrics')).text, text)
+  c.clockMs += 1000
+  const later = await c.get('/metrics')
+  t.equal(later.status, 200)
+  t.not(later.text, text)
+})
+
+t.test('all nodes are looked at once for many who ask, and other work has its turns', async t => {
+  let looks = 0
+  const metrics = new Metrics({
+    now: () => 0,
+    nodes: () => {
+      looks++
+      return Array.from({ length: 50 }, (_, i) => `n${i}`)
+    },
+    state: () => {
+      // As slow as thousands of nodes.
+      for (const until = performance.now() + 1; performance.now() < until; );
+      return 'installer.started'
+    },
+    *stale() {
+      yield
+      return ['n1', 'n2']
+    },
+    jobs: () => ['done', 'queued', 'done'],
+    services: () => [],
+    applies: () => [],
+    loopDelayMs: () => 0
+  })
+  let turns = 0
+  let isOver = false
+  const turn = () => {
+    turns++
+    if (!isOver) setImmediate(turn)
+  }
+  setImmediate(turn)
+  const texts = await Promise.all(Array.from({ length: 5 }, () => metrics.text()))
+  isOver = true
+  t.ok(turns >= 4, `${turns} turns in 50 ms`)
+  t.equal(looks, 1)
+  for (const { text } of texts) {
+    t.match(text, /^svcd_nodes\{state="installer.started"\} 50$/m)
+    t.match(text, /^svcd_nodes_stale 2$/m)
+    t.match(text, /^svcd_requests_in_background\{state="done"\} 2$/m)
+  }
 })
 
 t.test('a user may read it, nobody else; open: anybody', async t => {
