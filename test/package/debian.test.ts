@@ -1,10 +1,11 @@
-import { execFileSync } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import t from 'tap'
-import { checkout, requirePrograms } from '../support/programs.js'
+import { checkout, requirePrograms, requireRoot } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
 
-requirePrograms('shellcheck')
+requirePrograms('shellcheck', 'setfacl')
 const directory = join(checkout, 'build/package')
 const read = (name: string) => readFileSync(join(directory, name), 'utf8')
 
@@ -19,6 +20,36 @@ t.test('the scripts of the package are sound', async t => {
   t.equal(execFileSync('shellcheck', scripts, { cwd: directory, encoding: 'utf8' }), '')
   for (const name of scripts) t.match(read(name), /^set -eu?$/m, name)
 })
+
+t.test(
+  'a purge takes the right to write to /var/lib/bind back, and goes on where something is mounted',
+  async t => {
+    requireRoot()
+    const top = scratch(t)
+    // The script itself, in directories of its own, with nobody for user svcd.
+    const script = read('debian/postrm')
+      .replace(/(?<=[\s"])\/(?=(etc|usr|var|run)\/)/g, `${top}/`)
+      .replaceAll(/(-user |-group |u:)svcd/g, '$1nobody')
+    for (const name of ['var/lib/bind', 'var/lib/svcd/images', 'var/lib/svcd/state', 'etc/svcd', 'bin'])
+      mkdirSync(join(top, name), { recursive: true })
+    for (const program of ['userdel', 'groupdel', 'getent'])
+      writeFileSync(join(top, 'bin', program), `#!/bin/sh\necho ${program} "$@" >> ${top}/calls\n`, {
+        mode: 0o755
+      })
+    writeFileSync(join(top, 'postrm'), script)
+    const bind = join(top, 'var/lib/bind')
+    execFileSync('setfacl', ['-m', 'u:nobody:rwx', bind])
+    const inNamespace = `mount -t tmpfs none ${top}/var/lib/svcd/images && PATH=${top}/bin:$PATH sh ${top}/postrm purge`
+    const { status, stderr } = spawnSync('unshare', ['--mount', 'sh', '-c', inNamespace], {
+      encoding: 'utf8'
+    })
+    t.equal(status, 0, stderr)
+    t.match(stderr, `kept, for something is mounted in it, or it cannot be removed: ${top}/var/lib/svcd`)
+    t.notMatch(execFileSync('getfacl', ['-p', bind], { encoding: 'utf8' }), /nobody/)
+    t.match(readFileSync(join(top, 'calls'), 'utf8'), /^userdel svcd$/m)
+    t.notOk(existsSync(join(top, 'etc/svcd')) || existsSync(join(top, 'var/lib/svcd/state')))
+  }
+)
 
 t.test('the runtime is one version for all machines, with a checksum', async t => {
   const { version, ...architectures } = JSON.parse(read('runtime.json'))
