@@ -32,60 +32,31 @@ export function didYouMean(given: string, known: Iterable<string>): string {
   return meant === undefined ? '' : ` (did you mean ${JSON.stringify(meant)}?)`
 }
 
-/** A letter is looked for at most so many places away: more were missing or added otherwise. */
-const band = 2
-const width = 2 * band + 1
-/** More than any distance that counts. */
-const far = 100
-/** Rows of the table of distances: place k of row i, counted from 1, is for letter i + k - band - 1. The ends are never near. */
-const rows = [new Uint8Array(width + 2), new Uint8Array(width + 2), new Uint8Array(width + 2)] as const
-
 /**
  * How many letters are missing, added, changed or swapped with the next one (optimal string alignment); undefined where
- * that is more than `most`, which is 2 at most. It costs 5 steps for each letter, and ends where the words differ too much.
+ * that is more than `most`. Each difference is tried at the first place where the words part: that costs little as long as
+ * `most` is 2.
  */
 export function distanceWithin(a: string, b: string, most: number): number | undefined {
-  // What both begin with, and end with, costs next to nothing.
-  let begin = 0
-  while (begin < a.length && begin < b.length && a.charCodeAt(begin) === b.charCodeAt(begin)) begin++
-  let [lengthA, lengthB] = [a.length - begin, b.length - begin]
-  while (
-    lengthA > 0 &&
-    lengthB > 0 &&
-    a.charCodeAt(begin + lengthA - 1) === b.charCodeAt(begin + lengthB - 1)
-  ) {
-    lengthA--
-    lengthB--
-  }
-  if (Math.abs(lengthA - lengthB) > most) return undefined
-  let before = rows[0].fill(far)
-  let last = rows[1].fill(far)
-  let row = rows[2].fill(far)
-  for (let j = 0; j <= band; j++) last[j + band + 1] = j
-  for (let i = 1; i <= lengthA; i++) {
-    const letter = a.charCodeAt(begin + i - 1)
-    let least = far
-    for (let k = 1; k <= width; k++) {
-      const j = i + k - band - 1
-      let distance = far
-      if (j === 0) distance = i
-      else if (j > 0 && j <= lengthB) {
-        const other = b.charCodeAt(begin + j - 1)
-        distance = (last[k] as number) + (letter === other ? 0 : 1)
-        const shorter = Math.min(last[k + 1] as number, row[k - 1] as number) + 1
-        if (shorter < distance) distance = shorter
-        if (i > 1 && j > 1 && letter === b.charCodeAt(begin + j - 2) && a.charCodeAt(begin + i - 2) === other)
-          distance = Math.min(distance, (before[k] as number) + 1)
-      }
-      row[k] = distance
-      if (distance < least) least = distance
-    }
-    if (least > most) return undefined
-    const free = before
-    before = last
-    last = row
-    row = free
-  }
-  const distance = last[lengthB - lengthA + band + 1] as number
+  const distance = distanceFrom(a, 0, b, 0, most)
   return distance > most ? undefined : distance
+}
+
+/** Between what follows letter `i` and letter `j`; any number above `most` where it is more. */
+function distanceFrom(a: string, i: number, b: string, j: number, most: number): number {
+  // What both begin with is never worth a difference.
+  while (i < a.length && j < b.length && a.charCodeAt(i) === b.charCodeAt(j)) {
+    i++
+    j++
+  }
+  const [leftA, leftB] = [a.length - i, b.length - j]
+  const longer = Math.abs(leftA - leftB)
+  if (leftA === 0 || leftB === 0 || longer > most) return longer
+  if (most === 0) return 1
+  const changed = distanceFrom(a, i + 1, b, j + 1, most - 1)
+  const missing = distanceFrom(a, i, b, j + 1, most - 1)
+  const added = distanceFrom(a, i + 1, b, j, most - 1)
+  const isSwapped = leftA > 1 && leftB > 1 && a[i] === b[j + 1] && a[i + 1] === b[j]
+  const swapped = isSwapped ? distanceFrom(a, i + 2, b, j + 2, most - 1) : most
+  return 1 + Math.min(changed, missing, added, swapped)
 }
