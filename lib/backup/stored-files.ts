@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
 import { isLeftover } from '../disk/replace.js'
+import { trustedPath } from '../disk/trusted-path.js'
 import { Archive } from './archive.js'
 import { infoText } from './info.js'
 import { isKept } from './state-names.js'
@@ -17,7 +18,8 @@ const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK
 export type Wanted = (path: string, isDirectory: boolean) => boolean | Promise<boolean>
 
 /**
- * Adds regular files below a directory as `<as>/<path>`, in the order of their names. No link is followed. What is missing,
+ * Adds regular files below a directory as `<as>/<path>`, in the order of their names. A link to a file is followed only with
+ * `follow`, as trustedPath does; a link to a directory never is. What is missing,
  * the directory too, is left out: who calls for this holds the directory, or does not mind.
  */
 export async function addFiles(
@@ -25,13 +27,16 @@ export async function addFiles(
   directory: string,
   as: string,
   wanted: Wanted = () => true,
+  follow = false,
   below = ''
 ): Promise<void> {
   const entries = await unlessMissing(readdir(join(directory, below), { withFileTypes: true }), [])
   for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
     const path = join(below, entry.name)
     if (isLeftover(entry.name) || !(await wanted(path, entry.isDirectory()))) continue
-    if (entry.isDirectory()) await addFiles(archive, directory, as, wanted, path)
+    if (entry.isDirectory()) await addFiles(archive, directory, as, wanted, follow, path)
+    else if (entry.isSymbolicLink() && follow)
+      await addNamedFile(archive, join(directory, path), `${as}/${path}`)
     else if (entry.isFile()) await addFile(archive, join(directory, path), `${as}/${path}`)
   }
 }
@@ -76,6 +81,12 @@ export async function addFile(archive: Archive, path: string, as: string): Promi
   }
 }
 
+/** The same for a path that an admin gave: links of root and of this user are followed. Throws Error for others. */
+export async function addNamedFile(archive: Archive, path: string, as: string): Promise<void> {
+  const real = await unlessMissing(trustedPath(path), undefined)
+  if (real !== undefined) await addFile(archive, real, as)
+}
+
 /**
  * Keeps a state that no daemon writes as a backup in its `backups` (0600), as `svcd backup` makes it but without the ini;
  * gives the file. The three newest are kept.
@@ -83,6 +94,9 @@ export async function addFile(archive: Archive, path: string, as: string): Promi
 export async function keepState(state: string, version: number, release: string): Promise<string> {
   const directory = join(state, 'backups')
   await mkdir(directory, { recursive: true, mode: 0o700 })
+  // Those of starts that were killed take the room that this one needs.
+  for (const name of await readdir(directory))
+    if (name.endsWith('.part')) await rm(join(directory, name), { force: true })
   const stamp = new Date().toISOString().replace(/[-:]|\.\d+/g, '')
   const file = join(directory, `${stamp}-version-${version}.tar`)
   const part = `${file}.part`
@@ -94,13 +108,14 @@ export async function keepState(state: string, version: number, release: string)
     await archive.end()
     await handle.sync()
     await rename(part, file)
+  } catch (error) {
+    await rm(part, { force: true })
+    throw error
   } finally {
     await handle.close()
   }
   const kept = (await readdir(directory)).filter(name => name.endsWith('.tar')).sort()
   for (const name of kept.slice(0, -MOST_KEPT)) await rm(join(directory, name), { force: true })
-  for (const name of await readdir(directory))
-    if (name.endsWith('.part')) await rm(join(directory, name), { force: true })
   await syncDirectory(directory)
   return file
 }

@@ -6,7 +6,7 @@ import { basename, dirname, join } from 'node:path'
 import { Archive } from '../backup/archive.js'
 import { INFO, infoText } from '../backup/info.js'
 import { isKept, isOfObjects } from '../backup/state-names.js'
-import { addFile, addFiles, OpenFiles, treeOptions, type Wanted } from '../backup/stored-files.js'
+import { addFiles, addNamedFile, OpenFiles, treeOptions, type Wanted } from '../backup/stored-files.js'
 import type { Config } from '../config/types.js'
 import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
@@ -60,10 +60,10 @@ async function fill(archive: Archive, config: Config, images: boolean): Promise<
   const layout = await unlessMissing(readFile(join(state, 'layout/version.json'), 'utf8'), '{"version":0}')
   const info = { version: Number(JSON.parse(layout).version), release: version.service, images }
   await archive.add(INFO, infoText(info))
-  await addFile(archive, config.file, iniName)
-  for (const [name, place] of namedFiles(config)) await addFile(archive, place, name)
+  await addNamedFile(archive, config.file, iniName)
+  for (const [name, place] of namedFiles(config)) await addNamedFile(archive, place, name)
   for (const [name, place] of configDirectories(config))
-    await addFiles(archive, place, name, place === templates ? changedIn(templates) : undefined)
+    await addFiles(archive, place, name, place === templates ? changedIn(templates) : undefined, true)
   await addState(archive, config)
   if (images) {
     await addFiles(archive, files, 'files', path => !path.startsWith('.'))

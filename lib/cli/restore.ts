@@ -301,18 +301,20 @@ async function placeConfig(
   for (const [name, { bytes, mode }] of found) {
     const place = name === iniName ? ini : placeOf(config, name)
     if (place === undefined) continue
-    const before = await unlessMissing(readFile(place), undefined)
+    // Where the place is a link, as certbot makes them, the file that it leads to is replaced.
+    const target = await unlessMissing(trustedPath(place), place)
+    const before = await unlessMissing(readFile(target), undefined)
     if (before?.equals(bytes)) continue
-    const was = await unlessMissing(stat(place), undefined)
+    const was = await unlessMissing(stat(target), undefined)
     if (before && was) {
       kept.push(`${place}.before-restore`)
       await replaceDurably(`${place}.before-restore`, before, was.mode & 0o777)
     }
-    await mkdir(dirname(place), { recursive: true, mode: 0o755 })
-    await replaceDurably(place, bytes, was ? was.mode & 0o777 : mode)
-    if (was && process.getuid?.() === 0) await lchown(place, was.uid, was.gid)
+    await mkdir(dirname(target), { recursive: true, mode: 0o755 })
+    await replaceDurably(target, bytes, was ? was.mode & 0o777 : mode)
+    if (was && process.getuid?.() === 0) await lchown(target, was.uid, was.gid)
     // Like the package: root's, for svcd to read. Keys are svcd's own.
-    else if (owner) await lchown(place, name.startsWith('config/named/') ? owner.uid : 0, owner.gid)
+    else if (owner) await lchown(target, name.startsWith('config/named/') ? owner.uid : 0, owner.gid)
   }
   return kept
 }

@@ -3,6 +3,7 @@ import {
   cpSync,
   existsSync,
   lchownSync,
+  lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -17,6 +18,7 @@ import t, { type Test } from 'tap'
 import { Archive } from '../../lib/backup/archive.js'
 import { infoText } from '../../lib/backup/info.js'
 import { isMade } from '../../lib/backup/state-names.js'
+import { keepState } from '../../lib/backup/stored-files.js'
 import { checkAll } from '../../lib/check.js'
 import { backup } from '../../lib/cli/backup.js'
 import { restore } from '../../lib/cli/restore.js'
@@ -453,4 +455,34 @@ t.test('root moves nothing through names that user svcd made in the state', asyn
   t.strictSame(filesIn(state), old, 'and nothing is changed')
   await run(file, true)
   t.equal(statSync(join(state, 'replaced')).mode & 0o7777, 0o700)
+})
+
+t.test('files of the configuration that are links: backed up, and the links stay', async t => {
+  const { at, ini, set, run } = machine(t)
+  await run(file)
+  renameSync(ini, at('real.ini'))
+  symlinkSync('../real.ini', ini)
+  mkdirSync(at('roles'), { recursive: true })
+  writeFileSync(at('shared'), '#!/bin/sh\n')
+  symlinkSync('../shared', at('roles/login'))
+  const taken = join(scratch(t), 'links.tar')
+  await backup(loadConfig(ini, set), taken, false)
+  const text = readFileSync(ini, 'utf8')
+  writeFileSync(at('real.ini'), '# other words')
+  writeFileSync(at('shared'), 'other words')
+  await run(taken, true)
+  t.equal(lstatSync(ini).isSymbolicLink() && readFileSync(at('real.ini'), 'utf8'), text)
+  t.equal(lstatSync(at('roles/login')).isSymbolicLink() && readFileSync(at('shared'), 'utf8'), '#!/bin/sh\n')
+})
+
+t.test('a copy of the state that a full disk cuts off leaves nothing', async t => {
+  requireRoot()
+  const state = scratch(t)
+  await output('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'none', state])
+  t.teardown(() => output('umount', [state]))
+  mkdirSync(join(state, 'backups'))
+  writeFileSync(join(state, 'admin-password'), 'x'.repeat(40_000))
+  writeFileSync(join(state, 'backups/older.tar.part'), '')
+  await t.rejects(keepState(state, 1, '0.1.0'), { code: 'ENOSPC' })
+  t.strictSame(readdirSync(join(state, 'backups')), [])
 })
