@@ -126,8 +126,13 @@ export class Controller {
     const { intents } = readIntents(state, new Set(Object.keys(kinds)))
     const found: Record<string, string> = {}
     for (const type of Object.keys(kinds))
-      for (const file of readdirSync(join(state, type)))
-        if (file.endsWith('.json')) found[`${type}/${file}`] = readFileSync(join(state, type, file), 'utf8')
+      for (const file of readdirSync(join(state, type)).filter(name => name.endsWith('.json')))
+        try {
+          found[`${type}/${file}`] = readFileSync(join(state, type, file), 'utf8')
+        } catch (error) {
+          // The daemon carries out its intents meanwhile: one that was read above said that the file goes.
+          if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+        }
     for (const { type, name, text } of intents.flatMap(intent => intent.writes)) {
       if (text === undefined) delete found[`${type}/${name}.json`]
       else found[`${type}/${name}.json`] = text
