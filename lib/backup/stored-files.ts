@@ -3,6 +3,7 @@ import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promi
 import { join } from 'node:path'
 import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
+import { DIRECTORY } from '../disk/openat.js'
 import { isLeftover } from '../disk/replace.js'
 import { trustedPath } from '../disk/trusted-path.js'
 import { Archive } from './archive.js'
@@ -27,18 +28,31 @@ export async function addFiles(
   directory: string,
   as: string,
   wanted: Wanted = () => true,
-  follow = false,
-  below = ''
+  follow = false
 ): Promise<void> {
-  const entries = await unlessMissing(readdir(join(directory, below), { withFileTypes: true }), [])
-  for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
-    const path = join(below, entry.name)
-    if (isLeftover(entry.name) || !(await wanted(path, entry.isDirectory()))) continue
-    if (entry.isDirectory()) await addFiles(archive, directory, as, wanted, follow, path)
-    else if (entry.isSymbolicLink() && follow)
-      await addNamedFile(archive, join(directory, path), `${as}/${path}`)
-    else if (entry.isFile()) await addFile(archive, join(directory, path), `${as}/${path}`)
+  const top = await unlessMissing(trustedPath(directory), undefined)
+  if (top === undefined) return
+  // Held open on the way down: who owns a directory in it may put a link in its place meanwhile.
+  const addBelow = async (at: string, below: string): Promise<void> => {
+    const held = await unlessMissing(open(at, DIRECTORY), undefined)
+    if (!held) return
+    try {
+      const here = `/proc/self/fd/${held.fd}`
+      const entries = await readdir(`${here}/`, { withFileTypes: true })
+      for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+        const path = join(below, entry.name)
+        const inner = `${here}/${entry.name}`
+        if (isLeftover(entry.name) || !(await wanted(path, entry.isDirectory()))) continue
+        if (entry.isDirectory()) await addBelow(inner, path)
+        else if (entry.isSymbolicLink() && follow)
+          await addNamedFile(archive, join(top, path), `${as}/${path}`)
+        else if (entry.isFile()) await addFile(archive, inner, `${as}/${path}`)
+      }
+    } finally {
+      await held.close()
+    }
   }
+  await addBelow(top, '')
 }
 
 /** Files that grow, with the bytes that they had when they were opened: what comes later, a rotation too, is none of theirs. */

@@ -18,7 +18,7 @@ import t, { type Test } from 'tap'
 import { Archive } from '../../lib/backup/archive.js'
 import { infoText } from '../../lib/backup/info.js'
 import { isMade } from '../../lib/backup/state-names.js'
-import { keepState } from '../../lib/backup/stored-files.js'
+import { addFiles, keepState } from '../../lib/backup/stored-files.js'
 import { checkAll } from '../../lib/check.js'
 import { backup } from '../../lib/cli/backup.js'
 import { restore } from '../../lib/cli/restore.js'
@@ -485,4 +485,18 @@ t.test('a copy of the state that a full disk cuts off leaves nothing', async t =
   writeFileSync(join(state, 'backups/older.tar.part'), '')
   await t.rejects(keepState(state, 1, '0.1.0'), { code: 'ENOSPC' })
   t.strictSame(readdirSync(join(state, 'backups')), [])
+})
+
+t.test('a directory that becomes a link while a backup is made is not followed', async t => {
+  const { at } = machine(t)
+  for (const name of ['files/below', 'elsewhere']) mkdirSync(at(name), { recursive: true })
+  writeFileSync(at('elsewhere/shadow'), 'of root')
+  const parts: Buffer[] = []
+  const archive = new Archive(async part => parts.push(Buffer.from(part)))
+  await addFiles(archive, at('files'), 'files', () => {
+    renameSync(at('files/below'), at('gone'))
+    symlinkSync(at('elsewhere'), at('files/below'))
+    return true
+  })
+  t.equal(Buffer.concat(parts).length, 0)
 })
