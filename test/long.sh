@@ -21,7 +21,7 @@ part() {
   if "$@"; then touch "$name.passed"; else status=1; fi
 }
 
-part short env SVCD_KILL_ROUNDS="${SVCD_KILL_ROUNDS:-200}" SVCD_PROPERTY_RUNS="${SVCD_PROPERTY_RUNS:-8}" \
+part short env SVCD_KILL_ROUNDS="${SVCD_KILL_ROUNDS:-200}" SVCD_PROPERTY_RUNS="${SVCD_PROPERTY_RUNS:-14}" \
   sh test/run.sh --timeout=7200
 for file in $(find test/long -name '*.test.ts' | sort); do part "$file" sh test/run.sh --timeout=7200 "$file"; done
 cat "$kept"/*.ndjson >"$kept/all"

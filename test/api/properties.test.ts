@@ -93,7 +93,7 @@ function property(
   })
 }
 
-property('what is read and posted back changes no stored byte', 20, 40, async (c, operations) => {
+property('what is read and posted back changes no stored byte', 12, 40, async (c, operations) => {
   await perform(c, operations)
   const { config } = await exported(c)
   const before = storedFiles(c)
@@ -121,7 +121,7 @@ property('what is read and posted back changes no stored byte', 20, 40, async (c
 
 property(
   'renamed, all is as it was but for the name; and back, every file is',
-  13,
+  8,
   40,
   async (c, operations) => {
     await perform(c, operations)
@@ -158,7 +158,7 @@ const movesNode = (operation: Operation) =>
 
 property(
   'whatever is asked, the rules hold, and a restart changes no answer',
-  26,
+  15,
   60,
   async (c, operations) => {
     const deleted = new Set(beginning.config.node.n2.removed)
