@@ -8,7 +8,7 @@ const CHUNK_BYTES = 256 * 1024
 /** The last entry of a backup: the SHA-256 of all bytes before its header, in hex. */
 export const CHECKSUM = 'sha256'
 /** Its header, its one block, and the two blocks that end a tar. */
-export const TRAILER_BYTES = 4 * BLOCK_BYTES
+const TRAILER_BYTES = 4 * BLOCK_BYTES
 
 /** What is told of an entry beside its name. */
 interface About {

@@ -84,7 +84,7 @@ export class OpenFiles {
 }
 
 /** Adds a regular file; one that is missing is left out. */
-export async function addFile(archive: Archive, path: string, as: string): Promise<void> {
+async function addFile(archive: Archive, path: string, as: string): Promise<void> {
   const handle = await unlessMissing(open(path, READ), undefined)
   try {
     const stat = await handle?.stat()

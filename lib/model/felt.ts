@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Difference, differences } from './differences.js'
-import { effectiveNode, kernelOptionsOf, members } from './effective.js'
+import { type EffectiveNode, effectiveNode, kernelOptionsOf, members } from './effective.js'
 import { hidden } from './field.js'
+import { filesInForce } from './types/file.js'
 import type { NodeDoc } from './types/node.js'
 import type { Change, ClusterSettings, View } from './view.js'
 
@@ -95,7 +96,7 @@ function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> 
     values.set(`osimage.${field}`, image?.[field])
   for (const { interface: name, own: _, ...entry } of interfaces)
     for (const [field, value] of Object.entries(entry)) values.set(`${name}.${field}`, value)
-  values.set('files', [...(target.group?.files ?? []), ...(node.files ?? [])].join(','))
+  values.set('files', fileNames(view as View, target).join(','))
   return values
 }
 
@@ -107,11 +108,12 @@ function difference(was: ReadonlyMap<string, unknown>, is: ReadonlyMap<string, u
 
 /** What changes in the networks, the BMC set-up and the files of a node: `network cluster: gateway`. */
 function ofReferenced(changed: ReadonlyMap<string, Change>, side: Side, node: NodeDoc): Difference[] {
-  const { group, settings } = effectiveNode(side.view as View, node, side.cluster)
+  const target = effectiveNode(side.view as View, node, side.cluster)
+  const { settings } = target
   const names = [
     ...new Set((node.interfaces ?? []).map(({ network }) => `network/${network}`)),
     ...(settings.setupbmc ? [`bmcsetup/${settings.bmcsetupname}`] : []),
-    ...[...(group?.files ?? []), ...(node.files ?? [])].map(name => `file/${name}`)
+    ...fileNames(side.view as View, target).map(name => `file/${name}`)
   ]
   return names.flatMap(key => {
     const change = changed.get(key)
@@ -124,6 +126,9 @@ function ofReferenced(changed: ReadonlyMap<string, Change>, side: Side, node: No
     }))
   })
 }
+
+const fileNames = (view: View, { node, group }: EffectiveNode) =>
+  filesInForce(view, node, group).map(({ file }) => file.name)
 
 /** A value of an answer: null where there is none, long texts cut. */
 function shown(value: unknown): unknown {

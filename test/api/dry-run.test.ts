@@ -86,7 +86,22 @@ t.test('what nodes will feel of a change of something else', async t => {
   t.equal((await felt('/config/osimage/compute', { comment: 'x' })).nodes.count, 0)
   t.equal((await felt('/config/bmcsetup/b', { userid: 3 })).nodes.count, 0)
   t.same((await felt('/config/cluster', { provision_fallback: 'torrent' })).nodes.count, 2)
+  // A node's own file takes the place of its group's (rules 4.25): it feels nothing of that one.
+  for (const [file, template] of [
+    ['all', 'a\n'],
+    ['new', 'n\n'],
+    ['one', 'o\n']
+  ])
+    await c.post(`/config/file/${file}`, { path: '/etc/motd', template })
+  await c.post('/config/group/compute', { files: ['all'] })
+  await c.post('/config/node/own', { files: ['one'] })
+  const file = await felt('/config/file/all', { template: 'b\n' })
+  t.same(Object.keys(fieldsOf(file)), ['n1'])
+  const other = await felt('/config/group/compute', { files: ['new'] })
+  t.same(fieldsOf(other), { n1: [{ field: 'files', before: 'all', after: 'new' }] })
   await c.get('/config/node/own/_delete')
+  await c.post('/config/group/compute', { files: null })
+  for (const name of ['all', 'new', 'one']) await c.get(`/config/file/${name}/_delete`)
 })
 
 t.test('what is created, copied, renamed, deleted', async t => {
