@@ -39,7 +39,7 @@ packages:
 test: packages build lint $(runner)
 	@sh test/run.sh
 
-# The long proofs: everything of `make test` with more rounds and larger sizes, and those of test/long: load, real
+# The long proofs: what `make test` has with more rounds and larger sizes, and those of test/long: load, real
 # Debian images in virtual machines. One table at the end tells what was tried and what broke.
 test-long: build lint $(runner)
 	@sh test/packages.sh packages.txt packages-long.txt

@@ -6,7 +6,7 @@ import { Journal } from '../../lib/store/journal.js'
 import { start } from '../support/child.js'
 import { openStore } from './fixtures.js'
 
-const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? 20)
+const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? (process.env.SVCD_LONG ? 200 : 20))
 
 /** Values by name, as a start after the kill finds them. */
 async function valuesFound(directory: string): Promise<Map<string, number>> {
