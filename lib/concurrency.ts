@@ -136,3 +136,40 @@ export function singleFlight<T>(work: () => Promise<T>): () => Promise<T> {
     return next
   }
 }
+
+/** What `shared` gives: the work's result for all who ask, and a way to have it made anew. */
+export interface Shared<T> {
+  get(): Promise<T>
+  /** What was made so far, or is being made, is true no more: who asks from now on gets what is made anew. */
+  forget(): void
+}
+
+/**
+ * Shares work as `singleFlight` does, and its result with all who ask within `ms` milliseconds after it began. `now`: a
+ * clock in milliseconds; one that is set back makes no result last longer.
+ */
+export function shared<T>(ms: number, work: () => Promise<T>, now = () => performance.now()): Shared<T> {
+  let made: { readonly result: T; readonly sinceMs: number } | undefined
+  let forgotten = 0
+  const make = singleFlight(async () => {
+    const before = forgotten
+    const mine = { sinceMs: now(), result: await work() }
+    if (before !== forgotten) return mine.result
+    made = mine
+    // A large result is not held for longer than it serves.
+    setTimeout(() => {
+      if (made === mine) made = undefined
+    }, ms).unref()
+    return mine.result
+  })
+  return {
+    get: async () => {
+      const ageMs = made ? now() - made.sinceMs : -1
+      return made && ageMs >= 0 && ageMs < ms ? made.result : make()
+    },
+    forget: () => {
+      forgotten++
+      made = undefined
+    }
+  }
+}

@@ -48,6 +48,7 @@ import { Health, queueCondition } from './monitor/health.js'
 import { LoopDelay } from './monitor/loop-delay.js'
 import { Metrics } from './monitor/metrics.js'
 import { NodeStatus } from './monitor/node-status.js'
+import { Overview } from './monitor/overview.js'
 import { findingStale } from './monitor/stale.js'
 import { watch } from './monitor/watch.js'
 import { command } from './services/control.js'
@@ -333,10 +334,13 @@ async function buildParts(
     loopDelayMs: () => loop.meanMs
   })
   store.subscribe(changes => metrics.committed(changes.length))
+  const overview = new Overview({ model, status, boots }, events)
+  // Before the events of the change: who is told of it loads anew.
+  store.subscribe(changes => overview.follow(changes))
   watch(events, { model, status, boots, health, subscribe: listener => store.subscribe(listener) })
   return {
-    ...{ config, model, status, boots, trace, health, metrics, events, audit, logins, tokens, control },
-    ...{ boot, handover, install, nodeFiles, jobs, images, services, leases: lent }
+    ...{ config, model, status, boots, trace, health, metrics, events, overview, audit, logins, tokens },
+    ...{ control, boot, handover, install, nodeFiles, jobs, images, services, leases: lent }
   }
 }
 

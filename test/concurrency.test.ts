@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { Mutex, Semaphore, singleFlight } from '../lib/concurrency.js'
+import { Mutex, Semaphore, shared, singleFlight } from '../lib/concurrency.js'
 import { until } from './support/until.js'
 
 t.test('no more than the limit at once, every task once', async t => {
@@ -91,4 +91,37 @@ t.test('mutex: one after the other in the order of the calls, also after a failu
   await t.rejects(all[0] as Promise<string>, /no/)
   t.same(await Promise.all(all.slice(1)), ['b', 'c'])
   t.strictSame(order, ['a begins', 'a ends', 'b begins', 'b ends', 'c begins', 'c ends'])
+})
+
+t.test('a result is shared for a while, and no longer than it is true', async t => {
+  let made = 0
+  let nowMs = 0
+  let release = () => {}
+  const { get, forget } = shared(
+    1000,
+    async () => {
+      await new Promise<void>(resolve => {
+        release = resolve
+        setImmediate(resolve)
+      })
+      return ++made
+    },
+    () => nowMs
+  )
+  t.strictSame(await Promise.all([get(), get()]), [1, 1])
+  nowMs += 999
+  t.equal(await get(), 1)
+  nowMs += 1
+  t.equal(await get(), 2)
+  forget()
+  t.equal(await get(), 3)
+  nowMs -= 5000
+  t.equal(await get(), 4, 'a clock that was set back')
+  forget()
+  const begun = get()
+  await new Promise(setImmediate)
+  forget()
+  release()
+  t.equal(await begun, 5)
+  t.equal(await get(), 6, 'what was forgotten while it was made serves nobody who asks later')
 })

@@ -18,6 +18,7 @@ import type { Events } from '../monitor/events.js'
 import type { Health } from '../monitor/health.js'
 import type { Metrics } from '../monitor/metrics.js'
 import type { NodeStatus } from '../monitor/node-status.js'
+import type { Overview } from '../monitor/overview.js'
 import type { Leases } from '../services/dhcp/leases.js'
 import type { Services } from '../services/services.js'
 import type { Schema } from './schema.js'
@@ -31,6 +32,7 @@ export interface Parts {
   readonly trace: Trace
   readonly health: Health
   readonly events: Events
+  readonly overview: Overview
   readonly audit: Audit
   readonly logins: Logins
   readonly tokens: Tokens

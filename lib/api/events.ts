@@ -1,25 +1,16 @@
-import { promisify } from 'node:util'
-import { gzip } from 'node:zlib'
 import { type Caller, isAdmin } from '../auth/access.js'
-import { inSlices, singleFlight } from '../concurrency.js'
-import { nodeColumns, overviewText } from '../monitor/overview.js'
+import { nodeColumns } from '../monitor/overview.js'
 import type { ApiRoute, Parts } from './context.js'
 import { choice, isPretty } from './listing.js'
 import { takesGzip } from './query.js'
 import { get } from './row.js'
 import { at, list, object, plainText, string, word } from './schema.js'
 
-const zip = promisify<string, Buffer>(gzip)
-
 /** A front server must not gather events, and nobody may keep them. */
 const eventHeaders = { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' }
 
-/** One overview serves all who ask within so long: after a change all pages ask at once. */
-const SHARED_MS = 1000
-
 /** What those see who watch: events as they happen, the overview that they begin with, the audit log (rules 6.9 to 6.11). */
 export function eventRoutes(parts: Parts): ApiRoute[] {
-  const overview = sharedOverview(parts)
   return [
     get('/monitor/events', {
       access: 'user',
@@ -52,7 +43,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
         })
       ),
       handler: async request => {
-        const { text, zipped } = await overview()
+        const { text, zipped } = await parts.overview.text()
         if (isPretty(request.query)) return { status: 200, body: JSON.parse(text) }
         if (!takesGzip(request.headers['accept-encoding'])) return { status: 200, json: text }
         return {
@@ -83,27 +74,3 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
 /** The streams of one user are counted together, and some are kept for admins (rules 2.20). */
 const followerOf = (caller: Caller) =>
   caller.kind === 'user' ? { follower: { name: caller.user, first: isAdmin(caller) } } : {}
-
-/** The overview as text, made once for all who ask at about the same time, and zipped once. */
-function sharedOverview(parts: Parts) {
-  let made: { readonly text: string; readonly zipped: () => Promise<Buffer> } | undefined
-  const make = singleFlight(async () => {
-    // First: what happens while it is made comes after this mark.
-    const mark = parts.events.mark()
-    const text = await inSlices(overviewText(parts, mark))
-    let zipping: Promise<Buffer> | undefined
-    made = {
-      text,
-      zipped: () => {
-        zipping ??= zip(`${text}\n`)
-        return zipping
-      }
-    }
-    const mine = made
-    setTimeout(() => {
-      if (made === mine) made = undefined
-    }, SHARED_MS).unref()
-    return made
-  })
-  return async () => made ?? (await make())
-}

@@ -1,5 +1,5 @@
 import { Counter, Gauge, type Metric, Registry } from 'prom-client'
-import { inSlices, singleFlight } from '../concurrency.js'
+import { inSlices, type Shared, shared } from '../concurrency.js'
 import type { Report } from './node-status.js'
 
 /** One text serves all who ask within so long. */
@@ -120,32 +120,26 @@ export class Metrics {
   readonly #ended = { completed: 0, failed: 0 }
   readonly #store = { commits: 0, objects: 0 }
   readonly #sources: Sources
-  readonly #make = singleFlight(() => this.#made())
+  readonly #text: Shared<MetricsText>
   #imageBytes = 0
   #looked: Looked = { states: new Map(), stale: 0, jobs: new Map() }
-  #last: (MetricsText & { readonly sinceMs: number }) | undefined
 
   constructor(sources: Sources) {
     this.#sources = sources
+    this.#text = shared(SHARED_MS, () => this.#made(), sources.now)
     this.#counters()
     this.#times()
     this.#gauges(sources)
   }
 
   /** The type and the text of an answer; one that is a second old at most, so that many who ask cost as much as one. */
-  async text(): Promise<MetricsText> {
-    const last = this.#last
-    const ageMs = this.#sources.now() - (last?.sinceMs ?? 0)
-    // A clock that was set back makes no text last longer.
-    const { type, text } = last && ageMs >= 0 && ageMs < SHARED_MS ? last : await this.#make()
-    return { type, text }
+  text(): Promise<MetricsText> {
+    return this.#text.get()
   }
 
-  async #made() {
-    const sinceMs = this.#sources.now()
+  async #made(): Promise<MetricsText> {
     this.#looked = await inSlices(looking(this.#sources))
-    this.#last = { type: this.#registry.contentType, text: await this.#registry.metrics(), sinceMs }
-    return this.#last
+    return { type: this.#registry.contentType, text: await this.#registry.metrics() }
   }
 
   /** Counts a request that is over. */

@@ -1,6 +1,11 @@
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import { inSlices, type Shared, shared } from '../concurrency.js'
 import { groupOf, imageOf, settingsOf, variablesOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
+import type { Change } from '../store/types.js'
 import type { Boots } from './boots.js'
+import type { Events } from './events.js'
 import type { NodeStatus } from './node-status.js'
 import { isStale, wouldRun } from './stale.js'
 
@@ -59,7 +64,7 @@ export function nodeRow({ model, status, boots }: Watched, name: string): NodeRo
  * The overview of all nodes as JSON text: names of the columns, and a list of values for each node, in pieces that take
  * turns with other work. `mark`: the event up to which it is true at least.
  */
-export function* overviewText(watched: Watched, mark: string): Generator<void, string> {
+function* overviewText(watched: Watched, mark: string): Generator<void, string> {
   const rows: string[] = []
   for (const name of [...watched.model.view.names('node')]) {
     yield
@@ -67,4 +72,45 @@ export function* overviewText(watched: Watched, mark: string): Generator<void, s
     if (row) rows.push(JSON.stringify(Object.values(row)))
   }
   return `{"monitor":{"overview":{"mark":${JSON.stringify(mark)},"columns":${JSON.stringify(nodeColumns)},"nodes":[${rows.join(',')}]}}}`
+}
+
+/** One overview serves all who ask within so long: after a change all pages ask at once. */
+const SHARED_MS = 1000
+
+const zip = promisify<string, Buffer>(gzip)
+
+/** The overview as JSON text, and zipped, which is done once. */
+export interface OverviewText {
+  readonly text: string
+  zipped(): Promise<Buffer>
+}
+
+/** The overview of all nodes, made once for all who ask at about the same time (rules 6.10). */
+export class Overview {
+  readonly #shared: Shared<OverviewText>
+
+  constructor(watched: Watched, events: Pick<Events, 'mark'>) {
+    this.#shared = shared(SHARED_MS, async () => {
+      // First: what happens while it is made comes after this mark.
+      const mark = events.mark()
+      const text = await inSlices(overviewText(watched, mark))
+      let zipping: Promise<Buffer> | undefined
+      return {
+        text,
+        zipped: () => {
+          zipping ??= zip(`${text}\n`)
+          return zipping
+        }
+      }
+    })
+  }
+
+  text(): Promise<OverviewText> {
+    return this.#shared.get()
+  }
+
+  /** Takes changes of the store. Events tell of nodes by themselves; after another change those who watch load anew. */
+  follow(changes: readonly Change[]): void {
+    if (changes.some(({ type }) => type !== 'node')) this.#shared.forget()
+  }
 }

@@ -254,6 +254,18 @@ t.test('a daemon', async t => {
     stream.close()
   })
 
+  // rules 6.10
+  await t.test('who loads anew after a change of a group sees it, however soon', async t => {
+    const netboot = async () => {
+      const { columns, nodes } = (await c.get('/monitor/overview')).body.monitor.overview
+      return nodes[0][columns.indexOf('netboot')]
+    }
+    for (const wanted of [false, true]) {
+      await c.post('/config/group/compute', { netboot: wanted })
+      t.equal(await netboot(), wanted)
+    }
+  })
+
   // rules 6.11
   await t.test('the audit log is read, the newest line first', async t => {
     await c.post('/config/node/n1', { comment: 'later' })
