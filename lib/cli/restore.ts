@@ -1,18 +1,6 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import {
-  chmod,
-  lchown,
-  lstat,
-  mkdir,
-  readdir,
-  readFile,
-  rename,
-  rm,
-  rmdir,
-  stat,
-  writeFile
-} from 'node:fs/promises'
+import { chmod, lchown, lstat, mkdir, readdir, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { extract, list } from 'tar'
@@ -27,13 +15,13 @@ import { syncDirectory } from '../disk/directory.js'
 import { exists, unlessMissing } from '../disk/missing.js'
 import { inDirectory, type OpenDirectory } from '../disk/open-directory.js'
 import { removeTree } from '../disk/remove-tree.js'
-import { replaceDurably } from '../disk/replace.js'
 import { trustedPath } from '../disk/trusted-path.js'
 import { imagesOf, placesOf } from '../helper/places.js'
 import { migrations } from '../model/migrations.js'
 import { holdDirectory } from '../store/lock.js'
 import { version } from '../version.js'
-import { iniName, placeOf } from './config-files.js'
+import { iniName } from './config-files.js'
+import { type Entry, type Owner, placeConfig } from './restore-config.js'
 import { unitUser } from './unit-user.js'
 import { UsageError } from './usage.js'
 
@@ -46,19 +34,13 @@ export interface RestoreOptions {
   readonly force: boolean
 }
 
-/** Whose the restored files are; undefined: they stay this user's. */
-interface Owner {
-  readonly uid: number
-  readonly gid: number
-}
-
 const program = promisify(execFile)
 
 const mostConfigBytes = 64 * 1024 * 1024
 
 /**
  * Puts a backup in its place while svcd is stopped; gives what was done. Nothing is changed before the backup has been read
- * to its end. What it replaces is kept: files of the configuration as `….before-restore`, the state in its own directory
+ * to its end. What it replaces is kept: files of the configuration as `….before-restore~`, the state in its own directory
  * `replaced`. Broken off, it leaves a state on which no daemon starts until it is run again (rules 11.13).
  * @throws Error for a damaged backup, one of a newer svcd, a state that is there or in use
  */
@@ -190,11 +172,6 @@ async function inAside<T>(
   })
 }
 
-interface Entry {
-  readonly bytes: Buffer
-  readonly mode: number
-}
-
 /** Whether an entry of this name may stand in a backup: what leads elsewhere may not. */
 const isKnown = (path: string) =>
   path === INFO ||
@@ -288,35 +265,6 @@ async function extractState(file: string, part: string, owner: Owner | undefined
     await chmod(path, entry.isDirectory() ? 0o700 : 0o600)
     if (owner) await lchown(path, owner.uid, owner.gid)
   }
-}
-
-/** Puts the files of the configuration in their places; gives where those that they replace are kept. */
-async function placeConfig(
-  found: ReadonlyMap<string, Entry>,
-  config: Config,
-  ini: string,
-  owner: Owner | undefined
-): Promise<string[]> {
-  const kept: string[] = []
-  for (const [name, { bytes, mode }] of found) {
-    const place = name === iniName ? ini : placeOf(config, name)
-    if (place === undefined) continue
-    // Where the place is a link, as certbot makes them, the file that it leads to is replaced.
-    const target = await unlessMissing(trustedPath(place), place)
-    const before = await unlessMissing(readFile(target), undefined)
-    if (before?.equals(bytes)) continue
-    const was = await unlessMissing(stat(target), undefined)
-    if (before && was) {
-      kept.push(`${place}.before-restore`)
-      await replaceDurably(`${place}.before-restore`, before, was.mode & 0o777)
-    }
-    await mkdir(dirname(target), { recursive: true, mode: 0o755 })
-    await replaceDurably(target, bytes, was ? was.mode & 0o777 : mode)
-    if (was && process.getuid?.() === 0) await lchown(target, was.uid, was.gid)
-    // Like the package: root's, for svcd to read. Keys are svcd's own.
-    else if (owner) await lchown(target, name.startsWith('config/named/') ? owner.uid : 0, owner.gid)
-  }
-  return kept
 }
 
 const partOfImages = ({ image }: Config) => join(image.directory, '.restore.part')

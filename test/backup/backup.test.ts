@@ -242,6 +242,24 @@ t.test('a backup that is cut off or changed is refused, and nothing is made', as
   t.notOk(existsSync(at('state')) || existsSync(at('etc')))
 })
 
+// rules 11.13
+t.test('a template that was edited after the backup is again as it was shipped', async t => {
+  const { at, ini, set, run } = machine(t)
+  cpSync(join(checkout, 'templates'), at('templates'), { recursive: true })
+  const [name = ''] = readdirSync(at('templates/boot')).sort()
+  const edited = at('templates/boot', name)
+  const shipped = readFileSync(edited, 'utf8')
+  writeFileSync(edited, '{{ broken')
+  writeFileSync(at('templates/boot/own.ipxe'), 'own')
+  const told = await run(file)
+  t.ok(told.includes(`kept aside: ${edited}.before-restore~\n`), told)
+  t.equal(readFileSync(edited, 'utf8'), shipped)
+  t.equal(readFileSync(`${edited}.before-restore~`, 'utf8'), '{{ broken')
+  t.equal(readFileSync(at('templates/boot/own.ipxe'), 'utf8'), 'own')
+  const { problems } = await checkAll(loadConfig(ini, set))
+  t.notMatch(JSON.stringify(problems), /before-restore/, 'the old one is no template')
+})
+
 /** A whole archive with these entries. */
 async function archiveOf(entries: Readonly<Record<string, string>>): Promise<string> {
   const parts: Buffer[] = []
