@@ -1,5 +1,5 @@
 # svcd: `make run` serves from this checkout, `make test` installs what the tests need and runs them.
-.PHONY: run demo build lint format test test-long test-node24 bench docs packages install deb rpm clean
+.PHONY: run demo build lint format test test-long test-node24 bench bench-compare docs packages install deb rpm clean
 
 export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 installed := node_modules/.package-lock.json
@@ -61,13 +61,15 @@ demo: $(installed)
 docs: build
 	node build/docs.mjs
 
+# What svcd costs, each case beside a yardstick in the same run (docs/performance.md). CASES=menu,create chooses cases,
+# NODES=100,10000 the numbers of nodes, ROUNDS=5 the rounds, OUT=file where the figures go.
 bench: build
-	node bench/boot.mjs
-	node bench/addresses.mjs
-	node bench/lists.mjs
-	node bench/import.mjs
-	node bench/pack.mjs
-	node bench/services.mjs
+	@node bench/run.mjs $(if $(CASES),--cases $(CASES)) $(if $(NODES),--nodes $(NODES)) \
+	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(OUT),--out $(OUT))
+
+# What became slower than the spread explains: the last run, or RUN=file, against bench/baseline.json, or BASE=file.
+bench-compare:
+	@node bench/compare.mjs $(if $(BASE),--base $(BASE)) $(if $(RUN),--run $(RUN))
 
 install: build
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" sh build/install.sh

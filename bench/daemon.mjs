@@ -1,61 +1,40 @@
-// What the benches have in common: a daemon that tells its CPU time and its longest stall, and a client for it.
-import { spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+// A daemon under measurement, with the shipped ini, so one line is logged for each request; its log is a file.
+import { openSync, readFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
-import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ask, here, start } from './harness.mjs'
 
-const here = name => fileURLToPath(new URL(name, import.meta.url))
-const children = new Set()
-/** Taken away at the end, with all that runs. */
-export const temporary = mkdtempSync(join(tmpdir(), 'svcd-bench-'))
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
-process.on('exit', () => {
-  for (const child of children) child.kill('SIGKILL')
-  rmSync(temporary, { recursive: true, force: true, maxRetries: 3 })
-})
+/** The checkout that is measured: this one, or the one that BENCH_CHECKOUT names (for a baseline of an older commit). */
+export const checkout = process.env.BENCH_CHECKOUT ?? here('..')
 
-export const median = values => quantile(values, 0.5)
-export const quantile = (values, q) => values.toSorted((a, b) => a - b)[Math.floor((values.length - 1) * q)]
-export const row = (...columns) =>
-  console.log(columns.map((text, i) => (i === 0 ? text.padEnd(48) : text.padStart(13))).join(''))
-export const machine = () => `node ${process.version}, ${cpus().length} CPUs (${cpus()[0]?.model})`
-
-/** A child with an IPC channel, killed with this process. */
-export function start(file, args = [], options = {}) {
-  const child = spawn(process.execPath, [...(options.execArgv ?? []), here(file), ...args], {
-    stdio: ['ignore', 'pipe', 'pipe', 'ipc']
-  })
-  children.add(child)
-  child.once('exit', () => children.delete(child))
-  return child
-}
-
-export const answerOf = child => new Promise(resolve => child.once('message', resolve))
-
-/** A daemon on the state in `directory`; resolves once it listens. Without `loaded` it cannot tell what it spent. */
-export async function startDaemon(directory, loaded = ['--import', here('stall.mjs')]) {
-  const settings = {
+/**
+ * A daemon on <directory>/state and <directory>/files; resolves once it listens. With `watched` it tells the longest stall
+ * of its event loop, which costs it a little.
+ */
+export async function startDaemon(directory, { watched = false, settings = {} } = {}) {
+  const all = {
     'paths.state': join(directory, 'state'),
     'paths.files': join(directory, 'files'),
     'http.listen': '127.0.0.1:0',
-    'http.url': 'http://127.0.0.1:7050'
+    'http.url': 'http://127.0.0.1:7050',
+    ...settings
   }
-  const sets = Object.entries(settings).flatMap(([key, value]) => ['--set', `${key}=${value}`])
-  const child = start('../bin/svcd', ['serve', '--config', here('../etc/svcd.ini'), ...sets], {
-    execArgv: loaded
+  const sets = Object.entries(all).flatMap(([key, value]) => ['--set', `${key}=${value}`])
+  const log = join(directory, 'log')
+  const began = performance.now()
+  const child = start(join(checkout, 'bin/svcd'), {
+    args: ['serve', '--config', join(checkout, 'etc/svcd.ini'), ...sets],
+    execArgv: watched ? ['--import', here('stall.mjs')] : [],
+    output: openSync(log, 'w')
   })
-  let said = ''
-  for (const stream of [child.stdout, child.stderr])
-    stream.on('data', text => {
-      if (said.length < 10_000) said += text
-    })
-  while (!/listens on http:\/\/127\.0\.0\.1:(\d+)/.test(said)) {
-    if (child.exitCode !== null) throw new Error(`svcd did not start: ${said}`)
-    await new Promise(resolve => setTimeout(resolve, 10))
+  const listens = /listens on http:\/\/127\.0\.0\.1:(\d+)/
+  const said = () => readFileSync(log, 'utf8')
+  while (!listens.test(said())) {
+    if (child.exitCode !== null || child.signalCode !== null) throw new Error(`svcd did not start: ${said()}`)
+    await sleep(5)
   }
-  return new Daemon(child, Number(/listens on http:\/\/127\.0\.0\.1:(\d+)/.exec(said)[1]), directory)
+  return new Daemon(child, Number(listens.exec(said())[1]), directory, performance.now() - began)
 }
 
 class Daemon {
@@ -63,40 +42,48 @@ class Daemon {
   #agent = new Agent({ keepAlive: true, maxSockets: 1 })
   #token
 
-  constructor(child, port, directory) {
+  constructor(child, port, directory, startMs) {
     this.#child = child
     this.port = port
     this.directory = directory
+    this.startMs = startMs
   }
 
   get pid() {
     return this.#child.pid
   }
 
-  /** Milliseconds of CPU time, and of the longest stall of the event loop, since this was asked last. */
-  async spent() {
-    this.#child.send('spent')
-    return answerOf(this.#child)
+  /** Milliseconds of the longest stall of the event loop since this was asked last; it must be `watched`. */
+  async stall() {
+    return (await ask(this.#child, 'stall')).stall
   }
 
   async stop() {
     this.#agent.destroy()
-    if (this.#child.exitCode !== null) return
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return
     const gone = new Promise(resolve => this.#child.once('exit', resolve))
     this.#child.kill('SIGKILL')
     await gone
   }
 
-  /** The answer to one request as the admin; anything but 2xx throws. */
-  async ask(method, path, body) {
-    this.#token ??= await this.#login()
-    return this.send(method, path, { body, headers: { 'x-access-tokens': this.#token } })
+  /** A whole request as the admin, for the load. */
+  async raw(method, path, body = '') {
+    const head = `${method} ${path} HTTP/1.1\r\nHost: bench\r\nx-access-tokens: ${await this.token()}\r\n`
+    return `${head}${method === 'POST' ? `Content-Length: ${body.length}\r\n` : ''}\r\n${body}`
   }
 
-  async #login() {
+  /** The answer to one request as the admin; anything but 2xx throws. */
+  async ask(method, path, body) {
+    return this.send(method, path, { body, headers: { 'x-access-tokens': await this.token() } })
+  }
+
+  /** A token of the admin. */
+  async token() {
+    if (this.#token !== undefined) return this.#token
     const password = readFileSync(join(this.directory, 'state', 'admin-password'), 'utf8').trim()
     const text = await this.send('POST', '/token', { body: JSON.stringify({ username: 'admin', password }) })
-    return JSON.parse(text).token
+    this.#token = JSON.parse(text).token
+    return this.#token
   }
 
   /** The answer to one request; `how`: its body, and what node:http's request takes besides. */

@@ -1,0 +1,12 @@
+// All cases, in the order of the table. A case has a name, a title, `sized` if it is run for each number of nodes that is
+// asked for, and `run({ nodes, rounds, ms })`, which gives its figures (harness.mjs).
+import addresses from './cases/addresses.mjs'
+import files from './cases/files.mjs'
+import large from './cases/large.mjs'
+import packs from './cases/packs.mjs'
+import requests from './cases/requests.mjs'
+import services from './cases/services.mjs'
+import start from './cases/start.mjs'
+import writes from './cases/writes.mjs'
+
+export const cases = [requests, files, writes, addresses, large, start, packs, services].flat()

@@ -1,0 +1,105 @@
+// `make bench`: runs each case in a process of its own, in turn with its yardstick, and ends with one table and a file.
+//   node bench/run.mjs [--cases menu,create] [--nodes 100,10000] [--rounds 5] [--ms 800] [--out bench/out/latest.json]
+// A case is also chosen by the beginning of its name. When it is stopped, it shows what was measured so far.
+import { execFileSync, fork } from 'node:child_process'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { cpus, loadavg } from 'node:os'
+import { dirname } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { cases } from './cases.mjs'
+import { table } from './table.mjs'
+
+const { values: flags } = parseArgs({
+  options: {
+    cases: { type: 'string', default: '' },
+    nodes: { type: 'string', default: '10000' },
+    rounds: { type: 'string', default: '5' },
+    ms: { type: 'string', default: '800' },
+    out: { type: 'string', default: fileURLToPath(new URL('out/latest.json', import.meta.url)) },
+    list: { type: 'boolean', default: false }
+  }
+})
+
+const listOf = text => text.split(',').filter(Boolean)
+const wanted = listOf(flags.cases)
+const named = cases.map(({ name }) => name)
+const isMeant = (name, word) => name === word || (!named.includes(word) && name.startsWith(word))
+const chosen = cases.filter(({ name }) => wanted.length === 0 || wanted.some(word => isMeant(name, word)))
+const unknown = wanted.filter(word => !named.some(name => isMeant(name, word)))
+if (unknown.length > 0) fail(`there is no case ${unknown.join(', ')}: ${named.join(', ')}`)
+const numbers = Object.fromEntries(
+  ['nodes', 'rounds', 'ms'].map(key => {
+    const list = listOf(flags[key]).map(Number)
+    if (list.length === 0 || list.some(value => !Number.isSafeInteger(value) || value < 1))
+      fail(`--${key} ${flags[key]}: a whole number from 1`)
+    return [key, key === 'nodes' ? list : list[0]]
+  })
+)
+
+function fail(message) {
+  console.error(message)
+  process.exit(2)
+}
+
+if (flags.list) {
+  for (const { name, title } of chosen) console.log(`${name.padEnd(18)} ${title}`)
+  process.exit(0)
+}
+
+const checkout = process.env.BENCH_CHECKOUT ?? fileURLToPath(new URL('..', import.meta.url))
+const git = (...args) => {
+  try {
+    return execFileSync('git', ['-C', checkout, ...args], { encoding: 'utf8', stdio: 'pipe' }).trim()
+  } catch {
+    return 'unknown'
+  }
+}
+const report = {
+  commit:
+    git('rev-parse', '--short', 'HEAD') + (git('status', '--porcelain', 'lib', 'templates') ? '-dirty' : ''),
+  date: new Date().toISOString(),
+  node: process.version,
+  machine: `${cpus().length} CPUs (${cpus()[0]?.model})`,
+  load: loadavg()[0],
+  rounds: numbers.rounds,
+  ms: numbers.ms,
+  cases: []
+}
+
+function finish() {
+  mkdirSync(dirname(flags.out), { recursive: true })
+  report.loadAfter = loadavg()[0]
+  writeFileSync(flags.out, `${JSON.stringify(report, null, 1)}\n`)
+  console.log(`\n${table(report)}\n\nThe same as JSON: ${flags.out}`)
+}
+
+let child
+// Also when it is stopped: a signal ends this process by way of harness.mjs.
+process.on('exit', () => {
+  child?.kill('SIGTERM')
+  finish()
+})
+
+/** Runs one case of one size in a process of its own; a case that fails is a row with the reason. */
+const measure = ({ name }, nodes) =>
+  new Promise(resolve => {
+    child = fork(new URL('case.mjs', import.meta.url))
+    child.once('message', resolve)
+    child.once('exit', (code, signal) => resolve({ failed: `ended with ${signal ?? code}` }))
+    child.send({ name, nodes, rounds: numbers.rounds, ms: numbers.ms })
+  })
+
+for (const one of chosen)
+  for (const nodes of one.sized ? numbers.nodes : [undefined]) {
+    const title = nodes === undefined ? one.title : `${one.title}; ${nodes.toLocaleString('en')} nodes`
+    const from = performance.now()
+    process.stderr.write(`${title} … `)
+    const result = await measure(one, nodes)
+    const gone = child.exitCode === null && child.signalCode === null
+    if (gone) await new Promise(done => child.once('exit', done))
+    process.stderr.write(
+      `${((performance.now() - from) / 1000).toFixed(0)} s${result.failed ? `: ${result.failed}` : ''}\n`
+    )
+    report.cases.push({ name: nodes === undefined ? one.name : `${one.name}/${nodes}`, title, ...result })
+  }
