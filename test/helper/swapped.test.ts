@@ -183,7 +183,11 @@ t.test('names that change all the time lead no command out', async t => {
      for (;;) { renameSync('p', 'r'); renameSync('q', 'p'); renameSync('p', 'q'); renameSync('r', 'p') }`,
     images
   ])
-  t.teardown(() => swapper.kill('SIGKILL'))
+  const ended = once(swapper, 'exit')
+  t.teardown(() => {
+    swapper.kill('SIGKILL')
+    return ended
+  })
   await once(swapper.stdout, 'data')
   const rounds = process.env.SVCD_LONG ? 20_000 : 150
   const words = new Set<string>()

@@ -1,11 +1,12 @@
 // The figures of docs/performance.md about the status page:
-// node test/compile.mjs && node .cache/js/test/long/page/figures.js [paint] [streams] [memory]
+// node test/compile.mjs && node .cache/js/test/long/page/figures.js [paint] [streams] [pages] [memory]
 import { mkdtempSync, readFileSync } from 'node:fs'
 import { get, type IncomingMessage } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Page } from 'playwright-core'
+import { inParallel } from '../../../lib/concurrency.js'
 import { browser, MANY_VIEWERS, open, Stage } from './stage.js'
 
 const wanted = new Set(process.argv.slice(2))
@@ -99,6 +100,27 @@ if (wants('streams')) {
     `CPU of the daemon while nothing changes: ${idle.toFixed(2)} %; with 200 streams ${followed.toFixed(2)} %`
   )
   for (const each of streams) each.destroy()
+  await stage.stop()
+}
+
+if (wants('pages')) {
+  const stage = await start(2000)
+  const pid = pidOf(stage)
+  const tokens = await Promise.all(Array.from({ length: MANY_VIEWERS }, (_, i) => stage.logIn(`viewer${i}`)))
+  const on = await browser()
+  const problems: string[][] = []
+  await inParallel(Array(200).keys(), 3, async i => {
+    const opened = await open(on, stage, look, tokens[i % MANY_VIEWERS])
+    problems.push(opened.problems)
+    await opened.page.getByText('live', { exact: true }).waitFor({ timeout: 120_000 })
+  })
+  await sleep(5000)
+  const before = cpuOf(pid)
+  await sleep(60_000)
+  console.log(
+    `CPU of the daemon while nothing changes, ${problems.length} pages open: ${(((cpuOf(pid) - before) / 60) * 100).toFixed(2)} %; its memory ${residentOf(pid).toFixed(0)} MiB; words on the consoles: ${problems.flat().length}`
+  )
+  await on.close()
   await stage.stop()
 }
 
