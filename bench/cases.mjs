@@ -7,6 +7,7 @@ import packs from './cases/packs.mjs'
 import requests from './cases/requests.mjs'
 import services from './cases/services.mjs'
 import start from './cases/start.mjs'
+import storm from './cases/storm.mjs'
 import writes from './cases/writes.mjs'
 
-export const cases = [requests, files, writes, addresses, large, start, packs, services].flat()
+export const cases = [requests, files, writes, addresses, storm, large, start, packs, services].flat()

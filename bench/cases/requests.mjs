@@ -34,7 +34,7 @@ const requests = (
       ? daemon.ask('GET', asked[0])
       : daemon.send('GET', asked[0], { localAddress: sources[0], agent: false }))
     const bare = start('bare.mjs')
-    const { port } = await ask(bare, text)
+    const { port } = await ask(bare, [['/', text]])
     const client = start('load.mjs')
     const whole = await Promise.all(asked.map(path => (admin ? daemon.raw('GET', path) : get(path))))
     const work = [

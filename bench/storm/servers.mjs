@@ -1,0 +1,28 @@
+// What machines boot from: a daemon with so many nodes, and a bare node:http that sends the same bytes.
+
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { addressOf, macOf, nameOf, writeCluster } from '../cluster.mjs'
+import { startDaemon } from '../daemon.mjs'
+import { ask, start, temporary } from '../harness.mjs'
+
+/** Kernel and initramfs have `bytes` each. */
+export async function servers(machines, bytes) {
+  const directory = join(temporary, `storm-${machines}`)
+  mkdirSync(directory)
+  writeCluster(directory, machines, bytes)
+  const daemon = await startDaemon(directory)
+  const get = path => daemon.send('GET', path, { localAddress: addressOf(0), agent: false })
+  const answers = []
+  for (const [begin, path] of [
+    ['/boot/search', `/boot/search/mac/${macOf(0)}`],
+    ['/boot/install', `/boot/install/${nameOf(0)}`],
+    ['/boot/vmlinuz', '/boot/vmlinuz'],
+    ['/boot/initrd', '/boot/initrd.img'],
+    ['/boot', '/boot']
+  ])
+    answers.push([begin, await get(path)])
+  const bare = start('bare.mjs')
+  const { port } = await ask(bare, answers)
+  return { daemon, bare: { pid: bare.pid, port, stop: () => bare.kill('SIGKILL') } }
+}

@@ -1,0 +1,48 @@
+// A storm against one server: all machines, as many processes for them as open files ask for, and what they found.
+import { answerOf, cpuOf, memoryOf, start } from '../harness.mjs'
+import { Times } from './times.mjs'
+
+/** Machines of one process; each has a connection, and processes may often have 20,000 files open. */
+const MOST = 15_000
+
+/**
+ * `machines` boot from `server` (`{ pid, port }`), all begun within so many seconds. With `one` a machine asks all over one
+ * connection, else iPXE has one and each curl has its own. What is not done after `limit` seconds is lost.
+ */
+export async function storm(server, { machines, within, one, limit }) {
+  const step = Math.ceil(machines / MOST)
+  const clients = Array.from({ length: step }, () => start('storm/machines.mjs'))
+  const before = cpuOf(server.pid)
+  const begun = performance.now()
+  for (const [from, client] of clients.entries())
+    client.send({ port: server.port, machines, from, step, within: within * 1000, one, limit: limit * 1000 })
+  const parts = await Promise.all(clients.map(answerOf))
+  const seconds = (performance.now() - begun) / 1000
+  for (const client of clients) client.kill('SIGKILL')
+  const sum = key => parts.reduce((total, part) => total + part[key], 0)
+  const first = new Times()
+  const times = {}
+  const failures = {}
+  for (const part of parts) {
+    first.add(part.first)
+    for (const [kind, found] of Object.entries(part.times)) {
+      times[kind] ??= new Times()
+      times[kind].add(found)
+    }
+    for (const [reason, count] of Object.entries(part.failures))
+      failures[reason] = (failures[reason] ?? 0) + count
+  }
+  return {
+    seconds,
+    booted: sum('booted'),
+    lost: sum('lost') + sum('unfinished'),
+    reportsLost: sum('reportsLost'),
+    connections: sum('connections'),
+    failures,
+    first,
+    times,
+    cpu: (cpuOf(server.pid) - before) / machines,
+    clientCpu: sum('clientCpu') / machines,
+    memory: memoryOf(server.pid, 'VmHWM')
+  }
+}
