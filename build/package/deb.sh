@@ -2,16 +2,11 @@
 # deb.sh ARCH OUT: makes OUT/svcd_<version>_<ARCH>.deb for amd64 or arm64, of a checkout that is built. The same commit
 # gives the same bytes.
 set -eu
-umask 022
 cd "$(dirname "$0")/../.."
 arch=$1
 out=$2
-{ read -r version && read -r SOURCE_DATE_EPOCH; } <<VERSION
-$(sh build/package/version.sh)
-VERSION
-export SOURCE_DATE_EPOCH
-LC_ALL=C.UTF-8 TZ=UTC
-export LC_ALL TZ
+# shellcheck source=version.sh
+. build/package/version.sh
 
 install -d "$out"
 work=$(mktemp -d "$out/.deb-XXXXXX")
@@ -24,13 +19,14 @@ documents=$root/usr/share/doc/svcd
 rm "$documents/LICENSE"
 install -m 0644 build/package/debian/copyright "$documents"
 printf 'svcd (%s) unstable; urgency=medium\n\n  * CHANGELOG.md tells what has changed.\n\n -- %s  %s\n' "$version" \
-  "$(sed -n 's/^Maintainer: //p' build/package/debian/control)" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" |
+  "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" |
   gzip -9n >"$documents/changelog.gz"
 install -D -m 0644 build/package/debian/lintian-overrides "$root/usr/share/lintian/overrides/svcd"
 
 install -d "$root/DEBIAN"
 size=$(find "$root" -path "$root/DEBIAN" -prune -o -type f -printf '%s\n' -o -printf '1\n' | awk '{ sum += int(($1 + 1023) / 1024) } END { print sum }')
-sed -e "s/@VERSION@/$version/" -e "s/@ARCH@/$arch/" -e "s/@SIZE@/$size/" build/package/debian/control >"$root/DEBIAN/control"
+sed -e "s/@VERSION@/$version/" -e "s/@ARCH@/$arch/" -e "s/@SIZE@/$size/" -e "s|@MAINTAINER@|$maintainer|" -e "s|@HOMEPAGE@|$homepage|" \
+  build/package/debian/control >"$root/DEBIAN/control"
 (cd "$root" && find etc -type f -printf '/%p\n') | sort >"$root/DEBIAN/conffiles"
 (cd "$root" && find . -type f ! -path './DEBIAN/*' -printf '%P\0' | sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
 chmod 0644 "$root"/DEBIAN/*

@@ -2,7 +2,6 @@
 # rpm.sh ARCH OUT: makes OUT/svcd-<version>-1.<machine>.rpm for amd64 or arm64, of a checkout that is built. The same
 # commit gives the same bytes.
 set -eu
-umask 022
 cd "$(dirname "$0")/../.."
 command -v rpmbuild >/dev/null || { echo 'rpmbuild is missing: install the package rpm (Debian) or rpm-build' >&2; exit 1; }
 case $1 in
@@ -12,12 +11,8 @@ case $1 in
 esac
 install -d "$2"
 out=$(realpath "$2")
-{ read -r version && read -r SOURCE_DATE_EPOCH; } <<VERSION
-$(sh build/package/version.sh)
-VERSION
-export SOURCE_DATE_EPOCH
-LC_ALL=C.UTF-8 TZ=UTC
-export LC_ALL TZ
+# shellcheck source=version.sh
+. build/package/version.sh
 
 work=$(mktemp -d "$out/.rpm-XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -41,7 +36,8 @@ done >>"$work/files"
 
 rpmbuild --quiet -bb --target "$machine-linux" \
   --define "_topdir $work/top" --define "_rpmdir $work/rpms" --define "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" \
-  --define "svcd_version $version" --define "svcd_root $root" --define "svcd_files $work/files" \
+  --define "svcd_version $version" --define "svcd_maintainer $maintainer" --define "svcd_homepage $homepage" \
+  --define "svcd_root $root" --define "svcd_files $work/files" \
   --define "_buildhost localhost" --define "use_source_date_epoch_as_buildtime 1" \
   --define "clamp_mtime_to_source_date_epoch 1" --define "_binary_payload w5.zstdio" \
   build/package/rpm/svcd.spec

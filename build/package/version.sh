@@ -1,9 +1,21 @@
 #!/bin/sh
-# Prints the version of a package and the time of its commit, in seconds: that of package.json at the commit with the tag
-# v<version>, else with the commit behind it, which sorts later. SOURCE_DATE_EPOCH stands in where there is no git.
+# What deb.sh and rpm.sh take from the checkout that they stand in, read by "." there: `version`, `maintainer` and
+# `homepage` of package.json, and the time of the commit in SOURCE_DATE_EPOCH. It also sets what else decides about bytes:
+# umask, language and time zone. The version is plain at the commit with the tag v<version>, else it has the commit behind
+# it, which sorts later. SOURCE_DATE_EPOCH stands in where there is no git.
 set -eu
-cd "$(dirname "$0")/../.."
-version=$(sed -n 's/^  "version": "\(.*\)",$/\1/p' package.json)
+umask 022
+LC_ALL=C.UTF-8 TZ=UTC
+export LC_ALL TZ
+
+field() {
+  sed -n 's/^  "'"$1"'": "\(.*\)",$/\1/p' package.json | grep . || { echo "package.json names no $1" >&2; return 1; }
+}
+version=$(field version)
+# shellcheck disable=SC2034 # for those who read this
+maintainer=$(field author)
+# shellcheck disable=SC2034
+homepage=$(field homepage)
 
 # Not the repository of somebody else, inside of which a tarball of ours was unpacked.
 GIT_CEILING_DIRECTORIES=$(dirname "$PWD")
@@ -17,5 +29,5 @@ elif test -n "$(git status --porcelain)"; then
 elif ! git tag --points-at HEAD | grep -qx "v$version"; then
   version=$version+git$(date -u -d "@$epoch" +%Y%m%d%H%M%S).$(git rev-parse HEAD | cut -c1-7)
 fi
-echo "$version"
-echo "$epoch"
+SOURCE_DATE_EPOCH=$epoch
+export SOURCE_DATE_EPOCH

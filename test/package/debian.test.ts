@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import t from 'tap'
 import { checkout, requirePrograms, requireRoot } from '../support/programs.js'
@@ -67,4 +67,56 @@ t.test('the package depends on no Node and on what the documents name', async t 
   t.strictSame(names, ['libc6', 'libgcc-s1', 'libstdc++6', 'mount', 'systemd'])
   const documents = readFileSync(join(checkout, 'docs/packages.md'), 'utf8').replace(/\s+/g, ' ')
   for (const name of names) t.match(documents, name)
+})
+
+t.test('what is in package.json and in the commit decides about the package', async t => {
+  const tree = scratch(t)
+  cpSync(join(directory, 'version.sh'), join(tree, 'build/package/version.sh'))
+  const manifest = (change: object) => {
+    const { version, author, homepage, type } = JSON.parse(
+      readFileSync(join(checkout, 'package.json'), 'utf8')
+    )
+    const fields = { version, author, homepage, ...change, type }
+    writeFileSync(join(tree, 'package.json'), `${JSON.stringify(fields, null, 2)}\n`)
+  }
+  const sh = (text: string, env: Record<string, string> = {}) =>
+    spawnSync('sh', ['-euc', `cd ${tree}; ${text}`], {
+      encoding: 'utf8',
+      env: { PATH: process.env.PATH ?? '', HOME: tree, ...env }
+    })
+  const names = ['version', 'maintainer', 'homepage', 'SOURCE_DATE_EPOCH', 'TZ', 'LC_ALL'] as const
+  const taken = (env: Record<string, string> = {}) => {
+    const print = `. build/package/version.sh; printf '%s\\n' ${names.map(name => `"$${name}"`).join(' ')}; umask`
+    const { status, stdout, stderr } = sh(print, env)
+    return { status, stderr, lines: stdout.trim().split('\n') }
+  }
+  const git =
+    'git -c user.name=a -c user.email=a@b.invalid -c init.defaultBranch=main -c commit.gpgsign=false -c tag.gpgsign=false'
+  const at = (seconds: number) => ({
+    GIT_AUTHOR_DATE: `${seconds} +0000`,
+    GIT_COMMITTER_DATE: `${seconds} +0000`
+  })
+  const rest = ['UTC', 'C.UTF-8', '0022']
+
+  manifest({ version: '1.2.3', author: 'A <a@b.invalid>', homepage: 'https://b.invalid/c' })
+  const given = ['A <a@b.invalid>', 'https://b.invalid/c']
+  t.not(taken().status, 0, 'no git and no time')
+  t.same(taken({ SOURCE_DATE_EPOCH: '77', TZ: 'Asia/Tokyo' }).lines, ['1.2.3', ...given, '77', ...rest])
+
+  const commit = `${git} add -A && ${git} commit -qm x --allow-empty`
+  t.equal(sh(`${git} init -q && ${commit} && ${git} tag v1.2.3`, at(1_700_000_000)).status, 0)
+  t.same(taken({ SOURCE_DATE_EPOCH: '77' }).lines, ['1.2.3', ...given, '1700000000', ...rest])
+  t.equal(sh(commit, at(1_700_000_060)).status, 0)
+  const [later = ''] = taken().lines
+  t.match(later, /^1\.2\.3\+git20231114221420\.[0-9a-f]{7}$/)
+  t.equal(sh(`dpkg --compare-versions '${later}' gt 1.2.3`).status, 0, 'a later commit is an upgrade')
+  writeFileSync(join(tree, 'changed'), '')
+  t.match(taken().lines[0], /\.dirty$/)
+
+  manifest({ author: undefined })
+  const { status, stderr } = taken()
+  t.not(status, 0)
+  t.match(stderr, 'package.json names no author')
+  for (const file of ['debian/control', 'rpm/svcd.spec'])
+    t.notMatch(read(file), /invalid|:\/\//, `${file} takes it from there`)
 })
