@@ -106,8 +106,7 @@ export async function startDaemon(
       maxBody: caller => largestBody(caller, config.http.max_body),
       trustedProxies: config.http.trusted_proxies,
       frontFiles: front_files === '' ? undefined : { directory: config.paths.files, location: front_files },
-      counted: ({ route, ...rest }) =>
-        metrics.request({ method: route?.method ?? '-', route: route?.path ?? '-', ...rest }),
+      counted: request => metrics.request(request),
       limits: connectionLimits(config.http),
       log
     })

@@ -34,7 +34,8 @@ export function logOutput({ write, recovered, retryMs = RETRY_MS }: LogOutputOpt
   let lost = 0
 
   const flush = () => {
-    rest = Buffer.concat([rest, Buffer.from(lines.join(''))])
+    const text = Buffer.from(lines.join(''))
+    rest = rest.length === 0 ? text : Buffer.concat([rest, text])
     lines = []
     try {
       while (rest.length > 0) rest = rest.subarray(write(rest))

@@ -40,7 +40,20 @@ export function createLog(level: Level, write: (line: string) => void = toStanda
 
 function lineOf(at: Level, message: string): string {
   const text = escapeControls(message)
-  return toJournal ? `${priority[at]}${text}\n` : `${new Date().toISOString()} ${at} ${text}\n`
+  return toJournal ? `${priority[at]}${text}\n` : `${isoNow()} ${at} ${text}\n`
+}
+
+let shownMs = 0
+let shown = ''
+
+/** The time of day. Its text is made once a millisecond: there may be tens of thousands of lines in a second. */
+function isoNow(): string {
+  const now = Date.now()
+  if (now !== shownMs) {
+    shownMs = now
+    shown = new Date(now).toISOString()
+  }
+  return shown
 }
 
 /** What waits when the process exits is written then. */

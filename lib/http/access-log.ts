@@ -14,6 +14,8 @@ interface Lines {
   readonly sinceMs: number
   count: number
   left: number
+  /** Looked up when it matters. */
+  isExempt?: boolean
 }
 
 /**
@@ -72,7 +74,9 @@ export class AccessLog {
       if (this.#lines.size > MOST_ADDRESSES && oldest !== undefined) this.#lines.delete(oldest)
     }
     lines.count++
-    if (lines.count <= MOST_LINES || this.isExempt(address)) return true
+    if (lines.count <= MOST_LINES) return true
+    lines.isExempt ??= this.isExempt(address)
+    if (lines.isExempt) return true
     lines.left++
     if (lines.left === 1)
       this.log.info(

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { badRequest, ServiceError, tooLarge } from '../errors.js'
 import type { Limits } from './limits.js'
@@ -81,4 +82,10 @@ export function readBody(
       .on('close', onClose)
       .on('error', () => undefined)
   })
+}
+
+/** A body in UTF-8, without a byte order mark; throws 400 for any other. */
+export function textOf(body: Buffer): string {
+  if (!isUtf8(body)) throw badRequest('the body is not valid UTF-8')
+  return body.toString('utf8').replace(/^\ufeff/, '')
 }

@@ -206,7 +206,7 @@ export class Connections<C> {
   }
 
   /** Runs `send` with a descriptor for its file; throws 503 with Retry-After if there is none and no connection is idle. */
-  async withFile(send: () => Promise<void>): Promise<void> {
+  async withFile(send: () => void | Promise<void>): Promise<void> {
     if (this.#isFull && !this.#endIdlest(this.#open.values()))
       throw busy(`${this.#taken}, which is the most with this limit of open files`)
     this.#files++

@@ -58,7 +58,7 @@ function describe(error: unknown): string {
 export async function refuse<C>(
   exchange: Exchange<C>,
   error: ServiceError,
-  manner: Manner,
+  manner: Manner<C>,
   lingerMs: number
 ): Promise<void> {
   const { incoming } = exchange
@@ -70,7 +70,7 @@ export async function refuse<C>(
   }
   const text = `${JSON.stringify(body)}\n`
   const length = Buffer.byteLength(text)
-  begin(exchange, error.status, 'application/json', error.headers, length, { ...manner, close: true })
+  begin(exchange, error.status, 'application/json', error.headers, length, { close: true })
   if (exchange.headOnly) exchange.outgoing.flushHeaders()
   else exchange.outgoing.write(text)
   exchange.bytes = exchange.headOnly ? 0 : length

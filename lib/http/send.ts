@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import { createGzip, type Gzip, gzip } from 'node:zlib'
 import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
-import type { Feeds, Sending } from './feeds.js'
+import type { Feeds } from './feeds.js'
 import { openFile } from './files.js'
 import { type FrontFiles, frontLocation } from './front-files.js'
 import type { Lists } from './lists.js'
@@ -26,29 +26,29 @@ const zip = promisify<string, Buffer>(gzip)
 
 const framing = new Set(['content-type', 'content-length', 'transfer-encoding', 'connection'])
 
-/** How an answer goes out, apart from its content. */
-export interface Manner {
+/** How the answers of a server go out, apart from their content. */
+export interface Manner<C> {
   /** Say `Connection: close`. */
   readonly close: boolean
   /** Cut the connection when the client takes nothing for so long. */
   readonly stallMs: number
-  /** Files that whoever sent the request sends itself. */
-  readonly frontFiles?: FrontFiles | undefined
+  /** Files that whoever sent this request sends itself. */
+  frontFilesOf(exchange: Exchange<C>): FrontFiles | undefined
   readonly downloads: Downloads
   readonly lists: Lists
   readonly feeds: Feeds
   /** Whether who asked still may; asked while a feed is sent. */
-  readonly mayStill: Sending['mayStill']
+  mayStill(exchange: Exchange<C>): Promise<boolean>
   readonly unread: Unread
 }
 
 /**
  * Writes a handler's answer to the socket. Content-Length is exact, JSON ends in a newline, a 204 has no body,
- * a HEAD is answered with the head alone (rules 1.5, 2.5). Before anything is written it throws
- * ServiceError 404, 416 or 503 for a file, and TypeError for what is no answer. Once writing has begun a
- * rejection means that the connection is cut.
+ * a HEAD is answered with the head alone (rules 1.5, 2.5). Before anything is written it throws, or rejects with,
+ * ServiceError 404, 416 or 503 for a file, and TypeError for what is no answer. Once writing has begun that
+ * means that the connection is cut. It is a promise only where something has to be waited for.
  */
-export async function send<C>(exchange: Exchange<C>, answer: Answer, manner: Manner): Promise<void> {
+export function send<C>(exchange: Exchange<C>, answer: Answer, manner: Manner<C>): void | Promise<void> {
   checkAnswer(answer)
   if (answer.file !== undefined) return sendFile(exchange, answer, answer.file, manner)
   if (answer.feed !== undefined) return sendFeed(exchange, answer, answer.feed, manner)
@@ -58,7 +58,7 @@ export async function send<C>(exchange: Exchange<C>, answer: Answer, manner: Man
   const text = textOf(answer)
   if (answer.status === 204 || text === undefined) return sendText(exchange, answer, '', undefined, manner)
   const type = answer.type ?? (answer.text === undefined ? 'application/json' : 'text/plain; charset=utf-8')
-  await sendWhole(exchange, answer, text, type, manner)
+  return sendWhole(exchange, answer, text, type, manner)
 }
 
 /** Handlers are typed, but what they return may be built from data; no 3xx is ever sent (rules 2.5). */
@@ -83,17 +83,18 @@ function textOf(answer: Answer): string | undefined {
 }
 
 /** A text in one piece, compressed where that is worth it. */
-async function sendWhole<C>(
+function sendWhole<C>(
   exchange: Exchange<C>,
   answer: Answer,
   text: string,
   type: string,
-  manner: Manner
-): Promise<void> {
+  manner: Manner<C>
+): void | Promise<void> {
   if (!answer.compress || text.length < LEAST_COMPRESSED)
     return sendText(exchange, answer, text, type, manner)
-  const zipped = await zip(text)
-  if (!exchange.gone) sendText(exchange, { ...answer, headers: gzipped(answer) }, zipped, type, manner)
+  return zip(text).then(zipped => {
+    if (!exchange.gone) sendText(exchange, { ...answer, headers: gzipped(answer) }, zipped, type, manner)
+  })
 }
 
 const gzipped = ({ headers }: Answer) => ({ ...headers, 'Content-Encoding': 'gzip', Vary: 'Accept-Encoding' })
@@ -103,7 +104,7 @@ function sendText<C>(
   answer: Answer,
   text: string | Buffer,
   type: string | undefined,
-  manner: Manner
+  manner: Manner<C>
 ): void {
   const length = Buffer.byteLength(text)
   begin(exchange, answer.status, type, answer.headers, length, manner)
@@ -122,7 +123,7 @@ async function sendParts<C>(
   exchange: Exchange<C>,
   answer: Answer,
   parts: Iterable<string>,
-  manner: Manner
+  manner: Manner<C>
 ): Promise<void> {
   const type = answer.type ?? 'application/json'
   const { lists, unread } = manner
@@ -192,7 +193,12 @@ function* pieces(parts: Iterable<string>): Generator<string> {
   yield `${piece}\n`
 }
 
-async function sendFeed<C>(exchange: Exchange<C>, answer: Answer, feed: Feed, manner: Manner): Promise<void> {
+async function sendFeed<C>(
+  exchange: Exchange<C>,
+  answer: Answer,
+  feed: Feed,
+  manner: Manner<C>
+): Promise<void> {
   const head = () => begin(exchange, answer.status, answer.type, answer.headers, undefined, manner)
   if (exchange.headOnly) {
     head()
@@ -204,7 +210,7 @@ async function sendFeed<C>(exchange: Exchange<C>, answer: Answer, feed: Feed, ma
       head()
       cutWhenStalled(exchange, manner)
     },
-    mayStill: manner.mayStill,
+    mayStill: () => manner.mayStill(exchange),
     follower: answer.follower
   })
 }
@@ -223,13 +229,14 @@ async function sendFile<C>(
   exchange: Exchange<C>,
   answer: Answer,
   path: string,
-  manner: Manner
+  manner: Manner<C>
 ): Promise<void> {
   const { headOnly, incoming, outgoing } = exchange
   const file = await openFile(path, incoming.headers, answer.status === 200 && !headOnly)
   try {
     if (exchange.gone) return
-    const location = answer.status === 200 && manner.frontFiles && frontLocation(manner.frontFiles, path)
+    const frontFiles = manner.frontFilesOf(exchange)
+    const location = answer.status === 200 && frontFiles && frontLocation(frontFiles, path)
     if (location) {
       exchange.file = 'front'
       const headers = { ...answer.headers, 'X-Accel-Redirect': location }
@@ -259,7 +266,7 @@ export function begin<C>(
   type: string | undefined,
   headers: Readonly<Record<string, string>> | undefined,
   length: number | undefined,
-  { close }: Manner
+  { close }: Pick<Manner<C>, 'close'>
 ): void {
   const all: Record<string, string | number> = {}
   if (type !== undefined) all['Content-Type'] = type
@@ -271,6 +278,6 @@ export function begin<C>(
 }
 
 /** node:http cuts a connection without a listener for 'timeout', and sets the time anew after the answer. */
-function cutWhenStalled<C>({ incoming }: Exchange<C>, { stallMs }: Manner): void {
+function cutWhenStalled<C>({ incoming }: Exchange<C>, { stallMs }: Manner<C>): void {
   incoming.socket.setTimeout?.(stallMs)
 }

@@ -1,4 +1,3 @@
-import { isUtf8 } from 'node:buffer'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import {
   type AddressInfo,
@@ -14,16 +13,18 @@ import type { Source } from '../source.js'
 import { Accepting, WAITING } from './accepting.js'
 import { AccessLog } from './access-log.js'
 import { MOST_READ } from './backlog.js'
-import { ClientGone, hasBody, isHangUp, readBody } from './body.js'
+import { ClientGone, hasBody, isHangUp, readBody, textOf } from './body.js'
 import { Connections } from './connections.js'
 import { Downloads } from './downloads.js'
 import { Exchange } from './exchange.js'
 import { Feeds } from './feeds.js'
 import type { FrontFiles } from './front-files.js'
 import { Handshakes } from './handshakes.js'
+import { checkHeader, MOST_LINES } from './header.js'
 import { defaultLimits, type Limits } from './limits.js'
 import { Lists } from './lists.js'
 import { Notice } from './notice.js'
+import { writeAsOne } from './one-write.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
 import { ReceivedRequest } from './request.js'
 import type { Answer, RequestHead, Route } from './route.js'
@@ -36,8 +37,6 @@ import { Unread } from './unread.js'
 
 const shuttingDown = unavailable('the service is shutting down')
 const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`)
-/** Lines of a request's header. Node drops what is more than it was told, without a word. */
-const MOST_LINES = 128
 /** So that the connection of a machine that was switched off ends. */
 const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 }
 /** Sockets as node:http has them. */
@@ -85,9 +84,9 @@ export interface ServerOptions<C> {
 export class HttpServer<C> {
   readonly #options: ServerOptions<C>
   readonly #limits: Limits
+  readonly #manner: Manner<C>
   readonly #router: Router<C>
   readonly #readSource: (peer: string, forwardedFor: string | undefined) => Source
-  readonly #isFront: (peer: string) => boolean
   readonly #connections: Connections<C>
   readonly #downloads: Downloads
   readonly #lists: Lists
@@ -119,7 +118,7 @@ export class HttpServer<C> {
       log: options.log
     })
     this.#readSource = sourceReader(options.trustedProxies)
-    this.#isFront = peerReader(options.frontFiles ? options.trustedProxies : [])
+    this.#manner = this.#mannerOf(options)
     this.#server = createServer({
       maxHeaderSize: this.#limits.headerBytes,
       headersTimeout: this.#limits.headersMs,
@@ -137,6 +136,7 @@ export class HttpServer<C> {
       .on('connection', (socket: Duplex) => {
         // One with TLS was counted before its handshake.
         if (!this.#connections.of(socket)) this.#connections.add(socket)
+        writeAsOne(socket)
       })
       .on('request', (incoming, outgoing) => this.#arrive(incoming, outgoing, false))
       .on('checkContinue', (incoming, outgoing) => this.#arrive(incoming, outgoing, true))
@@ -222,7 +222,8 @@ export class HttpServer<C> {
     const connection = this.#connections.of(incoming.socket)
     if (!connection || connection.refused) return
     const exchange = new Exchange<C>(incoming, outgoing, awaitsContinue)
-    outgoing.once('close', () => {
+    // It closes once; `once` costs more.
+    outgoing.on('close', () => {
       this.#finish(exchange)
       connection.next()
       if (this.#connections.closing) this.#connections.endIfIdle(connection)
@@ -232,19 +233,22 @@ export class HttpServer<C> {
     connection.refuseLast(() => this.#refuseRaw(incoming.socket, crowded))
   }
 
+  /** Most answers are there at once, and written at once: then nothing here waits. */
   async #serve(exchange: Exchange<C>): Promise<void> {
     try {
-      const answer = await this.#answer(exchange)
+      const given = this.#answer(exchange)
+      const answer = isPromise(given) ? await given : given
       exchange.ended = answer?.ended
       if (exchange.gone) return
-      const sending = () => send(exchange, answer, this.#manner(exchange))
-      await (answer?.file === undefined ? sending() : this.#connections.withFile(sending))
+      const sending = () => send(exchange, answer, this.#manner)
+      const sent = answer?.file === undefined ? sending() : this.#connections.withFile(sending)
+      if (sent) await sent
     } catch (error) {
       await this.#fail(exchange, error)
     }
   }
 
-  async #answer(exchange: Exchange<C>): Promise<Answer> {
+  #answer(exchange: Exchange<C>): Answer | Promise<Answer> {
     const { incoming } = exchange
     const { headers } = incoming
     const options = this.#options
@@ -269,15 +273,31 @@ export class HttpServer<C> {
     )
     exchange.request = request
     exchange.route = route
-    request.caller = await options.authorize(route, request)
-    if (options.param)
-      for (const name in params) params[name] = options.param(name, params[name] as string, route)
+    const caller = options.authorize(route, request)
+    if (isPromise(caller) || hasBody(incoming) || route.body !== 'ignored')
+      return this.#answerLater(exchange, route, request, caller)
+    request.caller = caller
+    this.#checkParams(route, params)
+    return route.handler(request)
+  }
+
+  /** The answer to a request with a body, or of a caller who has to be asked for. */
+  async #answerLater(
+    exchange: Exchange<C>,
+    route: Route<C>,
+    request: ReceivedRequest<C>,
+    caller: C | Promise<C>
+  ): Promise<Answer> {
+    const { incoming } = exchange
+    const options = this.#options
+    request.caller = await caller
+    this.#checkParams(route, request.params)
     const keep = route.body !== 'ignored'
     if (hasBody(incoming) || keep) {
       const { maxBody: most } = options
       const byCaller = typeof most === 'number' ? most : most(request.caller)
       const maxBody = Math.min(byCaller, route.maxBody ?? byCaller)
-      if (exchange.awaitsContinue && Number(headers['content-length'] ?? 0) <= maxBody) {
+      if (exchange.awaitsContinue && Number(incoming.headers['content-length'] ?? 0) <= maxBody) {
         exchange.outgoing.writeContinue()
       }
       const body = await readBody(incoming, maxBody, keep, this.#limits)
@@ -289,6 +309,11 @@ export class HttpServer<C> {
     return route.handler(request)
   }
 
+  #checkParams(route: Route<C>, params: Record<string, string>): void {
+    const { param } = this.#options
+    if (param) for (const name in params) params[name] = param(name, params[name] as string, route)
+  }
+
   #sourceOf(incoming: IncomingMessage): Source {
     const peer = incoming.socket.remoteAddress
     // The client has gone already.
@@ -297,22 +322,25 @@ export class HttpServer<C> {
     return this.#readSource(peer, Array.isArray(forwardedFor) ? forwardedFor.join() : forwardedFor)
   }
 
-  #manner(exchange: Exchange<C>): Manner {
-    const { incoming } = exchange
-    const { frontFiles } = this.#options
-    // What a program on the same machine asks for by itself does not come through the front server.
-    const isForwarded = frontFiles !== undefined && incoming.headers['x-forwarded-for'] !== undefined
-    const peer = incoming.socket.remoteAddress
-    const isFront = isForwarded && peer !== undefined && this.#isFront(peer)
+  /** One for all answers: there may be tens of thousands in a second. */
+  #mannerOf({ frontFiles, trustedProxies }: ServerOptions<C>): Manner<C> {
+    const connections = this.#connections
+    const isFront = peerReader(trustedProxies)
     return {
-      close: this.#connections.closing,
+      get close() {
+        return connections.closing
+      },
       stallMs: this.#limits.stallMs,
       downloads: this.#downloads,
       lists: this.#lists,
       feeds: this.#feeds,
-      mayStill: () => this.#mayStill(exchange),
       unread: this.#unread,
-      frontFiles: isFront ? frontFiles : undefined
+      mayStill: exchange => this.#mayStill(exchange),
+      frontFilesOf({ incoming: { headers, socket } }) {
+        // What a program on the same machine asks for by itself does not come through the front server.
+        if (frontFiles === undefined || headers['x-forwarded-for'] === undefined) return undefined
+        return socket.remoteAddress !== undefined && isFront(socket.remoteAddress) ? frontFiles : undefined
+      }
     }
   }
 
@@ -334,7 +362,7 @@ export class HttpServer<C> {
       const refusal = error === shuttingDown ? shuttingDown : this.#toRefusal(error, incoming, exchange.path)
       if (exchange.gone) return
       if (outgoing.headersSent) outgoing.destroy()
-      else await refuse(exchange, refusal, this.#manner(exchange), this.#limits.lingerMs)
+      else await refuse(exchange, refusal, this.#manner, this.#limits.lingerMs)
     } catch {
       // Not even the refusal could be sent. Nothing below can throw.
       exchange.status ||= 500
@@ -403,19 +431,4 @@ export class HttpServer<C> {
   }
 }
 
-/** Throws 431 for a header of too many lines, and 400 unless there is one Host header (RFC 9112, 3.2). */
-function checkHeader({ rawHeaders, headers, httpVersion }: IncomingMessage): void {
-  if (rawHeaders.length > 2 * MOST_LINES)
-    throw new ServiceError(431, `the header has more than ${MOST_LINES} lines`)
-  if (headers.host === undefined && httpVersion !== '1.0') throw badRequest('the Host header is missing')
-  let hosts = 0
-  for (let i = 0; i < rawHeaders.length; i += 2)
-    if (rawHeaders[i]?.length === 4 && rawHeaders[i]?.toLowerCase() === 'host') hosts++
-  if (hosts > 1) throw badRequest('the Host header is given twice')
-}
-
-/** A body in UTF-8, without a byte order mark; throws 400 for any other. */
-function textOf(body: Buffer): string {
-  if (!isUtf8(body)) throw badRequest('the body is not valid UTF-8')
-  return body.toString('utf8').replace(/^\ufeff/, '')
-}
+const isPromise = <V>(value: V | Promise<V>): value is Promise<V> => value instanceof Promise

@@ -57,7 +57,8 @@ export interface Members {
 }
 
 /** By convention the interface of a node's BMC carries this name. */
-export const isBmc = (entry: { readonly interface?: string }) => entry.interface?.toUpperCase() === 'BMC'
+export const isBmc = ({ interface: name }: { readonly interface?: string | undefined }) =>
+  name?.length === 3 && name.toUpperCase() === 'BMC'
 
 const byNumber = (a: string, b: string) => {
   const [x, y] = [Number(splitNumber(a).digits), Number(splitNumber(b).digits)]
@@ -76,11 +77,11 @@ class Owners<K, V> {
     return this.#first.has(key)
   }
 
-  *of(key: K): Generator<V> {
+  of(key: K): readonly V[] {
     const first = this.#first.get(key)
-    if (first === undefined) return
-    yield first
-    yield* this.#others.get(key)?.values() ?? []
+    if (first === undefined) return []
+    const others = this.#others.get(key)
+    return others ? [first, ...others.values()] : [first]
   }
 
   /** Each key with its first owner. */
@@ -138,11 +139,11 @@ export class ClusterIndex implements Index {
   }
 
   macOwners(mac: string): readonly Owner[] {
-    return [...this.#macs.of(mac)]
+    return this.#macs.of(mac)
   }
 
   addressOwners(address: Address): readonly Owner[] {
-    return [...this.#addresses.of(address)]
+    return this.#addresses.of(address)
   }
 
   /** Every address in use inside a prefix, with the name of its first owner, in no order. */
@@ -159,7 +160,7 @@ export class ClusterIndex implements Index {
 
   /** The names of the objects whose type lists them under this key, in no order. */
   listed(key: string): readonly string[] {
-    return [...this.#listed.of(key)]
+    return this.#listed.of(key)
   }
 
   /** What an object has on networks, each with its owner; `doc` is the object. */

@@ -17,9 +17,8 @@ const installSteps = [
 
 /** A request that is over, as it is counted. */
 export interface Counted {
-  readonly method: string
-  /** The pattern of its route: no path that a client made up. */
-  readonly route: string
+  /** Its route, one object for all requests, with the pattern of its path; undefined where there is none. */
+  readonly route: { readonly method: string; readonly path: string } | undefined
   /** 0: the client was gone before there was one. */
   readonly status: number
   readonly ms: number
@@ -71,8 +70,14 @@ class Times {
   }
 
   add(seconds: number): void {
-    const bucket = this.bounds.findIndex(bound => seconds <= bound)
-    if (bucket !== -1) this.counts[bucket] = (this.counts[bucket] ?? 0) + 1
+    let bucket = 0
+    for (const bound of this.bounds) {
+      if (seconds <= bound) {
+        this.counts[bucket] = (this.counts[bucket] ?? 0) + 1
+        break
+      }
+      bucket++
+    }
     this.sum += seconds
     this.count++
   }
@@ -100,6 +105,8 @@ interface Value {
   readonly value: number
 }
 
+const noRoute = { method: '-', path: '-' }
+
 /** One route with its answers. */
 interface RouteCounts {
   readonly method: string
@@ -115,7 +122,7 @@ interface RouteCounts {
  */
 export class Metrics {
   readonly #registry = new Registry()
-  readonly #routes = new Map<string, RouteCounts>()
+  readonly #routes = new Map<Counted['route'], RouteCounts>()
   readonly #steps = new Map<string, Times>()
   readonly #ended = { completed: 0, failed: 0 }
   readonly #store = { commits: 0, objects: 0 }
@@ -143,17 +150,17 @@ export class Metrics {
   }
 
   /** Counts a request that is over. */
-  request({ method, route, status, ms, bytes }: Counted): void {
-    const key = `${method} ${route}`
-    let counts = this.#routes.get(key)
+  request({ route, status, ms, bytes }: Counted): void {
+    let counts = this.#routes.get(route)
     if (!counts) {
-      counts = { method, route, times: new Times(REQUEST_SECONDS), statuses: new Map(), bytes: 0 }
-      this.#routes.set(key, counts)
+      const { method, path } = route ?? noRoute
+      counts = { method, route: path, times: new Times(REQUEST_SECONDS), statuses: new Map(), bytes: 0 }
+      this.#routes.set(route, counts)
     }
     counts.times.add(ms / 1000)
     counts.statuses.set(status, (counts.statuses.get(status) ?? 0) + 1)
     counts.bytes += bytes
-    if (route.startsWith('/files/')) this.#imageBytes += bytes
+    if (counts.route.startsWith('/files/')) this.#imageBytes += bytes
   }
 
   /** Counts a commit of the store with so many objects. */
