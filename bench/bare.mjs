@@ -2,7 +2,7 @@
 // to answer by the beginning of the path, the first that fits; a POST is answered with 204 when its body has come.
 import { createServer } from 'node:http'
 
-process.once('message', answers => {
+process.on('message', answers => {
   const given = answers.map(([begin, body]) => [
     begin,
     body,

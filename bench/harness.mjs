@@ -1,11 +1,9 @@
 // What the cases have in common: children that end with them, rounds in turn, and figures.
 import { spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-
-const TICKS_PER_SECOND = 100
 
 export const here = name => fileURLToPath(new URL(name, import.meta.url))
 const children = new Set()
@@ -51,11 +49,10 @@ export function ask(child, message) {
 }
 
 /** Milliseconds of CPU time of a process and all its threads so far. */
-export function cpuOf(pid) {
-  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  return ((Number(fields[11]) + Number(fields[12])) * 1000) / TICKS_PER_SECOND
-}
+export const cpuOf = pid =>
+  readdirSync(`/proc/${pid}/task`)
+    .map(thread => Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]))
+    .reduce((sum, nanoseconds) => sum + nanoseconds / 1e6, 0)
 
 /** Memory of a process in MiB: `VmRSS` now, `VmHWM` at most so far. */
 export const memoryOf = (pid, what = 'VmRSS') =>

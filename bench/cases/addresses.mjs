@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { startDaemon } from '../daemon.mjs'
 import { figure } from '../figures.mjs'
 import { inTurn, start, temporary } from '../harness.mjs'
-import { loaded } from './requests.mjs'
+import { loaded } from '../loaded.mjs'
 
 const FIRST = 10 * 2 ** 24 + 1
 const TAKEN = 100_000

@@ -1,9 +1,9 @@
 // A pack beside the same tar, zstd and sha256sum by hand. `pack`: the system packer alone, on a tree made for it. `pack-again`:
 // a real Debian with dracut in which one file has changed, asked for over http; BENCH_IMAGE names a tree to copy, else
-// debootstrap makes one, which is kept in .cache/bench.
+// debootstrap makes one, which is kept in .cache/debian.
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { writeCluster } from '../cluster.mjs'
 import { checkout, startDaemon } from '../daemon.mjs'
@@ -75,20 +75,22 @@ const pack = {
   }
 }
 
-const PACKAGES =
-  'linux-image-cloud-amd64,systemd-sysv,udev,kmod,iproute2,curl,zstd,e2fsprogs,dracut,dracut-network,isc-dhcp-client,busybox'
+const PACKAGES = [
+  ...['linux-image-cloud-amd64', 'systemd-sysv', 'udev', 'kmod', 'iproute2', 'curl', 'zstd', 'e2fsprogs'],
+  ...['openssh-server', 'dracut', 'isc-dhcp-client']
+]
 
 /** A copy of the image's tree, which may be changed. */
-function realTree(to) {
-  const kept = process.env.BENCH_IMAGE ?? here('../.cache/bench/debian')
-  if (!existsSync(kept)) {
-    const part = `${kept}.part`
-    rmSync(part, { recursive: true, force: true })
-    mkdirSync(part, { recursive: true })
-    run('debootstrap', '--variant=minbase', `--include=${PACKAGES}`, 'bookworm', part)
-    run('mv', part, kept)
-  }
-  run('cp', '-a', '--one-file-system', kept, to)
+async function realTree(to) {
+  run(process.execPath, here('../test/compile.mjs'))
+  const { debianTree } = await import(here('../.cache/js/test/long/debian-tree.js'))
+  run(
+    'cp',
+    '-a',
+    '--one-file-system',
+    process.env.BENCH_IMAGE ?? (await debianTree({ packages: PACKAGES })),
+    to
+  )
 }
 
 const packAgain = {
@@ -100,7 +102,7 @@ const packAgain = {
     const images = join(temporary, 'images')
     mkdirSync(images)
     const tree = join(images, 'debian')
-    realTree(tree)
+    await realTree(tree)
     const daemon = await startDaemon(temporary, { settings: { 'image.directory': images } })
     const image = { distribution: 'debian', path: tree }
     await daemon.ask('POST', '/config/osimage/debian', JSON.stringify(image))

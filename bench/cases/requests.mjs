@@ -2,16 +2,10 @@
 import { addressOf, macOf, nameOf, writeCluster } from '../cluster.mjs'
 import { startDaemon } from '../daemon.mjs'
 import { figure } from '../figures.mjs'
-import { ask, cpuOf, inTurn, start, temporary } from '../harness.mjs'
+import { ask, inTurn, start, temporary } from '../harness.mjs'
+import { loaded } from '../loaded.mjs'
 
 const get = path => `GET ${path} HTTP/1.1\r\nHost: bench\r\n\r\n`
-
-/** Loads a server with a task for load.mjs: answers per second, and microseconds of the server's CPU for each. */
-export async function loaded(client, server, task) {
-  const before = cpuOf(server.pid)
-  const { answered, ms } = await ask(client, { port: server.port, ...task })
-  return { perSecond: (answered * 1000) / ms, cpu: ((cpuOf(server.pid) - before) * 1000) / answered }
-}
 
 /** A case: `paths` gives what is asked for of so many nodes; `more` the rows beside rate and CPU. */
 const requests = (
