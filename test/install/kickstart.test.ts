@@ -156,6 +156,16 @@ t.test('bonds, bridges and VLANs', async t => {
   )
 })
 
+t.test('BOOTIF as a member of the bond that the node is installed over is the card with its MAC', async t => {
+  const { machine, scripts } = await installer(t, {
+    interfaces: [installInterface({ interface: 'bond0', options: 'bond=BOOTIF,eth1' })]
+  })
+  machine.write('sys/class/net/ens7/device', '')
+  machine.write('sys/class/net/ens7/address', '52:54:00:00:00:01\n')
+  exits(t, await machine.run(scripts[0] ?? ''), [0])
+  t.match(machine.text('tmp/svc-network.ks'), /^network --device=bond0 --bondslaves=ens7,eth1 /)
+})
+
 t.test('what a kickstart cannot say stops it in %pre, by name', async t => {
   const stacks = {
     'br0 is: "bridge=eth3"': { ...unused, interface: 'br0', options: 'bridge=eth3' },

@@ -136,6 +136,39 @@ for (const shell of shells) {
   }
 }
 
+t.test(
+  'BOOTIF as a member of the bond that the node is installed over is the card that it was booted over',
+  async t => {
+    const bond = installInterface({ interface: 'bond0', options: 'bond=BOOTIF,eth1' })
+    const member: Record<string, [files: Record<string, string>, path: string, says: RegExp]> = {
+      redhat: [
+        {},
+        'NetworkManager/system-connections/svc-BOOTIF.nmconnection',
+        /\nmac-address=52:54:00:00:00:01\n/
+      ],
+      ubuntu: [{}, 'netplan/60-svc.yaml', /"BOOTIF":\n +match:\n +macaddress: "52:54:00:00:00:01"\n/],
+      debian: [networkd, 'systemd/network/05-svc-BOOTIF.network', /^PermanentMACAddress=52:54:00:00:00:01$/m],
+      other: [
+        ifupdown,
+        'network/interfaces',
+        /^auto mac\/52:54:00:00:00:01=BOOTIF\niface BOOTIF inet manual\n(?: .*\n)* +pre-up ip link set \$IFACE master bond0$/m
+      ]
+    }
+    for (const [distribution, [files, path, says]] of Object.entries(member)) {
+      // The MAC is that of svc.mac, whether svcd knows it or not.
+      for (const macaddress of ['52:54:00:00:00:01', '']) {
+        const done = await install(t, {
+          shell: 'dash',
+          data: { distribution, interfaces: [{ ...bond, macaddress }] },
+          answers: { '/files/rocky9.tar.gz': packImage(files) }
+        })
+        completed(t, done)
+        t.match(done.machine.read(`etc/${path}`), says, distribution)
+      }
+    }
+  }
+)
+
 t.test('a second installation over the same image leaves one block, and the lines of others', async t => {
   const hosts = '127.0.0.1 localhost\n# svc begin\n10.141.0.9 old\n# svc end\n10.9.9.9 license'
   const done = await install(t, {

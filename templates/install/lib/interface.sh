@@ -11,13 +11,13 @@ interface_ready() {
   IF_NAMESERVER=$(word "$IF_NAMESERVER")
   IF_DOMAIN=$(word "$IF_DOMAIN")
   IF_MAC=$(word "$IF_MAC")
-  # The kernel's name for the interface. Only svcd calls it BOOTIF.
+  # The kernel's name for the interface. Only svcd calls it BOOTIF. It may be a member of the bond that has the node's MAC.
   IF_DEVICE=$IF_NAME
-  if [ -n "$IF_PROVISION" ]; then
-    IF_MAC=${IF_MAC:-$(word "${SVC_MAC:-}")}
-    if [ "$IF_NAME" = BOOTIF ]; then
-      IF_DEVICE=$(word "$_BOOTIF")
-    fi
+  if [ "$IF_NAME" = BOOTIF ]; then
+    IF_DEVICE=$(word "$_BOOTIF")
+  fi
+  if [ -n "$IF_PROVISION" ] || [ "$IF_NAME" = BOOTIF ]; then
+    IF_MAC=${IF_MAC:-$_BOOT_MAC}
   fi
   interface_options
   interface_kind
@@ -108,7 +108,12 @@ related() {
 # Looks at all interfaces to see which lies on which.
 interface_relations() {
   _ROUTE_INTERFACE='' _ENTRIES='' _LOWER='' _MASTERS='' _VLANS='' _MACS='' _OTHERS=''
+  # The installer of a kickstart does not say over which card it was booted: it is the one with the node's MAC.
+  _BOOT_MAC=$(word "${SVC_MAC:-}")
   each_interface interface_related || return 1
+  if [ -n "$_BOOT_MAC" ] && [ -z "$(related "$_MACS" BOOTIF)" ]; then
+    _MACS="$_MACS BOOTIF>$_BOOT_MAC"
+  fi
   for lower in $_LOWER; do
     case " $_ENTRIES $_OTHERS " in
       *" $lower "*) ;;
@@ -119,7 +124,10 @@ interface_relations() {
 
 interface_related() {
   _ENTRIES="$_ENTRIES $IF_NAME"
-  if [ "$IF_KIND" = ethernet ]; then
+  if [ -n "$IF_PROVISION" ]; then
+    _BOOT_MAC=${_BOOT_MAC:-$IF_MAC}
+  fi
+  if [ "$IF_KIND:${IF_MAC:+known}" = ethernet:known ]; then
     _MACS="$_MACS $IF_NAME>$IF_MAC"
   fi
   for member in $IF_MEMBERS; do
