@@ -2,7 +2,7 @@ import { chmod, copyFile, mkdir, readdir, symlink, writeFile } from 'node:fs/pro
 import { dirname, join } from 'node:path'
 import { buildInitramfs } from '../../lib/image/packer/initramfs.js'
 import { output } from '../support/programs.js'
-import { debianTree } from './debian-tree.js'
+import { debianTree, type Release } from './debian-tree.js'
 
 /** What builds an image's initramfs. */
 export type Tool = 'dracut' | 'initramfs-tools'
@@ -17,10 +17,16 @@ export interface DebianImage {
 /** An image to make. */
 export interface DebianImageOptions {
   readonly tool: Tool
+  /** What the files are named after; default: the tool. */
+  readonly name?: string
   /** The controller's files directory. */
   readonly files: string
   /** Where the image's tree is made; it stays there. */
   readonly tree: string
+  /** Default: Debian's bookworm. */
+  readonly release?: Release
+  /** Default: Debian's for virtual machines. */
+  readonly kernel?: string
   /** Beside a kernel for virtual machines, systemd and what the node's side needs. */
   readonly packages?: readonly string[]
   /** Changes the tree before it is packed. */
@@ -31,17 +37,7 @@ export interface DebianImageOptions {
 
 const timeLimitMs = 30 * 60_000
 
-const common = [
-  'linux-image-cloud-amd64',
-  'systemd-sysv',
-  'udev',
-  'kmod',
-  'iproute2',
-  'curl',
-  'zstd',
-  'e2fsprogs',
-  'openssh-server'
-]
+const common = ['systemd-sysv', 'udev', 'kmod', 'iproute2', 'curl', 'zstd', 'e2fsprogs', 'openssh-server']
 // initramfs-tools brings the DHCP client of klibc.
 const ofTool: Record<Tool, readonly string[]> = {
   dracut: ['dracut', 'isc-dhcp-client'],
@@ -53,11 +49,15 @@ export const systemOptions = 'console=ttyS0 panic=-1 no_timer_check systemd.show
 
 /**
  * A real Debian image, its initramfs built by this project with the image's own tool, packed by tar and zstd: a
- * kernel, an initramfs and an image file named after the tool.
+ * kernel, an initramfs and an image file.
  */
 export async function debianImage(options: DebianImageOptions): Promise<DebianImage> {
-  const { tool, files, tree, packages = [], prepare, line = () => {} } = options
-  const source = await debianTree({ packages: [...common, ...ofTool[tool], ...packages] })
+  const { tool, name = tool, files, tree, release, packages = [], prepare, line = () => {} } = options
+  const { kernel: kernelPackage = 'linux-image-cloud-amd64' } = options
+  const source = await debianTree({
+    packages: [kernelPackage, ...common, ...ofTool[tool], ...packages],
+    ...(release ? { release } : {})
+  })
   await output('cp', ['-a', '-x', source, tree], { timeout: timeLimitMs })
   await reporting(tree)
   await prepare?.(tree)
@@ -66,9 +66,9 @@ export async function debianImage(options: DebianImageOptions): Promise<DebianIm
   const built = await buildInitramfs({ ...request, signal, timeLimitMs, line })
   if (built?.tool !== tool) throw new Error(`the initramfs was built by ${built?.tool}, not by ${tool}`)
   const image = {
-    kernelfile: `vmlinuz-${tool}`,
-    initrdfile: `initrd-${tool}.img`,
-    imagefile: `image-${tool}.tar.zst`
+    kernelfile: `vmlinuz-${name}`,
+    initrdfile: `initrd-${name}.img`,
+    imagefile: `image-${name}.tar.zst`
   }
   const kernel = (await readdir(join(tree, 'boot'))).find(name => name.startsWith('vmlinuz-'))
   await mkdir(files, { recursive: true })
@@ -100,6 +100,7 @@ read -r up _ </proc/uptime
   echo "REPORT state $(systemctl is-system-running) $(systemctl --failed --no-legend --plain | tr '\\n' ' ')"
   echo "REPORT machine-id $(cat /etc/machine-id)"
   echo "REPORT ssh $(systemctl is-active ssh) $(cat /etc/ssh/ssh_host_ed25519_key.pub)"
+  if [ -x /usr/local/sbin/svcd-report-more ]; then /usr/local/sbin/svcd-report-more; fi
   echo "REPORT done $up"
 } >/dev/console
 `

@@ -3,7 +3,16 @@ import { mkdir, mkdtemp, readdir, rename, rm, stat, writeFile } from 'node:fs/pr
 import { join } from 'node:path'
 import { checkout, output, requirePrograms, requireRoot } from '../support/programs.js'
 
-const suite = 'bookworm'
+/** A release that debootstrap knows. */
+export interface Release {
+  readonly suite: string
+  /** Default: debootstrap's own, Debian's. */
+  readonly mirror?: string
+  /** Default: main. */
+  readonly components?: string
+}
+
+const bookworm: Release = { suite: 'bookworm' }
 const cache = join(checkout, '.cache/debian')
 const timeLimitMs = 30 * 60_000
 
@@ -52,9 +61,10 @@ async function cached(name: string, make: (directory: string) => Promise<void>):
   return finished
 }
 
-const base = () =>
-  cached('base', async tree => {
-    await inPrivate('debootstrap', '--variant=minbase', suite, tree)
+const base = ({ suite, mirror, components = 'main' }: Release) =>
+  cached(`base-${suite}`, async tree => {
+    const from = mirror ? [mirror] : []
+    await inPrivate('debootstrap', '--variant=minbase', `--components=${components}`, suite, tree, ...from)
     await rm(join(tree, 'var/log/bootstrap.log'), { force: true })
     // No package starts a service in here.
     await writeFile(join(tree, 'usr/sbin/policy-rc.d'), '#!/bin/sh\nexit 101\n', { mode: 0o755 })
@@ -69,7 +79,8 @@ mount -t sysfs sysfs "$tree/sys"
 mount -t tmpfs tmpfs "$tree/run"
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 cp /etc/resolv.conf "$tree/etc/resolv.conf"
-chroot "$tree" apt-get -q update
+# The lists of sid end after a week, and a mirror may be late.
+chroot "$tree" apt-get -q -o Acquire::Check-Valid-Until=false update
 chroot "$tree" apt-get -q install -y --no-install-recommends "$@"
 chroot "$tree" apt-get clean
 : >"$tree/etc/resolv.conf"
@@ -77,20 +88,27 @@ find "$tree/var/lib/apt/lists" -type f -delete
 `
 
 /**
- * A Debian tree ("minbase", some 200 MB) with further packages, made by debootstrap and apt once and then kept
+ * A Debian tree ("minbase", some 200 MB; bookworm if no release is given) with further packages, made by debootstrap and apt once and then kept
  * below .cache/debian. Any number of runs may ask at once; one that is killed leaves nothing mounted. Nobody
  * may change the tree: copy it (`cp -a -x`) to change it.
  * @throws Error when the process is not root, a program is missing, or a package cannot be fetched.
  */
-export async function debianTree(options: { packages: readonly string[] }): Promise<string> {
+export async function debianTree(options: {
+  readonly packages: readonly string[]
+  readonly release?: Release
+}): Promise<string> {
+  const { release = bookworm } = options
   requireRoot()
   requirePrograms('debootstrap', 'setpriv', 'unshare', 'chroot')
   await mkdir(cache, { recursive: true })
   await sweep()
   const packages = [...new Set(options.packages)].sort()
-  const root = await base()
+  const root = await base(release)
   if (packages.length === 0) return root
-  const key = createHash('sha256').update(packages.join('\n')).digest('hex').slice(0, 12)
+  const key = createHash('sha256')
+    .update([release.suite, ...packages].join('\n'))
+    .digest('hex')
+    .slice(0, 12)
   return cached(key, async tree => {
     await output('cp', ['-a', '-x', root, tree], { timeout: timeLimitMs })
     await inPrivate('sh', '-c', install, 'install', tree, ...packages)

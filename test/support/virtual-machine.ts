@@ -4,13 +4,23 @@ import { join } from 'node:path'
 import { start } from './child.js'
 import { requirePrograms } from './programs.js'
 
-/** A virtual machine with a serial console, one network card and, where given, one disk. */
+/** A network card that no firmware boots from. */
+export interface Card {
+  readonly mac: string
+  readonly tap: string
+  /** A file that gets what crosses the card, in the form of tcpdump. */
+  readonly dump?: string
+}
+
+/** A virtual machine with a serial console, a network card that it boots from and, where given, more cards or a disk. */
 export interface Machine {
   /** For messages. */
   readonly name: string
   readonly mac: string
   /** `tap`: a tap of the namespace that `enter` leads into; `bootfile`: qemu's user network, which needs no right. */
   readonly network: { readonly tap: string } | { readonly bootfile: string }
+  /** Further cards, in the order in which the kernel finds them. */
+  readonly cards?: readonly Card[]
   /** Put before the command line (net.ts). */
   readonly enter?: readonly string[]
   /** Path of a raw disk image, the second boot device. */
@@ -40,6 +50,13 @@ export interface Run {
   /** The console without terminal control sequences, lines ending in \n. */
   readonly console: string
 }
+
+const cardArguments = ({ mac, tap, dump }: Card, i: number): readonly string[] => [
+  // A dump would hold the header of virtio before each frame.
+  ...['-netdev', `tap,id=card${i},ifname=${tap},script=no,downscript=no${dump ? ',vnet_hdr=off' : ''}`],
+  ...['-device', `virtio-net-pci,netdev=card${i},mac=${mac},romfile=`],
+  ...(dump ? ['-object', `filter-dump,id=dump${i},netdev=card${i},file=${dump}`] : [])
+]
 
 const ovmf = '/usr/share/OVMF'
 
@@ -119,6 +136,7 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
     // SeaBIOS and iPXE write to the serial port as well.
     ...['-machine', 'graphics=off', '-serial', 'stdio'],
     ...['-netdev', backend, '-device', (machine.asks ?? 'ipxe') === 'ipxe' ? card : `${card},romfile=`],
+    ...(machine.cards ?? []).flatMap(cardArguments),
     ...(disk ? ['-drive', `id=disk0,if=none,format=raw,file=${disk}`] : []),
     ...(disk ? ['-device', 'virtio-blk-pci,drive=disk0,bootindex=2'] : []),
     ...['-device', 'isa-debug-exit,iobase=0xf4,iosize=4']
