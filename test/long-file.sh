@@ -1,6 +1,9 @@
 #!/bin/sh
 # Runs one file of the long proofs for test/long.sh, unless it passed before; its rows of the table go beside the mark.
 name=$kept/$(echo "$1" | tr / _)
+# Another run of the long proofs may have it.
+exec 8>"$name.lock"
+flock 8
 test -e "$name.passed" && exit 0
 export SVCD_PROOFS="$PWD/$name.ndjson"
 : >"$SVCD_PROOFS"
