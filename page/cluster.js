@@ -6,7 +6,7 @@ export const conditions = [
   {
     key: 'stalled',
     word: 'stalled',
-    meaning: 'it was booting or installing, and nothing came for 15 minutes'
+    meaning: 'it was booting or installing, and nothing came for five minutes'
   },
   { key: 'installing', word: 'installing', meaning: 'its installation goes on' },
   { key: 'booting', word: 'booting', meaning: 'it has begun to boot' },
@@ -21,7 +21,8 @@ export const conditions = [
 export const wordOf = Object.fromEntries(conditions.map(({ key, word }) => [key, word]))
 export const orderOf = Object.fromEntries(conditions.map(({ key }, i) => [key, i]))
 
-const stalledMs = 15 * 60_000
+/** As the verdict has it (rules 6.7). */
+const stalledMs = 5 * 60_000
 const bootSteps = new Set(['menu', 'script', 'kernel', 'initramfs', 'file', 'kickstart'])
 const installSteps = new Set(['install', 'image', 'torrent', 'report'])
 const badSteps = new Set(['no-script', 'no-file', 'refused', 'bmc'])

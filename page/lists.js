@@ -1,4 +1,5 @@
 import { read, readServices } from './api.js'
+import { changesOf } from './changes.js'
 import { cluster, whenChanged } from './cluster.js'
 import { confirm } from './dialog.js'
 import { ago, count, duration, fill, h, moment, number, soon } from './dom.js'
@@ -447,32 +448,6 @@ export function auditView(place, { isAdmin, events }) {
     list.over()
     for (const end of ends) end()
   }
-}
-
-function changesOf({ before = {}, after = {}, counts }) {
-  if (counts)
-    return Object.entries(counts)
-      .map(([type, n]) => `${type}: ${n.created} new, ${n.changed} changed, ${n.deleted} deleted`)
-      .join('; ')
-  const short = value => {
-    const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '–')
-    return text.length > 60 ? `${text.slice(0, 60)}…` : text
-  }
-  const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter(key => key !== 'name')
-  return h(
-    'span',
-    { class: 'values' },
-    keys
-      .slice(0, 6)
-      .map(key =>
-        h(
-          'span',
-          {},
-          `${key}: ${key in before ? `${short(before[key])} → ` : ''}${key in after ? short(after[key]) : 'none'}`
-        )
-      ),
-    keys.length > 6 && ` and ${keys.length - 6} more`
-  )
 }
 
 function table(caption, heads, rows) {

@@ -5,7 +5,7 @@ import { ProgramError, run } from '../program/program.js'
 export type Verb = 'start' | 'stop' | 'restart' | 'reload' | 'status'
 export const changing = ['start', 'stop', 'restart', 'reload'] as const
 
-/** Whether a server runs, by its control command; `unknown`: that command does not exist. */
+/** Whether a server runs, by its control command; `unknown`: that command does not exist, or does not reach systemd. */
 export interface Running {
   readonly state: 'running' | 'stopped' | 'unknown'
   /** The command's words. */
@@ -50,7 +50,14 @@ export async function runningState(
   const [program = '', ...args] = [...control, 'status', service]
   try {
     const { status, stdout, stderr } = await run(program, args, { timeLimitMs, signal, ok: anyStatus })
-    return { state: status === 0 ? 'running' : 'stopped', words: `${stdout}${stderr}`.trim() }
+    const words = `${stdout}${stderr}`.trim()
+    // A user other than root asks systemd over dbus, which a minimal system may lack.
+    if (status !== 0 && /^Failed to connect to .*\bbus\b/m.test(words))
+      return {
+        state: 'unknown',
+        words: `${program} cannot ask systemd whether ${service} runs: ${words}; install the package dbus, or start it (systemctl start dbus)`
+      }
+    return { state: status === 0 ? 'running' : 'stopped', words }
   } catch (error) {
     if (error instanceof ProgramError && error.why === 'missing')
       return { state: 'unknown', words: error.message }

@@ -205,6 +205,20 @@ t.test('a reload that fails is tried again', async t => {
 })
 
 // rules 10.10
+t.test('where systemd cannot be asked, the reason says what is missing', async t => {
+  const fake = new Fake(t, 'dhcp', 'isc', named('good'))
+  fake.flag('nobus')
+  await fake.start()
+  const reason =
+    /cannot ask systemd whether fake runs: Failed to connect to bus: No such file or directory; install the package dbus/
+  t.match(fake.service.condition, { ok: false, reason })
+  fake.unflag('nobus')
+  await fake.change(named('better'))
+  await until(() => fake.service.condition.ok, 'it is asked again')
+  t.match(fake.read(), /"better"/)
+})
+
+// rules 10.10
 t.test('a server that is stopped is not started, and has the new file when it is', async t => {
   const fake = new Fake(t, 'dhcp', 'isc', named('good'))
   await fake.start()

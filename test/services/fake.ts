@@ -72,7 +72,8 @@ export class Fake {
       `cd ${directory}
 echo "$1" >> asked
 case $1 in
-status) test -e running || { echo "$2 is dead"; exit 3; } ;;
+status) test ! -e nobus || { echo "Failed to connect to bus: No such file or directory" >&2; exit 1; }
+   test -e running || { echo "$2 is dead"; exit 3; } ;;
 stop) rm running ;;
 *) test ! -e nonotes || { rm -r state/services; touch state/services; }
    test ! -e broken || { echo "$1: no good" >&2; exit 5; }

@@ -1,0 +1,47 @@
+import { h } from './dom.js'
+
+const mostFields = 6
+const mostCharacters = 60
+
+const short = value => {
+  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '–')
+  return text.length > mostCharacters ? `${text.slice(0, mostCharacters)}…` : text
+}
+
+/** The fields of an object, those of its interfaces each by itself: `BOOTIF.ipaddress`. */
+function flat({ name: _, interfaces, ...fields }) {
+  if (!Array.isArray(interfaces)) return interfaces == null ? fields : { ...fields, interfaces }
+  for (const { interface: of, ...rest } of interfaces)
+    for (const [field, value] of Object.entries(rest)) fields[`${of}.${field}`] = value
+  return fields
+}
+
+/** The fields that a line of the audit log tells of, each with its value before and after. */
+function fieldsOf({ before, after, names }) {
+  const [was, is] = [flat(before ?? {}), flat(after ?? {})]
+  const keys = [...new Set([...Object.keys(was), ...Object.keys(is)])]
+  return keys
+    .filter(key => JSON.stringify(was[key]) !== JSON.stringify(is[key]))
+    .map(key => {
+      // Of many objects at once, null stands for values that differ from one to the other.
+      const told = value => (names && value === null ? 'various' : short(value))
+      const first = key in was ? `${told(was[key])} → ` : ''
+      return `${key}: ${first}${key in is ? told(is[key]) : 'none'}`
+    })
+}
+
+/** What a line of the audit log changed. */
+export function changesOf(line) {
+  if (line.counts)
+    return Object.entries(line.counts)
+      .map(([type, n]) => `${type}: ${n.created} new, ${n.changed} changed, ${n.deleted} deleted`)
+      .join('; ')
+  if (line.bytes) return `a line of ${line.bytes} bytes, too long to show: see the file of the audit log`
+  const fields = fieldsOf(line)
+  return h(
+    'span',
+    { class: 'values' },
+    fields.slice(0, mostFields).map(text => h('span', {}, text)),
+    fields.length > mostFields && ` and ${fields.length - mostFields} more`
+  )
+}
