@@ -71,15 +71,18 @@ export function listed(
   }
   const wishes = readWishes(request, listing)
   const { format, columns } = wishes
+  // One object is no list: it is sent as one text, and needs no turn.
+  const isList = taken === undefined || taken.length > 1
+  const textBy = (make: () => Generator<string>) => (isList ? again(make) : [...make()].join(''))
   if (format === 'json') {
     const steps = listing.place
       .replace(/\{(\w+)\}(?=\.)/g, (_, name: string) => param(request, name))
       .split('.')
-    return { status: 200, json: again(() => jsonText(steps, wishes, entries())) }
+    return { status: 200, json: textBy(() => jsonText(steps, wishes, entries())) }
   }
   const shown = columns ?? plainColumns(listing, format)
   const [text, type] = format === 'csv' ? [csvText, 'text/csv'] : [alignedText, 'text/plain']
-  const table = again(() => text(shown, wishes, entries()))
+  const table = textBy(() => text(shown, wishes, entries()))
   return { status: 200, json: table, type: `${type}; charset=utf-8` }
 }
 

@@ -58,6 +58,11 @@ export function readBody(
       if (++pieces > FREE_PIECES + length / PIECE_BYTES)
         return stop(badRequest('the body comes in too many small pieces'))
       if (!keep) return
+      // Nearly every body comes in one piece.
+      if (start === 0 && length === declared) {
+        bytes = chunk
+        return
+      }
       if (length > bytes.length) {
         const larger = Buffer.allocUnsafeSlow(Math.min(2 * length, declared || limit))
         bytes.copy(larger, 0, 0, start)

@@ -207,3 +207,29 @@ t.test('every single changed letter voids a token', async t => {
   }
   t.ok(tokens.verify(token))
 })
+
+t.test('a token that was good is looked at anew each time: it ends, and none like it is good', async t => {
+  const { tokens, clock } = await opened(t)
+  const token = tokens.issueNode('node001', 3)
+  const claims = tokens.verify(token)
+  t.equal(claims?.kind, 'node')
+  t.strictSame(tokens.verify(token), claims)
+  t.equal(
+    tokens.verify(`${token.slice(0, -2)}${token.endsWith('AA') ? 'BB' : 'AA'}`),
+    undefined,
+    'another signature'
+  )
+  t.equal(tokens.verify(`${token}=`), undefined, 'another spelling')
+  clock.now += 4 * hour
+  t.equal(tokens.verify(token), undefined, 'expired')
+  clock.now -= 4 * hour + 61_000
+  t.equal(tokens.verify(token), undefined, 'issued in the future')
+})
+
+t.test('what is remembered of tokens has a bound', async t => {
+  const { tokens } = await opened(t)
+  const many = Array.from({ length: 30_000 }, (_, i) => tokens.issueNode(`node${i}`, 0))
+  for (const token of many) if (!tokens.verify(token)) t.fail(token)
+  t.equal(tokens.remembered, 10_000)
+  t.ok(tokens.verify(many[0] ?? ''), 'one that is forgotten is good all the same')
+})
