@@ -55,6 +55,7 @@ const notRun: Readonly<Record<string, string>> = {
   'docs/howto.md#Give a role to nodes':
     'it writes below /etc/svcd; the second block is a part of a script of a node',
   'docs/howto.md#Let root log in': 'it asks for a password on a terminal, in an image that is there',
+  'docs/metrics/README.md#The first time': `${systemd}; test/long/metrics.test.ts runs Prometheus with the files`,
   'docs/page.md#Events': 'it does not end; test/monitor has the stream',
   'docs/security.md#TLS in svcd': systemd,
   'docs/security.md#A front server: nginx': packages,
@@ -70,6 +71,7 @@ const pages = [
   'README.md',
   'CONTRIBUTING.md',
   'SECURITY.md',
+  'docs/metrics/README.md',
   // The intros are parts of api.md and templates.md.
   ...readdirSync(join(checkout, 'docs'))
     .filter(name => name.endsWith('.md') && !name.endsWith('-intro.md'))
