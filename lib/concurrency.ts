@@ -32,6 +32,20 @@ export function atOnce<R>(work: Generator<unknown, R>): R {
   }
 }
 
+/** Runs a piece of work to its end, at once, or throws TooLong: it has more steps than these. */
+export function atOnceWithin<R>(work: Generator<unknown, R>, steps: number): R {
+  for (let i = 0; i <= steps; i++) {
+    const step = work.next()
+    if (step.done) return step.value
+  }
+  throw new TooLong('too many steps for one turn of the event loop')
+}
+
+/** Thrown by `atOnceWithin`. */
+export class TooLong extends Error {
+  override readonly name = 'TooLong'
+}
+
 /** Runs a long piece of work to its end, a slice in each turn of the event loop; resolves or rejects as it ends. */
 export async function inSlices<R>(work: Generator<unknown, R>): Promise<R> {
   for (;;) {

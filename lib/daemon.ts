@@ -332,7 +332,7 @@ async function buildParts(
       }),
     loopDelayMs: () => loop.meanMs
   })
-  store.subscribe(changes => metrics.committed(changes.length))
+  store.subscribe((changes, more) => metrics.committed(changes.length, more))
   const overview = new Overview({ model, status, boots }, events)
   // Before the events of the change: who is told of it loads anew.
   store.subscribe(changes => overview.follow(changes))

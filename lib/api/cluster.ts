@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isAdmin } from '../auth/access.js'
+import { inSlices } from '../concurrency.js'
 import { badRequest, notFound, ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { Model } from '../model/model.js'
@@ -11,7 +12,13 @@ import {
   settingNames
 } from '../model/settings.js'
 import { snapshot } from '../model/snapshot.js'
-import { exportText, type ImportResult, importDocument, previewImport } from '../model/transfer.js'
+import {
+  checkingSecrets,
+  exportText,
+  type ImportResult,
+  importDocument,
+  previewImport
+} from '../model/transfer.js'
 import { objectTypes } from '../model/types.js'
 import { type Body, open } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts } from './context.js'
@@ -68,7 +75,7 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
       refuses: [404],
       summary: 'Everything that is configured, as one document; secrets in the clear for an admin only',
       output: sections,
-      handler: request => ({ status: 200, json: exported(model, !isAdmin(request.caller)) })
+      handler: async request => ({ status: 200, json: await exported(model, !isAdmin(request.caller)) })
     }),
     get('/config/cluster/snapshot', {
       access: 'admin',
@@ -122,9 +129,11 @@ function told(result: ImportResult): string {
   return sections.join('; ') || 'nothing differs'
 }
 
-function exported(model: Model, masked: boolean): string[] {
+async function exported(model: Model, masked: boolean): Promise<Iterable<string>> {
   try {
-    return [...exportText(model, masked)]
+    // Before the head of the answer: its codes are told there.
+    if (!masked) await inSlices(checkingSecrets(model))
+    return exportText(model, masked)
   } catch (error) {
     // A secret that cannot be decrypted (rules 2.4: 404).
     throw error instanceof ServiceError ? notFound(`export failed: ${error.message}`) : error

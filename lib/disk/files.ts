@@ -12,8 +12,11 @@ export interface LogFile {
 
 /** Every write of the store and its journals goes through here, so that tests can make it fail or wait. */
 export interface FileLayer {
-  /** The file has its old content or the new one, never a part; its content is durable, its name not yet. */
-  replace(file: string, text: string): Promise<void>
+  /**
+   * The file has its old content or the new one, never a part; its content is durable, its name not yet. A text in pieces
+   * is made as it is written, a piece in each turn of the event loop.
+   */
+  replace(file: string, text: string | Iterable<string>): Promise<void>
   /** A missing file is fine. The removal is not durable yet. */
   remove(file: string): Promise<void>
   rename(from: string, to: string): Promise<void>

@@ -3,13 +3,16 @@ import { open, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { syncDirectory } from './directory.js'
 
+/** What a file gets: whole, or in pieces, each of which is made when the one before it is written. */
+type Content = string | Buffer | Iterable<string>
+
 /**
  * Gives a file its whole new content: it holds the old one or the new one, never a part. The content is durable when
  * this resolves, the name is not yet (see replaceDurably). The temporary file beside it is hidden. A link of that
  * name is replaced, not followed: some of these directories belong to others. Throws the error of the operating system.
  * Its message names the file and not the temporary one, so that a second failure has the same message as the first.
  */
-export async function replaceFile(file: string, content: string | Buffer, mode = 0o600): Promise<void> {
+export async function replaceFile(file: string, content: Content, mode = 0o600): Promise<void> {
   const temporary = join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
   try {
     await writeNew(temporary, content, mode)
@@ -22,10 +25,11 @@ export async function replaceFile(file: string, content: string | Buffer, mode =
   }
 }
 
-async function writeNew(file: string, content: string | Buffer, mode: number): Promise<void> {
+async function writeNew(file: string, content: Content, mode: number): Promise<void> {
   const handle = await open(file, 'wx', mode)
   try {
-    await handle.writeFile(content)
+    if (typeof content === 'string' || Buffer.isBuffer(content)) await handle.writeFile(content)
+    else for (const piece of content) await handle.writeFile(piece)
     await handle.chmod(mode)
     await handle.sync()
   } finally {

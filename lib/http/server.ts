@@ -7,6 +7,7 @@ import {
 } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
+import { inSlices } from '../concurrency.js'
 import { badRequest, ServiceError, unavailable } from '../errors.js'
 import type { Log } from '../log.js'
 import type { Source } from '../source.js'
@@ -31,12 +32,14 @@ import type { Answer, RequestHead, Route } from './route.js'
 import { Router } from './router.js'
 import { type Manner, send } from './send.js'
 import { peerReader, sourceReader } from './source.js'
-import { parseStrict } from './strict-json.js'
+import { parseStrict, parsingStrict } from './strict-json.js'
 import { parseTarget } from './target.js'
 import { Unread } from './unread.js'
 
 const shuttingDown = unavailable('the service is shutting down')
 const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`)
+/** A longer body is parsed in slices. */
+const LONG_BODY = 256 * 1024
 /** So that the connection of a machine that was switched off ends. */
 const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 }
 /** Sockets as node:http has them. */
@@ -303,7 +306,8 @@ export class HttpServer<C> {
       const body = await readBody(incoming, maxBody, keep, this.#limits)
       // A slow body may have taken minutes: the token, or what it stands for, may be gone.
       request.caller = await options.authorize(route, request)
-      if (route.body === 'json') request.body = parseStrict(body)
+      if (route.body === 'json')
+        request.body = body.length > LONG_BODY ? await inSlices(parsingStrict(body)) : parseStrict(body)
       if (route.body === 'text') request.body = textOf(body)
     }
     return route.handler(request)

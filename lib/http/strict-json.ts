@@ -1,7 +1,12 @@
 import { isUtf8 } from 'node:buffer'
 import { createScanner, type JSONScanner } from 'jsonc-parser'
+import { atOnce } from '../concurrency.js'
 import { badRequest, type ServiceError } from '../errors.js'
 import type { JsonValue } from '../json.js'
+import { PIECE_CHARACTERS, parsingPieces } from './json-pieces.js'
+
+/** So many values are checked in one step. */
+const VALUES_AT_ONCE = 512
 
 /** Objects and lists may stand inside one another this deep (rules 1.7). */
 export const MAX_DEPTH = 64
@@ -32,8 +37,16 @@ const BACKSLASH = 0x5c
  */
 export function parseStrict(bytes: Uint8Array): JsonValue {
   const text = decode(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength))
-  new Grammar(text).check()
+  atOnce(new Grammar(text).checking())
   return JSON.parse(text) as JsonValue
+}
+
+/** The same in steps, for a long text. */
+export function* parsingStrict(bytes: Uint8Array): Generator<void, JsonValue> {
+  const text = decode(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength))
+  const grammar = new Grammar(text)
+  yield* grammar.checking()
+  return yield* parsingPieces(text, grammar.large)
 }
 
 function decode(bytes: Buffer): string {
@@ -80,18 +93,23 @@ const shortened = (text: string, length: number) => [...text.slice(0, 2 * length
  */
 class Grammar {
   readonly #scanner: JSONScanner
-  /** The keys of each open object, undefined for each open list; the innermost last. */
-  readonly #open: (Set<string> | undefined)[] = []
+  /** Each open object with its keys, and each open list; the innermost last. */
+  readonly #open: { readonly start: number; readonly keys: Set<string> | undefined }[] = []
+  /** Where each object and list that is longer than a piece begins and ends. */
+  readonly large = new Map<number, number>()
   #at = 0
 
   constructor(private readonly text: string) {
     this.#scanner = createScanner(text)
   }
 
-  check(): void {
+  *checking(): Generator<void> {
     if (this.#skipSpace() === this.text.length) throw wrong(this.text, 0, 'the body is empty')
-    do this.#value()
-    while (!this.#afterValue())
+    let values = 0
+    do {
+      if (++values % VALUES_AT_ONCE === 0) yield
+      this.#value()
+    } while (!this.#afterValue())
   }
 
   /** Steps over a scalar, an empty container, or the opening of a container and its first key. */
@@ -121,7 +139,7 @@ class Grammar {
     for (;;) {
       const token = this.#next()
       const inside = this.#open.length > 0
-      const keys = this.#open.at(-1)
+      const keys = this.#open.at(-1)?.keys
       if (!inside) {
         if (token === END) return true
         throw this.#unexpected('the end of the body')
@@ -134,7 +152,7 @@ class Grammar {
       }
       if (token !== (keys ? CLOSE_BRACE : CLOSE_BRACKET))
         throw this.#unexpected(keys ? '"," or "}"' : '"," or "]"')
-      this.#open.pop()
+      this.#pop()
     }
   }
 
@@ -142,14 +160,19 @@ class Grammar {
     if (this.#open.length === MAX_DEPTH) {
       throw wrong(this.text, this.#at - 1, `nested deeper than ${MAX_DEPTH} levels`)
     }
-    this.#open.push(keys)
+    this.#open.push({ start: this.#at - 1, keys })
+  }
+
+  #pop(): void {
+    const { start = 0 } = this.#open.pop() ?? {}
+    if (this.#at - start > PIECE_CHARACTERS) this.large.set(start, this.#at)
   }
 
   /** True, and the innermost container closed, if its closing bracket comes next. */
   #closes(bracket: typeof CLOSE_BRACE | typeof CLOSE_BRACKET): boolean {
     if (this.#peek() !== (bracket === CLOSE_BRACE ? 0x7d : 0x5d)) return false
     this.#next()
-    this.#open.pop()
+    this.#pop()
     return true
   }
 
@@ -162,7 +185,7 @@ class Grammar {
     this.#string()
     const raw = this.text.slice(start, this.#at)
     const key = raw.includes('\\') ? (JSON.parse(raw) as string) : raw.slice(1, -1)
-    const keys = this.#open.at(-1) as Set<string>
+    const keys = this.#open.at(-1)?.keys as Set<string>
     if (keys.has(key)) throw wrong(this.text, start, `the key ${shortened(raw, 100)} stands twice`)
     // Harmless in itself, but code that copies the object would set a prototype with it.
     if (key === '__proto__') throw wrong(this.text, start, 'the key "__proto__" is not allowed')

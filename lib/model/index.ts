@@ -47,6 +47,17 @@ export interface Owner extends Ref {
 export const ownerText = ({ title, name, interface: on }: Owner) =>
   `${title} ${name}${on === undefined ? '' : ` (${on})`}`
 
+/** A connection with who has it. */
+export type Connected = Connection & { readonly owner: Owner }
+
+/** Equal for connections that give the same to the index. */
+const connectionKey = ({ interface: on = '', macaddress = '', ipaddress = '' }: Connected) =>
+  `${macaddress} ${ipaddress} ${on}`
+
+/** Whether a node has no MAC that it boots with. */
+const isFree = (connections: readonly Connection[]) =>
+  !connections.some(entry => entry.macaddress !== undefined && !isBmc(entry))
+
 /** The nodes of one group, sorted three ways for the questions the boot path asks (rules 4.3). */
 export interface Members {
   readonly all: SortedNames
@@ -164,7 +175,7 @@ export class ClusterIndex implements Index {
   }
 
   /** What an object has on networks, each with its owner; `doc` is the object. */
-  connectionsOf(ref: Ref, doc: object | undefined): readonly (Connection & { readonly owner: Owner })[] {
+  connectionsOf(ref: Ref, doc: object | undefined): readonly Connected[] {
     const indexed = this.#types[ref.type]
     const title = indexed?.title ?? ref.type
     const connections = (doc && indexed?.connections?.(doc)) ?? []
@@ -193,17 +204,42 @@ export class ClusterIndex implements Index {
     const indexed = this.#types[type]
     if (!indexed) return
     const ref = { type, name } as Ref
+    this.#follow(indexed, ref, before, after)
     if (before) this.#set(indexed, ref, before, false)
     if (after) this.#set(indexed, ref, after, true)
   }
 
-  /** Adds what an object gives to the indexes, or takes it away. */
+  /** What costs most of a node: of it, only what the change makes different is taken away and added. */
+  #follow(
+    indexed: IndexedType<object>,
+    ref: Ref,
+    before: object | undefined,
+    after: object | undefined
+  ): void {
+    const shares = (doc: object | undefined) => ({
+      mentions: doc && indexed.fields ? referencesOf(indexed.fields, doc) : [],
+      connections: this.connectionsOf(ref, doc)
+    })
+    const [old, now] = [shares(before), shares(after)]
+    const mentioned = new Set(old.mentions.map(refKey))
+    const stays = new Set(now.mentions.map(refKey))
+    for (const target of old.mentions) if (!stays.has(refKey(target))) this.#reference(ref, target, false)
+    for (const target of now.mentions) if (!mentioned.has(refKey(target))) this.#reference(ref, target, true)
+    const isIn = (there: readonly Connected[]) => {
+      const keys = new Set(there.map(connectionKey))
+      return (one: Connected) => keys.has(connectionKey(one))
+    }
+    const [wasThere, isThere] = [isIn(old.connections), isIn(now.connections)]
+    for (const one of old.connections) if (!isThere(one)) this.#connection(one.owner, one, false)
+    for (const one of now.connections) if (!wasThere(one)) this.#connection(one.owner, one, true)
+    const [from, to] = [before && indexed.memberOf?.(before), after && indexed.memberOf?.(after)]
+    if (from === to && isFree(old.connections) === isFree(now.connections)) return
+    if (from !== undefined) this.#member(from, ref.name, old.connections, false)
+    if (to !== undefined) this.#member(to, ref.name, now.connections, true)
+  }
+
+  /** Adds what else an object gives to the indexes, or takes it away. */
   #set(indexed: IndexedType<object>, ref: Ref, doc: object, present: boolean): void {
-    if (indexed.fields) this.#references(ref, indexed.fields, doc, present)
-    const connections = this.connectionsOf(ref, doc)
-    for (const { owner, ...entry } of connections) this.#connection(owner, entry, present)
-    const group = indexed.memberOf?.(doc)
-    if (group !== undefined) this.#member(group, ref.name, connections, present)
     const network = indexed.network?.(doc)
     if (network) this.#network(ref.name, network, present)
     const files = indexed.files?.(doc)
@@ -211,18 +247,16 @@ export class ClusterIndex implements Index {
     for (const key of indexed.listed?.(doc) ?? []) this.#listed.set(key, ref.name, present)
   }
 
-  #references(ref: Ref, table: Table, doc: object, present: boolean): void {
-    for (const target of referencesOf(table, doc)) {
-      const key = refKey(target)
-      let users = this.#users.get(key)
-      if (present) {
-        if (!users) {
-          users = new Map()
-          this.#users.set(key, users)
-        }
-        users.set(refKey(ref), ref)
-      } else if (users?.delete(refKey(ref)) && users.size === 0) this.#users.delete(key)
-    }
+  #reference(ref: Ref, target: Ref, present: boolean): void {
+    const key = refKey(target)
+    let users = this.#users.get(key)
+    if (present) {
+      if (!users) {
+        users = new Map()
+        this.#users.set(key, users)
+      }
+      users.set(refKey(ref), ref)
+    } else if (users?.delete(refKey(ref)) && users.size === 0) this.#users.delete(key)
   }
 
   #member(group: string, name: string, connections: readonly Connection[], present: boolean): void {
@@ -238,8 +272,7 @@ export class ClusterIndex implements Index {
     }
     members.all.add(name)
     members.numbered.add(name)
-    const hasMac = connections.some(entry => entry.macaddress !== undefined && !isBmc(entry))
-    if (!hasMac) members.free.add(name)
+    if (isFree(connections)) members.free.add(name)
   }
 
   #connection(owner: Owner, { macaddress, ipaddress }: Connection, present: boolean): void {

@@ -1,3 +1,4 @@
+import { atOnce } from '../concurrency.js'
 import type { TypeName } from './docs.js'
 import { marked } from './mark.js'
 import { type Actor, type Model, removeObjects, write } from './model.js'
@@ -16,9 +17,9 @@ export function saveAll(
   given: Given,
   actor: Actor
 ): Promise<number> {
-  return changeAll(model, actor, pick, (changing, name) =>
-    write(changing, type, name, model.get(type, name, changing.tx), given)
-  )
+  return changeAll(model, actor, pick, function* (changing, name) {
+    yield* write(changing, type, name, model.get(type, name, changing.tx), given)
+  })
 }
 
 /** Removes all the objects that `pick` names, or none where somebody refers to one; gives how many they are. */
@@ -28,9 +29,9 @@ export function removeAll(
   pick: (view: View) => readonly string[],
   actor: Actor
 ): Promise<number> {
-  return changeAll(model, actor, pick, (changing, name) => {
+  return changeAll(model, actor, pick, function* (changing, name) {
     model.get(type, name, changing.tx)
-    removeObjects(changing, type, [name])
+    yield removeObjects(changing, type, [name])
   })
 }
 
@@ -39,11 +40,11 @@ function changeAll(
   model: Model,
   actor: Actor,
   pick: (view: View) => readonly string[],
-  change: (changing: Changing, name: string) => void
+  change: (changing: Changing, name: string) => Generator<void>
 ): Promise<number> {
   return model.inSteps(actor, 'set', function* (changing) {
     const names = [...pick(changing.tx)]
-    for (const name of names) yield change(changing, name)
+    for (const name of names) yield* change(changing, name)
     yield* checkingChanges(changing.tx, changing.cluster)
     return names.length
   })
@@ -68,7 +69,9 @@ export function saveEach<E extends { readonly name: string; readonly given: Give
     const byName = new Map(entries.map(entry => [entry.name, entry]))
     for (const entry of entries) {
       yield
-      const why = refusal(() => write(changing, type, entry.name, tx.get(type, entry.name), entry.given))
+      const why = refusal(() =>
+        atOnce(write(changing, type, entry.name, tx.get(type, entry.name), entry.given))
+      )
       if (why !== undefined) refused(entry, why)
     }
     yield* checkingChanges(tx, cluster, (changed, error) => {

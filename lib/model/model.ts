@@ -1,3 +1,4 @@
+import { atOnceWithin, TooLong } from '../concurrency.js'
 import { badRequest, notFound } from '../errors.js'
 import type { Change } from '../store/types.js'
 import type { Docs, TypeName } from './docs.js'
@@ -8,7 +9,7 @@ import { migrations } from './migrations.js'
 import type { Changing, Given, GivenInterface, Power } from './object-type.js'
 import { type Ref, renameReference } from './references.js'
 import { merged, without } from './request.js'
-import { checkChanges, checkState } from './rules.js'
+import { checkChanges, checkingChanges, checkState } from './rules.js'
 import type { SecretBox } from './secret-box.js'
 import { type ClusterDoc, settingsInForce } from './settings.js'
 import { beyondLimits } from './table.js'
@@ -32,6 +33,9 @@ export const theDaemon: Actor = { who: 'svcd', from: '-', takesAddresses: false 
 
 /** One object and what follows from it; the same change of many objects; many objects, each in its way; an import. */
 export type ChangeKind = 'change' | 'set' | 'table' | 'import'
+
+/** A change of so many steps, about one for an object that it looks at or writes, is made in one turn of the event loop. */
+const STEPS_AT_ONCE = 64
 
 export interface ModelOptions {
   readonly store: Pick<ClusterStore, 'change' | 'changeInSteps' | 'current'>
@@ -149,6 +153,31 @@ export class Model {
     return result
   }
 
+  /**
+   * Runs one change that is short for most objects and long for some: at once, or in steps where it turns out to have
+   * many. Every rule between objects holds after it, or nothing of it happened. `fn` may be run twice.
+   */
+  async #ofAnySize<R>(actor: Actor, fn: (changing: Changing) => Generator<unknown, R>): Promise<R> {
+    const checked = function* (changing: Changing) {
+      const returned = yield* fn(changing)
+      yield* checkingChanges(changing.tx, changing.cluster)
+      return returned
+    }
+    try {
+      let changes: readonly Change[] = []
+      const result = await this.options.store.change(tx => {
+        const returned = atOnceWithin(checked(this.#changing(tx, actor)), STEPS_AT_ONCE)
+        changes = this.#made(tx, actor)
+        return returned
+      })
+      if (changes.length > 0) await this.options.audit(actor, changes, 'change')
+      return result
+    } catch (error) {
+      if (error instanceof TooLong) return this.inSteps(actor, 'change', checked)
+      throw error
+    }
+  }
+
   /** What a transaction has changed at its end; throws for who only wants to know it. */
   #made(tx: Tx, { dryRun }: Actor): readonly Change[] {
     const changes = tx.changes()
@@ -163,7 +192,7 @@ export class Model {
     return doc
   }
 
-  /** Creates, updates or renames (rules 1.10). `also`: what else belongs to the same change. */
+  /** Creates, updates or renames (rules 1.10). `also`: what else belongs to the same change; it may be called twice. */
   save<K extends TypeName>(
     type: K,
     name: string,
@@ -171,13 +200,15 @@ export class Model {
     actor: Actor,
     also?: (tx: Tx) => void
   ): Promise<{ created: boolean }> {
-    return this.change(actor, tx => {
+    const model = this
+    return this.#ofAnySize(actor, function* (changing) {
+      const { tx } = changing
       const before = tx.get(type, name)
-      if (!before && given.newName !== undefined) this.get(type, name, tx)
+      if (!before && given.newName !== undefined) model.get(type, name, tx)
       if (given.newName === '') throw nameless(type, name, 'is empty')
-      const changing = this.#changing(tx, actor)
-      write(changing, type, name, before, given)
-      if (given.newName !== undefined && given.newName !== name) rename(changing, type, name, given.newName)
+      yield* write(changing, type, name, before, given)
+      if (given.newName !== undefined && given.newName !== name)
+        yield* rename(changing, type, name, given.newName)
       also?.(tx)
       return { created: !before }
     })
@@ -185,7 +216,7 @@ export class Model {
 
   /**
    * Copies everything but what must be unique; fields in the request override the copy (rules 3.2). `also`: what
-   * else belongs to the same change.
+   * else belongs to the same change; it may be called twice.
    */
   clone<K extends TypeName>(
     type: K,
@@ -195,15 +226,16 @@ export class Model {
     also?: (tx: Tx) => void
   ): Promise<void> {
     const objectType = objectTypes[type]
-    return this.change(actor, tx => {
-      const source = this.get(type, name, tx)
+    const model = this
+    return this.#ofAnySize(actor, function* (changing) {
+      const { tx } = changing
+      const source = model.get(type, name, tx)
       if (!given.newName) throw nameless(type, name, 'is missing')
       const to = given.newName
       if (tx.get(type, to)) throw badRequest(`${objectType.title} ${to} exists already`)
-      const changing = this.#changing(tx, actor)
       const copy = { ...without(source, objectType.unique ?? []), name: to }
       const wishes = objectType.wishes?.(given, source) ?? given
-      write(changing, type, to, objectType.copy?.(changing, copy) ?? copy, wishes)
+      yield* write(changing, type, to, objectType.copy?.(changing, copy) ?? copy, wishes)
       objectType.copied?.(changing, name, to)
       also?.(tx)
     })
@@ -224,11 +256,12 @@ export class Model {
     interfaces: readonly GivenInterface[],
     actor: Actor
   ): Promise<boolean> {
-    return this.change(actor, tx => {
-      const before = this.get(type, name, tx)
+    const model = this
+    return this.#ofAnySize(actor, function* (changing) {
+      const before = model.get(type, name, changing.tx)
       const had = new Set(before.interfaces?.map(entry => entry.interface))
       const given = { values: new Map(), newName: undefined, interfaces, override: false, readBack: false }
-      write(this.#changing(tx, actor), type, name, before, given)
+      yield* write(changing, type, name, before, given)
       return interfaces.some(entry => !had.has(entry.interface))
     })
   }
@@ -240,9 +273,10 @@ export class Model {
     wanted: string,
     actor: Actor
   ): Promise<void> {
-    return this.change(actor, tx =>
-      objectTypes[type].removeInterface?.(this.#changing(tx, actor), this.get(type, name, tx), wanted)
-    )
+    const model = this
+    return this.#ofAnySize(actor, function* (changing) {
+      yield* objectTypes[type].removeInterface?.(changing, model.get(type, name, changing.tx), wanted) ?? []
+    })
   }
 
   /** Who has a MAC that a machine boots with; 400 for the MAC of a BMC, which boots nothing. */
@@ -287,14 +321,14 @@ export function removeObjects(changing: Changing, type: TypeName, names: readonl
   objectTypes[type].removed?.(changing, names)
 }
 
-/** Stores what a request makes of an object. */
-export function write<K extends TypeName>(
+/** Stores what a request makes of an object, and what follows it: a step for each. */
+export function* write<K extends TypeName>(
   changing: Changing,
   type: K,
   name: string,
   before: Docs[K] | undefined,
   given: Given
-): void {
+): Generator<void> {
   const { tx, cluster } = changing
   const objectType = objectTypes[type]
   const { memberOf, inForce } = objectType
@@ -307,19 +341,19 @@ export function write<K extends TypeName>(
   })
   for (const why of beyondLimits(objectType.fields, before, after))
     throw badRequest(`${objectType.title} ${name}: ${why}`)
-  if (objectType.write) objectType.write(changing, before, after, given)
-  else tx.put(type, name, after)
+  if (objectType.write) yield* objectType.write(changing, before, after, given)
+  else yield tx.put(type, name, after)
 }
 
-/** Gives an object another name, also where others name it (rules 3.2). */
-function rename<K extends TypeName>(changing: Changing, type: K, from: string, to: string): void {
+/** Gives an object another name, also where others name it (rules 3.2): a step for each. */
+function* rename<K extends TypeName>(changing: Changing, type: K, from: string, to: string): Generator<void> {
   const { tx } = changing
   const doc = tx.get(type, from)
   if (!doc) return
   if (tx.get(type, to)) throw badRequest(`${objectTypes[type].title} ${to} exists already`)
   tx.put(type, to, { ...doc, name: to })
   for (const user of tx.index.users({ type, name: from }))
-    renameIn(tx, user.type, user.name, { type, name: from }, to)
+    yield renameIn(tx, user.type, user.name, { type, name: from }, to)
   tx.remove(type, from)
   objectTypes[type].renamed?.(changing, from, to)
 }

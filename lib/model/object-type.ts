@@ -71,16 +71,16 @@ export interface ObjectType<D extends object = object> extends StoredType<D> {
   kernelOptions?(doc: D, group: Docs['group'] | undefined, image: Docs['osimage'] | undefined): KernelOptions
   /** The fields that answers leave out. */
   leavesOut?(doc: D): readonly string[]
-  /** Stores an object whose fields a request has changed. Without it, `after` is stored as it is. */
-  write?(changing: Changing, before: D | undefined, after: D, given: Given): void
+  /** Stores an object whose fields a request has changed, and what follows it, a step for each. Without it, `after` alone. */
+  write?(changing: Changing, before: D | undefined, after: D, given: Given): Generator<void>
   /** The fields that a clone does not have (rules 3.2). */
   readonly unique?: readonly string[]
   /** What a clone starts from, made of a copy without these. */
   copy?(changing: Changing, copy: D): D
   /** What a request asks of a clone. Without it, all that it holds. */
   wishes?(given: Given, source: D): Given
-  /** Takes an interface away, and stores the object. */
-  removeInterface?(changing: Changing, doc: D, name: string): void
+  /** Takes an interface away, and stores the object and what follows it, a step for each. */
+  removeInterface?(changing: Changing, doc: D, name: string): Generator<void>
 
   /** What else a clone, a rename or a delete changes. */
   copied?(changing: Changing, from: string, to: string): void
@@ -89,8 +89,8 @@ export interface ObjectType<D extends object = object> extends StoredType<D> {
 
   /** The rules of its own: each check throws 400, its message begins with `title`. */
   checks?(view: View, doc: D, title: string, cluster: ClusterSettings): Iterable<() => void>
-  /** The rules that a change may break for others; throws 400. */
-  checkChange?(tx: Tx, before: D, after: D, cluster: ClusterSettings): void
+  /** The rules that a change may break for others, a step for each of them; throws 400. */
+  checkChange?(tx: Tx, before: D, after: D, cluster: ClusterSettings): Generator<void>
 }
 
 /** The rule that most names follow (rules 3.1). */

@@ -34,7 +34,7 @@ export function* checkingChanges(
   for (const change of tx.changes()) {
     yield
     try {
-      checkChange(tx, change, cluster)
+      yield* checkingChange(tx, change, cluster)
     } catch (error) {
       if (!refused || !(error instanceof ServiceError)) throw error
       refused(change, error)
@@ -43,14 +43,18 @@ export function* checkingChanges(
   for (const { message } of treeProblems(tx, cluster.imageDirectory)) throw badRequest(message)
 }
 
-function checkChange(tx: Tx, { type, name, before, after }: Change, cluster: ClusterSettings): void {
+function* checkingChange(
+  tx: Tx,
+  { type, name, before, after }: Change,
+  cluster: ClusterSettings
+): Generator<void> {
   if (before && !after) attached[type]?.checkRemoved?.(tx, before, cluster)
   const object = objects[type]
   if (!object) return
   const ref = { type: object.type, name }
   if (after) for (const check of checksOf(tx, ref, cluster)) check()
   else checkRemoved(tx, ref)
-  if (before && after) object.checkChange?.(tx, before, after, cluster)
+  if (before && after && object.checkChange) yield* object.checkChange(tx, before, after, cluster)
 }
 
 /** What is wrong with a stored object. */

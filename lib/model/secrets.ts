@@ -108,13 +108,20 @@ export function secretsOf(
   owner: string,
   masked: boolean
 ): Secret[] {
-  return entries(view, type, owner).map(({ content, ...rest }) => ({
-    ...rest,
-    content: masked
-      ? hidden
-      : opened(box, `${type} ${owner}: secret ${rest.name}`, content).toString('base64')
-  }))
+  return shownSecrets(entries(view, type, owner), box, `${type} ${owner}`, masked)
 }
+
+/** The same of secrets as they are stored; `owner` is for messages. */
+export const shownSecrets = (
+  secrets: SecretsDoc['secrets'],
+  box: SecretBox,
+  owner: string,
+  masked: boolean
+): Secret[] =>
+  secrets.map(({ content, ...rest }) => ({
+    ...rest,
+    content: masked ? hidden : opened(box, `${owner}: secret ${rest.name}`, content).toString('base64')
+  }))
 
 function opened(box: SecretBox, where: string, content: string): Buffer {
   try {

@@ -60,14 +60,33 @@ export interface Sealing {
   readonly type: string
 }
 
+/** How the objects of a type are written, and the fields that the text is made of. */
+export interface StoredKind<D extends object> extends Kind<D> {
+  fieldsOf(doc: D): Record<string, JsonValue>
+}
+
 /**
  * How the objects of a type are kept on disk: as their tables say, secret fields encrypted (rules 11.8). Without `sealing`
  * all of them are in the clear, as in an export.
  */
-export function kindOf<D extends object>(type: StoredType<D>, sealing?: Sealing): Kind<D> {
+export function kindOf<D extends object>(type: StoredType<D>, sealing?: Sealing): StoredKind<D> {
   const table = tableOf(type)
   const keys = ['name', ...table.flatMap(({ name, derived }) => (derived ? [] : [name]))]
   const secret = new Set(table.flatMap(({ name, secret }) => (secret ? [name] : [])))
+  // Keys in table order, whatever order a change built them in: equal objects have equal files.
+  const fieldsOf = (doc: D) => {
+    const fields = doc as Readonly<Record<string, JsonValue | undefined>>
+    const ordered: Record<string, JsonValue> = {}
+    for (const key of keys) {
+      const value = fields[key]
+      if (value === undefined) continue
+      ordered[key] =
+        sealing && secret.has(key)
+          ? sealed(value, `${sealing.type}/${fields.name}/${key}`, sealing.box)
+          : value
+    }
+    return ordered
+  }
   return {
     decode(name, json) {
       const wrong: FieldError[] = []
@@ -81,17 +100,8 @@ export function kindOf<D extends object>(type: StoredType<D>, sealing?: Sealing)
       if (first) throw new FieldError(first.path, first.message, others)
       return read
     },
-    // Keys in table order, whatever order a change built them in: equal objects have equal files.
-    encode: doc => {
-      const fields = doc as Readonly<Record<string, JsonValue | undefined>>
-      const ordered = keys.flatMap(key => {
-        const value = fields[key]
-        if (value === undefined) return []
-        const context = `${sealing?.type}/${fields.name}/${key}`
-        return [[key, sealing && secret.has(key) ? sealed(value, context, sealing.box) : value]]
-      })
-      return `${JSON.stringify(Object.fromEntries(ordered), null, 2)}\n`
-    },
+    encode: doc => `${JSON.stringify(fieldsOf(doc), null, 2)}\n`,
+    fieldsOf,
     outdated(json) {
       if (!sealing || !isObject(json)) return undefined
       const clear = [...secret].filter(key => json[key] !== undefined && sealedText(json[key]) === undefined)

@@ -10,7 +10,7 @@ import { marked } from './mark.js'
 import { type Actor, type Model, removeObjects } from './model.js'
 import type { Changing } from './object-type.js'
 import { checkingState } from './rules.js'
-import { putSecrets, readSecrets, type SecretOwner, secretsKey, secretsOf } from './secrets.js'
+import { putSecrets, readSecrets, type SecretOwner, secretsKey, secretsOf, shownSecrets } from './secrets.js'
 import { putSettings, readSettings, type SettingName, settingNames } from './settings.js'
 import { readStored } from './stored.js'
 import { fieldFor, readTable, storedFields } from './table.js'
@@ -18,54 +18,84 @@ import { allTags, tagKey, untagged } from './tags.js'
 import { type OsimagetagDoc, tagFields, treeProblems } from './types/osimage.js'
 import { kinds, objectTypes, typeNames } from './types.js'
 import type { VariableMap } from './variables.js'
-import type { View } from './view.js'
 
 /** In the order they are written. */
 const sections: readonly string[] = ['cluster', ...typeNames, 'osimagetag', 'secrets']
 const owners = ['group', 'node'] as const
 const mostProblems = 50
+/** An export comes in parts of about so many characters. */
+const PART_CHARACTERS = 16_384
 const isMasked = "is masked: only an admin's export can be imported"
 
 /**
  * Everything an admin has configured, as one document of stored values (rules 3.11), in
- * parts of JSON text: names in natural order, keys in table order, so that equal states give equal bytes.
+ * parts of JSON text: names in natural order, keys in table order, so that equal states give equal bytes. All of it is of
+ * the moment of the call, however long it takes to read; it can be read several times. Throws 503 for a secret that cannot
+ * be decrypted.
  */
-export function* exportText(model: Model, masked: boolean): Generator<string> {
-  const { view } = model
+export function exportText(model: Model, masked: boolean): Iterable<string> {
+  const { view, box } = model
   const { variables } = model.cluster
   const hasVariables = Object.keys(variables).length > 0
   const settings = Object.fromEntries(settingNames.map(name => [name, model.cluster[name]]))
-  yield `{"config":{"cluster":${JSON.stringify(hasVariables ? { ...settings, variables } : settings)}`
-  for (const type of typeNames) {
-    yield `,"${type}":`
-    yield* map(view.names(type), name => stored(view, type, name, masked))
+  const cluster = JSON.stringify(hasVariables ? { ...settings, variables } : settings)
+  // Objects are never changed, only replaced: a list of them is the whole state.
+  const objects = typeNames.map(type => [type, view.names(type).map(name => view.get(type, name))] as const)
+  const tags = allTags(view)
+  const secrets = new Map(view.names('secrets').map(key => [key, view.get('secrets', key)]))
+  return {
+    *[Symbol.iterator]() {
+      yield `{"config":{"cluster":${cluster}`
+      for (const [type, docs] of objects) {
+        yield `,"${type}":`
+        yield* map(docs, doc => doc && [doc.name, stored(type, doc, masked)])
+      }
+      yield ',"osimagetag":'
+      yield* map(tags, ([key, tag]) => [key, tagEntry(tag)])
+      yield ',"secrets":{'
+      for (const [i, owner] of owners.entries()) {
+        yield `${i > 0 ? ',' : ''}"${owner}":`
+        const [, docs] = objects.find(([type]) => type === owner) ?? []
+        yield* map(docs ?? [], doc => {
+          const held = doc && secrets.get(secretsKey(owner, doc.name))
+          return held && [doc.name, shownSecrets(held.secrets, box, `${owner} ${doc.name}`, masked)]
+        })
+      }
+      yield '}}}'
+    }
   }
-  yield ',"osimagetag":'
-  const tags = new Map(allTags(view))
-  yield* map([...tags.keys()], key => tagEntry(tags.get(key) as OsimagetagDoc))
-  yield ',"secrets":{'
-  for (const [i, type] of owners.entries()) {
-    yield `${i > 0 ? ',' : ''}"${type}":`
-    const names = view.names(type).filter(name => view.get('secrets', secretsKey(type, name)))
-    yield* map(names, name => secretsOf(view, model.box, type, name, masked))
-  }
-  yield '}}}'
 }
 
-function* map(names: readonly string[], entry: (name: string) => unknown): Generator<string> {
+/** Throws 503 for a secret that cannot be decrypted. */
+export function* checkingSecrets({ view, box }: Model): Generator<void> {
+  for (const owner of owners)
+    for (const name of [...view.names(owner)]) {
+      yield
+      secretsOf(view, box, owner, name, false)
+    }
+}
+
+/** The entries of a map, in pieces; nothing for what is undefined. */
+function* map<V>(
+  values: readonly V[],
+  entry: (value: V) => readonly [name: string, value: unknown] | undefined
+): Generator<string> {
   let part = '{'
-  for (const [i, name] of [...names].entries()) {
-    part += `${i > 0 ? ',' : ''}${JSON.stringify(name)}:${JSON.stringify(entry(name))}`
-    if (part.length < 65_536) continue
+  let separator = ''
+  for (const value of values) {
+    const [name, made] = entry(value) ?? []
+    if (name === undefined) continue
+    part += `${separator}${JSON.stringify(name)}:${JSON.stringify(made)}`
+    separator = ','
+    if (part.length < PART_CHARACTERS) continue
     yield part
     part = ''
   }
   yield `${part}}`
 }
 
-function stored<K extends TypeName>(view: View, type: K, name: string, masked: boolean): object {
-  const doc = view.get(type, name)
-  const fields = JSON.parse(doc ? kinds[type].encode(doc) : '{}') as Record<string, unknown>
+function stored<K extends TypeName>(type: K, doc: Docs[K], masked: boolean): object {
+  const fields: Record<string, unknown> = kinds[type].fieldsOf(doc)
   for (const field of objectTypes[type].fields)
     if (field.secret && masked && fields[field.name] !== undefined) fields[field.name] = hidden
   return fields

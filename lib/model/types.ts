@@ -1,11 +1,10 @@
-import type { Kind } from '../store/types.js'
 import type { AttachedShapes, Docs, TypeName } from './docs.js'
 import { ClusterIndex } from './index.js'
 import type { ObjectType } from './object-type.js'
 import type { SecretBox } from './secret-box.js'
 import { secrets } from './secrets.js'
 import { cluster } from './settings.js'
-import { type AttachedType, kindOf, type StoredType } from './stored.js'
+import { type AttachedType, kindOf, type StoredKind, type StoredType } from './stored.js'
 import { bmcsetup } from './types/bmcsetup.js'
 import { file } from './types/file.js'
 import { group } from './types/group.js'
@@ -42,7 +41,7 @@ export const attachedTypes: { readonly [K in keyof AttachedShapes]: AttachedType
   handover
 }
 
-type Kinds = { readonly [K in keyof Docs]: Kind<Docs[K]> }
+type Kinds = { readonly [K in keyof Docs]: StoredKind<Docs[K]> }
 
 const kindsWith = (box?: SecretBox): Kinds =>
   Object.fromEntries(

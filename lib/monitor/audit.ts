@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { appendFile, open, rename, rm, stat, truncate } from 'node:fs/promises'
 import { Background } from '../background.js'
-import { inSlices } from '../concurrency.js'
+import { atOnce, inSlices } from '../concurrency.js'
 import { unlessMissing } from '../disk/missing.js'
 import type { Log } from '../log.js'
 import { masked } from '../model/differences.js'
@@ -34,6 +34,9 @@ const retryMs = { first: 1000, longest: 2000 }
 /** How many lines are kept in memory while the disk takes none. */
 const mostWaiting = 10_000
 
+/** A change of one object that changes more objects along has one line for those of a type, as that of a node set. */
+const mostAlone = 1000
+
 /** An import names this many of the objects that it touched. */
 const mostNamed = 10_000
 
@@ -53,8 +56,8 @@ const internal = new Set(['revoked'])
 
 /**
  * Who changed what: a JSON line for each object that a change touched, written after the commit and before the answer
- * (rules 11.4). Users and machines have files of their own: no machine can push out what an admin did. An import has one
- * line with counts, and then the name of each object alone; a table one line for all objects that it changed alike. A line that cannot be written does not undo the change; it is
+ * (rules 11.4). Users and machines have files of their own: no machine can push out what an admin did. A change of very many has one line for all of a type;
+ * an import one with counts, and then the name of each object alone; a table one line for all objects that it changed alike. A line that cannot be written does not undo the change; it is
  * reported by `health`.
  */
 export class Audit {
@@ -87,19 +90,19 @@ export class Audit {
     const time = new Date(this.options.now()).toISOString()
     // One change may touch many objects: its lines carry the same mark.
     const head = { time, change: randomBytes(6).toString('hex'), who: actor.who, from: actor.from }
-    const line = (entry: object) => `${JSON.stringify({ ...head, ...entry }, clipped)}\n`
     const trail = isByMachine(actor) ? this.#machines : this.#users
-    const add = (entries: readonly object[]) => {
-      const { told } = this.options
-      if (told) for (const entry of entries.slice(0, mostTold)) told({ ...head, ...entry, ...values })
-      return trail.add(entries.map(line))
+    const { told } = this.options
+    const lines = function* () {
+      const made: string[] = []
+      for (const entry of yield* entriesOf(known, kind)) {
+        if (made.length < mostTold) told?.({ ...head, ...entry, ...values })
+        yield void made.push(`${JSON.stringify({ ...head, ...entry }, clipped)}\n`)
+      }
+      return made
     }
-    if (kind === 'set' || kind === 'table') return inSlices(together(known, kind)).then(add)
-    const entries =
-      kind === 'import'
-        ? [{ action: 'import', counts: counts(known) }, ...known.slice(0, mostNamed).map(named)]
-        : known.map(described)
-    return add(entries)
+    // In the order of the commits, as far as a change can be told in one turn of the event loop.
+    if (kind === 'change' && known.length <= mostAlone) return trail.add(atOnce(lines()))
+    return inSlices(lines()).then(made => trail.add(made))
   }
 }
 
@@ -247,9 +250,20 @@ async function endsInNewline(file: string, sizeBytes: number): Promise<boolean> 
   }
 }
 
-function counts(changes: readonly Change[]) {
+/** What lines say of a change, one entry each. */
+function* entriesOf(changes: readonly Change[], kind: ChangeKind): Generator<void, readonly object[]> {
+  if (kind === 'import') {
+    const total = { action: 'import', counts: yield* counts(changes) }
+    return [total, ...changes.slice(0, mostNamed).map(named)]
+  }
+  if (kind === 'change' && changes.length <= mostAlone) return changes.map(described)
+  return yield* together(changes, kind === 'table' ? 'table' : 'set')
+}
+
+function* counts(changes: readonly Change[]) {
   const found: Record<string, { created: number; changed: number; deleted: number }> = {}
   for (const { type, before, after } of changes) {
+    yield
     const count = found[type] ?? { created: 0, changed: 0, deleted: 0 }
     count[!before ? 'created' : after ? 'changed' : 'deleted']++
     found[type] = count

@@ -163,9 +163,9 @@ export class Metrics {
     if (counts.route.startsWith('/files/')) this.#imageBytes += bytes
   }
 
-  /** Counts a commit of the store with so many objects. */
-  committed(objects: number): void {
-    this.#store.commits++
+  /** Counts so many objects of a commit of the store; `more`: others of the same commit follow. */
+  committed(objects: number, more = false): void {
+    if (!more) this.#store.commits++
     this.#store.objects += objects
   }
 

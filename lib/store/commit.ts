@@ -1,5 +1,4 @@
 import { dirname, join } from 'node:path'
-import { inSlices } from '../concurrency.js'
 import type { FileLayer } from '../disk/files.js'
 import type { Flusher } from './flush.js'
 import { intentText } from './intents.js'
@@ -13,6 +12,11 @@ interface CommitterOptions {
   readonly assertOurs: () => Promise<void>
   /** The highest number an intent on disk has, 0 without any. */
   readonly lastIntent: number
+}
+
+/** A write with what the file held after the last commit. */
+export interface Revertible extends Write {
+  readonly textBefore: string | undefined
 }
 
 /** Makes changes durable, one batch at a time. */
@@ -31,7 +35,7 @@ export class Committer {
    * Resolves when all the writes (at most one for an object) will outlive a power cut; when it throws, none does. A
    * single file is written directly, unless an older intent might still overwrite it; otherwise one intent is written.
    */
-  async commit(writes: readonly Write[]): Promise<void> {
+  async commit(writes: readonly Revertible[]): Promise<void> {
     await this.#options.assertOurs()
     await this.#revertFailed()
     const [only] = writes
@@ -39,13 +43,14 @@ export class Committer {
     else await this.#commitIntent(writes)
   }
 
-  async #commitFile({ type, name, text, textBefore }: Write): Promise<void> {
+  async #commitFile(write: Revertible): Promise<void> {
     const { directory, files } = this.#options
+    const { type, name, text } = write
     const file = objectFile(directory, type, name)
     const put = (content: string | undefined) =>
       content === undefined ? files.remove(file) : files.replace(file, content)
     await put(text)
-    await this.#settle(dirname(file), () => put(textBefore))
+    await this.#settle(dirname(file), () => put(write.textBefore))
   }
 
   async #commitIntent(writes: readonly Write[]): Promise<void> {
@@ -53,7 +58,7 @@ export class Committer {
     await flusher.room()
     const number = ++this.#lastIntent
     const file = intentFile(directory, number)
-    await files.replace(file, await inSlices(intentText(writes)))
+    await files.replace(file, intentText(writes))
     await this.#settle(join(directory, INTENTS), () => files.remove(file))
     flusher.add({ number, writes })
   }

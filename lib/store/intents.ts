@@ -6,10 +6,14 @@ import { reasonOf } from './errors.js'
 import { decodeUtf8, JsonError, parseJson } from './json.js'
 import { entryOf, INTENTS, type Write } from './paths.js'
 
+/** The text of an intent is made in pieces of so many characters: that of a large change is longer than a string can be. */
+const PIECE_CHARACTERS = 128 * 1024
+const [HEAD, TAIL] = ['{ "writes": [\n', '\n] }\n']
+
 /** A change that is committed as a whole; its objects' files may not be written yet. */
 export interface Intent {
   readonly number: number
-  readonly writes: readonly Omit<Write, 'textBefore'>[]
+  readonly writes: readonly Write[]
 }
 
 /** What the directory of the intents holds, in number order. */
@@ -20,12 +24,37 @@ export interface Intents {
   readonly problems: readonly Problem[]
 }
 
-/** Makes the text of an intent file, write by write. */
-export function* intentText(writes: Intent['writes']): Generator<void, string> {
-  const lines: string[] = []
-  for (const { type, name, text } of writes)
-    yield void lines.push(JSON.stringify({ type, name, text: text ?? null }))
-  return `{ "writes": [\n${lines.join(',\n')}\n] }\n`
+/** Makes the text of an intent file in pieces; each write is a line. */
+export function* intentText(writes: Intent['writes']): Generator<string> {
+  let piece = HEAD
+  for (const [i, { type, name, text }] of writes.entries()) {
+    piece += `${i > 0 ? ',\n' : ''}${JSON.stringify({ type, name, text: text ?? null })}`
+    if (piece.length < PIECE_CHARACTERS) continue
+    yield piece
+    piece = ''
+  }
+  yield piece + TAIL
+}
+
+/** What the file of an intent holds: line by line, since all of it may be too much for one string. */
+function jsonIn(bytes: Buffer): unknown {
+  const isOurs =
+    bytes.length >= HEAD.length + TAIL.length && bytes.subarray(0, HEAD.length).equals(Buffer.from(HEAD))
+  // What a hand wrote is read as a whole.
+  if (!isOurs || !bytes.subarray(-TAIL.length).equals(Buffer.from(TAIL))) return parseJson(decodeUtf8(bytes))
+  const writes: unknown[] = []
+  const last = bytes.length - TAIL.length
+  for (let [start, line] = [HEAD.length, 2]; start < last; line++) {
+    const end = Math.min(last, (bytes.indexOf(10, start) + 1 || last + 1) - 1)
+    const text = decodeUtf8(bytes.subarray(start, end))
+    try {
+      writes.push(parseJson(end < last && text.endsWith(',') ? text.slice(0, -1) : text))
+    } catch (error) {
+      throw new JsonError(reasonOf(error), line)
+    }
+    start = end + 1
+  }
+  return { writes }
 }
 
 /**
@@ -43,7 +72,7 @@ export function readIntents(directory: string, types?: ReadonlySet<string>): Int
     if (typeof entry === 'string') continue
     try {
       if (!/^\d{12}$/.test(entry.object)) throw new Error('the name of an intent is 12 digits')
-      const writes = parseWrites(parseJson(decodeUtf8(readRegularFileSync(file))), types)
+      const writes = parseWrites(jsonIn(readRegularFileSync(file)), types)
       intents.push({ number: Number(entry.object), writes })
     } catch (error) {
       const line = error instanceof JsonError ? { line: error.line } : {}

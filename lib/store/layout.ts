@@ -1,5 +1,4 @@
 import { join } from 'node:path'
-import { atOnce } from '../concurrency.js'
 import { makeDirectory } from '../disk/directory.js'
 import type { FileLayer } from '../disk/files.js'
 import { isMissing } from '../disk/missing.js'
@@ -169,7 +168,7 @@ export async function commitMigration(
   { intent }: Migration,
   files: FileLayer
 ): Promise<void> {
-  const place = async (type: string, file: string, text: string) => {
+  const place = async (type: string, file: string, text: string | Iterable<string>) => {
     await makeDirectory(join(directory, type), made => files.syncDirectory(made))
     await files.replace(file, text)
     await files.syncDirectory(join(directory, type))
@@ -178,5 +177,5 @@ export async function commitMigration(
   // Of an older intent nothing is in a file that no older release knows.
   if (only?.text !== undefined && more.length === 0)
     return place(only.type, objectFile(directory, only.type, only.name), only.text)
-  await place(INTENTS, intentFile(directory, intent.number), atOnce(intentText(intent.writes)))
+  await place(INTENTS, intentFile(directory, intent.number), intentText(intent.writes))
 }

@@ -1,12 +1,11 @@
 import { join } from 'node:path'
 import { isLeftover } from '../disk/replace.js'
 
-/** What one object's file has to hold; `undefined`: no file. `textBefore` is what it held after the last commit. */
+/** What one object's file has to hold; `undefined`: no file. */
 export interface Write {
   readonly type: string
   readonly name: string
   readonly text: string | undefined
-  readonly textBefore: string | undefined
 }
 
 /** The directory of the intents, beside those of the types. */

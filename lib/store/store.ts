@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Background } from '../background.js'
-import { inSlices } from '../concurrency.js'
+import { atOnce, inSlices } from '../concurrency.js'
 import { makeDirectory } from '../disk/directory.js'
 import { type FileLayer, realFiles } from '../disk/files.js'
 import { Committer } from './commit.js'
@@ -10,10 +10,11 @@ import { Flusher } from './flush.js'
 import { commitMigration, LAYOUT, type Layout, layoutKind, type Migration, migrationOf } from './layout.js'
 import { type Loaded, load, type Outdated } from './load.js'
 import { acquireLock, type Lock } from './lock.js'
-import { INTENTS, objectFile, type Write } from './paths.js'
+import { INTENTS, objectFile } from './paths.js'
 import { State } from './state.js'
-import { type Step, Transaction } from './transaction.js'
+import { Transaction } from './transaction.js'
 import type { Change, Doc, Index, Kind, Tx, Types, View } from './types.js'
+import { coalesced, ObjectWrite } from './write.js'
 
 /** What a store is made of. */
 export interface StoreOptions<T extends Types, I extends Index> {
@@ -40,14 +41,21 @@ export interface StoreOptions<T extends Types, I extends Index> {
 /** A transaction that waits for its files to be durable. */
 interface Pending {
   /** Every write in order. */
-  readonly steps: readonly Step[]
-  /** What they come to, one step for an object. */
-  readonly net: readonly Step[]
+  readonly steps: readonly Change[]
+  /** What they come to, one for an object. */
+  readonly net: readonly Change[]
+  /** The same for the disk. */
+  readonly writes: readonly ObjectWrite[]
   /** Made in steps, while no other change was made: readers turn to the state that has it already. */
   readonly alone?: true
   done(): void
   failed(error: StoreError): void
 }
+
+type Listener = (changes: readonly Change[], more: boolean) => void
+
+/** So many objects of one commit are told to those who follow in one turn of the event loop. */
+const TOLD_AT_ONCE = 500
 
 const PROBE_MS = { first: 1000, longest: 2000 }
 
@@ -63,7 +71,7 @@ export class Store<T extends Types, I extends Index> {
   readonly #flusher: Flusher
   readonly #committer: Committer
   readonly #log: NonNullable<StoreOptions<T, I>['log']>
-  readonly #listeners = new Set<(changes: readonly Change[]) => void>()
+  readonly #listeners = new Set<Listener>()
   #queue: Pending[] = []
   #running: Promise<void> | undefined
   #inChange = false
@@ -72,7 +80,8 @@ export class Store<T extends Types, I extends Index> {
   #problem = ''
   /** An empty commit now and then, so that health tells when the disk is well again though nobody writes. */
   readonly #probing = new Background({
-    work: () => new Promise<void>((done, failed) => this.#push({ steps: [], net: [], done, failed })),
+    work: () =>
+      new Promise<void>((done, failed) => this.#push({ steps: [], net: [], writes: [], done, failed })),
     retryMs: PROBE_MS
   })
   #closed: Promise<void> | undefined
@@ -163,12 +172,15 @@ export class Store<T extends Types, I extends Index> {
     if (this.#alone) return this.#alone.then(() => this.change(fn))
     return new Promise((resolve, reject) => {
       if (this.#closed !== undefined) throw new StoreError('shutting down')
-      const tx = new Transaction(this.#next, this.#kinds)
+      const tx = new Transaction(this.#next)
+      let writes: readonly ObjectWrite[] = []
       let done: () => void
       this.#inChange = true
       try {
         const result = fn(tx)
         if (result instanceof Promise) throw new TypeError('the function of a change cannot wait')
+        writes = this.#writesOf(tx.changes())
+        for (const write of writes) write.keepText()
         done = () => resolve(result)
       } catch (error) {
         tx.undo()
@@ -176,11 +188,11 @@ export class Store<T extends Types, I extends Index> {
       } finally {
         this.#inChange = false
       }
-      const net = tx.net()
+      const net = tx.changes()
       if (net.length === 0) tx.undo()
       tx.end()
       if (net.length === 0 && this.#running === undefined) done()
-      else this.#push({ steps: tx.steps, net, done, failed: reject })
+      else this.#push({ steps: tx.steps, net, writes, done, failed: reject })
     })
   }
 
@@ -206,17 +218,20 @@ export class Store<T extends Types, I extends Index> {
   }
 
   async #stepByStep<R>(fn: (tx: Tx<T, I>) => Generator<unknown, R>): Promise<R> {
-    const tx = new Transaction(this.#next, this.#kinds)
+    const tx = new Transaction(this.#next)
     try {
       const result = await inSlices(this.#whileOpen(fn(tx)))
-      const net = tx.net()
+      const net = tx.changes()
       if (net.length === 0) {
         await inSlices(tx.undoing())
         return result
       }
       const steps = [...tx.steps]
       tx.end()
-      await new Promise<void>((done, failed) => this.#push({ steps: [], net, alone: true, done, failed }))
+      const writes = this.#writesOf(net)
+      await new Promise<void>((done, failed) =>
+        this.#push({ steps: [], net, writes, alone: true, done, failed })
+      )
       await inSlices(replay(steps, this.#next))
       return result
     } catch (error) {
@@ -236,10 +251,10 @@ export class Store<T extends Types, I extends Index> {
   }
 
   /**
-   * Calls `listener` after each commit with what it changed, in order; `current` shows it by then. Returns how to
-   * unsubscribe.
+   * Calls `listener` after each commit with what it changed, in order; `current` shows it by then, and no other change is
+   * made meanwhile. A large change comes in parts, with `more` for all but the last one. Returns how to unsubscribe.
    */
-  subscribe(listener: (changes: readonly Change[]) => void): () => void {
+  subscribe(listener: Listener): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }
@@ -263,11 +278,8 @@ export class Store<T extends Types, I extends Index> {
    * with the new ones. A disk that does not take it is no reason not to serve: the next start tries again.
    */
   async #renew(outdated: readonly Outdated[]): Promise<void> {
-    const writes = outdated.flatMap(({ type, name }) => {
-      const doc = this.#current.get(type, name)
-      const text = doc && this.#kinds.get(type)?.encode(doc)
-      return text === undefined ? [] : [{ type, name, text, textBefore: text }]
-    })
+    const docs = outdated.map(({ type, name }) => ({ type, name, doc: this.#current.get(type, name) }))
+    const writes = this.#writesOf(docs.map(({ doc, ...ref }) => ({ ...ref, before: doc, after: doc })))
     const [first] = outdated
     if (first === undefined) return
     const more = outdated.length > 1 ? ` (and ${outdated.length - 1} more files like it)` : ''
@@ -277,6 +289,10 @@ export class Store<T extends Types, I extends Index> {
     } catch (error) {
       this.#log('error', `${problemText(first)}${more}: it cannot be written anew: ${reasonOf(error)}`)
     }
+  }
+
+  #writesOf(changes: readonly Change[]): ObjectWrite[] {
+    return changes.map(change => new ObjectWrite(change, this.#kinds.get(change.type) as Kind<Doc>))
   }
 
   #push(pending: Pending): void {
@@ -297,34 +313,40 @@ export class Store<T extends Types, I extends Index> {
         this.#fail(isProbe ? batch : [...batch, ...this.#queue.splice(0)], error)
         continue
       }
-      for (const pending of batch) this.#publish(pending)
+      for (const pending of batch)
+        if (pending.alone) await inSlices(this.#publishing(pending))
+        else atOnce(this.#publishing(pending))
     }
     this.#running = undefined
   }
 
   async #commit(batch: readonly Pending[]): Promise<void> {
-    const writes = coalesced(batch)
+    const writes = coalesced(batch.map(({ writes }) => writes))
     if (writes.length === 0 && this.#problem === '') return
     await this.#committer.commit(writes)
     if (this.#problem !== '') this.#log('info', 'the store can be changed again')
     this.#problem = ''
   }
 
-  #publish({ steps, net, alone, done }: Pending): void {
+  *#publishing({ steps, net, alone, done }: Pending): Generator<void> {
     // `next` holds this change and nothing else that `current` does not hold.
     if (alone) [this.#current, this.#next] = [this.#next, this.#current]
     for (const { type, name, after } of steps) this.#current.set(type, name, after)
-    if (net.length > 0) {
-      const changes = net.map(({ type, name, before, after }) => ({ type, name, before, after }))
-      for (const listener of this.#listeners) {
-        try {
-          listener(changes)
-        } catch (error) {
-          this.#log('error', `after a change of the store: ${reasonOf(error)}`)
-        }
-      }
+    for (let from = 0; from < net.length; from += TOLD_AT_ONCE) {
+      if (from > 0) yield
+      this.#tell(net.slice(from, from + TOLD_AT_ONCE), from + TOLD_AT_ONCE < net.length)
     }
     done()
+  }
+
+  #tell(changes: readonly Change[], more: boolean): void {
+    for (const listener of this.#listeners) {
+      try {
+        listener(changes, more)
+      } catch (error) {
+        this.#log('error', `after a change of the store: ${reasonOf(error)}`)
+      }
+    }
   }
 
   /** Takes back all that waits, not only what failed: the rest may build on it. */
@@ -402,28 +424,8 @@ function verified<T extends Types, I extends Index>(
 
 /** Makes the steps of a change in a state that does not have it. */
 function* replay<T extends Types, I extends Index>(
-  steps: readonly Step[],
+  steps: readonly Change[],
   state: State<T, I>
 ): Generator<void> {
   for (const { type, name, after } of steps) yield state.set(type, name, after)
 }
-
-/** One write for an object, the latest. */
-function coalesced(batch: readonly Pending[]): Write[] {
-  const [{ net } = { net: [] }, ...others] = batch.filter(({ net }) => net.length > 0)
-  if (others.length === 0) return net.map(writeOf)
-  const writes = new Map<string, Write>()
-  for (const step of [net, ...others.map(({ net }) => net)].flat()) {
-    const key = `${step.type}/${step.name}`
-    const write = writeOf(step)
-    writes.set(key, { ...write, textBefore: (writes.get(key) ?? write).textBefore })
-  }
-  return [...writes.values()]
-}
-
-const writeOf = ({ type, name, textBefore, textAfter }: Step): Write => ({
-  type,
-  name,
-  text: textAfter,
-  textBefore
-})

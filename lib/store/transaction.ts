@@ -1,13 +1,8 @@
 import { atOnce } from '../concurrency.js'
 import { assertStorable } from './paths.js'
+import { sameJson } from './same-json.js'
 import type { State } from './state.js'
-import type { Change, Doc, Index, Kind, Tx, Types } from './types.js'
-
-/** A change with the texts of the object's file before and after it; `undefined`: no file. */
-export interface Step extends Change {
-  readonly textBefore: string | undefined
-  readonly textAfter: string | undefined
-}
+import type { Change, Doc, Index, Tx, Types } from './types.js'
 
 /** Freezes a plain JSON value and all it holds. */
 export function deepFreeze<D extends Doc>(doc: D): D {
@@ -23,15 +18,15 @@ export function deepFreeze<D extends Doc>(doc: D): D {
  */
 export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
   readonly #state: State<T, I>
-  readonly #kinds: ReadonlyMap<string, Kind<Doc>>
-  readonly #steps: Step[] = []
+  readonly #steps: Change[] = []
   /** By object: all its steps as one. Made as they are, not at the end: a change may have many. */
-  readonly #folded = new Map<string, Step>()
+  readonly #folded = new Map<string, Change>()
+  /** What `changes` gives, until the next write. */
+  #changes: readonly Change[] | undefined
   #open = true
 
-  constructor(state: State<T, I>, kinds: ReadonlyMap<string, Kind<Doc>>) {
+  constructor(state: State<T, I>) {
     this.#state = state
-    this.#kinds = kinds
   }
 
   get index(): I {
@@ -39,7 +34,7 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
   }
 
   /** Every write in the order it was made: an index may depend on it (an address freed, then taken). */
-  get steps(): readonly Step[] {
+  get steps(): readonly Change[] {
     return this.#steps
   }
 
@@ -60,13 +55,10 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
     this.#write(type, name, undefined)
   }
 
-  changes(): Change[] {
-    return this.net().map(({ type, name, before, after }) => ({ type, name, before, after }))
-  }
-
   /** The steps on one object folded into one, objects that ended as they began left out. */
-  net(): Step[] {
-    return [...this.#folded.values()].filter(step => step.textBefore !== step.textAfter)
+  changes(): readonly Change[] {
+    this.#changes ??= [...this.#folded.values()].filter(({ before, after }) => before !== after)
+    return this.#changes
   }
 
   /** After this the transaction takes no more writes. */
@@ -85,23 +77,22 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
     for (const { type, name, before } of this.#steps.toReversed()) yield this.#state.set(type, name, before)
     this.#steps.length = 0
     this.#folded.clear()
+    this.#changes = undefined
   }
 
   #write(type: keyof T & string, name: string, after: Doc | undefined): void {
     if (!this.#open) throw new Error('the transaction is over')
-    const kind = this.#kinds.get(type)
-    if (kind === undefined) throw new TypeError(`the store has no type ${type}`)
     const before = this.#state.get(type, name)
-    if (before === after) return
-    const textBefore = before && kind.encode(before)
-    const textAfter = after && kind.encode(after)
-    if (textBefore === textAfter) return
+    if (sameJson(before, after)) return
     if (after !== undefined) deepFreeze(after)
     this.#state.set(type, name, after)
-    const step = { type, name, before, after, textBefore, textAfter }
+    const step = { type, name, before, after }
     this.#steps.push(step)
+    this.#changes = undefined
     const key = `${type}/${name}`
     const first = this.#folded.get(key)
-    this.#folded.set(key, first ? { ...step, before: first.before, textBefore: first.textBefore } : step)
+    if (first === undefined) this.#folded.set(key, step)
+    // One that ended as it began has the same object before and after.
+    else this.#folded.set(key, { ...step, before: sameJson(first.before, after) ? after : first.before })
   }
 }

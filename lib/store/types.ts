@@ -40,5 +40,5 @@ export interface Tx<T extends Types, I extends Index> extends View<T, I> {
   put<K extends keyof T & string>(type: K, name: string, doc: T[K]): void
   remove(type: keyof T & string, name: string): void
   /** What this transaction has changed so far, one entry per object, unchanged ones left out. */
-  changes(): Change[]
+  changes(): readonly Change[]
 }

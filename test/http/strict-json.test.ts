@@ -1,6 +1,7 @@
 import t from 'tap'
+import { atOnce } from '../../lib/concurrency.js'
 import { ServiceError } from '../../lib/errors.js'
-import { MAX_DEPTH, parseStrict } from '../../lib/http/strict-json.js'
+import { MAX_DEPTH, parseStrict, parsingStrict } from '../../lib/http/strict-json.js'
 
 const bytes = (text: string) => Buffer.from(text, 'utf8')
 const nested = (depth: number, open = '[', close = ']') => open.repeat(depth) + close.repeat(depth)
@@ -241,4 +242,38 @@ t.test('hostile sizes end in an answer, in linear time and memory', async t => {
     ]
   ]
   for (const [name, body, what] of table) t.match(refusal(body)?.message, what, name)
+})
+
+t.test('a long text is parsed in steps, to the same value with the same order of keys', async t => {
+  const long = (count: number) =>
+    Object.fromEntries(
+      Array.from({ length: count }, (_, i) => [
+        i % 3 ? `k"${i}` : String(i),
+        [[i, 'a,]}"\\', {}, []], { x: 'y,'.repeat(i % 7) }, null, true, -1.5e3][i % 5]
+      ])
+    )
+  const values = [
+    long(20_000),
+    [long(5_000), 1, [], long(5_000), 'x'],
+    { a: 1, large: long(5_000), b: [Array.from({ length: 50_000 }, (_, i) => i)], c: { d: long(5_000) } },
+    { only: { one: { inside: long(5_000) } } },
+    'x'.repeat(300_000),
+    {}
+  ]
+  for (const value of values)
+    for (const space of [0, 1]) {
+      const text = JSON.stringify(value, null, space)
+      const work = parsingStrict(bytes(` ${text}\n`))
+      let steps = 0
+      let step = work.next()
+      for (; !step.done; step = work.next()) steps++
+      t.ok(
+        typeof value === 'string' || text.length < 100_000 || steps >= text.length / 70_000,
+        `${steps} steps`
+      )
+      // The text tells the order of the keys too.
+      t.ok(JSON.stringify(step.value) === JSON.stringify(value), 'the same value')
+    }
+  const broken = `[${JSON.stringify(long(5_000))},]`
+  t.throws(() => atOnce(parsingStrict(bytes(broken))), /no comma may follow the last one/)
 })

@@ -55,6 +55,11 @@ t.test(
     await inParallel(Object.keys(node), 50, report)
     const changes: [what: string, change: () => ReturnType<typeof c.get>][] = [
       ['an interface more', () => c.post('/config/node/@all', { interfaces: [{ interface: 'ib0' }] })],
+      [
+        'an interface more of their group',
+        () => c.post('/config/group/compute/interfaces', { interfaces: [{ interface: 'ib1', network: 'n' }] })
+      ],
+      ['their group renamed', () => c.post('/config/group/compute', { newgroupname: 'other' })],
       ['all deleted', () => c.get('/config/node/@all/_delete')]
     ]
     for (const [what, change] of changes) {
@@ -62,8 +67,8 @@ t.test(
       const longest = await longestTurn(async () => {
         ;({ status } = await change())
       })
-      t.equal(status, 200, what)
-      t.ok(longest <= 60, `${what}: ${longest.toFixed(0)} ms in one turn`)
+      t.ok([200, 201, 204].includes(status), `${what}: ${status}`)
+      t.ok(longest <= 50, `${what}: ${longest.toFixed(0)} ms in one turn`)
     }
   }
 )

@@ -92,7 +92,7 @@ export class TestFiles implements FileLayer {
     return this.counts.get(operation) ?? 0
   }
 
-  async replace(file: string, text: string) {
+  async replace(file: string, text: string | Iterable<string>) {
     await this.#enter('replace', file)
     await realFiles.replace(file, text)
   }

@@ -35,6 +35,8 @@ export class MemoryCluster {
   readonly #state = new State<Docs, ClusterIndex>(Object.keys(kinds), createIndex())
   readonly #kinds = new Map(Object.entries(kinds))
   readonly audited: { readonly kind: ChangeKind; readonly changes: readonly Change[] }[] = []
+  /** How many changes were made in steps. */
+  inSteps = 0
   readonly model: Model
 
   constructor(objects: Objects = {}) {
@@ -46,7 +48,10 @@ export class MemoryCluster {
       store: {
         current: this.#state,
         change: fn => this.#change(fn),
-        changeInSteps: fn => this.#change(tx => atOnce(fn(tx)))
+        changeInSteps: fn => {
+          this.inSteps++
+          return this.#change(tx => atOnce(fn(tx)))
+        }
       },
       ini: settings,
       now: () => 1_000,
@@ -56,7 +61,7 @@ export class MemoryCluster {
   }
 
   async #change<R>(fn: (tx: Tx) => R): Promise<R> {
-    const tx = new Transaction<Docs, ClusterIndex>(this.#state, this.#kinds)
+    const tx = new Transaction<Docs, ClusterIndex>(this.#state)
     try {
       return fn(tx)
     } catch (error) {

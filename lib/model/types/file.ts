@@ -120,10 +120,12 @@ export const file: ObjectType<FileDoc> = {
     }
   },
   /** Another path must not be that of a file beside it. */
-  checkChange(tx, before, after) {
+  *checkChange(tx, before, after) {
     if (before.path === after.path) return
-    for (const { type, name } of tx.index.users({ type: 'file', name: after.name }))
+    for (const { type, name } of tx.index.users({ type: 'file', name: after.name })) {
+      yield
       if (type === 'group' || type === 'node') checkAttached(tx, tx.get(type, name)?.files, `${type} ${name}`)
+    }
   }
 }
 

@@ -54,11 +54,11 @@ export const group: ObjectType<GroupDoc> = {
     return { settings, sources: { ...sources, variables: variableSources }, derived: { variables } }
   },
   kernelOptions: (doc, _group, image) => kernelOptionsInForce(image, doc),
-  write(changing, before, after, given) {
-    put(changing, before, mergeGroupInterfaces(after, given.interfaces))
+  *write(changing, before, after, given) {
+    yield* put(changing, before, mergeGroupInterfaces(after, given.interfaces))
   },
-  removeInterface(changing, before, name) {
-    put(changing, before, removeGroupInterface(before, name))
+  *removeInterface(changing, before, name) {
+    yield* put(changing, before, removeGroupInterface(before, name))
   },
 
   *checks(view, doc, title, cluster) {
@@ -67,9 +67,10 @@ export const group: ObjectType<GroupDoc> = {
     yield () => checkTag(view, groupInForce(doc, cluster).settings, title)
   },
   /** A group's image and tag must suit the members that inherit one of them (rules 1.2). */
-  checkChange(tx, before, after, cluster) {
+  *checkChange(tx, before, after, cluster) {
     if (before.osimage === after.osimage && before.osimagetag === after.osimagetag) return
     for (const name of tx.index.members(after.name)?.all.values ?? []) {
+      yield
       const node = tx.get('node', name)
       if (node) checkTag(tx, settingsOf(node, after, cluster), `group ${after.name}: node ${name}`)
     }
@@ -77,7 +78,7 @@ export const group: ObjectType<GroupDoc> = {
 }
 
 /** Stores a group; its members follow a change of its interfaces (rules 3.5). */
-function put({ tx, cluster }: Changing, before: GroupDoc | undefined, after: GroupDoc): void {
+function* put({ tx, cluster }: Changing, before: GroupDoc | undefined, after: GroupDoc): Generator<void> {
   tx.put('group', after.name, after)
   // Most changes of a group are none of its interfaces: its members are left alone then.
   if (!before || isDeepStrictEqual(before.interfaces, after.interfaces)) return
@@ -85,6 +86,7 @@ function put({ tx, cluster }: Changing, before: GroupDoc | undefined, after: Gro
     if (network !== undefined && !tx.get('network', network))
       throw badRequest(`group ${after.name}: interface ${name}: network ${network} does not exist`)
   for (const name of [...(tx.index.members(after.name)?.all.values ?? [])]) {
+    yield
     const node = tx.get('node', name)
     if (node) tx.put('node', name, assignAddresses(tx, followGroup(node, before, after), cluster))
   }

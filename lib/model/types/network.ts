@@ -52,12 +52,14 @@ export const network: ObjectType<NetworkDoc> = {
     yield () => checkNetwork(view, doc, title, cluster)
   },
   /** A changed prefix must still hold the addresses of the devices on the network (rules 3.6). */
-  checkChange(tx, before, { name, ...after }) {
+  *checkChange(tx, before, { name, ...after }) {
     if (before.network === after.network && before.gateway === after.gateway) return
-    for (const user of tx.index.users({ type: 'network', name }))
+    for (const user of tx.index.users({ type: 'network', name })) {
+      yield
       for (const { owner, network, ipaddress } of tx.index.connectionsOf(user, tx.get(user.type, user.name)))
         if (network === name && ipaddress !== undefined)
           checkDeviceAddress(tx, name, ipaddress, `network ${name}: field "network": ${ownerText(owner)}`)
+    }
   }
 }
 

@@ -162,7 +162,7 @@ export const node: ObjectType<NodeDoc> = {
     return { settings, sources, derived: { macaddr, variables } }
   },
   kernelOptions: (doc, group, image) => kernelOptionsInForce(image, group, doc),
-  write(changing, before, after, given) {
+  *write(changing, before, after, given) {
     const { tx, cluster } = changing
     const moved = before?.group !== after.group
     const group = groupOf(tx, after)
@@ -173,12 +173,12 @@ export const node: ObjectType<NodeDoc> = {
     const node = moved ? followGroup(begun, before && groupOf(tx, before), group) : after
     const wishes = moved && before && given.readBack ? withoutRead(tx, before, given) : given.interfaces
     const merged = withMacaddr(changing, before, mergeNodeInterfaces(changing, node, wishes), given)
-    tx.put('node', merged.name, assignAddresses(tx, merged, cluster))
+    yield tx.put('node', merged.name, assignAddresses(tx, merged, cluster))
   },
   copy: (_changing, copy) => cloneInterfaces(copy),
   wishes: (given, source) => (given.readBack ? withoutMachine(given, source) : given),
-  removeInterface({ tx }, doc, name) {
-    tx.put('node', doc.name, removeNodeInterface(tx, doc, name))
+  *removeInterface({ tx }, doc, name) {
+    yield tx.put('node', doc.name, removeNodeInterface(tx, doc, name))
   },
 
   copied: secrets.copied,
