@@ -27,6 +27,7 @@ rm -rf "$clean" "$code/node_modules/.bin" "$code/node_modules/.package-lock.json
 modules=$code/node_modules
 find "$modules" -type f \( -name '*.map' -o -name '*.ts' -o -name '*.cts' -o -name '*.mts' -o -name '*.yml' -o -name '*.yaml' \
   -o -name 'eslint.*' -o -name '.*' \) -delete
+find "$modules" -type d -name '.?*' -prune -exec rm -rf {} +
 find "$modules" -name package.json -printf '%h\n' | while read -r package; do
   if test -n "$(find "$package" -maxdepth 1 -iname 'licen[cs]e*')"; then find "$package" -maxdepth 1 -name '*.md' ! -iname 'licen[cs]e*' -delete; fi
 done

@@ -10,6 +10,8 @@ export interface Release {
   readonly mirror?: string
   /** Default: main. */
   readonly components?: string
+  /** The script of debootstrap for a suite that it does not know yet, which needs `mirror`. */
+  readonly script?: string
 }
 
 const bookworm: Release = { suite: 'bookworm' }
@@ -61,9 +63,9 @@ async function cached(name: string, make: (directory: string) => Promise<void>):
   return finished
 }
 
-const base = ({ suite, mirror, components = 'main' }: Release) =>
+const base = ({ suite, mirror, components = 'main', script }: Release) =>
   cached(`base-${suite}`, async tree => {
-    const from = mirror ? [mirror] : []
+    const from = [mirror ?? [], script ?? []].flat()
     await inPrivate('debootstrap', '--variant=minbase', `--components=${components}`, suite, tree, ...from)
     await rm(join(tree, 'var/log/bootstrap.log'), { force: true })
     // No package starts a service in here.

@@ -1,25 +1,31 @@
-import { copyFile, mkdir, readdir, readFile, rm, symlink, truncate, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { start } from '../support/child.js'
+import { freePort } from '../support/free-port.js'
 import { checkout, output, requirePrograms } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
-import { plain, tail } from '../support/virtual-machine.js'
-import { debianTree } from './debian-tree.js'
+import { runMachine, tail } from '../support/virtual-machine.js'
+import { bootController, type ControllerRelease, makeController } from './package/controller.js'
 
-// The packages of the last commit: two clones make the same bytes, and a Debian without Node, booted in a virtual
-// machine with its own systemd, installs one, runs, upgrades and purges it. What it does there is in package/guest.sh.
+// The packages of the last commit: two clones make the same bytes. A Debian or an Ubuntu without Node, booted in a virtual
+// machine with its own systemd, installs one, runs it, serves a node on which it installs a Debian, upgrades and purges it.
+// What it does there is in package/guest.sh.
 
-t.setTimeout(3 * 3_600_000)
-requirePrograms('debootstrap', 'qemu-system-x86_64', 'mke2fs', 'dpkg-deb', 'rpmbuild', 'git')
+t.setTimeout(6 * 3_600_000)
+requirePrograms('debootstrap', 'qemu-system-x86_64', 'mke2fs', 'dpkg-deb', 'rpmbuild', 'git', 'lintian')
+requirePrograms('qemu-aarch64-static', '/usr/aarch64-linux-gnu/lib/libstdc++.so.6')
 const hour = { timeout: 3_600_000 }
-const guest = join(checkout, 'test/long/package')
 
-/** Makes the packages of a clone of HEAD; gives their files. */
+/** Makes packages of a clone of HEAD; gives their files. */
 async function made(directory: string): Promise<string[]> {
   await output('git', ['clone', '-q', checkout, directory], hour)
-  // Without the loader of the test runner.
-  await output('env', ['--unset=NODE_OPTIONS', 'make', '-C', directory, 'deb', 'rpm'], hour)
+  return make(directory, 'deb', 'rpm')
+}
+
+/** `make` in a clone, without the loader of the test runner; gives the files of its packages. */
+async function make(directory: string, ...goals: readonly string[]): Promise<string[]> {
+  await output('env', ['--unset=NODE_OPTIONS', 'make', '-C', directory, ...goals], hour)
   const out = join(directory, 'out')
   return (await readdir(out)).sort().map(name => join(out, name))
 }
@@ -33,110 +39,136 @@ t.test('two clones of one commit make the same bytes', async t => {
   for (const [index, file] of first.entries())
     t.ok((await readFile(file)).equals(await readFile(second[index] ?? '')), `${file} and its twin`)
   deb = first.find(file => file.endsWith('.deb')) ?? ''
+  t.notMatch(await output('dpkg-deb', ['-c', deb]), /\/\.[^/\s].*/, 'no hidden file or directory')
+  t.equal(await output('lintian', ['--fail-on=none', deb], hour), '', 'lintian says nothing')
 })
 
-/** A disk with a Debian that does the phase `install` when it boots. */
-async function disk(): Promise<{ file: string; kernel: string; initrd: string }> {
-  const packages = [
-    ...['systemd-sysv', 'dbus', 'udev', 'kmod', 'linux-image-cloud-amd64', 'initramfs-tools', 'busybox'],
-    ...['curl', 'dnsmasq', 'iproute2', 'openssh-client', 'procps', 'rsync', 'zstd']
-  ]
-  const tree = join(directory, 'tree')
-  await output('cp', ['-a', '-x', await debianTree({ packages }), tree], hour)
-  await rm(join(tree, 'usr/sbin/policy-rc.d'))
-  const root = join(tree, 'root')
-  await mkdir(join(root, 'packages'))
-  await copyFile(deb, join(root, 'packages/old.deb'))
-  await output('sh', [join(guest, 'renew.sh'), deb, join(root, 'packages/new.deb')], hour)
-  await copyFile(join(guest, 'guest.sh'), join(root, 'guest.sh'))
-  await writeFile(join(root, 'phase'), 'install\n')
-  await writeFile(join(tree, 'etc/fstab'), '/dev/vda / ext4 defaults 0 1\n')
-  const units = join(tree, 'etc/systemd/system')
-  await writeFile(
-    join(units, 'proof.service'),
-    '[Unit]\nAfter=multi-user.target\n\n[Service]\nType=exec\nExecStart=/bin/sh /root/guest.sh\n'
-  )
-  await mkdir(join(units, 'multi-user.target.wants'), { recursive: true })
-  await symlink('../proof.service', join(units, 'multi-user.target.wants/proof.service'))
-  const file = join(directory, 'disk')
-  await writeFile(file, '')
-  await truncate(file, 4 * 2 ** 30)
-  await output('mke2fs', ['-q', '-F', '-t', 'ext4', '-d', tree, file], hour)
-  const boot = await readdir(join(tree, 'boot'))
-  const of = (prefix: string) => join(tree, 'boot', boot.find(name => name.startsWith(prefix)) ?? prefix)
-  return { file, kernel: of('vmlinuz-'), initrd: of('initrd.img-') }
+t.test('the package for arm64 holds a daemon that answers there, its processor emulated', async t => {
+  const file = (await make(join(directory, 'a'), 'deb', 'ARCH=arm64')).find(name => name.includes('arm64'))
+  const [root, state] = [join(directory, 'arm64'), join(directory, 'arm64-state')]
+  await mkdir(state)
+  await output('dpkg-deb', ['-x', file ?? '', root], hour)
+  const code = join(root, 'usr/lib/svcd/bin')
+  const command = ['qemu-aarch64-static', '-L', '/usr/aarch64-linux-gnu', join(code, 'node')] as const
+  const [program, ...words] = [...command, join(code, 'svcd')]
+  t.match(await output(program, [...words, 'version'], hour), /^svcd \d/)
+  const listen = `127.0.0.1:${await freePort()}`
+  const settings = [`http.listen=${listen}`, `paths.state=${state}`, `paths.files=${state}/files`]
+  const daemon = start(program, [
+    ...[...words, 'serve', '--config', join(root, 'etc/svcd/svcd.ini')],
+    ...[...settings, `image.directory=${state}/images`].flatMap(each => ['--set', each])
+  ])
+  t.teardown(() => daemon.kill())
+  await daemon.says('next, ask for a token')
+  const answer = await fetch(`http://${listen}/version`)
+  t.equal(answer.status, 200)
+  t.match(await answer.json(), { version: { service: String } })
+})
+
+/** A node on the wire of a controller, from power on; runs until the signal. Gives the lines of its console. */
+function bootNode(wire: string, signal: AbortSignal): string[] {
+  const lines: string[] = []
+  runMachine({
+    ...{ name: 'node001', mac: '52:54:00:14:0b:02', network: { wire }, memoryMiB: 2048, signal },
+    ...{ timeLimitMs: hour.timeout, onLine: line => lines.push(line) }
+  }).catch(error => lines.push(String(error)))
+  return lines
 }
 
-/** One boot of the machine, until it is off or wants to start again: what it found. */
-async function boot({ file, kernel, initrd }: Awaited<ReturnType<typeof disk>>) {
-  const { ended } = start(
-    'qemu-system-x86_64',
-    [
-      ...['-accel', 'tcg', '-m', '1536', '-nodefaults', '-no-reboot', '-display', 'none', '-serial', 'stdio'],
-      ...['-drive', `id=disk,if=none,format=raw,file=${file}`, '-device', 'virtio-blk-pci,drive=disk'],
-      ...['-kernel', kernel, '-initrd', initrd],
-      ...['-append', 'root=/dev/vda rw console=ttyS0 panic=-1 no_timer_check systemd.show_status=no']
-    ],
-    { input: '' }
-  )
-  const { code, stdout, stderr } = await ended
-  const console = plain(stdout)
-  const found = new Map(
-    [...console.matchAll(/^PROOF (\S+) (.*)$/gm)].map(([, name = '', value = '']) => [name, value.trim()])
-  )
-  return { code, found, about: { stderr, console: tail(console) } }
+const network = /^\{"config":\{"network":\{"cluster":.*\} {2}200$/
+const phases: Readonly<Record<string, Readonly<Record<string, string | RegExp>>>> = {
+  install: {
+    installed: /^\S+ installed$/,
+    node: 'none',
+    active: 'active active',
+    enabled: 'enabled enabled',
+    verify: '',
+    security: /svcd\.service: 1\.\d OK/,
+    answer: /"service"/,
+    user: 'svcd',
+    capabilities: /^CapEff:\s0{16}$/,
+    'start-status': '0',
+    network: /201$/,
+    image: /201$/,
+    pack: '204',
+    clone: /201$/,
+    helper: 'active active',
+    order: 'Stopped svcd.service Stopping svcd-helper.service',
+    restarted: 'active',
+    kept: network,
+    'dnsmasq-files': /svcd-dhcp\.conf.*svcd-dns\.conf/,
+    dhcp: /"state":"running"/,
+    done: 'install'
+  },
+  serve: {
+    rebooted: 'active active',
+    survived: network,
+    osimage: /201$/,
+    packed: '204',
+    'dhcp-range': '204',
+    group: /201$/,
+    node: /201$/,
+    serving: /"state":"running"/,
+    lent: /^DHCPACK/,
+    state: '"state":"installer.completed"',
+    // docs/boot-flow.md.
+    steps: /script kernel initramfs install report image report running$/,
+    why: /all is well/,
+    runs: /"osimage":"debian"/,
+    done: 'serve'
+  },
+  upgrade: {
+    rebooted: 'active active',
+    upgraded: /^\S+\.1 installed$/,
+    renewed: 'active',
+    edited: '# edited',
+    state: network,
+    removed: 'inactive inactive /etc/svcd/svcd.ini /var/lib/svcd/network',
+    again: network,
+    purged: '',
+    // What dnsmasq reads, and what it wrote.
+    left: [
+      ...['/etc/dnsmasq.d/svcd-dhcp.conf', '/etc/dnsmasq.d/svcd-dns.conf', '/var/lib/misc/dnsmasq.leases'],
+      ...['/var/lib/misc/svcd-dhcp', '/var/lib/misc/svcd-dhcp/525400140b02.host'],
+      ...['/var/lib/misc/svcd-dns', '/var/lib/misc/svcd-dns/cluster.hosts']
+    ]
+      .map(file => `> ${file}`)
+      .join(' '),
+    gone: '',
+    done: 'upgrade'
+  }
 }
 
-t.test('a Debian without Node installs the package and runs it under its own systemd', async t => {
-  const machine = await disk()
-  const network = /^\{"config":\{"network":\{"cluster":.*\} {2}200$/
-  const phases: Record<string, Record<string, string | RegExp>> = {
-    install: {
-      installed: /^\S+ installed$/,
-      node: 'none',
-      active: 'active active',
-      enabled: 'enabled enabled',
-      verify: '',
-      security: /svcd\.service: 1\.\d OK/,
-      answer: /"service"/,
-      user: 'svcd',
-      capabilities: /^CapEff:\s0{16}$/,
-      'start-status': '0',
-      network: /201$/,
-      image: /201$/,
-      pack: '204',
-      clone: /201$/,
-      helper: 'active active',
-      order: 'Stopped svcd.service Stopping svcd-helper.service',
-      restarted: 'active',
-      kept: network,
-      'dnsmasq-files': /svcd-dhcp\.conf.*svcd-dns\.conf/,
-      dhcp: /"state":"running"/,
-      done: 'install'
+const releases: Readonly<Record<string, ControllerRelease>> = {
+  'Debian 12': { suite: 'bookworm', kernel: 'linux-image-cloud-amd64' },
+  'Debian sid': { suite: 'sid', kernel: 'linux-image-cloud-amd64' },
+  'Ubuntu 24.04': {
+    ...{
+      suite: 'noble',
+      mirror: 'http://archive.ubuntu.com/ubuntu',
+      components: 'main,universe',
+      script: 'gutsy'
     },
-    upgrade: {
-      rebooted: 'active active',
-      survived: network,
-      upgraded: /^\S+\.1 installed$/,
-      renewed: 'active',
-      edited: '# edited',
-      state: network,
-      removed: 'inactive inactive /etc/svcd/svcd.ini /var/lib/svcd/network',
-      again: network,
-      purged: '',
-      // What dnsmasq reads.
-      left: '> /etc/dnsmasq.d/svcd-dhcp.conf > /etc/dnsmasq.d/svcd-dns.conf > /var/lib/misc/svcd-dns > /var/lib/misc/svcd-dns/cluster.hosts',
-      gone: '',
-      done: 'upgrade'
-    }
+    kernel: 'linux-image-virtual'
   }
-  for (const [phase, wanted] of Object.entries(phases)) {
-    const { code, found, about } = await boot(machine)
-    t.equal(code, 0, `${phase}: the machine ended in order`, about)
-    for (const [name, value] of Object.entries(wanted)) {
-      if (typeof value === 'string') t.equal(found.get(name), value, `${phase}: ${name}`, about)
-      else t.match(found.get(name), value, `${phase}: ${name}`, about)
+}
+
+for (const [name, release] of Object.entries(releases))
+  t.test(`${name} without Node installs the package and runs it under its own systemd`, async t => {
+    const controller = await makeController(scratch(t), release, deb)
+    for (const [phase, wanted] of Object.entries(phases)) {
+      const over = new AbortController()
+      let lines: readonly string[] = []
+      const { code, found, about } = await bootController(controller, () => {
+        lines = bootNode(controller.wire, over.signal)
+      })
+      over.abort()
+      const all = { ...about, node: tail(lines.join('\n')) }
+      t.equal(code, 0, `${phase}: the machine ended in order`, all)
+      for (const [name, value] of Object.entries(wanted)) {
+        if (typeof value === 'string') t.equal(found.get(name), value, `${phase}: ${name}`, all)
+        else t.match(found.get(name), value, `${phase}: ${name}`, all)
+      }
+      t.comment(`${phase}: ${found.get('security') ?? ''} ${found.get('stopped-in') ?? ''}`)
     }
-    t.comment(`${phase}: ${found.get('security') ?? ''} ${found.get('stopped-in') ?? ''}`)
-  }
-})
+  })

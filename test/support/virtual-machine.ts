@@ -17,8 +17,11 @@ export interface Machine {
   /** For messages. */
   readonly name: string
   readonly mac: string
-  /** `tap`: a tap of the namespace that `enter` leads into; `bootfile`: qemu's user network, which needs no right. */
-  readonly network: { readonly tap: string } | { readonly bootfile: string }
+  /**
+   * `tap`: a tap of the namespace that `enter` leads into; `bootfile`: qemu's user network, which needs no right; `wire`: the
+   * socket of another machine, which `wireEnd` made: these two are alone on a wire.
+   */
+  readonly network: { readonly tap: string } | { readonly bootfile: string } | { readonly wire: string }
   /** Further cards, in the order in which the kernel finds them. */
   readonly cards?: readonly Card[]
   /** Put before the command line (net.ts). */
@@ -57,6 +60,18 @@ const cardArguments = ({ mac, tap, dump }: Card, i: number): readonly string[] =
   ...['-device', `virtio-net-pci,netdev=card${i},mac=${mac},romfile=`],
   ...(dump ? ['-object', `filter-dump,id=dump${i},netdev=card${i},file=${dump}`] : [])
 ]
+
+/** The card of a machine that another one reaches by `network: { wire }`: qemu's arguments. It need not be there yet. */
+export const wireEnd = (mac: string, wire: string): readonly string[] => [
+  ...['-netdev', `stream,id=net0,server=on,addr.type=unix,addr.path=${wire}`],
+  ...['-device', `virtio-net-pci,netdev=net0,mac=${mac},romfile=`]
+]
+
+const backendOf = (network: Machine['network']): string => {
+  if ('tap' in network) return `tap,id=net0,ifname=${network.tap},script=no,downscript=no`
+  if ('wire' in network) return `stream,id=net0,server=off,addr.type=unix,addr.path=${network.wire}`
+  return `user,id=net0,bootfile=${network.bootfile}`
+}
 
 const ovmf = '/usr/share/OVMF'
 
@@ -121,10 +136,6 @@ export async function runMachine(machine: Machine): Promise<Run> {
 async function runWith(firmware: readonly string[], machine: Machine): Promise<Run> {
   machine.signal?.throwIfAborted()
   const { network, disk, memoryMiB = 512, timeLimitMs = 300_000 } = machine
-  const backend =
-    'tap' in network
-      ? `tap,id=net0,ifname=${network.tap},script=no,downscript=no`
-      : `user,id=net0,bootfile=${network.bootfile}`
   const card = `virtio-net-pci,netdev=net0,mac=${machine.mac},bootindex=1`
   const [program = '', ...args] = [
     ...(machine.enter ?? []),
@@ -135,7 +146,12 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
     ...['-boot', 'reboot-timeout=1'],
     // SeaBIOS and iPXE write to the serial port as well.
     ...['-machine', 'graphics=off', '-serial', 'stdio'],
-    ...['-netdev', backend, '-device', (machine.asks ?? 'ipxe') === 'ipxe' ? card : `${card},romfile=`],
+    ...[
+      '-netdev',
+      backendOf(network),
+      '-device',
+      (machine.asks ?? 'ipxe') === 'ipxe' ? card : `${card},romfile=`
+    ],
     ...(machine.cards ?? []).flatMap(cardArguments),
     ...(disk ? ['-drive', `id=disk0,if=none,format=raw,file=${disk}`] : []),
     ...(disk ? ['-device', 'virtio-blk-pci,drive=disk0,bootindex=2'] : []),

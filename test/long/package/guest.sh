@@ -1,6 +1,7 @@
 #!/bin/sh
-# What the machine of ../package.test.ts does at each boot, as one of its units: the next phase, whose findings it writes
-# to the console as lines "PROOF <name> <value>". The packages lie in /root/packages: old.deb and new.deb.
+# What the machines of ../package.test.ts do at each boot, as one of its units: the next phase, whose findings it writes
+# to the console as lines "PROOF <name> <value>". The packages lie in /root/packages: old.deb and new.deb. The tree of an image
+# for nodes is /root/image.
 exec >/dev/console 2>&1
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 url=http://127.0.0.1:7050
@@ -9,8 +10,8 @@ phase=$(cat /root/phase)
 proof() {
   name=$1
   shift
-  # One line, whatever it is.
-  echo "PROOF $name $(echo "$*" | tr '\n' ' ')"
+  # One line, whatever it is, and not behind a login prompt.
+  printf '\nPROOF %s %s\n' "$name" "$(printf %s "$*" | tr '\n' ' ')"
 }
 # Waits ten minutes at most: the machine is emulated.
 until_true() {
@@ -31,6 +32,9 @@ ask() {
   shift
   curl -sS -m 1500 -w ' %{http_code}' -H "x-access-tokens: $(token)" "$@" "$url$path"
 }
+# What the node has asked for, in order.
+steps() { ask /monitor/node/node001/_boots | grep -oE '"step":"[a-z-]*"' | cut -d '"' -f 4 | uniq; }
+runs() { steps | grep -qx running; }
 files() { find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/log -o -path /var/cache -o -path /root -o -path /var/tmp -o -path /var/lib/apt \) -prune -o -print | sort; }
 
 case $phase in
@@ -81,14 +85,48 @@ case $phase in
     proof health "$(ask /monitor/status)"
     proof journal "$(journalctl -u svcd -u svcd-helper -p warning -o cat --no-pager | tail -n 20)"
     journalctl -u svcd -u svcd-helper -u dnsmasq -o short --no-pager | tail -n 60
-    echo upgrade >/root/phase
+    echo serve >/root/phase
     proof "done" install
+    systemctl reboot
+    ;;
+  serve)
+    until_true answers
+    proof rebooted "$(systemctl is-active svcd.service svcd-helper.socket)"
+    proof survived "$(ask /config/network/cluster)"
+    # The network of the node. iPXE waits for router advertisements.
+    card=$(basename "$(dirname "$(grep -l 52:54:00:14:0b:01 /sys/class/net/*/address)")")
+    ip address add 10.141.0.1/16 dev "$card"
+    ip address add fd00:141::1/64 dev "$card" nodad
+    ip link set "$card" up
+    printf 'enable-ra\ndhcp-range=fd00:141::,ra-only\n' >/etc/dnsmasq.d/advertise.conf
+    systemctl restart dnsmasq
+    # The image as docs/getting-started.md has it, packed by svcd.
+    mv /root/image /var/lib/svcd/images/debian
+    proof osimage "$(ask /config/osimage/debian -d '{"config":{"osimage":{"debian":{"distribution":"debian","path":"/var/lib/svcd/images/debian","kerneloptions":"console=ttyS0 panic=-1 no_timer_check"}}}}')"
+    proof packed "$(ask /config/osimage/debian/_pack)"
+    proof dhcp-range "$(ask /config/network/cluster -d '{"dhcp":true,"dhcp_range_begin":"10.141.200.0","dhcp_range_end":"10.141.200.99"}')"
+    proof group "$(ask /config/group/compute -d '{"config":{"group":{"compute":{"osimage":"debian","provision_method":"http","interfaces":[{"interface":"BOOTIF","network":"cluster"}]}}}}')"
+    proof node "$(ask /config/node/node001 -d '{"config":{"node":{"node001":{"group":"compute","macaddr":"52:54:00:14:0b:02","interfaces":[{"interface":"BOOTIF","network":"cluster","ipaddress":"10.141.0.11"}]}}}}')"
+    # dnsmasq has the node.
+    until_true grep -r 52:54:00:14:0b:02 /var/lib/misc/svcd-dhcp
+    sleep 8
+    proof serving "$(ask /service/dhcp/status)"
+    proof ready "$phase"
+    # The system that the node has installed asks this when it is up. Two machines are emulated now.
+    until_true runs || until_true runs || until_true runs
+    proof state "$(ask /monitor/node/node001 | grep -oE '"state":"[^"]*"' | head -n 1)"
+    proof steps "$(steps)"
+    proof why "$(ask /monitor/node/node001/_why)"
+    proof runs "$(ask /config/node/node001 | grep -oE '"_running":\{[^}]*\}')"
+    proof lent "$(journalctl -u dnsmasq -o cat --no-pager | grep -oE 'DHCPACK.* 10.141.0.11 52:54:00:14:0b:02' | tail -n 1)"
+    rm /etc/dnsmasq.d/advertise.conf
+    echo upgrade >/root/phase
+    proof "done" serve
     systemctl reboot
     ;;
   upgrade)
     until_true answers
     proof rebooted "$(systemctl is-active svcd.service svcd-helper.socket)"
-    proof survived "$(ask /config/network/cluster)"
     before=$(pid)
     apt-get install -y -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold /root/packages/new.deb
     proof upgraded "$(dpkg-query -W -f '${Version} ${db:Status-Status}' svcd)"
