@@ -9,7 +9,7 @@ import { runMachine, tail } from '../support/virtual-machine.js'
 import { debianImage, systemOptions } from './debian-image.js'
 import { type Row, rows, tells } from './systems.js'
 
-// Each system that svcd writes network files for (docs/interfaces.md), in a virtual machine: a node with
+// Each system that svcd writes network files for (docs/systems.md), in a virtual machine: a node with
 // three cards boots into memory, tells what its kernel and its system made of the files, and that is compared with the
 // objects of the controller. Some three minutes a row, beside what debootstrap takes for the trees.
 
@@ -136,7 +136,10 @@ async function prepare(tree: string, row: Row): Promise<void> {
   // A login prompt that begins meanwhile takes away what is on its way to the console.
   await symlink('/dev/null', join(tree, 'etc/systemd/system/serial-getty@ttyS0.service'))
   // How long a unit takes says how busy the machine is, and nothing else.
-  await put(tree, 'system.conf.d', '[Manager]\nDefaultTimeoutStartSec=15min\nDefaultDeviceTimeoutSec=15min\n')
+  await put(tree, 'system.conf.d', '[Manager]\nDefaultTimeoutStartSec=15min\n')
+  for (const unit of ['journald', 'udevd', 'logind', 'networkd'])
+    await put(tree, `system/systemd-${unit}.service.d`, '[Service]\nWatchdogSec=0\n')
+  await put(tree, 'system/ifupdown-pre.service.d', '[Service]\nTimeoutStartSec=15min\n')
   const online = (command: string) => `[Service]\nTimeoutStartSec=15min\n${command}\n`
   await put(tree, 'system/NetworkManager-wait-online.service.d', online('Environment=NM_ONLINE_TIMEOUT=900'))
   await put(
@@ -190,7 +193,7 @@ t.test('what the node has is what the objects say', async t => {
       await controller.create('osimage', name, {
         ...image,
         distribution: row.distribution,
-        kerneloptions: [systemOptions, row.options ?? ''].join(' ').trim()
+        kerneloptions: [systemOptions, 'udev.event_timeout=900', row.options ?? ''].join(' ').trim()
       })
       const fields = { osimage: name, macaddr: boot, provision_interface: 'bond0', interfaces }
       await controller.create('node', node, fields)

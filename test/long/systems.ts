@@ -105,15 +105,15 @@ export const rows: readonly Row[] = [
 ]
 
 /**
- * A script for the booted system: it pings the controller through the bond, asks for it on the VLAN, and writes what
- * it found to the disk. A console loses characters while the machine is busy.
+ * A script for the booted system: it pings the controller through the bond, asks for somebody on the VLAN, and writes
+ * what it found to the disk. A console loses characters while the machine is busy.
  */
 export const tells = (row: Row): string => `#!/bin/sh
-neighbour() { ip -4 -o address show dev "$1" | sed -n 's|.* inet \\([0-9.]*\\)[.][0-9]*/.*|\\1.1|p'; }
+network() { ip -4 -o address show dev "$1" | sed -n 's|.* inet \\([0-9.]*\\)[.][0-9]*/.*|\\1|p'; }
 {
-  ping -q -c 1 -w 600 -M do -s 8972 "$(neighbour bond0)" >/dev/null
+  ping -q -c 1 -w 600 -M do -s 8972 "$(network bond0).1" >/dev/null
   echo "ping $?"
-  ping -q -c 1 -W 1 "$(neighbour bond0.20)" >/dev/null
+  ping -q -c 1 -W 1 "$(network bond0.20).99" >/dev/null
   for card in /sys/class/net/*; do
     # There is a file bonding_masters, too.
     if [ -d "$card" ]; then echo "link $(ip -d -j address show dev "\${card##*/}" | tr -d '\\n')"; fi
