@@ -30,7 +30,7 @@ token() {
 ask() {
   path=$1
   shift
-  curl -sS -m 1500 -w ' %{http_code}' -H "x-access-tokens: $(token)" "$@" "$url$path"
+  curl -sS -m 7200 -w ' %{http_code}' -H "x-access-tokens: $(token)" "$@" "$url$path"
 }
 # What the node has asked for, in order.
 steps() { ask /monitor/node/node001/_boots | grep -oE '"step":"[a-z-]*"' | cut -d '"' -f 4 | uniq; }
