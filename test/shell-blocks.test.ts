@@ -9,6 +9,7 @@ import { checkout } from './support/programs.js'
 
 /** Who runs what: a page, or a page and one of its headings, and the test that types its blocks. */
 const run: Readonly<Record<string, string>> = {
+  'README.md#Install it': 'test/api/pages.test.ts',
   'README.md#Try it': 'test/api/pages.test.ts',
   'docs/ctl.md': 'test/cli/ctl.test.ts',
   'docs/day.md': 'test/api/day.test.ts',

@@ -34,6 +34,7 @@ install -m 0755 build/package/debian/postinst build/package/debian/prerm build/p
 find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 
 package=svcd_${version}_$arch.deb
+echo 'compressing, this takes a minute' >&2
 dpkg-deb --root-owner-group -Zxz -z3 --build "$root" "$work/$package" >/dev/null
 mv "$work/$package" "$out/$package"
 echo "$out/$package"

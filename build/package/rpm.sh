@@ -34,6 +34,7 @@ echo '%defattr(-,root,root,-)' >"$work/files"
   esac
 done >>"$work/files"
 
+echo 'compressing, this takes a minute' >&2
 rpmbuild --quiet -bb --target "$machine-linux" \
   --define "_topdir $work/top" --define "_rpmdir $work/rpms" --define "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" \
   --define "svcd_version $version" --define "svcd_maintainer $maintainer" --define "svcd_homepage $homepage" \

@@ -11,12 +11,17 @@ code=$root/usr/lib/svcd
 documents=$root/usr/share/doc/svcd
 : "${SOURCE_DATE_EPOCH:?}"
 
+# For who waits; standard output names the package alone.
+step() { echo "$*" >&2; }
+
+step 'the code of svcd'
 DESTDIR=$root PREFIX=/usr sh build/install.sh >/dev/null
 
 # The packages as package-lock.json names them, whatever this checkout has. No script of a package is run.
 clean=$root/../modules
 rm -rf "$clean"
 install -d "$clean"
+step 'its packages, from npm'
 cp package.json package-lock.json "$clean"
 npm ci --silent --omit=dev --ignore-scripts --no-audit --no-fund --prefer-offline --prefix "$clean"
 rm -rf "$code/node_modules"
@@ -43,6 +48,7 @@ find "$modules" -type d -empty -delete
   for (const name of Object.keys(dependencies)) await import(name)')
 
 # The runtime, for the commands alone: nothing of it is on the path.
+step 'the Node runtime, from npm'
 node build/package/runtime.mjs "$arch" "$root/../runtime"
 install -m 0755 "$root/../runtime/node" "$code/bin/node"
 install -m 0644 "$root/../runtime/LICENSE" "$documents/LICENSE.node"

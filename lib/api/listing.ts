@@ -144,14 +144,16 @@ function columnOf({ title, item }: Listing, name: string): Column {
 }
 
 /** What text and CSV show when no fields are asked for: text what is read most, CSV all that fits into a cell. */
-function plainColumns({ item, columns }: Listing, format: string): Column[] {
+function plainColumns(listing: Listing, format: string): Column[] {
+  const { item, columns } = listing
+  if (format === 'text' && columns) return columns.map(name => columnOf(listing, name))
   const properties = propertiesOf(item)
   const isPlain = (name: string) => {
     const { type, $ref } = properties[name] as Schema
     return $ref === undefined && type !== 'object' && !(type === 'array' && name === 'interfaces')
   }
   const names = shownNames(item).filter(name => !name.startsWith('_') && isPlain(name))
-  return ((format === 'text' && columns) || names).map(name => ({ name, field: name }))
+  return names.map(name => ({ name, field: name }))
 }
 
 function read(values: Readonly<Record<string, unknown>>, { field, of }: Column): unknown {

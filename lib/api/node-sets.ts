@@ -40,7 +40,7 @@ export interface NodeSets {
 }
 
 const CREATES_NONE =
-  '; a set creates none, a table does: svcd import --csv FILE, or POST /config/node?format=csv'
+  '; a set creates none, a table does: svcctl import FILE (on the controller also svcd import --csv FILE), or POST /config/node?format=csv'
 
 /** The node sets of this cluster (rules 12.1, 12.2). */
 export const nodeSets = (parts: Needed): NodeSets => ({

@@ -35,7 +35,7 @@ export function routes(parts: Parts): ApiRoute[] {
     ...interfaceRoutes(parts, 'group'),
     ...objectRoutes(parts, 'node', {
       sets: nodeSets(parts),
-      columns: ['name', 'group', 'osimage', 'osimagetag', 'macaddr', 'status', 'comment']
+      columns: ['name', 'group', 'osimage', 'osimagetag', 'macaddr', 'BOOTIF.ipaddress', 'status', 'comment']
     }),
     ...interfaceRoutes(parts, 'node'),
     ...nodeRoutes(parts),

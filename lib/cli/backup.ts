@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { open, readdir, readFile, rename, rm } from 'node:fs/promises'
-import { basename, dirname, join } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import { Archive } from '../backup/archive.js'
 import { INFO, infoText } from '../backup/info.js'
 import { isKept, isOfObjects } from '../backup/state-names.js'
@@ -41,7 +41,11 @@ export async function backup(config: Config, file: string, images: boolean): Pro
 
 async function toFile(file: string, write: (archive: Archive) => Promise<void>): Promise<void> {
   const part = join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
-  const handle = await open(part, 'wx', 0o600)
+  const handle = await open(part, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
+    // The system's message names the file that is written first, which nobody asked for.
+    if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') throw error
+    throw new Error(`there is no directory ${dirname(resolve(file))}`)
+  })
   try {
     await write(new Archive(bytes => handle.writeFile(bytes)))
     await handle.sync()

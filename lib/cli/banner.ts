@@ -6,8 +6,8 @@ import { isWildcard } from '../config/values.js'
 const quoted = (text: string) => (/^[\w./:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`)
 
 /**
- * What `svcd serve` prints once it listens: the address, what keeps nodes from it, where the first password is, and a
- * curl to try next.
+ * What `svcd serve` prints once it listens: the address, what keeps nodes from it, where the first password is, and what to
+ * type next.
  */
 export function banner(
   config: Config,
@@ -19,12 +19,14 @@ export function banner(
   const host = v6 ? `[${local}]` : local
   const base = `http://${host}:${port}`
   const first = config.users.length === 0
+  const user = first ? 'admin' : config.users[0]?.name
   const file = adminPasswordFile(config.paths.state)
   // The file holds letters, digits, - and _, so it needs no escaping inside the JSON.
   const body = first
     ? `"{\\"username\\":\\"admin\\",\\"password\\":\\"$(cat ${quoted(file)})\\"}"`
-    : `'{"username":"${config.users[0]?.name}","password":"…"}'`
+    : `'{"username":"${user}","password":"…"}'`
   const where = isWildcard(address) ? `all addresses, port ${port}` : base
+  const login = `svcctl login ${user}${base === 'http://127.0.0.1:7050' ? '' : ` --url ${quoted(base)}`}`
   return [
     `svcd listens on ${where}; nodes use ${config.http.url}`,
     ...(tlsPort === undefined
@@ -36,6 +38,7 @@ export function banner(
       warning => `warning: ${warning}`
     ),
     ...(first ? [`the password of the first user, admin, is in ${file}`] : []),
+    `next, open ${base}/ in a browser, or type: ${login}`,
     'next, ask for a token:',
     `  curl -d ${body} '${base}/token'`,
     ''

@@ -125,7 +125,7 @@ export class Controller {
     if (typeof message !== 'string') return this.#isNone(`answers ${answer.status} without a message`)
     if (answer.status !== 401 || path === '/token') return refused(message, answer.status)
     const why = this.token === undefined ? 'you are not logged in' : message
-    return refused(`${why}; type: svcctl login`)
+    return refused(`${why}; type: svcctl login USER`)
   }
 
   /** What answers is something else. */

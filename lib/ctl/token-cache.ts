@@ -35,7 +35,7 @@ export class TokenCache {
       const isOurs = (mode & constants.S_IFMT) === constants.S_IFREG && uid === process.getuid?.()
       if (!isOurs || (mode & 0o077) !== 0 || size > longest)
         throw refused(
-          `${file}: others may have read or written this token, it is not used; type: svcctl login`
+          `${file}: others may have read or written this token, it is not used; type: svcctl login USER`
         )
       return (await handle.readFile('utf8')).trim()
     } finally {

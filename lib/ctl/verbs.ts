@@ -15,7 +15,7 @@ import { clean } from './terminal.js'
 import { bodyOf } from './values.js'
 import { any, change, chosen, pathOf, type Verb } from './verb.js'
 
-const manyNodes = 'many nodes are created from a table: svcd import --csv FILE, see docs/day.md'
+const manyNodes = 'many nodes are created from a table: svcctl import FILE, see docs/day.md'
 
 /** The verbs in the order of the help; help, completion and checks are made from this table. */
 export const verbs: Readonly<Record<string, Verb>> = {

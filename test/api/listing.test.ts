@@ -47,7 +47,7 @@ t.test('text', async t => {
   )
   t.match(
     await text('/config/node?format=text'),
-    /^name +group +osimage +osimagetag +macaddr +status +comment\n/
+    /^name +group +osimage +osimagetag +macaddr +BOOTIF\.ipaddress +status +comment\n/
   )
   t.equal(await text('/config/switch?format=text&fields=name'), 'name\n')
   t.equal(await text('/config/group/compute/_member?format=text'), 'name\nn1\nn2\nn10\n')

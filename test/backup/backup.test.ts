@@ -221,6 +221,11 @@ t.test('the command: to standard output, over no other state, not under a daemon
   const taken = await svcd(tree, ['backup', '-', '--config', join(tree, 'etc/svcd.ini'), ...options])
   t.equal(taken.code, 0, taken.stderr)
   t.match(taken.stdout, /^backup\.json/)
+  for (const [nowhere, said] of [
+    ['/nonexistent/x.tar', '/nonexistent'],
+    [`${file}/x.tar`, file]
+  ] as const)
+    await t.rejects(backup(configOf(c), nowhere, false), { message: `there is no directory ${said}` })
   const running = await svcd(tree, ['restore', file, '--config', join(scratch(t), 'svcd.ini'), ...options])
   t.equal(running.code, 1)
   t.match(running.stderr, /svcd is running on .*\/state: stop it first .*nothing is changed/)

@@ -88,7 +88,7 @@ const tokenFile = join(cache, 'svcd', `token-${encodeURIComponent(url)}`)
 // rules 14.1
 t.test('login: the token is kept for this user alone', async t => {
   const before = await run(['node', 'list'])
-  t.match(before, { code: 1, stdout: '', stderr: 'svcctl: you are not logged in; type: svcctl login\n' })
+  t.match(before, { code: 1, stdout: '', stderr: 'svcctl: you are not logged in; type: svcctl login USER\n' })
   t.match(await run(['login', '--stdin'], 'wrong\n'), { code: 1, stderr: /user name or password is wrong/ })
   t.match(await run(['login'], ''), { code: 2, stderr: /no terminal.*--stdin/ })
   // What another program left open is closed.
@@ -423,7 +423,7 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
     [['node', 'set', 'node009', 'comment=x'], /node node009 does not exist; type: svcctl node add$/m],
     [
       ['node', 'set', 'node[001-009]', 'comment=x'],
-      /there is no node node003.*; a set creates none, a table does: svcd import --csv/
+      /there is no node node003.*; a set creates none, a table does: svcctl import FILE/
     ],
     [['node', 'show', '..'], /./],
     [['node', 'set', 'node001', 'variables.__proto__=x'], /__proto__/],
@@ -436,7 +436,7 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
     [['constructor', 'list'], /unknown command constructor/],
     [['node', 'toString'], /unknown verb toString/],
     [['group', 'power', 'x', 'on'], /unknown verb power/],
-    [['node', 'add', 'node[011-013]'], /add creates one node, .* from a table: svcd import --csv FILE/],
+    [['node', 'add', 'node[011-013]'], /add creates one node, .* from a table: svcctl import FILE/],
     [['node', 'set', 'node001', 'foo=1'], /a node has no field foo; it has group, /],
     [['node', 'set', 'node001', 'netboot=maybe'], /netboot must be yes or no, not maybe/],
     [['node', 'set', 'node001', 'comment=@/nowhere'], /\/nowhere: there is no such file/],
@@ -479,7 +479,7 @@ t.test('a token that others could have read, or that has expired, is not used', 
   rmSync(tokenFile)
   writeFileSync(tokenFile, token, { mode: 0o600 })
   c.clockMs = 2 * 3_600_000
-  t.match(await here(['node', 'list']), { code: 1, stdout: '', stderr: /; type: svcctl login\n$/ })
+  t.match(await here(['node', 'list']), { code: 1, stdout: '', stderr: /; type: svcctl login USER\n$/ })
   c.clockMs = 0
   await ok(t, ['logout'])
   t.same(readdirSync(join(cache, 'svcd')), [])

@@ -44,6 +44,10 @@ t.test('says the address, where the first password is, and the next curl', async
   t.match(stdout, `the password of the first user, admin, is in ${file}\n`)
   t.match(
     stdout,
+    'next, open http://127.0.0.1:7051/ in a browser, or type: svcctl login admin --url http://127.0.0.1:7051\n'
+  )
+  t.match(
+    stdout,
     `curl -d "{\\"username\\":\\"admin\\",\\"password\\":\\"$(cat ${file})\\"}" 'http://127.0.0.1:7051/token'`
   )
 })
@@ -61,6 +65,7 @@ t.test('with users in the ini there is no word of a first password', async t => 
   t.match(stdout, 'svcd listens on all addresses, port 7051; nodes use http://[fd00::1]:7050\n')
   t.notMatch(stdout, 'warning')
   t.match(stdout, '"username":"carol"')
+  t.match(stdout, "type: svcctl login carol --url 'http://[::1]:7051'\n")
   t.notMatch(stdout, /first|scrypt/)
 })
 

@@ -28,8 +28,7 @@ t.test(`the commands of ${page}, as they are typed`, { timeout: limitMs }, async
   const typed = blocks
     .map(({ heading, line, text }) => `${text}echo "TIMED $SECONDS ${heading} (line ${line})"\n`)
     .join('')
-    .replaceAll('7050', String(port))
-    .replace('svcd serve ', `svcd serve --set http.listen=127.0.0.1:${port} `)
+    .replaceAll('7060', String(port))
   // What it leaves running ends with the process group of its own.
   const script = `set -eu; cd ${directory}; trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n${typed}`
   const reader = start('timeout', ['--kill-after=10', String(limitMs / 1000), 'bash', '-c', script], {
