@@ -41,6 +41,6 @@ export default [
     one: true,
     targets: { seconds: { atMost: 12 }, first: { atMost: 3 }, cpu: { atMost: 1.2 } }
   }),
-  storms('storm-curl-10000', 10_000, { one: false }),
+  storms('storm-curl-10000', 10_000, { one: false, most: 2 }),
   storms('storm-30000', 30_000, { one: true, most: 1, targets: { seconds: { atMost: 36 } } })
 ]
