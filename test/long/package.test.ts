@@ -105,7 +105,7 @@ const phases: Readonly<Record<string, Readonly<Record<string, string | RegExp>>>
     survived: network,
     osimage: /201$/,
     packed: '204',
-    'dhcp-range': '204',
+    'dhcp-range': /200$/,
     group: /201$/,
     node: /201$/,
     serving: /"state":"running"/,
