@@ -23,7 +23,7 @@ const commands = new Map(
   Object.entries<Command>({
     async serve(options) {
       const config = await configOf(options)
-      await import('./cli/parts.js')
+      await import('./parts.js')
       const { serve } = await import('./cli/serve.js')
       await serve(config, () => process.exit(1), [...self(), 'helper', ...given(options)])
       return 0

@@ -24,7 +24,9 @@ const GROUND = [
  * directory in a room where it is listed: whole rooms, or single files of them. The rooms stand from the top of the house to its ground; nothing imports upwards.
  */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
-  main: ['cli', 'helper', 'config', 'version'],
+  main: ['cli', 'parts', 'helper', 'config', 'version'],
+  // Rooms of the daemon, loaded one after the other.
+  parts: ['api', 'image', 'services', 'model'],
   cli: [
     'check',
     'daemon',
