@@ -21,7 +21,8 @@ const bounds: Readonly<Record<string, { readonly cpu: number; readonly rate?: nu
   menu: { cpu: 8 },
   'install script': { cpu: 20 },
   'node by name': { cpu: 20 },
-  'status report': { cpu: 30, rate: 0.7 },
+  // No bound of its rate: where the disk is fast, it is the processor's, which other tests use at the same time.
+  'status report': { cpu: 20 },
   'create a node': { cpu: 400, rate: 0.06 }
 }
 const TRIES = 3
