@@ -4,7 +4,8 @@ const mostFields = 6
 const mostCharacters = 60
 
 const short = value => {
-  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '–')
+  // An empty text in quotes: without them it would be no word at all.
+  const text = typeof value === 'string' && value !== '' ? value : (JSON.stringify(value) ?? '–')
   return text.length > mostCharacters ? `${text.slice(0, mostCharacters)}…` : text
 }
 

@@ -148,6 +148,44 @@ t.test('the page of a small cluster', async t => {
     t.same(problems, [])
   })
 
+  await t.test('the audit log tells of each field that changed, before and after', async t => {
+    const { page, problems } = await window(t, on, stage, desktop, stage.token, '/#/audit')
+    await page.getByText('live', { exact: true }).waitFor()
+    const post = (path: string, body: object) => stage.ask('POST', `/config/${path}`, body)
+    const bootif = { interface: 'BOOTIF', ipaddress: '10.141.3.3' }
+    const tail = 'vmlinuz initrd.img compute.tar.gz '.repeat(3)
+    const changes: [what: string, () => Promise<unknown>, values: string[]][] = [
+      [
+        'create network logged',
+        () => post('network/logged', { network: '10.9.0.0/24', comment: '<b>new</b>' }),
+        ['network: 10.9.0.0/24', 'comment: <b>new</b>']
+      ],
+      [
+        'update node node001',
+        () => post('node/node001', { comment: 'rack 7', interfaces: [bootif] }),
+        ['BOOTIF.ipaddress: 10.141.0.1 → 10.141.3.3', 'comment: rack 7']
+      ],
+      [
+        'update node node[001-002]',
+        () => post('node/node001,node002', { comment: tail }),
+        [`comment: various → ${tail.slice(0, 60)}…`]
+      ],
+      ['update network logged', () => post('network/logged', { comment: '' }), ['comment: <b>new</b> → ""']],
+      [
+        'delete network logged',
+        () => stage.ask('GET', '/config/network/logged/_delete'),
+        ['network: 10.9.0.0/24 → none', 'comment: "" → none']
+      ]
+    ]
+    for (const [what, make, values] of changes) {
+      await make()
+      const row = page.locator('tbody tr').first()
+      await row.getByText(what, { exact: true }).waitFor()
+      t.same(await row.locator('.values > span').allTextContents(), values, what)
+    }
+    t.same(problems, [])
+  })
+
   await t.test('what strangers write is shown, and is nothing else', async t => {
     const { page, problems } = await window(t, on, stage, desktop, stage.token, '/#/node/node002')
     const hostile = '<img src=x onerror=alert(1)>\u202e'
