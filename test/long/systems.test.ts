@@ -135,17 +135,15 @@ async function prepare(tree: string, row: Row): Promise<void> {
   await writeFile(join(tree, 'usr/local/sbin/svcd-report-more'), tells(row), { mode: 0o755 })
   // A login prompt that begins meanwhile takes away what is on its way to the console.
   await symlink('/dev/null', join(tree, 'etc/systemd/system/serial-getty@ttyS0.service'))
-  // How long a unit takes says how busy the machine is, and nothing else.
+  // How long a unit takes says how busy the machine is, and nothing else. Some units have a limit of their own.
   await put(tree, 'system.conf.d', '[Manager]\nDefaultTimeoutStartSec=15min\n')
-  for (const unit of ['journald', 'udevd', 'logind', 'networkd'])
-    await put(tree, `system/systemd-${unit}.service.d`, '[Service]\nWatchdogSec=0\n')
-  await put(tree, 'system/ifupdown-pre.service.d', '[Service]\nTimeoutStartSec=15min\n')
-  const online = (command: string) => `[Service]\nTimeoutStartSec=15min\n${command}\n`
-  await put(tree, 'system/NetworkManager-wait-online.service.d', online('Environment=NM_ONLINE_TIMEOUT=900'))
-  await put(
-    tree,
-    'system/systemd-networkd-wait-online.service.d',
-    online('ExecStart=\nExecStart=/lib/systemd/systemd-networkd-wait-online --timeout=900')
+  await put(tree, 'system/service.d', '[Service]\nTimeoutStartSec=15min\nWatchdogSec=0\n')
+  const waits = (unit: string, text: string) =>
+    put(tree, `system/${unit}-wait-online.service.d`, `[Service]\n${text}\n`)
+  await waits('NetworkManager', 'Environment=NM_ONLINE_TIMEOUT=900')
+  await waits(
+    'systemd-networkd',
+    'ExecStart=\nExecStart=/lib/systemd/systemd-networkd-wait-online --timeout=900'
   )
   await row.prepare?.(tree)
 }
