@@ -20,6 +20,7 @@ const run: Readonly<Record<string, string>> = {
   // Its first block is the partscript, which test/long/localinstall.test.ts runs on a machine.
   'docs/howto.md#Install onto a disk': 'test/api/pages.test.ts',
   'docs/howto.md#Install a node again': 'test/api/pages.test.ts',
+  'docs/howto.md#How to': 'test/api/pages.test.ts',
   'docs/howto.md#Install with the Red Hat installer': 'test/api/pages.test.ts',
   'docs/howto.md#Place a secret on nodes': 'test/api/pages.test.ts',
   'docs/howto.md#Replace a broken machine': 'test/api/pages.test.ts',

@@ -95,12 +95,13 @@ t.test('the pages on images', async t => {
 })
 
 t.test('docs/howto.md', async t => {
-  await typed('docs/howto.md', ['Run scripts of your own while a node is installed'])
+  await typed('docs/howto.md', ['How to', 'Run scripts of your own while a node is installed'])
   await typed('docs/howto.md', ['Install onto a disk'], /^disk=/m)
   t.match((await c.get('/config/node/node001')).body.config.node.node001, { group: 'disk', netboot: false })
   await typed('docs/howto.md', ['Install a node again', 'Replace a broken machine'])
   t.match((await c.get('/config/node/node001')).body.config.node.node001, { netboot: true })
   t.match(await typed('docs/howto.md', ['Place a secret on nodes']), /rootkey/)
+  await c.post('/config/osimage/rocky', {})
   const kickstart = await typed('docs/howto.md', ['Install with the Red Hat installer'])
   t.match(kickstart, /^#!ipxe$[\s\S]*^rootpw --lock$/m)
   t.same(readdirSync(join(here, 'files')).filter(name => name.startsWith('rocky-')).length, 2)
