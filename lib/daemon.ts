@@ -16,6 +16,7 @@ import { FileCatalog } from './boot/files.js'
 import { Grants } from './boot/grants.js'
 import { Handover } from './boot/handover.js'
 import { Install } from './boot/install.js'
+import { Library } from './boot/library.js'
 import { NodeFiles } from './boot/node-files.js'
 import { warnOfRoles } from './boot/roles.js'
 import { Trace } from './boot/trace.js'
@@ -289,8 +290,9 @@ async function buildParts(
   )
   store.subscribe(changes => images.follow(changes))
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
+  const library = new Library({ templates, log })
   const install = new Install({
-    ...{ model, templates, grants, trace, hasFile },
+    ...{ model, templates, library, grants, trace, hasFile },
     issueToken: (node, use) => tokens.issueNode(node, generationOf(model.view, node), use),
     hasFiles: node => nodeFiles.has(node),
     url: http.url,
@@ -339,7 +341,7 @@ async function buildParts(
   watch(events, { model, status, boots, health, subscribe: listener => store.subscribe(listener) })
   return {
     ...{ config, model, status, boots, trace, health, metrics, events, overview, audit, logins, tokens },
-    ...{ control, boot, handover, install, nodeFiles, jobs, images, services, leases: lent }
+    ...{ control, boot, handover, install, library, nodeFiles, jobs, images, services, leases: lent }
   }
 }
 

@@ -86,6 +86,7 @@ export function variablesDocument(intro: string, templates: Readonly<Record<stri
       if (shape) shapes.add(shape)
       return `| \`${name}\` | ${shape ? `${type}: ${shape.title}` : type} | ${meaning} |`
     })
+    if (rows.length === 0) return 'It has none.'
     return ['| variable | type | meaning |', '|---|---|---|', ...rows].join('\n')
   }
   const sections = Array.from(names, ([variables, of]) => `### ${of.join(', ')}\n\n${table(variables)}`)

@@ -9,9 +9,12 @@ import { bytes, object, ref, string } from './schema.js'
 
 const payloadSchema = object({ target: string(), script: string('base64') }, ['target', 'script'])
 
+/** What never changes, because its name is its checksum, may be kept by every cache for good. */
+const unchanging = { 'Cache-Control': 'public, max-age=31536000, immutable' }
+
 /** What booting and installing machines ask for (rules 4.1, 4.6, 4.9). */
 export function bootRoutes(parts: Parts): ApiRoute[] {
-  const { boot, install, model, nodeFiles, tokens, trace, config } = parts
+  const { boot, install, library, model, nodeFiles, tokens, trace, config } = parts
   const manualHost = (request: ApiRequest) =>
     boot.manualHost(param(request, 'hostname'), request.params.macaddress, request)
   return [
@@ -70,6 +73,19 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       access: 'source',
       summary: 'The install script of a node, for that node alone',
       text: request => install.script(param(request, 'node'), request)
+    }),
+    get('/boot/library/{sha256}', {
+      access: 'anyone',
+      summary: 'The functions of the install script that are the same for every node',
+      output: bytes,
+      handler: request => {
+        const sha256 = param(request, 'sha256')
+        const text = library.text(sha256)
+        if (!text)
+          throw notFound(`there is no library ${sha256}: the node's install script names the present one`)
+        const headers = { ...unchanging, ETag: `"${sha256}"` }
+        return { status: 200, bytes: text, type: 'text/plain; charset=utf-8', headers }
+      }
     }),
     get('/boot/running/{node}/{tarball}', {
       access: 'source',

@@ -4,6 +4,7 @@ import type { Tokens } from '../auth/tokens.js'
 import type { Boot } from '../boot/boot.js'
 import type { Handover } from '../boot/handover.js'
 import type { Install } from '../boot/install.js'
+import type { Library } from '../boot/library.js'
 import type { NodeFiles } from '../boot/node-files.js'
 import type { Trace } from '../boot/trace.js'
 import type { Config } from '../config/types.js'
@@ -39,6 +40,7 @@ export interface Parts {
   readonly boot: Boot
   readonly handover: Handover
   readonly install: Install
+  readonly library: Library
   readonly nodeFiles: NodeFiles
   readonly jobs: Jobs
   readonly services: Services

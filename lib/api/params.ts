@@ -69,6 +69,7 @@ const parameters: Readonly<Record<string, readonly [check: Check, ...codes: numb
   macaddress: [parsed('a MAC address', parseMac), 400],
   file: [sought('file', isFileName), 404],
   tarball: [sought('file', isFileName), 404],
+  sha256: [sought('library', value => /^[\da-f]{64}$/.test(value)), 404],
   pagefile: [sought('file of the status page', value => /^[a-z]+\.[a-z]+$/.test(value)), 404],
   request_id: [sought('request', value => /^[\da-f]{32}$/.test(value)), 404]
 }

@@ -74,6 +74,9 @@ export const installVariables = {
   vendor: text('who made the machine'),
   assettag: text('its asset tag'),
   url: text('the URL of svcd that nodes use, as configured'),
+  library: text(
+    "lower-case hex sha256 of `templ_library.cfg`, which is at /boot/library/{sha256}; '' when that needs what only a node has"
+  ),
   api_protocol: text('its protocol: http or https'),
   api_address: text('its host; an IPv6 address is without brackets'),
   api_port: integer('its port'),

@@ -12,6 +12,7 @@ import type { Visit } from '../source.js'
 import type { Templates } from '../template/templates.js'
 import type { Grants } from './grants.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
+import type { Library } from './library.js'
 import { nodeData } from './node-data.js'
 import { render } from './render.js'
 import { withoutFile } from './roles.js'
@@ -20,6 +21,7 @@ import type { Trace } from './trace.js'
 export interface InstallOptions {
   readonly model: Model
   readonly templates: Templates
+  readonly library: Library
   readonly grants: Grants
   readonly trace: Trace
   readonly issueToken: (node: string, use: 'installing' | 'running') => string
@@ -44,9 +46,17 @@ const netmask = (length: number) => formatAddress(mask(length))
 /** The install script and the kickstart of a node (rules 4.6, 4.7). */
 export class Install {
   readonly #o: InstallOptions
+  /** The parts of the node-facing URL. */
+  readonly #protocol: string
+  readonly #address: string
+  readonly #port: number
 
   constructor(options: InstallOptions) {
     this.#o = options
+    const { protocol, hostname, port } = new URL(options.url)
+    this.#protocol = protocol.slice(0, -1)
+    this.#address = hostname.replace(/^\[|\]$/g, '')
+    this.#port = Number(port) || (protocol === 'https:' ? 443 : 80)
   }
 
   /** The install script; 401 unless the request comes from the node itself (rules 4.6). */
@@ -119,20 +129,29 @@ export class Install {
   }
 
   #data(node: NodeDoc, masked: boolean): InstallData {
-    const { model, url, tracker, hasFile } = this.#o
+    const { model, url, tracker, hasFile, library } = this.#o
     const target = model.effective(node)
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`)
     const imagefile = image.imagefile ?? ''
     const torrent = `${imagefile}.torrent`
     const pack = model.view.get('pack', imagefile)
-    const address = new URL(url)
+    const who = nodeData(target, url)
     const files = this.#o.hasFiles(node.name)
+    // Each by its name: with a spread it would be a table for V8, which costs more than the whole rendering.
     return {
-      ...nodeData(target, url),
-      api_protocol: address.protocol.slice(0, -1),
-      api_address: address.hostname.replace(/^\[|\]$/g, ''),
-      api_port: Number(address.port) || (address.protocol === 'https:' ? 443 : 80),
+      node: who.node,
+      hostname: who.hostname,
+      domain: who.domain,
+      group: who.group,
+      comment: who.comment,
+      vendor: who.vendor,
+      assettag: who.assettag,
+      url,
+      library: library.sha256(),
+      api_protocol: this.#protocol,
+      api_address: this.#address,
+      api_port: this.#port,
       token: masked ? hidden : this.#o.issueToken(node.name, 'installing'),
       insecure: this.#o.insecure,
       service: node.service ?? false,

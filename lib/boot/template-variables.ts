@@ -42,5 +42,6 @@ export const bootTemplates = {
     menu
   },
   'install/templ_install.cfg': installVariables,
-  'install/templ_kickstart.cfg': installVariables
+  'install/templ_kickstart.cfg': installVariables,
+  'install/templ_library.cfg': {}
 } as const satisfies Record<string, Variables>

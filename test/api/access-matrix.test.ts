@@ -83,6 +83,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /boot/disk
      GET /boot/search/{macaddress}
      GET /boot/search/mac/{macaddress}
+     GET /boot/library/{sha256}
      GET /boot/{file}
      GET /kickstart/install/{node}`
   ],

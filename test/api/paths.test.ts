@@ -52,7 +52,7 @@ t.test('a path that is no name is refused on every route, over a socket, and cha
   for (const route of table)
     for (const parameter of parameters(route)) {
       const wrong: string[] = []
-      const isFile = ['file', 'tarball', 'pagefile', 'request_id'].includes(parameter)
+      const isFile = ['file', 'tarball', 'sha256', 'pagefile', 'request_id'].includes(parameter)
       for (const [trick, reason] of Object.entries(tricks)) {
         const path = pathOf(route, { [parameter]: trick })
         const body = route.body === 'json' ? JSON.stringify(bodyOf(route)) : undefined

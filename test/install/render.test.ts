@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
 import { base64, installBmc, installData, installInterface } from '../support/install-data.js'
-import { installScript, kickstart } from '../support/install-script.js'
+import { installLibrary, installScript, kickstart } from '../support/install-script.js'
 import { scratch } from '../support/scratch.js'
 
 const secrets = [{ name: 'k', path: '/etc/k', content: base64('k') }]
@@ -14,6 +14,7 @@ const scripts = { prescript: base64('a'), partscript: base64('b'), postscript: b
 const v6 = { url: 'http://[fd00::1]:7050', api_address: 'fd00::1' }
 const flags: Record<string, Partial<InstallData>> = {
   plain: {},
+  shared: { library: 'ab'.repeat(32) },
   scripts,
   bmc: { setupbmc: true, bmc: installBmc() },
   'bmc-unnamed': { setupbmc: true },
@@ -35,7 +36,8 @@ const flags: Record<string, Partial<InstallData>> = {
     roles: ['r'],
     files: true,
     files_token: 'token',
-    insecure: true
+    insecure: true,
+    library: 'ab'.repeat(32)
   },
   masked: { ...scripts, masked: true, secrets, setupbmc: true, bmc: installBmc({ password: '********' }) }
 }
@@ -69,20 +71,23 @@ t.test('shellcheck finds nothing, as sh and as bash', async t => {
   const { plain = {}, everything = {}, masked = {} } = flags
   const some = [plain, everything, masked].map(installData)
   const found = await Promise.all([
-    shellcheck(
-      t,
-      'sh',
-      Object.values(flags).map(changes => installScript(installData(changes)))
-    ),
-    shellcheck(t, 'bash', [...some.map(installScript), ...some.flatMap(data => sections(kickstart(data)))])
+    shellcheck(t, 'sh', [
+      installLibrary(),
+      ...Object.values(flags).map(changes => installScript(installData(changes)))
+    ]),
+    shellcheck(t, 'bash', [
+      installLibrary(),
+      ...some.map(installScript),
+      ...some.flatMap(data => sections(kickstart(data)))
+    ])
   ])
   t.strictSame(found, ['', ''])
   t.match(await shellcheck(t, 'sh', ['#!/bin/sh\necho $1\n']), 'SC2086', 'shellcheck does look')
 })
 
 t.test('every script is read by bash, dash, busybox ash and klibc sh', async t => {
-  for (const changes of Object.values(flags)) {
-    const input = installScript(installData(changes))
+  const scripts = Object.values(flags).map(changes => installScript(installData(changes)))
+  for (const input of [installLibrary(), ...scripts]) {
     for (const [shell, ...words] of [
       ['bash'],
       ['dash'],

@@ -9,3 +9,5 @@ export const installScript = (data: InstallData): string =>
   templates.render('install/templ_install.cfg', { ...data })
 export const kickstart = (data: InstallData): string =>
   templates.render('install/templ_kickstart.cfg', { ...data })
+/** What all install scripts share. */
+export const installLibrary = (): string => templates.render('install/templ_library.cfg', {})

@@ -1,8 +1,10 @@
+import { createHash } from 'node:crypto'
 import { fileURLToPath } from 'node:url'
 import type { ApiRoute, Parts } from '../../lib/api/context.js'
 import { routes } from '../../lib/api/routes.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { Controller } from './controller.js'
+import { installLibrary } from './install-script.js'
 import { ended, plantRequest } from './planted-request.js'
 
 const config = loadConfig(fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url)), [])
@@ -36,6 +38,7 @@ export const existing: Readonly<Record<string, string>> = {
   macaddress: '52:54:00:00:00:01',
   file: 'vmlinuz',
   tarball: 'compute.tar.gz',
+  sha256: createHash('sha256').update(installLibrary()).digest('hex'),
   request_id: ended.id,
   pagefile: 'app.js'
 }

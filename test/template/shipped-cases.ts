@@ -76,6 +76,7 @@ const longScript = base64('echo long\n'.repeat(20)).replace(/.{76}/g, '$&\n')
 /** Each a flag of the install templates with the values that change what is rendered. */
 const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
   masked: [{ masked: true, token: '********' }],
+  library: [{ library: 'cd'.repeat(32) }],
   insecure: [
     { insecure: true, url: 'https://[fd00::1]', api_protocol: 'https', api_address: 'fd00::1', api_port: 443 }
   ],
@@ -180,5 +181,6 @@ export const CASES: readonly Case[] = [
   ...BOOT,
   ...installCases('install/templ_install.cfg'),
   ...installCases('install/templ_kickstart.cfg'),
+  { template: 'install/templ_library.cfg', what: 'without a node', data: {} },
   ...(await serviceCases())
 ]

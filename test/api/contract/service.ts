@@ -1,3 +1,4 @@
+import { existing } from '../../support/routes.js'
 import type { Cases } from './case.js'
 import { base64, files, mac } from './world.js'
 
@@ -13,7 +14,7 @@ const withMac = (macaddress: string | undefined) => ({
 const malformed = { what: 'a malformed MAC', status: 400, says: /not a MAC address/ }
 const outside = { source: '192.0.2.9', status: 403, says: /192\.0\.2\.9/ }
 
-/** Token and version; boot and installation (rules 4.1, 4.3, 4.4, 4.5, 4.6, 4.7, 4.9, 4.10, 5.1, 6.4). */
+/** Token and version; boot and installation (rules 4.1, 4.3, 4.4, 4.5, 4.6, 4.7, 4.9, 4.10, 4.27, 5.1, 6.4). */
 export const service: Cases = {
   'POST /token': [
     {
@@ -278,6 +279,23 @@ export const service: Cases = {
       source: '10.141.0.1',
       status: 400
     }
+  ],
+  'GET /boot/library/{sha256}': [
+    {
+      what: 'the functions of install scripts',
+      ask: [`/boot/library/${existing.sha256}`],
+      by: 'nobody',
+      status: 200,
+      text: /\nunpack\(\) \{\n/
+    },
+    {
+      what: 'another checksum',
+      ask: [`/boot/library/${'0'.repeat(64)}`],
+      by: 'nobody',
+      status: 404,
+      says: /no library 0{64}/
+    },
+    { what: 'no checksum', ask: ['/boot/library/x'], by: 'nobody', status: 404, says: /no library "x"/ }
   ],
   'GET /boot/{file}': [
     { what: "an image's kernel", ask: ['/boot/vmlinuz'], by: 'nobody', status: 200, text: /^vmlinuz$/ },
