@@ -194,12 +194,12 @@ async function buildParts(
   )
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
-  const assertOurs = () => store.assertOurs()
+  const { ours } = store
   const journal = join(state, 'node-status.journal')
-  const status = closed(await NodeStatus.open(journal, now, log, assertOurs))
+  const status = closed(await NodeStatus.open(journal, now, log, ours))
   await status.catchUp(store.current)
   const events = closed(new Events({ ticks }))
-  const boots = closed(await Boots.open(join(state, 'node-boots.journal'), now, log, assertOurs))
+  const boots = closed(await Boots.open(join(state, 'node-boots.journal'), now, log, ours))
   boots.catchUp(store.current)
   // At the commit, so that nobody sees a node without its states or a new one with those of another.
   store.subscribe(changes => {
@@ -224,7 +224,7 @@ async function buildParts(
       machinesFile: join(state, 'audit-machines.log'),
       maxBytes: logging.audit_size,
       keep: logging.audit_keep,
-      ...{ now, log, assertOurs },
+      ...{ now, log, ours },
       told: line => events.note('audit', String(told++), () => line)
     })
   )

@@ -1,9 +1,13 @@
 import { open, rename, rm } from 'node:fs/promises'
 import { syncDirectory } from './directory.js'
+import { DiskThread } from './disk-thread.js'
 import { replaceFile } from './replace.js'
+import type { DiskStep } from './steps.js'
 
 /** A file open for appending. */
 export interface LogFile {
+  /** For steps that append to it. */
+  readonly fd: number
   appendFile(text: string): Promise<void>
   datasync(): Promise<void>
   truncate(sizeBytes: number): Promise<void>
@@ -12,22 +16,27 @@ export interface LogFile {
 
 /** Every write of the store and its journals goes through here, so that tests can make it fail or wait. */
 export interface FileLayer {
+  /** Carries out steps one after the other. Rejects with a StepError for the first that fails; those after it are not begun. */
+  inOrder(steps: readonly DiskStep[]): Promise<void>
   /**
-   * The file has its old content or the new one, never a part; its content is durable, its name not yet. A text in pieces
-   * is made as it is written, a piece in each turn of the event loop.
+   * As the step of that name. A text in pieces is made as it is written, a piece in each turn of the event loop: for one
+   * that may be long.
    */
   replace(file: string, text: string | Iterable<string>): Promise<void>
-  /** A missing file is fine. The removal is not durable yet. */
+  /** As the step of that name. */
   remove(file: string): Promise<void>
   rename(from: string, to: string): Promise<void>
-  /** Makes the names in a directory durable. */
+  /** As the step of that name. */
   syncDirectory(directory: string): Promise<void>
   /** Opens for appending (made 0600 when missing); `empty`: what it held is gone. */
   openLog(file: string, empty: boolean): Promise<LogFile>
 }
 
+const thread = new DiskThread()
+
 /** The real file system. */
 export const realFiles: FileLayer = {
+  inOrder: steps => thread.carryOut(steps),
   replace: replaceFile,
   remove: file => rm(file, { force: true }),
   rename,

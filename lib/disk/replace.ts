@@ -13,16 +13,24 @@ type Content = string | Buffer | Iterable<string>
  * Its message names the file and not the temporary one, so that a second failure has the same message as the first.
  */
 export async function replaceFile(file: string, content: Content, mode = 0o600): Promise<void> {
-  const temporary = join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
+  const temporary = temporaryOf(file)
   try {
     await writeNew(temporary, content, mode)
     await rename(temporary, file)
   } catch (error) {
     await rm(temporary, { force: true }).catch(() => {})
-    const failure = error as Error
-    failure.message = failure.message.replace(`${temporary}' -> '`, '').replaceAll(temporary, file)
-    throw failure
+    throw namedAs(file, temporary, error as Error)
   }
+}
+
+/** A name beside a file for its new content, until that is complete. */
+export const temporaryOf = (file: string) =>
+  join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
+
+/** The error of a system call on the temporary file, as one of the file itself. */
+export function namedAs(file: string, temporary: string, error: Error): Error {
+  error.message = error.message.replace(`${temporary}' -> '`, '').replaceAll(temporary, file)
+  return error
 }
 
 async function writeNew(file: string, content: Content, mode: number): Promise<void> {

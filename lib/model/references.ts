@@ -18,6 +18,18 @@ export const refKey = (ref: Ref) => `${ref.type}/${ref.name}`
 
 type Fields = Readonly<Record<string, unknown>> & { readonly interfaces?: readonly InterfaceDoc[] }
 
+type Referring = Table[number] & { readonly refers: TypeName }
+const referringFields = new WeakMap<Table, readonly Referring[]>()
+
+/** The fields of a table that name objects: looked up for each object of a start. */
+function referring(table: Table): readonly Referring[] {
+  const known = referringFields.get(table)
+  if (known) return known
+  const found = table.filter((field): field is Referring => field.refers !== undefined)
+  referringFields.set(table, found)
+  return found
+}
+
 /** The objects that a stored object of these fields names, each once (rules 3.2). */
 export function referencesOf(table: Table, doc: object): Mention[] {
   const fields = doc as Fields
@@ -27,8 +39,11 @@ export function referencesOf(table: Table, doc: object): Mention[] {
     const mention = { type, name, soft }
     found.set(refKey(mention), mention)
   }
-  for (const { name, refers, soft } of table)
-    if (refers) for (const value of [fields[name]].flat()) add(refers, value, soft)
+  for (const { name, refers, soft } of referring(table)) {
+    const value = fields[name]
+    if (!Array.isArray(value)) add(refers, value, soft)
+    else for (const one of value) add(refers, one, soft)
+  }
   for (const entry of fields.interfaces ?? []) add('network', entry.network)
   return [...found.values()]
 }

@@ -1,8 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { appendFile, open, rename, rm, stat, truncate } from 'node:fs/promises'
+import { open, rename, rm, stat, truncate } from 'node:fs/promises'
 import { Background } from '../background.js'
 import { atOnce, inSlices } from '../concurrency.js'
+import { realFiles } from '../disk/files.js'
 import { unlessMissing } from '../disk/missing.js'
+import { type DiskStep, StepError } from '../disk/steps.js'
 import type { Log } from '../log.js'
 import { masked } from '../model/differences.js'
 import type { Actor, ChangeKind } from '../model/model.js'
@@ -21,8 +23,8 @@ export interface AuditOptions {
   /** How many rotated files are kept of each: `<file>.1` is the newest. */
   readonly keep: number
   readonly now: () => number
-  /** Throws when the directory is no longer ours to write (rules 11.3). */
-  readonly assertOurs?: () => Promise<void>
+  /** Fails when the directory is no longer ours to write (rules 11.3). */
+  readonly ours?: DiskStep
   readonly log?: Pick<Log, 'error' | 'info'>
   /** Is told the heads of lines as they are written; it must not throw. */
   readonly told?: (line: object) => void
@@ -125,7 +127,7 @@ class Trail {
 
   constructor(
     private readonly file: string,
-    private readonly options: Pick<AuditOptions, 'maxBytes' | 'keep' | 'assertOurs' | 'log'>
+    private readonly options: Pick<AuditOptions, 'maxBytes' | 'keep' | 'ours' | 'log'>
   ) {
     const { log } = options
     this.#writing = new Background({
@@ -180,13 +182,18 @@ class Trail {
   }
 
   async #append(text: string): Promise<void> {
-    await this.options.assertOurs?.()
-    await this.#rotate()
+    const { ours } = this.options
+    const before = ours ? [ours] : []
+    if (this.#mayRotate) {
+      await realFiles.inOrder(before)
+      await this.#rotate()
+    }
     const sizeBytes = this.#sizeBytes ?? 0
     const written = this.#isUnended ? `\n${text}` : text
     try {
-      await appendFile(this.file, written, { mode: 0o600 })
+      await realFiles.inOrder([...before, { appendTo: this.file, text: written }])
     } catch (error) {
+      if (error instanceof StepError && error.step < before.length) throw error
       // Half a line must not stay. When it cannot be taken back, the size of the file is looked up again.
       await truncate(this.file, sizeBytes).catch(() => undefined)
       this.#sizeBytes = undefined
@@ -194,6 +201,10 @@ class Trail {
     }
     this.#sizeBytes = sizeBytes + Buffer.byteLength(written)
     this.#isUnended = false
+  }
+
+  get #mayRotate(): boolean {
+    return this.#sizeBytes === undefined || this.#sizeBytes >= this.options.maxBytes
   }
 
   async #rotate(): Promise<void> {

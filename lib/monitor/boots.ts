@@ -1,4 +1,5 @@
 import { Background } from '../background.js'
+import type { DiskStep } from '../disk/steps.js'
 import type { Log } from '../log.js'
 import type { RevokedDoc } from '../model/types/node.js'
 import type { View } from '../model/view.js'
@@ -110,14 +111,14 @@ export class Boots {
   }
 
   /**
-   * Reads the journal `file`, made when missing; throws what Journal.open throws. `assertOurs` throws when the file is no
+   * Reads the journal `file`, made when missing; throws what Journal.open throws. `ours` fails when the file is no
    * longer ours to write. What is new is written every `everyMs`.
    */
   static async open(
     file: string,
     now: () => number,
     log: Pick<Log, 'warn' | 'info'>,
-    assertOurs?: () => Promise<void>,
+    ours?: DiskStep,
     everyMs = 1000
   ): Promise<Boots> {
     const boots = new Boots(now, everyMs, log)
@@ -125,7 +126,7 @@ export class Boots {
       file,
       read: event => boots.#apply(event),
       snapshot: () => boots.#snapshot(),
-      ...(assertOurs ? { assertOurs } : {})
+      ...(ours ? { ours } : {})
     })
     return boots
   }

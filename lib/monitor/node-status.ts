@@ -1,4 +1,5 @@
 import { Background } from '../background.js'
+import type { DiskStep } from '../disk/steps.js'
 import type { Log } from '../log.js'
 import type { RevokedDoc } from '../model/types/node.js'
 import type { View } from '../model/view.js'
@@ -58,21 +59,21 @@ export class NodeStatus {
   ) {}
 
   /**
-   * Reads the journal `file`, made when missing; throws what Journal.open throws. `assertOurs` throws when the file is no
+   * Reads the journal `file`, made when missing; throws what Journal.open throws. `ours` fails when the file is no
    * longer ours to write.
    */
   static async open(
     file: string,
     now: () => number,
     log: Pick<Log, 'warn' | 'info'>,
-    assertOurs?: () => Promise<void>
+    ours?: DiskStep
   ): Promise<NodeStatus> {
     const status = new NodeStatus(now, log)
     status.#journal = await Journal.open<Event>({
       file,
       read: event => status.#apply(event),
       snapshot: () => status.#snapshot(),
-      ...(assertOurs ? { assertOurs } : {})
+      ...(ours ? { ours } : {})
     })
     return status
   }

@@ -1,18 +1,22 @@
 import { dirname, join } from 'node:path'
 import type { FileLayer } from '../disk/files.js'
+import { type DiskStep, StepError } from '../disk/steps.js'
 import type { Flusher } from './flush.js'
 import { intentText } from './intents.js'
-import { INTENTS, intentFile, objectFile, type Write } from './paths.js'
+import { fileStep, INTENTS, intentFile, objectFile, type Write } from './paths.js'
 
 interface CommitterOptions {
   readonly directory: string
   readonly files: FileLayer
   readonly flusher: Flusher
-  /** Throws a StoreError when the directory is no longer ours to write. */
-  readonly assertOurs: () => Promise<void>
+  /** Fails when the directory is no longer ours to write. */
+  readonly ours: DiskStep
   /** The highest number an intent on disk has, 0 without any. */
   readonly lastIntent: number
 }
+
+/** The intent of so many writes is made as one text. */
+const MOST_AT_ONCE = 64
 
 /** A write with what the file held after the last commit. */
 export interface Revertible extends Write {
@@ -24,7 +28,7 @@ export class Committer {
   readonly #options: CommitterOptions
   #lastIntent: number
   /** Takes a failed commit off the disk again: in spite of the error it may be there. */
-  #revert: (() => Promise<void>) | undefined
+  #revert: readonly DiskStep[] | undefined
 
   constructor(options: CommitterOptions) {
     this.#options = options
@@ -36,53 +40,53 @@ export class Committer {
    * single file is written directly, unless an older intent might still overwrite it; otherwise one intent is written.
    */
   async commit(writes: readonly Revertible[]): Promise<void> {
-    await this.#options.assertOurs()
     await this.#revertFailed()
     const [only] = writes
     if (only !== undefined && writes.length === 1 && this.#options.flusher.idle) await this.#commitFile(only)
     else await this.#commitIntent(writes)
   }
 
-  async #commitFile(write: Revertible): Promise<void> {
-    const { directory, files } = this.#options
-    const { type, name, text } = write
-    const file = objectFile(directory, type, name)
-    const put = (content: string | undefined) =>
-      content === undefined ? files.remove(file) : files.replace(file, content)
-    await put(text)
-    await this.#settle(dirname(file), () => put(write.textBefore))
+  async #commitFile({ type, name, text, textBefore }: Revertible): Promise<void> {
+    const file = objectFile(this.#options.directory, type, name)
+    await this.#settle([fileStep(file, text)], dirname(file), () => fileStep(file, textBefore))
   }
 
   async #commitIntent(writes: readonly Write[]): Promise<void> {
-    const { directory, files, flusher } = this.#options
+    const { directory, files, flusher, ours } = this.#options
     await flusher.room()
     const number = ++this.#lastIntent
     const file = intentFile(directory, number)
-    await files.replace(file, intentText(writes))
-    await this.#settle(join(directory, INTENTS), () => files.remove(file))
+    const steps: DiskStep[] = []
+    if (writes.length <= MOST_AT_ONCE) steps.push({ replace: file, text: [...intentText(writes)].join('') })
+    else {
+      await files.inOrder([ours])
+      await files.replace(file, intentText(writes))
+    }
+    await this.#settle(steps, join(directory, INTENTS), () => ({ remove: file }))
     flusher.add({ number, writes })
   }
 
   /**
-   * The last step of a commit: syncs the directory. After a failure nothing else is written until it is reverted on
-   * disk too.
+   * Carries out the steps and syncs the directory, which ends a commit. When that fails, nothing else is written until what
+   * is there is taken back on the disk too.
    */
-  async #settle(directory: string, revert: () => Promise<void>): Promise<void> {
-    const { files } = this.#options
+  async #settle(steps: readonly DiskStep[], directory: string, back: () => DiskStep): Promise<void> {
+    const { files, ours } = this.#options
+    const sync: DiskStep = { syncDirectory: directory }
+    const all = [ours, ...steps, sync]
     try {
-      await files.syncDirectory(directory)
+      await files.inOrder(all)
     } catch (error) {
-      this.#revert = async () => {
-        await revert()
-        await files.syncDirectory(directory)
-      }
+      // A step before the last one failed: nothing is there.
+      if (error instanceof StepError && error.step < all.length - 1) throw error
+      this.#revert = [ours, back(), sync]
       await this.#revertFailed().catch(() => {}) // still noted, and tried before the next commit
       throw error
     }
   }
 
   async #revertFailed(): Promise<void> {
-    await this.#revert?.()
+    if (this.#revert) await this.#options.files.inOrder(this.#revert)
     this.#revert = undefined
   }
 }

@@ -1,18 +1,18 @@
 import { join } from 'node:path'
 import { Background } from '../background.js'
-import { inParallel } from '../concurrency.js'
 import type { FileLayer } from '../disk/files.js'
+import type { DiskStep } from '../disk/steps.js'
 import { reasonOf, StoreError } from './errors.js'
 import type { Intent } from './intents.js'
-import { INTENTS, intentFile, objectFile } from './paths.js'
+import { fileStep, INTENTS, intentFile, objectFile } from './paths.js'
 
 /**
  * How many files intents may promise before they are written; further changes wait. Enough for a change of every node
  * of a large cluster, and few enough that a start soon has read the intents.
  */
 const OUTSTANDING_FILES = 65_536
-/** More at once would not be faster: each write holds one of libuv's four threads, which others need too. */
-const PARALLEL_WRITES = 3
+/** So many files are written together; what is committed meanwhile waits for them. */
+const TOGETHER = 32
 const RETRY_MS = { first: 100, longest: 2000 }
 /** How long a stop may write the files of a large change; the daemon has 10 s in all to stop. */
 const CLOSE_MS = 5000
@@ -21,8 +21,8 @@ interface FlusherOptions {
   readonly outstandingFiles?: number | undefined
   readonly directory: string
   readonly files: FileLayer
-  /** Throws a StoreError when the directory is no longer ours to write. */
-  readonly assertOurs: () => Promise<void>
+  /** Fails when the directory is no longer ours to write. */
+  readonly ours: DiskStep
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
@@ -88,25 +88,27 @@ export class Flusher {
 
   /** Writes what waits at the call. Throws an Error with the reason when not all of it could be written. */
   async #flush(): Promise<void> {
-    const { directory, files, assertOurs } = this.#options
+    const { directory, files, ours } = this.#options
     const writes = this.#waiting
     this.#waiting = new Map()
     const covered = [...this.#intents]
     if (covered.length === 0) return
     try {
-      await assertOurs()
-      await inParallel(writes, PARALLEL_WRITES, async ([, { type, name, text }]) => {
-        if (performance.now() > this.#closeBy)
-          throw new StoreError('shutting down; the next start goes on with them')
-        const file = objectFile(directory, type, name)
-        await (text === undefined ? files.remove(file) : files.replace(file, text))
-      })
-      const types = new Set(Array.from(writes.values(), ({ type }) => type))
-      for (const type of types) await files.syncDirectory(join(directory, type))
-      await assertOurs()
+      const types = new Set<string>()
+      let steps: DiskStep[] = [ours]
+      for (const { type, name, text } of writes.values()) {
+        types.add(type)
+        steps.push(fileStep(objectFile(directory, type, name), text))
+        if (steps.length <= TOGETHER) continue
+        this.#assertTime()
+        await files.inOrder(steps)
+        steps = [ours]
+      }
+      for (const type of types) steps.push({ syncDirectory: join(directory, type) })
       // Oldest first: an older intent that outlived a newer one would bring old content back.
-      for (const { number } of covered) await files.remove(intentFile(directory, number))
-      await files.syncDirectory(join(directory, INTENTS))
+      for (const { number } of covered) steps.push({ remove: intentFile(directory, number) })
+      this.#assertTime()
+      await files.inOrder([...steps, { syncDirectory: join(directory, INTENTS) }])
     } catch (error) {
       this.#waiting = new Map([...writes, ...this.#waiting])
       throw new Error(reasonOf(error))
@@ -114,5 +116,10 @@ export class Flusher {
     this.#intents.splice(0, covered.length)
     for (const intent of covered) this.#outstanding -= intent.files
     if (!this.idle) this.#flushing.wake()
+  }
+
+  #assertTime(): void {
+    if (performance.now() > this.#closeBy)
+      throw new StoreError('shutting down; the next start goes on with them')
   }
 }

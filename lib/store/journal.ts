@@ -3,6 +3,7 @@ import { dirname } from 'node:path'
 import { type FileLayer, type LogFile, realFiles } from '../disk/files.js'
 import { unlessMissing } from '../disk/missing.js'
 import { readRegularFile } from '../disk/regular-file.js'
+import type { DiskStep } from '../disk/steps.js'
 import { LoadError, reasonOf, StoreError } from './errors.js'
 import { decodeUtf8 } from './json.js'
 
@@ -19,8 +20,8 @@ export interface JournalOptions<R> {
   snapshot: () => Iterable<R>
   /** A file beyond this, and beyond twice what it was after the last compaction, is compacted. Default 8 MiB. */
   compactBytes?: number
-  /** Throws a StoreError when the directory of the file is no longer ours to write (rules 11.3). */
-  assertOurs?: () => Promise<void>
+  /** Fails when the directory of the file is no longer ours to write (rules 11.3). */
+  ours?: DiskStep
   /** How files are written; a test puts failing ones here. */
   files?: FileLayer
   log?: (level: 'warn', message: string) => void
@@ -42,6 +43,7 @@ const CHUNK_CHARACTERS = 256 * 1024
 export class Journal<R> {
   readonly #options: JournalOptions<R>
   readonly #files: FileLayer
+  readonly #ours: readonly DiskStep[]
   #log: LogFile
   /** Where the last durable record ends. */
   #sizeBytes: number
@@ -55,6 +57,7 @@ export class Journal<R> {
   private constructor(options: JournalOptions<R>, files: FileLayer, log: LogFile, sizeBytes: number) {
     this.#options = options
     this.#files = files
+    this.#ours = options.ours ? [options.ours] : []
     this.#log = log
     this.#sizeBytes = sizeBytes
     this.#compactAtBytes = this.#limit(0)
@@ -125,12 +128,11 @@ export class Journal<R> {
   }
 
   async #write(text: string): Promise<void> {
-    // An open file can be written though its directory was put away: a record in it would be lost.
-    await this.#options.assertOurs?.()
     await this.#repair()
+    const append: DiskStep = { append: this.#log.fd, text }
     try {
-      await this.#log.appendFile(text)
-      await this.#log.datasync()
+      // An open file can be written though its directory was put away: a record in it would be lost.
+      await this.#files.inOrder([...this.#ours, append])
     } catch (error) {
       this.#repairs.push(() => this.#log.truncate(this.#sizeBytes))
       await this.#repair().catch(() => {}) // still noted, and tried before the next append
@@ -184,7 +186,7 @@ export class Journal<R> {
     }
     await flush()
     await compacted.datasync()
-    await this.#options.assertOurs?.()
+    await this.#files.inOrder(this.#ours)
     await this.#files.rename(fresh, file)
     // From here the old file has no name; what comes next may be acknowledged only once the new one's is durable.
     this.#repairs.push(() => this.#files.syncDirectory(dirname(file)))

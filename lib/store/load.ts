@@ -65,11 +65,11 @@ function loadType(directory: string, type: string, kind: Kind<Doc>, loading: Loa
   }
   const names = new Set(promised.keys())
   for (const fileName of listing(join(directory, type))) {
-    const file = join(directory, type, fileName)
     const entry = entryOf(fileName)
-    if (entry === 'leftover') loading.leftovers.push(file)
-    else if (entry === 'foreign') loading.foreign.push({ file, message: 'not a file of the store' })
-    else if (entry !== 'ignored') names.add(entry.object)
+    if (typeof entry !== 'string') names.add(entry.object)
+    else if (entry === 'leftover') loading.leftovers.push(join(directory, type, fileName))
+    else if (entry === 'foreign')
+      loading.foreign.push({ file: join(directory, type, fileName), message: 'not a file of the store' })
   }
   for (const name of [...names].sort(compareNames)) {
     const file = objectFile(directory, type, name)

@@ -6,7 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { exists } from '../disk/missing.js'
 import { readRegularFile } from '../disk/regular-file.js'
 import { replaceFile } from '../disk/replace.js'
-import { LockedError, StoreError } from './errors.js'
+import { type DiskStep, identityIn } from '../disk/steps.js'
+import { LockedError } from './errors.js'
 
 /** How long a start waits for another one that has the directory and has not said so yet. */
 const PATIENCE_MS = 10_000
@@ -14,8 +15,8 @@ const STEP_MS = 50
 
 /** The state directory, held by this process. */
 export interface Lock {
-  /** Throws when the path leads to another directory by now, or cannot be looked at. */
-  assertOurs(): Promise<void>
+  /** Fails when the path leads to another directory by now, or cannot be looked at: before what is written in it. */
+  readonly ours: DiskStep
   release(): Promise<void>
 }
 
@@ -42,9 +43,10 @@ export async function acquireLock(directory: string): Promise<Lock> {
     // Replaced, not opened: to open a pipe would wait for its reader.
     await replaceFile(holderFile, `${JSON.stringify(self)}\n`)
     return {
-      async assertOurs() {
-        if ((await identityOf(directory)) !== self.directory)
-          throw new StoreError(`${directory} is another directory than at the start: start svcd again`)
+      ours: {
+        same: directory,
+        identity: self.directory,
+        otherwise: `${directory} is another directory than at the start: start svcd again`
       },
       release: () => handle.close()
     }
@@ -119,10 +121,8 @@ async function thisProcess(directory: string): Promise<Holder> {
   }
 }
 
-/** The same by every path that leads to the directory: through links and bind mounts too. */
 async function identityOf(directory: string): Promise<string> {
-  const { dev, ino } = await stat(directory, { bigint: true })
-  return `${dev}:${ino}`
+  return identityIn(await stat(directory, { bigint: true }))
 }
 
 async function bootId(): Promise<string> {

@@ -4,6 +4,7 @@ import { Background } from '../background.js'
 import { atOnce, inSlices } from '../concurrency.js'
 import { makeDirectory } from '../disk/directory.js'
 import { type FileLayer, realFiles } from '../disk/files.js'
+import type { DiskStep } from '../disk/steps.js'
 import { Committer } from './commit.js'
 import { LoadError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
 import { Flusher } from './flush.js'
@@ -101,10 +102,10 @@ export class Store<T extends Types, I extends Index> {
       names: type => committed().names(type)
     }
     this.#next = stateOf(options, loaded)
-    const assertOurs = () => lock.assertOurs()
-    this.#flusher = new Flusher({ directory, outstandingFiles, files, log, assertOurs })
+    const { ours } = lock
+    this.#flusher = new Flusher({ directory, outstandingFiles, files, log, ours })
     const lastIntent = loaded.intents.at(-1)?.number ?? 0
-    this.#committer = new Committer({ directory, files, flusher: this.#flusher, assertOurs, lastIntent })
+    this.#committer = new Committer({ directory, files, flusher: this.#flusher, ours, lastIntent })
     for (const intent of loaded.intents) this.#flusher.add(intent)
   }
 
@@ -157,9 +158,9 @@ export class Store<T extends Types, I extends Index> {
     return { ok: reason === '', reason }
   }
 
-  /** Throws a StoreError when the directory is no longer ours to write (rules 11.3): also for what others write in it. */
-  assertOurs(): Promise<void> {
-    return this.#lock.assertOurs()
+  /** Fails when the directory is no longer ours to write (rules 11.3): also for what others write in it. */
+  get ours(): DiskStep {
+    return this.#lock.ours
   }
 
   /**

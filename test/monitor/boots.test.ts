@@ -1,6 +1,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { identityIn } from '../../lib/disk/steps.js'
 import { Boots, type Noted } from '../../lib/monitor/boots.js'
 import { scriptToken } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
@@ -395,15 +396,15 @@ t.test('the journal is written soon and a few nodes at a time, and nothing waits
 })
 
 t.test('while the disk takes nothing the boots are kept in memory, and written when it does', async t => {
-  const file = join(t.testdir(), 'boots.journal')
-  let broken = 'no space left'
-  const refused = () => (broken === '' ? Promise.resolve() : Promise.reject(new Error(broken)))
+  const directory = t.testdir()
+  const file = join(directory, 'boots.journal')
+  const refused = { same: directory, identity: 'another', otherwise: 'no space left' }
   const boots = await Boots.open(file, Date.now, log, refused, 5)
   boots.note('n1', noted('node'))
   await until(() => !boots.health.ok)
   t.match(boots.health.reason, /no space left/)
   t.equal(boots.of('n1').boots.length, 1)
-  broken = ''
+  refused.identity = identityIn(statSync(directory, { bigint: true }))
   await until(() => boots.health.ok && readFileSync(file, 'utf8') !== '')
   await boots.close()
 })

@@ -1,6 +1,7 @@
-import { mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { identityIn } from '../../lib/disk/steps.js'
 import { Audit } from '../../lib/monitor/audit.js'
 import { scriptToken } from '../support/callers.js'
 import { populated } from '../support/routes.js'
@@ -51,7 +52,7 @@ t.test('the audit log comes back by itself, with the lines that waited, and says
   const directory = t.testdir()
   const file = join(directory, 'audit.log')
   const log: string[] = []
-  let isOurs = false
+  const ours = { same: directory, identity: 'another', otherwise: 'it is another directory' }
   const audit = new Audit({
     file,
     machinesFile: join(directory, 'audit-machines.log'),
@@ -59,16 +60,14 @@ t.test('the audit log comes back by itself, with the lines that waited, and says
     keep: 1,
     now: () => 0,
     log: { error: line => log.push(`error ${line}`), info: line => log.push(`info ${line}`) },
-    assertOurs: async () => {
-      if (!isOurs) throw new Error('it is another directory')
-    }
+    ours
   })
   const actor = { who: 'user admin', from: '127.0.0.1', takesAddresses: true }
   for (const name of ['a', 'b'])
     await audit.record(actor, [{ type: 'group', name, before: undefined, after: { name } }], 'change')
   t.same(audit.health, { ok: false, reason: 'the audit log cannot be written: it is another directory' })
   t.same(readdirSync(directory), [])
-  isOurs = true
+  ours.identity = identityIn(statSync(directory, { bigint: true }))
   await until(() => audit.health.ok)
   t.match(log, [
     /^error the audit log cannot be written, .*another directory$/,

@@ -1,5 +1,7 @@
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { identityIn } from '../../lib/disk/steps.js'
 import { Boots } from '../../lib/monitor/boots.js'
 import { staleNodes } from '../../lib/monitor/stale.js'
 import { scriptToken } from '../support/callers.js'
@@ -73,9 +75,10 @@ t.test('what a node installed, what it would get now, and how many run which pac
 
 // rules 6.7, 6.8
 t.test('a report that the disk still writes follows a rename, and goes with a delete', async t => {
-  const file = join(t.testdir(), 'boots.journal')
-  let failure = ''
-  const may = () => (failure === '' ? Promise.resolve() : Promise.reject(new Error(failure)))
+  const directory = t.testdir()
+  const file = join(directory, 'boots.journal')
+  const identity = identityIn(statSync(directory, { bigint: true }))
+  const may = { same: directory, identity, otherwise: 'no space left' }
   const open = () => Boots.open(file, Date.now, { warn: () => {}, info: () => {} }, may)
   const pack = (name: string) => ({ osimage: 'a', osimagetag: '', pack: name, sha256: '' })
   const revoked = (name: string, renamed?: string) =>
@@ -91,9 +94,9 @@ t.test('a report that the disk still writes follows a rename, and goes with a de
   boots.note('n2', noted)
   t.equal(await deleting, undefined)
   await boots.runs('n3', pack('p3'))
-  failure = 'no space left'
+  may.identity = 'another'
   await t.rejects(boots.runs('n3', pack('p4')), { message: /no space left/ })
-  failure = ''
+  may.identity = identity
   const packs = (of: Boots) => ['n1', 'm1', 'n2', 'n3'].map(node => of.running(node)?.pack)
   t.same(packs(boots), [undefined, 'p1', undefined, 'p3'])
   await boots.close()

@@ -1,4 +1,5 @@
-import { type FileLayer, realFiles } from '../../lib/disk/files.js'
+import { type FileLayer, type LogFile, realFiles } from '../../lib/disk/files.js'
+import { type DiskStep, StepError } from '../../lib/disk/steps.js'
 import { SortedNames } from '../../lib/store/order.js'
 import { Store, type StoreOptions } from '../../lib/store/store.js'
 import type { Doc, Index, Kind } from '../../lib/store/types.js'
@@ -86,10 +87,31 @@ type Operation =
  */
 export class TestFiles implements FileLayer {
   readonly counts = new Map<Operation, number>()
+  readonly #logs = new Map<number, LogFile>()
   before: (operation: Operation, file: string) => void | Promise<void> = () => {}
 
   count(operation: Operation): number {
     return this.counts.get(operation) ?? 0
+  }
+
+  async inOrder(steps: readonly DiskStep[]) {
+    for (const [i, step] of steps.entries()) {
+      try {
+        await this.#one(step)
+      } catch (error) {
+        throw StepError.of(error, i)
+      }
+    }
+  }
+
+  async #one(step: DiskStep): Promise<void> {
+    if ('replace' in step) return this.replace(step.replace, step.text)
+    if ('remove' in step) return this.remove(step.remove)
+    if ('syncDirectory' in step) return this.syncDirectory(step.syncDirectory)
+    if (!('append' in step)) return realFiles.inOrder([step])
+    const log = this.#logs.get(step.append)
+    await log?.appendFile(step.text)
+    await log?.datasync()
   }
 
   async replace(file: string, text: string | Iterable<string>) {
@@ -115,7 +137,8 @@ export class TestFiles implements FileLayer {
   async openLog(file: string, empty: boolean) {
     await this.#enter('openLog', file)
     const log = await realFiles.openLog(file, empty)
-    return {
+    const tested: LogFile = {
+      fd: log.fd,
       appendFile: async (text: string) => {
         await this.#enter('appendFile', file)
         await log.appendFile(text)
@@ -130,6 +153,8 @@ export class TestFiles implements FileLayer {
       },
       close: () => log.close()
     }
+    this.#logs.set(log.fd, tested)
+    return tested
   }
 
   async #enter(operation: Operation, file: string): Promise<void> {

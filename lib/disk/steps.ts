@@ -1,0 +1,138 @@
+import {
+  closeSync,
+  fchmodSync,
+  fdatasyncSync,
+  fsyncSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync
+} from 'node:fs'
+import { namedAs, temporaryOf } from './replace.js'
+
+/** A step of work on the disk, as plain data: it is carried out in another thread. */
+export type DiskStep =
+  /** The file gets this content; it is durable, its name not yet (see replaceFile). */
+  | { readonly replace: string; readonly text: string }
+  /** A missing file is fine. The removal is not durable yet. */
+  | { readonly remove: string }
+  /** Makes the names in a directory durable. */
+  | { readonly syncDirectory: string }
+  /** Appends to an open file, by its descriptor, and makes that durable. */
+  | { readonly append: number; readonly text: string }
+  /** Appends to a file, made 0600 when missing. It is not durable. */
+  | { readonly appendTo: string; readonly text: string }
+  /** Fails, with the message `otherwise`, where the path leads to another directory than the one with this identity. */
+  | { readonly same: string; readonly identity: string; readonly otherwise: string }
+
+/** Says which step of several failed. */
+export class StepError extends Error {
+  override readonly name = 'StepError'
+
+  constructor(
+    message: string,
+    /** The number of the step, from 0. What came before it is done, what comes after it is not. */
+    readonly step: number,
+    readonly code?: string,
+    readonly errno?: number
+  ) {
+    super(message)
+  }
+
+  static of(error: unknown, step: number): StepError {
+    const { message, code, errno } = error as NodeJS.ErrnoException
+    return new StepError(message, step, code, errno)
+  }
+}
+
+/** The device and inode of a directory: the same by every path that leads to it, through links and bind mounts too. */
+export const identityIn = ({ dev, ino }: { dev: bigint; ino: bigint }) => `${dev}:${ino}`
+
+/**
+ * Carries steps out one after the other, and holds the thread meanwhile. Throws a StepError; of files that are replaced one after
+ * the other, those before the failed one may still have their old content.
+ */
+export function carryOut(steps: readonly DiskStep[]): void {
+  for (let i = 0; i < steps.length; ) {
+    const files: Replacement[] = []
+    for (let step = steps[i]; step && 'replace' in step; step = steps[i + files.length])
+      files.push({ file: step.replace, text: step.text, temporary: temporaryOf(step.replace) })
+    if (files.length > 0) replaceAll(files, i)
+    else carryOutOne(steps[i] as DiskStep, i)
+    i += files.length || 1
+  }
+}
+
+function carryOutOne(step: DiskStep, number: number): void {
+  try {
+    if ('remove' in step) rmSync(step.remove, { force: true })
+    else if ('syncDirectory' in step) syncDirectory(step.syncDirectory)
+    else if ('append' in step) append(step.append, step.text)
+    else if ('appendTo' in step) writeFileSync(step.appendTo, step.text, { flag: 'a', mode: 0o600 })
+    else if ('same' in step && identityIn(statSync(step.same, { bigint: true })) !== step.identity)
+      throw new Error(step.otherwise)
+  } catch (error) {
+    throw StepError.of(error, number)
+  }
+}
+
+function syncDirectory(directory: string): void {
+  const descriptor = openSync(directory, 'r')
+  try {
+    fsyncSync(descriptor)
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+function append(descriptor: number, text: string): void {
+  writeFileSync(descriptor, text)
+  fdatasyncSync(descriptor)
+}
+
+interface Replacement {
+  readonly file: string
+  readonly text: string
+  readonly temporary: string
+  descriptor?: number
+}
+
+/** All are written before the first is synced: what one sync makes durable, the next ones need not wait for. */
+function replaceAll(files: readonly Replacement[], firstStep: number): void {
+  const rounds: ((file: Replacement) => void)[] = [
+    file => {
+      file.descriptor = openSync(file.temporary, 'wx', 0o600)
+      writeFileSync(file.descriptor, file.text)
+      fchmodSync(file.descriptor, 0o600)
+    },
+    file => fsyncSync(file.descriptor as number),
+    closed,
+    file => renameSync(file.temporary, file.file)
+  ]
+  for (const round of rounds) {
+    for (const [i, file] of files.entries()) {
+      try {
+        round(file)
+      } catch (error) {
+        for (const left of files) discard(left)
+        throw StepError.of(namedAs(file.file, file.temporary, error as Error), firstStep + i)
+      }
+    }
+  }
+}
+
+function closed(file: Replacement): void {
+  const { descriptor } = file
+  delete file.descriptor
+  if (descriptor !== undefined) closeSync(descriptor)
+}
+
+/** Closes and removes what a failure left of a replacement. Where that fails too, the next start removes it. */
+function discard(file: Replacement): void {
+  for (const work of [() => closed(file), () => rmSync(file.temporary, { force: true })]) {
+    try {
+      work()
+    } catch {}
+  }
+}

@@ -1,0 +1,128 @@
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from 'node:fs'
+import { open } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { DiskThread } from '../../lib/disk/disk-thread.js'
+import { identityIn, StepError } from '../../lib/disk/steps.js'
+import { scratch } from '../support/scratch.js'
+
+const disk = new DiskThread()
+const identityOf = (directory: string) => identityIn(statSync(directory, { bigint: true }))
+
+t.test('steps are carried out in their order, groups of them too', async t => {
+  const root = scratch(t)
+  const file = (name: string) => join(root, name)
+  const log = await open(file('log'), 'a', 0o600)
+  const same = { same: root, identity: identityOf(root), otherwise: 'another' }
+  await Promise.all([
+    disk.carryOut([same, { replace: file('a'), text: '1' }, { replace: file('b'), text: '2' }]),
+    disk.carryOut([{ replace: file('a'), text: 'ä' }, { remove: file('b') }, { remove: file('missing') }]),
+    disk.carryOut([
+      { append: log.fd, text: 'first\n' },
+      { appendTo: file('lines'), text: 'x\n' }
+    ]),
+    disk.carryOut([
+      { append: log.fd, text: 'second\n' },
+      { appendTo: file('lines'), text: 'y\n' }
+    ]),
+    disk.carryOut([{ syncDirectory: root }])
+  ])
+  await log.close()
+  t.same(readdirSync(root).sort(), ['a', 'lines', 'log'])
+  t.equal(readFileSync(file('a'), 'utf8'), 'ä')
+  t.equal(readFileSync(file('log'), 'utf8'), 'first\nsecond\n')
+  t.equal(readFileSync(file('lines'), 'utf8'), 'x\ny\n')
+  for (const name of ['a', 'lines']) t.equal(statSync(file(name)).mode & 0o777, 0o600, name)
+})
+
+t.test('the first failure ends a group: its error says which step it was', async t => {
+  const root = scratch(t)
+  const directory = join(root, 'directory')
+  mkdirSync(directory)
+  const [kept, later] = [join(root, 'kept'), join(root, 'later')]
+  writeFileSync(kept, 'old')
+  const missing = join(root, 'missing', 'x.json')
+  const end = { replace: later, text: '' }
+  for (const [steps, step, code, message] of [
+    [
+      [{ replace: missing, text: '' }, end],
+      0,
+      'ENOENT',
+      `ENOENT: no such file or directory, open '${missing}'`
+    ],
+    [
+      [{ remove: later }, { replace: directory, text: '' }, end],
+      1,
+      'EISDIR',
+      `EISDIR: illegal operation on a directory, rename '${directory}'`
+    ],
+    [
+      [{ remove: later }, { syncDirectory: missing }, end],
+      1,
+      'ENOENT',
+      `ENOENT: no such file or directory, open '${missing}'`
+    ],
+    [
+      [{ appendTo: directory, text: 'x' }, end],
+      0,
+      'EISDIR',
+      `EISDIR: illegal operation on a directory, open '${directory}'`
+    ],
+    [[{ append: 9999, text: 'x' }, end], 0, 'EBADF', 'EBADF: bad file descriptor, write'],
+    [[{ same: root, identity: '0:0', otherwise: 'it is another' }, end], 0, undefined, 'it is another']
+  ] as const) {
+    const failure = await disk.carryOut(steps).then(
+      () => undefined,
+      error => error
+    )
+    t.type(failure, StepError)
+    t.match(failure, { step, message, ...(code ? { code } : {}) }, message)
+    t.equal(typeof failure.errno, code ? 'number' : 'undefined')
+  }
+  // A failure among files that are replaced together leaves each of them old or new, and nothing beside them.
+  const together = [kept, directory, later].map(file => ({ replace: file, text: 'new' }))
+  await t.rejects(disk.carryOut(together), { step: 1, code: 'EISDIR' })
+  t.match(readFileSync(kept, 'utf8'), /^(old|new)$/)
+  t.same(readdirSync(root).sort(), ['directory', 'kept'])
+})
+
+t.test('a link is replaced, not followed; another directory at the same path is noticed', async t => {
+  const root = scratch(t)
+  writeFileSync(join(root, 'secret'), 'secret')
+  symlinkSync('secret', join(root, 'link'))
+  await disk.carryOut([{ replace: join(root, 'link'), text: 'mine' }])
+  t.equal(readFileSync(join(root, 'secret'), 'utf8'), 'secret')
+  const state = join(root, 'state')
+  mkdirSync(state)
+  const ours = { same: state, identity: identityOf(state), otherwise: `${state} is another` }
+  renameSync(state, `${state}-away`)
+  mkdirSync(state)
+  const write = () => disk.carryOut([ours, { replace: join(state, 'x'), text: '' }])
+  await t.rejects(write(), { step: 0, message: ours.otherwise })
+  t.same(readdirSync(state), [])
+  renameSync(state, `${state}-other`)
+  await t.rejects(write(), { step: 0, code: 'ENOENT' })
+  renameSync(`${state}-away`, state)
+  await write()
+  t.same(readdirSync(state), ['x'])
+})
+
+t.test('when the thread ends, what was asked of it fails, and the next steps get a new one', async t => {
+  const root = scratch(t)
+  const own = new DiskThread()
+  // No list of steps: the thread throws.
+  const broken = own.carryOut(undefined as never)
+  const after = own.carryOut([{ replace: join(root, 'a'), text: '' }])
+  await t.rejects(broken, Error)
+  await t.rejects(after, Error)
+  await own.carryOut([{ replace: join(root, 'b'), text: 'b' }])
+  t.equal(readFileSync(join(root, 'b'), 'utf8'), 'b')
+})
