@@ -5,7 +5,8 @@
 // asks again after a 503 with Retry-After. Without a menu the firmware gives up: the machine is lost. When the
 // boot script fails the menu waits 5 s and asks again; when kernel or initramfs fail the script waits 10 s and goes back to the
 // menu (templates/boot). The install script is tried 5 times, with pauses of 1, 2, 4 and 8 s, then from the start after
-// 2 s, 4 s, … 60 s (dracut/90svc). A report is tried twice and given up (templates/install/lib). Each curl has a connection
+// 2 s, 4 s, … 60 s (dracut/90svc). A report is tried twice and given up; the functions that all install scripts share are
+// tried as the script is, and without them all begins anew with the script (templates/install/lib). Each curl has a connection
 // of its own. Lost SYNs are sent again by this system's kernel, after 1, 3, 7 s, where iPXE would be quicker.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { addressOf, macOf, nameOf } from '../cluster.mjs'
@@ -66,7 +67,7 @@ class Machine {
       await this.#ipxe(begun)
       this.#leave()
       await this.#script()
-      for (const state of STATES) await this.#report(state)
+      for (const state of STATES.slice(1)) await this.#report(state)
       this.#found.booted++
     } catch (error) {
       if (!(error instanceof Failed)) throw error
@@ -139,18 +140,32 @@ class Machine {
   async #script() {
     const request = `GET /boot/install/${nameOf(this.#i)} HTTP/1.1\r\nHost: controller\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n`
     for (let round = 2000; ; round = Math.min(round * 2, 60_000)) {
-      for (let pause = 1000; ; pause *= 2) {
-        const answer = await this.#try('install script', request, SCRIPT_MS)
-        this.#leave()
-        if (answer) {
-          this.#token = /^SVC_TOKEN='?([\w.-]+)/m.exec(answer.body)?.[1] ?? ''
+      const answer = await this.#tries('install script', request)
+      if (answer) {
+        this.#token = /^SVC_TOKEN='?([\w.-]+)/m.exec(answer.body)?.[1] ?? ''
+        await this.#report(STATES[0])
+        // Scripts of earlier versions held them.
+        const library = /^ {2}library '([\da-f]{64})'$/m.exec(answer.body)?.[1]
+        if (library === undefined || (await this.#tries('library', this.#curl(`/boot/library/${library}`))))
           return
-        }
-        if (pause > 8000) break
-        await sleep(pause)
+        await this.#report(`failed: ${STATES[0]}`)
       }
       await sleep(round)
     }
+  }
+
+  /** Five tries; undefined when all fail. */
+  async #tries(kind, request) {
+    for (let pause = 1000; ; pause *= 2) {
+      const answer = await this.#try(kind, request, SCRIPT_MS)
+      this.#leave()
+      if (answer || pause > 8000) return answer
+      await sleep(pause)
+    }
+  }
+
+  #curl(path) {
+    return `GET ${path} HTTP/1.1\r\nHost: controller\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\nx-access-tokens: ${this.#token}\r\n\r\n`
   }
 
   async #report(step) {

@@ -13,15 +13,17 @@ export async function servers(machines, bytes) {
   writeCluster(directory, machines, bytes)
   const daemon = await startDaemon(directory)
   const get = path => daemon.send('GET', path, { localAddress: addressOf(0), agent: false })
-  const answers = []
+  const script = await get(`/boot/install/${nameOf(0)}`)
+  const library = /^ {2}library '([\da-f]{64})'$/m.exec(script)?.[1]
+  const answers = library === undefined ? [] : [['/boot/library', await get(`/boot/library/${library}`)]]
   for (const [begin, path] of [
     ['/boot/search', `/boot/search/mac/${macOf(0)}`],
-    ['/boot/install', `/boot/install/${nameOf(0)}`],
     ['/boot/vmlinuz', '/boot/vmlinuz'],
     ['/boot/initrd', '/boot/initrd.img'],
     ['/boot', '/boot']
   ])
     answers.push([begin, await get(path)])
+  answers.unshift(['/boot/install', script])
   const bare = start('bare.mjs')
   const { port } = await ask(bare, answers)
   return { daemon, bare: { pid: bare.pid, port, stop: () => bare.kill('SIGKILL') } }

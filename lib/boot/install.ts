@@ -59,15 +59,21 @@ export class Install {
     this.#port = Number(port) || (protocol === 'https:' ? 443 : 80)
   }
 
-  /** The install script; 401 unless the request comes from the node itself (rules 4.6). */
-  async script(name: string, visit: Visit): Promise<string> {
+  /**
+   * The install script; 401 unless the request comes from the node itself (rules 4.6). It is a promise only for a node without
+   * a fixed address.
+   */
+  script(name: string, visit: Visit): string | Promise<string> {
     const node = this.#o.model.get('node', name)
-    if (!(await this.#isNode(node, visit))) {
-      const reason = `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not count): only the node itself gets its install script`
-      this.#o.trace.refused(node, reason, visit)
-      throw unauthorized(reason)
-    }
-    return this.#handOut('install', node, visit)
+    if (hasAddress(node, visit)) return this.#handOut('install', node, visit)
+    return this.#scriptIfGranted(node, visit)
+  }
+
+  async #scriptIfGranted(node: NodeDoc, visit: Visit): Promise<string> {
+    if (await this.#isGranted(node, visit)) return this.#handOut('install', node, visit)
+    const reason = `${visit.source.address} is not the address of an interface of node ${node.name} (its BMC does not count): only the node itself gets its install script`
+    this.#o.trace.refused(node, reason, visit)
+    throw unauthorized(reason)
   }
 
   /**
@@ -121,8 +127,10 @@ export class Install {
    * machine (rules 4.6).
    */
   async #isNode(node: NodeDoc, visit: Visit): Promise<boolean> {
-    const { address } = visit.source
-    if (node.interfaces?.some(entry => entry.ipaddress === address && !isBmc(entry))) return true
+    return hasAddress(node, visit) || this.#isGranted(node, visit)
+  }
+
+  async #isGranted(node: NodeDoc, visit: Visit): Promise<boolean> {
     const { provision, network } = this.#o.model.effective(node)
     if (provision?.ipaddress !== undefined || !network) return false
     return this.#o.grants.holds(node.name, provision?.macaddress ?? '', network, visit)
@@ -214,6 +222,10 @@ export class Install {
     }
   }
 }
+
+/** Whether a request comes from an address that is the node's own and fixed. */
+const hasAddress = (node: NodeDoc, { source: { address } }: Visit): boolean =>
+  node.interfaces?.some(entry => entry.ipaddress === address && !isBmc(entry)) === true
 
 /** The secrets of the group and of the node. The node's own replaces its group's of the same name (rules 5.5). */
 export function secretsInForce({ view, box }: Model, node: NodeDoc, masked: boolean): Secret[] {

@@ -93,6 +93,8 @@ function indent(value: unknown, width: unknown = 4, first: unknown = false, blan
  */
 function quote(value: unknown): string {
   const word = text(value)
+  // Most texts hold neither, and a script has dozens.
+  if (!/['\0]/.test(word)) return `'${word}'`
   if (word.includes('\0')) throw new Failure('a text with a NUL cannot be quoted for a shell')
   return `'${word.replaceAll("'", `'"'"'`)}'`
 }

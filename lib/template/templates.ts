@@ -38,7 +38,9 @@ export class Templates {
     this.#directory = directory
     this.#now = now
     this.#include = name => {
-      if (!isBelow(name)) throw new Failure(`${name} is not a path below the directory of templates`)
+      // A name that was looked at before is one.
+      if (!this.#loaded.has(name) && !isBelow(name))
+        throw new Failure(`${name} is not a path below the directory of templates`)
       return this.#find(name)
     }
   }
