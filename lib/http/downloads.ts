@@ -19,17 +19,20 @@ export class Downloads {
   readonly #places: Places
   readonly #pieces = new Semaphore(PIECES_AT_ONCE)
 
-  constructor({ downloads, yieldMs }: Pick<Limits, 'downloads' | 'yieldMs'>) {
+  constructor({
+    downloads,
+    downloadWaitMs,
+    yieldMs
+  }: Pick<Limits, 'downloads' | 'downloadWaitMs' | 'yieldMs'>) {
     this.#places = new Places({
       most: downloads,
       yieldMs,
-      // Nodes wait by themselves.
-      waitMs: 0,
+      waitMs: downloadWaitMs,
       what: 'files are being downloaded, which is the most ([http] max_downloads)'
     })
   }
 
-  /** Runs `send` with a place for one download; throws 503 with Retry-After if there is none. */
+  /** Runs `send` with a place for one download; throws 503 with Retry-After if there is none in time. */
   run<C>(
     exchange: Exchange<C>,
     send: (stream: (file: FileAnswer) => Promise<void>) => Promise<void>

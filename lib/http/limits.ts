@@ -16,8 +16,10 @@ export interface Limits {
   /** Connections of all clients, and of one address; idle ones end, or new ones are refused. */
   readonly connections: number
   readonly connectionsPerAddress: number
-  /** Files that are sent at once; one more is 503. */
+  /** Files that are sent at once; one more waits. */
   readonly downloads: number
+  /** How long it waits for a place; then it is 503. Nodes wait longer by themselves. */
+  readonly downloadWaitMs: number
   /** Lists and exports of more than one piece that are sent at once; one more waits. */
   readonly lists: number
   /** How long it waits for its turn; then it is 503. */
@@ -48,6 +50,7 @@ export const defaultLimits: Limits = {
   connections: Number.POSITIVE_INFINITY,
   connectionsPerAddress: Number.POSITIVE_INFINITY,
   downloads: 1000,
+  downloadWaitMs: 2000,
   lists: 32,
   listWaitMs: 10_000,
   // A send buffer of the system takes megabytes at once: a slow reader is seen to read only now and then.

@@ -7,7 +7,7 @@ import { createGzip, type Gzip, gzip } from 'node:zlib'
 import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
 import type { Feeds } from './feeds.js'
-import { openFile } from './files.js'
+import { type FileAnswer, openFile } from './files.js'
 import { type FrontFiles, frontLocation } from './front-files.js'
 import type { Lists } from './lists.js'
 import type { Answer, Feed } from './route.js'
@@ -233,29 +233,45 @@ async function sendFile<C>(
   path: string,
   manner: Manner<C>
 ): Promise<void> {
-  const { headOnly, incoming, outgoing } = exchange
-  const file = await openFile(path, incoming.headers, answer.status === 200 && !headOnly)
-  try {
-    if (exchange.gone) return
-    const frontFiles = manner.frontFilesOf(exchange)
-    const location = answer.status === 200 && frontFiles && frontLocation(frontFiles, path)
-    if (location) {
+  const { headOnly, outgoing } = exchange
+  const frontFiles = manner.frontFilesOf(exchange)
+  const location = answer.status === 200 && frontFiles && frontLocation(frontFiles, path)
+  if (location)
+    return withOpen(exchange, answer, path, async file => {
       exchange.file = 'front'
       const headers = { ...answer.headers, 'X-Accel-Redirect': location }
-      return sendText(exchange, { status: 200, headers }, '', answer.type ?? file.type, manner)
-    }
+      await sendText(exchange, { status: 200, headers }, '', answer.type ?? file.type, manner)
+    })
+  const head = (file: FileAnswer) => {
     const status = answer.status === 200 ? file.status : answer.status
     const headers = { ...file.headers, ...answer.headers }
-    const head = () => begin(exchange, status, answer.type ?? file.type, headers, file.length, manner)
-    if (headOnly) head()
-    else
-      await manner.downloads.run(exchange, async stream => {
+    begin(exchange, status, answer.type ?? file.type, headers, file.length, manner)
+  }
+  if (headOnly) await withOpen(exchange, answer, path, head)
+  // Opened when there is a place: what is refused, or waits, costs no descriptor.
+  else
+    await manner.downloads.run(exchange, stream =>
+      withOpen(exchange, answer, path, async file => {
         exchange.file = file.length
-        head()
+        head(file)
         cutWhenStalled(exchange, manner)
         await stream(file)
       })
-    outgoing.end()
+    )
+  outgoing.end()
+}
+
+/** Runs `send` with the open file, if the client is still there. */
+async function withOpen<C>(
+  exchange: Exchange<C>,
+  { status }: Answer,
+  path: string,
+  send: (file: FileAnswer) => void | Promise<void>
+): Promise<void> {
+  const { headOnly, incoming } = exchange
+  const file = await openFile(path, incoming.headers, status === 200 && !headOnly)
+  try {
+    if (!exchange.gone) await send(file)
   } finally {
     await file.handle.close()
   }

@@ -1,4 +1,4 @@
-import { truncateSync, writeFileSync } from 'node:fs'
+import { readdirSync, readlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
@@ -79,7 +79,7 @@ function bootScript(port: number): Promise<number> {
 
 // rules 2.13
 t.test('over the most downloads a new one is asked to come back; all else is answered', async t => {
-  const { port } = await start(t, routes, { limits: { downloads: 2 } })
+  const { port } = await start(t, routes, { limits: { downloads: 2, downloadWaitMs: 100 } })
   const first = [await stalled(port, 'large'), await stalled(port, 'large')]
   const client = new RawClient(port)
   const refused = await client.send(get('/files/large')).response()
@@ -151,7 +151,9 @@ t.test('an address with many downloads does not take the share of one with few',
 
 // rules 2.13
 t.test('refusals for want of room are one line of the log for each kind, not one each', async t => {
-  const { port, log } = await start(t, routes, { limits: { downloads: 1, yieldMs: 60_000 } })
+  const { port, log } = await start(t, routes, {
+    limits: { downloads: 1, downloadWaitMs: 0, yieldMs: 60_000 }
+  })
   const first = await stalled(port, 'huge')
   for (let i = 0; i < 20; i++) {
     const refused = new RawClient(port).send(get('/files/small'))
@@ -168,3 +170,30 @@ t.test('refusals for want of room are one line of the log for each kind, not one
   )
   first.socket.destroy()
 })
+
+// rules 2.13
+t.test(
+  'a download waits for a place, without an open file, and gets the first that is given back',
+  async t => {
+    const { port } = await start(t, routes, { limits: { downloads: 1, downloadWaitMs: 60_000 } })
+    const first = await stalled(port, 'large')
+    const next = new RawClient(port)
+    const answer = next.send(get('/files/small')).response()
+    const client = new RawClient(port)
+    t.match(await client.send(get('/boot')).response(), { status: 200 }, 'all else is answered')
+    const open = () => readdirSync('/proc/self/fd').filter(fd => linkOf(fd).endsWith('/small')).length
+    t.equal(open(), 0)
+    first.socket.destroy()
+    t.match(await answer, { status: 200, body: 'small' })
+    for (const { socket } of [client, next]) socket.destroy()
+  }
+)
+
+/** What a descriptor of this process is open on; '' for one that was closed meanwhile. */
+function linkOf(fd: string): string {
+  try {
+    return readlinkSync(`/proc/self/fd/${fd}`)
+  } catch {
+    return ''
+  }
+}
