@@ -18,14 +18,18 @@ requirePrograms('qemu-aarch64-static', '/usr/aarch64-linux-gnu/lib/libstdc++.so.
 const hour = { timeout: 3_600_000 }
 
 /** Makes packages of a clone of HEAD; gives their files. */
-async function made(directory: string): Promise<string[]> {
-  await output('git', ['clone', '-q', checkout, directory], hour)
+async function made(from: string, directory: string): Promise<string[]> {
+  await output('git', ['clone', '-q', from, directory], hour)
   return make(directory, 'deb', 'rpm')
 }
 
-/** `make` in a clone, without the loader of the test runner; gives the files of its packages. */
+/** Begins a command: without the loader of the test runner. */
+const plainly = ['env', '--unset=NODE_OPTIONS'] as const
+
+/** `make` in a clone; gives the files of its packages. */
 async function make(directory: string, ...goals: readonly string[]): Promise<string[]> {
-  await output('env', ['--unset=NODE_OPTIONS', 'make', '-C', directory, ...goals], hour)
+  const [program, ...words] = plainly
+  await output(program, [...words, 'make', '-C', directory, ...goals], hour)
   const out = join(directory, 'out')
   return (await readdir(out)).sort().map(name => join(out, name))
 }
@@ -34,7 +38,9 @@ const directory = scratch(t)
 let deb = ''
 
 t.test('two clones of one commit make the same bytes', async t => {
-  const [first, second] = [await made(join(directory, 'a')), await made(join(directory, 'b'))]
+  const [a, b] = [join(directory, 'a'), join(directory, 'b')]
+  // The checkout may get a commit meanwhile: the second clone is of the first one.
+  const [first, second] = [await made(checkout, a), await made(a, b)]
   t.match(first.map(file => file.replace(/.*\.(\w+)$/, '$1')).sort(), ['deb', 'rpm'])
   for (const [index, file] of first.entries())
     t.ok((await readFile(file)).equals(await readFile(second[index] ?? '')), `${file} and its twin`)
@@ -49,8 +55,8 @@ t.test('the package for arm64 holds a daemon that answers there, its processor e
   await mkdir(state)
   await output('dpkg-deb', ['-x', file ?? '', root], hour)
   const code = join(root, 'usr/lib/svcd/bin')
-  const command = ['qemu-aarch64-static', '-L', '/usr/aarch64-linux-gnu', join(code, 'node')] as const
-  const [program, ...words] = [...command, join(code, 'svcd')]
+  const emulated = ['qemu-aarch64-static', '-L', '/usr/aarch64-linux-gnu'] as const
+  const [program, ...words] = [...plainly, ...emulated, join(code, 'node'), join(code, 'svcd')]
   t.match(await output(program, [...words, 'version'], hour), /^svcd \d/)
   const listen = `127.0.0.1:${await freePort()}`
   const settings = [`http.listen=${listen}`, `paths.state=${state}`, `paths.files=${state}/files`]
