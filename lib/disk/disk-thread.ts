@@ -15,19 +15,23 @@ export class DiskThread {
   /** In the order in which they were asked for: the answers come in the same. */
   #asked: Asked[] = []
 
-  /** Resolves when all steps are done. Rejects with a StepError for the first that fails; those after it are not begun. */
+  /**
+   * Resolves when all steps are done. Rejects with a StepError for the first that fails; those after it are not begun. Another
+   * Error: the thread has ended, and what was done is not known.
+   */
   carryOut(steps: readonly DiskStep[]): Promise<void> {
     return new Promise((done, failed) => {
       this.#worker ??= this.#start()
-      this.#asked.push({ done, failed })
-      if (this.#asked.length === 1) this.#worker.ref()
       this.#worker.postMessage(steps)
+      if (this.#asked.push({ done, failed }) === 1) this.#worker.ref()
     })
   }
 
   #start(): Worker {
     const worker = new Worker(new URL('./steps-worker.js', import.meta.url), { execArgv: [] })
     worker.on('message', (failure?: StepError) => {
+      // The answers of a thread that has ended may come after its error.
+      if (this.#worker !== worker) return
       const asked = this.#asked.shift()
       if (this.#asked.length === 0) worker.unref()
       if (failure) asked?.failed(new StepError(failure.message, failure.step, failure.code, failure.errno))
@@ -44,6 +48,6 @@ export class DiskThread {
   #ended(worker: Worker, error: Error): void {
     if (this.#worker !== worker) return
     this.#worker = undefined
-    for (const { failed } of this.#asked.splice(0)) failed(StepError.of(error, 0))
+    for (const { failed } of this.#asked.splice(0)) failed(error)
   }
 }

@@ -1,4 +1,4 @@
-import { closeSync, constants, fstatSync, openSync, readFileSync, readSync } from 'node:fs'
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 
 // Without it, to open a pipe waits until somebody writes to it.
@@ -29,7 +29,10 @@ export function readRegularFileSync(file: string): Buffer {
     if (!stat.isFile()) throw refused()
     // readFileSync would ask for its size again: a start may read 100,000 files.
     const bytes = Buffer.allocUnsafe(stat.size)
-    return readSync(descriptor, bytes) === stat.size ? bytes : readFileSync(file)
+    let size = 0
+    for (let read = -1; size < bytes.length && read !== 0; size += read)
+      read = readSync(descriptor, bytes, size, bytes.length - size, null)
+    return bytes.subarray(0, size)
   } finally {
     closeSync(descriptor)
   }

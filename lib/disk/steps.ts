@@ -1,5 +1,6 @@
 import {
   closeSync,
+  constants,
   fchmodSync,
   fdatasyncSync,
   fsyncSync,
@@ -32,7 +33,10 @@ export class StepError extends Error {
 
   constructor(
     message: string,
-    /** The number of the step, from 0. What came before it is done, what comes after it is not. */
+    /**
+     * The number of the step, from 0. What comes after it is not done; what came before it is, but for files that are replaced
+     * together with it.
+     */
     readonly step: number,
     readonly code?: string,
     readonly errno?: number
@@ -69,7 +73,7 @@ function carryOutOne(step: DiskStep, number: number): void {
     if ('remove' in step) rmSync(step.remove, { force: true })
     else if ('syncDirectory' in step) syncDirectory(step.syncDirectory)
     else if ('append' in step) append(step.append, step.text)
-    else if ('appendTo' in step) writeFileSync(step.appendTo, step.text, { flag: 'a', mode: 0o600 })
+    else if ('appendTo' in step) appendTo(step.appendTo, step.text)
     else if ('same' in step && identityIn(statSync(step.same, { bigint: true })) !== step.identity)
       throw new Error(step.otherwise)
   } catch (error) {
@@ -81,6 +85,17 @@ function syncDirectory(directory: string): void {
   const descriptor = openSync(directory, 'r')
   try {
     fsyncSync(descriptor)
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+/** Without O_NONBLOCK, a pipe of that name would hold the thread until somebody reads from it. */
+function appendTo(file: string, text: string): void {
+  const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants
+  const descriptor = openSync(file, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0o600)
+  try {
+    writeFileSync(descriptor, text)
   } finally {
     closeSync(descriptor)
   }

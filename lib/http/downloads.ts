@@ -8,6 +8,8 @@ import { type Place, Places } from './places.js'
 const BUFFER_BYTES = 16 * 1024 * 1024
 const LARGEST_PIECE = 256 * 1024
 const SMALLEST_PIECE = 16 * 1024
+/** A quarter of the places may be one address's; so many may be in any case. */
+const LEAST_OF_ADDRESS = 16
 /** So many pieces are between disk and socket at once: what one turn of the event loop has to do for downloads. */
 const PIECES_AT_ONCE = 3
 
@@ -19,13 +21,15 @@ export class Downloads {
   readonly #places: Places
   readonly #pieces = new Semaphore(PIECES_AT_ONCE)
 
-  constructor({
-    downloads,
-    downloadWaitMs,
-    yieldMs
-  }: Pick<Limits, 'downloads' | 'downloadWaitMs' | 'yieldMs'>) {
+  /** `isUnbound`: whether an address may have all places. */
+  constructor(
+    { downloads, downloadWaitMs, yieldMs }: Pick<Limits, 'downloads' | 'downloadWaitMs' | 'yieldMs'>,
+    isUnbound: (address: string) => boolean
+  ) {
     this.#places = new Places({
       most: downloads,
+      mostOfAddress: Math.max(LEAST_OF_ADDRESS, Math.ceil(downloads / 4)),
+      isUnbound,
       yieldMs,
       waitMs: downloadWaitMs,
       what: 'files are being downloaded, which is the most ([http] max_downloads)'

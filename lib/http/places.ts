@@ -1,5 +1,6 @@
 import { busy } from './busy.js'
 import type { Exchange } from './exchange.js'
+import { networkOf } from './source.js'
 
 /** So many may wait for a place. */
 const MOST_WAITING = 1000
@@ -12,6 +13,10 @@ export interface Place {
 
 export interface PlacesOptions {
   readonly most: number
+  /** So many one address may have, with those it waits for; absent: all. */
+  readonly mostOfAddress?: number
+  /** Addresses without a bound of their own. */
+  readonly isUnbound?: (address: string) => boolean
   /** A client that has taken nothing for so long gives its place to a new one. */
   readonly yieldMs: number
   /** How long a new one waits for a place. */
@@ -24,7 +29,11 @@ export interface PlacesOptions {
 export class Places {
   readonly #options: PlacesOptions
   readonly #taken = new Map<Place, () => void>()
-  readonly #waiting = new Set<() => void>()
+  readonly #waiting = new Waiting()
+  /** Places that were given to somebody who has not gone on yet. */
+  #given = 0
+  /** What each address has, and waits for. */
+  readonly #ofAddress = new Map<string, number>()
 
   constructor(options: PlacesOptions) {
     this.#options = options
@@ -37,38 +46,88 @@ export class Places {
 
   /** Runs `send` with a place, if the client is there by then; throws 503 with Retry-After if there is none in time. */
   async run<C>(exchange: Exchange<C>, send: (place: Place) => Promise<void>): Promise<void> {
-    const { most, waitMs, what } = this.#options
-    const until = performance.now() + waitMs
-    while (this.#taken.size >= most && !this.#makeRoom()) {
-      const left = until - performance.now()
-      if (left <= 0 || this.#waiting.size >= MOST_WAITING) throw busy(`${this.#taken.size} ${what}`)
-      await this.#released(exchange, left)
-      if (exchange.gone) return
-    }
-    const place: Place = { waitingSince: undefined }
-    this.#taken.set(place, () => exchange.outgoing.destroy())
+    const { mostOfAddress = Number.POSITIVE_INFINITY, isUnbound, what } = this.#options
+    const address = networkOf(exchange.address)
+    const before = this.#ofAddress.get(address) ?? 0
+    if (before >= mostOfAddress && !isUnbound?.(exchange.address))
+      throw busy(`${address} has, or waits for, ${before} of the ${this.#taken.size} ${what}`)
+    this.#ofAddress.set(address, before + 1)
     try {
-      await send(place)
+      if (await this.#wasGiven(exchange, address)) await this.#use(exchange, send)
     } finally {
-      this.#taken.delete(place)
-      const [next] = this.#waiting
-      next?.()
+      const left = (this.#ofAddress.get(address) ?? 1) - 1
+      if (left > 0) this.#ofAddress.set(address, left)
+      else this.#ofAddress.delete(address)
     }
   }
 
-  /** Resolves when a place was released or the client has gone, after `ms` at the latest. */
-  #released<C>({ outgoing }: Exchange<C>, ms: number): Promise<void> {
+  async #use<C>({ outgoing }: Exchange<C>, send: (place: Place) => Promise<void>): Promise<void> {
+    const place: Place = { waitingSince: undefined }
+    this.#given--
+    this.#taken.set(place, () => outgoing.destroy())
+    try {
+      await send(place)
+    } finally {
+      // One that was cut has given its place to somebody already.
+      if (this.#taken.delete(place)) this.#giveNext()
+    }
+  }
+
+  /** Gives a place, now or in time; false if the client has gone. Nobody passes those who wait. */
+  async #wasGiven<C>(exchange: Exchange<C>, address: string): Promise<boolean> {
+    if (this.#waiting.size === 0 && (this.#isFree || this.#makeRoom())) {
+      this.#given++
+      return true
+    }
+    const { waitMs, what } = this.#options
+    const until = performance.now() + waitMs
+    for (;;) {
+      const left = until - performance.now()
+      if (left <= 0 || this.#waiting.size >= MOST_WAITING) throw busy(`${this.#taken.size} ${what}`)
+      let isGiven = await this.#isGivenWithin(exchange, address, left)
+      if (!isGiven && !exchange.gone && this.#makeRoom()) {
+        this.#given++
+        isGiven = true
+      }
+      if (isGiven && !exchange.gone) return true
+      if (isGiven) {
+        this.#given--
+        this.#giveNext()
+      }
+      if (exchange.gone) return false
+    }
+  }
+
+  get #isFree(): boolean {
+    return this.#taken.size + this.#given < this.#options.most
+  }
+
+  /** Gives a free place to one who waits. */
+  #giveNext(): void {
+    if (!this.#isFree) return
+    const next = this.#waiting.take()
+    if (!next) return
+    this.#given++
+    next()
+  }
+
+  /** Resolves with true when a place was given, with false when the client has gone, or after `ms` at the latest. */
+  #isGivenWithin<C>({ outgoing }: Exchange<C>, address: string, ms: number): Promise<boolean> {
     return new Promise(resolve => {
-      const done = () => {
+      const end = (isGiven: boolean) => {
         clearTimeout(timer)
-        outgoing.off('close', done)
-        this.#waiting.delete(done)
-        resolve()
+        outgoing.off('close', stop)
+        resolve(isGiven)
+      }
+      const give = () => end(true)
+      const stop = () => {
+        this.#waiting.remove(address, give)
+        end(false)
       }
       // Now and then a client that has its place stops reading.
-      const timer = setTimeout(done, Math.min(ms, this.#options.yieldMs))
-      this.#waiting.add(done)
-      outgoing.once('close', done)
+      const timer = setTimeout(stop, Math.min(ms, this.#options.yieldMs))
+      this.#waiting.add(address, give)
+      outgoing.once('close', stop)
     })
   }
 
@@ -82,5 +141,40 @@ export class Places {
     this.#taken.delete(longest)
     cut?.()
     return true
+  }
+}
+
+/** Those who wait, taken from each address in turn: one address with hundreds does not keep another one from its place. */
+class Waiting {
+  readonly #ofAddress = new Map<string, Set<() => void>>()
+  size = 0
+
+  add(address: string, give: () => void): void {
+    const others = this.#ofAddress.get(address)
+    if (others) others.add(give)
+    else this.#ofAddress.set(address, new Set([give]))
+    this.size++
+  }
+
+  remove(address: string, give: () => void): void {
+    const waiting = this.#ofAddress.get(address)
+    if (!waiting?.delete(give)) return
+    this.size--
+    if (waiting.size === 0) this.#ofAddress.delete(address)
+  }
+
+  /** The next one; its address goes to the end. */
+  take(): (() => void) | undefined {
+    for (const [address, waiting] of this.#ofAddress) {
+      const [give] = waiting
+      if (give === undefined) continue
+      this.remove(address, give)
+      if (waiting.size > 0) {
+        this.#ofAddress.delete(address)
+        this.#ofAddress.set(address, waiting)
+      }
+      return give
+    }
+    return undefined
   }
 }

@@ -34,6 +34,8 @@ export interface Manner<C> {
   readonly stallMs: number
   /** Files that whoever sent this request sends itself. */
   frontFilesOf(exchange: Exchange<C>): FrontFiles | undefined
+  /** Counts the descriptor of a file beside those of connections; throws 503 where there is none. */
+  withFile(send: () => void | Promise<void>): Promise<void>
   readonly downloads: Downloads
   readonly lists: Lists
   readonly feeds: Feeds
@@ -237,7 +239,7 @@ async function sendFile<C>(
   const frontFiles = manner.frontFilesOf(exchange)
   const location = answer.status === 200 && frontFiles && frontLocation(frontFiles, path)
   if (location)
-    return withOpen(exchange, answer, path, async file => {
+    return withOpen(exchange, answer, path, manner, async file => {
       exchange.file = 'front'
       const headers = { ...answer.headers, 'X-Accel-Redirect': location }
       await sendText(exchange, { status: 200, headers }, '', answer.type ?? file.type, manner)
@@ -247,34 +249,41 @@ async function sendFile<C>(
     const headers = { ...file.headers, ...answer.headers }
     begin(exchange, status, answer.type ?? file.type, headers, file.length, manner)
   }
-  if (headOnly) await withOpen(exchange, answer, path, head)
+  if (headOnly)
+    return withOpen(exchange, answer, path, manner, file => {
+      head(file)
+      outgoing.end()
+    })
   // Opened when there is a place: what is refused, or waits, costs no descriptor.
-  else
-    await manner.downloads.run(exchange, stream =>
-      withOpen(exchange, answer, path, async file => {
-        exchange.file = file.length
-        head(file)
-        cutWhenStalled(exchange, manner)
-        await stream(file)
-      })
-    )
-  outgoing.end()
+  await manner.downloads.run(exchange, stream =>
+    withOpen(exchange, answer, path, manner, async file => {
+      exchange.file = file.length
+      head(file)
+      cutWhenStalled(exchange, manner)
+      await stream(file)
+      // Before the file is closed: a client that has all of it may hang up at once, and was not cut off.
+      outgoing.end()
+    })
+  )
 }
 
 /** Runs `send` with the open file, if the client is still there. */
-async function withOpen<C>(
+function withOpen<C>(
   exchange: Exchange<C>,
   { status }: Answer,
   path: string,
+  { withFile }: Manner<C>,
   send: (file: FileAnswer) => void | Promise<void>
 ): Promise<void> {
   const { headOnly, incoming } = exchange
-  const file = await openFile(path, incoming.headers, status === 200 && !headOnly)
-  try {
-    if (!exchange.gone) await send(file)
-  } finally {
-    await file.handle.close()
-  }
+  return withFile(async () => {
+    const file = await openFile(path, incoming.headers, status === 200 && !headOnly)
+    try {
+      if (!exchange.gone) await send(file)
+    } finally {
+      await file.handle.close()
+    }
+  })
 }
 
 /** Writes the head; `headers` may hold anything but what describes the message itself. Without `length` it comes in chunks. */

@@ -108,11 +108,11 @@ export class HttpServer<C> {
     this.#options = options
     this.#limits = { ...defaultLimits, ...options.limits }
     this.#router = new Router(options.routes)
-    this.#downloads = new Downloads(this.#limits)
     this.#lists = new Lists(this.#limits)
     this.#unread = new Unread(options.log)
     this.#shed = new Notice(options.log)
     const isOurs = peerReader([...ownAddresses, ...trustedProxies])
+    this.#downloads = new Downloads(this.#limits, address => address === '-' || isOurs(address))
     this.#feeds = new Feeds(this.#limits, address => address === '-' || isOurs(address))
     this.#accessLog = new AccessLog(options.log, address => address === '-' || isOurs(address))
     this.#connections = new Connections<C>({
@@ -243,8 +243,7 @@ export class HttpServer<C> {
       const answer = isPromise(given) ? await given : given
       exchange.ended = answer?.ended
       if (exchange.gone) return
-      const sending = () => send(exchange, answer, this.#manner)
-      const sent = answer?.file === undefined ? sending() : this.#connections.withFile(sending)
+      const sent = send(exchange, answer, this.#manner)
       if (sent) await sent
     } catch (error) {
       await this.#fail(exchange, error)
@@ -335,6 +334,7 @@ export class HttpServer<C> {
         return connections.closing
       },
       stallMs: this.#limits.stallMs,
+      withFile: sending => connections.withFile(sending),
       downloads: this.#downloads,
       lists: this.#lists,
       feeds: this.#feeds,

@@ -15,8 +15,13 @@ interface CommitterOptions {
   readonly lastIntent: number
 }
 
-/** The intent of so many writes is made as one text. */
+/** The intent of so many writes, and so many characters, is made as one text, in one turn of the event loop. */
 const MOST_AT_ONCE = 64
+const MOST_CHARACTERS = 1024 * 1024
+
+const isShort = (writes: readonly Write[]) =>
+  writes.length <= MOST_AT_ONCE &&
+  writes.reduce((sum, { text = '' }) => sum + text.length, 0) <= MOST_CHARACTERS
 
 /** A write with what the file held after the last commit. */
 export interface Revertible extends Write {
@@ -46,9 +51,10 @@ export class Committer {
     else await this.#commitIntent(writes)
   }
 
-  async #commitFile({ type, name, text, textBefore }: Revertible): Promise<void> {
-    const file = objectFile(this.#options.directory, type, name)
-    await this.#settle([fileStep(file, text)], dirname(file), () => fileStep(file, textBefore))
+  async #commitFile(write: Revertible): Promise<void> {
+    const file = objectFile(this.#options.directory, write.type, write.name)
+    // What the file held is worked out only where it is needed.
+    await this.#settle([fileStep(file, write.text)], dirname(file), () => fileStep(file, write.textBefore))
   }
 
   async #commitIntent(writes: readonly Write[]): Promise<void> {
@@ -57,7 +63,7 @@ export class Committer {
     const number = ++this.#lastIntent
     const file = intentFile(directory, number)
     const steps: DiskStep[] = []
-    if (writes.length <= MOST_AT_ONCE) steps.push({ replace: file, text: [...intentText(writes)].join('') })
+    if (isShort(writes)) steps.push({ replace: file, text: [...intentText(writes)].join('') })
     else {
       await files.inOrder([ours])
       await files.replace(file, intentText(writes))
@@ -77,8 +83,8 @@ export class Committer {
     try {
       await files.inOrder(all)
     } catch (error) {
-      // A step before the last one failed: nothing is there.
-      if (error instanceof StepError && error.step < all.length - 1) throw error
+      // A step before the last one failed: nothing is there, unless it was written before these steps.
+      if (steps.length > 0 && error instanceof StepError && error.step < all.length - 1) throw error
       this.#revert = [ours, back(), sync]
       await this.#revertFailed().catch(() => {}) // still noted, and tried before the next commit
       throw error

@@ -11,8 +11,9 @@ import { fileStep, INTENTS, intentFile, objectFile } from './paths.js'
  * of a large cluster, and few enough that a start soon has read the intents.
  */
 const OUTSTANDING_FILES = 65_536
-/** So many files are written together; what is committed meanwhile waits for them. */
+/** So many files, or characters, are written together; what is committed meanwhile waits for them. */
 const TOGETHER = 32
+const MOST_CHARACTERS = 1024 * 1024
 const RETRY_MS = { first: 100, longest: 2000 }
 /** How long a stop may write the files of a large change; the daemon has 10 s in all to stop. */
 const CLOSE_MS = 5000
@@ -96,15 +97,20 @@ export class Flusher {
     try {
       const types = new Set<string>()
       let steps: DiskStep[] = [ours]
+      let characters = 0
       for (const { type, name, text } of writes.values()) {
         types.add(type)
         steps.push(fileStep(objectFile(directory, type, name), text))
-        if (steps.length <= TOGETHER) continue
+        characters += text?.length ?? 0
+        if (steps.length <= TOGETHER && characters < MOST_CHARACTERS) continue
         this.#assertTime()
         await files.inOrder(steps)
         steps = [ours]
+        characters = 0
       }
       for (const type of types) steps.push({ syncDirectory: join(directory, type) })
+      // Once more: an intent of another directory must stay.
+      steps.push(ours)
       // Oldest first: an older intent that outlived a newer one would bring old content back.
       for (const { number } of covered) steps.push({ remove: intentFile(directory, number) })
       this.#assertTime()

@@ -128,6 +128,8 @@ export class Journal<R> {
   }
 
   async #write(text: string): Promise<void> {
+    // A repair syncs the directory too: it must be the right one.
+    if (this.#repairs.length > 0) await this.#files.inOrder(this.#ours)
     await this.#repair()
     const append: DiskStep = { append: this.#log.fd, text }
     try {

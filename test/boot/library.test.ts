@@ -45,6 +45,37 @@ t.test('it is named by its sha256, and a change of a part is seen within two sec
   t.end()
 })
 
+t.test('an older text is dropped after an hour, though nothing changes any more', t => {
+  const { library, write, clock } = made(t)
+  write('# password\n')
+  const old = library.sha256()
+  write('# none\n')
+  const present = library.sha256()
+  clock.ms += 3_599_000
+  t.ok(library.text(old))
+  clock.ms += 1000
+  t.equal(library.text(old), undefined)
+  t.ok(library.text(present))
+  library.sha256()
+  t.equal(library.sha256(), present)
+  t.end()
+})
+
+t.test('a part that only asks whether there is a variable is not shared either', t => {
+  for (const part of ["# {{ imagesum|default('') }}\n", '{% if insecure is defined %}# x\n{% endif %}']) {
+    const { library, log, write } = made(t)
+    write(part, 'lib/part.sh')
+    write("{% include 'install/lib/part.sh' %}\n# fine\n")
+    t.equal(library.sha256(), '', part)
+    t.match(log, [/warn each install script holds .*asks for (imagesum|insecure)/])
+  }
+  const { library, log, write } = made(t)
+  write("{% set mine = 'x' %}{% if mine is defined %}# {{ mine }}\n{% endif %}")
+  t.not(library.sha256(), '', 'its own variables count as none')
+  t.strictSame(log, [])
+  t.end()
+})
+
 t.test('the present text and the seven before it are kept', t => {
   const { library, write } = made(t)
   const names = Array.from({ length: 12 }, (_, i) => {

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import {
   mkdirSync,
   readdirSync,
@@ -50,6 +51,8 @@ t.test('the first failure ends a group: its error says which step it was', async
   const [kept, later] = [join(root, 'kept'), join(root, 'later')]
   writeFileSync(kept, 'old')
   const missing = join(root, 'missing', 'x.json')
+  const pipe = join(scratch(t), 'pipe')
+  execFileSync('mkfifo', [pipe])
   const end = { replace: later, text: '' }
   for (const [steps, step, code, message] of [
     [
@@ -76,6 +79,7 @@ t.test('the first failure ends a group: its error says which step it was', async
       'EISDIR',
       `EISDIR: illegal operation on a directory, open '${directory}'`
     ],
+    [[{ appendTo: pipe, text: 'x' }, end], 0, 'ENXIO', `ENXIO: no such device or address, open '${pipe}'`],
     [[{ append: 9999, text: 'x' }, end], 0, 'EBADF', 'EBADF: bad file descriptor, write'],
     [[{ same: root, identity: '0:0', otherwise: 'it is another' }, end], 0, undefined, 'it is another']
   ] as const) {
@@ -118,10 +122,20 @@ t.test('a link is replaced, not followed; another directory at the same path is 
 t.test('when the thread ends, what was asked of it fails, and the next steps get a new one', async t => {
   const root = scratch(t)
   const own = new DiskThread()
+  // Answers that arrive after the error of the thread must not count for what the next one is asked.
+  const done = [1, 2, 3].map(i => own.carryOut([{ replace: join(root, `${i}`), text: '' }]))
+  const ending = own.carryOut(undefined as never)
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500)
+  const again = ending.catch(() => own.carryOut([{ appendTo: join(root, 'missing', 'x'), text: '' }]))
+  await Promise.all(
+    done.map(one => one.catch(error => t.notOk(error instanceof StepError, 'it is not known')))
+  )
+  await t.rejects(again, { step: 0, code: 'ENOENT' })
   // No list of steps: the thread throws.
   const broken = own.carryOut(undefined as never)
   const after = own.carryOut([{ replace: join(root, 'a'), text: '' }])
-  await t.rejects(broken, Error)
+  const error = await broken.catch(error => error)
+  t.notOk(error instanceof StepError, 'what was done is not known')
   await t.rejects(after, Error)
   await own.carryOut([{ replace: join(root, 'b'), text: 'b' }])
   t.equal(readFileSync(join(root, 'b'), 'utf8'), 'b')

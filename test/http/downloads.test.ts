@@ -197,3 +197,36 @@ function linkOf(fd: string): string {
     return ''
   }
 }
+
+// rules 2.13
+t.test('one address has a quarter of the places, and those who wait take turns', async t => {
+  const { port } = await start(t, routes, {
+    ownAddresses: ['127.0.0.9'],
+    limits: { downloads: 20, downloadWaitMs: 60_000 }
+  })
+  const from = (address: string) =>
+    new RawClient(port, false, connect({ port, host: '127.0.0.1', localAddress: address }))
+  const many = Array.from({ length: 16 }, () => from('127.0.0.2'))
+  for (const client of many) client.send(get('/files/huge')).socket.pause()
+  await until(async () => {
+    const client = from('127.0.0.2')
+    const { status } = await client.send(get('/files/small')).response()
+    client.socket.destroy()
+    return status === 503
+  }, 'it has all that one address may have')
+  const other = from('127.0.0.3')
+  t.match(await other.send(get('/files/small')).response(), { status: 200, body: 'small' })
+  for (const client of [...many, other]) client.socket.destroy()
+})
+
+// rules 2.15
+t.test('downloads that wait do not count as open files', async t => {
+  const { port } = await start(t, routes, {
+    limits: { connections: 12, downloads: 2, downloadWaitMs: 60_000 }
+  })
+  const clients = Array.from({ length: 8 }, () => new RawClient(port).send(get('/files/huge')))
+  for (const { socket } of clients) socket.pause()
+  const client = new RawClient(port)
+  t.match(await client.send(get('/boot')).response(), { status: 200 })
+  for (const { socket } of [client, ...clients]) socket.destroy()
+})

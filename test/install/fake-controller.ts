@@ -69,7 +69,7 @@ export class FakeController {
       else response.writeHead(204).end()
       return
     }
-    const answer = this.files.get(url)
+    const answer = this.files.get(url) ?? this.files.get(url.replace(/\?.*/, ''))
     if (answer === undefined) response.writeHead(404).end('{"message":"no such file"}')
     else if (typeof answer === 'function') answer(response)
     else response.writeHead(200, { 'content-length': Buffer.byteLength(answer) }).end(answer)

@@ -83,6 +83,18 @@ for (const shell of shells) {
   })
 }
 
+// bash goes on after an error in what it reads.
+t.test('one that cannot be read to its end is a failure', async t => {
+  const broken = text.replace(/^_LIBRARY=whole$/m, 'labels() {\n_LIBRARY=whole')
+  const sha256 = createHash('sha256').update(broken).digest('hex')
+  const done = await install(t, {
+    shell: 'bash',
+    data: { library: sha256 },
+    answers: { [`/boot/library/${sha256}`]: broken }
+  })
+  failed(t, done, 'started', /\/boot\/library\/[\da-f]{64} is not a script that can be read/)
+})
+
 // Busybox always has its own.
 t.test('without a program that checks it, nothing is fetched', async t => {
   const done = await install(t, shared(text, { shell: 'dash', without: ['sha256sum', 'openssl'] }))

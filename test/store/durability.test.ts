@@ -1,4 +1,13 @@
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { LoadError, StoreError } from '../../lib/store/errors.js'
@@ -335,4 +344,31 @@ t.test('what is committed while failed files are tried again is written too', as
     "info the store's files are written again"
   ])
   await store.close()
+})
+
+t.test('a large change that is refused after its intent was written does not come back', async t => {
+  const parent = t.testdir({ state: {} })
+  const directory = join(parent, 'state')
+  const files = new TestFiles()
+  const store = await openStore(directory, { files })
+  await put(store, 'n0')
+  const { replace } = files
+  // The intent has its name; then another directory is in the place of this one.
+  files.replace = async (file, text) => {
+    await replace.call(files, file, text)
+    if (!file.includes('/intents/')) return
+    renameSync(directory, `${directory}-away`)
+    mkdirSync(directory)
+  }
+  const many = Array.from({ length: 65 }, (_, i) => `n${i}`)
+  await t.rejects(put(store, ...many, 'mark'), StoreError)
+  files.replace = replace
+  rmSync(directory, { recursive: true })
+  renameSync(`${directory}-away`, directory)
+  await until(() => store.health.ok)
+  await put(store, 'later')
+  await store.close()
+  const again = await openStore(directory)
+  t.same(again.current.names('node'), ['later', 'n0'])
+  await again.close()
 })

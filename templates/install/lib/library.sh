@@ -8,20 +8,29 @@ library() {
     return 1
   fi
   library_pause=1
-  until library_get "$1"; do
+  # A cache on the way may hold a damaged text: the next tries ask for it by other names.
+  library_try=''
+  until library_get "$1" "$library_try"; do
     if [ "$library_pause" -gt 8 ]; then
       return 1
     fi
     sleep "$library_pause"
+    library_try="?try=$library_pause"
     library_pause=$((library_pause * 2))
   done
+  _LIBRARY=''
   # shellcheck source=/dev/null
   . "$_TMP/library"
+  # Its last line says so: some shells go on after an error.
+  if [ "$_LIBRARY" != whole ]; then
+    complain "$SVC_URL/boot/library/$1 is not a script that can be read"
+    return 1
+  fi
   rm -f "$_TMP/library"
 }
 
 library_get() {
-  http_get "/boot/library/$1" "$_TMP/library" || return 1
+  http_get "/boot/library/$1$2" "$_TMP/library" || return 1
   if program sha256sum >/dev/null; then
     library_sum=$(sha256sum < "$_TMP/library")
   else
