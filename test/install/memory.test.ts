@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { base64 } from '../support/install-data.js'
 import { completed, failed, install, type Plan } from './install.js'
-import { shells } from './installing-node.js'
+import { type InstallingNode, shells } from './installing-node.js'
 import { packImage } from './packed-image.js'
 
 /** A node with that much memory to spare beside what always stays free, as its kernel would say. */
@@ -69,6 +70,59 @@ for (const shell of shells) {
     t.ok(Number(size) > 1024 * 1024, 'of the memory there really is')
   })
 }
+
+const busybox = readFileSync('/usr/bin/busybox')
+/** Puts a shell for its programs into the image. */
+const postscript = base64(
+  'mkdir -p $_SYSTEMROOT/bin; cp /busybox $_SYSTEMROOT/bin/busybox; for i in sh cat; do ln -s busybox $_SYSTEMROOT/bin/$i; done'
+)
+
+/** An image that has labels, and programs that note what they are asked and whether a policy is enforced then. */
+const labelled = (policy = '') => {
+  const note = 'echo "$0 $* $(cat /sys/fs/selinux/enforce 2> /dev/null)" >> /calls'
+  return {
+    'etc/selinux/config': 'SELINUX=enforcing\nSELINUXTYPE=targeted\n',
+    'etc/selinux/targeted/contexts/files/file_contexts': '',
+    'usr/sbin/setfiles': `#!/bin/sh\n${note}\n`,
+    'usr/sbin/load_policy': `#!/bin/sh\n${note}\n${policy}\n`
+  }
+}
+
+t.test(
+  'labels in memory: the image has the kernel load its policy first, and enforces it when it starts',
+  async t => {
+    const plan = (policy?: string): Plan => ({
+      shell: 'ash',
+      data: { postscript },
+      answers: { '/files/rocky9.tar.gz': packImage(labelled(policy)) },
+      prepare: machine => {
+        machine.write('busybox', busybox, 0o755)
+        machine.write('sys/fs/selinux/enforce', '1')
+      }
+    })
+    const done = await install(t, plan())
+    completed(t, done)
+    t.match(done.machine.read('calls'), /^\S*load_policy -i 1\n\S*setfiles -m .* 0\n$/)
+
+    const failing = await install(t, plan('exit 3'))
+    completed(t, failing)
+    t.match(failing.run.output, /warning: load_policy failed: files in memory have no SELinux labels/)
+
+    const kernel = (machine: InstallingNode) => machine.write('busybox', busybox, 0o755)
+    const noSelinux = await install(t, { ...plan(), prepare: kernel })
+    completed(t, noSelinux)
+    t.match(
+      noSelinux.machine.read('calls'),
+      /^\S*setfiles -m .*\n$/,
+      'a kernel without SELinux takes no policy'
+    )
+
+    const data = { partscript: base64('mount -t ramfs disk /sysroot'), postscript }
+    const disk = await install(t, { ...plan(), data })
+    completed(t, disk)
+    t.match(disk.machine.read('calls'), /^\S*setfiles -m .*\n$/, 'a disk keeps labels by itself')
+  }
+)
 
 t.test('a disk is not limited', async t => {
   const data = { partscript: base64('mount -t tmpfs -o size=64m disk /sysroot') }

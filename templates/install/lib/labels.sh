@@ -18,8 +18,28 @@ labels_wanted() {
   [ -n "$labels_type" ] && [ -f "$_SYSTEMROOT$labels_file" ]
 }
 
+# A file system in memory keeps labels only once the kernel has a policy. The image's own is loaded for that. It is not
+# enforced yet: the image does that when it starts, as its configuration says.
+labels_policy() {
+  labels_root=''
+  while read -r _ labels_directory labels_fs _; do
+    if [ "$labels_directory" = "$_SYSTEMROOT" ]; then
+      labels_root=$labels_fs
+    fi
+  done < /proc/mounts
+  if [ "$labels_root" != tmpfs ] || ! [ -d /sys/fs/selinux ]; then
+    return 0
+  fi
+  if in_image load_policy -i; then
+    printf 0 > "$_SYSTEMROOT/sys/fs/selinux/enforce"
+  else
+    log 'warning: load_policy failed: files in memory have no SELinux labels'
+  fi
+}
+
 labels() {
   chroot_mount || return 1
+  labels_policy
   set -- -e /dev -e /proc -e /sys -e /run
   # An EFI system partition holds no labels.
   while read -r _ labels_directory labels_fs _; do
