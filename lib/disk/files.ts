@@ -1,4 +1,4 @@
-import { open, rename, rm } from 'node:fs/promises'
+import { open, rename } from 'node:fs/promises'
 import { syncDirectory } from './directory.js'
 import { DiskThread } from './disk-thread.js'
 import { replaceFile } from './replace.js'
@@ -23,8 +23,6 @@ export interface FileLayer {
    * that may be long.
    */
   replace(file: string, text: string | Iterable<string>): Promise<void>
-  /** As the step of that name. */
-  remove(file: string): Promise<void>
   rename(from: string, to: string): Promise<void>
   /** As the step of that name. */
   syncDirectory(directory: string): Promise<void>
@@ -38,7 +36,6 @@ const thread = new DiskThread()
 export const realFiles: FileLayer = {
   inOrder: steps => thread.carryOut(steps),
   replace: replaceFile,
-  remove: file => rm(file, { force: true }),
   rename,
   syncDirectory,
 

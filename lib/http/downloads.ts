@@ -28,8 +28,11 @@ export class Downloads {
   ) {
     this.#places = new Places({
       most: downloads,
-      mostOfAddress: Math.max(LEAST_OF_ADDRESS, Math.ceil(downloads / 4)),
-      isUnbound,
+      ofAddress: {
+        most: Math.max(LEAST_OF_ADDRESS, Math.ceil(downloads / 4)),
+        isUnbound,
+        what: 'downloads under way or waiting, which is the most for one address (a quarter of [http] max_downloads)'
+      },
       yieldMs,
       waitMs: downloadWaitMs,
       what: 'files are being downloaded, which is the most ([http] max_downloads)'

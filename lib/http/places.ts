@@ -13,10 +13,14 @@ export interface Place {
 
 export interface PlacesOptions {
   readonly most: number
-  /** So many one address may have, with those it waits for; absent: all. */
-  readonly mostOfAddress?: number
-  /** Addresses without a bound of their own. */
-  readonly isUnbound?: (address: string) => boolean
+  /** How many one address may have, with those it waits for; absent: all. */
+  readonly ofAddress?: {
+    readonly most: number
+    /** Whether an address has no bound of its own. */
+    readonly isUnbound: (address: string) => boolean
+    /** What is told: `<address> has <most> <what>`. */
+    readonly what: string
+  }
   /** A client that has taken nothing for so long gives its place to a new one. */
   readonly yieldMs: number
   /** How long a new one waits for a place. */
@@ -46,11 +50,11 @@ export class Places {
 
   /** Runs `send` with a place, if the client is there by then; throws 503 with Retry-After if there is none in time. */
   async run<C>(exchange: Exchange<C>, send: (place: Place) => Promise<void>): Promise<void> {
-    const { mostOfAddress = Number.POSITIVE_INFINITY, isUnbound, what } = this.#options
+    const { ofAddress } = this.#options
     const address = networkOf(exchange.address)
     const before = this.#ofAddress.get(address) ?? 0
-    if (before >= mostOfAddress && !isUnbound?.(exchange.address))
-      throw busy(`${address} has, or waits for, ${before} of the ${this.#taken.size} ${what}`)
+    if (ofAddress && before >= ofAddress.most && !ofAddress.isUnbound(exchange.address))
+      throw busy(`${address} has ${before} ${ofAddress.what}`)
     this.#ofAddress.set(address, before + 1)
     try {
       if (await this.#wasGiven(exchange, address)) await this.#use(exchange, send)

@@ -112,12 +112,13 @@ export class HttpServer<C> {
     this.#unread = new Unread(options.log)
     this.#shed = new Notice(options.log)
     const isOurs = peerReader([...ownAddresses, ...trustedProxies])
-    this.#downloads = new Downloads(this.#limits, address => address === '-' || isOurs(address))
-    this.#feeds = new Feeds(this.#limits, address => address === '-' || isOurs(address))
-    this.#accessLog = new AccessLog(options.log, address => address === '-' || isOurs(address))
+    const isUnbound = (address: string) => address === '-' || isOurs(address)
+    this.#downloads = new Downloads(this.#limits, isUnbound)
+    this.#feeds = new Feeds(this.#limits, isUnbound)
+    this.#accessLog = new AccessLog(options.log, isUnbound)
     this.#connections = new Connections<C>({
       limits: this.#limits,
-      isUnbound: peerReader([...ownAddresses, ...trustedProxies]),
+      isUnbound: isOurs,
       log: options.log
     })
     this.#readSource = sourceReader(options.trustedProxies)

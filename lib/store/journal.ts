@@ -167,7 +167,7 @@ export class Journal<R> {
       this.#log = compacted
     } catch (error) {
       log('warn', `${file} cannot be compacted: ${reasonOf(error)}`)
-      await this.#files.remove(fresh).catch(() => {})
+      await this.#files.inOrder([{ remove: fresh }]).catch(() => {})
     }
     this.#compactAtBytes = this.#limit(this.#sizeBytes)
   }

@@ -121,7 +121,7 @@ export class TestFiles implements FileLayer {
 
   async remove(file: string) {
     await this.#enter('remove', file)
-    await realFiles.remove(file)
+    await realFiles.inOrder([{ remove: file }])
   }
 
   async rename(from: string, to: string) {
