@@ -22,6 +22,7 @@ import { warnOfRoles } from './boot/roles.js'
 import { Trace } from './boot/trace.js'
 import type { Config } from './config/types.js'
 import { Control } from './control/control.js'
+import { realFiles } from './disk/files.js'
 import { localWork } from './helper/local.js'
 import { placesOf } from './helper/places.js'
 import { systemctlBy } from './helper/systemctl.js'
@@ -183,6 +184,8 @@ async function buildParts(
   }
   const ini = iniSettings(config)
   await refuseHalfRestored(state)
+  // The thread for the disk starts while the state is read: the first change does not wait for it.
+  realFiles.inOrder([]).catch(() => {})
   const box = await secretBoxOf(state)
   const store: ClusterStore = closed(
     await Store.open({

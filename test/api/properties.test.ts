@@ -23,8 +23,12 @@ t.comment(`seed ${seed}`)
 
 const controllerAddress = '10.141.255.254'
 
-/** The stored files but the journal: why a machine could not boot reaches it behind the answer of its boot script. */
-const storedFiles = (c: Controller) => ({ ...snapshot(c), 'node-status.journal': '' })
+/** The stored files but the journals: what becomes of a machine's boot reaches them behind the answer of its boot script. */
+const storedFiles = (c: Controller) => ({
+  ...snapshot(c),
+  'node-status.journal': '',
+  'node-boots.journal': ''
+})
 
 /** A step of a sequence: what was asked, and what is exported before and after it. */
 interface Step {
