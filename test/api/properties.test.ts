@@ -84,11 +84,15 @@ function property(
     const c = await Controller.start(t)
     for (const name of ['vmlinuz', 'compute.tar.gz']) c.file(name)
     const tested = fc.asyncProperty(sequence(length), operations => holds(c, operations))
-    await fc.assert(tested, {
+    const asserted = fc.assert(tested, {
       seed,
       numRuns: Math.ceil(runs * rounds),
       includeErrorInReport: true
     })
+    // The runner shows nothing of an error with a message this long.
+    await asserted.catch(({ message }: Error) =>
+      t.fail(message.slice(0, message.indexOf('\n')), { seed, report: message.slice(0, 20_000) })
+    )
     t.same(
       c.log.filter(line => line.includes(' error ')),
       [],
