@@ -35,22 +35,29 @@ async function make(directory: string, ...goals: readonly string[]): Promise<str
 }
 
 const directory = scratch(t)
-let deb = ''
+const [a, b] = [join(directory, 'a'), join(directory, 'b')]
+let first: Promise<string[]> | undefined
+/** The packages that the first clone makes, once for all tests. */
+const packages = () => {
+  first ??= made(checkout, a)
+  return first
+}
+const debOf = (files: readonly string[]) => files.find(file => file.endsWith('.deb')) ?? ''
 
 t.test('two clones of one commit make the same bytes', async t => {
-  const [a, b] = [join(directory, 'a'), join(directory, 'b')]
   // The checkout may get a commit meanwhile: the second clone is of the first one.
-  const [first, second] = [await made(checkout, a), await made(a, b)]
-  t.match(first.map(file => file.replace(/.*\.(\w+)$/, '$1')).sort(), ['deb', 'rpm'])
-  for (const [index, file] of first.entries())
+  const [files, second] = [await packages(), await made(a, b)]
+  t.match(files.map(file => file.replace(/.*\.(\w+)$/, '$1')).sort(), ['deb', 'rpm'])
+  for (const [index, file] of files.entries())
     t.ok((await readFile(file)).equals(await readFile(second[index] ?? '')), `${file} and its twin`)
-  deb = first.find(file => file.endsWith('.deb')) ?? ''
+  const deb = debOf(files)
   t.notMatch(await output('dpkg-deb', ['-c', deb]), /\/\.[^/\s].*/, 'no hidden file or directory')
   t.equal(await output('lintian', ['--fail-on=none', deb], hour), '', 'lintian says nothing')
 })
 
 t.test('the package for arm64 holds a daemon that answers there, its processor emulated', async t => {
-  const file = (await make(join(directory, 'a'), 'deb', 'ARCH=arm64')).find(name => name.includes('arm64'))
+  await packages()
+  const file = (await make(a, 'deb', 'ARCH=arm64')).find(name => name.includes('arm64'))
   const [root, state] = [join(directory, 'arm64'), join(directory, 'arm64-state')]
   await mkdir(state)
   await output('dpkg-deb', ['-x', file ?? '', root], hour)
@@ -161,7 +168,7 @@ const releases: Readonly<Record<string, ControllerRelease>> = {
 
 for (const [name, release] of Object.entries(releases))
   t.test(`${name} without Node installs the package and runs it under its own systemd`, async t => {
-    const controller = await makeController(scratch(t), release, deb)
+    const controller = await makeController(scratch(t), release, debOf(await packages()))
     for (const [phase, wanted] of Object.entries(phases)) {
       const over = new AbortController()
       let lines: readonly string[] = []
