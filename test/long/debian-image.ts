@@ -129,3 +129,7 @@ async function reporting(tree: string): Promise<void> {
 /** The value of one line of the report, undefined where the console does not show it. */
 export const reported = (console: string, key: string): string | undefined =>
   console.match(new RegExp(`REPORT ${key} (.*)`))?.[1]?.trim()
+
+/** The values of all lines of the report that begin with a word. */
+export const allReported = (console: string, key: string): readonly string[] =>
+  [...console.matchAll(new RegExp(`REPORT ${key} (.*)`, 'g'))].map(([, value = '']) => value.trim())

@@ -14,7 +14,14 @@ export interface Release {
   readonly script?: string
 }
 
-const bookworm: Release = { suite: 'bookworm' }
+export const bookworm: Release = { suite: 'bookworm' }
+/** Ubuntu 24.04. */
+export const noble: Release = {
+  suite: 'noble',
+  mirror: 'http://archive.ubuntu.com/ubuntu',
+  components: 'main,universe',
+  script: 'gutsy'
+}
 const cache = join(checkout, '.cache/debian')
 const timeLimitMs = 30 * 60_000
 

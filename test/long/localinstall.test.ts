@@ -7,9 +7,17 @@ import { requirePrograms } from '../support/programs.js'
 import { type DhcpHost, type ProvisionNetwork, startNetwork } from '../support/provision-network.js'
 import { scratch } from '../support/scratch.js'
 import { type Firmware, type Run, runMachine, tail } from '../support/virtual-machine.js'
-import { type DebianImage, debianImage, reported, systemOptions, type Tool } from './debian-image.js'
+import {
+  allReported,
+  type DebianImage,
+  debianImage,
+  reported,
+  systemOptions,
+  type Tool
+} from './debian-image.js'
+import * as selinux from './selinux.js'
 
-// A real Debian image, installed onto an empty disk by this project's own initramfs, then booted from there: from
+// A real Debian image, once with SELinux enforcing, installed onto an empty disk by this project's own initramfs, then booted from there: from
 // the menu (netboot false) and from /boot/disk. With each firmware. Some 15 minutes, most of them for the
 // initramfs that is made on the machine.
 
@@ -23,6 +31,8 @@ interface Case {
   readonly ipaddress: string
   readonly firmware: Firmware
   readonly tool: Tool
+  /** Its image enforces SELinux. */
+  readonly enforces?: true
 }
 
 const cases: readonly Case[] = [
@@ -33,7 +43,21 @@ const cases: readonly Case[] = [
     firmware: 'bios',
     tool: 'initramfs-tools'
   },
-  { name: 'node002', mac: '52:54:00:14:02:02', ipaddress: '10.141.0.12', firmware: 'uefi', tool: 'dracut' }
+  {
+    name: 'node002',
+    mac: '52:54:00:14:02:02',
+    ipaddress: '10.141.0.12',
+    firmware: 'uefi',
+    tool: 'dracut'
+  },
+  {
+    name: 'node003',
+    mac: '52:54:00:14:02:03',
+    ipaddress: '10.141.0.13',
+    firmware: 'bios',
+    tool: 'initramfs-tools',
+    enforces: true
+  }
 ]
 
 const marks: Readonly<Record<string, RegExp>> = {
@@ -46,16 +70,26 @@ const marks: Readonly<Record<string, RegExp>> = {
   'system is up': /REPORT done/
 }
 
+/** Changes the tree of an image: it enforces SELinux, and tells so. */
+async function enforcing(tree: string): Promise<void> {
+  await selinux.enforce(tree)
+  const more = `#!/bin/sh\n{${selinux.asks}\n} 2>&1 | sed 's/^/REPORT /'\n`
+  await writeFile(join(tree, 'usr/local/sbin/svcd-report-more'), more, { mode: 0o755 })
+}
+
 t.setTimeout(3 * 3_600_000)
 
 t.test('a real Debian is installed onto a disk and boots from it', async t => {
   requirePrograms('debootstrap', 'zstd', 'tar')
   const directory = scratch(t)
   const files = join(directory, 'files')
-  const images = new Map<Tool, DebianImage>()
+  const images = new Map<string, DebianImage>()
   const packages = ['grub-pc-bin', 'grub-efi-amd64-bin', 'grub2-common', 'dosfstools', 'fdisk', 'dbus']
-  for (const { tool } of cases)
-    images.set(tool, await debianImage({ tool, files, tree: join(directory, tool), packages }))
+  for (const { name, tool, enforces } of cases) {
+    const more = enforces ? selinux.packages : []
+    const image = { tool, name, files, tree: join(directory, name), packages: [...packages, ...more] }
+    images.set(name, await debianImage({ ...image, ...(enforces ? { prepare: enforcing } : {}) }))
+  }
   for (const { name } of cases) {
     await writeFile(join(directory, `${name}.disk`), '')
     await truncate(join(directory, `${name}.disk`), 3 * 2 ** 30)
@@ -88,6 +122,7 @@ t.test('a real Debian is installed onto a disk and boots from it', async t => {
     t.match(reported(run.console, 'root'), /^ext4 +\/dev\/vda2/, 'its root file system is on the disk', about)
     t.match(reported(run.console, 'route'), /^default via 10\.141\.0\.1 /, 'one default route', about)
     t.equal(reported(run.console, 'state'), 'running', 'no unit failed', about)
+    if (node.enforces) selinux.enforces(t, word => allReported(run.console, word), about)
     return run
   }
   /** The network and the controller, with the DHCP entries that nodes have by their flags. */
@@ -121,16 +156,15 @@ t.test('a real Debian is installed onto a disk and boots from it', async t => {
 
   await controlled(t, undefined, async (network, controller) => {
     await controller.create('network', 'cluster', { network: '10.141.0.0/24', gateway: '10.141.0.1' })
-    for (const [tool, image] of images)
-      await controller.create('osimage', tool, {
-        ...image,
-        distribution: 'debian',
-        kerneloptions: systemOptions
-      })
     for (const node of cases) {
-      const { name, mac, ipaddress, tool } = node
+      const { name, mac, ipaddress, enforces } = node
+      await controller.create('osimage', name, {
+        ...images.get(name),
+        distribution: 'debian',
+        kerneloptions: enforces ? `${systemOptions} ${selinux.kernelOptions}` : systemOptions
+      })
       await controller.create('node', name, {
-        osimage: tool,
+        osimage: name,
         macaddr: mac,
         localinstall: true,
         partscript: Buffer.from(partscript).toString('base64'),

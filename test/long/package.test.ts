@@ -6,6 +6,7 @@ import { freePort } from '../support/free-port.js'
 import { checkout, output, requirePrograms } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { runMachine, tail } from '../support/virtual-machine.js'
+import { bookworm, noble } from './debian-tree.js'
 import { bootController, type ControllerRelease, makeController } from './package/controller.js'
 
 // The packages of the last commit: two clones make the same bytes. A Debian or an Ubuntu without Node, booted in a virtual
@@ -153,17 +154,9 @@ const phases: Readonly<Record<string, Readonly<Record<string, string | RegExp>>>
 }
 
 const releases: Readonly<Record<string, ControllerRelease>> = {
-  'Debian 12': { suite: 'bookworm', kernel: 'linux-image-cloud-amd64' },
+  'Debian 12': { ...bookworm, kernel: 'linux-image-cloud-amd64' },
   'Debian sid': { suite: 'sid', kernel: 'linux-image-cloud-amd64' },
-  'Ubuntu 24.04': {
-    ...{
-      suite: 'noble',
-      mirror: 'http://archive.ubuntu.com/ubuntu',
-      components: 'main,universe',
-      script: 'gutsy'
-    },
-    kernel: 'linux-image-virtual'
-  }
+  'Ubuntu 24.04': { ...noble, kernel: 'linux-image-virtual' }
 }
 
 for (const [name, release] of Object.entries(releases))
