@@ -31,9 +31,16 @@ const releases = join(checkout, 'test/store/releases')
 const names = readdirSync(releases, { withFileTypes: true }).flatMap(entry =>
   entry.isDirectory() ? entry.name : []
 )
-const newest = names.at(-1) ?? ''
-/** When the states were made: their records of requests are younger than a week then. */
-const madeAt = Date.parse('2026-11-22T17:00:00Z')
+const [oldest = '', newest = ''] = [names.at(0), names.at(-1)]
+/** When a state was made, by the first line of its audit log: its records of requests are younger than a week then. */
+const madeAt = (release: string) =>
+  Date.parse(/"time":"([^"]*)"/.exec(readFileSync(join(releases, release, 'audit.log'), 'utf8'))?.[1] ?? '')
+
+/** Whether today's layout is another one: 0.1.0 wrote no version. */
+const isOutdated = (release: string) => {
+  const file = join(releases, release, 'layout/version.json')
+  return !existsSync(file) || JSON.parse(readFileSync(file, 'utf8')).version < migrations('').length
+}
 
 /** Puts the state of a release there, with the modes that a daemon gives. */
 function place(release: string, state: string): void {
@@ -66,10 +73,10 @@ t.test('the state of the newest release in test/store/releases holds every type'
 
 // rules 11.11
 for (const release of names)
-  t.test(`the state of release ${release}: the start keeps a copy of it, and nothing is lost`, async t => {
+  t.test(`the state of release ${release}: nothing is lost, a migration keeps a copy`, async t => {
     const c = await Controller.start(t)
     const state = join(c.directory, 'state')
-    c.clockMs = madeAt - Date.now()
+    c.clockMs = madeAt(release) - Date.now()
     await c.restart(() => place(release, state))
     c.token = await c.login()
     const read = async (path: string) => (await c.get(path)).body
@@ -81,32 +88,36 @@ for (const release of names)
     t.match(JSON.stringify(await read('/monitor/node/node001/_boots')), /10\.141\.0\.1/)
     t.equal(c.daemon.jobs.records().length, 2, 'records of requests')
     t.match(readFileSync(join(state, 'layout/version.json'), 'utf8'), `"version": ${migrations('').length}`)
-    const backups = readdirSync(join(state, 'backups'))
-    t.equal(backups.length, 1)
-    const file = join(state, 'backups', backups[0] as string)
-    t.equal(statSync(file).mode & 0o7777, 0o600)
-    const unpacked = t.testdir()
-    await output('tar', ['-xf', file, '-C', unpacked])
-    t.strictSame(
-      filesIn(join(unpacked, 'state')),
-      filesIn(join(releases, release)),
-      'the copy is the state as it was'
-    )
+    const backups = () => (existsSync(join(state, 'backups')) ? readdirSync(join(state, 'backups')) : [])
+    const [kept, ...more] = backups()
+    t.equal(kept !== undefined, isOutdated(release))
+    t.strictSame(more, [])
+    if (kept !== undefined) {
+      const file = join(state, 'backups', kept)
+      t.equal(statSync(file).mode & 0o7777, 0o600)
+      const unpacked = t.testdir()
+      await output('tar', ['-xf', file, '-C', unpacked])
+      t.strictSame(
+        filesIn(join(unpacked, 'state')),
+        filesIn(join(releases, release)),
+        'the copy is the state as it was'
+      )
+    }
     await c.restart()
-    t.equal(readdirSync(join(state, 'backups')).length, 1, 'the second start has nothing to do')
+    t.strictSame(backups(), kept === undefined ? [] : [kept], 'the second start has nothing to do')
     t.strictSame((await read('/config/cluster/export')).config, all)
   })
 
 t.test('a newer state is refused: both versions and the way out are named, nothing is changed', async t => {
   const state = join(scratch(t), 'state')
   place(newest, state)
-  mkdirSync(join(state, 'layout'))
+  mkdirSync(join(state, 'layout'), { recursive: true })
   writeFileSync(
     join(state, 'layout/version.json'),
     `${JSON.stringify({ name: 'version', version: 99, release: '7.1.0' })}\n`
   )
   // What only the newer one knows is no other problem.
-  mkdirSync(join(state, 'intents'))
+  mkdirSync(join(state, 'intents'), { recursive: true })
   const promised = { writes: [{ type: 'rack', name: 'r1', text: '{}\n' }] }
   writeFileSync(join(state, 'intents/000000000001.json'), `${JSON.stringify(promised)}\n`)
   const before = filesIn(state)
@@ -207,9 +218,9 @@ async function killedWhileItMigrates(t: Test): Promise<void> {
   const daemon = new Daemon({ directory: scratch(t) })
   t.teardown(() => daemon.kill())
   const state = daemon.path('state')
-  const golden = JSON.parse(readFileSync(join(releases, `${newest}.export.json`), 'utf8'))
+  const golden = JSON.parse(readFileSync(join(releases, `${oldest}.export.json`), 'utf8'))
   for (let round = 0; round < 20; round++) {
-    place(newest, state)
+    place(oldest, state)
     // Enough to be hit in the middle.
     for (let i = 0; i < 3000; i++)
       writeFileSync(
