@@ -22,7 +22,8 @@ import type { SwitchDoc } from './model/types/switch.js'
 import type { ClusterSettings, View } from './model/view.js'
 import { locate } from './program/locate.js'
 import { programsOf } from './services/services.js'
-import { objectFile } from './store/paths.js'
+import { Files } from './store/files/medium.js'
+import { objectFile } from './store/files/paths.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
 import { version } from './version.js'
@@ -98,6 +99,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   }
   const state = await Store.inspect({
     ...options,
+    medium: new Files(options),
     verify,
     log: (_, message) => warnings.push(message)
   }).catch((error: NodeJS.ErrnoException) => {

@@ -55,6 +55,7 @@ import { findingStale } from './monitor/stale.js'
 import { watch } from './monitor/watch.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
+import { Files } from './store/files/medium.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
 import { version } from './version.js'
@@ -187,17 +188,22 @@ async function buildParts(
   // The thread for the disk starts while the state is read: the first change does not wait for it.
   realFiles.inOrder([]).catch(() => {})
   const box = await secretBoxOf(state)
+  const options = {
+    ...storeOptions(state, ini, box, version.service),
+    log: (level: 'warn' | 'info' | 'error', message: string) => log[level](message)
+  }
+  const medium = new Files(options)
   const store: ClusterStore = closed(
     await Store.open({
-      ...storeOptions(state, ini, box, version.service),
+      ...options,
+      medium,
       backUp: from => keepState(state, from, version.service),
-      opened: view => unlockBox(box, state, view),
-      log: (level, message) => log[level](message)
+      opened: view => unlockBox(box, state, view)
     })
   )
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
-  const { ours } = store
+  const { ours } = medium
   const journal = join(state, 'node-status.journal')
   const status = closed(await NodeStatus.open(journal, now, log, ours))
   await status.catchUp(store.current)

@@ -31,7 +31,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'check',
     'daemon',
     'backup',
-    'store/lock',
+    'store/files/lock',
     'model/migrations',
     'version',
     'program',
@@ -51,6 +51,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'services',
     'model',
     'store',
+    'store/files',
     'program',
     'template',
     'http/certificate',
@@ -71,6 +72,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'auth',
       'model',
       'store',
+      'store/files',
       'jobs',
       'template',
       'http'
@@ -122,6 +124,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   model: ['store', 'template'],
   // It knows files and names, and no object.
   backup: [],
+  // A medium knows the store's words; the store knows none of them.
+  'store/files': ['store'],
   store: [],
   'node-set': [],
   template: [],

@@ -10,7 +10,7 @@ import { addFiles, addNamedFile, OpenFiles, treeOptions, type Wanted } from '../
 import type { Config } from '../config/types.js'
 import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
-import { holdDirectory } from '../store/lock.js'
+import { holdDirectory } from '../store/files/lock.js'
 import { version } from '../version.js'
 import { askDaemon } from './ask-daemon.js'
 import { configDirectories, iniName, namedFiles, shippedTemplates } from './config-files.js'

@@ -48,15 +48,15 @@ export interface ModelOptions {
 }
 
 /**
- * How the store reads the state directory and what it has to hold, for files changed by hand (rules 11.2). Secret fields
- * are sealed with `box` (rules 11.8). `release` is this svcd's.
+ * How the store reads the state and what it has to hold, for files changed by hand (rules 11.2). Secret fields are sealed
+ * with `box` (rules 11.8). `directory` is that of the state: for its medium, and for messages. `release` is this svcd's.
  */
 export function storeOptions(directory: string, ini: ClusterSettings, box: SecretBox, release: string) {
   // An ini that gives the controller a device's address must not keep the objects from being loaded: `svcd check`
   // warns of it, and nobody else is given that address.
   const settings = { ...ini, controller: { name: ini.controller.name, address: '' } }
   const verify = (view: View) => checkState(view, settings)
-  const layout = { steps: migrations(ini.imageDirectory), release }
+  const layout = { steps: migrations(ini.imageDirectory), release, backups: `${directory}/backups` }
   return { directory, kinds: sealedKinds(box), createIndex, verify, layout }
 }
 

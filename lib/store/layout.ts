@@ -1,16 +1,10 @@
-import { join } from 'node:path'
-import { makeDirectory } from '../disk/directory.js'
-import type { FileLayer } from '../disk/files.js'
-import { isMissing } from '../disk/missing.js'
-import { readRegularFileSync } from '../disk/regular-file.js'
 import { isObject, type JsonObject } from '../json.js'
 import { LoadError, reasonOf } from './errors.js'
-import { type Intent, intentText, listing, readIntents } from './intents.js'
-import { decodeUtf8, parseJson } from './json.js'
-import { entryOf, INTENTS, intentFile, objectFile } from './paths.js'
+import { parseJson } from './json.js'
+import type { Revertible, Stored } from './medium.js'
 import type { Kind } from './types.js'
 
-/** The type and the name of the object that says which layout a state directory has: `layout/version.json`. */
+/** The type and the name of the object that says which layout a state has: `layout/version.json`. */
 export const LAYOUT = 'layout'
 const NAME = 'version'
 
@@ -27,6 +21,8 @@ export interface Layout {
   readonly steps: readonly ((state: RawState) => void)[]
   /** The release of svcd that runs. */
   readonly release: string
+  /** Where copies of older layouts are kept, for messages. */
+  readonly backups?: string
 }
 
 /** How the object of the version is read and written. */
@@ -49,133 +45,122 @@ function textOf(json: object): string {
   return `${JSON.stringify(json, null, 2)}\n`
 }
 
-/** Objects as their files have them, with what intents promise, before anything of them is checked. */
-export class RawState {
-  readonly #directory: string
-  /** `type/name` → the text that is to be written; undefined: no file. */
-  readonly #promised = new Map<string, { type: string; name: string; text: string | undefined }>()
-  readonly #written = new Map<string, { type: string; name: string; text: string | undefined }>()
+/** Objects as they are stored, before anything of them is checked. What is put and removed stays here. */
+export class RawState implements Stored {
+  readonly #stored: Stored
+  /** By type and name. */
+  readonly #written = new Map<string, Map<string, Revertible>>()
 
-  constructor(directory: string, intents: readonly Intent[]) {
-    this.#directory = directory
-    for (const write of intents.flatMap(({ writes }) => writes))
-      this.#promised.set(`${write.type}/${write.name}`, { ...write, text: write.text })
+  constructor(stored: Stored) {
+    this.#stored = stored
   }
 
   /** The names of all objects of a type. */
   names(type: string): string[] {
-    const found = listing(join(this.#directory, type)).flatMap(fileName => {
-      const entry = entryOf(fileName)
-      return typeof entry === 'string' ? [] : [entry.object]
-    })
-    const names = new Set(found)
-    for (const { type: its, name, text } of [...this.#promised.values(), ...this.#written.values()])
-      if (its === type) {
-        if (text === undefined) names.delete(name)
-        else names.add(name)
-      }
+    const names = new Set(this.#stored.names(type))
+    for (const { name, text } of this.#written.get(type)?.values() ?? [])
+      if (text === undefined) names.delete(name)
+      else names.add(name)
     return [...names].sort()
   }
 
-  /** An object; undefined where there is none. Throws LoadError for a file that holds none. */
+  text(type: string, name: string): string | undefined {
+    const written = this.#written.get(type)?.get(name)
+    return written ? written.text : this.#stored.text(type, name)
+  }
+
+  /** An object; undefined where there is none. Throws LoadError for what is none. */
   get(type: string, name: string): JsonObject | undefined {
-    const key = `${type}/${name}`
-    const file = objectFile(this.#directory, type, name)
     try {
-      const known = this.#written.get(key) ?? this.#promised.get(key)
-      const text = known ? known.text : decodeUtf8(readRegularFileSync(file))
+      const text = this.text(type, name)
       if (text === undefined) return undefined
       const json = parseJson(text)
       if (!isObject(json)) throw new Error('it is not an object')
       return json
     } catch (error) {
-      if (isMissing(error)) return undefined
-      throw new LoadError([{ file, message: reasonOf(error) }])
+      throw new LoadError([{ file: this.place(type, name), message: reasonOf(error) }])
     }
   }
 
   put(type: string, name: string, json: JsonObject): void {
-    this.#written.set(`${type}/${name}`, { type, name, text: textOf(json) })
+    this.#write(type, name, textOf(json))
   }
 
   remove(type: string, name: string): void {
-    this.#written.set(`${type}/${name}`, { type, name, text: undefined })
+    this.#write(type, name, undefined)
   }
 
   /** What was put and removed. */
-  get writes(): Intent['writes'] {
-    return [...this.#written.values()]
+  get writes(): readonly Revertible[] {
+    return [...this.#written.values()].flatMap(writes => [...writes.values()])
+  }
+
+  place(type?: string, name?: string): string {
+    return this.#stored.place(type, name)
+  }
+
+  problems(types?: ReadonlySet<string>) {
+    return this.#stored.problems(types)
+  }
+
+  get foreign() {
+    return this.#stored.foreign
+  }
+
+  #write(type: string, name: string, text: string | undefined): void {
+    const ofType = this.#written.get(type) ?? new Map<string, Revertible>()
+    this.#written.set(type, ofType)
+    const { textBefore } = ofType.get(name) ?? { textBefore: this.#stored.text(type, name) }
+    ofType.set(name, { type, name, text, textBefore })
   }
 }
 
-/** What has to be written so that a state has today's layout: all of it, or nothing. */
+/** What brings a state to today's layout: all of it is written, or nothing. */
 export interface Migration {
   readonly from: number
   readonly to: number
   /** Nothing was ever stored there. */
   readonly isNew: boolean
-  readonly intent: Intent
+  /** The state as it is to be. */
+  readonly state: RawState
 }
 
 /**
- * What brings a state directory to today's layout (rules 11.11); undefined where it has it. A state without a version has
- * version 0. Writes nothing. Throws LoadError for a newer one, which names both versions and the way out, and for a file
- * that cannot be read.
+ * What brings a state to today's layout (rules 11.11); undefined where it has it. A state without a version has version 0.
+ * Writes nothing. Throws LoadError for a newer one, which names both versions and the way out, and for what cannot be read.
  */
 export function migrationOf(
-  directory: string,
-  { steps, release }: Layout,
+  stored: Stored,
+  { steps, release, backups }: Layout,
   types: readonly string[]
 ): Migration | undefined {
-  const { intents, problems } = readIntents(directory)
+  const problems = stored.problems()
   if (problems.length > 0) throw new LoadError(problems)
-  const raw = new RawState(directory, intents)
-  const file = objectFile(directory, LAYOUT, NAME)
-  const { version: from, release: by } = versionIn(raw, file)
+  const state = new RawState(stored)
+  const { version: from, release: by } = versionIn(state)
   const to = steps.length
   if (from > to) {
+    const kept = backups ? `; the start that made version ${from} left one in ${backups}` : ''
     const message =
       `this state has layout version ${from}, written by svcd ${by}; svcd ${release} knows versions up to ${to}: ` +
-      `install svcd ${by} or a later one, or restore a backup of before that (svcd restore --force FILE; the start that ` +
-      `made version ${from} left one in ${join(directory, 'backups')}); nothing is changed`
-    throw new LoadError([{ file, message }])
+      `install svcd ${by} or a later one, or restore a backup of before that (svcd restore --force FILE${kept}); ` +
+      'nothing is changed'
+    throw new LoadError([{ file: stored.place(LAYOUT, NAME), message }])
   }
   if (from === to) return undefined
-  const isNew = intents.length === 0 && types.every(type => raw.names(type).length === 0)
-  for (const step of steps.slice(from)) step(raw)
+  const isNew = types.every(type => state.names(type).length === 0)
+  for (const step of steps.slice(from)) step(state)
   const doc: LayoutDoc = { name: NAME, version: to, release }
-  raw.put(LAYOUT, NAME, { ...doc })
-  const number = (intents.at(-1)?.number ?? 0) + 1
-  return { from, to, isNew, intent: { number, writes: raw.writes } }
+  state.put(LAYOUT, NAME, { ...doc })
+  return { from, to, isNew, state }
 }
 
-function versionIn(raw: RawState, file: string): Pick<LayoutDoc, 'version' | 'release'> {
-  const json = raw.get(LAYOUT, NAME)
+function versionIn(state: RawState): Pick<LayoutDoc, 'version' | 'release'> {
+  const json = state.get(LAYOUT, NAME)
   if (json === undefined) return { version: 0, release: '' }
   try {
     return docOf(json)
   } catch (error) {
-    throw new LoadError([{ file, message: reasonOf(error) }])
+    throw new LoadError([{ file: state.place(LAYOUT, NAME), message: reasonOf(error) }])
   }
-}
-
-/**
- * Writes a migration. It is one intent, the version with it: a crash leaves the state as it was, or as it is to be. The
- * objects' files follow as those of every intent do.
- */
-export async function commitMigration(
-  directory: string,
-  { intent }: Migration,
-  files: FileLayer
-): Promise<void> {
-  const place = async (type: string, file: string, text: string | Iterable<string>) => {
-    await makeDirectory(join(directory, type), made => files.syncDirectory(made))
-    await files.replace(file, text)
-    await files.syncDirectory(join(directory, type))
-  }
-  const [only, ...more] = intent.writes
-  // Of an older intent nothing is in a file that no older release knows.
-  if (only?.text !== undefined && more.length === 0)
-    return place(only.type, objectFile(directory, only.type, only.name), only.text)
-  await place(INTENTS, intentFile(directory, intent.number), intentText(intent.writes))
 }

@@ -1,51 +1,21 @@
-import { rm } from 'node:fs/promises'
-import { join } from 'node:path'
 import { Background } from '../background.js'
 import { atOnce, inSlices } from '../concurrency.js'
-import { makeDirectory } from '../disk/directory.js'
-import { type FileLayer, realFiles } from '../disk/files.js'
-import type { DiskStep } from '../disk/steps.js'
-import { Committer } from './commit.js'
 import { LoadError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
-import { Flusher } from './flush.js'
-import { commitMigration, LAYOUT, type Layout, layoutKind, type Migration, migrationOf } from './layout.js'
-import { type Loaded, load, type Outdated } from './load.js'
-import { acquireLock, type Lock } from './lock.js'
-import { INTENTS, objectFile } from './paths.js'
-import { State } from './state.js'
+import type { Outdated } from './load.js'
+import type { Medium } from './medium.js'
+import { keepBackUp, kindsOf, type Start, type StoreOptions, startOf } from './start.js'
+import type { State } from './state.js'
 import { Transaction } from './transaction.js'
 import type { Change, Doc, Index, Kind, Tx, Types, View } from './types.js'
 import { coalesced, ObjectWrite } from './write.js'
 
-/** What a store is made of. */
-export interface StoreOptions<T extends Types, I extends Index> {
-  /** The state directory, made (0700) when missing. */
-  directory: string
-  kinds: { [K in keyof T & string]: Kind<T[K]> }
-  /** Called twice: one index for readers, one for transactions. Its `update` must not throw. */
-  createIndex: () => I
-  /** Checks the rules for which the whole state is needed, for files changed by hand. Any problem stops the start. */
-  verify?: (view: View<T, I>) => readonly { type: string; name: string; message: string }[]
-  /** Called by `open` with what was read, before anything is written. A throw stops the start. */
-  opened?: (view: View<T, I>) => Promise<void>
-  /** The layouts of the state directory; without it, the store asks for no version and writes none. */
-  layout?: Layout
-  /** Called before a state gets today's layout: keeps a copy of the files, and gives its place. A throw stops the start. */
-  backUp?: (from: number) => Promise<string>
-  /** How many files may still have to be written after the answers before the next change waits. Default 65,536. */
-  outstandingFiles?: number
-  /** How files are written; a test puts failing ones here. */
-  files?: FileLayer
-  log?: (level: 'warn' | 'info' | 'error', message: string) => void
-}
-
-/** A transaction that waits for its files to be durable. */
+/** A transaction that waits to be durable. */
 interface Pending {
   /** Every write in order. */
   readonly steps: readonly Change[]
   /** What they come to, one for an object. */
   readonly net: readonly Change[]
-  /** The same for the disk. */
+  /** The same for the medium. */
   readonly writes: readonly ObjectWrite[]
   /** Made in steps, while no other change was made: readers turn to the state that has it already. */
   readonly alone?: true
@@ -61,16 +31,14 @@ const TOLD_AT_ONCE = 500
 const PROBE_MS = { first: 1000, longest: 2000 }
 
 /**
- * Objects in memory, each also a JSON file. All changes go through one transaction function. Reads are answered from
- * memory; a restart reads the files.
+ * Objects in memory, each also a JSON text in a medium. All changes go through one transaction function. Reads are answered
+ * from memory; a restart reads the medium.
  */
 export class Store<T extends Types, I extends Index> {
   readonly #kinds: ReadonlyMap<string, Kind<Doc>>
   #current: State<T, I>
   #next: State<T, I>
-  readonly #lock: Lock
-  readonly #flusher: Flusher
-  readonly #committer: Committer
+  readonly #medium: Medium
   readonly #log: NonNullable<StoreOptions<T, I>['log']>
   readonly #listeners = new Set<Listener>()
   #queue: Pending[] = []
@@ -79,7 +47,7 @@ export class Store<T extends Types, I extends Index> {
   /** Pending while a change is made in steps: the others wait for it. */
   #alone: Promise<void> | undefined
   #problem = ''
-  /** An empty commit now and then, so that health tells when the disk is well again though nobody writes. */
+  /** An empty commit now and then, so that health tells when the medium is well again though nobody writes. */
   readonly #probing = new Background({
     work: () =>
       new Promise<void>((done, failed) => this.#push({ steps: [], net: [], writes: [], done, failed })),
@@ -87,11 +55,10 @@ export class Store<T extends Types, I extends Index> {
   })
   #closed: Promise<void> | undefined
 
-  private constructor(options: StoreOptions<T, I>, lock: Lock, loaded: Loaded, current: State<T, I>) {
-    const { directory, outstandingFiles, files = realFiles, log = () => {} } = options
+  private constructor(options: StoreOptions<T, I>, { current, stateOf }: Start<T, I>) {
     this.#kinds = kindsOf(options)
-    this.#lock = lock
-    this.#log = log
+    this.#medium = options.medium
+    this.#log = options.log ?? (() => {})
     this.#current = current
     const committed = () => this.#current
     this.current = {
@@ -101,51 +68,42 @@ export class Store<T extends Types, I extends Index> {
       get: (type, name) => committed().get(type, name),
       names: type => committed().names(type)
     }
-    this.#next = stateOf(options, loaded)
-    const { ours } = lock
-    this.#flusher = new Flusher({ directory, outstandingFiles, files, log, ours })
-    const lastIntent = loaded.intents.at(-1)?.number ?? 0
-    this.#committer = new Committer({ directory, files, flusher: this.#flusher, ours, lastIntent })
-    for (const intent of loaded.intents) this.#flusher.add(intent)
+    this.#next = stateOf()
   }
 
   /**
-   * Locks the directory, reads and verifies it, and finishes what a crash interrupted (the files that intents promise
-   * follow in the background). Throws a LockedError, or a LoadError that has every problem.
+   * Takes the right to write, reads and verifies what is stored, and finishes what a crash interrupted (in the background).
+   * Throws what the medium throws where another process has that right, or a LoadError that has every problem.
    */
   static async open<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Store<T, I>> {
-    const { directory, files = realFiles, log = () => {} } = options
-    await makeDirectory(directory, made => files.syncDirectory(made))
-    const lock = await acquireLock(directory)
+    const { medium, log = () => {} } = options
+    await medium.lock()
     try {
-      const loaded = await loadToday(options)
-      const current = stateOf(options, loaded)
-      const problems = [...loaded.problems, ...verified(options, current)]
-      if (problems.length > 0) throw new LoadError(problems)
-      for (const problem of loaded.foreign) log('warn', problemText(problem))
-      for (const leftover of loaded.leftovers) await rm(leftover, { force: true })
-      for (const type of [INTENTS, ...kindsOf(options).keys()]) {
-        await makeDirectory(join(directory, type), made => files.syncDirectory(made))
-      }
-      await options.opened?.(current)
-      const store = new Store(options, lock, loaded, current)
-      await store.#renew(loaded.outdated)
+      const start = startOf(options, await medium.read())
+      if (start.problems.length > 0) throw new LoadError(start.problems)
+      await keepBackUp(options, start)
+      for (const problem of start.foreign) log('warn', problemText(problem))
+      await options.opened?.(start.current)
+      await medium.start(kindsOf(options).keys())
+      if (start.migration) await medium.commit(start.migration.state.writes)
+      const store = new Store(options, start)
+      await store.#renew(start.outdated)
       return store
     } catch (error) {
-      await lock.release()
+      await medium.close()
       throw error
     }
   }
 
   /**
-   * Every problem of a state directory (files of no type too), for `svcd check`. Takes no lock and writes nothing; what
-   * the start would write anew is a warning to `log`. While a daemon writes to the directory, it may see half of a change.
+   * Every problem of what is stored (what is no object of ours too), for `svcd check`. Takes no lock and writes nothing; what
+   * the start would write anew is a warning to `log`. While a daemon writes there, it may see half of a change.
    */
   static async inspect<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Problem[]> {
-    const loaded = load(options.directory, kindsOf(options), migrationFor(options)?.intent)
-    for (const { file, message } of loaded.outdated)
+    const { outdated, problems, foreign } = startOf(options, await options.medium.read())
+    for (const { file, message } of outdated)
       options.log?.('warn', problemText({ file, message: `${message}; the next start writes the file anew` }))
-    return [...loaded.problems, ...loaded.foreign, ...verified(options, stateOf(options, loaded))]
+    return [...problems, ...foreign]
   }
 
   /** The committed objects, also for who holds it for long: the states change places (`changeInSteps`). */
@@ -154,17 +112,12 @@ export class Store<T extends Types, I extends Index> {
   /** Whether changes can be made durable, and why not. */
   get health(): { ok: boolean; reason: string } {
     const closed = this.#closed === undefined ? '' : 'shutting down'
-    const reason = closed || this.#problem || this.#flusher.problem
+    const reason = closed || this.#problem || this.#medium.problem
     return { ok: reason === '', reason }
   }
 
-  /** Fails when the directory is no longer ours to write (rules 11.3): also for what others write in it. */
-  get ours(): DiskStep {
-    return this.#lock.ours
-  }
-
   /**
-   * Runs `fn` at once, against memory plus the changes on their way to disk. Resolves with what it returned when its
+   * Runs `fn` at once, against memory plus the changes on their way to the medium. Resolves with what it returned when its
    * changes are durable and visible in `current`, all or none. A throw takes its writes back, and rejects. Both wait
    * for the changes on their way that `fn` may have seen: should those fail, this one rejects with a StoreError too.
    */
@@ -260,7 +213,7 @@ export class Store<T extends Types, I extends Index> {
     return () => this.#listeners.delete(listener)
   }
 
-  /** Refuses new changes, finishes those under way and the files behind them, and unlocks. One in steps is taken back. */
+  /** Refuses new changes, finishes those under way, and closes the medium. One in steps is taken back. */
   close(): Promise<void> {
     this.#closed ??= this.#close()
     return this.#closed
@@ -270,13 +223,12 @@ export class Store<T extends Types, I extends Index> {
     await this.#probing.close()
     await this.#alone
     await this.#running
-    await this.#flusher.close()
-    await this.#lock.release()
+    await this.#medium.close()
   }
 
   /**
-   * Writes files anew that hold what no file should hold, all in one commit: a crash leaves the old ones, or an intent
-   * with the new ones. A disk that does not take it is no reason not to serve: the next start tries again.
+   * Writes anew what is stored as none should be, all in one commit. A medium that does not take it is no reason not to
+   * serve: the next start tries again.
    */
   async #renew(outdated: readonly Outdated[]): Promise<void> {
     const docs = outdated.map(({ type, name }) => ({ type, name, doc: this.#current.get(type, name) }))
@@ -285,7 +237,7 @@ export class Store<T extends Types, I extends Index> {
     if (first === undefined) return
     const more = outdated.length > 1 ? ` (and ${outdated.length - 1} more files like it)` : ''
     try {
-      await this.#committer.commit(writes)
+      await this.#medium.commit(writes)
       this.#log('info', `${problemText(first)}${more}: written anew`)
     } catch (error) {
       this.#log('error', `${problemText(first)}${more}: it cannot be written anew: ${reasonOf(error)}`)
@@ -324,7 +276,7 @@ export class Store<T extends Types, I extends Index> {
   async #commit(batch: readonly Pending[]): Promise<void> {
     const writes = coalesced(batch.map(({ writes }) => writes))
     if (writes.length === 0 && this.#problem === '') return
-    await this.#committer.commit(writes)
+    await this.#medium.commit(writes)
     if (this.#problem !== '') this.#log('info', 'the store can be changed again')
     this.#problem = ''
   }
@@ -363,64 +315,6 @@ export class Store<T extends Types, I extends Index> {
     }
     for (const { failed } of pending) failed(new StoreError(reason))
   }
-}
-
-function kindsOf<T extends Types, I extends Index>(options: StoreOptions<T, I>): Map<string, Kind<Doc>> {
-  const kinds = new Map<string, Kind<Doc>>(Object.entries(options.kinds))
-  for (const name of [INTENTS, LAYOUT])
-    if (kinds.has(name)) throw new TypeError(`a type cannot be named ${name}`)
-  if (options.layout) kinds.set(LAYOUT, layoutKind)
-  return kinds
-}
-
-const migrationFor = <T extends Types, I extends Index>({
-  directory,
-  layout,
-  kinds
-}: StoreOptions<T, I>): Migration | undefined => layout && migrationOf(directory, layout, Object.keys(kinds))
-
-/** Reads a state, brought to today's layout after a backup. Nothing of it is written if the result has a problem. */
-async function loadToday<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Loaded> {
-  const { directory, files = realFiles, log = () => {} } = options
-  const migration = migrationFor(options)
-  if (!migration) return load(directory, kindsOf(options))
-  const { from, to, isNew, intent } = migration
-  const planned = load(directory, kindsOf(options), intent)
-  if ([...planned.problems, ...verified(options, stateOf(options, planned))].length > 0) return planned
-  if (!isNew) {
-    const kept = await options.backUp?.(from).catch((error: unknown) => {
-      throw new Error(
-        `${directory}: the state has layout version ${from}, and is not brought to version ${to}, because its backup ` +
-          `cannot be written: ${reasonOf(error)}; nothing is changed`
-      )
-    })
-    log(
-      'info',
-      `the state is brought from layout version ${from} to ${to}${kept ? `; as it was, it is in ${kept}` : ''}`
-    )
-  }
-  await commitMigration(directory, migration, files)
-  return load(directory, kindsOf(options))
-}
-
-function stateOf<T extends Types, I extends Index>(
-  options: StoreOptions<T, I>,
-  { objects }: Loaded
-): State<T, I> {
-  const state = new State<T, I>(kindsOf(options).keys(), options.createIndex())
-  for (const { type, name, doc } of objects) state.set(type, name, doc)
-  return state
-}
-
-function verified<T extends Types, I extends Index>(
-  options: StoreOptions<T, I>,
-  view: View<T, I>
-): Problem[] {
-  const found = options.verify?.(view) ?? []
-  return found.map(({ type, name, message }) => ({
-    file: objectFile(options.directory, type, name),
-    message
-  }))
 }
 
 /** Makes the steps of a change in a state that does not have it. */

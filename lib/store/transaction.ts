@@ -1,5 +1,5 @@
 import { atOnce } from '../concurrency.js'
-import { assertStorable } from './paths.js'
+import { assertStorable } from './medium.js'
 import { sameJson } from './same-json.js'
 import type { State } from './state.js'
 import type { Change, Doc, Index, Tx, Types } from './types.js'

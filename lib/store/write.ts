@@ -1,7 +1,7 @@
-import type { Revertible } from './commit.js'
+import type { Revertible } from './medium.js'
 import type { Change, Doc, Kind } from './types.js'
 
-/** What the file of a changed object has to hold. It keeps no text of its own: a change may be of very many objects. */
+/** What a changed object has to be stored as. It keeps no text of its own: a change may be of very many objects. */
 export class ObjectWrite implements Revertible {
   readonly #kind: Kind<Doc>
   readonly #before: Doc | undefined

@@ -14,7 +14,7 @@ import { Model, storeOptions, theDaemon } from '../../lib/model/model.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { iniSettings } from '../../lib/model/settings.js'
 import type { ClusterStore, Tx } from '../../lib/model/view.js'
-import { Store } from '../../lib/store/store.js'
+import { Store } from '../store/file-store.js'
 import { scratch } from '../support/scratch.js'
 
 const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createIndex, kinds } from '../../lib/model/types.js'
-import { Store } from '../../lib/store/store.js'
+import { Store } from '../store/file-store.js'
 
 const pack = {
   name: 'compute-0123456789ab.tar.zst',

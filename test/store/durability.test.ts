@@ -11,8 +11,8 @@ import {
 import { join } from 'node:path'
 import t from 'tap'
 import { LoadError, StoreError } from '../../lib/store/errors.js'
-import type { Store } from '../../lib/store/store.js'
 import { until } from '../support/until.js'
+import type { Store } from './file-store.js'
 import { gate, type MacIndex, node, openStore, systemError, TestFiles, type TestTypes } from './fixtures.js'
 
 type TestStore = Store<TestTypes, MacIndex>

@@ -1,8 +1,8 @@
 import { type FileLayer, type LogFile, realFiles } from '../../lib/disk/files.js'
 import { type DiskStep, StepError } from '../../lib/disk/steps.js'
 import { SortedNames } from '../../lib/store/order.js'
-import { Store, type StoreOptions } from '../../lib/store/store.js'
 import type { Doc, Index, Kind } from '../../lib/store/types.js'
+import { Store, type StoreOptions } from './file-store.js'
 
 export interface Node {
   name: string

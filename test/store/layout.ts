@@ -1,6 +1,6 @@
 import type { Layout } from '../../lib/store/layout.js'
-import { Store, type StoreOptions } from '../../lib/store/store.js'
 import type { Index } from '../../lib/store/types.js'
+import { Store, type StoreOptions } from './file-store.js'
 import { type Counter, kinds } from './fixtures.js'
 
 /** A layout in which a counter was `count` first, then `value`, and is ten times as much since. */

@@ -2,9 +2,9 @@ import { chmodSync, cpSync, existsSync, readdirSync, readFileSync, statSync, wri
 import { join } from 'node:path'
 import t from 'tap'
 import { FieldError, LoadError, problemText } from '../../lib/store/errors.js'
-import { Store } from '../../lib/store/store.js'
 import { output } from '../support/programs.js'
 import { proof } from '../support/proof.js'
+import { Store } from './file-store.js'
 import { kinds, type MacIndex, node, openStore, optionsFor, type TestTypes } from './fixtures.js'
 
 const text = (doc: object) => `${JSON.stringify(doc, null, 2)}\n`

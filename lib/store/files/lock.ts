@@ -3,11 +3,11 @@ import { once } from 'node:events'
 import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { exists } from '../disk/missing.js'
-import { readRegularFile } from '../disk/regular-file.js'
-import { replaceFile } from '../disk/replace.js'
-import { type DiskStep, identityIn } from '../disk/steps.js'
-import { LockedError } from './errors.js'
+import { exists } from '../../disk/missing.js'
+import { readRegularFile } from '../../disk/regular-file.js'
+import { replaceFile } from '../../disk/replace.js'
+import { type DiskStep, identityIn } from '../../disk/steps.js'
+import { LockedError } from '../errors.js'
 
 /** How long a start waits for another one that has the directory and has not said so yet. */
 const PATIENCE_MS = 10_000

@@ -1,10 +1,10 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { readRegularFileSync } from '../disk/regular-file.js'
-import type { Problem } from './errors.js'
-import { reasonOf } from './errors.js'
-import { decodeUtf8, JsonError, parseJson } from './json.js'
-import { entryOf, INTENTS, type Write } from './paths.js'
+import { readRegularFileSync } from '../../disk/regular-file.js'
+import { type Problem, reasonOf } from '../errors.js'
+import { decodeUtf8, JsonError, parseJson } from '../json.js'
+import { assertStorable, INTENTS, type Write } from '../medium.js'
+import { entryOf } from './paths.js'
 
 /** The text of an intent is made in pieces of so many characters: that of a large change is longer than a string can be. */
 const PIECE_CHARACTERS = 128 * 1024
@@ -102,6 +102,7 @@ function parseWrites(json: unknown, types?: ReadonlySet<string>): Intent['writes
     if (typeof type !== 'string' || (types && !types.has(type)))
       throw new Error(`write ${position} has an unknown type`)
     if (typeof name !== 'string') throw new Error(`write ${position} has no name`)
+    assertStorable(name)
     if (typeof text !== 'string' && text !== null) throw new Error(`write ${position} has no text`)
     return { type, name, text: text ?? undefined }
   })

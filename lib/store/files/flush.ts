@@ -1,10 +1,11 @@
 import { join } from 'node:path'
-import { Background } from '../background.js'
-import type { FileLayer } from '../disk/files.js'
-import type { DiskStep } from '../disk/steps.js'
-import { reasonOf, StoreError } from './errors.js'
+import { Background } from '../../background.js'
+import type { FileLayer } from '../../disk/files.js'
+import type { DiskStep } from '../../disk/steps.js'
+import { reasonOf, StoreError } from '../errors.js'
+import { INTENTS } from '../medium.js'
 import type { Intent } from './intents.js'
-import { fileStep, INTENTS, intentFile, objectFile } from './paths.js'
+import { fileStep, intentFile, objectFile } from './paths.js'
 
 /**
  * How many files intents may promise before they are written; further changes wait. Enough for a change of every node

@@ -1,16 +1,7 @@
 import { join } from 'node:path'
-import { isLeftover } from '../disk/replace.js'
-import type { DiskStep } from '../disk/steps.js'
-
-/** What one object's file has to hold; `undefined`: no file. */
-export interface Write {
-  readonly type: string
-  readonly name: string
-  readonly text: string | undefined
-}
-
-/** The directory of the intents, beside those of the types. */
-export const INTENTS = 'intents'
+import { isLeftover } from '../../disk/replace.js'
+import type { DiskStep } from '../../disk/steps.js'
+import { INTENTS } from '../medium.js'
 
 /** `<directory>/<type>/<name>.json`; not by `join`, of whose time a start with many objects would have a twentieth. */
 export function objectFile(directory: string, type: string, name: string): string {
@@ -25,13 +16,6 @@ export function intentFile(directory: string, number: number): string {
 /** Gives an object's file what it has to hold. */
 export const fileStep = (file: string, text: string | undefined): DiskStep =>
   text === undefined ? { remove: file } : { replace: file, text }
-
-/** Throws a TypeError for a name that no file can have, or that loading would skip. */
-export function assertStorable(name: string): void {
-  if (!/^[^./\0][^/\0]*$/.test(name) || Buffer.byteLength(name) > 200) {
-    throw new TypeError(`${JSON.stringify(name)} cannot name a file of the store`)
-  }
-}
 
 /** What a directory entry is: an object, a leftover of an interrupted atomic write, an editor's, or foreign. */
 export type Entry = { object: string } | 'leftover' | 'ignored' | 'foreign'

@@ -1,9 +1,10 @@
 import { dirname, join } from 'node:path'
-import type { FileLayer } from '../disk/files.js'
-import { type DiskStep, StepError } from '../disk/steps.js'
+import type { FileLayer } from '../../disk/files.js'
+import { type DiskStep, StepError } from '../../disk/steps.js'
+import { INTENTS, type Revertible, type Write } from '../medium.js'
 import type { Flusher } from './flush.js'
 import { intentText } from './intents.js'
-import { fileStep, INTENTS, intentFile, objectFile, type Write } from './paths.js'
+import { fileStep, intentFile, objectFile } from './paths.js'
 
 interface CommitterOptions {
   readonly directory: string
@@ -22,11 +23,6 @@ const MOST_CHARACTERS = 1024 * 1024
 const isShort = (writes: readonly Write[]) =>
   writes.length <= MOST_AT_ONCE &&
   writes.reduce((sum, { text = '' }) => sum + text.length, 0) <= MOST_CHARACTERS
-
-/** A write with what the file held after the last commit. */
-export interface Revertible extends Write {
-  readonly textBefore: string | undefined
-}
 
 /** Makes changes durable, one batch at a time. */
 export class Committer {

@@ -1,0 +1,59 @@
+import type { Problem } from './errors.js'
+
+/** What one object has to be stored as; `undefined`: not at all. */
+export interface Write {
+  readonly type: string
+  readonly name: string
+  readonly text: string | undefined
+}
+
+/** A write with what was stored after the last commit, for a medium that has to take it back by itself. */
+export interface Revertible extends Write {
+  readonly textBefore: string | undefined
+}
+
+/**
+ * Where a store keeps its objects, as texts. One store uses it, in this order: `lock`, `read`, `start`, then `commit` again
+ * and again, one at a time, and `close` whatever came before. Who only looks calls `read` alone.
+ */
+export interface Medium {
+  /** Takes the right to write. Throws an Error that names who has it. */
+  lock(): Promise<void>
+  /** What is stored. It writes nothing, and needs no right to write. */
+  read(): Promise<Stored>
+  /** Makes ready to write objects of these types, and finishes in the background what a crash interrupted. `read` found it whole. */
+  start(types: Iterable<string>): Promise<void>
+  /**
+   * Resolves when all the writes (at most one for an object) will outlive a power cut; when it throws, none does, and none
+   * ever will. Without writes it tries whether the next commit would succeed.
+   */
+  commit(writes: readonly Revertible[]): Promise<void>
+  /** Why writing is not, or will soon not be, possible; '' when all is well. */
+  readonly problem: string
+  /** Ends what goes on in the background, and gives the right to write back. */
+  close(): Promise<void>
+}
+
+/** What a medium holds: changes that are committed and not carried out yet count as carried out. */
+export interface Stored {
+  /** The names of a type's objects, in any order. Throws where they cannot be listed. */
+  names(type: string): Iterable<string>
+  /** What an object is stored as; undefined where there is none. Throws where it cannot be read. */
+  text(type: string, name: string): string | undefined
+  /** Where an object is, or a type's objects, or all, in words for a person: the path of a file. */
+  place(type?: string, name?: string): string
+  /** Damage that leaves unknown what is stored; with `types`, that something is stored of others. */
+  problems(types?: ReadonlySet<string>): readonly Problem[]
+  /** What is beside the objects of the types that were listed, and none of ours: reported, and left alone. */
+  readonly foreign: readonly Problem[]
+}
+
+/** What a medium keeps its unfinished changes under, beside the types: no type has this name. */
+export const INTENTS = 'intents'
+
+/** Throws a TypeError for a name that no file can have, or that loading would skip. */
+export function assertStorable(name: string): void {
+  if (!/^[^./\0][^/\0]*$/.test(name) || Buffer.byteLength(name) > 200) {
+    throw new TypeError(`${JSON.stringify(name)} cannot name a file of the store`)
+  }
+}

@@ -1,0 +1,92 @@
+import { type Problem, reasonOf } from './errors.js'
+import { LAYOUT, type Layout, layoutKind, type Migration, migrationOf } from './layout.js'
+import { type Loaded, load } from './load.js'
+import { INTENTS, type Medium, type Stored } from './medium.js'
+import { State } from './state.js'
+import type { Doc, Index, Kind, Types, View } from './types.js'
+
+/** What a store is made of. */
+export interface StoreOptions<T extends Types, I extends Index> {
+  /** Where the objects are kept. */
+  medium: Medium
+  kinds: { [K in keyof T & string]: Kind<T[K]> }
+  /** Called twice: one index for readers, one for transactions. Its `update` must not throw. */
+  createIndex: () => I
+  /** Checks the rules for which the whole state is needed, for files changed by hand. Any problem stops the start. */
+  verify?: (view: View<T, I>) => readonly { type: string; name: string; message: string }[]
+  /** Called by `open` with what was read, before anything is written. A throw stops the start. */
+  opened?: (view: View<T, I>) => Promise<void>
+  /** The layouts of the state; without it, the store asks for no version and writes none. */
+  layout?: Layout
+  /** Called before a state gets today's layout: keeps a copy of it, and gives its place. A throw stops the start. */
+  backUp?: (from: number) => Promise<string>
+  log?: (level: 'warn' | 'info' | 'error', message: string) => void
+}
+
+/** What a store starts with: what is stored, brought to today's layout in memory alone. */
+export interface Start<T extends Types, I extends Index> extends Omit<Loaded, 'objects'> {
+  readonly current: State<T, I>
+  /** Another state of the same objects. */
+  readonly stateOf: () => State<T, I>
+  /** What has to be written first; undefined where the layout is today's. */
+  readonly migration: Migration | undefined
+  /** Where everything is, for messages. */
+  readonly place: string
+}
+
+/** The kinds of a store's types, with that of the layout where it has one. */
+export function kindsOf<T extends Types, I extends Index>(
+  options: StoreOptions<T, I>
+): Map<string, Kind<Doc>> {
+  const kinds = new Map<string, Kind<Doc>>(Object.entries(options.kinds))
+  for (const name of [INTENTS, LAYOUT])
+    if (kinds.has(name)) throw new TypeError(`a type cannot be named ${name}`)
+  if (options.layout) kinds.set(LAYOUT, layoutKind)
+  return kinds
+}
+
+/** Reads, migrates and verifies what is stored. Writes nothing. Throws LoadError for a layout that cannot be read. */
+export function startOf<T extends Types, I extends Index>(
+  options: StoreOptions<T, I>,
+  stored: Stored
+): Start<T, I> {
+  const kinds = kindsOf(options)
+  const migration = options.layout && migrationOf(stored, options.layout, Object.keys(options.kinds))
+  const { objects, problems, ...loaded } = load(migration?.state ?? stored, kinds)
+  const stateOf = () => {
+    const state = new State<T, I>(kinds.keys(), options.createIndex())
+    for (const { type, name, doc } of objects) state.set(type, name, doc)
+    return state
+  }
+  const current = stateOf()
+  const found = [...problems, ...verified(options, current, stored)]
+  return { ...loaded, problems: found, current, stateOf, migration, place: stored.place() }
+}
+
+/** Keeps a copy of a state that gets today's layout. Throws Error with the way things stand where that fails. */
+export async function keepBackUp<T extends Types, I extends Index>(
+  { backUp, log = () => {} }: StoreOptions<T, I>,
+  { migration, place }: Start<T, I>
+): Promise<void> {
+  if (!migration || migration.isNew) return
+  const { from, to } = migration
+  const kept = await backUp?.(from).catch((error: unknown) => {
+    throw new Error(
+      `${place}: the state has layout version ${from}, and is not brought to version ${to}, because its backup ` +
+        `cannot be written: ${reasonOf(error)}; nothing is changed`
+    )
+  })
+  log(
+    'info',
+    `the state is brought from layout version ${from} to ${to}${kept ? `; as it was, it is in ${kept}` : ''}`
+  )
+}
+
+function verified<T extends Types, I extends Index>(
+  options: StoreOptions<T, I>,
+  view: View<T, I>,
+  stored: Stored
+): Problem[] {
+  const found = options.verify?.(view) ?? []
+  return found.map(({ type, name, message }) => ({ file: stored.place(type, name), message }))
+}
