@@ -3,7 +3,6 @@
 
 export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 installed := node_modules/.package-lock.json
-runner := .tap/plugins/package.json
 sources := $(shell find lib -name '*.ts') package.json tsconfig.json tsconfig.build.json
 
 run: build
@@ -15,11 +14,6 @@ build: dist/main.js
 
 $(installed): package-lock.json
 	npm ci --no-audit --no-fund
-	@touch $@
-
-# tap with the plugins that package.json names, which a first run would not have.
-$(runner): $(installed) package.json
-	@npx --no-install tap build
 	@touch $@
 
 dist/main.js: $(installed) $(sources)
@@ -36,12 +30,12 @@ format: $(installed)
 packages:
 	@sh test/packages.sh
 
-test: packages build lint $(runner)
+test: packages build lint
 	@sh test/run.sh
 
 # The long proofs: what `make test` has with more rounds and larger sizes, and those of test/long: load, real
 # Debian images in virtual machines. One table at the end tells what was tried and what broke.
-test-long: build lint $(runner)
+test-long: build lint
 	@sh test/packages.sh packages.txt packages-long.txt
 	@sh test/long.sh
 

@@ -3,13 +3,19 @@
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p .cache
 node test/compile.mjs || exit 1
+given=
 for argument; do
   shift
   case $argument in test/*.test.ts) argument=.cache/js/${argument%.ts}.js ;; esac
+  case $argument in --*) ;; *) given=yes ;; esac
   set -- "$@" "$argument"
 done
+if [ -z "$given" ]; then
+  # shellcheck disable=SC2046 # None of our names has a blank.
+  set -- "$@" $(find .cache/js/test -name '*.test.js' ! -path '.cache/js/test/long/*' | sort)
+fi
 log=.cache/test-$$.tap
-npx --no-install tap --reporter=silent --output-file="$log" "$@"
+node test/all.mjs "$@" >"$log"
 status=$?
 node test/summary.mjs "$log" || status=1
 rm -f "$log"

@@ -11,6 +11,7 @@ import type { JobSummary } from '../../lib/jobs/record.js'
 import { createLog } from '../../lib/log.js'
 import { kinds } from '../../lib/model/types.js'
 import { readIntents } from '../../lib/store/files/intents.js'
+import { adminToken, sshKeyMade } from './first-start.js'
 import { inject } from './inject.js'
 import { scratch } from './scratch.js'
 import { until } from './until.js'
@@ -62,7 +63,8 @@ export class Controller {
     const controller = new Controller(directory, all, '', log)
     await controller.#boot()
     test.teardown(() => controller.daemon.close(1000))
-    controller.token = await controller.login()
+    controller.token = await controller.#adminToken()
+    await sshKeyMade(join(directory, 'state'), overrides, () => log.join('\n'))
     return controller
   }
 
@@ -76,6 +78,11 @@ export class Controller {
   async #boot(): Promise<void> {
     const log = createLog('info', line => this.log.push(line))
     this.daemon = await startDaemon(loadConfig(ini, this.overrides), log, () => Date.now() + this.clockMs)
+  }
+
+  #adminToken(): Promise<string> {
+    const { auth, paths } = loadConfig(ini, this.overrides)
+    return adminToken(paths.state, () => Date.now() + this.clockMs, auth.token_lifetime)
   }
 
   async login(username = 'admin', password?: string): Promise<string> {

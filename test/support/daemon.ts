@@ -1,8 +1,9 @@
-import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import { mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { builtTree } from './built-tree.js'
 import { type Child, start } from './child.js'
 import { Client } from './client.js'
+import { adminToken, sshKeyMade } from './first-start.js'
 import { output, requirePrograms } from './programs.js'
 import { until } from './until.js'
 
@@ -78,16 +79,14 @@ export class Daemon {
     return start(program, [...args, ...settings.flatMap(value => ['--set', value])])
   }
 
-  /** Resolves once it listens and its admin is logged in. */
+  /** Resolves once it listens. */
   async start(): Promise<void> {
     this.child = this.launch()
     await this.child.says('next, ask for a token')
     this.#url = /listens on (http:\S+);/.exec(this.log())?.[1] ?? ''
     if (this.#token !== '') return
-    const password = readFileSync(this.path('state', 'admin-password'), 'utf8').trim()
-    const { status, body } = await this.request('POST', '/token', { username: 'admin', password })
-    if (status !== 201) throw new Error(`POST /token: ${status} ${JSON.stringify(body)}`)
-    this.#token = (body as { token: string }).token
+    this.#token = await adminToken(this.path('state'))
+    await sshKeyMade(this.path('state'), this.#options.set ?? [], () => this.log())
   }
 
   /** A connection of the admin's to a daemon that is not in another network. */
