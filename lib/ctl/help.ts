@@ -57,7 +57,8 @@ ${Object.entries(verbs)
   .join('\n')}
 
 A verb with types behind it is for these alone. NAME may be a node set for nodes: node[001-100], @group, @all,
-@osimage:NAME, @status:WORD, @stale:yes, and a,b for both, a!b for the one without the other.
+@osimage:NAME, @status:WORD, @stale:yes. a,b is the nodes of both, a!b those of a without those of b, a&b those
+that are in both.
 
 Values: yes and no for what is true or false, commas in lists, nothing (FIELD=) to unset. @FILE reads a text
 from a file, - from standard input, @@ is an @. Scripts are given as text. Of a secret, - asks on a terminal.
@@ -75,7 +76,7 @@ function noteOf(field: Field): string {
   if (refers) return ` [${refers}]`
   const words = choices(field)
   if (words.length > 0) return `: ${words.join(' or ')}`
-  if (type === base64) return '; given as text here'
+  if (type === base64) return ': a text, or @FILE'
   const isPlain =
     type === objectName || type.json === 'object' || type.json === 'array' || type.expected === 'a string'
   return isPlain ? '' : `: ${type.expected}`
@@ -85,7 +86,9 @@ function noteOf(field: Field): string {
 export function typeHelp(type: TypeName): string {
   const { title, newName } = objectTypes[type]
   const rows = settable(objectTypes[type]).map(field =>
-    column(field.merged ? `${field.name}.NAME=` : `${field.name}=`, 24, `${field.meaning}${noteOf(field)}`)
+    field.merged
+      ? column(`${field.name}.NAME=`, 24, 'text for templates; an empty one takes it away')
+      : column(`${field.name}=`, 24, `${field.meaning}${noteOf(field)}`)
   )
   const ofEntries = ofInterface(objectTypes[type]).map(({ name, meaning }) =>
     column(`INTERFACE.${name}=`, 24, meaning)

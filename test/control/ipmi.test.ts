@@ -3,10 +3,12 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Bmc } from '../support/bmc.js'
 import { addNode, ask, bmcCluster, follow } from '../support/bmc-cluster.js'
+import { start } from '../support/child.js'
 import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
-import { checkout, locate, output } from '../support/programs.js'
+import { checkout, locate } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
+import { svcctlFor } from '../support/svcctl.js'
 
 const port = await freePort()
 const [one, two, three] = await Promise.all(
@@ -295,16 +297,30 @@ t.test('the commands of docs/power.md, as they are typed', async t => {
   const commands = [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].flatMap(([, block = '']) =>
     block.trim().split('\n')
   )
-  const auth = `x-access-tokens: ${c.token}`
-  const url = `http://127.0.0.1:${c.daemon.port}`
-  const type = (command = '') =>
-    output('env', [`auth=${auth}`, `url=${url}`, 'sh', '-c', `${command} -w '%{http_code}'`])
-  const [network, setup, group, status, on, many, results, ...more] = commands
+  const env = {
+    ...svcctlFor(scratch(t), c),
+    auth: `x-access-tokens: ${c.token}`,
+    url: `http://127.0.0.1:${c.daemon.port}`
+  }
+  const type = async (command = '', input = '') => {
+    const shown = command.startsWith('curl ') ? `${command} -w '%{http_code}'` : command
+    const { code, stdout, stderr } = await start('sh', ['-c', shown], { input, env }).ended
+    t.equal(code, 0, `${command} ${stderr}`)
+    return stdout
+  }
+  const [network, setup, group, state, allOn, status, on, many, results, ...more] = commands
   t.same(more, [])
-  t.match(await type(network), /201$/)
-  t.match(await type(setup?.replace('PASSWORD', 'secret')), /20[01]$/)
-  t.match(await type(group), /204$/)
+  // The page makes its own.
+  await c.post('/config/group/compute', { bmcsetupname: null })
+  await c.get('/config/bmcsetup/boards/_delete')
+  await type(network)
+  await type(setup, 'secret\n')
+  await type(group)
   for (const i of [1, 2]) await c.post(`/config/node/n${i}`, { newhostname: `node00${i}` })
+  t.match(await type(state), /node001.*off/)
+  t.match(await type(allOn), /node\[001-002\]: power on/)
+  t.ok(bmc1.isOn && bmc2.isOn)
+  for (const bmc of bmcs) bmc.isOn = false
   t.equal(await type(status), '{"control":{"power":"off"}}\n200')
   t.equal(await type(on), '204')
   t.ok(bmc1.isOn)

@@ -74,7 +74,7 @@ export const unmanagedBmcUsers = {
   name: 'unmanaged_bmc_users',
   type: oneOf('disable', 'delete'),
   inherited: 'group',
-  meaning: 'what happens to other users of the BMC; null keeps them'
+  meaning: 'what happens to other users of the BMC; empty keeps them'
 } as const
 
 /** Not inherited but appended: to those of the image, the node's after its group's (rules 4.2). */
@@ -99,7 +99,7 @@ function script<N extends string>(name: N, when: string) {
     type: base64,
     inherited: 'group',
     default: '',
-    meaning: `base64 script run ${when}`
+    meaning: `script run ${when}`
   } as const
 }
 function flag<N extends string>(name: N, value: boolean, meaning: string) {
