@@ -24,7 +24,7 @@ async function typed(heading: string, after = ''): Promise<string> {
 
 // rules 12.1 to 12.8
 t.test("the commands of docs/day.md, as they are typed, in the page's order", async t => {
-  const added = await typed('Twenty new nodes')
+  const added = await typed('New nodes')
   t.match(added, /dry run, nothing was changed: 3 node create/)
   t.match(added, /3 nodes created, 0 changed/)
   const there = await typed('What is there')
