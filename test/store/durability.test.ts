@@ -1,4 +1,5 @@
 import {
+  cpSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -371,4 +372,28 @@ t.test('a large change that is refused after its intent was written does not com
   const again = await openStore(directory)
   t.same(again.current.names('node'), ['later', 'n0'])
   await again.close()
+})
+
+// rules 11.3
+t.test('an intent of another directory that took the place of ours stays', async t => {
+  const directory = join(t.testdir({ state: {} }), 'state')
+  const files = new TestFiles()
+  const store = await openStore(directory, { files })
+  let hits = 0
+  files.before = (operation, file) => {
+    // The objects of the change are written and about to be durable: now the directory is exchanged for a copy of it.
+    if (operation !== 'syncDirectory' || !file.endsWith('/node') || hits++ > 0) return
+    cpSync(directory, `${directory}-copy`, { recursive: true })
+    renameSync(directory, `${directory}-away`)
+    renameSync(`${directory}-copy`, directory)
+  }
+  await put(store, 'a', 'b')
+  await until(() => !store.health.ok)
+  t.match(store.health.reason, /is another directory than at the start/)
+  t.equal(intentsOnDisk(directory).length, 1, 'the copy still has what its next start will finish')
+  rmSync(directory, { recursive: true })
+  renameSync(`${directory}-away`, directory)
+  await until(() => intentsOnDisk(directory).length === 0)
+  t.same(nodesOnDisk(directory), ['a', 'b'])
+  await store.close()
 })

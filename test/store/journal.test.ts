@@ -1,6 +1,16 @@
-import { appendFileSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { identityIn } from '../../lib/disk/steps.js'
 import { LoadError, StoreError } from '../../lib/store/errors.js'
 import { Journal, type JournalOptions } from '../../lib/store/journal.js'
 import { output } from '../support/programs.js'
@@ -236,4 +246,36 @@ t.test('a failed append leaves no half line, even when it cannot be taken back a
   const again = await openStates(file)
   t.same([...again.states.keys()], ['a', 'c'])
   await again.journal.close()
+})
+
+// rules 11.3
+t.test('what a failed append left is not put right in another directory of that name', async t => {
+  const directory = join(t.testdir({ state: {} }), 'state')
+  const file = join(directory, 'journal')
+  const files = new TestFiles()
+  const identity = identityIn(statSync(directory, { bigint: true }))
+  const ours = { same: directory, identity, otherwise: 'another directory' }
+  const { journal, report } = await openStates(file, { files, ours, compactBytes: 100 })
+  const syncs = () => files.count('syncDirectory')
+  let broken = true
+  files.before = operation => {
+    if (broken && operation === 'syncDirectory') throw systemError('EIO')
+  }
+  // The file is compacted, and its new name may not be durable.
+  const isRefused = (state: number) =>
+    report('a', state).then(
+      () => false,
+      () => true
+    )
+  for (let state = 0; !(await isRefused(state)); ) state++
+  broken = false
+  renameSync(directory, `${directory}-away`)
+  mkdirSync(directory)
+  await t.rejects(report('b', 1), /another directory/)
+  rmSync(directory, { recursive: true })
+  renameSync(`${directory}-away`, directory)
+  const back = syncs()
+  await report('b', 2)
+  t.equal(syncs(), back + 1, 'the right directory is synced before the next answer')
+  await journal.close()
 })
