@@ -9,6 +9,7 @@ import type { GroupDoc } from '../model/types/group.js'
 import type { NodeDoc } from '../model/types/node.js'
 import type { VariableMap } from '../model/variables.js'
 import type { Tx, View } from '../model/view.js'
+import { notRendered } from '../monitor/boot-steps.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Source, Visit } from '../source.js'
 import type { Templates } from '../template/templates.js'
@@ -276,8 +277,14 @@ export class Boot {
     return model.effective(model.get('node', name))
   }
 
-  /** Why the node would get no boot script now; undefined when it would, or is not to boot from the network. */
+  /** Why the node would get no boot script now, or one that tells of an obstacle; undefined when it would boot. */
   obstacleOf(name: string): string | undefined {
+    try {
+      this.preview(name)
+    } catch (error) {
+      if (error instanceof ServiceError) return unrenderable(error)
+      throw error
+    }
     return this.#obstacle(this.#effective(name))
   }
 
@@ -292,8 +299,18 @@ export class Boot {
     const reason = this.#obstacle(target)
     const warning =
       reason === undefined && target.settings.netboot ? misplaced(target, visit.source) : undefined
-    if (!visit.headOnly) this.#note(target, reason, warning, visit)
-    return this.#answer(target, mac, reason, warning)
+    const note = (said: string | undefined) => {
+      if (!visit.headOnly) this.#note(target, said, warning, visit)
+    }
+    let text: string
+    try {
+      text = this.#answer(target, mac, reason, warning)
+    } catch (error) {
+      if (error instanceof ServiceError) note(unrenderable(error))
+      throw error
+    }
+    note(reason)
+    return text
   }
 
   /** Notes that a node has asked for its script, and why it cannot have it or why it may not work. */
@@ -361,6 +378,9 @@ export class Boot {
     return render(templates, template, { variables: model.cluster.variables, ...data, url })
   }
 }
+
+/** Why there is no boot script at all: `error` tells which template is at fault, and where. */
+const unrenderable = ({ message }: ServiceError) => `${notRendered}: ${message}`
 
 /** Why a node cannot be booted, as one sentence; undefined when it can (rules 4.1). */
 function obstacle(

@@ -70,6 +70,13 @@ export const beforeKernel = ({ boot }: Facts, ...names: readonly StepName[]) => 
   const step = newest(boot?.steps, ...names)
   return step && timeOf(newest(boot?.steps, ...progress)) < step.last ? step : undefined
 }
+/** The step that says why the node cannot boot, where it is the last word on its boot script. */
+export const noScript = (facts: Facts) => {
+  const told = beforeKernel(facts, 'no-script')
+  return told === newest(facts.boot?.steps, 'script', 'no-script', 'disk') ? told : undefined
+}
+/** What a verdict adds where nothing stands in the way of a boot any more. */
+export const isMended = ({ obstacle }: Facts) => (obstacle === undefined ? ' (that is put right by now)' : '')
 const report = ({ boot }: Facts, pattern: RegExp) =>
   newest(
     boot?.steps.filter(({ step, about }) => step === 'report' && pattern.test(about)),

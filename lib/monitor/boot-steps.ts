@@ -4,7 +4,8 @@ import type { Sent } from '../source.js'
 export const stepMeanings = {
   menu: 'the machine asked for the menu',
   script: 'it got the boot script; about: kernel, initramfs, image',
-  'no-script': 'it asked for the boot script, which says why it cannot boot; about: the reason',
+  'no-script':
+    'it asked for the boot script, which says why it cannot boot, or could not be made; about: the reason',
   disk: 'it was told to boot from its disk',
   bmc: "a machine asked for a boot script with the MAC of the node's BMC; about: that MAC",
   kernel: 'it asked for the kernel; about: the file',
@@ -20,6 +21,9 @@ export const stepMeanings = {
     'it asked for a torrent file: the image itself then comes from other nodes, which svcd does not see',
   running: 'the installed system was up; about: the packed image that it runs'
 } as const
+
+/** How the reason of a `no-script` begins when a template is at fault. */
+export const notRendered = 'its boot script cannot be rendered'
 
 export type StepName = keyof typeof stepMeanings
 

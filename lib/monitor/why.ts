@@ -8,11 +8,13 @@ import {
   failure,
   impostor,
   installed,
+  isMended,
   isUp,
   kernelMs,
   lastSeen,
   newest,
   nextMs,
+  noScript,
   refusal,
   runs,
   sign,
@@ -20,7 +22,7 @@ import {
   timeOf,
   times
 } from './boot-questions.js'
-import { stepMeanings } from './boot-steps.js'
+import { notRendered, stepMeanings } from './boot-steps.js'
 import { isStale } from './stale.js'
 
 /** A rule of the table: what svcd saw, and what to do about it. */
@@ -117,15 +119,25 @@ export const whys: readonly Why[] = [
         : `no machine with the MAC of ${node} (${macs.join(', ')}) ever asked for a boot script`
   },
   {
+    id: 'template-fault',
+    saw: 'the machine asked for its boot script, and the template of it has a fault',
+    remedy: 'correct the template; svcd check shows it',
+    verdict: facts => {
+      const told = noScript(facts)
+      return told?.about.startsWith(notRendered)
+        ? `${facts.node} asked for its boot script at ${at(told.last)}${times(told.count)}: ${told.about}${isMended(facts)}`
+        : undefined
+    }
+  },
+  {
     id: 'no-boot-file',
     saw: 'the machine got a boot script that says why it cannot boot, or a kernel or initramfs that is not there',
     remedy: 'pack the image, or give it files that are there; the node asks again by itself',
     verdict: facts => {
-      const { node, obstacle } = facts
-      const asked = newest(facts.boot?.steps, 'script', 'no-script', 'disk')
-      const told = beforeKernel(facts, 'no-script')
-      if (told && told === asked)
-        return `${node} asked for its boot script at ${at(told.last)}${times(told.count)} and cannot boot: ${told.about}${obstacle === undefined ? ' (that is put right by now)' : ''}`
+      const { node } = facts
+      const told = noScript(facts)
+      if (told)
+        return `${node} asked for its boot script at ${at(told.last)}${times(told.count)} and cannot boot: ${told.about}${isMended(facts)}`
       const missing = beforeKernel(facts, 'kernel', 'initramfs', 'no-file')
       return missing && (missing.step === 'no-file' || missing.end === 'refused')
         ? `${node} asked for the file ${missing.about} at ${at(missing.last)}${times(missing.count)}, and it could not be sent`

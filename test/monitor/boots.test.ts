@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs'
+import { cpSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { identityIn } from '../../lib/disk/steps.js'
@@ -116,6 +116,30 @@ t.test('each step of a boot is kept, and the verdict follows it', async t => {
     ...['install', 'report', 'image', 'report', 'report', 'report', 'report', 'report'],
     'running'
   ])
+})
+
+t.test('a template with a fault: the step is not one that the machine did not take', async t => {
+  const templates = t.testdir({})
+  cpSync(new URL('../../templates', import.meta.url).pathname, templates, { recursive: true })
+  const c = await cluster(t, `paths.templates=${templates}`)
+  const file = join(templates, 'boot/templ_boot_node.cfg')
+  const good = readFileSync(file, 'utf8')
+  c.clockMs += 1000
+  writeFileSync(file, `${good}{% if x %}\n`)
+  await until(async () => (await script(c)).status === 503)
+  const told = /its boot script cannot be rendered: template boot\/templ_boot_node\.cfg:\d+:4: /
+  const last = (await bootsOf(c)).at(-1)?.steps.at(-1)
+  t.match(last, { step: 'no-script', about: told })
+  t.match(await why(c), {
+    rule: 'template-fault',
+    verdict: new RegExp(`${told.source}.* is not closed.*; correct the template; svcd check shows it`)
+  })
+  t.match((await c.get('/monitor/node/n1')).body.monitor.status.n1, { reason: told })
+  writeFileSync(file, good)
+  c.clockMs += 1000
+  await until(async () => /put right by now/.test((await why(c)).verdict))
+  await script(c)
+  t.match(await why(c), { rule: 'in-progress', verdict: /was last seen with "script / })
 })
 
 t.test('why a machine does not come to its kernel', async t => {
