@@ -1,5 +1,5 @@
 # svcd: `make run` serves from this checkout, `make test` installs what the tests need and runs them.
-.PHONY: run demo build lint format test test-long test-node24 bench bench-compare docs packages install deb rpm clean
+.PHONY: run demo build node-version lint format test test-long test-node24 bench bench-compare docs packages install deb rpm clean
 
 export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 installed := node_modules/.package-lock.json
@@ -12,7 +12,10 @@ run: build
 build: dist/main.js
 	@node build/commit.mjs
 
-$(installed): package-lock.json
+node-version:
+	@sh build/node-version.sh
+
+$(installed): package-lock.json | node-version
 	npm ci --no-audit --no-fund
 	@touch $@
 

@@ -1,4 +1,4 @@
-import { chmodSync, cpSync, writeFileSync } from 'node:fs'
+import { chmodSync, cpSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { Logins } from '../../lib/auth/logins.js'
@@ -55,6 +55,45 @@ t.test('an unbuilt checkout says what to type', async t => {
   const { code, stderr } = await svcd(bare, ['version'])
   t.equal(code, 1)
   t.match(stderr, /^svcd is not built: type `make build` in /)
+})
+
+t.test('a Node that is too old is named, and the one that is needed', async t => {
+  const bare = t.testdir({ 'package.json': '{"type":"module","engines":{"node":">=99.1"}}' })
+  cpSync(join(checkout, 'bin'), join(bare, 'bin'), { recursive: true })
+  for (const name of ['svcd', 'svcctl']) {
+    const args = [join(bare, 'bin', name), '--help']
+    const { code, stdout, stderr } = await start(process.execPath, args).ended
+    const message = `${name} needs Node 99.1 or later, this is ${process.versions.node} (${process.execPath})\n`
+    t.strictSame({ code, stdout, stderr }, { code: 1, stdout: '', stderr: message })
+  }
+})
+
+t.test('make says which Node it needs, before anything else fails', async t => {
+  const bare = t.testdir({
+    bin: {},
+    build: {},
+    lib: {},
+    'package.json': '"node": ">=20.17"',
+    'package-lock.json': '{}'
+  })
+  for (const file of ['Makefile', 'build/node-version.sh']) cpSync(join(checkout, file), join(bare, file))
+  for (const program of ['sh', 'sed', 'sort', 'find', 'dirname', 'env'])
+    symlinkSync(join('/usr/bin', program), join(bare, 'bin', program))
+  const made = async () => {
+    const make = [`PATH=${join(bare, 'bin')}`, '/usr/bin/make', '-C', bare, 'build']
+    const { code, stderr } = await start('/usr/bin/env', make).ended
+    t.equal(code, 2)
+    return stderr
+  }
+  const program = (name: string, text: string) =>
+    writeFileSync(join(bare, 'bin', name), `#!/bin/sh\n${text}\n`, { mode: 0o755 })
+  t.match(await made(), /^node is missing: install Node 20\.17 or later, which brings npm$/m)
+  program('node', 'echo 18.20.4')
+  t.match(await made(), /^npm is missing: install Node 20\.17 or later, which brings npm$/m)
+  program('npm', 'echo npm was asked >&2; exit 1')
+  t.match(await made(), /^svcd needs Node 20\.17 or later, this is 18\.20\.4 \(.*\/bin\/node\)$/m)
+  program('node', 'echo 20.17.0')
+  t.match(await made(), /^npm was asked$/m)
 })
 
 const places = `[paths]\nstate = state\ntemplates = ${join(tree, 'templates')}\n`

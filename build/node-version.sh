@@ -1,0 +1,17 @@
+#!/bin/sh
+# Says which Node is needed, before npm or the compiler fails for want of it. The number is that of package.json.
+set -eu
+cd "$(dirname "$0")/.."
+
+fail() {
+  echo "$1" >&2
+  exit 1
+}
+
+needed=$(sed -n 's/.*"node": ">=\([0-9.]*\)".*/\1/p' package.json)
+for program in node npm; do
+  command -v "$program" >/dev/null || fail "$program is missing: install Node $needed or later, which brings npm"
+done
+present=$(node -p process.versions.node)
+printf '%s\n' "$needed" "$present" | sort -CV ||
+  fail "svcd needs Node $needed or later, this is $present ($(command -v node))"
