@@ -114,6 +114,21 @@ t.test('the address of the controller', async t => {
 })
 
 // rules 7.7
+t.test('a packed image that nodes cannot boot is a warning', async t => {
+  const c = await Controller.start(t)
+  const warned = async () =>
+    (await checkAll(loadConfig(shipped, [...c.overrides]))).warnings.filter(text => /packed/.test(text))
+  await c.cluster()
+  t.strictSame(await warned(), [])
+  const without = (what: string) =>
+    `OS image compute is packed, and has no ${what}: its nodes cannot boot from the network`
+  await c.post('/config/osimage/compute', { initrdfile: null })
+  t.strictSame(await warned(), [without('initramfs')])
+  await c.post('/config/osimage/compute', { kernelfile: null })
+  t.strictSame(await warned(), [without('kernel')])
+})
+
+// rules 7.7
 t.test('a role without a file is warned of, once', async t => {
   const roles = t.testdir({ login: '', directory: {} })
   const c = await Controller.start(t, `paths.roles=${roles}`)

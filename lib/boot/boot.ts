@@ -5,11 +5,12 @@ import { type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 import { isNodeName, splitNumber } from '../model/names.js'
+import { untagged } from '../model/tags.js'
 import type { GroupDoc } from '../model/types/group.js'
 import type { NodeDoc } from '../model/types/node.js'
 import type { VariableMap } from '../model/variables.js'
 import type { Tx, View } from '../model/view.js'
-import { notRendered } from '../monitor/boot-steps.js'
+import { notRendered, ofTag, packedWithout } from '../monitor/boot-steps.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Source, Visit } from '../source.js'
 import type { Templates } from '../template/templates.js'
@@ -394,12 +395,18 @@ function obstacle(
     ['initramfs (initrdfile)', image.initrdfile],
     ['packed image (imagefile)', image.imagefile]
   ] as const) {
-    if (file === undefined) return `OS image ${image.name} has no ${what}`
+    if (file === undefined) return lacks(image, settings.osimagetag, what)
     if (!hasFile(file)) return `the ${what} of OS image ${image.name}, ${file}, is missing`
   }
   if (provision?.ipaddress === undefined && !network?.dhcp)
     return `node ${node.name} has neither an address nor DHCP on its interface ${settings.provision_interface}`
   return undefined
+}
+
+/** The sentence on a file that an image, or the tag of it that the node has, does not name. */
+function lacks({ name, imagefile }: NonNullable<EffectiveNode['image']>, tag: string, what: string): string {
+  if (tag !== untagged) return `${ofTag}${tag} of OS image ${name} has no ${what}`
+  return `OS image ${name} ${imagefile === undefined ? '' : packedWithout}has no ${what}`
 }
 
 /**

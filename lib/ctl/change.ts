@@ -6,12 +6,15 @@ import { dryRunLines } from './render.js'
 import type { Session } from './session.js'
 import type { ReadText } from './values.js'
 
-/** Makes a change, or asks what it would change, and shows the answer; where the change takes long, when it is done. */
+/**
+ * Makes a change, or asks what it would change, and shows the answer; where the change takes long, when it is done. `done`
+ * is what to say where the answer has no text.
+ */
 export async function changed(
   session: Session,
   path: string,
   body: JsonObject | Buffer | undefined,
-  done: string,
+  done: string | (() => Promise<string>),
   method: 'GET' | 'POST' = 'POST',
   more: Query = {}
 ): Promise<void> {
@@ -19,7 +22,8 @@ export async function changed(
   if (format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
   const query = options.dryrun ? { ...more, dryrun: 'yes' } : more
   const answer = await finished(session, await controller.json(method, path, query, body))
-  if (!options.dryrun || format === 'json') return session.changed(answer, done)
+  if (!options.dryrun || format === 'json')
+    return session.changed(answer, typeof done === 'string' ? done : await done())
   await session.lines(dryRunLines(answer, paint))
 }
 

@@ -1,8 +1,25 @@
+import { isObject } from '../json.js'
 import { changed } from './change.js'
+import type { Session } from './session.js'
 import { change, chosen, pathOf, type Verb } from './verb.js'
 
 const tagPath = (image: string, tag: string) =>
   `${pathOf('osimage', image)}/osimagetag/${encodeURIComponent(tag)}`
+
+/** The answer of a pack has no text: what the image lacks for a boot is seen in its fields. */
+async function packed({ controller }: Session, name: string): Promise<string> {
+  const { config } = await controller.json('GET', pathOf('osimage', name), {})
+  const { osimage } = isObject(config) ? config : {}
+  const image = isObject(osimage) ? osimage[name] : undefined
+  const { kernelfile, initrdfile } = isObject(image) ? image : {}
+  const done = `OS image ${name} packed`
+  if (!kernelfile)
+    return `${done}; warning: it has no kernel below /boot${noBoot} a kernel (linux-image-amd64)${again}`
+  if (!initrdfile) return `${done}; warning: it has no initramfs${noBoot} initramfs-tools${again}`
+  return done
+}
+const noBoot = ': its nodes cannot boot from the network; install'
+const again = ' in it, and pack it again'
 
 /** What is done with the files of an OS image, and with its tags. */
 export const imageVerbs: Readonly<Record<string, Verb>> = {
@@ -13,7 +30,7 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
     options: ['output'],
     only: ['osimage'],
     run: (session, type, [name = '']) =>
-      changed(session, `${pathOf(type, name)}/_pack`, undefined, `OS image ${name} packed`, 'GET')
+      changed(session, `${pathOf(type, name)}/_pack`, undefined, () => packed(session, name), 'GET')
   },
   tags: {
     operands: 'NAME',

@@ -4,6 +4,7 @@ import { noController, refused } from './failure.js'
 import { follow } from './progress.js'
 import { outcomeLines } from './render.js'
 import type { Session } from './session.js'
+import { clean } from './terminal.js'
 
 /** What came of one node. */
 interface Outcome {
@@ -19,7 +20,12 @@ export async function act(session: Session, part: Part, set: string, action: str
   const { controller, format, paint } = session
   const outcomes = new Map<string, Outcome>()
   const body = { control: { [part]: { [action]: { hostlist: set } } } }
-  const first = await controller.json('POST', `/control/action/${part}/_${action}`, {}, body)
+  const asked = controller.json('POST', `/control/action/${part}/_${action}`, {}, body)
+  const first = await asked.catch((error: Error) => {
+    // The controller speaks of a field that nobody has typed here.
+    const isEmpty = error.message === `${part} ${action}: field "hostlist" names no node`
+    throw isEmpty ? refused(`${clean(set)} names no node: nothing was done`) : error
+  })
   const { request_id: id } = first
   if (typeof id !== 'string') throw noController(`no svcd at ${controller.name}: it gives no request_id`)
   const answer = await follow(session, `/control/status/${encodeURIComponent(id)}`, first, told => {

@@ -43,6 +43,11 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
       )
     else if (wasStarted) warnings.push(`${message}; the next start makes an empty one`)
   }
+  for (const { name, imagefile, kernelfile, initrdfile } of images) {
+    const what = kernelfile === undefined ? 'kernel' : initrdfile === undefined ? 'initramfs' : undefined
+    if (imagefile !== undefined && what !== undefined)
+      warnings.push(`OS image ${name} is packed, and has no ${what}: its nodes cannot boot from the network`)
+  }
   const sent = hasDirectory(files) ? sentToNodes(view, cluster) : new Set()
   for (const { type, name, title, files: given } of hasDirectory(files) ? named : [])
     for (const [field, file] of Object.entries(given)) {

@@ -77,6 +77,13 @@ export const noScript = (facts: Facts) => {
 }
 /** What a verdict adds where nothing stands in the way of a boot any more. */
 export const isMended = ({ obstacle }: Facts) => (obstacle === undefined ? ' (that is put right by now)' : '')
+/** The sentence on a node whose boot script says why it cannot boot, where the reason fits; undefined for none. */
+export function cannotBoot(facts: Facts, fits: (about: string) => boolean): string | undefined {
+  const told = noScript(facts)
+  return told && fits(told.about)
+    ? `${facts.node} asked for its boot script at ${at(told.last)}${times(told.count)} and cannot boot: ${told.about}${isMended(facts)}`
+    : undefined
+}
 const report = ({ boot }: Facts, pattern: RegExp) =>
   newest(
     boot?.steps.filter(({ step, about }) => step === 'report' && pattern.test(about)),

@@ -24,6 +24,9 @@ export const stepMeanings = {
 
 /** How the reason of a `no-script` begins when a template is at fault. */
 export const notRendered = 'its boot script cannot be rendered'
+/** How it begins when a tag lacks a file, and what it holds when a packed image lacks one. */
+export const ofTag = 'tag '
+export const packedWithout = 'is packed, and '
 
 export type StepName = keyof typeof stepMeanings
 

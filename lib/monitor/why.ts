@@ -2,6 +2,7 @@ import {
   at,
   beforeKernel,
   bootMs,
+  cannotBoot,
   doing,
   type Facts,
   failed,
@@ -22,7 +23,7 @@ import {
   timeOf,
   times
 } from './boot-questions.js'
-import { notRendered, stepMeanings } from './boot-steps.js'
+import { notRendered, ofTag, packedWithout, stepMeanings } from './boot-steps.js'
 import { isStale } from './stale.js'
 
 /** A rule of the table: what svcd saw, and what to do about it. */
@@ -130,14 +131,27 @@ export const whys: readonly Why[] = [
     }
   },
   {
+    id: 'tag-without-files',
+    saw: 'the machine got a boot script that says that the tag of its image lacks a file',
+    remedy:
+      'pack the image, and give what is packed the tag (svcctl osimage tag IMAGE TAG); the node asks again by itself',
+    verdict: facts => cannotBoot(facts, about => about.startsWith(ofTag))
+  },
+  {
+    id: 'no-kernel',
+    saw: 'the machine got a boot script that says that its image is packed, and has no kernel or no initramfs',
+    remedy:
+      "put a kernel into the image's /boot (linux-image-amd64, and initramfs-tools), and pack it; the node asks again by itself",
+    verdict: facts => cannotBoot(facts, about => about.includes(packedWithout))
+  },
+  {
     id: 'no-boot-file',
     saw: 'the machine got a boot script that says why it cannot boot, or a kernel or initramfs that is not there',
     remedy: 'pack the image, or give it files that are there; the node asks again by itself',
     verdict: facts => {
       const { node } = facts
-      const told = noScript(facts)
-      if (told)
-        return `${node} asked for its boot script at ${at(told.last)}${times(told.count)} and cannot boot: ${told.about}${isMended(facts)}`
+      const told = cannotBoot(facts, () => true)
+      if (told !== undefined) return told
       const missing = beforeKernel(facts, 'kernel', 'initramfs', 'no-file')
       return missing && (missing.step === 'no-file' || missing.end === 'refused')
         ? `${node} asked for the file ${missing.about} at ${at(missing.last)}${times(missing.count)}, and it could not be sent`

@@ -270,6 +270,10 @@ t.test('the power of nodes: what came of each, with a bar on a terminal', async 
     n1: { result: 'ok', message: 'on' },
     node001: { result: 'failed', message: /BMC/ }
   })
+  t.match(await here(['node', 'power', '@stale:yes&@compute', 'status']), {
+    code: 1,
+    stderr: 'svcctl: @stale:yes&@compute names no node: nothing was done\n'
+  })
   t.match(await run(['node', 'power', 'nobody', 'on']), { code: 1, stdout: '', stderr: /nobody/ })
 })
 
@@ -335,6 +339,12 @@ t.test('an image is packed and tagged', async t => {
   await ok(t, ['osimage', 'clone', 'small', 'large'])
   rmSync(join(c.directory, 'images', 'large'), { recursive: true })
   t.match(await here(['osimage', 'pack', 'large']), { code: 1, stdout: '', stderr: /large/ })
+  mkdirSync(join(c.directory, 'images', 'large'))
+  t.equal(
+    await ok(t, ['osimage', 'pack', 'large']),
+    'OS image large packed; warning: it has no kernel below /boot: its nodes cannot boot from the network; ' +
+      'install a kernel (linux-image-amd64) in it, and pack it again\n'
+  )
   for (const name of ['small', 'large']) await ok(t, ['osimage', 'rm', name])
 })
 

@@ -155,6 +155,28 @@ t.test('why a machine does not come to its kernel', async t => {
     t.match((await bootsOf(c)).at(-1)?.steps, [{ step: 'no-script', count: 2 }])
     await c.post('/config/osimage/compute', { kernelfile: 'vmlinuz' })
     t.match(await why(c), { rule: 'no-boot-file', verdict: /put right by now/ })
+    await c.post('/config/osimage/compute', { kernelfile: null })
+    await script(c)
+    t.match(await why(c), {
+      rule: 'no-kernel',
+      verdict:
+        /: OS image compute is packed, and has no kernel \(kernelfile\); put a kernel into the image's \/boot/
+    })
+    await c.post('/config/osimage/compute', { imagefile: null })
+    await script(c)
+    t.match(await why(c), {
+      rule: 'no-boot-file',
+      verdict: /: OS image compute has no kernel \(kernelfile\); pack/
+    })
+    await c.post('/config/osimage/compute/tag', { tag: 'november' })
+    await c.post('/config/osimage/compute', { kernelfile: 'vmlinuz', imagefile: 'compute.tar.gz' })
+    await c.post('/config/node/n1', { osimagetag: 'november' })
+    await script(c)
+    t.match(await why(c), {
+      rule: 'tag-without-files',
+      verdict: /: tag november of OS image compute has no kernel \(kernelfile\); pack the image, and give/
+    })
+    await c.post('/config/node/n1', { osimagetag: null })
     await script(c)
     await asks(c, '/boot/nothing')
     t.match(await why(c), { rule: 'no-boot-file', verdict: /asked for the file nothing/ })
