@@ -7,6 +7,7 @@ import { keys } from './config/keys.js'
 import type { Problem } from './config/problem.js'
 import { frontWarnings, reachability, userWarnings } from './config/reachability.js'
 import type { Config } from './config/types.js'
+import { isWildcard } from './config/values.js'
 import { hasDirectory, hasFile } from './disk/kind.js'
 import { expiry, isFor, PairError, readPair } from './http/certificate.js'
 import { imageFindings } from './image/findings.js'
@@ -147,7 +148,13 @@ async function missingOnMachine(config: Config): Promise<string[]> {
   const addresses = Object.values(networkInterfaces()).flatMap(
     all => all?.map(({ address }) => address) ?? []
   )
-  if (!/^127\.|^::1$/.test(controller.address) && !addresses.includes(controller.address))
+  const isElsewhere = (address: string) =>
+    !isWildcard(address) && !/^127\.|^::1$/.test(address) && !addresses.includes(address)
+  const { listen } = config.http
+  if (isElsewhere(listen.address))
+    problems.push(`[http] listen: no interface of this machine has ${listen.address}`)
+  // Without one of its own the controller has the address of listen, which is told already.
+  if (isElsewhere(controller.address) && controller.address !== listen.address)
     problems.push(`[controller] address: no interface of this machine has ${controller.address}`)
   if (boot.ipxe_directory !== '' && !hasDirectory(boot.ipxe_directory))
     problems.push(`[boot] ipxe_directory: there is no directory ${boot.ipxe_directory}`)

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { checkAll } from '../lib/check.js'
 import { banner } from '../lib/cli/banner.js'
-import { loadConfig } from '../lib/config/load.js'
+import { loadConfig, readConfig } from '../lib/config/load.js'
 import { cheapHash } from './support/callers.js'
 import { makeCertificate } from './support/certificate.js'
 import { Controller } from './support/controller.js'
@@ -111,13 +111,26 @@ t.test('the address of the controller', async t => {
   t.strictSame((await check(state, 'controller.address=192.0.2.1')).problems, [
     '[controller] address: no interface of this machine has 192.0.2.1'
   ])
+  const listens = async (...settings: string[]) => (await check(state, ...settings)).problems
+  const away = 'http.listen=192.0.2.1:7050'
+  t.strictSame(await listens(away), ['[http] listen: no interface of this machine has 192.0.2.1'])
+  t.strictSame(await listens(away, 'controller.address='), [
+    '[http] listen: no interface of this machine has 192.0.2.1'
+  ])
+  t.strictSame(await listens('http.listen=0.0.0.0:7050', 'controller.address=127.0.0.1'), [])
+  const { config } = readConfig(join(state, 'svcd.ini'), [
+    ...[`paths.state=${join(state, 'var')}`, `paths.templates=${templates}`],
+    'http.listen=0.0.0.0:7050'
+  ])
+  if (!config) throw new Error('the faults of single keys keep nothing from being checked')
+  t.strictSame((await checkAll(config)).problems, [], 'that an address is needed is told already')
 })
 
 // rules 7.7
 t.test('a packed image that nodes cannot boot is a warning', async t => {
   const c = await Controller.start(t)
   const warned = async () =>
-    (await checkAll(loadConfig(shipped, [...c.overrides]))).warnings.filter(text => /packed/.test(text))
+    (await checkAll(loadConfig(shipped, [...c.overrides]))).warnings.filter(text => /is packed/.test(text))
   await c.cluster()
   t.strictSame(await warned(), [])
   const without = (what: string) =>

@@ -49,12 +49,19 @@ export const nodeSets = (parts: Needed): NodeSets => ({
   changed: (text, view) => nodesIn(parts, text, view, CREATES_NONE)
 })
 
+const STALE = '@stale takes yes alone: @stale:yes'
+
 /** What stands behind an @ (rules 12.2). */
 function membersOf({ status, boots, model }: Needed, group: string, view: View): Iterable<string> {
   if (group === 'all') return view.names('node')
   const [, kind, value = ''] = /^([a-z]+):(.*)$/s.exec(group) ?? []
+  if (kind === 'status' && value === '')
+    throw badRequest('node set: @status: needs a word behind it, as in @status:installer.failed')
   if (kind === 'status') return view.names('node').filter(name => isIn(status.state(name) ?? '', value))
-  if (kind === 'stale' && value === 'yes') return staleNodes({ view, cluster: model.cluster }, boots)
+  if (kind === 'stale') {
+    if (value !== 'yes') throw badRequest(`node set: ${STALE}`)
+    return staleNodes({ view, cluster: model.cluster }, boots)
+  }
   if (kind === 'osimage') {
     if (!view.get('osimage', value))
       throw notFound(`node set: there is no OS image ${value}${didYouMean(value, view.names('osimage'))}`)
@@ -64,8 +71,10 @@ function membersOf({ status, boots, model }: Needed, group: string, view: View):
     throw badRequest(
       `node set: @${kind}: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD`
     )
-  if (!view.get('group', group))
-    throw notFound(`node set: there is no group ${group}${didYouMean(group, view.names('group'))}`)
+  if (!view.get('group', group)) {
+    const meant = group === 'stale' ? `; ${STALE}` : didYouMean(group, view.names('group'))
+    throw notFound(`node set: there is no group ${group}${meant}`)
+  }
   return view.index.members(group)?.all.values ?? []
 }
 

@@ -12,6 +12,7 @@ import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
 import { holdDirectory } from '../store/files/lock.js'
 import { version } from '../version.js'
+import { refuseDirectory } from './archive-file.js'
 import { askDaemon } from './ask-daemon.js'
 import { configDirectories, iniName, namedFiles, shippedTemplates } from './config-files.js'
 import { UsageError } from './usage.js'
@@ -40,6 +41,7 @@ export async function backup(config: Config, file: string, images: boolean): Pro
 }
 
 async function toFile(file: string, write: (archive: Archive) => Promise<void>): Promise<void> {
+  await refuseDirectory(file)
   const part = join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
   const handle = await open(part, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
     // The system's message names the file that is written first, which nobody asked for.

@@ -20,6 +20,7 @@ import { imagesOf, placesOf } from '../helper/places.js'
 import { migrations } from '../model/migrations.js'
 import { holdDirectory } from '../store/files/lock.js'
 import { version } from '../version.js'
+import { refuseUnreadable } from './archive-file.js'
 import { iniName } from './config-files.js'
 import { type Entry, type Owner, placeConfig } from './restore-config.js'
 import { unitUser } from './unit-user.js'
@@ -47,6 +48,7 @@ const mostConfigBytes = 64 * 1024 * 1024
 export async function restore(options: RestoreOptions): Promise<string> {
   const { file } = options
   if (file === '-') throw new UsageError('a backup is read twice: give a file')
+  await refuseUnreadable(file)
   await verifyArchive(file)
   const found = await configEntries(file)
   const info = infoIn(file, found)

@@ -53,6 +53,9 @@ t.test('what is refused', async t => {
       400,
       'node set: @rack: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD'
     ],
+    ['@stale', 404, 'node set: there is no group stale; @stale takes yes alone: @stale:yes'],
+    ['@stale:maybe', 400, 'node set: @stale takes yes alone: @stale:yes'],
+    ['@status:', 400, 'node set: @status: needs a word behind it, as in @status:installer.failed'],
     ['n[1', 400, 'node set n[1: its brackets do not match'],
     ['n1,', 400, 'node set n1,: nothing stands at ","']
   ]

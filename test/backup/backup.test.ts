@@ -14,6 +14,7 @@ import {
   writeFileSync
 } from 'node:fs'
 import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { Archive } from '../../lib/backup/archive.js'
 import { infoText } from '../../lib/backup/info.js'
@@ -226,9 +227,27 @@ t.test('the command: to standard output, over no other state, not under a daemon
     [`${file}/x.tar`, file]
   ] as const)
     await t.rejects(backup(configOf(c), nowhere, false), { message: `there is no directory ${said}` })
+  const directory = scratch(t)
+  await t.rejects(backup(configOf(c), directory, false), {
+    message: `${directory} is a directory: name a file in it`
+  })
   const running = await svcd(tree, ['restore', file, '--config', join(scratch(t), 'svcd.ini'), ...options])
   t.equal(running.code, 1)
   t.match(running.stderr, /svcd is running on .*\/state: stop it first .*nothing is changed/)
+})
+
+t.test('what cannot be a backup is refused with the way out', async t => {
+  const { at, run } = machine(t)
+  const directory = scratch(t)
+  const packed = join(directory, 'backup.tar.gz')
+  writeFileSync(packed, gzipSync(bytes))
+  await t.rejects(run(packed), {
+    message: `${packed} is compressed by gzip: unpack it first (gunzip ${packed})`
+  })
+  const absent = join(directory, 'absent.tar')
+  await t.rejects(run(absent), { message: `${absent}: there is no such file` })
+  await t.rejects(run(directory), { message: `${directory} is a directory: name a file in it` })
+  t.notOk(existsSync(at('state')) || existsSync(at('etc')))
 })
 
 t.test('a backup that is cut off or changed is refused, and nothing is made', async t => {
