@@ -124,7 +124,12 @@ export class Controller {
     const { message } = parsed(await answer.text()) ?? {}
     if (typeof message !== 'string') return this.#isNone(`answers ${answer.status} without a message`)
     if (answer.status !== 401 || path === '/token') return refused(message, answer.status)
-    const why = this.token === undefined ? 'you are not logged in' : message
+    const why =
+      this.token === undefined
+        ? 'you are not logged in'
+        : isVoid.test(message)
+          ? 'your login has ended'
+          : message
     return refused(`${why}; type: svcctl login USER`)
   }
 
@@ -146,6 +151,9 @@ export class Controller {
     return noController(`no controller at ${this.name}: ${message || code}${hint}`)
   }
 }
+
+/** What the controller says of a token that is no login any more; nobody who types svcctl knows that header. */
+const isVoid = /^the token in x-access-tokens is /
 
 function parsed(text: string): JsonObject | undefined {
   try {

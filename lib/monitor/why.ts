@@ -82,7 +82,7 @@ export const whys: readonly Why[] = [
   {
     id: 'wrong-mac',
     saw: 'nothing was seen of the node, or its boot stopped short, and after that a machine with an unknown MAC asked: it may be the node',
-    remedy: 'compare the MACs; if that machine is the node, post its MAC as "macaddr"',
+    remedy: 'compare the MACs; if that machine is the node, set its MAC (svcctl node set NODE macaddr=MAC)',
     verdict: facts => {
       const machine = impostor(facts)
       if (!machine) return undefined
@@ -96,7 +96,7 @@ export const whys: readonly Why[] = [
     id: 'no-mac',
     saw: 'the node has no MAC, and never asked',
     remedy:
-      'post "macaddr", choose the node in the menu at its console, or set switch and port for detection',
+      'set its MAC (svcctl node set NODE macaddr=MAC), choose the node in the menu at its console, or set switch and port for detection',
     verdict: ({ node, boot, macs }) =>
       boot || macs.length > 0 ? undefined : `${node} has no MAC, so no machine can be it`
   },
@@ -173,7 +173,8 @@ export const whys: readonly Why[] = [
   {
     id: 'from-disk',
     saw: 'the machine was told to boot from its disk, and its system did not report',
-    remedy: 'watch the console; a node that is to be installed needs "netboot": true',
+    remedy:
+      'watch the console; a node that is to be installed needs netboot=yes (svcctl node set NODE netboot=yes)',
     verdict: facts => {
       const { node, boot, now } = facts
       const disk = newest(boot?.steps, 'disk')

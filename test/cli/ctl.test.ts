@@ -489,7 +489,11 @@ t.test('a token that others could have read, or that has expired, is not used', 
   rmSync(tokenFile)
   writeFileSync(tokenFile, token, { mode: 0o600 })
   c.clockMs = 2 * 3_600_000
-  t.match(await here(['node', 'list']), { code: 1, stdout: '', stderr: /; type: svcctl login USER\n$/ })
+  t.match(await here(['node', 'list']), {
+    code: 1,
+    stdout: '',
+    stderr: 'svcctl: your login has ended; type: svcctl login USER\n'
+  })
   c.clockMs = 0
   await ok(t, ['logout'])
   t.same(readdirSync(join(cache, 'svcd')), [])

@@ -8,6 +8,10 @@ t.test('docs/troubleshooting.md has the tables of the code: make docs', async t 
   t.equal(text, troubleshootingDocument(text))
 })
 
+t.test('a remedy is in words of svcctl, not of the interface', async t => {
+  for (const { id, remedy } of whys) t.notMatch(remedy, /\bpost\b|": /, id)
+})
+
 t.test('each rule has its section, and each section its rule', async t => {
   const sections = [...text.matchAll(/^### (\S+)$/gm)].map(([, id]) => id)
   t.same(
