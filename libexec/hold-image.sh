@@ -14,6 +14,10 @@ tree=$1
 shipped=$2
 modules=$3
 
+if ! command -v pivot_root >/dev/null; then
+  echo "this machine has no pivot_root: apt install util-linux-extra (before version 2.42 it was in util-linux)" >&2
+  exit 1
+fi
 for directory in proc sys dev run tmp; do
   if [ -L "$tree/$directory" ] || ! [ -d "$tree/$directory" ]; then
     echo "/$directory of the image is not a directory: nothing can be mounted on it" >&2

@@ -5,7 +5,8 @@ import { join } from 'node:path'
 import t from 'tap'
 import { mountsBelow } from '../../../lib/disk/mounts.js'
 import { buildInitramfs, type InitramfsRequest } from '../../../lib/image/packer/initramfs.js'
-import { node, programEnv, requirePrograms, requireRoot } from '../../support/programs.js'
+import { start } from '../../support/child.js'
+import { checkout, node, programEnv, requirePrograms, requireRoot } from '../../support/programs.js'
 import { kernel, Tree } from '../initramfs-tree.js'
 
 requireRoot()
@@ -208,4 +209,13 @@ t.test('names are data', async t => {
       message: new RegExp(`^${field}: ".*" is no name of a`)
     })
   t.notOk(readdirSync('/tmp').includes('svcd-pwned'))
+})
+
+t.test('a machine without pivot_root is told which package has it', async t => {
+  const tree = new Tree(t, 'dracut')
+  const script = join(checkout, 'libexec/hold-image.sh')
+  const words = ['PATH=/nowhere', '/bin/sh', script, tree.path, checkout, '']
+  const { code, stderr } = await start('env', words, { input: '' }).ended
+  t.equal(code, 1)
+  t.match(stderr, /this machine has no pivot_root: apt install util-linux-extra/)
 })
