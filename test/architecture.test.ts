@@ -126,6 +126,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   backup: [],
   // A medium knows the store's words; the store knows none of them.
   'store/files': ['store'],
+  'store/etcd': ['store'],
   store: [],
   'node-set': [],
   template: [],

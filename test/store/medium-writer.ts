@@ -1,12 +1,14 @@
 // Changes a store without end, in the medium that its words name, and prints each change after it was acknowledged.
 import { writeSync } from 'node:fs'
+import { Etcd } from '../../lib/store/etcd/medium.js'
 import { Files } from '../../lib/store/files/medium.js'
 import type { Medium } from '../../lib/store/medium.js'
 import { Store } from '../../lib/store/store.js'
 import { kinds, MacIndex, type TestTypes } from './fixtures.js'
 
 const media: Readonly<Record<string, (...words: string[]) => Medium>> = {
-  files: (directory = '') => new Files({ directory })
+  files: (directory = '') => new Files({ directory }),
+  etcd: (url = '', prefix = '') => new Etcd({ endpoints: [url], prefix, ttlSeconds: 1 })
 }
 
 const [word = '', ...words] = process.argv.slice(2)

@@ -1,0 +1,318 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Background } from '../../background.js'
+import type { JsonObject } from '../../json.js'
+import { reasonOf } from '../errors.js'
+import type { Medium, Revertible, Write } from '../medium.js'
+import { Client, UnclearError } from './client.js'
+import { Keys } from './keys.js'
+import { get, holds, type Outcome, put, remove, removeAll, transact } from './kv.js'
+import { type Intent, intentText, StoredKeys } from './stored.js'
+import { Writer } from './writer.js'
+
+/** What an etcd store is kept in. */
+export interface EtcdOptions {
+  /** http://host:port of members, at least one. */
+  readonly endpoints: readonly string[]
+  /** What all keys begin with. Default /svcd/. */
+  readonly prefix?: string
+  /** How long the right to write outlives who had it: 1 to 60. Default 3. */
+  readonly ttlSeconds?: number
+  /** How long a commit asks again while etcd does not answer. Default 5000. */
+  readonly patienceMs?: number
+  readonly log?: (level: 'warn' | 'info', message: string) => void
+}
+
+/** etcd takes 128 operations in a transaction and 1.5 MiB in a request, unless it is told otherwise; some room is left. */
+const MOST_WRITES = 100
+const MOST_BYTES = 1024 * 1024
+/** How long one member may take for an answer before another one is asked. */
+const LIMIT_MS = 2000
+const PAUSE_MS = 50
+const RETRY_MS = { first: 100, longest: 2000 }
+/** How long a stop may carry out a large change; the daemon has 10 s in all to stop. */
+const CLOSE_MS = 5000
+
+const byteLength = ({ type, name, text = '' }: Write) =>
+  Buffer.byteLength(text) + Buffer.byteLength(name) + type.length + 100
+const bytesOf = (writes: readonly Write[]) => writes.reduce((sum, write) => sum + byteLength(write), 0)
+
+interface Unclear {
+  /** What the head holds if it was carried out, and once it is taken back. */
+  readonly to: string
+  readonly settled: string
+  back(): readonly JsonObject[]
+}
+
+/**
+ * A store kept in etcd. A change is one transaction that compares two keys: the writer's, so that who lost the right commits
+ * nothing, and the head, which every commit moves on, so that a transaction that is sent again is carried out once.
+ */
+export class Etcd implements Medium {
+  readonly #client: Client
+  readonly #keys: Keys
+  readonly #writer: Writer
+  readonly #patienceMs: number
+  readonly #finishing: Background
+  #stored: StoredKeys | undefined
+  /** What the head holds after our last commit. */
+  #head: string | undefined
+  /** A commit of which nobody knows whether it was carried out: told as failed, so it has to be taken back. */
+  #unclear: Unclear | undefined
+  #intent: Intent | undefined
+  #staged = 0
+  #isOpen = false
+  #closeBy = Number.POSITIVE_INFINITY
+
+  constructor({
+    endpoints,
+    prefix = '/svcd/',
+    ttlSeconds = 3,
+    patienceMs = 5000,
+    log = () => {}
+  }: EtcdOptions) {
+    this.#client = new Client(endpoints)
+    this.#keys = new Keys(prefix)
+    this.#patienceMs = patienceMs
+    this.#writer = new Writer({
+      client: this.#client,
+      key: this.#keys.writer,
+      ttlSeconds,
+      regained: () => this.#assertHead()
+    })
+    this.#finishing = new Background({
+      work: () => this.#finish(),
+      retryMs: RETRY_MS,
+      failed: reason => log('warn', `a large change is not yet carried out in etcd: ${reason}`),
+      recovered: () => log('info', 'the large change is carried out in etcd')
+    })
+  }
+
+  async lock(): Promise<void> {
+    await this.#writer.acquire()
+  }
+
+  async read(): Promise<StoredKeys> {
+    this.#stored = await StoredKeys.read(this.#client, this.#keys)
+    return this.#stored
+  }
+
+  async start(): Promise<void> {
+    const { head, intent, abandoned = [] } = this.#stored ?? {}
+    this.#stored = undefined
+    this.#head = head
+    this.#intent = intent
+    this.#isOpen = true
+    // The head moves on, so that an earlier writer that gets its right back knows of this one, whatever it writes.
+    const { revision } = this.#writer
+    await this.#advance(revision, [], () => [])
+    for (const id of abandoned) await this.#fenced([removeAll(this.#keys.stagedBy(id))], revision)
+    if (intent) this.#finishing.wake()
+  }
+
+  async commit(writes: readonly Revertible[]): Promise<void> {
+    if (!this.#isOpen) throw new Error('the store is not open for changes')
+    const revision = await this.#ready()
+    if (
+      writes.length <= MOST_WRITES &&
+      bytesOf(writes) <= MOST_BYTES &&
+      // What takes it back has to be one transaction too.
+      bytesOf(writes.map(({ type, name, textBefore }) => ({ type, name, text: textBefore }))) <= MOST_BYTES
+    )
+      await this.#advance(revision, writes.map(this.#operation), () =>
+        writes.map(({ type, name, textBefore }) => this.#operation({ type, name, text: textBefore }))
+      )
+    else await this.#commitIntent(revision, writes)
+  }
+
+  get problem(): string {
+    return this.#writer.problem || this.#finishing.problem
+  }
+
+  async close(): Promise<void> {
+    this.#isOpen = false
+    this.#closeBy = performance.now() + CLOSE_MS
+    if (this.#intent) await this.#finishing.run().catch(() => undefined)
+    await this.#finishing.close()
+    await this.#writer.close()
+    this.#client.close()
+  }
+
+  readonly #operation = ({ type, name, text }: Write): JsonObject =>
+    text === undefined ? remove(this.#keys.object(type, name)) : put(this.#keys.object(type, name), text)
+
+  /** Takes back what is unclear, and finishes what is unfinished: nothing is written over either. Gives the writer's revision. */
+  async #ready(): Promise<string> {
+    const { revision } = this.#writer
+    if (this.#unclear) await this.#settle(revision)
+    if (this.#intent) await this.#finishing.run()
+    return revision
+  }
+
+  /** Stages the writes, a part at a time; the last key, the intent, commits them. The objects' keys follow. */
+  async #commitIntent(revision: string, writes: readonly Revertible[]): Promise<void> {
+    const { intent } = this.#keys
+    // Never used twice: a request that etcd gets late does nothing to a later change.
+    const id = `${revision}-${++this.#staged}`
+    const unstage = removeAll(this.#keys.stagedBy(id))
+    try {
+      for (const part of this.#parts(writes, ({ type, name, text = '' }) =>
+        put(this.#keys.stagedObject(id, type, name), text)
+      ))
+        await this.#fenced(part, revision)
+    } catch (error) {
+      await this.#once(revision, [], [unstage]).catch(() => undefined) // the next start does it
+      throw error
+    }
+    const change = { id, writes }
+    await this.#advance(revision, [put(intent, intentText(change))], () => [remove(intent), unstage])
+    this.#intent = change
+    this.#finishing.wake()
+  }
+
+  /** Operations in parts that etcd takes as one transaction each. Throws Error for an object that it does not take at all. */
+  *#parts(
+    writes: readonly Write[],
+    operation: (write: Write) => JsonObject,
+    last?: JsonObject[]
+  ): Generator<JsonObject[]> {
+    let part: JsonObject[] = []
+    let bytes = 0
+    for (const write of writes) {
+      const size = byteLength(write)
+      if (size > MOST_BYTES)
+        throw new Error(
+          `${write.type} ${write.name} has ${size} bytes: etcd holds objects of up to ${MOST_BYTES} bytes`
+        )
+      if (part.length === MOST_WRITES || bytes + size > MOST_BYTES) {
+        yield part
+        part = []
+        bytes = 0
+      }
+      part.push(operation(write))
+      bytes += size
+    }
+    yield part
+    if (last) yield last
+  }
+
+  /** Brings the objects' keys up to the intent, then removes it and all that is staged. */
+  async #finish(): Promise<void> {
+    const change = this.#intent
+    if (!change) return
+    const { intent } = this.#keys
+    const last = [remove(intent), removeAll(this.#keys.stagedBy(change.id))]
+    // A part that etcd gets late, when the intent is gone, must not bring old texts back.
+    const isDue = holds(intent, intentText(change))
+    const { revision } = this.#writer
+    for (const part of this.#parts(change.writes, this.#operation, last)) {
+      if (performance.now() > this.#closeBy) throw new Error('shutting down; the next start goes on with it')
+      const { succeeded, found } = await this.#patiently(() =>
+        this.#once(revision, [isDue], part, [get(intent)])
+      )
+      if (succeeded) continue
+      // The last part was carried out when it was sent before, or another writer has carried all of them out.
+      if (found[0] === undefined) break
+      this.#lost()
+    }
+    this.#intent = undefined
+  }
+
+  /** Carries operations out that may be carried out twice, while the right to write is ours. */
+  async #fenced(operations: readonly JsonObject[], revision: string): Promise<void> {
+    const { succeeded } = await this.#patiently(() => this.#once(revision, [], operations))
+    if (!succeeded) this.#lost()
+  }
+
+  /** One try of a transaction that compares who may write. */
+  #once(
+    revision: string,
+    conditions: readonly JsonObject[],
+    operations: readonly JsonObject[],
+    otherwise: readonly JsonObject[] = []
+  ): Promise<Outcome> {
+    const compare = [this.#writer.isAt(revision), ...conditions]
+    return transact(this.#client, compare, operations, otherwise, LIMIT_MS)
+  }
+
+  #lost(): never {
+    this.#writer.lost()
+    throw new Error(`etcd at ${this.#client.where}: the right to write was lost, and is asked for again`)
+  }
+
+  /** Moves the head on, with the operations. When nobody knows whether that was done, `back` is noted. */
+  async #advance(
+    revision: string,
+    operations: readonly JsonObject[],
+    back: () => readonly JsonObject[]
+  ): Promise<void> {
+    const number = Number(this.#head?.split(' ')[0] ?? 0) + 1
+    const to = `${number} ${revision}`
+    try {
+      await this.#move(revision, this.#head, to, operations)
+    } catch (error) {
+      if (error instanceof UnclearError) this.#unclear = { to, settled: `${number + 1} ${revision}`, back }
+      throw error
+    }
+    this.#head = to
+  }
+
+  /** From one head to another. Throws UnclearError where it may have been done, or may yet be. */
+  async #move(
+    revision: string,
+    from: string | undefined,
+    to: string,
+    operations: readonly JsonObject[]
+  ): Promise<void> {
+    const { head } = this.#keys
+    const { succeeded, found } = await this.#patiently(() =>
+      this.#once(revision, [holds(head, from)], [...operations, put(head, to)], [get(head)])
+    )
+    // It was done when it was sent before, and the answer was lost.
+    if (!succeeded && found[0]?.value !== to) this.#lost()
+  }
+
+  /** Asks again while etcd gives no clear answer. After one such, a refusal says nothing of what was sent before it. */
+  async #patiently<R>(ask: () => Promise<R>): Promise<R> {
+    let unclear: UnclearError | undefined
+    for (const giveUp = performance.now() + this.#patienceMs; ; await sleep(PAUSE_MS)) {
+      try {
+        return await ask()
+      } catch (error) {
+        if (error instanceof UnclearError) unclear = error
+        else throw unclear ? new UnclearError(reasonOf(error)) : error
+        if (performance.now() > giveUp) throw unclear
+      }
+    }
+  }
+
+  /** Takes a commit back that was told as failed, if it was carried out; if not, moves the head on, so that it never will be. */
+  async #settle(revision: string): Promise<void> {
+    const { to, settled, back } = this.#unclear as Unclear
+    const head = await this.#headNow()
+    if (head === to) await this.#move(revision, to, settled, back())
+    else if (head === this.#head) await this.#move(revision, head, settled, [])
+    else if (head !== settled) throw await this.#overtaken()
+    this.#head = settled
+    this.#unclear = undefined
+  }
+
+  /** Whether nobody has written since we could: otherwise memory is not what is stored. */
+  async #assertHead(): Promise<void> {
+    if (!this.#isOpen) return
+    const head = await this.#headNow()
+    if (![this.#head, this.#unclear?.to, this.#unclear?.settled].includes(head)) throw await this.#overtaken()
+  }
+
+  async #headNow(): Promise<string | undefined> {
+    const { found } = await transact(this.#client, [], [get(this.#keys.head)], [], LIMIT_MS)
+    return found[0]?.value
+  }
+
+  async #overtaken(): Promise<Error> {
+    const reason =
+      `etcd at ${this.#client.where}: another svcd has written below ${this.#keys.prefix} since this one lost the right to: ` +
+      'start svcd again'
+    await this.#writer.end(reason)
+    return new Error(reason)
+  }
+}
