@@ -2,10 +2,10 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
-import { Etcd } from '../../lib/store/etcd/medium.js'
-import type { Medium } from '../../lib/store/medium.js'
-import { type EtcdServer, startEtcd } from '../support/etcd.js'
-import { type Place, testMedium } from './medium-suite.js'
+import { Etcd } from '../../../lib/store/etcd/medium.js'
+import type { Medium } from '../../../lib/store/medium.js'
+import { type Place, testMedium } from '../../store/medium-suite.js'
+import { type EtcdServer, startEtcd } from '../../support/etcd.js'
 
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 
