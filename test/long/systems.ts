@@ -111,6 +111,9 @@ network() { ip -4 -o address show dev "$1" | sed -n 's|.* inet \\([0-9.]*\\)[.][
   done
   echo "state $(systemctl is-system-running)"
   systemctl --failed --no-legend --plain | sed 's/^/failed /'
+  for unit in $(systemctl --failed --no-legend --plain | cut -d ' ' -f 1); do
+    journalctl -q -b -o short-monotonic --no-pager -u "$unit" | tail -n 20 | sed "s/^/journal /"
+  done
   echo "version ${row.package} $(dpkg-query -W -f '\${Version}' ${row.package})"
   echo "kernel $(uname -r)"
   { ${row.owner}; } | sed 's/^/owner /'
