@@ -164,9 +164,14 @@ async function missingOnMachine(config: Config): Promise<string[]> {
     problems.push(
       `[ssh] key: there is no file ${ssh.key}; put the private key there, or leave it empty: svcd makes one`
     )
-  for (const { key, program } of programsOf(config))
-    if ((await locate(program)) === undefined)
-      problems.push(`${key}: there is no program ${program}, or it may not be run`)
+  for (const { key, program, usualFor } of programsOf(config))
+    if ((await locate(program)) === undefined) {
+      const why =
+        usualFor === undefined
+          ? ''
+          : `, which is the usual one for ${usualFor}: install it, or name another one here`
+      problems.push(`${key}: there is no program ${program}, or it may not be run${why}`)
+    }
   return problems
 }
 

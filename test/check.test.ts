@@ -6,6 +6,7 @@ import t from 'tap'
 import { checkAll } from '../lib/check.js'
 import { banner } from '../lib/cli/banner.js'
 import { loadConfig, readConfig } from '../lib/config/load.js'
+import { programsOf } from '../lib/services/services.js'
 import { cheapHash } from './support/callers.js'
 import { makeCertificate } from './support/certificate.js'
 import { Controller } from './support/controller.js'
@@ -84,6 +85,10 @@ t.test('the programs of DHCP and DNS', async t => {
   const lacking = (key: string, program: string) =>
     `[${key}: there is no program ${program}, or it may not be run`
   t.strictSame(await check(state, 'dhcp.control=/no/such/control'), none, 'svcd configures no server')
+  const named = (...set: string[]) => programsOf(loadConfig('etc/svcd.ini', ['dhcp.server=isc', ...set]))
+  const dhcpd = (usualFor: string | undefined) => ({ key: '[dhcp] check', program: 'dhcpd', usualFor })
+  t.match(named(), [{ key: '[dhcp] control' }, dhcpd('[dhcp] server = isc')], 'nobody named it')
+  t.match(named('dhcp.check=dhcpd -t')[1], dhcpd(undefined))
   const there = ['dhcp.server=isc', 'dhcp.control=true', 'dhcp.check=true -t']
   t.strictSame(await check(state, ...there), none)
   t.strictSame((await check(state, ...there, 'dhcp.control=/no/such/control now')).problems, [

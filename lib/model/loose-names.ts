@@ -9,8 +9,12 @@ import type { ClusterSettings, View } from './view.js'
 const mostLines = 50
 const mostNames = 5
 
-/** Kinds of Linux whose network files the installation knows (docs/interfaces.md). */
-const distributions = /^(?:redhat|rhel|centos|rocky|alma\w*|fedora|opensuse[\w-]*|suse|sles|ubuntu|debian)$/i
+/** Kinds of Linux whose network files the installation knows (docs/interfaces.md), and what others of them are called. */
+const distributions = ['debian', 'ubuntu', 'redhat', 'rhel', 'centos', 'rocky', 'alma'].concat([
+  ...['fedora', 'opensuse', 'suse', 'sles']
+])
+const isDistribution = (name: string) =>
+  distributions.includes(name.toLowerCase()) || /^(?:alma\w*|opensuse[\w-]*)$/i.test(name)
 
 /** The types that may hold such names. */
 const looseTypes = ['network', 'osimage', 'group', 'node'] as const
@@ -30,8 +34,8 @@ function* looseIn(view: View, type: LooseType, doc: object, cluster: ClusterSett
   else if (type === 'network') yield* overlaps(view, doc as Docs['network'])
   else {
     const { distribution } = doc as Docs['osimage']
-    if (distribution !== undefined && !distributions.test(distribution))
-      yield `the installation does not know the distribution ${distribution}: the network files are those of the programs in the image`
+    if (distribution !== undefined && !isDistribution(distribution))
+      yield `the distribution ${distribution} is not known${didYouMean(distribution, distributions)}: which network files a node gets is guessed from the programs in the image`
   }
 }
 

@@ -153,16 +153,32 @@ export function settingsOf(service: ServiceName, config: Config): ServiceSetting
   }
 }
 
-/** The programs that svcd runs for DHCP and DNS, each with its key in the ini. */
-export function programsOf(config: Config): { readonly key: string; readonly program: string }[] {
+/** A program that svcd runs for DHCP or DNS. */
+interface NamedProgram {
+  /** Its key in the ini. */
+  readonly key: string
+  readonly program: string
+  /** The setting for which it is the usual one; undefined where the ini names it itself. */
+  readonly usualFor: string | undefined
+}
+
+/** The programs that svcd runs for DHCP and DNS. */
+export function programsOf(config: Config): NamedProgram[] {
   return (['dhcp', 'dns'] as const).flatMap(service => {
     if (config[service].server === 'none') return []
     const settings = settingsOf(service, config)
     const { zoneCheck = [] } = backendOf(service, settings.server)
-    const { control, check, reload } = settings
-    return Object.entries({ control, check, reload, 'check (of zones)': zoneCheck }).flatMap(
-      ([key, [program]]) => (program === undefined ? [] : [{ key: `[${service}] ${key}`, program }])
-    )
+    const own = config[service]
+    const rows = [
+      ['control', settings.control, own.control],
+      ['check', settings.check, own.check],
+      ['reload', settings.reload, own.reload],
+      ['check (of zones)', zoneCheck, []]
+    ] as const
+    return rows.flatMap(([key, [program], given]) => {
+      const usualFor = given.length > 0 ? undefined : `[${service}] server = ${settings.server}`
+      return program === undefined ? [] : [{ key: `[${service}] ${key}`, program, usualFor }]
+    })
   })
 }
 

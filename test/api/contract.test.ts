@@ -8,6 +8,7 @@ import { routes } from '../../lib/api/routes.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { Controller } from '../support/controller.js'
 import { difference, plainFiles } from '../support/state.js'
+import { until } from '../support/until.js'
 import {
   type Cases,
   check,
@@ -258,6 +259,10 @@ t.test('a template that is broken while svcd runs: 503 on its routes alone', asy
 // rules 2.7, 6.3
 t.test('a store that cannot be written: changes are 503 and change nothing, reads go on', async t => {
   const { c } = stage
+  // Why a boot script could not be made goes away with the next one that can.
+  const script = byKey('GET /boot/search/mac/{macaddress}')
+  await send(stage, script, succeeding(script) as Step)
+  await until(async () => (await c.get('/monitor/node/n1')).body.monitor.status.n1.reason === null)
   await stage.idle()
   const full = await FullDisk.under(t, c)
   const memory = async () => [

@@ -39,7 +39,7 @@ t.test('names that lead nowhere are taken, and svcd check warns of them', async 
     [
       '/config/osimage/compute',
       { distribution: 'ubunto' },
-      'OS image compute: the installation does not know the distribution ubunto: the network files are those of the programs in the image'
+      'OS image compute: the distribution ubunto is not known (did you mean "ubuntu"?): which network files a node gets is guessed from the programs in the image'
     ]
   ]
   for (const [path, body] of table) {

@@ -474,6 +474,7 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
   const silent = `http://127.0.0.1:${await freePort()}`
   const none = await run(['login', '--stdin', '--url', silent], 'x\n')
   t.match(none, { code: 3, stdout: '', stderr: `svcctl: no controller at ${silent}: connect ECONNREFUSED` })
+  t.match(none.stderr, /; on the controller, type: systemctl status svcd\n/)
 })
 
 // rules 14.1
