@@ -1,6 +1,8 @@
+import { constants } from 'node:fs'
 import { open, rename } from 'node:fs/promises'
 import { syncDirectory } from './directory.js'
 import { DiskThread } from './disk-thread.js'
+import { unlessMissing } from './missing.js'
 import { replaceFile } from './replace.js'
 import type { DiskStep } from './steps.js'
 
@@ -40,7 +42,11 @@ export const realFiles: FileLayer = {
   syncDirectory,
 
   async openLog(file, empty) {
-    const handle = await open(file, 'a', 0o600)
+    const { O_WRONLY, O_APPEND, O_CREAT } = constants
+    const flags = O_WRONLY | O_APPEND
+    // In this order, as a step that appends does it.
+    const found = await unlessMissing(open(file, flags), undefined)
+    const handle = found ?? (await open(file, flags | O_CREAT, 0o600))
     if (empty) await handle.truncate(0)
     return handle
   }

@@ -90,14 +90,27 @@ function syncDirectory(directory: string): void {
   }
 }
 
-/** Without O_NONBLOCK, a pipe of that name would hold the thread until somebody reads from it. */
 function appendTo(file: string, text: string): void {
-  const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants
-  const descriptor = openSync(file, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0o600)
+  const descriptor = openToAppend(file)
   try {
     writeFileSync(descriptor, text)
   } finally {
     closeSync(descriptor)
+  }
+}
+
+/**
+ * Without O_NONBLOCK, a pipe of that name would hold the thread until somebody reads from it. O_CREAT comes second: with it,
+ * the kernel refuses root the file of another user in a directory that several may write to (fs.protected_regular).
+ */
+function openToAppend(file: string): number {
+  const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants
+  const flags = O_WRONLY | O_APPEND | O_NONBLOCK
+  try {
+    return openSync(file, flags)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    return openSync(file, flags | O_CREAT, 0o600)
   }
 }
 
