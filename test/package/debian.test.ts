@@ -64,7 +64,7 @@ t.test('the runtime is one version for all machines, with a checksum', async t =
 t.test('the package depends on no Node and on what the documents name', async t => {
   const [, depends = ''] = /^Depends: (.*)$/m.exec(read('debian/control')) ?? []
   const names = depends.split(', ').map(word => word.split(' ')[0])
-  t.strictSame(names, ['dbus', 'libc6', 'libgcc-s1', 'libstdc++6', 'mount', 'systemd'])
+  t.strictSame(names, ['dbus', 'libc6', 'libgcc-s1', 'libstdc++6', 'mount', 'systemd', 'util-linux-extra'])
   const documents = readFileSync(join(checkout, 'docs/packages.md'), 'utf8').replace(/\s+/g, ' ')
   for (const name of names) t.match(documents, name)
 })
