@@ -16,6 +16,7 @@ node-version:
 	@sh build/node-version.sh
 
 $(installed): package-lock.json | node-version
+	@command -v npm >/dev/null || { echo "npm is missing: install it (Debian: apt install npm), or a Node that brings it" >&2; exit 1; }
 	npm ci --no-audit --no-fund
 	@touch $@
 

@@ -9,9 +9,7 @@ fail() {
 }
 
 needed=$(sed -n 's/.*"node": ">=\([0-9.]*\)".*/\1/p' package.json)
-for program in node npm; do
-  command -v "$program" >/dev/null || fail "$program is missing: install Node $needed or later, which brings npm"
-done
+command -v node >/dev/null || fail "node is missing: install Node $needed or later"
 present=$(node -p process.versions.node)
 printf '%s\n' "$needed" "$present" | sort -CV ||
   fail "svcd needs Node $needed or later, this is $present ($(command -v node))"

@@ -380,8 +380,11 @@ export class Boot {
   }
 }
 
+/** Characters of a template's fault: it may quote what a variable holds. */
+const longestFault = 300
+
 /** Why there is no boot script at all: `error` tells which template is at fault, and where. */
-const unrenderable = ({ message }: ServiceError) => `${notRendered}: ${message}`
+const unrenderable = ({ message }: ServiceError) => `${notRendered}: ${message.slice(0, longestFault)}`
 
 /** Why a node cannot be booted, as one sentence; undefined when it can (rules 4.1). */
 function obstacle(
@@ -405,8 +408,8 @@ function obstacle(
 
 /** The sentence on a file that an image, or the tag of it that the node has, does not name. */
 function lacks({ name, imagefile }: NonNullable<EffectiveNode['image']>, tag: string, what: string): string {
-  if (tag !== untagged) return `${ofTag}${tag} of OS image ${name} has no ${what}`
-  return `OS image ${name} ${imagefile === undefined ? '' : packedWithout}has no ${what}`
+  const whose = tag === untagged ? `OS image ${name}` : `${ofTag}${tag} of OS image ${name}`
+  return `${whose} ${imagefile === undefined ? '' : packedWithout}has no ${what}`
 }
 
 /**

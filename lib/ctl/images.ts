@@ -6,13 +6,17 @@ import { change, chosen, pathOf, type Verb } from './verb.js'
 const tagPath = (image: string, tag: string) =>
   `${pathOf('osimage', image)}/osimagetag/${encodeURIComponent(tag)}`
 
-/** The answer of a pack has no text: what the image lacks for a boot is seen in its fields. */
+/**
+ * The answer of a pack has no text: what the image lacks for a boot is seen in its fields. It is packed also where they cannot
+ * be asked for any more.
+ */
 async function packed({ controller }: Session, name: string): Promise<string> {
-  const { config } = await controller.json('GET', pathOf('osimage', name), {})
+  const { config } = await controller.json('GET', pathOf('osimage', name), {}).catch(() => ({ config: {} }))
   const { osimage } = isObject(config) ? config : {}
   const image = isObject(osimage) ? osimage[name] : undefined
-  const { kernelfile, initrdfile } = isObject(image) ? image : {}
   const done = `OS image ${name} packed`
+  if (!isObject(image)) return done
+  const { kernelfile, initrdfile } = image
   if (!kernelfile)
     return `${done}; warning: it has no kernel below /boot${noBoot} a kernel (linux-image-amd64)${again}`
   if (!initrdfile) return `${done}; warning: it has no initramfs${noBoot} initramfs-tools${again}`

@@ -42,8 +42,8 @@ export const realFiles: FileLayer = {
   syncDirectory,
 
   async openLog(file, empty) {
-    const { O_WRONLY, O_APPEND, O_CREAT } = constants
-    const flags = O_WRONLY | O_APPEND
+    const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants
+    const flags = O_WRONLY | O_APPEND | O_NONBLOCK
     // In this order, as a step that appends does it.
     const found = await unlessMissing(open(file, flags), undefined)
     const handle = found ?? (await open(file, flags | O_CREAT, 0o600))

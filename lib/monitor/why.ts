@@ -122,7 +122,7 @@ export const whys: readonly Why[] = [
   {
     id: 'template-fault',
     saw: 'the machine asked for its boot script, and the template of it has a fault',
-    remedy: 'correct the template; svcd check shows it',
+    remedy: 'correct the template, or set the variable that it names',
     verdict: facts => {
       const told = noScript(facts)
       return told?.about.startsWith(notRendered)
@@ -131,18 +131,18 @@ export const whys: readonly Why[] = [
     }
   },
   {
+    id: 'no-kernel',
+    saw: 'the machine got a boot script that says that its image is packed, and has no kernel or no initramfs',
+    remedy:
+      "put a kernel into the image's /boot (linux-image-amd64, and initramfs-tools), and pack it; if the node has a tag, give what is packed the tag; the node asks again by itself",
+    verdict: facts => cannotBoot(facts, about => about.includes(packedWithout))
+  },
+  {
     id: 'tag-without-files',
     saw: 'the machine got a boot script that says that the tag of its image lacks a file',
     remedy:
       'pack the image, and give what is packed the tag (svcctl osimage tag IMAGE TAG); the node asks again by itself',
     verdict: facts => cannotBoot(facts, about => about.startsWith(ofTag))
-  },
-  {
-    id: 'no-kernel',
-    saw: 'the machine got a boot script that says that its image is packed, and has no kernel or no initramfs',
-    remedy:
-      "put a kernel into the image's /boot (linux-image-amd64, and initramfs-tools), and pack it; the node asks again by itself",
-    verdict: facts => cannotBoot(facts, about => about.includes(packedWithout))
   },
   {
     id: 'no-boot-file',

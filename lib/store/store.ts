@@ -81,9 +81,10 @@ export class Store<T extends Types, I extends Index> {
     try {
       const start = startOf(options, await medium.read())
       if (start.problems.length > 0) throw new LoadError(start.problems)
-      await keepBackUp(options, start)
       for (const problem of start.foreign) log('warn', problemText(problem))
       await options.opened?.(start.current)
+      // Last of what may fail for ever: a start that is tried again and again would push older copies out.
+      await keepBackUp(options, start)
       await medium.start(kindsOf(options).keys())
       if (start.migration) await medium.commit(start.migration.state.writes)
       const store = new Store(options, start)

@@ -132,7 +132,9 @@ t.test('a template with a fault: the step is not one that the machine did not ta
   t.match(last, { step: 'no-script', about: told })
   t.match(await why(c), {
     rule: 'template-fault',
-    verdict: new RegExp(`${told.source}.* is not closed.*; correct the template; svcd check shows it`)
+    verdict: new RegExp(
+      `${told.source}.* is not closed.*; correct the template, or set the variable that it names`
+    )
   })
   t.match((await c.get('/monitor/node/n1')).body.monitor.status.n1, { reason: told })
   writeFileSync(file, good)
@@ -175,6 +177,16 @@ t.test('why a machine does not come to its kernel', async t => {
     t.match(await why(c), {
       rule: 'tag-without-files',
       verdict: /: tag november of OS image compute has no kernel \(kernelfile\); pack the image, and give/
+    })
+    await c.post('/config/osimage/compute', { kernelfile: null })
+    await c.post('/config/osimage/compute/tag', { tag: 'december' })
+    await c.post('/config/osimage/compute', { kernelfile: 'vmlinuz' })
+    await c.post('/config/node/n1', { osimagetag: 'december' })
+    await script(c)
+    t.match(await why(c), {
+      rule: 'no-kernel',
+      verdict:
+        /: tag december of OS image compute is packed, and has no kernel .* give what is packed the tag/
     })
     await c.post('/config/node/n1', { osimagetag: null })
     await script(c)

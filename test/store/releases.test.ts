@@ -181,6 +181,15 @@ t.test('no backup, no migration: the reason is told', async t => {
   t.strictSame(readdirSync(directory).sort(), ['counter', 'holder.json'])
 })
 
+t.test('a start that fails for another reason keeps no copy: it may be tried again for ever', async t => {
+  const directory = t.testdir({ counter: old })
+  const opened = () => Promise.reject(new Error('no key'))
+  await t.rejects(
+    openCounters(directory, { opened, backUp: async () => t.fail('a backup') as never }),
+    /no key/
+  )
+})
+
 t.test('a state that the new layout refuses stays as it was', async t => {
   const directory = t.testdir({ counter: { ...old, 'c1.json': '{"name":"c1"}\n' } })
   await t.rejects(openCounters(directory, { backUp: async () => t.fail('a backup') as never }), /c1\.json/)
