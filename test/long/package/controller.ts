@@ -49,7 +49,8 @@ export async function makeController(
   const tree = join(directory, 'tree')
   await treeOf(tree, release, [
     ...[kernel, 'systemd-sysv', 'dbus', 'udev', 'kmod', 'initramfs-tools', 'busybox'],
-    ...['curl', 'dnsmasq', 'iproute2', 'openssh-client', 'procps', 'rsync', 'zstd']
+    // The last one is what the package asks for in releases that have it apart: the machine has no way to a mirror.
+    ...['curl', 'dnsmasq', 'iproute2', 'openssh-client', 'procps', 'rsync', 'zstd', 'util-linux-extra']
   ])
   const root = join(tree, 'root')
   await mkdir(join(root, 'packages'))
