@@ -1,6 +1,7 @@
 import type { Test } from 'tap'
 import type { Ask, Controller, Reply } from './controller.js'
 import { difference, documents } from './state.js'
+import { until } from './until.js'
 
 /** What is expected of one request: the answer, and the state after it. */
 export interface Expected {
@@ -62,6 +63,9 @@ export async function row(
   for (const said of [says].flat()) t.match(String(reply.body?.message), said, what)
   if (body !== undefined) t.same(reply.body, body, `${what}: body`)
   if (shows) t.match(reply.body, shows, `${what}: body`)
+  // Why a machine cannot boot reaches its journal behind the answer.
+  const journal = 'node-status.journal'
+  if (journal in files) await until(async () => journal in difference(before, await look(c)))
   const changes = difference(before, await look(c))
   if (touches) {
     const other = Object.keys(changes).filter(path => !touches.some(one => one.test(path)))
