@@ -69,8 +69,8 @@ fi
 mkdir tmp/svc run/host
 cp -R "$shipped/dracut" "$shipped/initramfs-tools" "$shipped/libexec" tmp/svc
 
-# To the programs of the image, links are links. This takes the flag away.
-mount --no-canonicalize -o remount,bind,nosuid,nodev .
+# To the programs of the image, links are links. This takes the flag away: by its name, as mount of util-linux 2.42 keeps it else.
+mount --no-canonicalize -o remount,bind,nosuid,nodev,symfollow .
 pivot_root . run/host
 echo ready
 read -r _
