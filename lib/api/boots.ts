@@ -100,7 +100,7 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
     boot: seen.at(-1),
     told: seen.findLast(({ steps }) => steps.some(({ step }) => step === 'report' || step === 'running')),
     elsewhere,
-    obstacle: boot.obstacleOf(name),
+    obstacle: () => boot.obstacleOf(name),
     running: boots.running(name),
     would: wouldRun(model, name),
     strangers,

@@ -5,12 +5,10 @@ import { type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 import { isNodeName, splitNumber } from '../model/names.js'
-import { untagged } from '../model/tags.js'
 import type { GroupDoc } from '../model/types/group.js'
 import type { NodeDoc } from '../model/types/node.js'
 import type { VariableMap } from '../model/variables.js'
 import type { Tx, View } from '../model/view.js'
-import { notRendered, ofTag, packedWithout } from '../monitor/boot-steps.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Source, Visit } from '../source.js'
 import type { Templates } from '../template/templates.js'
@@ -18,6 +16,7 @@ import type { DataOf } from '../variables.js'
 import type { Grants } from './grants.js'
 import type { Given, Handover } from './handover.js'
 import { KeptText } from './kept-text.js'
+import { misplaced, obstacle, unrenderable } from './obstacles.js'
 import { render } from './render.js'
 import type { bootTemplates } from './template-variables.js'
 import type { Trace } from './trace.js'
@@ -280,19 +279,25 @@ export class Boot {
 
   /** Why the node would get no boot script now, or one that tells of an obstacle; undefined when it would boot. */
   obstacleOf(name: string): string | undefined {
+    const target = this.#effective(name)
+    const reason = this.#obstacle(target)
     try {
-      this.preview(name)
+      this.#preview(target, reason)
     } catch (error) {
       if (error instanceof ServiceError) return unrenderable(error)
       throw error
     }
-    return this.#obstacle(this.#effective(name))
+    return reason
   }
 
   /** What the node's machine would get now. Asking leaves no trace. */
   preview(name: string): string {
     const target = this.#effective(name)
-    return this.#answer(target, target.provision?.macaddress ?? '${netX/mac}', this.#obstacle(target))
+    return this.#preview(target, this.#obstacle(target))
+  }
+
+  #preview(target: EffectiveNode, reason: string | undefined): string {
+    return this.#answer(target, target.provision?.macaddress ?? '${netX/mac}', reason)
   }
 
   #script(node: NodeDoc, mac: string, visit: Visit): string {
@@ -378,52 +383,6 @@ export class Boot {
     const { url, model, templates } = this.#o
     return render(templates, template, { variables: model.cluster.variables, ...data, url })
   }
-}
-
-/** Characters of a template's fault: it may quote what a variable holds. */
-const longestFault = 300
-
-/** Why there is no boot script at all: `error` tells which template is at fault, and where. */
-const unrenderable = ({ message }: ServiceError) => `${notRendered}: ${message.slice(0, longestFault)}`
-
-/** Why a node cannot be booted, as one sentence; undefined when it can (rules 4.1). */
-function obstacle(
-  { node, settings, image, provision, network }: EffectiveNode,
-  hasFile: (name: string) => boolean
-): string | undefined {
-  if (settings.osimage === null) return `node ${node.name} has no OS image`
-  if (!image) return `OS image ${settings.osimage} does not exist`
-  for (const [what, file] of [
-    ['kernel (kernelfile)', image.kernelfile],
-    ['initramfs (initrdfile)', image.initrdfile],
-    ['packed image (imagefile)', image.imagefile]
-  ] as const) {
-    if (file === undefined) return lacks(image, settings.osimagetag, what)
-    if (!hasFile(file)) return `the ${what} of OS image ${image.name}, ${file}, is missing`
-  }
-  if (provision?.ipaddress === undefined && !network?.dhcp)
-    return `node ${node.name} has neither an address nor DHCP on its interface ${settings.provision_interface}`
-  return undefined
-}
-
-/** The sentence on a file that an image, or the tag of it that the node has, does not name. */
-function lacks({ name, imagefile }: NonNullable<EffectiveNode['image']>, tag: string, what: string): string {
-  const whose = tag === untagged ? `OS image ${name}` : `${ofTag}${tag} of OS image ${name}`
-  return `${whose} ${imagefile === undefined ? '' : packedWithout}has no ${what}`
-}
-
-/**
- * One sentence for a node that asks from outside the network in which it is provisioned, because the network settings
- * in its script may lead nowhere (rules 4.21); undefined otherwise. A request over loopback (a test, a tunnel, a virtual
- * machine) does not tell where the machine is.
- */
-function misplaced(
-  { node, provision, network, prefix }: EffectiveNode,
-  { address, loopback }: Source
-): string | undefined {
-  const from = parseAddress(address)
-  if (loopback || from === undefined || !network || !prefix || contains(prefix, from)) return undefined
-  return `node ${node.name} asks for its boot script from ${address}, outside network ${network.name} (${network.network}) of its interface ${provision?.interface}`
 }
 
 /** Made once for each image: machines ask in thousands. Stored objects are replaced, never changed. */

@@ -4,7 +4,7 @@ import { syncDirectory } from './directory.js'
 import { DiskThread } from './disk-thread.js'
 import { unlessMissing } from './missing.js'
 import { replaceFile } from './replace.js'
-import type { DiskStep } from './steps.js'
+import { APPENDING, type DiskStep } from './steps.js'
 
 /** A file open for appending. */
 export interface LogFile {
@@ -42,11 +42,8 @@ export const realFiles: FileLayer = {
   syncDirectory,
 
   async openLog(file, empty) {
-    const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants
-    const flags = O_WRONLY | O_APPEND | O_NONBLOCK
-    // In this order, as a step that appends does it.
-    const found = await unlessMissing(open(file, flags), undefined)
-    const handle = found ?? (await open(file, flags | O_CREAT, 0o600))
+    const found = await unlessMissing(open(file, APPENDING), undefined)
+    const handle = found ?? (await open(file, APPENDING | constants.O_CREAT, 0o600))
     if (empty) await handle.truncate(0)
     return handle
   }

@@ -100,17 +100,18 @@ function appendTo(file: string, text: string): void {
 }
 
 /**
- * Without O_NONBLOCK, a pipe of that name would hold the thread until somebody reads from it. O_CREAT comes second: with it,
- * the kernel refuses root the file of another user in a directory that several may write to (fs.protected_regular).
+ * How a file is opened for appending. Without O_NONBLOCK, a pipe of that name would hold the thread until somebody reads from it.
+ * O_CREAT is for a second try alone: with it, the kernel refuses root the file of another user in a directory that several
+ * may write to (fs.protected_regular).
  */
+export const APPENDING = constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK
+
 function openToAppend(file: string): number {
-  const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants
-  const flags = O_WRONLY | O_APPEND | O_NONBLOCK
   try {
-    return openSync(file, flags)
+    return openSync(file, APPENDING)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-    return openSync(file, flags | O_CREAT, 0o600)
+    return openSync(file, APPENDING | constants.O_CREAT, 0o600)
   }
 }
 

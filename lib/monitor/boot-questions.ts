@@ -15,7 +15,7 @@ export interface Facts {
   readonly told: Boot | undefined
   readonly elsewhere: readonly Step[]
   /** Why it would get no boot script now. */
-  readonly obstacle: string | undefined
+  readonly obstacle: () => string | undefined
   readonly running: Running | undefined
   /** What it would install now. */
   readonly would: Pack | undefined
@@ -76,7 +76,8 @@ export const noScript = (facts: Facts) => {
   return told === newest(facts.boot?.steps, 'script', 'no-script', 'disk') ? told : undefined
 }
 /** What a verdict adds where nothing stands in the way of a boot any more. */
-export const isMended = ({ obstacle }: Facts) => (obstacle === undefined ? ' (that is put right by now)' : '')
+export const isMended = ({ obstacle }: Facts) =>
+  obstacle() === undefined ? ' (that is put right by now)' : ''
 /** The sentence on a node whose boot script says why it cannot boot, where the reason fits; undefined for none. */
 export function cannotBoot(facts: Facts, fits: (about: string) => boolean): string | undefined {
   const told = noScript(facts)
