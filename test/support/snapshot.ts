@@ -111,8 +111,14 @@ const timeless = (path: string, text: string) =>
     .replaceAll(/"seen":"[^"]*"/g, '')
     .replaceAll(/^\/monitor\/(service|status)/.test(path) ? /"since":"[^"]*"/g : '', '')
 
-/** An address that no node has: to ask from a node's is to be heard of, which changes what the next answers say. */
-const nobodys = '203.0.113.77'
+/**
+ * A loopback address that no node has: to ask from a node's is to be heard of, which changes what the next answers say, and
+ * settings may refuse a boot script to other addresses.
+ */
+function nobodys({ node = {} }: Exported): string {
+  const taken = new Set(Object.values(node).flatMap(each => nicsOf(each).map(nic => nic.ipaddress)))
+  for (let last = 1; ; last++) if (!taken.has(`127.0.0.${last}`)) return `127.0.0.${last}`
+}
 
 /**
  * The answer of every GET, path → status and text, as the admin; install scripts as the node. Left out are those that
@@ -124,11 +130,12 @@ export async function everything(c: Controller): Promise<Map<string, string>> {
     methods.get && !neverTheSame.test(path) ? path : []
   )
   const { config } = await exported(c)
+  const stranger = nobodys(config)
   const answers = new Map<string, string>()
   for (const path of paths(config, table)) {
     const node = /^\/boot\/install\/(.+)$/.exec(path)?.[1]
     const source = nicsOf(config.node?.[node ?? ''] ?? {}).find(nic => nic.ipaddress)?.ipaddress
-    const { status, text } = await c.get(path, { source: source ?? nobodys })
+    const { status, text } = await c.get(path, { source: source ?? stranger })
     answers.set(path, `${status} ${timeless(path, text)}`)
   }
   return answers
