@@ -8,7 +8,7 @@ import { Daemon } from '../support/daemon.js'
 import { until } from '../support/until.js'
 import { killRounds } from './kill-rounds.js'
 
-const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? 20)
+const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? 12)
 
 async function started(t: Test): Promise<Daemon> {
   const daemon = new Daemon({ directory: t.testdir(), set: ['boot.new_nodes=1000000'] })
