@@ -107,6 +107,7 @@ export async function startDaemon(
       authorize: (route, head) => authorize(standing, route, head),
       param: checkParam,
       maxBody: caller => largestBody(caller, config.http.max_body),
+      isKnown: ({ kind }) => kind === 'user',
       trustedProxies: config.http.trusted_proxies,
       frontFiles: front_files === '' ? undefined : { directory: config.paths.files, location: front_files },
       counted: request => metrics.request(request),

@@ -14,16 +14,22 @@ const LINGER_BYTES = 1024 ** 3
 
 /**
  * The one mapper of errors to answers: a ServiceError goes out as it is, anything else is a 500 that keeps its inside. A
- * 5xx is logged here, once: with its stack, but for a 503, which has its message and cause. A 503 with Retry-After is meant
- * and comes in thousands: it goes to `shed` (rules 2.13). Never throws.
+ * 5xx is logged here, once: with its stack, but for a 503, which has its message and cause. What may come in thousands goes to
+ * `shed`: a 503 with Retry-After (rules 2.13), and one that was caused by nobody who is known, by the name `kind` (rules 2.7).
+ * Never throws.
  */
-export function toRefusal(error: unknown, what: string, log: Log, shed: Notice): ServiceError {
+export function toRefusal(
+  error: unknown,
+  what: string,
+  { log, shed, kind }: { log: Log; shed: Notice; kind: string | undefined }
+): ServiceError {
   try {
     if (error instanceof ServiceError && isErrorStatus(error.status)) {
       const text = () => `${what}: ${error.message}${causeOf(error)}`
       // The messages of one kind differ in their numbers alone.
       if (error.status === 503 && error.headers?.['Retry-After'] !== undefined)
         shed.say(text(), error.message.replace(/\d+/g, ''))
+      else if (error.status === 503 && kind !== undefined) shed.say(text(), kind)
       else if (error.status === 503) log.warn(text())
       else if (error.status >= 500) log.error(`${what}: ${describe(error)}`)
       return error

@@ -68,6 +68,8 @@ export interface ServerOptions<C> {
   param?(name: string, value: string, route: Route<C>): string
   /** Bytes of a request's body, for everybody or by caller (413). */
   readonly maxBody: number | ((caller: C) => number)
+  /** Whether the log tells each 503 of this caller (rules 2.7); absent: of everybody. */
+  readonly isKnown?: (caller: C) => boolean
   /** Addresses and CIDRs whose X-Forwarded-For is believed (rules 4.5). */
   readonly trustedProxies: readonly string[]
   /** Addresses and CIDRs of the controller itself, which have no bound of their own (rules 2.15); absent: loopback. */
@@ -364,7 +366,7 @@ export class HttpServer<C> {
     const { incoming, outgoing } = exchange
     try {
       if (outgoing.headersSent ? isHangUp(error) : error instanceof ClientGone) return
-      const refusal = error === shuttingDown ? shuttingDown : this.#toRefusal(error, incoming, exchange.path)
+      const refusal = error === shuttingDown ? shuttingDown : this.#toRefusal(error, exchange)
       if (exchange.gone) return
       if (outgoing.headersSent) outgoing.destroy()
       else await refuse(exchange, refusal, this.#manner, this.#limits.lingerMs)
@@ -376,8 +378,11 @@ export class HttpServer<C> {
     }
   }
 
-  #toRefusal(error: unknown, { method }: IncomingMessage, path: string): ServiceError {
-    return toRefusal(error, `${method} ${path}`, this.#options.log, this.#shed)
+  #toRefusal(error: unknown, { incoming, path, route, request }: Exchange<C>): ServiceError {
+    const { log, isKnown = () => true } = this.#options
+    const caller = request?.caller
+    const kind = caller !== undefined && isKnown(caller) ? undefined : `503 ${route?.method} ${route?.path}`
+    return toRefusal(error, `${incoming.method} ${path}`, { log, shed: this.#shed, kind })
   }
 
   #parserFailed(error: Error, socket: Duplex): void {

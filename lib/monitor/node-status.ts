@@ -17,6 +17,8 @@ interface Kept {
   history: Report[]
   /** Why its machine last got no boot script, or one that may not work; null when all was well. */
   reason: string | null
+  /** How many reasons were news since `sinceMs`. */
+  news: { readonly sinceMs: number; count: number }
 }
 
 type Event =
@@ -31,6 +33,10 @@ const historyLength = 20
 /** So many events are written at once, so that a change of many nodes does not hold the event loop. */
 const atOnce = 500
 const retryMs = { first: 2_000, longest: 2_000 }
+/** Anybody may ask in a node's name, and so change its reason. It is written, and told in the log, no more often than this. */
+const reasonEveryMs = 1_000
+const newsPeriodMs = 60_000
+const mostNews = 10
 const newest = (history: readonly Report[]) => history.slice(-historyLength)
 const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0)
 
@@ -46,6 +52,8 @@ export class NodeStatus {
   #failure = ''
   /** Nodes whose reason is not on disk yet. */
   readonly #reasonsOwed = new Set<string>()
+  /** When reasons were last written. */
+  #reasonsMs = Number.NEGATIVE_INFINITY
   /** Events of changes that were made, which the disk did not take yet. */
   readonly #owed: Event[] = []
   readonly #paying = new Background({ work: () => this.#pay(), retryMs })
@@ -108,14 +116,21 @@ export class NodeStatus {
     return this.#nodes.get(node)?.reason ?? null
   }
 
-  /** True when the reason is news. It is on disk soon: a boot script does not wait for that. */
+  /**
+   * True when the reason is news, and the node had less than ten within a minute. It is on disk soon: a boot script does not
+   * wait for that.
+   */
   setReason(node: string, reason: string | null): boolean {
     if (this.reason(node) === reason) return false
-    this.#of(node).reason = reason
+    const kept = this.#of(node)
+    kept.reason = reason
     this.#reasonsOwed.add(node)
     this.told(node)
-    this.#paying.wake()
-    return true
+    const now = performance.now()
+    this.#paying.wake(Math.max(0, this.#reasonsMs + reasonEveryMs - now))
+    if (reason === null) return true
+    if (now - kept.news.sinceMs >= newsPeriodMs) kept.news = { sinceMs: now, count: 0 }
+    return ++kept.news.count <= mostNews
   }
 
   /** Forgets a node that is gone: at once for readers; on disk now, or as soon as that can be. Never throws. */
@@ -183,6 +198,7 @@ export class NodeStatus {
       this.#owed.splice(0, owed.length)
     }
     const reasons = [...this.#reasonsOwed].map(node => ({ node, reason: this.reason(node) }))
+    if (reasons.length > 0) this.#reasonsMs = performance.now()
     await this.#write(reasons.length === 0 && this.#failure !== '' ? [{ probe: true }] : reasons)
     for (const { node, reason } of reasons) if (this.reason(node) === reason) this.#reasonsOwed.delete(node)
   }
@@ -227,7 +243,7 @@ export class NodeStatus {
   }
 
   #of(node: string): Kept {
-    const kept = this.#nodes.get(node) ?? { history: [], reason: null }
+    const kept = this.#nodes.get(node) ?? { history: [], reason: null, news: { sinceMs: 0, count: 0 } }
     this.#nodes.set(node, kept)
     return kept
   }

@@ -227,6 +227,33 @@ t.test('an error of another room goes out as it is; a 503 is no defect', async t
   t.equal(loud.length, 4)
 })
 
+// rules 2.7
+t.test(
+  'a 503 that anybody can cause does not fill the log; that of a known caller is told each time',
+  async t => {
+    const broken = (path: string) =>
+      route('GET', path, ({ path }) => {
+        throw unavailable(`template x.cfg:1:1: it knows no ${path}`)
+      })
+    const { server, log } = await start(t, [broken('/boot/{mac}'), broken('/other')], {
+      authorize: (_, { headers }) => String(headers['x-who']),
+      isKnown: caller => caller === 'admin'
+    })
+    const ask = async (path: string, who: string) =>
+      (await inject(server, { method: 'GET', path, headers: { 'x-who': who } })).status
+    const told = (path: string) => `warn GET ${path}: template x.cfg:1:1: it knows no ${path}`
+    const loud = () => log.lines.splice(0).filter(line => line.startsWith('warn'))
+    for (let i = 0; i < 20; i++) t.equal(await ask(`/boot/${i}`, 'stranger'), 503)
+    t.equal(await ask('/other', 'stranger'), 503)
+    t.same(loud(), [told('/boot/0'), told('/other')], 'the first of each route is told at once')
+    for (let i = 0; i < 3; i++) await ask(`/boot/${i}`, 'admin')
+    t.same(
+      loud(),
+      [0, 1, 2].map(i => told(`/boot/${i}`))
+    )
+  }
+)
+
 t.test('the access log: one line, no query, no header, no body, nothing that breaks a line', async t => {
   const { server, log, port } = await start(
     t,

@@ -1,4 +1,6 @@
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import type { View } from '../../lib/model/view.js'
 import { NodeStatus } from '../../lib/monitor/node-status.js'
@@ -99,6 +101,29 @@ t.test('why a node could not boot is kept over a restart, and goes with the name
   await third.catchUp({ get: () => undefined } as unknown as View)
   t.same(reasons(third), [null, null, null, null], 'of a node that was deleted during a crash')
   await third.close()
+})
+
+// rules 6.2
+t.test('who asks in the name of a node again and again neither fills its journal nor the log', async t => {
+  const directory = t.testdir()
+  const status = await open(directory)
+  const started = performance.now()
+  let news = 0
+  let last = ''
+  for (let i = 0; i < 200; i++) {
+    last = `template x: it knows no ${i}`
+    if (status.setReason('a', last)) news++
+    t.equal(status.reason('a'), last, 'it is read at once')
+    await sleep(2)
+  }
+  t.equal(news, 10)
+  const lines = () => readFileSync(join(directory, 'status.journal'), 'utf8').split('\n').length
+  const seconds = Math.ceil((performance.now() - started) / 1000)
+  t.ok(lines() <= seconds + 3, `${lines()} lines in ${seconds} s`)
+  await status.close()
+  const again = await open(directory)
+  t.equal(again.reason('a'), last)
+  await again.close()
 })
 
 // rules 6.2
