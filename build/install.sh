@@ -50,6 +50,7 @@ rm -rf "$code"
 install -d "$code/bin"
 cp -R dist dracut initramfs-tools libexec page templates package.json "$code"
 install -m 0755 bin/svcd bin/svcctl "$code/bin"
+install -m 0644 bin/package.json "$code/bin"
 for package in $packages; do
   install -d "$code/${package%/*}"
   cp -R "$package" "$code/${package%/*}"

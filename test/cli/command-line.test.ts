@@ -1,5 +1,7 @@
-import { chmodSync, cpSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { Script } from 'node:vm'
+import { transformSync } from 'esbuild'
 import t from 'tap'
 import { Logins } from '../../lib/auth/logins.js'
 import { loadConfig } from '../../lib/config/load.js'
@@ -66,6 +68,17 @@ t.test('a Node that is too old is named, and the one that is needed', async t =>
     const message = `${name} needs Node 99.1 or later, this is ${process.versions.node} (${process.execPath})\n`
     t.strictSame({ code, stdout, stderr }, { code: 1, stdout: '', stderr: message })
   }
+})
+
+t.test('a Node of long ago can read the commands: it would not get as far as to name itself', t => {
+  const inBin = (name: string) => readFileSync(join(checkout, 'bin', name), 'utf8')
+  t.equal(JSON.parse(inBin('package.json')).type, 'commonjs')
+  for (const name of ['svcd', 'svcctl']) {
+    t.doesNotThrow(() => new Script(inBin(name)), `${name} is no ES module`)
+    const lowered = (target: string) => transformSync(inBin(name), { target }).code
+    t.equal(lowered('node12.22'), lowered('esnext'), `${name} has no new words`)
+  }
+  t.end()
 })
 
 t.test('make says which Node it needs, before anything else fails', async t => {
