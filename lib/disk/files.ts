@@ -4,7 +4,7 @@ import { syncDirectory } from './directory.js'
 import { DiskThread } from './disk-thread.js'
 import { unlessMissing } from './missing.js'
 import { replaceFile } from './replace.js'
-import { APPENDING, type DiskStep } from './steps.js'
+import { APPENDING, type DiskStep, namedLink } from './steps.js'
 
 /** A file open for appending. */
 export interface LogFile {
@@ -42,7 +42,9 @@ export const realFiles: FileLayer = {
   syncDirectory,
 
   async openLog(file, empty) {
-    const found = await unlessMissing(open(file, APPENDING), undefined)
+    const found = await unlessMissing(open(file, APPENDING), undefined).catch(error => {
+      throw namedLink(file, error)
+    })
     const handle = found ?? (await open(file, APPENDING | constants.O_CREAT, 0o600))
     if (empty) await handle.truncate(0)
     return handle

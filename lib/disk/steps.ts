@@ -102,15 +102,25 @@ function appendTo(file: string, text: string): void {
 /**
  * How a file is opened for appending. Without O_NONBLOCK, a pipe of that name would hold the thread until somebody reads from it.
  * O_CREAT is for a second try alone: with it, the kernel refuses root the file of another user in a directory that several
- * may write to (fs.protected_regular).
+ * may write to (fs.protected_regular). No link is followed: root may append in a directory of another user, who could lead it
+ * to any file by a link.
  */
-export const APPENDING = constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK
+export const APPENDING = constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK | constants.O_NOFOLLOW
+
+/** An error of opening so, in words where the file is a link. */
+export function namedLink(file: string, error: NodeJS.ErrnoException): Error {
+  const { code, errno } = error
+  if (code !== 'ELOOP') return error
+  const message = `${file} is a link, and svcd follows none here: put the file itself in its place`
+  return Object.assign(new Error(message), { code, errno })
+}
 
 function openToAppend(file: string): number {
   try {
     return openSync(file, APPENDING)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
+      throw namedLink(file, error as NodeJS.ErrnoException)
     return openSync(file, APPENDING | constants.O_CREAT, 0o600)
   }
 }

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { open, rename, rm, stat, truncate } from 'node:fs/promises'
+import { lstat, open, rename, rm } from 'node:fs/promises'
 import { Background } from '../background.js'
 import { atOnce, inSlices } from '../concurrency.js'
 import { realFiles } from '../disk/files.js'
 import { unlessMissing } from '../disk/missing.js'
-import { type DiskStep, StepError } from '../disk/steps.js'
+import { APPENDING, type DiskStep, StepError } from '../disk/steps.js'
 import type { Log } from '../log.js'
 import { masked } from '../model/differences.js'
 import type { Actor, ChangeKind } from '../model/model.js'
@@ -195,7 +195,7 @@ class Trail {
     } catch (error) {
       if (error instanceof StepError && error.step < before.length) throw error
       // Half a line must not stay. When it cannot be taken back, the size of the file is looked up again.
-      await truncate(this.file, sizeBytes).catch(() => undefined)
+      await cutBack(this.file, sizeBytes).catch(() => undefined)
       this.#sizeBytes = undefined
       throw error
     }
@@ -211,8 +211,8 @@ class Trail {
     const { file } = this
     const { maxBytes, keep } = this.options
     if (this.#sizeBytes === undefined) {
-      const found = await unlessMissing(stat(file), undefined)
-      // To append to a pipe waits for its reader.
+      const found = await unlessMissing(lstat(file), undefined)
+      // A pipe has no size, and a link may lead anywhere.
       if (found && !found.isFile()) throw new Error(`${file} is not a regular file`)
       this.#isUnended = found !== undefined && found.size > 0 && !(await endsInNewline(file, found.size))
       this.#sizeBytes = found?.size ?? 0
@@ -248,6 +248,16 @@ function entryOf({ text, bytes }: LastLine, all: boolean): object | undefined {
     return typeof entry === 'object' && entry !== null ? entry : undefined
   } catch {
     return undefined
+  }
+}
+
+/** Not by its path alone: that follows a link. */
+async function cutBack(file: string, sizeBytes: number): Promise<void> {
+  const handle = await open(file, APPENDING)
+  try {
+    await handle.truncate(sizeBytes)
+  } finally {
+    await handle.close()
   }
 }
 

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import {
+  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -12,6 +13,7 @@ import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { DiskThread } from '../../lib/disk/disk-thread.js'
+import { realFiles } from '../../lib/disk/files.js'
 import { identityIn, StepError } from '../../lib/disk/steps.js'
 import { scratch } from '../support/scratch.js'
 
@@ -104,6 +106,15 @@ t.test('a link is replaced, not followed; another directory at the same path is 
   symlinkSync('secret', join(root, 'link'))
   await disk.carryOut([{ replace: join(root, 'link'), text: 'mine' }])
   t.equal(readFileSync(join(root, 'secret'), 'utf8'), 'secret')
+  for (const to of ['secret', 'missing']) {
+    const link = join(root, `link to ${to}`)
+    symlinkSync(to, link)
+    const message = `${link} is a link, and svcd follows none here: put the file itself in its place`
+    await t.rejects(disk.carryOut([{ appendTo: link, text: 'x' }]), { step: 0, code: 'ELOOP', message })
+    await t.rejects(realFiles.openLog(link, true), { code: 'ELOOP', message })
+  }
+  t.equal(readFileSync(join(root, 'secret'), 'utf8'), 'secret')
+  t.notOk(existsSync(join(root, 'missing')))
   const state = join(root, 'state')
   mkdirSync(state)
   const ours = { same: state, identity: identityOf(state), otherwise: `${state} is another` }

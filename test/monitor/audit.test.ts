@@ -1,4 +1,14 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Audit } from '../../lib/monitor/audit.js'
@@ -436,3 +446,41 @@ t.test('the lines of one change carry one mark, those of two changes two', async
   await c.post('/config/node/n1', { comment: 'x' })
   t.not(lines(fileOf(c)).at(-1)?.change, renamed[0]?.change)
 })
+
+// rules 11.10
+t.test(
+  'a link in the place of the log is not followed: what it leads to is not written, and not cut',
+  async t => {
+    const directory = t.testdir({ other: 'of somebody else' })
+    const file = join(directory, 'audit.log')
+    const log: string[] = []
+    const audit = new Audit({
+      ...{ file, machinesFile: join(directory, 'machines.log'), maxBytes: 1e6, keep: 1, now: Date.now },
+      log: { error: line => log.push(line), info: line => log.push(line) }
+    })
+    const group = (comment: string) => ({ type: 'group', name: 'g', before: undefined, after: { comment } })
+    const record = (comment: string) =>
+      audit.record(
+        { who: 'user admin', from: '-', takesAddresses: false },
+        [group(comment)] as never,
+        'change'
+      )
+    await record('1')
+    // While it runs: the size is known, and nothing is looked up.
+    renameSync(file, join(directory, 'mine'))
+    symlinkSync('other', file)
+    await record('2')
+    t.match(audit.health, { ok: false, reason: /is a link, and svcd follows none here/ })
+    await record('3')
+    t.equal(readFileSync(join(directory, 'other'), 'utf8'), 'of somebody else')
+    rmSync(file)
+    renameSync(join(directory, 'mine'), file)
+    await record('4')
+    t.equal(audit.health.ok, true)
+    t.same(
+      lines(file).map(({ after }) => (after as { comment: string }).comment),
+      ['1', '2', '3', '4']
+    )
+    await audit.close()
+  }
+)
