@@ -147,6 +147,32 @@ t.test('a packed image that nodes cannot boot is a warning', async t => {
 })
 
 // rules 7.7
+t.test('a tag that nodes cannot boot is a warning', async t => {
+  const c = await Controller.start(t)
+  const warned = async () =>
+    (await checkAll(loadConfig(shipped, [...c.overrides]))).warnings.filter(text => /tag/.test(text))
+  await c.cluster()
+  const files = { kernelfile: 'vmlinuz', initrdfile: 'initrd.img', imagefile: 'compute.tar.gz' }
+  for (const [tag, lacking] of [
+    ['whole', {}],
+    ['empty', { kernelfile: null, initrdfile: null, imagefile: null }],
+    ['silent', { kernelfile: null }],
+    ['blind', { initrdfile: null }]
+  ] as const) {
+    await c.post('/config/osimage/compute', { ...files, ...lacking })
+    await c.post('/config/osimage/compute/tag', { tag })
+  }
+  await c.post('/config/osimage/compute', files)
+  const without = (tag: string, what: string) =>
+    `OS image compute: tag ${tag} has no ${what}: nodes with it cannot boot from the network; pack the image, and give it the tag again`
+  t.strictSame(await warned(), [
+    without('blind', 'initramfs'),
+    without('empty', 'packed image'),
+    without('silent', 'kernel')
+  ])
+})
+
+// rules 7.7
 t.test('a role without a file is warned of, once', async t => {
   const roles = t.testdir({ login: '', directory: {} })
   const c = await Controller.start(t, `paths.roles=${roles}`)
@@ -265,6 +291,7 @@ t.test('the key of ssh, and the directories and files of images', async t => {
     }
   ])
   t.strictSame(found.warnings, [
+    'OS image used: tag v1 has no kernel: nodes with it cannot boot from the network; pack the image, and give it the tag again',
     lacks('OS image idle', 'kernelfile', 'old'),
     lacks('OS image used: tag v1', 'imagefile', 'v1.tar'),
     'OS image idle: there is no directory /other: it cannot be packed or pushed',

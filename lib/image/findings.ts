@@ -43,10 +43,16 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
       )
     else if (wasStarted) warnings.push(`${message}; the next start makes an empty one`)
   }
-  for (const { name, imagefile, kernelfile, initrdfile } of images) {
-    const what = kernelfile === undefined ? 'kernel' : initrdfile === undefined ? 'initramfs' : undefined
-    if (imagefile !== undefined && what !== undefined)
-      warnings.push(`OS image ${name} is packed, and has no ${what}: its nodes cannot boot from the network`)
+  for (const { type, title, files } of packed(view)) {
+    const lacking = lacks(files)
+    if (lacking === undefined) continue
+    // Without a packed image an image may be one that is still made; a tag stays as it is until it is set again.
+    if (type === 'osimagetag')
+      warnings.push(
+        `${title} has no ${lacking}: nodes with it cannot boot from the network; pack the image, and give it the tag again`
+      )
+    else if (files.imagefile !== undefined)
+      warnings.push(`${title} is packed, and has no ${lacking}: its nodes cannot boot from the network`)
   }
   const sent = hasDirectory(files) ? sentToNodes(view, cluster) : new Set()
   for (const { type, name, title, files: given } of hasDirectory(files) ? named : [])
@@ -74,6 +80,13 @@ function sentToNodes(view: View, cluster: ClusterSettings): Set<string> {
     if (osimage !== null && netboot) sent.add(osimagetag === untagged ? osimage : tagKey(osimage, osimagetag))
   }
   return sent
+}
+
+/** What a node would not get. */
+function lacks({ imagefile, kernelfile, initrdfile }: Files): string | undefined {
+  if (imagefile === undefined) return 'packed image'
+  if (kernelfile === undefined) return 'kernel'
+  return initrdfile === undefined ? 'initramfs' : undefined
 }
 
 /** Every image and every tag with the files that it names. */

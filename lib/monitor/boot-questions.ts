@@ -1,4 +1,4 @@
-import type { Boot, Pack, Step, StepName } from './boot-steps.js'
+import { type Boot, clipped, type Pack, type Step, type StepName } from './boot-steps.js'
 import type { Running } from './boots.js'
 
 /** All that a verdict goes by. Times are milliseconds since 1970. */
@@ -75,14 +75,17 @@ export const noScript = (facts: Facts) => {
   const told = beforeKernel(facts, 'no-script')
   return told === newest(facts.boot?.steps, 'script', 'no-script', 'disk') ? told : undefined
 }
-/** What a verdict adds where nothing stands in the way of a boot any more. */
-export const isMended = ({ obstacle }: Facts) =>
-  obstacle() === undefined ? ' (that is put right by now)' : ''
+/** What a verdict adds where what stopped a boot (`about`) would stop it no more, or something else would. */
+export function since({ obstacle }: Facts, about: string): string {
+  const now = obstacle()
+  if (now === undefined) return ' (that is put right by now)'
+  return clipped(now) === about ? '' : ` (by now the reason is another: ${clipped(now)})`
+}
 /** The sentence on a node whose boot script says why it cannot boot, where the reason fits; undefined for none. */
 export function cannotBoot(facts: Facts, fits: (about: string) => boolean): string | undefined {
   const told = noScript(facts)
   return told && fits(told.about)
-    ? `${facts.node} asked for its boot script at ${at(told.last)}${times(told.count)} and cannot boot: ${told.about}${isMended(facts)}`
+    ? `${facts.node} asked for its boot script at ${at(told.last)}${times(told.count)} and cannot boot: ${told.about}${since(facts, told.about)}`
     : undefined
 }
 const report = ({ boot }: Facts, pattern: RegExp) =>

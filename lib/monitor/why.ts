@@ -9,7 +9,6 @@ import {
   failure,
   impostor,
   installed,
-  isMended,
   isUp,
   kernelMs,
   lastSeen,
@@ -19,6 +18,7 @@ import {
   refusal,
   runs,
   sign,
+  since,
   stepMs,
   timeOf,
   times
@@ -126,7 +126,7 @@ export const whys: readonly Why[] = [
     verdict: facts => {
       const told = noScript(facts)
       return told?.about.startsWith(notRendered)
-        ? `${facts.node} asked for its boot script at ${at(told.last)}${times(told.count)}: ${told.about}${isMended(facts)}`
+        ? `${facts.node} asked for its boot script at ${at(told.last)}${times(told.count)}: ${told.about}${since(facts, told.about)}`
         : undefined
     }
   },

@@ -157,7 +157,11 @@ t.test('why a machine does not come to its kernel', async t => {
     t.match((await bootsOf(c)).at(-1)?.steps, [{ step: 'no-script', count: 2 }])
     await c.post('/config/osimage/compute', { kernelfile: 'vmlinuz' })
     t.match(await why(c), { rule: 'no-boot-file', verdict: /put right by now/ })
+    const reason = 'OS image compute is packed, and has no kernel (kernelfile)'
     await c.post('/config/osimage/compute', { kernelfile: null })
+    const { verdict } = await why(c)
+    t.notMatch(verdict, /put right/)
+    t.ok(verdict.includes(`gone, is missing (by now the reason is another: ${reason}); `), verdict)
     await script(c)
     t.match(await why(c), {
       rule: 'no-kernel',
