@@ -23,6 +23,13 @@ export const escapeControls = (text: string) =>
     c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
   )
 
+/** A text as one line of at most `longest` characters: control characters are escaped, the rest cut off. */
+export function oneLine(text: string, longest = 2000): string {
+  // What is cut off need not be escaped.
+  const line = escapeControls(text.slice(0, longest + 1))
+  return line.length > longest ? `${line.slice(0, longest)}…` : line
+}
+
 /** A log that writes lines of `level` and above; control characters are escaped, so a line stays a line. */
 export function createLog(level: Level, write: (line: string) => void = toStandardError()): Log {
   const line = (at: Level) => (message: string) => {

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { readRegularFile } from '../disk/regular-file.js'
 import { unavailable } from '../errors.js'
 import type { JsonValue } from '../json.js'
-import type { Log } from '../log.js'
+import { type Log, oneLine } from '../log.js'
 import {
   ALL,
   type Body,
@@ -15,7 +15,7 @@ import {
   type JobSummary
 } from './record.js'
 import { type RecordDisk, RecordFile } from './record-file.js'
-import { oneLine, reasonOf } from './text.js'
+import { reasonOf } from './text.js'
 
 /** The most characters of JSON that a record's results may have. */
 export const RESULTS_KEPT = 1024 * 1024

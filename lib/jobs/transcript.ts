@@ -1,4 +1,4 @@
-import { oneLine } from './text.js'
+import { oneLine } from '../log.js'
 
 /** How many lines are kept of a job's beginning, and as many of its end. */
 export const LINES_KEPT = 1000

@@ -1,8 +1,8 @@
 import { setMaxListeners } from 'node:events'
 import type { JsonValue } from '../json.js'
+import { oneLine } from '../log.js'
 import type { Entry } from './entry.js'
 import type { Laned } from './lanes.js'
-import { oneLine } from './text.js'
 
 /** A job did not end by itself: somebody cancelled it, or the daemon stopped. */
 export class JobStoppedError extends Error {

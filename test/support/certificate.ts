@@ -11,12 +11,12 @@ export async function expire({ certificate, key }: { certificate: string; key: s
 }
 
 /** Makes a certificate for 127.0.0.1 and `name`, signed by itself: NAME.crt and NAME.key (0600) in a directory. */
-export async function makeCertificate(directory: string, name: string, days = 90) {
+export async function makeCertificate(directory: string, name: string, days = 90, subject = `/CN=${name}`) {
   requirePrograms('openssl')
   const files = { certificate: join(directory, `${name}.crt`), key: join(directory, `${name}.key`) }
   await output('openssl', [
     ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'],
-    ...['-days', `${days}`, '-subj', `/CN=${name}`, '-addext', `subjectAltName=IP:127.0.0.1,DNS:${name}`],
+    ...['-days', `${days}`, '-subj', subject, '-addext', `subjectAltName=IP:127.0.0.1,DNS:${name}`],
     ...['-keyout', files.key, '-out', files.certificate]
   ])
   return files

@@ -8,28 +8,51 @@ import { scratch } from './scratch.js'
 /** A real etcd of one member, for one test. */
 export interface EtcdServer {
   readonly url: string
+  /** The same with TLS; '' without certificate. */
+  readonly tlsUrl: string
   readonly child: Child
-  /** What it answers to a question of its JSON gateway. */
-  ask(path: string, question: object): Promise<Record<string, never>>
+  /** What it answers to a question of its JSON gateway, and to a token of one of its users. */
+  ask(path: string, question: object, token?: string): Promise<Record<string, never>>
 }
 
-/** Starts etcd. Its heartbeat is short, so that a lease may last but a second; `more`: further arguments. */
-export async function startEtcd(t: Test, ...more: string[]): Promise<EtcdServer> {
+/**
+ * Starts etcd. Its heartbeat is short, so that a lease may last but a second. `tls`: it listens with TLS too, with this
+ * certificate, and lets in whose certificate `trusted` holds.
+ */
+export async function startEtcd(
+  t: Test,
+  tls?: { readonly certificate: string; readonly key: string; readonly trusted: string }
+): Promise<EtcdServer> {
   requirePrograms('etcd')
   const directory = scratch(t)
   const [url, peer] = [`http://127.0.0.1:${await freePort()}`, `http://127.0.0.1:${await freePort()}`]
-  const ask = async (path: string, question: object) => {
-    const answer = await fetch(`${url}/v3/${path}`, { method: 'POST', body: JSON.stringify(question) })
+  const tlsUrl = tls ? `https://127.0.0.1:${await freePort()}` : ''
+  const ask = async (path: string, question: object, token?: string) => {
+    const answer = await fetch(`${url}/v3/${path}`, {
+      method: 'POST',
+      body: JSON.stringify(question),
+      headers: token === undefined ? {} : { authorization: token }
+    })
     return (await answer.json()) as Record<string, never>
   }
   const child = await startChild(
     [
       'etcd',
       ...['--data-dir', join(directory, 'data'), '--logger', 'zap', '--log-level', 'error'],
-      ...['--listen-client-urls', url, '--advertise-client-urls', url],
+      ...['--listen-client-urls', tls ? `${url},${tlsUrl}` : url, '--advertise-client-urls', url],
       ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
       ...['--initial-cluster', `default=${peer}`, '--heartbeat-interval', '20', '--election-timeout', '200'],
-      ...more
+      ...(tls
+        ? [
+            '--cert-file',
+            tls.certificate,
+            '--key-file',
+            tls.key,
+            '--client-cert-auth',
+            '--trusted-ca-file',
+            tls.trusted
+          ]
+        : [])
     ],
     () =>
       fetch(`${url}/health`)
@@ -37,5 +60,5 @@ export async function startEtcd(t: Test, ...more: string[]): Promise<EtcdServer>
         .catch(() => false)
   )
   t.teardown(() => child.kill())
-  return { url, child, ask }
+  return { url, tlsUrl, child, ask }
 }

@@ -1,10 +1,28 @@
-import { Agent, type IncomingMessage, request } from 'node:http'
+import { type IncomingMessage, Agent as PlainAgent, request as plainRequest } from 'node:http'
+import { Agent as TlsAgent, request as tlsRequest } from 'node:https'
+import { type CertificateFault, certificateFault } from '../../certificate-fault.js'
 import { isObject, type JsonObject } from '../../json.js'
+import { oneLine } from '../../log.js'
 
 /** Longer than any answer that is asked for here: who lists asks for fewer keys when one is. */
 const ANSWER_BYTES = 64 * 1024 * 1024
+/** So much of a text of etcd stands in a message. */
+const WORDS = 300
 /** Codes of gRPC that say nothing about whether the request was carried out: cancelled, unknown, deadline, aborted, internal, unavailable. */
 const UNCLEAR = new Set([1, 2, 4, 10, 13, 14])
+/** What etcd says of a token that it does not know (any more), of one from before its users were changed, and of none. */
+const STALE_TOKEN =
+  /invalid auth token|revision of auth store is old|auth: revision in header is old|user name is empty/
+/** Codes of gRPC with a way out. */
+const WAYS_OUT: Readonly<Record<number, string>> = {
+  7: 'give the user of [store] user a role that may read and write below [store] prefix (etcdctl role grant-permission --prefix)',
+  8: 'make room: etcdctl compact, etcdctl defrag, etcdctl alarm disarm'
+}
+const FAULTS: Readonly<Record<CertificateFault, string>> = {
+  name: 'its certificate is for another name: name the endpoint as its certificate does',
+  time: 'its certificate has expired, or is not valid yet: renew it, or set the clock',
+  issuer: 'its certificate is not trusted: name its authority in [store] ca'
+}
 
 /** Nobody knows whether etcd has carried the request out: no answer, or half of one, or that of a member without a leader. */
 export class UnclearError extends Error {
@@ -19,23 +37,44 @@ export class RefusedError extends Error {
 /** An answer with more bytes than are read. */
 export class TooLongError extends RefusedError {}
 
+/** etcd does not know the token that was sent. */
+class StaleTokenError extends RefusedError {}
+
+/** How etcd is reached, and as whom. */
+export interface ClientOptions {
+  /** https://host:port, one or more; http to an address of loopback. */
+  readonly endpoints: readonly string[]
+  /** PEM: whom to trust instead of the system's authorities, and the certificate with its key that etcd asks for. */
+  readonly tls?: { readonly ca?: Buffer; readonly cert?: Buffer; readonly key?: Buffer } | undefined
+  /** A user of etcd. */
+  readonly login?: { readonly user: string; readonly password: string } | undefined
+}
+
+/** When an answer has to be there, on the clock of `performance.now`, and how long that was from the question. */
+interface Limit {
+  readonly ms: number
+  readonly end: number
+}
+
 /** Speaks to the JSON gateway of etcd (3.4 or later). One that does not answer is left for the next one of the list. */
 export class Client {
   readonly #endpoints: readonly URL[]
-  readonly #agent = new Agent({ keepAlive: true, maxSockets: 16 })
+  readonly #login: ClientOptions['login']
+  readonly #agents: { readonly 'http:': PlainAgent; readonly 'https:': TlsAgent }
+  /** What our user is let in by; undefined before the first login, and after one that failed. */
+  #token: Promise<string> | undefined
   #preferred = 0
 
-  /** `endpoints`: http://host:port, one or more. Throws TypeError for what is none. */
-  constructor(endpoints: readonly string[]) {
-    if (endpoints.length === 0) throw new TypeError('etcd needs an endpoint, like http://127.0.0.1:2379')
-    this.#endpoints = endpoints.map(endpoint => {
-      const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined
-      if (url?.protocol !== 'http:' || url.pathname !== '/')
-        throw new TypeError(
-          `${JSON.stringify(endpoint)} is no endpoint of etcd; one is like http://127.0.0.1:2379`
-        )
-      return url
-    })
+  /** Throws TypeError for what is no endpoint, and for one to which plain http would go over a network. */
+  constructor({ endpoints, tls = {}, login }: ClientOptions) {
+    if (endpoints.length === 0) throw new TypeError('etcd needs an endpoint, like https://10.141.0.1:2379')
+    this.#endpoints = endpoints.map(endpointOf)
+    this.#login = login
+    const common = { keepAlive: true, maxSockets: 16 }
+    this.#agents = {
+      'http:': new PlainAgent(common),
+      'https:': new TlsAgent({ ...common, ...tls, minVersion: 'TLSv1.2', rejectUnauthorized: true })
+    }
   }
 
   /** The endpoints, for messages. */
@@ -49,8 +88,11 @@ export class Client {
    */
   async ask(path: string, question: JsonObject, limitMs: number): Promise<JsonObject> {
     const endpoint = this.#endpoints[this.#preferred % this.#endpoints.length] as URL
+    const limit = { ms: limitMs, end: performance.now() + limitMs }
     try {
-      return await this.#post(new URL(`/v3/${path}`, endpoint), JSON.stringify(question), limitMs)
+      return await this.#asUser(endpoint, limit, token =>
+        this.#post(new URL(`/v3/${path}`, endpoint), question, limit, token)
+      )
     } catch (error) {
       if (error instanceof UnclearError) this.#preferred++
       throw error
@@ -58,30 +100,103 @@ export class Client {
   }
 
   close(): void {
-    this.#agent.destroy()
+    for (const agent of Object.values(this.#agents)) agent.destroy()
   }
 
-  #post(url: URL, body: string, limitMs: number): Promise<JsonObject> {
+  /** Asks with a token, and once more with a new one where etcd does not take it: it has done nothing then. */
+  async #asUser<R>(endpoint: URL, limit: Limit, ask: (token?: string) => Promise<R>): Promise<R> {
+    if (!this.#login) return ask()
+    const login = () => (this.#token ??= this.#logIn(endpoint, limit))
+    const token = login()
+    try {
+      return await ask(await token)
+    } catch (error) {
+      if (!(error instanceof StaleTokenError)) throw error
+      // Another request may have got a new one by now.
+      if (this.#token === token) this.#token = undefined
+      return ask(await login())
+    }
+  }
+
+  /** A token of our user. What fails is not kept. */
+  async #logIn(endpoint: URL, limit: Limit): Promise<string> {
+    const { user: name = '', password = '' } = this.#login ?? {}
+    try {
+      const url = new URL('/v3/auth/authenticate', endpoint)
+      const { token } = await this.#post(url, { name, password }, limit)
+      // It becomes a header: nothing else may stand in it.
+      if (typeof token !== 'string' || !/^[\x21-\x7e]{1,8192}$/.test(token))
+        throw new RefusedError(`etcd at ${endpoint.origin}: its answer to a login has no token`)
+      return token
+    } catch (error) {
+      this.#token = undefined
+      if (error instanceof RefusedError)
+        throw new RefusedError(
+          `${error.message}: user ${JSON.stringify(name)} is not let in; look at [store] user and password_file, and whether ` +
+            'etcd knows users (etcdctl user list, etcdctl auth enable)'
+        )
+      throw error
+    }
+  }
+
+  #post(url: URL, question: JsonObject, { ms, end }: Limit, token?: string): Promise<JsonObject> {
+    const body = JSON.stringify(question)
+    const isTls = url.protocol === 'https:'
     return new Promise((resolve, reject) => {
       const from = `etcd at ${url.origin}`
       const unclear = (reason: string) => reject(new UnclearError(`${from}: ${reason}`))
-      const asked = request(url, {
+      const asked = (isTls ? tlsRequest : plainRequest)(url, {
         method: 'POST',
-        agent: this.#agent,
-        headers: { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }
+        agent: this.#agents[isTls ? 'https:' : 'http:'],
+        headers: {
+          'content-type': 'application/json',
+          'content-length': Buffer.byteLength(body),
+          ...(token === undefined ? {} : { authorization: token })
+        }
       })
       const limit = setTimeout(() => {
         unclear(
-          `no answer within ${limitMs / 1000} s; look whether it runs and has a majority (etcdctl endpoint health)`
+          `no answer within ${ms / 1000} s; look whether it runs and has a majority (etcdctl endpoint health)`
         )
         asked.destroy()
-      }, limitMs)
-      asked.on('error', error => unclear(`${error.message}; look whether it runs (etcdctl endpoint health)`))
+      }, end - performance.now())
+      asked.on('error', (error: NodeJS.ErrnoException) => unclear(explained(error)))
       asked.on('close', () => clearTimeout(limit))
       asked.on('response', answer => read(answer, from).then(resolve, reject))
       asked.end(body)
     })
   }
+}
+
+/** Plain http tells passwords, tokens and every object to whoever is in between, and lets them answer for etcd. */
+function endpointOf(text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  const isOne =
+    url &&
+    /^https?:$/.test(url.protocol) &&
+    url.pathname === '/' &&
+    !/[?#@]/.test(text) &&
+    url.hostname !== ''
+  if (!isOne)
+    throw new TypeError(
+      `${oneLine(JSON.stringify(text), WORDS)} is no endpoint of etcd; one is like https://10.141.0.1:2379`
+    )
+  if (url.protocol === 'http:' && !/^(127\.\d+\.\d+\.\d+|\[::1\])$/.test(url.hostname))
+    throw new TypeError(
+      `${url.origin} would be reached by plain http over a network: use https, or http with 127.0.0.1 or [::1]`
+    )
+  return url
+}
+
+function explained({ code, message }: NodeJS.ErrnoException): string {
+  const fault = certificateFault(code)
+  if (fault) return `${FAULTS[fault]} (${code})`
+  if (
+    code === 'ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED' ||
+    code === 'ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE'
+  )
+    return `it asks for a certificate (${code}): name one that it trusts in [store] cert and key`
+  return `${oneLine(message, WORDS)}; look whether it runs (etcdctl endpoint health)`
 }
 
 async function read(answer: IncomingMessage, from: string): Promise<JsonObject> {
@@ -95,18 +210,28 @@ async function read(answer: IncomingMessage, from: string): Promise<JsonObject> 
       chunks.push(chunk)
     }
   } catch (error) {
-    throw error instanceof TooLongError ? error : new UnclearError(`${from}: ${(error as Error).message}`)
+    if (error instanceof TooLongError) throw error
+    throw new UnclearError(`${from}: ${oneLine((error as Error).message, WORDS)}`)
   }
-  const json = parsed(Buffer.concat(chunks).toString())
+  const body = Buffer.concat(chunks).toString()
+  const json = parsed(body)
   if (answer.statusCode === 200 && isObject(json)) return json
   const { error, code } = isObject(json) ? json : {}
+  // Where etcd knows users and asks for certificates, its gateway takes none that has a common name.
+  if (answer.statusCode === 400 && body.startsWith('CommonName'))
+    throw new RefusedError(
+      `${from}: it knows users, and takes no certificate with a common name beside them: have the one of [store] cert issued ` +
+        'without CN'
+    )
   if (typeof error !== 'string' || typeof code !== 'number')
     throw new UnclearError(
       `${from}: what answers with ${answer.statusCode} is not etcd, or not its JSON gateway`
     )
-  if (UNCLEAR.has(code)) throw new UnclearError(`${from}: ${error}`)
-  const hint = code === 8 ? '; make room: etcdctl compact, etcdctl defrag, etcdctl alarm disarm' : ''
-  throw new RefusedError(`${from}: ${error}${hint}`)
+  const said = `${from}: ${oneLine(error, WORDS)}`
+  if (UNCLEAR.has(code)) throw new UnclearError(said)
+  if (STALE_TOKEN.test(error)) throw new StaleTokenError(`${said}; name a user of etcd in [store] user`)
+  const wayOut = WAYS_OUT[code]
+  throw new RefusedError(wayOut === undefined ? said : `${said}; ${wayOut}`)
 }
 
 function parsed(text: string): unknown {

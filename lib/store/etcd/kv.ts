@@ -1,10 +1,12 @@
-import { isObject, type JsonObject } from '../../json.js'
-import { type Client, TooLongError, UnclearError } from './client.js'
+import { shown } from '../../disk/printable.js'
+import { isObject, type JsonObject, type JsonValue } from '../../json.js'
+import { oneLine } from '../../log.js'
+import { type Client, RefusedError, TooLongError, UnclearError } from './client.js'
 
 /** A key with what it holds. */
 export interface Pair {
   readonly key: string
-  readonly value: string
+  readonly value: Buffer
   /** The revision at which the key was made: another one once it was gone. */
   readonly created: string
   /** The lease that it goes with, '0' without one. */
@@ -14,9 +16,10 @@ export interface Pair {
 const LIST_LIMIT_MS = 10_000
 /** So many keys are asked for at once, and fewer where their values are long. */
 const MOST_KEYS = 1000
+/** How much a whole list may be, and how long it may take: a start reads all of a store. */
+const WHOLE_LIST = { bytes: 1024 ** 3, ms: 120_000 }
 
 const base64 = (text: string) => Buffer.from(text).toString('base64')
-const text = (value: unknown) => (typeof value === 'string' ? Buffer.from(value, 'base64').toString() : '')
 
 /** The end of the range of all keys that begin with a prefix, for prefixes that end in a slash. */
 const endOf = (prefix: string) => `${prefix.slice(0, -1)}0`
@@ -49,7 +52,10 @@ export interface Outcome {
   readonly found: readonly (Pair | undefined)[]
 }
 
-/** One transaction: all of `success` where every condition holds, otherwise `failure`. Throws what `Client.ask` throws. */
+/**
+ * One transaction: all of `success` where every condition holds, otherwise `failure`. Throws what `Client.ask` throws, and
+ * UnclearError for an answer to other questions than these.
+ */
 export async function transact(
   client: Client,
   compare: readonly JsonObject[],
@@ -62,27 +68,44 @@ export async function transact(
     { compare: [...compare], success: [...success], failure: [...failure] },
     limitMs
   )
-  const responses = Array.isArray(answer.responses) ? answer.responses : []
-  const found = responses.flatMap((response: unknown) => {
-    const range = isObject(response) ? response.response_range : undefined
-    return isObject(range) ? [pairsIn(range)[0]] : []
+  const succeeded = answer.succeeded === true
+  const asked = succeeded ? success : failure
+  const responses = listIn(answer.responses)
+  const strange = (what: string) => new UnclearError(`etcd at ${client.where}: ${what}`)
+  if (responses?.length !== asked.length) throw strange('its answer is not to what it was asked')
+  const found = asked.flatMap(({ request_range: range }, i) => {
+    if (!isObject(range)) return []
+    const response = responses[i]
+    const inside = isObject(response) ? response.response_range : undefined
+    const pairs = isObject(inside) ? pairsIn(inside, strange) : undefined
+    const wanted = Buffer.from(String(range.key), 'base64').toString()
+    if (!pairs || pairs.length > 1 || (pairs[0] && pairs[0].key !== wanted))
+      throw strange(`its answer is not to what it was asked, ${wanted}`)
+    return [pairs[0]]
   })
-  return { succeeded: answer.succeeded === true, found }
+  return { succeeded, found }
 }
 
-/** Every key below a prefix that ends in a slash, at one revision (absent: the newest), a part at a time. */
+/**
+ * Every key below a prefix that ends in a slash, at one revision, a part at a time. Throws what `Client.ask` throws, and
+ * RefusedError for keys out of order or from elsewhere, for what is not decoded, and for more than `most`.
+ */
 export async function list(
   client: Client,
   prefix: string,
-  revision?: string
+  most = WHOLE_LIST
 ): Promise<{ pairs: Pair[]; revision: string }> {
   const pairs: Pair[] = []
-  let at = revision
+  const strange = (what: string) => new RefusedError(`etcd at ${client.where}: ${what}`)
+  const giveUp = performance.now() + most.ms
+  const end = endOf(prefix)
+  let at: string | undefined
   let limit = MOST_KEYS
+  let size = 0
   for (let from = prefix; ; ) {
     const question = {
       key: base64(from),
-      range_end: base64(endOf(prefix)),
+      range_end: base64(end),
       limit,
       ...(at ? { revision: at } : {})
     }
@@ -95,22 +118,65 @@ export async function list(
       continue
     }
     const { header } = answer
-    if (!isObject(header) || typeof header.revision !== 'string')
-      throw new UnclearError(`etcd at ${client.where}: an answer without a revision`)
-    at ??= header.revision
-    const some = pairsIn(answer)
-    for (const pair of some) pairs.push(pair)
-    const last = some.at(-1)
-    if (answer.more !== true || !last) return { pairs, revision: at }
-    from = `${last.key}\0`
+    at ??= isObject(header) ? decimal(header.revision) : undefined
+    if (at === undefined) throw strange('its answer has no revision')
+    const some = pairsIn(answer, strange)
+    if (some.length > limit) throw strange(`it gives ${some.length} keys, and was asked for ${limit}`)
+    for (const pair of some) {
+      const { key } = pair
+      if (!isBefore(key, end) || isBefore(key, from))
+        throw strange(
+          `the key ${oneLine(key, 300)} is out of order, or not below ${prefix}: what answers is not etcd, or is damaged`
+        )
+      from = `${key}\0`
+      size += key.length + pair.value.length
+      pairs.push(pair)
+    }
+    if (size > most.bytes)
+      throw strange(
+        `below ${prefix} are more than ${most.bytes} bytes: more than svcd reads; is it the right prefix?`
+      )
+    if (answer.more !== true) return { pairs, revision: at }
+    if (some.length === 0) throw strange(`it tells of more keys below ${prefix}, and gives none`)
+    if (performance.now() > giveUp)
+      throw strange(
+        `the keys below ${prefix} were not read within ${most.ms / 1000} s; look how it is (etcdctl check perf)`
+      )
   }
 }
 
-function pairsIn({ kvs }: JsonObject): Pair[] {
-  return (Array.isArray(kvs) ? kvs : []).filter(isObject).map(({ key, value, create_revision, lease }) => ({
-    key: text(key),
-    value: text(value),
-    created: String(create_revision ?? '0'),
-    lease: String(lease ?? '0')
-  }))
+/** In the order of etcd: by bytes. */
+const isBefore = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b)) < 0
+
+const listIn = (value: JsonValue | undefined): JsonValue[] | undefined =>
+  value === undefined ? [] : Array.isArray(value) ? value : undefined
+
+/** A whole number as the gateway writes one of 64 bits; undefined for what is none. */
+const decimal = (value: JsonValue | undefined): string | undefined =>
+  typeof value === 'string' && /^\d{1,19}$/.test(value) ? value : undefined
+
+/** The pairs of an answer. Throws what `strange` makes of a reason for what is none; it names the key. */
+function pairsIn({ kvs }: JsonObject, strange: (what: string) => Error): Pair[] {
+  const all = listIn(kvs)
+  if (!all) throw strange('its answer has no list of keys')
+  return all.map(pair => {
+    const { key, value = '', create_revision, lease = '0' } = isObject(pair) ? pair : {}
+    const name = bytesOf(key)
+    const told = name ? oneLine(shown(name), 300) : 'a key'
+    const text = name?.toString()
+    if (!name?.length || text === undefined || !name.equals(Buffer.from(text)))
+      throw strange(`${told} is no key in UTF-8; remove it (etcdctl del)`)
+    const bytes = bytesOf(value)
+    const [created, goesWith] = [decimal(create_revision), decimal(lease)]
+    if (!bytes || created === undefined || goesWith === undefined)
+      throw strange(`what it tells of ${told} is damaged`)
+    return { key: text, value: bytes, created, lease: goesWith }
+  })
+}
+
+/** The bytes of a text in base64; undefined where it is none in its one right form. */
+function bytesOf(value: JsonValue | undefined): Buffer | undefined {
+  if (typeof value !== 'string') return undefined
+  const bytes = Buffer.from(value, 'base64')
+  return bytes.toString('base64') === value ? bytes : undefined
 }

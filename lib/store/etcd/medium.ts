@@ -3,16 +3,14 @@ import { Background } from '../../background.js'
 import type { JsonObject } from '../../json.js'
 import { reasonOf } from '../errors.js'
 import type { Medium, Revertible, Write } from '../medium.js'
-import { Client, UnclearError } from './client.js'
+import { Client, type ClientOptions, UnclearError } from './client.js'
 import { Keys } from './keys.js'
 import { get, holds, type Outcome, put, remove, removeAll, transact } from './kv.js'
 import { type Intent, intentText, StoredKeys } from './stored.js'
 import { Writer } from './writer.js'
 
 /** What an etcd store is kept in. */
-export interface EtcdOptions {
-  /** http://host:port of members, at least one. */
-  readonly endpoints: readonly string[]
+export interface EtcdOptions extends ClientOptions {
   /** What all keys begin with. Default /svcd/. */
   readonly prefix?: string
   /** How long the right to write outlives who had it: 1 to 60. Default 3. */
@@ -64,13 +62,13 @@ export class Etcd implements Medium {
   #closeBy = Number.POSITIVE_INFINITY
 
   constructor({
-    endpoints,
     prefix = '/svcd/',
     ttlSeconds = 3,
     patienceMs = 5000,
-    log = () => {}
+    log = () => {},
+    ...reached
   }: EtcdOptions) {
-    this.#client = new Client(endpoints)
+    this.#client = new Client(reached)
     this.#keys = new Keys(prefix)
     this.#patienceMs = patienceMs
     this.#writer = new Writer({
@@ -268,7 +266,7 @@ export class Etcd implements Medium {
       this.#once(revision, [holds(head, from)], [...operations, put(head, to)], [get(head)])
     )
     // It was done when it was sent before, and the answer was lost.
-    if (!succeeded && found[0]?.value !== to) this.#lost()
+    if (!succeeded && found[0]?.value.toString() !== to) this.#lost()
   }
 
   /** Asks again while etcd gives no clear answer. After one such, a refusal says nothing of what was sent before it. */
@@ -305,7 +303,7 @@ export class Etcd implements Medium {
 
   async #headNow(): Promise<string | undefined> {
     const { found } = await transact(this.#client, [], [get(this.#keys.head)], [], LIMIT_MS)
-    return found[0]?.value
+    return found[0]?.value.toString()
   }
 
   async #overtaken(): Promise<Error> {

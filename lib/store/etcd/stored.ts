@@ -1,6 +1,7 @@
 import { isObject } from '../../json.js'
+import { oneLine } from '../../log.js'
 import { type Problem, reasonOf } from '../errors.js'
-import { parseJson } from '../json.js'
+import { decodeUtf8, parseJson } from '../json.js'
 import type { Stored, Write } from '../medium.js'
 import type { Client } from './client.js'
 import { type Keys, objectIn } from './keys.js'
@@ -14,7 +15,7 @@ export interface Intent {
 
 /** All keys of a store as they were at one revision, an unfinished change applied. */
 export class StoredKeys implements Stored {
-  readonly #texts = new Map<string, Map<string, string>>()
+  readonly #objects = new Map<string, Map<string, Buffer | string>>()
   readonly #problems: Problem[] = []
   readonly #foreign: Problem[] = []
   readonly #keys: Keys
@@ -25,14 +26,23 @@ export class StoredKeys implements Stored {
   /** What was staged by somebody who did not come to the commit. */
   readonly abandoned: ReadonlySet<string>
 
-  private constructor(client: Client, keys: Keys, texts: ReadonlyMap<string, string>) {
+  private constructor(client: Client, keys: Keys, values: ReadonlyMap<string, Buffer>) {
     this.#keys = keys
     this.#where = `etcd at ${client.where}: `
-    this.head = texts.get(keys.head)
-    for (const [key, text] of texts) if (key.startsWith(keys.objects)) this.#add(key, text)
-    const intent = texts.get(keys.intent)
     try {
-      if (intent !== undefined) this.intent = intentOf(keys, intent, texts)
+      this.head = headOf(values.get(keys.head))
+    } catch (error) {
+      this.#problems.push({
+        file: this.#at(keys.head),
+        message:
+          `it is no number of a commit (${reasonOf(error)}), and without one no commit is safe: restore a backup, or, where ` +
+          'the objects are right, remove this key (etcdctl del) while no svcd runs'
+      })
+    }
+    for (const [key, value] of values) if (key.startsWith(keys.objects)) this.#add(key, value)
+    const intent = values.get(keys.intent)
+    try {
+      if (intent !== undefined) this.intent = intentOf(keys, intent, values)
     } catch (error) {
       this.#problems.push({
         file: this.#at(keys.intent),
@@ -41,7 +51,7 @@ export class StoredKeys implements Stored {
     }
     for (const write of this.intent?.writes ?? []) this.#set(write)
     const ids = new Set<string>()
-    for (const key of texts.keys())
+    for (const key of values.keys())
       if (key.startsWith(keys.staged)) ids.add(key.slice(keys.staged.length).split('/', 1)[0] as string)
     if (this.intent) ids.delete(this.intent.id)
     this.abandoned = ids
@@ -57,11 +67,12 @@ export class StoredKeys implements Stored {
   }
 
   names(type: string): Iterable<string> {
-    return this.#texts.get(type)?.keys() ?? []
+    return this.#objects.get(type)?.keys() ?? []
   }
 
   text(type: string, name: string): string | undefined {
-    return this.#texts.get(type)?.get(name)
+    const value = this.#objects.get(type)?.get(name)
+    return typeof value === 'object' ? decodeUtf8(value) : value
   }
 
   place(type?: string, name?: string): string {
@@ -75,43 +86,66 @@ export class StoredKeys implements Stored {
       ...this.#problems,
       ...strange.map(({ type }) => ({
         file: this.#at(this.#keys.intent),
-        message: `a damaged intent: it has a write of an unknown type, ${JSON.stringify(type)}`
+        message: `a damaged intent: it has a write of an unknown type, ${oneLine(JSON.stringify(type), 100)}`
       }))
     ]
   }
 
   #at(key: string): string {
-    return `${this.#where}${key}`
+    return `${this.#where}${oneLine(key, 300)}`
   }
 
-  #add(key: string, text: string): void {
+  #add(key: string, value: Buffer): void {
     try {
-      this.#set({ ...objectIn(key, this.#keys.objects.length), text })
+      const { type, name } = objectIn(key, this.#keys.objects.length)
+      this.#ofType(type).set(name, value)
     } catch (error) {
-      this.#foreign.push({ file: this.#at(key), message: `not a key of the store: ${reasonOf(error)}` })
+      const reason = oneLine(reasonOf(error), 300)
+      this.#foreign.push({ file: this.#at(key), message: `not a key of the store: ${reason}` })
     }
   }
 
   #set({ type, name, text }: Write): void {
-    const ofType = this.#texts.get(type) ?? new Map<string, string>()
-    this.#texts.set(type, ofType)
-    if (text === undefined) ofType.delete(name)
-    else ofType.set(name, text)
+    if (text === undefined) this.#ofType(type).delete(name)
+    else this.#ofType(type).set(name, text)
+  }
+
+  #ofType(type: string): Map<string, Buffer | string> {
+    const ofType = this.#objects.get(type) ?? new Map<string, Buffer | string>()
+    this.#objects.set(type, ofType)
+    return ofType
   }
 }
 
 /** The text of an intent. Its staged writes are counted, so that one that is incomplete is never taken for a whole one. */
 export const intentText = ({ id, writes }: Intent) => JSON.stringify({ id, writes: writes.length })
 
-function intentOf(keys: Keys, text: string, texts: ReadonlyMap<string, string>): Intent {
-  const json = parseJson(text)
+/** What the head holds: a number and the revision of who made it. Throws Error for what no svcd has written. */
+function headOf(value: Buffer | undefined): string | undefined {
+  if (value === undefined) return undefined
+  const text = decodeUtf8(value)
+  if (!/^(0|[1-9]\d{0,14}) \d{1,19}$/.test(text)) throw new Error(oneLine(JSON.stringify(text), 100))
+  return text
+}
+
+function intentOf(keys: Keys, value: Buffer, values: ReadonlyMap<string, Buffer>): Intent {
+  const json = parseJson(decodeUtf8(value))
   const { id, writes: count } = isObject(json) ? json : {}
-  if (typeof id !== 'string' || typeof count !== 'number') throw new Error('it names no staged writes')
+  if (typeof id !== 'string' || !/^\d{1,19}-\d{1,15}$/.test(id) || typeof count !== 'number')
+    throw new Error('it names no staged writes')
   const prefix = keys.stagedBy(id)
   const writes: Write[] = []
-  // A removed object is staged without a text.
-  for (const [key, value] of texts)
-    if (key.startsWith(prefix)) writes.push({ ...objectIn(key, prefix.length), text: value || undefined })
+  for (const [key, staged] of values)
+    if (key.startsWith(prefix)) writes.push({ ...objectIn(key, prefix.length), text: textOf(key, staged) })
   if (writes.length !== count) throw new Error(`${writes.length} of its ${count} writes are there`)
   return { id, writes }
+}
+
+/** A removed object is staged without a text. */
+function textOf(key: string, staged: Buffer): string | undefined {
+  try {
+    return staged.length === 0 ? undefined : decodeUtf8(staged)
+  } catch (error) {
+    throw new Error(`${oneLine(key, 300)}: ${reasonOf(error)}`)
+  }
 }

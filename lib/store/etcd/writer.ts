@@ -2,6 +2,7 @@ import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { isObject } from '../../json.js'
+import { oneLine } from '../../log.js'
 import { type Client, RefusedError, UnclearError } from './client.js'
 import { get, isCreatedAt, put, transact } from './kv.js'
 
@@ -122,7 +123,8 @@ export class Writer {
     const { client, key, ttlSeconds } = this.#options
     // One that was granted and not used ends by itself.
     const { ID } = await client.ask('lease/grant', { TTL: ttlSeconds }, this.#limitMs)
-    if (typeof ID !== 'string') throw new RefusedError(`etcd at ${client.where}: a lease without a number`)
+    if (typeof ID !== 'string' || !/^-?\d{1,19}$/.test(ID))
+      throw new RefusedError(`etcd at ${client.where}: a lease without a number`)
     const self = JSON.stringify({ host: hostname(), pid: process.pid })
     const absent = isCreatedAt(key, '0')
     const success = [put(key, self, ID), get(key)]
@@ -130,7 +132,7 @@ export class Writer {
     const [pair] = found
     if (pair?.lease !== ID) {
       await client.ask('lease/revoke', { ID }, this.#limitMs).catch(() => undefined)
-      return pair ? holderIn(pair.value) : 'one who has just ended'
+      return pair ? holderIn(pair.value.toString()) : 'one who has just ended'
     }
     this.#lease = ID
     try {
@@ -147,7 +149,7 @@ export class Writer {
 function holderIn(text: string): string {
   try {
     const { host, pid } = JSON.parse(text)
-    return `process ${Number(pid)} on ${JSON.stringify(String(host)).slice(1, -1)}`
+    return `process ${Number(pid)} on ${oneLine(String(host), 100)}`
   } catch {
     return 'another program'
   }
