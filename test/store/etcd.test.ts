@@ -10,6 +10,7 @@ import { Client, type ClientOptions, RefusedError, UnclearError } from '../../li
 import { Keys } from '../../lib/store/etcd/keys.js'
 import { get, list, transact } from '../../lib/store/etcd/kv.js'
 import { StoredKeys } from '../../lib/store/etcd/stored.js'
+import { CompactedError, type Moment, watching } from '../../lib/store/etcd/watch.js'
 import { makeCertificate } from '../support/certificate.js'
 import { scratch } from '../support/scratch.js'
 
@@ -22,7 +23,8 @@ const header = { revision: '7' }
 const pair = (key: string | Buffer, value: string | Buffer = 'x') => ({
   key: base64(key),
   value: base64(value),
-  create_revision: '5'
+  create_revision: '5',
+  mod_revision: '5'
 })
 const refusal = (code: number, error: string) => ({ error, code })
 
@@ -310,4 +312,63 @@ t.test('what is damaged is a problem that names its key', async t => {
     const found = await read(pair('/svcd/intent', intent), pair('/svcd/staged/9-1/node/n1', bytes))
     t.match(found.problems().map(problemText), [message])
   }
+})
+
+t.test('a watch gives each transaction whole, and ends with what it does not understand', async t => {
+  const told: Question[] = []
+  const watch = async (...parts: readonly unknown[]) => {
+    const ours = client(t, (_, question) => {
+      told.push(question)
+      return parts
+        .map(part => (typeof part === 'string' ? part : `${JSON.stringify({ result: part })}\n`))
+        .join('')
+    })
+    const moments: Moment[] = []
+    const ended = (async () => {
+      for await (const moment of watching(ours, '/svcd/', '7', new AbortController().signal))
+        moments.push(moment)
+    })()
+    const error = await ended.then(
+      () => undefined,
+      reason => reason
+    )
+    return { error, shown: moments.map(({ revision, keys }) => [revision, ...keys.map(({ key }) => key)]) }
+  }
+  const put = (key: string, revision: string) => ({ kv: { ...pair(`/svcd/${key}`), mod_revision: revision } })
+  const gone = (key: string, revision: string) => ({
+    type: 'DELETE',
+    kv: { key: base64(`/svcd/${key}`), mod_revision: revision }
+  })
+  const good = await watch(
+    { created: true },
+    { events: [put('a', '7'), gone('b', '7'), put('a', '8')] },
+    { header }
+  )
+  t.strictSame(good.shown, [
+    ['7', '/svcd/a', '/svcd/b'],
+    ['8', '/svcd/a']
+  ])
+  t.match(good.error, /it ended the watch/)
+  t.strictSame(told, [
+    { create_request: { key: base64('/svcd/'), range_end: base64('/svcd0'), start_revision: '7' } }
+  ])
+  const compacted = await watch({ canceled: true, compact_revision: '9' })
+  t.ok(compacted.error instanceof CompactedError)
+  const strange: readonly (readonly [unknown, RegExp])[] = [
+    [{ events: [put('a', '6')] }, /it tells of revision 6 after 6/],
+    [{ events: [put('a', '8'), put('b', '7')] }, /it tells of revision 7 after 8/],
+    [{ events: [{ kv: { key: '*' } }] }, /is no key in UTF-8/],
+    [{ events: [{}] }, /is no key in UTF-8/],
+    [{ events: {} }, /is no list/],
+    [{ canceled: true, cancel_reason: 'no\nmore' }, /it ended the watch: no\\u000amore/],
+    ['{"error":"x"}\n', /it ended the watch/],
+    ['nonsense\n', /a part of its answer is no JSON/]
+  ]
+  for (const [part, message] of strange) {
+    const { error } = await watch(part)
+    t.ok(error instanceof UnclearError, String(error))
+    t.match(error.message, message)
+  }
+  const endless = await watch('x'.repeat(65 * 1024 * 1024))
+  t.match(endless.error?.message, /has more than \d+ bytes/)
 })

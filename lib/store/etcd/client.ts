@@ -1,4 +1,9 @@
-import { type IncomingMessage, Agent as PlainAgent, request as plainRequest } from 'node:http'
+import {
+  type ClientRequest,
+  type IncomingMessage,
+  Agent as PlainAgent,
+  request as plainRequest
+} from 'node:http'
 import { Agent as TlsAgent, request as tlsRequest } from 'node:https'
 import { type CertificateFault, certificateFault } from '../../certificate-fault.js'
 import { isObject, type JsonObject } from '../../json.js'
@@ -8,6 +13,9 @@ import { oneLine } from '../../log.js'
 const ANSWER_BYTES = 64 * 1024 * 1024
 /** So much of a text of etcd stands in a message. */
 const WORDS = 300
+const OPEN_MS = 5000
+/** A machine that is gone without a word is noticed so. */
+const KEEP_ALIVE_MS = 2000
 /** Codes of gRPC that say nothing about whether the request was carried out: cancelled, unknown, deadline, aborted, internal, unavailable. */
 const UNCLEAR = new Set([1, 2, 4, 10, 13, 14])
 /** What etcd says of a token that it does not know (any more), of one from before its users were changed, and of none. */
@@ -99,6 +107,31 @@ export class Client {
     }
   }
 
+  /**
+   * Asks one endpoint for an answer that goes on, and gives its parts. Throws UnclearError when it cannot be had, and when it
+   * breaks; then the next question goes to another endpoint.
+   */
+  async *stream(path: string, question: JsonObject, signal: AbortSignal): AsyncGenerator<JsonObject> {
+    const endpoint = this.#endpoints[this.#preferred % this.#endpoints.length] as URL
+    const from = `etcd at ${endpoint.origin}`
+    try {
+      const limit = { ms: OPEN_MS, end: performance.now() + OPEN_MS }
+      const answer = await this.#asUser(endpoint, limit, token =>
+        this.#opened(new URL(`/v3/${path}`, endpoint), question, signal, token)
+      )
+      for await (const line of linesOf(answer, from)) {
+        const json = parsed(line)
+        if (!isObject(json)) throw new UnclearError(`${from}: a part of its answer is no JSON`)
+        yield json
+      }
+    } catch (error) {
+      signal.throwIfAborted()
+      this.#preferred++
+      if (error instanceof UnclearError || error instanceof RefusedError) throw error
+      throw new UnclearError(`${from}: ${explained(error as Error)}`)
+    }
+  }
+
   close(): void {
     for (const agent of Object.values(this.#agents)) agent.destroy()
   }
@@ -139,21 +172,43 @@ export class Client {
     }
   }
 
-  #post(url: URL, question: JsonObject, { ms, end }: Limit, token?: string): Promise<JsonObject> {
+  /** An answer that goes on, on a connection of its own. */
+  #opened(url: URL, question: JsonObject, signal: AbortSignal, token?: string): Promise<IncomingMessage> {
+    return new Promise((resolve, reject) => {
+      const asked = this.#send(url, question, token, signal)
+      asked.setTimeout(OPEN_MS, () => asked.destroy(new Error(`no answer within ${OPEN_MS / 1000} s`)))
+      asked.on('socket', socket => socket.setKeepAlive(true, KEEP_ALIVE_MS))
+      asked.on('error', reject)
+      asked.on('response', answer => {
+        asked.setTimeout(0)
+        if (answer.statusCode === 200) resolve(answer)
+        else read(answer, `etcd at ${url.origin}`).then(() => reject(new Error('no answer')), reject)
+      })
+    })
+  }
+
+  #send(url: URL, question: JsonObject, token: string | undefined, signal?: AbortSignal): ClientRequest {
     const body = JSON.stringify(question)
     const isTls = url.protocol === 'https:'
+    const asked = (isTls ? tlsRequest : plainRequest)(url, {
+      method: 'POST',
+      agent: this.#agents[isTls ? 'https:' : 'http:'],
+      headers: {
+        'content-type': 'application/json',
+        'content-length': Buffer.byteLength(body),
+        ...(token === undefined ? {} : { authorization: token })
+      },
+      ...(signal ? { signal } : {})
+    })
+    asked.end(body)
+    return asked
+  }
+
+  #post(url: URL, question: JsonObject, { ms, end }: Limit, token?: string): Promise<JsonObject> {
     return new Promise((resolve, reject) => {
       const from = `etcd at ${url.origin}`
       const unclear = (reason: string) => reject(new UnclearError(`${from}: ${reason}`))
-      const asked = (isTls ? tlsRequest : plainRequest)(url, {
-        method: 'POST',
-        agent: this.#agents[isTls ? 'https:' : 'http:'],
-        headers: {
-          'content-type': 'application/json',
-          'content-length': Buffer.byteLength(body),
-          ...(token === undefined ? {} : { authorization: token })
-        }
-      })
+      const asked = this.#send(url, question, token)
       const limit = setTimeout(() => {
         unclear(
           `no answer within ${ms / 1000} s; look whether it runs and has a majority (etcdctl endpoint health)`
@@ -163,7 +218,6 @@ export class Client {
       asked.on('error', (error: NodeJS.ErrnoException) => unclear(explained(error)))
       asked.on('close', () => clearTimeout(limit))
       asked.on('response', answer => read(answer, from).then(resolve, reject))
-      asked.end(body)
     })
   }
 }
@@ -197,6 +251,26 @@ function explained({ code, message }: NodeJS.ErrnoException): string {
   )
     return `it asks for a certificate (${code}): name one that it trusts in [store] cert and key`
   return `${oneLine(message, WORDS)}; look whether it runs (etcdctl endpoint health)`
+}
+
+async function* linesOf(answer: IncomingMessage, from: string): AsyncGenerator<string> {
+  let parts: Buffer[] = []
+  let size = 0
+  for await (const chunk of answer as AsyncIterable<Buffer>) {
+    let begin = 0
+    for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, begin)) {
+      parts.push(chunk.subarray(begin, end))
+      yield Buffer.concat(parts).toString()
+      parts = []
+      size = 0
+      begin = end + 1
+    }
+    const rest = chunk.subarray(begin)
+    parts.push(rest)
+    size += rest.length
+    if (size > ANSWER_BYTES)
+      throw new UnclearError(`${from}: a part of its answer has more than ${ANSWER_BYTES} bytes`)
+  }
 }
 
 async function read(answer: IncomingMessage, from: string): Promise<JsonObject> {

@@ -9,6 +9,8 @@ export interface Pair {
   readonly value: Buffer
   /** The revision at which the key was made: another one once it was gone. */
   readonly created: string
+  /** The revision of its last change. */
+  readonly modified: string
   /** The lease that it goes with, '0' without one. */
   readonly lease: string
 }
@@ -19,10 +21,11 @@ const MOST_KEYS = 1000
 /** How much a whole list may be, and how long it may take: a start reads all of a store. */
 const WHOLE_LIST = { bytes: 1024 ** 3, ms: 120_000 }
 
-const base64 = (text: string) => Buffer.from(text).toString('base64')
+/** Keys and values as the gateway takes them. */
+export const base64 = (text: string) => Buffer.from(text).toString('base64')
 
 /** The end of the range of all keys that begin with a prefix, for prefixes that end in a slash. */
-const endOf = (prefix: string) => `${prefix.slice(0, -1)}0`
+export const endOf = (prefix: string) => `${prefix.slice(0, -1)}0`
 
 /** Gives a key this value, and a lease that it goes with. */
 export const put = (key: string, value: string, lease?: string): JsonObject => ({
@@ -148,7 +151,8 @@ export async function list(
 /** In the order of etcd: by bytes. */
 const isBefore = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b)) < 0
 
-const listIn = (value: JsonValue | undefined): JsonValue[] | undefined =>
+/** A list of an answer, which has none where it is empty; undefined for what is no list. */
+export const listIn = (value: JsonValue | undefined): JsonValue[] | undefined =>
   value === undefined ? [] : Array.isArray(value) ? value : undefined
 
 /** A whole number as the gateway writes one of 64 bits; undefined for what is none. */
@@ -159,19 +163,27 @@ const decimal = (value: JsonValue | undefined): string | undefined =>
 function pairsIn({ kvs }: JsonObject, strange: (what: string) => Error): Pair[] {
   const all = listIn(kvs)
   if (!all) throw strange('its answer has no list of keys')
-  return all.map(pair => {
-    const { key, value = '', create_revision, lease = '0' } = isObject(pair) ? pair : {}
-    const name = bytesOf(key)
-    const told = name ? oneLine(shown(name), 300) : 'a key'
-    const text = name?.toString()
-    if (!name?.length || text === undefined || !name.equals(Buffer.from(text)))
-      throw strange(`${told} is no key in UTF-8; remove it (etcdctl del)`)
-    const bytes = bytesOf(value)
-    const [created, goesWith] = [decimal(create_revision), decimal(lease)]
-    if (!bytes || created === undefined || goesWith === undefined)
-      throw strange(`what it tells of ${told} is damaged`)
-    return { key: text, value: bytes, created, lease: goesWith }
+  return all.map(each => {
+    const pair = pairIn(each, strange)
+    // Of a key that is gone, which no list has.
+    if (pair.created === '0') throw strange(`what it tells of ${oneLine(pair.key, 300)} is damaged`)
+    return pair
   })
+}
+
+/** A pair as the gateway writes it; of a key that is gone it has no value, and was made at '0'. Throws as `pairsIn` does. */
+export function pairIn(json: JsonValue, strange: (what: string) => Error): Pair {
+  const { key, value = '', create_revision = '0', mod_revision, lease = '0' } = isObject(json) ? json : {}
+  const name = bytesOf(key)
+  const told = name ? oneLine(shown(name), 300) : 'a key'
+  const text = name?.toString()
+  if (!name?.length || text === undefined || !name.equals(Buffer.from(text)))
+    throw strange(`${told} is no key in UTF-8; remove it (etcdctl del)`)
+  const bytes = bytesOf(value)
+  const [created, modified, goesWith] = [decimal(create_revision), decimal(mod_revision), decimal(lease)]
+  if (!bytes || created === undefined || modified === undefined || goesWith === undefined)
+    throw strange(`what it tells of ${told} is damaged`)
+  return { key: text, value: bytes, created, modified, lease: goesWith }
 }
 
 /** The bytes of a text in base64; undefined where it is none in its one right form. */

@@ -23,10 +23,18 @@ export class StoredKeys implements Stored {
   /** What `Keys.head` held; undefined before the first commit. */
   readonly head: string | undefined
   readonly intent: Intent | undefined
-  /** What was staged by somebody who did not come to the commit. */
+  /** What was staged by somebody who has not come to the commit. */
   readonly abandoned: ReadonlySet<string>
+  /** All staged writes: key → text. */
+  readonly staged: ReadonlyMap<string, Buffer>
 
-  private constructor(client: Client, keys: Keys, values: ReadonlyMap<string, Buffer>) {
+  private constructor(
+    client: Client,
+    keys: Keys,
+    values: ReadonlyMap<string, Buffer>,
+    /** Of etcd, at which all of it is so. */
+    readonly revision: string
+  ) {
     this.#keys = keys
     this.#where = `etcd at ${client.where}: `
     try {
@@ -50,16 +58,16 @@ export class StoredKeys implements Stored {
       })
     }
     for (const write of this.intent?.writes ?? []) this.#set(write)
+    this.staged = new Map([...values].filter(([key]) => key.startsWith(keys.staged)))
     const ids = new Set<string>()
-    for (const key of values.keys())
-      if (key.startsWith(keys.staged)) ids.add(key.slice(keys.staged.length).split('/', 1)[0] as string)
+    for (const key of this.staged.keys()) ids.add(key.slice(keys.staged.length).split('/', 1)[0] as string)
     if (this.intent) ids.delete(this.intent.id)
     this.abandoned = ids
   }
 
   static async read(client: Client, keys: Keys): Promise<StoredKeys> {
-    const { pairs } = await list(client, keys.prefix)
-    return new StoredKeys(client, keys, new Map(pairs.map(({ key, value }) => [key, value])))
+    const { pairs, revision } = await list(client, keys.prefix)
+    return new StoredKeys(client, keys, new Map(pairs.map(({ key, value }) => [key, value])), revision)
   }
 
   get foreign(): readonly Problem[] {
@@ -128,11 +136,17 @@ function headOf(value: Buffer | undefined): string | undefined {
   return text
 }
 
-function intentOf(keys: Keys, value: Buffer, values: ReadonlyMap<string, Buffer>): Intent {
+/** Which staged writes an intent has, and how many. Throws Error for what is no intent. */
+export function countOf(value: Buffer): { id: string; count: number } {
   const json = parseJson(decodeUtf8(value))
   const { id, writes: count } = isObject(json) ? json : {}
   if (typeof id !== 'string' || !/^\d{1,19}-\d{1,15}$/.test(id) || typeof count !== 'number')
     throw new Error('it names no staged writes')
+  return { id, count }
+}
+
+function intentOf(keys: Keys, value: Buffer, values: ReadonlyMap<string, Buffer>): Intent {
+  const { id, count } = countOf(value)
   const prefix = keys.stagedBy(id)
   const writes: Write[] = []
   for (const [key, staged] of values)
@@ -141,8 +155,8 @@ function intentOf(keys: Keys, value: Buffer, values: ReadonlyMap<string, Buffer>
   return { id, writes }
 }
 
-/** A removed object is staged without a text. */
-function textOf(key: string, staged: Buffer): string | undefined {
+/** The text of a staged write. A removed object is staged without one. */
+export function textOf(key: string, staged: Buffer): string | undefined {
   try {
     return staged.length === 0 ? undefined : decodeUtf8(staged)
   } catch (error) {

@@ -1,0 +1,63 @@
+import { isObject, type JsonObject } from '../../json.js'
+import { oneLine } from '../../log.js'
+import { type Client, UnclearError } from './client.js'
+import { base64, endOf, listIn, pairIn } from './kv.js'
+
+/** What one transaction did to the keys that are followed. */
+export interface Moment {
+  readonly revision: string
+  /** What each key holds since then; undefined: it is gone. */
+  readonly keys: readonly { readonly key: string; readonly value: Buffer | undefined }[]
+}
+
+/** etcd has forgotten what happened since the revision that was asked for: all keys have to be listed again. */
+export class CompactedError extends Error {
+  override readonly name = 'CompactedError'
+}
+
+/**
+ * Follows all keys below a prefix that ends in a slash: gives what has happened from that revision on, each transaction
+ * whole, in order, none left out and none twice. It ends with an error alone: CompactedError, UnclearError when the connection
+ * is gone or etcd ends it, and that of `signal`.
+ */
+export async function* watching(
+  client: Client,
+  prefix: string,
+  from: string,
+  signal: AbortSignal
+): AsyncGenerator<Moment, never> {
+  const question = {
+    create_request: { key: base64(prefix), range_end: base64(endOf(prefix)), start_revision: from }
+  }
+  const strange = (what: string) => new UnclearError(`etcd at ${client.where}: ${what}`)
+  let last = BigInt(from) - 1n
+  for await (const { result } of client.stream('watch', question, signal)) {
+    if (!isObject(result)) throw strange('it ended the watch')
+    const { canceled, compact_revision: compacted, cancel_reason: reason } = result
+    if (compacted !== undefined && compacted !== '0')
+      throw new CompactedError(`etcd at ${client.where}: what happened since revision ${from} is compacted`)
+    if (canceled) throw strange(`it ended the watch: ${oneLine(String(reason), 300)}`)
+    for (const moment of momentsOf(result, strange)) {
+      if (BigInt(moment.revision) <= last)
+        throw strange(`it tells of revision ${moment.revision} after ${last}`)
+      last = BigInt(moment.revision)
+      yield moment
+    }
+  }
+  throw strange('it ended the watch')
+}
+
+function momentsOf({ events }: JsonObject, strange: (what: string) => Error): Moment[] {
+  const moments: { revision: string; keys: { key: string; value: Buffer | undefined }[] }[] = []
+  const all = listIn(events)
+  if (!all) throw strange('what it tells is no list')
+  for (const event of all) {
+    const { type = 'PUT', kv = null } = isObject(event) ? event : {}
+    const { key, value, modified: revision } = pairIn(kv, strange)
+    const each = { key, value: type === 'DELETE' ? undefined : value }
+    const moment = moments.at(-1)
+    if (moment?.revision === revision) moment.keys.push(each)
+    else moments.push({ revision, keys: [each] })
+  }
+  return moments
+}
