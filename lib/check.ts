@@ -4,7 +4,7 @@ import { refuseHalfRestored } from './backup/interrupted.js'
 import { fileFindings } from './boot/file-findings.js'
 import { missingRoles } from './boot/roles.js'
 import { keys } from './config/keys.js'
-import type { Problem } from './config/problem.js'
+import { type Problem, placeOf } from './config/problem.js'
 import { frontWarnings, reachability, userWarnings } from './config/reachability.js'
 import type { Config } from './config/types.js'
 import { isWildcard } from './config/values.js'
@@ -64,10 +64,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   const firmware = missingFirmware(config)
   const tls = await tlsFindings(config.http, now)
   const told = [...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems]
-  const problems: Problem[] = [
-    ...told.map(message => ({ file: placeOf(config, message), message })),
-    ...damaged
-  ]
+  const problems: Problem[] = [...told.map(message => ({ ...placeOf(config, message), message })), ...damaged]
   const verify = (view: View) => {
     const address = controllerAddress(ini)
     for (const owner of address === undefined ? [] : view.index.addressOwners(address))
@@ -88,7 +85,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     notes.push(...changedSettings(view, ini))
     model = modelOf(view, ini, box, now)
     const images = imageFindings(config, view, model.cluster)
-    for (const message of images.onMachine) problems.push({ file: placeOf(config, message), message })
+    for (const message of images.onMachine) problems.push({ ...placeOf(config, message), message })
     problems.push(...inState(images.problems))
     warnings.push(...images.warnings, ...looseNames(view, model.cluster))
     // A network without a prefix is one of the problems.
@@ -131,12 +128,6 @@ function modelOf(current: View, ini: ClusterSettings, box: SecretBox, now: numbe
   const refuse = () => Promise.reject(new Error('svcd check changes nothing'))
   const store = { current, change: refuse, changeInSteps: refuse }
   return new Model({ store, ini, now: () => now, box, audit: async () => {} })
-}
-
-/** Where the key stands that a message begins with: on the command line or in the ini. */
-function placeOf({ file, set }: Config, message: string): string {
-  const [, section, key] = /^\[(\w+)\] (\w+)/.exec(message) ?? []
-  return set.includes(`${section}.${key}`) ? `--set ${section}.${key}` : file
 }
 
 const isAskable = (doc: SwitchDoc | undefined) => doc?.ipaddress !== undefined && doc.read !== undefined

@@ -224,8 +224,8 @@ async function buildParts(
     onNewKey: () => log.info('token.key is new: tokens issued before are void')
   })
   const passwordFile = adminPasswordFile(state)
-  if (users.length === 0 && (await ensureAdminPassword(passwordFile)))
-    log.info(`the password of user admin is in ${passwordFile}`)
+  // `svcd serve` tells where it is.
+  if (users.length === 0) await ensureAdminPassword(passwordFile)
   const logins = new Logins({ users, adminPasswordFile: passwordFile, now: ticks })
   let told = 0
   const audit = closed(

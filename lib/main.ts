@@ -25,7 +25,10 @@ const commands = new Map(
       const config = await configOf(options)
       await import('./parts.js')
       const { serve } = await import('./cli/serve.js')
-      await serve(config, () => process.exit(1), [...self(), 'helper', ...given(options)])
+      await serve(config, () => process.exit(1), {
+        program: process.argv[1] ?? '',
+        helper: [...self(), 'helper', ...given(options)]
+      })
       return 0
     },
     async helper(options) {

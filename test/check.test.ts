@@ -6,6 +6,7 @@ import t from 'tap'
 import { checkAll } from '../lib/check.js'
 import { banner } from '../lib/cli/banner.js'
 import { loadConfig, readConfig } from '../lib/config/load.js'
+import { problemText } from '../lib/config/problem.js'
 import { programsOf } from '../lib/services/services.js'
 import { cheapHash } from './support/callers.js'
 import { makeCertificate } from './support/certificate.js'
@@ -100,6 +101,29 @@ t.test('the programs of DHCP and DNS', async t => {
   )
   const { problems } = await check(state, 'dns.server=bind', 'dns.control=no-such-control', 'dns.check=true')
   t.equal(problems[0], lacking('dns] control', 'no-such-control'))
+})
+
+// rules 7.7
+t.test('what the ini names and the machine does not have is told with its line', async t => {
+  const lines = ['[http]', 'listen = 192.0.2.1:7050', '[dns]', '', 'server = bind', 'control = /no/control']
+  const state = t.testdir({ 'svcd.ini': lines.join('\n'), bin: {} })
+  const ini = join(state, 'svcd.ini')
+  const set = ['ssh.key=/no/key', `paths.state=${join(state, 'var')}`, `paths.templates=${templates}`]
+  const path = process.env.PATH
+  process.env.PATH = join(state, 'bin')
+  t.teardown(() => {
+    process.env.PATH = path
+  })
+  const told = (await checkAll(loadConfig(ini, set))).problems.map(problemText)
+  const lacks = (program: string) => `there is no program ${program}, or it may not be run`
+  for (const line of [
+    `${ini}:2: [http] listen: no interface of this machine has 192.0.2.1`,
+    '--set ssh.key: [ssh] key: there is no file /no/key; put the private key there, or leave it empty: svcd makes one',
+    `${ini}:6: [dns] control: ${lacks('/no/control')}`,
+    // Nobody named its checker: it is the server that needs one.
+    `${ini}:5: [dns] check: ${lacks('named-checkconf')}, which is the usual one for [dns] server = bind: install it, or name another one here`
+  ])
+    t.ok(told.includes(line), `${line}\n${told.join('\n')}`)
 })
 
 // rules 7.7
@@ -211,10 +235,11 @@ t.test('users of whom none is an admin are a warning, at the start as well', asy
   const says =
     /\[users\]: no user has the role admin: nobody can change anything over http, .*`svcd passwd NAME` prints/
   const start = (...settings: string[]) =>
-    banner(loadConfig(join(state, 'svcd.ini'), [...reachable, ...settings]), {
-      address: '127.0.0.1',
-      port: 1
-    })
+    banner(
+      loadConfig(join(state, 'svcd.ini'), [...reachable, ...settings]),
+      { address: '127.0.0.1', port: 1 },
+      '/usr/bin/svcd'
+    )
   t.match(await check(state, viewer), { problems: [], warnings: [says] })
   t.match(start(viewer), new RegExp(`^warning: ${says.source}$`, 'm'))
   for (const settings of [[], [viewer, admin]]) {

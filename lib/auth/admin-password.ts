@@ -10,8 +10,7 @@ export function adminPasswordFile(stateDirectory: string): string {
 }
 
 /**
- * Makes the file at the first start: a random password alone on a line, mode 0600. True when it was made now;
- * the caller logs the path, never the password.
+ * Makes the file at the first start: a random password alone on a line, mode 0600. True when it was made now.
  * @throws Error when the file is there without a password in it
  */
 export async function ensureAdminPassword(file: string): Promise<boolean> {

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { access, constants } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { checkAll } from '../check.js'
-import { type Problem, problemText } from '../config/problem.js'
+import { type Problem, placeOf, problemText } from '../config/problem.js'
 import type { Config } from '../config/types.js'
 import { isMissing } from '../disk/missing.js'
 import { checkOwner, handOverCommand, nameOf } from './owner.js'
@@ -39,8 +39,8 @@ export async function check(
     ...(ofIni.length > 0
       ? []
       : [
-          ...[...owner.warnings, ...warnings].map(warning => `warning: ${warning}`),
-          ...notes.map(note => `note: ${note}`)
+          ...warnings.map(warning => `warning: ${warning}`),
+          ...[...owner.notes, ...notes].map(note => `note: ${note}`)
         ])
   ]
   for (const line of lines) process.stderr.write(`${line}\n`)
@@ -81,22 +81,22 @@ const readable = (key: string, path: string): Need => {
 }
 
 /** What the user of this process may not do with the directories that svcd reads and writes. */
-async function ownerFindings(config: Config): Promise<{ problems: Problem[]; warnings: string[] }> {
-  const { paths, ssh, image, boot, file } = config
+async function ownerFindings(config: Config): Promise<{ problems: Problem[]; notes: string[] }> {
+  const { paths, ssh, image, boot } = config
   const problems: Problem[] = []
   const user = await nameOf(process.getuid?.() ?? 0)
   const handOver = `type, as root, while svcd is stopped: ${handOverCommand(config, user)}`
   const { R_OK, W_OK, X_OK } = constants
-  let foreign = false
-  const warning = await checkOwner(config).catch((error: Error) => {
-    foreign = true
+  let refuses = false
+  const foreign = await checkOwner(config).catch((error: Error) => {
+    refuses = true
     problems.push({ file: paths.state, message: error.message.replace(`${paths.state} `, '') })
     return undefined
   })
   const all = R_OK | W_OK | X_OK
   const state: Need = ['[paths] state', paths.state, all, 'read and write', handOver]
   const needs: Need[] = [
-    ...(foreign ? [] : [state]),
+    ...(refuses ? [] : [state]),
     ['[paths] files', paths.files, all, 'read and write', handOver],
     ['[image] directory', image.directory, X_OK, 'enter', handOver],
     ['[ssh] key', ssh.key, R_OK, 'read', `type: chown ${user} ${ssh.key}`],
@@ -106,10 +106,12 @@ async function ownerFindings(config: Config): Promise<{ problems: Problem[]; war
   ]
   for (const [key, path, mode, what, wayOut] of needs) {
     const refused = path === '' ? undefined : await refusal(path, mode)
-    if (refused)
-      problems.push({ file, message: `${key}: user ${user} may not ${what} ${refused}; ${wayOut}` })
+    const message = `${key}: user ${user} may not ${what} ${refused}; ${wayOut}`
+    if (refused) problems.push({ ...placeOf(config, message), message })
   }
-  return { problems, warnings: warning === undefined ? [] : [warning] }
+  // Root may try an ini that no unit has yet: nothing is to be handed over for that.
+  const note = `this is what root sees; ${foreign?.path} belongs to user ${foreign?.user}, who may see less`
+  return { problems, notes: foreign ? [note] : [] }
 }
 
 /** The path and the reason if the user may not do that; where there is nothing yet, with what it would be made in. */

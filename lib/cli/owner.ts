@@ -14,15 +14,22 @@ const handOver = fileURLToPath(new URL('../../libexec/hand-over.sh', import.meta
 export const handOverCommand = ({ paths, image }: Pick<Config, 'paths' | 'image'>, user: string): string =>
   ['sh', handOver, paths.state, paths.files, image.directory, user].join(' ')
 
+/** Whose state it is, by which path of it that is seen, and the command that gives it to that user as a whole. */
+export interface Foreign {
+  readonly path: string
+  readonly user: string
+  readonly wayOut: string
+}
+
 /**
  * Throws Error with the command to type when svcd is not root and the state is another user's in whole or in part, as
- * that of a svcd that ran as root: it could read it in parts, and write less (rules 11.10). Root may use any; resolves
- * to a warning for root on the state of another user, who cannot read what root makes there.
+ * that of a svcd that ran as root: it could read it in parts, and write less (rules 11.10). Root may use any; for root on
+ * the state of another user, resolves to who that is, and what to type where svcd is to run as that user.
  */
 export async function checkOwner({
   paths,
   image
-}: Pick<Config, 'paths' | 'image'>): Promise<string | undefined> {
+}: Pick<Config, 'paths' | 'image'>): Promise<Foreign | undefined> {
   const uid = process.getuid?.() ?? 0
   const ownerOf = async (path: string) => (await unlessMissing(lstat(path), undefined))?.uid ?? uid
   const commandFor = (user: string) => handOverCommand({ paths, image }, user)
@@ -38,7 +45,7 @@ export async function checkOwner({
     const owner = await ownerOf(path)
     if (owner !== uid && uid === 0) {
       const user = await nameOf(owner)
-      return `${path} belongs to user ${user}, who cannot read what svcd makes as root: stop it, type ${commandFor(user)}, and start it as that user (systemctl start svcd)`
+      return { path, user, wayOut: commandFor(user) }
     }
     const foreign = owner === uid ? closedIn(path, isDirectoryOfState(name)) : path
     if (foreign !== undefined && (await ownerOf(foreign)) !== uid) throw await refused(foreign)

@@ -14,14 +14,24 @@ const notifyTimeoutMs = 60_000
 
 /**
  * Runs the daemon until the first SIGTERM or SIGINT, then lets what is under way finish for up to 10 s. A
- * second signal calls `abort`. `helper` is the command that starts a helper for root's work. Signals that arrive while the daemon starts are obeyed once it has started.
+ * second signal calls `abort`. `program` is the path that svcd was started by, `helper` the command that starts a helper for root's
+ * work. Signals that arrive while the daemon starts are obeyed once it has started.
  * @throws whatever keeps the daemon from starting or from closing in order
  */
-export async function serve(config: Config, abort: () => void, helper: readonly string[]): Promise<void> {
+export async function serve(
+  config: Config,
+  abort: () => void,
+  { program, helper }: { readonly program: string; readonly helper: readonly string[] }
+): Promise<void> {
   boundHeap()
   const log = createLog(config.log.level)
-  const warning = await checkOwner(config)
-  if (warning !== undefined) log.warn(warning)
+  const foreign = await checkOwner(config)
+  if (foreign) {
+    const { path, user, wayOut } = foreign
+    log.warn(
+      `${path} belongs to user ${user}, who cannot read what svcd makes as root: stop it, type ${wayOut}, and start it as that user (systemctl start svcd)`
+    )
+  }
   const stopped = new Promise<NodeJS.Signals>(resolve => {
     let first = true
     const onSignal = (signal: NodeJS.Signals) => {
@@ -35,7 +45,7 @@ export async function serve(config: Config, abort: () => void, helper: readonly 
   const daemon = await startDaemon(config, log, Date.now, startWork(config.image.helper, helper))
   // Nobody may read it: that ends nothing.
   process.stdout.on('error', () => {})
-  process.stdout.write(banner(config, daemon))
+  process.stdout.write(banner(config, daemon, program))
   if (process.env.NOTIFY_SOCKET)
     await notifyReady().catch((error: Error) =>
       log.warn(`systemd was not told of readiness: ${error.message}`)

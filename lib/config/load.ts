@@ -72,7 +72,7 @@ export function readConfig(
     problems.push({ ...place, message: `[torrent] seeder_url ${or} needed when seeder is ${seeder}` })
   }
   const isKnown = problems.every(({ message }) => isElsewhere.test(message))
-  const config = isKnown ? configOf(path, overrides, withDefaults(path, values), users) : undefined
+  const config = isKnown ? configOf(path, overrides, given, withDefaults(path, values), users) : undefined
   return { config, problems: inOrder(path, problems) }
 }
 
@@ -91,18 +91,34 @@ function withDefaults(file: string, values: Values): Values {
   return Object.fromEntries(sections) as Values
 }
 
-function configOf(path: string, overrides: readonly string[], values: Values, users: User[]): Config {
+function configOf(
+  path: string,
+  overrides: readonly string[],
+  given: Sections,
+  values: Values,
+  users: User[]
+): Config {
   const { listen } = values.http
   const address = values.controller.address || listen.address
   return freeze({
     ...values,
     file: path,
     set: overrides.map(override => override.split('=', 1)[0] as string),
+    lines: linesOf(given),
     http: { ...values.http, url: values.http.url || `http://${host(address)}:${listen.port}` },
     controller: { ...values.controller, address },
     users
   })
 }
+
+const linesOf = (given: Sections): Record<string, number> =>
+  Object.fromEntries(
+    [...given].flatMap(([section, keys]) =>
+      [...keys.values()].flatMap(({ key, place: { line } }) =>
+        line === undefined ? [] : [[`${section}.${key}`, line]]
+      )
+    )
+  )
 
 const host = (address: string) => (address.includes(':') ? `[${address}]` : address)
 

@@ -1,3 +1,5 @@
+import type { Config } from './types.js'
+
 /** One thing that is wrong, and where; `file` is `--set section.key` for a value from the command line. */
 export interface Problem {
   readonly file: string
@@ -22,4 +24,21 @@ export function problemText({ file, line, message }: Problem): string {
 /** A value as it is shown in a message: quoted, on one line, cut when long. */
 export function shown(text: string): string {
   return JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text)
+}
+
+/**
+ * Where the key stands that a message begins with: on the command line or in the ini. Where nobody gave that one, it is the
+ * place of the next key that the message names, whose value needs the first.
+ */
+export function placeOf(
+  { file, set, lines }: Pick<Config, 'file' | 'set' | 'lines'>,
+  message: string
+): Omit<Problem, 'message'> {
+  for (const [, section, name] of message.matchAll(/\[(\w+)\] (\w+)/g)) {
+    const key = `${section}.${name}`
+    const line = lines[key]
+    if (set.includes(key)) return { file: `--set ${key}` }
+    if (line !== undefined) return { file, line }
+  }
+  return { file }
 }

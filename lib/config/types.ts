@@ -18,5 +18,7 @@ export interface Config extends Values {
   readonly file: string
   /** The keys that the command line gave, as `section.key`. */
   readonly set: readonly string[]
+  /** The lines of the keys that the ini gave and the command line did not, by `section.key`. */
+  readonly lines: Readonly<Record<string, number>>
   readonly users: readonly User[]
 }

@@ -54,10 +54,10 @@ t.test('root’s check tells what the user of the unit may not read or write', a
   t.strictSame([code, stdout], [1, ''])
   for (const line of [
     `${at('state')}: belongs to user 0, and svcd runs as user 65534: stop every svcd and type, as root: sh `,
-    `${ini}: [paths] files: user nobody may not read and write ${at('files')} (EACCES); type, as root, while svcd is stopped: sh `,
-    `${ini}: [image] directory: user nobody may not enter ${at('images')} (EACCES); `,
-    `${ini}: [ssh] key: user nobody may not read ${at('ssh')} (EACCES); type: chown nobody ${at('ssh')}`,
-    `${ini}: [http] tls_key: ${key} may not be read by the user of svcd (EACCES); give it the group svcd: chgrp svcd ${key} && chmod 0640 ${key}`
+    `${ini}:8: [paths] files: user nobody may not read and write ${at('files')} (EACCES); type, as root, while svcd is stopped: sh `,
+    `${ini}:11: [image] directory: user nobody may not enter ${at('images')} (EACCES); `,
+    `${ini}:5: [ssh] key: user nobody may not read ${at('ssh')} (EACCES); type: chown nobody ${at('ssh')}`,
+    `${ini}:3: [http] tls_key: ${key} may not be read by the user of svcd (EACCES); give it the group svcd: chgrp svcd ${key} && chmod 0640 ${key}`
   ])
     t.ok(stderr.includes(line), `${line}\n${stderr}`)
 
@@ -73,6 +73,15 @@ t.test('root’s check tells what the user of the unit may not read or write', a
     code: 1,
     stderr: `[paths] state: user nobody may not read and write ${at('state')} (EACCES); type, as root, while svcd is stopped: sh `
   })
+  chmodSync(at('state'), 0o700)
+  writeFileSync(at('state/admin-password'), 'x\n', { mode: 0o600 })
+  chownSync(at('state/admin-password'), nobody, nobody)
+  const another = at('another.ini')
+  copyFileSync(ini, another)
+  const tried = await svcd(tree, ['check', '--config', another])
+  t.match(tried, { code: 0, stdout: 'ok\n' }, 'root tries an ini that the unit does not have')
+  t.match(tried.stderr, /^note: this is what root sees; \S+ belongs to user nobody, who may see less$/m)
+  t.notMatch(tried.stderr, /hand-over|warning: \S+ belongs/)
   service('nobody-such')
   t.match(await check(), {
     code: 1,

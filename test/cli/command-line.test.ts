@@ -129,7 +129,7 @@ t.test(
     const at = (line: number) => `${directory}/state/node/n1.json:${line}: node n1: `
     const lines = [
       `${directory}/bad.ini:2: [http] max_body must be`,
-      `${directory}/bad.ini: [ssh] key: there is no file ${directory}/none; put`,
+      `${directory}/bad.ini:4: [ssh] key: there is no file ${directory}/none; put`,
       `${at(3)}field "netboot" must be true or false`,
       `${at(4)}field "bootmenu" must be true or false`,
       `${at(8)}interface a: field "ipaddress" must be`,

@@ -1,5 +1,5 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import t, { type Test } from 'tap'
 import { builtTree, replaceModule, svcd } from '../support/built-tree.js'
 import { start } from '../support/child.js'
@@ -23,8 +23,8 @@ function standIn(test: Test, closing: string, starting = '') {
       }
     }`
   )
-  const serve = (...args: string[]) =>
-    start(join(tree, 'bin', 'svcd'), ['serve', '--config', join(tree, 'etc/svcd.ini'), ...args])
+  const words = (args: readonly string[]) => ['serve', '--config', join(tree, 'etc/svcd.ini'), ...args]
+  const serve = (...args: string[]) => start(join(tree, 'bin', 'svcd'), words(args))
   return { tree, serve, events: () => (existsSync(events) ? readFileSync(events, 'utf8') : '') }
 }
 
@@ -44,13 +44,36 @@ t.test('says the address, where the first password is, and the next curl', async
   t.match(stdout, `the password of the first user, admin, is in ${file}\n`)
   t.match(
     stdout,
-    'next, open http://127.0.0.1:7051/ in a browser, or type: svcctl login admin --url http://127.0.0.1:7051\n'
+    `next, open http://127.0.0.1:7051/ in a browser, or type: ${relative(process.cwd(), join(tree, 'bin/svcctl'))} login admin --url http://127.0.0.1:7051\n`
   )
   t.match(
     stdout,
     `curl -d "{\\"username\\":\\"admin\\",\\"password\\":\\"$(cat ${file})\\"}" 'http://127.0.0.1:7051/token'`
   )
 })
+
+t.test(
+  'svcctl is told as it can be typed: by its name where the shell finds it, by its path elsewhere',
+  async t => {
+    const { tree } = standIn(t, '')
+    const args = ['serve', '--config', join(tree, 'etc/svcd.ini')]
+    const told = async (path: string, cwd: string) => {
+      const env = { PATH: `${path}:${process.env.PATH}` }
+      const {
+        says,
+        process: child,
+        ended
+      } = start('env', [`--chdir=${cwd}`, join(tree, 'bin', 'svcd'), ...args], { env })
+      await says('/token')
+      child.kill('SIGTERM')
+      return /type: (.*) login/.exec((await ended).stdout)?.[1]
+    }
+    t.equal(await told(join(tree, 'bin'), '/'), 'svcctl')
+    t.equal(await told('/nothing', '/'), join(tree, 'bin/svcctl'))
+    t.equal(await told('/nothing', tree), 'bin/svcctl')
+    t.equal(await told('/nothing', join(tree, 'bin')), './svcctl')
+  }
+)
 
 t.test('with users in the ini there is no word of a first password', async t => {
   const { tree, serve } = standIn(t, '')
@@ -65,8 +88,8 @@ t.test('with users in the ini there is no word of a first password', async t => 
   t.match(stdout, 'svcd listens on all addresses, port 7051; nodes use http://[fd00::1]:7050\n')
   t.notMatch(stdout, 'warning')
   t.match(stdout, '"username":"carol"')
-  t.match(stdout, "type: svcctl login carol --url 'http://[::1]:7051'\n")
-  t.notMatch(stdout, /first|scrypt/)
+  t.match(stdout, "/bin/svcctl login carol --url 'http://[::1]:7051'\n")
+  t.notMatch(stdout.replaceAll(relative(process.cwd(), tree), ''), /first|scrypt/)
 })
 
 // rules 11.5
