@@ -23,6 +23,8 @@ import type { SwitchDoc } from './model/types/switch.js'
 import type { ClusterSettings, View } from './model/view.js'
 import { locate } from './program/locate.js'
 import { programsOf } from './services/services.js'
+import { LoadError } from './store/errors.js'
+import type { Etcd } from './store/etcd/medium.js'
 import { Files } from './store/files/medium.js'
 import { objectFile } from './store/files/paths.js'
 import { Store } from './store/store.js'
@@ -58,13 +60,28 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   await refuseHalfRestored(directory).catch(({ message }: Error) =>
     damaged.push({ file: directory, message: message.replace(/^\S+: /, '') })
   )
+  const { etcd, problems: inEtcd } = await etcdFindings(config)
+  const place = (type: string, name: string) => etcd?.place(type, name) ?? objectFile(directory, type, name)
   const inState = (found: readonly { type: string; name: string; message: string }[]) =>
-    found.map(({ type, name, message }) => ({ file: objectFile(directory, type, name), message }))
+    found.map(({ type, name, message }) => ({ file: place(type, name), message }))
   let model: Model | undefined
   const firmware = missingFirmware(config)
   const tls = await tlsFindings(config.http, now)
-  const told = [...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems]
+  const told = [...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems, ...inEtcd]
   const problems: Problem[] = [...told.map(message => ({ ...placeOf(config, message), message })), ...damaged]
+  /** What is stored; nothing where the files by which etcd is asked are no use. */
+  const inspect = async (): Promise<Problem[]> => {
+    if (inEtcd.length > 0) return []
+    try {
+      const medium = etcd ?? new Files(options)
+      const log = (_: string, message: string) => warnings.push(message)
+      const found = await Store.inspect({ ...options, medium, verify, log })
+      await etcd?.refuseForgotten(directory)
+      return found
+    } finally {
+      await etcd?.close()
+    }
+  }
   const verify = (view: View) => {
     const address = controllerAddress(ini)
     for (const owner of address === undefined ? [] : view.index.addressOwners(address))
@@ -81,7 +98,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     if (key) problems.push(key)
     else if (box.hasKey)
       for (const { file, message } of unreadableSecrets(view, box))
-        problems.push({ file: join(config.paths.state, file), message })
+        problems.push({ file: etcd ? `${etcd.place()}objects/${file}` : join(directory, file), message })
     notes.push(...changedSettings(view, ini))
     model = modelOf(view, ini, box, now)
     const images = imageFindings(config, view, model.cluster)
@@ -95,14 +112,13 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     }
     return options.verify(view)
   }
-  const state = await Store.inspect({
-    ...options,
-    medium: new Files(options),
-    verify,
-    log: (_, message) => warnings.push(message)
-  }).catch((error: NodeJS.ErrnoException) => {
+  const state = await inspect().catch((error: NodeJS.ErrnoException) => {
+    if (etcd && !(error instanceof LoadError)) {
+      const message = `[store] endpoints: ${error.message}`
+      return [{ ...placeOf(config, message), message }]
+    }
     if (error.code !== 'EACCES') throw error
-    return [{ file: config.paths.state, message: `cannot be read: ${error.message}` }]
+    return [{ file: directory, message: `cannot be read: ${error.message}` }]
   })
   if (model) problems.push(...inState(await fileFindings(model, config.http.url)))
   return {
@@ -120,6 +136,18 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
       ...warnings
     ],
     notes
+  }
+}
+
+/** Etcd where the ini names it, or what is wrong with the files by which it is asked. */
+async function etcdFindings({ store }: Config): Promise<{ etcd?: Etcd; problems: readonly string[] }> {
+  if (store.medium !== 'etcd') return { problems: [] }
+  const { EtcdFilesError, openEtcd } = await import('./store/etcd/open.js')
+  try {
+    return { etcd: await openEtcd(store), problems: [] }
+  } catch (error) {
+    if (!(error instanceof EtcdFilesError)) throw error
+    return { problems: error.reasons }
   }
 }
 

@@ -193,18 +193,23 @@ async function buildParts(
     ...storeOptions(state, ini, box, version.service),
     log: (level: 'warn' | 'info' | 'error', message: string) => log[level](message)
   }
-  const medium = new Files(options)
+  const local = new Files(options)
+  const etcd =
+    config.store.medium === 'etcd' ? await etcdBeside(closed(local), config, options.log) : undefined
   const store: ClusterStore = closed(
     await Store.open({
       ...options,
-      medium,
-      backUp: from => keepState(state, from, version.service),
-      opened: view => unlockBox(box, state, view)
+      medium: etcd ?? local,
+      backUp: async from => keepState(state, from, version.service, (await etcd?.read())?.files()),
+      opened: async view => {
+        await etcd?.refuseForgotten(state)
+        await unlockBox(box, state, view)
+      }
     })
   )
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
-  const { ours } = medium
+  const { ours } = local
   const journal = join(state, 'node-status.journal')
   const status = closed(await NodeStatus.open(journal, now, log, ours))
   await status.catchUp(store.current)
@@ -353,6 +358,17 @@ async function buildParts(
     ...{ config, model, status, boots, trace, health, metrics, events, overview, audit, logins, tokens },
     ...{ control, boot, handover, install, library, nodeFiles, jobs, images, services, leases: lent }
   }
+}
+
+/** Objects in etcd; all else of the state stays in its directory, which is held by this daemon as well. */
+async function etcdBeside(
+  local: Files,
+  { store }: Config,
+  log: (level: 'warn' | 'info', message: string) => void
+) {
+  const { openEtcd } = await import('./store/etcd/open.js')
+  await local.lock()
+  return openEtcd(store, log)
 }
 
 /** What it is made of is loaded where it is used: off is the default. */

@@ -71,6 +71,12 @@ const commands = new Map(
       process.stdout.write(await restore({ file, ini: config, set, force }))
       return 0
     },
+    async store(options, words) {
+      const config = await configOf(options)
+      const { copyStore } = await import('./cli/store-copy.js')
+      process.stdout.write(await copyStore(config, words))
+      return 0
+    },
     async passwd({ role = 'admin', stdin = false }, [user = '']) {
       const { passwd } = await import('./cli/passwd.js')
       process.stdout.write(await passwd(user, role, stdin))
@@ -84,12 +90,13 @@ const commands = new Map(
   })
 )
 
-/** What the commands that take an operand take. */
+/** What the commands that take operands take. */
 const operands: Readonly<Record<string, string>> = {
   passwd: 'USER',
   import: 'FILE',
   backup: 'FILE',
-  restore: 'FILE'
+  restore: 'FILE',
+  store: 'copy FROM TO'
 }
 
 const installed = '/etc/svcd/svcd.ini'
@@ -143,8 +150,11 @@ function parse(argv: readonly string[]) {
   const run = commands.get(command)
   if (!run) throw new UsageError(command === '' ? 'which command?' : `unknown command ${command}`)
   const operand = operands[command]
-  if (args.length !== (operand === undefined ? 0 : 1))
-    throw new UsageError(`${command} takes ${operand === undefined ? 'no operand' : `one ${operand}`}`)
+  const count = operand?.split(' ').length ?? 0
+  if (args.length !== count)
+    throw new UsageError(
+      `${command} takes ${operand === undefined ? 'no operand' : count === 1 ? `one ${operand}` : operand}`
+    )
   if (command !== 'passwd' && (values.role !== undefined || values.stdin))
     throw new UsageError('--role and --stdin belong to passwd')
   if (command !== 'version' && values.version) throw new UsageError('--version is a command of its own')

@@ -8,7 +8,7 @@ import { isLeftover } from '../disk/replace.js'
 import { trustedPath } from '../disk/trusted-path.js'
 import { Archive } from './archive.js'
 import { infoText } from './info.js'
-import { isKept } from './state-names.js'
+import { isKept, isOfObjects } from './state-names.js'
 
 /** How many backups that starts made are kept. */
 const MOST_KEPT = 3
@@ -103,9 +103,14 @@ export async function addNamedFile(archive: Archive, path: string, as: string): 
 
 /**
  * Keeps a state that no daemon writes as a backup in its `backups` (0600), as `svcd backup` makes it but without the ini;
- * gives the file. The three newest are kept.
+ * gives the file. The three newest are kept. `objects`: those that are in no files, with the paths that they would have.
  */
-export async function keepState(state: string, version: number, release: string): Promise<string> {
+export async function keepState(
+  state: string,
+  version: number,
+  release: string,
+  objects?: Texts
+): Promise<string> {
   const directory = join(state, 'backups')
   await mkdir(directory, { recursive: true, mode: 0o700 })
   // Those of starts that were killed take the room that this one needs.
@@ -118,7 +123,9 @@ export async function keepState(state: string, version: number, release: string)
   try {
     const archive = new Archive(bytes => handle.writeFile(bytes))
     await archive.add('backup.json', infoText({ version, release, images: false }))
-    await addFiles(archive, state, 'state', path => isKept(path.split('/', 1)[0] ?? ''))
+    const isElsewhere = (name: string) => objects !== undefined && (isOfObjects(name) || name === 'layout')
+    await addFiles(archive, state, 'state', path => isKept(topOf(path)) && !isElsewhere(topOf(path)))
+    if (objects) await addTexts(archive, objects)
     await archive.end()
     await handle.sync()
     await rename(part, file)
@@ -133,6 +140,17 @@ export async function keepState(state: string, version: number, release: string)
   await syncDirectory(directory)
   return file
 }
+
+/** Texts with their paths below the state directory. */
+export type Texts = Iterable<readonly [path: string, text: string]>
+
+/** Adds objects that are in no files; those of types that no svcd of this version makes are none of ours. */
+export async function addTexts(archive: Archive, objects: Texts): Promise<void> {
+  for (const [path, text] of objects) if (isKept(topOf(path))) await archive.add(`state/${path}`, text)
+}
+
+/** The first name of a path. */
+export const topOf = (path: string) => path.split('/', 1)[0] ?? ''
 
 /** How the system's tar keeps all that a file system tells of a file. */
 export const treeOptions = [

@@ -6,7 +6,15 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { Archive } from '../backup/archive.js'
 import { INFO, infoText } from '../backup/info.js'
 import { isKept, isOfObjects } from '../backup/state-names.js'
-import { addFiles, addNamedFile, OpenFiles, treeOptions, type Wanted } from '../backup/stored-files.js'
+import {
+  addFiles,
+  addNamedFile,
+  addTexts,
+  OpenFiles,
+  topOf,
+  treeOptions,
+  type Wanted
+} from '../backup/stored-files.js'
 import type { Config } from '../config/types.js'
 import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
@@ -63,8 +71,14 @@ async function toFile(file: string, write: (archive: Archive) => Promise<void>):
 
 async function fill(archive: Archive, config: Config, images: boolean): Promise<void> {
   const { state, templates, files } = config.paths
-  const layout = await unlessMissing(readFile(join(state, 'layout/version.json'), 'utf8'), '{"version":0}')
-  const info = { version: Number(JSON.parse(layout).version), release: version.service, images }
+  const layout = isInEtcd(config)
+    ? (await inEtcd(config)).text('layout', 'version')
+    : await unlessMissing(readFile(join(state, 'layout/version.json'), 'utf8'), undefined)
+  const info = {
+    version: Number(JSON.parse(layout ?? '{"version":0}').version),
+    release: version.service,
+    images
+  }
   await archive.add(INFO, infoText(info))
   await addNamedFile(archive, config.file, iniName)
   for (const [name, place] of namedFiles(config)) await addNamedFile(archive, place, name)
@@ -88,30 +102,45 @@ const changedIn =
     return !(mine && shipped?.equals(mine))
   }
 
-/** The state of one moment: its objects from the daemon if one runs, else from the files, which are held meanwhile. */
+/** The state of one moment: its objects from etcd, from the daemon if one runs, or from the files, which are held meanwhile. */
 async function addState(archive: Archive, config: Config): Promise<void> {
   const { state } = config.paths
-  const topOf = (path: string) => path.split('/', 1)[0] ?? ''
   // What was told of a change lies in these files by now. Opened first, they are never ahead of the objects: that is how
   // a crash leaves them, too.
   const open = await OpenFiles.open(state, growing)
   try {
     const release = await holdDirectory(state)
     try {
+      const hasObjects = release !== undefined && !isInEtcd(config)
+      const isStale = (name: string) => isInEtcd(config) && name === 'layout'
       const belongs = (path: string) => isKept(topOf(path)) && !growing.test(path)
       await addFiles(
         archive,
         state,
         'state',
-        path => belongs(path) && (release !== undefined || !isOfObjects(topOf(path)))
+        path => belongs(path) && (hasObjects || !isOfObjects(topOf(path))) && !isStale(topOf(path))
       )
-      if (!release) await addObjects(archive, config)
+      if (isInEtcd(config)) await addTexts(archive, (await inEtcd(config)).files())
+      else if (!release) await addObjects(archive, config)
     } finally {
       await release?.()
     }
     await open.addTo(archive, 'state')
   } finally {
     await open.close()
+  }
+}
+
+const isInEtcd = ({ store }: Config) => store.medium === 'etcd'
+
+/** All that is in etcd at one moment, whether a daemon runs or not. */
+async function inEtcd({ store }: Config) {
+  const { openEtcd } = await import('../store/etcd/open.js')
+  const etcd = await openEtcd(store)
+  try {
+    return await etcd.read()
+  } finally {
+    await etcd.close()
   }
 }
 

@@ -13,12 +13,22 @@ export const configDirectories = ({ paths }: Config): readonly (readonly [string
 ]
 
 /** Files that the ini names, keys above all: name in a backup → place. Those in the state are kept with it. */
-export const namedFiles = ({ http, ssh, control, paths }: Config): readonly (readonly [string, string])[] =>
+export const namedFiles = ({
+  http,
+  ssh,
+  control,
+  store,
+  paths
+}: Config): readonly (readonly [string, string])[] =>
   [
     ['config/named/http.tls_certificate', http.tls_certificate] as const,
     ['config/named/http.tls_key', http.tls_key] as const,
     ['config/named/ssh.key', ssh.key] as const,
-    ['config/named/control.ca_file', control.ca_file] as const
+    ['config/named/control.ca_file', control.ca_file] as const,
+    ['config/named/store.ca', store.ca] as const,
+    ['config/named/store.cert', store.cert] as const,
+    ['config/named/store.key', store.key] as const,
+    ['config/named/store.password_file', store.password_file] as const
   ].filter(([, place]) => place !== '' && relative(paths.state, place).startsWith('..'))
 
 /** Name of the ini in a backup. */

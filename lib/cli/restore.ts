@@ -112,8 +112,10 @@ async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
   await rename(part, state.at(steps.ready))
   await syncDirectory(state.at())
   await finish(state, stamp)
+  // What etcd holds is not replaced by this: an admin says so.
+  const toEtcd = config.store.medium === 'etcd' ? 'svcd store copy files etcd, then ' : ''
   const kept = [...(old.length > 0 ? [aside] : []), ...replaced].map(path => `kept aside: ${path}\n`)
-  return `${kept.join('')}restored: ${ini}, ${state.path}; next: svcd check, then start svcd (systemctl start svcd)\n`
+  return `${kept.join('')}restored: ${ini}, ${state.path}; next: ${toEtcd}svcd check, then start svcd (systemctl start svcd)\n`
 }
 
 /** Moves a restored state that is whole into its place; true where there was one. Once begun, it can only go forward. */

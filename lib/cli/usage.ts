@@ -11,6 +11,8 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
                              runs or not (- for standard output); with --images also the packed files and the images
   restore FILE [--force]     put a backup in its place while svcd is stopped; with --force over another state, which is
                              kept aside
+  store copy FROM TO         copy all objects from files to etcd, or from etcd to files, while svcd is stopped, and compare
+                             them; refused where there are objects already
   passwd USER [--role ROLE]  print the line for [users] of the ini; roles: admin (default), viewer
   ctl ...                    ask a controller over http: nodes, groups, power and so on; svcd ctl --help tells how
   version, --version         print version, interface version and source commit

@@ -133,6 +133,37 @@ export const keys = {
     roles: key(values.path, 'roles', 'Role scripts, served below /boot/roles/.'),
     scripts: key(values.path, 'scripts', 'Scripts served below /boot/scripts/.')
   },
+  store: {
+    medium: key(
+      values.choice('files', 'etcd'),
+      'files',
+      'Where objects are kept: files (in the state directory), or etcd (docs/controllers.md).'
+    ),
+    endpoints: key(
+      values.etcdEndpoints,
+      'http://127.0.0.1:2379',
+      'Members of etcd: https://host:port with commas between them; http for 127.0.0.1 and [::1] alone.'
+    ),
+    ca: key(
+      values.optionalPath,
+      '',
+      "PEM file of the authority of etcd's certificates; empty: those that the system trusts."
+    ),
+    cert: key(values.optionalPath, '', 'PEM file of the certificate that etcd asks svcd for; empty: none.'),
+    key: key(values.optionalPath, '', 'PEM file of its private key, for svcd alone to read.'),
+    user: key(values.optionalUser, '', 'User of etcd; empty: none.'),
+    password_file: key(
+      values.optionalPath,
+      '',
+      "File with that user's password on one line, for svcd alone to read."
+    ),
+    prefix: key(values.keyPrefix, '/svcd/', 'What the names of all keys in etcd begin with.'),
+    ttl: key(
+      values.duration('1s', '60s'),
+      '3s',
+      'How long the right to write in etcd outlives an svcd that is dead.'
+    )
+  },
   image: {
     directory: key(
       values.path,

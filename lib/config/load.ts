@@ -62,6 +62,15 @@ export function readConfig(
       message: `[http] tls_port must be another port than that of listen, ${listen.port}`
     })
   }
+  for (const [one, other] of [
+    ['cert', 'key'],
+    ['user', 'password_file']
+  ] as const)
+    if ((values.store[one] === '') !== (values.store[other] === '')) {
+      const [has, lacks] = values.store[other] === '' ? [one, other] : [other, one]
+      const place = placeOf(path, given, 'store', has)
+      problems.push({ ...place, message: `[store] ${lacks} is needed when ${has} is given` })
+    }
   const { seeder, seeder_url, seeder_watch } = values.torrent
   if (
     (seeder === 'aria2' && seeder_url === '') ||
@@ -76,8 +85,8 @@ export function readConfig(
   return { config, problems: inOrder(path, problems) }
 }
 
-/** Problems of single keys of sections that name no directory of svcd's own. */
-const isElsewhere = /^(?:unknown key .* in )?\[(?!(?:paths|image)\])\w+\]/
+/** Problems of single keys of sections that name no directory of svcd's own, and no other place of objects. */
+const isElsewhere = /^(?:unknown key .* in )?\[(?!(?:paths|image|store)\])\w+\]/
 
 /** The values with the defaults in the place of wrong ones. */
 function withDefaults(file: string, values: Values): Values {

@@ -270,6 +270,27 @@ export const optionalTracker = optionalUrlOf(
   'href'
 )
 
+/** Members of etcd with commas between them, one at least. Plain http would tell a network all passwords and objects. */
+export const etcdEndpoints: Kind<readonly string[]> = (value, directory) => {
+  const expected =
+    'URLs such as https://10.141.0.1:2379 with commas between them; plain http is for 127.0.0.1 and [::1] alone'
+  const isOne = (part: string) =>
+    /^(?:https:\/\/[^\s/?#\\@]+|http:\/\/(?:127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?)\/?$/.test(part) &&
+    URL.canParse(part)
+  const endpoints = listed(isOne, expected)(value, directory)
+  must(endpoints.length > 0, expected)
+  return endpoints
+}
+
+/** What the names of keys begin with. */
+export const keyPrefix = shaped(
+  /^\/(?:[A-Za-z0-9_.-]+\/)+$/,
+  'a path that begins and ends with a slash, such as /svcd/'
+)
+
+/** The name of a user of etcd, or nothing. */
+export const optionalUser = shaped(/^[^\s"]{0,200}$/, 'a name without blanks and quotes, or empty')
+
 /** A program and its arguments, with blanks between them, or nothing; no shell reads it, so quotes are refused. */
 export const command: Kind<readonly string[]> = value => {
   must(

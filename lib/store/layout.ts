@@ -6,11 +6,11 @@ import type { Kind } from './types.js'
 
 /** The type and the name of the object that says which layout a state has: `layout/version.json`. */
 export const LAYOUT = 'layout'
-const NAME = 'version'
+export const VERSION = 'version'
 
 /** What that object holds: `release` is the svcd that wrote it. */
 interface LayoutDoc {
-  readonly name: typeof NAME
+  readonly name: typeof VERSION
   readonly version: number
   readonly release: string
 }
@@ -28,7 +28,7 @@ export interface Layout {
 /** How the object of the version is read and written. */
 export const layoutKind: Kind<LayoutDoc> = {
   decode: (name, json) => {
-    if (name !== NAME) throw new Error(`there is but one, ${NAME}.json`)
+    if (name !== VERSION) throw new Error(`there is but one, ${VERSION}.json`)
     return docOf(json)
   },
   encode: textOf
@@ -38,7 +38,7 @@ function docOf(json: unknown): LayoutDoc {
   const { version, release } = isObject(json) ? json : {}
   if (typeof version !== 'number' || !Number.isSafeInteger(version) || version < 0)
     throw new Error('field "version" must be a number from 0')
-  return { name: NAME, version, release: typeof release === 'string' ? release : 'unknown' }
+  return { name: VERSION, version, release: typeof release === 'string' ? release : 'unknown' }
 }
 
 function textOf(json: object): string {
@@ -145,22 +145,22 @@ export function migrationOf(
       `this state has layout version ${from}, written by svcd ${by}; svcd ${release} knows versions up to ${to}: ` +
       `install svcd ${by} or a later one, or restore a backup of before that (svcd restore --force FILE${kept}); ` +
       'nothing is changed'
-    throw new LoadError([{ file: stored.place(LAYOUT, NAME), message }])
+    throw new LoadError([{ file: stored.place(LAYOUT, VERSION), message }])
   }
   if (from === to) return undefined
   const isNew = types.every(type => state.names(type).length === 0)
   for (const step of steps.slice(from)) step(state)
-  const doc: LayoutDoc = { name: NAME, version: to, release }
-  state.put(LAYOUT, NAME, { ...doc })
+  const doc: LayoutDoc = { name: VERSION, version: to, release }
+  state.put(LAYOUT, VERSION, { ...doc })
   return { from, to, isNew, state }
 }
 
 function versionIn(state: RawState): Pick<LayoutDoc, 'version' | 'release'> {
-  const json = state.get(LAYOUT, NAME)
+  const json = state.get(LAYOUT, VERSION)
   if (json === undefined) return { version: 0, release: '' }
   try {
     return docOf(json)
   } catch (error) {
-    throw new LoadError([{ file: state.place(LAYOUT, NAME), message: reasonOf(error) }])
+    throw new LoadError([{ file: state.place(LAYOUT, VERSION), message: reasonOf(error) }])
   }
 }

@@ -27,6 +27,8 @@ t.test('help and mistakes', async t => {
     [['check', '--stdin'], /--role and --stdin belong to passwd/],
     [['serve', '--role', 'admin'], /--role and --stdin belong to passwd/],
     [['export', '--yes'], /--yes and --csv belong to import/],
+    [['store', 'copy'], /store takes copy FROM TO/],
+    [['store', 'copy', 'files', 'disk'], /store takes copy files etcd, or copy etcd files/],
     [['passwd', '--stdin'], /passwd takes one USER/],
     [['passwd', 'a', 'b', '--stdin'], /passwd takes one USER/],
     [['passwd', 'a b', '--stdin'], /USER must be/],

@@ -372,3 +372,31 @@ t.test('a certificate and its key, both or neither, on a port of their own', asy
     { file, message: '[http] tls_port must be another port than that of listen, 7443' }
   ])
 })
+
+// rules 11.14
+t.test('etcd needs both of a pair, and names the line', async t => {
+  const { load, file } = iniFile(t)
+  const problems = (...lines: string[]) => {
+    try {
+      load(['[store]', 'medium = etcd', ...lines].join('\n'))
+    } catch (error) {
+      return (error as ConfigError).problems
+    }
+    return []
+  }
+  t.strictSame(problems(), [])
+  t.strictSame(problems('cert = a', 'key = b', 'user = u', 'password_file = p', 'ttl = 10s'), [])
+  t.strictSame(problems('key = b'), [{ file, line: 3, message: '[store] cert is needed when key is given' }])
+  t.strictSame(problems('', 'user = u'), [
+    { file, line: 4, message: '[store] password_file is needed when user is given' }
+  ])
+  const loaded = load(
+    '[store]\nendpoints = https://a:2379, https://[fd00::1]:2379 ,http://[::1]:1\nca = ca.pem'
+  )
+  t.match(loaded.store, {
+    medium: 'files',
+    endpoints: ['https://a:2379', 'https://[fd00::1]:2379', 'http://[::1]:1'],
+    ttl: 3000,
+    prefix: '/svcd/'
+  })
+})

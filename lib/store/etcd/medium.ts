@@ -1,7 +1,10 @@
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
+import { exists } from '../../disk/missing.js'
 import type { JsonObject } from '../../json.js'
 import { reasonOf } from '../errors.js'
+import { LAYOUT, VERSION } from '../layout.js'
 import type { Medium, Revertible, Write } from '../medium.js'
 import { Client, type ClientOptions, UnclearError } from './client.js'
 import { Keys } from './keys.js'
@@ -75,6 +78,7 @@ export class Etcd implements Medium {
       client: this.#client,
       key: this.#keys.writer,
       ttlSeconds,
+      log,
       regained: () => this.#assertHead()
     })
     this.#finishing = new Background({
@@ -92,6 +96,28 @@ export class Etcd implements Medium {
   async read(): Promise<StoredKeys> {
     this.#stored = await StoredKeys.read(this.#client, this.#keys)
     return this.#stored
+  }
+
+  /**
+   * Throws Error with the way out where nothing is stored here yet, and a state directory holds objects: they would be
+   * forgotten in silence.
+   */
+  async refuseForgotten(state: string): Promise<void> {
+    const layout = join(state, LAYOUT, `${VERSION}.json`)
+    if (!(await exists(layout))) return
+    // The first thing that is stored, in one commit with all that is copied.
+    const key = this.#keys.object(LAYOUT, VERSION)
+    const { found } = await transact(this.#client, [], [get(key)], [], LIMIT_MS)
+    if (found[0]) return
+    throw new Error(
+      `${state} holds objects, and ${this.place()} holds none: type svcd store copy files etcd; to begin without these ` +
+        `objects, move ${state}/${LAYOUT} away`
+    )
+  }
+
+  /** Where an object is, or all, for messages. */
+  place(type?: string, name = ''): string {
+    return `etcd at ${this.#client.where}: ${type === undefined ? this.#keys.prefix : this.#keys.object(type, name)}`
   }
 
   async start(): Promise<void> {

@@ -83,6 +83,17 @@ export class StoredKeys implements Stored {
     return typeof value === 'object' ? decodeUtf8(value) : value
   }
 
+  /** Every object with the path and the text of its file. Throws Error, which names it, for one that is no text. */
+  *files(): Generator<readonly [path: string, text: string]> {
+    for (const [type, objects] of this.#objects)
+      for (const name of objects.keys())
+        try {
+          yield [`${type}/${name}.json`, this.text(type, name) ?? '']
+        } catch (error) {
+          throw new Error(`${this.place(type, name)}: ${reasonOf(error)}`)
+        }
+  }
+
   place(type?: string, name?: string): string {
     if (type === undefined) return this.#at(this.#keys.prefix)
     return this.#at(name === undefined ? `${this.#keys.objects}${type}/` : this.#keys.object(type, name))

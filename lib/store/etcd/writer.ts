@@ -17,6 +17,7 @@ interface WriterOptions {
   readonly ttlSeconds: number
   /** Called when the right was lost and is ours again, before it is used. A throw gives it back, and it is tried again. */
   readonly regained: () => Promise<void>
+  readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
 /**
@@ -60,7 +61,9 @@ export class Writer {
   /** Gets the right, once a holder that is gone has had its time. Throws Error that names who has it. */
   async acquire(): Promise<void> {
     // Twice the time: a member of etcd that has just become leader gives all leases their whole time again.
-    const giveUp = performance.now() + (2 * this.#options.ttlSeconds + 1) * 1000
+    const waitMs = (2 * this.#options.ttlSeconds + 1) * 1000
+    const giveUp = performance.now() + waitMs
+    let isTold = false
     for (;;) {
       const holder = await this.#elect().catch(error => {
         if (!(error instanceof UnclearError) || performance.now() > giveUp) throw error
@@ -69,6 +72,12 @@ export class Writer {
       if (holder === undefined) break
       if (performance.now() > giveUp)
         throw new Error(`${this.#at} is written by ${holder}: stop svcd there first`)
+      if (holder !== '' && !isTold)
+        this.#options.log(
+          'info',
+          `${this.#at} is written by ${holder}: waiting for its end, ${waitMs / 1000} s at most`
+        )
+      isTold ||= holder !== ''
       await sleep(STEP_MS)
     }
     this.#keeping.wake((this.#options.ttlSeconds * 1000) / 3)

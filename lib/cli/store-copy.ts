@@ -1,0 +1,90 @@
+import type { Config } from '../config/types.js'
+import { kinds } from '../model/types.js'
+import { LoadError } from '../store/errors.js'
+import { Files } from '../store/files/medium.js'
+import { LAYOUT, VERSION } from '../store/layout.js'
+import type { Medium, Stored } from '../store/medium.js'
+import { UsageError } from './usage.js'
+
+const types: readonly string[] = [...Object.keys(kinds), LAYOUT]
+
+/** The media that the ini describes, whichever is in use. */
+const media: Readonly<Record<string, (config: Config) => Promise<Medium>>> = {
+  files: async ({ paths }) => new Files({ directory: paths.state }),
+  etcd: async ({ store }) => (await import('../store/etcd/open.js')).openEtcd(store)
+}
+
+/**
+ * Copies all objects, as they are stored, from one medium into another one that has none, and reads both again to compare
+ * them. No svcd writes to either meanwhile. Gives what was done. Throws UsageError, and Error for what keeps it from that:
+ * then all objects are in the other medium, or none.
+ */
+export async function copyStore(config: Config, words: readonly string[]): Promise<string> {
+  const [verb, from = '', to = ''] = words
+  const [source, target] = [media[from], media[to]]
+  if (verb !== 'copy' || !source || !target || from === to)
+    throw new UsageError('store takes copy files etcd, or copy etcd files')
+  return held(await source(config), async origin => {
+    const stored = await origin.read()
+    const problems = stored.problems(new Set(types))
+    if (problems.length > 0) throw new LoadError(problems)
+    const objects = types.flatMap(type => [...stored.names(type)].map(name => ({ type, name })))
+    if (stored.text(LAYOUT, VERSION) === undefined)
+      throw new Error(`${stored.place()} holds no objects: nothing is copied`)
+    const writes = objects.map(object => ({ ...object, text: textOf(stored, object), textBefore: undefined }))
+    await held(await target(config), async place => {
+      refuseFull(await place.read())
+      await place.start(types)
+      await place.commit(writes)
+    })
+    const again = await looked(await target(config))
+    for (const { type, name, text } of writes)
+      if (again.text(type, name) !== text)
+        throw new Error(
+          `${again.place(type, name)} is not what ${stored.place(type, name)} is: do not use it`
+        )
+    const copied = types.reduce((sum, type) => sum + [...again.names(type)].length, 0)
+    if (copied !== writes.length)
+      throw new Error(`${again.place()} holds ${copied} objects, not ${writes.length}: do not use it`)
+    return (
+      `copied and compared: ${copied} objects from ${stored.place()} to ${again.place()}\n` +
+      `next: medium = ${to} in [store] of ${config.file}, svcd check, then start svcd; what was copied from is left as it is\n`
+    )
+  })
+}
+
+/** Does work while the right to write is ours. */
+async function held<R>(medium: Medium, work: (medium: Medium) => Promise<R>): Promise<R> {
+  try {
+    await medium.lock()
+    return await work(medium)
+  } finally {
+    await medium.close()
+  }
+}
+
+/** What a medium holds, without the right to write. */
+async function looked(medium: Medium): Promise<Stored> {
+  try {
+    return await medium.read()
+  } finally {
+    await medium.close()
+  }
+}
+
+function textOf(stored: Stored, { type, name }: { type: string; name: string }): string | undefined {
+  try {
+    return stored.text(type, name)
+  } catch (error) {
+    throw new LoadError([{ file: stored.place(type, name), message: (error as Error).message }])
+  }
+}
+
+function refuseFull(stored: Stored): void {
+  const full = types.filter(type => [...stored.names(type)].length > 0)
+  const [problem] = stored.problems(new Set(types))
+  if (full.length > 0 || problem)
+    throw new Error(
+      `${stored.place()} holds objects already (${full.join(', ') || problem?.message}): nothing is copied; move them away first`
+    )
+}

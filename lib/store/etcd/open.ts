@@ -1,0 +1,93 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { refuseOthers } from '../../disk/key-file.js'
+import { readRegularFile } from '../../disk/regular-file.js'
+import { Etcd, type EtcdOptions } from './medium.js'
+
+/** What the ini says of etcd: paths of files, '' for what is not given. */
+export interface EtcdSettings {
+  readonly endpoints: readonly string[]
+  readonly ca: string
+  readonly cert: string
+  readonly key: string
+  readonly user: string
+  readonly password_file: string
+  readonly prefix: string
+  /** Milliseconds. */
+  readonly ttl: number
+}
+
+/** Files that the ini names and that are no use, each with its key of the ini and what to do. */
+export class EtcdFilesError extends Error {
+  constructor(readonly reasons: readonly string[]) {
+    super(reasons.join('; '))
+  }
+}
+
+/** The medium that the ini describes; nobody is asked yet. Throws EtcdFilesError. */
+export async function openEtcd(settings: EtcdSettings, log?: EtcdOptions['log']): Promise<Etcd> {
+  const { endpoints, prefix, ttl, user } = settings
+  const reasons: string[] = []
+  const read = async <T>(key: keyof EtcdSettings, use: (file: string) => Promise<T>) => {
+    const file = settings[key] as string
+    try {
+      return file === '' ? undefined : await use(file)
+    } catch (error) {
+      reasons.push(`[store] ${key}: ${explained(file, error as NodeJS.ErrnoException)}`)
+      return undefined
+    }
+  }
+  const ca = await read('ca', certificateIn)
+  const cert = await read('cert', certificateIn)
+  const key = await read('key', async file => {
+    const bytes = await secretIn(file)
+    const own = parsed(file, 'private key without a passphrase', () => createPrivateKey(bytes))
+    if (cert && !new X509Certificate(cert).checkPrivateKey(own))
+      throw new Error(`${file} is not the key of ${settings.cert}: put both files of one certificate there`)
+    return bytes
+  })
+  const password = await read('password_file', passwordIn)
+  if (reasons.length > 0) throw new EtcdFilesError(reasons)
+  return new Etcd({
+    endpoints,
+    prefix,
+    ttlSeconds: ttl / 1000,
+    tls: { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) },
+    ...(user === '' || password === undefined ? {} : { login: { user, password } }),
+    ...(log ? { log } : {})
+  })
+}
+
+async function certificateIn(file: string): Promise<Buffer> {
+  const bytes = await readRegularFile(file)
+  parsed(file, 'certificate', () => new X509Certificate(bytes))
+  return bytes
+}
+
+/** A key or a password: whoever else can read it is told. */
+async function secretIn(file: string): Promise<Buffer> {
+  const bytes = await readRegularFile(file)
+  await refuseOthers(file, 0o037, '0640', 'others than its owner and its group may read or change it')
+  return bytes
+}
+
+async function passwordIn(file: string): Promise<string> {
+  const password = (await secretIn(file)).toString().replace(/\r?\n$/, '')
+  if (password === '' || password.length > 1000 || /[\u0000-\u001f\u007f\ufffd]/.test(password))
+    throw new Error(`${file} holds no password: put it there, one line of text`)
+  return password
+}
+
+function parsed<T>(file: string, what: string, parse: () => T): T {
+  try {
+    return parse()
+  } catch {
+    throw new Error(`${file} holds no ${what} in PEM form: put the whole file there`)
+  }
+}
+
+function explained(file: string, { code, message }: NodeJS.ErrnoException): string {
+  if (code === 'ENOENT' || code === 'ENOTDIR') return `there is no file ${file}; put it there`
+  if (code === 'EACCES' || code === 'EPERM')
+    return `${file} may not be read by the user of svcd (${code}); type: chgrp svcd ${file} && chmod 0640 ${file}`
+  return message.includes(file) ? message : `${file}: ${message}`
+}

@@ -1,0 +1,228 @@
+// The daemon with its objects in a real etcd: what dies, and who may write then.
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { kinds } from '../../../lib/model/types.js'
+import { start } from '../../support/child.js'
+import { Daemon } from '../../support/daemon.js'
+import { type EtcdServer, startEtcd } from '../../support/etcd.js'
+import { scratch } from '../../support/scratch.js'
+import { until } from '../../support/until.js'
+
+const network = { network: '10.141.0.0/16' }
+const inEtcd = ({ url }: EtcdServer, ...more: string[]) => [
+  'store.medium=etcd',
+  `store.endpoints=${url}`,
+  'store.ttl=2s',
+  ...more
+]
+const daemonIn = (t: Test, directory: string, set: readonly string[]): Daemon => {
+  const daemon = new Daemon({ directory, set })
+  t.teardown(() => daemon.kill())
+  return daemon
+}
+
+/** svcd as a command, on the same ini and directories as a daemon; its whole output. */
+async function svcd(daemon: Daemon, set: readonly string[], ...words: string[]) {
+  const settings = [
+    ...['state', 'files'].map(name => `paths.${name}=${daemon.path(name)}`),
+    `image.directory=${daemon.path('images')}`,
+    ...set
+  ]
+  const child = start(join(daemon.tree, 'bin', 'svcd'), [
+    ...words,
+    ...['--config', join(daemon.tree, 'etc', 'svcd.ini')],
+    ...settings.flatMap(value => ['--set', value])
+  ])
+  const { code, stdout, stderr } = await child.ended
+  return { code, text: stdout + stderr }
+}
+
+const objectFiles = (daemon: Daemon) =>
+  ['network', 'node', 'group', 'layout', 'intents'].flatMap(type => {
+    try {
+      return readdirSync(daemon.path('state', type))
+    } catch {
+      return []
+    }
+  })
+
+// rules 11.14
+t.test(
+  'kill -9 and a start: all is there; a second daemon writes nothing until the first is dead',
+  async t => {
+    const etcd = await startEtcd(t)
+    const set = inEtcd(etcd)
+    const first = daemonIn(t, scratch(t), set)
+    await first.start()
+    await first.create('network', 'cluster', network)
+    for (let i = 0; i < 10; i++)
+      await first.create('otherdev', `pdu${i}`, { network: 'cluster', ipaddress: `10.141.1.${i + 1}` })
+    t.strictSame(objectFiles(first), [], 'no object is kept in files')
+
+    const second = daemonIn(t, scratch(t), set)
+    const refused = second.launch()
+    t.teardown(() => refused.kill())
+    const { code, stderr } = await refused.ended
+    t.equal(code, 1)
+    t.match(stderr, /below \/svcd\/ is written by process \d+ on \S+: waiting for its end, 5 s at most/)
+    t.match(
+      stderr,
+      /svcd: etcd at \S+: what is below \/svcd\/ is written by process \d+ on \S+: stop svcd there first/
+    )
+
+    await first.kill()
+    await first.start()
+    const { body } = await first.request('GET', '/config/otherdev')
+    t.equal(Object.keys((body as { config: { otherdev: object } }).config.otherdev).length, 10)
+    await first.create('otherdev', 'last', { network: 'cluster', ipaddress: '10.141.1.99' })
+    await first.kill()
+
+    await second.start()
+    const there = await second.request('GET', '/config/otherdev/last')
+    t.equal(there.status, 200, 'the second one has it')
+    await second.create('otherdev', 'next', { network: 'cluster', ipaddress: '10.141.1.100' })
+    await second.stop()
+  }
+)
+
+t.test('who was stopped while another one took over commits nothing, and says what to do', async t => {
+  const etcd = await startEtcd(t)
+  const [first, second] = [daemonIn(t, scratch(t), inEtcd(etcd)), daemonIn(t, scratch(t), inEtcd(etcd))]
+  await first.start()
+  await first.create('network', 'cluster', network)
+  first.child?.process.kill('SIGSTOP')
+  await second.start()
+  await second.create('otherdev', 'b', { network: 'cluster', ipaddress: '10.141.1.2' })
+  first.child?.process.kill('SIGCONT')
+  const late = { config: { otherdev: { a: { network: 'cluster', ipaddress: '10.141.1.1' } } } }
+  t.equal((await first.request('POST', '/config/otherdev/a', late)).status, 503)
+  await second.stop()
+  await until(async () => {
+    const { body } = await first.request('POST', '/config/otherdev/a', late)
+    return /another svcd has written below \/svcd\/ .*: start svcd again/.test(JSON.stringify(body))
+  })
+  await first.stop()
+  await first.start()
+  t.equal((await first.request('GET', '/config/otherdev/b')).status, 200)
+  t.equal((await first.request('GET', '/config/otherdev/a')).status, 404)
+  await first.stop()
+})
+
+t.test('check, and a start, name the key of the ini and the way out', async t => {
+  const etcd = await startEtcd(t)
+  const daemon = daemonIn(t, scratch(t), inEtcd(etcd))
+  const fine = await svcd(daemon, inEtcd(etcd), 'check')
+  t.match(fine, { code: 0, text: /^ok$/m })
+  const password = daemon.path('password')
+  writeFileSync(password, 'x\n', { mode: 0o644 })
+  const wrong = [
+    'ca=/nowhere/ca.pem',
+    'cert=/etc/hostname',
+    'key=/etc/hostname',
+    'user=u',
+    `password_file=${password}`
+  ]
+  const told = await svcd(daemon, inEtcd(etcd, ...wrong.map(one => `store.${one}`)), 'check')
+  t.equal(told.code, 1)
+  t.match(told.text, /--set store.ca: \[store\] ca: there is no file \/nowhere\/ca.pem; put it there/)
+  t.match(told.text, /\[store\] cert: \/etc\/hostname holds no certificate in PEM form/)
+  t.match(told.text, /\[store\] password_file: \S+ has mode 0644: .*chmod 0640/)
+  etcd.child.process.kill('SIGKILL')
+  const gone = await svcd(daemon, inEtcd(etcd), 'check')
+  t.match(gone.text, /\[store\] endpoints: etcd at http:\S+: .*ECONNREFUSED.*look whether it runs/)
+})
+
+t.test('objects in files are not forgotten in silence; a backup has what is in etcd', async t => {
+  const etcd = await startEtcd(t)
+  const directory = scratch(t)
+  const files = daemonIn(t, directory, [])
+  await files.start()
+  await files.create('network', 'cluster', network)
+  await files.stop()
+  const set = inEtcd(etcd)
+  t.match(await svcd(files, set, 'serve'), {
+    code: 1,
+    text: /holds objects, and etcd at \S+: \/svcd\/ holds none: type svcd store copy files etcd/
+  })
+  t.match((await svcd(files, set, 'check')).text, /holds none: type svcd store copy files etcd/)
+
+  const other = daemonIn(t, scratch(t), set)
+  await other.start()
+  await other.create('network', 'moved', network)
+  const archive = other.path('backup.tar')
+  for (const moment of ['while it runs', 'while it does not']) {
+    t.match(await svcd(other, set, 'backup', archive), { code: 0 })
+    const text = readFileSync(archive).toString('latin1')
+    t.match(text, /state\/network\/moved\.json/, moment)
+    t.match(text, /"version":\s*[1-9]/, moment)
+    await other.stop()
+  }
+})
+
+/** All objects in the files of a state, path → text. */
+function filesOf(state: string): Record<string, string> {
+  const found: Record<string, string> = {}
+  for (const type of [...Object.keys(kinds), 'layout'])
+    for (const name of readdirSync(join(state, type)))
+      found[`${type}/${name}`] = readFileSync(join(state, type, name), 'utf8')
+  return found
+}
+
+t.test('objects are copied to etcd and back, byte by byte; a target with objects is refused', async t => {
+  const etcd = await startEtcd(t)
+  const set = inEtcd(etcd)
+  const daemon = daemonIn(t, scratch(t), [])
+  const copy = (...words: string[]) => svcd(daemon, set, 'store', 'copy', ...words)
+  t.match(await copy('files', 'files'), { code: 2, text: /store takes copy files etcd, or copy etcd files/ })
+  t.match(await copy('etcd', 'files'), {
+    code: 1,
+    text: /etcd at \S+: \/svcd\/ holds no objects: nothing is copied/
+  })
+  await daemon.start()
+  await daemon.create('network', 'cluster', network)
+  await daemon.create('group', 'g', {})
+  const nodes = Object.fromEntries(
+    Array.from({ length: 150 }, (_, i) => [`n${i}`, { name: `n${i}`, group: 'g', comment: 'x'.repeat(i) }])
+  )
+  for (const [name, fields] of Object.entries(nodes).slice(0, 5)) await daemon.create('node', name, fields)
+  const document = await daemon.request('GET', '/config/cluster/export')
+  t.match(await copy('files', 'etcd'), { code: 1, text: /is in use by process/ })
+  await daemon.stop()
+  const before = filesOf(daemon.path('state'))
+  // More than one transaction of etcd takes.
+  for (const [name, fields] of Object.entries(nodes).slice(5)) {
+    const text = `${JSON.stringify(fields, null, 2)}\n`
+    writeFileSync(daemon.path('state', 'node', `${name}.json`), text)
+    before[`node/${name}.json`] = text
+  }
+  const there = await copy('files', 'etcd')
+  t.match(there, { code: 0, text: /copied and compared: \d+ objects from \S+ to etcd at \S+: \/svcd\// })
+  t.match(there.text, new RegExp(`: ${Object.keys(before).length} objects`))
+  t.match(await copy('files', 'etcd'), {
+    code: 1,
+    text: /holds objects already \(.*node.*\): nothing is copied/
+  })
+  t.match(await copy('etcd', 'files'), { code: 1, text: /holds objects already/ })
+
+  const moved = daemonIn(t, scratch(t), set)
+  for (const name of ['secret.key', 'token.key']) {
+    mkdirSync(moved.path('state'), { recursive: true, mode: 0o700 })
+    copyFileSync(daemon.path('state', name), moved.path('state', name))
+  }
+  await moved.start()
+  t.equal((await moved.request('GET', '/config/node/n149')).status, 200)
+  const { body } = await moved.request('GET', '/config/cluster/export')
+  t.match(body, document.body as object)
+  t.match(await copy('etcd', 'files'), {
+    code: 1,
+    text: /is written by process \d+ on \S+: stop svcd there first/
+  })
+  await moved.stop()
+
+  renameSync(daemon.path('state', 'node'), daemon.path('node'))
+  t.match(await copy('etcd', 'files'), { code: 1, text: /holds objects already/ })
+  renameSync(daemon.path('state'), daemon.path('state.old'))
+  t.match(await copy('etcd', 'files'), { code: 0 })
+  t.strictSame(filesOf(daemon.path('state')), before)
+})
