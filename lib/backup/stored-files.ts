@@ -146,7 +146,8 @@ export type Texts = Iterable<readonly [path: string, text: string]>
 
 /** Adds objects that are in no files; those of types that no svcd of this version makes are none of ours. */
 export async function addTexts(archive: Archive, objects: Texts): Promise<void> {
-  for (const [path, text] of objects) if (isKept(topOf(path))) await archive.add(`state/${path}`, text)
+  for (const [path, text] of objects)
+    if (isOfObjects(topOf(path)) || topOf(path) === 'layout') await archive.add(`state/${path}`, text)
 }
 
 /** The first name of a path. */

@@ -18,7 +18,9 @@ import {
 import type { Config } from '../config/types.js'
 import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
+import { LoadError } from '../store/errors.js'
 import { holdDirectory } from '../store/files/lock.js'
+import { LAYOUT, VERSION } from '../store/layout.js'
 import { version } from '../version.js'
 import { refuseDirectory } from './archive-file.js'
 import { askDaemon } from './ask-daemon.js'
@@ -72,7 +74,7 @@ async function toFile(file: string, write: (archive: Archive) => Promise<void>):
 async function fill(archive: Archive, config: Config, images: boolean): Promise<void> {
   const { state, templates, files } = config.paths
   const layout = isInEtcd(config)
-    ? (await inEtcd(config)).text('layout', 'version')
+    ? (await inEtcd(config)).text(LAYOUT, VERSION)
     : await unlessMissing(readFile(join(state, 'layout/version.json'), 'utf8'), undefined)
   const info = {
     version: Number(JSON.parse(layout ?? '{"version":0}').version),
@@ -133,12 +135,19 @@ async function addState(archive: Archive, config: Config): Promise<void> {
 
 const isInEtcd = ({ store }: Config) => store.medium === 'etcd'
 
-/** All that is in etcd at one moment, whether a daemon runs or not. */
+/** All that is in etcd at one moment, whether a daemon runs or not. Throws Error where that is nothing, LoadError where it is damaged. */
 async function inEtcd({ store }: Config) {
   const { openEtcd } = await import('../store/etcd/open.js')
   const etcd = await openEtcd(store)
   try {
-    return await etcd.read()
+    const stored = await etcd.read()
+    const problems = stored.problems()
+    if (problems.length > 0) throw new LoadError(problems)
+    if (stored.text(LAYOUT, VERSION) === undefined)
+      throw new Error(
+        `${stored.place()} holds no objects: look at [store] prefix; a svcd that still runs on files is backed up with medium = files`
+      )
+    return stored
   } finally {
     await etcd.close()
   }

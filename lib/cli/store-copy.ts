@@ -1,9 +1,11 @@
+import { refuseHalfRestored } from '../backup/interrupted.js'
 import type { Config } from '../config/types.js'
 import { kinds } from '../model/types.js'
 import { LoadError } from '../store/errors.js'
 import { Files } from '../store/files/medium.js'
 import { LAYOUT, VERSION } from '../store/layout.js'
 import type { Medium, Stored } from '../store/medium.js'
+import { checkOwner } from './owner.js'
 import { UsageError } from './usage.js'
 
 const types: readonly string[] = [...Object.keys(kinds), LAYOUT]
@@ -24,13 +26,22 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
   const [source, target] = [media[from], media[to]]
   if (verb !== 'copy' || !source || !target || from === to)
     throw new UsageError('store takes copy files etcd, or copy etcd files')
+  await refuseHalfRestored(config.paths.state)
+  // As root it would follow the links of that user, and what it makes would not be his.
+  const foreign = await checkOwner(config)
+  if (foreign)
+    throw new Error(
+      `${foreign.path} belongs to user ${foreign.user}: type runuser -u ${foreign.user} -- svcd store copy ${from} ${to}`
+    )
   return held(await source(config), async origin => {
     const stored = await origin.read()
     const problems = stored.problems(new Set(types))
     if (problems.length > 0) throw new LoadError(problems)
     const objects = types.flatMap(type => [...stored.names(type)].map(name => ({ type, name })))
     if (stored.text(LAYOUT, VERSION) === undefined)
-      throw new Error(`${stored.place()} holds no objects: nothing is copied`)
+      throw new Error(
+        `${stored.place()} holds no objects, or those of a release before 1.0: start this svcd on it once; nothing is copied`
+      )
     const writes = objects.map(object => ({ ...object, text: textOf(stored, object), textBefore: undefined }))
     await held(await target(config), async place => {
       refuseFull(await place.read())

@@ -204,6 +204,16 @@ t.test('a list comes in pages, each behind the one before it', async t => {
   )
 })
 
+t.test('a list goes on with the next endpoint where one is dead, and ends where all are', async t => {
+  const port = listen(t, createServer, () => ({ header, kvs: [pair('/svcd/a')] }))
+  const [dead, gone] = [1, 2].map(port => `http://127.0.0.1:${port}`)
+  const good = `http://127.0.0.1:${port}`
+  const of = (...endpoints: (string | undefined)[]) =>
+    closed(t, new Client({ endpoints: endpoints.flatMap(endpoint => endpoint ?? []) }))
+  t.equal((await list(of(dead, gone, good), '/svcd/')).pairs.length, 1)
+  await t.rejects(list(of(dead, gone), '/svcd/'), UnclearError)
+})
+
 t.test('a list of what no etcd gives is refused', async t => {
   const lists: readonly (readonly [string, RegExp, object])[] = [
     ['not ascending', /the key \/svcd\/a is out of order/, { kvs: [pair('/svcd/b'), pair('/svcd/a')] }],

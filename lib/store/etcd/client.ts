@@ -85,6 +85,11 @@ export class Client {
     }
   }
 
+  /** How many there are. */
+  get endpoints(): number {
+    return this.#endpoints.length
+  }
+
   /** The endpoints, for messages. */
   get where(): string {
     return this.#endpoints.map(({ origin }) => origin).join(', ')

@@ -104,6 +104,7 @@ export async function list(
   const end = endOf(prefix)
   let at: string | undefined
   let limit = MOST_KEYS
+  let unanswered = 0
   let size = 0
   for (let from = prefix; ; ) {
     const question = {
@@ -116,6 +117,8 @@ export async function list(
     try {
       answer = await client.ask('kv/range', question, LIST_LIMIT_MS)
     } catch (error) {
+      // The next question goes to another endpoint.
+      if (error instanceof UnclearError && ++unanswered < client.endpoints) continue
       if (!(error instanceof TooLongError) || limit === 1) throw error
       limit = Math.ceil(limit / 8)
       continue

@@ -1,5 +1,13 @@
 // The daemon with its objects in a real etcd: what dies, and who may write then.
-import { copyFileSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import {
+  chownSync,
+  copyFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  writeFileSync
+} from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { kinds } from '../../../lib/model/types.js'
@@ -9,6 +17,7 @@ import { type EtcdServer, startEtcd } from '../../support/etcd.js'
 import { scratch } from '../../support/scratch.js'
 import { until } from '../../support/until.js'
 
+const base64 = (text: string) => Buffer.from(text).toString('base64')
 const network = { network: '10.141.0.0/16' }
 const inEtcd = ({ url }: EtcdServer, ...more: string[]) => [
   'store.medium=etcd',
@@ -146,18 +155,27 @@ t.test('objects in files are not forgotten in silence; a backup has what is in e
     text: /holds objects, and etcd at \S+: \/svcd\/ holds none: type svcd store copy files etcd/
   })
   t.match((await svcd(files, set, 'check')).text, /holds none: type svcd store copy files etcd/)
+  t.match(await svcd(files, set, 'backup', files.path('empty.tar')), {
+    code: 1,
+    text: /etcd at \S+: \/svcd\/ holds no objects: look at \[store\] prefix/
+  })
 
   const other = daemonIn(t, scratch(t), set)
   await other.start()
   await other.create('network', 'moved', network)
   const archive = other.path('backup.tar')
+  const put = (key: string, value: string) => etcd.ask('kv/put', { key: base64(key), value: base64(value) })
+  await put('/svcd/objects/secret.key/x', 'planted')
   for (const moment of ['while it runs', 'while it does not']) {
     t.match(await svcd(other, set, 'backup', archive), { code: 0 })
     const text = readFileSync(archive).toString('latin1')
     t.match(text, /state\/network\/moved\.json/, moment)
     t.match(text, /"version":\s*[1-9]/, moment)
+    t.notMatch(text, 'planted', moment)
     await other.stop()
   }
+  await put('/svcd/intent', '{"id":"9-1","writes":3}')
+  t.match(await svcd(other, set, 'backup', archive), { code: 1, text: /\/svcd\/intent: a damaged intent/ })
 })
 
 /** All objects in the files of a state, path → text. */
@@ -177,7 +195,7 @@ t.test('objects are copied to etcd and back, byte by byte; a target with objects
   t.match(await copy('files', 'files'), { code: 2, text: /store takes copy files etcd, or copy etcd files/ })
   t.match(await copy('etcd', 'files'), {
     code: 1,
-    text: /etcd at \S+: \/svcd\/ holds no objects: nothing is copied/
+    text: /etcd at \S+: \/svcd\/ holds no objects, or those of a release before 1.0: .*; nothing is copied/
   })
   await daemon.start()
   await daemon.create('network', 'cluster', network)
@@ -189,6 +207,12 @@ t.test('objects are copied to etcd and back, byte by byte; a target with objects
   const document = await daemon.request('GET', '/config/cluster/export')
   t.match(await copy('files', 'etcd'), { code: 1, text: /is in use by process/ })
   await daemon.stop()
+  chownSync(daemon.path('state', 'node'), 65_534, 65_534)
+  t.match(await copy('files', 'etcd'), {
+    code: 1,
+    text: /state\/node belongs to user nobody: type runuser -u nobody -- svcd store copy files etcd/
+  })
+  chownSync(daemon.path('state', 'node'), 0, 0)
   const before = filesOf(daemon.path('state'))
   // More than one transaction of etcd takes.
   for (const [name, fields] of Object.entries(nodes).slice(5)) {
