@@ -200,7 +200,7 @@ async function buildParts(
     await Store.open({
       ...options,
       medium: etcd ?? local,
-      backUp: async from => keepState(state, from, version.service, (await etcd?.read())?.files()),
+      backUp: from => keepState(state, from, version.service, etcd?.stored?.files()),
       opened: async view => {
         await etcd?.refuseForgotten(state)
         await unlockBox(box, state, view)

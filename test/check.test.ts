@@ -238,7 +238,7 @@ t.test('users of whom none is an admin are a warning, at the start as well', asy
     banner(
       loadConfig(join(state, 'svcd.ini'), [...reachable, ...settings]),
       { address: '127.0.0.1', port: 1 },
-      '/usr/bin/svcd'
+      'svcctl'
     )
   t.match(await check(state, viewer), { problems: [], warnings: [says] })
   t.match(start(viewer), new RegExp(`^warning: ${says.source}$`, 'm'))

@@ -24,5 +24,8 @@ export const isMade = (name: string): boolean =>
 /** Whether an entry of the state directory belongs into a backup (rules 11.12). */
 export const isKept = (name: string): boolean => directories.includes(name) || files.test(name)
 
+/** Whether a directory of this name holds what the medium of the store holds: objects, intents, the layout. */
+export const isStored = (name: string): boolean => isOfObjects(name) || name === 'layout'
+
 /** Whether objects, or intents, are in a directory of this name. */
 export const isOfObjects = (name: string): boolean => ofObjects.includes(name)

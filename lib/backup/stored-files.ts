@@ -8,7 +8,7 @@ import { isLeftover } from '../disk/replace.js'
 import { trustedPath } from '../disk/trusted-path.js'
 import { Archive } from './archive.js'
 import { infoText } from './info.js'
-import { isKept, isOfObjects } from './state-names.js'
+import { isKept, isStored } from './state-names.js'
 
 /** How many backups that starts made are kept. */
 const MOST_KEPT = 3
@@ -123,8 +123,8 @@ export async function keepState(
   try {
     const archive = new Archive(bytes => handle.writeFile(bytes))
     await archive.add('backup.json', infoText({ version, release, images: false }))
-    const isElsewhere = (name: string) => objects !== undefined && (isOfObjects(name) || name === 'layout')
-    await addFiles(archive, state, 'state', path => isKept(topOf(path)) && !isElsewhere(topOf(path)))
+    const belongs = (name: string) => isKept(name) && !(objects && isStored(name))
+    await addFiles(archive, state, 'state', path => belongs(topOf(path)))
     if (objects) await addTexts(archive, objects)
     await archive.end()
     await handle.sync()
@@ -146,8 +146,7 @@ export type Texts = Iterable<readonly [path: string, text: string]>
 
 /** Adds objects that are in no files; those of types that no svcd of this version makes are none of ours. */
 export async function addTexts(archive: Archive, objects: Texts): Promise<void> {
-  for (const [path, text] of objects)
-    if (isOfObjects(topOf(path)) || topOf(path) === 'layout') await archive.add(`state/${path}`, text)
+  for (const [path, text] of objects) if (isStored(topOf(path))) await archive.add(`state/${path}`, text)
 }
 
 /** The first name of a path. */

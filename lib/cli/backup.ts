@@ -5,7 +5,7 @@ import { open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { Archive } from '../backup/archive.js'
 import { INFO, infoText } from '../backup/info.js'
-import { isKept, isOfObjects } from '../backup/state-names.js'
+import { isKept, isOfObjects, isStored } from '../backup/state-names.js'
 import {
   addFiles,
   addNamedFile,
@@ -19,7 +19,9 @@ import type { Config } from '../config/types.js'
 import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
 import { LoadError } from '../store/errors.js'
+import type { StoredKeys } from '../store/etcd/stored.js'
 import { holdDirectory } from '../store/files/lock.js'
+import { objectFile } from '../store/files/paths.js'
 import { LAYOUT, VERSION } from '../store/layout.js'
 import { version } from '../version.js'
 import { refuseDirectory } from './archive-file.js'
@@ -73,20 +75,29 @@ async function toFile(file: string, write: (archive: Archive) => Promise<void>):
 
 async function fill(archive: Archive, config: Config, images: boolean): Promise<void> {
   const { state, templates, files } = config.paths
-  const layout = isInEtcd(config)
-    ? (await inEtcd(config)).text(LAYOUT, VERSION)
-    : await unlessMissing(readFile(join(state, 'layout/version.json'), 'utf8'), undefined)
-  const info = {
-    version: Number(JSON.parse(layout ?? '{"version":0}').version),
-    release: version.service,
-    images
+  // What was told of a change lies in these files by now. Opened first, they are never ahead of the objects: that is how
+  // a crash leaves them, too.
+  const open = await OpenFiles.open(state, growing)
+  try {
+    const etcd = config.store.medium === 'etcd' ? await inEtcd(config) : undefined
+    const layout = etcd
+      ? etcd.text(LAYOUT, VERSION)
+      : await unlessMissing(readFile(objectFile(state, LAYOUT, VERSION), 'utf8'), undefined)
+    const info = {
+      version: Number(JSON.parse(layout ?? '{"version":0}').version),
+      release: version.service,
+      images
+    }
+    await archive.add(INFO, infoText(info))
+    await addNamedFile(archive, config.file, iniName)
+    for (const [name, place] of namedFiles(config)) await addNamedFile(archive, place, name)
+    for (const [name, place] of configDirectories(config))
+      await addFiles(archive, place, name, place === templates ? changedIn(templates) : undefined, true)
+    await addState(archive, config, etcd)
+    await open.addTo(archive, 'state')
+  } finally {
+    await open.close()
   }
-  await archive.add(INFO, infoText(info))
-  await addNamedFile(archive, config.file, iniName)
-  for (const [name, place] of namedFiles(config)) await addNamedFile(archive, place, name)
-  for (const [name, place] of configDirectories(config))
-    await addFiles(archive, place, name, place === templates ? changedIn(templates) : undefined, true)
-  await addState(archive, config)
   if (images) {
     await addFiles(archive, files, 'files', path => !path.startsWith('.'))
     await addTrees(archive, config.image.directory)
@@ -104,39 +115,23 @@ const changedIn =
     return !(mine && shipped?.equals(mine))
   }
 
-/** The state of one moment: its objects from etcd, from the daemon if one runs, or from the files, which are held meanwhile. */
-async function addState(archive: Archive, config: Config): Promise<void> {
+/** The state but what grows: its objects from etcd, from the daemon if one runs, or from the files, which are held meanwhile. */
+async function addState(archive: Archive, config: Config, etcd?: StoredKeys): Promise<void> {
   const { state } = config.paths
-  // What was told of a change lies in these files by now. Opened first, they are never ahead of the objects: that is how
-  // a crash leaves them, too.
-  const open = await OpenFiles.open(state, growing)
+  const release = await holdDirectory(state)
   try {
-    const release = await holdDirectory(state)
-    try {
-      const hasObjects = release !== undefined && !isInEtcd(config)
-      const isStale = (name: string) => isInEtcd(config) && name === 'layout'
-      const belongs = (path: string) => isKept(topOf(path)) && !growing.test(path)
-      await addFiles(
-        archive,
-        state,
-        'state',
-        path => belongs(path) && (hasObjects || !isOfObjects(topOf(path))) && !isStale(topOf(path))
-      )
-      if (isInEtcd(config)) await addTexts(archive, (await inEtcd(config)).files())
-      else if (!release) await addObjects(archive, config)
-    } finally {
-      await release?.()
-    }
-    await open.addTo(archive, 'state')
+    const isElsewhere = etcd ? isStored : release ? () => false : isOfObjects
+    const belongs = (name: string) => isKept(name) && !growing.test(name) && !isElsewhere(name)
+    await addFiles(archive, state, 'state', path => belongs(topOf(path)))
+    if (etcd) await addTexts(archive, etcd.files())
+    else if (!release) await addObjects(archive, config)
   } finally {
-    await open.close()
+    await release?.()
   }
 }
 
-const isInEtcd = ({ store }: Config) => store.medium === 'etcd'
-
 /** All that is in etcd at one moment, whether a daemon runs or not. Throws Error where that is nothing, LoadError where it is damaged. */
-async function inEtcd({ store }: Config) {
+async function inEtcd({ store }: Config): Promise<StoredKeys> {
   const { openEtcd } = await import('../store/etcd/open.js')
   const etcd = await openEtcd(store)
   try {

@@ -1,18 +1,15 @@
-import { existsSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { adminPasswordFile } from '../auth/admin-password.js'
 import { frontWarnings, reachability, userWarnings } from '../config/reachability.js'
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
+import { locate } from '../program/locate.js'
 
-/** svcctl as it can be typed here: the one beside this program by its path, unless the shell finds it by its name. */
-function clientCommand(program: string): string {
-  const directory = resolve(dirname(program))
-  const file = join(directory, 'svcctl')
-  const found = (process.env.PATH ?? '')
-    .split(':')
-    .find(path => path !== '' && existsSync(join(path, 'svcctl')))
-  if (!existsSync(file) || (found !== undefined && resolve(found) === directory)) return 'svcctl'
+/** svcctl as it can be typed here: the one beside `program` by its path, unless the shell finds it by its name. */
+export async function clientCommand(program: string): Promise<string> {
+  const file = await locate(join(resolve(dirname(program)), 'svcctl'))
+  const found = await locate('svcctl', process.env.PATH ?? '')
+  if (file === undefined || (found !== undefined && resolve(found) === file)) return 'svcctl'
   const here = process.cwd()
   const near = relative(here, file)
   if (here === '/' || near.startsWith('..')) return quoted(file)
@@ -23,12 +20,12 @@ const quoted = (text: string) => (/^[\w./:-]+$/.test(text) ? text : `'${text.rep
 
 /**
  * What `svcd serve` prints once it listens: the address, what keeps nodes from it, where the first password is, and what to
- * type next. `program`: the path that svcd was started by.
+ * type next. `svcctl`: as it can be typed here.
  */
 export function banner(
   config: Config,
   listening: { address: string; port: number; tlsPort?: number | undefined },
-  program: string
+  svcctl: string
 ): string {
   const { address, port, tlsPort } = listening
   const v6 = address.includes(':')
@@ -43,7 +40,7 @@ export function banner(
     ? `"{\\"username\\":\\"admin\\",\\"password\\":\\"$(cat ${quoted(file)})\\"}"`
     : `'{"username":"${user}","password":"…"}'`
   const where = isWildcard(address) ? `all addresses, port ${port}` : base
-  const login = `${clientCommand(program)} login ${user}${base === 'http://127.0.0.1:7050' ? '' : ` --url ${quoted(base)}`}`
+  const login = `${svcctl} login ${user}${base === 'http://127.0.0.1:7050' ? '' : ` --url ${quoted(base)}`}`
   return [
     `svcd listens on ${where}; nodes use ${config.http.url}`,
     ...(tlsPort === undefined

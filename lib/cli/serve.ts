@@ -4,7 +4,7 @@ import type { Config } from '../config/types.js'
 import { startDaemon } from '../daemon.js'
 import { startWork } from '../helper/start.js'
 import { createLog } from '../log.js'
-import { banner } from './banner.js'
+import { banner, clientCommand } from './banner.js'
 import { boundHeap } from './heap.js'
 import { checkOwner } from './owner.js'
 
@@ -45,7 +45,7 @@ export async function serve(
   const daemon = await startDaemon(config, log, Date.now, startWork(config.image.helper, helper))
   // Nobody may read it: that ends nothing.
   process.stdout.on('error', () => {})
-  process.stdout.write(banner(config, daemon, program))
+  process.stdout.write(banner(config, daemon, await clientCommand(program)))
   if (process.env.NOTIFY_SOCKET)
     await notifyReady().catch((error: Error) =>
       log.warn(`systemd was not told of readiness: ${error.message}`)

@@ -81,13 +81,17 @@ export async function unlockBox(box: SecretBox, state: string, view: View): Prom
 }
 
 /** The secrets that the box cannot open, each owner with the first of them: "node n1: secret host". */
-export function* unreadableSecrets(view: View, box: SecretBox): Generator<{ file: string; message: string }> {
+export function* unreadableSecrets(
+  view: View,
+  box: SecretBox
+): Generator<{ type: string; name: string; message: string }> {
   for (const key of view.names('secrets')) {
     const bad = view.get('secrets', key)?.secrets.find(({ content }) => !box.holds(content))
     const [type, owner] = [key.slice(0, key.indexOf('.')), key.slice(key.indexOf('.') + 1)]
     if (bad)
       yield {
-        file: join('secrets', `${key}.json`),
+        type: 'secrets',
+        name: key,
         message:
           `${type} ${owner}: secret ${bad.name} ${isUnreadable}; restore the secret.key that belongs to it from a backup, ` +
           `or give its content again (POST /config/secrets/${type}/${owner}/${bad.name})`

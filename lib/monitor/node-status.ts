@@ -17,8 +17,8 @@ interface Kept {
   history: Report[]
   /** Why its machine last got no boot script, or one that may not work; null when all was well. */
   reason: string | null
-  /** How many reasons were news since `sinceMs`. */
-  news: { readonly sinceMs: number; count: number }
+  /** How many reasons were news since `sinceMs`; absent: none was. */
+  news?: { readonly sinceMs: number; count: number }
 }
 
 type Event =
@@ -129,7 +129,7 @@ export class NodeStatus {
     const now = performance.now()
     this.#paying.wake(Math.max(0, this.#reasonsMs + reasonEveryMs - now))
     if (reason === null) return true
-    if (now - kept.news.sinceMs >= newsPeriodMs) kept.news = { sinceMs: now, count: 0 }
+    if (!kept.news || now - kept.news.sinceMs >= newsPeriodMs) kept.news = { sinceMs: now, count: 0 }
     return ++kept.news.count <= mostNews
   }
 
@@ -243,7 +243,7 @@ export class NodeStatus {
   }
 
   #of(node: string): Kept {
-    const kept = this.#nodes.get(node) ?? { history: [], reason: null, news: { sinceMs: 0, count: 0 } }
+    const kept = this.#nodes.get(node) ?? { history: [], reason: null }
     this.#nodes.set(node, kept)
     return kept
   }

@@ -45,6 +45,11 @@ export class Keys {
     return `${this.staged}${id}/`
   }
 
+  /** The mark of the change that a staged key belongs to. */
+  stagerOf(key: string): string {
+    return key.slice(this.staged.length).split('/', 1)[0] as string
+  }
+
   stagedObject(id: string, type: string, name: string): string {
     return `${this.stagedBy(id)}${type}/${name}`
   }

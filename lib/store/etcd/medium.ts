@@ -1,9 +1,9 @@
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { exists } from '../../disk/missing.js'
 import type { JsonObject } from '../../json.js'
 import { reasonOf } from '../errors.js'
+import { objectFile } from '../files/paths.js'
 import { LAYOUT, VERSION } from '../layout.js'
 import type { Medium, Revertible, Write } from '../medium.js'
 import { Client, type ClientOptions, UnclearError } from './client.js'
@@ -54,7 +54,8 @@ export class Etcd implements Medium {
   readonly #writer: Writer
   readonly #patienceMs: number
   readonly #finishing: Background
-  #stored: StoredKeys | undefined
+  /** What was read; `start` forgets it. */
+  stored: StoredKeys | undefined
   /** What the head holds after our last commit. */
   #head: string | undefined
   /** A commit of which nobody knows whether it was carried out: told as failed, so it has to be taken back. */
@@ -94,21 +95,18 @@ export class Etcd implements Medium {
   }
 
   async read(): Promise<StoredKeys> {
-    this.#stored = await StoredKeys.read(this.#client, this.#keys)
-    return this.#stored
+    this.stored = await StoredKeys.read(this.#client, this.#keys)
+    return this.stored
   }
 
   /**
-   * Throws Error with the way out where nothing is stored here yet, and a state directory holds objects: they would be
-   * forgotten in silence.
+   * Throws Error with the way out where nothing was stored here when it was read, and a state directory holds objects: they would
+   * be forgotten in silence.
    */
   async refuseForgotten(state: string): Promise<void> {
-    const layout = join(state, LAYOUT, `${VERSION}.json`)
-    if (!(await exists(layout))) return
     // The first thing that is stored, in one commit with all that is copied.
-    const key = this.#keys.object(LAYOUT, VERSION)
-    const { found } = await transact(this.#client, [], [get(key)], [], LIMIT_MS)
-    if (found[0]) return
+    if (this.stored?.text(LAYOUT, VERSION) !== undefined) return
+    if (!(await exists(objectFile(state, LAYOUT, VERSION)))) return
     throw new Error(
       `${state} holds objects, and ${this.place()} holds none: type svcd store copy files etcd; to begin without these ` +
         `objects, move ${state}/${LAYOUT} away`
@@ -121,8 +119,8 @@ export class Etcd implements Medium {
   }
 
   async start(): Promise<void> {
-    const { head, intent, abandoned = [] } = this.#stored ?? {}
-    this.#stored = undefined
+    const { head, intent, abandoned = [] } = this.stored ?? {}
+    this.stored = undefined
     this.#head = head
     this.#intent = intent
     this.#isOpen = true

@@ -32,8 +32,7 @@ export class Replica {
   }
 
   #stage(key: string, value: Buffer | undefined): void {
-    const { staged } = this.#keys
-    const id = key.slice(staged.length).split('/', 1)[0] as string
+    const id = this.#keys.stagerOf(key)
     const writes = this.#staged.get(id) ?? new Map<string, Write>()
     if (value === undefined) writes.delete(key)
     else writes.set(key, { ...objectIn(key, this.#keys.stagedBy(id).length), text: textOf(key, value) })

@@ -59,8 +59,7 @@ export class StoredKeys implements Stored {
     }
     for (const write of this.intent?.writes ?? []) this.#set(write)
     this.staged = new Map([...values].filter(([key]) => key.startsWith(keys.staged)))
-    const ids = new Set<string>()
-    for (const key of this.staged.keys()) ids.add(key.slice(keys.staged.length).split('/', 1)[0] as string)
+    const ids = new Set([...this.staged.keys()].map(key => keys.stagerOf(key)))
     if (this.intent) ids.delete(this.intent.id)
     this.abandoned = ids
   }
