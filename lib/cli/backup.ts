@@ -19,7 +19,6 @@ import type { Config } from '../config/types.js'
 import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
 import { LoadError } from '../store/errors.js'
-import type { StoredKeys } from '../store/etcd/stored.js'
 import { holdDirectory } from '../store/files/lock.js'
 import { objectFile } from '../store/files/paths.js'
 import { LAYOUT, VERSION } from '../store/layout.js'
@@ -116,7 +115,7 @@ const changedIn =
   }
 
 /** The state but what grows: its objects from etcd, from the daemon if one runs, or from the files, which are held meanwhile. */
-async function addState(archive: Archive, config: Config, etcd?: StoredKeys): Promise<void> {
+async function addState(archive: Archive, config: Config, etcd?: InEtcd): Promise<void> {
   const { state } = config.paths
   const release = await holdDirectory(state)
   try {
@@ -130,8 +129,10 @@ async function addState(archive: Archive, config: Config, etcd?: StoredKeys): Pr
   }
 }
 
+type InEtcd = Awaited<ReturnType<typeof inEtcd>>
+
 /** All that is in etcd at one moment, whether a daemon runs or not. Throws Error where that is nothing, LoadError where it is damaged. */
-async function inEtcd({ store }: Config): Promise<StoredKeys> {
+async function inEtcd({ store }: Config) {
   const { openEtcd } = await import('../store/etcd/open.js')
   const etcd = await openEtcd(store)
   try {

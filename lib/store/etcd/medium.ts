@@ -1,9 +1,9 @@
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { exists } from '../../disk/missing.js'
 import type { JsonObject } from '../../json.js'
 import { reasonOf } from '../errors.js'
-import { objectFile } from '../files/paths.js'
 import { LAYOUT, VERSION } from '../layout.js'
 import type { Medium, Revertible, Write } from '../medium.js'
 import { Client, type ClientOptions, UnclearError } from './client.js'
@@ -106,7 +106,7 @@ export class Etcd implements Medium {
   async refuseForgotten(state: string): Promise<void> {
     // The first thing that is stored, in one commit with all that is copied.
     if (this.stored?.text(LAYOUT, VERSION) !== undefined) return
-    if (!(await exists(objectFile(state, LAYOUT, VERSION)))) return
+    if (!(await exists(join(state, LAYOUT, `${VERSION}.json`)))) return
     throw new Error(
       `${state} holds objects, and ${this.place()} holds none: type svcd store copy files etcd; to begin without these ` +
         `objects, move ${state}/${LAYOUT} away`
