@@ -130,7 +130,8 @@ export class Controller {
    */
   state(): Record<string, string> {
     const state = join(this.directory, 'state')
-    const { intents } = readIntents(state, new Set(Object.keys(kinds)))
+    // That of a migration has a write of the layout too, which is no object.
+    const { intents } = readIntents(state)
     const found: Record<string, string> = {}
     for (const type of Object.keys(kinds))
       for (const file of readdirSync(join(state, type)).filter(name => name.endsWith('.json')))
@@ -141,6 +142,7 @@ export class Controller {
           if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
         }
     for (const { type, name, text } of intents.flatMap(intent => intent.writes)) {
+      if (!(type in kinds)) continue
       if (text === undefined) delete found[`${type}/${name}.json`]
       else found[`${type}/${name}.json`] = text
     }
