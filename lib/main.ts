@@ -83,8 +83,7 @@ const commands = new Map(
       return 0
     },
     async version() {
-      const { version } = await import('./version.js')
-      process.stdout.write(`svcd ${version.service}, api ${version.api}, commit ${version.commit}\n`)
+      process.stdout.write((await import('./version.js')).versionLine)
       return 0
     }
   })

@@ -25,3 +25,6 @@ export const version: { readonly service: string; readonly api: number; readonly
     api: 1,
     commit: bakedCommit()
   })
+
+/** The line that `svcd --version` and `svcctl --version` print. */
+export const versionLine = `svcd ${version.service}, api ${version.api}, commit ${version.commit}\n`

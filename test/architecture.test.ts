@@ -45,7 +45,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'config'
   ],
   // The client speaks http to the daemon, and shares its tables alone.
-  ctl: ['control/commands', 'model', 'node-set'],
+  ctl: ['control/commands', 'model', 'node-set', 'version'],
   check: [
     'backup',
     'daemon',
@@ -245,7 +245,16 @@ t.test('the client loads the tables, and nothing of the daemon', async t => {
   }
   load('cli/ctl')
   const rooms = new Set([...loaded].map(roomOf).filter(room => !GROUND.includes(room)))
-  t.strictSame([...rooms].sort(), ['cli', 'control', 'ctl', 'model', 'node-set', 'store', 'template'])
+  t.strictSame([...rooms].sort(), [
+    'cli',
+    'control',
+    'ctl',
+    'model',
+    'node-set',
+    'store',
+    'template',
+    'version'
+  ])
   for (const room of ['cli', 'control'])
     t.strictSame(
       [...loaded].filter(file => roomOf(file) === room).sort(),

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import type { TypeName } from '../model/docs.js'
 import { objectTypes } from '../model/types.js'
+import { versionLine } from '../version.js'
 import { clusterVerbs } from './cluster.js'
 import { bashCompletion } from './completion.js'
 import { Controller, controllerUrl } from './controller.js'
@@ -48,6 +49,7 @@ function parse(args: readonly string[]) {
         dryrun: { type: 'boolean' },
         yes: { type: 'boolean', short: 'y' },
         stdin: { type: 'boolean' },
+        version: { type: 'boolean' },
         help: { type: 'boolean', short: 'h' }
       }
     })
@@ -74,6 +76,10 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
   if (options.help || first === 'help') {
     const about = first === 'help' ? rest[0] : first
     return terminal.out(about !== undefined && isType(about) ? typeHelp(about) : help())
+  }
+  if (options.version) {
+    if (first !== '') throw wrongUsage('--version is a command of its own')
+    return terminal.out(versionLine)
   }
   if (first === 'completion') {
     take('completion bash', options, [])

@@ -15,6 +15,7 @@ export const optionTexts = [
   ['    --dryrun', 'tell what a change would change, and change nothing'],
   ['-y, --yes', 'rm, power, sel, import: do not ask'],
   ['    --stdin', 'login: read the password from standard input'],
+  ['    --version', 'print version, interface version and source commit of svcctl'],
   ['-h, --help', 'print this; behind a type its verbs and fields']
 ] as const
 

@@ -18,6 +18,7 @@ export interface Options {
   readonly dryrun?: boolean
   readonly yes?: boolean
   readonly stdin?: boolean
+  readonly version?: boolean
   readonly help?: boolean
 }
 

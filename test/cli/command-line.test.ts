@@ -48,6 +48,11 @@ t.test('help and mistakes', async t => {
 t.test('version', async t => {
   t.strictSame(await svcd(tree, ['--version']), await svcd(tree, ['version']))
   const { code, stdout } = await svcd(tree, ['version'])
+  t.strictSame(await svcd(tree, ['ctl', '--version']), await svcd(tree, ['version']))
+  t.match(await svcd(tree, ['ctl', 'node', '--version']), {
+    code: 2,
+    stderr: /--version is a command of its own/
+  })
   t.equal(code, 0)
   t.equal(stdout, `svcd ${version.service}, api 1, commit baked\n`)
   t.equal(version.commit, 'unknown', 'nothing is baked in beside sources that were not built')

@@ -682,6 +682,7 @@ t.test('completion for bash', async t => {
     ['svcctl node power node001 o', 'on off'],
     ['svcctl node list --fields name,comm', 'name,comment'],
     ['svcctl node list --out', '--output'],
+    ['svcctl --ver', '--version'],
     ['svcctl osimage ta', 'tags tag'],
     ['svcctl cluster set provision_method=', 'torrent http']
   ]
