@@ -22,6 +22,7 @@ import {
 import { objectTypes } from '../model/types.js'
 import { type Body, open } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts } from './context.js'
+import { nothingChanged } from './dry-run.js'
 import { get, post } from './row.js'
 import { at, list, map, object, ref, string, word } from './schema.js'
 
@@ -99,7 +100,7 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
       handler: async (request, given) => {
         if (isDryRun(request)) {
           const { changes, mark } = await previewImport(model, given)
-          return ok({ message: `not imported, a dry run: ${told(changes)}`, changes, mark })
+          return ok({ message: wouldChange(changes), changes, mark })
         }
         const expected = request.query.get('expect') ?? undefined
         const changes = await importDocument(model, given, actorOf(request), expected)
@@ -128,6 +129,15 @@ function told(result: ImportResult): string {
   })
   return sections.join('; ') || 'nothing differs'
 }
+
+/** What it would do. */
+const wouldChange = (result: ImportResult) =>
+  nothingChanged(
+    Object.entries(result).map(([section, touched]) => [
+      section,
+      Object.entries(touched).map(([what, names]) => [what, names.length] as const)
+    ])
+  )
 
 async function exported(model: Model, masked: boolean): Promise<Iterable<string>> {
   try {

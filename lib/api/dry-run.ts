@@ -3,6 +3,7 @@ import type { Answer } from '../http/route.js'
 import { type Difference, differences } from '../model/differences.js'
 import { type Felt, feltBy } from '../model/felt.js'
 import { Mark } from '../model/mark.js'
+import { numberOf } from '../model/titles.js'
 import { objectTypes } from '../model/types.js'
 import type { Change } from '../model/view.js'
 import type { DifferingFile } from '../services/services.js'
@@ -99,6 +100,7 @@ function told(all: readonly Change[], files: readonly DifferingFile[], felt: Fel
 }
 
 const actionOf = ({ before, after }: Change) => (!before ? 'create' : after ? 'update' : 'delete')
+const participles = { create: 'created', update: 'changed', delete: 'deleted' } as const
 
 /** The addresses that somebody would be given. */
 function addressesIn(type: string, name: string, fields: readonly Difference[]): object[] {
@@ -112,15 +114,36 @@ function addressesIn(type: string, name: string, fields: readonly Difference[]):
 /** Of a change of something else, how many nodes feel it. */
 function others(changes: readonly Change[], { count }: Felt): string {
   if (count === 0 || changes.some(({ type }) => type === 'node')) return ''
-  return `; other values would be in force for ${count} node${count > 1 ? 's' : ''}`
+  return `; ${numberOf('node', count)} would get other values`
 }
 
 function counted(changes: readonly Change[]): string {
-  const counts = new Map<string, number>()
+  const counts = new Map<string, Map<string, number>>()
   for (const change of changes) {
-    const what = `${change.type} ${actionOf(change)}`
-    counts.set(what, (counts.get(what) ?? 0) + 1)
+    const { type } = change
+    const of = counts.get(type) ?? new Map<string, number>()
+    // They are always there for those who read them.
+    const what = type === 'cluster' ? 'changed' : participles[actionOf(change)]
+    counts.set(type, of.set(what, (of.get(what) ?? 0) + 1))
   }
-  const parts = [...counts].map(([what, count]) => `${count} ${what}`)
-  return `dry run, nothing was changed: ${parts.join(', ') || 'nothing differs'}`
+  for (const of of counts.values()) {
+    // Nothing but a rename makes one and deletes one.
+    const renamed = Math.min(of.get('created') ?? 0, of.get('deleted') ?? 0)
+    if (renamed === 0) continue
+    of.delete('created')
+    of.delete('deleted')
+    of.set('renamed', renamed)
+  }
+  return nothingChanged([...counts].map(([type, of]) => [type, [...of]]))
+}
+
+/** What a dry run says: `dry run, nothing was changed: 2 nodes would be created, 1 switch would be deleted`. */
+export function nothingChanged(
+  counts: Iterable<readonly [type: string, what: Iterable<readonly [participle: string, count: number]>]>
+): string {
+  const told: string[] = []
+  for (const [type, what] of counts)
+    for (const [participle, count] of what)
+      if (count > 0) told.push(`${numberOf(type, count)} would be ${participle}`)
+  return `dry run, nothing was changed: ${told.join(', ') || 'nothing differs'}`
 }

@@ -47,7 +47,7 @@ export async function importTable(config: Config, file: string, yes: boolean): P
     ) as TableDryRun
     const lines = found.changes.slice(0, mostNames).map(({ type, name, action, fields }) => {
       const told = fields.map(({ field, before, after }) => `${field} ${shown(before)} -> ${shown(after)}`)
-      return `${action} ${type} ${name}: ${told.join(', ')}`
+      return `${type} ${name} would be ${participles[action] ?? action}: ${told.join(', ')}`
     })
     path += `&expect=${found.mark}`
     if (found.changes.length > mostNames) lines.push(`and ${found.changes.length - mostNames} more`)
@@ -56,6 +56,7 @@ export async function importTable(config: Config, file: string, yes: boolean): P
   return messageOf(await askDaemon(config, 'POST', path, table))
 }
 
+const participles: Readonly<Record<string, string>> = { create: 'created', update: 'changed' }
 const shown = (value: unknown) => (value === null ? '-' : JSON.stringify(value))
 
 const contentOf = (file: string): Promise<Buffer> =>
@@ -106,7 +107,7 @@ function differences({ changes }: DryRun): string[] {
     Object.entries(touched).flatMap(([what, names]) => {
       if (names.length === 0) return []
       const more = names.length > mostNames ? ` and ${names.length - mostNames} more` : ''
-      return [`${type}: ${names.length} ${what}: ${names.slice(0, mostNames).join(', ')}${more}`]
+      return [`${type}: ${names.length} would be ${what}: ${names.slice(0, mostNames).join(', ')}${more}`]
     })
   )
 }

@@ -1,5 +1,6 @@
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { base64, type Table } from '../model/field.js'
+import { named } from '../model/titles.js'
 import { fold } from '../node-set/fold.js'
 import { clean, cleanLines, type Paint } from './terminal.js'
 import { decoded } from './values.js'
@@ -60,27 +61,85 @@ function plain(value: JsonValue | undefined): string {
 
 const objects = (value: JsonValue | undefined) => (Array.isArray(value) ? value.filter(isObject) : [])
 
-/** What a dry run tells: each object with its fields before and after, nodes that change alike together. */
+const participles: Readonly<Record<string, string>> = {
+  create: 'created',
+  update: 'changed',
+  delete: 'deleted'
+}
+
+/** A change of a dry run in words: what happens to whom, and the fields below it. */
+interface Would {
+  readonly type: string
+  readonly name: string
+  readonly be: string
+  readonly fields: readonly string[]
+}
+
+const byField = (change: JsonObject, side: 'before' | 'after') =>
+  new Map(objects(change.fields).map(one => [plain(one.field), plain(one[side])]))
+
+/** What would become of one object. Of a new one, and of one that goes, the values that it has. */
+function wouldOf(change: JsonObject): Would {
+  const [type, name, action] = [plain(change.type), plain(change.name), plain(change.action)]
+  const side = action === 'create' ? 'after' : action === 'delete' ? 'before' : undefined
+  const fields = objects(change.fields).map(one =>
+    side === undefined || type === 'cluster'
+      ? `${plain(one.field)}: ${plain(one.before)} -> ${plain(one.after)}`
+      : `${plain(one.field)}: ${plain(one[side])}`
+  )
+  return { type, name, be: type === 'cluster' ? 'changed' : (participles[action] ?? action), fields }
+}
+
+/** Two changes that are one rename: only what else differs is told of it. */
+function renameOf(gone: JsonObject, made: JsonObject): Would {
+  const [before, after] = [byField(gone, 'before'), byField(made, 'after')]
+  const fields = [...new Set([...before.keys(), ...after.keys()])]
+    .filter(field => before.get(field) !== after.get(field))
+    .map(field => `${field}: ${before.get(field) ?? '-'} -> ${after.get(field) ?? '-'}`)
+  return { type: plain(gone.type), name: plain(gone.name), be: `renamed to ${plain(made.name)}`, fields }
+}
+
+/** The changes of a dry run, each object once: a rename is told as one that goes and one that is made. */
+function* woulds(changes: readonly JsonObject[]): Generator<Would> {
+  const of = (type: JsonValue | undefined, action: string) =>
+    changes.filter(change => change.type === type && change.action === action)
+  const types = new Map(
+    [...new Set(changes.map(({ type }) => type))].map(type => {
+      const [made, gone] = [of(type, 'create'), of(type, 'delete')]
+      return [type, made.length > 0 && made.length === gone.length ? { made, gone } : undefined]
+    })
+  )
+  for (const change of changes) {
+    const renamed = change.action === 'update' ? undefined : types.get(change.type)
+    const at = renamed?.made.indexOf(change) ?? -1
+    if (!renamed) yield wouldOf(change)
+    else if (at >= 0) yield renameOf(renamed.gone[at] as JsonObject, change)
+  }
+}
+
+/** What a dry run tells: each object with what would become of it, nodes that change alike together. */
 export function* dryRunLines({ message, changes, files }: JsonObject, paint: Paint): Generator<string> {
   yield clean(plain(message))
-  const alike = new Map<string, string[]>()
-  for (const { type, name, action, fields } of objects(changes)) {
-    const told = objects(fields).map(
-      ({ field, before, after }) => `  ${plain(field)}: ${plain(before)} -> ${plain(after)}`
-    )
+  const alike = new Map<string, Would & { readonly names: string[] }>()
+  for (const would of woulds(objects(changes))) {
     // Each node gets an address of its own, so that what is given shows nodes one by one.
-    const key = JSON.stringify([type === 'node' ? type : `${plain(type)} ${plain(name)}`, action, told])
-    const names = alike.get(key)
-    if (names) names.push(plain(name))
-    else alike.set(key, [plain(name)])
+    const { type, name, be, fields } = would
+    const key = JSON.stringify([type === 'node' ? type : [type, name], be, fields])
+    const same = alike.get(key)
+    if (same) same.names.push(name)
+    else alike.set(key, { ...would, names: [name] })
   }
-  for (const [key, names] of alike) {
-    const [what, action, told] = JSON.parse(key) as [string, string, string[]]
-    yield paint('bold', clean(`${what === 'node' ? `node ${fold(names)}` : what}: ${action}`))
-    for (const line of told) yield clean(line)
+  for (const { type, be, fields, names } of alike.values()) {
+    const who = names.length > 1 ? `nodes ${fold(names)}` : named(type, names[0] ?? '')
+    yield paint('bold', clean(`${who} would be ${be}${fields.length > 0 ? ':' : ''}`))
+    for (const line of fields) yield `  ${clean(line)}`
   }
-  for (const { service, path, diff } of objects(files)) {
-    yield paint('bold', clean(`${plain(service)}: ${plain(path)} would differ:`))
+  for (const { service, path, diff, problem } of objects(files)) {
+    if (typeof problem === 'string') {
+      yield paint('bold', clean(`${plain(service)}: its files could not be made: ${problem}`))
+      continue
+    }
+    yield paint('bold', clean(`${plain(service)}: the file ${plain(path)} would change:`))
     for (const line of plain(diff).replace(/\n$/, '').split('\n')) {
       const colour = line.startsWith('+') ? 'green' : line.startsWith('-') ? 'red' : undefined
       yield `  ${colour ? paint(colour, clean(line)) : clean(line)}`

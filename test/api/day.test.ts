@@ -25,7 +25,7 @@ async function typed(heading: string, after = ''): Promise<string> {
 // rules 12.1 to 12.8
 t.test("the commands of docs/day.md, as they are typed, in the page's order", async t => {
   const added = await typed('New nodes')
-  t.match(added, /dry run, nothing was changed: 3 node create/)
+  t.match(added, /dry run, nothing was changed: 3 nodes would be created\n/)
   t.match(added, /3 nodes created, 0 changed/)
   const there = await typed('What is there')
   t.match(there, /^name +group +osimage/m)
@@ -33,7 +33,10 @@ t.test("the commands of docs/day.md, as they are typed, in the page's order", as
   t.match(there, /^node002,compute\r?$/m)
   t.match(there, /52:54:00:00:01:01 +\(node\)|macaddr +52:54:00:00:01:01/)
   const change = await typed('What will this change do')
-  t.match(change, /node node\[001-002\]: update[\s\S]*2 nodes updated[\s\S]*group compute: update/)
+  t.match(
+    change,
+    /nodes node\[001-002\] would be changed:[\s\S]*2 nodes updated[\s\S]*group compute would be changed:/
+  )
   t.match(await typed('Which nodes run something else than they should'), /^name +osimage$/m)
   const why = await typed('Why did this one not come up')
   t.match(why, /^node001 +- +-/m)
@@ -41,7 +44,7 @@ t.test("the commands of docs/day.md, as they are typed, in the page's order", as
   // No node is stale, or has a BMC: it may fail, but the command line is right.
   t.notMatch(await typed('Off and on again', ' || echo "code $?"'), 'code 2')
   const gone = await typed('Gone for good')
-  t.match(gone, /2 node delete[\s\S]*2 nodes deleted/)
+  t.match(gone, /2 nodes would be deleted[\s\S]*2 nodes deleted/)
   t.same(Object.keys((await c.get('/config/node')).body.config.node), ['node001'])
   t.notMatch([added, there, change, why, gone].join(''), /is not known|there is no/)
 })

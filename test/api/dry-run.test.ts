@@ -40,7 +40,7 @@ t.test('a change, with the addresses that would be given', async t => {
     interfaces: [{ interface: 'ib0', network: 'cluster' }]
   })
   t.equal(status, 200)
-  t.equal(body.message, 'dry run, nothing was changed: 1 node update')
+  t.equal(body.message, 'dry run, nothing was changed: 1 node would be changed')
   t.match(body.changes, [{ type: 'node', name: 'n1', action: 'update' }])
   t.match(body.changes[0].fields, [
     { field: 'comment', before: null, after: 'x' },
@@ -62,7 +62,7 @@ t.test('what nodes will feel of a change of something else', async t => {
   })
   t.equal(
     group.message,
-    'dry run, nothing was changed: 1 group update; other values would be in force for 2 nodes'
+    'dry run, nothing was changed: 1 group would be changed; 2 nodes would get other values'
   )
   const common = [
     { field: 'domain', before: null, after: 'lab' },
@@ -110,6 +110,10 @@ t.test('what is created, copied, renamed, deleted', async t => {
   const cloned = await dry(t, '/config/node/n1/_clone?dryrun=yes', { newhostname: 'n3' })
   t.match(cloned, { status: 200, body: { changes: [{ name: 'n3', action: 'create' }] } })
   const renamed = await dry(t, '/config/group/compute?dryrun=yes', { newgroupname: 'other' })
+  t.equal(
+    renamed.body.message,
+    'dry run, nothing was changed: 1 group would be renamed, 1 node would be changed'
+  )
   t.same(
     renamed.body.changes
       .map(({ type, name, action }: Record<string, string>) => `${action} ${type} ${name}`)
@@ -119,28 +123,48 @@ t.test('what is created, copied, renamed, deleted', async t => {
   const deleted = await dry(t, '/config/node/n1/_delete?dryrun=yes')
   t.match(deleted, { status: 200, body: { changes: [{ type: 'node', name: 'n1', action: 'delete' }] } })
   const set = await dry(t, '/config/node/@all?dryrun=yes', { comment: 'all' })
-  t.equal(set.body.message, 'dry run, nothing was changed: 1 node update')
+  t.equal(set.body.message, 'dry run, nothing was changed: 1 node would be changed')
   const same = await dry(t, '/config/node/n1?dryrun=yes', { comment: null })
   t.match(same.body, { message: /nothing differs$/, changes: [] })
 })
 
 t.test('settings, interfaces, secrets, tags', async t => {
-  const table: [path: string, body: unknown, change: object][] = [
-    ['/config/cluster', { ntp_server: '10.141.0.1' }, { type: 'cluster' }],
+  const table: [path: string, body: unknown, change: { readonly type: string; readonly says: string }][] = [
+    [
+      '/config/cluster',
+      { ntp_server: '10.141.0.1' },
+      { type: 'cluster', says: 'the settings of the cluster would be changed' }
+    ],
     [
       '/config/group/compute/interfaces',
       { interfaces: [{ interface: 'ib1', network: 'cluster' }] },
-      { type: 'group' }
+      { type: 'group', says: '1 group would be changed, 1 node would be changed' }
     ],
-    ['/config/secrets/node/n1', [{ name: 'k', path: '/k', content: 'UFJJVkFURQ==' }], { type: 'secrets' }],
-    ['/config/osimage/compute/tag', { tag: 'v1' }, { type: 'osimagetag' }],
-    ['/config/osimage/compute', { newosimage: 'other' }, { type: 'osimage' }]
+    [
+      '/config/secrets/node/n1',
+      [{ name: 'k', path: '/k', content: 'UFJJVkFURQ==' }],
+      { type: 'secrets', says: 'the secrets of 1 object would be created' }
+    ],
+    [
+      '/config/osimage/compute/tag',
+      { tag: 'v1' },
+      { type: 'osimagetag', says: '1 OS image tag would be created' }
+    ],
+    [
+      '/config/osimage/compute',
+      { newosimage: 'other' },
+      {
+        type: 'osimage',
+        says: '1 OS image would be renamed, 1 group would be changed; 1 node would get other values'
+      }
+    ]
   ]
   for (const [path, body, change] of table) {
     const answer = await dry(t, `${path}?dryrun=yes`, body)
     t.equal(answer.status, 200, `${path} ${answer.text.slice(0, 200)}`)
+    t.equal(answer.body.message, `dry run, nothing was changed: ${change.says}`)
     t.ok(
-      answer.body.changes.some((one: { type: string }) => one.type === (change as { type: string }).type),
+      answer.body.changes.some((one: { type: string }) => one.type === change.type),
       path
     )
     t.notMatch(answer.text, /UFJJVkFURQ|PRIVATE/)

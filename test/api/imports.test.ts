@@ -117,7 +117,8 @@ t.test(
     t.equal(dry.status, 200, dry.text)
     const { mark, ...told } = dry.body
     t.same(told, {
-      message: `not imported, a dry run: ${says}`,
+      message:
+        'dry run, nothing was changed: 2 nodes would be created, 1 node would be changed, 1 node would be deleted, the secrets of 1 object would be deleted',
       changes: {
         node: { created: ['n9', 'n10'], changed: ['n2'], deleted: ['n1'] },
         secrets: { created: [], changed: [], deleted: ['node.n1'] }

@@ -40,7 +40,7 @@ async function imported(t: Test, node: string, nodes: number): Promise<unknown> 
 // rules 3.11, 12.8
 t.test('networks, images and groups', async t => {
   const said = await typed('Networks, images and groups')
-  t.match(said, /not imported, a dry run: [\s\S]*"imported: .*group: 1 created/)
+  t.match(said, /dry run, nothing was changed: [\s\S]*"imported: .*group: 1 created/)
   t.equal((await c.get('/config/group/compute')).body.config.group.compute.osimage, 'rocky')
 })
 

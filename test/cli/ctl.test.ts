@@ -200,13 +200,30 @@ t.test('nodes and node sets; what a program reads has no colour', async t => {
 t.test('a dry run tells and changes nothing', async t => {
   const before = (await c.get('/config/node')).text
   const told = await ok(t, ['node', 'set', 'node[001-002]', 'netboot=yes', 'comment=', '--dryrun'])
-  t.match(told, /^dry run, nothing was changed: .*\nnode node\[001-002\]: update\n {2}comment: x y -> -\n/)
+  t.match(
+    told,
+    /^dry run, nothing was changed: 2 nodes would be changed\nnodes node\[001-002\] would be changed:\n {2}comment: x y -> -\n/
+  )
   t.match(told, /^ {2}netboot: - -> yes$/m)
   const { changes } = JSON.parse(await ok(t, ['node', 'rm', '@all', '--dryrun', '-o', 'json']))
   t.same(
     changes.map(({ name, action }: { name: string; action: string }) => `${action} ${name}`),
     ['delete node001', 'delete node002']
   )
+  const dry = async (...words: string[]) =>
+    (await ok(t, [...words, '--dryrun'])).replace('dry run, nothing was changed: ', '').split('\n')
+  const added = await dry('node', 'add', 'node003', 'group=compute')
+  t.same(added.slice(0, 3), ['1 node would be created', 'node node003 would be created:', '  group: compute'])
+  const renamed = await dry('node', 'rename', 'node001', 'node009')
+  t.same(renamed, ['1 node would be renamed', 'node node001 would be renamed to node009', ''])
+  const gone = await dry('node', 'rm', 'node001')
+  t.same(gone.slice(0, 3), ['1 node would be deleted', 'node node001 would be deleted:', '  group: compute'])
+  t.same(await dry('cluster', 'set', 'ntp_server=10.141.0.9'), [
+    'the settings of the cluster would be changed',
+    'the settings of the cluster would be changed:',
+    '  settings: - -> {"ntp_server":{"value":"10.141.0.9","ini":""}}',
+    ''
+  ])
   t.equal((await c.get('/config/node')).text, before)
 })
 
@@ -235,7 +252,10 @@ t.test('a set that folds badly is changed and deleted in one step', async t => {
   t.match(await c.post('/config/node?format=csv', table), { status: 200 })
   const set = names.join(',')
   t.equal(await ok(t, ['node', 'set', set, 'comment=old']), '1200 nodes updated\n')
-  t.match(await ok(t, ['node', 'rm', set, '--dryrun']), /^dry run, nothing was changed: 1200 node delete\n/)
+  t.match(
+    await ok(t, ['node', 'rm', set, '--dryrun']),
+    /^dry run, nothing was changed: 1200 nodes would be deleted\n/
+  )
   const long = await here(['node', 'list', set])
   t.match(long, { code: 2, stdout: '', stderr: /names too many for one question: .* such as @GROUP/ })
   // What is asked about are the nodes themselves, with no short notation.
@@ -332,7 +352,7 @@ t.test('an image is packed and tagged', async t => {
   )
   t.match(
     await ok(t, ['osimage', 'untag', 'small', 'v1', '--dryrun']),
-    /^dry run.*\nosimagetag .*v1: delete\n/
+    /^dry run.*\nOS image tag small:v1 would be deleted:\n/
   )
   await ok(t, ['osimage', 'untag', 'small', 'v1'])
   t.same((await c.get('/config/osimagetag')).body.config.osimagetag, {})
@@ -383,7 +403,10 @@ t.test('the settings of the cluster', async t => {
   const shown = await ok(t, ['cluster', 'show'])
   t.match(shown, /^technical_contacts +root@hpc$/m)
   t.match(shown, /^variables\n {4}site = delft$/m)
-  t.match(await ok(t, ['cluster', 'set', 'variables.site=', '--dryrun']), /^cluster .*: update\n/m)
+  t.match(
+    await ok(t, ['cluster', 'set', 'variables.site=', '--dryrun']),
+    /^the settings of the cluster would be changed:\n/m
+  )
   await ok(t, ['cluster', 'set', 'variables.site=', 'technical_contacts='])
   t.match((await c.get('/config/cluster')).body.config.cluster, {
     technical_contacts: '',
@@ -399,7 +422,7 @@ t.test('a table of nodes is imported after a question, or with --yes', async t =
   const before = (await c.get('/config/node')).text
   t.match(
     await ok(t, ['import', table, '--dryrun']),
-    /^dry run, nothing was changed: 1 node update, 1 node create\n/
+    /^dry run, nothing was changed: 1 node would be changed, 1 node would be created\n/
   )
   t.match(await here(['import', table]), {
     code: 2,
@@ -537,7 +560,10 @@ t.test('what a server says does not steer the terminal', async t => {
             fields: [{ field: hostile, before: hostile, after: hostile }]
           }
         ],
-        files: [{ service: hostile, path: hostile, diff: hostile }]
+        files: [
+          { service: hostile, path: hostile, diff: hostile },
+          { service: hostile, problem: hostile }
+        ]
       })
     else if (path.includes('_'))
       json(response, 200, {
@@ -664,6 +690,19 @@ t.test('https: the certificate is checked against the CA that is named', async t
   })
 })
 
+t.test('a dry run tells why files cannot be made', async t => {
+  const files = [{ service: 'dhcp', problem: 'template dhcp/templ_isc.cfg:1:1: no' }]
+  const at = await stranger(t, (_, response) =>
+    response
+      .writeHead(200, { 'content-type': 'application/json' })
+      .end(JSON.stringify({ message: 'm', changes: [], files }))
+  )
+  t.match(await here(['group', 'rm', 'a', '--dryrun'], { more: at }), {
+    code: 0,
+    stdout: 'm\ndhcp: its files could not be made: template dhcp/templ_isc.cfg:1:1: no\n'
+  })
+})
+
 t.test('completion for bash', async t => {
   await ok(t, ['completion', 'bash'])
   t.match(await run(['login', '--stdin'], password), { code: 0 })
@@ -720,7 +759,7 @@ t.test('the commands of docs/ctl.md, as they are typed', async t => {
   const script = `set -eu; PATH=${join(tree, 'bin')}:$PATH; cd ${join(tree, 'files')}\n${commands}`
   const { code, stdout, stderr } = await start('bash', ['-c', script], { input: '', env }).ended
   t.equal(code, 0, stderr)
-  t.match(stdout, /^node node\[001-002\]: update\n {2}comment: - -> rack 7, being rewired$/m)
+  t.match(stdout, /^nodes node\[001-002\] would be changed:\n {2}comment: - -> rack 7, being rewired$/m)
   t.same(Object.keys((await documented.get('/config/node')).body.config.node), ['node001'])
   t.match((await documented.get('/config/group/thin')).body.config.group.thin, { variables: { rack: '7' } })
 })

@@ -177,7 +177,8 @@ export const cluster: Cases = {
       ask: ['/config/cluster/import?dryrun=yes', { config: { otherdev: { ups: {} } } }],
       status: 200,
       shows: {
-        message: 'not imported, a dry run: other device: 1 created, 1 deleted',
+        message:
+          'dry run, nothing was changed: 1 other device would be created, 1 other device would be deleted',
         changes: { otherdev: { created: ['ups'], changed: [], deleted: ['pdu'] } },
         mark: /^[0-9a-f]{32}$/
       }
