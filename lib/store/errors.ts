@@ -6,11 +6,16 @@ import { ServiceError } from '../errors.js'
  * memory or on disk (rules 2.7).
  */
 export class StoreError extends ServiceError {
-  override readonly name = 'StoreError'
+  override readonly name: string = 'StoreError'
 
   constructor(readonly reason: string) {
     super(503, `the store is unavailable: ${reason}`)
   }
+}
+
+/** Another store writes, and this one follows it; `reason` says who. */
+export class FollowingError extends StoreError {
+  override readonly name = 'FollowingError'
 }
 
 /** One thing that is wrong with the state directory. `file` is a path, `line` counts from 1. */

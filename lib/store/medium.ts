@@ -21,8 +21,11 @@ export interface Medium {
   lock(): Promise<void>
   /** What is stored. It writes nothing, and needs no right to write. */
   read(): Promise<Stored>
-  /** Makes ready to write objects of these types, and finishes in the background what a crash interrupted. `read` found it whole. */
-  start(types: Iterable<string>): Promise<void>
+  /**
+   * Makes ready to write objects of these types, and finishes in the background what a crash interrupted. `read` found it whole.
+   * Where another may get the right to write, `followed` is told what that one writes.
+   */
+  start(types: Iterable<string>, followed?: Followed): Promise<void>
   /**
    * Resolves when all the writes (at most one for an object) will outlive a power cut; when it throws, none does, and none
    * ever will. Without writes it tries whether the next commit would succeed.
@@ -30,8 +33,28 @@ export interface Medium {
   commit(writes: readonly Revertible[]): Promise<void>
   /** Why writing is not, or will soon not be, possible; '' when all is well. */
   readonly problem: string
+  /** Says who writes while the right to write is not ours, '' while it is. Absent where nobody else may get it. */
+  readonly following?: string
   /** Ends what goes on in the background, and gives the right to write back. */
   close(): Promise<void>
+}
+
+/** A medium that several stores share: one writes, the others follow. */
+export interface SharedMedium extends Medium {
+  readonly following: string
+  /**
+   * In the place of `lock` and `start`, after `read`: tells what is written from then on, and takes the right to write when
+   * nobody has it, once all that was written before has been told.
+   */
+  follow(followed: Followed): void
+}
+
+/** Who is told of what others write. What is told under way is waited for before anything else is told. */
+export interface Followed {
+  /** One commit, at most one write for an object. */
+  changed(writes: readonly Write[]): Promise<void>
+  /** All that is stored, where it is not known any more what was written since what was told last. */
+  reload(stored: Stored): Promise<void>
 }
 
 /** What a medium holds: changes that are committed and not carried out yet count as carried out. */

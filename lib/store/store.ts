@@ -1,8 +1,9 @@
 import { Background } from '../background.js'
 import { atOnce, inSlices } from '../concurrency.js'
-import { LoadError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
+import { FollowingError, LoadError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
+import { brought, made, refuseLayout } from './follow.js'
 import type { Outdated } from './load.js'
-import type { Medium } from './medium.js'
+import type { Followed, Medium, SharedMedium } from './medium.js'
 import { keepBackUp, kindsOf, type Start, type StoreOptions, startOf } from './start.js'
 import type { State } from './state.js'
 import { Transaction } from './transaction.js'
@@ -39,6 +40,7 @@ export class Store<T extends Types, I extends Index> {
   #current: State<T, I>
   #next: State<T, I>
   readonly #medium: Medium
+  readonly #layout: StoreOptions<T, I>['layout']
   readonly #log: NonNullable<StoreOptions<T, I>['log']>
   readonly #listeners = new Set<Listener>()
   #queue: Pending[] = []
@@ -58,6 +60,7 @@ export class Store<T extends Types, I extends Index> {
   private constructor(options: StoreOptions<T, I>, { current, stateOf }: Start<T, I>) {
     this.#kinds = kindsOf(options)
     this.#medium = options.medium
+    this.#layout = options.layout
     this.#log = options.log ?? (() => {})
     this.#current = current
     const committed = () => this.#current
@@ -76,20 +79,50 @@ export class Store<T extends Types, I extends Index> {
    * Throws what the medium throws where another process has that right, or a LoadError that has every problem.
    */
   static async open<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Store<T, I>> {
-    const { medium, log = () => {} } = options
+    const { medium } = options
     await medium.lock()
+    return Store.#opened(options, async start => {
+      // Last of what may fail for ever: a start that is tried again and again would push older copies out.
+      await keepBackUp(options, start)
+      const store = new Store(options, start)
+      await medium.start(kindsOf(options).keys(), store.#followed)
+      if (start.migration) await medium.commit(start.migration.state.writes)
+      await store.#renew(start.outdated)
+      return store
+    })
+  }
+
+  /**
+   * A store without the right to write: reads what is stored, and follows what another one writes. Changes are refused with a
+   * FollowingError until nobody has that right: then it takes it, and is like one that was opened. Throws a LoadError that has
+   * every problem, and Error for a state that has no or another layout.
+   */
+  static follow<T extends Types, I extends Index>(
+    options: StoreOptions<T, I> & { medium: SharedMedium }
+  ): Promise<Store<T, I>> {
+    return Store.#opened(options, async start => {
+      if (start.migration)
+        throw new Error(
+          `${start.place}: the layout of the state is not today's, or nothing is stored yet: who follows changes nothing of that; ` +
+            'wait for the svcd that writes, and give all the same release'
+        )
+      const store = new Store(options, start)
+      options.medium.follow(store.#followed)
+      return store
+    })
+  }
+
+  static async #opened<T extends Types, I extends Index>(
+    options: StoreOptions<T, I>,
+    begin: (start: Start<T, I>) => Promise<Store<T, I>>
+  ): Promise<Store<T, I>> {
+    const { medium, log = () => {} } = options
     try {
       const start = startOf(options, await medium.read())
       if (start.problems.length > 0) throw new LoadError(start.problems)
       for (const problem of start.foreign) log('warn', problemText(problem))
       await options.opened?.(start.current)
-      // Last of what may fail for ever: a start that is tried again and again would push older copies out.
-      await keepBackUp(options, start)
-      await medium.start(kindsOf(options).keys())
-      if (start.migration) await medium.commit(start.migration.state.writes)
-      const store = new Store(options, start)
-      await store.#renew(start.outdated)
-      return store
+      return await begin(start)
     } catch (error) {
       await medium.close()
       throw error
@@ -110,7 +143,12 @@ export class Store<T extends Types, I extends Index> {
   /** The committed objects, also for who holds it for long: the states change places (`changeInSteps`). */
   readonly current: View<T, I>
 
-  /** Whether changes can be made durable, and why not. */
+  /** Says who writes while this store follows, '' while it is the one that writes. */
+  get following(): string {
+    return this.#medium.following ?? ''
+  }
+
+  /** Whether changes can be made durable, and why not; of one that follows: whether it hears what is written. */
   get health(): { ok: boolean; reason: string } {
     const closed = this.#closed === undefined ? '' : 'shutting down'
     const reason = closed || this.#problem || this.#medium.problem
@@ -126,7 +164,7 @@ export class Store<T extends Types, I extends Index> {
     if (this.#inChange) throw new Error('a change within a change')
     if (this.#alone) return this.#alone.then(() => this.change(fn))
     return new Promise((resolve, reject) => {
-      if (this.#closed !== undefined) throw new StoreError('shutting down')
+      this.#assertWriter()
       const tx = new Transaction(this.#next)
       let writes: readonly ObjectWrite[] = []
       let done: () => void
@@ -156,26 +194,38 @@ export class Store<T extends Types, I extends Index> {
    * on their way are durable; those that are asked for meanwhile wait for its end. Readers see nothing of it before all of
    * it is durable, and then all of it at once. A throw takes its writes back, and rejects.
    */
-  async changeInSteps<R>(fn: (tx: Tx<T, I>) => Generator<unknown, R>): Promise<R> {
-    while (this.#alone) await this.#alone
+  changeInSteps<R>(fn: (tx: Tx<T, I>) => Generator<unknown, R>): Promise<R> {
+    return this.#byItself(async () => {
+      this.#assertWriter()
+      await this.#running
+      return this.#stepByStep(tx => this.#whileOpen(fn(tx)))
+    })
+  }
+
+  #assertWriter(): void {
     if (this.#closed !== undefined) throw new StoreError('shutting down')
+    if (this.following !== '') throw new FollowingError(this.following)
+  }
+
+  async #byItself<R>(work: () => Promise<R>): Promise<R> {
+    while (this.#alone) await this.#alone
     let ended!: () => void
     this.#alone = new Promise(resolve => {
       ended = resolve
     })
     try {
-      await this.#running
-      return await this.#stepByStep(fn)
+      return await work()
     } finally {
       this.#alone = undefined
       ended()
     }
   }
 
-  async #stepByStep<R>(fn: (tx: Tx<T, I>) => Generator<unknown, R>): Promise<R> {
+  /** `isStored`: the medium has it already. */
+  async #stepByStep<R>(fn: (tx: Tx<T, I>) => Generator<unknown, R>, isStored = false): Promise<R> {
     const tx = new Transaction(this.#next)
     try {
-      const result = await inSlices(this.#whileOpen(fn(tx)))
+      const result = await inSlices(fn(tx))
       const net = tx.changes()
       if (net.length === 0) {
         await inSlices(tx.undoing())
@@ -183,7 +233,7 @@ export class Store<T extends Types, I extends Index> {
       }
       const steps = [...tx.steps]
       tx.end()
-      const writes = this.#writesOf(net)
+      const writes = isStored ? [] : this.#writesOf(net)
       await new Promise<void>((done, failed) =>
         this.#push({ steps: [], net, writes, alone: true, done, failed })
       )
@@ -193,6 +243,25 @@ export class Store<T extends Types, I extends Index> {
       await inSlices(tx.undoing())
       throw error
     }
+  }
+
+  /** What others write is made as a change in steps, and is told as one. */
+  readonly #followed: Followed = {
+    changed: writes => this.#followedBy(tx => made(tx, writes, this.#kinds)),
+    reload: stored => this.#followedBy(tx => brought(tx, stored, this.#kinds))
+  }
+
+  #followedBy(fn: (tx: Tx<T, I>) => Generator<void>): Promise<void> {
+    const layout = this.#layout
+    return this.#byItself(async () => {
+      // What waits for a medium that is not ours any more fails, and is undone.
+      await this.#running
+      this.#problem = ''
+      await this.#stepByStep(function* (tx) {
+        yield* fn(tx)
+        if (layout) refuseLayout(tx, layout)
+      }, true)
+    })
   }
 
   /** The work, ended by an error when the store is closed: a stop does not wait for a long change. */

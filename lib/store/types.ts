@@ -14,7 +14,10 @@ export interface Kind<D extends Doc> {
   outdated?(json: unknown): string | undefined
 }
 
-/** Look-ups kept with every change. The store keeps two, one for readers and one for pending changes. */
+/**
+ * Look-ups kept with every change. The store keeps two, one for readers and one for pending changes. Before the end of a change
+ * that was made elsewhere, two objects may have what only one can: its objects come in another order than they were made.
+ */
 export interface Index {
   update(type: string, name: string, before: Doc | undefined, after: Doc | undefined): void
 }

@@ -8,7 +8,7 @@ import { kinds, MacIndex, type TestTypes } from './fixtures.js'
 
 const media: Readonly<Record<string, (...words: string[]) => Medium>> = {
   files: (directory = '') => new Files({ directory }),
-  etcd: (url = '', prefix = '') => new Etcd({ endpoints: [url], prefix, ttlSeconds: 1 })
+  etcd: (url = '', prefix = '', ttl = '1') => new Etcd({ endpoints: [url], prefix, ttlSeconds: Number(ttl) })
 }
 
 const [word = '', ...words] = process.argv.slice(2)

@@ -1,30 +1,25 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { reasonOf } from '../errors.js'
-import type { Write } from '../medium.js'
+import type { Followed } from '../medium.js'
 import { type Client, UnclearError } from './client.js'
 import type { Keys } from './keys.js'
 import { get, transact } from './kv.js'
 import { Replica } from './replica.js'
 import { StoredKeys } from './stored.js'
 import { watching } from './watch.js'
-
-/** Who is told of what others commit. */
-export interface Followed {
-  /** One commit, at most one write for an object. The next one is told once it has resolved. */
-  changed(writes: readonly Write[]): Promise<void>
-  /** All that is stored, after a gap: etcd no longer tells what happened since then. */
-  reload(stored: StoredKeys): Promise<void>
-}
+import { holderIn } from './writer.js'
 
 interface FollowerOptions {
   readonly client: Client
   readonly keys: Keys
   readonly followed: Followed
+  /** Called again and again while nobody has the right to write, and nothing is missing here. */
+  readonly free?: () => void
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
-const PAUSE_MS = 100
+const PAUSE_MS = { first: 100, longest: 10_000 }
 /** So often it is asked whether all that is committed was told. */
 const LOOK_MS = 500
 const LOOK_LIMIT_MS = 2000
@@ -41,6 +36,8 @@ export class Follower {
   #freshMs = performance.now()
   #behindSinceMs: number | undefined
   #problem = ''
+  /** Who has the right to write; '' where nobody has it, undefined where that is not known yet. */
+  #holder: string | undefined
   readonly #closing = new AbortController()
   #watch: AbortController | undefined
   #running: Promise<void> | undefined
@@ -51,16 +48,21 @@ export class Follower {
     this.#o = options
   }
 
-  /** Begins with what was read; nothing between that and what is told is left out. */
-  start(stored: StoredKeys): void {
-    this.#begin(stored)
+  /** Begins with what was read, otherwise reads it; nothing between that and what is told is left out. */
+  start(stored?: StoredKeys): void {
+    if (stored) this.#begin(stored)
     this.#running = this.#run()
-    this.#looking.wake(LOOK_MS)
+    this.#looking.wake()
   }
 
   /** The revision of etcd that is known here. */
   get revision(): string {
     return this.#revision
+  }
+
+  /** Who has the right to write, in words; '' where nobody has it, undefined where that is not known yet. */
+  get holder(): string | undefined {
+    return this.#holder
   }
 
   /** How long ago it was last known that nothing is missing here, in ms. */
@@ -69,7 +71,7 @@ export class Follower {
   }
 
   get problem(): string {
-    return this.#problem || this.#looking.problem
+    return this.#problem || this.#looking.problem || (this.#replica ? '' : 'what is stored is being read')
   }
 
   /** Resolves once all up to that revision was told. */
@@ -94,19 +96,24 @@ export class Follower {
 
   async #run(): Promise<void> {
     const { signal } = this.#closing
+    let pauseMs = PAUSE_MS.first
     while (!signal.aborted) {
       this.#watch = new AbortController()
+      const before = this.#revision
       try {
         await this.#follow(this.#watch.signal)
       } catch (error) {
         if (signal.aborted) return
         // What cannot be told as it comes is read as a whole.
-        if (!(error instanceof UnclearError || this.#watch.signal.aborted)) this.#replica = undefined
+        const isUntold = !(error instanceof UnclearError || this.#watch.signal.aborted)
+        if (isUntold) this.#replica = undefined
         const reason = reasonOf(error)
         if (this.#problem === '')
           this.#o.log('warn', `what other controllers change is not heard, and is asked for again: ${reason}`)
         this.#problem = reason
-        await sleep(PAUSE_MS)
+        pauseMs =
+          isUntold && this.#revision === before ? Math.min(2 * pauseMs, PAUSE_MS.longest) : PAUSE_MS.first
+        await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
       }
     }
   }
@@ -138,12 +145,15 @@ export class Follower {
   async #look(): Promise<void> {
     const { client, keys } = this.#o
     const asked = performance.now()
-    const { found } = await transact(client, [], [get(keys.head)], [], LOOK_LIMIT_MS)
-    if (BigInt(found[0]?.modified ?? '0') <= BigInt(this.#revision)) {
+    const { found } = await transact(client, [], [get(keys.head), get(keys.writer)], [], LOOK_LIMIT_MS)
+    const [head, writer] = found
+    this.#holder = writer ? holderIn(writer.value.toString()) : ''
+    if (this.#replica && BigInt(head?.modified ?? '0') <= BigInt(this.#revision)) {
       this.#freshMs = asked
       this.#behindSinceMs = undefined
       if (this.#problem !== '') this.#o.log('info', 'what other controllers change is heard again')
       this.#problem = ''
+      if (this.#holder === '') this.#o.free?.()
       return
     }
     this.#behindSinceMs ??= performance.now()

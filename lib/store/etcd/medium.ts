@@ -5,11 +5,12 @@ import { exists } from '../../disk/missing.js'
 import type { JsonObject } from '../../json.js'
 import { reasonOf } from '../errors.js'
 import { LAYOUT, VERSION } from '../layout.js'
-import type { Medium, Revertible, Write } from '../medium.js'
+import type { Followed, Revertible, SharedMedium, Write } from '../medium.js'
 import { Client, type ClientOptions, UnclearError } from './client.js'
 import { Keys } from './keys.js'
 import { get, holds, type Outcome, put, remove, removeAll, transact } from './kv.js'
-import { type Intent, intentText, StoredKeys } from './stored.js'
+import { Standby } from './standby.js'
+import { type Intent, intentText, StoredKeys, type Unfinished } from './stored.js'
 import { Writer } from './writer.js'
 
 /** What an etcd store is kept in. */
@@ -48,11 +49,13 @@ interface Unclear {
  * A store kept in etcd. A change is one transaction that compares two keys: the writer's, so that who lost the right commits
  * nothing, and the head, which every commit moves on, so that a transaction that is sent again is carried out once.
  */
-export class Etcd implements Medium {
+export class Etcd implements SharedMedium {
   readonly #client: Client
   readonly #keys: Keys
   readonly #writer: Writer
   readonly #patienceMs: number
+  readonly #ttlMs: number
+  readonly #log: NonNullable<EtcdOptions['log']>
   readonly #finishing: Background
   /** What was read; `start` forgets it. */
   stored: StoredKeys | undefined
@@ -63,6 +66,11 @@ export class Etcd implements Medium {
   #intent: Intent | undefined
   #staged = 0
   #isOpen = false
+  /** Who is told what others write, should the right be lost to one. */
+  #followed: Followed | undefined
+  /** In the place of all this while another one writes. */
+  #standby: Standby | undefined
+  #isClosed = false
   #closeBy = Number.POSITIVE_INFINITY
 
   constructor({
@@ -75,12 +83,18 @@ export class Etcd implements Medium {
     this.#client = new Client(reached)
     this.#keys = new Keys(prefix)
     this.#patienceMs = patienceMs
+    this.#ttlMs = ttlSeconds * 1000
+    this.#log = log
     this.#writer = new Writer({
       client: this.#client,
       key: this.#keys.writer,
       ttlSeconds,
       log,
-      regained: () => this.#assertHead()
+      regained: () => this.#assertHead(),
+      overtaken: async reason => {
+        if (!this.#followed || !this.#isOpen) throw new Error(reason)
+        throw await this.#overtaken()
+      }
     })
     this.#finishing = new Background({
       work: () => this.#finish(),
@@ -118,21 +132,37 @@ export class Etcd implements Medium {
     return `etcd at ${this.#client.where}: ${type === undefined ? this.#keys.prefix : this.#keys.object(type, name)}`
   }
 
-  async start(): Promise<void> {
-    const { head, intent, abandoned = [] } = this.stored ?? {}
+  async start(_types: Iterable<string>, followed?: Followed): Promise<void> {
+    this.#followed = followed
+    await this.#begin(this.#writer.revision, this.stored)
     this.stored = undefined
+  }
+
+  follow(followed: Followed): void {
+    this.#followed = followed
+    this.#stand(this.stored)
+    this.stored = undefined
+  }
+
+  get following(): string {
+    return this.#standby?.following ?? ''
+  }
+
+  /** Begins to write, by the right of this revision, where what is stored is known. */
+  async #begin(revision: string, stored: Unfinished | undefined): Promise<void> {
+    const { head, intent, abandoned = [] } = stored ?? {}
     this.#head = head
+    this.#unclear = undefined
     this.#intent = intent
     this.#isOpen = true
     // The head moves on, so that an earlier writer that gets its right back knows of this one, whatever it writes.
-    const { revision } = this.#writer
     await this.#advance(revision, [], () => [])
     for (const id of abandoned) await this.#fenced([removeAll(this.#keys.stagedBy(id))], revision)
     if (intent) this.#finishing.wake()
   }
 
   async commit(writes: readonly Revertible[]): Promise<void> {
-    if (!this.#isOpen) throw new Error('the store is not open for changes')
+    if (!this.#isOpen) throw new Error(this.following || 'the store is not open for changes')
     const revision = await this.#ready()
     if (
       writes.length <= MOST_WRITES &&
@@ -147,12 +177,14 @@ export class Etcd implements Medium {
   }
 
   get problem(): string {
-    return this.#writer.problem || this.#finishing.problem
+    return this.#standby ? this.#standby.problem : this.#writer.problem || this.#finishing.problem
   }
 
   async close(): Promise<void> {
     this.#isOpen = false
+    this.#isClosed = true
     this.#closeBy = performance.now() + CLOSE_MS
+    await this.#standby?.close()
     if (this.#intent) await this.#finishing.run().catch(() => undefined)
     await this.#finishing.close()
     await this.#writer.close()
@@ -236,7 +268,7 @@ export class Etcd implements Medium {
       if (found[0] === undefined) break
       this.#lost()
     }
-    this.#intent = undefined
+    if (this.#intent === change) this.#intent = undefined
   }
 
   /** Carries operations out that may be carried out twice, while the right to write is ours. */
@@ -330,11 +362,47 @@ export class Etcd implements Medium {
     return found[0]?.value.toString()
   }
 
+  /** Another one has written, or is about to: what it writes is followed from now on. */
   async #overtaken(): Promise<Error> {
     const reason =
-      `etcd at ${this.#client.where}: another svcd has written below ${this.#keys.prefix} since this one lost the right to: ` +
-      'start svcd again'
-    await this.#writer.end(reason)
+      `etcd at ${this.#client.where}: another svcd writes below ${this.#keys.prefix} since this one lost the right to: ` +
+      (this.#followed ? 'this one follows it' : 'start svcd again')
+    const ended = this.#writer.end(reason)
+    if (this.#followed) this.#stand()
+    await ended
     return new Error(reason)
+  }
+
+  /** Follows from what was read, otherwise reads it first. */
+  #stand(stored?: StoredKeys): void {
+    if (this.#standby || this.#isClosed) return
+    this.#isOpen = false
+    this.#intent = undefined
+    this.#standby = new Standby({
+      client: this.#client,
+      keys: this.#keys,
+      writer: this.#writer,
+      followed: this.#followed as Followed,
+      patienceMs: this.#ttlMs / 2,
+      promoted: revision => this.#promoted(revision),
+      log: this.#log
+    })
+    this.#log('info', 'this svcd does not write: it follows the one that does')
+    this.#standby.start(stored)
+  }
+
+  /** What another one has begun and not finished is taken over too, before anything else is written. */
+  async #promoted(revision: string): Promise<void> {
+    try {
+      await this.#finishing.settled()
+      await this.#begin(revision, await StoredKeys.unfinished(this.#client, this.#keys))
+      this.#standby = undefined
+      this.#log('info', 'this svcd writes now')
+    } catch (error) {
+      this.#standby = undefined
+      await this.#writer.end(reasonOf(error))
+      this.#stand()
+      throw error
+    }
   }
 }

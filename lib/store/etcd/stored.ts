@@ -1,17 +1,22 @@
 import { isObject } from '../../json.js'
 import { oneLine } from '../../log.js'
-import { type Problem, reasonOf } from '../errors.js'
+import { LoadError, type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8, parseJson } from '../json.js'
 import type { Stored, Write } from '../medium.js'
 import type { Client } from './client.js'
 import { type Keys, objectIn } from './keys.js'
-import { list } from './kv.js'
+import { get, list, transact } from './kv.js'
 
 /** A change that is committed as staged writes. */
 export interface Intent {
   readonly id: string
   readonly writes: readonly Write[]
 }
+
+/** What a store has beside its objects. */
+export type Unfinished = Pick<StoredKeys, 'head' | 'intent' | 'abandoned'>
+
+const LIMIT_MS = 2000
 
 /** All keys of a store as they were at one revision, an unfinished change applied. */
 export class StoredKeys implements Stored {
@@ -67,6 +72,16 @@ export class StoredKeys implements Stored {
   static async read(client: Client, keys: Keys): Promise<StoredKeys> {
     const { pairs, revision } = await list(client, keys.prefix)
     return new StoredKeys(client, keys, new Map(pairs.map(({ key, value }) => [key, value])), revision)
+  }
+
+  /** What is stored beside the objects, where they are known and nobody else writes. Throws LoadError for what is damaged. */
+  static async unfinished(client: Client, keys: Keys): Promise<Unfinished> {
+    const { pairs, revision } = await list(client, keys.staged)
+    const { found } = await transact(client, [], [get(keys.head), get(keys.intent)], [], LIMIT_MS)
+    const all = [...pairs, ...found.flatMap(pair => pair ?? [])]
+    const stored = new StoredKeys(client, keys, new Map(all.map(({ key, value }) => [key, value])), revision)
+    if (stored.problems().length > 0) throw new LoadError(stored.problems())
+    return stored
   }
 
   get foreign(): readonly Problem[] {

@@ -17,6 +17,8 @@ interface WriterOptions {
   readonly ttlSeconds: number
   /** Called when the right was lost and is ours again, before it is used. A throw gives it back, and it is tried again. */
   readonly regained: () => Promise<void>
+  /** Called when the right was lost, and another one has it. A throw is why it is not ours; it is tried again. */
+  readonly overtaken: (reason: string) => Promise<never>
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
@@ -28,8 +30,10 @@ export class Writer {
   readonly #options: WriterOptions
   #lease = ''
   #revision = ''
-  /** Why it is not ours again, and never will be. */
+  /** Why it is not ours again, and is not asked for. */
   #over = ''
+  /** How often it was given up. */
+  #ends = 0
   readonly #keeping: Background
 
   constructor(options: WriterOptions) {
@@ -83,20 +87,31 @@ export class Writer {
     this.#keeping.wake((this.#options.ttlSeconds * 1000) / 3)
   }
 
+  /**
+   * Gets the right if nobody has it, also one that was given up, after `before`, which is told the create revision of our key and
+   * may take as long as the lease. Gives that revision; undefined where another one has the right. A throw gives it back.
+   */
+  async take(before: (revision: string) => Promise<void>): Promise<string | undefined> {
+    if ((await this.#elect(before)) !== undefined) return undefined
+    this.#keeping.wake((this.#options.ttlSeconds * 1000) / 3)
+    return this.#revision
+  }
+
   /** The right was found lost: tries to get it again, soon. */
   lost(): void {
     this.#revision = ''
     this.#keeping.wake()
   }
 
-  /** Gives the right up for good. */
+  /** Gives the right up. */
   async end(reason: string): Promise<void> {
+    this.#ends++
     this.#over ||= reason
     this.#revision = ''
     const { client } = this.#options
-    if (this.#lease !== '')
-      await client.ask('lease/revoke', { ID: this.#lease }, this.#limitMs).catch(() => undefined) // it ends by itself
+    const ID = this.#lease
     this.#lease = ''
+    if (ID !== '') await client.ask('lease/revoke', { ID }, this.#limitMs).catch(() => undefined) // it ends by itself
   }
 
   async close(): Promise<void> {
@@ -118,7 +133,7 @@ export class Writer {
     if (this.#revision !== '' && (await this.#isKept())) return
     this.#revision = ''
     const holder = await this.#elect(this.#options.regained)
-    if (holder !== undefined) throw new Error(`${this.#at} is written by ${holder} now`)
+    if (holder !== undefined) await this.#options.overtaken(`${this.#at} is written by ${holder} now`)
   }
 
   async #isKept(): Promise<boolean> {
@@ -128,8 +143,9 @@ export class Writer {
   }
 
   /** Takes the key where nobody has it, and makes the right ours after `before`. Gives who has it; undefined: we have. */
-  async #elect(before = async () => {}): Promise<string | undefined> {
+  async #elect(before = async (_revision: string) => {}): Promise<string | undefined> {
     const { client, key, ttlSeconds } = this.#options
+    const ends = this.#ends
     // One that was granted and not used ends by itself.
     const { ID } = await client.ask('lease/grant', { TTL: ttlSeconds }, this.#limitMs)
     if (typeof ID !== 'string' || !/^-?\d{1,19}$/.test(ID))
@@ -137,25 +153,35 @@ export class Writer {
     const self = JSON.stringify({ host: hostname(), pid: process.pid })
     const absent = isCreatedAt(key, '0')
     const success = [put(key, self, ID), get(key)]
-    const { found } = await transact(client, [absent], success, [get(key)], this.#limitMs)
+    const revoke = () => client.ask('lease/revoke', { ID }, this.#limitMs).catch(() => undefined)
+    const { found } = await transact(client, [absent], success, [get(key)], this.#limitMs).catch(
+      async error => {
+        // It may have been done: what nobody uses must not look like another writer.
+        await revoke()
+        throw error
+      }
+    )
     const [pair] = found
     if (pair?.lease !== ID) {
-      await client.ask('lease/revoke', { ID }, this.#limitMs).catch(() => undefined)
+      await revoke()
       return pair ? holderIn(pair.value.toString()) : 'one who has just ended'
     }
     this.#lease = ID
     try {
-      await before()
+      await before(pair.created)
+      if (ends !== this.#ends) throw new Error('the right to write was given up meanwhile')
     } catch (error) {
-      await client.ask('lease/revoke', { ID }, this.#limitMs).catch(() => undefined)
+      await revoke()
       throw error
     }
+    this.#over = ''
     this.#revision = pair.created
     return undefined
   }
 }
 
-function holderIn(text: string): string {
+/** Who has the right to write, in words, by what the key holds. */
+export function holderIn(text: string): string {
   try {
     const { host, pid } = JSON.parse(text)
     return `process ${Number(pid)} on ${oneLine(String(host), 100)}`

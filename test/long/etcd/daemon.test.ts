@@ -95,28 +95,33 @@ t.test(
   }
 )
 
-t.test('who was stopped while another one took over commits nothing, and says what to do', async t => {
-  const etcd = await startEtcd(t)
-  const [first, second] = [daemonIn(t, scratch(t), inEtcd(etcd)), daemonIn(t, scratch(t), inEtcd(etcd))]
-  await first.start()
-  await first.create('network', 'cluster', network)
-  first.child?.process.kill('SIGSTOP')
-  await second.start()
-  await second.create('otherdev', 'b', { network: 'cluster', ipaddress: '10.141.1.2' })
-  first.child?.process.kill('SIGCONT')
-  const late = { config: { otherdev: { a: { network: 'cluster', ipaddress: '10.141.1.1' } } } }
-  t.equal((await first.request('POST', '/config/otherdev/a', late)).status, 503)
-  await second.stop()
-  await until(async () => {
-    const { body } = await first.request('POST', '/config/otherdev/a', late)
-    return /another svcd has written below \/svcd\/ .*: start svcd again/.test(JSON.stringify(body))
-  })
-  await first.stop()
-  await first.start()
-  t.equal((await first.request('GET', '/config/otherdev/b')).status, 200)
-  t.equal((await first.request('GET', '/config/otherdev/a')).status, 404)
-  await first.stop()
-})
+t.test(
+  'who was stopped while another one took over commits nothing, and follows; then it writes again',
+  async t => {
+    const etcd = await startEtcd(t)
+    const [first, second] = [daemonIn(t, scratch(t), inEtcd(etcd)), daemonIn(t, scratch(t), inEtcd(etcd))]
+    await first.start()
+    await first.create('network', 'cluster', network)
+    first.child?.process.kill('SIGSTOP')
+    await second.start()
+    await second.create('otherdev', 'b', { network: 'cluster', ipaddress: '10.141.1.2' })
+    first.child?.process.kill('SIGCONT')
+    const late = { config: { otherdev: { a: { network: 'cluster', ipaddress: '10.141.1.1' } } } }
+    t.equal((await first.request('POST', '/config/otherdev/a', late)).status, 503)
+    await until(async () => (await first.request('GET', '/config/otherdev/b')).status === 200)
+    await until(async () => {
+      const { status, body } = await first.request('POST', '/config/otherdev/a', late)
+      return (
+        status === 503 && /what is below \/svcd\/ is written by process \d+ on /.test(JSON.stringify(body))
+      )
+    })
+    t.equal((await first.request('GET', '/config/otherdev/a')).status, 404)
+    await second.kill()
+    await until(async () => (await first.request('POST', '/config/otherdev/a', late)).status === 201)
+    t.equal((await first.request('GET', '/config/otherdev/b')).status, 200)
+    await first.stop()
+  }
+)
 
 t.test('check, and a start, name the key of the ini and the way out', async t => {
   const etcd = await startEtcd(t)

@@ -1,17 +1,18 @@
 // What others commit reaches a follower whole, in order and once, whatever happens to its connection.
-import { connect, createServer, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import t, { type Test } from 'tap'
 import { Client } from '../../../lib/store/etcd/client.js'
-import { type Followed, Follower } from '../../../lib/store/etcd/follower.js'
+import { Follower } from '../../../lib/store/etcd/follower.js'
 import { Keys } from '../../../lib/store/etcd/keys.js'
 import { Etcd } from '../../../lib/store/etcd/medium.js'
 import { StoredKeys } from '../../../lib/store/etcd/stored.js'
+import type { Followed } from '../../../lib/store/medium.js'
 import { Store } from '../../../lib/store/store.js'
 import { kinds, MacIndex, type TestTypes } from '../../store/fixtures.js'
 import { type EtcdServer, startEtcd } from '../../support/etcd.js'
 import { until } from '../../support/until.js'
+import { Way } from '../../support/way.js'
 
 const open = (etcd: EtcdServer) =>
   Store.open<TestTypes, MacIndex>({
@@ -27,58 +28,6 @@ const setAll = (store: TestStore, names: readonly string[], value: number) =>
     for (const name of names) tx.put('counter', name, { name, value })
   })
 const names = (count: number) => Array.from({ length: count }, (_, i) => `c${i}`)
-
-/** A way to etcd that can be cut, and made silent: then nothing passes, and nobody is told. */
-class Way {
-  readonly #sockets = new Set<Socket>()
-  #silent = new Set<Socket>()
-  #isSilent = false
-  url = ''
-
-  static async to(t: Test, etcd: EtcdServer): Promise<Way> {
-    const way = new Way()
-    const port = Number(new URL(etcd.url).port)
-    const server = createServer(near => {
-      const far = connect(port, '127.0.0.1')
-      way.#pass(near, far)
-      way.#pass(far, near)
-    })
-    await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
-    const address = server.address()
-    if (address === null || typeof address === 'string') throw new Error('no port')
-    way.url = `http://127.0.0.1:${address.port}`
-    t.teardown(() => {
-      way.cut()
-      server.close()
-    })
-    return way
-  }
-
-  #pass(from: Socket, to: Socket): void {
-    this.#sockets.add(from)
-    if (this.#isSilent) this.#silent.add(from)
-    from.on('data', bytes => this.#silent.has(from) || to.write(bytes))
-    from.on('error', () => to.destroy())
-    from.on('close', () => {
-      this.#sockets.delete(from)
-      to.destroy()
-    })
-  }
-
-  cut(): void {
-    for (const socket of this.#sockets) socket.destroy()
-  }
-
-  /** The connections there are, and new ones until `release`, are silent for good. */
-  silence(): void {
-    this.#isSilent = true
-    this.#silent = new Set(this.#sockets)
-  }
-
-  release(): void {
-    this.#isSilent = false
-  }
-}
 
 /** What a follower was told, put together. */
 class Copy implements Followed {

@@ -1,0 +1,79 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Background } from '../../background.js'
+import type { Followed } from '../medium.js'
+import type { Client } from './client.js'
+import { Follower } from './follower.js'
+import type { Keys } from './keys.js'
+import type { StoredKeys } from './stored.js'
+import type { Writer } from './writer.js'
+
+interface StandbyOptions {
+  readonly client: Client
+  readonly keys: Keys
+  readonly writer: Writer
+  readonly followed: Followed
+  /** How long the right to write is held before all is known that was written before, at most. */
+  readonly patienceMs: number
+  /**
+   * Called with the revision of the right to write, when it is ours, all that was written before is told, and nothing more will
+   * be told from here.
+   */
+  readonly promoted: (revision: string) => Promise<void>
+  readonly log: (level: 'warn' | 'info', message: string) => void
+}
+
+/** Who does not write: follows who does, and takes the right to write when nobody has it. */
+export class Standby {
+  readonly #o: StandbyOptions
+  readonly #follower: Follower
+  readonly #taking: Background
+
+  constructor(options: StandbyOptions) {
+    this.#o = options
+    const { log } = options
+    this.#taking = new Background({
+      work: () => this.#take(),
+      failed: reason => log('warn', `nobody writes, and this svcd cannot either so far: ${reason}`)
+    })
+    this.#follower = new Follower({ ...options, free: () => this.#taking.wake() })
+  }
+
+  /** Follows from what was read, otherwise reads it first. */
+  start(stored?: StoredKeys): void {
+    this.#follower.start(stored)
+  }
+
+  /** Why what is written is not heard, '' when it is. */
+  get problem(): string {
+    return this.#follower.problem
+  }
+
+  /** Says who writes. */
+  get following(): string {
+    const { client, keys } = this.#o
+    const { holder } = this.#follower
+    const who = holder === '' ? 'nobody for the moment, try again soon' : (holder ?? 'another svcd')
+    return `etcd at ${client.where}: what is below ${keys.prefix} is written by ${who}`
+  }
+
+  async close(): Promise<void> {
+    await this.#taking.close()
+    await this.#follower.close()
+  }
+
+  async #take(): Promise<void> {
+    const { writer, patienceMs } = this.#o
+    // The key of the writer is one of those that are followed: what was written before it has been told by then.
+    const revision = await writer.take(made =>
+      Promise.race([
+        this.#follower.reached(made),
+        sleep(patienceMs, undefined, { ref: false }).then(() => {
+          throw new Error(`what was written before was not heard within ${patienceMs / 1000} s`)
+        })
+      ])
+    )
+    if (revision === undefined) return
+    await this.#follower.close()
+    await this.#o.promoted(revision)
+  }
+}

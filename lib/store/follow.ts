@@ -1,0 +1,68 @@
+import { LoadError, type Problem, reasonOf } from './errors.js'
+import { parseJson } from './json.js'
+import { LAYOUT, type Layout, VERSION } from './layout.js'
+import type { Stored, Write } from './medium.js'
+import type { Doc, Index, Kind, Tx, Types } from './types.js'
+
+type Kinds = ReadonlyMap<string, Kind<Doc>>
+
+/** Makes in a transaction what others have written, a step for each object. Throws Error, which names it, for what is no object. */
+export function* made<T extends Types, I extends Index>(
+  tx: Tx<T, I>,
+  writes: readonly Write[],
+  kinds: Kinds
+): Generator<void> {
+  // What is given up may be taken in the same change.
+  for (const { type, name, text } of writes) if (text === undefined) yield tx.remove(type, name)
+  for (const { type, name, text } of writes)
+    if (text !== undefined) yield tx.put(type, name, decoded(type, name, text, kinds) as T[string])
+}
+
+/** Makes what is stored of what the transaction has, a step for each object. Throws LoadError with every problem. */
+export function* brought<T extends Types, I extends Index>(
+  tx: Tx<T, I>,
+  stored: Stored,
+  kinds: Kinds
+): Generator<void> {
+  const problems: Problem[] = [...stored.problems(new Set(kinds.keys()))]
+  const writes: Write[] = []
+  for (const [type, kind] of kinds) {
+    const names = new Set(stored.names(type))
+    for (const name of tx.names(type)) if (!names.has(name)) writes.push({ type, name, text: undefined })
+    for (const name of names) {
+      yield
+      try {
+        const text = stored.text(type, name)
+        const doc = tx.get(type, name)
+        if (doc === undefined || kind.encode(doc) !== text) writes.push({ type, name, text })
+      } catch (error) {
+        problems.push({ file: stored.place(type, name), message: reasonOf(error) })
+      }
+    }
+  }
+  if (problems.length > 0) throw new LoadError(problems)
+  yield* made(tx, writes, kinds)
+}
+
+/** Throws Error where the transaction has left a state of another layout than ours. */
+export function refuseLayout<T extends Types, I extends Index>(
+  tx: Tx<T, I>,
+  { steps, release }: Layout
+): void {
+  const { version = 'none' } = (tx.get(LAYOUT, VERSION) ?? {}) as { version?: number }
+  if (version !== steps.length)
+    throw new Error(
+      `the state has layout version ${version} by now, and svcd ${release} knows version ${steps.length}: install the release of ` +
+        'the svcd that writes'
+    )
+}
+
+function decoded(type: string, name: string, text: string, kinds: Kinds): Doc {
+  try {
+    const kind = kinds.get(type)
+    if (!kind) throw new Error('this svcd knows no such type; it needs the release of the one that writes')
+    return kind.decode(name, parseJson(text))
+  } catch (error) {
+    throw new Error(`${type} ${name}: ${reasonOf(error)}`)
+  }
+}

@@ -1,0 +1,3 @@
+import { testStandby } from '../../store/standby-suite.js'
+
+testStandby({ kills: 30 })

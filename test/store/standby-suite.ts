@@ -1,0 +1,356 @@
+// A store that follows, with real etcd: what it sees, when it takes the right to write, and when it gives it back.
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { FollowingError, StoreError } from '../../lib/store/errors.js'
+import { Etcd } from '../../lib/store/etcd/medium.js'
+import type { StoreOptions } from '../../lib/store/start.js'
+import { Store } from '../../lib/store/store.js'
+import { start } from '../support/child.js'
+import { type EtcdServer, startEtcd } from '../support/etcd.js'
+import { until } from '../support/until.js'
+import { Way } from '../support/way.js'
+import { kinds, MacIndex, node, type TestTypes } from './fixtures.js'
+import { layoutOf } from './layout.js'
+
+type TestStore = Store<TestTypes, MacIndex>
+type Options = Partial<Omit<StoreOptions<TestTypes, MacIndex>, 'medium'>>
+
+/** A right to write that is not lost by a busy machine; who closes gives it back at once. */
+const optionsAt = (url: string, { ttlSeconds = 10, ...more }: Options & { ttlSeconds?: number } = {}) => ({
+  medium: new Etcd({ endpoints: [url], ttlSeconds, patienceMs: 500 }),
+  kinds,
+  createIndex: () => new MacIndex(),
+  ...more
+})
+async function closing(t: Test, opening: Promise<TestStore>): Promise<TestStore> {
+  const store = await opening
+  t.teardown(() => store.close())
+  return store
+}
+const open = (t: Test, ...at: Parameters<typeof optionsAt>) => closing(t, Store.open(optionsAt(...at)))
+const follow = (t: Test, ...at: Parameters<typeof optionsAt>) => closing(t, Store.follow(optionsAt(...at)))
+
+const names = (count: number) => Array.from({ length: count }, (_, i) => `c${i}`)
+/** Gives all of these counters the value, in one change. */
+const setAll = (store: TestStore, names: readonly string[], value: number) =>
+  store.change(tx => {
+    for (const name of names) tx.put('counter', name, { name, value })
+  })
+const has = (store: TestStore, name = 'c') => store.current.get('counter', name)?.value
+const allOf = ({ current }: TestStore) =>
+  Object.fromEntries(
+    (['node', 'counter'] as const).flatMap(type =>
+      current.names(type).map(name => [`${type}/${name}`, current.get(type, name)])
+    )
+  )
+const same = (one: TestStore, other: TestStore) =>
+  until(
+    () => JSON.stringify(allOf(one)) === JSON.stringify(allOf(other)),
+    () => [allOf(one), allOf(other)]
+  )
+
+const base64 = (text: string) => Buffer.from(text).toString('base64')
+const put = (etcd: EtcdServer, key: string, text: string) =>
+  etcd.ask('kv/put', { key: base64(key), value: base64(text) })
+async function textOf(etcd: EtcdServer, key: string): Promise<string | undefined> {
+  const { kvs = [] } = await etcd.ask('kv/range', { key: base64(key) })
+  const [pair] = kvs as unknown as { value: string }[]
+  return pair && Buffer.from(pair.value, 'base64').toString()
+}
+
+/** Runs the suite, with so many rounds of kill -9. */
+export function testStandby({ kills }: { readonly kills: number }): void {
+  t.test('each change is seen and told as a whole, however large, and none can be made', async t => {
+    const etcd = await startEtcd(t)
+    const writer = await open(t, etcd.url)
+    const many = names(300)
+    await setAll(writer, many, 0)
+    let decoded = 0
+    const slow: Options['kinds'] = {
+      ...kinds,
+      counter: {
+        ...kinds.counter,
+        decode(name, json) {
+          decoded++
+          for (const end = performance.now() + 0.5; performance.now() < end; );
+          return kinds.counter.decode(name, json)
+        }
+      }
+    }
+    const follower = await follow(t, etcd.url, { kinds: slow })
+    t.strictSame(allOf(follower), allOf(writer), 'all that was there is read')
+    const told: string[] = []
+    const broken: unknown[] = []
+    const look = () => {
+      const values = new Set(many.map(name => has(follower, name)))
+      if (values.size > 1) broken.push([...values])
+    }
+    follower.subscribe((changes, more) => {
+      told.push(`${changes.length}${more ? ' and more' : ''}`)
+      look()
+    })
+    const halves = new Set<number>()
+    let ended = false
+    const watched = (async () => {
+      for (; !ended; await turn()) {
+        look()
+        if (decoded % 300 !== 0) halves.add(decoded)
+      }
+    })()
+    for (let value = 1; value <= 3; value++) await setAll(writer, many, value)
+    await same(writer, follower)
+    ended = true
+    await watched
+    t.strictSame(broken, [], 'half of a change was never seen')
+    t.ok(halves.size > 9, `the event loop went on meanwhile, ${halves.size} times`)
+    t.strictSame(told, ['300', '300', '300'])
+
+    await writer.change(tx => {
+      tx.put('node', 'n1', node('n1', 'aa'))
+      for (const name of many.slice(5)) tx.remove('counter', name)
+    })
+    await writer.change(tx => {
+      tx.remove('node', 'n1')
+      tx.put('node', 'n2', node('n2', 'aa'))
+    })
+    await same(writer, follower)
+    t.equal(follower.current.index.owner.get('aa'), 'n2')
+    t.strictSame(told.slice(3), ['296', '2'])
+
+    t.match(follower.following, /^etcd at \S+: what is below \/svcd\/ is written by process \d+ on \S+$/)
+    t.equal(writer.following, '')
+    const refusal = new FollowingError(follower.following)
+    t.equal(refusal.status, 503)
+    await t.rejects(setAll(follower, ['c'], 9), refusal)
+    await t.rejects(
+      follower.changeInSteps(function* () {}),
+      refusal
+    )
+    t.strictSame(follower.health, { ok: true, reason: '' })
+  })
+
+  t.test('what etcd has forgotten comes as one change, of what differs alone', async t => {
+    const etcd = await startEtcd(t)
+    const way = await Way.to(t, etcd)
+    const writer = await open(t, etcd.url)
+    await setAll(writer, ['c', 'd', 'same'], 0)
+    const follower = await follow(t, way.url)
+    const told: (readonly [string, boolean, boolean])[][] = []
+    follower.subscribe(changes =>
+      told.push(
+        changes.map(({ name, before, after }) => [name, before !== undefined, after !== undefined] as const)
+      )
+    )
+    way.silence()
+    way.cut()
+    for (let value = 1; value <= 3; value++) await setAll(writer, ['c', `e${value}`], value)
+    await writer.change(tx => tx.remove('counter', 'd'))
+    const { header } = await etcd.ask('kv/range', { key: base64('/svcd/head') })
+    await etcd.ask('kv/compaction', { revision: (header as unknown as { revision: string }).revision })
+    way.release()
+    way.cut()
+    await same(writer, follower)
+    const differs = [
+      ['c', true, true],
+      ['d', true, false],
+      ['e1', false, true],
+      ['e2', false, true],
+      ['e3', false, true]
+    ]
+    t.strictSame(
+      told.map(changes => [...changes].sort(([a], [b]) => (a < b ? -1 : 1))),
+      [differs]
+    )
+    await setAll(writer, ['c'], 9)
+    await same(writer, follower)
+  })
+
+  t.test('what cannot be read is not taken for less; it is read once it can be', async t => {
+    const etcd = await startEtcd(t)
+    const layout = layoutOf('0.2.0')
+    await t.rejects(follow(t, etcd.url, { layout }), /nothing is stored yet/)
+    const writer = await open(t, etcd.url, { layout })
+    await setAll(writer, ['c'], 1)
+    const follower = await follow(t, etcd.url, { layout })
+    await put(etcd, '/svcd/objects/strange/x', '{}\n')
+    await until(() => /strange x: this svcd knows no such type/.test(follower.health.reason))
+    await setAll(writer, ['c'], 2)
+    await etcd.ask('kv/deleterange', { key: base64('/svcd/objects/strange/x') })
+    await same(writer, follower)
+    await until(() => follower.health.ok)
+    const version = (await textOf(etcd, '/svcd/objects/layout/version')) ?? ''
+    await put(etcd, '/svcd/objects/layout/version', version.replace('2', '3'))
+    await setAll(writer, ['c'], 3)
+    await until(() => /layout version 3 by now, and svcd 0.2.0 knows version 2/.test(follower.health.reason))
+    t.equal(has(follower), 2)
+  })
+
+  t.test('who takes over finishes what is committed and not carried out', async t => {
+    const etcd = await startEtcd(t)
+    const writer = await open(t, etcd.url)
+    await setAll(writer, ['c'], 1)
+    const follower = await follow(t, etcd.url)
+    await put(etcd, '/svcd/staged/9-1/counter/d', '{"name":"d","value":4}\n')
+    await put(etcd, '/svcd/intent', '{"id":"9-1","writes":1}')
+    await put(etcd, '/svcd/staged/9-2/counter/e', '{"name":"e","value":5}\n')
+    await until(() => has(follower, 'd') === 4)
+    t.equal(await textOf(etcd, '/svcd/objects/counter/d'), undefined)
+    await writer.close()
+    await until(() => follower.following === '')
+    await setAll(follower, ['c'], 2)
+    t.equal(await textOf(etcd, '/svcd/objects/counter/d'), '{"name":"d","value":4}\n')
+    for (const key of ['intent', 'staged/9-1/counter/d', 'staged/9-2/counter/e'])
+      t.equal(await textOf(etcd, `/svcd/${key}`), undefined, `${key} is gone`)
+    t.strictSame(follower.health, { ok: true, reason: '' })
+    await follower.close()
+    const again = await open(t, etcd.url)
+    t.strictSame([has(again), has(again, 'd'), has(again, 'e')], [2, 4, undefined])
+  })
+
+  t.test('nobody writes before it has heard all that was written before it had the right', async t => {
+    const etcd = await startEtcd(t)
+    let isFirst = true
+    let asked!: () => void
+    const asksForLease = new Promise<void>(resolve => {
+      asked = resolve
+    })
+    let goOn!: () => void
+    const lease = new Promise<void>(resolve => {
+      goOn = resolve
+    })
+    let hears = Promise.resolve()
+    // It passes everything on; the first lease, and what a watch tells, wait.
+    const server = createServer((request, response) => {
+      const path = request.url ?? ''
+      const passOn = async () => {
+        const body = await buffer(request)
+        if (path === '/v3/lease/grant' && isFirst) {
+          isFirst = false
+          asked()
+          await lease
+        }
+        const answer = await fetch(etcd.url + path, { method: 'POST', body })
+        response.writeHead(answer.status)
+        for await (const part of answer.body ?? []) {
+          if (path === '/v3/watch') await hears
+          response.write(part)
+        }
+        response.end()
+      }
+      passOn().catch(() => request.socket.destroy())
+    }).listen(0)
+    t.teardown(() => {
+      server.closeAllConnections()
+      server.close()
+    })
+    const first = await open(t, etcd.url)
+    await setAll(first, ['c'], 1)
+    const follower = await follow(t, `http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+    await first.close()
+    await asksForLease
+    let hear!: () => void
+    hears = new Promise(resolve => {
+      hear = resolve
+    })
+    const second = await open(t, etcd.url)
+    await setAll(second, ['c'], 2)
+    await second.close()
+    goOn()
+    const seen: unknown[] = []
+    const early = setInterval(() => follower.following === '' && seen.push(has(follower)), 1)
+    await sleep(1500)
+    t.strictSame(seen, [], 'what it does not know of is not built upon')
+    hear()
+    await until(() => follower.following === '')
+    clearInterval(early)
+    t.equal(has(follower), 2)
+    await setAll(follower, ['c'], 3)
+  })
+
+  t.test('a writer that is cut off follows who took over, and takes over from that one', async t => {
+    const etcd = await startEtcd(t)
+    const way = await Way.to(t, etcd)
+    const first = await open(t, way.url, { ttlSeconds: 2 })
+    const second = await follow(t, etcd.url)
+    await setAll(first, ['c', 'd'], 1)
+    const told: unknown[] = []
+    first.subscribe(changes => told.push(...changes.map(({ name }) => name)))
+    way.silence()
+    const lost = setAll(first, ['c', 'e'], 2)
+    lost.catch(() => {})
+    await until(() => second.following === '')
+    await setAll(second, names(150), 3)
+    await setAll(second, ['c'], 4)
+    await t.rejects(lost, StoreError)
+    t.equal(has(first), 1, 'until it hears of it')
+    way.release()
+    way.cut()
+    await same(second, first)
+    t.equal(told.length, 151, 'it was told what differs')
+    t.equal(has(first, 'e'), undefined, 'what was answered as failed is not there')
+    await t.rejects(setAll(first, ['c'], 5), FollowingError)
+    await until(() => first.health.ok)
+    await setAll(second, ['c'], 6)
+    await same(second, first)
+    await second.close()
+    await until(() => first.following === '')
+    await setAll(first, names(150), 7)
+    await first.close()
+    const again = await open(t, etcd.url)
+    t.strictSame([has(again), has(again, 'c149'), has(again, 'e')], [6, 7, undefined])
+  })
+
+  t.test(
+    `kill -9 of the writer, ${kills} times: who follows has all that was acknowledged`,
+    { timeout: 60_000 + kills * 20_000 },
+    async t => {
+      const etcd = await startEtcd(t)
+      const words = ['etcd', etcd.url, '/svcd/', '3']
+      const tookMs: number[] = []
+      const counts = new Map<string, number>()
+      for (let round = 1; round <= kills; round++) {
+        const program = start(process.execPath, [join(import.meta.dirname, 'medium-writer.js'), ...words])
+        t.teardown(() => program.kill())
+        await program.says(/^open$/m)
+        const follower = await follow(t, etcd.url)
+        await program.says(/^many \d+$/m)
+        await sleep(Math.random() * 500)
+        await program.kill()
+        const killed = performance.now()
+        await until(() => follower.following === '')
+        tookMs.push(Math.round(performance.now() - killed))
+        const acknowledged = new Map<string, number>()
+        for (const line of (await program.ended).stdout.split('\n').slice(0, -1)) {
+          const [name = '', value] = line.split(' ')
+          if (value !== undefined) acknowledged.set(name, Number(value))
+        }
+        for (const [name, value] of acknowledged) {
+          const found = has(follower, name) ?? 0
+          t.ok(
+            found >= value && found <= value + 1,
+            `round ${round}: ${name} ${value} was acknowledged, ${found} is there`
+          )
+          counts.set(name, (counts.get(name) ?? 0) + 1)
+        }
+        const odd = ['a', 'b', 'c'].filter(
+          one => has(follower, `several-${one}`) !== has(follower, 'several')
+        )
+        t.strictSame(odd, [], `round ${round}: no half change`)
+        const values = new Set(Array.from({ length: 200 }, (_, i) => has(follower, `many-${i}`)))
+        t.strictSame([...values], [has(follower, 'many')], `round ${round}: no half change of many`)
+        await setAll(follower, ['mine'], round)
+        const all = allOf(follower)
+        await follower.close()
+        const again = await open(t, etcd.url)
+        t.strictSame(allOf(again), all, `round ${round}: memory is what is stored`)
+        await again.close()
+      }
+      t.comment(`from kill to the right to write, in ms: ${tookMs.join(' ')}`)
+      t.equal(counts.get('many'), kills)
+    }
+  )
+}
