@@ -50,11 +50,23 @@ export function bootsRoutes(parts: Parts): ApiRoute[] {
     get('/monitor/node/{node}/_why', {
       access: 'minimal',
       summary: 'Why the node did not boot, or how far it is: one sentence with what to do',
-      output: at('monitor.why.{node}', object({ rule: string(), verdict: string(), see: string() })),
+      output: at(
+        'monitor.why.{node}',
+        object({
+          rule: string(),
+          verdict: string(),
+          see: string(),
+          obstacle: orNull(string('why it could not boot if it asked now'))
+        })
+      ),
       handler: async request => {
         const node = nodeOf(request)
-        const { rule, verdict, see } = why(await factsOf(parts, node))
-        const shown = request.caller.kind === 'anonymous' ? { rule } : { rule, verdict, see }
+        const facts = await factsOf(parts, node)
+        const { rule, verdict, see } = why(facts)
+        const shown =
+          request.caller.kind === 'anonymous'
+            ? { rule }
+            : { rule, verdict, see, obstacle: facts.obstacle() ?? null }
         return ok({ monitor: { why: { [node.name]: shown } } })
       }
     })

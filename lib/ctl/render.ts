@@ -52,7 +52,8 @@ function shownValue(table: Table, key: string, value: JsonValue): string {
     : text
 }
 
-function plain(value: JsonValue | undefined): string {
+/** A value on one line, as a person reads it. */
+export function plain(value: JsonValue | undefined): string {
   if (value === null || value === undefined || value === '') return '-'
   if (typeof value === 'boolean') return value ? 'yes' : 'no'
   if (Array.isArray(value) && value.every(one => typeof one !== 'object')) return value.join(',') || '-'

@@ -197,6 +197,61 @@ t.test('nodes and node sets; what a program reads has no colour', async t => {
   await ok(t, ['node', 'rm', 'spare'])
 })
 
+// rules 14.7
+t.test('what goes with a group, and what cannot boot, is told beside a change', async t => {
+  await ok(t, ['network', 'add', 'old', 'network=10.151.0.0/16'])
+  await ok(t, ['network', 'add', 'new', 'network=10.152.0.0/16'])
+  await ok(t, ['osimage', 'add', 'bare'])
+  await ok(t, ['group', 'add', 'from', 'BOOTIF.network=old', 'BMC.network=old', 'netboot=no'])
+  await ok(t, ['group', 'add', 'to', 'BOOTIF.network=new', 'ib0.network=old', 'osimage=bare'])
+  for (const i of [1, 2, 3]) await ok(t, ['node', 'add', `move${i}`, 'group=from'])
+  t.equal(
+    await ok(t, ['node', 'set', 'move1', 'group=to']),
+    `node move1 updated
+with group to these changed too:
+  osimage: - -> bare
+  netboot: no -> yes
+  hostname: move1.old -> move1.new
+  BOOTIF.network: old -> new
+  BOOTIF.ipaddress: 10.151.0.1 -> 10.152.0.1
+  interface BMC is gone: network old, ipaddress 10.151.0.2
+  interface ib0 is new: network old, ipaddress 10.151.0.7
+warning: node move1 cannot boot now: OS image bare has no kernel (kernelfile)
+`
+  )
+  t.match(
+    await ok(t, ['node', 'set', '@from', 'group=to', 'netboot=yes']),
+    /^2 nodes updated\nwith group to these changed too:\n {2}osimage: - -> bare\n {2}hostname: another value on each node\n[\s\S]* {2}interface BMC is gone\n {2}interface ib0 is new\nwarning: node move2 cannot boot now: OS image bare /
+  )
+  t.match(
+    await ok(t, ['node', 'set', 'move1', 'group=']),
+    /^node move1 updated\nwithout a group these changed too:\n/
+  )
+  t.match(
+    await ok(t, ['osimage', 'set', 'bare', 'kernelfile=none']),
+    /^OS image bare updated\nwarning: node move2 cannot boot now: the kernel .*, none, is missing\n$/
+  )
+  t.match(
+    await ok(t, ['group', 'set', 'to', 'osimage=']),
+    /\nwarning: node move2 cannot boot now: .* no OS image\n$/
+  )
+  t.equal(await ok(t, ['group', 'set', 'to', 'comment=x']), 'group to updated\n', 'nodes do not boot by it')
+  t.equal(await ok(t, ['node', 'set', 'move2', 'netboot=no']), 'node move2 updated\n')
+  t.equal(await ok(t, ['osimage', 'set', 'bare', 'kernelfile=']), 'OS image bare updated\n', 'no node has it')
+  t.same(JSON.parse(await ok(t, ['node', 'set', 'move3', 'group=from', '-o', 'json'])), {
+    message: 'node move3 updated'
+  })
+  await ok(t, ['node', 'rm', 'move[1-3]', '--yes'])
+  for (const [type, name] of [
+    ['group', 'from'],
+    ['group', 'to'],
+    ['osimage', 'bare'],
+    ['network', 'old'],
+    ['network', 'new']
+  ] as const)
+    await ok(t, [type, 'rm', name])
+})
+
 t.test('a dry run tells and changes nothing', async t => {
   const before = (await c.get('/config/node')).text
   const told = await ok(t, ['node', 'set', 'node[001-002]', 'netboot=yes', 'comment=', '--dryrun'])
