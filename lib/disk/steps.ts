@@ -10,7 +10,9 @@ import {
   statSync,
   writeFileSync
 } from 'node:fs'
+import { dirname } from 'node:path'
 import { namedAs, temporaryOf } from './replace.js'
+import { refuseForeignLink } from './trusted-path.js'
 
 /** A step of work on the disk, as plain data: it is carried out in another thread. */
 export type DiskStep =
@@ -70,8 +72,10 @@ export function carryOut(steps: readonly DiskStep[]): void {
 
 function carryOutOne(step: DiskStep, number: number): void {
   try {
-    if ('remove' in step) rmSync(step.remove, { force: true })
-    else if ('syncDirectory' in step) syncDirectory(step.syncDirectory)
+    if ('remove' in step) {
+      refuseForeignLink(dirname(step.remove))
+      rmSync(step.remove, { force: true })
+    } else if ('syncDirectory' in step) syncDirectory(step.syncDirectory)
     else if ('append' in step) append(step.append, step.text)
     else if ('appendTo' in step) appendTo(step.appendTo, step.text)
     else if ('same' in step && identityIn(statSync(step.same, { bigint: true })) !== step.identity)
@@ -139,8 +143,12 @@ interface Replacement {
 
 /** All are written before the first is synced: what one sync makes durable, the next ones need not wait for. */
 function replaceAll(files: readonly Replacement[], firstStep: number): void {
+  const directories = new Set<string>()
   const rounds: ((file: Replacement) => void)[] = [
     file => {
+      const directory = dirname(file.file)
+      if (!directories.has(directory)) refuseForeignLink(directory)
+      directories.add(directory)
       file.descriptor = openSync(file.temporary, 'wx', 0o600)
       writeFileSync(file.descriptor, file.text)
       fchmodSync(file.descriptor, 0o600)

@@ -1,4 +1,5 @@
-import { lstat, readlink } from 'node:fs/promises'
+import { lstatSync, type Stats } from 'node:fs'
+import { lstat, readdir, readlink } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 
 /** As many links as the kernel follows in one path. */
@@ -20,14 +21,26 @@ export async function trustedPath(path: string): Promise<string> {
       found = here
       continue
     }
-    if (stat.uid !== 0 && stat.uid !== process.getuid?.())
-      throw new Error(
-        `${here} is a link that belongs to user ${stat.uid}: remove it, or make it again as root`
-      )
+    refuseForeign(here, stat)
     if (++links > MOST_LINKS) throw new Error(`${path}: its links go round in a circle`)
     const target = await readlink(here)
     if (target.startsWith('/')) found = '/'
     left.push(...target.split('/').reverse())
   }
   return found
+}
+
+/** Throws Error that names a link of anybody but root and this user: root would be led by it into any directory. */
+function refuseForeign(path: string, stat: Stats | undefined): void {
+  if (!stat?.isSymbolicLink() || stat.uid === 0 || stat.uid === process.getuid?.()) return
+  throw new Error(`${path} is a link that belongs to user ${stat.uid}: remove it, or make it again as root`)
+}
+
+/** The same for the last name of a path alone; nothing may be there. */
+export const refuseForeignLink = (path: string) =>
+  refuseForeign(path, lstatSync(path, { throwIfNoEntry: false }))
+
+/** The same for each name in a directory. */
+export async function refuseForeignLinks(directory: string): Promise<void> {
+  for (const name of await readdir(directory)) refuseForeignLink(join(directory, name))
 }

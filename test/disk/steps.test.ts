@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import {
   existsSync,
+  lchownSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -115,6 +116,21 @@ t.test('a link is replaced, not followed; another directory at the same path is 
   }
   t.equal(readFileSync(join(root, 'secret'), 'utf8'), 'secret')
   t.notOk(existsSync(join(root, 'missing')))
+  // The place of a directory is not that of a link of another user: root would be led by it.
+  const planted = join(root, 'planted')
+  mkdirSync(join(root, 'theirs'))
+  writeFileSync(join(root, 'theirs', 'x.json'), 'theirs')
+  symlinkSync('theirs', planted)
+  lchownSync(planted, 65_534, 65_534)
+  const message = `${planted} is a link that belongs to user 65534: remove it, or make it again as root`
+  const x = join(planted, 'x.json')
+  await t.rejects(disk.carryOut([{ replace: x, text: 'mine' }]), { step: 0, message })
+  await t.rejects(disk.carryOut([{ remove: x }]), { step: 0, message })
+  t.equal(readFileSync(x, 'utf8'), 'theirs')
+  t.same(readdirSync(planted), ['x.json'])
+  lchownSync(planted, 0, 0)
+  await disk.carryOut([{ replace: x, text: 'mine' }])
+  t.equal(readFileSync(x, 'utf8'), 'mine')
   const state = join(root, 'state')
   mkdirSync(state)
   const ours = { same: state, identity: identityOf(state), otherwise: `${state} is another` }

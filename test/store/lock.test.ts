@@ -2,6 +2,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import {
   cpSync,
   existsSync,
+  lchownSync,
   mkdirSync,
   readFileSync,
   renameSync,
@@ -51,6 +52,20 @@ t.test('a second start fails and says who holds the directory', async t => {
   t.match(await hold(t, directory).says(said), `in use by process ${process.pid}`)
   await t.rejects(openStore(directory), LockedError, 'within one process too')
   await store.close()
+})
+
+// rules 11.10
+t.test('a state with a link that belongs to another user is refused, and nothing is written', async t => {
+  const directory = stateDirectory('linked')
+  const elsewhere = stateDirectory('led to')
+  symlinkSync(elsewhere, join(directory, 'node'))
+  await (await openStore(directory)).close()
+  lchownSync(join(directory, 'node'), 65_534, 65_534)
+  rmSync(join(directory, 'holder.json'))
+  await t.rejects(openStore(directory), {
+    message: `${join(directory, 'node')} is a link that belongs to user 65534: remove it, or make it again as root`
+  })
+  t.notOk(existsSync(join(directory, 'holder.json')))
 })
 
 t.test('after kill -9 the next start has the directory at once', async t => {

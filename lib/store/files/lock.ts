@@ -7,6 +7,7 @@ import { exists } from '../../disk/missing.js'
 import { readRegularFile } from '../../disk/regular-file.js'
 import { replaceFile } from '../../disk/replace.js'
 import { type DiskStep, identityIn } from '../../disk/steps.js'
+import { refuseForeignLinks } from '../../disk/trusted-path.js'
 import { LockedError } from '../errors.js'
 
 /** How long a start waits for another one that has the directory and has not said so yet. */
@@ -32,13 +33,14 @@ interface Holder {
 /**
  * Takes the lock of a state directory: one daemon at a time (rules 11.3). It is a kernel lock on the directory itself. It
  * ends with this process, however that ends; no failure of the disk takes it away. Throws a LockedError that knows who
- * holds it.
+ * holds it, and Error for a link in it that belongs to another user than root and this one.
  */
 export async function acquireLock(directory: string): Promise<Lock> {
   const holderFile = join(directory, 'holder.json')
   const handle = await open(directory, 'r')
   try {
     await take(handle, directory, holderFile)
+    await refuseForeignLinks(directory)
     const self = await thisProcess(directory)
     // Replaced, not opened: to open a pipe would wait for its reader.
     await replaceFile(holderFile, `${JSON.stringify(self)}\n`)
