@@ -74,6 +74,11 @@ t.test('every line that is wrong is named; nothing is changed', async t => {
   const before = await documents(c)
   const refused: [text: string, ...says: RegExp[]][] = [
     ['', /^the table is empty/],
+    [
+      'name;group\na;b',
+      /^the table is refused, nothing was changed: its cells are separated by ;, and have to be by commas$/
+    ],
+    ['name\tgroup\na\tb', /separated by tabs, and have to be by commas$/],
     ['group,comment\na,b', /line 1: no column is called "name"/],
     ['name,colour', /line 1, column 2: a node has no field "colour"/],
     ['name,group,group', /line 1, column 3: "group" stands in column 2 too/],
