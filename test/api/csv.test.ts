@@ -159,7 +159,7 @@ t.test('svcd import --csv', async t => {
   writeFileSync(file, 'name,group,comment\nn9,compute,new\n')
   const asked = await svcd(tree, ['import', '--csv', file, ...options])
   t.equal(asked.code, 2)
-  t.match(asked.stderr, /^create node n9: .*comment - -> "new"/)
+  t.match(asked.stderr, /^node n9 would be created: .*comment - -> "new"/)
   t.equal((await c.get('/config/node/n9')).status, 404)
   const done = await svcd(tree, ['import', '--csv', '--yes', '-', ...options], readFileSync(file, 'utf8'))
   t.equal(done.stdout, '1 nodes created, 0 changed\n', done.stderr)
