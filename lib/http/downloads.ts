@@ -2,16 +2,23 @@ import { Semaphore } from '../concurrency.js'
 import type { Exchange } from './exchange.js'
 import { type FileAnswer, FileShrunk } from './files.js'
 import type { Limits } from './limits.js'
+import { Pieces } from './pieces.js'
 import { type Place, Places } from './places.js'
+import { TurnLength } from './turn-length.js'
 
-/** What the pieces of all downloads together should take, in bytes: the more downloads, the smaller their pieces. */
+/**
+ * What the pieces that are kept for the next client should take, in bytes, and what those on their way to all clients should:
+ * the more downloads, the smaller their pieces.
+ */
 const BUFFER_BYTES = 16 * 1024 * 1024
 const LARGEST_PIECE = 256 * 1024
 const SMALLEST_PIECE = 16 * 1024
 /** A quarter of the places may be one address's; so many may be in any case. */
 const LEAST_OF_ADDRESS = 16
-/** So many pieces are between disk and socket at once: what one turn of the event loop has to do for downloads. */
-const PIECES_AT_ONCE = 3
+/** So many bytes are between disk and socket at once: what one turn of the event loop has to do for downloads. */
+const BYTES_AT_ONCE = 3 * LARGEST_PIECE
+/** In longer turns there is more to do for downloads too, by as much: else they would wait for all others. */
+const SHORT_TURN_MS = 10
 
 /**
  * All files that are being sent. They are bounded in number, their pieces in bytes, and pieces are taken from each client
@@ -19,7 +26,11 @@ const PIECES_AT_ONCE = 3
  */
 export class Downloads {
   readonly #places: Places
-  readonly #pieces = new Semaphore(PIECES_AT_ONCE)
+  readonly #turn = new TurnLength()
+  readonly #turns = new Semaphore(
+    () => (BYTES_AT_ONCE * Math.max(1, this.#turn.ms / SHORT_TURN_MS)) / this.#pieceBytes
+  )
+  readonly #pieces = new Pieces(BUFFER_BYTES)
 
   /** `isUnbound`: whether an address may have all places. */
   constructor(
@@ -44,7 +55,11 @@ export class Downloads {
     exchange: Exchange<C>,
     send: (stream: (file: FileAnswer) => Promise<void>) => Promise<void>
   ): Promise<void> {
-    return this.#places.run(exchange, place => send(file => this.#stream(exchange, file, place)))
+    return this.#places
+      .run(exchange, place => send(file => this.#stream(exchange, file, place)))
+      .finally(() => {
+        if (this.#places.size === 0) this.#pieces.clear()
+      })
   }
 
   /** Sends the bytes of a file whose head is written. Rejects with FileShrunk or an error of the disk. */
@@ -52,23 +67,20 @@ export class Downloads {
     const { outgoing, address } = exchange
     let sent: () => void = () => undefined
     outgoing.once('close', () => sent())
-    let buffer = Buffer.alloc(0)
     let left = file.length
     while (left > 0 && !exchange.gone) {
-      const size = Math.min(left, this.#pieceBytes)
-      if (buffer.length < size || buffer.length > this.#pieceBytes) buffer = Buffer.allocUnsafeSlow(size)
       const due = left
       let flushed = Promise.resolve()
-      const bytes = await this.#pieces.run(address, async () => {
-        const { bytesRead } = await file.handle.read(buffer, 0, size, file.start + file.length - due)
-        if (bytesRead === 0)
-          throw new FileShrunk(`${file.path} got shorter by ${due} bytes while it was sent`)
+      const bytes = await this.#turns.run(address, async () => {
+        const piece = await this.#nextPiece(file, due)
+        if (piece.length === 0)
+          throw new FileShrunk(`${file.file.path} got shorter by ${due} bytes while it was sent`)
         if (exchange.gone) return 0
         flushed = new Promise(resolve => {
           sent = resolve
-          outgoing.write(buffer.subarray(0, bytesRead), () => resolve())
+          outgoing.write(piece, () => resolve())
         })
-        return bytesRead
+        return piece.length
       })
       left -= bytes
       exchange.bytes += bytes
@@ -78,7 +90,14 @@ export class Downloads {
     }
   }
 
-  /** A power of two, so that a buffer is seldom made anew. */
+  /** What comes next of an answer of which `due` bytes are missing. Pieces begin at the same places for all clients. */
+  #nextPiece({ file, start, length }: FileAnswer, due: number): Promise<Buffer> {
+    const position = start + length - due
+    const size = this.#pieceBytes
+    return this.#pieces.read(file, position, Math.min(due, size - (position % size)))
+  }
+
+  /** A power of two, so that the pieces of different clients are often the same. */
   get #pieceBytes(): number {
     const share = 2 ** Math.floor(Math.log2(BUFFER_BYTES / this.#places.size))
     return Math.max(SMALLEST_PIECE, Math.min(share, LARGEST_PIECE))

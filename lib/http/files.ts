@@ -1,9 +1,6 @@
-import { constants } from 'node:fs'
-import { type FileHandle, open } from 'node:fs/promises'
 import type { IncomingHttpHeaders } from 'node:http'
-import { basename } from 'node:path'
 import mime from 'mime'
-import { notFound, unavailable } from '../errors.js'
+import type { OpenFile } from './open-files.js'
 import { type ByteRange, parseRange } from './range.js'
 
 /** Thrown when a file got shorter while it was sent: its length has been promised, so the connection must end. */
@@ -11,7 +8,7 @@ export class FileShrunk extends Error {
   override readonly name = 'FileShrunk'
 }
 
-/** An open regular file, which the caller closes, and the head of the answer that carries it, or a part of it. */
+/** A file, or a part of it, and the head of the answer that carries it. */
 export interface FileAnswer {
   readonly status: 200 | 206
   /** The media type that the file's name stands for. */
@@ -19,64 +16,24 @@ export interface FileAnswer {
   readonly headers: Readonly<Record<string, string>>
   /** Bytes that will be sent. */
   readonly length: number
-  /** The open file, where it stands, and where in it the first byte to send is. */
-  readonly handle: FileHandle
-  readonly path: string
+  readonly file: OpenFile
+  /** Where in the file the first byte to send is. */
   readonly start: number
 }
 
 /**
- * Opens `path` once; everything the answer says is taken from that handle (rules 4.9). Range and If-Range in
- * `headers` are obeyed where `allowRange`. If-None-Match and dates are ignored (rules 2.5).
- * Throws 404 where there is no regular file, 416 for a range outside it, 503 when it cannot be opened now.
+ * How an open file is answered: all that is said is taken from it (rules 4.9). Range and If-Range in `headers` are obeyed
+ * where `allowRange`. If-None-Match and dates are ignored (rules 2.5). Throws 416 for a range outside the file.
  */
-export async function openFile(
-  path: string,
-  headers: IncomingHttpHeaders,
-  allowRange: boolean
-): Promise<FileAnswer> {
-  const handle = await openToRead(path)
-  try {
-    const stat = await handle.stat({ bigint: true })
-    if (!stat.isFile()) throw missing(path)
-    const size = Number(stat.size)
-    const etag = `"${stat.ino.toString(16)}-${stat.size.toString(16)}-${stat.mtimeNs.toString(16)}"`
-    const ifRange = headers['if-range']
-    const range = allowRange
-      ? parseRange(headers.range, typeof ifRange === 'string' ? ifRange : undefined, etag, size)
-      : undefined
-    return answerFor(handle, path, size, etag, range)
-  } catch (error) {
-    await handle.close()
-    throw error
-  }
-}
-
-/** O_NONBLOCK: opening a pipe without a writer would wait for one for ever. */
-async function openToRead(path: string): Promise<FileHandle> {
-  try {
-    return await open(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY)
-  } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? ''
-    if (['ENOENT', 'ENOTDIR', 'ENAMETOOLONG', 'ELOOP', 'ENXIO', 'ENODEV'].includes(code)) throw missing(path)
-    throw unavailable(`the file ${basename(path)} cannot be read now (${code})`, error)
-  }
-}
-
-const missing = (path: string) => notFound(`there is no file ${basename(path)}`)
-
-function answerFor(
-  handle: FileHandle,
-  path: string,
-  size: number,
-  etag: string,
-  range: ByteRange | undefined
-): FileAnswer {
+export function answerWith(file: OpenFile, headers: IncomingHttpHeaders, allowRange: boolean): FileAnswer {
+  const { path, size, etag } = file
+  const ifRange = headers['if-range']
+  const range: ByteRange | undefined = allowRange
+    ? parseRange(headers.range, typeof ifRange === 'string' ? ifRange : undefined, etag, size)
+    : undefined
   const { start, end } = range ?? { start: 0, end: size - 1 }
-  const length = end - start + 1
-  const headers: Record<string, string> = { 'Accept-Ranges': 'bytes', ETag: etag }
-  if (range) headers['Content-Range'] = `bytes ${start}-${end}/${size}`
-
+  const all: Record<string, string> = { 'Accept-Ranges': 'bytes', ETag: etag }
+  if (range) all['Content-Range'] = `bytes ${start}-${end}/${size}`
   const type = mime.getType(path) ?? 'application/octet-stream'
-  return { status: range ? 206 : 200, type, headers, length, handle, path, start }
+  return { status: range ? 206 : 200, type, headers: all, length: end - start + 1, file, start }
 }

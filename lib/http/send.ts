@@ -7,9 +7,10 @@ import { createGzip, type Gzip, gzip } from 'node:zlib'
 import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
 import type { Feeds } from './feeds.js'
-import { type FileAnswer, openFile } from './files.js'
+import { answerWith, type FileAnswer } from './files.js'
 import { type FrontFiles, frontLocation } from './front-files.js'
 import type { Lists } from './lists.js'
+import type { OpenFiles } from './open-files.js'
 import type { Answer, Feed } from './route.js'
 import type { Unread } from './unread.js'
 
@@ -36,6 +37,7 @@ export interface Manner<C> {
   frontFilesOf(exchange: Exchange<C>): FrontFiles | undefined
   /** Counts the descriptor of a file beside those of connections; throws 503 where there is none. */
   withFile(send: () => void | Promise<void>): Promise<void>
+  readonly files: OpenFiles
   readonly downloads: Downloads
   readonly lists: Lists
   readonly feeds: Feeds
@@ -272,18 +274,16 @@ function withOpen<C>(
   exchange: Exchange<C>,
   { status }: Answer,
   path: string,
-  { withFile }: Manner<C>,
+  { files, withFile }: Manner<C>,
   send: (file: FileAnswer) => void | Promise<void>
 ): Promise<void> {
   const { headOnly, incoming } = exchange
-  return withFile(async () => {
-    const file = await openFile(path, incoming.headers, status === 200 && !headOnly)
-    try {
-      if (!exchange.gone) await send(file)
-    } finally {
-      await file.handle.close()
-    }
-  })
+  return withFile(() =>
+    files.with(path, async file => {
+      const answer = answerWith(file, incoming.headers, status === 200 && !headOnly)
+      if (!exchange.gone) await send(answer)
+    })
+  )
 }
 
 /** Writes the head; `headers` may hold anything but what describes the message itself. Without `length` it comes in chunks. */

@@ -26,6 +26,7 @@ import { defaultLimits, type Limits } from './limits.js'
 import { Lists } from './lists.js'
 import { Notice } from './notice.js'
 import { writeAsOne } from './one-write.js'
+import { OpenFiles } from './open-files.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
 import { ReceivedRequest } from './request.js'
 import type { Answer, RequestHead, Route } from './route.js'
@@ -338,6 +339,7 @@ export class HttpServer<C> {
       },
       stallMs: this.#limits.stallMs,
       withFile: sending => connections.withFile(sending),
+      files: new OpenFiles(),
       downloads: this.#downloads,
       lists: this.#lists,
       feeds: this.#feeds,

@@ -139,6 +139,33 @@ t.test('boot scripts over new connections are not delayed by downloads', async t
 })
 
 // rules 2.13
+t.test('the longer a turn of the event loop takes, the more pieces are sent in it', async t => {
+  const TURN_MS = 200
+  const { port } = await start(t, routes)
+  let turns = 0
+  let busy = true
+  const spin = () => {
+    turns++
+    for (const end = performance.now() + TURN_MS; performance.now() < end; );
+    if (busy) setImmediate(spin)
+  }
+  t.teardown(() => {
+    busy = false
+  })
+  const clients = Array.from({ length: 120 }, () => new RawClient(port))
+  const ask = () => Promise.all(clients.map(client => client.send(get('/files/small')).response()))
+  await ask()
+  spin()
+  await ask()
+  turns = 0
+  const answers = await ask()
+  t.ok(answers.every(({ body }) => body === 'small'))
+  // With three pieces in each turn it would be 40.
+  t.ok(turns < 20, `${turns} turns for 120 files`)
+  for (const { socket } of clients) socket.destroy()
+})
+
+// rules 2.13
 t.test('an address with many downloads does not take the share of one with few', async t => {
   const { port } = await start(t, routes)
   const taken = readers(t, port, ['127.0.0.1'], 40)

@@ -1,5 +1,17 @@
 import { execFileSync } from 'node:child_process'
-import { readdirSync, readlinkSync, symlinkSync, truncateSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  openSync,
+  readdirSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+  writeSync
+} from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
@@ -214,6 +226,56 @@ t.test('a file that gets shorter while it is sent ends the connection', async t 
     /got shorter by \d+ bytes/
   )
   await until(() => openFiles().length === 0, 'the files are closed')
+})
+
+t.test('a file is open once, however many clients it is sent to', async t => {
+  writeFileSync(join(dir, 'large'), Buffer.alloc(50 * MEGABYTE, 'a'))
+  const { port } = await start(t, files)
+  const stalled = Array.from({ length: 20 }, () => new RawClient(port).send(get('/large')))
+  for (const client of stalled) {
+    await new Promise(resolve => client.socket.once('data', resolve))
+    client.socket.pause()
+  }
+  t.same(openFiles(), [join(dir, 'large')])
+
+  // Another file in its place, and other bytes in the same file: who asks now gets them, who has begun gets what it began.
+  writeFileSync(join(dir, 'new'), Buffer.alloc(50 * MEGABYTE, 'b'))
+  renameSync(join(dir, 'new'), join(dir, 'large'))
+  const second = await new RawClient(port).send(get('/large', 'Range: bytes=0-0')).response()
+  t.match(second, { status: 206, body: 'b' })
+  const half = new RawClient(port).send(get('/large'))
+  await new Promise(resolve => half.socket.once('data', resolve))
+  half.socket.pause()
+  const file = openSync(join(dir, 'large'), 'r+')
+  writeSync(file, 'c')
+  closeSync(file)
+  const third = await new RawClient(port).send(get('/large', 'Range: bytes=0-0')).response()
+  t.match(third, { status: 206, body: 'c' })
+  t.not(third.headers.etag, second.headers.etag)
+  half.socket.destroy()
+  for (const client of stalled) client.socket.resume()
+  const got = await Promise.all(stalled.map(client => client.response()))
+  t.ok(
+    got.every(({ body }) => /^a+$/.test(body)),
+    'what was begun is of one file'
+  )
+  for (const { socket } of stalled) socket.destroy()
+  await until(() => openFiles().length === 0, 'the files are closed')
+})
+
+t.test('a file that is missing while others have it open is 404 for all who ask', async t => {
+  writeFileSync(join(dir, 'large'), Buffer.alloc(50 * MEGABYTE))
+  const { port } = await start(t, files)
+  const client = new RawClient(port).send(get('/large'))
+  await new Promise(resolve => client.socket.once('data', resolve))
+  client.socket.pause()
+  rmSync(join(dir, 'large'))
+  const answers = await Promise.all(
+    Array.from({ length: 10 }, () => new RawClient(port).send(get('/large')).response())
+  )
+  t.same([...new Set(answers.map(({ status }) => status))], [404])
+  client.socket.destroy()
+  await until(() => openFiles().length === 0, 'the file is closed')
 })
 
 t.test('no file was left to the garbage collector', async t => {

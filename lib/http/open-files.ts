@@ -1,0 +1,131 @@
+import { type BigIntStats, constants } from 'node:fs'
+import { type FileHandle, open, stat } from 'node:fs/promises'
+import { basename } from 'node:path'
+import { notFound, unavailable } from '../errors.js'
+
+/** An open regular file. Who was given it may read it until `OpenFiles.with` ends. */
+export class OpenFile {
+  static #made = 0
+  /** No other one has it, also when the same file is opened again. */
+  readonly id = ++OpenFile.#made
+  readonly path: string
+  readonly #handle: FileHandle
+  readonly #found: BigIntStats
+
+  constructor(path: string, handle: FileHandle, found: BigIntStats) {
+    this.path = path
+    this.#handle = handle
+    this.#found = found
+  }
+
+  get size(): number {
+    return Number(this.#found.size)
+  }
+
+  /** Strong: other bytes have another one. */
+  get etag(): string {
+    const { ino, size, mtimeNs } = this.#found
+    return `"${ino.toString(16)}-${size.toString(16)}-${mtimeNs.toString(16)}"`
+  }
+
+  /** Whether a file is this one, with the same bytes. */
+  is({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): boolean {
+    const found = this.#found
+    return (
+      found.dev === dev &&
+      found.ino === ino &&
+      found.size === size &&
+      found.mtimeNs === mtimeNs &&
+      found.ctimeNs === ctimeNs
+    )
+  }
+
+  /** The bytes from `position` on: fewer than `length` where the file ends. */
+  async read(position: number, length: number): Promise<Buffer> {
+    const buffer = Buffer.allocUnsafeSlow(length)
+    const { bytesRead } = await this.#handle.read(buffer, 0, length, position)
+    return buffer.subarray(0, bytesRead)
+  }
+
+  close(): Promise<void> {
+    return this.#handle.close()
+  }
+}
+
+/** A file that is open, or about to be, and how many use it. */
+interface Entry {
+  readonly file: Promise<OpenFile>
+  users: number
+}
+
+/** The files that are being sent, each of them open once, however many clients it is sent to. */
+export class OpenFiles {
+  readonly #open = new Map<string, Entry>()
+
+  /**
+   * Runs `use` with the file that is at `path` now. Throws 404 where there is no regular file, 503 when it cannot be opened
+   * now, and what `use` throws.
+   */
+  async with<R>(path: string, use: (file: OpenFile) => Promise<R>): Promise<R> {
+    const entry = await this.#take(path)
+    try {
+      return await use(await entry.file)
+    } finally {
+      await this.#letGo(path, entry)
+    }
+  }
+
+  async #take(path: string): Promise<Entry> {
+    const known = this.#open.get(path)
+    if (known) {
+      known.users++
+      if (await isStillAt(path, known.file)) return known
+      await this.#letGo(path, known)
+      // Somebody else has found that out, and opened it anew.
+      if (this.#open.get(path) !== known) return this.#take(path)
+    }
+    const entry = { file: openRegular(path), users: 1 }
+    // `with` tells why it cannot be opened.
+    entry.file.catch(() => undefined)
+    this.#open.set(path, entry)
+    return entry
+  }
+
+  async #letGo(path: string, entry: Entry): Promise<void> {
+    if (--entry.users > 0) return
+    if (this.#open.get(path) === entry) this.#open.delete(path)
+    const file = await entry.file.catch(() => undefined)
+    await file?.close()
+  }
+}
+
+async function isStillAt(path: string, opened: Promise<OpenFile>): Promise<boolean> {
+  try {
+    const [file, found] = await Promise.all([opened, stat(path, { bigint: true })])
+    return file.is(found)
+  } catch {
+    return false
+  }
+}
+
+/** O_NONBLOCK: opening a pipe without a writer would wait for one for ever. */
+async function openRegular(path: string): Promise<OpenFile> {
+  let handle: FileHandle
+  try {
+    handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY)
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? ''
+    if (['ENOENT', 'ENOTDIR', 'ENAMETOOLONG', 'ELOOP', 'ENXIO', 'ENODEV'].includes(code)) throw missing(path)
+    throw unavailable(`the file ${basename(path)} cannot be read now (${code})`, error)
+  }
+  try {
+    const found = await handle.stat({ bigint: true })
+    if (!found.isFile()) throw missing(path)
+    return new OpenFile(path, handle, found)
+  } catch (error) {
+    await handle.close()
+    throw error
+  }
+}
+
+const missing = (path: string) => notFound(`there is no file ${basename(path)}`)
