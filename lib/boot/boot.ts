@@ -305,14 +305,18 @@ export class Boot {
     const reason = this.#obstacle(target)
     const warning =
       reason === undefined && target.settings.netboot ? misplaced(target, visit.source) : undefined
-    const note = (said: string | undefined) => {
-      if (!visit.headOnly) this.#note(target, said, warning, visit)
+    const note = (said: string | undefined, isOwn = true) => {
+      if (!visit.headOnly) this.#note(target, said, warning, visit, isOwn)
     }
     let text: string
     try {
       text = this.#answer(target, mac, reason, warning)
     } catch (error) {
-      if (error instanceof ServiceError) note(unrenderable(error))
+      // What fails for those alone who ask from outside is no reason of the node: anybody may ask so.
+      if (error instanceof ServiceError) {
+        const isOwn = warning === undefined || this.obstacleOf(node.name) !== undefined
+        note(unrenderable(error), isOwn)
+      }
       throw error
     }
     note(reason)
@@ -320,14 +324,20 @@ export class Boot {
   }
 
   /** Notes that a node has asked for its script, and why it cannot have it or why it may not work. */
-  #note(target: EffectiveNode, reason: string | undefined, warning: string | undefined, visit: Visit): void {
+  #note(
+    target: EffectiveNode,
+    reason: string | undefined,
+    warning: string | undefined,
+    visit: Visit,
+    isOwn: boolean
+  ): void {
     const { node, provision, network, image, settings } = target
     const { status, grants, dynamicNodes, log, trace } = this.#o
     if (reason !== undefined) trace.script(target, 'no-script', reason, visit)
     else if (!settings.netboot) trace.script(target, 'disk', '', visit)
     else if (image) trace.script(target, 'script', filesText(image), visit)
-    const news = status.setReason(node.name, reason ?? warning ?? null)
-    if (news && reason !== undefined) log.warn(`node ${node.name} cannot boot: ${reason}`)
+    const news = status.setReason(node.name, (isOwn ? reason : undefined) ?? warning ?? null)
+    if (news && isOwn && reason !== undefined) log.warn(`node ${node.name} cannot boot: ${reason}`)
     // Anybody can ask from anywhere, again and again. So the log tells it once, until the node is changed.
     if (warning !== undefined && !this.#misplaced.has(node)) {
       this.#misplaced.add(node)

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { Controller } from '../support/controller.js'
+import { until } from '../support/until.js'
 
 const url = 'http://10.141.255.254:7050'
 const mac = '52:54:00:00:00:01'
@@ -603,6 +604,36 @@ t.test(
     t.match(await reason(), /no kernel/, 'what keeps it from booting goes first')
   }
 )
+
+// rules 4.21, 6.2
+t.test('a template that fails for those outside alone is no reason of the node', async t => {
+  const directory = join(t.testdir(), 'templates')
+  cpSync(fileURLToPath(new URL('../../templates', import.meta.url)), directory, { recursive: true })
+  const file = join(directory, 'boot', 'templ_boot_node.cfg')
+  const template = readFileSync(file, 'utf8')
+  writeFileSync(file, `${template}{% if warning %}{{ variables.nothing }}{% endif %}\n`)
+  const c = await booted(`paths.templates=${directory}`)
+  const reasonAfter = async (source: string) => {
+    const { status } = await c.get(`/boot/search/mac/${mac}`, { ...none, source })
+    const { reason } = (await c.get('/monitor/node/node001')).body.monitor.status.node001
+    return [status, reason]
+  }
+  t.same(await reasonAfter('10.141.0.1'), [200, null])
+  t.match(await reasonAfter('192.0.2.7'), [
+    503,
+    /^node node001 asks for its boot script from 192\.0\.2\.7, outside /
+  ])
+  t.same(await reasonAfter('10.141.0.1'), [200, null])
+  writeFileSync(file, `${template}{{ variables.nothing }}\n`)
+  utimesSync(file, new Date(), new Date(Date.now() + 5000))
+  await until(async () => (await reasonAfter('10.141.0.1'))[0] === 503)
+  for (const source of ['10.141.0.1', '192.0.2.7'])
+    t.match(
+      await reasonAfter(source),
+      [503, /^its boot script cannot be rendered: /],
+      'it fails for the node too'
+    )
+})
 
 // rules 9.2
 t.test('the install script knows checksum and size of what svcd packed', async t => {
