@@ -200,6 +200,33 @@ t.test('closing leaves a large change to the next start', async t => {
   t.same(intentsOnDisk(directory), [])
 })
 
+t.test('what a newer change replaces is not written first', async t => {
+  const directory = t.testdir()
+  const files = new TestFiles()
+  const store = await openStore(directory, { files })
+  const disk = gate()
+  const written: string[] = []
+  files.before = async (operation, file) => {
+    if (operation !== 'replace' || !file.includes('/node/')) return
+    await disk.wait()
+    written.push(file)
+  }
+  const many = Array.from({ length: 500 }, (_, i) => `n${i}`)
+  await put(store, ...many)
+  await disk.arrived
+  await store.change(tx => {
+    for (const name of many.slice(1)) tx.put('node', name, node(name, 'aa'))
+  })
+  t.equal(intentsOnDisk(directory).length, 2)
+  disk.open()
+  await until(() => intentsOnDisk(directory).length === 0)
+  t.ok(written.length < 600, `${written.length} files written for 500`)
+  await store.close()
+  t.notMatch(readFileSync(join(directory, 'node/n0.json'), 'utf8'), '"aa"')
+  for (const name of many.slice(1))
+    if (!readFileSync(join(directory, `node/${name}.json`), 'utf8').includes('"aa"')) t.fail(name)
+})
+
 t.test('too many files behind: changes wait for room, or are refused when none is to be had', async t => {
   const directory = t.testdir()
   const files = new TestFiles()

@@ -8,10 +8,10 @@ import type { Intent } from './intents.js'
 import { fileStep, intentFile, objectFile } from './paths.js'
 
 /**
- * How many files intents may promise before they are written; further changes wait. Enough for a change of every node
- * of a large cluster, and few enough that a start soon has read the intents.
+ * How many files intents may promise before they are written; further changes wait. Enough for two changes of every node
+ * of the largest cluster, and few enough that a start soon has read the intents.
  */
-const OUTSTANDING_FILES = 65_536
+const OUTSTANDING_FILES = 400_000
 /** So many files, or characters, are written together; what is committed meanwhile waits for them. */
 const TOGETHER = 32
 const MOST_CHARACTERS = 1024 * 1024
@@ -99,7 +99,9 @@ export class Flusher {
       const types = new Set<string>()
       let steps: DiskStep[] = [ours]
       let characters = 0
-      for (const { type, name, text } of writes.values()) {
+      for (const [object, { type, name, text }] of writes) {
+        // A newer intent promises it another text by now, and stays until it has that one.
+        if (this.#waiting.has(object)) continue
         types.add(type)
         steps.push(fileStep(objectFile(directory, type, name), text))
         characters += text?.length ?? 0

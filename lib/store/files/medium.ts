@@ -13,7 +13,7 @@ import { StoredFiles } from './stored.js'
 export interface FileOptions {
   /** The state directory, made (0700) when missing. */
   readonly directory: string
-  /** How many files may still have to be written after the answers before the next change waits. Default 65,536. */
+  /** How many files may still have to be written after the answers before the next change waits. Default 400,000. */
   readonly outstandingFiles?: number | undefined
   /** How files are written; a test puts failing ones here. */
   readonly files?: FileLayer | undefined
