@@ -5,6 +5,7 @@ import type { Parts } from './api/context.js'
 import { shownSummary } from './api/jobs.js'
 import { checkParam } from './api/params.js'
 import { routes } from './api/routes.js'
+import { isAnswered } from './api/standby.js'
 import { authorize, type Caller, largestBody } from './auth/access.js'
 import { adminPasswordFile, ensureAdminPassword } from './auth/admin-password.js'
 import { Logins } from './auth/logins.js'
@@ -23,6 +24,7 @@ import { Trace } from './boot/trace.js'
 import type { Config } from './config/types.js'
 import { Control } from './control/control.js'
 import { realFiles } from './disk/files.js'
+import { exists } from './disk/missing.js'
 import { localWork } from './helper/local.js'
 import { placesOf } from './helper/places.js'
 import { systemctlBy } from './helper/systemctl.js'
@@ -41,7 +43,7 @@ import { Model, storeOptions, theDaemon } from './model/model.js'
 import { secretBoxOf, unlockBox, unreadableSecrets } from './model/secrets.js'
 import { iniSettings, putSettings } from './model/settings.js'
 import { generationOf } from './model/types/node.js'
-import type { ClusterStore } from './model/view.js'
+import type { ClusterStore, View } from './model/view.js'
 import { Audit } from './monitor/audit.js'
 import { Boots } from './monitor/boots.js'
 import { DiskSpace } from './monitor/disk-space.js'
@@ -55,6 +57,7 @@ import { findingStale } from './monitor/stale.js'
 import { watch } from './monitor/watch.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
+import { FollowingError } from './store/errors.js'
 import { Files } from './store/files/medium.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
@@ -92,7 +95,7 @@ export async function startDaemon(
     for (const closer of closers.reverse()) await closer()
   }
   try {
-    const parts = await buildParts(config, log, now, work, closers)
+    const { following, ...parts } = await buildParts(config, log, now, work, closers)
     const { model, boots, tokens, logins, jobs, services, images, metrics } = parts
     const standing = {
       tokens,
@@ -104,7 +107,12 @@ export async function startDaemon(
     if (certificate) closers.push(() => certificate.close())
     const server = new HttpServer<Caller>({
       routes: routes(parts),
-      authorize: (route, head) => authorize(standing, route, head),
+      authorize: (route, head) => {
+        const caller = authorize(standing, route, head)
+        const writer = following()
+        if (writer !== '' && !isAnswered(route)) throw new FollowingError(writer)
+        return caller
+      },
       param: checkParam,
       maxBody: caller => largestBody(caller, config.http.max_body),
       isKnown: ({ kind }) => kind === 'user',
@@ -175,7 +183,7 @@ async function buildParts(
   now: () => number,
   work: Work,
   closers: (() => unknown)[]
-): Promise<Parts> {
+): Promise<Parts & { readonly following: () => string }> {
   /** Milliseconds that only grow, whoever sets the clock. */
   const ticks = () => performance.now()
   const { auth, boot: booting, http, log: logging, monitor, torrent, users } = config
@@ -196,16 +204,23 @@ async function buildParts(
   const local = new Files(options)
   const etcd =
     config.store.medium === 'etcd' ? await etcdBeside(closed(local), config, options.log) : undefined
+  let promoted = () => {}
+  const start = {
+    ...options,
+    backUp: (from: number) => keepState(state, from, version.service, etcd?.stored?.files()),
+    opened: async (view: View) => {
+      await etcd?.refuseForgotten(state)
+      await unlockBox(box, state, view)
+    },
+    promoted: () => promoted()
+  }
+  // Who cannot be asked is waited for by the start.
+  const isWritten = etcd !== undefined && (await etcd.holder().catch(() => '')) !== ''
+  if (isWritten) await refuseStranger(state)
   const store: ClusterStore = closed(
-    await Store.open({
-      ...options,
-      medium: etcd ?? local,
-      backUp: from => keepState(state, from, version.service, etcd?.stored?.files()),
-      opened: async view => {
-        await etcd?.refuseForgotten(state)
-        await unlockBox(box, state, view)
-      }
-    })
+    await (isWritten
+      ? Store.follow({ ...start, medium: etcd })
+      : Store.open({ ...start, medium: etcd ?? local }))
   )
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
@@ -251,7 +266,10 @@ async function buildParts(
     audit: (actor, changes, kind) => audit.record(actor, changes, kind)
   })
   // A setting changed over http ends when the ini's value changes, also when it is changed back later.
-  await model.change(theDaemon, tx => putSettings(tx, ini, new Map()))
+  const settle = () => model.change(theDaemon, tx => putSettings(tx, ini, new Map()))
+  promoted = () =>
+    void settle().catch(({ message }) => log.warn(`the settings of the ini are not in force yet: ${message}`))
+  if (store.following === '') await settle()
   const followDebug = () => {
     log.level = model.cluster.debug ? 'debug' : logging.level
   }
@@ -324,7 +342,11 @@ async function buildParts(
   const disk = closed(await DiskSpace.open([state, files], monitor.disk_free))
   const loop = closed(new LoopDelay(monitor.loop_delay))
   const svcd = [
-    () => store.health,
+    () => {
+      const { ok, reason } = store.health
+      if (!ok || !etcd) return { ok, reason }
+      return { ok, reason: store.following === '' ? 'primary' : `standby: ${store.following}` }
+    },
     () => status.health,
     () => boots.health,
     () => audit.health,
@@ -356,7 +378,8 @@ async function buildParts(
   watch(events, { model, status, boots, health, subscribe: listener => store.subscribe(listener) })
   return {
     ...{ config, model, status, boots, trace, health, metrics, events, overview, audit, logins, tokens },
-    ...{ control, boot, handover, install, library, nodeFiles, jobs, images, services, leases: lent }
+    ...{ control, boot, handover, install, library, nodeFiles, jobs, images, services, leases: lent },
+    following: () => store.following
   }
 }
 
@@ -369,6 +392,16 @@ async function etcdBeside(
   const { openEtcd } = await import('./store/etcd/open.js')
   await local.lock()
   return openEtcd(store, log)
+}
+
+/** Keys of its own would make tokens and secrets that no other controller can read. Throws Error that names what is missing. */
+async function refuseStranger(state: string): Promise<void> {
+  for (const name of ['secret.key', 'token.key'])
+    if (!(await exists(join(state, name))))
+      throw new Error(
+        `another svcd writes, and ${join(state, name)} is not there: copy secret.key, token.key and admin-password from its state ` +
+          'directory, mode 0600'
+      )
 }
 
 /** What it is made of is loaded where it is used: off is the default. */

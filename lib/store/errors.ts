@@ -8,14 +8,21 @@ import { ServiceError } from '../errors.js'
 export class StoreError extends ServiceError {
   override readonly name: string = 'StoreError'
 
-  constructor(readonly reason: string) {
-    super(503, `the store is unavailable: ${reason}`)
+  constructor(
+    readonly reason: string,
+    headers: Readonly<Record<string, string>> = {}
+  ) {
+    super(503, `the store is unavailable: ${reason}`, headers)
   }
 }
 
 /** Another store writes, and this one follows it; `reason` says who. */
 export class FollowingError extends StoreError {
   override readonly name = 'FollowingError'
+
+  constructor(reason: string) {
+    super(reason, { 'Retry-After': '5' })
+  }
 }
 
 /** One thing that is wrong with the state directory. `file` is a path, `line` counts from 1. */

@@ -55,6 +55,8 @@ export interface Followed {
   changed(writes: readonly Write[]): Promise<void>
   /** All that is stored, where it is not known any more what was written since what was told last. */
   reload(stored: Stored): Promise<void>
+  /** Nobody else writes any more: the right to write is ours now. */
+  promoted(): void
 }
 
 /** What a medium holds: changes that are committed and not carried out yet count as carried out. */

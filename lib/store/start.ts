@@ -20,6 +20,8 @@ export interface StoreOptions<T extends Types, I extends Index> {
   layout?: Layout
   /** Called before a state gets today's layout: keeps a copy of it, and gives its place. A throw stops the start. */
   backUp?: (from: number) => Promise<string>
+  /** Called when a store that followed has become the one that writes. */
+  promoted?: () => void
   log?: (level: 'warn' | 'info' | 'error', message: string) => void
 }
 

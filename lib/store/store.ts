@@ -41,6 +41,7 @@ export class Store<T extends Types, I extends Index> {
   #next: State<T, I>
   readonly #medium: Medium
   readonly #layout: StoreOptions<T, I>['layout']
+  readonly #promoted: NonNullable<StoreOptions<T, I>['promoted']>
   readonly #log: NonNullable<StoreOptions<T, I>['log']>
   readonly #listeners = new Set<Listener>()
   #queue: Pending[] = []
@@ -61,6 +62,7 @@ export class Store<T extends Types, I extends Index> {
     this.#kinds = kindsOf(options)
     this.#medium = options.medium
     this.#layout = options.layout
+    this.#promoted = options.promoted ?? (() => {})
     this.#log = options.log ?? (() => {})
     this.#current = current
     const committed = () => this.#current
@@ -248,7 +250,8 @@ export class Store<T extends Types, I extends Index> {
   /** What others write is made as a change in steps, and is told as one. */
   readonly #followed: Followed = {
     changed: writes => this.#followedBy(tx => made(tx, writes, this.#kinds)),
-    reload: stored => this.#followedBy(tx => brought(tx, stored, this.#kinds))
+    reload: stored => this.#followedBy(tx => brought(tx, stored, this.#kinds)),
+    promoted: () => this.#promoted()
   }
 
   #followedBy(fn: (tx: Tx<T, I>) => Generator<void>): Promise<void> {

@@ -10,10 +10,13 @@ import { StoredKeys } from './stored.js'
 import { watching } from './watch.js'
 import { holderIn } from './writer.js'
 
+/** Who is told. */
+export type Told = Pick<Followed, 'changed' | 'reload'>
+
 interface FollowerOptions {
   readonly client: Client
   readonly keys: Keys
-  readonly followed: Followed
+  readonly followed: Told
   /** Called again and again while nobody has the right to write, and nothing is missing here. */
   readonly free?: () => void
   readonly log: (level: 'warn' | 'info', message: string) => void

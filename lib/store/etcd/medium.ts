@@ -11,7 +11,7 @@ import { Keys } from './keys.js'
 import { get, holds, type Outcome, put, remove, removeAll, transact } from './kv.js'
 import { Standby } from './standby.js'
 import { type Intent, intentText, StoredKeys, type Unfinished } from './stored.js'
-import { Writer } from './writer.js'
+import { holderIn, Writer } from './writer.js'
 
 /** What an etcd store is kept in. */
 export interface EtcdOptions extends ClientOptions {
@@ -106,6 +106,12 @@ export class Etcd implements SharedMedium {
 
   async lock(): Promise<void> {
     await this.#writer.acquire()
+  }
+
+  /** Who has the right to write, in words; '' where nobody has it. */
+  async holder(): Promise<string> {
+    const { found } = await transact(this.#client, [], [get(this.#keys.writer)], [], LIMIT_MS)
+    return found[0] ? holderIn(found[0].value.toString()) : ''
   }
 
   async read(): Promise<StoredKeys> {
@@ -398,6 +404,7 @@ export class Etcd implements SharedMedium {
       await this.#begin(revision, await StoredKeys.unfinished(this.#client, this.#keys))
       this.#standby = undefined
       this.#log('info', 'this svcd writes now')
+      this.#followed?.promoted()
     } catch (error) {
       this.#standby = undefined
       await this.#writer.end(reasonOf(error))

@@ -3,11 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import t, { type Test } from 'tap'
 import { Client } from '../../../lib/store/etcd/client.js'
-import { Follower } from '../../../lib/store/etcd/follower.js'
+import { Follower, type Told } from '../../../lib/store/etcd/follower.js'
 import { Keys } from '../../../lib/store/etcd/keys.js'
 import { Etcd } from '../../../lib/store/etcd/medium.js'
 import { StoredKeys } from '../../../lib/store/etcd/stored.js'
-import type { Followed } from '../../../lib/store/medium.js'
 import { Store } from '../../../lib/store/store.js'
 import { kinds, MacIndex, type TestTypes } from '../../store/fixtures.js'
 import { type EtcdServer, startEtcd } from '../../support/etcd.js'
@@ -30,7 +29,7 @@ const setAll = (store: TestStore, names: readonly string[], value: number) =>
 const names = (count: number) => Array.from({ length: count }, (_, i) => `c${i}`)
 
 /** What a follower was told, put together. */
-class Copy implements Followed {
+class Copy implements Told {
   readonly objects = new Map<string, string>()
   reloads = 0
   commits = 0
@@ -39,7 +38,7 @@ class Copy implements Followed {
     this.#fill(stored)
   }
 
-  async changed(writes: Parameters<Followed['changed']>[0]): Promise<void> {
+  async changed(writes: Parameters<Told['changed']>[0]): Promise<void> {
     this.commits++
     for (const { type, name, text } of writes)
       if (text === undefined) this.objects.delete(`${type}/${name}`)
