@@ -189,6 +189,31 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     t.equal(has(follower), 2)
   })
 
+  t.test('what it cannot read it does not take over, however often it has read it', async t => {
+    const etcd = await startEtcd(t)
+    const writer = await open(t, etcd.url)
+    await setAll(writer, ['c'], 1)
+    const follower = await follow(t, etcd.url)
+    await put(etcd, '/svcd/objects/strange/x', '{}\n')
+    await until(() => /strange x: this svcd knows no such type/.test(follower.health.reason))
+    await until(() => /objects\/strange\/: this svcd knows no such type/.test(follower.health.reason))
+    await writer.close()
+    const until3s = performance.now() + 3000
+    const roles = new Set<boolean>()
+    for (; performance.now() < until3s; await sleep(5)) roles.add(follower.following === '')
+    t.strictSame([...roles], [false], 'it does not write')
+    t.equal(await textOf(etcd, '/svcd/writer'), undefined, 'nobody does')
+    t.match(follower.health, { ok: false, reason: /objects\/strange\/: this svcd knows no such type/ })
+    await t.rejects(
+      open(t, etcd.url),
+      /objects\/strange\/: this svcd knows no such type/,
+      'nor is it started'
+    )
+    await etcd.ask('kv/deleterange', { key: base64('/svcd/objects/strange/x') })
+    await until(() => follower.following === '')
+    await setAll(follower, ['c'], 2)
+  })
+
   t.test('who takes over finishes what is committed and not carried out', async t => {
     const etcd = await startEtcd(t)
     const writer = await open(t, etcd.url)

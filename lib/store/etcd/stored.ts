@@ -114,12 +114,18 @@ export class StoredKeys implements Stored {
   }
 
   problems(types?: ReadonlySet<string>): readonly Problem[] {
+    const unknown = types ? [...this.#objects].filter(([type, { size }]) => size > 0 && !types.has(type)) : []
     const strange = (types && this.intent?.writes.filter(({ type }) => !types.has(type))) ?? []
     return [
       ...this.#problems,
       ...strange.map(({ type }) => ({
         file: this.#at(this.#keys.intent),
         message: `a damaged intent: it has a write of an unknown type, ${oneLine(JSON.stringify(type), 100)}`
+      })),
+      // Who goes on without them would write beside them what their release does not allow.
+      ...unknown.map(([type, { size }]) => ({
+        file: this.place(type),
+        message: `this svcd knows no such type (objects: ${size}); it needs the release of the svcd that wrote them`
       }))
     ]
   }
