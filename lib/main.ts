@@ -62,7 +62,9 @@ const commands = new Map(
     async backup(options, [file = '']) {
       const config = await configOf(options)
       const { backup } = await import('./cli/backup.js')
-      await backup(config, file, options.images ?? false)
+      const told = await backup(config, file, options.images ?? false)
+      const out = file === '-' ? process.stderr : process.stdout
+      out.write(told)
       return 0
     },
     async restore(options, [file = '']) {

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { type FileHandle, open } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import { Header, Pax } from 'tar'
 
 const BLOCK_BYTES = 512
@@ -22,14 +23,21 @@ interface About {
 export class Archive {
   readonly #write: (bytes: Uint8Array) => Promise<unknown>
   readonly #hash = createHash('sha256')
+  readonly #entries = new Map<string, number>()
 
   /** `write` takes the bytes, piece by piece; what it throws ends the call that wrote. */
   constructor(write: (bytes: Uint8Array) => Promise<unknown>) {
     this.#write = write
   }
 
+  /** How many entries with content that was given here, or by an open file, are right below each directory so far. */
+  get entries(): ReadonlyMap<string, number> {
+    return this.#entries
+  }
+
   /** An entry with this content. */
   async add(path: string, content: string | Uint8Array, about: About = {}): Promise<void> {
+    this.#count(path)
     const bytes = typeof content === 'string' ? Buffer.from(content) : content
     await this.#put(headOf(path, bytes.length, about))
     await this.#put(bytes)
@@ -41,6 +49,7 @@ export class Archive {
    * Throws Error for one that has become shorter.
    */
   async addOpen(path: string, file: FileHandle, sizeBytes: number, about: About = {}): Promise<void> {
+    this.#count(path)
     await this.#put(headOf(path, sizeBytes, about))
     const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
     for (let position = 0; position < sizeBytes; ) {
@@ -73,6 +82,11 @@ export class Archive {
     const rest = Buffer.alloc(TRAILER_BYTES - BLOCK_BYTES)
     rest.write(digest)
     await this.#write(rest)
+  }
+
+  #count(path: string): void {
+    const directory = dirname(path)
+    this.#entries.set(directory, (this.#entries.get(directory) ?? 0) + 1)
   }
 
   async #put(bytes: Uint8Array): Promise<void> {

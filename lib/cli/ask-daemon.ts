@@ -5,6 +5,7 @@ import { buffer } from 'node:stream/consumers'
 import { Tokens } from '../auth/tokens.js'
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
+import { notStarted } from './not-started.js'
 
 /**
  * Asks the daemon as an admin: whoever can read the key of its tokens can make an admin's token. Throws Error
@@ -19,8 +20,7 @@ export async function askDaemon(
   const { address, port } = config.http.listen
   const host = isWildcard(address) ? (address.includes(':') ? '::1' : '127.0.0.1') : address
   // A missing key is not made here: it would belong to this user, not to the daemon.
-  if (!existsSync(join(config.paths.state, 'token.key')))
-    throw new Error(`${config.paths.state}: no svcd has been started on this state directory`)
+  if (!existsSync(join(config.paths.state, 'token.key'))) throw new Error(notStarted(config.paths.state))
   const tokens = await Tokens.open(config.paths.state, {
     now: Date.now,
     lifetimeMs: 60_000,

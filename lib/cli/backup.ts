@@ -5,6 +5,7 @@ import { open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { Archive } from '../backup/archive.js'
 import { INFO, infoText } from '../backup/info.js'
+import { refuseHalfRestored } from '../backup/interrupted.js'
 import { isKept, isOfObjects, isStored } from '../backup/state-names.js'
 import {
   addFiles,
@@ -18,14 +19,17 @@ import {
 import type { Config } from '../config/types.js'
 import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
+import { typeNames } from '../model/types.js'
 import { LoadError } from '../store/errors.js'
 import { holdDirectory } from '../store/files/lock.js'
 import { objectFile } from '../store/files/paths.js'
 import { LAYOUT, VERSION } from '../store/layout.js'
+import { INTENTS } from '../store/medium.js'
 import { version } from '../version.js'
 import { refuseDirectory } from './archive-file.js'
 import { askDaemon } from './ask-daemon.js'
 import { configDirectories, iniName, namedFiles, shippedTemplates } from './config-files.js'
+import { notStarted } from './not-started.js'
 import { UsageError } from './usage.js'
 
 /** Files that grow: what they hold before the objects are read is what belongs to these (rules 11.12). */
@@ -33,25 +37,30 @@ const growing = /^(node-(boots|status)\.journal|audit(-machines)?\.log(\.\d+)?)$
 
 /**
  * Writes a backup to a file (0600), or to standard output (`-`): all of it or none. The daemon may run, and change what it
- * likes meanwhile. Throws Error where something cannot be read or written.
+ * likes meanwhile. Gives a line that tells what is in it. Throws Error where there is no state, and where something cannot
+ * be read or written.
  */
-export async function backup(config: Config, file: string, images: boolean): Promise<void> {
+export async function backup(config: Config, file: string, images: boolean): Promise<string> {
   if (images && process.getuid?.() !== 0)
     throw new UsageError('--images needs root: the images hold files of root')
-  if (file !== '-') return toFile(file, archive => fill(archive, config, images))
+  if (file !== '-') {
+    const held = await toFile(file, archive => fill(archive, config, images))
+    return `backed up: ${config.paths.state}, ${held}, to ${file}\n`
+  }
   if (process.stdout.isTTY)
     throw new UsageError('a backup is no text for a terminal: send it to a file or a program')
   const out = process.stdout
-  await fill(
+  const held = await fill(
     new Archive(
       bytes => new Promise((done, failed) => out.write(bytes, error => (error ? failed(error) : done(0))))
     ),
     config,
     images
   )
+  return `backed up: ${config.paths.state}, ${held}, to standard output\n`
 }
 
-async function toFile(file: string, write: (archive: Archive) => Promise<void>): Promise<void> {
+async function toFile<R>(file: string, write: (archive: Archive) => Promise<R>): Promise<R> {
   await refuseDirectory(file)
   const part = join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
   const handle = await open(part, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
@@ -60,10 +69,11 @@ async function toFile(file: string, write: (archive: Archive) => Promise<void>):
     throw new Error(`there is no directory ${dirname(resolve(file))}`)
   })
   try {
-    await write(new Archive(bytes => handle.writeFile(bytes)))
+    const told = await write(new Archive(bytes => handle.writeFile(bytes)))
     await handle.sync()
     await rename(part, file)
     await syncDirectory(dirname(file))
+    return told
   } catch (error) {
     await rm(part, { force: true })
     throw error
@@ -72,8 +82,10 @@ async function toFile(file: string, write: (archive: Archive) => Promise<void>):
   }
 }
 
-async function fill(archive: Archive, config: Config, images: boolean): Promise<void> {
+/** Writes the backup; gives what objects it holds, in words. */
+async function fill(archive: Archive, config: Config, images: boolean): Promise<string> {
   const { state, templates, files } = config.paths
+  await refuseNoState(config)
   // What was told of a change lies in these files by now. Opened first, they are never ahead of the objects: that is how
   // a crash leaves them, too.
   const open = await OpenFiles.open(state, growing)
@@ -102,6 +114,28 @@ async function fill(archive: Archive, config: Config, images: boolean): Promise<
     await addTrees(archive, config.image.directory)
   }
   await archive.end()
+  return heldIn(archive)
+}
+
+/** Throws Error where the state directory holds no state: a backup of nothing would be taken for one. */
+async function refuseNoState({ paths: { state }, store }: Config): Promise<void> {
+  await refuseHalfRestored(state)
+  const names: string[] = await unlessMissing(readdir(state), [])
+  // Where the objects are in etcd, the keys are here all the same.
+  if (store.medium === 'etcd' && names.includes('secret.key')) return
+  if (store.medium !== 'etcd')
+    for (const name of names.filter(isStored)) if ((await readdir(join(state, name))).length > 0) return
+  throw new Error(notStarted(state))
+}
+
+/** `120 nodes and 14 other objects`. */
+function heldIn({ entries }: Archive): string {
+  const count = (type: string) => entries.get(`state/${type}`) ?? 0
+  const nodes = count('node')
+  const others = typeNames.reduce((sum, type) => sum + count(type), 0) - nodes
+  // After a crash it may hold what the next start makes of it.
+  const more = count(INTENTS) > 0 ? ', and a change that the next start completes' : ''
+  return `${nodes} node${nodes === 1 ? '' : 's'} and ${others} other object${others === 1 ? '' : 's'}${more}`
 }
 
 /** Whether a template is not the one that came with this program. */

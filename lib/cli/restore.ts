@@ -7,7 +7,7 @@ import { extract, list } from 'tar'
 import { CHECKSUM, verifyArchive } from '../backup/archive.js'
 import { INFO, infoOf } from '../backup/info.js'
 import { steps } from '../backup/interrupted.js'
-import { isKept, isMade } from '../backup/state-names.js'
+import { isKept, isMade, isStored } from '../backup/state-names.js'
 import { treeOptions } from '../backup/stored-files.js'
 import { loadConfig } from '../config/load.js'
 import type { Config } from '../config/types.js'
@@ -50,8 +50,12 @@ export async function restore(options: RestoreOptions): Promise<string> {
   if (file === '-') throw new UsageError('a backup is read twice: give a file')
   await refuseUnreadable(file)
   await verifyArchive(file)
-  const found = await configEntries(file)
+  const { found, holdsState } = await configEntries(file)
   const info = infoIn(file, found)
+  if (!holdsState)
+    throw new Error(
+      `${file} holds no state: it was made of a state directory on which no svcd had been started; nothing is restored`
+    )
   if (info.images && process.getuid?.() !== 0)
     throw new UsageError(`${file} holds the directories of images: to restore them needs root`)
   const config = await newConfig(found.get(iniName)?.bytes, options)
@@ -182,11 +186,12 @@ const isKnown = (path: string) =>
   path === CHECKSUM ||
   (/^(config|state|files|images)\//.test(path) && !/(^|\/)\.\.(\/|$)/.test(path))
 
-/** What a backup holds beside state and images: small files. */
-async function configEntries(file: string): Promise<Map<string, Entry>> {
+/** What a backup holds beside state and images: small files; and whether it holds a state. */
+async function configEntries(file: string): Promise<{ found: Map<string, Entry>; holdsState: boolean }> {
   const found = new Map<string, Entry>()
   let left = mostConfigBytes
   let foreign: string | undefined
+  let holdsState = false
   await list({
     file,
     strict: true,
@@ -194,6 +199,7 @@ async function configEntries(file: string): Promise<Map<string, Entry>> {
       const { path, mode = 0o600, type, size = 0 } = entry
       const [top, name = ''] = path.split('/')
       if (!isKnown(path) || (top === 'state' && !(type === 'File' && isKept(name)))) foreign ??= path
+      if (top === 'state' && isStored(name)) holdsState = true
       if (type !== 'File' || (path !== INFO && !path.startsWith('config/'))) return entry.resume()
       left -= size
       const chunks: Buffer[] = []
@@ -204,7 +210,7 @@ async function configEntries(file: string): Promise<Map<string, Entry>> {
   if (foreign !== undefined)
     throw new Error(`${file}: ${foreign} does not belong into a backup; nothing is restored`)
   if (left < 0) throw new Error(`${file}: its configuration is larger than 64 MiB; nothing is restored`)
-  return found
+  return { found, holdsState }
 }
 
 function infoIn(file: string, found: ReadonlyMap<string, Entry>) {

@@ -221,6 +221,7 @@ t.test('the command: to standard output, over no other state, not under a daemon
   const options = [...c.overrides, `http.listen=127.0.0.1:${c.daemon.port}`].flatMap(set => ['--set', set])
   const taken = await svcd(tree, ['backup', '-', '--config', join(tree, 'etc/svcd.ini'), ...options])
   t.equal(taken.code, 0, taken.stderr)
+  t.match(taken.stderr, /^backed up: \S+\/state, 0 nodes and \d+ other objects, to standard output\n$/)
   t.match(taken.stdout, /^backup\.json/)
   for (const [nowhere, said] of [
     ['/nonexistent/x.tar', '/nonexistent'],
@@ -235,6 +236,53 @@ t.test('the command: to standard output, over no other state, not under a daemon
   t.equal(running.code, 1)
   t.match(running.stderr, /svcd is running on .*\/state: stop it first .*nothing is changed/)
 })
+
+// rules 11.12, 11.13
+t.test(
+  'a state directory without a state is not backed up, and a backup without one is not restored',
+  async t => {
+    const { at, ini, set, run } = machine(t)
+    const none = `${at('state')}: no svcd has been started on this state directory; one that was started with --config or --set`
+    const command = (...words: string[]) =>
+      svcd(tree, [...words, '--config', shippedIni, ...set.flatMap(key => ['--set', key])])
+    const target = at('empty.tar')
+    for (const prepare of [
+      () => {},
+      () => mkdirSync(at('state')),
+      // What a package and an admin make there is no state.
+      () => mkdirSync(at('state/images')),
+      () => writeFileSync(at('state/admin-password'), 'x\n'),
+      () => mkdirSync(at('state/node'))
+    ]) {
+      prepare()
+      for (const words of [['backup', target], ['backup', '-'], ['export']]) {
+        const { code, stderr } = await command(...words)
+        t.equal(code, 1, stderr)
+        t.ok(stderr.includes(none), stderr)
+      }
+    }
+    t.notOk(existsSync(target), 'no file is left')
+    rmSync(at('state'), { recursive: true })
+
+    await run(file)
+    const before = filesIn(at('state'))
+    const info = infoText({ version: 0, release: '0.1.0', images: false })
+    const empty = await archiveOf({ 'backup.json': info, 'config/svcd.ini': readFileSync(ini, 'utf8') })
+    await t.rejects(run(empty, true), {
+      message: `${empty} holds no state: it was made of a state directory on which no svcd had been started; nothing is restored`
+    })
+    t.strictSame(filesIn(at('state')), before, 'the state that is there stays')
+    t.notOk(existsSync(at('state/replaced')))
+    const taken = await command('backup', target)
+    t.equal(taken.code, 0, taken.stderr)
+    t.match(taken.stdout, /^backed up: \S+\/state, 0 nodes and \d+ other objects, to \S+\/empty\.tar\n$/)
+    mkdirSync(at('state/restore.ready'))
+    t.match(
+      (await command('backup', target)).stderr,
+      /a restore of this state was interrupted: type the same/
+    )
+  }
+)
 
 t.test('what cannot be a backup is refused with the way out', async t => {
   const { at, run } = machine(t)
@@ -457,7 +505,8 @@ t.test(
     const withImages = await archiveOf({
       'backup.json': info,
       'config/svcd.ini': ini,
-      'state/admin-password': 'x'
+      'state/admin-password': 'x',
+      'state/layout/version.json': '{}'
     })
     await t.rejects(run(withImages, true), /EEXIST|ENOTDIR/)
     t.strictSame(readdirSync(at('state')), names)
