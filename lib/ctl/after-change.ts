@@ -1,5 +1,6 @@
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { TypeName } from '../model/docs.js'
+import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { Failure } from './failure.js'
 import { plain } from './render.js'
@@ -26,28 +27,55 @@ async function orNothing<T>(asked: Promise<T>): Promise<T | undefined> {
   }
 }
 
+/** So many nodes of a set are told of that get another group. */
+const mostNodes = 20
+/** Characters of a value that is told. */
+const mostCharacters = 100
+
 /**
- * The node of which it is asked after a change whether it can boot (rules 14.7): the node itself, or the first one of a set,
- * of a group or with an image. None where no field is set by which nodes boot. It is to be asked before the change, after
- * which a set may stand for others.
+ * Looks at the nodes that a change will be told of (rules 14.7), and gives what looks again after the change: it tells what
+ * went and came with another group, and why a node cannot boot. The lines are safe to show. `isNew`: the change creates it.
  */
-export async function nodeOf(
+export async function watched(
   session: Session,
   type: TypeName,
   name: string,
-  fields: JsonObject
-): Promise<string | undefined> {
-  if (!isTold(session) || !Object.keys(fields).some(field => ofBoot.has(field))) return undefined
-  if (type === 'node') return isNodeSet(name) ? (await orNothing(session.nodes(name)))?.[0] : name
-  if (type !== 'group' && type !== 'osimage') return undefined
+  fields: JsonObject,
+  isNew = false
+): Promise<() => Promise<string[]>> {
+  if (!isTold(session) || !Object.keys(fields).some(field => ofBoot.has(field))) return async () => []
+  // After the change a set may stand for others.
+  const nodes = await nodesOf(session, type, name)
+  const moves = type === 'node' && !isNew && Object.hasOwn(fields, 'group')
+  const first = moves ? nodes.slice(0, mostNodes) : []
+  const before = await statesOf(session, first)
+  const newName = objectTypes.node.newName.map(key => fields[key]).find(value => typeof value === 'string')
+  const now = (node: string) => (type === 'node' && typeof newName === 'string' ? newName : node)
+  return async () => {
+    const after = await statesOf(session, first.map(now))
+    const pairs = first.flatMap(node => {
+      const [was, is] = [before.get(node), after.get(now(node))]
+      return was && is ? [[was, is] as const] : []
+    })
+    const booting = nodes[0]
+    return [
+      ...withGroup(pairs, nodes.length, fields),
+      ...(booting === undefined ? [] : await cannotBoot(session, now(booting)))
+    ]
+  }
+}
+
+/** The nodes that a change of an object is told of: itself, those of a set, of a group, or with an image. */
+async function nodesOf(session: Session, type: TypeName, name: string): Promise<readonly string[]> {
+  if (type === 'node') return isNodeSet(name) ? ((await orNothing(session.nodes(name))) ?? []) : [name]
+  if (type !== 'group' && type !== 'osimage') return []
   const answer = await orNothing(session.controller.json('GET', `${pathOf(type, name)}/_member`))
   const { members } = within(answer, 'config', type, name)
-  return Array.isArray(members) && typeof members[0] === 'string' ? members[0] : undefined
+  return Array.isArray(members) ? members.filter(node => typeof node === 'string') : []
 }
 
 /** The line that says why a node cannot boot; none where it can. */
-export async function cannotBoot({ controller }: Session, node: string | undefined): Promise<string[]> {
-  if (node === undefined) return []
+async function cannotBoot({ controller }: Session, node: string): Promise<string[]> {
   const path = `/monitor/node/${encodeURIComponent(node)}/_why`
   const answer = await orNothing(controller.json('GET', path))
   const { obstacle } = within(answer, 'monitor', 'why', node)
@@ -60,41 +88,76 @@ function within(value: JsonValue | undefined, ...keys: readonly string[]): JsonO
   return isObject(found) ? found : {}
 }
 
-/** What changes on a node beside the fields that were given. `text` is of this node, `ofAll` of all where they differ. */
+type Values = ReadonlyMap<string, JsonValue>
+
+/** What is in force for a node. */
+interface State {
+  readonly fields: Values
+  readonly interfaces: ReadonlyMap<string, Values>
+}
+
+/** The nodes as they are now; none where one of them is not there. */
+async function statesOf({ controller }: Session, names: readonly string[]): Promise<Map<string, State>> {
+  if (names.length === 0) return new Map()
+  const nodes = await orNothing(controller.json('GET', '/config/node', { nodes: names.join(',') }))
+  // A node shows its own files alone.
+  const groups = await orNothing(controller.json('GET', '/config/group', { fields: 'files' }))
+  return new Map(
+    Object.entries(within(nodes, 'config', 'node')).flatMap(([name, node]) => {
+      if (!isObject(node)) return []
+      const ofGroup = within(groups, 'config', 'group', plain(node.group)).files
+      return [[name, stateOf({ ...node, files: [...entries(ofGroup), ...entries(node.files)] })]]
+    })
+  )
+}
+
+const entries = (value: JsonValue | undefined) => (Array.isArray(value) ? value : [])
+
+/** What changes by itself is left out, and what is told elsewhere: who sets a value, the MAC of an interface. */
+const untold: ReadonlySet<string> = new Set(['name', 'status', 'macaddr', '_override', '_running', '_stale'])
+
+/** A node, or what is to be set of one. */
+function stateOf(node: JsonObject): State {
+  const { interfaces, variables, ...rest } = node
+  const isShown = (key: string) => !untold.has(key) && !key.endsWith('_source')
+  const fields = Object.entries(rest).filter(([key]) => isShown(key))
+  for (const [key, value] of Object.entries(isObject(variables) ? variables : {}))
+    fields.push([`variables.${key}`, value])
+  return {
+    fields: new Map(fields),
+    interfaces: new Map(
+      entries(interfaces)
+        .filter(isObject)
+        .map(({ interface: name, ...values }) => [plain(name), new Map(Object.entries(values))])
+    )
+  }
+}
+
+/** What changed on a node beside the fields that were given. `text` is of this node, `ofAll` of all where they differ. */
 interface Along {
   readonly about: string
   readonly text: string
   readonly ofAll: string
 }
 
-/**
- * What goes and comes with another group: asked as a dry run, before the change is made (rules 14.7). Nothing where no
- * group was set.
- */
-export async function withGroup(
-  session: Session,
-  path: string,
-  body: JsonObject,
-  fields: JsonObject
-): Promise<string[]> {
-  if (!isTold(session) || !Object.hasOwn(fields, 'group')) return []
-  const answer = await orNothing(session.controller.json('POST', path, { dryrun: 'yes' }, body))
-  const { count, first } = within(answer, 'nodes')
-  const nodes = Array.isArray(first) ? first.filter(isObject) : []
-  const all = nodes.map(node => alongOf(node, fields))
+/** What went and came with another group, on nodes before and after it; `count`: how many nodes got it. */
+function withGroup(
+  nodes: readonly (readonly [was: State, is: State])[],
+  count: number,
+  given: JsonObject
+): string[] {
   const texts = new Map<string, { readonly along: Along; readonly texts: Set<string>; nodes: number }>()
-  for (const along of all.flat()) {
+  for (const along of nodes.flatMap(([was, is]) => alongOf(was, is, stateOf(given)))) {
     const same = texts.get(along.about) ?? { along, texts: new Set(), nodes: 0 }
     same.texts.add(along.text)
     same.nodes++
     texts.set(along.about, same)
   }
   if (texts.size === 0) return []
-  const some =
-    typeof count === 'number' && count > nodes.length ? ` (as on ${nodes.length} of ${count} nodes)` : ''
-  const lead = fields.group === null ? 'without a group' : `with group ${plain(fields.group)}`
+  const some = count > nodes.length ? ` (on the first ${nodes.length} of ${count} nodes)` : ''
+  const lead = given.group === null ? 'Without a group' : `With group ${plain(given.group)}`
   return [
-    clean(`${lead} these changed too${some}:`),
+    clean(`${lead}, these changed too${some}:`),
     ...[...texts.values()].map(({ along, texts, nodes: on }) => {
       const part = on < nodes.length ? ` (on ${on} of ${nodes.length} nodes)` : ''
       return clean(`  ${texts.size === 1 ? along.text : along.ofAll}${part}`)
@@ -102,33 +165,35 @@ export async function withGroup(
   ]
 }
 
-function alongOf({ fields }: JsonObject, given: JsonObject): Along[] {
-  const differences = Array.isArray(fields) ? fields.filter(isObject) : []
-  const along: Along[] = []
-  // Those that come or go are told as a whole.
-  const whole = new Map<string, { readonly is: 'gone' | 'new'; readonly values: string[] }>()
-  for (const { field, before, after } of differences) {
-    const [, name] = /^(.+)\.network$/.exec(plain(field)) ?? []
-    if (name === undefined || (before !== null && after !== null)) continue
-    whole.set(name, { is: after === null ? 'gone' : 'new', values: [] })
+function alongOf(was: State, is: State, given: State): Along[] {
+  const along = changedValues(was.fields, is.fields, given.fields, '')
+  const names = new Set([...was.interfaces.keys(), ...is.interfaces.keys()])
+  for (const name of names) {
+    const [before, after] = [was.interfaces.get(name), is.interfaces.get(name)]
+    if (before && after)
+      along.push(...changedValues(before, after, given.interfaces.get(name) ?? new Map(), `${name}.`))
   }
-  for (const { field, before, after } of differences) {
-    const name = plain(field)
-    const dot = name.lastIndexOf('.')
-    const entry = whole.get(name.slice(0, Math.max(dot, 0)))
-    const value = before === null ? after : before
-    if (entry) entry.values.push(`${name.slice(dot + 1)} ${plain(value)}`)
-    // The files of an image go with its name.
-    else if (!Object.hasOwn(given, name) && !name.startsWith('osimage.'))
-      along.push({
-        about: name,
-        text: `${name}: ${plain(before)} -> ${plain(after)}`,
-        ofAll: `${name}: another value on each node`
-      })
-  }
-  for (const [name, { is, values }] of whole) {
-    const ofAll = `interface ${name} is ${is}`
-    along.push({ about: `${is} ${name}`, text: `${ofAll}: ${values.join(', ')}`, ofAll })
+  // Those that come or go are told as a whole, behind the others.
+  for (const name of names) {
+    const [before, after] = [was.interfaces.get(name), is.interfaces.get(name)]
+    if (before && after) continue
+    const ofAll = `interface ${name} is ${after ? 'new' : 'gone'}`
+    const values = [...(after ?? before ?? [])].flatMap(([key, value]) =>
+      plain(value) === '-' ? [] : [`${key} ${plain(value)}`]
+    )
+    along.push({ about: ofAll, text: `${ofAll}: ${values.join(', ')}`, ofAll })
   }
   return along
+}
+
+/** The values that differ and were not given; `lead` stands before their names. */
+function changedValues(was: Values, is: Values, given: Values, lead: string): Along[] {
+  return [...new Set([...was.keys(), ...is.keys()])].flatMap(key => {
+    const [before, after] = [plain(was.get(key)), plain(is.get(key))]
+    if (before === after || given.has(key)) return []
+    const about = `${lead}${key}`
+    const isLong = Math.max(before.length, after.length) > mostCharacters
+    const text = isLong ? `${about}: another value` : `${about}: ${before} -> ${after}`
+    return [{ about, text, ofAll: `${about}: another value on each node` }]
+  })
 }

@@ -3,7 +3,7 @@ import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { TypeName } from '../model/docs.js'
 import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
-import { cannotBoot, nodeOf, withGroup } from './after-change.js'
+import { watched } from './after-change.js'
 import { changed, reader } from './change.js'
 import { Failure, refused, wrongUsage } from './failure.js'
 import { imageVerbs } from './images.js'
@@ -74,10 +74,9 @@ export const verbs: Readonly<Record<string, Verb>> = {
       // A set stands in the body: it may be too long for a path.
       if (type === 'node' && isNodeSet(name)) {
         const path = '/config/node/_set'
-        const moved = await withGroup(session, path, { nodes: name, fields: body }, body)
-        const node = await nodeOf(session, type, name, body)
+        const told = await watched(session, type, name, body)
         await changed(session, path, { nodes: name, fields: body }, 'nodes updated')
-        return session.lines([...moved, ...(await cannotBoot(session, node))])
+        return session.lines(await told())
       }
       // The controller would create it.
       if (!(await exists(session, type, name)))
@@ -225,11 +224,7 @@ async function exists({ controller }: Session, type: TypeName, name: string): Pr
 }
 
 async function save(session: Session, type: TypeName, name: string, body: JsonObject, done: string) {
-  const { title, newName } = objectTypes[type]
-  const path = pathOf(type, name)
-  const moved = type === 'node' && done === 'updated' ? await withGroup(session, path, body, body) : []
-  const now = type === 'node' ? String(body[newName[0] ?? ''] ?? name) : name
-  const node = await nodeOf(session, type, now, body)
-  await changed(session, path, body, `${title} ${name} ${done}`)
-  await session.lines([...moved, ...(await cannotBoot(session, node))])
+  const told = await watched(session, type, name, body, done === 'created')
+  await changed(session, pathOf(type, name), body, `${objectTypes[type].title} ${name} ${done}`)
+  await session.lines(await told())
 }

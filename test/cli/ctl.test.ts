@@ -1,5 +1,6 @@
 import {
   chmodSync,
+  copyFileSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -8,7 +9,7 @@ import {
   symlinkSync,
   writeFileSync
 } from 'node:fs'
-import { createServer, type ServerResponse } from 'node:http'
+import { createServer, request, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -208,10 +209,9 @@ t.test('what goes with a group, and what cannot boot, is told beside a change', 
   t.equal(
     await ok(t, ['node', 'set', 'move1', 'group=to']),
     `node move1 updated
-with group to these changed too:
+With group to, these changed too:
   osimage: - -> bare
   netboot: no -> yes
-  hostname: move1.old -> move1.new
   BOOTIF.network: old -> new
   BOOTIF.ipaddress: 10.151.0.1 -> 10.152.0.1
   interface BMC is gone: network old, ipaddress 10.151.0.2
@@ -221,11 +221,11 @@ warning: node move1 cannot boot now: OS image bare has no kernel (kernelfile)
   )
   t.match(
     await ok(t, ['node', 'set', '@from', 'group=to', 'netboot=yes']),
-    /^2 nodes updated\nwith group to these changed too:\n {2}osimage: - -> bare\n {2}hostname: another value on each node\n[\s\S]* {2}interface BMC is gone\n {2}interface ib0 is new\nwarning: node move2 cannot boot now: OS image bare /
+    /^2 nodes updated\nWith group to, these changed too:\n {2}osimage: - -> bare\n {2}BOOTIF.network: old -> new\n {2}BOOTIF.ipaddress: another value on each node\n {2}interface BMC is gone\n {2}interface ib0 is new\nwarning: node move2 cannot boot now: OS image bare /
   )
   t.match(
     await ok(t, ['node', 'set', 'move1', 'group=']),
-    /^node move1 updated\nwithout a group these changed too:\n/
+    /^node move1 updated\nWithout a group, these changed too:\n/
   )
   t.match(
     await ok(t, ['osimage', 'set', 'bare', 'kernelfile=none']),
@@ -248,6 +248,62 @@ warning: node move1 cannot boot now: OS image bare has no kernel (kernelfile)
     ['osimage', 'bare'],
     ['network', 'old'],
     ['network', 'new']
+  ] as const)
+    await ok(t, [type, 'rm', name])
+})
+
+// rules 14.7
+t.test('what goes with a group: what is there after the change, and no dry run', async t => {
+  await ok(t, ['network', 'add', 'rack', 'network=10.153.0.0/16'])
+  await ok(t, ['file', 'add', 'rackfile', 'path=/etc/rack', 'template=x'])
+  const script = join(tree, 'files', 'long.sh')
+  writeFileSync(script, '# a long script\n'.repeat(100))
+  await ok(t, ['group', 'add', 'left', 'variables.network=seven', 'variables.rack=1', 'BOOTIF.network=rack'])
+  const right = ['variables.rack=2', 'BOOTIF.network=rack', 'ib0.network=rack', 'files=rackfile']
+  await ok(t, ['group', 'add', 'right', ...right, `postscript=@${script}`])
+  for (let i = 1; i <= 22; i++) await c.post(`/config/node/go${i}`, { group: 'left' })
+  const asked: string[] = []
+  const more = await forwarder(t, async (method, path) => {
+    asked.push(`${method} ${path}`)
+    // The next address is taken by somebody else right before the change.
+    if (method === 'POST') await c.post('/config/node/thief', { group: 'right' })
+  })
+  const set = async (...words: string[]) => {
+    const { code, stdout, stderr } = await here(['node', 'set', ...words], { more })
+    t.same([code, stderr], [0, ''])
+    return stdout.replace(/^warning: .*\n/m, '')
+  }
+  const told = await set('go1', 'newhostname=gone1', 'group=right', 'netboot=yes', 'variables.mine=1')
+  const { config } = (await c.get('/config/node/gone1')).body
+  const address = config.node.gone1.interfaces.find(
+    ({ interface: name }: { interface: string }) => name === 'ib0'
+  ).ipaddress
+  t.equal(
+    told,
+    `node go1 updated
+With group right, these changed too:
+  postscript: another value
+  files: - -> rackfile
+  variables.network: seven -> -
+  variables.rack: 1 -> 2
+  interface ib0 is new: network rack, ipaddress ${address}
+`
+  )
+  t.match(
+    await set('go[2-22]', 'group=right', 'variables.rack=3', 'ib0.options=mtu=9000'),
+    /^21 nodes updated\nWith group right, these changed too \(on the first 20 of 21 nodes\):\n {2}postscript: another value\n {2}files: - -> rackfile\n {2}variables.network: seven -> -\n {2}interface ib0 is new\n$/
+  )
+  t.same(
+    asked.filter(path => path.startsWith('POST ')),
+    ['POST /config/node/go1', 'POST /config/node/_set']
+  )
+  t.notMatch(asked.join('\n'), /dryrun/)
+  await ok(t, ['node', 'rm', 'gone1,thief,go[2-22]', '--yes'])
+  for (const [type, name] of [
+    ['group', 'left'],
+    ['group', 'right'],
+    ['file', 'rackfile'],
+    ['network', 'rack']
   ] as const)
     await ok(t, [type, 'rm', name])
 })
@@ -587,6 +643,26 @@ async function stranger(t: Test, answer: (path: string, response: ServerResponse
   t.teardown(() => server.close())
   const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   writeFileSync(join(cache, 'svcd', `token-${encodeURIComponent(at)}`), 'x\n', { mode: 0o600 })
+  return { SVCD_URL: at }
+}
+
+/** The controller behind a server that calls `passes` before it passes a request on. */
+async function forwarder(t: Test, passes: (method: string, path: string) => Promise<void>) {
+  const server = createServer(async (incoming, response) => {
+    const { method = '', url: path = '', headers } = incoming
+    await passes(method, path)
+    const outgoing = request(`${url}${path}`, { method, headers }, answer => {
+      response.writeHead(answer.statusCode ?? 500, answer.headers)
+      answer.pipe(response)
+    })
+    incoming.pipe(outgoing)
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const token = join(cache, 'svcd', `token-${encodeURIComponent(at)}`)
+  copyFileSync(tokenFile, token)
+  t.teardown(() => rmSync(token))
   return { SVCD_URL: at }
 }
 
