@@ -2,6 +2,7 @@ import { didYouMean } from '../did-you-mean.js'
 import { badRequest, notFound } from '../errors.js'
 import { members } from '../model/effective.js'
 import type { View } from '../model/view.js'
+import { installSteps } from '../monitor/metrics.js'
 import { staleNodes } from '../monitor/stale.js'
 import { evaluate, isNodeSet } from '../node-set/evaluate.js'
 import type { Parts } from './context.js'
@@ -57,7 +58,7 @@ function membersOf({ status, boots, model }: Needed, group: string, view: View):
   const [, kind, value = ''] = /^([a-z]+):(.*)$/s.exec(group) ?? []
   if (kind === 'status' && value === '')
     throw badRequest('node set: @status: needs a word behind it, as in @status:installer.failed')
-  if (kind === 'status') return view.names('node').filter(name => isIn(status.state(name) ?? '', value))
+  if (kind === 'status') return inState(status, value, view)
   if (kind === 'stale') {
     if (value !== 'yes') throw badRequest(`node set: ${STALE}`)
     return staleNodes({ view, cluster: model.cluster }, boots)
@@ -76,6 +77,25 @@ function membersOf({ status, boots, model }: Needed, group: string, view: View):
     throw notFound(`node set: there is no group ${group}${meant}`)
   }
   return view.index.members(group)?.all.values ?? []
+}
+
+/**
+ * The nodes whose last state is this word. Throws 400 for a word with which no state begins, of an installation or as a node has
+ * reported it: an empty set would tell that all is well.
+ */
+function inState(status: Needed['status'], word: string, view: View): string[] {
+  const names = view.names('node')
+  const found = names.filter(name => isIn(status.state(name) ?? '', word))
+  if (found.length > 0) return found
+  const isStep = installSteps.some(
+    step => `installer.${step}`.startsWith(word) || isIn(word, `installer.${step}`)
+  )
+  if (isStep || names.some(name => status.history(name).some(({ state }) => state.startsWith(word))))
+    return []
+  throw badRequest(
+    `node set: @status:${word.slice(0, 100)}: no node has reported such a state; those of an installation are ` +
+      `installer.${installSteps.join(', ')}`
+  )
 }
 
 /** Whether a state is this word, or this word and more: `installer.failed: unpack: no space`. */

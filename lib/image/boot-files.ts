@@ -1,7 +1,7 @@
 import { lstatSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { resolveInside } from '../disk/inside.js'
-import { badRequest } from '../errors.js'
+import { badRequest, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
@@ -11,6 +11,7 @@ import {
   chooseKernel,
   hasModules,
   type KernelWish,
+  kernelsIn,
   namedFile,
   versionOf,
   wantedKernel
@@ -52,6 +53,7 @@ export async function bootFiles(
   const ofKernel = pack?.kernelfile === image.kernelfile ? pack : undefined
   await checkWish(tree, image.name, wish)
   const found = await chooseKernel(tree, image, ofKernel, wish, isOwn)
+  await checkVersion(tree, image, ofKernel, wish, found)
   if (found === undefined) job.line('the image has no kernel below /boot')
   const kernel = found ?? stays('kernelfile')
   const path = kernel === 'kept' ? undefined : kernel
@@ -89,6 +91,36 @@ export async function bootFiles(
   else if (initrd !== undefined && initrd !== 'kept') job.line(`initramfs: /${initrd.path}`)
   return { kernel, initrd: initrd === 'kept' ? initrd : initrd?.path, version }
 }
+
+/**
+ * Throws 503 where an admin has set a version since the last pack, and the kernel that would be packed is of another one: the
+ * version would be put back in silence (rules 9.3).
+ */
+async function checkVersion(
+  tree: string,
+  image: OsimageDoc,
+  pack: PackDoc | undefined,
+  wish: KernelWish,
+  kernel: string | undefined
+): Promise<void> {
+  const wanted = image.kernelversion
+  const isAsked = wish.kernelfile !== undefined || wish.kernelversion !== undefined
+  if (wanted === undefined || isAsked || kernel === undefined || kernel === 'kept') return
+  const taken = versionOf(kernel)
+  if (taken === undefined || taken === wanted) return
+  const packed = pack?.kernel && (pack.kernelversion ?? versionOf(pack.kernel))
+  // A kernel file that is named counts more than the version beside it, and one that was packed may have been upgraded.
+  if (packed === undefined ? image.kernelfile !== undefined : packed === wanted) return
+  const there = await kernelsIn(tree)
+  throw unavailable(
+    `OS image ${image.name}: field "kernelversion" is ${wanted}, and the image has no /boot/vmlinuz-${wanted}; ` +
+      `there are ${there.slice(0, mostTold).join(', ')}${there.length > mostTold ? ` and ${there.length - mostTold} more` : ''}: ` +
+      `set kernelversion to one of these, or install that kernel in the image; nothing was packed`
+  )
+}
+
+/** So many kernels are told. */
+const mostTold = 10
 
 /** The version of a chosen kernel: the one that was packed with it before, else what its name says, else the image's. */
 function versionIn({ kernelversion }: OsimageDoc, path: string | undefined, pack: PackDoc | undefined) {

@@ -103,14 +103,18 @@ export async function chooseKernel(
 const ofVersion = (version: string | undefined) =>
   version !== undefined && isFileName(`vmlinuz-${version}`) ? `boot/vmlinuz-${version}` : undefined
 
-/** The newest kernel by version: `vmlinuz-6.1.0-10` is newer than `vmlinuz-6.1.0-9`. Rescue kernels are left out. */
-async function newestKernel(tree: string): Promise<string | undefined> {
+/** The names of the kernels in /boot, the newest first. Rescue kernels are left out. */
+export async function kernelsIn(tree: string): Promise<string[]> {
   const boot = await resolveInside(tree, 'boot')
-  if (boot === undefined) return undefined
-  const names = (await readdir(join(tree, boot)).catch(() => []))
+  if (boot === undefined) return []
+  return (await readdir(join(tree, boot)).catch(() => []))
     .filter(name => /^vmlinuz/.test(name) && isFileName(name) && !/rescue|\.old$/.test(name))
     .sort((a, b) => b.localeCompare(a, 'en', { numeric: true }))
-  for (const name of names) {
+}
+
+/** The newest kernel by version: `vmlinuz-6.1.0-10` is newer than `vmlinuz-6.1.0-9`. */
+async function newestKernel(tree: string): Promise<string | undefined> {
+  for (const name of await kernelsIn(tree)) {
     const file = await fileIn(tree, `boot/${name}`)
     if (file !== undefined) return file
   }

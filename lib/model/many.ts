@@ -1,9 +1,11 @@
 import { atOnce } from '../concurrency.js'
+import { badRequest } from '../errors.js'
 import type { TypeName } from './docs.js'
 import { marked } from './mark.js'
 import { type Actor, type Model, removeObjects, write } from './model.js'
 import type { Changing, Given } from './object-type.js'
 import { checkingChanges, refusal } from './rules.js'
+import { objectTypes } from './types.js'
 import type { View } from './view.js'
 
 /**
@@ -17,9 +19,30 @@ export function saveAll(
   given: Given,
   actor: Actor
 ): Promise<number> {
-  return changeAll(model, actor, pick, function* (changing, name) {
+  const picked = (view: View) => {
+    const names = pick(view)
+    if (names.length > 1) refuseShared(type, names.length, given)
+    return names
+  }
+  return changeAll(model, actor, picked, function* (changing, name) {
     yield* write(changing, type, name, model.get(type, name, changing.tx), given)
   })
+}
+
+/** Throws 400 for a MAC or an address that is given to several objects: the second of them would be told that it is the first one's. */
+function refuseShared(type: TypeName, count: number, { values, interfaces }: Given): void {
+  const { title } = objectTypes[type]
+  const refuse = (where: string, what: string, value: unknown) => {
+    if (typeof value === 'string')
+      throw badRequest(
+        `${title} set: ${where}: ${count} ${title}s cannot have one ${what}, ${value}; give each its own, alone or by a table (svcctl import FILE)`
+      )
+  }
+  refuse('field "macaddr"', 'MAC', values.get('macaddr'))
+  for (const { interface: on, macaddress, ipaddress } of interfaces) {
+    refuse(`interface ${on}`, 'MAC', macaddress)
+    refuse(`interface ${on}`, 'address', ipaddress)
+  }
 }
 
 /** Removes all the objects that `pick` names, or none where somebody refers to one; gives how many they are. */

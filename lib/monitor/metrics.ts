@@ -10,7 +10,7 @@ const REQUEST_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30]
 const STEP_SECONDS = [1, 5, 15, 30, 60, 120, 300, 600, 1800]
 
 /** The steps of the install script, in their order. Another word that a node reports counts as `other`. */
-const installSteps = [
+export const installSteps = [
   ...['started', 'prescript', 'bmcsetup', 'partscript', 'download', 'unpack', 'network', 'secrets', 'files'],
   ...['hostkeys', 'postscript', 'roles', 'bootloader', 'labels', 'completed', 'failed']
 ]

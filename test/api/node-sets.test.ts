@@ -18,6 +18,7 @@ const enc = encodeURIComponent
 
 // rules 12.1, 12.2, 12.3
 t.test('read', async t => {
+  for (const state of ['site.early: 1', 'site.check: disk']) await c.post('/monitor/node/n2', { state })
   await c.post('/monitor/node/n3', { state: 'installer.failed: unpack: no space' })
   const table: [set: string, names: string[]][] = [
     ['n[1-2]', ['n1', 'n2']],
@@ -28,6 +29,10 @@ t.test('read', async t => {
     ['@empty', []],
     ['@status:installer.failed', ['n3']],
     ['@status:installer', []],
+    ['@status:installer.completed', []],
+    ['@status:installer.failed: bootloader', []],
+    ['@status:site.check', ['n2']],
+    ['@status:site.early', []],
     ['@osimage:compute&n[2-9]', ['n2', 'n3']]
   ]
   for (const [set, expected] of table) {
@@ -56,6 +61,12 @@ t.test('what is refused', async t => {
     ['@stale', 404, 'node set: there is no group stale; @stale takes yes alone: @stale:yes'],
     ['@stale:maybe', 400, 'node set: @stale takes yes alone: @stale:yes'],
     ['@status:', 400, 'node set: @status: needs a word behind it, as in @status:installer.failed'],
+    [
+      '@status:instaler',
+      400,
+      'node set: @status:instaler: no node has reported such a state; those of an installation are installer.started, prescript, ' +
+        'bmcsetup, partscript, download, unpack, network, secrets, files, hostkeys, postscript, roles, bootloader, labels, completed, failed'
+    ],
     ['n[1', 400, 'node set n[1: its brackets do not match'],
     ['n1,', 400, 'node set n1,: nothing stands at ","']
   ]
@@ -112,16 +123,43 @@ t.test('a change of many is one change', async t => {
   t.same(rest, [])
 })
 
-t.test('all or none', async t => {
+// rules 12.3
+t.test('one MAC, or one address, for several nodes is refused as what it is', async t => {
   const before = await documents(c)
-  // One address for all: the second of them cannot have it.
+  const mac = '52:54:00:00:0e:01'
+  const rest = '; give each its own, alone or by a table (svcctl import FILE)'
+  const nic = (fields: object) => ({ interfaces: [{ interface: 'BOOTIF', ...fields }] })
+  for (const [fields, says] of [
+    [{ macaddr: mac }, `field "macaddr": 3 nodes cannot have one MAC, ${mac}`],
+    [nic({ macaddress: mac }), `interface BOOTIF: 3 nodes cannot have one MAC, ${mac}`],
+    [nic({ ipaddress: '10.141.0.77' }), 'interface BOOTIF: 3 nodes cannot have one address, 10.141.0.77'],
+    [
+      nic({ ipaddress: '10.141.0.1', force: true }),
+      'interface BOOTIF: 3 nodes cannot have one address, 10.141.0.1'
+    ]
+  ] as const) {
+    const refused = { status: 400, body: { message: `node set: ${says}${rest}` } }
+    t.match(await c.post('/config/node/n[1-3]', fields), refused)
+    t.match(await c.post('/config/node/_set', { nodes: 'n[1-3]', fields }), refused)
+  }
+  t.same(await documents(c), before)
+  t.match(await c.post('/config/node/n[1-3]', { macaddr: null }), { status: 200 }, 'none is no fault')
+  t.match(await c.post('/config/node/n[1]', { macaddr: mac }), { status: 200 }, 'a set of one node')
+  t.match(await c.post('/config/node/n1', { macaddr: null }), { status: 204 })
+})
+
+t.test('all or none', async t => {
+  // The third of them gets no address.
+  t.equal((await c.post('/config/network/tiny', { network: '10.150.0.0/30' })).status, 201)
+  const before = await documents(c)
   const answer = await c.post('/config/node/n[1-3]', {
     comment: 'no',
-    interfaces: [{ interface: 'BOOTIF', ipaddress: '10.141.0.77' }]
+    interfaces: [{ interface: 'ib9', network: 'tiny' }]
   })
-  t.equal(answer.status, 400)
-  t.match(answer.body.message, /10\.141\.0\.77 belongs to node n/)
+  t.equal(answer.status, 404)
+  t.match(answer.body.message, /network tiny has no free address/)
   t.same(await documents(c), before)
+  t.equal((await c.get('/config/network/tiny/_delete')).status, 201)
   const added = await c.post('/config/node/n[1-3]', {
     interfaces: [{ interface: 'ib0', network: 'cluster' }]
   })

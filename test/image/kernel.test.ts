@@ -133,6 +133,38 @@ t.test('kernel: a version that the file name does not say is taken if the image 
   t.match(await image(), { kernelversion: '6.1.0-10' }, 'without one it is that of the file name')
 })
 
+// rules 9.3
+t.test('a version that was set, and that the image lacks, is not put back in silence', async t => {
+  const { c, tree, image, pack } = await beginning(t)
+  const set = (fields: object) => c.post('/config/osimage/compute', fields)
+  const says =
+    'OS image compute: field "kernelversion" is 6.9.9, and the image has no /boot/vmlinuz-6.9.9; there are vmlinuz-6.1.0-10, ' +
+    'vmlinuz-6.1.0-9: set kernelversion to one of these, or install that kernel in the image; nothing was packed'
+  const refused = async (what: string) => {
+    const before = await image()
+    t.match(await pack(), { status: 503, body: { message: says } }, what)
+    t.same(await image(), before, what)
+  }
+  await set({ kernelversion: '6.9.9' })
+  await refused('the first pack')
+  await set({ kernelversion: null })
+  t.equal((await pack()).status, 204)
+  t.match(await image(), { kernelversion: '6.1.0-10' })
+  await set({ kernelversion: '6.9.9' })
+  await refused('a later one')
+  await set({ kernelversion: '6.1.0-9' })
+  t.equal((await pack()).status, 204)
+  t.match(await image(), { kernelfile: /-vmlinuz-6.1.0-9$/, kernelversion: '6.1.0-9' })
+  // The kernel of the image was upgraded: nobody has asked for the one before.
+  rmSync(join(tree, 'boot/vmlinuz-6.1.0-9'))
+  t.equal((await pack()).status, 204)
+  t.match(await image(), { kernelversion: '6.1.0-10' })
+  rmSync(join(tree, 'boot/vmlinuz-6.1.0-10'))
+  await set({ kernelversion: '6.9.9' })
+  t.equal((await pack()).status, 204, 'an image without any kernel is packed')
+  t.match(await image(), { kernelversion: '6.9.9' })
+})
+
 t.test('a boot file that the admin named and that is nowhere is not taken away', async t => {
   const { c, tree, image, pack, records } = await beginning(t, { 'etc/hostname': 'x' })
   const mine = { kernelfile: 'mykernel', initrdfile: 'myinitrd' }
