@@ -1,4 +1,4 @@
-# svcd: `make run` serves from this checkout, `make test` installs what the tests need and runs them.
+# svcd: `make run` serves from this checkout (ARGS="--set http.listen=127.0.0.1:7055": on another port), `make test` installs what the tests need and runs them.
 .PHONY: run demo build node-version lint format test test-long test-node24 bench bench-compare docs packages install deb rpm clean
 
 export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
@@ -6,7 +6,7 @@ installed := node_modules/.package-lock.json
 sources := $(shell find lib -name '*.ts') package.json tsconfig.json tsconfig.build.json
 
 run: build
-	@exec bin/svcd serve --config etc/svcd.ini
+	@exec bin/svcd serve --config etc/svcd.ini $(ARGS)
 
 # The commit is baked in each time: it changes without a change of the sources.
 build: dist/main.js

@@ -2,7 +2,7 @@ import { type Problem, problemText } from '../config/problem.js'
 import { escapeControls } from '../log.js'
 
 const reasons: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'another program listens there',
+  EADDRINUSE: 'another program listens there; stop it, or give svcd another port',
   EADDRNOTAVAIL: 'this machine does not have that address',
   EACCES: 'permission denied'
 }
@@ -26,7 +26,10 @@ function linesOf(error: unknown): string[] {
 function sentence(error: NodeJS.ErrnoException & { address?: string; port?: number; key?: string }): string {
   const reason = reasons[error.code ?? '']
   if (error.syscall !== 'listen' || !reason) return error.message || error.name
-  return `cannot listen on ${error.key ?? '[http] listen'}, ${error.address ?? ''} port ${error.port ?? ''}: ${reason}`
+  const { key = '[http] listen', address = '', port = '' } = error
+  const wayOut =
+    error.code === 'EADDRINUSE' ? ` (${key} in the ini, or --set ${key.replace(/^\[(\w+)\] /, '$1.')}=…)` : ''
+  return `cannot listen on ${key}, ${address} port ${port}: ${reason}${wayOut}`
 }
 
 function isProblem(value: unknown): value is Problem {

@@ -98,6 +98,14 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
     const { controller } = await session(terminal, options, false)
     return new TokenCache(terminal.env).remove(controller.name)
   }
+  if (first === 'token') {
+    take(first, options, [])
+    if (rest.length > 0) throw wrongUsage('token takes no operand')
+    const { controller } = await session(terminal, options, true)
+    // Of a login that has ended it is told here, and not by the program that gets the token.
+    await controller.json('GET', '/config/cluster')
+    return terminal.out(`${controller.token}\n`)
+  }
   if (first === 'import') {
     take(first, options, ['output', 'dryrun', 'yes'])
     if (rest.length !== 1 || rest[0] === '') throw wrongUsage('usage: svcctl import FILE')

@@ -130,7 +130,7 @@ export class Controller {
         : isVoid.test(message)
           ? 'your login has ended'
           : message
-    return refused(`${why}; type: svcctl login USER`)
+    return refused(`${why}; type: svcctl login ${userOf(this.token) ?? 'USER'}`)
   }
 
   /** What answers is something else. */
@@ -151,6 +151,12 @@ export class Controller {
     const hint = fault === undefined ? other || asleep : `; ${WAYS_OUT[fault]}`
     return noController(`no controller at ${this.name}: ${message || code}${hint}`)
   }
+}
+
+/** Whose login a token of svcd is; undefined where it does not say so. */
+function userOf(token = ''): string | undefined {
+  const { kind, sub } = parsed(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) ?? {}
+  return kind === 'user' && typeof sub === 'string' ? sub : undefined
 }
 
 /** What the controller says of a token that is no login any more; nobody who types svcctl knows that header. */

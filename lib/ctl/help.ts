@@ -23,7 +23,7 @@ const column = (left: string, width: number, right: string) =>
   left.length < width ? `  ${left.padEnd(width)} ${right}` : `  ${left}\n  ${' '.repeat(width)} ${right}`
 
 /** The first words of a command line. */
-export const commands = ['login', 'logout', 'completion', 'import', 'cluster', ...typeNames] as const
+export const commands = ['login', 'logout', 'token', 'completion', 'import', 'cluster', ...typeNames] as const
 
 const verbLines = (type: TypeName) =>
   Object.entries(verbsOf(type)).map(([name, { operands, summary }]) =>
@@ -42,6 +42,7 @@ svcctl (the same as svcd ctl) asks the controller over its http interface.
 
   login [USER]                       get a token, which is valid for an hour; default: admin
   logout                             forget it
+  token                              print it, for programs that ask over http
   completion bash                    print the completion for bash
   import FILE                        create and change nodes by the lines of a table in CSV; - is standard input
 ${Object.entries(clusterVerbs)

@@ -29,22 +29,22 @@ t.test("the commands of docs/day.md, as they are typed, in the page's order", as
   t.match(added, /3 nodes created, 0 changed/)
   const there = await typed('What is there')
   t.match(there, /^name +group +osimage/m)
-  t.match(there, /^node003 +10\.141\.\S+ +rack 2$/m)
-  t.match(there, /^node002,compute\r?$/m)
+  t.match(there, /^node013 +10\.141\.\S+ +rack 2$/m)
+  t.match(there, /^node012,compute\r?$/m)
   t.match(there, /52:54:00:00:01:01 +\(node\)|macaddr +52:54:00:00:01:01/)
   const change = await typed('What will this change do')
   t.match(
     change,
-    /nodes node\[001-002\] would be changed:[\s\S]*2 nodes updated[\s\S]*group compute would be changed:/
+    /nodes node\[011-012\] would be changed:[\s\S]*2 nodes updated[\s\S]*group compute would be changed:/
   )
   t.match(await typed('Which nodes run something else than they should'), /^name +osimage$/m)
   const why = await typed('Why did this one not come up')
-  t.match(why, /^node001 +- +-/m)
-  t.match(why, /node001/)
+  t.match(why, /^node011 +- +-/m)
+  t.match(why, /node011/)
   // No node is stale, or has a BMC: it may fail, but the command line is right.
   t.notMatch(await typed('Off and on again', ' || echo "code $?"'), 'code 2')
   const gone = await typed('Gone for good')
   t.match(gone, /2 nodes would be deleted[\s\S]*2 nodes deleted/)
-  t.same(Object.keys((await c.get('/config/node')).body.config.node), ['node001'])
+  t.same(Object.keys((await c.get('/config/node')).body.config.node), ['node011'])
   t.notMatch([added, there, change, why, gone].join(''), /is not known|there is no/)
 })

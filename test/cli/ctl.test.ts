@@ -627,9 +627,13 @@ t.test('a token that others could have read, or that has expired, is not used', 
   t.match(await here(['node', 'list']), {
     code: 1,
     stdout: '',
-    stderr: 'svcctl: your login has ended; type: svcctl login USER\n'
+    stderr: 'svcctl: your login has ended; type: svcctl login admin\n'
   })
+  const ended = { code: 1, stdout: '', stderr: /your login has ended/ }
+  t.match(await here(['token']), ended, 'no program gets a token that has ended')
   c.clockMs = 0
+  t.equal(await ok(t, ['token']), token.toString(), 'for programs that ask over http')
+  t.match(await here(['token', 'admin']), { code: 2, stderr: /token takes no operand/ })
   await ok(t, ['logout'])
   t.same(readdirSync(join(cache, 'svcd')), [])
 })
@@ -886,12 +890,13 @@ t.test('the commands of docs/ctl.md, as they are typed', async t => {
   const commands = blocks
     .join('')
     .replaceAll('http://127.0.0.1:7050', `http://127.0.0.1:${documented.daemon.port}`)
+    .replaceAll('curl -sS', 'curl -fsS')
     .replace('login admin', `login admin --stdin <${secret}`)
   const script = `set -eu; PATH=${join(tree, 'bin')}:$PATH; cd ${join(tree, 'files')}\n${commands}`
   const { code, stdout, stderr } = await start('bash', ['-c', script], { input: '', env }).ended
   t.equal(code, 0, stderr)
-  t.match(stdout, /^nodes node\[001-002\] would be changed:\n {2}comment: - -> rack 7, being rewired$/m)
-  t.same(Object.keys((await documented.get('/config/node')).body.config.node), ['node001'])
+  t.match(stdout, /^nodes test\[001-002\] would be changed:\n {2}comment: - -> rack 7, being rewired$/m)
+  t.same(Object.keys((await documented.get('/config/node')).body.config.node), ['test001'])
   t.match((await documented.get('/config/group/thin')).body.config.group.thin, { variables: { rack: '7' } })
 })
 

@@ -148,7 +148,7 @@ t.test('a start that fails: one line per problem, exit 1, no stack trace', async
     ['throw "text"', /^svcd: text\n$/],
     [
       'throw Object.assign(new Error("listen EADDRINUSE"), { code: "EADDRINUSE", syscall: "listen", address: "127.0.0.1", port: 7 })',
-      /^svcd: cannot listen on \[http\] listen, 127\.0\.0\.1 port 7: another program listens there\n$/
+      /^svcd: cannot listen on \[http\] listen, 127\.0\.0\.1 port 7: another program listens there; stop it, or give svcd another port \(\[http\] listen in the ini, or --set http\.listen=…\)\n$/
     ]
   ]
   for (const [starting, expected] of failures) {
