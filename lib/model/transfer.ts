@@ -29,7 +29,8 @@ const isMasked = "is masked: only an admin's export can be imported"
 
 /**
  * Everything an admin has configured, as one document of stored values (rules 3.11), in
- * parts of JSON text: names in natural order, keys in table order, so that equal states give equal bytes. All of it is of
+ * parts of JSON text: names in natural order, keys in table order, so that equal states give equal bytes, and each object on a
+ * line of its own, for diff. All of it is of
  * the moment of the call, however long it takes to read; it can be read several times. Throws 503 for a secret that cannot
  * be decrypted.
  */
@@ -45,23 +46,23 @@ export function exportText(model: Model, masked: boolean): Iterable<string> {
   const secrets = new Map(view.names('secrets').map(key => [key, view.get('secrets', key)]))
   return {
     *[Symbol.iterator]() {
-      yield `{"config":{"cluster":${cluster}`
+      yield `{"config":{\n"cluster":${cluster}`
       for (const [type, docs] of objects) {
-        yield `,"${type}":`
+        yield `,\n"${type}":`
         yield* map(docs, doc => doc && [doc.name, stored(type, doc, masked)])
       }
-      yield ',"osimagetag":'
+      yield ',\n"osimagetag":'
       yield* map(tags, ([key, tag]) => [key, tagEntry(tag)])
-      yield ',"secrets":{'
+      yield ',\n"secrets":{'
       for (const [i, owner] of owners.entries()) {
-        yield `${i > 0 ? ',' : ''}"${owner}":`
+        yield `${i > 0 ? ',' : ''}\n"${owner}":`
         const [, docs] = objects.find(([type]) => type === owner) ?? []
         yield* map(docs ?? [], doc => {
           const held = doc && secrets.get(secretsKey(owner, doc.name))
           return held && [doc.name, shownSecrets(held.secrets, box, `${owner} ${doc.name}`, masked)]
         })
       }
-      yield '}}}'
+      yield '\n}\n}}\n'
     }
   }
 }
@@ -75,7 +76,7 @@ export function* checkingSecrets({ view, box }: Model): Generator<void> {
     }
 }
 
-/** The entries of a map, in pieces; nothing for what is undefined. */
+/** The entries of a map, each on a line of its own, in pieces; nothing for what is undefined. */
 function* map<V>(
   values: readonly V[],
   entry: (value: V) => readonly [name: string, value: unknown] | undefined
@@ -85,13 +86,13 @@ function* map<V>(
   for (const value of values) {
     const [name, made] = entry(value) ?? []
     if (name === undefined) continue
-    part += `${separator}${JSON.stringify(name)}:${JSON.stringify(made)}`
+    part += `${separator}\n${JSON.stringify(name)}:${JSON.stringify(made)}`
     separator = ','
     if (part.length < PART_CHARACTERS) continue
     yield part
     part = ''
   }
-  yield `${part}}`
+  yield separator === '' ? `${part}}` : `${part}\n}`
 }
 
 function stored<K extends TypeName>(type: K, doc: Docs[K], masked: boolean): object {

@@ -25,6 +25,30 @@ const document = await exported(c)
 const reset = async () => t.equal((await post(c, document)).status, 201)
 
 // rules 3.11
+t.test('an export has each object on a line of its own', async t => {
+  const { config } = JSON.parse(document)
+  const lines = document.split('\n')
+  const objects = ({ cluster: _, secrets, ...rest }: Record<string, object>) =>
+    [...Object.values(rest), ...Object.values(secrets as object)].flatMap(section => Object.entries(section))
+  const texts = objects(config).map(([name, object]) => `${JSON.stringify(name)}:${JSON.stringify(object)}`)
+  t.ok(texts.length > 20)
+  t.same(
+    texts.filter(text => !lines.includes(text) && !lines.includes(`${text},`)),
+    []
+  )
+  t.equal(lines.pop(), '', 'the last line is whole')
+  const [node = ''] = Object.keys(config.node)
+  t.equal((await c.post(`/config/node/${node}`, { comment: 'another' })).status, 204)
+  const now = (await exported(c)).split('\n')
+  t.equal(now.length, lines.length + 1)
+  const other = now.filter(line => !lines.includes(line) && line !== '')
+  t.equal(other.length, 1)
+  t.ok(other[0]?.startsWith(`"${node}":{`) && other[0].includes('"comment":"another"'))
+  await reset()
+  t.equal(await exported(c), document)
+})
+
+// rules 3.11
 t.test('an export has every section, and stored values', async t => {
   const { config } = JSON.parse(document)
   const sections =
