@@ -38,7 +38,7 @@ export const hasDryRun = ({ path, effect, method }: ApiRoute) =>
 /** The route with a dry run: with `dryrun=yes` its transaction is taken back, and what it would have changed is told. */
 export function withDryRun(
   route: ApiRoute,
-  { services, model }: Pick<Parts, 'services' | 'model'>
+  { services, model, images }: Pick<Parts, 'services' | 'model' | 'images'>
 ): ApiRoute {
   return {
     ...route,
@@ -50,13 +50,13 @@ export function withDryRun(
         new DryRun(
           changes,
           services.differing(changes, view, cluster),
-          feltBy(changes, { view: model.view, cluster: model.cluster }, { view, cluster })
+          feltBy(changes, { view: model.view, cluster: model.cluster }, { view, cluster }),
+          images.removedWith(changes, view)
         )
       try {
         await route.handler(replaced(request, { dryRun }))
       } catch (error) {
-        if (error instanceof DryRun)
-          return told(error.changes, await error.files(), await inSlices(error.felt()))
+        if (error instanceof DryRun) return told(error, await error.files(), await inSlices(error.felt()))
         throw error
       }
       throw new TypeError(`${route.path} has changed something in a dry run`)
@@ -69,7 +69,8 @@ class DryRun extends Error {
   constructor(
     readonly changes: readonly Change[],
     readonly files: () => Promise<DifferingFile[]>,
-    readonly felt: () => Generator<void, Felt>
+    readonly felt: () => Generator<void, Felt>,
+    readonly directories: readonly string[]
   ) {
     super('a dry run')
   }
@@ -78,7 +79,8 @@ class DryRun extends Error {
 /** Types of the store that an admin knows. */
 const known = new Set([...Object.keys(objectTypes), 'osimagetag', 'secrets', 'cluster'])
 
-function told(all: readonly Change[], files: readonly DifferingFile[], felt: Felt): Answer {
+function told({ changes: all, directories }: DryRun, files: readonly DifferingFile[], felt: Felt): Answer {
+  const removed = directories.map(path => `; the directory ${path} would be removed`).join('')
   const changes = all.filter(({ type }) => known.has(type))
   function* text(): Generator<string> {
     const mark = new Mark()
@@ -86,7 +88,7 @@ function told(all: readonly Change[], files: readonly DifferingFile[], felt: Fel
       yield ''
       mark.add(change)
     }
-    yield `{"message":${JSON.stringify(`${counted(changes)}${others(changes, felt)}`)},"changes":[`
+    yield `{"message":${JSON.stringify(`${counted(changes)}${others(changes, felt)}${removed}`)},"changes":[`
     const given: object[] = []
     for (const [i, change] of changes.entries()) {
       const { type, name } = change
@@ -94,7 +96,7 @@ function told(all: readonly Change[], files: readonly DifferingFile[], felt: Fel
       given.push(...addressesIn(type, name, fields))
       yield `${i > 0 ? ',' : ''}${JSON.stringify({ type, name, action: actionOf(change), fields })}`
     }
-    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},"nodes":${JSON.stringify(felt)},"mark":"${mark.text}"}`
+    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},"nodes":${JSON.stringify(felt)}${removed && `,"directories":${JSON.stringify(directories)}`},"mark":"${mark.text}"}`
   }
   return { status: 200, json: { [Symbol.iterator]: text } }
 }

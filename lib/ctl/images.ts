@@ -1,6 +1,8 @@
 import { isObject } from '../json.js'
 import { changed } from './change.js'
+import { refused, wrongUsage } from './failure.js'
 import type { Session } from './session.js'
+import { clean } from './terminal.js'
 import { change, chosen, pathOf, type Verb } from './verb.js'
 
 const tagPath = (image: string, tag: string) =>
@@ -22,6 +24,40 @@ async function packed({ controller }: Session, name: string): Promise<string> {
   if (!initrdfile) return `${done}; warning: it has no initramfs${noBoot} initramfs-tools${again}`
   return done
 }
+/** A tag of an image that is not packed holds nothing. Where that cannot be asked for any more, it is tagged all the same. */
+async function tagged({ controller }: Session, name: string, tag: string): Promise<string> {
+  const done = `OS image ${name} tagged ${tag}`
+  const path = `/config/osimagetag/${encodeURIComponent(name)}`
+  const { config } = await controller.json('GET', path, {}).catch(() => ({ config: {} }))
+  const { osimagetag } = isObject(config) ? config : {}
+  const held = isObject(osimagetag) ? osimagetag[tag] : undefined
+  if (!isObject(held) || held.imagefile) return done
+  return `${done}; warning: it is not packed, so the tag holds no image: type svcctl osimage pack ${name}, and tag it again`
+}
+
+/**
+ * Deletes an image. Where the directory that svcd made for it goes too, it asks first, unless `--yes` is given (rules 14.5).
+ * @throws Failure 1 where the answer is no, 2 where there is no terminal to ask on
+ */
+export async function removeImage(session: Session, name: string): Promise<void> {
+  const { terminal, controller, options } = session
+  const path = `${pathOf('osimage', name)}/_delete`
+  const done = `osimage ${name} deleted`
+  if (options.dryrun) return changed(session, path, undefined, done)
+  const { directories } = await controller.json('GET', path, { dryrun: 'yes' })
+  const gone = Array.isArray(directories) ? directories.map(String) : []
+  if (gone.length === 0) return changed(session, path, undefined, done)
+  const nothing = 'nothing was deleted'
+  const about = `its directory ${gone.join(', ')}`
+  if (!options.yes) {
+    if (!terminal.shows.in)
+      throw wrongUsage(`${nothing}: ${about} would be removed, and there is no terminal to ask on; use --yes`)
+    if (!(await terminal.confirmed(clean(`Delete OS image ${name} and ${about}? [y/N] `))))
+      throw refused(nothing)
+  }
+  await changed(session, path, undefined, `${done}; ${about} is removed`)
+}
+
 const noBoot = ': its nodes cannot boot from the network; install'
 const again = ' in it, and pack it again'
 
@@ -52,7 +88,7 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
     options: change,
     only: ['osimage'],
     run: (session, type, [name = '', tag = '']) =>
-      changed(session, `${pathOf(type, name)}/tag`, { tag }, `OS image ${name} tagged ${tag}`)
+      changed(session, `${pathOf(type, name)}/tag`, { tag }, () => tagged(session, name, tag))
   },
   untag: {
     operands: 'NAME TAG',

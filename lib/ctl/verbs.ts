@@ -6,7 +6,7 @@ import { isNodeSet } from '../node-set/evaluate.js'
 import { watched } from './after-change.js'
 import { changed, reader } from './change.js'
 import { Failure, refused, wrongUsage } from './failure.js'
-import { imageVerbs } from './images.js'
+import { imageVerbs, removeImage } from './images.js'
 import { act } from './power.js'
 import { agreed } from './question.js'
 import { bootLines, objectLines } from './render.js'
@@ -111,11 +111,13 @@ export const verbs: Readonly<Record<string, Verb>> = {
   rm: {
     operands: 'NAME',
     count: [1, 1],
-    summary: 'delete one that nothing uses; of nodes also those of a set, and asks first',
+    summary:
+      'delete one that nothing uses; asks before a set of nodes goes, or the directory of an image with it',
     options: [...change, 'yes'],
     async run(session, type, [name = '']) {
       const asks = type === 'node' && !session.options.dryrun
       const wanted = asks ? await agreed(session, name, 'Delete', 'nothing was deleted') : name
+      if (type === 'osimage') return removeImage(session, name)
       const done = `${type} ${wanted} deleted`
       if (type === 'node' && isNodeSet(wanted))
         await changed(session, '/config/node/_delete', { nodes: wanted }, done)

@@ -9,8 +9,8 @@ import { notFound, unavailable } from '../errors.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
 import { type Actor, theDaemon } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
-import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
-import type { Change } from '../model/view.js'
+import { meantTree, type OsimageDoc, type TreeDoc } from '../model/types/osimage.js'
+import type { Change, View } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import { checkWish } from './boot-files.js'
 import { checkClone, cloneImage } from './clone.js'
@@ -27,7 +27,7 @@ import { Sweep } from './sweep.js'
 import { checkPrograms, reachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
 import { checkFields } from './transfers.js'
-import { keepTree, realPlace, treeOf } from './trees.js'
+import { imageIn, keepTree, realPlace, treeOf } from './trees.js'
 import { Upkeep } from './upkeep.js'
 
 export interface ImagesOptions extends Pick<ImageContext, 'model' | 'log' | 'now' | 'ticks' | 'work'> {
@@ -155,6 +155,15 @@ export class Images {
   async remove(name: string, actor: Actor): Promise<void> {
     await this.#o.model.remove('osimage', name, actor)
     await this.#removeTrees(actor)
+  }
+
+  /** The directories that would be removed after these changes, as `remove` does it; `view` is of the time after them. */
+  removedWith(changes: readonly Change[], view: View): string[] {
+    const directory = this.#directory
+    return changes.flatMap(({ type, name, before, after }) => {
+      if (type !== 'tree' || !(after as TreeDoc | undefined)?.abandoned || !before) return []
+      return imageIn(view, directory, name) === undefined ? [join(directory, name)] : []
+    })
   }
 
   /** Has the directories removed that svcd made for deleted images. Resolves with the requests. Never throws. */

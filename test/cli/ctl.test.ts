@@ -1,6 +1,7 @@
 import {
   chmodSync,
   copyFileSync,
+  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -454,9 +455,14 @@ t.test('the same failure of many nodes is told once, whatever they are called', 
 t.test('an image is packed and tagged', async t => {
   makeTree(join(c.directory, 'images', 'small'))
   await ok(t, ['osimage', 'add', 'small'])
+  t.equal(
+    await ok(t, ['osimage', 'tag', 'small', 'early']),
+    'OS image small tagged early; warning: it is not packed, so the tag holds no image: type svcctl osimage pack small, and tag it again\n'
+  )
+  await ok(t, ['osimage', 'untag', 'small', 'early'])
   const packed = await here(['osimage', 'pack', 'small'], { tty: true })
   t.match(packed, { code: 0, stdout: /OS image small packed/, stderr: /\r\[ *#* *\] / })
-  await ok(t, ['osimage', 'tag', 'small', 'v1'])
+  t.equal(await ok(t, ['osimage', 'tag', 'small', 'v1']), 'OS image small tagged v1\n')
   t.match(
     await ok(t, ['osimage', 'tags', 'small', '--fields', 'name,osimage']),
     /^name +osimage\nv1 +small\n$/
@@ -476,7 +482,30 @@ t.test('an image is packed and tagged', async t => {
     'OS image large packed; warning: it has no kernel below /boot: its nodes cannot boot from the network; ' +
       'install a kernel (linux-image-amd64) in it, and pack it again\n'
   )
-  for (const name of ['small', 'large']) await ok(t, ['osimage', 'rm', name])
+  // The directory that svcd made goes with the image, the other one stays.
+  const place = join(c.directory, 'images', 'large')
+  const remove = ['osimage', 'rm', 'large']
+  t.match(await run(remove), {
+    code: 2,
+    stderr: `svcctl: nothing was deleted: its directory ${place} would be removed, and there is no terminal to ask on; use --yes`
+  })
+  t.ok(
+    (await ok(t, [...remove, '--dryrun'])).startsWith(
+      `dry run, nothing was changed: 1 OS image would be deleted; the directory ${place} would be removed\n`
+    )
+  )
+  const question = `Delete OS image large and its directory ${place}? [y/N] `
+  const no = await here(remove, { types: 'n' })
+  t.match(no, { code: 1, stderr: /nothing was deleted/ })
+  t.ok(no.stderr.includes(question), no.stderr)
+  t.match(await here(remove, { types: 'y' }), {
+    code: 0,
+    stdout: `osimage large deleted; its directory ${place} is removed\n`
+  })
+  for (let i = 0; existsSync(place) && i < 500; i++) await new Promise(resolve => setTimeout(resolve, 20))
+  t.notOk(existsSync(place))
+  t.equal(await ok(t, ['osimage', 'rm', 'small']), 'osimage small deleted\n')
+  t.ok(existsSync(join(c.directory, 'images', 'small')))
 })
 
 // rules 14.6
