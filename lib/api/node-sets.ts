@@ -5,6 +5,7 @@ import type { View } from '../model/view.js'
 import { installSteps } from '../monitor/metrics.js'
 import { staleNodes } from '../monitor/stale.js'
 import { evaluate, isNodeSet } from '../node-set/evaluate.js'
+import { fold } from '../node-set/fold.js'
 import type { Parts } from './context.js'
 
 /** What sets are worked out from besides the objects. */
@@ -15,6 +16,10 @@ const SPARE_NAMES = 20_000
 
 /** So many names are told of those that are no nodes. */
 const MOST_TOLD = 10
+/** So many are folded: that is done in one turn of the event loop. */
+const MOST_FOLDED = 10_000
+/** Characters of what a folding may give. */
+const LONGEST_FOLDED = 200
 
 /**
  * The nodes that a text names, which is a node's name or a node set (rules 12.1). Throws 400 for what is neither, and 404
@@ -26,10 +31,18 @@ export function nodesIn(parts: Needed, text: string, view: View, wayOut = ''): s
   const missing = names.filter(name => !view.get('node', name))
   if (missing.length === 0) return names
   if (!isNodeSet(text)) throw notFound(`node ${text} does not exist`)
-  const meant = didYouMean(missing[0] ?? '', view.names('node'))
-  const told = missing.slice(0, MOST_TOLD).join(', ')
-  const more = missing.length > MOST_TOLD ? ` and ${missing.length - MOST_TOLD} more` : ''
+  // Of many it is rather the set that is wrong.
+  const meant = missing.length > 1 ? '' : didYouMean(missing[0] ?? '', view.names('node'))
+  const [told, more] = toldOf(missing)
   throw notFound(`node set ${text.slice(0, 200)}: there is no node ${told}${more}${meant}${wayOut}`)
+}
+
+/** Names folded, where that is short; else the first of them, and how many more there are. */
+function toldOf(names: readonly string[]): [told: string, more: string] {
+  const folded = names.length > MOST_FOLDED ? '' : fold(names)
+  if (folded !== '' && folded.length <= LONGEST_FOLDED) return [folded, '']
+  const more = names.length > MOST_TOLD ? ` and ${names.length - MOST_TOLD} more` : ''
+  return [names.slice(0, MOST_TOLD).join(', '), more]
 }
 
 /** How sets are told from names, and what they stand for. */

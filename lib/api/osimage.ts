@@ -30,6 +30,7 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
   const nameOf = (request: ApiRequest) => param(request, 'osimage')
   return [
     ...objectRoutes(parts, 'osimage', {
+      columns: ['name', 'distribution', 'kernelversion', 'imagefile', 'comment'],
       minimal: true,
       members: true,
       cloned: 'elsewhere',

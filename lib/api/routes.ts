@@ -31,7 +31,10 @@ export function routes(parts: Parts): ApiRoute[] {
     ...tokenRoutes(parts),
     ...clusterRoutes(parts),
     ...networkRoutes(parts),
-    ...objectRoutes(parts, 'group', { members: true }),
+    ...objectRoutes(parts, 'group', {
+      members: true,
+      columns: ['name', 'osimage', 'osimagetag', 'domain', 'netboot', 'BOOTIF.network', 'comment']
+    }),
     ...interfaceRoutes(parts, 'group'),
     ...objectRoutes(parts, 'node', {
       sets: nodeSets(parts),

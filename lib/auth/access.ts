@@ -114,7 +114,7 @@ export function authorize(options: AccessOptions, route: Guarded, head: RequestH
   const caller = typeof token === 'string' ? identify(options, token) : undefined
   if (!caller) {
     if (meaning.lenient) return anonymous
-    throw unauthorized('the token in x-access-tokens is not valid')
+    throw unauthorized('the token in x-access-tokens is not valid; ask for a new one: POST /token')
   }
   if (caller.kind === 'node') checkNode(caller.node, meaning, head)
   if (caller.kind === 'user' && caller.role !== 'admin') checkViewer(caller, meaning, route)

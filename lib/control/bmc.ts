@@ -19,21 +19,31 @@ export interface Bmc {
 
 /** The BMC of a node. Throws 404 that says which object lacks which field, and what to do. */
 export function bmcOf(model: Model, name: string): Bmc {
-  const { interfaces, settings } = model.effective(model.get('node', name))
+  const node = model.get('node', name)
+  const { interfaces, settings } = model.effective(node)
+  // What is typed is for its whole group, where it has one.
+  const set = `svcctl ${node.group === undefined ? `node set ${name}` : `group set ${node.group}`}`
   const entry = interfaces.find(isBmc)
-  if (!entry)
-    throw notFound(`node ${name} has no interface BMC: add one with a network to it or to its group`)
+  if (!entry) throw notFound(`node ${name} has no interface BMC: type ${set} BMC.network=NETWORK`)
   if (entry.ipaddress === undefined)
-    throw notFound(`node ${name}: its interface BMC has no "ipaddress": post one to the node's interfaces`)
+    throw notFound(
+      `node ${name}: its interface BMC has no "ipaddress": type svcctl node set ${name} BMC.ipaddress=ADDRESS`
+    )
   const { bmcsetupname } = settings
   if (bmcsetupname === null)
-    throw notFound(`node ${name} has no BMC set-up: set "bmcsetupname" on it or on its group`)
+    throw notFound(
+      `node ${name} has no BMC set-up: type ${set} bmcsetupname=NAME (svcctl bmcsetup list shows them)`
+    )
   const setup = model.get('bmcsetup', bmcsetupname)
   const { username, password, protocol, cipher, verify_certificate, system } = setup
   if (!username)
-    throw notFound(`BMC set-up ${bmcsetupname} has no "username", which the BMC of ${name} asks for`)
+    throw notFound(
+      `BMC set-up ${bmcsetupname} has no "username", which the BMC of ${name} asks for: type svcctl bmcsetup set ${bmcsetupname} username=NAME`
+    )
   if (!password)
-    throw notFound(`BMC set-up ${bmcsetupname} has no "password", which the BMC of ${name} asks for`)
+    throw notFound(
+      `BMC set-up ${bmcsetupname} has no "password", which the BMC of ${name} asks for: type svcctl bmcsetup set ${bmcsetupname} password=-`
+    )
   return {
     node: name,
     address: entry.ipaddress,

@@ -79,7 +79,11 @@ async function cannotBoot({ controller }: Session, node: string): Promise<string
   const path = `/monitor/node/${encodeURIComponent(node)}/_why`
   const answer = await orNothing(controller.json('GET', path))
   const { obstacle } = within(answer, 'monitor', 'why', node)
-  return typeof obstacle === 'string' ? [clean(`warning: node ${node} cannot boot now: ${obstacle}`)] : []
+  if (typeof obstacle !== 'string') return []
+  // An image that is packed says what it lacks: to pack it once more would not help.
+  const [, image] = /^OS image (\S+) has no /.exec(obstacle) ?? []
+  const wayOut = image === undefined ? '' : `; type: svcctl osimage pack ${image}`
+  return [clean(`warning: node ${node} cannot boot now: ${obstacle}${wayOut}`)]
 }
 
 function within(value: JsonValue | undefined, ...keys: readonly string[]): JsonObject {

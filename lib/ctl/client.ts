@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
+import { didYouMean } from '../did-you-mean.js'
 import type { TypeName } from '../model/docs.js'
 import { objectTypes } from '../model/types.js'
 import { versionLine } from '../version.js'
@@ -113,7 +114,11 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
   }
   if (first === 'cluster') return act(terminal, options, first, clusterVerbs, rest)
   if (isType(first)) return act(terminal, options, first, verbsOf(first), rest)
-  throw wrongUsage(first === '' ? 'which command?' : `unknown command ${first}: ${commands.join(', ')}`)
+  throw wrongUsage(
+    first === ''
+      ? 'which command?'
+      : `unknown command ${first}${didYouMean(first, commands)}: ${commands.join(', ')}`
+  )
 }
 
 /** Runs the verb that is asked for, of those that are known. */
@@ -127,13 +132,33 @@ async function act<T extends string>(
   const verb = Object.hasOwn(known, word) ? known[word] : undefined
   if (!verb) {
     const has = `${first} has ${Object.keys(known).join(', ')}`
-    throw wrongUsage(word === '' ? `which verb? ${has}` : `unknown verb ${word}: ${has}`)
+    throw wrongUsage(
+      word === ''
+        ? `which verb? ${has}`
+        : `unknown verb ${word}${didYouMean(word, Object.keys(known))}: ${has}`
+    )
   }
   take(`${first} ${word}`, options, verb.options ?? [])
   const [least, most] = verb.count
-  if (operands.length < least || operands.length > most || operands.includes(''))
-    throw wrongUsage(`usage: svcctl ${first} ${word} ${verb.operands}`.trimEnd())
+  const several = first === 'node' ? severalNodes(verb, operands) : ''
+  if (operands.length < least || operands.length > most || operands.includes('') || several !== '')
+    throw wrongUsage(`usage: svcctl ${first} ${word} ${verb.operands}`.trimEnd().concat(several))
   await verb.run(await session(terminal, options, true), first, operands)
+}
+
+/** What is said of several nodes that are words of their own, where one word names them: a name, or a set. */
+function severalNodes(
+  { operands, count, assigns }: Pick<Verb, 'operands' | 'count' | 'assigns'>,
+  words: readonly string[]
+): string {
+  const end = words.findIndex(word => word.includes('='))
+  const names =
+    operands === 'NAME FIELD=VALUE...' && assigns
+      ? words.slice(0, end < 0 ? words.length : end)
+      : /^\[?(?:SET|NAME$)/.test(operands)
+        ? words.slice(0, Math.max(0, words.length - count[1] + 1))
+        : []
+  return names.length > 1 ? `; several nodes are one word: ${names.join(',')}` : ''
 }
 
 /** Refuses options that a command does not take. */

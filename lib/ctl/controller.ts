@@ -147,7 +147,10 @@ export class Controller {
     // A daemon that ends just now hangs up as well.
     const mayBeTls = this.url.protocol === 'http:' && message === 'socket hang up'
     const other = mayBeTls ? '; if this port does not speak http, try https://' : ''
-    const asleep = code === 'ECONNREFUSED' ? '; on the controller, type: systemctl status svcd' : ''
+    const asleep =
+      code === 'ECONNREFUSED'
+        ? '; does svcd run there? On the controller, type: systemctl status svcd (in a checkout: make run)'
+        : ''
     const hint = fault === undefined ? other || asleep : `; ${WAYS_OUT[fault]}`
     return noController(`no controller at ${this.name}: ${message || code}${hint}`)
   }

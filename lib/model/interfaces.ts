@@ -124,7 +124,8 @@ export function mergeNodeInterfaces(
     const where = `node ${node.name}: interface ${wanted.interface}`
     if (network !== undefined && !tx.get('network', network))
       throw badRequest(`${where}: network ${network} does not exist`)
-    if (network === undefined && wanted.ipaddress) throw badRequest(`${where}: an address needs a network`)
+    if (network === undefined && wanted.ipaddress)
+      throw badRequest(`${where}: an address needs a network, and ${lacking(node, ofGroup !== undefined)}`)
     const stays = has !== undefined && has.network === network
     const open = network !== undefined && wanted.ipaddress === undefined
     const kept = wanted.ipaddress === undefined ? has?.ipaddress : wanted.ipaddress
@@ -234,3 +235,11 @@ export function removeGroupInterface(group: GroupDoc, name: string): GroupDoc {
   const left = without(group, `group ${group.name}`, name)
   return left.length > 0 ? { ...rest, interfaces: left } : rest
 }
+
+/** Why an interface of a node has no network, in words. */
+const lacking = ({ group }: NodeDoc, isOfGroup: boolean) =>
+  isOfGroup
+    ? 'this interface has none'
+    : group === undefined
+      ? 'neither this interface nor a group of the node names one'
+      : `its group ${group} has no such interface`

@@ -75,10 +75,12 @@ export const noScript = (facts: Facts) => {
   const told = beforeKernel(facts, 'no-script')
   return told === newest(facts.boot?.steps, 'script', 'no-script', 'disk') ? told : undefined
 }
+/** How a verdict ends when what stopped the boot would stop it no more. */
+export const putRight = ' (that is put right by now)'
 /** What a verdict adds where what stopped a boot (`about`) would stop it no more, or something else would. */
 export function since({ obstacle }: Facts, about: string): string {
   const now = obstacle()
-  if (now === undefined) return ' (that is put right by now)'
+  if (now === undefined) return putRight
   return clipped(now) === about ? '' : ` (by now the reason is another: ${clipped(now)})`
 }
 /** The sentence on a node whose boot script says why it cannot boot, where the reason fits; undefined for none. */
@@ -170,7 +172,25 @@ export const runs = ({ node, running, would }: Facts) =>
 /** What the last step was, in words. */
 export function doing({ boot }: Facts): string {
   const last = boot?.steps.reduce((a, b) => (b.last >= a.last ? b : a))
-  return last
-    ? `was last seen with "${last.step}${last.about === '' ? '' : ` ${last.about}`}"`
-    : 'was never seen'
+  return last ? deeds[last.step].replace('ABOUT', () => last.about) : 'was never seen'
+}
+
+/** What a node did in a step; ABOUT stands for what the step was about. */
+const deeds: Readonly<Record<StepName, string>> = {
+  menu: 'asked for the menu',
+  script: 'got its boot script',
+  'no-script': 'asked for its boot script and got none: ABOUT',
+  disk: 'was told to boot from its disk',
+  bmc: 'asked for a boot script with the MAC ABOUT of its BMC',
+  kernel: 'asked for the kernel ABOUT',
+  initramfs: 'asked for the initramfs ABOUT',
+  file: 'asked for the boot file ABOUT',
+  'no-file': 'asked for a boot file that is not served: ABOUT',
+  install: 'got its install script',
+  kickstart: 'got its kickstart',
+  refused: 'was refused its install script: ABOUT',
+  report: 'reported the state ABOUT',
+  image: 'asked for the packed image ABOUT',
+  torrent: 'asked for the torrent of its image',
+  running: 'reported that its system is up'
 }

@@ -15,6 +15,7 @@ import {
   newest,
   nextMs,
   noScript,
+  putRight,
   refusal,
   runs,
   sign,
@@ -34,9 +35,13 @@ export interface Why {
   readonly saw: string
   /** What to do; '' for nothing. */
   readonly remedy: string
+  /** What to do where what stopped the boot is put right by now. */
+  readonly whenRight?: string
   /** What was seen of this node, when the rule applies. */
   readonly verdict: (facts: Facts) => string | undefined
 }
+
+const nothingMore = 'nothing more is to be done: the node asks again by itself, or start it anew'
 
 /**
  * Why a node did not boot: the first rule that applies counts (rules 6.7). docs/troubleshooting.md has a section for each.
@@ -123,6 +128,7 @@ export const whys: readonly Why[] = [
     id: 'template-fault',
     saw: 'the machine asked for its boot script, and the template of it has a fault',
     remedy: 'correct the template, or set the variable that it names',
+    whenRight: 'start the node anew',
     verdict: facts => {
       const told = noScript(facts)
       return told?.about.startsWith(notRendered)
@@ -135,6 +141,7 @@ export const whys: readonly Why[] = [
     saw: 'the machine got a boot script that says that its image is packed, and has no kernel or no initramfs',
     remedy:
       "put a kernel into the image's /boot (linux-image-amd64, and initramfs-tools), and pack it; if the node has a tag, give what is packed the tag; the node asks again by itself",
+    whenRight: nothingMore,
     verdict: facts => cannotBoot(facts, about => about.includes(packedWithout))
   },
   {
@@ -142,12 +149,14 @@ export const whys: readonly Why[] = [
     saw: 'the machine got a boot script that says that the tag of its image lacks a file',
     remedy:
       'pack the image, and give what is packed the tag (svcctl osimage tag IMAGE TAG); the node asks again by itself',
+    whenRight: nothingMore,
     verdict: facts => cannotBoot(facts, about => about.startsWith(ofTag))
   },
   {
     id: 'no-boot-file',
     saw: 'the machine got a boot script that says why it cannot boot, or a kernel or initramfs that is not there',
     remedy: 'pack the image, or give it files that are there; the node asks again by itself',
+    whenRight: nothingMore,
     verdict: facts => {
       const { node } = facts
       const told = cannotBoot(facts, () => true)
@@ -328,7 +337,7 @@ export const whys: readonly Why[] = [
     remedy: 'watch the console; look at the network and at /monitor/status',
     verdict: facts =>
       facts.now - lastSeen(facts) > stepMs
-        ? `${facts.node} ${doing(facts)} since ${at(lastSeen(facts))}, which is long`
+        ? `${facts.node} ${doing(facts)} at ${at(lastSeen(facts))}, and nothing was seen of it since, which is long`
         : undefined
   },
   {
@@ -337,14 +346,14 @@ export const whys: readonly Why[] = [
     remedy: 'wait; look how many nodes install at once, and whether torrents are used',
     verdict: facts =>
       facts.boot && facts.now - facts.boot.began > bootMs
-        ? `${facts.node} boots since ${at(facts.boot.began)}, and ${doing(facts)}`
+        ? `${facts.node} boots since ${at(facts.boot.began)}, and last it ${doing(facts)}`
         : undefined
   },
   {
     id: 'in-progress',
     saw: 'the boot goes on',
     remedy: 'wait',
-    verdict: facts => `${facts.node} boots: it ${doing(facts)}, at ${at(lastSeen(facts))}`
+    verdict: facts => `${facts.node} boots: it ${doing(facts)} at ${at(lastSeen(facts))}`
   }
 ]
 
@@ -370,14 +379,23 @@ export function why(facts: Facts): Said {
 }
 
 function said(facts: Facts): Said {
-  for (const { id, remedy, verdict } of whys) {
+  for (const { id, remedy, whenRight, verdict } of whys) {
     const text = verdict(facts)
+    if (text === undefined) continue
     const see = `docs/troubleshooting.md#${id}`
-    if (text !== undefined)
-      return { rule: id, verdict: `${text}${remedy === '' ? '' : `; ${remedy}, see ${see}`}`, see }
+    const isRight = whenRight !== undefined && text.endsWith(putRight)
+    const todo = (isRight ? whenRight : remedy).replaceAll('NODE', facts.node)
+    return {
+      rule: id,
+      verdict: todo === '' ? text : `${text}; ${todo}${isRight ? '' : `, see ${place(id)}`}`,
+      see
+    }
   }
   throw new Error('the last rule applies always')
 }
+
+/** Where more is told of a rule, for who reads a verdict: a package installs the page, and a checkout has it. */
+const place = (id: string) => `"${id}" in docs/troubleshooting.md (a package has it in /usr/share/doc/svcd)`
 
 /** The facts up to the last boot in which the node reported, where `seen` is of a machine that may be another one. */
 function ownFacts(facts: Facts, seen: Said): Facts | undefined {

@@ -49,6 +49,14 @@ t.test('text', async t => {
     await text('/config/node?format=text'),
     /^name +group +osimage +osimagetag +macaddr +BOOTIF\.ipaddress +status +comment\n/
   )
+  t.match(
+    await text('/config/group?format=text'),
+    /^name +osimage +osimagetag +domain +netboot +BOOTIF\.network +comment\n/
+  )
+  t.match(
+    await text('/config/osimage?format=text'),
+    /^name +distribution +kernelversion +imagefile +comment\n/
+  )
   t.equal(await text('/config/switch?format=text&fields=name'), 'name\n')
   t.equal(await text('/config/group/compute/_member?format=text'), 'name\nn1\nn2\nn10\n')
   t.match((await c.get('/config/node?format=text')).headers['content-type'], 'text/plain; charset=utf-8')

@@ -45,11 +45,17 @@ t.test('read', async t => {
 
 t.test('what is refused', async t => {
   const table: [set: string, status: number, says: string][] = [
-    ['n[1-5]', 404, 'node set n[1-5]: there is no node n4, n5'],
+    ['n[1-5]', 404, 'node set n[1-5]: there is no node n[4-5]'],
+    ['n[1-30]', 404, 'node set n[1-30]: there is no node n[4-30]'],
     [
-      'n[1-30]',
+      Array.from({ length: 60 }, (_, i) => `x${i}y${i * i}`).join(','),
       404,
-      'node set n[1-30]: there is no node n4, n5, n6, n7, n8, n9, n10, n11, n12, n13 and 17 more'
+      `node set ${Array.from({ length: 60 }, (_, i) => `x${i}y${i * i}`)
+        .join(',')
+        .slice(
+          0,
+          200
+        )}: there is no node x0y0, x1y1, x2y4, x3y9, x4y16, x5y25, x6y36, x7y49, x8y64, x9y81 and 50 more`
     ],
     ['@none', 404, 'node set: there is no group none'],
     ['@osimage:none', 404, 'node set: there is no OS image none'],

@@ -80,7 +80,7 @@ t.test('the pages on nodes and groups', async t => {
   ])
   t.match(
     await typed('docs/troubleshooting.md', ['Troubleshooting', 'bmc-only', 'wrong-mac']),
-    /troubleshooting\.md#never-asked\s+node node001: no boot was seen/
+    /see "never-asked" in docs\/troubleshooting\.md \(a package has it in \/usr\/share\/doc\/svcd\)\s+node node001: no boot was seen/
   )
 })
 

@@ -96,7 +96,7 @@ refused('what is in use is not deleted', [
   [remove('network/power'), 400, 'network power', 'in use by 1', 'other device pdu'],
   [remove('osimage/compute'), 400, 'OS image compute', 'in use by 1', 'group compute'],
   [remove('osimage/login'), 400, 'OS image login', 'in use by 1', 'node n2'],
-  [remove('osimage/compute/osimagetag/stable'), 400, 'tag stable of compute', 'group compute', 'node n1'],
+  [remove('osimage/compute/osimagetag/stable'), 400, 'tag stable of compute', 'in use by 1', 'group compute'],
   [remove('bmcsetup/boards'), 400, 'BMC set-up boards', 'in use by 1', 'group compute'],
   [remove('bmcsetup/blades'), 400, 'BMC set-up blades', 'in use by 1', 'node n2'],
   [remove('group/compute'), 400, 'group compute', 'in use by 1', 'node n1'],

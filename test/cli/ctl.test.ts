@@ -217,7 +217,7 @@ With group to, these changed too:
   BOOTIF.ipaddress: 10.151.0.1 -> 10.152.0.1
   interface BMC is gone: network old, ipaddress 10.151.0.2
   interface ib0 is new: network old, ipaddress 10.151.0.7
-warning: node move1 cannot boot now: OS image bare has no kernel (kernelfile)
+warning: node move1 cannot boot now: OS image bare has no kernel (kernelfile); type: svcctl osimage pack bare
 `
   )
   t.match(
@@ -596,7 +596,7 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
     [['node', 'set', 'node009', 'comment=x'], /node node009 does not exist; type: svcctl node add$/m],
     [
       ['node', 'set', 'node[001-009]', 'comment=x'],
-      /there is no node node003.*; a set creates none, a table does: svcctl import FILE/
+      /there is no node node\[003-009\]; a set creates none, a table does: svcctl import FILE/
     ],
     [['node', 'show', '..'], /./],
     [['node', 'set', 'node001', 'variables.__proto__=x'], /__proto__/],
@@ -605,9 +605,17 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
   ]
   const wrong: [string[], RegExp][] = [
     [[], /which command\?/],
-    [['nodes'], /unknown command nodes/],
+    [['nodes'], /unknown command nodes \(did you mean "node"\?\): /],
     [['constructor', 'list'], /unknown command constructor/],
-    [['node', 'toString'], /unknown verb toString/],
+    [['node', 'toString'], /unknown verb toString: /],
+    [['node', 'staus'], /unknown verb staus \(did you mean "status"\?\): /],
+    [['node', 'rm', 'n1', 'n2'], /usage: svcctl node rm NAME; several nodes are one word: n1,n2\n/],
+    [
+      ['node', 'power', 'n1', 'n2', 'n3', 'on'],
+      /usage: svcctl node power SET .*; several nodes are one word: n1,n2,n3\n/
+    ],
+    [['node', 'set', 'n1', 'n2', 'comment=x'], /; several nodes are one word: n1,n2\n/],
+    [['node', 'rename', 'n1', 'n2', 'n3'], /usage: svcctl node rename NAME NEW\n/],
     [['group', 'power', 'x', 'on'], /unknown verb power/],
     [['node', 'add', 'node[011-013]'], /add creates one node, .* from a table: svcctl import FILE/],
     [['node', 'set', 'node001', 'foo=1'], /a node has no field foo; it has group, /],
@@ -637,7 +645,10 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
   const silent = `http://127.0.0.1:${await freePort()}`
   const none = await run(['login', '--stdin', '--url', silent], 'x\n')
   t.match(none, { code: 3, stdout: '', stderr: `svcctl: no controller at ${silent}: connect ECONNREFUSED` })
-  t.match(none.stderr, /; on the controller, type: systemctl status svcd\n/)
+  t.match(
+    none.stderr,
+    /; does svcd run there\? On the controller, type: systemctl status svcd \(in a checkout: make run\)\n/
+  )
 })
 
 // rules 14.1

@@ -107,15 +107,29 @@ t.test('what is missing or wrong is named, with the way out', async t => {
     t.same([reply.status, reply.body], [status, { message }])
   }
   await refused('none', 404, 'node none does not exist')
-  await refused('n5', 404, 'node n5 has no interface BMC: add one with a network to it or to its group')
+  await refused('n5', 404, 'node n5 has no interface BMC: type svcctl group set compute BMC.network=NETWORK')
   await refused(
     'free',
     404,
-    'node free: its interface BMC has no "ipaddress": post one to the node\'s interfaces'
+    'node free: its interface BMC has no "ipaddress": type svcctl node set free BMC.ipaddress=ADDRESS'
   )
-  await refused('alone', 404, 'node alone has no BMC set-up: set "bmcsetupname" on it or on its group')
-  await refused('n3', 404, 'BMC set-up empty has no "username", which the BMC of n3 asks for', 'empty')
-  await refused('n3', 404, 'BMC set-up silent has no "password", which the BMC of n3 asks for', 'silent')
+  await refused(
+    'alone',
+    404,
+    'node alone has no BMC set-up: type svcctl node set alone bmcsetupname=NAME (svcctl bmcsetup list shows them)'
+  )
+  await refused(
+    'n3',
+    404,
+    'BMC set-up empty has no "username", which the BMC of n3 asks for: type svcctl bmcsetup set empty username=NAME',
+    'empty'
+  )
+  await refused(
+    'n3',
+    404,
+    'BMC set-up silent has no "password", which the BMC of n3 asks for: type svcctl bmcsetup set silent password=-',
+    'silent'
+  )
   await refused('n3', 503, 'node n3: BMC 127.7.0.3: wrong password in BMC set-up wrong', 'wrong')
   await refused('n3', 503, 'node n3: BMC 127.7.0.3: no user eve (BMC set-up stranger)', 'stranger')
   await refused(
@@ -169,7 +183,7 @@ t.test('many nodes by a request', async t => {
     failed: {
       n3: '127.7.0.3: wrong password in BMC set-up wrong',
       n4: '127.7.9.9: no answer within 2 s',
-      n5: 'node n5 has no interface BMC: add one with a network to it or to its group'
+      n5: 'node n5 has no interface BMC: type svcctl group set compute BMC.network=NETWORK'
     },
     state: 'failed'
   })

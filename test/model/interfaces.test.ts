@@ -248,7 +248,10 @@ t.test('addresses of a node’s interfaces (rules 3.14)', async t =>
     {
       is: 'an address without a network',
       request: ['post', 'node/n1', { interfaces: [{ interface: 'eth0', ipaddress: '10.2.0.1' }] }],
-      refused: [400, 'node n1: interface eth0: an address needs a network']
+      refused: [
+        400,
+        'node n1: interface eth0: an address needs a network, and neither this interface nor a group of the node names one'
+      ]
     },
     {
       is: 'a network that does not exist',

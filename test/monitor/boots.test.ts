@@ -85,7 +85,7 @@ t.test('each step of a boot is kept, and the verdict follows it', async t => {
   t.match(await why(c), {
     rule: 'no-interface',
     verdict:
-      /^the kernel of n1 was sent at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC and nothing came after it: the initramfs found no interface with MAC 52:54:00:14:00:01, .*; watch the console; .*, see docs\/troubleshooting.md#no-interface$/
+      /^the kernel of n1 was sent at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC and nothing came after it: the initramfs found no interface with MAC 52:54:00:14:00:01, .*; watch the console; .*, see "no-interface" in docs\/troubleshooting\.md \(a package has it in \/usr\/share\/doc\/svcd\)$/
   })
 
   const token = await scriptToken(c, 'n1')
@@ -118,6 +118,16 @@ t.test('each step of a boot is kept, and the verdict follows it', async t => {
   ])
 })
 
+t.test('what is to be done names the node', async t => {
+  const c = await cluster(t)
+  await c.post('/config/node/bare', {})
+  t.match((await c.get('/monitor/node/bare/_why')).body.monitor.why.bare, {
+    rule: 'no-mac',
+    see: 'docs/troubleshooting.md#no-mac',
+    verdict: /set its MAC \(svcctl node set bare macaddr=MAC\), .*, see "no-mac" in docs\/troubleshooting\.md/
+  })
+})
+
 t.test('a template with a fault: the step is not one that the machine did not take', async t => {
   const templates = t.testdir({})
   cpSync(new URL('../../templates', import.meta.url).pathname, templates, { recursive: true })
@@ -139,9 +149,9 @@ t.test('a template with a fault: the step is not one that the machine did not ta
   t.match((await c.get('/monitor/node/n1')).body.monitor.status.n1, { reason: told })
   writeFileSync(file, good)
   c.clockMs += 1000
-  await until(async () => /put right by now/.test((await why(c)).verdict))
+  await until(async () => /put right by now\); start the node anew$/.test((await why(c)).verdict))
   await script(c)
-  t.match(await why(c), { rule: 'in-progress', verdict: /was last seen with "script / })
+  t.match(await why(c), { rule: 'in-progress', verdict: /^n1 boots: it got its boot script at \d/ })
 })
 
 t.test('why a machine does not come to its kernel', async t => {
@@ -156,7 +166,10 @@ t.test('why a machine does not come to its kernel', async t => {
     })
     t.match((await bootsOf(c)).at(-1)?.steps, [{ step: 'no-script', count: 2 }])
     await c.post('/config/osimage/compute', { kernelfile: 'vmlinuz' })
-    t.match(await why(c), { rule: 'no-boot-file', verdict: /put right by now/ })
+    t.match(await why(c), {
+      rule: 'no-boot-file',
+      verdict: /put right by now\); nothing more is to be done: .*anew$/
+    })
     const reason = 'OS image compute is packed, and has no kernel (kernelfile)'
     await c.post('/config/osimage/compute', { kernelfile: null })
     const { verdict } = await why(c)

@@ -161,18 +161,20 @@ export const osimagetag: AttachedType<OsimagetagDoc> = {
     if (order === 1 && holders(view, tag)[0]?.name !== name)
       yield `another image has the first place ("order": 1) for tag ${tag}`
   },
-  /** Nobody may use a tag that goes. */
+  /** Nobody may use a tag that goes. Those that set it are named, and not the nodes that have it from their group. */
   checkRemoved(tx, { osimage, tag }, cluster) {
     const users: string[] = []
+    const groups = new Set<string>()
     for (const user of tx.index.users({ type: 'osimage', name: osimage })) {
       const group = user.type === 'group' ? tx.get('group', user.name) : undefined
-      if (group && groupInForce(group, cluster).settings.osimagetag === tag) users.push(`group ${user.name}`)
+      if (group && groupInForce(group, cluster).settings.osimagetag === tag) groups.add(user.name)
     }
     for (const name of members(tx, 'osimage', osimage)) {
       const node = tx.get('node', name)
+      if (node?.osimagetag === undefined && groups.has(node?.group ?? '')) continue
       if (node && settingsOf(node, groupOf(tx, node), cluster).osimagetag === tag) users.push(`node ${name}`)
     }
-    checkUnused(`OS image tag ${tag} of ${osimage}`, users)
+    checkUnused(`OS image tag ${tag} of ${osimage}`, [...[...groups].map(name => `group ${name}`), ...users])
   }
 }
 
