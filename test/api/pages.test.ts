@@ -119,11 +119,21 @@ t.test('docs/day-two.md, in its order', async t => {
   t.match(await typed('docs/day-two.md', ['200 nodes more']), /200 nodes created, 0 changed/)
   await typed('docs/day-two.md', ['Another board in a node'])
   t.match((await c.get('/config/node/node001')).body.config.node.node001.macaddr, '52:54:00:00:09:01')
-  const before = (await c.get('/config/node/node120')).body
-  t.match(
-    await typed('docs/day-two.md', ['Nodes that go']),
-    /^41 gone\.csv$[\s\S]*40 nodes deleted[\s\S]*40 nodes created, 0 changed/m
-  )
-  t.same((await c.get('/config/node/node120')).body, before, 'as it was')
+  const own = {
+    ...{ netboot: false, kerneloptions: 'quiet', comment: 'é', variables: { rack: '7' }, roles: 'login' },
+    ...{ osimage: 'rocky', prescript: 'ZWNobw==' },
+    interfaces: [
+      { interface: 'eth9', network: 'cluster', ipaddress: '10.141.9.9', macaddress: '52:54:00:00:99:09' }
+    ]
+  }
+  const kept = await c.post('/config/node/node120', own)
+  t.equal(kept.status, 204, kept.text)
+  const stored = async () => (await c.get('/config/cluster/export')).body.config.node
+  const before = await stored()
+  t.match(before.node120, { variables: { rack: '7' }, osimage: 'rocky' })
+  const said = await typed('docs/day-two.md', ['Nodes that go'])
+  t.match(said, /^40\n[\s\S]*40 nodes deleted/)
+  t.equal(said.match(/node node1\d\d created/g)?.length, 40)
+  t.same(await stored(), before, 'all is as it was')
   t.match(await typed('docs/day-two.md', ['Backup', 'Who changed what', 'Is all well']), /node300/)
 })
