@@ -122,8 +122,13 @@ export class Semaphore {
 
   /** The task's result, once there was a place for it; a task that throws gives its place back too. */
   async run<T>(party: string, task: () => Promise<T>, rank: 0 | 1 | 2 = 0): Promise<T> {
-    if (this.#running < this.#limit()) this.#running++
-    else await new Promise<void>(resolve => this.#queues[rank].add(party, resolve))
+    // Nobody passes those who wait, also when the limit has risen since.
+    if (this.#running < this.#limit() && this.#queues.every(({ length }) => length === 0)) this.#running++
+    else
+      await new Promise<void>(resolve => {
+        this.#queues[rank].add(party, resolve)
+        this.#startNext()
+      })
     try {
       return await task()
     } finally {

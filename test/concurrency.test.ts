@@ -45,6 +45,21 @@ t.test('a limit that changes holds for those that start from then on', async t =
   t.equal(Math.max(...most.slice(31)), 2)
 })
 
+t.test('nobody passes those who wait, also when the limit has risen', async t => {
+  let limit = 1
+  const semaphore = new Semaphore(() => limit)
+  const order: string[] = []
+  const run = (name: string) =>
+    semaphore.run(name, async () => {
+      order.push(name)
+      await new Promise(setImmediate)
+    })
+  const first = [run('first'), run('waits'), run('waits too')]
+  limit = 2
+  await Promise.all([...first, run('late')])
+  t.strictSame(order, ['first', 'waits', 'waits too', 'late'])
+})
+
 t.test('a party with many tasks does not hold up another', async t => {
   const semaphore = new Semaphore(1)
   const order: string[] = []

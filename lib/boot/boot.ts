@@ -312,11 +312,8 @@ export class Boot {
     try {
       text = this.#answer(target, mac, reason, warning)
     } catch (error) {
-      // What fails for those alone who ask from outside is no reason of the node: anybody may ask so.
-      if (error instanceof ServiceError) {
-        const isOwn = warning === undefined || this.obstacleOf(node.name) !== undefined
-        note(unrenderable(error), isOwn)
-      }
+      // What fails only as this one asks is no reason of the node: anybody may ask, from anywhere, with any MAC or none.
+      if (error instanceof ServiceError) note(unrenderable(error), this.obstacleOf(node.name) !== undefined)
       throw error
     }
     note(reason)

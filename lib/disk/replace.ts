@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { open, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { syncDirectory } from './directory.js'
+import { refuseForeignLinkTo } from './trusted-path.js'
 
 /** What a file gets: whole, or in pieces, each of which is made when the one before it is written. */
 type Content = string | Buffer | Iterable<string>
@@ -9,11 +10,13 @@ type Content = string | Buffer | Iterable<string>
 /**
  * Gives a file its whole new content: it holds the old one or the new one, never a part. The content is durable when
  * this resolves, the name is not yet (see replaceDurably). The temporary file beside it is hidden. A link of that
- * name is replaced, not followed: some of these directories belong to others. Throws the error of the operating system.
+ * name is replaced, not followed: some of these directories belong to others. Throws the error of the operating system,
+ * and Error where the directory is a link of another user than root and this one.
  * Its message names the file and not the temporary one, so that a second failure has the same message as the first.
  */
 export async function replaceFile(file: string, content: Content, mode = 0o600): Promise<void> {
   const temporary = temporaryOf(file)
+  await refuseForeignLinkTo(dirname(file))
   try {
     await writeNew(temporary, content, mode)
     await rename(temporary, file)

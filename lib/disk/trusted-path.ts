@@ -1,6 +1,7 @@
 import { lstatSync, type Stats } from 'node:fs'
 import { lstat, readdir, readlink } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
+import { unlessMissing } from './missing.js'
 
 /** As many links as the kernel follows in one path. */
 const MOST_LINKS = 40
@@ -39,6 +40,10 @@ function refuseForeign(path: string, stat: Stats | undefined): void {
 /** The same for the last name of a path alone; nothing may be there. */
 export const refuseForeignLink = (path: string) =>
   refuseForeign(path, lstatSync(path, { throwIfNoEntry: false }))
+
+/** The same, without holding the event loop. */
+export const refuseForeignLinkTo = async (path: string) =>
+  refuseForeign(path, await unlessMissing(lstat(path), undefined))
 
 /** The same for each name in a directory. */
 export async function refuseForeignLinks(directory: string): Promise<void> {

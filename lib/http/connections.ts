@@ -205,16 +205,16 @@ export class Connections<C> {
     if (this.#open.size === 0) this.#whenEmpty?.()
   }
 
-  /** Runs `send` with a descriptor for its file; throws 503 with Retry-After if there is none and no connection is idle. */
-  async withFile(send: () => void | Promise<void>): Promise<void> {
+  /** Counts the descriptor of a file; throws 503 with Retry-After if there is none and no connection is idle. */
+  takeFile(): void {
     if (this.#isFull && !this.#endIdlest(this.#open.values()))
       throw busy(`${this.#taken}, which is the most with this limit of open files`)
     this.#files++
-    try {
-      await send()
-    } finally {
-      this.#files--
-    }
+  }
+
+  /** The file is closed. */
+  giveFileBack(): void {
+    this.#files--
   }
 
   get #isFull(): boolean {

@@ -4,7 +4,8 @@ import { type FileAnswer, FileShrunk } from './files.js'
 import type { Limits } from './limits.js'
 import { Pieces } from './pieces.js'
 import { type Place, Places } from './places.js'
-import { TurnLength } from './turn-length.js'
+import { networkOf } from './source.js'
+import { TurnCount } from './turn-count.js'
 
 /**
  * What the pieces that are kept for the next client should take, in bytes, and what those on their way to all clients should:
@@ -15,10 +16,13 @@ const LARGEST_PIECE = 256 * 1024
 const SMALLEST_PIECE = 16 * 1024
 /** A quarter of the places may be one address's; so many may be in any case. */
 const LEAST_OF_ADDRESS = 16
-/** So many bytes are between disk and socket at once: what one turn of the event loop has to do for downloads. */
-const BYTES_AT_ONCE = 3 * LARGEST_PIECE
-/** In longer turns there is more to do for downloads too, by as much: else they would wait for all others. */
-const SHORT_TURN_MS = 10
+/** So many pieces are between disk and socket at once: what one turn of the event loop has to do for downloads. */
+const PIECES_AT_ONCE = 3
+/**
+ * Where more requests than this come in a turn, for each so many of them one piece more is sent: a turn with thousands of
+ * requests is long, and downloads would wait for all of them.
+ */
+const REQUESTS_A_PIECE = 4
 
 /**
  * All files that are being sent. They are bounded in number, their pieces in bytes, and pieces are taken from each client
@@ -26,10 +30,8 @@ const SHORT_TURN_MS = 10
  */
 export class Downloads {
   readonly #places: Places
-  readonly #turn = new TurnLength()
-  readonly #turns = new Semaphore(
-    () => (BYTES_AT_ONCE * Math.max(1, this.#turn.ms / SHORT_TURN_MS)) / this.#pieceBytes
-  )
+  readonly #requests = new TurnCount()
+  readonly #turns = new Semaphore(() => Math.max(PIECES_AT_ONCE, this.#requests.inTurn / REQUESTS_A_PIECE))
   readonly #pieces = new Pieces(BUFFER_BYTES)
 
   /** `isUnbound`: whether an address may have all places. */
@@ -50,6 +52,11 @@ export class Downloads {
     })
   }
 
+  /** A request has come, of whatever kind. */
+  requested(): void {
+    this.#requests.add()
+  }
+
   /** Runs `send` with a place for one download; throws 503 with Retry-After if there is none in time. */
   run<C>(
     exchange: Exchange<C>,
@@ -64,23 +71,31 @@ export class Downloads {
 
   /** Sends the bytes of a file whose head is written. Rejects with FileShrunk or an error of the disk. */
   async #stream<C>(exchange: Exchange<C>, file: FileAnswer, place: Place): Promise<void> {
-    const { outgoing, address } = exchange
+    const { outgoing } = exchange
+    const party = networkOf(exchange.address)
     let sent: () => void = () => undefined
     outgoing.once('close', () => sent())
     let left = file.length
     while (left > 0 && !exchange.gone) {
-      const due = left
+      const position = file.start + file.length - left
       let flushed = Promise.resolve()
-      const bytes = await this.#turns.run(address, async () => {
-        const piece = await this.#nextPiece(file, due)
-        if (piece.length === 0)
-          throw new FileShrunk(`${file.file.path} got shorter by ${due} bytes while it was sent`)
-        if (exchange.gone) return 0
+      const bytes = await this.#turns.run(party, async () => {
+        const piece = await this.#pieces.read(file.file, position, this.#pieceBytes, left, party)
+        if (piece.bytes.length === 0)
+          throw new FileShrunk(`${file.file.path} got shorter by ${left} bytes while it was sent`)
+        if (exchange.gone) {
+          piece.letGo()
+          return 0
+        }
         flushed = new Promise(resolve => {
           sent = resolve
-          outgoing.write(piece, () => resolve())
+          const written = (error?: Error | null) => {
+            if (!error) piece.letGo()
+            resolve()
+          }
+          outgoing.write(piece.bytes, written)
         })
-        return piece.length
+        return piece.bytes.length
       })
       left -= bytes
       exchange.bytes += bytes
@@ -88,13 +103,6 @@ export class Downloads {
       await flushed
       place.waitingSince = undefined
     }
-  }
-
-  /** What comes next of an answer of which `due` bytes are missing. Pieces begin at the same places for all clients. */
-  #nextPiece({ file, start, length }: FileAnswer, due: number): Promise<Buffer> {
-    const position = start + length - due
-    const size = this.#pieceBytes
-    return this.#pieces.read(file, position, Math.min(due, size - (position % size)))
   }
 
   /** A power of two, so that the pieces of different clients are often the same. */

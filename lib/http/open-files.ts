@@ -40,11 +40,9 @@ export class OpenFile {
     )
   }
 
-  /** The bytes from `position` on: fewer than `length` where the file ends. */
-  async read(position: number, length: number): Promise<Buffer> {
-    const buffer = Buffer.allocUnsafeSlow(length)
-    const { bytesRead } = await this.#handle.read(buffer, 0, length, position)
-    return buffer.subarray(0, bytesRead)
+  /** Fills the buffer with the bytes from `position` on, `length` at most. Resolves with how many there were. */
+  async read(buffer: Buffer, position: number, length: number): Promise<number> {
+    return (await this.#handle.read(buffer, 0, length, position)).bytesRead
   }
 
   close(): Promise<void> {
@@ -58,13 +56,24 @@ interface Entry {
   users: number
 }
 
+/** Counts descriptors: `take` throws 503 where there is none. */
+interface Descriptors {
+  take(): void
+  giveBack(): void
+}
+
 /** The files that are being sent, each of them open once, however many clients it is sent to. */
 export class OpenFiles {
   readonly #open = new Map<string, Entry>()
+  readonly #descriptors: Descriptors
+
+  constructor(descriptors: Descriptors) {
+    this.#descriptors = descriptors
+  }
 
   /**
    * Runs `use` with the file that is at `path` now. Throws 404 where there is no regular file, 503 when it cannot be opened
-   * now, and what `use` throws.
+   * now, or there is no descriptor for it, and what `use` throws.
    */
   async with<R>(path: string, use: (file: OpenFile) => Promise<R>): Promise<R> {
     const entry = await this.#take(path)
@@ -84,6 +93,7 @@ export class OpenFiles {
       // Somebody else has found that out, and opened it anew.
       if (this.#open.get(path) !== known) return this.#take(path)
     }
+    this.#descriptors.take()
     const entry = { file: openRegular(path), users: 1 }
     // `with` tells why it cannot be opened.
     entry.file.catch(() => undefined)
@@ -94,8 +104,12 @@ export class OpenFiles {
   async #letGo(path: string, entry: Entry): Promise<void> {
     if (--entry.users > 0) return
     if (this.#open.get(path) === entry) this.#open.delete(path)
-    const file = await entry.file.catch(() => undefined)
-    await file?.close()
+    try {
+      const file = await entry.file.catch(() => undefined)
+      await file?.close()
+    } finally {
+      this.#descriptors.giveBack()
+    }
   }
 }
 

@@ -1,49 +1,124 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { Semaphore } from '../concurrency.js'
 import type { OpenFile } from './open-files.js'
+
+/** So many pieces are read at once: each takes a thread of the pool, which has four, and others need them too. */
+const READ_AT_ONCE = 3
+
+/** Bytes of a file that were read, and who writes them to a client. */
+class Piece {
+  /** Where they were read to, which is longer at the end of a file. */
+  readonly #buffer: Buffer
+  readonly #free: (buffer: Buffer) => void
+  readonly read: Promise<Buffer>
+  #users = 1
+
+  /** `read` fills the buffer, and says how many bytes there were; `free` is told when nobody has it any more. */
+  constructor(buffer: Buffer, read: Promise<number>, free: (buffer: Buffer) => void) {
+    this.#buffer = buffer
+    this.#free = free
+    this.read = read.then(bytes => buffer.subarray(0, bytes))
+  }
+
+  use(): this {
+    this.#users++
+    return this
+  }
+
+  letGo(): void {
+    if (--this.#users === 0) this.#free(this.#buffer)
+  }
+}
+
+/** A piece for one client, who must not write into it. */
+export interface Given {
+  readonly bytes: Buffer
+  /** Its memory may be used for another piece from now on: never while the system may still send it. */
+  letGo(): void
+}
 
 /**
  * The pieces of files that were read last, each read once for all clients: machines that boot together ask for the same
- * ones at nearly the same time. Who has a piece must not write into it.
+ * ones at nearly the same time. Only whole pieces are kept, so that there are few of them whatever is asked for.
  */
 export class Pieces {
   readonly #mostBytes: number
-  readonly #pieces = new Map<string, { readonly bytes: number; readonly read: Promise<Buffer> }>()
+  readonly #kept = new Map<string, { readonly piece: Piece; readonly bytes: number }>()
   #bytes = 0
+  /** Buffers of one size that nobody has. */
+  #spare: Buffer[] = []
+  readonly #reading = new Semaphore(READ_AT_ONCE)
 
-  /** `mostBytes`: what is kept. */
+  /** `mostBytes`: what is kept for others, and for the next reads. */
   constructor(mostBytes: number) {
     this.#mostBytes = mostBytes
   }
 
-  /** Resolves in a later turn of the event loop, with fewer bytes at the end of the file. Rejects with an error of the disk. */
-  async read(file: OpenFile, position: number, length: number): Promise<Buffer> {
-    const key = `${file.id} ${position} ${length}`
-    const kept = this.#pieces.get(key)
-    if (kept) {
-      // What was used last is last.
-      this.#pieces.delete(key)
-      this.#pieces.set(key, kept)
-      await nextTurn()
-      return kept.read
+  /**
+   * The bytes of a file from `position` to the end of their piece, where pieces have `size` bytes, but no more than `most`.
+   * It resolves in a later turn of the event loop; without bytes at the end of the file. Reads for different parties take
+   * turns. Rejects with an error of the disk.
+   */
+  async read(file: OpenFile, position: number, size: number, most: number, party: string): Promise<Given> {
+    const length = Math.min(most, size - (position % size))
+    const isWhole = position % size === 0 && (length === size || position + length === file.size)
+    const key = `${file.id} ${position} ${size}`
+    const kept = isWhole ? this.#used(key) : undefined
+    if (kept) await nextTurn()
+    const piece = kept ?? this.#anew(file, position, isWhole ? size : length, size, party)
+    if (isWhole && !kept) this.#keep(key, piece, size)
+    try {
+      // A file that has grown has more than was promised.
+      return { bytes: (await piece.read).subarray(0, length), letGo: () => piece.letGo() }
+    } catch (error) {
+      piece.letGo()
+      throw error
     }
-    const read = file.read(position, length)
-    this.#pieces.set(key, { bytes: length, read })
-    this.#bytes += length
-    for (const oldest of this.#pieces.keys()) {
+  }
+
+  /** Lets go of all that is kept. */
+  clear(): void {
+    for (const key of this.#kept.keys()) this.#drop(key)
+    this.#spare = []
+  }
+
+  /** A piece that is kept, for one more client. */
+  #used(key: string): Piece | undefined {
+    const kept = this.#kept.get(key)
+    if (!kept) return undefined
+    // What was used last is last.
+    this.#kept.delete(key)
+    this.#kept.set(key, kept)
+    return kept.piece.use()
+  }
+
+  #keep(key: string, piece: Piece, bytes: number): void {
+    this.#kept.set(key, { piece: piece.use(), bytes })
+    this.#bytes += bytes
+    for (const oldest of this.#kept.keys()) {
       if (this.#bytes <= this.#mostBytes) break
       this.#drop(oldest)
     }
-    read.catch(() => this.#drop(key))
-    return read
+    piece.read.catch(() => {
+      if (this.#kept.get(key)?.piece === piece) this.#drop(key)
+    })
   }
 
-  clear(): void {
-    this.#pieces.clear()
-    this.#bytes = 0
+  #anew(file: OpenFile, position: number, length: number, size: number, party: string): Piece {
+    const found = this.#spare.at(-1)?.length === size ? this.#spare.pop() : undefined
+    const buffer = found ?? Buffer.allocUnsafeSlow(size)
+    const read = this.#reading.run(party, () => file.read(buffer, position, length))
+    return new Piece(buffer, read, freed => {
+      if (this.#spare[0]?.length !== freed.length) this.#spare = []
+      if ((this.#spare.length + 1) * freed.length + this.#bytes <= this.#mostBytes) this.#spare.push(freed)
+    })
   }
 
   #drop(key: string): void {
-    this.#bytes -= this.#pieces.get(key)?.bytes ?? 0
-    this.#pieces.delete(key)
+    const kept = this.#kept.get(key)
+    if (!kept) return
+    this.#kept.delete(key)
+    this.#bytes -= kept.bytes
+    kept.piece.letGo()
   }
 }

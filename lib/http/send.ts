@@ -35,8 +35,6 @@ export interface Manner<C> {
   readonly stallMs: number
   /** Files that whoever sent this request sends itself. */
   frontFilesOf(exchange: Exchange<C>): FrontFiles | undefined
-  /** Counts the descriptor of a file beside those of connections; throws 503 where there is none. */
-  withFile(send: () => void | Promise<void>): Promise<void>
   readonly files: OpenFiles
   readonly downloads: Downloads
   readonly lists: Lists
@@ -274,16 +272,14 @@ function withOpen<C>(
   exchange: Exchange<C>,
   { status }: Answer,
   path: string,
-  { files, withFile }: Manner<C>,
+  { files }: Manner<C>,
   send: (file: FileAnswer) => void | Promise<void>
 ): Promise<void> {
   const { headOnly, incoming } = exchange
-  return withFile(() =>
-    files.with(path, async file => {
-      const answer = answerWith(file, incoming.headers, status === 200 && !headOnly)
-      if (!exchange.gone) await send(answer)
-    })
-  )
+  return files.with(path, async file => {
+    const answer = answerWith(file, incoming.headers, status === 200 && !headOnly)
+    if (!exchange.gone) await send(answer)
+  })
 }
 
 /** Writes the head; `headers` may hold anything but what describes the message itself. Without `length` it comes in chunks. */

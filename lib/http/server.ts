@@ -228,6 +228,7 @@ export class HttpServer<C> {
   #arrive(incoming: IncomingMessage, outgoing: ServerResponse, awaitsContinue: boolean): void {
     const connection = this.#connections.of(incoming.socket)
     if (!connection || connection.refused) return
+    this.#downloads.requested()
     const exchange = new Exchange<C>(incoming, outgoing, awaitsContinue)
     // It closes once; `once` costs more.
     outgoing.on('close', () => {
@@ -338,8 +339,10 @@ export class HttpServer<C> {
         return connections.closing
       },
       stallMs: this.#limits.stallMs,
-      withFile: sending => connections.withFile(sending),
-      files: new OpenFiles(),
+      files: new OpenFiles({
+        take: () => connections.takeFile(),
+        giveBack: () => connections.giveFileBack()
+      }),
       downloads: this.#downloads,
       lists: this.#lists,
       feeds: this.#feeds,

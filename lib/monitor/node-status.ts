@@ -91,12 +91,13 @@ export class NodeStatus {
     const kept = this.#of(node)
     const time = new Date(this.now()).toISOString()
     await this.#append({ node, state, time })
-    const [last] = kept.history.filter(report => outcome.test(report.state)).slice(-1)
+    const before = kept.history
     kept.history = newest([...kept.history, { state, time }])
     this.told(node)
     const [, ended, step, reason] = outcome.exec(state) ?? []
+    if (ended !== 'failed') return
     // A node tries again for ever: the same failure is told once.
-    if (ended !== 'failed' || last?.state === state) return
+    if (before.findLast(report => outcome.test(report.state))?.state === state) return
     const where = step === undefined ? '' : ` in step ${step}`
     this.log.warn(`node ${node}: the installation failed${where}${reason === undefined ? '' : `: ${reason}`}`)
   }

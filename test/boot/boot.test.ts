@@ -606,7 +606,7 @@ t.test(
 )
 
 // rules 4.21, 6.2
-t.test('a template that fails for those outside alone is no reason of the node', async t => {
+t.test('a template that fails for those alone who ask in another way is no reason of the node', async t => {
   const directory = join(t.testdir(), 'templates')
   cpSync(fileURLToPath(new URL('../../templates', import.meta.url)), directory, { recursive: true })
   const file = join(directory, 'boot', 'templ_boot_node.cfg')
@@ -624,6 +624,15 @@ t.test('a template that fails for those outside alone is no reason of the node',
     /^node node001 asks for its boot script from 192\.0\.2\.7, outside /
   ])
   t.same(await reasonAfter('10.141.0.1'), [200, null])
+  writeFileSync(file, `${template}{% if mac == "\${netX/mac}" %}{{ variables.nothing }}{% endif %}\n`)
+  utimesSync(file, new Date(), new Date(Date.now() + 2000))
+  const byName = () => c.get('/boot/manual/hostname/node001', { ...none, source: '10.141.0.1' })
+  await until(async () => (await byName()).status === 503)
+  t.equal(
+    (await c.get('/monitor/node/node001')).body.monitor.status.node001.reason,
+    null,
+    'nor for those without a MAC'
+  )
   writeFileSync(file, `${template}{{ variables.nothing }}\n`)
   utimesSync(file, new Date(), new Date(Date.now() + 5000))
   await until(async () => (await reasonAfter('10.141.0.1'))[0] === 503)

@@ -82,22 +82,27 @@ t.test('no address of loopback has a bound of its own', async t => {
 
 // rules 2.15
 t.test('files being sent and connections share the descriptors', async t => {
-  const path = join(scratch(t), 'file')
-  writeFileSync(path, Buffer.alloc(16 * 1024 * 1024))
+  const directory = scratch(t)
+  for (const name of ['one', 'other']) writeFileSync(join(directory, name), Buffer.alloc(16 * 1024 * 1024))
   const { gate, begun, routes } = gated()
-  const file = route('GET', '/file', () => ({ status: 200, file: path }))
+  const file = route('GET', '/{file}', ({ params }) => ({
+    status: 200,
+    file: join(directory, params.file as string)
+  }))
   const { port } = await start(t, [file, ...routes], { limits: { connections: 4 } })
-  const reader = new RawClient(port).send(get('/file'))
+  const reader = new RawClient(port).send(get('/one'))
   reader.socket.once('data', () => reader.socket.pause())
   await once(reader.socket, 'data')
   const clients = [1, 2].map(() => new RawClient(port))
   t.match(await clients[0]?.send(get('/fast')).response(), { status: 200 })
   clients[1]?.send(get('/slow'))
   await begun.promise
-  const second = new RawClient(port).send(get('/file'))
+  const second = new RawClient(port).send(get('/other'))
   await once(second.socket, 'connect')
   t.equal(await clients[0]?.rest(), '', 'the idle one has ended')
   const refused = await second.response()
+  second.send('GET /one HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0\r\n\r\n')
+  t.match(await second.response(), { status: 206 }, 'what is open already needs none')
   t.match(refused, {
     status: 503,
     headers: { 'retry-after': /^\d+$/ },

@@ -1,67 +1,121 @@
 import t from 'tap'
 import type { OpenFile } from '../../lib/http/open-files.js'
 import { Pieces } from '../../lib/http/pieces.js'
+import { until } from '../support/until.js'
+
+const SIZE = 4
 
 /** A file of these bytes that counts how often it is read; `failing`: so often it cannot be. */
 function fileOf(id: number, bytes: string, failing = 0) {
   const file = {
     id,
     path: '/file',
+    size: bytes.length,
     reads: 0,
-    async read(position: number, length: number) {
+    reading: 0,
+    most: 0,
+    async read(buffer: Buffer, position: number, length: number) {
+      file.most = Math.max(file.most, ++file.reading)
+      await new Promise(setImmediate)
+      file.reading--
       if (++file.reads <= failing) throw new Error('EIO')
-      return Buffer.from(bytes).subarray(position, position + length)
+      return Buffer.from(bytes.slice(position, position + length)).copy(buffer)
     }
   }
   return file as typeof file & OpenFile
 }
 
+/** What a client gets that has sent the piece before it asks for the next one. */
+async function text(pieces: Pieces, file: OpenFile, position: number, most = Number.POSITIVE_INFINITY) {
+  const { bytes, letGo } = await pieces.read(file, position, SIZE, most, 'a')
+  const got = String(bytes)
+  letGo()
+  return got
+}
+
 // rules 2.13
 t.test('a piece is read once for all who ask for it meanwhile and soon after', async t => {
   const pieces = new Pieces(100)
-  const file = fileOf(1, 'abcdef')
-  const first = await Promise.all([pieces.read(file, 0, 3), pieces.read(file, 0, 3)])
-  const later = [await pieces.read(file, 0, 3), await pieces.read(file, 3, 3)]
-  t.same([...first, ...later].map(String), ['abc', 'abc', 'abc', 'def'])
-  t.equal(file.reads, 2)
-  const other = fileOf(2, 'xyz')
-  t.equal(String(await pieces.read(other, 0, 3)), 'xyz', 'of another file')
+  const file = fileOf(1, 'abcdefgh01')
+  t.same(await Promise.all([text(pieces, file, 0), text(pieces, file, 0)]), ['abcd', 'abcd'])
+  t.equal(await text(pieces, file, 0), 'abcd')
+  t.equal(await text(pieces, file, 4), 'efgh')
+  t.equal(await text(pieces, file, 8, 2), '01', 'the end of the file')
+  t.equal(await text(pieces, file, 8, 2), '01')
+  t.equal(file.reads, 3)
+  t.equal(await text(pieces, fileOf(2, 'xyz0'), 0), 'xyz0', 'of another file')
+  t.equal(await text(pieces, file, 12), '', 'beyond the end')
+})
+
+t.test('what a file has more than it was promised to have is not sent', async t => {
+  const grown = Object.assign(fileOf(1, 'abcdefgh'), { size: 6 })
+  const pieces = new Pieces(100)
+  t.equal(await text(pieces, grown, 4, 2), 'ef')
+  t.equal(await text(pieces, grown, 4, 2), 'ef')
 })
 
 t.test('pieces of so many bytes are kept, those that were used last', async t => {
-  const pieces = new Pieces(6)
-  const file = fileOf(1, 'abcdefghi')
-  for (const position of [0, 3, 0, 6]) await pieces.read(file, position, 3)
+  const pieces = new Pieces(2 * SIZE)
+  const file = fileOf(1, 'abcdefghijkl')
+  for (const position of [0, 4, 0, 8]) await text(pieces, file, position)
   t.equal(file.reads, 3)
-  await pieces.read(file, 0, 3)
+  await text(pieces, file, 0)
   t.equal(file.reads, 3, 'used again before the third came')
-  await pieces.read(file, 3, 3)
+  await text(pieces, file, 4)
   t.equal(file.reads, 4, 'used longest ago')
   pieces.clear()
-  await pieces.read(file, 3, 3)
+  await text(pieces, file, 4)
   t.equal(file.reads, 5)
-  t.equal(String(await pieces.read(file, 0, 9)), 'abcdefghi', 'one that is larger than all that is kept')
+})
+
+t.test('parts of pieces are not kept: whoever asks for single bytes makes nothing grow', async t => {
+  const pieces = new Pieces(2 * SIZE)
+  const file = fileOf(1, 'abcdefgh')
+  for (const [position, most] of [
+    [1, 100],
+    [0, 1],
+    [5, 1],
+    [4, 3]
+  ] as const)
+    for (let times = 0; times < 2; times++) await text(pieces, file, position, most)
+  t.equal(file.reads, 8)
+  t.equal(await text(pieces, file, 1, 1), 'b')
+  t.equal(await text(pieces, file, 5), 'fgh')
+})
+
+t.test('memory is used again only when nobody has it', async t => {
+  const pieces = new Pieces(SIZE)
+  const file = fileOf(1, 'abcdefghijkl')
+  const first = await pieces.read(file, 0, SIZE, 4, 'a')
+  const same = await pieces.read(file, 0, SIZE, 4, 'b')
+  for (const position of [4, 8, 4, 8]) await text(pieces, file, position)
+  t.equal(String(first.bytes), 'abcd')
+  first.letGo()
+  for (const position of [4, 8, 4, 8]) await text(pieces, file, position)
+  t.equal(String(same.bytes), 'abcd', 'another client has it still')
 })
 
 t.test('a piece that could not be read is read again', async t => {
-  const pieces = new Pieces(6)
-  const file = fileOf(1, 'abc', 1)
-  const both = await Promise.allSettled([pieces.read(file, 0, 3), pieces.read(file, 0, 3)])
+  const pieces = new Pieces(100)
+  const file = fileOf(1, 'abcd', 1)
+  const both = await Promise.allSettled([text(pieces, file, 0), text(pieces, file, 0)])
   t.same(
     both.map(({ status }) => status),
     ['rejected', 'rejected']
   )
-  t.equal(String(await pieces.read(file, 0, 3)), 'abc')
-  await pieces.read(file, 0, 3)
+  t.equal(await text(pieces, file, 0), 'abcd')
+  await text(pieces, file, 0)
   t.equal(file.reads, 2, 'and kept')
 })
 
-t.test('a piece that is kept comes in a later turn of the event loop', async t => {
-  const pieces = new Pieces(6)
-  const file = fileOf(1, 'abc')
-  await pieces.read(file, 0, 3)
+t.test('three pieces are read at once, and a piece that is kept comes in a later turn', async t => {
+  const pieces = new Pieces(100)
+  const file = fileOf(1, 'abcdefgh'.repeat(10))
+  await Promise.all(Array.from({ length: 20 }, (_, i) => text(pieces, file, i * SIZE)))
+  t.equal(file.most, 3)
   let turns = 0
   setImmediate(() => turns++)
-  await pieces.read(file, 0, 3)
+  await text(pieces, file, 0)
   t.equal(turns, 1)
+  await until(() => file.reading === 0)
 })

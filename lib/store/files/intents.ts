@@ -4,7 +4,7 @@ import { readRegularFileSync } from '../../disk/regular-file.js'
 import { type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8, JsonError, parseJson } from '../json.js'
 import { assertStorable, INTENTS, type Write } from '../medium.js'
-import { entryOf } from './paths.js'
+import { entryOf, intentFile } from './paths.js'
 
 /** The text of an intent is made in pieces of so many characters: that of a large change is longer than a string can be. */
 const PIECE_CHARACTERS = 128 * 1024
@@ -57,11 +57,8 @@ function jsonIn(bytes: Buffer): unknown {
   return { writes }
 }
 
-/**
- * Reads the intents in a state directory. A damaged one is a problem: what it promised is unknown; without `types`, a type
- * that nobody knows is none.
- */
-export function readIntents(directory: string, types?: ReadonlySet<string>): Intents {
+/** Reads the intents in a state directory. A damaged one is a problem: what it promised is unknown. */
+export function readIntents(directory: string): Intents {
   const intents: Intent[] = []
   const leftovers: string[] = []
   const problems: Problem[] = []
@@ -72,16 +69,32 @@ export function readIntents(directory: string, types?: ReadonlySet<string>): Int
     if (typeof entry === 'string') continue
     try {
       if (!/^\d{12}$/.test(entry.object)) throw new Error('the name of an intent is 12 digits')
-      const writes = parseWrites(jsonIn(readRegularFileSync(file)), types)
+      const writes = parseWrites(jsonIn(readRegularFileSync(file)))
       intents.push({ number: Number(entry.object), writes })
     } catch (error) {
       const line = error instanceof JsonError ? { line: error.line } : {}
-      problems.push({ file, ...line, message: `a damaged intent: ${reasonOf(error)}` })
+      problems.push({ file, ...line, message: damaged(reasonOf(error)) })
     }
   }
   intents.sort((a, b) => a.number - b.number)
   return { intents, leftovers, problems }
 }
+
+/** Those with a type that is none of these, as problems like the others. */
+export function ofUnknownType(
+  directory: string,
+  intents: readonly Intent[],
+  types: ReadonlySet<string>
+): Problem[] {
+  return intents.flatMap(({ number, writes }) => {
+    const position = writes.findIndex(({ type }) => !types.has(type))
+    if (position < 0) return []
+    return [{ file: intentFile(directory, number), message: damaged(unknownType(position)) }]
+  })
+}
+
+const damaged = (reason: string) => `a damaged intent: ${reason}`
+const unknownType = (position: number) => `write ${position} has an unknown type`
 
 /** The names in a directory, sorted; none when it is missing. */
 export function listing(directory: string): string[] {
@@ -93,14 +106,13 @@ export function listing(directory: string): string[] {
   }
 }
 
-function parseWrites(json: unknown, types?: ReadonlySet<string>): Intent['writes'] {
+function parseWrites(json: unknown): Intent['writes'] {
   const writes = isRecord(json) ? json.writes : undefined
   if (!Array.isArray(writes)) throw new Error('"writes" is no list')
   return writes.map((write: unknown, position) => {
     if (!isRecord(write)) throw new Error(`write ${position} is no object`)
     const { type, name, text } = write
-    if (typeof type !== 'string' || (types && !types.has(type)))
-      throw new Error(`write ${position} has an unknown type`)
+    if (typeof type !== 'string') throw new Error(unknownType(position))
     if (typeof name !== 'string') throw new Error(`write ${position} has no name`)
     assertStorable(name)
     if (typeof text !== 'string' && text !== null) throw new Error(`write ${position} has no text`)

@@ -2,7 +2,7 @@ import { readRegularFileSync } from '../../disk/regular-file.js'
 import type { Problem } from '../errors.js'
 import { decodeUtf8 } from '../json.js'
 import type { Stored, Write } from '../medium.js'
-import { type Intent, type Intents, listing, readIntents } from './intents.js'
+import { type Intent, type Intents, listing, ofUnknownType, readIntents } from './intents.js'
 import { entryOf, objectFile } from './paths.js'
 
 /**
@@ -40,7 +40,8 @@ export class StoredFiles implements Stored {
   }
 
   problems(types?: ReadonlySet<string>): readonly Problem[] {
-    return types ? readIntents(this.#directory, types).problems : this.#found.problems
+    const { intents, problems } = this.#found
+    return types ? [...problems, ...ofUnknownType(this.#directory, intents, types)] : problems
   }
 
   names(type: string): Iterable<string> {
