@@ -31,10 +31,12 @@ export async function trustedPath(path: string): Promise<string> {
   return found
 }
 
-/** Throws Error that names a link of anybody but root and this user: root would be led by it into any directory. */
+/** Throws Error that names a link of anybody but root and this user: they would be led by it into any directory. */
 function refuseForeign(path: string, stat: Stats | undefined): void {
-  if (!stat?.isSymbolicLink() || stat.uid === 0 || stat.uid === process.getuid?.()) return
-  throw new Error(`${path} is a link that belongs to user ${stat.uid}: remove it, or make it again as root`)
+  const user = process.getuid?.()
+  if (!stat?.isSymbolicLink() || stat.uid === 0 || stat.uid === user) return
+  const us = user === 0 ? 'root' : `user ${user}`
+  throw new Error(`${path} is a link that belongs to user ${stat.uid}: remove it, or make it again as ${us}`)
 }
 
 /** The same for the last name of a path alone; nothing may be there. */

@@ -16,6 +16,7 @@ import t from 'tap'
 import { DiskThread } from '../../lib/disk/disk-thread.js'
 import { realFiles } from '../../lib/disk/files.js'
 import { identityIn, StepError } from '../../lib/disk/steps.js'
+import { refuseForeignLink } from '../../lib/disk/trusted-path.js'
 import { scratch } from '../support/scratch.js'
 
 const disk = new DiskThread()
@@ -126,6 +127,8 @@ t.test('a link is replaced, not followed; another directory at the same path is 
   const x = join(planted, 'x.json')
   await t.rejects(disk.carryOut([{ replace: x, text: 'mine' }]), { step: 0, message })
   await t.rejects(disk.carryOut([{ remove: x }]), { step: 0, message })
+  t.intercept(process, 'getuid', { value: () => 65_533 })
+  t.throws(() => refuseForeignLink(planted), { message: message.replace('as root', 'as user 65533') })
   t.equal(readFileSync(x, 'utf8'), 'theirs')
   t.same(readdirSync(planted), ['x.json'])
   lchownSync(planted, 0, 0)
