@@ -91,10 +91,10 @@ function* piecesOf(text: string): Generator<string> {
 
 function readHead(record: readonly string[], type: ObjectType): readonly string[] {
   const names = record.map(name => name.trim())
-  const [, separator] = names.length === 1 ? (/^\w+([;\t|])/.exec(names[0] ?? '') ?? []) : []
+  const [, separator] = names.length === 1 ? (/^[\w.-]+([;\t|])/.exec(names[0] ?? '') ?? []) : []
   if (separator !== undefined)
     throw badRequest(
-      `the table is refused, nothing was changed: its cells are separated by ${separator === '\t' ? 'tabs' : separator}, and have to be by commas`
+      `the table is refused, nothing was changed: its cells are separated by ${separator === '\t' ? 'tabs' : `"${separator}"`}: separate them by commas`
     )
   const refusals = new Refusals()
   const where = (i: number) => `line 1, column ${i + 1}`

@@ -3,7 +3,7 @@ import type { Answer } from '../http/route.js'
 import { type Difference, differences } from '../model/differences.js'
 import { type Felt, feltBy } from '../model/felt.js'
 import { Mark } from '../model/mark.js'
-import { numberOf } from '../model/titles.js'
+import { numberOf, participles } from '../model/titles.js'
 import { objectTypes } from '../model/types.js'
 import type { Change } from '../model/view.js'
 import type { DifferingFile } from '../services/services.js'
@@ -101,8 +101,7 @@ function told({ changes: all, directories }: DryRun, files: readonly DifferingFi
   return { status: 200, json: { [Symbol.iterator]: text } }
 }
 
-const actionOf = ({ before, after }: Change) => (!before ? 'create' : after ? 'update' : 'delete')
-const participles = { create: 'created', update: 'changed', delete: 'deleted' } as const
+const actionOf = ({ before, after }: Change): string => (!before ? 'create' : after ? 'update' : 'delete')
 
 /** The addresses that somebody would be given. */
 function addressesIn(type: string, name: string, fields: readonly Difference[]): object[] {
@@ -119,22 +118,23 @@ function others(changes: readonly Change[], { count }: Felt): string {
   return `; ${numberOf('node', count)} would get other values`
 }
 
-function counted(changes: readonly Change[]): string {
+/** What a dry run says of the changes of a transaction. A rename makes one and deletes one; secrets go with their owner. */
+export function counted(changes: readonly Change[]): string {
   const counts = new Map<string, Map<string, number>>()
   for (const change of changes) {
     const { type } = change
     const of = counts.get(type) ?? new Map<string, number>()
     // They are always there for those who read them.
-    const what = type === 'cluster' ? 'changed' : participles[actionOf(change)]
+    const what = type === 'cluster' ? 'changed' : (participles[actionOf(change)] as string)
     counts.set(type, of.set(what, (of.get(what) ?? 0) + 1))
   }
-  for (const of of counts.values()) {
-    // Nothing but a rename makes one and deletes one.
-    const renamed = Math.min(of.get('created') ?? 0, of.get('deleted') ?? 0)
+  for (const [type, of] of counts) {
+    const [created, deleted] = [of.get('created') ?? 0, of.get('deleted') ?? 0]
+    const renamed = Math.min(created, deleted)
     if (renamed === 0) continue
-    of.delete('created')
-    of.delete('deleted')
-    of.set('renamed', renamed)
+    of.set('created', created - renamed)
+    of.set('deleted', deleted - renamed)
+    if (type !== 'secrets') of.set('renamed', renamed)
   }
   return nothingChanged([...counts].map(([type, of]) => [type, [...of]]))
 }

@@ -1,6 +1,7 @@
 import { badRequest } from '../errors.js'
 import { boolean, objectName } from '../model/field.js'
 import { saveEach } from '../model/many.js'
+import { numberOf } from '../model/titles.js'
 import { objectTypes } from '../model/types.js'
 import { acknowledge, acknowledgement } from './asynchronous.js'
 import { type Body, bodyOf } from './body.js'
@@ -59,7 +60,7 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
         const refuse = () => refusals.check()
         const saved = await saveEach(model, 'node', lines, actorOf(request), refused, refuse, expected)
         const { created, changed } = saved
-        return done(200, `${created} nodes created, ${changed} changed`)
+        return done(200, `${numberOf('node', created)} created, ${changed} changed`)
       }
     }),
     ...(['boot', 'install', 'kickstart'] as const).map(what =>

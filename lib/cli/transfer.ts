@@ -1,6 +1,7 @@
 import { createReadStream } from 'node:fs'
 import { buffer } from 'node:stream/consumers'
 import type { Config } from '../config/types.js'
+import { numberOf, participles } from '../model/titles.js'
 import { askDaemon, messageOf } from './ask-daemon.js'
 import { confirmed } from './confirmed.js'
 import { UsageError } from './usage.js'
@@ -56,7 +57,6 @@ export async function importTable(config: Config, file: string, yes: boolean): P
   return messageOf(await askDaemon(config, 'POST', path, table))
 }
 
-const participles: Readonly<Record<string, string>> = { create: 'created', update: 'changed' }
 const shown = (value: unknown) => (value === null ? '-' : JSON.stringify(value))
 
 const contentOf = (file: string): Promise<Buffer> =>
@@ -107,7 +107,9 @@ function differences({ changes }: DryRun): string[] {
     Object.entries(touched).flatMap(([what, names]) => {
       if (names.length === 0) return []
       const more = names.length > mostNames ? ` and ${names.length - mostNames} more` : ''
-      return [`${type}: ${names.length} would be ${what}: ${names.slice(0, mostNames).join(', ')}${more}`]
+      return [
+        `${numberOf(type, names.length)} would be ${what}: ${names.slice(0, mostNames).join(', ')}${more}`
+      ]
     })
   )
 }

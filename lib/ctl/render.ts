@@ -1,6 +1,6 @@
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { base64, type Table } from '../model/field.js'
-import { named } from '../model/titles.js'
+import { named, participles } from '../model/titles.js'
 import { fold } from '../node-set/fold.js'
 import { clean, cleanLines, type Paint } from './terminal.js'
 import { decoded } from './values.js'
@@ -62,12 +62,6 @@ export function plain(value: JsonValue | undefined): string {
 
 const objects = (value: JsonValue | undefined) => (Array.isArray(value) ? value.filter(isObject) : [])
 
-const participles: Readonly<Record<string, string>> = {
-  create: 'created',
-  update: 'changed',
-  delete: 'deleted'
-}
-
 /** A change of a dry run in words: what happens to whom, and the fields below it. */
 interface Would {
   readonly type: string
@@ -114,7 +108,8 @@ function* woulds(changes: readonly JsonObject[]): Generator<Would> {
     const renamed = change.action === 'update' ? undefined : types.get(change.type)
     const at = renamed?.made.indexOf(change) ?? -1
     if (!renamed) yield wouldOf(change)
-    else if (at >= 0) yield renameOf(renamed.gone[at] as JsonObject, change)
+    // Secrets go with their owner.
+    else if (at >= 0 && change.type !== 'secrets') yield renameOf(renamed.gone[at] as JsonObject, change)
   }
 }
 

@@ -11,6 +11,13 @@ export function named(type: string, name: string): string {
   return `${titleOf(type)} ${name}`
 }
 
+/** What becomes of an object, by the `action` of a dry run. */
+export const participles: Readonly<Record<string, string>> = {
+  create: 'created',
+  update: 'changed',
+  delete: 'deleted'
+}
+
 /** So many objects as a sentence names them: `1 node`, `2 switches`. */
 export function numberOf(type: string, count: number): string {
   if (type === 'cluster') return 'the settings of the cluster'

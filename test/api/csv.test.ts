@@ -76,9 +76,10 @@ t.test('every line that is wrong is named; nothing is changed', async t => {
     ['', /^the table is empty/],
     [
       'name;group\na;b',
-      /^the table is refused, nothing was changed: its cells are separated by ;, and have to be by commas$/
+      /^the table is refused, nothing was changed: its cells are separated by ";": separate them by commas$/
     ],
-    ['name\tgroup\na\tb', /separated by tabs, and have to be by commas$/],
+    ['name\tgroup\na\tb', /separated by tabs: separate them by commas$/],
+    ['BOOTIF.macaddress;name\n52:54:00:00:00:09;b', /separated by ";": separate them by commas$/],
     ['group,comment\na,b', /line 1: no column is called "name"/],
     ['name,colour', /line 1, column 2: a node has no field "colour"/],
     ['name,group,group', /line 1, column 3: "group" stands in column 2 too/],
@@ -147,7 +148,7 @@ t.test('a table does what its dry run told, or nothing', async t => {
   await c.post('/config/node/m0', { group: 'compute' })
   await refused(mark, 'the address that was told is given')
   const done = await c.post(`${path}&expect=${await markOf()}`, text)
-  t.match(done, { status: 200, body: { message: '1 nodes created, 1 changed' } })
+  t.match(done, { status: 200, body: { message: '1 node created, 1 changed' } })
   t.match(await read(c, 'node', 'old'), { comment: 'seen' })
 })
 
@@ -162,5 +163,5 @@ t.test('svcd import --csv', async t => {
   t.match(asked.stderr, /^node n9 would be created: .*comment - -> "new"/)
   t.equal((await c.get('/config/node/n9')).status, 404)
   const done = await svcd(tree, ['import', '--csv', '--yes', '-', ...options], readFileSync(file, 'utf8'))
-  t.equal(done.stdout, '1 nodes created, 0 changed\n', done.stderr)
+  t.equal(done.stdout, '1 node created, 0 changed\n', done.stderr)
 })

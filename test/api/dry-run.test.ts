@@ -1,6 +1,7 @@
 import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { counted } from '../../lib/api/dry-run.js'
 import { templates as shipped } from '../services/rendered.js'
 import { Controller } from '../support/controller.js'
 import { stored } from '../support/state.js'
@@ -119,6 +120,18 @@ t.test('what is created, copied, renamed, deleted', async t => {
       .map(({ type, name, action }: Record<string, string>) => `${action} ${type} ${name}`)
       .sort(),
     ['create group other', 'delete group compute', 'update node n1']
+  )
+  await c.post('/config/secrets/node/n1', [{ name: 'k', path: '/k', content: 'UFJJVkFURQ==' }])
+  const withSecrets = await dry(t, '/config/node/n1?dryrun=yes', { newhostname: 'n2' })
+  t.equal(withSecrets.body.message, 'dry run, nothing was changed: 1 node would be renamed')
+  await c.get('/config/secrets/node/n1/k/_delete')
+  const node = (name: string) => ({ name })
+  t.equal(
+    counted([
+      ...['a', 'b', 'c'].map(name => ({ type: 'node', name, before: undefined, after: node(name) }) as const),
+      { type: 'node', name: 'd', before: node('d'), after: undefined }
+    ]),
+    'dry run, nothing was changed: 2 nodes would be created, 1 node would be renamed'
   )
   const deleted = await dry(t, '/config/node/n1/_delete?dryrun=yes')
   t.match(deleted, { status: 200, body: { changes: [{ type: 'node', name: 'n1', action: 'delete' }] } })

@@ -326,8 +326,10 @@ t.test('a dry run tells and changes nothing', async t => {
     (await ok(t, [...words, '--dryrun'])).replace('dry run, nothing was changed: ', '').split('\n')
   const added = await dry('node', 'add', 'node003', 'group=compute')
   t.same(added.slice(0, 3), ['1 node would be created', 'node node003 would be created:', '  group: compute'])
+  await c.post('/config/secrets/node/node001', [{ name: 'k', path: '/k', content: 'UFJJVkFURQ==' }])
   const renamed = await dry('node', 'rename', 'node001', 'node009')
   t.same(renamed, ['1 node would be renamed', 'node node001 would be renamed to node009', ''])
+  await c.get('/config/secrets/node/node001/k/_delete')
   const gone = await dry('node', 'rm', 'node001')
   t.same(gone.slice(0, 3), ['1 node would be deleted', 'node node001 would be deleted:', '  group: compute'])
   t.same(await dry('cluster', 'set', 'ntp_server=10.141.0.9'), [
@@ -574,7 +576,7 @@ t.test('a table of nodes is imported after a question, or with --yes', async t =
     stderr: /Import this\?.*nothing was imported/s
   })
   t.equal((await c.get('/config/node')).text, before)
-  t.match(await here(['import', table], { types: 'y' }), { code: 0, stdout: '1 nodes created, 1 changed\n' })
+  t.match(await here(['import', table], { types: 'y' }), { code: 0, stdout: '1 node created, 1 changed\n' })
   t.equal(await ok(t, ['import', table]), 'nothing differs\n')
   t.equal(
     await ok(t, ['import', '-', '--yes'], 'name,comment\nnode001,x y\n'),

@@ -62,7 +62,7 @@ t.test('without a terminal and without --yes nothing is imported, and what would
   const { code, stdout, stderr } = await svcd(tree, ['import', '-', ...options(c)], JSON.stringify(changed))
   t.equal(code, 2)
   t.equal(stdout, '')
-  t.match(stderr, `otherdev: 1 would be deleted: ${first}\n`)
+  t.match(stderr, `1 other device would be deleted: ${first}\n`)
   t.match(stderr, /^svcd: nothing was imported: .*--yes/m)
   t.same(await stored(c), before)
   const same = await svcd(tree, ['import', '-', ...options(c)], document)
@@ -83,7 +83,7 @@ t.test('on a terminal the difference is shown and asked about', async t => {
     type(answer)
     const { code, stdout } = await ended
     t.equal(code, 1, JSON.stringify(answer))
-    t.match(stdout, /^node: 30 would be created: fresh0, fresh1, .*fresh19 and 10 more\r\n/)
+    t.match(stdout, /^30 nodes would be created: fresh0, fresh1, .*fresh19 and 10 more\r\n/)
     t.match(stdout, /svcd: nothing was imported/)
   }
   t.same(await stored(c), before)
