@@ -20,8 +20,11 @@ type TestStore = Store<TestTypes, MacIndex>
 type Options = Partial<Omit<StoreOptions<TestTypes, MacIndex>, 'medium'>>
 
 /** A right to write that is not lost by a busy machine; who closes gives it back at once. */
-const optionsAt = (url: string, { ttlSeconds = 10, ...more }: Options & { ttlSeconds?: number } = {}) => ({
-  medium: new Etcd({ endpoints: [url], ttlSeconds, patienceMs: 500 }),
+const optionsAt = (
+  url: string,
+  { ttlSeconds = 10, medium, ...more }: Options & { ttlSeconds?: number; medium?: Etcd } = {}
+) => ({
+  medium: medium ?? new Etcd({ endpoints: [url], ttlSeconds, patienceMs: 500 }),
   kinds,
   createIndex: () => new MacIndex(),
   ...more
@@ -60,6 +63,64 @@ async function textOf(etcd: EtcdServer, key: string): Promise<string | undefined
   const { kvs = [] } = await etcd.ask('kv/range', { key: base64(key) })
   const [pair] = kvs as unknown as { value: string }[]
   return pair && Buffer.from(pair.value, 'base64').toString()
+}
+
+/** What a transaction of the gateway writes: key → text. */
+function writesIn(body: Buffer): Record<string, string> {
+  const { success = [] } = JSON.parse(body.toString()) as {
+    success?: { request_put?: { key: string; value: string } }[]
+  }
+  const puts = success.flatMap(({ request_put: put }) => put ?? [])
+  return Object.fromEntries(puts.map(({ key, value }) => [atob(key), atob(value)]))
+}
+
+interface Asked {
+  readonly path: string
+  /** What a transaction would write: key → text. */
+  readonly writes: Readonly<Record<string, string>>
+}
+
+/** A way to etcd on which somebody stands: what is `before` comes before a request, what is `after` before its answer. A throw cuts. */
+async function watched(
+  t: Test,
+  etcd: EtcdServer,
+  stands: { before?: (asked: Asked) => unknown; after?: (asked: Asked) => unknown }
+): Promise<string> {
+  const server = createServer((request, response) => {
+    const path = request.url ?? ''
+    const passOn = async () => {
+      const body = await buffer(request)
+      const asked = { path, writes: path === '/v3/kv/txn' ? writesIn(body) : {} }
+      await stands.before?.(asked)
+      const answer = await fetch(etcd.url + path, { method: 'POST', body })
+      await stands.after?.(asked)
+      response.writeHead(answer.status)
+      for await (const part of answer.body ?? []) response.write(part)
+      response.end()
+    }
+    passOn().catch(() => request.socket.destroy())
+  }).listen(0)
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+/** The lease of who writes ends at once. */
+async function revoke(etcd: EtcdServer): Promise<void> {
+  const { kvs } = await etcd.ask('kv/range', { key: base64('/svcd/writer') })
+  const [pair] = kvs as unknown as [{ lease: string }]
+  await etcd.ask('lease/revoke', { ID: pair.lease })
+}
+
+/** Something that is waited for, and by. */
+function gate() {
+  let open!: () => void
+  const opened = new Promise<void>(resolve => {
+    open = resolve
+  })
+  return { open, opened }
 }
 
 /** Runs the suite, with so many rounds of kill -9. */
@@ -295,6 +356,114 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     t.equal(has(follower), 2)
     await setAll(follower, ['c'], 3)
   })
+
+  t.test('a takeover that fails is told, and tried again later and later', async t => {
+    const etcd = await startEtcd(t)
+    let fails = true
+    let lists = 0
+    const url = await watched(t, etcd, {
+      before({ path, writes }) {
+        if (path === '/v3/kv/range') lists++
+        if (fails && writes['/svcd/head'] !== undefined) throw new Error('lost')
+      }
+    })
+    const writer = await open(t, etcd.url)
+    await setAll(writer, ['c'], 1)
+    const follower = await follow(t, url)
+    const before = lists
+    await writer.close()
+    await until(() => /nobody writes, and this svcd cannot either so far: /.test(follower.health.reason))
+    await sleep(8000)
+    t.ok(lists - before < 16, `what is stored was asked for ${lists - before} times`)
+    fails = false
+    await until(() => follower.following === '')
+    await setAll(follower, ['c'], 2)
+    t.strictSame(follower.health, { ok: true, reason: '' })
+  })
+
+  t.test('who loses the right while it takes over, or commits, follows', async t => {
+    for (const moment of ['takes over', 'commits']) {
+      const etcd = await startEtcd(t)
+      const [answer, held, keeping] = [gate(), gate(), gate()]
+      let isHolding = false
+      const url = await watched(t, etcd, {
+        async before({ path }) {
+          if (isHolding && path === '/v3/lease/keepalive') await keeping.opened
+        },
+        async after({ writes }) {
+          const isIt = moment === 'commits' ? '/svcd/intent' in writes : '/svcd/head' in writes
+          if (!isHolding || !isIt) return
+          held.open()
+          await answer.opened
+        }
+      })
+      const said: string[] = []
+      const medium = new Etcd({
+        endpoints: [url],
+        ttlSeconds: 1,
+        patienceMs: 5000,
+        log: (_, text) => said.push(text)
+      })
+      const [first, second] = await (async () => {
+        if (moment === 'commits') return [await open(t, url, { medium }), undefined] as const
+        const before = await open(t, etcd.url)
+        await setAll(before, ['c'], 1)
+        return [await follow(t, url, { medium }), before] as const
+      })()
+      isHolding = true
+      const change = moment === 'commits' ? setAll(first, names(150), 2) : undefined
+      await second?.close()
+      await held.opened
+      await revoke(etcd)
+      const other = await open(t, etcd.url)
+      keeping.open()
+      await until(() => said.some(text => /does not write/.test(text)) || first.following !== '')
+      await sleep(800)
+      isHolding = false
+      answer.open()
+      await change
+      await sleep(300)
+      t.match(first.following, /is written by process/, moment)
+      await setAll(other, ['c'], 7)
+      await same(other, first)
+      t.notMatch(said.join(), /not yet carried out/, moment)
+      await other.close()
+      await until(() => first.following === '')
+      await setAll(first, ['c'], 8)
+      await first.close()
+    }
+  })
+
+  t.test(
+    'a change that was carried out, and whose answer was lost, stays if another one takes over',
+    async t => {
+      const etcd = await startEtcd(t)
+      let isCut = false
+      let isLost = false
+      const url = await watched(t, etcd, {
+        before() {
+          if (isCut) throw new Error('lost')
+        },
+        after({ writes }) {
+          if (isLost && '/svcd/objects/counter/e' in writes) isCut = true
+          if (isCut) throw new Error('lost')
+        }
+      })
+      const first = await open(t, url)
+      const second = await follow(t, etcd.url)
+      await setAll(first, ['c'], 1)
+      isLost = true
+      await t.rejects(setAll(first, ['e'], 2), StoreError)
+      t.equal(has(first, 'e'), undefined, 'it was refused')
+      await revoke(etcd)
+      await until(() => second.following === '')
+      await setAll(second, ['c'], 3)
+      isCut = false
+      isLost = false
+      await same(second, first)
+      t.strictSame([has(first, 'e'), has(second, 'e')], [2, 2], 'it is there, for both')
+    }
+  )
 
   t.test('a writer that is cut off follows who took over, and takes over from that one', async t => {
     const etcd = await startEtcd(t)

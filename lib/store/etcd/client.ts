@@ -99,12 +99,12 @@ export class Client {
    * Asks one endpoint. Throws RefusedError, or UnclearError when there is no whole answer within `limitMs`; both name the
    * endpoint. The next question goes to another one then.
    */
-  async ask(path: string, question: JsonObject, limitMs: number): Promise<JsonObject> {
+  async ask(path: string, question: JsonObject, limitMs: number, signal?: AbortSignal): Promise<JsonObject> {
     const endpoint = this.#endpoints[this.#preferred % this.#endpoints.length] as URL
     const limit = { ms: limitMs, end: performance.now() + limitMs }
     try {
       return await this.#asUser(endpoint, limit, token =>
-        this.#post(new URL(`/v3/${path}`, endpoint), question, limit, token)
+        this.#post(new URL(`/v3/${path}`, endpoint), question, limit, token, signal)
       )
     } catch (error) {
       if (error instanceof UnclearError) this.#preferred++
@@ -209,11 +209,17 @@ export class Client {
     return asked
   }
 
-  #post(url: URL, question: JsonObject, { ms, end }: Limit, token?: string): Promise<JsonObject> {
+  #post(
+    url: URL,
+    question: JsonObject,
+    { ms, end }: Limit,
+    token?: string,
+    signal?: AbortSignal
+  ): Promise<JsonObject> {
     return new Promise((resolve, reject) => {
       const from = `etcd at ${url.origin}`
       const unclear = (reason: string) => reject(new UnclearError(`${from}: ${reason}`))
-      const asked = this.#send(url, question, token)
+      const asked = this.#send(url, question, token, signal)
       const limit = setTimeout(() => {
         unclear(
           `no answer within ${ms / 1000} s; look whether it runs and has a majority (etcdctl endpoint health)`

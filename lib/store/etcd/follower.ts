@@ -18,7 +18,7 @@ interface FollowerOptions {
   readonly keys: Keys
   readonly followed: Told
   /** Called again and again while nobody has the right to write, and nothing is missing here. */
-  readonly free?: () => void
+  readonly free?: () => unknown
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
@@ -38,6 +38,8 @@ export class Follower {
   /** When it was last known that nothing was left to tell; by the clock of `performance`. */
   #freshMs = performance.now()
   #behindSinceMs: number | undefined
+  /** Something is read or told right now, which takes as long as it is large. */
+  #isTelling = false
   #problem = ''
   /** Who has the right to write; '' where nobody has it, undefined where that is not known yet. */
   #holder: string | undefined
@@ -124,17 +126,28 @@ export class Follower {
   async #follow(signal: AbortSignal): Promise<never> {
     const { client, keys, followed } = this.#o
     if (!this.#replica) {
-      const stored = await StoredKeys.read(client, keys)
-      await followed.reload(stored)
-      this.#begin(stored)
+      await this.#telling(async () => {
+        const stored = await StoredKeys.read(client, keys, signal)
+        await followed.reload(stored)
+        this.#begin(stored)
+      })
     }
     const from = String(BigInt(this.#revision) + 1n)
     const moments = watching(client, keys.prefix, from, signal)
     for (;;) {
       const { value: moment } = await moments.next()
       const writes = (this.#replica as Replica).take(moment)
-      if (writes.length > 0) await followed.changed(writes)
+      if (writes.length > 0) await this.#telling(() => followed.changed(writes))
       this.#advance(moment.revision)
+    }
+  }
+
+  async #telling(work: () => Promise<void>): Promise<void> {
+    this.#isTelling = true
+    try {
+      await work()
+    } finally {
+      this.#isTelling = false
     }
   }
 
@@ -157,6 +170,10 @@ export class Follower {
       if (this.#problem !== '') this.#o.log('info', 'what other controllers change is heard again')
       this.#problem = ''
       if (this.#holder === '') this.#o.free?.()
+      return
+    }
+    if (this.#isTelling) {
+      this.#behindSinceMs = undefined
       return
     }
     this.#behindSinceMs ??= performance.now()

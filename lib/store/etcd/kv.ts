@@ -91,12 +91,13 @@ export async function transact(
 
 /**
  * Every key below a prefix that ends in a slash, at one revision, a part at a time. Throws what `Client.ask` throws, and
- * RefusedError for keys out of order or from elsewhere, for what is not decoded, and for more than `most`.
+ * RefusedError for keys out of order or from elsewhere, for what is not decoded, and for more than `most`; the reason of `signal`.
  */
 export async function list(
   client: Client,
   prefix: string,
-  most = WHOLE_LIST
+  most = WHOLE_LIST,
+  signal?: AbortSignal
 ): Promise<{ pairs: Pair[]; revision: string }> {
   const pairs: Pair[] = []
   const strange = (what: string) => new RefusedError(`etcd at ${client.where}: ${what}`)
@@ -115,8 +116,9 @@ export async function list(
     }
     let answer: JsonObject
     try {
-      answer = await client.ask('kv/range', question, LIST_LIMIT_MS)
+      answer = await client.ask('kv/range', question, LIST_LIMIT_MS, signal)
     } catch (error) {
+      signal?.throwIfAborted()
       // The next question goes to another endpoint.
       if (error instanceof UnclearError && ++unanswered < client.endpoints) continue
       if (!(error instanceof TooLongError) || limit === 1) throw error

@@ -31,12 +31,16 @@ const MOST_BYTES = 1024 * 1024
 const LIMIT_MS = 2000
 const PAUSE_MS = 50
 const RETRY_MS = { first: 100, longest: 2000 }
+/** Who cannot take over reads all that is stored for each try. */
+const TAKE_MS = { first: 500, longest: 30_000 }
 /** How long a stop may carry out a large change; the daemon has 10 s in all to stop. */
 const CLOSE_MS = 5000
 
 const byteLength = ({ type, name, text = '' }: Write) =>
   Buffer.byteLength(text) + Buffer.byteLength(name) + type.length + 100
 const bytesOf = (writes: readonly Write[]) => writes.reduce((sum, write) => sum + byteLength(write), 0)
+
+const FOLLOWS = 'this svcd does not write: it follows the one that does'
 
 interface Unclear {
   /** What the head holds if it was carried out, and once it is taken back. */
@@ -70,6 +74,8 @@ export class Etcd implements SharedMedium {
   #followed: Followed | undefined
   /** In the place of all this while another one writes. */
   #standby: Standby | undefined
+  /** Outlives the standbys: a takeover that fails makes another one. */
+  readonly #taking: Background
   #isClosed = false
   #closeBy = Number.POSITIVE_INFINITY
 
@@ -101,6 +107,12 @@ export class Etcd implements SharedMedium {
       retryMs: RETRY_MS,
       failed: reason => log('warn', `a large change is not yet carried out in etcd: ${reason}`),
       recovered: () => log('info', 'the large change is carried out in etcd')
+    })
+
+    this.#taking = new Background({
+      work: () => this.#standby?.take() ?? Promise.resolve(),
+      retryMs: TAKE_MS,
+      failed: reason => log('warn', `nobody writes, and this svcd cannot either so far: ${reason}`)
     })
   }
 
@@ -146,6 +158,7 @@ export class Etcd implements SharedMedium {
 
   follow(followed: Followed): void {
     this.#followed = followed
+    this.#log('info', FOLLOWS)
     this.#stand(this.stored)
     this.stored = undefined
   }
@@ -168,7 +181,8 @@ export class Etcd implements SharedMedium {
   }
 
   async commit(writes: readonly Revertible[]): Promise<void> {
-    if (!this.#isOpen) throw new Error(this.following || 'the store is not open for changes')
+    if (!this.#isOpen)
+      throw new Error(this.#standby ? 'another controller writes' : 'the store is not open for changes')
     const revision = await this.#ready()
     if (
       writes.length <= MOST_WRITES &&
@@ -183,13 +197,18 @@ export class Etcd implements SharedMedium {
   }
 
   get problem(): string {
-    return this.#standby ? this.#standby.problem : this.#writer.problem || this.#finishing.problem
+    if (!this.#standby) return this.#writer.problem || this.#finishing.problem
+    const { problem, isFree } = this.#standby
+    if (problem !== '' || !isFree || this.#taking.problem === '') return problem
+    return `nobody writes, and this svcd cannot either so far: ${this.#taking.problem}`
   }
 
   async close(): Promise<void> {
     this.#isOpen = false
     this.#isClosed = true
     this.#closeBy = performance.now() + CLOSE_MS
+    await this.#taking.close()
+    this.#isOpen = false
     await this.#standby?.close()
     if (this.#intent) await this.#finishing.run().catch(() => undefined)
     await this.#finishing.close()
@@ -225,6 +244,8 @@ export class Etcd implements SharedMedium {
     }
     const change = { id, writes }
     await this.#advance(revision, [put(intent, intentText(change))], () => [remove(intent), unstage])
+    // Another one may have got the right before the answer came: that one has finished it.
+    if (!this.#isOpen) return
     this.#intent = change
     this.#finishing.wake()
   }
@@ -374,7 +395,10 @@ export class Etcd implements SharedMedium {
       `etcd at ${this.#client.where}: another svcd writes below ${this.#keys.prefix} since this one lost the right to: ` +
       (this.#followed ? 'this one follows it' : 'start svcd again')
     const ended = this.#writer.end(reason)
-    if (this.#followed) this.#stand()
+    if (this.#followed) {
+      this.#log('info', FOLLOWS)
+      this.#stand()
+    }
     await ended
     return new Error(reason)
   }
@@ -391,9 +415,10 @@ export class Etcd implements SharedMedium {
       followed: this.#followed as Followed,
       patienceMs: this.#ttlMs / 2,
       promoted: revision => this.#promoted(revision),
+      // After a failure it is tried again by itself, later and later.
+      free: () => this.#taking.problem === '' && this.#taking.wake(),
       log: this.#log
     })
-    this.#log('info', 'this svcd does not write: it follows the one that does')
     this.#standby.start(stored)
   }
 
@@ -402,6 +427,8 @@ export class Etcd implements SharedMedium {
     try {
       await this.#finishing.settled()
       await this.#begin(revision, await StoredKeys.unfinished(this.#client, this.#keys))
+      // It may have been lost, and gone to another one, while the last answer was on its way.
+      if (this.#writer.revision !== revision) throw new Error('the right to write was lost meanwhile')
       this.#standby = undefined
       this.#log('info', 'this svcd writes now')
       this.#followed?.promoted()

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Background } from '../../background.js'
 import type { Followed } from '../medium.js'
 import type { Client } from './client.js'
 import { Follower } from './follower.js'
@@ -19,23 +18,19 @@ interface StandbyOptions {
    * be told from here.
    */
   readonly promoted: (revision: string) => Promise<void>
+  /** Called again and again while nobody has the right to write, and nothing is missing here. */
+  readonly free: () => unknown
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
-/** Who does not write: follows who does, and takes the right to write when nobody has it. */
+/** Who does not write: follows who does, and can take the right to write when nobody has it. */
 export class Standby {
   readonly #o: StandbyOptions
   readonly #follower: Follower
-  readonly #taking: Background
 
   constructor(options: StandbyOptions) {
     this.#o = options
-    const { log } = options
-    this.#taking = new Background({
-      work: () => this.#take(),
-      failed: reason => log('warn', `nobody writes, and this svcd cannot either so far: ${reason}`)
-    })
-    this.#follower = new Follower({ ...options, free: () => this.#taking.wake() })
+    this.#follower = new Follower(options)
   }
 
   /** Follows from what was read, otherwise reads it first. */
@@ -48,6 +43,11 @@ export class Standby {
     return this.#follower.problem
   }
 
+  /** Whether nobody has the right to write, as far as is known. */
+  get isFree(): boolean {
+    return this.#follower.holder === ''
+  }
+
   /** Says who writes. */
   get following(): string {
     const { client, keys } = this.#o
@@ -56,12 +56,12 @@ export class Standby {
     return `etcd at ${client.where}: what is below ${keys.prefix} is written by ${who}`
   }
 
-  async close(): Promise<void> {
-    await this.#taking.close()
-    await this.#follower.close()
+  close(): Promise<void> {
+    return this.#follower.close()
   }
 
-  async #take(): Promise<void> {
+  /** Takes the right to write, if nobody has it. */
+  async take(): Promise<void> {
     const { writer, patienceMs } = this.#o
     // The key of the writer is one of those that are followed: what was written before it has been told by then.
     const revision = await writer.take(made =>

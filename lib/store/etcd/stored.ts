@@ -69,8 +69,8 @@ export class StoredKeys implements Stored {
     this.abandoned = ids
   }
 
-  static async read(client: Client, keys: Keys): Promise<StoredKeys> {
-    const { pairs, revision } = await list(client, keys.prefix)
+  static async read(client: Client, keys: Keys, signal?: AbortSignal): Promise<StoredKeys> {
+    const { pairs, revision } = await list(client, keys.prefix, undefined, signal)
     return new StoredKeys(client, keys, new Map(pairs.map(({ key, value }) => [key, value])), revision)
   }
 

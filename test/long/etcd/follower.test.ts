@@ -164,6 +164,46 @@ t.test('a connection that is cut, or silent, loses nothing', async t => {
   t.equal(copy.reloads, 0)
 })
 
+t.test('what takes long to be told is no silence', async t => {
+  const etcd = await startEtcd(t)
+  const store = await open(etcd)
+  t.teardown(() => store.close())
+  await setAll(store, ['c'], 0)
+  const { follower, copy, said } = await follow(t, etcd.url)
+  const { changed } = copy
+  copy.changed = async writes => {
+    await sleep(5000)
+    await changed.call(copy, writes)
+  }
+  await setAll(store, ['c'], 1)
+  await same(store, copy)
+  await until(() => follower.lagMs < 1500)
+  t.strictSame(said, [])
+  t.equal(copy.commits, 1)
+})
+
+t.test('a stop does not wait for an etcd that does not answer', async t => {
+  const etcd = await startEtcd(t)
+  const way = await Way.to(t, etcd)
+  way.silence()
+  const client = new Client({ endpoints: [way.url, way.url] })
+  const reload = async () => {
+    t.fail('nothing can be read')
+  }
+  const follower = new Follower({
+    client,
+    keys: new Keys('/svcd/'),
+    followed: { changed: reload, reload },
+    log: () => {}
+  })
+  follower.start()
+  await sleep(200)
+  const began = performance.now()
+  await follower.close()
+  client.close()
+  t.ok(performance.now() - began < 4000, `it took ${performance.now() - began} ms`)
+})
+
 t.test('what etcd has forgotten is read as a whole', async t => {
   const etcd = await startEtcd(t)
   const way = await Way.to(t, etcd)
