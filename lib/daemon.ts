@@ -10,6 +10,7 @@ import { authorize, type Caller, largestBody } from './auth/access.js'
 import { adminPasswordFile, ensureAdminPassword } from './auth/admin-password.js'
 import { Logins } from './auth/logins.js'
 import { Tokens } from './auth/tokens.js'
+import { Background } from './background.js'
 import { refuseHalfRestored } from './backup/interrupted.js'
 import { keepState } from './backup/stored-files.js'
 import { Boot } from './boot/boot.js'
@@ -24,7 +25,6 @@ import { Trace } from './boot/trace.js'
 import type { Config } from './config/types.js'
 import { Control } from './control/control.js'
 import { realFiles } from './disk/files.js'
-import { exists } from './disk/missing.js'
 import { localWork } from './helper/local.js'
 import { placesOf } from './helper/places.js'
 import { systemctlBy } from './helper/systemctl.js'
@@ -110,7 +110,8 @@ export async function startDaemon(
       authorize: (route, head) => {
         const caller = authorize(standing, route, head)
         const writer = following()
-        if (writer !== '' && !isAnswered(route)) throw new FollowingError(writer)
+        if (writer !== '' && !isAnswered(route))
+          throw new FollowingError(caller.kind === 'user' ? writer : undefined)
         return caller
       },
       param: checkParam,
@@ -210,13 +211,14 @@ async function buildParts(
     backUp: (from: number) => keepState(state, from, version.service, etcd?.stored?.files()),
     opened: async (view: View) => {
       await etcd?.refuseForgotten(state)
+      await etcd?.refuseOtherKeys(state, etcd.stored?.keyMarks)
       await unlockBox(box, state, view)
     },
     promoted: () => promoted()
   }
   // Who cannot be asked is waited for by the start.
   const isWritten = etcd !== undefined && (await etcd.holder().catch(() => '')) !== ''
-  if (isWritten) await refuseStranger(state)
+  if (isWritten) await etcd.refuseOtherKeys(state, await etcd.keyMarks(), true)
   const store: ClusterStore = closed(
     await (isWritten
       ? Store.follow({ ...start, medium: etcd })
@@ -266,10 +268,20 @@ async function buildParts(
     audit: (actor, changes, kind) => audit.record(actor, changes, kind)
   })
   // A setting changed over http ends when the ini's value changes, also when it is changed back later.
-  const settle = () => model.change(theDaemon, tx => putSettings(tx, ini, new Map()))
-  promoted = () =>
-    void settle().catch(({ message }) => log.warn(`the settings of the ini are not in force yet: ${message}`))
-  if (store.following === '') await settle()
+  const settle = async () => {
+    if (store.following !== '') return
+    await etcd?.keepKeyMarks(state)
+    await model.change(theDaemon, tx => putSettings(tx, ini, new Map()))
+  }
+  const settling = closed(
+    new Background({
+      work: settle,
+      retryMs: { first: 1000, longest: 60_000 },
+      failed: reason => log.warn(`the settings of the ini are not in force yet: ${reason}`)
+    })
+  )
+  promoted = () => settling.wake()
+  await settle()
   const followDebug = () => {
     log.level = model.cluster.debug ? 'debug' : logging.level
   }
@@ -322,6 +334,10 @@ async function buildParts(
     })
   )
   store.subscribe(changes => images.follow(changes))
+  promoted = () => {
+    settling.wake()
+    images.look()
+  }
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
   const library = new Library({ templates, log })
   const install = new Install({
@@ -392,16 +408,6 @@ async function etcdBeside(
   const { openEtcd } = await import('./store/etcd/open.js')
   await local.lock()
   return openEtcd(store, log)
-}
-
-/** Keys of its own would make tokens and secrets that no other controller can read. Throws Error that names what is missing. */
-async function refuseStranger(state: string): Promise<void> {
-  for (const name of ['secret.key', 'token.key'])
-    if (!(await exists(join(state, name))))
-      throw new Error(
-        `another svcd writes, and ${join(state, name)} is not there: copy secret.key, token.key and admin-password from its state ` +
-          'directory, mode 0600'
-      )
 }
 
 /** What it is made of is loaded where it is used: off is the default. */

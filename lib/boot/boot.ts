@@ -101,7 +101,8 @@ export class Boot {
     if (node) return this.#script(node, mac, visit)
     const { source } = visit
     const free = model.view.index.macOwners(mac).length === 0
-    if (!detection || !free || !(source.loopback || this.isInside(source))) return this.#unknown(mac, visit)
+    if (!detection || !free || model.isFollowing || !(source.loopback || this.isInside(source)))
+      return this.#unknown(mac, visit)
     return this.#detect(detection, mac, visit)
   }
 

@@ -92,19 +92,19 @@ export class Images {
     const later = await recover(images.#context)
     const removals = await images.#removeTrees(theDaemon)
     images.recovered = Promise.all([later(), ...removals.map(({ done }) => done.catch(() => {}))])
-    images.#changed()
+    images.look()
     return images
   }
 
   /** Follows committed changes. The host key of a node that was renamed or deleted is forgotten. */
   follow(changes: readonly Change[]): void {
-    if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) this.#changed()
+    if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) this.look()
     const gone = changes.filter(({ type, after }) => type === 'revoked' && after)
     void inParallel(gone, FORGOTTEN_AT_ONCE, ({ name }) => this.#o.remote.forget(name).catch(() => {}))
   }
 
-  /** Looks soon at what a change of images, tags or packs asks for. */
-  #changed(): void {
+  /** Looks soon at what a change of images, tags or packs asks for, and a controller that has become the one that writes. */
+  look(): void {
     this.sweep.soon()
     this.#background.wake(soonMs)
   }
@@ -170,6 +170,7 @@ export class Images {
   async #removeTrees(actor: Actor): Promise<SubmittedJob[]> {
     const { jobs, log } = this.#o
     const submitted: SubmittedJob[] = []
+    if (this.#o.model.isFollowing) return submitted
     try {
       for (const { name, osimage } of await abandonedTrees(this.#context)) {
         // One that fails is tried again by the next start.

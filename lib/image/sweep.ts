@@ -52,6 +52,7 @@ export class Sweep {
 
   async #sweep(signal: AbortSignal): Promise<void> {
     const { model, ticks, config } = this.context
+    if (model.isFollowing) return
     const { view } = model
     const installing = this.installing.packs()
     for (const name of [...this.#unused.keys()]) if (!view.get('pack', name)) this.#unused.delete(name)

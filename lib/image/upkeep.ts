@@ -51,8 +51,10 @@ export class Upkeep {
   async #complete(signal: AbortSignal): Promise<void> {
     const { log, model } = this.context
     const { view } = model
+    // What another controller keeps records of is its to record.
+    const unknown = model.isFollowing ? [] : unknownPacks(view)
     const steps = [
-      ...[...unknownPacks(view)].map(name => () => this.#adopt(name, signal)),
+      ...[...unknown].map(name => () => this.#adopt(name, signal)),
       ...[...view.names('pack')].map(name => () => this.#completeTorrent(name, signal))
     ]
     for (const step of steps)

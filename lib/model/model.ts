@@ -38,7 +38,8 @@ export type ChangeKind = 'change' | 'set' | 'table' | 'import'
 const STEPS_AT_ONCE = 64
 
 export interface ModelOptions {
-  readonly store: Pick<ClusterStore, 'change' | 'changeInSteps' | 'current'>
+  readonly store: Pick<ClusterStore, 'change' | 'changeInSteps' | 'current'> &
+    Partial<Pick<ClusterStore, 'following'>>
   /** The settings of the ini. */
   readonly ini: ClusterSettings
   readonly now: () => number
@@ -71,6 +72,11 @@ export class Model {
 
   get view(): View {
     return this.options.store.current
+  }
+
+  /** Whether another controller writes: nothing can be changed here then. */
+  get isFollowing(): boolean {
+    return (this.options.store.following ?? '') !== ''
   }
 
   /** The cluster's settings as the ini has them. */

@@ -16,11 +16,11 @@ export class StoreError extends ServiceError {
   }
 }
 
-/** Another store writes, and this one follows it; `reason` says who. */
+/** Another store writes, and this one follows it. `reason` says who to those who may know it. */
 export class FollowingError extends StoreError {
   override readonly name = 'FollowingError'
 
-  constructor(reason: string) {
+  constructor(reason = 'another controller writes') {
     super(reason, { 'Retry-After': '5' })
   }
 }

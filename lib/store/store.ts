@@ -206,7 +206,7 @@ export class Store<T extends Types, I extends Index> {
 
   #assertWriter(): void {
     if (this.#closed !== undefined) throw new StoreError('shutting down')
-    if (this.following !== '') throw new FollowingError(this.following)
+    if (this.following !== '') throw new FollowingError()
   }
 
   async #byItself<R>(work: () => Promise<R>): Promise<R> {

@@ -27,6 +27,11 @@ export class Keys {
     return `${this.prefix}intent`
   }
 
+  /** Marks of the keys that every controller has to have in its state directory. */
+  get keyMarks(): string {
+    return `${this.prefix}keys`
+  }
+
   get objects(): string {
     return `${this.prefix}objects/`
   }

@@ -7,6 +7,7 @@ import { reasonOf } from '../errors.js'
 import { LAYOUT, VERSION } from '../layout.js'
 import type { Followed, Revertible, SharedMedium, Write } from '../medium.js'
 import { Client, type ClientOptions, UnclearError } from './client.js'
+import { marksIn, refuseOtherKeys } from './key-marks.js'
 import { Keys } from './keys.js'
 import { get, holds, type Outcome, put, remove, removeAll, transact } from './kv.js'
 import { Standby } from './standby.js'
@@ -124,6 +125,30 @@ export class Etcd implements SharedMedium {
   async holder(): Promise<string> {
     const { found } = await transact(this.#client, [], [get(this.#keys.writer)], [], LIMIT_MS)
     return found[0] ? holderIn(found[0].value.toString()) : ''
+  }
+
+  /** The marks of the keys that every controller has to have; undefined before one has kept them. */
+  async keyMarks(): Promise<string | undefined> {
+    const { found } = await transact(this.#client, [], [get(this.#keys.keyMarks)], [], LIMIT_MS)
+    return found[0]?.value.toString()
+  }
+
+  /** Throws Error for keys in the state directory that are not those of the controllers that write here. */
+  refuseOtherKeys(state: string, kept: string | undefined, isWritten = false): Promise<void> {
+    return refuseOtherKeys(state, kept, isWritten, this.#keys.keyMarks)
+  }
+
+  /** Keeps the marks of the keys in the state directory of who writes, where there are none. Throws Error where there are others. */
+  async keepKeyMarks(state: string): Promise<void> {
+    const at = this.#keys.keyMarks
+    const marks = JSON.stringify(await marksIn(state))
+    const { revision } = this.#writer
+    const { succeeded, found } = await this.#patiently(() =>
+      this.#once(revision, [holds(at, undefined)], [put(at, marks)], [get(at)])
+    )
+    if (succeeded) return
+    if (!found[0]) this.#lost()
+    await this.refuseOtherKeys(state, found[0].value.toString())
   }
 
   async read(): Promise<StoredKeys> {

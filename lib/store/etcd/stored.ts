@@ -30,6 +30,8 @@ export class StoredKeys implements Stored {
   readonly intent: Intent | undefined
   /** What was staged by somebody who has not come to the commit. */
   readonly abandoned: ReadonlySet<string>
+  /** What is known of the controllers' own keys; undefined before the first one has kept it. */
+  readonly keyMarks: string | undefined
   /** All staged writes: key → text. */
   readonly staged: ReadonlyMap<string, Buffer>
 
@@ -53,6 +55,7 @@ export class StoredKeys implements Stored {
       })
     }
     for (const [key, value] of values) if (key.startsWith(keys.objects)) this.#add(key, value)
+    this.keyMarks = values.get(keys.keyMarks)?.toString()
     const intent = values.get(keys.intent)
     try {
       if (intent !== undefined) this.intent = intentOf(keys, intent, values)

@@ -1,4 +1,5 @@
 // The daemon with its objects in a real etcd: what dies, and who may write then.
+import { randomBytes } from 'node:crypto'
 import {
   chownSync,
   copyFileSync,
@@ -8,7 +9,10 @@ import {
   renameSync,
   writeFileSync
 } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { kinds } from '../../../lib/model/types.js'
 import { start } from '../../support/child.js'
@@ -91,14 +95,26 @@ t.test(
     t.teardown(() => refused.kill())
     const { code, stderr } = await refused.ended
     t.equal(code, 1)
-    t.match(stderr, /another svcd writes, and \S+secret\.key is not there: copy secret\.key, token\.key and/)
+    t.match(
+      stderr,
+      /another svcd writes, and \S+secret\.key is not there, and \S+token\.key is not there: copy secret\.key, /
+    )
     giveKeys(first, second)
+    writeFileSync(second.path('state', 'token.key'), randomBytes(32))
+    const stranger = second.launch()
+    t.teardown(() => stranger.kill())
+    t.match(await stranger.ended, {
+      code: 1,
+      stderr:
+        /another svcd writes, and \S+token\.key is not the one of the svcd that wrote last: copy secret\.key, token\.key and/
+    })
 
     await first.kill()
     await first.start()
     await isPrimary(first)
     const { body } = await first.request('GET', '/config/otherdev')
     t.equal(Object.keys((body as { config: { otherdev: object } }).config.otherdev).length, 10)
+    giveKeys(first, second)
     await first.create('otherdev', 'last', { network: 'cluster', ipaddress: '10.141.1.99' })
     await first.kill()
 
@@ -190,6 +206,11 @@ t.test('a standby answers what machines read and names who writes; it takes over
   const { headers } = await fetch(controller, { headers: { 'x-access-tokens': client.token } })
   t.equal(headers.get('retry-after'), '5')
   t.equal((await fetch(controller)).status, 401, 'a stranger is told nothing of it')
+  const short = await fetch(`http://${client.address}:${client.port}/config/osimagetag`)
+  t.equal(short.status, 503, 'who may see names without a token')
+  t.match(await short.text(), /another controller writes/)
+  const named = await fetch(`http://${client.address}:${client.port}/config/osimagetag`)
+  t.notMatch(await named.text(), /etcd at|process \d/, 'is not told where etcd is, and who writes')
   await first.kill()
   await isPrimary(second)
   t.equal((await second.request('POST', '/config/otherdev/a', late)).status, 201)
@@ -199,6 +220,59 @@ t.test('a standby answers what machines read and names who writes; it takes over
     const { kvs = [] } = await etcd.ask('kv/range', range)
     return (kvs as { value: string }[]).every(({ value }) => !atob(value).includes('10.141.0.9'))
   }, 'the setting to end: the ini of who writes has another value')
+  await second.stop()
+})
+
+// rules 11.15
+t.test('the settings of the ini come into force after a takeover, also if etcd fails at first', async t => {
+  const etcd = await startEtcd(t)
+  let refused = 0
+  const server = createServer((request, response) => {
+    const passOn = async () => {
+      const body = await buffer(request)
+      const text = request.url === '/v3/kv/txn' ? body.toString() : '{}'
+      const { success = [] } = JSON.parse(text) as {
+        success?: { request_put?: { key: string }; request_delete_range?: { key: string } }[]
+      }
+      const keys = success.map(one => atob((one.request_put ?? one.request_delete_range)?.key ?? ''))
+      if (refused < 2 && keys.some(key => key.startsWith('/svcd/objects/cluster/'))) {
+        refused++
+        response.writeHead(400).end(JSON.stringify({ error: 'not now', code: 3 }))
+        return
+      }
+      const answer = await fetch(etcd.url + request.url, { method: 'POST', body })
+      response.writeHead(answer.status)
+      for await (const part of answer.body ?? []) response.write(part)
+      response.end()
+    }
+    passOn().catch(() => request.socket.destroy())
+  }).listen(0)
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const [first, second] = [
+    daemonIn(t, scratch(t), inEtcd(etcd)),
+    daemonIn(t, scratch(t), inEtcd({ ...etcd, url }, 'cluster.ntp_server=10.141.0.3'))
+  ]
+  await first.start()
+  await first.create('network', 'cluster', network)
+  const settings = { config: { cluster: { ntp_server: '10.141.0.9' } } }
+  t.match(await first.request('POST', '/config/cluster', settings), { status: 204 })
+  giveKeys(first, second)
+  await second.start()
+  await first.kill()
+  await isPrimary(second)
+  const range = { key: base64('/svcd/objects/cluster/'), range_end: base64('/svcd/objects/cluster0') }
+  const end = performance.now() + 30_000
+  let isOver = false
+  while (!isOver && performance.now() < end) {
+    const { kvs = [] } = await etcd.ask('kv/range', range)
+    isOver = (kvs as { value: string }[]).every(({ value }) => !atob(value).includes('10.141.0.9'))
+  }
+  t.ok(isOver, 'the setting has ended')
+  t.ok(refused > 0, `it was refused ${refused} times`)
   await second.stop()
 })
 
