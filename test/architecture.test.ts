@@ -35,6 +35,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/files',
     'store/etcd/open',
     'model/migrations',
+    'model/titles',
     'model/types',
     'version',
     'program',
