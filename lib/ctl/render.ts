@@ -166,7 +166,10 @@ export function* bootLines(node: string, told: JsonValue | undefined, paint: Pai
 
 /** A node's own name in what came of it, so that the same outcome of many nodes reads the same. */
 const withoutName = (message: string, node: string) =>
-  message.replace(/(?:\bnode )?([\w-]+(?:\.[\w-]+)*)/g, (text, word) => (word === node ? 'the node' : text))
+  message
+    .replace(/(?:\bnode )?([\w-]+(?:\.[\w-]+)*)/g, (text, word) => (word === node ? 'the node' : text))
+    // In what is to be typed.
+    .replace('svcctl node set the node ', 'svcctl node set NODE ')
 
 /** What came of each node, those with the same outcome together. A log of several lines stands by itself. */
 export function* outcomeLines(

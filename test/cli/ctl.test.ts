@@ -16,6 +16,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { client, namedFile } from '../../lib/ctl/client.js'
+import { outcomeLines } from '../../lib/ctl/render.js'
 import { makeTree } from '../image/small-tree.js'
 import { addNode, bmcCluster } from '../support/bmc-cluster.js'
 import { builtTree, onTerminal } from '../support/built-tree.js'
@@ -449,6 +450,15 @@ t.test('a node set loses its power, or its logs, after a question or with --yes'
 t.test('the same failure of many nodes is told once, whatever they are called', async t => {
   const many = await here(['node', 'power', 'node[001-002]', 'status'])
   t.match(many, { code: 1, stdout: /^node\[001-002\]: failed: the node has no interface BMC: / })
+  const typed = (node: string) => ({
+    failed: true,
+    message: `node ${node}: type svcctl node set ${node} a=b`
+  })
+  t.same(
+    [...outcomeLines(new Map([...'ab'].map(node => [`n${node}`, typed(`n${node}`)])), (_, text) => text)],
+    ['na,nb: failed: the node: type svcctl node set NODE a=b'],
+    'what is typed has no words for a name'
+  )
   const alone = await here(['node', 'power', 'node001', 'status'])
   t.match(alone, { code: 1, stdout: /^node001: failed: node node001 has no interface BMC: / })
 })
