@@ -2,6 +2,7 @@ import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { TypeName } from '../model/docs.js'
 import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
+import { fold } from '../node-set/fold.js'
 import { Failure } from './failure.js'
 import { plain } from './render.js'
 import type { Session } from './session.js'
@@ -27,14 +28,14 @@ async function orNothing<T>(asked: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** So many nodes of a set are told of that get another group. */
+/** So many nodes of a set are looked at. */
 const mostNodes = 20
 /** Characters of a value that is told. */
 const mostCharacters = 100
 
 /**
  * Looks at the nodes that a change will be told of (rules 14.7), and gives what looks again after the change: it tells what
- * went and came with another group, and why a node cannot boot. The lines are safe to show. `isNew`: the change creates it.
+ * went and came with another group, and which nodes cannot boot. The lines are safe to show. `isNew`: the change creates it.
  */
 export async function watched(
   session: Session,
@@ -43,7 +44,8 @@ export async function watched(
   fields: JsonObject,
   isNew = false
 ): Promise<() => Promise<string[]>> {
-  if (!isTold(session) || !Object.keys(fields).some(field => ofBoot.has(field))) return async () => []
+  const isOfBoot = (isNew && type === 'node') || Object.keys(fields).some(field => ofBoot.has(field))
+  if (!isTold(session) || !isOfBoot) return async () => []
   // After the change a set may stand for others.
   const nodes = await nodesOf(session, type, name)
   const moves = type === 'node' && !isNew && Object.hasOwn(fields, 'group')
@@ -57,11 +59,8 @@ export async function watched(
       const [was, is] = [before.get(node), after.get(now(node))]
       return was && is ? [[was, is] as const] : []
     })
-    const booting = nodes[0]
-    return [
-      ...withGroup(pairs, nodes.length, fields),
-      ...(booting === undefined ? [] : await cannotBoot(session, now(booting)))
-    ]
+    const lines = await cannotBoot(session, nodes.slice(0, mostNodes).map(now), nodes.length)
+    return [...withGroup(pairs, nodes.length, fields), ...lines]
   }
 }
 
@@ -74,16 +73,32 @@ async function nodesOf(session: Session, type: TypeName, name: string): Promise<
   return Array.isArray(members) ? members.filter(node => typeof node === 'string') : []
 }
 
-/** The line that says why a node cannot boot; none where it can. */
-async function cannotBoot({ controller }: Session, node: string): Promise<string[]> {
-  const path = `/monitor/node/${encodeURIComponent(node)}/_why`
-  const answer = await orNothing(controller.json('GET', path))
-  const { obstacle } = within(answer, 'monitor', 'why', node)
-  if (typeof obstacle !== 'string') return []
-  // An image that is packed says what it lacks: to pack it once more would not help.
-  const [, image] = /^OS image (\S+) has no /.exec(obstacle) ?? []
-  const wayOut = image === undefined ? '' : `; type: svcctl osimage pack ${image}`
-  return [clean(`warning: node ${node} cannot boot now: ${obstacle}${wayOut}`)]
+/** The lines that say which nodes cannot boot, and why; none where all can. `count`: how many there are beside these. */
+async function cannotBoot(
+  { controller }: Session,
+  nodes: readonly string[],
+  count: number
+): Promise<string[]> {
+  const stopped = new Map<string, { readonly names: string[]; readonly ofOne: string }>()
+  for (const node of nodes) {
+    const path = `/monitor/node/${encodeURIComponent(node)}/_why`
+    const answer = await orNothing(controller.json('GET', path))
+    const { obstacle } = within(answer, 'monitor', 'why', node)
+    if (typeof obstacle !== 'string') continue
+    const ofMany = obstacle.replace(`node ${node} has `, 'they have ')
+    const same = stopped.get(ofMany) ?? { names: [], ofOne: obstacle }
+    same.names.push(node)
+    stopped.set(ofMany, same)
+  }
+  const looked = count > nodes.length ? ` (of the first ${nodes.length} of ${count})` : ''
+  return [...stopped].map(([ofMany, { names, ofOne }]) => {
+    const obstacle = names.length === 1 ? ofOne : ofMany
+    // An image that is packed says what it lacks: to pack it once more would not help.
+    const [, image] = /^OS image (\S+) has no /.exec(obstacle) ?? []
+    const wayOut = image === undefined ? '' : `; type: svcctl osimage pack ${image}`
+    const who = `${names.length === 1 ? 'node' : 'nodes'} ${fold(names)}${looked}`
+    return clean(`warning: ${who} cannot boot now: ${obstacle}${wayOut}`)
+  })
 }
 
 function within(value: JsonValue | undefined, ...keys: readonly string[]): JsonObject {

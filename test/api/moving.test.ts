@@ -31,7 +31,10 @@ function typed(heading: string, replaced = '', by = ''): Promise<string> {
 
 /** Imports the table as the page says, and gives MAC and address of a node. */
 async function imported(t: Test, node: string, nodes: number): Promise<unknown> {
-  t.match(await typed('Import the table'), new RegExp(`"message":"${nodes} nodes created, 0 changed"`))
+  t.match(
+    await typed('Import the table'),
+    new RegExp(`"message":"${nodes} node${nodes === 1 ? '' : 's'} created, 0 changed"`)
+  )
   const { body } = await c.get(`/config/node/${node}`)
   const { group, interfaces } = body.config.node[node]
   return [group, interfaces[0].interface, interfaces[0].macaddress, interfaces[0].ipaddress]

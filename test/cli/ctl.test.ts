@@ -223,7 +223,7 @@ warning: node move1 cannot boot now: OS image bare has no kernel (kernelfile); t
   )
   t.match(
     await ok(t, ['node', 'set', '@from', 'group=to', 'netboot=yes']),
-    /^2 nodes updated\nWith group to, these changed too:\n {2}osimage: - -> bare\n {2}BOOTIF.network: old -> new\n {2}BOOTIF.ipaddress: another value on each node\n {2}interface BMC is gone\n {2}interface ib0 is new\nwarning: node move2 cannot boot now: OS image bare /
+    /^2 nodes updated\nWith group to, these changed too:\n {2}osimage: - -> bare\n {2}BOOTIF.network: old -> new\n {2}BOOTIF.ipaddress: another value on each node\n {2}interface BMC is gone\n {2}interface ib0 is new\nwarning: nodes move\[2-3\] cannot boot now: OS image bare /
   )
   t.match(
     await ok(t, ['node', 'set', 'move1', 'group=']),
@@ -231,12 +231,17 @@ warning: node move1 cannot boot now: OS image bare has no kernel (kernelfile); t
   )
   t.match(
     await ok(t, ['osimage', 'set', 'bare', 'kernelfile=none']),
-    /^OS image bare updated\nwarning: node move2 cannot boot now: the kernel .*, none, is missing\n$/
+    /^OS image bare updated\nwarning: nodes move\[2-3\] cannot boot now: the kernel .*, none, is missing\n$/
   )
   t.match(
     await ok(t, ['group', 'set', 'to', 'osimage=']),
-    /\nwarning: node move2 cannot boot now: .* no OS image\n$/
+    /\nwarning: nodes move\[2-3\] cannot boot now: they have no OS image\n$/
   )
+  t.match(
+    await ok(t, ['node', 'add', 'move4']),
+    /^node move4 created\nwarning: node move4 cannot boot now: node move4 has no OS image/
+  )
+  await ok(t, ['node', 'rm', 'move4'])
   t.equal(await ok(t, ['group', 'set', 'to', 'comment=x']), 'group to updated\n', 'nodes do not boot by it')
   t.equal(await ok(t, ['node', 'set', 'move2', 'netboot=no']), 'node move2 updated\n')
   t.equal(await ok(t, ['osimage', 'set', 'bare', 'kernelfile=']), 'OS image bare updated\n', 'no node has it')
