@@ -105,13 +105,12 @@ class Queue {
  * of a lower one waits.
  */
 export class Semaphore {
-  readonly #limit: () => number
+  readonly #limit: number
   readonly #queues = [new Queue(), new Queue(), new Queue()] as const
   #running = 0
 
-  /** `limit`: also one that changes with time; a lower one holds for those that start from then on. */
-  constructor(limit: number | (() => number)) {
-    this.#limit = typeof limit === 'number' ? () => limit : limit
+  constructor(limit: number) {
+    this.#limit = limit
   }
 
   /** How many of this rank wait: of all parties, or of one. */
@@ -122,27 +121,14 @@ export class Semaphore {
 
   /** The task's result, once there was a place for it; a task that throws gives its place back too. */
   async run<T>(party: string, task: () => Promise<T>, rank: 0 | 1 | 2 = 0): Promise<T> {
-    // Nobody passes those who wait, also when the limit has risen since.
-    if (this.#running < this.#limit() && this.#queues.every(({ length }) => length === 0)) this.#running++
-    else
-      await new Promise<void>(resolve => {
-        this.#queues[rank].add(party, resolve)
-        this.#startNext()
-      })
+    if (this.#running < this.#limit) this.#running++
+    else await new Promise<void>(resolve => this.#queues[rank].add(party, resolve))
     try {
       return await task()
     } finally {
-      this.#running--
-      this.#startNext()
-    }
-  }
-
-  #startNext(): void {
-    while (this.#running < this.#limit()) {
       const start = this.#queues[0].take() ?? this.#queues[1].take() ?? this.#queues[2].take()
-      if (!start) return
-      this.#running++
-      start()
+      if (start) start()
+      else this.#running--
     }
   }
 }

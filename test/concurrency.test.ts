@@ -24,42 +24,6 @@ t.test('no more than the limit at once, every task once', async t => {
   )
 })
 
-t.test('a limit that changes holds for those that start from then on', async t => {
-  let limit = 1
-  let running = 0
-  const most: number[] = []
-  const semaphore = new Semaphore(() => limit)
-  await Promise.all(
-    Array.from({ length: 40 }, async (_, index) =>
-      semaphore.run('a', async () => {
-        most[index] = ++running
-        await new Promise(setImmediate)
-        running--
-        if (index === 10) limit = 5
-        if (index === 25) limit = 2
-      })
-    )
-  )
-  t.equal(Math.max(...most.slice(0, 11)), 1)
-  t.equal(Math.max(...most.slice(11, 26)), 5)
-  t.equal(Math.max(...most.slice(31)), 2)
-})
-
-t.test('nobody passes those who wait, also when the limit has risen', async t => {
-  let limit = 1
-  const semaphore = new Semaphore(() => limit)
-  const order: string[] = []
-  const run = (name: string) =>
-    semaphore.run(name, async () => {
-      order.push(name)
-      await new Promise(setImmediate)
-    })
-  const first = [run('first'), run('waits'), run('waits too')]
-  limit = 2
-  await Promise.all([...first, run('late')])
-  t.strictSame(order, ['first', 'waits', 'waits too', 'late'])
-})
-
 t.test('a party with many tasks does not hold up another', async t => {
   const semaphore = new Semaphore(1)
   const order: string[] = []

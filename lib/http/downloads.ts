@@ -5,7 +5,6 @@ import type { Limits } from './limits.js'
 import { Pieces } from './pieces.js'
 import { type Place, Places } from './places.js'
 import { networkOf } from './source.js'
-import { TurnCount } from './turn-count.js'
 
 /**
  * What the pieces that are kept for the next client should take, in bytes, and what those on their way to all clients should:
@@ -19,19 +18,12 @@ const LEAST_OF_ADDRESS = 16
 /** So many pieces are between disk and socket at once: what one turn of the event loop has to do for downloads. */
 const PIECES_AT_ONCE = 3
 /**
- * Where more requests than this come in a turn, for each so many of them one piece more is sent: a turn with thousands of
- * requests is long, and downloads would wait for all of them.
- */
-const REQUESTS_A_PIECE = 4
-
-/**
  * All files that are being sent. They are bounded in number, their pieces in bytes, and pieces are taken from each client
  * address in turn (rules 2.13): whatever is downloaded, a boot script waits for a few pieces at most.
  */
 export class Downloads {
   readonly #places: Places
-  readonly #requests = new TurnCount()
-  readonly #turns = new Semaphore(() => Math.max(PIECES_AT_ONCE, this.#requests.inTurn / REQUESTS_A_PIECE))
+  readonly #turns = new Semaphore(PIECES_AT_ONCE)
   readonly #pieces = new Pieces(BUFFER_BYTES)
 
   /** `isUnbound`: whether an address may have all places. */
@@ -50,11 +42,6 @@ export class Downloads {
       waitMs: downloadWaitMs,
       what: 'files are being downloaded, which is the most ([http] max_downloads)'
     })
-  }
-
-  /** A request has come, of whatever kind. */
-  requested(): void {
-    this.#requests.add()
   }
 
   /** Runs `send` with a place for one download; throws 503 with Retry-After if there is none in time. */

@@ -228,7 +228,6 @@ export class HttpServer<C> {
   #arrive(incoming: IncomingMessage, outgoing: ServerResponse, awaitsContinue: boolean): void {
     const connection = this.#connections.of(incoming.socket)
     if (!connection || connection.refused) return
-    this.#downloads.requested()
     const exchange = new Exchange<C>(incoming, outgoing, awaitsContinue)
     // It closes once; `once` costs more.
     outgoing.on('close', () => {
