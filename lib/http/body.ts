@@ -41,11 +41,6 @@ export function readBody(
     if (request.destroyed) return reject(gone())
     const declared = Number(request.headers['content-length'] ?? 0)
     if (declared > limit) return reject(over())
-    // An unread stream that is cut reports an error too; 'close' follows it.
-    request.on('error', () => undefined)
-    // Nearly every body is there as soon as its head is.
-    if (keep && declared > 0 && request.complete && request.readableLength === declared)
-      return resolve(request.read() as Buffer)
     // One buffer that doubles: a body may come in pieces of one byte, which would each take hundreds.
     let bytes: Buffer = Buffer.alloc(0)
     let pieces = 0
@@ -85,7 +80,12 @@ export function readBody(
         reject(error)
       } else resolve(keep ? bytes.subarray(0, length) : bytes)
     }
-    request.on('data', onData).on('end', onEnd).on('close', onClose)
+    // An unread stream that is cut reports an error too; 'close' follows it.
+    request
+      .on('data', onData)
+      .on('end', onEnd)
+      .on('close', onClose)
+      .on('error', () => undefined)
   })
 }
 

@@ -15,8 +15,12 @@ const LARGEST_PIECE = 256 * 1024
 const SMALLEST_PIECE = 16 * 1024
 /** A quarter of the places may be one address's; so many may be in any case. */
 const LEAST_OF_ADDRESS = 16
-/** So many pieces are between disk and socket at once: what one turn of the event loop has to do for downloads. */
+/**
+ * So many pieces are between disk and socket at once: what one turn of the event loop has to do for downloads, and how many
+ * threads of the pool, which has four, they take from others.
+ */
 const PIECES_AT_ONCE = 3
+
 /**
  * All files that are being sent. They are bounded in number, their pieces in bytes, and pieces are taken from each client
  * address in turn (rules 2.13): whatever is downloaded, a boot script waits for a few pieces at most.
@@ -67,7 +71,7 @@ export class Downloads {
       const position = file.start + file.length - left
       let flushed = Promise.resolve()
       const bytes = await this.#turns.run(party, async () => {
-        const piece = await this.#pieces.read(file.file, position, this.#pieceBytes, left, party)
+        const piece = await this.#pieces.read(file.file, position, this.#pieceBytes, left)
         if (piece.bytes.length === 0)
           throw new FileShrunk(`${file.file.path} got shorter by ${left} bytes while it was sent`)
         if (exchange.gone) {

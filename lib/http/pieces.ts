@@ -1,9 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { Semaphore } from '../concurrency.js'
 import type { OpenFile } from './open-files.js'
-
-/** So many pieces are read at once: each takes a thread of the pool, which has four, and others need them too. */
-const READ_AT_ONCE = 3
 
 /** Bytes of a file that were read, and who writes them to a client. */
 class Piece {
@@ -47,7 +43,6 @@ export class Pieces {
   #bytes = 0
   /** Buffers of one size that nobody has. */
   #spare: Buffer[] = []
-  readonly #reading = new Semaphore(READ_AT_ONCE)
 
   /** `mostBytes`: what is kept for others, and for the next reads. */
   constructor(mostBytes: number) {
@@ -56,16 +51,15 @@ export class Pieces {
 
   /**
    * The bytes of a file from `position` to the end of their piece, where pieces have `size` bytes, but no more than `most`.
-   * It resolves in a later turn of the event loop; without bytes at the end of the file. Reads for different parties take
-   * turns. Rejects with an error of the disk.
+   * It resolves in a later turn of the event loop; without bytes at the end of the file. Rejects with an error of the disk.
    */
-  async read(file: OpenFile, position: number, size: number, most: number, party: string): Promise<Given> {
+  async read(file: OpenFile, position: number, size: number, most: number): Promise<Given> {
     const length = Math.min(most, size - (position % size))
     const isWhole = position % size === 0 && (length === size || position + length === file.size)
     const key = `${file.id} ${position} ${size}`
     const kept = isWhole ? this.#used(key) : undefined
     if (kept) await nextTurn()
-    const piece = kept ?? this.#anew(file, position, isWhole ? size : length, size, party)
+    const piece = kept ?? this.#anew(file, position, isWhole ? size : length, size)
     if (isWhole && !kept) this.#keep(key, piece, size)
     try {
       // A file that has grown has more than was promised.
@@ -104,10 +98,10 @@ export class Pieces {
     })
   }
 
-  #anew(file: OpenFile, position: number, length: number, size: number, party: string): Piece {
+  #anew(file: OpenFile, position: number, length: number, size: number): Piece {
     const found = this.#spare.at(-1)?.length === size ? this.#spare.pop() : undefined
     const buffer = found ?? Buffer.allocUnsafeSlow(size)
-    const read = this.#reading.run(party, () => file.read(buffer, position, length))
+    const read = file.read(buffer, position, length)
     return new Piece(buffer, read, freed => {
       if (this.#spare[0]?.length !== freed.length) this.#spare = []
       if ((this.#spare.length + 1) * freed.length + this.#bytes <= this.#mostBytes) this.#spare.push(freed)

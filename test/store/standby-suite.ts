@@ -1,8 +1,5 @@
 // A store that follows, with real etcd: what it sees, when it takes the right to write, and when it gives it back.
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { buffer } from 'node:stream/consumers'
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { FollowingError, StoreError } from '../../lib/store/errors.js'
@@ -12,6 +9,7 @@ import { Store } from '../../lib/store/store.js'
 import { start } from '../support/child.js'
 import { type EtcdServer, startEtcd } from '../support/etcd.js'
 import { until } from '../support/until.js'
+import { watched } from '../support/watched-etcd.js'
 import { Way } from '../support/way.js'
 import { kinds, MacIndex, node, type TestTypes } from './fixtures.js'
 import { layoutOf } from './layout.js'
@@ -63,48 +61,6 @@ async function textOf(etcd: EtcdServer, key: string): Promise<string | undefined
   const { kvs = [] } = await etcd.ask('kv/range', { key: base64(key) })
   const [pair] = kvs as unknown as { value: string }[]
   return pair && Buffer.from(pair.value, 'base64').toString()
-}
-
-/** What a transaction of the gateway writes: key → text. */
-function writesIn(body: Buffer): Record<string, string> {
-  const { success = [] } = JSON.parse(body.toString()) as {
-    success?: { request_put?: { key: string; value: string } }[]
-  }
-  const puts = success.flatMap(({ request_put: put }) => put ?? [])
-  return Object.fromEntries(puts.map(({ key, value }) => [atob(key), atob(value)]))
-}
-
-interface Asked {
-  readonly path: string
-  /** What a transaction would write: key → text. */
-  readonly writes: Readonly<Record<string, string>>
-}
-
-/** A way to etcd on which somebody stands: what is `before` comes before a request, what is `after` before its answer. A throw cuts. */
-async function watched(
-  t: Test,
-  etcd: EtcdServer,
-  stands: { before?: (asked: Asked) => unknown; after?: (asked: Asked) => unknown }
-): Promise<string> {
-  const server = createServer((request, response) => {
-    const path = request.url ?? ''
-    const passOn = async () => {
-      const body = await buffer(request)
-      const asked = { path, writes: path === '/v3/kv/txn' ? writesIn(body) : {} }
-      await stands.before?.(asked)
-      const answer = await fetch(etcd.url + path, { method: 'POST', body })
-      await stands.after?.(asked)
-      response.writeHead(answer.status)
-      for await (const part of answer.body ?? []) response.write(part)
-      response.end()
-    }
-    passOn().catch(() => request.socket.destroy())
-  }).listen(0)
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
 /** The lease of who writes ends at once. */
@@ -309,33 +265,19 @@ export function testStandby({ kills }: { readonly kills: number }): void {
       goOn = resolve
     })
     let hears = Promise.resolve()
-    // It passes everything on; the first lease, and what a watch tells, wait.
-    const server = createServer((request, response) => {
-      const path = request.url ?? ''
-      const passOn = async () => {
-        const body = await buffer(request)
-        if (path === '/v3/lease/grant' && isFirst) {
-          isFirst = false
-          asked()
-          await lease
-        }
-        const answer = await fetch(etcd.url + path, { method: 'POST', body })
-        response.writeHead(answer.status)
-        for await (const part of answer.body ?? []) {
-          if (path === '/v3/watch') await hears
-          response.write(part)
-        }
-        response.end()
-      }
-      passOn().catch(() => request.socket.destroy())
-    }).listen(0)
-    t.teardown(() => {
-      server.closeAllConnections()
-      server.close()
+    // The first lease, and what a watch tells, wait.
+    const url = await watched(t, etcd, {
+      before: async ({ path }) => {
+        if (path !== '/v3/lease/grant' || !isFirst) return
+        isFirst = false
+        asked()
+        await lease
+      },
+      part: ({ path }) => path === '/v3/watch' && hears
     })
     const first = await open(t, etcd.url)
     await setAll(first, ['c'], 1)
-    const follower = await follow(t, `http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+    const follower = await follow(t, url)
     await first.close()
     await asksForLease
     let hear!: () => void

@@ -9,10 +9,7 @@ import {
   renameSync,
   writeFileSync
 } from 'node:fs'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { buffer } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { kinds } from '../../../lib/model/types.js'
 import { start } from '../../support/child.js'
@@ -20,6 +17,7 @@ import { Daemon } from '../../support/daemon.js'
 import { type EtcdServer, startEtcd } from '../../support/etcd.js'
 import { scratch } from '../../support/scratch.js'
 import { until } from '../../support/until.js'
+import { EtcdRefusal, watched } from '../../support/watched-etcd.js'
 
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 const network = { network: '10.141.0.0/16' }
@@ -227,31 +225,13 @@ t.test('a standby answers what machines read and names who writes; it takes over
 t.test('the settings of the ini come into force after a takeover, also if etcd fails at first', async t => {
   const etcd = await startEtcd(t)
   let refused = 0
-  const server = createServer((request, response) => {
-    const passOn = async () => {
-      const body = await buffer(request)
-      const text = request.url === '/v3/kv/txn' ? body.toString() : '{}'
-      const { success = [] } = JSON.parse(text) as {
-        success?: { request_put?: { key: string }; request_delete_range?: { key: string } }[]
-      }
-      const keys = success.map(one => atob((one.request_put ?? one.request_delete_range)?.key ?? ''))
-      if (refused < 2 && keys.some(key => key.startsWith('/svcd/objects/cluster/'))) {
-        refused++
-        response.writeHead(400).end(JSON.stringify({ error: 'not now', code: 3 }))
-        return
-      }
-      const answer = await fetch(etcd.url + request.url, { method: 'POST', body })
-      response.writeHead(answer.status)
-      for await (const part of answer.body ?? []) response.write(part)
-      response.end()
+  const url = await watched(t, etcd, {
+    before: ({ writes }) => {
+      if (refused >= 2 || !Object.keys(writes).some(key => key.startsWith('/svcd/objects/cluster/'))) return
+      refused++
+      return new EtcdRefusal({ error: 'not now', code: 3 })
     }
-    passOn().catch(() => request.socket.destroy())
-  }).listen(0)
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
   })
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const [first, second] = [
     daemonIn(t, scratch(t), inEtcd(etcd)),
     daemonIn(t, scratch(t), inEtcd({ ...etcd, url }, 'cluster.ntp_server=10.141.0.3'))
