@@ -58,12 +58,14 @@ export class Pieces {
     const isWhole = position % size === 0 && (length === size || position + length === file.size)
     const key = `${file.id} ${position} ${size}`
     const kept = isWhole ? this.#used(key) : undefined
-    if (kept) await nextTurn()
     const piece = kept ?? this.#anew(file, position, isWhole ? size : length, size)
     if (isWhole && !kept) this.#keep(key, piece, size)
     try {
+      const read = await piece.read
+      // Those who read one after another get one piece in each turn, whether the disk or the memory has it.
+      await nextTurn()
       // A file that has grown has more than was promised.
-      return { bytes: (await piece.read).subarray(0, length), letGo: () => piece.letGo() }
+      return { bytes: read.subarray(0, length), letGo: () => piece.letGo() }
     } catch (error) {
       piece.letGo()
       throw error
