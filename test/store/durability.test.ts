@@ -14,7 +14,17 @@ import t from 'tap'
 import { LoadError, StoreError } from '../../lib/store/errors.js'
 import { until } from '../support/until.js'
 import type { Store } from './file-store.js'
-import { gate, type MacIndex, node, openStore, systemError, TestFiles, type TestTypes } from './fixtures.js'
+import {
+  gate,
+  kinds,
+  type MacIndex,
+  type Node,
+  node,
+  openStore,
+  systemError,
+  TestFiles,
+  type TestTypes
+} from './fixtures.js'
 
 type TestStore = Store<TestTypes, MacIndex>
 
@@ -225,6 +235,57 @@ t.test('what a newer change replaces is not written first', async t => {
   t.notMatch(readFileSync(join(directory, 'node/n0.json'), 'utf8'), '"aa"')
   for (const name of many.slice(1))
     if (!readFileSync(join(directory, `node/${name}.json`), 'utf8').includes('"aa"')) t.fail(name)
+})
+
+t.test('the files of large changes are made a few in each turn of the event loop', async t => {
+  const files = new TestFiles()
+  let made = 0
+  const encode = (doc: Node) => {
+    made++
+    return `${JSON.stringify(doc)}\n`
+  }
+  const directory = t.testdir()
+  const store = await openStore(directory, {
+    files,
+    kinds: { ...kinds, node: { ...kinds.node, encode } }
+  })
+  const disk = gate()
+  files.before = async (operation, file) => {
+    if (operation === 'replace' && file.includes('/node/')) await disk.wait()
+  }
+  const many = Array.from({ length: 1000 }, (_, i) => `n${i}`)
+  const change = (mac: string) =>
+    store.changeInSteps(function* (tx) {
+      for (const name of many) yield tx.put('node', name, node(name, mac))
+    })
+  await change('aa')
+  await disk.arrived
+  await change('bb')
+  let most = 0
+  for (disk.open(); intentsOnDisk(directory).length > 0; ) {
+    const before = made
+    await new Promise(setImmediate)
+    most = Math.max(most, made - before)
+  }
+  t.ok(made > 2000, `${made} texts`)
+  t.ok(most <= 64, `${most} texts in a turn`)
+  await store.close()
+})
+
+t.test('names that a failed flush did not make durable are synced before the intent goes', async t => {
+  const directory = t.testdir()
+  const files = new TestFiles()
+  const store = await openStore(directory, { files })
+  const synced: boolean[] = []
+  files.before = (operation, file) => {
+    if (operation !== 'syncDirectory' || !file.endsWith('/node')) return
+    synced.push(existsSync(join(directory, 'node/a.json')) && intentsOnDisk(directory).length === 1)
+    if (synced.length < 3) throw systemError('EIO')
+  }
+  await put(store, 'a', 'b')
+  await until(() => intentsOnDisk(directory).length === 0)
+  t.same(synced, [true, true, true])
+  await store.close()
 })
 
 t.test('too many files behind: changes wait for room, or are refused when none is to be had', async t => {

@@ -65,7 +65,7 @@ export class Committer {
       await files.replace(file, intentText(writes))
     }
     await this.#settle(steps, join(directory, INTENTS), () => ({ remove: file }))
-    flusher.add({ number, writes })
+    await flusher.add({ number, writes })
   }
 
   /**

@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { Background } from '../../background.js'
+import { inSlices } from '../../concurrency.js'
 import type { FileLayer } from '../../disk/files.js'
 import type { DiskStep } from '../../disk/steps.js'
 import { reasonOf, StoreError } from '../errors.js'
@@ -37,8 +38,10 @@ type Promised = Intent['writes'][number]
  */
 export class Flusher {
   readonly #options: FlusherOptions
-  /** By object: the latest content that its file has to get. */
-  #waiting = new Map<string, Promised>()
+  /** By object: the latest content that its file has to get. Only a flush takes out what it has written. */
+  readonly #waiting = new Map<string, Promised>()
+  /** Types with written files whose names are not durable yet. */
+  readonly #unsynced = new Set<string>()
   #intents: { number: number; files: number }[] = []
   #outstanding = 0
   #closeBy = Number.POSITIVE_INFINITY
@@ -64,11 +67,12 @@ export class Flusher {
     return this.#flushing.problem
   }
 
-  /** Takes over a committed intent. */
-  add(intent: Intent): void {
-    this.#intents.push({ number: intent.number, files: intent.writes.length })
-    this.#outstanding += intent.writes.length
-    for (const write of intent.writes) this.#waiting.set(`${write.type}/${write.name}`, write)
+  /** Takes over a committed intent, in slices. Resolves when it has; one is added at a time. */
+  async add({ number, writes }: Intent): Promise<void> {
+    await inSlices(this.#wait(writes))
+    // Not before all of them wait: a flush takes away the intents whose writes have waited from its beginning.
+    this.#intents.push({ number, files: writes.length })
+    this.#outstanding += writes.length
     // What fails has pauses of its own.
     if (this.problem === '') this.#flushing.wake()
   }
@@ -88,30 +92,44 @@ export class Flusher {
     await this.#flushing.close()
   }
 
+  *#wait(writes: Intent['writes']): Generator<void> {
+    for (const write of writes) {
+      this.#waiting.set(`${write.type}/${write.name}`, write)
+      yield
+    }
+  }
+
   /** Writes what waits at the call. Throws an Error with the reason when not all of it could be written. */
   async #flush(): Promise<void> {
     const { directory, files, ours } = this.#options
-    const writes = this.#waiting
-    this.#waiting = new Map()
     const covered = [...this.#intents]
     if (covered.length === 0) return
     try {
-      const types = new Set<string>()
       let steps: DiskStep[] = [ours]
+      let written: [string, Promised][] = []
       let characters = 0
-      for (const [object, { type, name, text }] of writes) {
-        // A newer intent promises it another text by now, and stays until it has that one.
-        if (this.#waiting.has(object)) continue
-        types.add(type)
-        steps.push(fileStep(objectFile(directory, type, name), text))
-        characters += text?.length ?? 0
-        if (steps.length <= TOGETHER && characters < MOST_CHARACTERS) continue
+      // What is added meanwhile comes behind these, or in the place of one of them.
+      let left = this.#waiting.size
+      const write = async () => {
         this.#assertTime()
         await files.inOrder(steps)
+        for (const [object, promised] of written)
+          if (this.#waiting.get(object) === promised) this.#waiting.delete(object)
         steps = [ours]
+        written = []
         characters = 0
       }
-      for (const type of types) steps.push({ syncDirectory: join(directory, type) })
+      for (const [object, promised] of this.#waiting) {
+        if (left-- === 0) break
+        const { type, name, text } = promised
+        this.#unsynced.add(type)
+        steps.push(fileStep(objectFile(directory, type, name), text))
+        written.push([object, promised])
+        characters += text?.length ?? 0
+        if (written.length === TOGETHER || characters >= MOST_CHARACTERS) await write()
+      }
+      await write()
+      for (const type of this.#unsynced) steps.push({ syncDirectory: join(directory, type) })
       // Once more: an intent of another directory must stay.
       steps.push(ours)
       // Oldest first: an older intent that outlived a newer one would bring old content back.
@@ -119,9 +137,9 @@ export class Flusher {
       this.#assertTime()
       await files.inOrder([...steps, { syncDirectory: join(directory, INTENTS) }])
     } catch (error) {
-      this.#waiting = new Map([...writes, ...this.#waiting])
       throw new Error(reasonOf(error))
     }
+    this.#unsynced.clear()
     this.#intents.splice(0, covered.length)
     for (const intent of covered) this.#outstanding -= intent.files
     if (!this.idle) this.#flushing.wake()

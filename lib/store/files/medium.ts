@@ -55,7 +55,7 @@ export class Files implements Medium {
     const flusher = new Flusher({ ...common, outstandingFiles, log })
     const lastIntent = intents.at(-1)?.number ?? 0
     this.#writing = { flusher, committer: new Committer({ ...common, flusher, lastIntent }) }
-    for (const intent of intents) flusher.add(intent)
+    for (const intent of intents) await flusher.add(intent)
   }
 
   async commit(writes: readonly Revertible[]): Promise<void> {
