@@ -1,10 +1,13 @@
 // `make bench`: runs each case in a process of its own, in turn with its yardstick, and ends with one table and a file.
 //   node bench/run.mjs [--cases menu,create] [--nodes 100,10000] [--rounds 5] [--ms 800] [--out bench/out/latest.json]
-// A case is also chosen by the beginning of its name. When it is stopped, it shows what was measured so far.
+//                      [--against ../old --base bench/baseline.json] [--limit 900]
+// A case is also chosen by the beginning of its name. When it is stopped, it shows what was measured so far. With --against,
+// each case is measured for this checkout and then for that one, so that both have the same machine. A case that takes
+// longer than the limit, in seconds, is a row that says so.
 import { execFileSync, fork } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
-import { dirname } from 'node:path'
+import { dirname, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { cases } from './cases.mjs'
@@ -17,6 +20,9 @@ const { values: flags } = parseArgs({
     rounds: { type: 'string', default: '5' },
     ms: { type: 'string', default: '800' },
     out: { type: 'string', default: fileURLToPath(new URL('out/latest.json', import.meta.url)) },
+    against: { type: 'string' },
+    base: { type: 'string', default: fileURLToPath(new URL('baseline.json', import.meta.url)) },
+    limit: { type: 'string', default: '900' },
     list: { type: 'boolean', default: false }
   }
 })
@@ -29,7 +35,7 @@ const chosen = cases.filter(({ name }) => wanted.length === 0 || wanted.some(wor
 const unknown = wanted.filter(word => !named.some(name => isMeant(name, word)))
 if (unknown.length > 0) fail(`there is no case ${unknown.join(', ')}: ${named.join(', ')}`)
 const numbers = Object.fromEntries(
-  ['nodes', 'rounds', 'ms'].map(key => {
+  ['nodes', 'rounds', 'ms', 'limit'].map(key => {
     const list = listOf(flags[key]).map(Number)
     if (list.length === 0 || list.some(value => !Number.isSafeInteger(value) || value < 1))
       fail(`--${key} ${flags[key]}: a whole number from 1`)
@@ -47,31 +53,41 @@ if (flags.list) {
   process.exit(0)
 }
 
-const checkout = process.env.BENCH_CHECKOUT ?? fileURLToPath(new URL('..', import.meta.url))
-const git = (...args) => {
+const git = (checkout, ...args) => {
   try {
     return execFileSync('git', ['-C', checkout, ...args], { encoding: 'utf8', stdio: 'pipe' }).trim()
   } catch {
     return 'unknown'
   }
 }
-const report = {
-  commit:
-    git('rev-parse', '--short', 'HEAD') + (git('status', '--porcelain', 'lib', 'templates') ? '-dirty' : ''),
-  date: new Date().toISOString(),
-  node: process.version,
-  machine: `${cpus().length} CPUs (${cpus()[0]?.model})`,
-  load: loadavg()[0],
-  rounds: numbers.rounds,
-  ms: numbers.ms,
-  cases: []
-}
+
+/** What is measured of a checkout, and the file that it goes to. */
+const measured = (checkout, file) => ({
+  checkout,
+  file,
+  report: {
+    commit:
+      git(checkout, 'rev-parse', '--short', 'HEAD') +
+      (git(checkout, 'status', '--porcelain', 'lib', 'templates') ? '-dirty' : ''),
+    date: new Date().toISOString(),
+    node: process.version,
+    machine: `${cpus().length} CPUs (${cpus()[0]?.model})`,
+    load: loadavg()[0],
+    rounds: numbers.rounds,
+    ms: numbers.ms,
+    cases: []
+  }
+})
+const all = [measured(process.env.BENCH_CHECKOUT ?? fileURLToPath(new URL('..', import.meta.url)), flags.out)]
+if (flags.against !== undefined) all.push(measured(resolve(flags.against), flags.base))
 
 function finish() {
-  mkdirSync(dirname(flags.out), { recursive: true })
-  report.loadAfter = loadavg()[0]
-  writeFileSync(flags.out, `${JSON.stringify(report, null, 1)}\n`)
-  console.log(`\n${table(report)}\n\nThe same as JSON: ${flags.out}`)
+  for (const { file, report } of all) {
+    mkdirSync(dirname(file), { recursive: true })
+    report.loadAfter = loadavg()[0]
+    writeFileSync(file, `${JSON.stringify(report, null, 1)}\n`)
+    console.log(`\n${table(report)}\n\nThe same as JSON: ${file}`)
+  }
 }
 
 let child
@@ -82,24 +98,33 @@ process.on('exit', () => {
 })
 
 /** Runs one case of one size in a process of its own; a case that fails is a row with the reason. */
-const measure = ({ name }, nodes) =>
+const measure = ({ name }, nodes, checkout) =>
   new Promise(resolve => {
-    child = fork(new URL('case.mjs', import.meta.url))
+    child = fork(new URL('case.mjs', import.meta.url), { env: { ...process.env, BENCH_CHECKOUT: checkout } })
+    const failed = reason => resolve({ failed: reason })
+    const limit = setTimeout(() => {
+      failed(`did not end within ${numbers.limit} s`)
+      child.kill('SIGTERM')
+    }, numbers.limit * 1000)
     child.once('message', resolve)
-    child.once('exit', (code, signal) => resolve({ failed: `ended with ${signal ?? code}` }))
+    child.once('exit', (code, signal) => {
+      clearTimeout(limit)
+      failed(`ended with ${signal ?? code}`)
+    })
     child.send({ name, nodes, rounds: numbers.rounds, ms: numbers.ms })
   })
 
 for (const one of chosen)
-  for (const nodes of one.sized ? numbers.nodes : [undefined]) {
-    const title = nodes === undefined ? one.title : `${one.title}; ${nodes.toLocaleString('en')} nodes`
-    const from = performance.now()
-    process.stderr.write(`${title} … `)
-    const result = await measure(one, nodes)
-    const gone = child.exitCode === null && child.signalCode === null
-    if (gone) await new Promise(done => child.once('exit', done))
-    process.stderr.write(
-      `${((performance.now() - from) / 1000).toFixed(0)} s${result.failed ? `: ${result.failed}` : ''}\n`
-    )
-    report.cases.push({ name: nodes === undefined ? one.name : `${one.name}/${nodes}`, title, ...result })
-  }
+  for (const nodes of one.sized ? numbers.nodes : [undefined])
+    for (const { checkout, report } of all) {
+      const title = nodes === undefined ? one.title : `${one.title}; ${nodes.toLocaleString('en')} nodes`
+      const from = performance.now()
+      process.stderr.write(`${title}${all.length > 1 ? ` (${report.commit})` : ''} … `)
+      const result = await measure(one, nodes, checkout)
+      const gone = child.exitCode === null && child.signalCode === null
+      if (gone) await new Promise(done => child.once('exit', done))
+      process.stderr.write(
+        `${((performance.now() - from) / 1000).toFixed(0)} s${result.failed ? `: ${result.failed}` : ''}\n`
+      )
+      report.cases.push({ name: nodes === undefined ? one.name : `${one.name}/${nodes}`, title, ...result })
+    }
