@@ -1,13 +1,16 @@
 import { mkdir } from 'node:fs/promises'
+import type { IncomingMessage } from 'node:http'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import type { Parts } from './api/context.js'
 import { shownSummary } from './api/jobs.js'
 import { checkParam } from './api/params.js'
 import { routes } from './api/routes.js'
-import { isAnswered } from './api/standby.js'
+import { writerFor } from './api/standby.js'
 import { authorize, type Caller, largestBody } from './auth/access.js'
 import { adminPasswordFile, ensureAdminPassword } from './auth/admin-password.js'
+import { ForwardedRequests } from './auth/forwarded.js'
 import { Logins } from './auth/logins.js'
 import { Tokens } from './auth/tokens.js'
 import { Background } from './background.js'
@@ -32,6 +35,7 @@ import type { Work } from './helper/work.js'
 import { Certificate } from './http/certificate.js'
 import { descriptorShare } from './http/descriptors.js'
 import type { Limits } from './http/limits.js'
+import type { RequestHead, Route } from './http/route.js'
 import { HttpServer } from './http/server.js'
 import { Images } from './image/images.js'
 import { Distribution } from './image/torrent/distribution.js'
@@ -57,7 +61,6 @@ import { findingStale } from './monitor/stale.js'
 import { watch } from './monitor/watch.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
-import { FollowingError } from './store/errors.js'
 import { Files } from './store/files/medium.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
@@ -95,7 +98,7 @@ export async function startDaemon(
     for (const closer of closers.reverse()) await closer()
   }
   try {
-    const { following, ...parts } = await buildParts(config, log, now, work, closers)
+    const { store, ...parts } = await buildParts(config, log, now, work, closers)
     const { model, boots, tokens, logins, jobs, services, images, metrics } = parts
     const standing = {
       tokens,
@@ -107,13 +110,8 @@ export async function startDaemon(
     if (certificate) closers.push(() => certificate.close())
     const server = new HttpServer<Caller>({
       routes: routes(parts),
-      authorize: (route, head) => {
-        const caller = authorize(standing, route, head)
-        const writer = following()
-        if (writer !== '' && !isAnswered(route))
-          throw new FollowingError(caller.kind === 'user' ? writer : undefined)
-        return caller
-      },
+      authorize: (route, head) => authorize(standing, route, head),
+      ...(config.store.medium === 'etcd' ? handingOn(store, tokens, config, now, log) : {}),
       param: checkParam,
       maxBody: caller => largestBody(caller, config.http.max_body),
       isKnown: ({ kind }) => kind === 'user',
@@ -126,6 +124,8 @@ export async function startDaemon(
     const { address, port } = await server.listen(listen.address, listen.port)
     log.info(`listening on ${address} port ${port}`)
     closers.push(() => server.close(0))
+    const { controller, file } = config
+    parts.shared?.join({ ...controller, host: hostname(), port, ini: file })
     const tls =
       certificate &&
       (await server
@@ -167,13 +167,18 @@ async function openCertificate(
   return Certificate.open({ certificate: tls_certificate, key: tls_key }, { log, now })
 }
 
+/** So many requests are handed on at once. */
+const MOST_FORWARDS = 1000
+
 /** What the ini allows, as far as the process has descriptors for it; all files of the parts are open by now. */
 function connectionLimits(http: Config['http']): Partial<Limits> {
   const { connections, downloads } = descriptorShare()
   return {
     connections,
     connectionsPerAddress: http.max_connections_per_address,
-    downloads: Math.min(http.max_downloads, downloads)
+    downloads: Math.min(http.max_downloads, downloads),
+    // Each takes a descriptor for the other connection.
+    forwards: Math.min(MOST_FORWARDS, Math.max(8, Math.floor(downloads / 2)))
   }
 }
 
@@ -184,7 +189,7 @@ async function buildParts(
   now: () => number,
   work: Work,
   closers: (() => unknown)[]
-): Promise<Parts & { readonly following: () => string }> {
+): Promise<Parts & { readonly store: ClusterStore }> {
   /** Milliseconds that only grow, whoever sets the clock. */
   const ticks = () => performance.now()
   const { auth, boot: booting, http, log: logging, monitor, torrent, users } = config
@@ -395,20 +400,40 @@ async function buildParts(
   return {
     ...{ config, model, status, boots, trace, health, metrics, events, overview, audit, logins, tokens },
     ...{ control, boot, handover, install, library, nodeFiles, jobs, images, services, leases: lent },
-    following: () => store.following
+    ...(etcd ? { shared: etcd } : {}),
+    store
   }
 }
 
 /** Objects in etcd; all else of the state stays in its directory, which is held by this daemon as well. */
 async function etcdBeside(
   local: Files,
-  { store }: Config,
+  { http, store }: Config,
   log: (level: 'warn' | 'info', message: string) => void
 ) {
   const { openEtcd } = await import('./store/etcd/open.js')
   await local.lock()
-  return openEtcd(store, log)
+  return openEtcd(store, { log, url: store.url || http.url })
 }
+
+/** What this controller does not answer while another one writes, and what another one hands on to it. */
+function handingOn(store: ClusterStore, tokens: Tokens, config: Config, now: () => number, log: Log) {
+  const requests = new ForwardedRequests(tokens.keyFor('requests that are handed on'), now)
+  const url = config.store.url || config.http.url
+  if (isPlain(url))
+    log.warn(
+      `other controllers hand requests and tokens on to ${url} in the clear: [store] url = https://... has them encrypted`
+    )
+  const options = { store, requests, verified: config.node.verify_certificate }
+  return {
+    handedOnFor: ({ method = '', url = '', headers }: IncomingMessage) =>
+      requests.addressIn({ method, target: url, headers }),
+    elsewhere: (route: Route<Caller>, head: RequestHead) => writerFor(options, route, head)
+  }
+}
+
+/** Whether what is sent to a URL can be read on a network. */
+const isPlain = (url: string) => /^http:\/\/(?!127\.|localhost[:/]|\[::1\])/.test(`${url}/`)
 
 /** What it is made of is loaded where it is used: off is the default. */
 async function portDetection(model: Model, log: Log) {

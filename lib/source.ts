@@ -4,6 +4,8 @@ export interface Source {
   readonly address: string
   /** True for 127.0.0.0/8 and ::1, unless the request carries X-Forwarded-For that no trusted proxy vouches for. */
   readonly loopback: boolean
+  /** Another controller has handed the request on, and says from where it was asked (rules 11.16). */
+  readonly isHandedOn?: true
 }
 
 /** What a handler that may leave a trace goes by. */

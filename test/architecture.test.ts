@@ -101,6 +101,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'http',
       'config'
     ],
+    // Where several controllers share the objects.
+    'store/medium',
+    'store/errors',
     'version'
   ],
   boot: ['monitor', 'model', 'template'],

@@ -10,9 +10,15 @@ export const acknowledgement = object({ message: string('queued'), request_id: s
   'request_id'
 ])
 
-/** The acknowledgement of a job (rules 2.8); `/config/status/{request_id}` tells what becomes of it. */
-export const acknowledge = ({ id }: Pick<SubmittedJob, 'id'>): Answer =>
-  ok({ message: 'queued', request_id: id })
+/** The acknowledgement of a job (rules 2.8, 11.16); `/config/status/{request_id}` tells what becomes of it. */
+export const acknowledge = (
+  { source }: Pick<ApiRequest, 'source'>,
+  { id }: Pick<SubmittedJob, 'id'>
+): Answer =>
+  ok({
+    message: source.isHandedOn ? 'queued on the controller that writes' : 'queued',
+    request_id: id
+  })
 
 /**
  * The answer to a request whose work is a job (rules 2.8): `status` with `message` when the work is done, or the
@@ -20,13 +26,13 @@ export const acknowledge = ({ id }: Pick<SubmittedJob, 'id'>): Answer =>
  * other failure as a 503 that names the job and the reason. The work goes on when the client hangs up.
  */
 export async function finish(
-  request: Pick<ApiRequest, 'headers'>,
+  request: Pick<ApiRequest, 'headers' | 'source'>,
   job: SubmittedJob,
   status: number,
   message = 'done'
 ): Promise<Answer> {
   if (prefersAsync(request.headers.prefer))
-    return { ...acknowledge(job), headers: { 'Preference-Applied': 'respond-async' } }
+    return { ...acknowledge(request, job), headers: { 'Preference-Applied': 'respond-async' } }
   try {
     await job.done
   } catch (error) {

@@ -20,6 +20,7 @@ import {
   previewImport
 } from '../model/transfer.js'
 import { objectTypes } from '../model/types.js'
+import type { Controller } from '../store/medium.js'
 import { type Body, open } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts } from './context.js'
 import { nothingChanged } from './dry-run.js'
@@ -150,18 +151,26 @@ async function exported(model: Model, masked: boolean): Promise<Iterable<string>
   }
 }
 
-function shown({ config, model }: Parts): JsonObject {
+/** A controller, as rules 1.1 show it. */
+const controllerOf = (
+  status: 'primary' | 'standby',
+  { address, port, ini }: Pick<Controller, 'address' | 'port' | 'ini'>
+) => ({
+  status,
+  ipaddr: address,
+  serverport: port,
+  svc_config: ini
+})
+
+function shown({ config, model, shared }: Parts): JsonObject {
   const settings = Object.fromEntries(settingNames.map(name => [name, model.cluster[name]]))
   const { name, address } = config.controller
   const { variables } = model.cluster
   return {
     name: config.cluster.name,
-    [name]: {
-      status: 'primary',
-      ipaddr: address,
-      serverport: config.http.listen.port,
-      svc_config: config.file
-    },
+    // The one that writes answers this.
+    ...Object.fromEntries((shared?.others ?? []).map(other => [other.name, controllerOf('standby', other)])),
+    [name]: controllerOf('primary', { address, port: config.http.listen.port, ini: config.file }),
     ...settings,
     // The other objects here are controllers: clients go through them.
     ...(Object.keys(variables).length > 0 ? { variables } : {})

@@ -22,6 +22,7 @@ import type { NodeStatus } from '../monitor/node-status.js'
 import type { Overview } from '../monitor/overview.js'
 import type { Leases } from '../services/dhcp/leases.js'
 import type { Services } from '../services/services.js'
+import type { SharedMedium } from '../store/medium.js'
 import type { Schema } from './schema.js'
 
 /** The parts of the daemon that routes call. */
@@ -49,6 +50,8 @@ export interface Parts {
   readonly images: Images
   readonly control: Control
   readonly metrics: Metrics
+  /** Where several controllers share the objects. */
+  readonly shared?: SharedMedium
 }
 
 export interface ApiRequest extends Request<Caller> {
@@ -64,6 +67,7 @@ export const replaced = (request: ApiRequest, parts: Partial<ApiRequest>): ApiRe
   get query() {
     return request.query
   },
+  target: request.target,
   get signal() {
     return request.signal
   },

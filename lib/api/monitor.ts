@@ -8,7 +8,7 @@ import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context
 import { type Entry, type Listing, listed, listQuery } from './listing.js'
 import { nodesIn } from './node-sets.js'
 import { get, post } from './row.js'
-import { at, list, object, orNull, plainText, type Schema, string, time, word } from './schema.js'
+import { at, list, object, orNull, plainText, type Schema, standing, string, time, word } from './schema.js'
 
 const longestState = 1024
 
@@ -47,7 +47,7 @@ function statesOf(status: NodeStatus, names: readonly string[]): Entry[] {
 export const serviceSchema = (more: Schema = {}) =>
   at(
     'monitor.service.{service}',
-    object({ status: word('ok', 'failed'), reason: string(), since: time, ...more })
+    object({ status: word('ok', 'failed'), reason: string(), since: time, controller: standing, ...more })
   )
 
 /** The 404 for a service that svcd does not know, or that the ini turns off. */
@@ -62,7 +62,7 @@ export const noService = (config: Config, name: string) =>
 
 /** What nodes report while they install, and how the daemon is (rules 6.2, 6.3). */
 export function monitorRoutes(parts: Parts): ApiRoute[] {
-  const { model, status, trace, health, images, config, metrics } = parts
+  const { model, status, trace, health, images, config, metrics, shared } = parts
   return [
     post('/monitor/node/{node}', {
       access: 'node',
@@ -124,7 +124,8 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
         const name = param(request, 'service')
         const state = health.of(name)
         if (!state) throw noService(config, name)
-        return healthAnswer({ [name]: state }, request)
+        const controller = name === 'svcd' && shared ? { controller: shared.standing } : {}
+        return healthAnswer({ [name]: { ...state, ...controller } }, request)
       }
     }),
     get('/metrics', {

@@ -111,7 +111,10 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
       body: transferOf('node'),
       output: acknowledgement,
       handler: async (request, { osimage, dryrun }) =>
-        acknowledge(await images.grab(nodeOf(request), osimage, dryrun, actorOf(request), request.signal))
+        acknowledge(
+          request,
+          await images.grab(nodeOf(request), osimage, dryrun, actorOf(request), request.signal)
+        )
     }),
     post('/config/node/{node}/_ospush', {
       access: 'user',
@@ -121,6 +124,7 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
       output: acknowledgement,
       handler: async (request, { osimage, dryrun }) =>
         acknowledge(
+          request,
           await images.pushToNode(nodeOf(request), osimage, dryrun, actorOf(request), request.signal)
         )
     }),
@@ -131,7 +135,10 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
       body: transferOf('group'),
       output: acknowledgement,
       handler: async (request, { osimage, dryrun }) =>
-        acknowledge(await images.pushToGroup(param(request, 'group'), osimage, dryrun, actorOf(request)))
+        acknowledge(
+          request,
+          await images.pushToGroup(param(request, 'group'), osimage, dryrun, actorOf(request))
+        )
     })
   ]
 }

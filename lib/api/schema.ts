@@ -26,6 +26,12 @@ export const object = (properties: Schema, required: readonly string[] = []): Sc
   properties,
   ...(required.length > 0 ? { required } : {})
 })
+/** Where one of several controllers stands (rules 11.15). */
+export const standing = object({
+  role: word('primary', 'standby'),
+  revision: { type: 'integer', description: 'the number of the last change that it knows' },
+  lag_ms: { type: 'integer', description: 'how long ago it was known to miss none' }
+})
 /** A list of entries. */
 export const list = (items: Schema): Schema => ({ type: 'array', items })
 /** An object whose keys are names. */

@@ -38,7 +38,7 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
           })
           // Its record tells how it ends.
           job.done.catch(() => {})
-          return acknowledge(job)
+          return acknowledge(request, job)
         }
       })
     ),

@@ -1,3 +1,7 @@
+import type { ForwardedRequests } from '../auth/forwarded.js'
+import type { Elsewhere, RequestHead } from '../http/route.js'
+import type { ClusterStore } from '../model/view.js'
+import { FollowingError } from '../store/errors.js'
 import type { ApiRoute } from './context.js'
 
 /** What machines read to boot, what a person looks at first, and a token for it. */
@@ -7,3 +11,28 @@ const answered =
 /** Whether a controller answers a route by itself while another one writes: most of the others change something, or tell of what it does not have. */
 export const isAnswered = ({ path, effect }: Pick<ApiRoute, 'path' | 'effect'>) =>
   answered.test(path) && (effect === 'reads' || path === '/token')
+
+interface StandbyOptions {
+  readonly store: Pick<ClusterStore, 'following' | 'writer'>
+  readonly requests: ForwardedRequests
+  /** Whether the certificates of other controllers have to be ones that the system trusts. */
+  readonly verified: boolean
+}
+
+/**
+ * Who answers a request in the place of this controller while another one writes; undefined where it answers itself. Throws 503
+ * where nobody can be asked, or another controller has handed the request on already.
+ */
+export function writerFor(
+  { store, requests, verified }: StandbyOptions,
+  route: Pick<ApiRoute, 'path' | 'effect'>,
+  { method, headers, source, headOnly, target }: RequestHead
+): Elsewhere | undefined {
+  if (store.following === '' || isAnswered(route)) return undefined
+  const { writer } = store
+  if (source.isHandedOn)
+    throw new FollowingError('another controller has handed this on, and this one does not write')
+  if (!writer) throw new FollowingError('no controller that writes is known for the moment')
+  const head = { method: headOnly ? 'HEAD' : method, target, headers }
+  return { ...writer, verified, headers: requests.headersFor(head, source.address) }
+}

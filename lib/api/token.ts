@@ -4,7 +4,7 @@ import { version } from '../version.js'
 import { bodyOf } from './body.js'
 import { type ApiRoute, ok, type Parts } from './context.js'
 import { get, post } from './row.js'
-import { object, string } from './schema.js'
+import { object, standing, string } from './schema.js'
 
 /** Any text is taken: one that is no user's password is a wrong password (401), not a bad request. */
 const credential: FieldType<string> = {
@@ -25,8 +25,8 @@ const credentials = bodyOf(
   }
 )
 
-/** Token and version (rules 5.1, 6.4). */
-export function tokenRoutes({ logins, tokens }: Parts): ApiRoute[] {
+/** Token and version (rules 5.1, 6.4, 11.15). */
+export function tokenRoutes({ logins, tokens, shared }: Parts): ApiRoute[] {
   return [
     post('/token', {
       access: 'anyone',
@@ -45,14 +45,18 @@ export function tokenRoutes({ logins, tokens }: Parts): ApiRoute[] {
     get('/version', {
       access: 'anyone',
       summary: 'Version of the service and of this interface',
-      output: object({
-        version: object({ service: string(), api: { type: 'integer' }, commit: string() }, [
-          'service',
-          'api',
-          'commit'
-        ])
-      }),
-      handler: () => ok({ version })
+      output: object(
+        {
+          version: object({ service: string(), api: { type: 'integer' }, commit: string() }, [
+            'service',
+            'api',
+            'commit'
+          ]),
+          controller: standing
+        },
+        ['version']
+      ),
+      handler: () => ok({ version, ...(shared ? { controller: shared.standing } : {}) })
     })
   ]
 }

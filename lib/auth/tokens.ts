@@ -1,4 +1,4 @@
-import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
+import { createHmac, createSecretKey, hkdfSync, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
 import { openKey } from '../disk/key-file.js'
 import { type Role, roles } from './roles.js'
@@ -101,6 +101,11 @@ export class Tokens {
     const claims = this.#known.get(token) ?? this.#check(token)
     const now = this.#options.now()
     return claims && claims.issuedAt <= now + clockSlackMs && now < claims.expiresAt ? claims : undefined
+  }
+
+  /** A key for another purpose, which all have who have the key of the tokens. */
+  keyFor(purpose: string): Uint8Array {
+    return new Uint8Array(hkdfSync('sha256', this.#key, '', `svcd ${purpose}`, 32))
   }
 
   /** How many tokens are remembered. */

@@ -157,6 +157,11 @@ export const keys = {
       '',
       "File with that user's password on one line, for svcd alone to read."
     ),
+    url: key(
+      values.optionalOrigin,
+      '',
+      'Where other controllers reach this one to hand requests on; empty: [http] url.'
+    ),
     prefix: key(values.keyPrefix, '/svcd/', 'What the names of all keys in etcd begin with.'),
     ttl: key(
       values.duration('1s', '60s'),

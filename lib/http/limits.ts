@@ -26,6 +26,10 @@ export interface Limits {
   readonly listWaitMs: number
   /** Where room is short, an answer of which the client has taken nothing for so long makes room for another one. */
   readonly yieldMs: number
+  /** Requests that another server answers at once; one more waits. */
+  readonly forwards: number
+  /** How long it waits; then it is 503. */
+  readonly forwardWaitMs: number
   /** Feeds of events that are open at once, in all, of one address and of one user; one more is 503. */
   readonly feeds: number
   readonly feedsPerAddress: number
@@ -55,6 +59,8 @@ export const defaultLimits: Limits = {
   listWaitMs: 10_000,
   // A send buffer of the system takes megabytes at once: a slow reader is seen to read only now and then.
   yieldMs: 30_000,
+  forwards: 1000,
+  forwardWaitMs: 2000,
   feeds: 512,
   feedsPerAddress: 32,
   feedsPerUser: 32,

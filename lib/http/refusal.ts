@@ -14,7 +14,7 @@ const LINGER_BYTES = 1024 ** 3
 
 /**
  * The one mapper of errors to answers: a ServiceError goes out as it is, anything else is a 500 that keeps its inside. A
- * 5xx is logged here, once: with its stack, but for a 503, which has its message and cause. What may come in thousands goes to
+ * 5xx is logged here, once: with its stack, but for a 502 or 503, which has its message and cause. What may come in thousands goes to
  * `shed`: a 503 with Retry-After (rules 2.13), and one that was caused by nobody who is known, by the name `kind` (rules 2.7).
  * Never throws.
  */
@@ -31,6 +31,7 @@ export function toRefusal(
         shed.say(text(), error.message.replace(/\d+/g, ''))
       else if (error.status === 503 && kind !== undefined) shed.say(text(), kind)
       else if (error.status === 503) log.warn(text())
+      else if (error.status === 502) shed.say(text(), '502')
       else if (error.status >= 500) log.error(`${what}: ${describe(error)}`)
       return error
     }

@@ -21,6 +21,10 @@ export class ReceivedRequest<C> implements Request<C> {
     readonly headOnly: boolean
   ) {}
 
+  get target(): string {
+    return this.rawQuery === '' ? this.path : `${this.path}?${this.rawQuery}`
+  }
+
   get query(): URLSearchParams {
     // node:http gives one character per byte; curl sends UTF-8 as it is typed.
     this.#query ??= new URLSearchParams(Buffer.from(this.rawQuery, 'latin1').toString('utf8'))

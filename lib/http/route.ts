@@ -9,6 +9,8 @@ export interface RequestHead extends Visit {
   readonly path: string
   readonly params: Readonly<Record<string, string>>
   readonly query: URLSearchParams
+  /** Path and query, as the client sent them. */
+  readonly target: string
   readonly headers: IncomingHttpHeaders
 }
 
@@ -38,6 +40,26 @@ export interface Follower {
   readonly first: boolean
 }
 
+/** Another server, which answers in the place of this one. */
+export interface Elsewhere {
+  /** Its origin: http or https, host and port. */
+  readonly url: string
+  /** Sent beside those of the request. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Whether its certificate has to be one that the system trusts. */
+  readonly verified: boolean
+  /** Aborted when it is not the one to ask any more. */
+  readonly gone: AbortSignal
+}
+
+/** A request that another server answers. */
+export interface Forwarded {
+  readonly to: Elsewhere
+  /** Path and query. */
+  readonly target: string
+  readonly body: Buffer
+}
+
 /**
  * What a handler gives back; only http/ writes to a socket. At most one of these is set, none for an empty answer (204):
  * `body`, sent as JSON; `json`, JSON text that is serialised already (parts of it are gone through twice, and must be the
@@ -57,6 +79,8 @@ export interface Answer {
   /** Of a `feed`; without one it is counted by its address alone, and as nobody's who is first. */
   readonly follower?: Follower
   readonly type?: string
+  /** In the place of all others: http/ makes it where another server answers. */
+  readonly forwarded?: Forwarded
   /** The client takes gzip, and a long text may cost the time to compress it. */
   readonly compress?: boolean
   /** Told once how the answer with a `file` ended; not for a HEAD. It must not throw. */

@@ -8,10 +8,12 @@ import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
 import type { Feeds } from './feeds.js'
 import { answerWith, type FileAnswer } from './files.js'
+import { forward } from './forward.js'
 import { type FrontFiles, frontLocation } from './front-files.js'
 import type { Lists } from './lists.js'
 import type { OpenFiles } from './open-files.js'
-import type { Answer, Feed } from './route.js'
+import type { Places } from './places.js'
+import type { Answer, Feed, Forwarded } from './route.js'
 import type { Unread } from './unread.js'
 
 /** Longer JSON texts are sent in such pieces, so that neither time nor memory is taken for the whole at once. */
@@ -39,6 +41,8 @@ export interface Manner<C> {
   readonly downloads: Downloads
   readonly lists: Lists
   readonly feeds: Feeds
+  /** Those that another server answers. */
+  readonly forwards: Places
   /** Whether who asked still may; asked while a feed is sent. */
   mayStill(exchange: Exchange<C>): Promise<boolean>
   readonly unread: Unread
@@ -52,6 +56,7 @@ export interface Manner<C> {
  */
 export function send<C>(exchange: Exchange<C>, answer: Answer, manner: Manner<C>): void | Promise<void> {
   checkAnswer(answer)
+  if (answer.forwarded !== undefined) return sendForwarded(exchange, answer.forwarded, manner)
   if (answer.file !== undefined) return sendFile(exchange, answer, answer.file, manner)
   if (answer.feed !== undefined) return sendFeed(exchange, answer, answer.feed, manner)
   if (answer.json !== undefined && typeof answer.json !== 'string')
@@ -217,6 +222,19 @@ async function sendFeed<C>(
     mayStill: () => manner.mayStill(exchange),
     follower: answer.follower
   })
+}
+
+async function sendForwarded<C>(
+  exchange: Exchange<C>,
+  forwarded: Forwarded,
+  manner: Manner<C>
+): Promise<void> {
+  await manner.forwards.run(exchange, place =>
+    forward(exchange, forwarded, place, (status, headers, length) => {
+      begin(exchange, status, headers['content-type'], headers, length, manner)
+      cutWhenStalled(exchange, manner)
+    })
+  )
 }
 
 async function drained<C>({ outgoing }: Exchange<C>, sink: Writable): Promise<void> {

@@ -27,9 +27,10 @@ import { Lists } from './lists.js'
 import { Notice } from './notice.js'
 import { writeAsOne } from './one-write.js'
 import { OpenFiles } from './open-files.js'
+import { Places } from './places.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
 import { ReceivedRequest } from './request.js'
-import type { Answer, RequestHead, Route } from './route.js'
+import type { Answer, Elsewhere, RequestHead, Route } from './route.js'
 import { Router } from './router.js'
 import { type Manner, send } from './send.js'
 import { peerReader, sourceReader } from './source.js'
@@ -46,6 +47,7 @@ const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 }
 /** Sockets as node:http has them. */
 const ACCEPTED = { allowHalfOpen: true, noDelay: true, ...KEEP_ALIVE }
 const LOOPBACK = ['127.0.0.0/8', '::1']
+const EMPTY: Buffer = Buffer.alloc(0)
 const UNKNOWN: Source = { address: '-', loopback: false }
 
 /** A request that is over. `status` 0: the client was gone before there was one. */
@@ -75,6 +77,10 @@ export interface ServerOptions<C> {
   readonly trustedProxies: readonly string[]
   /** Addresses and CIDRs of the controller itself, which have no bound of their own (rules 2.15); absent: loopback. */
   readonly ownAddresses?: readonly string[]
+  /** The address that asked for a request which another server has handed on, undefined for others; it may throw ServiceError. */
+  readonly handedOnFor?: (incoming: IncomingMessage) => string | undefined
+  /** Who answers in the place of this server, undefined where it answers itself; it may throw ServiceError. */
+  readonly elsewhere?: (route: Route<C>, head: RequestHead) => Elsewhere | undefined
   /** What the trusted proxies send themselves; absent: nothing. */
   readonly frontFiles?: FrontFiles | undefined
   /** Told of each request that is over; it must not throw. */
@@ -97,6 +103,8 @@ export class HttpServer<C> {
   readonly #downloads: Downloads
   readonly #lists: Lists
   readonly #feeds: Feeds
+  readonly #isOurs: (address: string) => boolean
+  readonly #forwards: Places
   readonly #unread: Unread
   readonly #shed: Notice
   readonly #accessLog: AccessLog
@@ -115,9 +123,21 @@ export class HttpServer<C> {
     this.#unread = new Unread(options.log)
     this.#shed = new Notice(options.log)
     const isOurs = peerReader([...ownAddresses, ...trustedProxies])
+    this.#isOurs = isOurs
     const isUnbound = (address: string) => address === '-' || isOurs(address)
     this.#downloads = new Downloads(this.#limits, isUnbound)
     this.#feeds = new Feeds(this.#limits, isUnbound)
+    this.#forwards = new Places({
+      most: this.#limits.forwards,
+      ofAddress: {
+        most: Math.ceil(this.#limits.forwards / 4),
+        isUnbound,
+        what: 'requests that are handed on to the controller that writes, which is the most for one address'
+      },
+      yieldMs: this.#limits.yieldMs,
+      waitMs: this.#limits.forwardWaitMs,
+      what: 'requests are handed on to the controller that writes, which is the most'
+    })
     this.#accessLog = new AccessLog(options.log, isUnbound)
     this.#connections = new Connections<C>({
       limits: this.#limits,
@@ -284,7 +304,10 @@ export class HttpServer<C> {
       return this.#answerLater(exchange, route, request, caller)
     request.caller = caller
     this.#checkParams(route, params)
-    return route.handler(request)
+    const to = options.elsewhere?.(route, request)
+    return to
+      ? { status: 200, forwarded: { to, target: request.target, body: EMPTY } }
+      : route.handler(request)
   }
 
   /** The answer to a request with a body, or of a caller who has to be asked for. */
@@ -299,6 +322,7 @@ export class HttpServer<C> {
     request.caller = await caller
     this.#checkParams(route, request.params)
     const keep = route.body !== 'ignored'
+    let body = EMPTY
     if (hasBody(incoming) || keep) {
       const { maxBody: most } = options
       const byCaller = typeof most === 'number' ? most : most(request.caller)
@@ -306,13 +330,15 @@ export class HttpServer<C> {
       if (exchange.awaitsContinue && Number(incoming.headers['content-length'] ?? 0) <= maxBody) {
         exchange.outgoing.writeContinue()
       }
-      const body = await readBody(incoming, maxBody, keep, this.#limits)
+      body = await readBody(incoming, maxBody, keep, this.#limits)
       // A slow body may have taken minutes: the token, or what it stands for, may be gone.
       request.caller = await options.authorize(route, request)
-      if (route.body === 'json')
-        request.body = body.length > LONG_BODY ? await inSlices(parsingStrict(body)) : parseStrict(body)
-      if (route.body === 'text') request.body = textOf(body)
     }
+    const to = options.elsewhere?.(route, request)
+    if (to) return { status: 200, forwarded: { to, target: request.target, body } }
+    if (route.body === 'json')
+      request.body = body.length > LONG_BODY ? await inSlices(parsingStrict(body)) : parseStrict(body)
+    if (route.body === 'text') request.body = textOf(body)
     return route.handler(request)
   }
 
@@ -325,6 +351,14 @@ export class HttpServer<C> {
     const peer = incoming.socket.remoteAddress
     // The client has gone already.
     if (peer === undefined) return UNKNOWN
+    const asked = this.#options.handedOnFor?.(incoming)
+    // What is loopback there, or a proxy of ours, has no rights here: it counts as the one that hands it on.
+    if (asked !== undefined)
+      return {
+        address: this.#isOurs(asked) ? this.#readSource(peer, undefined).address : asked,
+        loopback: false,
+        isHandedOn: true
+      }
     const forwardedFor = incoming.headers['x-forwarded-for']
     return this.#readSource(peer, Array.isArray(forwardedFor) ? forwardedFor.join() : forwardedFor)
   }
@@ -345,6 +379,7 @@ export class HttpServer<C> {
       downloads: this.#downloads,
       lists: this.#lists,
       feeds: this.#feeds,
+      forwards: this.#forwards,
       unread: this.#unread,
       mayStill: exchange => this.#mayStill(exchange),
       frontFilesOf({ incoming: { headers, socket } }) {
@@ -360,7 +395,7 @@ export class HttpServer<C> {
     if (!request || !route) return false
     try {
       await this.#options.authorize(route, request)
-      return true
+      return this.#options.elsewhere?.(route, request) === undefined
     } catch {
       return false
     }

@@ -35,6 +35,7 @@ export interface Medium {
   readonly problem: string
   /** Says who writes while the right to write is not ours, '' while it is. Absent where nobody else may get it. */
   readonly following?: string
+  readonly writer?: Reached | undefined
   /** Ends what goes on in the background, and gives the right to write back. */
   close(): Promise<void>
 }
@@ -42,11 +43,47 @@ export interface Medium {
 /** A medium that several stores share: one writes, the others follow. */
 export interface SharedMedium extends Medium {
   readonly following: string
+  /** Where who writes is reached while that is another one; undefined where nobody writes, or that is not known. */
+  readonly writer: Reached | undefined
+  /** Which part this one has, and how far it knows what is committed. */
+  readonly standing: Standing
+  /** The controllers that share it, without this one. */
+  readonly others: readonly Controller[]
+  /** Tells the others of this controller from now on, and lists them. */
+  join(self: Controller): void
   /**
    * In the place of `lock` and `start`, after `read`: tells what is written from then on, and takes the right to write when
    * nobody has it, once all that was written before has been told.
    */
   follow(followed: Followed): void
+}
+
+/** Where a store stands among those that share a medium. */
+export interface Standing {
+  readonly role: 'primary' | 'standby'
+  /** The number of the last commit that is known here. */
+  readonly revision: number
+  /** How long ago it was last known that nothing is missing here, in milliseconds. */
+  readonly lag_ms: number
+}
+
+/** A controller, as it tells of itself. */
+export interface Controller {
+  readonly name: string
+  /** The name of its machine. */
+  readonly host: string
+  readonly address: string
+  readonly port: number
+  /** The path of its ini. */
+  readonly ini: string
+}
+
+/** Another svcd. */
+export interface Reached {
+  /** Its URL, http or https. */
+  readonly url: string
+  /** Aborted when it writes no more. */
+  readonly gone: AbortSignal
 }
 
 /** Who is told of what others write. What is told under way is waited for before anything else is told. */

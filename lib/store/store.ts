@@ -3,7 +3,7 @@ import { atOnce, inSlices } from '../concurrency.js'
 import { FollowingError, LoadError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
 import { brought, made, refuseLayout } from './follow.js'
 import type { Outdated } from './load.js'
-import type { Followed, Medium, SharedMedium } from './medium.js'
+import type { Followed, Medium, Reached, SharedMedium } from './medium.js'
 import { keepBackUp, kindsOf, type Start, type StoreOptions, startOf } from './start.js'
 import type { State } from './state.js'
 import { Transaction } from './transaction.js'
@@ -148,6 +148,11 @@ export class Store<T extends Types, I extends Index> {
   /** Says who writes while this store follows, '' while it is the one that writes. */
   get following(): string {
     return this.#medium.following ?? ''
+  }
+
+  /** Where who writes is reached while that is another one; undefined where nobody writes, or that is not known. */
+  get writer(): Reached | undefined {
+    return this.#medium.writer
   }
 
   /** Whether changes can be made durable, and why not; of one that follows: whether it hears what is written. */

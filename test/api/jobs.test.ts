@@ -98,11 +98,13 @@ t.test('cancel: an admin may, the record says who; a second time there is nothin
   t.equal((await c.get(`/config/status/${job.id}`)).body.message, 'failed: cancelled by user root')
 })
 
+const source = { address: '10.141.0.7', loopback: false }
+
 // rules 2.8
 t.test('the answer to a request whose work is a job', async t => {
   const c = await Controller.start(t)
   const { jobs } = c.daemon
-  const asking = (prefer?: string) => ({ headers: prefer === undefined ? {} : { prefer } })
+  const asking = (prefer?: string) => ({ source, headers: prefer === undefined ? {} : { prefer } })
   const refused = (work: () => void, prefer?: string) =>
     jobs.submit(spec(work)).then(job => finish(asking(prefer), job, 204))
   const fail = (error: unknown) => () => {
@@ -123,10 +125,15 @@ t.test('the answer to a request whose work is a job', async t => {
   for (const prefer of ['respond-async', 'wait=10, Respond-Async; x=1', 'respond-async,wait=1'])
     t.same(
       await finish(asking(prefer), job, 204),
-      { ...acknowledge(job), headers: { 'Preference-Applied': 'respond-async' } },
+      { ...acknowledge({ source }, job), headers: { 'Preference-Applied': 'respond-async' } },
       prefer
     )
-  t.same(acknowledge({ id: 'x' }), { status: 200, body: { message: 'queued', request_id: 'x' } })
+  t.same(acknowledge({ source }, { id: 'x' }), { status: 200, body: { message: 'queued', request_id: 'x' } })
+  t.match(
+    acknowledge({ source: { ...source, isHandedOn: true } }, { id: 'x' }).body,
+    { message: 'queued on the controller that writes' },
+    'asked of a standby, the message says so'
+  )
   for (const prefer of ['respond-asynchronously', 'x="respond-async"', '']) {
     const answered = finish(asking(prefer), await jobs.submit(spec(() => {})), 204)
     t.same(await answered, { status: 204 }, `${prefer} is not it`)
@@ -140,7 +147,7 @@ t.test('shutting down answers who waits for a job', async t => {
   const job = await c.daemon.jobs.submit(gate.spec)
   const { signal } = await gate.began
   signal.addEventListener('abort', () => gate.end(signal.reason))
-  const answer = finish({ headers: {} }, job, 204)
+  const answer = finish({ source, headers: {} }, job, 204)
   const closing = c.daemon.close(200)
   await t.rejects(answer, new ServiceError(503, 'pack of OS image a was interrupted'))
   await closing

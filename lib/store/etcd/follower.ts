@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { reasonOf } from '../errors.js'
@@ -6,9 +7,9 @@ import { type Client, UnclearError } from './client.js'
 import type { Keys } from './keys.js'
 import { get, transact } from './kv.js'
 import { Replica } from './replica.js'
-import { StoredKeys } from './stored.js'
+import { commitsIn, StoredKeys } from './stored.js'
 import { watching } from './watch.js'
-import { holderIn } from './writer.js'
+import { type Holder, holderIn } from './writer.js'
 
 /** Who is told. */
 export type Told = Pick<Followed, 'changed' | 'reload'>
@@ -35,14 +36,18 @@ export class Follower {
   #replica: Replica | undefined
   /** All up to this revision was told. */
   #revision = '0'
+  /** What the head held then. */
+  #head: string | undefined
   /** When it was last known that nothing was left to tell; by the clock of `performance`. */
   #freshMs = performance.now()
   #behindSinceMs: number | undefined
   /** Something is read or told right now, which takes as long as it is large. */
   #isTelling = false
   #problem = ''
-  /** Who has the right to write; '' where nobody has it, undefined where that is not known yet. */
-  #holder: string | undefined
+  /** The create revision of the right to write; '' where nobody has it, undefined where that is not known yet. */
+  #right: string | undefined
+  #holder: Holder | undefined
+  #gone = new AbortController()
   readonly #closing = new AbortController()
   #watch: AbortController | undefined
   #running: Promise<void> | undefined
@@ -60,14 +65,24 @@ export class Follower {
     this.#looking.wake()
   }
 
+  /** The number of the last commit that is known here. */
+  get commits(): number {
+    return commitsIn(this.#head)
+  }
+
   /** The revision of etcd that is known here. */
   get revision(): string {
     return this.#revision
   }
 
-  /** Who has the right to write, in words; '' where nobody has it, undefined where that is not known yet. */
-  get holder(): string | undefined {
-    return this.#holder
+  /** Who has the right to write, and a signal that is aborted when that one has it no more; undefined where nobody is known to. */
+  get holder(): (Holder & { readonly gone: AbortSignal }) | undefined {
+    return this.#holder && { ...this.#holder, gone: this.#gone.signal }
+  }
+
+  /** Whether nobody has the right to write, as far as is known. */
+  get isFree(): boolean {
+    return this.#right === ''
   }
 
   /** How long ago it was last known that nothing is missing here, in ms. */
@@ -89,6 +104,7 @@ export class Follower {
   /** What is told under way is told to its end. */
   async close(): Promise<void> {
     this.#closing.abort()
+    this.#gone.abort()
     this.#watch?.abort()
     await this.#running
     await this.#looking.close()
@@ -96,6 +112,7 @@ export class Follower {
 
   #begin(stored: StoredKeys): void {
     this.#replica = new Replica(this.#o.keys, stored.staged)
+    this.#head = stored.head
     this.#advance(stored.revision)
   }
 
@@ -138,6 +155,7 @@ export class Follower {
       const { value: moment } = await moments.next()
       const writes = (this.#replica as Replica).take(moment)
       if (writes.length > 0) await this.#telling(() => followed.changed(writes))
+      this.#head = moment.keys.find(({ key }) => key === keys.head)?.value?.toString() ?? this.#head
       this.#advance(moment.revision)
     }
   }
@@ -157,19 +175,29 @@ export class Follower {
     this.#waiting = this.#waiting.filter(({ revision, done }) => revision > reached || void done())
   }
 
+  #isHeld(right: string, text: string | undefined): void {
+    if (right === this.#right) return
+    this.#right = right
+    this.#holder = text === undefined ? undefined : holderIn(text)
+    this.#gone.abort()
+    this.#gone = new AbortController()
+    // Each request that is handed on listens.
+    setMaxListeners(0, this.#gone.signal)
+  }
+
   /** Notices a watch that tells nothing more: a connection may be gone without a word. */
   async #look(): Promise<void> {
     const { client, keys } = this.#o
     const asked = performance.now()
     const { found } = await transact(client, [], [get(keys.head), get(keys.writer)], [], LOOK_LIMIT_MS)
     const [head, writer] = found
-    this.#holder = writer ? holderIn(writer.value.toString()) : ''
+    this.#isHeld(writer?.created ?? '', writer?.value.toString())
     if (this.#replica && BigInt(head?.modified ?? '0') <= BigInt(this.#revision)) {
       this.#freshMs = asked
       this.#behindSinceMs = undefined
       if (this.#problem !== '') this.#o.log('info', 'what other controllers change is heard again')
       this.#problem = ''
-      if (this.#holder === '') this.#o.free?.()
+      if (this.isFree) this.#o.free?.()
       return
     }
     if (this.#isTelling) {

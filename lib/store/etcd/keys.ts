@@ -32,6 +32,11 @@ export class Keys {
     return `${this.prefix}keys`
   }
 
+  /** Below it each controller says that it is there. */
+  get controllers(): string {
+    return `${this.prefix}controllers/`
+  }
+
   get objects(): string {
     return `${this.prefix}objects/`
   }

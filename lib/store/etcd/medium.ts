@@ -5,13 +5,14 @@ import { exists } from '../../disk/missing.js'
 import type { JsonObject } from '../../json.js'
 import { reasonOf } from '../errors.js'
 import { LAYOUT, VERSION } from '../layout.js'
-import type { Followed, Revertible, SharedMedium, Write } from '../medium.js'
+import type { Controller, Followed, Reached, Revertible, SharedMedium, Standing, Write } from '../medium.js'
 import { Client, type ClientOptions, UnclearError } from './client.js'
+import { Controllers } from './controllers.js'
 import { marksIn, refuseOtherKeys } from './key-marks.js'
 import { Keys } from './keys.js'
 import { get, holds, type Outcome, put, remove, removeAll, transact } from './kv.js'
 import { Standby } from './standby.js'
-import { type Intent, intentText, StoredKeys, type Unfinished } from './stored.js'
+import { commitsIn, type Intent, intentText, StoredKeys, type Unfinished } from './stored.js'
 import { holderIn, Writer } from './writer.js'
 
 /** What an etcd store is kept in. */
@@ -20,6 +21,8 @@ export interface EtcdOptions extends ClientOptions {
   readonly prefix?: string
   /** How long the right to write outlives who had it: 1 to 60. Default 3. */
   readonly ttlSeconds?: number
+  /** Where other controllers reach this one. Default '': they do not. */
+  readonly url?: string
   /** How long a commit asks again while etcd does not answer. Default 5000. */
   readonly patienceMs?: number
   readonly log?: (level: 'warn' | 'info', message: string) => void
@@ -77,12 +80,14 @@ export class Etcd implements SharedMedium {
   #standby: Standby | undefined
   /** Outlives the standbys: a takeover that fails makes another one. */
   readonly #taking: Background
+  #controllers: Controllers | undefined
   #isClosed = false
   #closeBy = Number.POSITIVE_INFINITY
 
   constructor({
     prefix = '/svcd/',
     ttlSeconds = 3,
+    url = '',
     patienceMs = 5000,
     log = () => {},
     ...reached
@@ -96,6 +101,7 @@ export class Etcd implements SharedMedium {
       client: this.#client,
       key: this.#keys.writer,
       ttlSeconds,
+      url,
       log,
       regained: () => this.#assertHead(),
       overtaken: async reason => {
@@ -124,7 +130,7 @@ export class Etcd implements SharedMedium {
   /** Who has the right to write, in words; '' where nobody has it. */
   async holder(): Promise<string> {
     const { found } = await transact(this.#client, [], [get(this.#keys.writer)], [], LIMIT_MS)
-    return found[0] ? holderIn(found[0].value.toString()) : ''
+    return found[0] ? holderIn(found[0].value.toString()).who : ''
   }
 
   /** The marks of the keys that every controller has to have; undefined before one has kept them. */
@@ -192,6 +198,32 @@ export class Etcd implements SharedMedium {
     return this.#standby?.following ?? ''
   }
 
+  get writer(): Reached | undefined {
+    return this.#standby?.writer
+  }
+
+  get standing(): Standing {
+    const known = commitsIn(this.#head)
+    if (!this.#standby) return { role: 'primary', revision: known, lag_ms: 0 }
+    // Who was overtaken knows what it wrote itself before it has read the rest.
+    const { revision, lagMs } = this.#standby
+    return { role: 'standby', revision: Math.max(revision, known), lag_ms: Math.round(lagMs) }
+  }
+
+  get others(): readonly Controller[] {
+    return this.#controllers?.others ?? []
+  }
+
+  join(self: Controller): void {
+    this.#controllers = new Controllers({
+      client: this.#client,
+      keys: this.#keys,
+      ttlSeconds: this.#ttlMs / 1000,
+      self,
+      log: this.#log
+    })
+  }
+
   /** Begins to write, by the right of this revision, where what is stored is known. */
   async #begin(revision: string, stored: Unfinished | undefined): Promise<void> {
     const { head, intent, abandoned = [] } = stored ?? {}
@@ -237,6 +269,7 @@ export class Etcd implements SharedMedium {
     await this.#standby?.close()
     if (this.#intent) await this.#finishing.run().catch(() => undefined)
     await this.#finishing.close()
+    await this.#controllers?.close()
     await this.#writer.close()
     this.#client.close()
   }
@@ -351,7 +384,7 @@ export class Etcd implements SharedMedium {
     operations: readonly JsonObject[],
     back: () => readonly JsonObject[]
   ): Promise<void> {
-    const number = Number(this.#head?.split(' ')[0] ?? 0) + 1
+    const number = commitsIn(this.#head) + 1
     const to = `${number} ${revision}`
     try {
       await this.#move(revision, this.#head, to, operations)

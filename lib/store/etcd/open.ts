@@ -24,7 +24,10 @@ export class EtcdFilesError extends Error {
 }
 
 /** The medium that the ini describes; nobody is asked yet. Throws EtcdFilesError. */
-export async function openEtcd(settings: EtcdSettings, log?: EtcdOptions['log']): Promise<Etcd> {
+export async function openEtcd(
+  settings: EtcdSettings,
+  { log, url }: Pick<EtcdOptions, 'log' | 'url'> = {}
+): Promise<Etcd> {
   const { endpoints, prefix, ttl, user } = settings
   const reasons: string[] = []
   const read = async <T>(key: keyof EtcdSettings, use: (file: string) => Promise<T>) => {
@@ -53,7 +56,8 @@ export async function openEtcd(settings: EtcdSettings, log?: EtcdOptions['log'])
     ttlSeconds: ttl / 1000,
     tls: { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) },
     ...(user === '' || password === undefined ? {} : { login: { user, password } }),
-    ...(log ? { log } : {})
+    ...(log ? { log } : {}),
+    ...(url === undefined ? {} : { url })
   })
 }
 

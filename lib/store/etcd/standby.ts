@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Followed } from '../medium.js'
+import type { Followed, Reached } from '../medium.js'
 import type { Client } from './client.js'
 import { Follower } from './follower.js'
 import type { Keys } from './keys.js'
@@ -45,15 +45,31 @@ export class Standby {
 
   /** Whether nobody has the right to write, as far as is known. */
   get isFree(): boolean {
-    return this.#follower.holder === ''
+    return this.#follower.isFree
   }
 
   /** Says who writes. */
   get following(): string {
     const { client, keys } = this.#o
-    const { holder } = this.#follower
-    const who = holder === '' ? 'nobody for the moment, try again soon' : (holder ?? 'another svcd')
+    const { holder, isFree } = this.#follower
+    const who = isFree ? 'nobody for the moment, try again soon' : (holder?.who ?? 'another svcd')
     return `etcd at ${client.where}: what is below ${keys.prefix} is written by ${who}`
+  }
+
+  /** Where who writes is reached, and a signal that is aborted when that one writes no more; undefined where that is not known. */
+  get writer(): Reached | undefined {
+    const { holder } = this.#follower
+    return holder?.url ? { url: holder.url, gone: holder.gone } : undefined
+  }
+
+  /** The number of the last commit that is known. */
+  get revision(): number {
+    return this.#follower.commits
+  }
+
+  /** How long ago it was last known that nothing is missing, in ms. */
+  get lagMs(): number {
+    return this.#follower.lagMs
   }
 
   close(): Promise<void> {

@@ -162,6 +162,9 @@ export class StoredKeys implements Stored {
 /** The text of an intent. Its staged writes are counted, so that one that is incomplete is never taken for a whole one. */
 export const intentText = ({ id, writes }: Intent) => JSON.stringify({ id, writes: writes.length })
 
+/** The number of the last commit, by what the head holds. */
+export const commitsIn = (head: string | undefined) => Number(head?.split(' ')[0] ?? 0)
+
 /** What the head holds: a number and the revision of who made it. Throws Error for what no svcd has written. */
 function headOf(value: Buffer | undefined): string | undefined {
   if (value === undefined) return undefined

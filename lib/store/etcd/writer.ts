@@ -1,10 +1,10 @@
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
-import { isObject } from '../../json.js'
 import { oneLine } from '../../log.js'
-import { type Client, RefusedError, UnclearError } from './client.js'
+import { type Client, UnclearError } from './client.js'
 import { get, isCreatedAt, put, transact } from './kv.js'
+import { granted, isKept, revoke } from './lease.js'
 
 const RETRY_MS = { first: 100, longest: 1000 }
 const STEP_MS = 100
@@ -15,6 +15,8 @@ interface WriterOptions {
   readonly key: string
   /** How long the right outlives its holder. */
   readonly ttlSeconds: number
+  /** Where other controllers reach who holds it; '' where they do not. */
+  readonly url: string
   /** Called when the right was lost and is ours again, before it is used. A throw gives it back, and it is tried again. */
   readonly regained: () => Promise<void>
   /** Called when the right was lost, and another one has it. A throw is why it is not ours; it is tried again. */
@@ -111,7 +113,7 @@ export class Writer {
     const { client } = this.#options
     const ID = this.#lease
     this.#lease = ''
-    if (ID !== '') await client.ask('lease/revoke', { ID }, this.#limitMs).catch(() => undefined) // it ends by itself
+    if (ID !== '') await revoke(client, ID, this.#limitMs)
   }
 
   async close(): Promise<void> {
@@ -130,48 +132,40 @@ export class Writer {
 
   async #keep(): Promise<void> {
     if (this.#over !== '') return
-    if (this.#revision !== '' && (await this.#isKept())) return
+    if (this.#revision !== '' && (await isKept(this.#options.client, this.#lease, this.#limitMs))) return
     this.#revision = ''
     const holder = await this.#elect(this.#options.regained)
     if (holder !== undefined) await this.#options.overtaken(`${this.#at} is written by ${holder} now`)
   }
 
-  async #isKept(): Promise<boolean> {
-    const { client } = this.#options
-    const { result } = await client.ask('lease/keepalive', { ID: this.#lease }, this.#limitMs)
-    return isObject(result) && Number(result.TTL ?? 0) > 0
-  }
-
   /** Takes the key where nobody has it, and makes the right ours after `before`. Gives who has it; undefined: we have. */
   async #elect(before = async (_revision: string) => {}): Promise<string | undefined> {
-    const { client, key, ttlSeconds } = this.#options
+    const { client, key, ttlSeconds, url } = this.#options
     const ends = this.#ends
     // One that was granted and not used ends by itself.
-    const { ID } = await client.ask('lease/grant', { TTL: ttlSeconds }, this.#limitMs)
-    if (typeof ID !== 'string' || !/^-?\d{1,19}$/.test(ID))
-      throw new RefusedError(`etcd at ${client.where}: a lease without a number`)
-    const self = JSON.stringify({ host: hostname(), pid: process.pid })
+    const ID = await granted(client, ttlSeconds, this.#limitMs)
+    const self = JSON.stringify({ host: hostname(), pid: process.pid, url })
     const absent = isCreatedAt(key, '0')
     const success = [put(key, self, ID), get(key)]
-    const revoke = () => client.ask('lease/revoke', { ID }, this.#limitMs).catch(() => undefined)
+    const giveBack = () => revoke(client, ID, this.#limitMs)
     const { found } = await transact(client, [absent], success, [get(key)], this.#limitMs).catch(
       async error => {
         // It may have been done: what nobody uses must not look like another writer.
-        await revoke()
+        await giveBack()
         throw error
       }
     )
     const [pair] = found
     if (pair?.lease !== ID) {
-      await revoke()
-      return pair ? holderIn(pair.value.toString()) : 'one who has just ended'
+      await giveBack()
+      return pair ? holderIn(pair.value.toString()).who : 'one who has just ended'
     }
     this.#lease = ID
     try {
       await before(pair.created)
       if (ends !== this.#ends) throw new Error('the right to write was given up meanwhile')
     } catch (error) {
-      await revoke()
+      await giveBack()
       throw error
     }
     this.#over = ''
@@ -180,12 +174,23 @@ export class Writer {
   }
 }
 
-/** Who has the right to write, in words, by what the key holds. */
-export function holderIn(text: string): string {
+/** Who has the right to write. */
+export interface Holder {
+  /** In words. */
+  readonly who: string
+  /** Where other controllers reach it; '' where it does not say. */
+  readonly url: string
+}
+
+/** Who has the right to write, by what the key holds. */
+export function holderIn(text: string): Holder {
   try {
-    const { host, pid } = JSON.parse(text)
-    return `process ${Number(pid)} on ${oneLine(String(host), 100)}`
+    const { host, pid, url } = JSON.parse(text)
+    return {
+      who: `process ${Number(pid)} on ${oneLine(String(host), 100)}`,
+      url: typeof url === 'string' && /^https?:$/.test(new URL(url || 'none:').protocol) ? url : ''
+    }
   } catch {
-    return 'another program'
+    return { who: 'another program', url: '' }
   }
 }

@@ -1,0 +1,56 @@
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import type { IncomingHttpHeaders } from 'node:http'
+import { badRequest } from '../errors.js'
+
+/** The header of a request that one controller has handed on to another. */
+const HEADER = 'x-svcd-forwarded'
+/** As far apart may the clocks of controllers be. */
+const SLACK_MS = 60_000
+
+/** What of a request is proved by who hands it on. */
+interface Head {
+  readonly method: string
+  /** Path and query, as they were sent. */
+  readonly target: string
+  /** Of these the token. */
+  readonly headers: IncomingHttpHeaders
+}
+
+/** Who asked for what one controller hands on to another: told in a header, and proved by a key that controllers alone have. */
+export class ForwardedRequests {
+  readonly #key: Uint8Array
+  readonly #now: () => number
+
+  /** `key`: for this purpose alone. `now`: milliseconds since 1970. */
+  constructor(key: Uint8Array, now: () => number) {
+    this.#key = key
+    this.#now = now
+  }
+
+  /** The headers that tell that this address asked. */
+  headersFor(head: Head, address: string): Record<string, string> {
+    const said = `${address} ${this.#now()}`
+    return { [HEADER]: `${said} ${this.#proof(head, said)}` }
+  }
+
+  /** The address that asked, undefined where no controller handed it on. Throws 400 for a header that is not one of a controller's. */
+  addressIn(head: Head): string | undefined {
+    const { [HEADER]: header } = head.headers
+    if (header === undefined) return undefined
+    const [, said = '', address = '', time, proof = ''] =
+      /^(([\da-f.:]{2,45}) (\d{1,16})) ([\da-f]{64})$/.exec(String(header)) ?? []
+    const isProved = timingSafeEqual(Buffer.from(this.#proof(head, said)), Buffer.from(proof.padEnd(64)))
+    if (said === '' || !isProved)
+      throw badRequest(`the header ${HEADER} is for controllers of this cluster: leave it out`)
+    if (Math.abs(this.#now() - Number(time)) > SLACK_MS)
+      throw badRequest(
+        `the clocks of two controllers are more than ${SLACK_MS / 1000} s apart: set them by time synchronisation`
+      )
+    return address
+  }
+
+  #proof({ method, target, headers }: Head, said: string): string {
+    const proved = [method, target, said, headers['x-access-tokens'] ?? '']
+    return createHmac('sha256', this.#key).update(JSON.stringify(proved)).digest('hex')
+  }
+}

@@ -1,0 +1,104 @@
+import { request as ask, type IncomingMessage } from 'node:http'
+import { request as askTls } from 'node:https'
+import { pipeline } from 'node:stream/promises'
+import { badRequest, ServiceError } from '../errors.js'
+import { ClientGone } from './body.js'
+import type { Exchange } from './exchange.js'
+import type { Place } from './places.js'
+import type { Forwarded } from './route.js'
+
+/** Headers of one connection, and those that each server writes itself. */
+const OF_ONE_HOP = new Set(
+  'connection content-length date expect host keep-alive proxy-connection te trailer transfer-encoding upgrade x-forwarded-for'.split(
+    ' '
+  )
+)
+/** A machine that is off answers nothing at all. */
+const CONNECT_MS = 5000
+const KEEP_ALIVE_MS = 2000
+const AGAIN = { 'Retry-After': '5' }
+
+/**
+ * Asks another server in the place of this one, and sends on what it answers, once `begin` has written the head: status, headers
+ * and, if it tells, the length. Throws ServiceError 503 where nothing can have been done, and 502 where nobody knows.
+ */
+export async function forward<C>(
+  exchange: Exchange<C>,
+  forwarded: Forwarded,
+  place: Place,
+  begin: (status: number, headers: Record<string, string>, length: number | undefined) => void
+): Promise<void> {
+  const answer = await asked(exchange, forwarded)
+  if (exchange.gone) return void answer.destroy()
+  const { 'content-length': length } = answer.headers
+  begin(answer.statusCode as number, passedOn(answer), length === undefined ? undefined : Number(length))
+  if (exchange.headOnly) {
+    answer.resume()
+    exchange.outgoing.end()
+    return
+  }
+  const { outgoing } = exchange
+  answer.on('data', (chunk: Buffer) => {
+    exchange.bytes += chunk.length
+    // The client has not taken what came before.
+    if (outgoing.writableNeedDrain) place.waitingSince ??= performance.now()
+  })
+  outgoing.on('drain', () => {
+    place.waitingSince = undefined
+  })
+  await pipeline(answer, outgoing)
+}
+
+async function asked<C>(
+  { incoming, outgoing, route }: Exchange<C>,
+  { to: { url, headers, verified, gone }, target, body }: Forwarded
+): Promise<IncomingMessage> {
+  if (/[^\x21-\xff]/.test(target)) throw badRequest('the request target holds a blank or a control character')
+  return new Promise((resolve, reject) => {
+    let isConnected = false
+    const { protocol, hostname, port, host } = new URL(url)
+    const isTls = protocol === 'https:'
+    const request = (isTls ? askTls : ask)({
+      ...{ hostname: hostname.replace(/^\[|\]$/g, ''), port, path: target, method: incoming.method },
+      headers: { ...passedOn(incoming), ...headers, host, 'content-length': body.length },
+      ...{ agent: false, signal: gone, rejectUnauthorized: verified }
+    })
+    const connecting = setTimeout(() => request.destroy(new Error('it does not answer')), CONNECT_MS)
+    request
+      .once('socket', socket => {
+        // Whose machine is gone without a word is noticed.
+        socket.setKeepAlive(true, KEEP_ALIVE_MS)
+        socket.once(isTls ? 'secureConnect' : 'connect', () => {
+          isConnected = true
+          clearTimeout(connecting)
+        })
+      })
+      .once('close', () => clearTimeout(connecting))
+      .once('response', answer => {
+        // Whoever reads it learns that it broke.
+        answer.on('error', () => undefined)
+        resolve(answer)
+      })
+      .on('error', (error: NodeJS.ErrnoException) => {
+        if (outgoing.destroyed) return reject(new ClientGone('the client hung up before there was an answer'))
+        const reason = gone.aborted ? 'it writes no more' : (error.code ?? error.message)
+        reject(
+          isConnected && route?.effect !== 'reads'
+            ? new ServiceError(
+                502,
+                `the controller that writes gave no answer (${reason}), and may have done this: look first`
+              )
+            : new ServiceError(503, `the controller that writes cannot be asked now (${reason})`, AGAIN)
+        )
+      })
+      .end(body)
+    outgoing.once('close', () => request.destroy())
+  })
+}
+
+function passedOn({ headers }: IncomingMessage): Record<string, string> {
+  const passed: Record<string, string> = {}
+  for (const [name, value] of Object.entries(headers))
+    if (typeof value === 'string' && !OF_ONE_HOP.has(name)) passed[name] = value
+  return passed
+}

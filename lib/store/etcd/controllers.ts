@@ -1,0 +1,96 @@
+import { Background } from '../../background.js'
+import { isObject } from '../../json.js'
+import { reasonOf } from '../errors.js'
+import type { Controller } from '../medium.js'
+import type { Client } from './client.js'
+import type { Keys } from './keys.js'
+import { list, type Pair, put, transact } from './kv.js'
+import { granted, isKept, revoke } from './lease.js'
+
+interface ControllersOptions {
+  readonly client: Client
+  readonly keys: Keys
+  /** How long a controller that is gone is still listed. */
+  readonly ttlSeconds: number
+  readonly self: Controller
+  readonly log: (level: 'warn' | 'info', message: string) => void
+}
+
+/** A site has a handful. */
+const MOST = { bytes: 1024 * 1024, ms: 5000 }
+const TEXT = /^[^\x00-\x1f\x7f]{0,1000}$/
+
+/** The controllers that are there: each one says so in a key that goes with a lease of its own. */
+export class Controllers {
+  readonly #o: ControllersOptions
+  #lease = ''
+  #others: readonly Controller[] = []
+  #namesake = ''
+  readonly #telling: Background
+
+  constructor(options: ControllersOptions) {
+    this.#o = options
+    this.#telling = new Background({
+      work: () => this.#tell(),
+      everyMs: (options.ttlSeconds * 1000) / 3,
+      failed: reason =>
+        options.log('warn', `the other controllers cannot be listed: ${reasonOf(new Error(reason))}`)
+    })
+    this.#telling.wake()
+  }
+
+  /** Those beside this one, as they were a moment ago. */
+  get others(): readonly Controller[] {
+    return this.#others
+  }
+
+  async close(): Promise<void> {
+    await this.#telling.close()
+    if (this.#lease !== '') await revoke(this.#o.client, this.#lease, this.#limitMs)
+  }
+
+  get #limitMs(): number {
+    return (this.#o.ttlSeconds * 1000) / 3
+  }
+
+  async #tell(): Promise<void> {
+    const { client, keys, ttlSeconds, self } = this.#o
+    if (this.#lease === '' || !(await isKept(client, this.#lease, this.#limitMs))) {
+      this.#lease = ''
+      // One that is not used ends by itself.
+      const lease = await granted(client, ttlSeconds, this.#limitMs)
+      const said = put(`${keys.controllers}${lease}`, JSON.stringify(self), lease)
+      await transact(client, [], [said], [], this.#limitMs)
+      this.#lease = lease
+    }
+    const { pairs } = await list(client, keys.controllers, MOST)
+    // What this one said before its last start is still there for a moment.
+    const others = pairs.filter(({ lease }) => lease !== this.#lease).flatMap(controllerIn)
+    this.#others = others.filter(({ name }) => name !== self.name)
+    this.#tellOfNamesake(
+      others.find(({ name, host, port }) => name === self.name && (host !== self.host || port !== self.port))
+    )
+  }
+
+  #tellOfNamesake(namesake: Controller | undefined): void {
+    const where = namesake ? `${namesake.host}, ${namesake.address} port ${namesake.port}` : ''
+    if (where !== '' && where !== this.#namesake)
+      this.#o.log(
+        'warn',
+        `the controller on ${where}, has the name ${this.#o.self.name} too: give each its own, [controller] name`
+      )
+    this.#namesake = where
+  }
+}
+
+function controllerIn({ value }: Pair): Controller[] {
+  try {
+    const said: unknown = JSON.parse(value.toString())
+    const { name, host, address, port, ini } = isObject(said) ? said : {}
+    const isText = (value: unknown): value is string => typeof value === 'string' && TEXT.test(value)
+    const isOne = isText(name) && isText(host) && isText(address) && isText(ini) && Number.isSafeInteger(port)
+    return isOne ? [{ name, host, address, port: Number(port), ini }] : []
+  } catch {
+    return []
+  }
+}

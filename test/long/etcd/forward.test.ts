@@ -1,0 +1,173 @@
+// Two controllers on one etcd: what the standby hands on to the one that writes.
+import { connect } from 'node:net'
+import t, { type Test } from 'tap'
+import { Daemon } from '../../support/daemon.js'
+import { type EtcdServer, startEtcd } from '../../support/etcd.js'
+import { freePort } from '../../support/free-port.js'
+import { giveKeys } from '../../support/keys.js'
+import { scratch } from '../../support/scratch.js'
+import { until } from '../../support/until.js'
+
+async function daemonOn(t: Test, etcd: EtcdServer, ...more: string[]): Promise<Daemon> {
+  const listen = `127.0.0.1:${await freePort()}`
+  const set = [
+    'store.medium=etcd',
+    `store.endpoints=${etcd.url}`,
+    'store.ttl=2s',
+    `http.url=http://${listen}`,
+    ...more
+  ]
+  const daemon = new Daemon({ directory: scratch(t), listen, set })
+  t.teardown(() => daemon.kill())
+  return daemon
+}
+
+const isPrimary = async (daemon: Daemon) =>
+  JSON.stringify((await daemon.request('GET', '/monitor/service/svcd')).body).includes('primary')
+
+/** The one that writes, and one that follows it. */
+async function pair(t: Test, ...more: string[]): Promise<[Daemon, Daemon]> {
+  const etcd = await startEtcd(t)
+  const [first, second] = [await daemonOn(t, etcd, ...more), await daemonOn(t, etcd, ...more)]
+  await first.start()
+  await until(() => isPrimary(first))
+  giveKeys(first, second)
+  await second.start()
+  // Who writes is known to it a moment after its start.
+  await until(async () => (await second.request('GET', '/config/node')).status === 200)
+  return [first, second]
+}
+
+/** The whole answer to a request that comes from this address of loopback. */
+const rawFrom = (localAddress: string, { port }: { port: number }, text: string) =>
+  new Promise<string>((resolve, reject) => {
+    let answer = ''
+    connect({ host: '127.0.0.1', port, localAddress })
+      .on('data', chunk => {
+        answer += chunk
+      })
+      .on('end', () => resolve(answer))
+      .on('error', reject)
+      .write(text)
+  })
+
+// rules 11.16
+t.test('an admin and a node get from the standby what the one that writes answers', async t => {
+  const [first, second] = await pair(t)
+  await second.create('network', 'cluster', { network: '10.141.0.0/16' })
+  await second.create('group', 'g', {})
+  await second.create('node', 'n1', { group: 'g' })
+  t.equal((await first.request('GET', '/config/node/n1')).status, 200)
+  for (const path of ['/config/node', '/config/node/n1', '/config/cluster/export', '/config/node/none'])
+    t.strictSame(await second.request('GET', path), await first.request('GET', path), path)
+  const again = { config: { node: { n1: { group: 'none' } } } }
+  t.match(await second.request('POST', '/config/node/n1', again), { status: 400 })
+  t.equal((await second.request('GET', '/config/node/n1/_delete')).status, 204)
+  t.equal((await first.request('GET', '/config/node/n1')).status, 404)
+
+  await second.create('node', 'n2', { group: 'g' })
+  const state = { monitor: { status: { n2: { state: 'installer.downloaded' } } } }
+  t.equal((await second.request('POST', '/monitor/node/n2', state)).status, 204)
+  t.match(await first.request('GET', '/monitor/node/n2'), {
+    status: 200,
+    body: { monitor: { status: { n2: { state: 'installer.downloaded' } } } }
+  })
+  t.notMatch(second.log(), /error/)
+  await second.stop()
+  await first.stop()
+})
+
+// rules 11.16
+t.test('who asked is believed from controllers alone', async t => {
+  const [first, second] = await pair(t)
+  const head = (more = '') =>
+    `GET /config/network HTTP/1.1\r\nHost: a\r\nConnection: close\r\nx-access-tokens: ${second.client().token}\r\n${more}\r\n`
+  const port = (daemon: Daemon) => daemon.client()
+  t.match(await rawFrom('127.0.0.5', port(second), head()), /^HTTP\/1\.1 200 /)
+  for (const forged of [`10.141.0.9 1 ${'0'.repeat(64)}`, 'x'])
+    t.match(
+      await rawFrom('127.0.0.6', port(first), head(`x-svcd-forwarded: ${forged}\r\n`)),
+      /^HTTP\/1\.1 400 .*is for controllers of this cluster/s
+    )
+  await second.stop()
+  await first.stop()
+})
+
+// rules 11.16
+t.test('the one that writes dies: 503 until the standby writes, and then it answers itself', async t => {
+  const [first, second] = await pair(t)
+  await second.create('network', 'cluster', { network: '10.141.0.0/16' })
+  await first.kill()
+  const refusal = await second.request('GET', '/config/network')
+  t.equal(refusal.status, 503)
+  await until(async () => (await second.request('GET', '/config/network')).status === 200)
+  t.ok(await isPrimary(second))
+  await first.start()
+  await until(async () => (await first.request('GET', '/config/network')).status === 200)
+  await first.create('otherdev', 'a', { network: 'cluster', ipaddress: '10.141.1.1' })
+  t.equal((await second.request('GET', '/config/otherdev/a')).status, 200)
+  await first.stop()
+  await second.stop()
+})
+
+// rules 11.15
+t.test('each controller says what it is and how far it is; all are listed while they are there', async t => {
+  const etcd = await startEtcd(t)
+  const [first, second] = [
+    await daemonOn(t, etcd, 'controller.name=one', 'cluster.name=site'),
+    await daemonOn(t, etcd, 'controller.name=two', 'cluster.name=site')
+  ]
+  await first.start()
+  await until(() => isPrimary(first))
+  giveKeys(first, second)
+  await second.start()
+  const controllerOf = async (daemon: Daemon, path = '/version') => {
+    const { body } = await daemon.request('GET', path)
+    type Standing = { role?: string; revision?: number; lag_ms?: number }
+    type Told = { controller?: Standing; monitor?: { service: { svcd: { controller: Standing } } } }
+    const { controller, monitor } = body as Told
+    return controller ?? monitor?.service.svcd.controller ?? {}
+  }
+  await first.create('network', 'cluster', { network: '10.141.0.0/16' })
+  await until(async () => (await controllerOf(second)).revision === (await controllerOf(first)).revision)
+  const { revision: before = 0, ...writes } = await controllerOf(first)
+  t.strictSame(writes, { role: 'primary', lag_ms: 0 })
+  t.equal((await controllerOf(first, '/monitor/service/svcd')).role, 'primary')
+  const follows = await controllerOf(second, '/monitor/service/svcd')
+  t.equal(follows.role, 'standby')
+  t.ok(Number(follows.lag_ms) < 5000, `${follows.lag_ms} ms`)
+  await second.create('group', 'g', {})
+  await until(async () => Number((await controllerOf(second)).revision) > before)
+
+  const listed = async (daemon: Daemon) => {
+    const { body } = await daemon.request('GET', '/config/cluster')
+    const { config } = body as { config?: { cluster: Record<string, { status?: string }> } }
+    return [config?.cluster.one?.status, config?.cluster.two?.status]
+  }
+  for (const daemon of [first, second])
+    await until(
+      async () => String(await listed(daemon)) === 'primary,standby',
+      () => daemon.log()
+    )
+  const { body } = await second.request('GET', '/config/cluster')
+  t.match(
+    await second.request('POST', '/config/cluster', body),
+    { status: 204 },
+    'what is read can be posted back'
+  )
+  await first.kill()
+  await until(async () => String(await listed(second)) === ',primary')
+  t.equal((await controllerOf(second)).role, 'primary')
+  await second.stop()
+})
+
+// rules 11.15
+t.test('two controllers of one name are told', async t => {
+  const [first, second] = await pair(t)
+  for (const daemon of [first, second])
+    await until(() =>
+      /has the name controller too: give each its own, \[controller\] name/.test(daemon.log())
+    )
+  await second.stop()
+  await first.stop()
+})
