@@ -259,7 +259,13 @@ function lookAtFiles(): void {
       const name = `${where}/${file.slice(directory.length + 1)}`
       // What these are there for.
       if (!entry.isFile() || /^state\/(admin-password|token\.key|secret\.key)$/.test(name)) continue
-      see(name, readFileSync(file, 'latin1'))
+      try {
+        see(name, readFileSync(file, 'latin1'))
+      } catch (error) {
+        // An intent goes as soon as its files are written.
+        if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || !name.startsWith('state/intents/'))
+          throw error
+      }
     }
   see('argument lists and environments', existsSync(started) ? readFileSync(started, 'latin1') : '')
 }
