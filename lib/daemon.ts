@@ -25,6 +25,7 @@ import { Library } from './boot/library.js'
 import { NodeFiles } from './boot/node-files.js'
 import { warnOfRoles } from './boot/roles.js'
 import { Trace } from './boot/trace.js'
+import { isPlain } from './config/reachability.js'
 import type { Config } from './config/types.js'
 import { Control } from './control/control.js'
 import { realFiles } from './disk/files.js'
@@ -408,18 +409,21 @@ async function buildParts(
 /** Objects in etcd; all else of the state stays in its directory, which is held by this daemon as well. */
 async function etcdBeside(
   local: Files,
-  { http, store }: Config,
+  config: Config,
   log: (level: 'warn' | 'info', message: string) => void
 ) {
   const { openEtcd } = await import('./store/etcd/open.js')
   await local.lock()
-  return openEtcd(store, { log, url: store.url || http.url })
+  return openEtcd(config.store, { log, url: urlOf(config) })
 }
+
+/** Where other controllers reach this one. */
+const urlOf = ({ http, store }: Config) => store.url || http.url
 
 /** What this controller does not answer while another one writes, and what another one hands on to it. */
 function handingOn(store: ClusterStore, tokens: Tokens, config: Config, now: () => number, log: Log) {
   const requests = new ForwardedRequests(tokens.keyFor('requests that are handed on'), now)
-  const url = config.store.url || config.http.url
+  const url = urlOf(config)
   if (isPlain(url))
     log.warn(
       `other controllers hand requests and tokens on to ${url} in the clear: [store] url = https://... has them encrypted`
@@ -431,9 +435,6 @@ function handingOn(store: ClusterStore, tokens: Tokens, config: Config, now: () 
     elsewhere: (route: Route<Caller>, head: RequestHead) => writerFor(options, route, head)
   }
 }
-
-/** Whether what is sent to a URL can be read on a network. */
-const isPlain = (url: string) => /^http:\/\/(?!127\.|localhost[:/]|\[::1\])/.test(`${url}/`)
 
 /** What it is made of is loaded where it is used: off is the default. */
 async function portDetection(model: Model, log: Log) {

@@ -47,7 +47,7 @@ function statesOf(status: NodeStatus, names: readonly string[]): Entry[] {
 export const serviceSchema = (more: Schema = {}) =>
   at(
     'monitor.service.{service}',
-    object({ status: word('ok', 'failed'), reason: string(), since: time, controller: standing, ...more })
+    object({ status: word('ok', 'failed'), reason: string(), since: time, ...more })
   )
 
 /** The 404 for a service that svcd does not know, or that the ini turns off. */
@@ -119,7 +119,7 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
     get('/monitor/service/{service}', {
       access: 'minimal',
       summary: 'Whether a service is well, and if not, why',
-      output: serviceSchema(),
+      output: serviceSchema({ controller: standing }),
       handler: request => {
         const name = param(request, 'service')
         const state = health.of(name)

@@ -8,8 +8,11 @@ import type { ApiRoute } from './context.js'
 const answered =
   /^\/(?:(?:boot|kickstart|files|page|version|openapi\.json|metrics|token|monitor\/(?:service|status))(?:\/|$)|$)/
 
-/** Whether a controller answers a route by itself while another one writes: most of the others change something, or tell of what it does not have. */
-export const isAnswered = ({ path, effect }: Pick<ApiRoute, 'path' | 'effect'>) =>
+/**
+ * Whether a controller answers a route by itself while another one writes: most of the others change something, or tell of
+ * what it does not have.
+ */
+const isAnswered = ({ path, effect }: Pick<ApiRoute, 'path' | 'effect'>) =>
   answered.test(path) && (effect === 'reads' || path === '/token')
 
 interface StandbyOptions {

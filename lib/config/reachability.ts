@@ -40,13 +40,18 @@ export function reachability(config: Config, networks: readonly string[]): strin
     warnings.push(
       `${nodes} [http] listen ${listen.address}: it is a loopback address; 0.0.0.0:${listen.port} is all addresses`
     )
-  const host = new URL(url).hostname.replace(/^\[|\]$/g, '')
+  const host = hostOf(url)
   const wayOut = host === config.controller.address ? '; set [controller] address' : ''
   if (isLoopback(host)) warnings.push(`${nodes} [http] url ${url}: it is a loopback address${wayOut}`)
   else if (ipaddr.isValid(host) && isWildcard(host))
     warnings.push(`${nodes} [http] url ${url}: it is all addresses, not one`)
   return warnings
 }
+
+/** Whether other machines, which reach a URL of ours, send what they tell in the clear. */
+export const isPlain = (url: string) => url.startsWith('http:') && !isLoopback(hostOf(url))
+
+const hostOf = (url: string) => new URL(url).hostname.replace(/^\[|\]$/g, '')
 
 function isLoopback(host: string): boolean {
   if (/^(?:.*\.)?localhost\.?$/.test(host)) return true

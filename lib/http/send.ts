@@ -8,11 +8,10 @@ import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
 import type { Feeds } from './feeds.js'
 import { answerWith, type FileAnswer } from './files.js'
-import { forward } from './forward.js'
+import type { Forwards } from './forwards.js'
 import { type FrontFiles, frontLocation } from './front-files.js'
 import type { Lists } from './lists.js'
 import type { OpenFiles } from './open-files.js'
-import type { Places } from './places.js'
 import type { Answer, Feed, Forwarded } from './route.js'
 import type { Unread } from './unread.js'
 
@@ -42,7 +41,7 @@ export interface Manner<C> {
   readonly lists: Lists
   readonly feeds: Feeds
   /** Those that another server answers. */
-  readonly forwards: Places
+  readonly forwards: Forwards
   /** Whether who asked still may; asked while a feed is sent. */
   mayStill(exchange: Exchange<C>): Promise<boolean>
   readonly unread: Unread
@@ -229,12 +228,10 @@ async function sendForwarded<C>(
   forwarded: Forwarded,
   manner: Manner<C>
 ): Promise<void> {
-  await manner.forwards.run(exchange, place =>
-    forward(exchange, forwarded, place, (status, headers, length) => {
-      begin(exchange, status, headers['content-type'], headers, length, manner)
-      cutWhenStalled(exchange, manner)
-    })
-  )
+  await manner.forwards.run(exchange, forwarded, (status, headers, length) => {
+    begin(exchange, status, headers['content-type'], headers, length, manner)
+    cutWhenStalled(exchange, manner)
+  })
 }
 
 async function drained<C>({ outgoing }: Exchange<C>, sink: Writable): Promise<void> {

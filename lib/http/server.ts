@@ -19,6 +19,7 @@ import { Connections } from './connections.js'
 import { Downloads } from './downloads.js'
 import { Exchange } from './exchange.js'
 import { Feeds } from './feeds.js'
+import { Forwards } from './forwards.js'
 import type { FrontFiles } from './front-files.js'
 import { Handshakes } from './handshakes.js'
 import { checkHeader, MOST_LINES } from './header.js'
@@ -27,7 +28,6 @@ import { Lists } from './lists.js'
 import { Notice } from './notice.js'
 import { writeAsOne } from './one-write.js'
 import { OpenFiles } from './open-files.js'
-import { Places } from './places.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
 import { ReceivedRequest } from './request.js'
 import type { Answer, Elsewhere, RequestHead, Route } from './route.js'
@@ -104,7 +104,7 @@ export class HttpServer<C> {
   readonly #lists: Lists
   readonly #feeds: Feeds
   readonly #isOurs: (address: string) => boolean
-  readonly #forwards: Places
+  readonly #forwards: Forwards
   readonly #unread: Unread
   readonly #shed: Notice
   readonly #accessLog: AccessLog
@@ -122,26 +122,15 @@ export class HttpServer<C> {
     this.#lists = new Lists(this.#limits)
     this.#unread = new Unread(options.log)
     this.#shed = new Notice(options.log)
-    const isOurs = peerReader([...ownAddresses, ...trustedProxies])
-    this.#isOurs = isOurs
-    const isUnbound = (address: string) => address === '-' || isOurs(address)
+    this.#isOurs = peerReader([...ownAddresses, ...trustedProxies])
+    const isUnbound = (address: string) => address === '-' || this.#isOurs(address)
     this.#downloads = new Downloads(this.#limits, isUnbound)
     this.#feeds = new Feeds(this.#limits, isUnbound)
-    this.#forwards = new Places({
-      most: this.#limits.forwards,
-      ofAddress: {
-        most: Math.ceil(this.#limits.forwards / 4),
-        isUnbound,
-        what: 'requests that are handed on to the controller that writes, which is the most for one address'
-      },
-      yieldMs: this.#limits.yieldMs,
-      waitMs: this.#limits.forwardWaitMs,
-      what: 'requests are handed on to the controller that writes, which is the most'
-    })
+    this.#forwards = new Forwards(this.#limits, isUnbound)
     this.#accessLog = new AccessLog(options.log, isUnbound)
     this.#connections = new Connections<C>({
       limits: this.#limits,
-      isUnbound: isOurs,
+      isUnbound: this.#isOurs,
       log: options.log
     })
     this.#readSource = sourceReader(options.trustedProxies)

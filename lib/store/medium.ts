@@ -35,6 +35,7 @@ export interface Medium {
   readonly problem: string
   /** Says who writes while the right to write is not ours, '' while it is. Absent where nobody else may get it. */
   readonly following?: string
+  /** As in SharedMedium. */
   readonly writer?: Reached | undefined
   /** Ends what goes on in the background, and gives the right to write back. */
   close(): Promise<void>

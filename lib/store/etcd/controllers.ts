@@ -1,6 +1,5 @@
 import { Background } from '../../background.js'
 import { isObject } from '../../json.js'
-import { reasonOf } from '../errors.js'
 import type { Controller } from '../medium.js'
 import type { Client } from './client.js'
 import type { Keys } from './keys.js'
@@ -31,10 +30,9 @@ export class Controllers {
   constructor(options: ControllersOptions) {
     this.#o = options
     this.#telling = new Background({
-      work: () => this.#tell(),
+      work: signal => this.#tell(signal),
       everyMs: (options.ttlSeconds * 1000) / 3,
-      failed: reason =>
-        options.log('warn', `the other controllers cannot be listed: ${reasonOf(new Error(reason))}`)
+      failed: reason => options.log('warn', `the other controllers cannot be listed: ${reason}`)
     })
     this.#telling.wake()
   }
@@ -53,7 +51,7 @@ export class Controllers {
     return (this.#o.ttlSeconds * 1000) / 3
   }
 
-  async #tell(): Promise<void> {
+  async #tell(signal: AbortSignal): Promise<void> {
     const { client, keys, ttlSeconds, self } = this.#o
     if (this.#lease === '' || !(await isKept(client, this.#lease, this.#limitMs))) {
       this.#lease = ''
@@ -63,7 +61,7 @@ export class Controllers {
       await transact(client, [], [said], [], this.#limitMs)
       this.#lease = lease
     }
-    const { pairs } = await list(client, keys.controllers, MOST)
+    const { pairs } = await list(client, keys.controllers, MOST, signal)
     // What this one said before its last start is still there for a moment.
     const others = pairs.filter(({ lease }) => lease !== this.#lease).flatMap(controllerIn)
     this.#others = others.filter(({ name }) => name !== self.name)
@@ -77,7 +75,7 @@ export class Controllers {
     if (where !== '' && where !== this.#namesake)
       this.#o.log(
         'warn',
-        `the controller on ${where}, has the name ${this.#o.self.name} too: give each its own, [controller] name`
+        `the controller on ${where} has the name ${this.#o.self.name} too: give each its own, [controller] name`
       )
     this.#namesake = where
   }

@@ -175,7 +175,7 @@ export class Follower {
     this.#waiting = this.#waiting.filter(({ revision, done }) => revision > reached || void done())
   }
 
-  #isHeld(right: string, text: string | undefined): void {
+  #heldBy(right: string, text: string | undefined): void {
     if (right === this.#right) return
     this.#right = right
     this.#holder = text === undefined ? undefined : holderIn(text)
@@ -191,7 +191,7 @@ export class Follower {
     const asked = performance.now()
     const { found } = await transact(client, [], [get(keys.head), get(keys.writer)], [], LOOK_LIMIT_MS)
     const [head, writer] = found
-    this.#isHeld(writer?.created ?? '', writer?.value.toString())
+    this.#heldBy(writer?.created ?? '', writer?.value.toString())
     if (this.#replica && BigInt(head?.modified ?? '0') <= BigInt(this.#revision)) {
       this.#freshMs = asked
       this.#behindSinceMs = undefined

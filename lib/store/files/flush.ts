@@ -128,14 +128,13 @@ export class Flusher {
         characters += text?.length ?? 0
         if (written.length === TOGETHER || characters >= MOST_CHARACTERS) await write()
       }
-      await write()
       for (const type of this.#unsynced) steps.push({ syncDirectory: join(directory, type) })
       // Once more: an intent of another directory must stay.
       steps.push(ours)
       // Oldest first: an older intent that outlived a newer one would bring old content back.
       for (const { number } of covered) steps.push({ remove: intentFile(directory, number) })
-      this.#assertTime()
-      await files.inOrder([...steps, { syncDirectory: join(directory, INTENTS) }])
+      steps.push({ syncDirectory: join(directory, INTENTS) })
+      await write()
     } catch (error) {
       throw new Error(reasonOf(error))
     }

@@ -4,7 +4,8 @@ import { pipeline } from 'node:stream/promises'
 import { badRequest, ServiceError } from '../errors.js'
 import { ClientGone } from './body.js'
 import type { Exchange } from './exchange.js'
-import type { Place } from './places.js'
+import type { Limits } from './limits.js'
+import { type Place, Places } from './places.js'
 import type { Forwarded } from './route.js'
 
 /** Headers of one connection, and those that each server writes itself. */
@@ -18,15 +19,45 @@ const CONNECT_MS = 5000
 const KEEP_ALIVE_MS = 2000
 const AGAIN = { 'Retry-After': '5' }
 
-/**
- * Asks another server in the place of this one, and sends on what it answers, once `begin` has written the head: status, headers
- * and, if it tells, the length. Throws ServiceError 503 where nothing can have been done, and 502 where nobody knows.
- */
-export async function forward<C>(
+/** Writes the head of an answer: status, headers and, if it is known, the length. */
+type Begin = (status: number, headers: Record<string, string>, length: number | undefined) => void
+
+/** Requests that another server answers. They are bounded in number (rules 11.16). */
+export class Forwards {
+  readonly #places: Places
+
+  /** `isUnbound`: whether an address may have all places. */
+  constructor(
+    { forwards, forwardWaitMs, yieldMs }: Pick<Limits, 'forwards' | 'forwardWaitMs' | 'yieldMs'>,
+    isUnbound: (address: string) => boolean
+  ) {
+    this.#places = new Places({
+      most: forwards,
+      ofAddress: {
+        most: Math.ceil(forwards / 4),
+        isUnbound,
+        what: 'requests that are handed on to the controller that writes, which is the most for one address'
+      },
+      yieldMs,
+      waitMs: forwardWaitMs,
+      what: 'requests are handed on to the controller that writes, which is the most'
+    })
+  }
+
+  /**
+   * Asks the other server, and sends on what it answers, once `begin` has written the head. Throws ServiceError 503 where nothing can
+   * have been done, or there is no place in time, and 502 where nobody knows.
+   */
+  run<C>(exchange: Exchange<C>, forwarded: Forwarded, begin: Begin): Promise<void> {
+    return this.#places.run(exchange, place => forward(exchange, forwarded, place, begin))
+  }
+}
+
+async function forward<C>(
   exchange: Exchange<C>,
   forwarded: Forwarded,
   place: Place,
-  begin: (status: number, headers: Record<string, string>, length: number | undefined) => void
+  begin: Begin
 ): Promise<void> {
   const answer = await asked(exchange, forwarded)
   if (exchange.gone) return void answer.destroy()
