@@ -8,11 +8,18 @@ import { ask, here, start } from './harness.mjs'
 /** The checkout that is measured: this one, or the one that BENCH_CHECKOUT names (for a baseline of an older commit). */
 export const checkout = process.env.BENCH_CHECKOUT ?? here('..')
 
+/** The environment that the unit gives svcd. */
+function unitEnvironment() {
+  const unit = readFileSync(join(checkout, 'systemd/svcd.service'), 'utf8')
+  const words = [...unit.matchAll(/^Environment=(.*)$/gm)].flatMap(([, line]) => line.split(' '))
+  return Object.fromEntries(words.map(word => word.split('=')))
+}
+
 /**
  * A daemon on <directory>/state and <directory>/files; resolves once it listens. With `watched` it tells the longest stall
- * of its event loop, which costs it a little.
+ * of its event loop, which costs it a little; with `asUnit` it has the environment that the unit gives it.
  */
-export async function startDaemon(directory, { watched = false, settings = {} } = {}) {
+export async function startDaemon(directory, { watched = false, asUnit = false, settings = {} } = {}) {
   const all = {
     'paths.state': join(directory, 'state'),
     'paths.files': join(directory, 'files'),
@@ -26,7 +33,8 @@ export async function startDaemon(directory, { watched = false, settings = {} } 
   const child = start(join(checkout, 'bin/svcd'), {
     args: ['serve', '--config', join(checkout, 'etc/svcd.ini'), ...sets],
     execArgv: watched ? ['--import', here('stall.mjs')] : [],
-    output: openSync(log, 'w')
+    output: openSync(log, 'w'),
+    env: { ...process.env, ...(asUnit && unitEnvironment()) }
   })
   const listens = /listens on http:\/\/127\.0\.0\.1:(\d+)/
   const said = () => readFileSync(log, 'utf8')

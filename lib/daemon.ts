@@ -173,9 +173,9 @@ const MOST_FORWARDS = 1000
 
 /** What the ini allows, as far as the process has descriptors for it; all files of the parts are open by now. */
 function connectionLimits(http: Config['http']): Partial<Limits> {
-  const { connections, downloads } = descriptorShare()
+  const { connections, downloads, crowded } = descriptorShare()
   return {
-    connections,
+    ...{ connections, crowded },
     connectionsPerAddress: http.max_connections_per_address,
     downloads: Math.min(http.max_downloads, downloads),
     // Each takes a descriptor for the other connection.

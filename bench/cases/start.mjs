@@ -61,7 +61,7 @@ const memory = {
   async run({ rounds }) {
     const nodes = 10_000
     writeCluster(temporary, nodes)
-    const daemon = await startDaemon(temporary)
+    const daemon = await startDaemon(temporary, { asUnit: true })
     const client = start('load.mjs')
     const document = clusterDocument(nodes)
     const sources = Array.from({ length: 64 }, (_, i) => addressOf(i))

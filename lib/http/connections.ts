@@ -9,6 +9,10 @@ import { networkOf } from './source.js'
 
 /** A connection that is younger may have its first request on the way: ms. */
 const FRESH_MS = 5000
+/** One that was used so lately is likely to be used again: ms. */
+const ACTIVE_MS = 2000
+/** Where all were in use, it is looked for idle ones again after so long: there may be tens of thousands. */
+const LOOK_AGAIN_MS = 250
 
 /**
  * Ends a socket, and destroys it once what was written has left. It does not wait for what the client still sends.
@@ -27,6 +31,8 @@ export class Connection<C> {
   current: Exchange<C> | undefined
   /** What came last was refused: nothing more is read from this client. */
   refused = false
+  /** There is no room for it: it is told to come back later. */
+  isCrowded = false
   /** The request that came last. */
   last: Exchange<C> | undefined
   readonly #waiting: RequestQueue
@@ -139,7 +145,7 @@ export class Connection<C> {
 /** How many connections there may be. */
 export interface Room {
   /** `connections`: of all clients, and the files being sent with them. */
-  readonly limits: Pick<Limits, 'connections' | 'connectionsPerAddress'>
+  readonly limits: Pick<Limits, 'connections' | 'connectionsPerAddress' | 'crowded'>
   /** Whether this peer has no bound of its own: it is the controller itself, or stands for many clients. */
   isUnbound(peer: string): boolean
   readonly log: Log
@@ -154,6 +160,9 @@ export class Connections<C> {
   readonly #notice: Notice
   /** Files being sent: each takes a descriptor beside its connection's. */
   #files = 0
+  /** Connections for which there is no room. */
+  #crowded = 0
+  #allActiveMs = Number.NEGATIVE_INFINITY
   #whenEmpty: (() => void) | undefined
   #closing = false
 
@@ -164,17 +173,21 @@ export class Connections<C> {
 
   /**
    * Takes in a new socket, and listens for its errors: one without a listener would end the process. 'close' follows
-   * it. Where there is no room, connections without a request under way end; if there are none, the new one does.
+   * it. Where there is no room, connections that were not used for a while end; if there are none, the new one is told to come back
+   * later, or others without a request under way end, or the new one does.
    */
   add(socket: Duplex & { readonly remoteAddress?: string | undefined }): void {
     const peer = socket.remoteAddress ?? ''
     const address = networkOf(peer)
     const connection = new Connection<C>(socket, address, this.#backlog)
     socket.on('error', () => undefined)
-    if (!this.#makeRoom(peer, this.#ofAddress.get(address) ?? new Set())) {
+    const room = this.#makeRoom(peer, this.#ofAddress.get(address) ?? new Set())
+    if (room === 'none') {
       connection.cut()
       return
     }
+    connection.isCrowded = room === 'crowded'
+    if (connection.isCrowded) this.#crowded++
     this.#open.set(socket, connection)
     const siblings = this.#ofAddress.get(address)
     if (siblings) siblings.add(connection)
@@ -198,6 +211,7 @@ export class Connections<C> {
   /** Counts a connection no more: it is closed, or about to be. */
   #forget(connection: Connection<C>): void {
     if (!this.#open.delete(connection.socket)) return
+    if (connection.isCrowded) this.#crowded--
     const siblings = this.#ofAddress.get(connection.address)
     siblings?.delete(connection)
     if (siblings?.size === 0) this.#ofAddress.delete(connection.address)
@@ -207,7 +221,11 @@ export class Connections<C> {
 
   /** Counts the descriptor of a file; throws 503 with Retry-After if there is none and no connection is idle. */
   takeFile(): void {
-    if (this.#isFull && !this.#endIdlest(this.#open.values()))
+    if (
+      this.#isFull &&
+      !this.#endInactive() &&
+      (this.#room.limits.crowded > 0 || !this.#endIdlest(this.#open.values()))
+    )
       throw busy(`${this.#taken}, which is the most with this limit of open files`)
     this.#files++
   }
@@ -225,21 +243,36 @@ export class Connections<C> {
     return `there are ${this.#open.size} connections, and ${this.#files} files are being sent`
   }
 
-  /** False if the new connection has to be refused. */
-  #makeRoom(peer: string, siblings: Set<Connection<C>>): boolean {
+  /** Whether there is room for a new connection. */
+  #makeRoom(peer: string, siblings: Set<Connection<C>>): 'room' | 'crowded' | 'none' {
     const { limits, isUnbound } = this.#room
     const perAddress = Math.min(limits.connectionsPerAddress, Math.ceil(limits.connections / 2))
     if (siblings.size >= perAddress && !isUnbound(peer)) {
       this.#notice.say(
         `${peer} has ${siblings.size} connections, which is the most for one address: idle ones are ended, or new ones refused`
       )
-      return this.#endIdlest(siblings)
+      return this.#endIdlest(siblings) ? 'room' : 'none'
     }
-    if (!this.#isFull) return true
+    if (!this.#isFull) return 'room'
     this.#notice.say(
       `${this.#taken}, which is the most with this limit of open files: idle connections are ended, or new ones refused`
     )
-    return this.#endIdlest(this.#open.values())
+    if (this.#endInactive()) return 'room'
+    // A machine that lost its connection between two requests would open another one, and push out the next.
+    if (this.#crowded < limits.crowded && !isUnbound(peer)) return 'crowded'
+    return this.#endIdlest(this.#open.values()) ? 'room' : 'none'
+  }
+
+  /** Cuts some of the connections that nobody has used for a while; false if there are none. */
+  #endInactive(): boolean {
+    const now = performance.now()
+    if (now - this.#allActiveMs < LOOK_AGAIN_MS) return false
+    const inactive = [...this.#open.values()].filter(
+      ({ fresh, lastUsedMs }) => !fresh && now - lastUsedMs > ACTIVE_MS
+    )
+    if (this.#endIdlest(inactive)) return true
+    this.#allActiveMs = now
+    return false
   }
 
   /**

@@ -10,6 +10,8 @@ export interface Share {
   readonly connections: number
   /** How many of them may be files: a client that does not read its file keeps two descriptors. */
   readonly downloads: number
+  /** How many connections more may be told to come back later. */
+  readonly crowded: number
 }
 
 /**
@@ -23,12 +25,13 @@ export function descriptorShare(): Share {
   } catch {
     // It is not there: then nothing is known of a limit.
   }
-  return { connections: Number.POSITIVE_INFINITY, downloads: Number.POSITIVE_INFINITY }
+  return { connections: Number.POSITIVE_INFINITY, downloads: Number.POSITIVE_INFINITY, crowded: 0 }
 }
 
 /** Of `limit` descriptors `used` are taken. */
 export function share(limit: number, used: number): Share {
   const reserve = Math.max(LEAST_RESERVE, Math.min(Math.floor(limit / 16), MOST_RESERVE))
   const left = Math.max(16, limit - used - reserve)
-  return { connections: left, downloads: Math.floor(left / 4) }
+  const kept = Number.isFinite(limit) ? Math.max(0, limit - used - left) : 0
+  return { connections: left, downloads: Math.floor(left / 4), crowded: Math.floor(kept / 4) }
 }

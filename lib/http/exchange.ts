@@ -28,7 +28,9 @@ export class Exchange<C> {
     readonly incoming: IncomingMessage,
     readonly outgoing: ServerResponse,
     /** The client sends its body only after a 100. */
-    readonly awaitsContinue: boolean
+    readonly awaitsContinue: boolean,
+    /** There is no room for its connection. */
+    readonly isCrowded = false
   ) {
     this.address = incoming.socket.remoteAddress ?? '-'
   }

@@ -16,6 +16,8 @@ export interface Limits {
   /** Connections of all clients, and of one address; idle ones end, or new ones are refused. */
   readonly connections: number
   readonly connectionsPerAddress: number
+  /** So many more are told to come back later. */
+  readonly crowded: number
   /** Files that are sent at once; one more waits. */
   readonly downloads: number
   /** How long it waits for a place; then it is 503. Nodes wait longer by themselves. */
@@ -53,6 +55,7 @@ export const defaultLimits: Limits = {
   lingerMs: 30_000,
   connections: Number.POSITIVE_INFINITY,
   connectionsPerAddress: Number.POSITIVE_INFINITY,
+  crowded: 0,
   downloads: 1000,
   downloadWaitMs: 2000,
   lists: 32,

@@ -15,6 +15,7 @@ import { Accepting, WAITING } from './accepting.js'
 import { AccessLog } from './access-log.js'
 import { MOST_READ } from './backlog.js'
 import { ClientGone, hasBody, isHangUp, readBody, textOf } from './body.js'
+import { busy } from './busy.js'
 import { Connections } from './connections.js'
 import { Downloads } from './downloads.js'
 import { Exchange } from './exchange.js'
@@ -237,7 +238,7 @@ export class HttpServer<C> {
   #arrive(incoming: IncomingMessage, outgoing: ServerResponse, awaitsContinue: boolean): void {
     const connection = this.#connections.of(incoming.socket)
     if (!connection || connection.refused) return
-    const exchange = new Exchange<C>(incoming, outgoing, awaitsContinue)
+    const exchange = new Exchange<C>(incoming, outgoing, awaitsContinue, connection.isCrowded)
     // It closes once; `once` costs more.
     outgoing.on('close', () => {
       this.#finish(exchange)
@@ -268,6 +269,7 @@ export class HttpServer<C> {
     const { headers } = incoming
     const options = this.#options
     if (this.#connections.closing) throw shuttingDown
+    if (exchange.isCrowded) throw busy('as many connections are open as there may be')
     checkHeader(incoming)
     if (headers.expect !== undefined && !exchange.awaitsContinue) {
       throw new ServiceError(417, 'only the expectation 100-continue is known')
@@ -397,7 +399,10 @@ export class HttpServer<C> {
       const refusal = error === shuttingDown ? shuttingDown : this.#toRefusal(error, exchange)
       if (exchange.gone) return
       if (outgoing.headersSent) outgoing.destroy()
-      else await refuse(exchange, refusal, this.#manner, this.#limits.lingerMs)
+      else {
+        const manner = exchange.isCrowded ? { ...this.#manner, close: true } : this.#manner
+        await refuse(exchange, refusal, manner, this.#limits.lingerMs)
+      }
     } catch {
       // Not even the refusal could be sent. Nothing below can throw.
       exchange.status ||= 500
