@@ -11,8 +11,8 @@ import { networkOf } from './source.js'
 const FRESH_MS = 5000
 /** One that was used so lately is likely to be used again: ms. */
 const ACTIVE_MS = 2000
-/** Where all were in use, it is looked for idle ones again after so long: there may be tens of thousands. */
-const LOOK_AGAIN_MS = 250
+/** It is looked for idle ones so often: there may be tens of thousands of connections. */
+const LOOK_EVERY_MS = 250
 
 /**
  * Ends a socket, and destroys it once what was written has left. It does not wait for what the client still sends.
@@ -82,6 +82,8 @@ export class Connection<C> {
   /** Goes on to the next request: the current answer is complete, or never will be. */
   next(): void {
     this.current = undefined
+    // A long answer is use until its end.
+    this.lastUsedMs = performance.now()
     this.#bytesSeen = this.socket.bytesRead
     if (this.socket.destroyed) return
     const start = this.#waiting.shift()
@@ -160,9 +162,11 @@ export class Connections<C> {
   readonly #notice: Notice
   /** Files being sent: each takes a descriptor beside its connection's. */
   #files = 0
-  /** Connections for which there is no room. */
-  #crowded = 0
-  #allActiveMs = Number.NEGATIVE_INFINITY
+  /** Connections for which there is no room, the oldest first. */
+  readonly #crowded = new Set<Connection<C>>()
+  /** Those that were idle when it was last looked, the idlest last. */
+  #idle: Connection<C>[] = []
+  #lookedMs = Number.NEGATIVE_INFINITY
   #whenEmpty: (() => void) | undefined
   #closing = false
 
@@ -187,7 +191,7 @@ export class Connections<C> {
       return
     }
     connection.isCrowded = room === 'crowded'
-    if (connection.isCrowded) this.#crowded++
+    if (connection.isCrowded) this.#crowded.add(connection)
     this.#open.set(socket, connection)
     const siblings = this.#ofAddress.get(address)
     if (siblings) siblings.add(connection)
@@ -211,7 +215,7 @@ export class Connections<C> {
   /** Counts a connection no more: it is closed, or about to be. */
   #forget(connection: Connection<C>): void {
     if (!this.#open.delete(connection.socket)) return
-    if (connection.isCrowded) this.#crowded--
+    this.#crowded.delete(connection)
     const siblings = this.#ofAddress.get(connection.address)
     siblings?.delete(connection)
     if (siblings?.size === 0) this.#ofAddress.delete(connection.address)
@@ -221,11 +225,7 @@ export class Connections<C> {
 
   /** Counts the descriptor of a file; throws 503 with Retry-After if there is none and no connection is idle. */
   takeFile(): void {
-    if (
-      this.#isFull &&
-      !this.#endInactive() &&
-      (this.#room.limits.crowded > 0 || !this.#endIdlest(this.#open.values()))
-    )
+    if (this.#isFull && !this.#endIdle())
       throw busy(`${this.#taken}, which is the most with this limit of open files`)
     this.#files++
   }
@@ -236,7 +236,7 @@ export class Connections<C> {
   }
 
   get #isFull(): boolean {
-    return this.#open.size + this.#files >= this.#room.limits.connections
+    return this.#open.size - this.#crowded.size + this.#files >= this.#room.limits.connections
   }
 
   get #taken(): string {
@@ -251,27 +251,53 @@ export class Connections<C> {
       this.#notice.say(
         `${peer} has ${siblings.size} connections, which is the most for one address: idle ones are ended, or new ones refused`
       )
-      return this.#endIdlest(siblings) ? 'room' : 'none'
+      if (!this.#endIdlest(siblings)) return 'none'
     }
     if (!this.#isFull) return 'room'
     this.#notice.say(
       `${this.#taken}, which is the most with this limit of open files: idle connections are ended, or new ones refused`
     )
-    if (this.#endInactive()) return 'room'
-    // A machine that lost its connection between two requests would open another one, and push out the next.
-    if (this.#crowded < limits.crowded && !isUnbound(peer)) return 'crowded'
-    return this.#endIdlest(this.#open.values()) ? 'room' : 'none'
+    if (this.#endIdle()) return 'room'
+    if (isUnbound(peer)) return this.#endIdlest(this.#open.values()) && !this.#isFull ? 'room' : 'none'
+    return limits.crowded > this.#crowded.size || this.#endOldestCrowded() ? 'crowded' : 'none'
   }
 
-  /** Cuts some of the connections that nobody has used for a while; false if there are none. */
-  #endInactive(): boolean {
+  /**
+   * Cuts one that nobody has used for a while; false if none is known. A machine that lost its connection between two requests would open
+   * another one, and push out the next.
+   */
+  #endIdle(): boolean {
+    if (this.#room.limits.crowded === 0) return this.#endIdlest(this.#open.values())
     const now = performance.now()
-    if (now - this.#allActiveMs < LOOK_AGAIN_MS) return false
-    const inactive = [...this.#open.values()].filter(
-      ({ fresh, lastUsedMs }) => !fresh && now - lastUsedMs > ACTIVE_MS
-    )
-    if (this.#endIdlest(inactive)) return true
-    this.#allActiveMs = now
+    if (this.#idle.length === 0 && now - this.#lookedMs >= LOOK_EVERY_MS) this.#look(now)
+    for (let one = this.#idle.pop(); one; one = this.#idle.pop()) {
+      // It was used meanwhile, or is gone.
+      if (one.current || one.lastUsedMs > this.#lookedMs || !this.#open.has(one.socket)) continue
+      this.#forget(one)
+      one.cut()
+      if (!this.#isFull) return true
+    }
+    return false
+  }
+
+  #look(now: number): void {
+    this.#lookedMs = now
+    const free = [...this.#open.values()].filter(({ current, isCrowded }) => !current && !isCrowded)
+    const fresh = free.filter(one => one.fresh)
+    const idle = free.filter(one => !one.fresh && now - one.lastUsedMs > ACTIVE_MS)
+    // Machines ask at once: so many that do not are a stranger's.
+    const isFlood = idle.length === 0 && fresh.length > this.#open.size / 2
+    this.#idle = (isFlood ? fresh : idle).sort((a, b) => b.lastUsedMs - a.lastUsedMs)
+  }
+
+  /** Cuts the oldest of those for which there is no room that has asked nothing yet; false if there is none. */
+  #endOldestCrowded(): boolean {
+    for (const one of this.#crowded)
+      if (!one.current) {
+        this.#forget(one)
+        one.cut()
+        return true
+      }
     return false
   }
 

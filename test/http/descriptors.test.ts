@@ -98,14 +98,52 @@ t.test(
     }
     t.ok(log.lines.filter(line => line.startsWith('warn')).length <= 2, 'said once')
 
-    const silent = Array.from({ length: 3 }, () => from('127.0.2.2'))
+    const silent = Array.from({ length: 30 }, () => from('127.0.2.2'))
     await Promise.all(silent.map(({ socket }) => once(socket, 'connect')))
-    const pushing = from('127.0.2.3').send(get('/fast'))
-    t.match(await pushing.response(), { status: 200 }, 'who sends nothing keeps nobody out')
+    await until(
+      () => open(silent.map(({ socket }) => socket)) === 3,
+      'the oldest that ask nothing to be ended'
+    )
+    t.match(
+      await from('127.0.2.3').send(get('/fast')).response(),
+      { status: 503 },
+      'they keep nobody from an answer'
+    )
+    t.match(
+      await new RawClient(port).send(get('/fast')).response(),
+      { status: 200 },
+      'the controller itself has room'
+    )
     await sleep(2100)
     const later = from('127.0.2.4').send(get('/fast'))
     t.match(await later.response(), { status: 200 }, 'those that were not used for a while end')
-    for (const { socket } of [...boots, ...silent, pushing, later]) socket.destroy()
+    for (const { socket } of [...boots, ...silent, later]) socket.destroy()
+  }
+)
+
+// rules 2.15
+t.test(
+  'those that are told to come back never count as others; a flood that asks nothing keeps nobody out',
+  async t => {
+    const { gate, routes } = gated()
+    const limits = { connections: 10, crowded: 4 }
+    const { port } = await start(t, routes, { limits, ownAddresses })
+    const from = (localAddress: string) =>
+      new RawClient(port, false, connect({ port, host: '127.0.0.1', localAddress }))
+    const busy = Array.from({ length: 8 }, (_, i) => from(`127.0.1.${i + 1}`).send(get('/slow')))
+    await until(async () => (await from('127.0.3.1').send(get('/fast')).response()).status === 200)
+    const silent = await idle(t, port, 40, '127.0.2.2')
+    await until(() => open(silent) <= 6)
+    await sleep(5300)
+    const more = await idle(t, port, 40, '127.0.2.3')
+    await until(() => open([...silent, ...more]) <= 6, 'never more than 10 and 4')
+    gate.resolve()
+    for (const client of busy) t.match(await client.response(), { status: 200 }, 'nobody under way was cut')
+    for (const { socket } of busy) socket.destroy()
+    const flood = await idle(t, port, 60, '127.0.2.4')
+    await sleep(300)
+    t.match(await from('127.0.2.5').send(get('/fast')).response(), { status: 200 })
+    for (const socket of flood) socket.destroy()
   }
 )
 
