@@ -63,6 +63,7 @@ import { watch } from './monitor/watch.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
 import { Files } from './store/files/medium.js'
+import { journalIn } from './store/journal.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
 import { version } from './version.js'
@@ -233,11 +234,15 @@ async function buildParts(
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
   const { ours } = local
-  const journal = join(state, 'node-status.journal')
-  const status = closed(await NodeStatus.open(journal, now, log, ours))
+  // Where controllers share the objects, they share these too.
+  const records = (kind: string) => {
+    const inFile = journalIn(join(state, `${kind}.journal`), ours)
+    return etcd?.records.opener(kind, inFile) ?? inFile
+  }
+  const status = closed(await NodeStatus.open(records('node-status'), now, log))
   await status.catchUp(store.current)
   const events = closed(new Events({ ticks }))
-  const boots = closed(await Boots.open(join(state, 'node-boots.journal'), now, log, ours))
+  const boots = closed(await Boots.open(records('node-boots'), now, log))
   boots.catchUp(store.current)
   // At the commit, so that nobody sees a node without its states or a new one with those of another.
   store.subscribe(changes => {
@@ -341,6 +346,9 @@ async function buildParts(
   )
   store.subscribe(changes => images.follow(changes))
   promoted = () => {
+    // Who wrote before may have died between a change of a node and what follows from it. It never rejects.
+    void status.catchUp(store.current)
+    boots.promoted(store.current)
     settling.wake()
     images.look()
   }

@@ -3,6 +3,7 @@ import { notFound } from '../errors.js'
 import { type FieldType, freeText, ValueError } from '../model/field.js'
 import type { ServiceState } from '../monitor/health.js'
 import type { NodeStatus } from '../monitor/node-status.js'
+import { FollowingError } from '../store/errors.js'
 import { bodyOf } from './body.js'
 import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
 import { type Entry, type Listing, listed, listQuery } from './listing.js'
@@ -126,6 +127,17 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
         if (!state) throw noService(config, name)
         const controller = name === 'svcd' && shared ? { controller: shared.standing } : {}
         return healthAnswer({ [name]: { ...state, ...controller } }, request)
+      }
+    }),
+    get('/monitor/primary', {
+      access: 'anyone',
+      summary: 'Whether this controller writes: 200, or 503 while another one does',
+      output: object({ primary: { type: 'boolean' } }, ['primary']),
+      handler: () => {
+        if (model.isFollowing) throw new FollowingError()
+        // Who does not reach etcd may have lost the right to another one.
+        if (shared && shared.problem !== '') throw new FollowingError('no controller is known to write')
+        return ok({ primary: true })
       }
     }),
     get('/metrics', {

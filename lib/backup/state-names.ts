@@ -27,5 +27,9 @@ export const isKept = (name: string): boolean => directories.includes(name) || f
 /** Whether a directory of this name holds what the medium of the store holds: objects, intents, the layout. */
 export const isStored = (name: string): boolean => isOfObjects(name) || name === 'layout'
 
+/** Whether an entry of this name holds what controllers share: what the medium of the store holds, and what nodes report. */
+export const isShared = (name: string): boolean =>
+  isStored(name) || /^node-(boots|status)\.journal$/.test(name)
+
 /** Whether objects, or intents, are in a directory of this name. */
 export const isOfObjects = (name: string): boolean => ofObjects.includes(name)

@@ -8,7 +8,7 @@ import { isLeftover } from '../disk/replace.js'
 import { trustedPath } from '../disk/trusted-path.js'
 import { Archive } from './archive.js'
 import { infoText } from './info.js'
-import { isKept, isStored } from './state-names.js'
+import { isKept, isShared, isStored } from './state-names.js'
 
 /** How many backups that starts made are kept. */
 const MOST_KEPT = 3
@@ -73,9 +73,10 @@ export class OpenFiles {
     return opened
   }
 
-  /** Adds them as `<as>/<name>`. */
-  async addTo(archive: Archive, as: string): Promise<void> {
-    for (const { name, handle, bytes } of this.#files) await archive.addOpen(`${as}/${name}`, handle, bytes)
+  /** Adds them as `<as>/<name>`, but for those with these names. */
+  async addTo(archive: Archive, as: string, without: ReadonlySet<string>): Promise<void> {
+    for (const { name, handle, bytes } of this.#files)
+      if (!without.has(name)) await archive.addOpen(`${as}/${name}`, handle, bytes)
   }
 
   async close(): Promise<void> {
@@ -123,9 +124,9 @@ export async function keepState(
   try {
     const archive = new Archive(bytes => handle.writeFile(bytes))
     await archive.add('backup.json', infoText({ version, release, images: false }))
-    const belongs = (name: string) => isKept(name) && !(objects && isStored(name))
-    await addFiles(archive, state, 'state', path => belongs(topOf(path)))
-    if (objects) await addTexts(archive, objects)
+    const journals = await addTexts(archive, objects ?? [])
+    const isElsewhere = (name: string) => journals.has(name) || (objects !== undefined && isStored(name))
+    await addFiles(archive, state, 'state', path => isKept(topOf(path)) && !isElsewhere(topOf(path)))
     await archive.end()
     await handle.sync()
     await rename(part, file)
@@ -144,9 +145,18 @@ export async function keepState(
 /** Texts with their paths below the state directory. */
 export type Texts = Iterable<readonly [path: string, text: string]>
 
-/** Adds objects that are in no files; those of types that no svcd of this version makes are none of ours. */
-export async function addTexts(archive: Archive, objects: Texts): Promise<void> {
-  for (const [path, text] of objects) if (isStored(topOf(path))) await archive.add(`state/${path}`, text)
+/**
+ * Adds objects and journals that are in no files; those of types that no svcd of this version makes are none of ours. Gives the names of
+ * the journals.
+ */
+export async function addTexts(archive: Archive, texts: Texts): Promise<Set<string>> {
+  const journals = new Set<string>()
+  for (const [path, text] of texts) {
+    if (!isShared(topOf(path))) continue
+    if (!path.includes('/')) journals.add(path)
+    await archive.add(`state/${path}`, text)
+  }
+  return journals
 }
 
 /** The first name of a path. */

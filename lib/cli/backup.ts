@@ -105,7 +105,8 @@ async function fill(archive: Archive, config: Config, images: boolean): Promise<
     for (const [name, place] of configDirectories(config))
       await addFiles(archive, place, name, place === templates ? changedIn(templates) : undefined, true)
     await addState(archive, config, etcd)
-    await open.addTo(archive, 'state')
+    // Those of the state directory are there before the first start with etcd takes them along.
+    await open.addTo(archive, 'state', new Set(etcd?.journals.keys()))
   } finally {
     await open.close()
   }

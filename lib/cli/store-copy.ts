@@ -1,5 +1,8 @@
+import { join } from 'node:path'
 import { refuseHalfRestored } from '../backup/interrupted.js'
+import { isShared } from '../backup/state-names.js'
 import type { Config } from '../config/types.js'
+import { replaceDurably } from '../disk/replace.js'
 import { kinds } from '../model/types.js'
 import { LoadError } from '../store/errors.js'
 import { Files } from '../store/files/medium.js'
@@ -18,7 +21,7 @@ const media: Readonly<Record<string, (config: Config) => Promise<Medium>>> = {
 
 /**
  * Copies all objects, as they are stored, from one medium into another one that has none, and reads both again to compare
- * them. No svcd writes to either meanwhile. Gives what was done. Throws UsageError, and Error for what keeps it from that:
+ * them. What nodes report goes along into files. No svcd writes to either meanwhile. Gives what was done. Throws UsageError, and Error for what keeps it from that:
  * then all objects are in the other medium, or none.
  */
 export async function copyStore(config: Config, words: readonly string[]): Promise<string> {
@@ -46,6 +49,9 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
     await held(await target(config), async place => {
       refuseFull(await place.read())
       await place.start(types)
+      // First: who has the objects has these. The way there, the first start takes them along.
+      for (const [name, lines] of stored.journals ?? [])
+        if (isShared(name)) await replaceDurably(join(config.paths.state, name), lines)
       await place.commit(writes)
     })
     const again = await looked(await target(config))

@@ -52,7 +52,7 @@ async function writeNew(file: string, content: Content, mode: number): Promise<v
 export const isLeftover = (name: string) => /^\..+\.[0-9a-f]{12}$|\.json\.\d+$/.test(name)
 
 /** The same, its name durable too. */
-export async function replaceDurably(file: string, content: string | Buffer, mode = 0o600): Promise<void> {
+export async function replaceDurably(file: string, content: Content, mode = 0o600): Promise<void> {
   await replaceFile(file, content, mode)
   await syncDirectory(dirname(file))
 }

@@ -1,10 +1,9 @@
 import { Background } from '../background.js'
-import type { DiskStep } from '../disk/steps.js'
 import type { Log } from '../log.js'
 import type { RevokedDoc } from '../model/types/node.js'
 import type { View } from '../model/view.js'
 import type { Sent } from '../source.js'
-import { Journal } from '../store/journal.js'
+import type { OpenRecords, Records } from '../store/records.js'
 import type { Change } from '../store/types.js'
 import {
   addStep,
@@ -22,6 +21,7 @@ import {
   sameStep
 } from './boot-steps.js'
 import { nameNow } from './node-status.js'
+import { type Pace, paced } from './pace.js'
 
 /** What a node runs. */
 export interface Running extends Pack {
@@ -55,6 +55,8 @@ interface Kept {
   /** Steps of machines that say they are this node, from addresses that are not its own. In memory alone. */
   elsewhere: Step[]
   running: Running | undefined
+  /** How often it may tell what it runs, where controllers share that. */
+  pace?: Pace
 }
 
 /** A node's boots for a reader: the oldest first. */
@@ -77,57 +79,66 @@ const mostBoots = 10
 const mostElsewhere = 16
 /** A machine that asks for its script again after so long has been started anew, whatever was seen before. */
 const pauseMs = 120_000
-/** So many nodes are written at once, so that nobody can keep the disk or the event loop busy. */
+/** So many nodes are written at once, and so often, so that nobody can keep the disk or the event loop busy, or fill what controllers share. */
 const writtenAtOnce = 200
+const ownMs = 1000
+const sharedMs = 2000
+const mostAtEnd = 1000
+/** So many boots before the present one are kept where controllers share them. */
+const mostShared = 1
 const retryMs = { first: 2_000, longest: 10_000 }
 
 /**
- * What svcd saw of the boots of each node (rules 6.7): in memory, and soon after in a journal. Nobody waits for the disk.
- * A node has 10 boots at most, and each has a bound; a step that is seen again is counted.
+ * What svcd saw of the boots of each node (rules 6.7): in memory, and stored soon after. Nobody waits for that.
+ * A node has 10 boots at most, and each has a bound; a step that is seen again is counted. While another controller writes, this one
+ * takes what that one stores, and what it sees itself stays in memory until it writes.
  */
 export class Boots {
   readonly #nodes = new Map<string, Kept>()
-  /** What is not in the journal yet: the present boot of a node, or all of it. */
+  /** What is not stored yet: the present boot of a node, or all of it. */
   readonly #unwritten = new Map<string, 'boot' | 'all'>()
-  readonly #everyMs: number
+  /** Nodes of which something was seen here while another controller writes. */
+  readonly #seenHere = new Set<string>()
   readonly #writing: Background
-  #journal!: Journal<Event>
+  #everyMs: number | undefined
+  #records!: Records<Event>
   /** Is told each step of a boot, and what a node runs (no step); it must not throw. */
   told: (node: string, step?: Step) => void = () => undefined
 
   private constructor(
     readonly now: () => number,
-    everyMs: number,
+    everyMs: number | undefined,
     log: Pick<Log, 'warn' | 'info'>
   ) {
+    this.#everyMs = everyMs
     this.#writing = new Background({
       work: () => this.#write(writtenAtOnce),
-      everyMs: () => (this.#unwritten.size > 0 ? everyMs : undefined),
+      everyMs: () => (this.#unwritten.size > 0 ? this.#everyMs : undefined),
       retryMs,
       failed: reason => log.warn(`the boots of nodes cannot be written, and it is tried again: ${reason}`),
       recovered: () => log.info('the boots of nodes are written again')
     })
-    this.#everyMs = everyMs
   }
 
-  /**
-   * Reads the journal `file`, made when missing; throws what Journal.open throws. `ours` fails when the file is no
-   * longer ours to write. What is new is written every `everyMs`.
-   */
+  /** Reads what `open` opens; throws what that throws. What is new is written every `everyMs`. */
   static async open(
-    file: string,
+    open: OpenRecords,
     now: () => number,
     log: Pick<Log, 'warn' | 'info'>,
-    ours?: DiskStep,
-    everyMs = 1000
+    everyMs?: number
   ): Promise<Boots> {
     const boots = new Boots(now, everyMs, log)
-    boots.#journal = await Journal.open<Event>({
-      file,
+    boots.#records = await open<Event>({
       read: event => boots.#apply(event),
       snapshot: () => boots.#snapshot(),
-      ...(ours ? { ours } : {})
+      namesIn: ({ node }) => [node],
+      waits: () => false,
+      names: () => boots.#nodes.keys(),
+      of: node => boots.#shared(node),
+      take: (node, events) => boots.#take(node, events),
+      reset: () => boots.#reset()
     })
+    boots.#everyMs ??= boots.#records.isShared ? sharedMs : ownMs
     return boots
   }
 
@@ -184,20 +195,23 @@ export class Boots {
   }
 
   /**
-   * A node says which pack it runs. Resolves once that is on disk, to the name that the node has by then, or to undefined
-   * when it is gone; rejects with StoreError when it cannot be.
+   * A node says which pack it runs. Resolves once that is stored, to the name that the node has by then, or to undefined
+   * when it is gone; rejects with StoreError when it cannot be, and with 503 where the node tells it too often for controllers that share it.
    */
   async runs(node: string, pack: Pack): Promise<string | undefined> {
     const now = this.now()
     const kept = this.#of(node)
+    if (this.#records.isShared) kept.pace = paced(node, kept.pace)
     const before = kept.running
     const running = before?.pack === pack.pack ? { ...before, seen: now } : { ...pack, since: now, seen: now }
-    // In memory first: while the disk writes, the node may be renamed or deleted, and this goes along.
+    // In memory first: while it is written, the node may be renamed or deleted, and this goes along.
     kept.running = running
     try {
-      await this.#journal.append({ node, running })
+      await this.#records.append({ node, running })
     } catch (error) {
       if (kept.running === running) kept.running = before
+      // It may be stored all the same.
+      if (this.#records.isShared) this.#changed(node)
       throw error
     }
     if (kept.name !== undefined) this.told(kept.name)
@@ -255,17 +269,25 @@ export class Boots {
     }
   }
 
+  /** This controller writes from now on: what it saw before is written too. */
+  promoted(view: View): void {
+    const seen = [...this.#seenHere]
+    this.#seenHere.clear()
+    for (const node of seen) this.#changed(node, 'all')
+    this.catchUp(view)
+  }
+
   /** Whether what is new can be written, and if not, why. */
   get health(): { ok: boolean; reason: string } {
     const { problem } = this.#writing
     return { ok: problem === '', reason: problem }
   }
 
-  /** Writes what is new, and closes the journal. */
+  /** Writes what is new; of what controllers share, what can be written soon: another one waits for the right to write. */
   async close(): Promise<void> {
     await this.#writing.close()
-    await this.#write(Number.POSITIVE_INFINITY).catch(() => undefined)
-    await this.#journal.close()
+    await this.#write(this.#records.isShared ? mostAtEnd : Number.POSITIVE_INFINITY).catch(() => undefined)
+    await this.#records.close()
   }
 
   /** The boot that a step belongs to; a new one where the step begins one. */
@@ -273,7 +295,7 @@ export class Boots {
     const { boot } = kept
     if (boot && !beganBy(step, boot, now, pauseMs)) return boot
     if (boot) archive(kept, boot)
-    // The journal has not seen its end.
+    // Its end is not stored.
     if (this.#unwritten.has(node)) this.#changed(node, 'all')
     kept.boot = newBoot(now, from)
     // It may be a stranger: the node may still install what it was given.
@@ -291,6 +313,10 @@ export class Boots {
   }
 
   #changed(node: string, what: 'boot' | 'all' = 'boot'): void {
+    if (this.#records.isFollowing) {
+      this.#seenHere.add(node)
+      return
+    }
     if (what === 'all' || !this.#unwritten.has(node)) this.#unwritten.set(node, what)
     if (this.#unwritten.size === 1) this.#writing.wake(this.#everyMs)
   }
@@ -302,35 +328,60 @@ export class Boots {
     kept.name = to
     this.#changed(node, 'all')
     if (to === undefined) return
+    const there = this.#nodes.get(to)
+    // Both are there where a controller died between the change of a node and this.
+    if (isNewer(there?.boot, kept.boot)) kept.boot = there?.boot
+    if ((there?.running?.seen ?? 0) > (kept.running?.seen ?? 0)) kept.running = there?.running
     this.#nodes.set(to, kept)
     this.#changed(to, 'all')
   }
 
   async #write(most: number): Promise<void> {
+    if (this.#records.isFollowing) return this.#unwritten.clear()
     const batch = [...this.#unwritten].slice(0, most)
     for (const [node] of batch) this.#unwritten.delete(node)
     try {
-      await Promise.all(batch.map(([node, what]) => this.#journal.append(this.#eventOf(node, what))))
+      await Promise.all(batch.map(([node, what]) => this.#records.append(this.#eventOf(node, what))))
     } catch (error) {
+      // Who writes now has them as far as they were stored.
+      if (this.#records.isFollowing) return
       for (const [node, what] of batch)
         if (what === 'all' || !this.#unwritten.has(node)) this.#unwritten.set(node, what)
       throw error
     }
   }
 
-  #eventOf(node: string, what: 'boot' | 'all'): Event {
+  #eventOf(node: string, what: 'boot' | 'all', most = mostBoots): Event {
     const kept = this.#nodes.get(node)
     if (!kept) return { node, dropped: true }
     const { past, boot, running } = kept
     return {
       node,
-      ...(what === 'all' ? { past: past.map(({ text }) => text) } : {}),
+      ...(what === 'all' ? { past: past.slice(-most).map(({ text }) => text) } : {}),
       ...(boot ? { boot: encode(boot) } : {}),
       ...(running ? { running } : {})
     }
   }
 
-  /** Reads one event of the journal. */
+  /** Another controller has stored this of a node. A boot that was seen here, and is newer, stays. */
+  #take(node: string, events: readonly Event[]): void {
+    const here = this.#nodes.get(node)
+    this.#nodes.delete(node)
+    for (const event of events) this.#apply(event)
+    const kept = this.#nodes.get(node)
+    if (here && kept) kept.elsewhere = here.elsewhere
+    if (kept && here && this.#seenHere.has(node) && isNewer(here.boot, kept.boot)) kept.boot = here.boot
+    else this.#seenHere.delete(node)
+    this.told(node)
+  }
+
+  #reset(): void {
+    this.#nodes.clear()
+    this.#unwritten.clear()
+    this.#seenHere.clear()
+  }
+
+  /** Reads one event. */
   #apply(event: Event): void {
     const { node } = event
     if ('dropped' in event) {
@@ -353,7 +404,14 @@ export class Boots {
   *#snapshot(): Generator<Event> {
     for (const [node, { boot, running }] of this.#nodes) if (boot || running) yield this.#eventOf(node, 'all')
   }
+
+  *#shared(node: string): Generator<Event> {
+    const { boot, running } = this.#nodes.get(node) ?? {}
+    if (boot || running) yield this.#eventOf(node, 'all', mostShared)
+  }
 }
+
+const isNewer = (a: Boot | undefined, b: Boot | undefined) => (a?.last ?? 0) > (b?.last ?? 0)
 
 /** Adds a step; one too many takes the place of the one that was seen longest ago. */
 function addElsewhere(steps: Step[], step: Step): void {

@@ -1,10 +1,10 @@
 import { Background } from '../background.js'
-import type { DiskStep } from '../disk/steps.js'
 import type { Log } from '../log.js'
 import type { RevokedDoc } from '../model/types/node.js'
 import type { View } from '../model/view.js'
-import { Journal } from '../store/journal.js'
+import type { OpenRecords, Records } from '../store/records.js'
 import type { Change } from '../store/types.js'
+import { type Pace, paced } from './pace.js'
 
 /** One state a node reported, and when (ISO 8601, UTC). */
 export interface Report {
@@ -19,6 +19,8 @@ interface Kept {
   reason: string | null
   /** How many reasons were news since `sinceMs`; absent: none was. */
   news?: { readonly sinceMs: number; count: number }
+  /** How often it may report, where controllers share what it reports. */
+  pace?: Pace
 }
 
 type Event =
@@ -35,6 +37,8 @@ const atOnce = 500
 const retryMs = { first: 2_000, longest: 2_000 }
 /** Anybody may ask in a node's name, and so change its reason. It is written, and told in the log, no more often than this. */
 const reasonEveryMs = 1_000
+/** Where controllers share them: what is written of a node is longer there, and is kept for a while after it was replaced. */
+const shared = { everyMs: 2_000, most: 200 }
 const newsPeriodMs = 60_000
 const mostNews = 10
 const newest = (history: readonly Report[]) => history.slice(-historyLength)
@@ -45,19 +49,20 @@ const outcome = /^installer\.(completed|failed)\b(?:: *([\w-]+)(?=:|$))?(?:: *(.
 
 /**
  * The states nodes report while they install, with a short history, and why they could not boot (rules 6.2): in memory,
- * and in a journal. A report is on disk before it is answered; a reason follows soon.
+ * and stored. A report is stored before it is answered; a reason follows soon. While another controller writes, this one takes
+ * what that one stores.
  */
 export class NodeStatus {
   readonly #nodes = new Map<string, Kept>()
   #failure = ''
-  /** Nodes whose reason is not on disk yet. */
+  /** Nodes whose reason is not stored yet. */
   readonly #reasonsOwed = new Set<string>()
   /** When reasons were last written. */
   #reasonsMs = Number.NEGATIVE_INFINITY
-  /** Events of changes that were made, which the disk did not take yet. */
+  /** Events of changes that were made, which are not stored yet. */
   readonly #owed: Event[] = []
   readonly #paying = new Background({ work: () => this.#pay(), retryMs })
-  #journal!: Journal<Event>
+  #records!: Records<Event>
   /** Is told the node of each new state and reason; it must not throw. */
   told: (node: string) => void = () => undefined
 
@@ -66,34 +71,43 @@ export class NodeStatus {
     readonly log: Pick<Log, 'warn' | 'info'>
   ) {}
 
-  /**
-   * Reads the journal `file`, made when missing; throws what Journal.open throws. `ours` fails when the file is no
-   * longer ours to write.
-   */
+  /** Reads what `open` opens; throws what that throws. */
   static async open(
-    file: string,
+    open: OpenRecords,
     now: () => number,
-    log: Pick<Log, 'warn' | 'info'>,
-    ours?: DiskStep
+    log: Pick<Log, 'warn' | 'info'>
   ): Promise<NodeStatus> {
     const status = new NodeStatus(now, log)
-    status.#journal = await Journal.open<Event>({
-      file,
+    status.#records = await open<Event>({
       read: event => status.#apply(event),
       snapshot: () => status.#snapshot(),
-      ...(ours ? { ours } : {})
+      namesIn: event =>
+        'probe' in event ? [] : 'renamed' in event ? [event.node, event.renamed] : [event.node],
+      waits: event => 'state' in event,
+      names: () => status.#nodes.keys(),
+      of: node => status.#eventsOf(node),
+      take: (node, events) => status.#take(node, events),
+      reset: () => status.#reset()
     })
     return status
   }
 
-  /** Records a state; resolves once it is on disk, rejects with StoreError when it cannot be. */
+  /**
+   * Records a state; resolves once it is stored, rejects with StoreError when it cannot be, and with 503 where the node reports too
+   * often for controllers that share it.
+   */
   async report(node: string, state: string): Promise<void> {
     const kept = this.#of(node)
+    if (this.#records.isShared) kept.pace = paced(node, kept.pace)
     const time = new Date(this.now()).toISOString()
-    await this.#append({ node, state, time })
+    if (this.#owed.length > 0) await this.#paying.run().catch(() => undefined)
+    // It may have been renamed while others were written first, or be gone.
+    const name = this.#nameOf(kept, node)
+    if (name === undefined) return
+    await this.#append({ node: name, state, time })
     const before = kept.history
     kept.history = newest([...kept.history, { state, time }])
-    this.told(node)
+    this.told(name)
     const [, ended, step, reason] = outcome.exec(state) ?? []
     if (ended !== 'failed') return
     // A node tries again for ever: the same failure is told once.
@@ -118,28 +132,30 @@ export class NodeStatus {
   }
 
   /**
-   * True when the reason is news, and the node had less than ten within a minute. It is on disk soon: a boot script does not
+   * True when the reason is news, and the node had less than ten within a minute. It is stored soon: a boot script does not
    * wait for that.
    */
   setReason(node: string, reason: string | null): boolean {
     if (this.reason(node) === reason) return false
     const kept = this.#of(node)
     kept.reason = reason
-    this.#reasonsOwed.add(node)
     this.told(node)
     const now = performance.now()
-    this.#paying.wake(Math.max(0, this.#reasonsMs + reasonEveryMs - now))
+    if (!this.#records.isFollowing) {
+      this.#reasonsOwed.add(node)
+      this.#paying.wake(Math.max(0, this.#reasonsMs + this.#reasonEveryMs - now))
+    }
     if (reason === null) return true
     if (!kept.news || now - kept.news.sinceMs >= newsPeriodMs) kept.news = { sinceMs: now, count: 0 }
     return ++kept.news.count <= mostNews
   }
 
-  /** Forgets a node that is gone: at once for readers; on disk now, or as soon as that can be. Never throws. */
+  /** Forgets a node that is gone: at once for readers; stored now, or as soon as that can be. Never throws. */
   async drop(node: string): Promise<void> {
     if (this.#nodes.delete(node)) await this.#owe([{ node, dropped: true }])
   }
 
-  /** Follows a node to its new name: at once for readers; on disk now, or as soon as that can be. Never throws. */
+  /** Follows a node to its new name: at once for readers; stored now, or as soon as that can be. Never throws. */
   async rename(node: string, to: string): Promise<void> {
     if (node !== to && this.#move(node, to)) await this.#owe([{ node, renamed: to }])
   }
@@ -176,7 +192,7 @@ export class NodeStatus {
   async close(): Promise<void> {
     await this.#paying.close()
     await this.#pay().catch(() => undefined)
-    await this.#journal.close()
+    await this.#records.close()
   }
 
   /**
@@ -184,7 +200,8 @@ export class NodeStatus {
    * are written.
    */
   async #owe(events: readonly Event[]): Promise<void> {
-    if (events.length === 0) return
+    // Who writes owes them too.
+    if (events.length === 0 || this.#records.isFollowing) return
     for (const event of events) this.#owed.push(event)
     await this.#paying.run().catch(() => undefined)
   }
@@ -194,18 +211,24 @@ export class NodeStatus {
    * report.
    */
   async #pay(): Promise<void> {
+    if (this.#records.isFollowing) return this.#forgive()
     for (let owed = this.#owed.slice(0, atOnce); owed.length > 0; owed = this.#owed.slice(0, atOnce)) {
       await this.#write(owed)
       this.#owed.splice(0, owed.length)
     }
-    const reasons = [...this.#reasonsOwed].map(node => ({ node, reason: this.reason(node) }))
+    const due = [...this.#reasonsOwed].slice(0, this.#records.isShared ? shared.most : undefined)
+    const reasons = due.map(node => ({ node, reason: this.reason(node) }))
     if (reasons.length > 0) this.#reasonsMs = performance.now()
     await this.#write(reasons.length === 0 && this.#failure !== '' ? [{ probe: true }] : reasons)
     for (const { node, reason } of reasons) if (this.reason(node) === reason) this.#reasonsOwed.delete(node)
+    if (this.#reasonsOwed.size > 0) this.#paying.wake(this.#reasonEveryMs)
+  }
+
+  get #reasonEveryMs(): number {
+    return this.#records.isShared ? shared.everyMs : reasonEveryMs
   }
 
   async #append(event: Event): Promise<void> {
-    if (this.#owed.length > 0) await this.#paying.run().catch(() => undefined)
     try {
       await this.#write([event])
     } catch (error) {
@@ -216,8 +239,8 @@ export class NodeStatus {
 
   async #write(events: readonly Event[]): Promise<void> {
     try {
-      // Together they share one fsync; one that is written twice after a failure says the same twice.
-      await Promise.all(events.map(event => this.#journal.append(event)))
+      // Together they are one write; one that is written twice after a failure says the same twice.
+      await Promise.all(events.map(event => this.#records.append(event)))
       if (this.#failure !== '') this.log.info('the states of nodes are written again')
       this.#failure = ''
     } catch (error) {
@@ -230,7 +253,30 @@ export class NodeStatus {
     }
   }
 
-  /** Reads one event of the journal. */
+  /** Another controller has stored this of a node. */
+  #take(node: string, events: readonly Event[]): void {
+    const before = this.#nodes.get(node)
+    this.#nodes.delete(node)
+    for (const event of events) this.#apply(event)
+    // What bounds the log does not start anew with what is stored.
+    const kept = this.#nodes.get(node)
+    if (kept && before?.news) kept.news = before.news
+    this.told(node)
+  }
+
+  #reset(): void {
+    this.#nodes.clear()
+    this.#forgive()
+  }
+
+  /** Another controller writes, and owes what this one owed. */
+  #forgive(): void {
+    this.#owed.length = 0
+    this.#reasonsOwed.clear()
+    this.#failure = ''
+  }
+
+  /** Reads one event. */
   #apply(event: Event): void {
     if ('history' in event) this.#of(event.node).history = [...event.history]
     else if ('state' in event) {
@@ -243,6 +289,13 @@ export class NodeStatus {
     else this.#nodes.delete(event.node)
   }
 
+  /** The name that it is kept under; `node` is the one that it had. */
+  #nameOf(kept: Kept, node: string): string | undefined {
+    if (this.#nodes.get(node) === kept) return node
+    for (const [name, one] of this.#nodes) if (one === kept) return name
+    return undefined
+  }
+
   #of(node: string): Kept {
     const kept = this.#nodes.get(node) ?? { history: [], reason: null }
     this.#nodes.set(node, kept)
@@ -253,7 +306,7 @@ export class NodeStatus {
   #move(node: string, to: string): boolean {
     const kept = this.#nodes.get(node)
     if (!kept) return false
-    // The journal can hold both: it was made smaller, or could not be written, while the node was renamed.
+    // A journal can hold both: it was made smaller, or could not be written, while the node was renamed.
     const there = this.#nodes.get(to)?.history ?? []
     kept.history = newest([...there, ...kept.history].sort(byTime))
     // The reason names the node by its old name.
@@ -264,10 +317,13 @@ export class NodeStatus {
   }
 
   *#snapshot(): Generator<Event> {
-    for (const [node, { history, reason }] of this.#nodes) {
-      if (history.length > 0) yield { node, history }
-      if (reason !== null) yield { node, reason }
-    }
+    for (const node of this.#nodes.keys()) yield* this.#eventsOf(node)
+  }
+
+  *#eventsOf(node: string): Generator<Event> {
+    const { history = [], reason = null } = this.#nodes.get(node) ?? {}
+    if (history.length > 0) yield { node, history }
+    if (reason !== null) yield { node, reason }
   }
 }
 

@@ -6,18 +6,11 @@ import { readRegularFile } from '../disk/regular-file.js'
 import type { DiskStep } from '../disk/steps.js'
 import { LoadError, reasonOf, StoreError } from './errors.js'
 import { decodeUtf8 } from './json.js'
+import type { Memory, OpenRecords, Records } from './records.js'
 
 /** What a journal is made of. */
-export interface JournalOptions<R> {
+export interface JournalOptions<R> extends Pick<Memory<R>, 'read' | 'snapshot'> {
   file: string
-  /** Called at open with every record of the file, in order. A throw stops the open and names the line. */
-  read: (record: R) => void
-  /**
-   * The records that stand for all that was appended, for a smaller file. It is called between appends only. Every
-   * record whose `append` has resolved must be in it, so take a record into memory directly after `await append`; a
-   * record that still waits must not be in it.
-   */
-  snapshot: () => Iterable<R>
   /** A file beyond this, and beyond twice what it was after the last compaction, is compacted. Default 8 MiB. */
   compactBytes?: number
   /** Fails when the directory of the file is no longer ours to write (rules 11.3). */
@@ -40,7 +33,9 @@ const CHUNK_CHARACTERS = 256 * 1024
  * An append-only file of JSON records, one a line, for what changes too often to have files of its own (node status).
  * Appends that wait together share one fsync.
  */
-export class Journal<R> {
+export class Journal<R> implements Records<R> {
+  readonly isShared = false
+  readonly isFollowing = false
   readonly #options: JournalOptions<R>
   readonly #files: FileLayer
   readonly #ours: readonly DiskStep[]
@@ -200,6 +195,17 @@ export class Journal<R> {
     return Math.max(this.#options.compactBytes ?? COMPACT_BYTES, 2 * compactedBytes)
   }
 }
+
+/** How to open the journal in this file; `ours` fails when it is no longer ours to write. */
+export const journalIn =
+  (file: string, ours?: DiskStep): OpenRecords =>
+  memory =>
+    Journal.open({
+      file,
+      read: record => memory.read(record),
+      snapshot: () => memory.snapshot(),
+      ...(ours ? { ours } : {})
+    })
 
 /** Hands every record to `read`; returns where the last whole line ends. */
 function replay<R>(file: string, bytes: Buffer, read: (record: R) => void): number {

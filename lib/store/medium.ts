@@ -107,6 +107,8 @@ export interface Stored {
   place(type?: string, name?: string): string
   /** Damage that leaves unknown what is stored; with `types`, that something is stored of others. */
   problems(types?: ReadonlySet<string>): readonly Problem[]
+  /** Journals of what nodes report, by name, as the lines of a file; absent where they are files beside it. */
+  readonly journals?: ReadonlyMap<string, Iterable<string>>
   /** What is beside the objects of the types that were listed, and none of ours: reported, and left alone. */
   readonly foreign: readonly Problem[]
 }

@@ -77,6 +77,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /page/{pagefile}
      POST /token
      GET /version
+     GET /monitor/primary
      GET /openapi.json
      GET /boot
      GET /boot/short

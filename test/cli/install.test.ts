@@ -57,6 +57,7 @@ t.test('stages code, command, ini, templates, state and unit', async t => {
     )
   for (const [shipped, file] of [
     ['etc/nginx-svcd.conf', 'lib/svcd/examples/nginx-svcd.conf'],
+    ['etc/keepalived-svcd.conf', 'lib/svcd/examples/keepalived-svcd.conf'],
     ['etc/opentracker.conf', 'lib/svcd/examples/opentracker.conf'],
     ['systemd/opentracker.service.d/svcd.conf', 'lib/svcd/examples/opentracker.service.d/svcd.conf'],
     ['docs/torrent.md', 'share/doc/svcd/docs/torrent.md']

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { identityIn } from '../../lib/disk/steps.js'
 import { Boots, type Noted } from '../../lib/monitor/boots.js'
+import { journalIn } from '../../lib/store/journal.js'
 import { scriptToken } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
 import { until } from '../support/until.js'
@@ -451,7 +452,7 @@ const log = { warn: () => {}, info: () => {} }
 t.test('the journal is written soon and a few nodes at a time, and nothing waits for it', async t => {
   const file = join(t.testdir(), 'boots.journal')
   let now = 1_700_000_000_000
-  const boots = await Boots.open(file, () => now, log, undefined, 5)
+  const boots = await Boots.open(journalIn(file), () => now, log, 5)
   for (let i = 0; i < 1000; i++) {
     boots.note(`node${i}`, noted('node'))
     const step = boots.note(`node${i}`, noted('node', 'kernel', 'vmlinuz'))
@@ -463,7 +464,7 @@ t.test('the journal is written soon and a few nodes at a time, and nothing waits
   boots.note('node0', noted('elsewhere', 'refused', 'x'))
   await boots.close()
   t.equal(readFileSync(file, 'utf8').split('\n').length, 1001, 'what strangers ask for writes nothing')
-  const again = await Boots.open(file, () => now, log)
+  const again = await Boots.open(journalIn(file), () => now, log)
   t.match(again.of('node7').boots, [
     { steps: [{ step: 'script' }, { step: 'kernel', end: 'cut', bytes: 1, of: 2 }] }
   ])
@@ -474,7 +475,7 @@ t.test('while the disk takes nothing the boots are kept in memory, and written w
   const directory = t.testdir()
   const file = join(directory, 'boots.journal')
   const refused = { same: directory, identity: 'another', otherwise: 'no space left' }
-  const boots = await Boots.open(file, Date.now, log, refused, 5)
+  const boots = await Boots.open(journalIn(file, refused), Date.now, log, 5)
   boots.note('n1', noted('node'))
   await until(() => !boots.health.ok)
   t.match(boots.health.reason, /no space left/)
@@ -487,14 +488,14 @@ t.test('while the disk takes nothing the boots are kept in memory, and written w
 t.test('the memory that a boot takes has a bound, also in the journal', async t => {
   const file = join(t.testdir(), 'boots.journal')
   let now = 1_700_000_000_000
-  const boots = await Boots.open(file, () => now++, log, undefined, 5)
+  const boots = await Boots.open(journalIn(file), () => now++, log, 5)
   for (let boot = 0; boot < 30; boot++)
     for (let i = 0; i < 100; i++) {
       boots.note('n1', noted('node', i === 0 ? 'script' : 'report', `${i} ${'y'.repeat(500)}`))
     }
   await boots.close()
   t.ok(statSync(file).size < 10 * 8192, 'in one turn it is written once')
-  const again = await Boots.open(file, Date.now, log)
+  const again = await Boots.open(journalIn(file), Date.now, log)
   t.equal(again.of('n1').boots.length, 10)
   for (const boot of again.of('n1').boots) t.ok(JSON.stringify(boot).length < 16_384)
   await again.close()

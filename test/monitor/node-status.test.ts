@@ -5,7 +5,7 @@ import t from 'tap'
 import type { View } from '../../lib/model/view.js'
 import { NodeStatus } from '../../lib/monitor/node-status.js'
 import { StoreError } from '../../lib/store/errors.js'
-import { Journal } from '../../lib/store/journal.js'
+import { Journal, journalIn } from '../../lib/store/journal.js'
 import { until } from '../support/until.js'
 
 /** A journal whose appends fail as long as `broken` says why. */
@@ -22,7 +22,7 @@ function breakable(test: typeof t) {
 }
 
 const open = (directory: string, log: string[] = []) =>
-  NodeStatus.open(join(directory, 'status.journal'), Date.now, {
+  NodeStatus.open(journalIn(join(directory, 'status.journal')), Date.now, {
     warn: line => log.push(line),
     info: line => log.push(line)
   })

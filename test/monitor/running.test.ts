@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import { identityIn } from '../../lib/disk/steps.js'
 import { Boots } from '../../lib/monitor/boots.js'
 import { staleNodes } from '../../lib/monitor/stale.js'
+import { journalIn } from '../../lib/store/journal.js'
 import { scriptToken } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
 
@@ -79,7 +80,7 @@ t.test('a report that the disk still writes follows a rename, and goes with a de
   const file = join(directory, 'boots.journal')
   const identity = identityIn(statSync(directory, { bigint: true }))
   const may = { same: directory, identity, otherwise: 'no space left' }
-  const open = () => Boots.open(file, Date.now, { warn: () => {}, info: () => {} }, may)
+  const open = () => Boots.open(journalIn(file, may), Date.now, { warn: () => {}, info: () => {} })
   const pack = (name: string) => ({ osimage: 'a', osimagetag: '', pack: name, sha256: '' })
   const revoked = (name: string, renamed?: string) =>
     [{ type: 'revoked', name, before: undefined, after: { name, at: 0, renamed } }] as const

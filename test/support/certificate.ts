@@ -10,13 +10,20 @@ export async function expire({ certificate, key }: { certificate: string; key: s
   renameSync(`${certificate}.new`, certificate)
 }
 
-/** Makes a certificate for 127.0.0.1 and `name`, signed by itself: NAME.crt and NAME.key (0600) in a directory. */
-export async function makeCertificate(directory: string, name: string, days = 90, subject = `/CN=${name}`) {
+/** Makes a certificate for 127.0.0.1, `name` and `addresses`, signed by itself: NAME.crt and NAME.key (0600) in a directory. */
+export async function makeCertificate(
+  directory: string,
+  name: string,
+  days = 90,
+  subject = `/CN=${name}`,
+  addresses: readonly string[] = []
+) {
   requirePrograms('openssl')
+  const alternatives = ['IP:127.0.0.1', `DNS:${name}`, ...addresses.map(address => `IP:${address}`)]
   const files = { certificate: join(directory, `${name}.crt`), key: join(directory, `${name}.key`) }
   await output('openssl', [
     ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'],
-    ...['-days', `${days}`, '-subj', subject, '-addext', `subjectAltName=IP:127.0.0.1,DNS:${name}`],
+    ...['-days', `${days}`, '-subj', subject, '-addext', `subjectAltName=${alternatives.join()}`],
     ...['-keyout', files.key, '-out', files.certificate]
   ])
   return files

@@ -83,7 +83,8 @@ export class Daemon {
   async start(): Promise<void> {
     this.child = this.launch()
     await this.child.says('next, ask for a token')
-    this.#url = /listens on (http:\S+);/.exec(this.log())?.[1] ?? ''
+    // One that listens on all addresses does not say so in a URL.
+    this.#url = /listens on (http:\S+);/.exec(this.log())?.[1] ?? `http://${this.#options.listen}`
     if (this.#token !== '') return
     this.#token = await adminToken(this.path('state'))
     await sshKeyMade(this.path('state'), this.#options.set ?? [], () => this.log())

@@ -34,6 +34,7 @@ export const proofs = [
   'no descriptors left',
   'state directory of another owner',
   'state files truncated, foreign or broken by hand',
+  'three controllers on three members of etcd',
   // Load and chance.
   'everything over its limit at once',
   'power of 40 nodes',

@@ -280,7 +280,7 @@ async function* linesOf(answer: IncomingMessage, from: string): AsyncGenerator<s
     parts.push(rest)
     size += rest.length
     if (size > ANSWER_BYTES)
-      throw new UnclearError(`${from}: a part of its answer has more than ${ANSWER_BYTES} bytes`)
+      throw new TooLongError(`${from}: a part of its answer has more than ${ANSWER_BYTES} bytes`)
   }
 }
 

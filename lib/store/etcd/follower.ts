@@ -1,11 +1,13 @@
 import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
+import { inSlices } from '../../concurrency.js'
 import { reasonOf } from '../errors.js'
 import type { Followed } from '../medium.js'
 import { type Client, UnclearError } from './client.js'
 import type { Keys } from './keys.js'
 import { get, transact } from './kv.js'
+import type { AllRecords } from './records.js'
 import { Replica } from './replica.js'
 import { commitsIn, StoredKeys } from './stored.js'
 import { watching } from './watch.js'
@@ -18,6 +20,7 @@ interface FollowerOptions {
   readonly client: Client
   readonly keys: Keys
   readonly followed: Told
+  readonly records: Pick<AllRecords, 'loading' | 'hear'>
   /** Called again and again while nobody has the right to write, and nothing is missing here. */
   readonly free?: () => unknown
   readonly log: (level: 'warn' | 'info', message: string) => void
@@ -141,11 +144,12 @@ export class Follower {
   }
 
   async #follow(signal: AbortSignal): Promise<never> {
-    const { client, keys, followed } = this.#o
+    const { client, keys, followed, records } = this.#o
     if (!this.#replica) {
       await this.#telling(async () => {
         const stored = await StoredKeys.read(client, keys, signal)
         await followed.reload(stored)
+        await inSlices(records.loading(stored.records))
         this.#begin(stored)
       })
     }
@@ -155,6 +159,7 @@ export class Follower {
       const { value: moment } = await moments.next()
       const writes = (this.#replica as Replica).take(moment)
       if (writes.length > 0) await this.#telling(() => followed.changed(writes))
+      for (const { key, value } of moment.keys) records.hear(key, value)
       this.#head = moment.keys.find(({ key }) => key === keys.head)?.value?.toString() ?? this.#head
       this.#advance(moment.revision)
     }

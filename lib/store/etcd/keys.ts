@@ -37,6 +37,11 @@ export class Keys {
     return `${this.prefix}controllers/`
   }
 
+  /** Below it is what is kept of nodes and is no object: a key for each kind, and below that one for each name. */
+  get records(): string {
+    return `${this.prefix}records/`
+  }
+
   get objects(): string {
     return `${this.prefix}objects/`
   }
@@ -44,6 +49,11 @@ export class Keys {
   /** Where the writes of changes wait that are too large for one transaction. */
   get staged(): string {
     return `${this.prefix}staged/`
+  }
+
+  /** The head of the records of a kind; their keys are below it. */
+  recordsOf(kind: string): string {
+    return `${this.records}${kind}`
   }
 
   object(type: string, name: string): string {

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
+import { atOnce } from '../../concurrency.js'
 import { exists } from '../../disk/missing.js'
 import type { JsonObject } from '../../json.js'
 import { reasonOf } from '../errors.js'
@@ -11,6 +12,8 @@ import { Controllers } from './controllers.js'
 import { marksIn, refuseOtherKeys } from './key-marks.js'
 import { Keys } from './keys.js'
 import { get, holds, type Outcome, put, remove, removeAll, transact } from './kv.js'
+import { AllRecords } from './records.js'
+import type { Keeper } from './shared-records.js'
 import { Standby } from './standby.js'
 import { commitsIn, type Intent, intentText, StoredKeys, type Unfinished } from './stored.js'
 import { holderIn, Writer } from './writer.js'
@@ -39,11 +42,15 @@ const RETRY_MS = { first: 100, longest: 2000 }
 const TAKE_MS = { first: 500, longest: 30_000 }
 /** How long a stop may carry out a large change; the daemon has 10 s in all to stop. */
 const CLOSE_MS = 5000
+/** Nothing is lost where a report is not stored: the node hears that it is to try again. */
+const RECORD_MS = 2000
 
 const byteLength = ({ type, name, text = '' }: Write) =>
   Buffer.byteLength(text) + Buffer.byteLength(name) + type.length + 100
 const bytesOf = (writes: readonly Write[]) => writes.reduce((sum, write) => sum + byteLength(write), 0)
 
+const OTHER_WRITES = 'another controller writes'
+const NOT_OPEN = 'the store is not open for changes'
 const FOLLOWS = 'this svcd does not write: it follows the one that does'
 
 interface Unclear {
@@ -81,6 +88,8 @@ export class Etcd implements SharedMedium {
   /** Outlives the standbys: a takeover that fails makes another one. */
   readonly #taking: Background
   #controllers: Controllers | undefined
+  /** What is kept of nodes and is no object. */
+  readonly records: AllRecords
   #isClosed = false
   #closeBy = Number.POSITIVE_INFINITY
 
@@ -97,6 +106,7 @@ export class Etcd implements SharedMedium {
     this.#patienceMs = patienceMs
     this.#ttlMs = ttlSeconds * 1000
     this.#log = log
+    this.records = new AllRecords({ keys: this.#keys, keeper: this.#keeper(), log })
     this.#writer = new Writer({
       client: this.#client,
       key: this.#keys.writer,
@@ -183,6 +193,7 @@ export class Etcd implements SharedMedium {
 
   async start(_types: Iterable<string>, followed?: Followed): Promise<void> {
     this.#followed = followed
+    this.#loadRecords()
     await this.#begin(this.#writer.revision, this.stored)
     this.stored = undefined
   }
@@ -190,6 +201,7 @@ export class Etcd implements SharedMedium {
   follow(followed: Followed): void {
     this.#followed = followed
     this.#log('info', FOLLOWS)
+    this.#loadRecords()
     this.#stand(this.stored)
     this.stored = undefined
   }
@@ -224,6 +236,11 @@ export class Etcd implements SharedMedium {
     })
   }
 
+  /** Nobody has opened them so far. */
+  #loadRecords(): void {
+    if (this.stored) atOnce(this.records.loading(this.stored.records))
+  }
+
   /** Begins to write, by the right of this revision, where what is stored is known. */
   async #begin(revision: string, stored: Unfinished | undefined): Promise<void> {
     const { head, intent, abandoned = [] } = stored ?? {}
@@ -238,8 +255,7 @@ export class Etcd implements SharedMedium {
   }
 
   async commit(writes: readonly Revertible[]): Promise<void> {
-    if (!this.#isOpen)
-      throw new Error(this.#standby ? 'another controller writes' : 'the store is not open for changes')
+    if (!this.#isOpen) throw new Error(this.#standby ? OTHER_WRITES : NOT_OPEN)
     const revision = await this.#ready()
     if (
       writes.length <= MOST_WRITES &&
@@ -362,6 +378,21 @@ export class Etcd implements SharedMedium {
     if (!succeeded) this.#lost()
   }
 
+  #keeper(): Keeper {
+    const etcd = this
+    return {
+      get isFollowing() {
+        return etcd.#standby !== undefined
+      },
+      get revision() {
+        if (!etcd.#isOpen) throw new Error(etcd.#standby ? OTHER_WRITES : NOT_OPEN)
+        return etcd.#writer.revision
+      },
+      write: (revision, ...parts) => this.#patiently(() => this.#once(revision, ...parts), RECORD_MS),
+      lost: () => this.#lost()
+    }
+  }
+
   /** One try of a transaction that compares who may write. */
   #once(
     revision: string,
@@ -411,9 +442,9 @@ export class Etcd implements SharedMedium {
   }
 
   /** Asks again while etcd gives no clear answer. After one such, a refusal says nothing of what was sent before it. */
-  async #patiently<R>(ask: () => Promise<R>): Promise<R> {
+  async #patiently<R>(ask: () => Promise<R>, patienceMs = this.#patienceMs): Promise<R> {
     let unclear: UnclearError | undefined
-    for (const giveUp = performance.now() + this.#patienceMs; ; await sleep(PAUSE_MS)) {
+    for (const giveUp = performance.now() + patienceMs; ; await sleep(PAUSE_MS)) {
       try {
         return await ask()
       } catch (error) {
@@ -471,6 +502,7 @@ export class Etcd implements SharedMedium {
       keys: this.#keys,
       writer: this.#writer,
       followed: this.#followed as Followed,
+      records: this.records,
       patienceMs: this.#ttlMs / 2,
       promoted: revision => this.#promoted(revision),
       // After a failure it is tried again by itself, later and later.
@@ -489,6 +521,7 @@ export class Etcd implements SharedMedium {
       if (this.#writer.revision !== revision) throw new Error('the right to write was lost meanwhile')
       this.#standby = undefined
       this.#log('info', 'this svcd writes now')
+      this.records.promoted()
       this.#followed?.promoted()
     } catch (error) {
       this.#standby = undefined

@@ -3,6 +3,7 @@ import type { Followed, Reached } from '../medium.js'
 import type { Client } from './client.js'
 import { Follower } from './follower.js'
 import type { Keys } from './keys.js'
+import type { AllRecords } from './records.js'
 import type { StoredKeys } from './stored.js'
 import type { Writer } from './writer.js'
 
@@ -11,6 +12,7 @@ interface StandbyOptions {
   readonly keys: Keys
   readonly writer: Writer
   readonly followed: Followed
+  readonly records: AllRecords
   /** How long the right to write is held before all is known that was written before, at most. */
   readonly patienceMs: number
   /**

@@ -6,6 +6,8 @@ import type { Stored, Write } from '../medium.js'
 import type { Client } from './client.js'
 import { type Keys, objectIn } from './keys.js'
 import { get, list, transact } from './kv.js'
+import { addRecord } from './records.js'
+import type { StoredRecords } from './shared-records.js'
 
 /** A change that is committed as staged writes. */
 export interface Intent {
@@ -34,6 +36,8 @@ export class StoredKeys implements Stored {
   readonly keyMarks: string | undefined
   /** All staged writes: key → text. */
   readonly staged: ReadonlyMap<string, Buffer>
+  /** What is kept of nodes and is no object, by its kind. */
+  readonly records: ReadonlyMap<string, StoredRecords>
 
   private constructor(
     client: Client,
@@ -54,7 +58,11 @@ export class StoredKeys implements Stored {
           'the objects are right, remove this key (etcdctl del) while no svcd runs'
       })
     }
-    for (const [key, value] of values) if (key.startsWith(keys.objects)) this.#add(key, value)
+    const records = new Map<string, StoredRecords>()
+    for (const [key, value] of values)
+      if (key.startsWith(keys.objects)) this.#add(key, value)
+      else addRecord(records, keys, key, value)
+    this.records = records
     this.keyMarks = values.get(keys.keyMarks)?.toString()
     const intent = values.get(keys.intent)
     try {
@@ -91,6 +99,10 @@ export class StoredKeys implements Stored {
     return this.#foreign
   }
 
+  get journals(): ReadonlyMap<string, Iterable<string>> {
+    return new Map([...this.records].map(([kind, { texts }]) => [`${kind}.journal`, linesOf(texts)]))
+  }
+
   names(type: string): Iterable<string> {
     return this.#objects.get(type)?.keys() ?? []
   }
@@ -100,8 +112,9 @@ export class StoredKeys implements Stored {
     return typeof value === 'object' ? decodeUtf8(value) : value
   }
 
-  /** Every object with the path and the text of its file. Throws Error, which names it, for one that is no text. */
+  /** Every object, and records as journals, with path and text of the file. Throws Error, which names it, for an object that is no text. */
   *files(): Generator<readonly [path: string, text: string]> {
+    for (const [name, lines] of this.journals) yield [name, [...lines].join('')]
     for (const [type, objects] of this.#objects)
       for (const name of objects.keys())
         try {
@@ -156,6 +169,20 @@ export class StoredKeys implements Stored {
     const ofType = this.#objects.get(type) ?? new Map<string, Buffer | string>()
     this.#objects.set(type, ofType)
     return ofType
+  }
+}
+
+/** The lines of a journal. What is no record is left out: a journal that has it could not be read. */
+function* linesOf(texts: ReadonlyMap<string, string>): Generator<string> {
+  for (const text of texts.values())
+    for (const line of text.split('\n')) if (isRecord(line)) yield `${line}\n`
+}
+
+function isRecord(line: string): boolean {
+  try {
+    return isObject(JSON.parse(line))
+  } catch {
+    return false
   }
 }
 

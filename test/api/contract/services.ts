@@ -76,6 +76,15 @@ export const services: Cases = {
       shows: { status: 200, state: /^(queued|running)$/ }
     }
   ],
+  'GET /monitor/primary': [
+    {
+      what: 'whether this controller writes',
+      ask: ['/monitor/primary'],
+      by: 'nobody',
+      status: 200,
+      shows: { primary: true }
+    }
+  ],
   'GET /monitor/status': [
     {
       what: 'all at once',

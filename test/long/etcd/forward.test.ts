@@ -1,42 +1,11 @@
 // Two controllers on one etcd: what the standby hands on to the one that writes.
 import { connect } from 'node:net'
-import t, { type Test } from 'tap'
-import { Daemon } from '../../support/daemon.js'
-import { type EtcdServer, startEtcd } from '../../support/etcd.js'
-import { freePort } from '../../support/free-port.js'
+import t from 'tap'
+import { controllerOn, isPrimary, twoControllers } from '../../support/controllers.js'
+import type { Daemon } from '../../support/daemon.js'
+import { startEtcd } from '../../support/etcd.js'
 import { giveKeys } from '../../support/keys.js'
-import { scratch } from '../../support/scratch.js'
 import { until } from '../../support/until.js'
-
-async function daemonOn(t: Test, etcd: EtcdServer, ...more: string[]): Promise<Daemon> {
-  const listen = `127.0.0.1:${await freePort()}`
-  const set = [
-    'store.medium=etcd',
-    `store.endpoints=${etcd.url}`,
-    'store.ttl=2s',
-    `http.url=http://${listen}`,
-    ...more
-  ]
-  const daemon = new Daemon({ directory: scratch(t), listen, set })
-  t.teardown(() => daemon.kill())
-  return daemon
-}
-
-const isPrimary = async (daemon: Daemon) =>
-  JSON.stringify((await daemon.request('GET', '/monitor/service/svcd')).body).includes('primary')
-
-/** The one that writes, and one that follows it. */
-async function pair(t: Test, ...more: string[]): Promise<[Daemon, Daemon]> {
-  const etcd = await startEtcd(t)
-  const [first, second] = [await daemonOn(t, etcd, ...more), await daemonOn(t, etcd, ...more)]
-  await first.start()
-  await until(() => isPrimary(first))
-  giveKeys(first, second)
-  await second.start()
-  // Who writes is known to it a moment after its start.
-  await until(async () => (await second.request('GET', '/config/node')).status === 200)
-  return [first, second]
-}
 
 /** The whole answer to a request that comes from this address of loopback. */
 const rawFrom = (localAddress: string, { port }: { port: number }, text: string) =>
@@ -53,7 +22,7 @@ const rawFrom = (localAddress: string, { port }: { port: number }, text: string)
 
 // rules 11.16
 t.test('an admin and a node get from the standby what the one that writes answers', async t => {
-  const [first, second] = await pair(t)
+  const [first, second] = await twoControllers(t)
   await second.create('network', 'cluster', { network: '10.141.0.0/16' })
   await second.create('group', 'g', {})
   await second.create('node', 'n1', { group: 'g' })
@@ -79,7 +48,7 @@ t.test('an admin and a node get from the standby what the one that writes answer
 
 // rules 11.16
 t.test('who asked is believed from controllers alone', async t => {
-  const [first, second] = await pair(t)
+  const [first, second] = await twoControllers(t)
   const head = (more = '') =>
     `GET /config/network HTTP/1.1\r\nHost: a\r\nConnection: close\r\nx-access-tokens: ${second.client().token}\r\n${more}\r\n`
   const port = (daemon: Daemon) => daemon.client()
@@ -95,7 +64,7 @@ t.test('who asked is believed from controllers alone', async t => {
 
 // rules 11.16
 t.test('the one that writes dies: 503 until the standby writes, and then it answers itself', async t => {
-  const [first, second] = await pair(t)
+  const [first, second] = await twoControllers(t)
   await second.create('network', 'cluster', { network: '10.141.0.0/16' })
   await first.kill()
   const refusal = await second.request('GET', '/config/network')
@@ -114,8 +83,8 @@ t.test('the one that writes dies: 503 until the standby writes, and then it answ
 t.test('each controller says what it is and how far it is; all are listed while they are there', async t => {
   const etcd = await startEtcd(t)
   const [first, second] = [
-    await daemonOn(t, etcd, 'controller.name=one', 'cluster.name=site'),
-    await daemonOn(t, etcd, 'controller.name=two', 'cluster.name=site')
+    await controllerOn(t, etcd, 'controller.name=one', 'cluster.name=site'),
+    await controllerOn(t, etcd, 'controller.name=two', 'cluster.name=site')
   ]
   await first.start()
   await until(() => isPrimary(first))
@@ -163,7 +132,7 @@ t.test('each controller says what it is and how far it is; all are listed while 
 
 // rules 11.15
 t.test('two controllers of one name are told', async t => {
-  const [first, second] = await pair(t)
+  const [first, second] = await twoControllers(t)
   for (const daemon of [first, second])
     await until(() =>
       /has the name controller too: give each its own, \[controller\] name/.test(daemon.log())

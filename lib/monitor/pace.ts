@@ -1,0 +1,28 @@
+import { ServiceError } from '../errors.js'
+
+const AT_ONCE = 60
+const EVERY_MS = 5000
+
+/** How often something may still be written for a node, and since when. */
+export interface Pace {
+  readonly left: number
+  readonly sinceMs: number
+}
+
+/**
+ * The pace of a node once something more is written for it: 60 times at once, and then once in 5 s. A node whose token was
+ * stolen could fill what controllers share otherwise. Throws 503 with Retry-After where it is too much. `nowMs`: of a clock that only grows.
+ */
+export function paced(
+  node: string,
+  { left, sinceMs }: Pace = { left: AT_ONCE, sinceMs: 0 },
+  nowMs = performance.now()
+): Pace {
+  const more = Math.floor((nowMs - sinceMs) / EVERY_MS)
+  const now = Math.min(AT_ONCE, left + more)
+  if (now === 0)
+    throw new ServiceError(503, `node ${node} reports too often: once in ${EVERY_MS / 1000} s is stored`, {
+      'Retry-After': String(EVERY_MS / 1000)
+    })
+  return { left: now - 1, sinceMs: sinceMs + more * EVERY_MS }
+}

@@ -1,0 +1,276 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { JsonObject } from '../../json.js'
+import { oneLine } from '../../log.js'
+import { reasonOf, StoreError } from '../errors.js'
+import type { Memory, OpenRecords, Records } from '../records.js'
+import { get, holds, type Outcome, put, remove } from './kv.js'
+
+/** What records need of the medium. */
+export interface Keeper {
+  /** Whether another one writes, or nobody. */
+  readonly isFollowing: boolean
+  /** The revision of the right to write; throws Error where it is not ours. */
+  readonly revision: string
+  /** A transaction that compares the right to write of this revision too, sent again while etcd gives no clear answer. */
+  write(
+    revision: string,
+    conditions: readonly JsonObject[],
+    operations: readonly JsonObject[],
+    otherwise: readonly JsonObject[]
+  ): Promise<Outcome>
+  /** The right to write was found lost. */
+  lost(): never
+}
+
+/** What is stored of a kind: the text of its head, and a text for each name. */
+export interface StoredRecords {
+  head: string | undefined
+  readonly texts: Map<string, string>
+}
+
+interface SharedOptions {
+  /** The key of the head; those of names are below it. */
+  readonly key: string
+  readonly keeper: Keeper
+  readonly log: (level: 'warn' | 'info', message: string) => void
+}
+
+interface Waiting<R> {
+  readonly record: R
+  done(): void
+  failed(error: StoreError): void
+}
+
+/** etcd takes 128 operations in a transaction and 1.5 MiB in a request, unless it is told otherwise; some room is left. */
+const MOST_NAMES = 100
+const MOST_CHARACTERS = 256 * 1024
+/** What the head ends in until all is there that the kind begins with. */
+const UNFINISHED = ' unfinished'
+
+const lineOf = (record: unknown) => `${JSON.stringify(record)}\n`
+
+/**
+ * Records of one kind in etcd: a key for each name, which holds the records that stand for what is known of it. One controller
+ * writes; the others hear each key. Every transaction moves the head on, so that one that etcd gets late does nothing.
+ */
+export class SharedRecords<R> implements Records<R> {
+  readonly isShared = true
+  readonly #o: SharedOptions
+  #memory: Memory<R> | undefined
+  /** What is stored and no memory has yet. */
+  #untold: Map<string, string>
+  /** The names that have a key. */
+  readonly #stored: Set<string>
+  #head: string | undefined
+  #count = 0
+  #queue: Waiting<R>[] = []
+  /** Names whose key may hold something else than memory: nobody knows what came of a write, or who wrote before has died. */
+  readonly #doubtful = new Set<string>()
+  #running: Promise<void> | undefined
+  #isClosed = false
+
+  constructor(
+    options: SharedOptions,
+    { head, texts }: StoredRecords = { head: undefined, texts: new Map() }
+  ) {
+    this.#o = options
+    this.#head = head
+    this.#untold = new Map(texts)
+    this.#stored = new Set(texts.keys())
+  }
+
+  get isFollowing(): boolean {
+    return this.#o.keeper.isFollowing
+  }
+
+  /**
+   * Hands memory what is stored. Where this controller writes, and the kind was never begun, it begins with the records of `before`.
+   */
+  async open(memory: Memory<R>, before?: OpenRecords): Promise<this> {
+    const isBegun = this.#head !== undefined && !this.#head.endsWith(UNFINISHED)
+    const begins = before !== undefined && !isBegun && !this.isFollowing
+    if (begins) await (await before(memory)).close()
+    this.#memory = memory
+    for (const [name, text] of this.#untold) this.#tell(memory, name, text)
+    this.#untold = new Map()
+    if (begins) await this.#begin(memory)
+    return this
+  }
+
+  /** Takes all that is stored, in the place of what was known, a step for each name. */
+  *loading({ head, texts }: StoredRecords): Generator<void> {
+    this.#head = head
+    this.#doubtful.clear()
+    this.#stored.clear()
+    for (const name of texts.keys()) this.#stored.add(name)
+    if (!this.#memory) {
+      this.#untold = new Map(texts)
+      return
+    }
+    this.#memory.reset()
+    for (const [name, text] of texts) yield this.#tell(this.#memory, name, text)
+  }
+
+  /** Another controller has moved the head. */
+  hearHead(text: string | undefined): void {
+    this.#head = text
+  }
+
+  /** Another controller has stored this of a name; undefined: nothing any more. */
+  hear(name: string, text: string | undefined): void {
+    if (text === undefined) this.#stored.delete(name)
+    else this.#stored.add(name)
+    if (this.#memory) this.#tell(this.#memory, name, text)
+    else if (text === undefined) this.#untold.delete(name)
+    else this.#untold.set(name, text)
+  }
+
+  /** This controller writes from now on. Who wrote before may have died between a change of a node and what follows from it. */
+  promoted(): void {
+    // Before it is opened, it has what is stored and nothing else.
+    if (!this.#memory) return
+    const known = new Set(this.#memory.names())
+    for (const name of this.#stored) if (!known.has(name)) this.#doubtful.add(name)
+    for (const name of known) if (!this.#stored.has(name)) this.#doubtful.add(name)
+    this.#start()
+  }
+
+  append(record: R): Promise<void> {
+    return new Promise((done, failed) => {
+      if (this.#isClosed) throw new StoreError('shutting down')
+      this.#queue.push({ record, done, failed })
+      this.#start()
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await this.#running
+  }
+
+  #start(): void {
+    this.#running ??= this.#run()
+  }
+
+  async #run(): Promise<void> {
+    let isTried = false
+    do {
+      // What else this turn appends shares the transaction; and who waited for the one before has taken its record into memory.
+      await nextTurn()
+      const { batch, texts } = this.#next()
+      if (batch.length === 0 && texts.size === 0) break
+      try {
+        await this.#write(texts)
+      } catch (error) {
+        isTried = true
+        for (const name of texts.keys()) this.#doubtful.add(name)
+        // Each try takes as long as etcd is waited for: none waits for more than one.
+        for (const { failed } of [...batch, ...this.#queue.splice(0)]) failed(new StoreError(reasonOf(error)))
+        continue
+      }
+      for (const { done } of batch) done()
+    } while (this.#queue.length > 0 || (this.#doubtful.size > 0 && !isTried && !this.#isClosed))
+    this.#running = undefined
+  }
+
+  /**
+   * What is written next: records that wait, and what each name that they are about is stored as then. One that is not in memory yet is
+   * never followed by one that is: what that one says would be without it.
+   */
+  #next(): { batch: Waiting<R>[]; texts: Map<string, string> } {
+    const memory = this.#memory as Memory<R>
+    const texts = new Map<string, string>()
+    const batch: Waiting<R>[] = []
+    const added = new Map<string, string>()
+    let characters = 0
+    const takes = (name: string) => {
+      const text = [...memory.of(name)].map(lineOf).join('') + (added.get(name) ?? '')
+      characters += text.length - (texts.get(name)?.length ?? 0)
+      texts.set(name, text)
+    }
+    for (const waiting of this.#queue) {
+      const { record } = waiting
+      const names = memory.namesIn(record)
+      const waits = memory.waits(record)
+      const isFull = texts.size + names.length > MOST_NAMES || characters > MOST_CHARACTERS
+      if (batch.length > 0 && (isFull || (!waits && added.size > 0))) break
+      if (waits) for (const name of names) added.set(name, (added.get(name) ?? '') + lineOf(record))
+      for (const name of names) takes(name)
+      batch.push(waiting)
+    }
+    this.#queue.splice(0, batch.length)
+    for (const name of this.#doubtful) {
+      if (texts.size >= MOST_NAMES || characters > MOST_CHARACTERS) break
+      if (!texts.has(name)) takes(name)
+    }
+    return { batch, texts }
+  }
+
+  /** Stores a text for each name, '' as nothing. */
+  async #write(
+    texts: ReadonlyMap<string, string>,
+    end = this.#head?.endsWith(UNFINISHED) ? UNFINISHED : ''
+  ): Promise<void> {
+    const { keeper, key } = this.#o
+    const operations = [...texts].map(([name, text]) => {
+      const at = `${key}/${name}`
+      return text === '' ? remove(at) : put(at, text)
+    })
+    // Never used twice.
+    const { revision } = keeper
+    const to = `${revision}-${++this.#count}${end}`
+    for (;;) {
+      const from = this.#head
+      const { succeeded, found } = await keeper.write(
+        revision,
+        [holds(key, from)],
+        [...operations, put(key, to)],
+        [get(key)]
+      )
+      const there = found[0]?.value.toString()
+      if (succeeded || there === to) break
+      if (there === from) keeper.lost()
+      // What was told as failed was done after all.
+      this.#head = there
+    }
+    this.#head = to
+    for (const [name, text] of texts) {
+      this.#doubtful.delete(name)
+      if (text === '') this.#stored.delete(name)
+      else this.#stored.add(name)
+    }
+  }
+
+  /** Stores all that memory knows, for the first time. */
+  async #begin(memory: Memory<R>): Promise<void> {
+    let texts = new Map<string, string>()
+    let characters = 0
+    for (const name of new Set([...memory.names(), ...this.#stored])) {
+      const text = [...memory.of(name)].map(lineOf).join('')
+      if (texts.size === MOST_NAMES || characters + text.length > MOST_CHARACTERS) {
+        await this.#write(texts, UNFINISHED)
+        texts = new Map()
+        characters = 0
+      }
+      texts.set(name, text)
+      characters += text.length
+    }
+    await this.#write(texts, UNFINISHED)
+    await this.#write(new Map(), '')
+  }
+
+  #tell(memory: Memory<R>, name: string, text = ''): void {
+    try {
+      memory.take(
+        name,
+        text.split('\n').flatMap(line => (line === '' ? [] : [JSON.parse(line) as R]))
+      )
+    } catch (error) {
+      const { key, log } = this.#o
+      log(
+        'warn',
+        `${oneLine(`${key}/${name}`, 300)} in etcd is no record, and is left out: ${reasonOf(error)}`
+      )
+    }
+  }
+}
