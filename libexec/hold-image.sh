@@ -64,13 +64,16 @@ mount --no-canonicalize -o remount,ro,nosuid,noexec dev
 if [ -n "$modules" ]; then
   mkdir run/modules.d
   mount --no-canonicalize --bind "./$modules" run/modules.d
+  mount --no-canonicalize -o remount,bind,strictatime run/modules.d || :
   mount --no-canonicalize -t tmpfs -o nosuid,nodev,mode=0755 svc-modules "./$modules"
 fi
 mkdir tmp/svc run/host
 cp -R "$shipped/dracut" "$shipped/initramfs-tools" "$shipped/libexec" tmp/svc
 
 # To the programs of the image, links are links. This takes the flag away: by its name, as mount of util-linux 2.42 keeps it else.
-mount --no-canonicalize -o remount,bind,nosuid,nodev,symfollow .
+# Each read of a file sets its time of reading, which tells what the initramfs is made of (lib/image/packer/traces.ts).
+mount --no-canonicalize -o remount,bind,nosuid,nodev,symfollow,strictatime . ||
+  mount --no-canonicalize -o remount,bind,nosuid,nodev,symfollow .
 pivot_root . run/host
 echo ready
 read -r _

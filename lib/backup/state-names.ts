@@ -8,7 +8,7 @@ const ofObjects = [
 /** All that belong into a backup. */
 const directories = [...ofObjects, 'layout', 'jobs', 'services', 'ssh']
 /** Directories that mean something on the machine and at the time alone: notes of work on images, and earlier states. */
-const local = ['work', 'backups']
+const local = ['work', 'initramfs', 'backups']
 const files =
   /^(node-(boots|status)\.journal|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
 const localFiles = /^(holder\.json|lock|node-(boots|status)\.journal\.new)$/

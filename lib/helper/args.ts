@@ -13,6 +13,12 @@ export const text: Read<string> = value => {
   return value
 }
 
+/** A text of any length, whole lines of a message. */
+export const longText: Read<string> = value => {
+  if (typeof value !== 'string') throw new Error('must be a text')
+  return value
+}
+
 /** A node's name. It becomes a word of ssh's command line. */
 export const nodeName: Read<string> = value => {
   if (typeof value !== 'string' || !/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(value))

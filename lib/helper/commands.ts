@@ -6,14 +6,26 @@ import { openInside } from '../disk/inside.js'
 import { inDirectory } from '../disk/open-directory.js'
 import { removeTree } from '../disk/remove-tree.js'
 import { builtinPacker } from '../image/packer/builtin-packer.js'
-import { buildInitramfs, type Initramfs } from '../image/packer/initramfs.js'
+import { buildInitramfs } from '../image/packer/initramfs.js'
 import type { Packed } from '../image/packer/packer.js'
+import { type Renewed, renewInitramfs } from '../image/packer/renew.js'
 import { systemPacker } from '../image/packer/system-packer.js'
 import { copyFromNode } from '../image/transfer/from-node.js'
 import { Remote } from '../image/transfer/remote.js'
 import { copyToNode } from '../image/transfer/to-node.js'
 import { run } from '../program/program.js'
-import { address, flag, nodeName, oneOf, optional, type Shape, text, texts, type Values } from './args.js'
+import {
+  address,
+  flag,
+  longText,
+  nodeName,
+  oneOf,
+  optional,
+  type Shape,
+  text,
+  texts,
+  type Values
+} from './args.js'
 import type { Course } from './course.js'
 import { linkless } from './linkless.js'
 import { checkOwners, checkOwnersOfNode } from './owners.js'
@@ -56,13 +68,21 @@ const transfer = {
  * paths, where no link in `[image] directory` is followed (`linkless`). docs/security.md has a table.
  */
 export const commands = {
-  /** Builds the initramfs of a tree with the tree's own tool. */
+  /** Builds the initramfs of a tree with the tree's own tool, where the one of the last build (`record`) is not as good. */
   initramfs: command(
-    { tree: text, kernelversion: text, dracutmodules: texts, kernelmodules: texts },
-    async (places, args, course): Promise<Initramfs | undefined> =>
-      inTree(places, args.tree, async ({ path }) =>
-        buildInitramfs({ ...course, ...args, tree: path, linkless: (await linkless(places)).inNamespace })
-      )
+    {
+      tree: text,
+      kernelversion: text,
+      dracutmodules: texts,
+      kernelmodules: texts,
+      record: optional(longText)
+    },
+    async (places, { record, ...args }, course): Promise<Renewed | undefined> =>
+      inTree(places, args.tree, ({ path, at }) => {
+        const build = async () =>
+          buildInitramfs({ ...course, ...args, tree: path, linkless: (await linkless(places)).inNamespace })
+        return renewInitramfs({ ...course, ...args, path, tree: at(), record, build })
+      })
   ),
 
   /** Makes the archive of a tree, a hidden file of the files directory. */

@@ -4,6 +4,7 @@ import { resolveInside } from '../disk/inside.js'
 import { badRequest, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
+import { keepRecord, recordOf } from './built-initramfs.js'
 import type { ImageContext } from './context.js'
 import {
   belowBoot,
@@ -26,12 +27,13 @@ export interface BootFiles {
 
 /** Chooses kernel and initramfs, and builds the initramfs where the ini says so and the image can. */
 export async function bootFiles(
-  { model, config, work }: ImageContext,
+  context: ImageContext,
   image: OsimageDoc,
   tree: string,
   wish: KernelWish,
   job: JobContext
 ): Promise<BootFiles> {
+  const { model, config, work } = context
   const { view } = model
   const pack = image.imagefile === undefined ? undefined : view.get('pack', image.imagefile)
   const madeHere = new Set(
@@ -75,11 +77,16 @@ export async function bootFiles(
             tree,
             kernelversion: version,
             dracutmodules: words(image.dracutmodules),
-            kernelmodules: words(image.kernelmodules)
+            kernelmodules: words(image.kernelmodules),
+            record: await recordOf(context, image.name)
           },
           { signal: job.signal, timeLimitMs: config.image.time_limit, line: text => job.line(text) }
         ))
       if (built) {
+        if (built.isBuilt)
+          await keepRecord(context, image.name, built.record).catch(error =>
+            job.line(`the next pack builds the initramfs again: ${(error as Error).message}`)
+          )
         job.line(`initramfs: /${built.initrd}, built by ${built.tool}`)
         return { kernel, initrd: built.initrd.replace(/^\/+/, ''), version }
       }

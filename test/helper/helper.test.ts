@@ -170,7 +170,7 @@ t.test('over a socket: results, errors, what is said, and the end', async t => {
   const helper = new Helper(async () => ours, 60_000)
   const tree = join(places.images, 'a')
   const lines: string[] = []
-  const args = { tree, kernelversion: '-k', dracutmodules: [], kernelmodules: [] }
+  const args = { tree, kernelversion: '-k', dracutmodules: [], kernelmodules: [], record: undefined }
   await t.rejects(helper.call('initramfs', args), { message: 'kernelversion: "-k" is no name of a kernel' })
   t.equal(await helper.call('readable', { tree, path: 'etc/motd' }), undefined)
   const pack = { tree, excludes: [], packer: 'system', compressor: 'none', output: hidden } as const

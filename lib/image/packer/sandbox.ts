@@ -19,7 +19,7 @@ export interface SandboxRequest {
 }
 
 /** The directory of the checkout or of the installed service, above dist/image/packer/ or lib/image/packer/. */
-const shipped = fileURLToPath(new URL('../../..', import.meta.url))
+export const shipped = fileURLToPath(new URL('../../..', import.meta.url))
 const script = (name: string) => `${shipped}libexec/${name}`
 
 const namespaces = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child'].concat([
