@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import {
   appendFileSync,
   chmodSync,
+  mkdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -28,6 +29,7 @@ for file in "$@"; do
   esac
 done
 cat /etc/read /etc/link /etc/script.py /var/log/read /srv/listed/* >"$out"
+ls /srv/empty >/dev/null
 sh /etc/late
 `
 const used = 'the initramfs of the last pack is used: nothing that it is made of has changed'
@@ -53,6 +55,7 @@ class Image extends Tree {
     for (const path of ['usr/lib/libother.so', 'opt/application', 'opt/library.py', 'var/log/other'])
       this.write(path, `${path}\n`)
     for (const path of ['etc/late', 'etc/empty']) this.write(path, '')
+    mkdirSync(join(this.path, 'srv/empty'))
     symlinkSync('target', join(this.path, 'etc/link'))
   }
 
@@ -136,6 +139,7 @@ t.test('each change of what it may be made of has it built', async t => {
     'a file is added in /etc': () => image.write('etc/added', 'new\n'),
     'a file is removed from /etc': () => rmSync(inside('etc/added')),
     'a file is added in a directory that was listed': () => image.write('srv/listed/b', 'new\n'),
+    'the first file in a directory that was listed': () => image.write('srv/empty/file', 'new\n'),
     'what was not read may be run': () => chmodSync(inside('etc/motd'), 0o755),
     'what was empty is so no more': () => image.write('etc/empty', 'no more\n'),
     'a library that was not read': () => sameSize('usr/lib/libother.so'),
