@@ -1,0 +1,72 @@
+import { readdirSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { buildInitramfs } from '../../lib/image/packer/initramfs.js'
+import { renewInitramfs } from '../../lib/image/packer/renew.js'
+import { requireRootAndPrograms, run, workDirectory } from '../image/rich-tree.js'
+import { debianTree } from './debian-tree.js'
+
+requireRootAndPrograms()
+
+const common = [
+  'linux-image-cloud-amd64',
+  'systemd-sysv',
+  'udev',
+  'kmod',
+  'iproute2',
+  'curl',
+  'zstd',
+  'e2fsprogs'
+]
+
+// rules 9.4
+for (const [tool, packages, read] of [
+  ['dracut', ['dracut', 'isc-dhcp-client'], 'etc/dracut.conf'],
+  ['initramfs-tools', ['initramfs-tools', 'busybox'], 'etc/initramfs-tools/initramfs.conf']
+] as const)
+  t.test(
+    `a real Debian with ${tool}: what was read counts, the rest does not`,
+    { timeout: 3_600_000 },
+    async t => {
+      const tree = join(workDirectory(t), 'tree')
+      const source = await debianTree({ packages: [...common, 'openssh-server', ...packages] })
+      run('cp', '--archive', '--one-file-system', source, tree)
+      const [kernelversion = ''] = readdirSync(join(tree, 'usr/lib/modules'))
+      let record: string | undefined
+      const renew = async () => {
+        const lines: string[] = []
+        const request = { kernelversion, dracutmodules: [], kernelmodules: [] }
+        const limits = { signal: new AbortController().signal, timeLimitMs: 1_800_000 }
+        const asked = { ...request, ...limits, line: (text: string) => lines.push(text), tree }
+        const start = performance.now()
+        const build = () => buildInitramfs(asked)
+        const renewed = await renewInitramfs({ ...asked, path: tree, record, build })
+        const seconds = ((performance.now() - start) / 1000).toFixed(2)
+        t.comment(`${lines.find(line => line.startsWith('the initramfs'))}: ${seconds} s`)
+        t.equal(renewed?.tool, tool)
+        if (renewed?.isBuilt) {
+          record = renewed.record
+          t.type(record, 'string', lines.join('\n'))
+          t.comment(`record: ${record?.length} bytes`)
+        }
+        return renewed?.isBuilt
+      }
+      const write = (path: string) => writeFileSync(join(tree, path), `# ${path}\n`, { flag: 'a' })
+
+      t.equal(await renew(), true)
+      const initrd = join(tree, 'boot', `initrd.img-${kernelversion}`)
+      const { mtimeMs } = statSync(initrd)
+      t.equal(await renew(), false)
+      for (const path of ['etc/motd', 'etc/issue', 'var/log/dpkg.log', 'root/.profile']) write(path)
+      write('var/cache/new')
+      t.equal(await renew(), false)
+      t.equal(statSync(initrd).mtimeMs, mtimeMs)
+      write(read)
+      t.equal(await renew(), true, `${read} was read`)
+      t.equal(await renew(), false)
+      write('etc/added')
+      t.equal(await renew(), true, 'a new name in /etc')
+      write('usr/lib/os-release')
+      t.equal(await renew(), true, 'a file of /usr')
+    }
+  )
