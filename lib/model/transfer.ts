@@ -244,8 +244,10 @@ function* parseObjects<K extends TypeName>(
   problems: Problems
 ): Generator<void, Replace> {
   const docs = new Map<string, Docs[K]>()
-  for (const [name, entry] of Object.entries(content)) {
+  // Their entries at once would be as many lists, and hold the event loop four times as long.
+  for (const name of Object.keys(content)) {
     yield
+    const entry = content[name]
     const path = ['config', type, name]
     const before = problems.count
     for (const [key, value] of isObject(entry) ? Object.entries(entry) : [])
