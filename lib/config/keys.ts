@@ -204,7 +204,7 @@ export const keys = {
     initramfs: key(
       values.boolean,
       'yes',
-      "Build the initramfs before a pack where it is out of date, with the image's own dracut or initramfs-tools: yes or no."
+      "Before a pack, build an outdated initramfs by the image's own dracut or initramfs-tools: yes or no."
     ),
     grace: key(
       values.duration('0s', '3650d'),

@@ -1,0 +1,170 @@
+// The states and boots of nodes where controllers share them: what is written, and when.
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import type { View } from '../../lib/model/view.js'
+import { Boots } from '../../lib/monitor/boots.js'
+import { NodeStatus } from '../../lib/monitor/node-status.js'
+import { StoreError } from '../../lib/store/errors.js'
+import type { Memory, OpenRecords } from '../../lib/store/records.js'
+import { until } from '../support/until.js'
+
+type Appended = Readonly<Record<string, unknown>>
+
+/** Records in memory, of which a test says what becomes of them. */
+class Shared {
+  readonly appended: Appended[] = []
+  isFollowing = false
+  /** Is waited for before a record is stored; a throw is a failure. */
+  before: (record: Appended) => Promise<void> = async () => {}
+  memory: Memory<never> | undefined
+
+  readonly open: OpenRecords = async memory => {
+    this.memory = memory as Memory<never>
+    const shared = this
+    return {
+      isShared: true,
+      get isFollowing() {
+        return shared.isFollowing
+      },
+      append: async record => {
+        await this.before(record as Appended)
+        this.appended.push(record as Appended)
+      },
+      close: async () => {}
+    }
+  }
+
+  /** Another controller writes from now on, and all is taken anew. */
+  overtaken(): void {
+    this.isFollowing = true
+    this.memory?.reset()
+  }
+
+  /** Another controller has stored this of a node. */
+  told(name: string, ...records: Appended[]): void {
+    this.memory?.take(name, records as never[])
+  }
+}
+
+const log = { warn: () => {}, info: () => {} }
+const statusOn = (shared: Shared) => NodeStatus.open(shared.open, Date.now, log)
+const bootsOn = (shared: Shared) => Boots.open(shared.open, Date.now, log, 5)
+const view = (...nodes: string[]) =>
+  ({
+    get: (type: string, name: string) => (type === 'node' && nodes.includes(name) ? {} : undefined)
+  }) as unknown as View
+const seen = { step: 'script', about: 'a', from: '10.0.0.1', place: 'node' } as const
+
+// rules 11.17
+t.test('reasons, which strangers can cause, are written for 200 nodes at once', async t => {
+  const shared = new Shared()
+  const status = await statusOn(shared)
+  for (let i = 0; i < 500; i++) status.setReason(`n${i}`, 'no image')
+  await until(() => shared.appended.length > 0)
+  await sleep(100)
+  t.equal(shared.appended.length, 200)
+  await until(() => shared.appended.length === 400)
+  await status.close()
+})
+
+t.test('a report that waits goes with its node to the new name, or nowhere', async t => {
+  const shared = new Shared()
+  const status = await statusOn(shared)
+  for (const name of ['n1', 'n2', 'other']) await status.report(name, 'installer.started')
+  let free = () => {}
+  const gate = new Promise<void>(resolve => {
+    free = resolve
+  })
+  shared.before = record => ('dropped' in record ? gate : Promise.resolve())
+  const dropped = status.drop('other')
+  const reports = ['n1', 'n2'].map(name => status.report(name, 'installer.completed'))
+  const changes = [status.rename('n1', 'to'), status.drop('n2')]
+  free()
+  await Promise.all([dropped, ...reports, ...changes])
+  const completed = shared.appended.filter(({ state }) => state === 'installer.completed')
+  t.match(completed, [{ node: 'to' }])
+  t.equal(completed.length, 1)
+  t.equal(status.state('to'), 'installer.completed')
+  t.equal(status.state('n2'), null)
+  await status.close()
+})
+
+t.test('who was overtaken owes nothing, is well, and takes what the other one stores', async t => {
+  const shared = new Shared()
+  const [status, boots] = [await statusOn(shared), await bootsOn(new Shared())]
+  await boots.close()
+  await status.report('n1', 'installer.started')
+  shared.before = async () => {
+    throw new StoreError('another controller writes')
+  }
+  await t.rejects(status.report('n1', 'installer.downloaded'), StoreError)
+  await status.drop('n1')
+  t.equal(status.health.ok, false)
+  shared.overtaken()
+  shared.before = async () => {}
+  t.equal(status.health.ok, true)
+  shared.told('n1', {
+    node: 'n1',
+    history: [{ state: 'installer.completed', time: '2026-01-01T00:00:00.000Z' }]
+  })
+  t.equal(status.state('n1'), 'installer.completed')
+  status.setReason('n1', 'no image')
+  shared.told('n1')
+  t.equal(status.state('n1'), null)
+  const { length } = shared.appended
+  await status.drop('n2')
+  await status.close()
+  t.equal(shared.appended.length, length, 'and writes nothing')
+})
+
+t.test('boots that could not be written before another one took over are not tried for ever', async t => {
+  const shared = new Shared()
+  const boots = await bootsOn(shared)
+  let fail = () => {}
+  shared.before = () =>
+    new Promise((_, reject) => {
+      fail = () => reject(new StoreError('another controller writes'))
+    })
+  boots.note('n1', seen)
+  await sleep(50)
+  shared.overtaken()
+  fail()
+  await sleep(50)
+  t.equal(boots.health.ok, true)
+  await boots.close()
+})
+
+t.test('what a standby sees is written once it writes, unless the other one saw more', async t => {
+  const shared = new Shared()
+  shared.isFollowing = true
+  const boots = await bootsOn(shared)
+  boots.note('n1', seen)
+  boots.note('n2', seen)
+  const newer = Date.now() + 60_000
+  shared.told('n2', {
+    node: 'n2',
+    past: [],
+    boot: JSON.stringify([newer, '10.0.0.2', 0, true, false, null, [['menu', '', '', 0]]])
+  })
+  shared.told('n1', {
+    node: 'n1',
+    past: [],
+    boot: JSON.stringify([1, '10.0.0.1', 0, true, false, null, [['menu', '', '', 0]]])
+  })
+  t.strictSame(
+    boots.of('n1').boots.map(({ steps }) => steps.map(({ step }) => step)),
+    [['script']]
+  )
+  t.strictSame(
+    boots.of('n2').boots.map(({ steps }) => steps.map(({ step }) => step)),
+    [['menu']]
+  )
+  await sleep(30)
+  t.strictSame(shared.appended, [])
+  shared.isFollowing = false
+  boots.promoted(view('n1', 'n2'))
+  await until(() => shared.appended.length > 0)
+  t.match(shared.appended, [{ node: 'n1' }])
+  t.equal(shared.appended.length, 1)
+  await boots.close()
+})
