@@ -337,7 +337,6 @@ export class Boots {
   }
 
   async #write(most: number): Promise<void> {
-    if (this.#records.isFollowing) return this.#unwritten.clear()
     const batch = [...this.#unwritten].slice(0, most)
     for (const [node] of batch) this.#unwritten.delete(node)
     try {
