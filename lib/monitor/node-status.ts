@@ -2,6 +2,7 @@ import { Background } from '../background.js'
 import type { Log } from '../log.js'
 import type { RevokedDoc } from '../model/types/node.js'
 import type { View } from '../model/view.js'
+import { StoreError } from '../store/errors.js'
 import type { OpenRecords, Records } from '../store/records.js'
 import type { Change } from '../store/types.js'
 import { type Pace, paced } from './pace.js'
@@ -103,7 +104,7 @@ export class NodeStatus {
     if (this.#owed.length > 0) await this.#paying.run().catch(() => undefined)
     // It may have been renamed while others were written first, or be gone.
     const name = this.#nameOf(kept, node)
-    if (name === undefined) return
+    if (name === undefined) throw new StoreError(`node ${node} was changed meanwhile`)
     await this.#append({ node: name, state, time })
     const before = kept.history
     kept.history = newest([...kept.history, { state, time }])

@@ -78,9 +78,11 @@ t.test('a report that waits goes with its node to the new name, or nowhere', asy
   shared.before = record => ('dropped' in record ? gate : Promise.resolve())
   const dropped = status.drop('other')
   const reports = ['n1', 'n2'].map(name => status.report(name, 'installer.completed'))
+  reports[1]?.catch(() => undefined)
   const changes = [status.rename('n1', 'to'), status.drop('n2')]
   free()
-  await Promise.all([dropped, ...reports, ...changes])
+  await Promise.all([dropped, reports[0], ...changes])
+  await t.rejects(reports[1] as Promise<void>, /node n2 was changed meanwhile/)
   const completed = shared.appended.filter(({ state }) => state === 'installer.completed')
   t.match(completed, [{ node: 'to' }])
   t.equal(completed.length, 1)
