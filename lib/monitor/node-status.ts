@@ -1,8 +1,9 @@
 import { Background } from '../background.js'
+import { notFound } from '../errors.js'
 import type { Log } from '../log.js'
 import type { RevokedDoc } from '../model/types/node.js'
 import type { View } from '../model/view.js'
-import { StoreError } from '../store/errors.js'
+import { FollowingError } from '../store/errors.js'
 import type { OpenRecords, Records } from '../store/records.js'
 import type { Change } from '../store/types.js'
 import { type Pace, paced } from './pace.js'
@@ -94,8 +95,8 @@ export class NodeStatus {
   }
 
   /**
-   * Records a state; resolves once it is stored, rejects with StoreError when it cannot be, and with 503 where the node reports too
-   * often for controllers that share it.
+   * Records a state; resolves once it is stored, rejects with StoreError when it cannot be, with 404 when the node is gone by then, and with
+   * 503 where it reports too often for controllers that share it.
    */
   async report(node: string, state: string): Promise<void> {
     const kept = this.#of(node)
@@ -104,7 +105,8 @@ export class NodeStatus {
     if (this.#owed.length > 0) await this.#paying.run().catch(() => undefined)
     // It may have been renamed while others were written first, or be gone.
     const name = this.#nameOf(kept, node)
-    if (name === undefined) throw new StoreError(`node ${node} was changed meanwhile`)
+    if (name === undefined)
+      throw this.#records.isFollowing ? new FollowingError() : notFound(`there is no node ${node}`)
     await this.#append({ node: name, state, time })
     const before = kept.history
     kept.history = newest([...kept.history, { state, time }])
