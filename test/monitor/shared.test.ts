@@ -110,7 +110,7 @@ t.test('who was overtaken owes nothing, is well, and takes what the other one st
   await sleep(20)
   shared.overtaken()
   fail()
-  await t.rejects(late, { status: 503 })
+  await t.rejects(late, { status: 503, message: /another controller writes/ })
   await until(() => status.health.ok, 'it to be well: the other one writes the states')
   shared.told('n1', {
     node: 'n1',

@@ -66,10 +66,12 @@ class Place {
       }
     }
     const values = new Map<string, string[]>()
-    const records = new SharedRecords<Event>(
-      { key: '/r/kind', keeper, log: (level, message) => this.warnings.push(`${level} ${message}`) },
-      this.stored()
-    )
+    const records = new SharedRecords<Event>({
+      key: '/r/kind',
+      keeper,
+      log: (level, message) => this.warnings.push(`${level} ${message}`)
+    })
+    for (const _ of records.loading(this.stored()));
     const apply = (event: Event) => {
       const { name } = event
       if ('value' in event) values.set(name, [...(values.get(name) ?? []), event.value])

@@ -58,9 +58,9 @@ export class SharedRecords<R> implements Records<R> {
   readonly #o: SharedOptions
   #memory: Memory<R> | undefined
   /** What is stored and no memory has yet. */
-  #untold: Map<string, string>
+  #untold = new Map<string, string>()
   /** The names that have a key. */
-  readonly #stored: Set<string>
+  readonly #stored = new Set<string>()
   #head: string | undefined
   #count = 0
   #queue: Waiting<R>[] = []
@@ -69,14 +69,8 @@ export class SharedRecords<R> implements Records<R> {
   #running: Promise<void> | undefined
   #isClosed = false
 
-  constructor(
-    options: SharedOptions,
-    { head, texts }: StoredRecords = { head: undefined, texts: new Map() }
-  ) {
+  constructor(options: SharedOptions) {
     this.#o = options
-    this.#head = head
-    this.#untold = new Map(texts)
-    this.#stored = new Set(texts.keys())
   }
 
   get isFollowing(): boolean {
@@ -243,19 +237,8 @@ export class SharedRecords<R> implements Records<R> {
 
   /** Stores all that memory knows, for the first time. */
   async #begin(memory: Memory<R>): Promise<void> {
-    let texts = new Map<string, string>()
-    let characters = 0
-    for (const name of new Set([...memory.names(), ...this.#stored])) {
-      const text = [...memory.of(name)].map(lineOf).join('')
-      if (texts.size === MOST_NAMES || characters + text.length > MOST_CHARACTERS) {
-        await this.#write(texts, UNFINISHED)
-        texts = new Map()
-        characters = 0
-      }
-      texts.set(name, text)
-      characters += text.length
-    }
-    await this.#write(texts, UNFINISHED)
+    for (const name of [...memory.names(), ...this.#stored]) this.#doubtful.add(name)
+    while (this.#doubtful.size > 0) await this.#write(this.#next().texts, UNFINISHED)
     await this.#write(new Map(), '')
   }
 
