@@ -12,11 +12,11 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { kinds } from '../../../lib/model/types.js'
-import { start } from '../../support/child.js'
 import { Daemon } from '../../support/daemon.js'
 import { type EtcdServer, startEtcd } from '../../support/etcd.js'
 import { giveKeys } from '../../support/keys.js'
 import { scratch } from '../../support/scratch.js'
+import { svcd } from '../../support/svcd.js'
 import { until } from '../../support/until.js'
 import { EtcdRefusal, watched } from '../../support/watched-etcd.js'
 
@@ -34,22 +34,6 @@ const daemonIn = (t: Test, directory: string, set: readonly string[]): Daemon =>
   const daemon = new Daemon({ directory, set })
   t.teardown(() => daemon.kill())
   return daemon
-}
-
-/** svcd as a command, on the same ini and directories as a daemon; its whole output. */
-async function svcd(daemon: Daemon, set: readonly string[], ...words: string[]) {
-  const settings = [
-    ...['state', 'files'].map(name => `paths.${name}=${daemon.path(name)}`),
-    `image.directory=${daemon.path('images')}`,
-    ...set
-  ]
-  const child = start(join(daemon.tree, 'bin', 'svcd'), [
-    ...words,
-    ...['--config', join(daemon.tree, 'etc', 'svcd.ini')],
-    ...settings.flatMap(value => ['--set', value])
-  ])
-  const { code, stdout, stderr } = await child.ended
-  return { code, text: stdout + stderr }
 }
 
 const roleOf = async (daemon: Daemon) => {

@@ -1,13 +1,12 @@
 // The states and boots of nodes in a real etcd: two controllers share them, and they come from files and go back.
 import { copyFileSync, cpSync, readFileSync } from 'node:fs'
 import { get } from 'node:http'
-import { join } from 'node:path'
 import t from 'tap'
-import { start } from '../../support/child.js'
 import { isPrimary, twoControllers } from '../../support/controllers.js'
 import { Daemon } from '../../support/daemon.js'
 import { startEtcd } from '../../support/etcd.js'
 import { scratch } from '../../support/scratch.js'
+import { svcd } from '../../support/svcd.js'
 import { until } from '../../support/until.js'
 
 const told = (name: string, state: string) => ({ monitor: { status: { [name]: { state } } } })
@@ -123,18 +122,6 @@ t.test('a node that reports without end is told to wait', async t => {
   await second.stop()
 })
 
-/** svcd as a command, on the directories of a daemon. */
-async function svcd(daemon: Daemon, set: readonly string[], ...words: string[]) {
-  const settings = [`paths.state=${daemon.path('state')}`, `paths.files=${daemon.path('files')}`, ...set]
-  const child = start(join(daemon.tree, 'bin', 'svcd'), [
-    ...words,
-    ...['--config', join(daemon.tree, 'etc', 'svcd.ini')],
-    ...settings.flatMap(value => ['--set', value])
-  ])
-  const { code, stdout, stderr } = await child.ended
-  if (code !== 0) throw new Error(stdout + stderr)
-}
-
 // rules 11.17
 t.test('states come along from files, are in a backup, and go back', async t => {
   const etcd = await startEtcd(t)
@@ -159,7 +146,7 @@ t.test('states come along from files, are in a backup, and go back', async t => 
   await report(files, 'n1', 'installer.downloaded')
   await report(files, 'n2', 'installer.downloaded')
   await files.stop()
-  await svcd(files, set, 'store', 'copy', 'files', 'etcd')
+  t.match(await svcd(files, set, 'store', 'copy', 'files', 'etcd'), { code: 0 })
 
   const daemon = on(set, files)
   await daemon.start()
@@ -175,7 +162,7 @@ t.test('states come along from files, are in a backup, and go back', async t => 
   const archive = daemon.path('backup.tar')
   const base64 = (text: string) => Buffer.from(text).toString('base64')
   await etcd.ask('kv/put', { key: base64('/svcd/records/node-status/n9'), value: base64('5\n{"half') })
-  await svcd(again, set, 'backup', archive)
+  t.match(await svcd(again, set, 'backup', archive), { code: 0 })
   const tar = readFileSync(archive).toString('latin1')
   t.match(tar, /state\/node-status\.journal/)
   t.match(tar, /installer\.completed/)
@@ -184,7 +171,7 @@ t.test('states come along from files, are in a backup, and go back', async t => 
   await again.stop()
 
   const back = on([])
-  await svcd(back, set, 'store', 'copy', 'etcd', 'files')
+  t.match(await svcd(back, set, 'store', 'copy', 'etcd', 'files'), { code: 0 })
   for (const name of ['secret.key', 'token.key', 'admin-password'])
     copyFileSync(again.path('state', name), back.path('state', name))
   await back.start()
