@@ -1,4 +1,4 @@
-// node bench/swarm-model.mjs [--image 1000] [--boot 50] [--controller 10] [--node 1] [--rack 40] [--uplink 10] [--cpu 3.5] [--goal 15] [--json]
+// node bench/swarm-model.mjs [--image 1000] [--boot 50] [--controller 10] [--node 1] [--rack 40] [--uplink 10] [--cpu 4.63] [--goal 15] [--json]
 // How long an image takes to all nodes, by http and by torrent: image and boot files in MB, links in Gbit/s, racks of so many
 // nodes with a link of `uplink` each, `cpu` ms of the controller for the requests of a machine (bench/storm.mjs), and how many
 // controllers it takes to be ready in `goal` minutes. It is fitted to figures of test/image/swarm.test.ts; that the others
@@ -117,7 +117,7 @@ function main() {
       node: { type: 'string', default: '1' },
       rack: { type: 'string', default: '40' },
       uplink: { type: 'string', default: '10' },
-      cpu: { type: 'string', default: '3.5' },
+      cpu: { type: 'string', default: '4.63' },
       goal: { type: 'string', default: '15' },
       json: { type: 'boolean', default: false }
     }

@@ -1,16 +1,13 @@
 import { mkdir } from 'node:fs/promises'
-import type { IncomingMessage } from 'node:http'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
-import type { Parts } from './api/context.js'
+import type { ApiRoute, Parts } from './api/context.js'
 import { shownSummary } from './api/jobs.js'
 import { checkParam } from './api/params.js'
 import { routes } from './api/routes.js'
-import { writerFor } from './api/standby.js'
 import { authorize, type Caller, largestBody } from './auth/access.js'
 import { adminPasswordFile, ensureAdminPassword } from './auth/admin-password.js'
-import { ForwardedRequests } from './auth/forwarded.js'
 import { Logins } from './auth/logins.js'
 import { Tokens } from './auth/tokens.js'
 import { Background } from './background.js'
@@ -25,7 +22,6 @@ import { Library } from './boot/library.js'
 import { NodeFiles } from './boot/node-files.js'
 import { warnOfRoles } from './boot/roles.js'
 import { Trace } from './boot/trace.js'
-import { isPlain } from './config/reachability.js'
 import type { Config } from './config/types.js'
 import { Control } from './control/control.js'
 import { realFiles } from './disk/files.js'
@@ -36,8 +32,7 @@ import type { Work } from './helper/work.js'
 import { Certificate } from './http/certificate.js'
 import { descriptorShare } from './http/descriptors.js'
 import type { Limits } from './http/limits.js'
-import type { RequestHead, Route } from './http/route.js'
-import { HttpServer } from './http/server.js'
+import { HttpServer, type ServerOptions } from './http/server.js'
 import { Images } from './image/images.js'
 import { Distribution } from './image/torrent/distribution.js'
 import { Remote } from './image/transfer/remote.js'
@@ -100,7 +95,7 @@ export async function startDaemon(
     for (const closer of closers.reverse()) await closer()
   }
   try {
-    const { store, ...parts } = await buildParts(config, log, now, work, closers)
+    const { between, ...parts } = await buildParts(config, log, now, work, closers)
     const { model, boots, tokens, logins, jobs, services, images, metrics } = parts
     const standing = {
       tokens,
@@ -111,9 +106,9 @@ export async function startDaemon(
     const certificate = await openCertificate(config.http, log, now)
     if (certificate) closers.push(() => certificate.close())
     const server = new HttpServer<Caller>({
-      routes: routes(parts),
+      ...between,
+      routes: [...routes(parts), ...between.routes],
       authorize: (route, head) => authorize(standing, route, head),
-      ...(config.store.medium === 'etcd' ? handingOn(store, tokens, config, now, log) : {}),
       param: checkParam,
       maxBody: caller => largestBody(caller, config.http.max_body),
       isKnown: ({ kind }) => kind === 'user',
@@ -184,6 +179,11 @@ function connectionLimits(http: Config['http']): Partial<Limits> {
   }
 }
 
+/** How the server answers what controllers ask of one another, where several share the objects. */
+type BetweenControllers = Pick<ServerOptions<Caller>, 'handedOnFor' | 'elsewhere'> & {
+  readonly routes: readonly ApiRoute[]
+}
+
 /** Builds the parts, each from those above it; `closers` closes what was built, the last one first. */
 async function buildParts(
   config: Config,
@@ -191,7 +191,7 @@ async function buildParts(
   now: () => number,
   work: Work,
   closers: (() => unknown)[]
-): Promise<Parts & { readonly store: ClusterStore }> {
+): Promise<Parts & { readonly between: BetweenControllers }> {
   /** Milliseconds that only grow, whoever sets the clock. */
   const ticks = () => performance.now()
   const { auth, boot: booting, http, log: logging, monitor, torrent, users } = config
@@ -210,9 +210,10 @@ async function buildParts(
     log: (level: 'warn' | 'info' | 'error', message: string) => log[level](message)
   }
   const local = new Files(options)
-  const etcd =
-    config.store.medium === 'etcd' ? await etcdBeside(closed(local), config, options.log) : undefined
+  const sharing = config.store.medium === 'etcd' ? await import('./other-controllers.js') : undefined
+  const etcd = await sharing?.openShared(closed(local), config, options.log)
   let promoted = () => {}
+  let roleChanged = () => {}
   const start = {
     ...options,
     backUp: (from: number) => keepState(state, from, version.service, etcd?.stored?.files()),
@@ -221,7 +222,8 @@ async function buildParts(
       await etcd?.refuseOtherKeys(state, etcd.stored?.keyMarks)
       await unlockBox(box, state, view)
     },
-    promoted: () => promoted()
+    promoted: () => promoted(),
+    demoted: () => roleChanged()
   }
   // Who cannot be asked is waited for by the start.
   const isWritten = etcd !== undefined && (await etcd.holder().catch(() => '')) !== ''
@@ -321,6 +323,8 @@ async function buildParts(
   const boot = new Boot({
     ...{ model, templates, status, grants, trace, handover, hasFile, log },
     url: http.url,
+    urls: http.urls,
+    mayBeElsewhere: () => http.urls.length > 1 && (etcd?.others.length ?? 0) > 0,
     manual: booting.manual,
     dynamicNodes: booting.dynamic_nodes,
     ...(detection ? { detection } : {})
@@ -333,6 +337,10 @@ async function buildParts(
     now,
     log,
     parallel: config.jobs.parallel,
+    sharing: etcd && {
+      controller: config.controller.name,
+      open: memory => etcd.records.open('jobs', memory)
+    },
     told: summary => events.note('job', summary.id, () => shownSummary(jobs.summary(summary.id) ?? summary))
   })
   closers.push(() => jobs.close(0))
@@ -341,6 +349,10 @@ async function buildParts(
   const images = closed(
     await Images.open({
       ...{ config, model, jobs, status, remote, work, log, now, ticks },
+      controllers: etcd && {
+        own: config.controller.name,
+        others: () => etcd.others.map(({ name }) => name)
+      },
       torrents: names => distribution.wanted(names)
     })
   )
@@ -351,7 +363,11 @@ async function buildParts(
     boots.promoted(store.current)
     settling.wake()
     images.look()
+    roleChanged()
   }
+  const copies =
+    etcd && (await sharing?.fileCopies({ config, model, images, log, now, ticks, tokens, store }, etcd))
+  if (copies) closers.push(() => copies.close())
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
   const library = new Library({ templates, log })
   const install = new Install({
@@ -359,6 +375,7 @@ async function buildParts(
     issueToken: (node, use) => tokens.issueNode(node, generationOf(model.view, node), use),
     hasFiles: node => nodeFiles.has(node),
     url: http.url,
+    urls: http.urls,
     tracker: torrent.tracker,
     insecure: !config.node.verify_certificate,
     rootpw: config.kickstart.rootpw,
@@ -366,7 +383,10 @@ async function buildParts(
     roles,
     began: (node, imagefile) => images.installing.began(node, imagefile)
   })
-  const services = closed(new Services({ config, model, log, now, run }))
+  const agreed = etcd && (await sharing?.sharedServices(etcd, config, log, now))
+  if (agreed) closed(agreed)
+  const services = closed(new Services({ config, model, log, now, run, shared: agreed }))
+  roleChanged = () => services.roleChanged()
   store.subscribe(changes => services.changed(changes))
   services.start()
   const disk = closed(await DiskSpace.open([state, files], monitor.disk_free))
@@ -381,6 +401,7 @@ async function buildParts(
     () => boots.health,
     () => audit.health,
     () => disk.condition,
+    () => copies?.condition,
     () => loop.condition,
     () => queueCondition(jobs, monitor.queue)
   ]
@@ -410,37 +431,7 @@ async function buildParts(
     ...{ config, model, status, boots, trace, health, metrics, events, overview, audit, logins, tokens },
     ...{ control, boot, handover, install, library, nodeFiles, jobs, images, services, leases: lent },
     ...(etcd ? { shared: etcd } : {}),
-    store
-  }
-}
-
-/** Objects in etcd; all else of the state stays in its directory, which is held by this daemon as well. */
-async function etcdBeside(
-  local: Files,
-  config: Config,
-  log: (level: 'warn' | 'info', message: string) => void
-) {
-  const { openEtcd } = await import('./store/etcd/open.js')
-  await local.lock()
-  return openEtcd(config.store, { log, url: urlOf(config) })
-}
-
-/** Where other controllers reach this one. */
-const urlOf = ({ http, store }: Config) => store.url || http.url
-
-/** What this controller does not answer while another one writes, and what another one hands on to it. */
-function handingOn(store: ClusterStore, tokens: Tokens, config: Config, now: () => number, log: Log) {
-  const requests = new ForwardedRequests(tokens.keyFor('requests that are handed on'), now)
-  const url = urlOf(config)
-  if (isPlain(url))
-    log.warn(
-      `other controllers hand requests and tokens on to ${url} in the clear: [store] url = https://... has them encrypted`
-    )
-  const options = { store, requests, verified: config.node.verify_certificate }
-  return {
-    handedOnFor: ({ method = '', url = '', headers }: IncomingMessage) =>
-      requests.addressIn({ method, target: url, headers }),
-    elsewhere: (route: Route<Caller>, head: RequestHead) => writerFor(options, route, head)
+    between: { ...sharing?.handingOn(store, tokens, config, now, log), routes: copies?.routes ?? [] }
   }
 }
 

@@ -79,6 +79,12 @@ const commands = new Map(
       process.stdout.write(await copyStore(config, words))
       return 0
     },
+    async join(options, [source = '']) {
+      const config = await configOf(options)
+      const { joinControllers } = await import('./cli/join.js')
+      process.stdout.write(await joinControllers(config, source))
+      return 0
+    },
     async passwd({ role = 'admin', stdin = false }, [user = '']) {
       const { passwd } = await import('./cli/passwd.js')
       process.stdout.write(await passwd(user, role, stdin))
@@ -97,7 +103,8 @@ const operands: Readonly<Record<string, string>> = {
   import: 'FILE',
   backup: 'FILE',
   restore: 'FILE',
-  store: 'copy FROM TO'
+  store: 'copy FROM TO',
+  join: '[USER@]HOST[:/STATE-DIRECTORY]'
 }
 
 const installed = '/etc/svcd/svcd.ini'

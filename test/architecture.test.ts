@@ -64,6 +64,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'version'
   ],
   daemon: [
+    'other-controllers',
     ...[
       'api',
       'boot',
@@ -86,6 +87,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'config',
     'backup',
     'version'
+  ],
+  // What the daemon is made of where several controllers share the objects.
+  'other-controllers': [
+    ...['api', 'image', 'services', 'auth', 'model', 'store', 'store/files', 'store/etcd', 'http', 'config'],
+    'store/medium'
   ],
   api: [
     ...[

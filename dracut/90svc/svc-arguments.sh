@@ -2,12 +2,12 @@
 # The svc.* kernel arguments (rules 4.2, 4.17). Their values are data: each is checked for the characters that it may
 # have before a program sees it. The last of a repeated argument counts. Two more may stand among an image's kernel
 # options: svc.wait=SECONDS (60) for the interface, its link and DHCP each, and svc.insecure=1 for a controller whose
-# certificate cannot be verified.
+# certificate cannot be verified. svc.urls is there where there are other controllers: their URLs, with commas between them.
 
 # shellcheck disable=SC2034 # the variables are for the other files and for the install script
 read_arguments() {
   SVC_BOOTPROTO='' SVC_MAC='' SVC_IP='' SVC_URL='' SVC_NODE='' SVC_HOSTNAME='' SVC_SERVICE=''
-  SVC_BOOTIF='' SVC_INSECURE='' SVC_WAIT=60
+  SVC_BOOTIF='' SVC_INSECURE='' SVC_WAIT=60 SVC_OTHERS=''
   export SVC_BOOTPROTO SVC_MAC SVC_IP SVC_URL SVC_NODE SVC_HOSTNAME SVC_SERVICE SVC_BOOTIF
   IFS= read -r arguments < /proc/cmdline
   set -f
@@ -18,6 +18,7 @@ read_arguments() {
       svc.mac=*) SVC_MAC=$(printf '%s' "$value" | tr 'A-F' 'a-f') ;;
       svc.ip=*) SVC_IP=$value ;;
       svc.url=*) SVC_URL=${value%/} ;;
+      svc.urls=*) SVC_OTHERS=$(printf '%s' "$value" | tr ',' ' ') ;;
       svc.node=*) SVC_NODE=$value ;;
       svc.hostname=*) SVC_HOSTNAME=$value ;;
       svc.service=*) SVC_SERVICE=$value ;;
@@ -34,11 +35,12 @@ check_arguments() {
   case $SVC_NODE in
     '' | -* | *[!A-Za-z0-9.-]*) refuse node "$SVC_NODE" 'a node name' || return 1 ;;
   esac
-  case $SVC_URL in
-    *[!][A-Za-z0-9:/._~%@+-]*) refuse url "$SVC_URL" 'a URL' || return 1 ;;
-    http://?* | https://?*) ;;
-    *) refuse url "$SVC_URL" 'a URL' || return 1 ;;
-  esac
+  check_url url "$SVC_URL" || return 1
+  set -f
+  for further in $SVC_OTHERS; do
+    check_url urls "$further" || { set +f && return 1; }
+  done
+  set +f
   case $SVC_MAC in
     [0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]) ;;
     *) refuse mac "$SVC_MAC" 'a MAC address' || return 1 ;;
@@ -59,6 +61,14 @@ check_arguments() {
   esac
   case $SVC_WAIT in
     '' | *[!0-9]* | ??????*) refuse wait "$SVC_WAIT" 'a number of seconds' || return 1 ;;
+  esac
+}
+
+check_url() {
+  case $2 in
+    *[!][A-Za-z0-9:/._~%@+-]*) refuse "$1" "$2" 'a URL' ;;
+    http://?* | https://?*) ;;
+    *) refuse "$1" "$2" 'a URL' ;;
   esac
 }
 

@@ -3,10 +3,8 @@
 
 # One step makes several tries, so that a controller which is just restarting is no failure yet.
 fetch_script() {
-  fetch_url=$SVC_URL/boot/install/$SVC_NODE
   fetch_pause=1
-  until fetch_once; do
-    say "$fetch_url: $_REASON"
+  until fetch_from_any; do
     if [ "$fetch_pause" -gt 8 ]; then
       _REASON="$fetch_url cannot be fetched: $_REASON"
       return 1
@@ -14,6 +12,23 @@ fetch_script() {
     sleep "$fetch_pause"
     fetch_pause=$((fetch_pause * 2))
   done
+}
+
+# Asks each controller in turn.
+fetch_from_any() {
+  set -f
+  # shellcheck disable=SC2086 # a list of words
+  set -- "$SVC_URL" $SVC_OTHERS
+  set +f
+  for fetch_from in "$@"; do
+    fetch_url=$fetch_from/boot/install/$SVC_NODE
+    if fetch_once; then
+      SVC_URL=$fetch_from
+      return 0
+    fi
+    say "$fetch_url: $_REASON"
+  done
+  return 1
 }
 
 fetch_once() {
@@ -49,9 +64,9 @@ fetch_once() {
 }
 
 fetch_curl() {
-  # A .curlrc and brackets in a URL must not change what is asked for.
+  # A .curlrc and brackets in a URL must not change what is asked for. Who stands still is left sooner where there is another one.
   if ! fetch_code=$(curl -q -g -s -S ${SVC_INSECURE:+-k} --connect-timeout 15 --max-time 120 \
-    -o "$_RUN/install" -w '%{http_code}' "$fetch_url" 2> "$_RUN/error"); then
+    ${SVC_OTHERS:+--speed-limit 1 --speed-time 20} -o "$_RUN/install" -w '%{http_code}' "$fetch_url" 2> "$_RUN/error"); then
     _REASON=$(printable "$(cat "$_RUN/error")")
     return 1
   fi

@@ -65,7 +65,7 @@ network_up() {
       ;;
     dhcp) lease || return 1 ;;
   esac
-  route_to_controller
+  route_to_controllers
   say "interface $SVC_BOOTIF is up: $SVC_BOOTPROTO$(interface_addresses)"
 }
 
@@ -92,14 +92,18 @@ await_link() {
 }
 
 # The arguments name no gateway. So a controller outside the node's own network is looked for on the same wire.
-route_to_controller() {
-  controller=${SVC_URL#*://}
-  controller=${controller##*@}
-  controller=${controller%%[:/]*}
-  case $controller in
-    *[!0-9.]*) return ;;
-  esac
-  ip route get "$controller" >/dev/null 2>&1 || ip route add default dev "$SVC_BOOTIF"
+route_to_controllers() {
+  set -f
+  for controller in $SVC_URL $SVC_OTHERS; do
+    controller=${controller#*://}
+    controller=${controller##*@}
+    controller=${controller%%[:/]*}
+    case $controller in
+      *[!0-9.]*) continue ;;
+    esac
+    ip route get "$controller" >/dev/null 2>&1 || ip route add default dev "$SVC_BOOTIF"
+  done
+  set +f
 }
 
 # Gets an address by DHCP, with the client that is there. Each client identifies itself by the MAC, as iPXE did. A

@@ -63,7 +63,7 @@ install_node() {
 }
 
 name_host() {
-  say "$SVC_NODE (${SVC_HOSTNAME:-$SVC_NODE}), controller $SVC_URL"
+  say "$SVC_NODE (${SVC_HOSTNAME:-$SVC_NODE}), controller $SVC_URL${SVC_OTHERS:+, else $SVC_OTHERS}"
   printf '%s\n' "${SVC_HOSTNAME:-$SVC_NODE}" > /proc/sys/kernel/hostname
 }
 

@@ -1,11 +1,9 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { badRequest } from '../errors.js'
+import { clocksApart, isSameProof, proofBy, SLACK_MS } from './controller-proof.js'
 
 /** The header of a request that one controller has handed on to another. */
 const HEADER = 'x-svcd-forwarded'
-/** As far apart may the clocks of controllers be. */
-const SLACK_MS = 60_000
 
 /** What of a request is proved by who hands it on. */
 interface Head {
@@ -39,18 +37,13 @@ export class ForwardedRequests {
     if (header === undefined) return undefined
     const [, said = '', address = '', time, proof = ''] =
       /^(([\da-f.:]{2,45}) (\d{1,16})) ([\da-f]{64})$/.exec(String(header)) ?? []
-    const isProved = timingSafeEqual(Buffer.from(this.#proof(head, said)), Buffer.from(proof.padEnd(64)))
-    if (said === '' || !isProved)
+    if (said === '' || !isSameProof(this.#proof(head, said), proof))
       throw badRequest(`the header ${HEADER} is for controllers of this cluster: leave it out`)
-    if (Math.abs(this.#now() - Number(time)) > SLACK_MS)
-      throw badRequest(
-        `the clocks of two controllers are more than ${SLACK_MS / 1000} s apart: set them by time synchronisation`
-      )
+    if (Math.abs(this.#now() - Number(time)) > SLACK_MS) throw badRequest(clocksApart)
     return address
   }
 
   #proof({ method, target, headers }: Head, said: string): string {
-    const proved = [method, target, said, headers['x-access-tokens'] ?? '']
-    return createHmac('sha256', this.#key).update(JSON.stringify(proved)).digest('hex')
+    return proofBy(this.#key, [method, target, said, headers['x-access-tokens'] ?? ''])
   }
 }

@@ -11,7 +11,7 @@ const directories = [...ofObjects, 'layout', 'jobs', 'services', 'ssh']
 const local = ['work', 'initramfs', 'backups']
 const files =
   /^(node-(boots|status)\.journal|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
-const localFiles = /^(holder\.json|lock|node-(boots|status)\.journal\.new)$/
+const localFiles = /^((copies|holder)\.json|lock|node-(boots|status)\.journal\.new)$/
 
 /** Whether this is a directory of the state's. */
 export const isDirectoryOfState = (name: string): boolean =>
@@ -27,9 +27,12 @@ export const isKept = (name: string): boolean => directories.includes(name) || f
 /** Whether a directory of this name holds what the medium of the store holds: objects, intents, the layout. */
 export const isStored = (name: string): boolean => isOfObjects(name) || name === 'layout'
 
-/** Whether an entry of this name holds what controllers share: what the medium of the store holds, and what nodes report. */
+/**
+ * Whether an entry of this name holds what controllers share: what the medium of the store holds, what nodes report, and the records
+ * of requests.
+ */
 export const isShared = (name: string): boolean =>
-  isStored(name) || /^node-(boots|status)\.journal$/.test(name)
+  isStored(name) || name === 'jobs' || /^node-(boots|status)\.journal$/.test(name)
 
 /** Whether objects, or intents, are in a directory of this name. */
 export const isOfObjects = (name: string): boolean => ofObjects.includes(name)

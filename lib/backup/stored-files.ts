@@ -125,7 +125,8 @@ export async function keepState(
     const archive = new Archive(bytes => handle.writeFile(bytes))
     await archive.add('backup.json', infoText({ version, release, images: false }))
     const journals = await addTexts(archive, objects ?? [])
-    const isElsewhere = (name: string) => journals.has(name) || (objects !== undefined && isStored(name))
+    const isElsewhere = (name: string) =>
+      journals.has(name) || (objects !== undefined && (isStored(name) || name === 'jobs'))
     await addFiles(archive, state, 'state', path => isKept(topOf(path)) && !isElsewhere(topOf(path)))
     await archive.end()
     await handle.sync()
@@ -146,8 +147,8 @@ export async function keepState(
 export type Texts = Iterable<readonly [path: string, text: string]>
 
 /**
- * Adds objects and journals that are in no files; those of types that no svcd of this version makes are none of ours. Gives the names of
- * the journals.
+ * Adds objects, journals and records of requests that are in no files; those of types that no svcd of this version makes are none of
+ * ours. Gives the names of the journals.
  */
 export async function addTexts(archive: Archive, texts: Texts): Promise<Set<string>> {
   const journals = new Set<string>()

@@ -23,6 +23,8 @@ import type { Trace } from './trace.js'
 
 /** The menu lists this many nodes and groups at most, so that its size has a bound. Other names are typed. */
 const listed = 250
+/** Shared: machines ask in thousands. */
+const nothing = {}
 /** How long the menu waits before it looks for the machine, and before it looks again. */
 const menuMs = 5_000
 const unknownMs = 15_000
@@ -39,8 +41,12 @@ export interface BootOptions {
   readonly grants: Grants
   readonly trace: Trace
   readonly hasFile: (name: string) => boolean
+  /** Whether another controller, whose URL is in the scripts too, may have a file that is missing here. */
+  readonly mayBeElsewhere: () => boolean
   /** Node-facing URL. */
   readonly url: string
+  /** That one, and those of other controllers (rules 4.28). */
+  readonly urls: readonly string[]
   readonly manual: 'networks' | 'any' | 'none'
   readonly handover: Handover
   readonly dynamicNodes: boolean
@@ -281,7 +287,7 @@ export class Boot {
   /** Why the node would get no boot script now, or one that tells of an obstacle; undefined when it would boot. */
   obstacleOf(name: string): string | undefined {
     const target = this.#effective(name)
-    const reason = this.#obstacle(target)
+    const { reason } = this.#findings(target)
     try {
       this.#preview(target, reason)
     } catch (error) {
@@ -294,7 +300,7 @@ export class Boot {
   /** What the node's machine would get now. Asking leaves no trace. */
   preview(name: string): string {
     const target = this.#effective(name)
-    return this.#preview(target, this.#obstacle(target))
+    return this.#preview(target, this.#findings(target).reason)
   }
 
   #preview(target: EffectiveNode, reason: string | undefined): string {
@@ -303,11 +309,11 @@ export class Boot {
 
   #script(node: NodeDoc, mac: string, visit: Visit): string {
     const target = this.#o.model.effective(node)
-    const reason = this.#obstacle(target)
+    const { reason, lacking } = this.#findings(target)
     const warning =
       reason === undefined && target.settings.netboot ? misplaced(target, visit.source) : undefined
     const note = (said: string | undefined, isOwn = true) => {
-      if (!visit.headOnly) this.#note(target, said, warning, visit, isOwn)
+      if (!visit.headOnly) this.#note(target, said, warning, lacking, visit, isOwn)
     }
     let text: string
     try {
@@ -321,11 +327,12 @@ export class Boot {
     return text
   }
 
-  /** Notes that a node has asked for its script, and why it cannot have it or why it may not work. */
+  /** Notes that a node has asked for its script, and why it cannot have it, why it may not work, or what is missing here. */
   #note(
     target: EffectiveNode,
     reason: string | undefined,
     warning: string | undefined,
+    lacking: string | undefined,
     visit: Visit,
     isOwn: boolean
   ): void {
@@ -334,8 +341,9 @@ export class Boot {
     if (reason !== undefined) trace.script(target, 'no-script', reason, visit)
     else if (!settings.netboot) trace.script(target, 'disk', '', visit)
     else if (image) trace.script(target, 'script', filesText(image), visit)
-    const news = status.setReason(node.name, (isOwn ? reason : undefined) ?? warning ?? null)
+    const news = status.setReason(node.name, (isOwn ? reason : undefined) ?? warning ?? lacking ?? null)
     if (news && isOwn && reason !== undefined) log.warn(`node ${node.name} cannot boot: ${reason}`)
+    else if (news && lacking !== undefined && warning === undefined) log.warn(`node ${node.name}: ${lacking}`)
     // Anybody can ask from anywhere, again and again. So the log tells it once, until the node is changed.
     if (warning !== undefined && !this.#misplaced.has(node)) {
       this.#misplaced.add(node)
@@ -345,9 +353,12 @@ export class Boot {
       grants.offer(node.name, provision?.macaddress ?? '', network, visit.source.address)
   }
 
-  /** Why the node cannot boot from the network; undefined when it can, or is not to. */
-  #obstacle(target: EffectiveNode): string | undefined {
-    return target.settings.netboot ? obstacle(target, this.#o.hasFile) : undefined
+  /** Why the node cannot boot from the network, or what it has to get from another controller for that; neither if it is not to. */
+  #findings(target: EffectiveNode): { readonly reason?: string; readonly lacking?: string } {
+    const found = target.settings.netboot ? obstacle(target, this.#o.hasFile) : undefined
+    if (found === undefined) return nothing
+    const reason = this.#o.mayBeElsewhere() ? obstacle(target, () => true) : found
+    return reason === undefined ? { lacking: `${found} here: another controller has to send it` } : { reason }
   }
 
   #answer(target: EffectiveNode, mac: string, reason: string | undefined, warning = ''): string {
@@ -384,12 +395,12 @@ export class Boot {
 
   #render<Name extends keyof typeof bootTemplates>(
     template: Name,
-    data: Omit<DataOf<(typeof bootTemplates)[Name]>, 'url' | 'variables'> & {
+    data: Omit<DataOf<(typeof bootTemplates)[Name]>, 'url' | 'urls' | 'variables'> & {
       readonly variables?: VariableMap
     }
   ): string {
-    const { url, model, templates } = this.#o
-    return render(templates, template, { variables: model.cluster.variables, ...data, url })
+    const { url, urls, model, templates } = this.#o
+    return render(templates, template, { variables: model.cluster.variables, ...data, url, urls })
   }
 }
 

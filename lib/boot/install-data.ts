@@ -74,12 +74,13 @@ export const installVariables = {
   vendor: text('who made the machine'),
   assettag: text('its asset tag'),
   url: text('the URL of svcd that nodes use, as configured'),
+  urls: texts('that URL, and after it those of other controllers, which are tried when it does not answer'),
   library: text(
     "lower-case hex sha256 of `templ_library.cfg`, which is at /boot/library/{sha256}; '' when that needs what only a node has"
   ),
-  api_protocol: text('its protocol: http or https'),
-  api_address: text('its host; an IPv6 address is without brackets'),
-  api_port: integer('its port'),
+  api_protocol: text('protocol of `url`: http or https'),
+  api_address: text('host of `url`; an IPv6 address is without brackets'),
+  api_port: integer('port of `url`'),
   token: text('a token for the node, for its calls to svcd'),
   insecure: flag('`[node] verify_certificate = no`'),
   service: flag('`service` of the node: a failed installation opens a shell on the console'),

@@ -30,6 +30,8 @@ export interface InstallOptions {
   readonly hasFile: (name: string) => boolean
   /** Node-facing URL. */
   readonly url: string
+  /** That one, and those of other controllers (rules 4.28). */
+  readonly urls: readonly string[]
   readonly tracker: string
   readonly insecure: boolean
   readonly rootpw: string
@@ -137,7 +139,7 @@ export class Install {
   }
 
   #data(node: NodeDoc, masked: boolean): InstallData {
-    const { model, url, tracker, hasFile, library } = this.#o
+    const { model, url, urls, tracker, hasFile, library } = this.#o
     const target = model.effective(node)
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`)
@@ -156,6 +158,7 @@ export class Install {
       vendor: who.vendor,
       assettag: who.assettag,
       url,
+      urls,
       library: library.sha256(),
       api_protocol: this.#protocol,
       api_address: this.#address,

@@ -2,6 +2,9 @@ import { flag, integer, text, textMap, texts, type Variables } from '../variable
 import { installVariables, nodeVariables } from './install-data.js'
 
 const url = text('the URL of svcd that nodes use')
+const urls = texts(
+  'that URL, and after it those of other controllers, which are tried when it does not answer'
+)
 const variables = textMap("the cluster's `variables`")
 const menu = text('path of the menu that comes next: `boot`, or `boot/short`')
 
@@ -9,6 +12,7 @@ const menu = text('path of the menu that comes next: `boot`, or `boot/short`')
 export const bootTemplates = {
   'boot/templ_boot_ipxe.cfg': {
     url,
+    urls,
     variables,
     mac: text("MAC address of the machine, if no node has it; '' when no machine was looked for"),
     timeout_ms: integer('milliseconds after which the menu looks for the machine'),
@@ -17,10 +21,11 @@ export const bootTemplates = {
     all_groups: flag('whether `groups` has all of them'),
     all_nodes: flag('whether `nodes` has all of them')
   },
-  'boot/templ_boot_ipxe_short.cfg': { url, variables },
-  'boot/templ_boot_disk.cfg': { url, variables },
+  'boot/templ_boot_ipxe_short.cfg': { url, urls, variables },
+  'boot/templ_boot_disk.cfg': { url, urls, variables },
   'boot/templ_boot_node.cfg': {
     url,
+    urls,
     variables: nodeVariables,
     node: text('name of the node'),
     kernelfile: text('file of the kernel, below /boot/'),
@@ -36,6 +41,7 @@ export const bootTemplates = {
   },
   'boot/templ_boot_error.cfg': {
     url,
+    urls,
     variables,
     node: text("name of the node, '' when it is not known"),
     reason: text("why the machine cannot be booted, for iPXE's echo"),

@@ -6,7 +6,7 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { Archive } from '../backup/archive.js'
 import { INFO, infoText } from '../backup/info.js'
 import { refuseHalfRestored } from '../backup/interrupted.js'
-import { isKept, isOfObjects, isStored } from '../backup/state-names.js'
+import { isKept, isOfObjects, isShared, isStored } from '../backup/state-names.js'
 import {
   addFiles,
   addNamedFile,
@@ -154,7 +154,7 @@ async function addState(archive: Archive, config: Config, etcd?: InEtcd): Promis
   const { state } = config.paths
   const release = await holdDirectory(state)
   try {
-    const isElsewhere = etcd ? isStored : release ? () => false : isOfObjects
+    const isElsewhere = etcd ? isShared : release ? () => false : isOfObjects
     const belongs = (name: string) => isKept(name) && !growing.test(name) && !isElsewhere(name)
     await addFiles(archive, state, 'state', path => belongs(topOf(path)))
     if (etcd) await addTexts(archive, etcd.files())

@@ -42,7 +42,7 @@ export function banner(
   const where = isWildcard(address) ? `all addresses, port ${port}` : base
   const login = `${svcctl} login ${user}${base === 'http://127.0.0.1:7050' ? '' : ` --url ${quoted(base)}`}`
   return [
-    `svcd listens on ${where}; nodes use ${config.http.url}`,
+    `svcd listens on ${where}; nodes use ${config.http.urls.join(', ')}`,
     ...(tlsPort === undefined
       ? []
       : [

@@ -67,9 +67,9 @@ export const keys = {
       'Where the daemon listens: address:port or [IPv6 address]:port.'
     ),
     url: key(
-      values.optionalOrigin,
+      values.origins,
       '',
-      'URL under which nodes reach the daemon; empty: http://<controller address>:<port>.'
+      'URL for nodes, and after commas those of other controllers; empty: http://<controller address>:<port>.'
     ),
     trusted_proxies: key(
       values.cidrs,

@@ -109,12 +109,14 @@ function configOf(
 ): Config {
   const { listen } = values.http
   const address = values.controller.address || listen.address
+  const { url: urls, ...http } = values.http
+  const [url = `http://${host(address)}:${listen.port}`, ...others] = urls
   return freeze({
     ...values,
     file: path,
     set: overrides.map(override => override.split('=', 1)[0] as string),
     lines: linesOf(given),
-    http: { ...values.http, url: values.http.url || `http://${host(address)}:${listen.port}` },
+    http: { ...http, url, urls: [url, ...others] },
     controller: { ...values.controller, address },
     users
   })

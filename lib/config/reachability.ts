@@ -35,16 +35,18 @@ export function reachability(config: Config, networks: readonly string[]): strin
   if (networks.length > remote.length && remote.length === 0) return []
   const nodes = `${remote.length === 0 ? 'other machines' : `nodes in ${some(remote)}`} cannot reach`
   const warnings: string[] = []
-  const { listen, trusted_proxies, url } = config.http
+  const { listen, trusted_proxies, urls } = config.http
   if (isLoopback(listen.address) && trusted_proxies.length === 0)
     warnings.push(
       `${nodes} [http] listen ${listen.address}: it is a loopback address; 0.0.0.0:${listen.port} is all addresses`
     )
-  const host = hostOf(url)
-  const wayOut = host === config.controller.address ? '; set [controller] address' : ''
-  if (isLoopback(host)) warnings.push(`${nodes} [http] url ${url}: it is a loopback address${wayOut}`)
-  else if (ipaddr.isValid(host) && isWildcard(host))
-    warnings.push(`${nodes} [http] url ${url}: it is all addresses, not one`)
+  for (const url of urls) {
+    const host = hostOf(url)
+    const wayOut = host === config.controller.address ? '; set [controller] address' : ''
+    if (isLoopback(host)) warnings.push(`${nodes} [http] url ${url}: it is a loopback address${wayOut}`)
+    else if (ipaddr.isValid(host) && isWildcard(host))
+      warnings.push(`${nodes} [http] url ${url}: it is all addresses, not one`)
+  }
   return warnings
 }
 

@@ -13,7 +13,13 @@ export type Values = {
  * absolute, durations in milliseconds, sizes in bytes. Where the ini has none, `http.url` and `controller.address` are
  * those of rules 7.6; every other empty value stays empty.
  */
-export interface Config extends Values {
+export interface Config extends Omit<Values, 'http'> {
+  readonly http: Omit<Values['http'], 'url'> & {
+    /** The URL by which nodes reach this controller: the first one that the ini has. */
+    readonly url: string
+    /** That one, then those of other controllers, which nodes try when it does not answer. */
+    readonly urls: readonly string[]
+  }
   /** The ini file itself. */
   readonly file: string
   /** The keys that the command line gave, as `section.key`. */

@@ -256,6 +256,22 @@ export const optionalOrigin = optionalUrlOf(
   'origin'
 )
 
+const mostOrigins = 8
+/** Nodes get them all as a kernel argument, and Linux takes 2048 characters of arguments. */
+const longestOrigins = 500
+
+/** `http(s)://host[:port]` in canonical text, or several with commas between them, each another one, or nothing. */
+export const origins: Kind<readonly string[]> = (value, directory) => {
+  const expected =
+    'URLs of the form http://host:port or https://host with commas between them: each once, ' +
+    `${mostOrigins} at most, and ${longestOrigins} characters in all`
+  const isOne = (part: string) => /^https?:\/\/[^\s/?#\\@]+\/?$/.test(part) && URL.canParse(part)
+  const found = listed(isOne, expected)(value, directory).map(part => new URL(part).origin)
+  const isGood = new Set(found).size === found.length && found.length <= mostOrigins
+  must(isGood && found.join().length <= longestOrigins && (found.length > 0 || value === ''), expected)
+  return found
+}
+
 /** `http(s)://host[:port][/path]`, or nothing. */
 export const optionalUrl = optionalUrlOf(
   /^https?:\/\/[^\s/?#\\]+(?:\/[^\s?#\\]*)?$/,

@@ -76,7 +76,7 @@ _svcctl() {
   given=("\${given[@]:1}")
   if [[ \${COMP_WORDS[0]##*/} == svcd ]]; then
     if ((\${#given[@]} < 2)); then
-      COMPREPLY=($(compgen -W 'serve helper check export import backup restore store passwd version ctl --help --version' -- "\${given[0]}"))
+      COMPREPLY=($(compgen -W 'serve helper check export import backup restore store join passwd version ctl --help --version' -- "\${given[0]}"))
       return
     fi
     [[ \${given[0]} == ctl ]] || { COMPREPLY=($(compgen -f -- "\${given[-1]}")); return; }

@@ -15,6 +15,8 @@ const LARGEST_PIECE = 256 * 1024
 const SMALLEST_PIECE = 16 * 1024
 /** A quarter of the places may be one address's; so many may be in any case. */
 const LEAST_OF_ADDRESS = 16
+/** As many small files are sent in a second by a slow controller in a storm. */
+const LEAST_PER_SECOND = 300
 /**
  * So many pieces are between disk and socket at once: what one turn of the event loop has to do for downloads, and how many
  * threads of the pool, which has four, they take from others.
@@ -44,6 +46,7 @@ export class Downloads {
       },
       yieldMs,
       waitMs: downloadWaitMs,
+      leastPerSecond: LEAST_PER_SECOND,
       what: 'files are being downloaded, which is the most ([http] max_downloads)'
     })
   }
@@ -94,6 +97,7 @@ export class Downloads {
       await flushed
       place.waitingSince = undefined
     }
+    if (!exchange.gone) place.isServed = true
   }
 
   /** A power of two, so that the pieces of different clients are often the same. */

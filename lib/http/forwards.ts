@@ -17,6 +17,8 @@ const OF_ONE_HOP = new Set(
 /** A machine that is off answers nothing at all. */
 const CONNECT_MS = 5000
 const KEEP_ALIVE_MS = 2000
+/** So many that are refused are told to come back in a second. */
+const LEAST_PER_SECOND = 300
 const AGAIN = { 'Retry-After': '5' }
 
 /** Writes the head of an answer: status, headers and, if it is known, the length. */
@@ -40,6 +42,7 @@ export class Forwards {
       },
       yieldMs,
       waitMs: forwardWaitMs,
+      leastPerSecond: LEAST_PER_SECOND,
       what: 'requests are handed on to the controller that writes, which is the most'
     })
   }

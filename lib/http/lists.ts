@@ -4,6 +4,9 @@ import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
 import { type Place, Places } from './places.js'
 
+/** So many that are refused are told to come back in a second. */
+const LEAST_PER_SECOND = 10
+
 /** Makes one piece of a list when it is its turn. */
 export type InTurn = <R>(make: () => R) => Promise<R>
 
@@ -21,7 +24,7 @@ export class Lists {
     listWaitMs: waitMs
   }: Pick<Limits, 'lists' | 'yieldMs' | 'listWaitMs'>) {
     const what = 'long lists and exports are being sent, which is the most'
-    this.#places = new Places({ most, yieldMs, waitMs, what })
+    this.#places = new Places({ most, yieldMs, waitMs, leastPerSecond: LEAST_PER_SECOND, what })
   }
 
   /** Runs `send` with a place for one list; throws 503 with Retry-After if there is none in time. */

@@ -1,4 +1,4 @@
-import { busy } from './busy.js'
+import { busy, Comebacks } from './busy.js'
 import type { Exchange } from './exchange.js'
 import { networkOf } from './source.js'
 
@@ -9,6 +9,8 @@ const MOST_WAITING = 1000
 export interface Place {
   /** Since when the client has taken nothing, by the clock of `performance`; undefined while it takes. */
   waitingSince: number | undefined
+  /** The client has got all that it asked for. */
+  isServed?: true
 }
 
 export interface PlacesOptions {
@@ -25,6 +27,8 @@ export interface PlacesOptions {
   readonly yieldMs: number
   /** How long a new one waits for a place. */
   readonly waitMs: number
+  /** So many of those that are refused are told to come back in a second, at least. */
+  readonly leastPerSecond: number
   /** What is told if there is none: `<most> <what>`. */
   readonly what: string
 }
@@ -34,6 +38,7 @@ export class Places {
   readonly #options: PlacesOptions
   readonly #taken = new Map<Place, () => void>()
   readonly #waiting = new Waiting()
+  readonly #comebacks: Comebacks
   /** Places that were given to somebody who has not gone on yet. */
   #given = 0
   /** What each address has, and waits for. */
@@ -41,6 +46,7 @@ export class Places {
 
   constructor(options: PlacesOptions) {
     this.#options = options
+    this.#comebacks = new Comebacks(options.leastPerSecond)
   }
 
   /** How many are taken. */
@@ -54,6 +60,7 @@ export class Places {
     const address = networkOf(exchange.address)
     const before = this.#ofAddress.get(address) ?? 0
     if (ofAddress && before >= ofAddress.most && !ofAddress.isUnbound(exchange.address))
+      // Its own fault: the others do not wait for it.
       throw busy(`${address} has ${before} ${ofAddress.what}`)
     this.#ofAddress.set(address, before + 1)
     try {
@@ -71,6 +78,7 @@ export class Places {
     this.#taken.set(place, () => outgoing.destroy())
     try {
       await send(place)
+      if (place.isServed) this.#comebacks.served()
     } finally {
       // One that was cut has given its place to somebody already.
       if (this.#taken.delete(place)) this.#giveNext()
@@ -87,7 +95,8 @@ export class Places {
     const until = performance.now() + waitMs
     for (;;) {
       const left = until - performance.now()
-      if (left <= 0 || this.#waiting.size >= MOST_WAITING) throw busy(`${this.#taken.size} ${what}`)
+      if (left <= 0 || this.#waiting.size >= MOST_WAITING)
+        throw this.#comebacks.refuse(`${this.#taken.size} ${what}`)
       let isGiven = await this.#isGivenWithin(exchange, address, left)
       if (!isGiven && !exchange.gone && this.#makeRoom()) {
         this.#given++

@@ -15,7 +15,7 @@ import { Accepting, WAITING } from './accepting.js'
 import { AccessLog } from './access-log.js'
 import { MOST_READ } from './backlog.js'
 import { ClientGone, hasBody, isHangUp, readBody, textOf } from './body.js'
-import { busy } from './busy.js'
+import { busyForLong } from './busy.js'
 import { Connections } from './connections.js'
 import { Downloads } from './downloads.js'
 import { Exchange } from './exchange.js'
@@ -269,7 +269,7 @@ export class HttpServer<C> {
     const { headers } = incoming
     const options = this.#options
     if (this.#connections.closing) throw shuttingDown
-    if (exchange.isCrowded) throw busy('as many connections are open as there may be')
+    if (exchange.isCrowded) throw busyForLong('as many connections are open as there may be')
     checkHeader(incoming)
     if (headers.expect !== undefined && !exchange.awaitsContinue) {
       throw new ServiceError(417, 'only the expectation 100-continue is known')

@@ -4,6 +4,7 @@ import { resolveInside } from '../disk/inside.js'
 import { badRequest, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
+import type { View } from '../model/view.js'
 import { keepRecord, recordOf } from './built-initramfs.js'
 import type { ImageContext } from './context.js'
 import {
@@ -25,6 +26,15 @@ export interface BootFiles {
   readonly version: string | undefined
 }
 
+/** The kernels and initramfs that svcd made with packs. */
+export const bootFilesOfPacks = (view: View): ReadonlySet<string | undefined> =>
+  new Set(
+    view.names('pack').flatMap(name => {
+      const { kernelfile, initrdfile } = view.get('pack', name) ?? {}
+      return [kernelfile, initrdfile]
+    })
+  )
+
 /** Chooses kernel and initramfs, and builds the initramfs where the ini says so and the image can. */
 export async function bootFiles(
   context: ImageContext,
@@ -36,12 +46,7 @@ export async function bootFiles(
   const { model, config, work } = context
   const { view } = model
   const pack = image.imagefile === undefined ? undefined : view.get('pack', image.imagefile)
-  const madeHere = new Set(
-    view.names('pack').flatMap(name => {
-      const doc = view.get('pack', name)
-      return [doc?.kernelfile, doc?.initrdfile]
-    })
-  )
+  const madeHere = bootFilesOfPacks(view)
   const isOwn = (name: string) =>
     !madeHere.has(name) &&
     (lstatSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile() ?? false)

@@ -7,7 +7,7 @@ import type { Given } from '../model/object-type.js'
 import type { OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { alreadyThere, placeTree } from './place-tree.js'
-import { checkUnmounted, treeIfAny } from './trees.js'
+import { checkUnmounted, here, treeIfAny } from './trees.js'
 
 /**
  * Gives the source of a clone. Throws 404 without a source or a new name, 400 for a name that is taken and for a `path`
@@ -68,7 +68,9 @@ export async function cloneImage(
     model.clone('osimage', name, { ...given, values: values.set('path', place) }, actor, tx => {
       if (tx.get('osimage', name)?.path !== source.path)
         throw unavailable(`OS image ${name}: field "path" was changed while it was copied`)
-      tx.put('tree', copy, { name: copy, at, osimage: copy })
+      tx.put('tree', copy, { name: copy, at, osimage: copy, ...here(context) })
+      const made = tx.get('osimage', copy)
+      if (made) tx.put('osimage', copy, { ...made, ...here(context) })
     })
   await placeTree(context, { parent: '', target: copy, replaces: false, timeLimitMs, fill, commit }, job)
 }

@@ -5,10 +5,20 @@ import type { Log } from '../log.js'
 import type { Model } from '../model/model.js'
 import type { Intents } from './intents.js'
 
+/** The controllers that share the objects: the directory of an image is on one of them. */
+export interface Controllers {
+  /** The name of this one. */
+  readonly own: string
+  /** The names of those beside it that are there. */
+  readonly others: () => readonly string[]
+}
+
 /** What all work on images uses. */
 export interface ImageContext {
-  readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'torrent'>
+  readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'store' | 'torrent'>
   readonly model: Model
+  /** Absent: there is this one alone. */
+  readonly controllers?: Controllers | undefined
   readonly intents: Intents
   /** Does what needs root: all that reads files of images, or changes them. */
   readonly work: Work

@@ -59,7 +59,9 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
     for (const [field, file] of Object.entries(given)) {
       if (hasFile(join(files, file))) continue
       const message = `${title}: field "${field}": there is no file ${join(files, file)}`
-      if (sent.has(name)) problems.push({ type, name, message: `${message}, and nodes boot with it` })
+      if (config.store.medium === 'etcd')
+        warnings.push(`${message}; svcd fetches it from another controller that has it`)
+      else if (sent.has(name)) problems.push({ type, name, message: `${message}, and nodes boot with it` })
       else warnings.push(message)
     }
   for (const image of hasDirectory(directory) ? images : []) {

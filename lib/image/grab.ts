@@ -12,7 +12,7 @@ import { newIntentId, temporary } from './intents.js'
 import { placeTree } from './place-tree.js'
 import type { Target } from './transfer/remote.js'
 import { Changes, requestOf } from './transfers.js'
-import { imageTree, realBelow } from './trees.js'
+import { here, imageTree, realBelow } from './trees.js'
 
 /**
  * Where the tree of an image is or, where there is none yet, will be: parent and target as placeTree takes them, and the
@@ -71,9 +71,10 @@ export async function grabImage(
         throw unavailable(`OS image ${osimage} was deleted or renamed while node ${from.node} was grabbed`)
       if (now.path !== image.path)
         throw unavailable(`OS image ${osimage}: field "path" was changed while node ${from.node} was grabbed`)
-      if (now.path === undefined) tx.put('osimage', osimage, { ...now, path: join(directory, osimage) })
+      const stored = { ...now, path: now.path ?? join(directory, osimage), ...here(context) }
+      if (now.path === undefined || now.controller !== stored.controller) tx.put('osimage', osimage, stored)
       if (tree === undefined && parent === '' && isObjectName(target))
-        tx.put('tree', target, { name: target, at, osimage })
+        tx.put('tree', target, { name: target, at, osimage, ...here(context) })
     })
   const placement = { parent, target, replaces: tree !== undefined, timeLimitMs: config.ssh.time_limit }
   await placeTree(context, { ...placement, fill: take, commit }, job)

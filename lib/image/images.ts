@@ -27,11 +27,12 @@ import { Sweep } from './sweep.js'
 import { checkPrograms, reachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
 import { checkFields } from './transfers.js'
-import { imageIn, keepTree, realPlace, treeOf } from './trees.js'
+import { checkHere, elsewhere, imageIn, keepTree, noteFound, realPlace, treeOf } from './trees.js'
 import { Upkeep } from './upkeep.js'
 
-export interface ImagesOptions extends Pick<ImageContext, 'model' | 'log' | 'now' | 'ticks' | 'work'> {
-  readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'torrent' | 'auth'>
+export interface ImagesOptions
+  extends Pick<ImageContext, 'model' | 'log' | 'now' | 'ticks' | 'work' | 'controllers'> {
+  readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'store' | 'torrent' | 'auth'>
   readonly jobs: Jobs
   readonly status: NodeStatus
   readonly remote: Remote
@@ -63,8 +64,8 @@ export class Images {
 
   private constructor(options: ImagesOptions, intents: Intents) {
     this.#o = options
-    const { config, model, log, now, ticks, status, work } = options
-    this.#context = { config, model, intents, work, log, now, ticks, files: new Mutex() }
+    const { config, controllers, model, log, now, ticks, status, work } = options
+    this.#context = { config, controllers, model, intents, work, log, now, ticks, files: new Mutex() }
     this.installing = new Installing(status, config.auth.node_token_lifetime, ticks)
     this.sweep = new Sweep(this.#context, this.installing)
     this.upkeep = new Upkeep(this.#context, () => this.#tellTorrents())
@@ -73,7 +74,9 @@ export class Images {
         this.#tellTorrents()
         void this.upkeep.run()
         await this.#removeTrees(theDaemon)
-      }
+        await noteFound(this.#context)
+      },
+      ...(options.controllers ? { retryMs: { first: 1000, longest: 60_000 } } : {})
     })
   }
 
@@ -94,6 +97,11 @@ export class Images {
     images.recovered = Promise.all([later(), ...removals.map(({ done }) => done.catch(() => {}))])
     images.look()
     return images
+  }
+
+  /** Held while files of the files directory get their names or are removed. */
+  get files(): Mutex {
+    return this.#context.files
   }
 
   /** Follows committed changes. The host key of a node that was renamed or deleted is forgotten. */
@@ -117,15 +125,24 @@ export class Images {
   async save(name: string, given: Given, actor: Actor): Promise<{ created: boolean }> {
     const directory = this.#directory
     const to = given.newName || name
-    const stands = to !== name && (await exists(join(directory, name)))
+    const before = this.#o.model.view.get('osimage', name)
+    const isElsewhere = before !== undefined && (await elsewhere(this.#context, before)) !== undefined
+    const stands = to !== name && (isElsewhere || (await exists(join(directory, name))))
     return this.#o.model.save('osimage', name, given, actor, tx => {
       if (to !== name) keepTree(tx, directory, name, to, stands)
+      const now = tx.get('osimage', to)
+      if (!before || !now || now.controller === undefined) return
+      if (to !== name || meantTree(directory, now) === meantTree(directory, before)) return
+      // Another directory: where that is, is looked for.
+      const { controller: _, ...rest } = now
+      tx.put('osimage', to, rest)
     })
   }
 
   /** Packs an image. Throws 404, or 503 where it has no directory that may be packed. */
   async pack(name: string, actor: Actor): Promise<SubmittedJob> {
     const image = this.#image(name)
+    await checkHere(this.#context, image)
     await treeOf(this.#directory, image)
     return this.#submit('pack', image, actor, [], job => packImage(this.#context, name, {}, actor, job))
   }
@@ -133,6 +150,7 @@ export class Images {
   /** Gives an image another kernel and packs it. Throws 400 for a file that the image does not have. */
   async kernel(name: string, wish: KernelWish, actor: Actor): Promise<SubmittedJob> {
     const image = this.#image(name)
+    await checkHere(this.#context, image)
     const change = newWish(image, wish)
     await checkWish(await treeOf(this.#directory, image), name, change)
     return this.#submit('kernel', image, actor, [], job => packImage(this.#context, name, change, actor, job))
@@ -140,6 +158,7 @@ export class Images {
 
   /** Copies an image with its directory. Throws 404 and 400 as `checkClone`. */
   async clone(name: string, given: Given, actor: Actor): Promise<SubmittedJob> {
+    await checkHere(this.#context, this.#image(name))
     const image = await checkClone(this.#context, name, given)
     const place = await realPlace(join(this.#directory, given.newName as string))
     const lanes = [`osimage ${given.newName}`, `tree ${place}`]
@@ -202,6 +221,7 @@ export class Images {
     const address = this.#addressOf(node)
     const image = this.#image(osimage)
     checkFields(image)
+    await this.#mustBeHere(image)
     await placeOf(this.#directory, image)
     await this.#canReach(node, address, signal)
     const from = { node, address: address as string }
@@ -219,6 +239,7 @@ export class Images {
     signal: AbortSignal
   ): Promise<SubmittedJob> {
     const address = this.#addressOf(node)
+    await this.#mustBeHere(this.#image(osimage))
     await treeToPush(this.#directory, this.#image(osimage))
     await this.#canReach(node, address, signal)
     return this.#push([{ node, address }], osimage, dryrun, actor)
@@ -228,6 +249,7 @@ export class Images {
   async pushToGroup(group: string, osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {
     const { model } = this.#o
     model.get('group', group)
+    await this.#mustBeHere(this.#image(osimage))
     await treeToPush(this.#directory, this.#image(osimage))
     const names = model.view.index.members(group)?.all.values ?? []
     const to = [...names].map(node => ({ node, address: this.#addressOf(node) }))
@@ -271,6 +293,12 @@ export class Images {
         return run(job)
       }
     })
+  }
+
+  /** Throws 404 for a directory on another controller: a grab or a push cannot start. */
+  async #mustBeHere(image: OsimageDoc): Promise<void> {
+    const why = await elsewhere(this.#context, image)
+    if (why !== undefined) throw notFound(why)
   }
 
   async #laneOf(image: OsimageDoc): Promise<string> {

@@ -10,9 +10,10 @@ import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import type { BootFiles } from './boot-files.js'
 import type { ImageContext } from './context.js'
 import { type PackIntent, temporary } from './intents.js'
+import { here } from './trees.js'
 
 /** Whether an image, a tag or a pack has this file of the files directory. A torrent goes with its pack. */
-const isServed = (index: ClusterIndex, name: string) =>
+export const isServed = (index: ClusterIndex, name: string) =>
   index.isImageFile('boot', name) || index.isImageFile('pack', name.replace(/\.torrent$/, ''))
 
 /** A file that was made, and the name it is to have. */
@@ -26,7 +27,7 @@ export interface Made {
  * has it. After a failure, `discard` takes back what was done.
  */
 export async function publish(
-  { model, config }: ImageContext,
+  context: ImageContext,
   image: OsimageDoc,
   made: readonly Made[],
   { kernel, initrd, version }: BootFiles,
@@ -34,6 +35,7 @@ export async function publish(
   actor: Actor,
   signal: AbortSignal
 ): Promise<void> {
+  const { model, config } = context
   const directory = config.paths.files
   for (const { from, name } of made) await giveName(from, join(directory, name), signal)
   await syncDirectory(directory)
@@ -45,6 +47,7 @@ export async function publish(
     const { kernelfile, initrdfile, kernelversion, ...rest } = now
     tx.put('osimage', now.name, {
       ...rest,
+      ...here(context),
       imagefile: pack.name,
       ...set('kernelfile', kernel === 'kept' ? kernelfile : pack.kernelfile),
       ...set('initrdfile', initrd === 'kept' ? initrdfile : pack.initrdfile),

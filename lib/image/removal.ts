@@ -12,9 +12,15 @@ import { imageIn } from './trees.js'
  * The directories that svcd made for images that have been deleted, and that no other image is in (rules 3.12). Where
  * another image is in one, the directory belongs to that image from now on.
  */
-export async function abandonedTrees({ config, model }: ImageContext): Promise<TreeDoc[]> {
+export async function abandonedTrees({ config, controllers, model }: ImageContext): Promise<TreeDoc[]> {
   const { directory } = config.image
-  const names = [...model.view.names('tree')].filter(name => model.view.get('tree', name)?.abandoned)
+  // What another controller made is removed by that one, once it writes.
+  const isHere = ({ controller }: TreeDoc) =>
+    !controllers || [controllers.own, undefined].includes(controller)
+  const names = [...model.view.names('tree')].filter(name => {
+    const tree = model.view.get('tree', name)
+    return tree?.abandoned && isHere(tree)
+  })
   if (names.length === 0) return []
   return model.change(theDaemon, tx =>
     names.flatMap(name => {

@@ -12,7 +12,7 @@ const hourMs = 3_600_000
 const soonMs = 100
 
 /** The files of a pack among all. All names made for it begin alike, also that of a kernel that its image had before. */
-function filesOf({ name, osimage, sha256 }: PackDoc, all: readonly string[]): string[] {
+export function filesOfPack({ name, osimage, sha256 }: PackDoc, all: readonly string[]): string[] {
   const begins = `${osimage}-${sha256.slice(0, 12)}-`
   return all.filter(file => file === name || file === `${name}.torrent` || file.startsWith(begins))
 }
@@ -65,7 +65,7 @@ export class Sweep {
     const all = await readdir(config.paths.files)
     for (const name of unnamed) {
       const doc = view.get('pack', name)
-      const files = doc ? filesOf(doc, all) : []
+      const files = doc ? filesOfPack(doc, all) : []
       // An image or a tag may name only a kernel of it.
       if (files.some(file => view.index.isNamed('boot', file))) {
         this.#unused.delete(name)

@@ -4,8 +4,62 @@ import { basename, dirname, isAbsolute, join } from 'node:path'
 import { exists } from '../disk/missing.js'
 import { mountsBelow } from '../disk/mounts.js'
 import { unavailable } from '../errors.js'
+import { theDaemon } from '../model/model.js'
 import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
 import type { Tx, View } from '../model/view.js'
+import type { ImageContext } from './context.js'
+
+type Shared = Pick<ImageContext, 'config' | 'controllers'>
+
+/**
+ * Why work on the directory of an image cannot be done here: it is on another controller; undefined where it can. A copy here does for
+ * one that is gone.
+ */
+export async function elsewhere(
+  { config, controllers }: Shared,
+  image: OsimageDoc
+): Promise<string | undefined> {
+  const { name, controller } = image
+  if (!controllers || controller === undefined || controller === controllers.own) return undefined
+  const isThere = controllers.others().includes(controller)
+  const path = meantTree(config.image.directory, image)
+  if (!isThere && (await exists(path))) return undefined
+  return (
+    `OS image ${name}: its directory ${path} is on controller ${controller}, and controller ${controllers.own} writes: ` +
+    (isThere
+      ? `make ${controller} the one that writes (stop svcd on the others for a moment), and ask again`
+      : `start svcd on ${controller} and make it the one that writes, or bring the directory here`)
+  )
+}
+
+/** Throws unavailable (503) for an image whose directory is on another controller. */
+export async function checkHere(shared: Shared, image: OsimageDoc): Promise<void> {
+  const why = await elsewhere(shared, image)
+  if (why !== undefined) throw unavailable(why)
+}
+
+/** What an image notes of its directory, which is here: nothing where there is one controller alone. */
+export const here = ({ controllers }: Shared) => (controllers ? { controller: controllers.own } : {})
+
+/** Notes where the directories are of which that is not known, as far as they are here. */
+export async function noteFound({ config, controllers, model }: ImageContext): Promise<void> {
+  if (!controllers || model.isFollowing) return
+  const { directory } = config.image
+  const found: string[] = []
+  for (const name of model.view.names('osimage')) {
+    const image = model.view.get('osimage', name)
+    if (image && image.controller === undefined && (await exists(meantTree(directory, image))))
+      found.push(name)
+  }
+  if (found.length === 0) return
+  await model.change(theDaemon, tx => {
+    for (const name of found) {
+      const image = tx.get('osimage', name)
+      if (image && image.controller === undefined)
+        tx.put('osimage', name, { ...image, controller: controllers.own })
+    }
+  })
+}
 
 /**
  * The real directory of a path, with no link left. Throws an Error that calls it `name` unless it is a directory strictly

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { Background } from '../background.js'
 import { syncFile } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
+import { isFile } from '../disk/missing.js'
 import { theDaemon } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
 import type { PackDoc } from '../model/types/osimage.js'
@@ -105,6 +106,8 @@ export class Upkeep {
     const note: PackIntent = { kind: 'pack', id: newIntentId(), files: [] }
     const output = join(directory, temporary(note.id, 'torrent'))
     const file = join(directory, name)
+    // It is fetched from another controller.
+    if (config.store.medium === 'etcd' && !(await isFile(file))) return
     await intents.write(note)
     try {
       await createTorrent({ file, name, announce, output, signal })

@@ -1,13 +1,11 @@
-import { join } from 'node:path'
-import { readRegularFile } from '../disk/regular-file.js'
 import { unavailable } from '../errors.js'
 import type { JsonValue } from '../json.js'
 import { type Log, oneLine } from '../log.js'
 import {
   ALL,
   type Body,
+  type Decoded,
   type Delivered,
-  decode,
   encode,
   isFinished,
   type JobRecord,
@@ -17,7 +15,7 @@ import {
 import { type RecordDisk, RecordFile } from './record-file.js'
 import { reasonOf } from './text.js'
 
-/** The most characters of JSON that a record's results may have. */
+/** The most bytes of JSON that a record's results may have. */
 export const RESULTS_KEPT = 1024 * 1024
 
 /** What `GET /config/status/{id}` tells one user (rules 2.9). */
@@ -36,11 +34,21 @@ export interface ResultsPoll {
   readonly progress: number
 }
 
+/** Where records are kept. */
+export interface RecordPlace {
+  readonly disk: RecordDisk
+  /** The name of a record's file, as the disk and messages have it. */
+  file(id: string): string
+  /** Reads a record; throws Error for one that cannot be read. */
+  read(id: string): Promise<Decoded>
+  /** As in RecordFile. */
+  readonly flow?: number
+}
+
 interface EntryOptions {
   /** Is told each change of the summary; it must not throw. */
   readonly told?: (summary: JobSummary) => void
-  readonly directory: string
-  readonly disk: RecordDisk
+  readonly place: RecordPlace
   readonly log: Log
 }
 
@@ -49,7 +57,7 @@ interface EntryOptions {
  * from the file when somebody asks.
  */
 export class Entry {
-  readonly #file: string
+  readonly #place: RecordPlace
   readonly #told: ((summary: JobSummary) => void) | undefined
   readonly #record: RecordFile
   readonly #delivered: Delivered
@@ -61,19 +69,19 @@ export class Entry {
   #readers = 0
 
   /** `bytes`: of its file, if it has one. */
-  constructor(stored: ReturnType<typeof decode>, { directory, disk, log, told }: EntryOptions, bytes = 0) {
+  constructor(stored: Decoded, { place, log, told }: EntryOptions, bytes = 0) {
     this.#told = told
+    this.#place = place
     this.#summary = stored.summary
     this.#delivered = stored.delivered
     this.#body = stored.body
-    this.#file = join(directory, `${stored.summary.id}.json`)
+    const { disk, flow } = place
     this.#record = new RecordFile({
-      file: this.#file,
+      file: place.file(stored.summary.id),
       text: () => encode(this.#summary, this.#known(), this.#delivered),
       bytes,
       onWritten: () => this.release(),
-      disk,
-      log
+      ...{ disk, flow, log }
     })
   }
 
@@ -152,6 +160,11 @@ export class Entry {
     return this.#record.close()
   }
 
+  /** Another controller goes on with the record: nothing is written any more from here. */
+  abandon(): Promise<void> {
+    return this.#record.abandon()
+  }
+
   /** Throws 503 when the file of a finished job cannot be read. */
   record(): Promise<JobRecord> {
     return this.#read(async ({ transcript, results }) => ({
@@ -217,7 +230,7 @@ export class Entry {
   }
 
   #known(): Body {
-    if (!this.#body) throw new TypeError(`the body of ${this.#file} is not in memory`)
+    if (!this.#body) throw new TypeError(`the body of request ${this.#summary.id} is not in memory`)
     return this.#body
   }
 
@@ -235,7 +248,7 @@ export class Entry {
   async #load(): Promise<Body> {
     const { id } = this.#summary
     try {
-      return decode(id, (await readRegularFile(this.#file)).toString()).body
+      return (await this.#place.read(id)).body
     } catch (error) {
       throw unavailable(`the record of request ${id} cannot be read: ${reasonOf(error)}`)
     }
@@ -250,12 +263,13 @@ function fit(value: JsonValue, room: number): { kept?: JsonValue; size: number; 
   const text = JSON.stringify(value)
   if (text === undefined) throw new TypeError('a result must be JSON')
   // A copy: the caller may go on with its own.
-  if (text.length <= room) return { kept: JSON.parse(text), size: text.length, leftOut: 0 }
+  const whole = Buffer.byteLength(text)
+  if (whole <= room) return { kept: JSON.parse(text), size: whole, leftOut: 0 }
   if (!Array.isArray(value) || room < 2) return { size: 0, leftOut: Array.isArray(value) ? value.length : 1 }
   const kept: JsonValue[] = []
   let size = 2
   for (const item of value) {
-    const length = JSON.stringify(item).length + 1
+    const length = Buffer.byteLength(JSON.stringify(item)) + 1
     if (size + length > room) break
     size += length
     kept.push(item)

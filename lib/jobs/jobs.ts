@@ -6,6 +6,7 @@ import { startable } from './lanes.js'
 import type { JobRecord, JobSummary } from './record.js'
 import { type RecordDisk, realDisk } from './record-file.js'
 import { INTERRUPTED, Records } from './records.js'
+import type { Sharing } from './shared.js'
 import { reasonOf } from './text.js'
 import { type JobSpec, JobStoppedError, Work } from './work.js'
 
@@ -30,6 +31,8 @@ interface JobsOptions {
   /** How many run at once. */
   readonly parallel: number
   readonly disk?: RecordDisk
+  /** Where controllers share the records, in the place of the directory: the one that writes runs all jobs. */
+  readonly sharing?: Sharing | undefined
   /** Bytes of all records; absent: 128 MiB. */
   readonly mostBytes?: number
   /** Is told each new job, and each change of one; it must not throw. */
@@ -42,6 +45,8 @@ const MOST_WAITING = 1000
 const MOST_READING = 8
 /** How long an aborted job may take to end: its programs take up to 5 s. */
 const ABORTED_MS = 7000
+/** Why jobs are stopped whose controller does not write any more. */
+const OVERTAKEN = `${INTERRUPTED}: another controller writes now`
 
 /** Asynchronous requests: a queue with lanes, and a record of each on disk (rules 2.8, 2.9). */
 export class Jobs {
@@ -65,11 +70,15 @@ export class Jobs {
   }
 
   /**
-   * Reads the records. A job that had not ended is `failed: interrupted` from now on. A file that is no record is
-   * logged and left alone. Throws the error of the operating system when the directory cannot be made or read.
+   * Reads the records. A job that had not ended has failed as interrupted from now on, unless another controller runs it. A file that
+   * is no record is logged and left alone. Throws the error of the operating system when the directory cannot be made or read.
    */
   static async open(options: JobsOptions): Promise<Jobs> {
-    return new Jobs(options, await Records.open({ disk: realDisk, ...options }))
+    let overtaken = () => {}
+    const records = await Records.open({ disk: realDisk, ...options, overtaken: () => overtaken() })
+    const jobs = new Jobs(options, records)
+    overtaken = () => jobs.#overtaken()
+    return jobs
   }
 
   /**
@@ -104,7 +113,8 @@ export class Jobs {
     } catch (error) {
       this.#waiting.delete(work)
       this.#dispatch()
-      await entry.remove().catch(() => {})
+      // Where nobody knows whether it is stored; the answer does not wait for as long again.
+      this.#write(entry.remove()).catch(() => {})
       throw unavailable(`${kind} of ${object} cannot be recorded: ${reasonOf(error)}`)
     }
     this.#records.add(entry)
@@ -187,6 +197,17 @@ export class Jobs {
         resolve()
       }
     })
+  }
+
+  /**
+   * Another controller writes from now on, and reports what ran or waited here as failed: it is stopped, and its records are that
+   * one's.
+   */
+  #overtaken(): void {
+    for (const work of [...this.#waiting, ...this.#running]) {
+      void work.entry.abandon()
+      this.#stop(work, OVERTAKEN)
+    }
   }
 
   #readingOf(by: string): number {

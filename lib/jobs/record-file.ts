@@ -30,6 +30,8 @@ interface RecordFileOptions {
   /** Called when the file holds the whole record. */
   readonly onWritten: () => void
   readonly disk: RecordDisk
+  /** So many bytes are written in a second, but for `now`; absent: any number. */
+  readonly flow?: number | undefined
   readonly log: Log
 }
 
@@ -68,7 +70,7 @@ export class RecordFile {
   soon(): void {
     this.#changes++
     // A write that fails has pauses of its own.
-    if (this.#writing.problem === '') this.#writing.wake(SOON_MS)
+    if (this.#writing.problem === '') this.#writing.wake(this.#soonMs)
   }
 
   /** Writes the record now. Rejects when that fails; it is tried again later. */
@@ -83,10 +85,20 @@ export class RecordFile {
     await this.#options.disk.remove(this.#options.file)
   }
 
+  /** Writes no more, and leaves what is written: another controller goes on with it. */
+  async abandon(): Promise<void> {
+    await this.#writing.close()
+  }
+
   /** Tries once more to write what is not written, and writes no more after that. */
   async close(): Promise<void> {
     if (this.behind) await this.#writing.run().catch(() => {})
     await this.#writing.close()
+  }
+
+  get #soonMs(): number {
+    const { flow = Number.POSITIVE_INFINITY } = this.#options
+    return Math.max(SOON_MS, (this.#bytes / flow) * 1000)
   }
 
   async #write(): Promise<void> {
@@ -96,7 +108,7 @@ export class RecordFile {
     await disk.replace(file, content)
     this.#bytes = Buffer.byteLength(content)
     this.#written = changes
-    if (this.behind) this.#writing.wake(SOON_MS)
+    if (this.behind) this.#writing.wake(this.#soonMs)
     else onWritten()
   }
 }

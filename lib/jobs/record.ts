@@ -11,6 +11,8 @@ export interface JobSummary {
   readonly by: string
   /** It changes nothing. */
   readonly reads?: true
+  /** The name of the controller that runs it, where several share the records. */
+  readonly controller?: string
   readonly state: JobState
   /** 0 to 1. */
   readonly progress: number
@@ -38,8 +40,11 @@ export const ALL = 'all'
 /** By user: how many lines were delivered; by `<user> results`: how many results. */
 export type Delivered = Map<string, number | typeof ALL>
 
-/** The body of a new job. */
-export const emptyBody = (): Body => ({ transcript: new Transcript(), results: new Map() })
+/** The body of a new job; `linesBytes` as in Transcript. */
+export const emptyBody = (linesBytes?: number): Body => ({
+  transcript: new Transcript(undefined, linesBytes),
+  results: new Map()
+})
 
 /** Whether the job has ended. */
 export const isFinished = ({ state }: { readonly state: JobState }) => state === 'done' || state === 'failed'
@@ -56,9 +61,18 @@ export function encode(summary: JobSummary, body: Body, delivered: Delivered): s
   return `${JSON.stringify(doc, null, 2)}\n`
 }
 
+/** A whole record, and what was delivered of it. */
+export interface Decoded {
+  readonly summary: JobSummary
+  readonly body: Body
+  readonly delivered: Delivered
+}
+
 /** Reads a record's file; throws an Error that says what is wrong with it. */
-export function decode(id: string, text: string): { summary: JobSummary; body: Body; delivered: Delivered } {
-  const doc: unknown = JSON.parse(text)
+export const decode = (id: string, text: string): Decoded => decoded(id, JSON.parse(text))
+
+/** The same of its JSON; `linesBytes` as in Transcript. */
+export function decoded(id: string, doc: unknown, linesBytes?: number): Decoded {
   if (!isObject(doc)) throw new Error('not a record')
   const wrong = Object.entries(rules).find(([key, is]) => !is(doc[key]))
   if (wrong) throw new Error(`field "${wrong[0]}" is missing or wrong`)
@@ -71,7 +85,7 @@ export function decode(id: string, text: string): { summary: JobSummary; body: B
   }
   if (isFinished(summary) && summary.ended === undefined) throw new Error('field "ended" is missing or wrong')
   const body = {
-    transcript: new Transcript(lines),
+    transcript: new Transcript(lines, linesBytes),
     results: new Map<string, JsonValue>(Array.isArray(results) ? results : Object.entries(results))
   }
   return { summary, body, delivered: new Map(Object.entries(delivered)) }
@@ -94,6 +108,7 @@ const rules: Readonly<Record<string, Is>> = {
   object: isText,
   by: isText,
   reads: maybe(value => value === true),
+  controller: maybe(isText),
   state: value => ['queued', 'running', 'done', 'failed'].includes(value as string),
   progress: isTime,
   queued: isTime,

@@ -5,9 +5,10 @@ import { makeDirectory } from '../disk/directory.js'
 import { readRegularFile } from '../disk/regular-file.js'
 import { isLeftover } from '../disk/replace.js'
 import type { Log } from '../log.js'
-import { Entry } from './entry.js'
-import { decode, emptyBody, type JobSummary } from './record.js'
+import { Entry, type RecordPlace } from './entry.js'
+import { decode, decoded, emptyBody, type JobSummary } from './record.js'
 import type { RecordDisk } from './record-file.js'
+import { type Followed, SharedDisk, type Sharing } from './shared.js'
 import { reasonOf } from './text.js'
 
 /** How long a record is kept after its end (rules 2.9). */
@@ -18,6 +19,13 @@ export const READING_KEPT_MS = 3_600_000
 const MOST_BYTES = 128 * 1024 * 1024
 const SMALLEST = 8192
 const SWEEP_MS = 3_600_000
+/**
+ * Bytes of the first and of the last lines of a record that controllers share: etcd takes 1.5 MiB in a request, of which results may
+ * have 1 MiB.
+ */
+const SHARED_LINES = 64 * 1024
+/** Bytes of such a record a second: etcd keeps each state of it for a while. */
+const SHARED_FLOW = 64 * 1024
 
 /** Why a job failed that the end of the daemon interrupted. */
 export const INTERRUPTED = 'interrupted'
@@ -31,33 +39,49 @@ interface RecordsOptions {
   readonly mostBytes?: number
   /** Is told each change of a summary; it must not throw. */
   readonly told?: (summary: JobSummary) => void
+  /** In the place of the directory and the disk. */
+  readonly sharing?: Sharing | undefined
+  /** Another controller writes from now on: it reports what ran here as failed. */
+  readonly overtaken?: () => void
 }
 
-/** The records of a directory, one file each. */
+/** The records of a directory, one file each, or those that controllers share. */
 export class Records {
   /** Oldest first. */
   readonly #entries = new Map<string, Entry>()
+  readonly #shared: SharedDisk | undefined
+  readonly #place: RecordPlace
   readonly #sweeping = new Background({ work: () => this.#removeOld(), everyMs: SWEEP_MS })
 
-  private constructor(private readonly options: RecordsOptions) {}
+  private constructor(private readonly options: RecordsOptions) {
+    this.#shared = options.sharing && new SharedDisk()
+    this.#place = this.#shared ? sharedPlace(this.#shared) : placeIn(options)
+  }
 
   /**
-   * Reads the records. A job that had not ended is `failed: interrupted` from now on. A file that is no record is
-   * logged and left alone. Throws the error of the operating system when the directory cannot be made or read.
+   * Reads the records. A job that had not ended has failed as interrupted from now on, unless another controller runs it. A file that
+   * is no record is logged and left alone. Throws the error of the operating system when the directory cannot be made or read.
    */
   static async open(options: RecordsOptions): Promise<Records> {
-    const { directory } = options
-    await makeDirectory(directory)
-    const names = await readdir(directory)
+    const { directory, sharing } = options
     const records = new Records(options)
-    await records.#load(names)
+    if (sharing) {
+      await records.#shared?.open(sharing, records.#followed)
+      if (!records.#isFollowing) records.#followed.promoted()
+    } else {
+      await makeDirectory(directory)
+      await records.#load(await readdir(directory))
+    }
     records.sweep()
     return records
   }
 
   /** Makes a record; `add` puts it among the others. */
   create(summary: JobSummary): Entry {
-    return new Entry({ summary, body: emptyBody(), delivered: new Map() }, this.options)
+    const { sharing } = this.options
+    const whole = sharing ? { controller: sharing.controller, ...summary } : summary
+    const body = emptyBody(sharing && SHARED_LINES)
+    return new Entry({ summary: whole, body, delivered: new Map() }, this.#entryOptions)
   }
 
   add(entry: Entry): void {
@@ -83,10 +107,50 @@ export class Records {
   async close(): Promise<void> {
     await this.#sweeping.close()
     await Promise.all([...this.#entries.values()].map(entry => entry.close()))
+    await this.#shared?.close()
+  }
+
+  get #isFollowing(): boolean {
+    return this.#shared?.isFollowing ?? false
+  }
+
+  get #entryOptions() {
+    const { log, told } = this.options
+    return { place: this.#place, log, ...(told ? { told } : {}) }
+  }
+
+  /** What is told of records that controllers share. */
+  readonly #followed: Followed = {
+    stored: (id, record, bytes) => {
+      if (record === undefined) {
+        this.#entries.delete(id)
+        return
+      }
+      const entry = new Entry(decoded(id, record, SHARED_LINES), this.#entryOptions, bytes)
+      // Of one that has not ended, all is known here should this controller have to end it.
+      entry.release()
+      this.#entries.set(id, entry)
+    },
+    ids: () => this.#entries.keys(),
+    reset: () => {
+      this.options.overtaken?.()
+      for (const entry of this.#entries.values()) void entry.abandon()
+      this.#entries.clear()
+    },
+    promoted: () => {
+      const entries = [...this.#entries.values()].sort(byAge)
+      this.#entries.clear()
+      for (const entry of entries) {
+        this.#entries.set(entry.summary.id, entry)
+        if (!entry.finished) this.#interrupt(entry).catch(() => {})
+      }
+      this.sweep()
+    },
+    overtaken: () => this.options.overtaken?.()
   }
 
   async #load(names: readonly string[]): Promise<void> {
-    const { directory, log, now } = this.options
+    const { directory, log } = this.options
     const entries: Entry[] = []
     for (const name of names) {
       const file = join(directory, name)
@@ -96,24 +160,34 @@ export class Records {
       if (id === undefined) continue
       try {
         const content = await readRegularFile(file)
-        const entry = new Entry(decode(id, content.toString()), this.options, content.length)
+        const entry = new Entry(decode(id, content.toString()), this.#entryOptions, content.length)
         entry.release()
         entries.push(entry)
       } catch (error) {
         log.error(`${file} is no record of a request, and is left alone: ${reasonOf(error)}`)
       }
     }
-    for (const entry of entries.sort((a, b) => a.summary.queued - b.summary.queued)) {
+    for (const entry of entries.sort(byAge)) {
       this.add(entry)
-      if (entry.finished) continue
-      const { id, kind, object } = entry.summary
-      log.warn(`request ${id} (${kind} of ${object}) was interrupted by the end of the daemon`)
-      entry.end(now(), INTERRUPTED)
-      await entry.save().catch(() => {})
+      if (!entry.finished) await this.#interrupt(entry).catch(() => {})
     }
   }
 
+  /** Nobody runs it any more. Rejects when that cannot be stored; it is tried again then. */
+  #interrupt(entry: Entry): Promise<void> {
+    const { log, now, sharing } = this.options
+    const { id, kind, object, controller, state } = entry.summary
+    const isOurs = controller === undefined || controller === sharing?.controller
+    const lost = `controller ${controller}, ${state === 'queued' ? 'where it waited' : 'which ran it'}, was lost`
+    log.warn(
+      `request ${id} (${kind} of ${object}) was interrupted${isOurs ? ' by the end of the daemon' : `: ${lost}`}`
+    )
+    entry.end(now(), isOurs ? INTERRUPTED : `${INTERRUPTED}: ${lost}`)
+    return entry.save()
+  }
+
   async #removeOld(): Promise<void> {
+    if (this.#isFollowing) return
     const { log, now, mostBytes = MOST_BYTES } = this.options
     for (const entry of this.#entries.values()) {
       const { reads, ended = 0 } = entry.summary
@@ -151,3 +225,16 @@ export class Records {
 }
 
 const sizeOf = ({ bytes }: Entry) => Math.max(bytes, SMALLEST)
+
+const byAge = (a: Entry, b: Entry) => a.summary.queued - b.summary.queued
+
+function placeIn({ directory, disk }: RecordsOptions): RecordPlace {
+  const file = (id: string) => join(directory, `${id}.json`)
+  const read = async (id: string) => decode(id, (await readRegularFile(file(id))).toString())
+  return { disk, file, read }
+}
+
+function sharedPlace(disk: SharedDisk): RecordPlace {
+  const read = async (id: string) => decoded(id, await disk.read(disk.file(id)), SHARED_LINES)
+  return { disk, file: id => disk.file(id), read, flow: SHARED_FLOW }
+}

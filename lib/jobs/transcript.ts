@@ -16,11 +16,21 @@ export class Transcript {
   readonly #first: string[]
   #leftOut: number
   readonly #last: string[]
+  readonly #mostBytes: number
+  /** Bytes of JSON of the first and of the last lines. */
+  readonly #bytes: { first: number; last: number }
 
-  constructor({ first, left_out, last }: TranscriptDoc = { first: [], left_out: 0, last: [] }) {
+  /** `mostBytes`: of JSON, of the first lines, and as many of the last ones. */
+  constructor(
+    { first, left_out, last }: TranscriptDoc = { first: [], left_out: 0, last: [] },
+    mostBytes = Number.POSITIVE_INFINITY
+  ) {
     this.#first = [...first]
     this.#leftOut = left_out
     this.#last = [...last]
+    this.#mostBytes = mostBytes
+    const bytesOf = (lines: readonly string[]) => lines.reduce((sum, line) => sum + this.#sizeOf(line), 0)
+    this.#bytes = { first: bytesOf(first), last: bytesOf(last) }
   }
 
   /** The number of all lines. */
@@ -30,14 +40,20 @@ export class Transcript {
 
   add(text: string): void {
     const line = oneLine(text)
-    if (this.#first.length < LINES_KEPT) {
+    const size = this.#sizeOf(line)
+    const isAmongFirst = this.#first.length < LINES_KEPT && this.#first.length === this.count
+    if (isAmongFirst && this.#bytes.first + size <= this.#mostBytes) {
       this.#first.push(line)
+      this.#bytes.first += size
       return
     }
     this.#last.push(line)
-    if (this.#last.length <= LINES_KEPT) return
-    this.#last.shift()
-    this.#leftOut++
+    this.#bytes.last += size
+    // The last line is kept whatever it is: it says how the job ended.
+    while (this.#last.length > LINES_KEPT || (this.#bytes.last > this.#mostBytes && this.#last.length > 1)) {
+      this.#bytes.last -= this.#sizeOf(this.#last.shift() ?? '')
+      this.#leftOut++
+    }
   }
 
   /** The lines from number `from` (0 is the first) on. A line of its own tells how many of them were not kept. */
@@ -49,6 +65,11 @@ export class Transcript {
       ...(missing > 0 ? [`… ${missing} lines left out …`] : []),
       ...this.#last.slice(Math.max(0, from - lastBegins))
     ]
+  }
+
+  /** What a line takes in a record; not reckoned where it does not matter. */
+  #sizeOf(line: string): number {
+    return this.#mostBytes === Number.POSITIVE_INFINITY ? 0 : Buffer.byteLength(JSON.stringify(line)) + 1
   }
 
   toJSON(): TranscriptDoc {

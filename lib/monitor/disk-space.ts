@@ -6,6 +6,9 @@ const lookMs = 10_000
 /** On a small disk this share may be free instead: a small disk is not full because it is small. */
 const leastShare = 0.05
 
+/** How much of a disk of `bytes` should be free, where `[monitor] disk_free` says `leastBytes`. */
+export const leastFree = (bytes: number, leastBytes: number) => Math.min(leastBytes, bytes * leastShare)
+
 /** Whether there is room on the disks of some directories, looked at every 10 s (rules 6.3). */
 export class DiskSpace {
   #condition: Condition = { ok: true, reason: '' }
@@ -42,7 +45,7 @@ export class DiskSpace {
   async #lack(directory: string): Promise<string> {
     try {
       const { bsize, blocks, bavail, ffree, files } = await statfs(directory)
-      const least = Math.min(this.leastBytes, blocks * bsize * leastShare)
+      const least = leastFree(blocks * bsize, this.leastBytes)
       if (bavail * bsize < least) return `the disk of ${directory} has less than ${sizeText(least)} free`
       return files > 0 && ffree === 0 ? `the disk of ${directory} has no room for another file` : ''
     } catch (error) {

@@ -4,6 +4,7 @@ import type { Log } from '../log.js'
 import type { Needs, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
 import { command } from './control.js'
+import type { AgreedZones } from './dns/agreed-zones.js'
 import { Notes } from './notes.js'
 import { renderInThread } from './render.js'
 import type { Difference, RenderJob, RenderOutcome } from './render-job.js'
@@ -34,6 +35,8 @@ export interface ApplyOptions {
   /** How long after a reload the server is asked whether it runs, in milliseconds. */
   readonly settle: number
   readonly unit: Unit
+  /** By what controllers that share the objects give zones equal serials. */
+  readonly zones?: AgreedZones
   /** What renders; by default a thread of its own. */
   readonly render?: (job: RenderJob, signal: AbortSignal) => Promise<RenderOutcome>
 }
@@ -45,6 +48,14 @@ const nothing: SwapPlan = { put: [], fresh: [], removed: [] }
 interface Swapped {
   readonly swap: Swap
   readonly restarts: number
+}
+
+/** What came of a run. */
+export interface Applied {
+  /** So many files are others than before. */
+  readonly changed: number
+  /** Nothing was put in force: it has to be tried again in so many milliseconds. */
+  readonly againMs?: number
 }
 
 /** What is wrong, for the log and for /monitor/service. The last good files are in force. */
@@ -90,7 +101,7 @@ export class Apply {
    * Resolves when the server runs with what the objects say; throws NotApplied. `alone`: what failed before is tried
    * by itself, so that another service of the same server does not have its files taken back too.
    */
-  async run(alone: boolean): Promise<{ readonly changed: number }> {
+  async run(alone: boolean): Promise<Applied> {
     const { unit } = this.#o
     const withLock = <T>(work: () => Promise<T>) => unit.withLock(this.signal, work)
     const { trial } = this.#notes.now
@@ -100,7 +111,10 @@ export class Apply {
     let difference: Difference
     let swapped: Swapped | undefined
     try {
+      const begun = performance.now()
       difference = await this.#difference()
+      const againMs = await this.#agree(difference, performance.now() - begun)
+      if (againMs !== undefined) return { changed: 0, againMs }
       await this.#stage(difference)
       if (!alone) swapped = await withLock(() => this.#swap(difference))
     } finally {
@@ -122,6 +136,15 @@ export class Apply {
     throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
   }
 
+  /** Before anything is put in force: a serial that others do not know would be given twice. */
+  async #agree({ zones }: Difference, renderMs: number): Promise<number | undefined> {
+    try {
+      return await this.#o.zones?.agree(zones, renderMs)
+    } catch (error) {
+      throw new NotApplied(`the serials of zones cannot be stored: ${message(error)}`)
+    }
+  }
+
   /** Finishes a swap that a stop or a crash of the daemon left open, or takes it back. */
   async #resume(swap: Swap): Promise<void> {
     if (await swap.isWhole()) return this.#takeUp(swap, this.#o.unit.restarts)
@@ -132,10 +155,13 @@ export class Apply {
   }
 
   async #render(preview: RenderJob['preview'], data = this.#o.data): Promise<RenderOutcome> {
-    const { service, settings, templates, now, render = renderInThread } = this.#o
+    const { service, settings, templates, now, zones, render = renderInThread } = this.#o
     const { serials } = this.#notes.now
     const made = JSON.stringify(await inSlices(data()))
-    const job: RenderJob = { service, settings, templates, data: made, serials, nowMs: now(), preview }
+    const job: RenderJob = {
+      ...{ service, settings, templates, data: made, serials, nowMs: now(), preview },
+      ...(zones ? { zones: zones.job() } : {})
+    }
     return render(job, this.signal)
   }
 

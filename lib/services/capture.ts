@@ -18,6 +18,8 @@ export interface Captured {
   /** What is not a node and has an address. */
   readonly devices: readonly Device[]
   readonly cluster: ClusterSettings
+  /** Every controller that shares these objects, in natural order. */
+  readonly controllers: readonly ClusterSettings['controller'][]
   /** By name: for what nodes inherit. */
   readonly groups: ReadonlyMap<string, GroupDoc>
 }
@@ -30,7 +32,11 @@ export interface Device extends Connection {
 }
 
 /** Captures the objects. It costs a look-up for each. */
-export function capture(view: View, cluster: ClusterSettings): Captured {
+export function capture(
+  view: View,
+  cluster: ClusterSettings,
+  controllers: Captured['controllers'] = [cluster.controller]
+): Captured {
   const all = <K extends TypeName>(type: K) => view.names(type).flatMap(name => view.get(type, name) ?? [])
   const devices = (type: TypeName) =>
     all(type).flatMap(doc => view.index.connectionsOf({ type, name: doc.name }, doc))
@@ -42,6 +48,7 @@ export function capture(view: View, cluster: ClusterSettings): Captured {
       .flatMap(devices)
       .map(({ owner, ...entry }) => ({ ...entry, title: `${owner.title} ${owner.name}`, name: owner.name })),
     cluster,
+    controllers,
     groups: new Map(all('group').map(group => [group.name, group]))
   }
 }

@@ -4,7 +4,7 @@ import { TemplateError, Templates } from '../template/templates.js'
 import type { Render, Rendered, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
 import { unifiedDiff } from './diff.js'
-import { type Serials, serials } from './dns/serials.js'
+import { type Serials, serials, type ZonesFound, type ZonesJob } from './dns/serials.js'
 import { isLeft, leftPaths, stagedPath } from './swap.js'
 
 /** What a rendering is made from. Plain data, as it goes to another thread. */
@@ -16,6 +16,8 @@ export interface RenderJob {
   /** DhcpData or DnsData, as JSON. */
   readonly data: string
   readonly serials: Serials
+  /** Given where controllers share the objects. */
+  readonly zones?: ZonesJob
   readonly nowMs: number
   /** Files with their differences: all, or those that differ, without their texts. */
   readonly preview: false | 'whole' | 'differing'
@@ -31,6 +33,8 @@ export interface Difference {
   /** Paths of rejected files, and of files that a killed daemon left. */
   readonly left: readonly string[]
   readonly serials: Serials
+  /** What controllers that share the objects have to agree on first. */
+  readonly zones: ZonesFound
 }
 
 /** One file of a preview; `text` is '' for one that would be removed. */
@@ -50,7 +54,7 @@ export type RenderOutcome =
 /** Renders, and compares with the files in force. It takes seconds for 10,000 machines. */
 export function renderJob(job: RenderJob): RenderOutcome {
   try {
-    const { rendered, given } = render(job)
+    const { rendered, given, found: zones } = render(job)
     const unmarked = rendered.files.find(({ text }) => !isOurs(text))
     if (unmarked)
       return {
@@ -70,20 +74,20 @@ export function renderJob(job: RenderJob): RenderOutcome {
       return inForce !== text
     })
     const left = leftovers(job, rendered)
-    return { kind: 'difference', difference: { changed, removed, foreign, left, serials: given } }
+    return { kind: 'difference', difference: { changed, removed, foreign, left, serials: given, zones } }
   } catch (error) {
     if (error instanceof TemplateError) return { kind: 'failed', message: `template ${error.message}` }
     throw error
   }
 }
 
-function render(job: RenderJob): { rendered: Rendered; given: Serials } {
+function render(job: RenderJob): { rendered: Rendered; given: Serials; found: ZonesFound } {
   const templates = new Templates({ directory: job.templates })
   const backend = backendOf(job.service, job.settings.server)
-  const { of, given } = serials(job.serials, job.nowMs, contentOf)
+  const { of, given, found } = serials(job.serials, job.nowMs, contentOf, job.zones)
   const all = JSON.parse(job.data)
   const text: Render = (name, data) => templates.render(name, { variables: all.variables, ...data })
-  return { rendered: backend.render(all, job.settings, text, of), given }
+  return { rendered: backend.render(all, job.settings, text, of), given, found }
 }
 
 /** What svcd's own files have in their first line. Their directory may hold an admin's files too. */

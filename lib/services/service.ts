@@ -9,6 +9,8 @@ import { Unit } from './unit.js'
 const retryMs = { first: 5_000, longest: 600_000 }
 const probeMs = 30_000
 const settleMs = 1_000
+/** What another controller tells of zones comes in parts. */
+const heardMs = 200
 
 /** What a service is made of. */
 export type ServiceOptions = Omit<ApplyOptions, 'settle' | 'unit'> & {
@@ -47,9 +49,9 @@ export class Service {
     })
   }
 
-  /** Puts in force what the objects say now, in the background. */
-  start(): void {
-    this.#applying.wake()
+  /** Puts in force what the objects say now, in the background; so many milliseconds later. */
+  start(afterMs = 0): void {
+    this.#applying.wake(afterMs)
     this.#looking.wake()
   }
 
@@ -58,10 +60,24 @@ export class Service {
     this.#applying.wake(this.#o.settings.gather)
   }
 
+  /** Tells that this controller writes from now on, or another one does: what is in force is not that any more. */
+  roleChanged(): void {
+    this.#applying.wake()
+  }
+
+  /** Tells that the controller that writes has told something of zones. Cheap. */
+  heard(): void {
+    this.#applying.wake(Math.min(heardMs, this.#o.settings.gather))
+  }
+
   /** Whether the last files are in force, and whether the server ran when svcd last looked. */
   get condition(): Condition {
-    const reason = [...new Set([this.#applying.problem, this.#down])].filter(text => text !== '').join('; ')
-    return { ok: reason === '', reason }
+    const { ok = true, reason: ofZones = '' } = this.#o.zones?.condition ?? {}
+    const reasons = [...new Set([this.#applying.problem, this.#down])].filter(text => text !== '')
+    return {
+      ok: ok && reasons.length === 0,
+      reason: [...reasons, ...(ofZones === '' ? [] : [ofZones])].join('; ')
+    }
   }
 
   /** Resolves when what was changed so far is in force, or has failed. */
@@ -130,10 +146,11 @@ export class Service {
   async #putInForce(): Promise<void> {
     const { service, log } = this.#o
     const { problem } = this.#applying
-    const { changed } = await this.#apply.run(problem !== '').catch(error => {
+    const { changed, againMs } = await this.#apply.run(problem !== '').catch(error => {
       this.applies.failed++
       throw error
     })
+    if (againMs !== undefined) this.#applying.wake(againMs)
     if (changed > 0) this.applies.applied++
     if (changed > 0)
       log.info(`${service}: ${changed} ${changed === 1 ? 'file' : 'files'} changed and in force`)

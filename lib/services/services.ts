@@ -17,6 +17,7 @@ import { type DhcpOptions, dhcpData } from './dhcp/data.js'
 import { Leases } from './dhcp/leases.js'
 import { dnsData } from './dns/data.js'
 import { Service } from './service.js'
+import type { SharedServices } from './shared.js'
 import { Unit } from './unit.js'
 
 /** The types of the objects that DHCP and DNS are made of. */
@@ -34,6 +35,8 @@ export interface ServicesOptions {
   readonly now: () => number
   /** Runs the commands that change a server. */
   readonly run?: Runner
+  /** What this controller has to agree on with others that share the objects. */
+  readonly shared?: SharedServices | undefined
 }
 
 /** The DHCP and DNS servers that svcd configures: their files follow the objects. */
@@ -41,8 +44,9 @@ export class Services {
   readonly #services = new Map<string, Service>()
   readonly #dataOf = new Map<Service, DataOf>()
   readonly #differing = new Semaphore(1)
+  readonly #shared: SharedServices | undefined
 
-  constructor({ config, model, log, now, run }: ServicesOptions) {
+  constructor({ config, model, log, now, run, shared }: ServicesOptions) {
     // DHCP and DNS may be one server: dnsmasq.
     const units = new Map<string, Unit>()
     const unitName = ({ control, service }: ServiceSettings) => JSON.stringify([control, service])
@@ -53,14 +57,24 @@ export class Services {
       const unit = units.get(unitName(settings)) ?? new Unit(settings, run)
       units.set(unitName(settings), unit)
       // Captured for each rendering, so that no old object is held in between.
-      const data = () => dataOf(capture(model.view, model.cluster))
-      const added = new Service({ service, settings, templates, state, data, log, now, unit })
+      const data = () => dataOf(this.#capture(model.view, model.cluster))
+      const zones = service === 'dns' ? shared?.agreed(settings.gather) : undefined
+      const added = new Service({
+        ...{ service, settings, templates, state, data, log, now, unit },
+        ...(zones ? { zones } : {})
+      })
       this.#services.set(service, added)
       this.#dataOf.set(added, dataOf)
     }
     const options = dhcpOptions(config)
-    add('dhcp', captured => dhcpData(captured, options))
+    add('dhcp', captured => dhcpData(captured, { ...options, standby: shared?.isFollowing ?? false }))
     add('dns', dnsData)
+    this.#shared = shared
+    if (!shared) return
+    shared.heard = what => {
+      if (what === 'a zone') this.of('dns')?.heard()
+      else for (const service of this.#services.values()) service.heard()
+    }
   }
 
   /** The service of this name, undefined where svcd does not manage it. */
@@ -87,7 +101,7 @@ export class Services {
       throw new ServiceError(503, 'too many dry runs wait for the files of DHCP and DNS', {
         'Retry-After': '5'
       })
-    const captured = capture(view, cluster)
+    const captured = this.#capture(view, cluster)
     return () =>
       this.#differing.run('', async () => {
         const all: DifferingFile[] = []
@@ -101,12 +115,24 @@ export class Services {
   }
 
   start(): void {
-    for (const service of this.#services.values()) service.start()
+    // One that was killed, and whose lease lasts until a moment after the start, writes again: its range need not go and come.
+    const afterMs = this.#shared?.isFollowing ? STANDBY_MS : 0
+    for (const service of this.#services.values()) service.start(afterMs)
   }
 
   /** Tells of committed changes. Cheap. */
   changed(changes: readonly Change[]): void {
     if (concerns(changes)) for (const service of this.#services.values()) service.changed()
+  }
+
+  /** Tells that this controller writes from now on, or another one does. */
+  roleChanged(): void {
+    this.#shared?.roleChanged()
+    for (const service of this.#services.values()) service.roleChanged()
+  }
+
+  #capture(view: View, cluster: ClusterSettings): Captured {
+    return capture(view, cluster, this.#shared?.controllers)
   }
 
   async close(): Promise<void> {
@@ -116,6 +142,9 @@ export class Services {
 
 /** What the templates of a service are given. */
 type DataOf = (captured: Captured) => Generator<unknown, object>
+
+/** How long a standby leaves the files as they are at its start. */
+const STANDBY_MS = 2_000
 
 /** So many dry runs may wait for their renderings, each of which holds the objects of a moment. */
 const MOST_WAITING = 8
@@ -182,7 +211,7 @@ export function programsOf(config: Config): NamedProgram[] {
   })
 }
 
-function dhcpOptions({ http, boot, dhcp, dns, controller }: Config): DhcpOptions {
+function dhcpOptions({ http, boot, dhcp, dns, controller }: Config): Omit<DhcpOptions, 'standby'> {
   const here = isIPv4(controller.address) ? controller.address : ''
   return {
     url: http.url,

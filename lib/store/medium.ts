@@ -77,6 +77,8 @@ export interface Controller {
   readonly port: number
   /** The path of its ini. */
   readonly ini: string
+  /** Where others reach it, http or https; absent where it is of a release that does not tell. */
+  readonly url?: string
 }
 
 /** Another svcd. */
@@ -95,6 +97,8 @@ export interface Followed {
   reload(stored: Stored): Promise<void>
   /** Nobody else writes any more: the right to write is ours now. */
   promoted(): void
+  /** Another one writes, or may: the right to write is not ours any more. */
+  demoted(): void
 }
 
 /** What a medium holds: changes that are committed and not carried out yet count as carried out. */

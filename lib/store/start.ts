@@ -22,6 +22,8 @@ export interface StoreOptions<T extends Types, I extends Index> {
   backUp?: (from: number) => Promise<string>
   /** Called when a store that followed has become the one that writes. */
   promoted?: () => void
+  /** Called when a store that wrote follows another one. */
+  demoted?: () => void
   log?: (level: 'warn' | 'info' | 'error', message: string) => void
 }
 

@@ -42,6 +42,7 @@ export class Store<T extends Types, I extends Index> {
   readonly #medium: Medium
   readonly #layout: StoreOptions<T, I>['layout']
   readonly #promoted: NonNullable<StoreOptions<T, I>['promoted']>
+  readonly #demoted: NonNullable<StoreOptions<T, I>['demoted']>
   readonly #log: NonNullable<StoreOptions<T, I>['log']>
   readonly #listeners = new Set<Listener>()
   #queue: Pending[] = []
@@ -63,6 +64,7 @@ export class Store<T extends Types, I extends Index> {
     this.#medium = options.medium
     this.#layout = options.layout
     this.#promoted = options.promoted ?? (() => {})
+    this.#demoted = options.demoted ?? (() => {})
     this.#log = options.log ?? (() => {})
     this.#current = current
     const committed = () => this.#current
@@ -256,7 +258,8 @@ export class Store<T extends Types, I extends Index> {
   readonly #followed: Followed = {
     changed: writes => this.#followedBy(tx => made(tx, writes, this.#kinds)),
     reload: stored => this.#followedBy(tx => brought(tx, stored, this.#kinds)),
-    promoted: () => this.#promoted()
+    promoted: () => this.#promoted(),
+    demoted: () => this.#demoted()
   }
 
   #followedBy(fn: (tx: Tx<T, I>) => Generator<void>): Promise<void> {

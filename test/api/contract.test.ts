@@ -1,59 +1,16 @@
 import { appendFileSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
-import t, { type Test } from 'tap'
-import type { Parts } from '../../lib/api/context.js'
-import { routes } from '../../lib/api/routes.js'
-import { loadConfig } from '../../lib/config/load.js'
+import t from 'tap'
 import { Controller } from '../support/controller.js'
 import { difference, plainFiles } from '../support/state.js'
 import { until } from '../support/until.js'
-import {
-  type Cases,
-  check,
-  contract,
-  keyOf,
-  type Row,
-  rows,
-  type Step,
-  send,
-  shape
-} from './contract/case.js'
-import { cluster } from './contract/cluster.js'
-import { control } from './contract/control.js'
+import { check, contract, keyOf, type Row, rows, type Step, send, shape } from './contract/case.js'
+import { cases, refusals, routeOf, steps, succeeding, table } from './contract/cases.js'
 import { FullDisk } from './contract/full-disk.js'
-import { group } from './contract/group.js'
-import { images } from './contract/images.js'
-import { jobs } from './contract/jobs.js'
-import { node } from './contract/node.js'
-import { objects } from './contract/objects.js'
-import { osimage } from './contract/osimage.js'
-import { monitor, secrets } from './contract/secrets.js'
-import { service } from './contract/service.js'
-import { services } from './contract/services.js'
 import { Stage } from './contract/world.js'
 
-const cases: Cases = {
-  ...service,
-  ...group,
-  ...node,
-  ...cluster,
-  ...objects,
-  ...osimage,
-  ...images,
-  ...secrets,
-  ...monitor,
-  ...jobs,
-  ...services,
-  ...control
-}
-const config = loadConfig(fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url)), [])
-const table = routes({ config } as Parts)
-const steps = (row: Row): readonly Step[] => cases[row.key] ?? []
-const succeeding = (row: Row) => steps(row).find(step => step.status < 300 && !step.before)
 const byKey = (key: string) => rows.find(row => row.key === key) as Row
-const routeOf = (row: Row) => table.find(route => shape(keyOf(route)) === shape(row.key))
 
 /** The codes that each row was seen to answer with, by its key. */
 const seen = new Map(rows.map(({ key }) => [key, new Set<number>()]))
@@ -122,24 +79,9 @@ t.test('a route documents the codes of its row, and no others', t => {
 
 const stage = await Stage.open(t)
 
-/** What is refused to who sends no token, a bad one, or a viewer's. */
-async function refusals(t: Test, row: Row, step: Step): Promise<void> {
-  const needed = ['needed', 'node', 'admin'].includes(row.token)
-  const refused: [boolean, 'nobody' | 'garbage' | 'viewer', number][] = [
-    [needed, 'nobody', 401],
-    [needed || row.token === 'minimal', 'garbage', 401],
-    [needed && row.errors.includes(403) && routeOf(row)?.effect === 'changes', 'viewer', 403],
-    [row.token === 'admin', 'viewer', 403]
-  ]
-  for (const [applies, by, status] of refused)
-    if (applies) saw(row, await check(t, stage, row, { what: `by ${by}`, ask: step.ask, by, status }))
-}
-
 for (const row of rows)
   t.test(row.key, async t => {
-    for (const step of steps(row)) saw(row, await check(t, stage, row, step))
-    const [first] = steps(row)
-    if (first) await refusals(t, row, succeeding(row) ?? first)
+    for (const step of [...steps(row), ...refusals(row)]) saw(row, await check(t, stage, row, step))
   })
 
 /** Fields that svcd has beyond the contract's. */

@@ -29,6 +29,7 @@ t.test('help and mistakes', async t => {
     [['export', '--yes'], /--yes and --csv belong to import/],
     [['store', 'copy'], /store takes copy FROM TO/],
     [['store', 'copy', 'files', 'disk'], /store takes copy files etcd, or copy etcd files/],
+    [['join'], /join takes one \[USER@\]HOST\[:\/STATE-DIRECTORY\]/],
     [['passwd', '--stdin'], /passwd takes one USER/],
     [['passwd', 'a', 'b', '--stdin'], /passwd takes one USER/],
     [['passwd', 'a b', '--stdin'], /USER must be/],

@@ -15,6 +15,7 @@ t.test('an empty ini is every default', async t => {
   t.strictSame(config.http, {
     listen: { address: '127.0.0.1', port: 7050 },
     url: 'http://127.0.0.1:7050',
+    urls: ['http://127.0.0.1:7050'],
     trusted_proxies: [],
     front_files: '',
     tls_certificate: '',
@@ -82,6 +83,7 @@ t.test('every kind of value, read', async t => {
   t.strictSame(config.http, {
     listen: { address: '::1', port: 8080 },
     url: 'http://[::1]:8080',
+    urls: ['http://[::1]:8080'],
     trusted_proxies: ['10.0.0.0/8', '192.0.2.7/32', 'fd00::/64'],
     front_files: '/svcd-files/',
     tls_certificate: '',
@@ -121,6 +123,9 @@ t.test('url and controller address', async t => {
   )
   t.equal(url('[http]\nlisten = [::]:80\n[controller]\naddress = FD00:0::1'), 'http://[fd00::1]:80')
   t.equal(url('[http]\nurl = https://Controller.example.org/'), 'https://controller.example.org')
+  const several = load('[http]\nurl = http://10.141.0.1:7050/ ,https://B, http://[FD00::1]:80,').http
+  t.equal(several.url, 'http://10.141.0.1:7050', 'the first of several')
+  t.strictSame(several.urls, ['http://10.141.0.1:7050', 'https://b', 'http://[fd00::1]'])
   for (const wildcard of ['0.0.0.0:7050', '[::]:7050', '[::ffff:0.0.0.0]:7050'])
     t.strictSame(problems(`[http]\nlisten = ${wildcard}`), [
       'svcd.ini:2: [controller] address is needed when [http] listen is all addresses'

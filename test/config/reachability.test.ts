@@ -46,7 +46,8 @@ t.test('one of both', async t => {
     'http://a.localhost',
     'http://0.0.0.0:1'
   ])
-    t.match(warnings(['10.141.0.0/16'], ...everywhere, `http.url=${url}`), [/\[http\] url http/], url)
+    for (const urls of [url, `http://10.141.255.254:7050, ${url}`])
+      t.match(warnings(['10.141.0.0/16'], ...everywhere, `http.url=${urls}`), [/\[http\] url http/], urls)
 })
 
 // rules 7.7

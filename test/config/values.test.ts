@@ -34,7 +34,17 @@ t.test('values outside their sets are refused, the section and key named', async
       'http://c:99999',
       'http://c d',
       'http:c',
-      'javascript:alert(1)'
+      'javascript:alert(1)',
+      ',',
+      'http://c http://d',
+      'http://c;http://d',
+      'http://c, d:7050',
+      'http://c, http://d/prefix',
+      'http://c, http://u:p@d',
+      'http://c, http://C/',
+      'https://c, https://c:443',
+      Array.from({ length: 9 }, (_, i) => `http://c${i}`).join(),
+      Array.from({ length: 3 }, (_, i) => `http://${i}${'.x'.repeat(90)}`).join()
     ],
     'http.trusted_proxies': [
       '10.0.0.0/33',

@@ -79,6 +79,29 @@ function bootScript(port: number): Promise<number> {
 }
 
 // rules 2.13
+t.test('those that are refused are told to come back one after the other', async t => {
+  const { port } = await start(t, routes, { limits: { downloads: 1, downloadWaitMs: 0, yieldMs: 60_000 } })
+  const first = await stalled(port, 'large')
+  const client = new RawClient(port)
+  const seconds: number[] = []
+  const begun = performance.now()
+  for (let i = 0; i < 900; i++) {
+    const { headers } = await client.send(get('/files/small')).response()
+    seconds.push(Number(headers['retry-after']))
+  }
+  const took = (performance.now() - begun) / 1000
+  t.ok(
+    seconds.slice(0, 50).every(each => each <= 3),
+    'the first ones soon'
+  )
+  for (const [i, each] of seconds.entries())
+    if (each > 2 + (i + 1) / 300 + 0.5) t.fail(`${each} s for number ${i}`)
+  // Those 900 come back in three seconds, however long it took to refuse them.
+  t.ok((seconds.at(-1) ?? 0) + took >= 4.5, `the last one in ${seconds.at(-1)} s`)
+  for (const { socket } of [client, first]) socket.destroy()
+})
+
+// rules 2.13
 t.test('over the most downloads a new one is asked to come back; all else is answered', async t => {
   const { port } = await start(t, routes, { limits: { downloads: 2, downloadWaitMs: 100 } })
   const first = [await stalled(port, 'large'), await stalled(port, 'large')]

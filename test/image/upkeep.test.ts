@@ -76,3 +76,17 @@ t.test('torrents follow the tracker of the ini', async t => {
   t.strictSame(readdirSync(bench.path('files')), [])
   t.equal(told(), 2)
 })
+
+// rules 11.19
+t.test('a pack that is fetched from another controller is no fault until it is there', async t => {
+  const { bench, upkeep, file } = await beginning(t, `torrent.tracker=${announce}`, 'store.medium=etcd')
+  const { name, sum } = file('packed')
+  const doc = { name, osimage: 'far', sha256: sum, bytes: 6, time: 1, packer: 'system' as const }
+  rmSync(bench.path('files', name))
+  await bench.put(tx => tx.put('pack', name, doc))
+  await upkeep.run()
+  t.same(bench.log, [])
+  file('packed')
+  await upkeep.run()
+  t.strictSame(readdirSync(bench.path('files')).sort(), [name, `${name}.torrent`])
+})

@@ -15,6 +15,7 @@ const v6 = { url: 'http://[fd00::1]:7050', api_address: 'fd00::1' }
 const flags: Record<string, Partial<InstallData>> = {
   plain: {},
   shared: { library: 'ab'.repeat(32) },
+  several: { urls: ['http://127.0.0.1:7050', 'http://[fd00::1]:7050'] },
   scripts,
   bmc: { setupbmc: true, bmc: installBmc() },
   'bmc-unnamed': { setupbmc: true },

@@ -191,3 +191,35 @@ t.test('the last of a repeated argument counts, as for the kernel itself', { buf
   )
   t.equal(node.text('result').trim(), 'node001')
 })
+
+for (const shell of shells) {
+  // rules 4.28
+  t.test(`${shell}: the first of several controllers that gives the script`, { buffered: true }, async t => {
+    const node = await BootingNode.make(t, shell, [
+      refusal(503, 'starting'),
+      served('env | grep ^SVC_URL >/result')
+    ])
+    // Nothing listens at the first port, nobody has the second address.
+    const dead = 'http://10.142.0.1:7'
+    const gone = 'http://10.142.0.77:7050'
+    const console = await node.boot({ 'svc.url': dead, 'svc.urls': `${url},${gone}` }, ready)
+    t.match(console, `controller ${dead}, else ${url} ${gone}`)
+    const said = [...console.matchAll(/svc: (http:\S+)\/boot\/install\/node001: ./g)].map(([, at]) => at)
+    t.strictSame(said, [dead, url, gone, dead], 'each in turn, and again from the first')
+    t.strictSame(node.requests(), Array(2).fill('GET /boot/install/node001'))
+    t.equal(node.text('result').trim(), `SVC_URL=${url}`, 'the one that gave it')
+    t.match(console, /svc: node001 is ready/)
+  })
+
+  t.test(`${shell}: further URLs are data too`, { buffered: true }, async t => {
+    const node = await BootingNode.make(t, shell, [served('touch /ran')])
+    for (const value of ['$(touch${IFS}/pwned)', 'file:///etc/passwd', `${url},*`, 'http://'])
+      t.match(
+        await node.boot({ 'svc.urls': value }, failed),
+        /FAILED in step arguments: the kernel argument svc\.urls=\S* is not a URL/,
+        value
+      )
+    t.notOk(node.has('pwned') || node.has('ran'))
+    t.strictSame(node.requests(), [])
+  })
+}

@@ -1,4 +1,5 @@
 import { execFile, execFileSync } from 'node:child_process'
+import { once } from 'node:events'
 import {
   chmodSync,
   chownSync,
@@ -11,6 +12,8 @@ import {
   symlinkSync,
   writeFileSync
 } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
@@ -245,4 +248,48 @@ t.test('a running node fetches its files; one that fails leaves the installed on
   settings('node001', 'none')
   t.match(await fetched(), { status: 1, output: /answered 401: / })
   t.equal(installed(), 'ntp three\n')
+})
+
+// rules 4.28
+t.test('of several controllers the first that gives the files', async t => {
+  const c = await Controller.start(t, 'auth.token_lifetime=30d')
+  await c.cluster()
+  await c.post('/config/file/motd', { path: '/etc/motd', template: 'of {{ node }}\n' })
+  await c.post('/config/group/compute', { files: ['motd'] })
+  await c.post('/config/node/node001', { group: 'compute', macaddr: '52:54:00:00:00:01' })
+  const { text } = await c.get('/boot/install/node001', { token: null, source: '10.141.0.1' })
+  const token = /^FILES_TOKEN='?([^'\n]+)/m.exec(text)?.[1] ?? ''
+  const { address, port } = c.daemon
+  const url = `http://${address}:${port}`
+  const refusing = createServer((_, response) => response.writeHead(500).end()).listen(0, '127.0.0.1')
+  await once(refusing, 'listening')
+  t.teardown(() => refusing.close())
+  const bad = `http://127.0.0.1:${(refusing.address() as AddressInfo).port}`
+  const byWget = join(scratch(t), 'svc-files')
+  writeFileSync(byWget, readFileSync(script, 'utf8').replace('command -v curl >/dev/null', 'false'))
+  for (const shell of [['dash'], ['dash', byWget]]) {
+    const root = scratch(t)
+    mkdirSync(join(root, 'etc/svc'), { recursive: true })
+    const conf = join(root, 'etc/svc/files.conf')
+    const settings = (urls: string) =>
+      writeFileSync(conf, `url ${urls}\nnode node001\ntoken ${token}\ninsecure \n`)
+    const gone = 'http://127.0.0.1:9'
+    settings(`${gone} ${bad} ${url}`)
+    c.clockMs += 2 * 86_400_000
+    t.match(await run(shell, '--root', root), { status: 0, output: /^svc-files: \/etc\/motd is new\n/ })
+    t.equal(readFileSync(join(root, 'etc/motd'), 'utf8'), 'of node001\n')
+    const kept = readFileSync(conf, 'utf8')
+    t.ok(
+      kept.startsWith(`url ${gone} ${bad} ${url}\nnode node001\ntoken ey`),
+      'all are kept with a new token'
+    )
+    t.notMatch(kept, token)
+    settings(`${bad} ${gone}`)
+    const none = await run(shell, '--root', root)
+    t.equal(none.status, 1)
+    t.match(
+      none.output,
+      `svc-files: ${bad}/boot/files/node001: the controller answered 500; ${gone}/boot/files/node001 `
+    )
+  }
 })

@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Daemon } from '../support/daemon.js'
@@ -6,29 +6,13 @@ import { follow, inForce } from '../support/follow.js'
 import { output, requirePrograms } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
+import { bindIn } from './bind.js'
 import { controlScript, wire } from './namespaces.js'
 
 requirePrograms('named', 'rndc', 'rndc-confgen', 'dig', 'dnsmasq')
 
 const servers: Record<string, (directory: string, namespace: string) => Promise<string>> = {
-  bind: async (directory, namespace) => {
-    await output('rndc-confgen', ['-a', '-k', 'test', '-c', `${directory}/rndc.key`])
-    writeFileSync(
-      join(directory, 'named.conf'),
-      `options { directory "${directory}"; listen-on { 10.142.0.1; }; listen-on-v6 { none; }; recursion no;
-  pid-file "${directory}/server.pid"; session-keyfile "${directory}/session.key"; };
-include "${directory}/rndc.key";
-controls { inet 127.0.0.1 port 953 allow { 127.0.0.1; } keys { "test"; }; };
-include "${directory}/svcd.conf";
-`
-    )
-    return controlScript(directory, {
-      namespace,
-      command: `named -g -c ${directory}/named.conf`,
-      ready: 'running$',
-      reload: `ip netns exec ${namespace} rndc -k ${directory}/rndc.key -s 127.0.0.1 reload`
-    })
-  },
+  bind: bindIn,
   dnsmasq: async (directory, namespace) =>
     controlScript(directory, {
       namespace,

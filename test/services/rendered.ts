@@ -26,6 +26,7 @@ export const options: DhcpOptions = {
   efi_arm64: 'ipxe-arm64.efi',
   lease_seconds: 3600,
   interfaces: [],
+  standby: false,
   dns_too: false
 }
 
@@ -51,9 +52,10 @@ export const dataOf = (
   service: ServiceName,
   objects: Objects,
   cluster: ClusterSettings = settings,
-  more: Partial<DhcpOptions> = {}
+  more: Partial<DhcpOptions> = {},
+  controllers?: readonly ClusterSettings['controller'][]
 ): Promise<object> => {
-  const captured = capture(view(objects), cluster)
+  const captured = capture(view(objects), cluster, controllers)
   return inSlices<object>(
     service === 'dhcp' ? dhcpData(captured, { ...options, ...more }) : dnsData(captured)
   )
@@ -81,7 +83,8 @@ export async function templateData(
   server: string,
   objects: Objects,
   more: Partial<DhcpOptions> = {},
-  ini: Partial<ServiceSettings> = {}
+  ini: Partial<ServiceSettings> = {},
+  controllers?: readonly ClusterSettings['controller'][]
 ): Promise<{ template: string; data: object }[]> {
   const found: { template: string; data: object }[] = []
   const record = (template: string, data: object) => {
@@ -90,7 +93,8 @@ export async function templateData(
   }
   const given = { ...settingsOf(service, server), ...ini }
   const serial = (_zone: string, _path: string, body: (serial: number) => string) => body(1)
-  backendOf(service, server).render(await dataOf(service, objects, settings, more), given, record, serial)
+  const data = await dataOf(service, objects, settings, more, controllers)
+  backendOf(service, server).render(data, given, record, serial)
   return found
 }
 

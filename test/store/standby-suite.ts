@@ -410,7 +410,12 @@ export function testStandby({ kills }: { readonly kills: number }): void {
   t.test('a writer that is cut off follows who took over, and takes over from that one', async t => {
     const etcd = await startEtcd(t)
     const way = await Way.to(t, etcd)
-    const first = await open(t, way.url, { ttlSeconds: 2 })
+    const roles: string[] = []
+    const first = await open(t, way.url, {
+      ttlSeconds: 2,
+      promoted: () => roles.push(`writes ${first.following === ''}`),
+      demoted: () => roles.push(`follows ${first.following !== ''}`)
+    })
     const second = await follow(t, etcd.url)
     await setAll(first, ['c', 'd'], 1)
     const told: unknown[] = []
@@ -433,8 +438,10 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     await setAll(second, ['c'], 6)
     await same(second, first)
     await second.close()
+    t.strictSame(roles, ['follows true'])
     await until(() => first.following === '')
     await setAll(first, names(150), 7)
+    t.strictSame(roles, ['follows true', 'writes true'])
     await first.close()
     const again = await open(t, etcd.url)
     t.strictSame([has(again), has(again, 'c149'), has(again, 'e')], [6, 7, undefined])

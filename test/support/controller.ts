@@ -39,6 +39,10 @@ export class Controller {
   daemon!: Daemon
   /** By how much the daemon's clock is set forward. */
   clockMs = 0
+  /** Gives what is stored elsewhere than in the state directory: the path that each file would have there → its text. */
+  elsewhere: (() => Promise<Record<string, string>>) | undefined
+  /** The controller that is asked in the place of this one. */
+  asked: { readonly server: Daemon['server']; readonly from: string; caughtUp(): Promise<void> } | undefined
 
   private constructor(
     readonly directory: string,
@@ -181,23 +185,30 @@ export class Controller {
         text => !text.includes('abandoned')
       )
     // While an intent is there, the files behind it may be older than what was answered.
+    const isAtRest = async () => {
+      if (!this.elsewhere)
+        return (
+          readdirSync(intents).length === 0 &&
+          (await Promise.all(readdirSync(trees).map(isKept))).every(Boolean)
+        )
+      await this.asked?.caughtUp()
+      const found = Object.entries(await this.elsewhere())
+      return !found.some(([path, text]) => path.startsWith('tree/') && text.includes('abandoned'))
+    }
     const isIdle = async () =>
-      readdirSync(intents).length === 0 &&
-      (await Promise.all(readdirSync(trees).map(isKept))).every(Boolean) &&
-      jobs.records().every(hasEnded) &&
-      readdirSync(work).length === 0
-    return until(isIdle, () => ({ jobs: jobs.records(), work: readdirSync(work), trees: readdirSync(trees) }))
+      (await isAtRest()) && jobs.records().every(hasEnded) && readdirSync(work).length === 0
+    return until(isIdle, () => ({ jobs: jobs.records(), work: readdirSync(work) }))
   }
 
   async #ask(method: string, path: string, body: string | Buffer | undefined, ask: Ask): Promise<Reply> {
     const headers: Record<string, string> = { ...ask.headers }
     if (ask.token !== null) headers['x-access-tokens'] = ask.token ?? this.token
-    const answer = await inject(this.daemon.server, {
+    const answer = await inject(this.asked?.server ?? this.daemon.server, {
       method,
       path,
       headers,
       ...(body === undefined ? {} : { body }),
-      ...(ask.source === undefined ? {} : { source: ask.source })
+      source: ask.source ?? this.asked?.from ?? '127.0.0.1'
     })
     return reply(answer.status, answer.body.toString('utf8'), answer.headers)
   }

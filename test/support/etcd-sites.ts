@@ -56,6 +56,8 @@ export async function startSites(t: Test): Promise<Sites> {
       await ip('-n', namespace, 'link', 'set', 'eth0', 'up')
       return new SiteOf(name, namespace, address, ip, hub, [
         ...['etcd', '--name', name, '--data-dir', join(directory, name)],
+        // As docs/controllers.md has it for members in one room.
+        ...['--heartbeat-interval', '50', '--election-timeout', '500'],
         ...['--logger', 'zap', '--log-level', 'error'],
         ...['--listen-client-urls', `http://127.0.0.1:${CLIENTS},https://${address}:${CLIENTS}`],
         ...['--advertise-client-urls', `https://${address}:${CLIENTS}`],

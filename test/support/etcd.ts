@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { type Child, startChild } from './child.js'
 import { freePort } from './free-port.js'
-import { requirePrograms } from './programs.js'
+import { output, requirePrograms } from './programs.js'
 import { scratch } from './scratch.js'
 
 /** A real etcd of one member, for one test. */
@@ -17,13 +17,15 @@ export interface EtcdServer {
 
 /**
  * Starts etcd. Its heartbeat is short, so that a lease may last but a second. `tls`: it listens with TLS too, with this
- * certificate, and lets in whose certificate `trusted` holds.
+ * certificate, and lets in whose certificate `trusted` holds. `enter`: put before its command, a network namespace say; `ask` does
+ * not reach it there.
  */
 export async function startEtcd(
   t: Test,
-  tls?: { readonly certificate: string; readonly key: string; readonly trusted: string }
+  tls?: { readonly certificate: string; readonly key: string; readonly trusted: string },
+  enter: readonly string[] = []
 ): Promise<EtcdServer> {
-  requirePrograms('etcd')
+  requirePrograms('etcd', 'curl')
   const directory = scratch(t)
   const [url, peer] = [`http://127.0.0.1:${await freePort()}`, `http://127.0.0.1:${await freePort()}`]
   const tlsUrl = tls ? `https://127.0.0.1:${await freePort()}` : ''
@@ -35,8 +37,10 @@ export async function startEtcd(
     })
     return (await answer.json()) as Record<string, never>
   }
+  const [program = '', ...words] = [...enter, 'curl', '--silent', '--max-time', '2']
   const child = await startChild(
     [
+      ...enter,
       'etcd',
       ...['--data-dir', join(directory, 'data'), '--logger', 'zap', '--log-level', 'error'],
       ...['--listen-client-urls', tls ? `${url},${tlsUrl}` : url, '--advertise-client-urls', url],
@@ -55,9 +59,10 @@ export async function startEtcd(
         : [])
     ],
     () =>
-      fetch(`${url}/health`)
-        .then(async answer => (await answer.text()).includes('true'))
-        .catch(() => false)
+      output(program, [...words, `${url}/health`]).then(
+        text => text.includes('true'),
+        () => false
+      )
   )
   t.teardown(() => child.kill())
   return { url, tlsUrl, child, ask }

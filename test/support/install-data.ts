@@ -54,6 +54,7 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     vendor: '',
     assettag: '',
     url: 'http://127.0.0.1:7050',
+    urls: [changes.url ?? 'http://127.0.0.1:7050'],
     library: '',
     api_protocol: 'http',
     api_address: '127.0.0.1',

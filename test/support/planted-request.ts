@@ -21,11 +21,15 @@ export const ended: JobSummary = {
 /** Its lines. */
 export const endedLines = ['kernel copied', 'packed']
 
+/** Its record. */
+export const endedText = (): string => {
+  const transcript = new Transcript({ first: endedLines, left_out: 0, last: [] })
+  return encode(ended, { transcript, results: new Map([['bytes', 7]]) }, new Map())
+}
+
 /** Puts the record of `ended` where the controller finds it at its next start. */
 export function plantRequest(c: Controller): void {
   const directory = join(c.directory, 'state', 'jobs')
   mkdirSync(directory, { recursive: true })
-  const transcript = new Transcript({ first: endedLines, left_out: 0, last: [] })
-  const text = encode(ended, { transcript, results: new Map([['bytes', 7]]) }, new Map())
-  writeFileSync(join(directory, `${ended.id}.json`), text)
+  writeFileSync(join(directory, `${ended.id}.json`), endedText())
 }

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { isLeftover } from '../../lib/disk/replace.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { sealedKinds } from '../../lib/model/types.js'
 import type { Controller } from './controller.js'
@@ -11,8 +12,11 @@ import { until } from './until.js'
  */
 export async function stored(c: Controller): Promise<Record<string, string>> {
   const state = join(c.directory, 'state')
-  await until(() => readdirSync(join(state, 'intents')).length === 0)
   const found: Record<string, string> = {}
+  if (c.elsewhere)
+    for (const [path, text] of Object.entries(await c.elsewhere()))
+      if (!path.startsWith('node-boots.')) found[path] = Buffer.from(text).toString('latin1')
+  if (!c.elsewhere) await until(() => readdirSync(join(state, 'intents')).length === 0)
   for (const entry of readdirSync(state, { recursive: true, withFileTypes: true }))
     if (
       entry.isFile() &&
@@ -20,7 +24,12 @@ export async function stored(c: Controller): Promise<Record<string, string>> {
       !/^(audit(-machines)?\.log|node-boots\.journal)/.test(entry.name)
     ) {
       const file = join(entry.parentPath, entry.name)
-      found[file.slice(state.length + 1)] = readFileSync(file, 'latin1')
+      try {
+        found[file.slice(state.length + 1)] ??= readFileSync(file, 'latin1')
+      } catch (error) {
+        // Records of requests are written behind the answers: this one has its name by now.
+        if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || !isLeftover(entry.name)) throw error
+      }
     }
   return found
 }
@@ -69,14 +78,14 @@ export async function objectFiles(c: Controller): Promise<Record<string, string>
 }
 
 /**
- * What is stored of objects and nodes, secrets in the clear: without the records of requests, the notes of services, ssh
- * keys and void tokens.
+ * What is stored of objects and nodes, secrets in the clear: without the records of requests, the notes of services, the
+ * list of the files that svcd made or fetched, ssh keys and void tokens.
  */
 export async function plainFiles(c: Controller): Promise<Record<string, unknown>> {
   const { box, json } = keyed(c)
   const found: Record<string, unknown> = {}
   for (const [path, bytes] of Object.entries(await stored(c))) {
-    if (/^(revoked|filler|jobs|services|ssh)\b/.test(path)) continue
+    if (/^(revoked|filler|jobs|services|ssh|copies)\b/.test(path)) continue
     const doc = json(path, bytes)
     if (Array.isArray(doc) && doc.length === 0) continue
     if (path.startsWith('secrets/'))
@@ -100,10 +109,15 @@ export function difference(before: Record<string, unknown>, after: Record<string
   return found
 }
 
-/** What stands behind what was there before; all of it where that is there no more. */
+/** What has come to what was there before, which has to be in its order still; all of it where it is not. */
 function added(before: unknown, after: readonly unknown[]): readonly unknown[] {
-  const first = Array.isArray(before) ? before.length : 0
-  return JSON.stringify(after.slice(0, first)) === JSON.stringify(before) ? after.slice(first) : after
+  const left = Array.isArray(before) ? before.map(record => JSON.stringify(record)) : []
+  const more = after.filter(record => {
+    const isOld = JSON.stringify(record) === left[0]
+    if (isOld) left.shift()
+    return !isOld
+  })
+  return left.length === 0 ? more : after
 }
 
 /** One object as an admin reads it. */

@@ -18,18 +18,23 @@ function combinations(options: Readonly<Record<string, readonly unknown[]>>): Re
   return all
 }
 
+const URLS = [
+  ['http://10.141.255.254:7050'],
+  ['http://[fd00::1]:7050', 'http://10.141.255.254:7050', 'https://controller']
+]
+
 const bootCases = (name: string, options: Readonly<Record<string, readonly unknown[]>>): Case[] =>
-  combinations({ url: ['http://10.141.255.254:7050'], variables: [{}], ...options }).map((data, i) => ({
+  combinations({ urls: URLS, variables: [{}], ...options }).map((data, i) => ({
     template: `boot/${name}`,
     what: `case ${i + 1}`,
-    data
+    data: { ...data, url: (data.urls as readonly string[])[0] }
   }))
 
 const names = (count: number) => Array.from({ length: count }, (_, i) => `node${i + 1}`)
 
 const BOOT: readonly Case[] = [
   ...bootCases('templ_boot_disk.cfg', {}),
-  ...bootCases('templ_boot_ipxe_short.cfg', { url: ['http://10.141.255.254:7050', 'http://[fd00::1]:7050'] }),
+  ...bootCases('templ_boot_ipxe_short.cfg', {}),
   ...bootCases('templ_boot_error.cfg', {
     node: ['', 'node001'],
     reason: ['node node001 has no OS image', 'ö {{ url }} {% if %} ${netX/mac} && goto x ; exit'],
@@ -77,6 +82,7 @@ const longScript = base64('echo long\n'.repeat(20)).replace(/.{76}/g, '$&\n')
 const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
   masked: [{ masked: true, token: '********' }],
   library: [{ library: 'cd'.repeat(32) }],
+  urls: [{ urls: ['http://127.0.0.1:7050', "http://it's", 'http://[fd00::1]'] }],
   insecure: [
     { insecure: true, url: 'https://[fd00::1]', api_protocol: 'https', api_address: 'fd00::1', api_port: 443 }
   ],
@@ -164,14 +170,19 @@ function installCases(template: string): Case[] {
 /** The templates of the DHCP and DNS servers, as these are given their data. */
 async function serviceCases(): Promise<Case[]> {
   const cases: Case[] = []
+  const two = [
+    { name: 'c1', address: '10.141.255.254' },
+    { name: 'c2', address: '10.141.255.251' }
+  ]
   const bare = { next_server: '', interfaces: ['eth0', 'eth1'], dns_too: true }
   for (const [service, server] of servers)
-    for (const [what, objects, more, ini] of [
-      ['nothing', {}, {}, {}],
-      ['one', many(1), bare, { controlSocket: '' }],
-      ['everything', everything, {}, {}]
+    for (const [what, objects, more, ini, controllers] of [
+      ['nothing', {}, {}, {}, undefined],
+      ['one', many(1), bare, { controlSocket: '' }, undefined],
+      ['everything', everything, {}, {}, undefined],
+      ['one of two controllers', everything, { standby: true }, {}, two]
     ] as const)
-      for (const { template, data } of await templateData(service, server, objects, more, ini))
+      for (const { template, data } of await templateData(service, server, objects, more, ini, controllers))
         cases.push({ template, what: `${what} of ${service} ${server}`, data })
   return cases
 }

@@ -53,7 +53,15 @@ const fields = [
   { name: 'imagefile', also: ['tarball'], type: file, meaning: 'packed image below the files directory' }
 ] as const satisfies Table
 
-export type OsimageDoc = { readonly name: string } & Stored<typeof fields>
+const hidden = [
+  {
+    name: 'controller',
+    type: freeText,
+    meaning: 'where its directory is, if controllers share the objects; absent: not known'
+  }
+] as const satisfies Table
+
+export type OsimageDoc = { readonly name: string } & Stored<typeof fields> & Stored<typeof hidden>
 
 /** A tag pins the files an image had; it is named `<osimage>:<tag>` (rules 1.2). */
 export const tagFields = [
@@ -105,6 +113,7 @@ const treeFields = [
       'when svcd made it, milliseconds since 1970; absent: the image had it by its name before a rename'
   },
   { name: 'osimage', type: objectName, meaning: 'its image' },
+  { name: 'controller', type: freeText, meaning: 'where svcd made it, if controllers share the objects' },
   {
     name: 'abandoned',
     type: boolean,
@@ -130,6 +139,8 @@ export const osimage: ObjectType<OsimageDoc> = {
   type: 'osimage',
   title: 'OS image',
   fields,
+  hidden,
+  unique: ['controller'],
   newName: ['newosimage'],
   namelessCode: 404,
   // svcd derives it.

@@ -26,7 +26,7 @@ export function* dhcpData(captured: Captured, options: DhcpOptions): Generator<u
   const others = firstDomains(captured.networks)
   const subnets: DhcpSubnet[] = []
   for (const group of found.groups) {
-    subnets.push(subnet(group, captured, taken, others, found.addresses))
+    subnets.push(subnet(group, captured, taken, others, found.addresses, options.standby))
     yield
   }
   const { variables } = captured.cluster
@@ -40,12 +40,14 @@ function subnet(
   { cluster }: Captured,
   taken: readonly Range[],
   others: readonly string[],
-  known: ReadonlyMap<string, string>
+  known: ReadonlyMap<string, string>,
+  standby: boolean
 ): DhcpSubnet {
   const set = (field: 'gateway' | 'ntp_server') =>
     networks.find(network => network[field] !== undefined)?.[field] ?? ''
   const ranges = networks.flatMap(network => dynamicRange(network) ?? ([] as Range[]))
   const own = without(ranges, inside)
+  const lent = without(own, taken)
   const server = nameServerOf(
     networks.find(({ ns_ip }) => ns_ip !== undefined),
     cluster
@@ -62,7 +64,7 @@ function subnet(
     names: networks.map(({ name }) => name).join(' '),
     dhcp,
     here,
-    ranges: without(own, taken).map(asText),
+    ranges: standby ? [] : lent.map(asText),
     nodes_only: networks.some(network => network.dhcp && network.dhcp_nodes_only),
     router: set('gateway'),
     name_servers: server === '' ? [] : [server],
@@ -70,6 +72,9 @@ function subnet(
     domain: domains[0] ?? '',
     search: searchList([...domains, ...others]),
     notes: [
+      ...(standby && lent.length > 0
+        ? ['No range: another controller writes, and its server alone lends these addresses.']
+        : []),
       ...(sizeOf(own) < sizeOf(without(ranges, []))
         ? ['What lies in networks with longer prefixes is left out of the range: they answer for it.']
         : []),

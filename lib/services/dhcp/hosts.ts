@@ -17,12 +17,16 @@ export class Hosts {
   readonly #taken: Address[] = []
 
   constructor(readonly captured: Captured) {
-    const { networks, cluster } = captured
+    const { networks, cluster, controllers } = captured
     const controller = parseAddress(cluster.controller.address)
     this.controller = controller === undefined ? '' : formatAddress(controller)
     this.groups = groupsOf(networks, controller)
     for (const group of this.groups) for (const { name } of group.networks) this.#groupOf.set(name, group)
-    if (controller !== undefined) this.#controller(controller)
+    if (controller !== undefined) this.#controller(cluster.controller.name, controller)
+    for (const { name, address } of controllers) {
+      const other = parseAddress(address)
+      if (other !== undefined && other !== controller) this.#controller(name, other)
+    }
     for (const { name, gateway, ns_ip, ns_hostname } of networks) {
       for (const address of [gateway, ns_ip]) if (address !== undefined) this.#taken.push(toAddress(address))
       if (ns_ip !== undefined && ns_hostname !== undefined)
@@ -30,8 +34,7 @@ export class Hosts {
     }
   }
 
-  #controller(address: Address): void {
-    const { name } = this.captured.cluster.controller
+  #controller(name: string, address: Address): void {
     this.#taken.push(address)
     this.#name(name, formatAddress(address))
     for (const { prefix, networks } of this.groups)

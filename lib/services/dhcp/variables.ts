@@ -68,6 +68,9 @@ const common = {
   lease_seconds: integer('how long an address is lent'),
   interfaces: texts('interfaces of the controller to listen on; empty: all'),
   controller: text("the controller's address, '' when it has no IPv4 address"),
+  standby: flag(
+    'whether another controller writes, whose server alone lends the ranges: there are none here, and the server is not authoritative'
+  ),
   dns_too: flag('whether the same server is the name server too (dnsmasq)'),
   subnets: maps(subnet, 'the longest prefix first, because that subnet answers for its addresses'),
   hosts: maps(host, 'the machines that the server knows')

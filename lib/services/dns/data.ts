@@ -16,7 +16,7 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
   names.aliases()
   const servers = new NameServers(captured, names)
   // Made before the zones are written: a name server may have its address in another zone.
-  const serverOf = new Map<string, string>()
+  const serverOf = new Map<string, Servers>()
   for (const zone of names.zones.keys()) {
     serverOf.set(zone, servers.of(zone))
     yield
@@ -28,7 +28,7 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
     yield
   }
   const forward = [...names.zones].sort(byName).map(([zone, notes]) => ({
-    ...head(zone, serverOf.get(zone) ?? ''),
+    ...head(zone, serverOf.get(zone)),
     records: records.get(zone) ?? [],
     notes
   }))
@@ -39,13 +39,19 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
 
 const byName = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]) => (a < b ? -1 : 1)
 
-const head = (name: string, server: string) => ({
+type NamedController = Captured['controllers'][number]
+
+/** The full names of the name servers of a zone; the first one is told as its source. */
+type Servers = readonly string[]
+
+const head = (name: string, [server = '', ...others]: Servers = []) => ({
   name,
   name_server: `${server}.`,
+  other_name_servers: others.map(other => `${other}.`),
   hostmaster: `hostmaster.${server}.`
 })
 
-/** The name server of each zone: the one that its network names, else the controller. */
+/** The name servers of each zone: the one that its network names, else the controllers. */
 class NameServers {
   readonly #networks: ReadonlyMap<string, NetworkDoc>
 
@@ -57,9 +63,9 @@ class NameServers {
     this.#networks = new Map(networks.map(network => [names.zoneOf(network.name) ?? '', network]))
   }
 
-  /** The server's full name. It gets an address when it lies in one of our zones. */
-  of(zone: string): string {
-    const { controller } = this.captured.cluster
+  /** They get an address where they lie in one of our zones. */
+  of(zone: string): Servers {
+    const [controller, ...others] = this.#controllers
     const network = this.#networks.get(zone)
     const given = network?.ns_hostname?.toLowerCase()
     const host = given === undefined || parseAddress(given) !== undefined ? undefined : given
@@ -72,12 +78,24 @@ class NameServers {
         ? known
         : `${host ?? fallback}.${zone}`
     this.#address(name, address ?? controller.address)
-    return name
+    if (address !== undefined || host !== undefined) return [name]
+    const more = others.map(other => {
+      const full = `${nameOf(other.name)}.${zone}`
+      this.#address(full, other.address)
+      return full
+    })
+    return [...new Set([name, ...more])]
   }
 
   /** The controller's name, for when no zone has a name server. */
-  get last(): string {
-    return nameOf(this.captured.cluster.controller.name)
+  get last(): Servers {
+    return [nameOf(this.#controllers[0].name)]
+  }
+
+  get #controllers(): readonly [NamedController, ...NamedController[]] {
+    const { controllers, cluster } = this.captured
+    const [first = cluster.controller, ...others] = controllers
+    return [first, ...others]
   }
 
   #address(name: string, address: string): void {
@@ -96,11 +114,11 @@ const nameOf = (name: string) =>
 function* reverseOf(
   { networks }: Captured,
   names: Names,
-  serverOf: ReadonlyMap<string, string>,
+  serverOf: ReadonlyMap<string, Servers>,
   servers: NameServers
 ): Generator<undefined, DnsZone[]> {
   const [first] = serverOf.values()
-  const zones = new Map<string, { server: string; records: [Address, DnsRecord][] }>()
+  const zones = new Map<string, { server: Servers; records: [Address, DnsRecord][] }>()
   for (const { name, network } of networks) {
     const prefix = parsePrefix(network)
     const server = serverOf.get(names.zoneOf(name) ?? '') ?? first ?? servers.last

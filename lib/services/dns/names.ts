@@ -41,7 +41,7 @@ export class Names {
       this.#networks.set(name, zone)
       this.#zone(zone)
     }
-    this.#controller()
+    for (const controller of captured.controllers) this.#controller(controller)
   }
 
   /** The zone of a network; undefined for one whose name cannot be a domain. */
@@ -65,16 +65,16 @@ export class Names {
     return notes
   }
 
-  #controller(): void {
-    const { networks, cluster } = this.captured
-    const address = parseAddress(cluster.controller.address)
+  #controller({ name: own, address: given }: Captured['controllers'][number]): void {
+    const { networks, controllers } = this.captured
+    const address = parseAddress(given)
     if (address === undefined) return
+    const of = controllers.length > 1 ? `controller ${own}` : 'the controller'
     const around = networks
       .map(({ name, network }) => ({ name, prefix: prefixOf(network) }))
       .filter(({ prefix }) => contains(prefix, address))
       .sort((a, b) => b.prefix.length - a.prefix.length)
-    for (const { name } of around)
-      this.#add(this.zoneOf(name), cluster.controller.name, formatAddress(address), 'the controller')
+    for (const { name } of around) this.#add(this.zoneOf(name), own, formatAddress(address), of)
   }
 
   /**

@@ -15,6 +15,9 @@ const record = {
 const zone = {
   name: text('name of the zone, without the dot at the end'),
   name_server: text('full name of the name server, with the dot'),
+  other_name_servers: texts(
+    'full names of the other name servers: controllers that share the objects, where the network names none'
+  ),
   hostmaster: text('mail address as the SOA record has it'),
   records: maps(record, 'the records, but SOA and NS'),
   notes: texts('for comments: what could not be written, a sentence for each')

@@ -81,14 +81,23 @@ export class Controllers {
   }
 }
 
+/** The controllers that are there. */
+export async function controllersAt(client: Client, keys: Keys): Promise<Controller[]> {
+  const { pairs } = await list(client, keys.controllers, MOST)
+  return pairs.flatMap(controllerIn)
+}
+
 function controllerIn({ value }: Pair): Controller[] {
   try {
     const said: unknown = JSON.parse(value.toString())
-    const { name, host, address, port, ini } = isObject(said) ? said : {}
+    const { name, host, address, port, ini, url } = isObject(said) ? said : {}
     const isText = (value: unknown): value is string => typeof value === 'string' && TEXT.test(value)
     const isOne = isText(name) && isText(host) && isText(address) && isText(ini) && Number.isSafeInteger(port)
-    return isOne ? [{ name, host, address, port: Number(port), ini }] : []
+    const reached = isText(url) && isHttp(url) ? { url } : {}
+    return isOne ? [{ name, host, address, port: Number(port), ini, ...reached }] : []
   } catch {
     return []
   }
 }
+
+const isHttp = (url: string) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)

@@ -14,9 +14,24 @@ export async function marksIn(state: string): Promise<Record<string, string>> {
       if (error.code !== 'ENOENT') throw error
       return undefined
     })
-    if (key) marks[name] = createHash('sha256').update(`svcd ${name} `).update(key).digest('hex')
+    if (key) marks[name] = markOf(name, key)
   }
   return marks
+}
+
+const markOf = (name: string, key: Buffer) =>
+  createHash('sha256').update(`svcd ${name} `).update(key).digest('hex')
+
+/** Which of these files are the keys that the marks are of, and which are other ones; those of which there is no mark are neither. */
+export function compared(
+  files: ReadonlyMap<string, Buffer>,
+  kept: string | undefined
+): { readonly alike: readonly string[]; readonly others: readonly string[] } {
+  const marks = kept === undefined ? {} : marksOf(kept)
+  const known = [...files].filter(([name]) => typeof marks[name] === 'string')
+  const names = (isAlike: boolean) =>
+    known.filter(([name, key]) => (marks[name] === markOf(name, key)) === isAlike).map(([name]) => name)
+  return { alike: names(true), others: names(false) }
 }
 
 /**
@@ -41,7 +56,7 @@ export async function refuseOtherKeys(
   ]
   throw new Error(
     `${isWritten ? 'another svcd writes, and ' : ''}${wrong.join(', and ')}: copy secret.key, token.key and admin-password from the ` +
-      'state directory of a controller that wrote to this etcd, mode 0600' +
+      'state directory of a controller that wrote to this etcd, mode 0600 (svcd join HOST does that)' +
       (isWritten ? '' : `; to begin with other keys, remove ${marksAt} (etcdctl del) while no svcd runs`)
   )
 }

@@ -8,8 +8,8 @@ import { reasonOf } from '../errors.js'
 import { LAYOUT, VERSION } from '../layout.js'
 import type { Controller, Followed, Reached, Revertible, SharedMedium, Standing, Write } from '../medium.js'
 import { Client, type ClientOptions, UnclearError } from './client.js'
-import { Controllers } from './controllers.js'
-import { marksIn, refuseOtherKeys } from './key-marks.js'
+import { Controllers, controllersAt } from './controllers.js'
+import { compared, marksIn, refuseOtherKeys } from './key-marks.js'
 import { Keys } from './keys.js'
 import { get, holds, type Outcome, put, remove, removeAll, transact } from './kv.js'
 import { AllRecords } from './records.js'
@@ -70,6 +70,7 @@ export class Etcd implements SharedMedium {
   readonly #writer: Writer
   readonly #patienceMs: number
   readonly #ttlMs: number
+  readonly #url: string
   readonly #log: NonNullable<EtcdOptions['log']>
   readonly #finishing: Background
   /** What was read; `start` forgets it. */
@@ -88,7 +89,7 @@ export class Etcd implements SharedMedium {
   /** Outlives the standbys: a takeover that fails makes another one. */
   readonly #taking: Background
   #controllers: Controllers | undefined
-  /** What is kept of nodes and is no object. */
+  /** What is kept of nodes and requests and is no object. */
   readonly records: AllRecords
   #isClosed = false
   #closeBy = Number.POSITIVE_INFINITY
@@ -105,6 +106,7 @@ export class Etcd implements SharedMedium {
     this.#keys = new Keys(prefix)
     this.#patienceMs = patienceMs
     this.#ttlMs = ttlSeconds * 1000
+    this.#url = url
     this.#log = log
     this.records = new AllRecords({ keys: this.#keys, keeper: this.#keeper(), log })
     this.#writer = new Writer({
@@ -165,6 +167,21 @@ export class Etcd implements SharedMedium {
     if (succeeded) return
     if (!found[0]) this.#lost()
     await this.refuseOtherKeys(state, found[0].value.toString())
+  }
+
+  /**
+   * What who joins has to know: whether objects are stored, which controllers are there, and which files are the keys of theirs.
+   */
+  async site() {
+    const layout = get(this.#keys.object(LAYOUT, VERSION))
+    const asked = [layout, get(this.#keys.intent), get(this.#keys.keyMarks)]
+    const { found } = await transact(this.#client, [], asked, [], LIMIT_MS)
+    const [version, intent, marks] = found
+    return {
+      hasObjects: version !== undefined || intent !== undefined,
+      controllers: await controllersAt(this.#client, this.#keys),
+      compared: (files: ReadonlyMap<string, Buffer>) => compared(files, marks?.value.toString())
+    }
   }
 
   async read(): Promise<StoredKeys> {
@@ -231,7 +248,7 @@ export class Etcd implements SharedMedium {
       client: this.#client,
       keys: this.#keys,
       ttlSeconds: this.#ttlMs / 1000,
-      self,
+      self: { ...self, ...(this.#url === '' ? {} : { url: this.#url }) },
       log: this.#log
     })
   }
@@ -486,10 +503,17 @@ export class Etcd implements SharedMedium {
     const ended = this.#writer.end(reason)
     if (this.#followed) {
       this.#log('info', FOLLOWS)
-      this.#stand()
+      this.#demoted()
     }
     await ended
     return new Error(reason)
+  }
+
+  /** Another one writes, or may: it is followed, and all who go by that are told. */
+  #demoted(): void {
+    this.#stand()
+    this.#followed?.demoted()
+    this.records.overtaken()
   }
 
   /** Follows from what was read, otherwise reads it first. */
@@ -526,7 +550,7 @@ export class Etcd implements SharedMedium {
     } catch (error) {
       this.#standby = undefined
       await this.#writer.end(reasonOf(error))
-      this.#stand()
+      this.#demoted()
       throw error
     }
   }

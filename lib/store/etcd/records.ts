@@ -1,10 +1,10 @@
-import type { Memory, OpenRecords } from '../records.js'
+import type { Memory, OpenRecords, SharedMemory } from '../records.js'
 import type { Keys } from './keys.js'
 import { SharedRecords, type StoredRecords } from './shared-records.js'
 
 type Options = Omit<ConstructorParameters<typeof SharedRecords>[0], 'key'> & { readonly keys: Keys }
 
-/** All that is kept of nodes and is no object, by its kind. */
+/** All that is kept of nodes and requests and is no object, by its kind. */
 export class AllRecords {
   readonly #o: Options
   readonly #kinds = new Map<string, SharedRecords<never>>()
@@ -16,6 +16,11 @@ export class AllRecords {
   /** How to open the records of a kind. `before` gives those that it begins with where there was none yet. */
   opener(kind: string, before: OpenRecords): OpenRecords {
     return async memory => this.#of(kind).open(memory as Memory<never>, before) as never
+  }
+
+  /** Opens the records of a kind, which begin with none. */
+  open<R>(kind: string, memory: SharedMemory<R>): Promise<SharedRecords<R>> {
+    return this.#of(kind).open(memory as SharedMemory<never>) as Promise<unknown> as Promise<SharedRecords<R>>
   }
 
   /** Takes all that is stored, in the place of what was known, a step for each name. */
@@ -36,6 +41,11 @@ export class AllRecords {
   /** This controller writes from now on. */
   promoted(): void {
     for (const records of this.#kinds.values()) records.promoted()
+  }
+
+  /** Another controller writes from now on. */
+  overtaken(): void {
+    for (const records of this.#kinds.values()) records.overtaken()
   }
 
   #of(kind: string): SharedRecords<never> {

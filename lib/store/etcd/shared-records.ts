@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { JsonObject } from '../../json.js'
 import { oneLine } from '../../log.js'
 import { reasonOf, StoreError } from '../errors.js'
-import type { Memory, OpenRecords, Records } from '../records.js'
+import type { Memory, OpenRecords, Records, SharedMemory } from '../records.js'
 import { get, holds, type Outcome, put, remove } from './kv.js'
 
 /** What records need of the medium. */
@@ -43,11 +43,13 @@ interface Waiting<R> {
 
 /** etcd takes 128 operations in a transaction and 1.5 MiB in a request, unless it is told otherwise; some room is left. */
 const MOST_NAMES = 100
-const MOST_CHARACTERS = 256 * 1024
+const MOST_BYTES = 256 * 1024
 /** What the head ends in until all is there that the kind begins with. */
 const UNFINISHED = ' unfinished'
 
 const lineOf = (record: unknown) => `${JSON.stringify(record)}\n`
+const recordsIn = <R>(text = ''): R[] =>
+  text.split('\n').flatMap(line => (line === '' ? [] : [JSON.parse(line) as R]))
 
 /**
  * Records of one kind in etcd: a key for each name, which holds the records that stand for what is known of it. One controller
@@ -56,7 +58,7 @@ const lineOf = (record: unknown) => `${JSON.stringify(record)}\n`
 export class SharedRecords<R> implements Records<R> {
   readonly isShared = true
   readonly #o: SharedOptions
-  #memory: Memory<R> | undefined
+  #memory: SharedMemory<R> | undefined
   /** What is stored and no memory has yet. */
   #untold = new Map<string, string>()
   /** The names that have a key. */
@@ -80,10 +82,12 @@ export class SharedRecords<R> implements Records<R> {
   /**
    * Hands memory what is stored. Where this controller writes, and the kind was never begun, it begins with the records of `before`.
    */
-  async open(memory: Memory<R>, before?: OpenRecords): Promise<this> {
+  open(memory: Memory<R>, before?: OpenRecords): Promise<this>
+  open(memory: SharedMemory<R>): Promise<this>
+  async open(memory: SharedMemory<R>, before?: OpenRecords): Promise<this> {
     const isBegun = this.#head !== undefined && !this.#head.endsWith(UNFINISHED)
     const begins = before !== undefined && !isBegun && !this.isFollowing
-    if (begins) await (await before(memory)).close()
+    if (begins) await (await before(memory as Memory<R>)).close()
     this.#memory = memory
     for (const [name, text] of this.#untold) this.#tell(memory, name, text)
     this.#untold = new Map()
@@ -127,6 +131,20 @@ export class SharedRecords<R> implements Records<R> {
     for (const name of this.#stored) if (!known.has(name)) this.#doubtful.add(name)
     for (const name of known) if (!this.#stored.has(name)) this.#doubtful.add(name)
     this.#start()
+    this.#memory.promoted?.()
+  }
+
+  /** Another controller writes from now on. */
+  overtaken(): void {
+    this.#memory?.overtaken?.()
+  }
+
+  /** What is stored of a name, for who keeps it nowhere else. Throws Error where etcd does not tell, or the right to write is not ours. */
+  async read(name: string): Promise<R[]> {
+    const { keeper, key } = this.#o
+    const { succeeded, found } = await keeper.write(keeper.revision, [], [get(`${key}/${name}`)], [])
+    if (!succeeded) keeper.lost()
+    return recordsIn<R>(found[0]?.value.toString())
   }
 
   append(record: R): Promise<void> {
@@ -172,31 +190,38 @@ export class SharedRecords<R> implements Records<R> {
    * never followed by one that is: what that one says would be without it.
    */
   #next(): { batch: Waiting<R>[]; texts: Map<string, string> } {
-    const memory = this.#memory as Memory<R>
+    const memory = this.#memory as SharedMemory<R>
     const texts = new Map<string, string>()
     const batch: Waiting<R>[] = []
     const added = new Map<string, string>()
-    let characters = 0
-    const takes = (name: string) => {
-      const text = [...memory.of(name)].map(lineOf).join('') + (added.get(name) ?? '')
-      characters += text.length - (texts.get(name)?.length ?? 0)
-      texts.set(name, text)
+    let bytes = 0
+    /** Whether there is room for these names, and what is added to them; the first ones always have it. */
+    const takes = (names: readonly string[], more = ''): boolean => {
+      const next = names.map(name => {
+        const text = [...memory.of(name)].map(lineOf).join('') + (added.get(name) ?? '') + more
+        return [name, text] as const
+      })
+      const size = next.reduce(
+        (sum, [name, text]) => sum + Buffer.byteLength(text) - Buffer.byteLength(texts.get(name) ?? ''),
+        bytes
+      )
+      if (texts.size > 0 && (texts.size + names.length > MOST_NAMES || size > MOST_BYTES)) return false
+      bytes = size
+      for (const [name, text] of next) texts.set(name, text)
+      return true
     }
     for (const waiting of this.#queue) {
       const { record } = waiting
       const names = memory.namesIn(record)
       const waits = memory.waits(record)
-      const isFull = texts.size + names.length > MOST_NAMES || characters > MOST_CHARACTERS
-      if (batch.length > 0 && (isFull || (!waits && added.size > 0))) break
-      if (waits) for (const name of names) added.set(name, (added.get(name) ?? '') + lineOf(record))
-      for (const name of names) takes(name)
+      if (!waits && added.size > 0) break
+      const more = waits ? lineOf(record) : ''
+      if (!takes(names, more)) break
+      if (waits) for (const name of names) added.set(name, (added.get(name) ?? '') + more)
       batch.push(waiting)
     }
     this.#queue.splice(0, batch.length)
-    for (const name of this.#doubtful) {
-      if (texts.size >= MOST_NAMES || characters > MOST_CHARACTERS) break
-      if (!texts.has(name)) takes(name)
-    }
+    for (const name of this.#doubtful) if (!texts.has(name) && !takes([name])) break
     return { batch, texts }
   }
 
@@ -236,18 +261,15 @@ export class SharedRecords<R> implements Records<R> {
   }
 
   /** Stores all that memory knows, for the first time. */
-  async #begin(memory: Memory<R>): Promise<void> {
+  async #begin(memory: SharedMemory<R>): Promise<void> {
     for (const name of [...memory.names(), ...this.#stored]) this.#doubtful.add(name)
     while (this.#doubtful.size > 0) await this.#write(this.#next().texts, UNFINISHED)
     await this.#write(new Map(), '')
   }
 
-  #tell(memory: Memory<R>, name: string, text = ''): void {
+  #tell(memory: SharedMemory<R>, name: string, text = ''): void {
     try {
-      memory.take(
-        name,
-        text.split('\n').flatMap(line => (line === '' ? [] : [JSON.parse(line) as R]))
-      )
+      memory.take(name, recordsIn<R>(text), Buffer.byteLength(text))
     } catch (error) {
       const { key, log } = this.#o
       log(

@@ -19,6 +19,8 @@ export interface Intent {
 export type Unfinished = Pick<StoredKeys, 'head' | 'intent' | 'abandoned'>
 
 const LIMIT_MS = 2000
+/** The kind of the records of requests, and their directory where they are files. */
+const REQUESTS = 'jobs'
 
 /** All keys of a store as they were at one revision, an unfinished change applied. */
 export class StoredKeys implements Stored {
@@ -36,7 +38,7 @@ export class StoredKeys implements Stored {
   readonly keyMarks: string | undefined
   /** All staged writes: key → text. */
   readonly staged: ReadonlyMap<string, Buffer>
-  /** What is kept of nodes and is no object, by its kind. */
+  /** What is kept of nodes and requests and is no object, by its kind. */
   readonly records: ReadonlyMap<string, StoredRecords>
 
   private constructor(
@@ -100,7 +102,8 @@ export class StoredKeys implements Stored {
   }
 
   get journals(): ReadonlyMap<string, Iterable<string>> {
-    return new Map([...this.records].map(([kind, { texts }]) => [`${kind}.journal`, linesOf(texts)]))
+    const kinds = [...this.records].filter(([kind]) => kind !== REQUESTS)
+    return new Map(kinds.map(([kind, { texts }]) => [`${kind}.journal`, linesOf(texts)]))
   }
 
   names(type: string): Iterable<string> {
@@ -112,9 +115,14 @@ export class StoredKeys implements Stored {
     return typeof value === 'object' ? decodeUtf8(value) : value
   }
 
-  /** Every object, and records as journals, with path and text of the file. Throws Error, which names it, for an object that is no text. */
+  /**
+   * Every object, records of nodes as journals and of requests, with path and text of the file. Throws Error, which names it, for an
+   * object that is no text.
+   */
   *files(): Generator<readonly [path: string, text: string]> {
     for (const [name, lines] of this.journals) yield [name, [...lines].join('')]
+    for (const [id, text] of this.records.get(REQUESTS)?.texts ?? [])
+      if (/^[0-9a-f]{32}$/.test(id) && isRecord(text)) yield [`${REQUESTS}/${id}.json`, text]
     for (const [type, objects] of this.#objects)
       for (const name of objects.keys())
         try {

@@ -98,22 +98,62 @@ http_wget() {
   return 1
 }
 
-# GET a path below the controller's URL into a file below $_TMP; a file that did not arrive whole is removed. A controller
-# that has too much to do just now (503 with Retry-After) is asked again, for an hour.
+# Runs a command that asks the controller $SVC_URL, again with the next controller while it ends with 1. The one that gave an
+# answer is asked first from then on.
+ask_controllers() {
+  asked_first=$SVC_URL
+  while :; do
+    "$@"
+    asked_status=$?
+    if [ "$asked_status" -ne 1 ]; then
+      return "$asked_status"
+    fi
+    asked_last=$SVC_URL
+    case $_URLS in
+      *' '*) _URLS="${_URLS#* } $SVC_URL" ;;
+    esac
+    SVC_URL=${_URLS%% *}
+    if [ "$SVC_URL" = "$asked_first" ]; then
+      return 1
+    fi
+    log "$asked_last: ${http_cause:-no answer}; trying $SVC_URL"
+  done
+}
+
+# GET a path below the controller's URL into a file below $_TMP; a file that did not arrive whole is removed. What one
+# controller does not give, another one may have. One that has too much to do just now (503 with Retry-After) is asked again,
+# for an hour.
 http_get() {
   http_waited=0
-  until http_get_once "$@"; do
-    http_full=$(memory_full "$_TMP" "$memory_size")
-    rm -f "$2"
-    http_pause=$(retry_after)
+  http_pause=''
+  http_causes=''
+  until ask_controllers http_get_one "$@"; do
     if [ -z "$http_pause" ] || [ "$http_waited" -ge 3600 ]; then
-      complain "cannot fetch $SVC_URL$1$http_full${http_cause:+: $http_cause}"
+      complain "cannot fetch $http_causes"
       return 1
     fi
     log "the controller is busy, next try in $http_pause s"
     sleep "$http_pause"
     http_waited=$((http_waited + http_pause))
+    http_pause=''
+    http_causes=''
   done
+}
+
+# From one controller. When it fails, $http_causes says why, after what others have said.
+http_get_one() {
+  http_get_once "$@" && return 0
+  http_full=$(memory_full "$_TMP" "$memory_size")
+  rm -f "$2"
+  http_wait=$(retry_after)
+  http_pause=${http_wait:-$http_pause}
+  http_causes="${http_causes:+$http_causes; }$SVC_URL$1$http_full${http_cause:+: $http_cause}"
+  if [ -n "$http_full" ]; then
+    # The same from another one would not fit either.
+    http_pause=''
+    return 2
+  fi
+  return 1
 }
 
 # The head of the answer comes to $_TMP/head. Busybox's wget does not tell the head of a refusal.
@@ -145,12 +185,29 @@ retry_after() {
 }
 
 # POST a JSON body to a path below the controller's URL. It is tried twice, because a controller that restarts is back
-# within a moment.
+# within a moment. Where there are several, another one takes over within seconds: it is tried for 15 s.
 http_post() {
+  case $_URLS in
+    *' '*) http_longest=8 ;;
+    *) http_longest=1 ;;
+  esac
+  http_pause=1
+  until ask_controllers http_post_one "$@"; do
+    if [ "$asked_status" -eq 2 ] || [ "$http_pause" -gt "$http_longest" ]; then
+      printf 'svc: %s\n' "$http_cause" >&2
+      return 1
+    fi
+    sleep "$http_pause"
+    http_pause=$((http_pause * 2))
+  done
+}
+
+# To one controller. A 4xx is an answer, which the others would give too.
+http_post_one() {
   http_post_once "$@" && return 0
-  sleep 1
-  http_post_once "$@" && return 0
-  printf 'svc: %s\n' "$http_cause" >&2
+  case $_URLS:$http_cause in
+    *' '*' answered 4'* | *' '*'HTTP/1.'?' 4'* | *' '*'ERROR 4'* | *' '*'Authentication Failed'*) return 2 ;;
+  esac
   return 1
 }
 

@@ -2,14 +2,14 @@
 # 4.26). systemd tries again until the controller has taken it.
 
 running_unit() {
-  case $SVC_URL in
-    *[!][A-Za-z0-9:/._~%@+-]*)
-      log "warning: the system will not report that it is up: $SVC_URL holds a character that no URL has"
+  case $_URLS in
+    *[!][A-Za-z0-9:/._~%@+\ -]*)
+      log "warning: the system will not report that it is up: $_URLS holds a character that no URL has"
       return 0
       ;;
   esac
-  running_url=$SVC_URL/boot/running/$(url_segment "$SVC_NODE")/$(url_segment "$SVC_IMAGEFILE")
-  running_script "$running_url" | image_place /etc/svc/running 755 &&
+  running_path=/boot/running/$(url_segment "$SVC_NODE")/$(url_segment "$SVC_IMAGEFILE")
+  running_script "$running_path" | image_place /etc/svc/running 755 &&
     running_service | image_place /etc/systemd/system/svc-running.service 644 &&
     image_link ../svc-running.service /etc/systemd/system/multi-user.target.wants/svc-running.service
 }
@@ -19,10 +19,26 @@ running_script() {
 #!/bin/sh
 # Tells svcd that this system is up. Written by svcd at the installation.
 if command -v curl > /dev/null; then
-  exec curl -q -g -s -S -f ${INSECURE:+-k }--max-time 60 -o /dev/null '$1'
+$(running_tries "$1" '  ' "curl -q -g -s -S -f ${INSECURE:+-k }--max-time 60 -o /dev/null")
 fi
-exec wget -q ${INSECURE:+--no-check-certificate }-O /dev/null '$1'
+$(running_tries "$1" '' "wget -q ${INSECURE:+--no-check-certificate }-O /dev/null")
 END
+}
+
+# Lines of a script, each of which asks a controller for the path $1, until one has answered.
+running_tries() {
+  tries_left=$_URLS
+  while :; do
+    tries_url=${tries_left%% *}$1
+    case $tries_left in
+      *' '*) printf "%s%s '%s' && exit\n" "$2" "$3" "$tries_url" ;;
+      *)
+        printf "%sexec %s '%s'\n" "$2" "$3" "$tries_url"
+        return 0
+        ;;
+    esac
+    tries_left=${tries_left#* }
+  done
 }
 
 running_service() {

@@ -43,29 +43,21 @@ settings() {
   [ -n "$url" ] && [ -n "$node" ] && [ -n "$token" ]
 }
 
-# Fetches the tar. The token is no argument: everybody can read those.
+# Fetches the tar from the first controller that gives it. The token is no argument: everybody can read those.
 fetch() {
   settings || die "$conf is missing or does not name url, node and token: the installation of a node with files writes it"
-  address=$url/boot/files/$node
-  if command -v curl >/dev/null; then
-    printf 'header = "x-access-tokens: %s"\n' "$token" > "$stage/request"
-    code=$(curl -q -g -s -S ${insecure:+-k} -K "$stage/request" --connect-timeout 20 --max-time 300 \
-      -D "$stage/head" -o "$stage/answer" -w '%{http_code}' "$address") || die "$address cannot be fetched"
-  else
-    printf 'header = x-access-tokens: %s\n' "$token" > "$stage/request"
-    wget -nv -S --tries=1 --timeout=300 --content-on-error --config="$stage/request" \
-      ${insecure:+--no-check-certificate} -O "$stage/answer" "$address" 2> "$stage/head"
-    ended=$?
-    code=$(sed -n 's|^ *HTTP/[0-9.]* \([0-9]*\).*$|\1|p' "$stage/head" | tail -n 1)
-    if [ -z "$code" ] || { [ "$code" = 200 ] && [ "$ended" -ne 0 ]; }; then
-      die "$address cannot be fetched: $(tail -n 1 "$stage/head")"
+  causes=''
+  set -f
+  # shellcheck disable=SC2086 # where there are several controllers: a list with blanks between them
+  set -- $url
+  set +f
+  until address=$1/boot/files/$node && fetch_once; do
+    causes="${causes:+$causes; }$cause"
+    shift
+    if [ "$#" -eq 0 ]; then
+      die "$causes"
     fi
-  fi
-  if [ "$code" != 200 ]; then
-    die "$address: the controller answered $code$(
-      sed -n 's/^{"message":"\(.*\)"}$/: \1/p' "$stage/answer" 2>/dev/null | cut -c 1-400
-    )"
-  fi
+  done
   archive=$stage/answer
   renewed=$(sed -n 's/^[[:space:]]*[Xx]-[Aa]ccess-[Tt]okens: *\([A-Za-z0-9._-]*\).*$/\1/p' "$stage/head" | tail -n 1)
   # On the disk before it takes the place of the other: without a token the node would have to be installed anew.
@@ -74,6 +66,33 @@ fetch() {
       ! { sync "$conf.new" || sync; } 2>/dev/null || ! mv -f "$conf.new" "$conf"; then
       say "the new token cannot be kept in $conf" >&2
     fi
+  fi
+}
+
+# Asks one controller. When it fails, $cause says why.
+fetch_once() {
+  cause="$address cannot be fetched"
+  rm -f "$stage/answer" "$stage/head"
+  if command -v curl >/dev/null; then
+    printf 'header = "x-access-tokens: %s"\n' "$token" > "$stage/request"
+    code=$(curl -q -g -s -S ${insecure:+-k} -K "$stage/request" --connect-timeout 20 --max-time 300 \
+      -D "$stage/head" -o "$stage/answer" -w '%{http_code}' "$address") || return 1
+  else
+    printf 'header = x-access-tokens: %s\n' "$token" > "$stage/request"
+    wget -nv -S --tries=1 --timeout=300 --content-on-error --config="$stage/request" \
+      ${insecure:+--no-check-certificate} -O "$stage/answer" "$address" 2> "$stage/head"
+    ended=$?
+    code=$(sed -n 's|^ *HTTP/[0-9.]* \([0-9]*\).*$|\1|p' "$stage/head" | tail -n 1)
+    if [ -z "$code" ] || { [ "$code" = 200 ] && [ "$ended" -ne 0 ]; }; then
+      cause="$cause: $(tail -n 1 "$stage/head")"
+      return 1
+    fi
+  fi
+  if [ "$code" != 200 ]; then
+    cause="$address: the controller answered $code$(
+      sed -n 's/^{"message":"\(.*\)"}$/: \1/p' "$stage/answer" 2>/dev/null | cut -c 1-400
+    )"
+    return 1
   fi
 }
 

@@ -14,3 +14,5 @@ case $SVC_API_ADDRESS in
   *) _URL_HOST=$SVC_API_ADDRESS ;;
 esac
 SVC_URL=$SVC_API_PROTOCOL://$_URL_HOST:$SVC_API_PORT$_URL_PATH
+# All controllers, with blanks between them. $SVC_URL is the first of them: the one that is asked now.
+_URLS="$SVC_URL${_URLS:+ $_URLS}"

@@ -83,13 +83,19 @@ export class Stage {
     readonly tokens: Tokens
   ) {}
 
-  static async open(test: Test): Promise<Stage> {
+  /** `more`: what else the ini has. */
+  static async open(test: Test, ...more: string[]): Promise<Stage> {
     const scripts = test.testdir({
       roles: { web: '# target: web.target\necho web\n' },
       scripts: { setup: 'echo setup\n' }
     })
     // Port 1: no node of the world has an ssh server.
-    const overrides = [`paths.roles=${scripts}/roles`, `paths.scripts=${scripts}/scripts`, 'ssh.port=1']
+    const overrides = [
+      `paths.roles=${scripts}/roles`,
+      `paths.scripts=${scripts}/scripts`,
+      'ssh.port=1',
+      ...more
+    ]
     const c = await Controller.start(test, ...overrides)
     makeTree(join(c.directory, 'images', 'idle'))
     for (const name of ['vmlinuz', 'initrd.img', 'compute.tar.gz']) c.file(name)
@@ -120,6 +126,7 @@ export class Stage {
     await this.c.daemon.model.change(theDaemon, tx => {
       for (const name of [...tx.names('handover')]) tx.remove('handover', name)
     })
+    await this.c.asked?.caughtUp()
   }
 
   /** Resolves when nothing goes on in the background but the requests that `path` has made. */

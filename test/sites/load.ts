@@ -1,4 +1,4 @@
-// The load of site-faults.test.ts, a program of its own on the network of the controllers: creates, changes of eight nodes at
+// The load of faults.test.ts, a program of its own on the network of the controllers: creates, changes of eight nodes at
 // once, reports and boot scripts, until its input ends. It writes what was acknowledged, and what was not, to a file, a line each.
 import { openSync, writeSync } from 'node:fs'
 import { Agent, request } from 'node:http'

@@ -1,0 +1,51 @@
+import { join } from 'node:path'
+import type { CopyProofs } from '../auth/copy-proofs.js'
+import { notFound } from '../errors.js'
+import { bootFilesOfPacks } from '../image/boot-files.js'
+import type { Checksums } from '../image/copies/checksums.js'
+import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
+import { get } from './row.js'
+import { bytes, object, string } from './schema.js'
+
+/**
+ * The files of images, for the other controllers that share the objects (rules 11.19). They are loaded only where there may be
+ * others, and stand in no document: who asks has to prove to be a controller.
+ */
+export function copyRoutes(
+  { model, config }: Pick<Parts, 'model' | 'config'>,
+  proofs: CopyProofs,
+  checksums: Checksums
+): ApiRoute[] {
+  const asked = (request: ApiRequest) => {
+    proofs.check(request.target, request.headers)
+    const name = param(request, 'file')
+    const { index } = model.view
+    if (!index.isImageFile('boot', name) && !index.isImageFile('pack', name))
+      throw notFound(`no OS image names the file ${name}`)
+    return { name, file: join(config.paths.files, name) }
+  }
+  /** Whether svcd made it: such a file gets its name when it is whole. */
+  const isPacked = (name: string) =>
+    model.view.get('pack', name) !== undefined || bootFilesOfPacks(model.view).has(name)
+  return [
+    get('/copies/{file}', {
+      access: 'anyone',
+      answers: [200, 206],
+      refuses: [401, 416],
+      summary: 'A file of an image, for another controller',
+      output: bytes,
+      handler: request => ({ status: 200, file: asked(request).file })
+    }),
+    get('/copies/{file}/checksum', {
+      access: 'anyone',
+      refuses: [401],
+      summary: 'Its size and its checksum, for another controller',
+      output: object({ bytes: { type: 'integer' }, sha256: string(), proof: string() }),
+      handler: async request => {
+        const { name, file } = asked(request)
+        const { bytes, sha256 } = await checksums.of(file, isPacked(name))
+        return ok({ bytes, sha256, proof: proofs.proofOf(request.headers, { bytes, sha256 }) })
+      }
+    })
+  ]
+}

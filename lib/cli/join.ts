@@ -1,0 +1,170 @@
+import { lstat } from 'node:fs/promises'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { SLACK_MS } from '../auth/controller-proof.js'
+import type { Config } from '../config/types.js'
+import { createOnce } from '../disk/create-once.js'
+import { exists, unlessMissing } from '../disk/missing.js'
+import { readRegularFile } from '../disk/regular-file.js'
+import { LAYOUT, VERSION } from '../store/layout.js'
+import type { Controller } from '../store/medium.js'
+import { fromDirectory, type Given, KEYS, overSsh, PASSWORD } from './joined-from.js'
+import { nameOf } from './owner.js'
+import { unitUser } from './unit-user.js'
+
+/** The last one is without which svcd does not start beside others. */
+const SHARED = [PASSWORD, ...KEYS]
+
+interface Owner {
+  readonly uid: number
+  readonly gid: number
+}
+
+/**
+ * Brings this controller to those that share their objects in etcd: looks whether it may be one of them, and copies what all have alike
+ * from `source`: `[USER@]HOST[:DIRECTORY]`, by ssh, or a directory of this machine. What is there stays. Gives what was done and what
+ * to do next. Throws UsageError, and Error with the way out; each file is then there whole, or not at all.
+ */
+export async function joinControllers(config: Config, source: string): Promise<string> {
+  const { state } = config.paths
+  const give = source.startsWith('/') ? () => fromDirectory(source) : overSsh(source, state)
+  if (config.store.medium !== 'etcd')
+    throw new Error(
+      `${config.file}: [store] medium = ${config.store.medium}: who joins has the objects in etcd; give this controller the ` +
+        '[store] of the others first, and a [controller] name of its own'
+    )
+  const owner = await ownerOf(config)
+  const { openEtcd } = await import('../store/etcd/open.js')
+  const etcd = await openEtcd(config.store)
+  try {
+    const { hasObjects, controllers, compared } = await etcd.site()
+    if (!hasObjects)
+      throw new Error(`${etcd.place()} holds no objects: there is nobody to join; start svcd here by itself`)
+    refuseTakenName(config, controllers)
+    await refuseOwnObjects(state, owner)
+    const there = await filesIn(state)
+    const own = compared(there)
+    if (own.others.length > 0)
+      throw new Error(
+        `${pathsOf(state, own.others)} ${areNot(own.others)} of the controllers that write to ${etcd.place()}; ${aside(state, own.others)}`
+      )
+    const isComplete = KEYS.every(name => own.alike.includes(name))
+    if (isComplete && (there.has(PASSWORD) || config.users.length > 0))
+      return `${state} has all that the other controllers have: nothing is copied\n${next(config)}`
+    const given = await give()
+    refuseClock(given)
+    const theirs = compared(given.files).others
+    if (theirs.length > 0)
+      throw new Error(
+        `${given.where}: ${theirs.join(' and ')} ${areNot(theirs)} of the controllers that write to ${etcd.place()}; name ` +
+          'another controller'
+      )
+    const differ = SHARED.filter(name => isOther(there.get(name), given.files.get(name)))
+    if (differ.length > 0)
+      throw new Error(
+        `${pathsOf(state, differ)} differ from those of ${given.where}; ${aside(state, differ)}`
+      )
+    const missing = SHARED.filter(name => given.files.has(name) && !there.has(name))
+    await as(owner, () => put(state, missing, given.files))
+    const copied = missing.length === 0 ? 'nothing' : missing.join(', ')
+    const unknown =
+      given.aheadMs === undefined
+        ? 'note: the clocks were not compared; they may be 60 s apart at most\n'
+        : ''
+    return `copied from ${given.where} to ${state}: ${copied}\n${unknown}${next(config)}`
+  } finally {
+    await etcd.close()
+  }
+}
+
+const next = ({ controller }: Config) =>
+  `next: svcd check, then systemctl enable --now svcd; GET /config/cluster of any controller shows ${controller.name} then\n`
+
+const pathsOf = (state: string, names: readonly string[]) =>
+  names.map(name => join(state, name)).join(' and ')
+const areNot = (names: readonly string[]) => (names.length > 1 ? 'are not those' : 'is not the one')
+const isOther = (own: Buffer | undefined, theirs: Buffer | undefined) =>
+  own !== undefined && theirs !== undefined && !own.equals(theirs)
+
+/** What to do with files that are there and differ. */
+const aside = (state: string, names: readonly string[]) =>
+  `nothing is changed; where nobody needs what is there, type ${names
+    .map(name => `mv ${join(state, name)} ${join(state, name)}.before-join`)
+    .join(' && ')} and this command again`
+
+/** Who has the state directory: files in it are to be that user's. Throws Error where there is none, or it is not ours to change. */
+async function ownerOf({ paths: { state }, file }: Config): Promise<Owner> {
+  const stat = await unlessMissing(lstat(state), undefined)
+  if (!stat?.isDirectory()) {
+    const { user = 'root', group = 'root' } = (await unitUser(file)) ?? {}
+    throw new Error(
+      `there is no directory ${state}, [paths] state; type: install -d -m 0700 -o ${user} -g ${group} ${state}`
+    )
+  }
+  const uid = process.getuid?.() ?? 0
+  if (uid !== 0 && uid !== stat.uid)
+    throw new Error(`${state} belongs to user ${await nameOf(stat.uid)}: type svcd join as root`)
+  return stat
+}
+
+function refuseTakenName({ controller: { name }, file }: Config, controllers: readonly Controller[]): void {
+  // This one may run already.
+  const other = controllers.find(one => one.name === name && (one.host !== hostname() || one.ini !== file))
+  if (other)
+    throw new Error(
+      `${file}: [controller] name = ${name} is that of the controller on ${other.host} (${other.address} port ${other.port}): give ` +
+        'this one a name of its own'
+    )
+}
+
+async function refuseOwnObjects(state: string, { uid, gid }: Owner): Promise<void> {
+  if (!(await exists(join(state, LAYOUT, `${VERSION}.json`)))) return
+  throw new Error(
+    `${state} holds objects of its own, which no other controller has; if they are not needed, type ` +
+      `mv ${state} ${state}.before-join && install -d -m 0700 -o ${uid} -g ${gid} ${state} and this command again`
+  )
+}
+
+async function filesIn(state: string): Promise<Map<string, Buffer>> {
+  const found = new Map<string, Buffer>()
+  for (const name of SHARED) {
+    const bytes = await unlessMissing(readRegularFile(join(state, name)), undefined)
+    if (bytes) found.set(name, bytes)
+  }
+  return found
+}
+
+/** Tokens and proofs of controllers go by the clock. */
+function refuseClock({ where, aheadMs = 0 }: Given): void {
+  if (Math.abs(aheadMs) <= SLACK_MS) return
+  const seconds = Math.round(Math.abs(aheadMs) / 1000)
+  throw new Error(
+    `the clock of ${where} is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} this one's, and 60 s are allowed: have both set ` +
+      'theirs by the same time servers (chrony)'
+  )
+}
+
+async function put(
+  state: string,
+  names: readonly string[],
+  files: ReadonlyMap<string, Buffer>
+): Promise<void> {
+  for (const name of names)
+    if (!(await createOnce(join(state, name), files.get(name) as Buffer)))
+      throw new Error(`another program has made ${join(state, name)} meanwhile; type this command again`)
+}
+
+/** Does work with the rights of a user alone: in a directory of that user, root would follow links to anywhere. */
+async function as<R>({ uid, gid }: Owner, work: () => Promise<R>): Promise<R> {
+  const { setegid, seteuid, geteuid, getegid } = process
+  if (!setegid || !seteuid || !geteuid || !getegid || geteuid() === uid) return work()
+  const before = { uid: geteuid(), gid: getegid() }
+  try {
+    setegid(gid)
+    seteuid(uid)
+    return await work()
+  } finally {
+    seteuid(before.uid)
+    setegid(before.gid)
+  }
+}

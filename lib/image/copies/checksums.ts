@@ -1,0 +1,75 @@
+import { stat } from 'node:fs/promises'
+import { basename } from 'node:path'
+import { notFound, ServiceError } from '../../errors.js'
+import { type Hashed, hashFile } from '../packer/in-worker.js'
+
+/** So many are remembered: an image has three files. */
+const MOST_KNOWN = 1000
+/** A file that somebody copies into its place grows; one that has not changed for so long is whole. */
+const STILL_MS = 10_000
+const RETRY_S = 5
+
+interface Known {
+  /** What the file was like then. */
+  readonly version: string
+  readonly hashed: Promise<Hashed>
+}
+
+/** The checksums of files, for other controllers. Each is made once, by a thread. */
+export class Checksums {
+  readonly #known = new Map<string, Known>()
+  readonly #closing = new AbortController()
+  readonly #now: () => number
+
+  /** `now`: milliseconds since 1970. */
+  constructor(now: () => number) {
+    this.#now = now
+  }
+
+  /**
+   * Size and SHA-256 of a file. Throws 404 where there is none, and 503 for one that may still be written; `isWhole`: it was
+   * given its name when it was whole.
+   */
+  async of(file: string, isWhole: boolean): Promise<Hashed> {
+    const version = await this.#versionOf(file, isWhole)
+    const before = this.#known.get(file)
+    const known = before?.version === version ? before : this.#begin(file, version)
+    try {
+      const hashed = await known.hashed
+      if ((await this.#versionOf(file, isWhole)) === version) return hashed
+    } catch (error) {
+      if (this.#known.get(file) === known) this.#known.delete(file)
+      throw error
+    }
+    throw changing(file)
+  }
+
+  /** Ends what is under way. */
+  close(): void {
+    this.#closing.abort()
+  }
+
+  #begin(file: string, version: string): Known {
+    const known = { version, hashed: hashFile(file, this.#closing.signal) }
+    // Who asked for it is told.
+    known.hashed.catch(() => undefined)
+    this.#known.delete(file)
+    this.#known.set(file, known)
+    const [oldest] = this.#known.keys()
+    if (this.#known.size > MOST_KNOWN && oldest !== undefined) this.#known.delete(oldest)
+    return known
+  }
+
+  async #versionOf(file: string, isWhole: boolean): Promise<string> {
+    const found = await stat(file, { bigint: true }).catch(() => undefined)
+    if (!found?.isFile()) throw notFound(`there is no file ${basename(file)}`)
+    const { ino, size, mtimeNs, mtimeMs } = found
+    if (!isWhole && Math.abs(this.#now() - Number(mtimeMs)) < STILL_MS) throw changing(file)
+    return `${ino} ${size} ${mtimeNs}`
+  }
+}
+
+const changing = (file: string) =>
+  new ServiceError(503, `the file ${basename(file)} may still be written: it changed a moment ago`, {
+    'Retry-After': `${RETRY_S}`
+  })

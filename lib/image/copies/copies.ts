@@ -1,0 +1,346 @@
+import { link, readdir, rename, rm, stat, statfs } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Background } from '../../background.js'
+import type { Mutex } from '../../concurrency.js'
+import type { Config } from '../../config/types.js'
+import { syncFile } from '../../disk/copy.js'
+import { syncDirectory } from '../../disk/directory.js'
+import { exists, unlessMissing } from '../../disk/missing.js'
+import { type Log, oneLine } from '../../log.js'
+import type { Model } from '../../model/model.js'
+import type { Change } from '../../model/view.js'
+import { leastFree } from '../../monitor/disk-space.js'
+import type { Condition } from '../../monitor/health.js'
+import { hashFile } from '../packer/in-worker.js'
+import { isServed, servedMode } from '../publish.js'
+import { filesOfPack } from '../sweep.js'
+import { checksumAt, download, type Source, SourceError } from './download.js'
+import { type NamedFile, namedFiles } from './named.js'
+import { OwnedFiles } from './owned.js'
+
+/** What the fetching of files uses. */
+export interface CopiesOptions {
+  readonly config: Pick<Config, 'image' | 'monitor' | 'paths'>
+  readonly model: Pick<Model, 'view'>
+  readonly log: Log
+  /** Milliseconds that only grow. */
+  readonly ticks: () => number
+  /** Held while files of the files directory get their names or are removed. */
+  readonly files: Mutex
+  /** The other controllers, in the order in which they are asked. */
+  readonly sources: () => readonly Source[]
+  readonly asking: Parameters<typeof checksumAt>[2]
+  /** Called when a file has arrived. */
+  readonly arrived: () => void
+}
+
+/** A file as it has to be. */
+interface Wanted {
+  readonly name: string
+  readonly bytes: number
+  readonly sha256: string
+}
+
+/** Why a file is not here. */
+interface Problem {
+  readonly reason: string
+  /** No controller that can be asked has it: it may come later, or be a name that somebody has mistyped. */
+  readonly isNowhere: boolean
+}
+
+const AT_ONCE = 2
+const SOON_MS = 100
+/** The other controllers are known a moment after a start. */
+const FIRST_MS = 1000
+/** Between two looks; after one that left something out, from the first of these to the second. */
+const LOOK_MS = 60_000
+const RETRY_MS = { first: 1000, longest: 30_000 }
+/** Who gave another file than the one asked for is not asked for it again for so long: a pack is gigabytes. */
+const WRONG_MS = 3_600_000
+/** So many problems stand in the condition. */
+const MOST_TOLD = 5
+/** The hidden name of a file that is fetched begins so. */
+const PART = '.svcd-copy-'
+
+const partOf = ({ name, sha256 }: Wanted) => `${PART}${sha256.slice(0, 16)}-${name}`
+
+/**
+ * Fetches the files that objects name and this controller lacks from the other controllers that share the objects, and
+ * removes those that svcd made or fetched when no object has named them for `[image] grace` (rules 11.19). A file has its
+ * name when it is whole, checked and durable. Until then it is hidden; what has come of it is used by the next try, also
+ * after a crash, because the hidden name holds the checksum that the whole will have.
+ */
+export class Copies {
+  readonly #o: CopiesOptions
+  readonly #directory: string
+  readonly #owned: OwnedFiles
+  readonly #background: Background
+  readonly #problems = new Map<string, Problem>()
+  /** What was logged, by file: each reason once. */
+  readonly #told = new Map<string, Set<string>>()
+  /** Controller and file → until when it is not asked. */
+  readonly #wrong = new Map<string, number>()
+  /** Owned files that no object names → since when. */
+  readonly #unnamed = new Map<string, number>()
+  #underWay = 0
+  /** How many looks in a row have left a file out. */
+  #failures = 0
+
+  private constructor(options: CopiesOptions, owned: OwnedFiles) {
+    this.#o = options
+    this.#directory = options.config.paths.files
+    this.#owned = owned
+    this.#background = new Background({
+      work: signal => this.#look(signal),
+      everyMs: () => this.#pauseMs(),
+      failed: reason => options.log.warn(`files of images that are not here cannot be looked for: ${reason}`)
+    })
+    this.#background.wake(FIRST_MS)
+  }
+
+  static async open(options: CopiesOptions): Promise<Copies> {
+    const { config, log } = options
+    const { files, state } = config.paths
+    return new Copies(
+      options,
+      await OwnedFiles.open(join(state, 'copies.json'), files, message => log.warn(message))
+    )
+  }
+
+  /** Follows committed changes. */
+  follow(changes: readonly Change[]): void {
+    if (!changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) return
+    this.#failures = 0
+    this.#background.wake(SOON_MS)
+  }
+
+  /** Looks now at what is missing. Never throws. */
+  run(): Promise<void> {
+    return this.#background.run().catch(() => undefined)
+  }
+
+  get condition(): Condition {
+    const { problem } = this.#background
+    if (problem !== '')
+      return { ok: false, reason: `files of images are not looked for: ${oneLine(problem)}` }
+    const failed = [...this.#problems.values()].filter(({ isNowhere }) => !isNowhere)
+    if (failed.length > 0) return { ok: false, reason: summary(failed) }
+    const nowhere = [...this.#problems.values()]
+    const fetching =
+      this.#underWay === 0 ? [] : [`files of images are fetched from other controllers: ${this.#underWay}`]
+    return { ok: true, reason: [...fetching, ...(nowhere.length === 0 ? [] : [summary(nowhere)])].join('; ') }
+  }
+
+  /** Ends what is under way; the next start goes on with it. */
+  close(): Promise<void> {
+    return this.#background.close()
+  }
+
+  async #look(signal: AbortSignal): Promise<void> {
+    await this.#removeUnnamed()
+    await this.#tidy()
+    const tried = new Set<string>()
+    const fetchAll = async () => {
+      for (let next = await this.#next(tried); next && !signal.aborted; next = await this.#next(tried)) {
+        this.#underWay++
+        await this.#fetch(next, signal).finally(() => this.#underWay--)
+      }
+    }
+    await Promise.all(Array.from({ length: AT_ONCE }, fetchAll))
+    this.#failures = this.#problems.size === 0 ? 0 : this.#failures + 1
+  }
+
+  #pauseMs(): number {
+    const { config, ticks } = this.#o
+    const { first, longest } = RETRY_MS
+    if (this.#failures > 0) return Math.min(first * 2 ** (this.#failures - 1), longest)
+    const due = [...this.#unnamed.values()].map(since => since + config.image.grace - ticks())
+    return Math.max(SOON_MS, Math.min(LOOK_MS, ...due))
+  }
+
+  /** A file that is missing and was not tried so far. */
+  async #next(tried: Set<string>): Promise<NamedFile | undefined> {
+    const there = new Set(await readdir(this.#directory))
+    const found = namedFiles(this.#o.model.view).find(({ name }) => !there.has(name) && !tried.has(name))
+    if (found) tried.add(found.name)
+    return found
+  }
+
+  /** Forgets problems that are gone, and removes the parts of files that nobody waits for. */
+  async #tidy(): Promise<void> {
+    const all = await readdir(this.#directory)
+    const there = new Set(all)
+    const missing = new Set(
+      namedFiles(this.#o.model.view).flatMap(({ name }) => (there.has(name) ? [] : [name]))
+    )
+    for (const name of [...this.#problems.keys(), ...this.#told.keys()])
+      if (!missing.has(name)) {
+        this.#problems.delete(name)
+        this.#told.delete(name)
+      }
+    for (const [key, until] of this.#wrong) if (until <= this.#o.ticks()) this.#wrong.delete(key)
+    for (const part of all) {
+      const [, name = ''] = /^\.svcd-copy-[\da-f]{16}-(.+)$/.exec(part) ?? []
+      if (part.startsWith(PART) && !missing.has(name)) await rm(join(this.#directory, part), { force: true })
+    }
+  }
+
+  async #fetch(file: NamedFile, signal: AbortSignal): Promise<void> {
+    const { log } = this.#o
+    const { name } = file
+    const failures: Error[] = []
+    for (const source of this.#o.sources())
+      try {
+        const wanted = file.pack ?? (await checksumAt(source, name, this.#o.asking, signal))
+        await this.#fetchFrom(source, { name, bytes: wanted.bytes, sha256: wanted.sha256 }, signal)
+        log.info(`${name} (${wanted.bytes} bytes) was fetched from controller ${source.name} (${source.url})`)
+        // It is here, and the other one still has something else.
+        for (const failure of failures)
+          if (failure instanceof SourceError && failure.kind === 'wrong')
+            log.warn(`${name}: ${failure.message}`)
+        this.#problems.delete(name)
+        this.#failures = 0
+        this.#o.arrived()
+        return
+      } catch (error) {
+        if (signal.aborted) return
+        failures.push(error as Error)
+        // Another controller would not help where this one cannot take the file.
+        if (!(error instanceof SourceError)) break
+      }
+    const reasons = failures.map(({ message }) => message)
+    const why = reasons.length === 0 ? 'there is no other controller to fetch it from' : reasons.join('; ')
+    const isNowhere = failures.every(error => error instanceof SourceError && error.kind === 'lacks')
+    const wayOut = isNowhere ? `: put it into ${this.#directory}, here or there, or pack the image` : ''
+    this.#problems.set(name, { reason: `${sentenceOf(file)}: ${why}${wayOut}`, isNowhere })
+    this.#tell(file, `${why}${wayOut}`)
+  }
+
+  /** Each reason is logged once for a file, until the file is there. */
+  #tell(file: NamedFile, why: string): void {
+    const told = this.#told.get(file.name) ?? new Set()
+    this.#told.set(file.name, told)
+    if (told.has(why)) return
+    told.add(why)
+    this.#o.log.warn(`${sentenceOf(file)}: ${why}`)
+  }
+
+  /** Throws SourceError, and Error for what is wrong on this side. */
+  async #fetchFrom(source: Source, wanted: Wanted, signal: AbortSignal): Promise<void> {
+    const key = `${source.url} ${wanted.sha256}`
+    const wrong = () =>
+      new SourceError(
+        'wrong',
+        `what controller ${source.name} (${source.url}) gives is another file, by its checksum or its size; it is asked ` +
+          `for it again after ${WRONG_MS / 60_000} min: put the right file there, or pack the image again`
+      )
+    if ((this.#wrong.get(key) ?? 0) > this.#o.ticks()) throw wrong()
+    const part = join(this.#directory, partOf(wanted))
+    for (;;) {
+      const had = await this.#download(source, wanted, part, signal).catch(error => {
+        if (error instanceof SourceError && error.kind === 'wrong') return undefined
+        throw error
+      })
+      if (had !== undefined) {
+        const { sha256, bytes } = await hashFile(part, signal)
+        if (sha256 === wanted.sha256 && bytes === wanted.bytes) break
+        await rm(part, { force: true })
+        // What was there before the try may be of a power cut, or of another controller: once more, from the begin.
+        if (had > 0) continue
+      }
+      this.#wrong.set(key, this.#o.ticks() + WRONG_MS)
+      throw wrong()
+    }
+    await this.#place(part, wanted.name)
+  }
+
+  async #download(source: Source, wanted: Wanted, part: string, signal: AbortSignal): Promise<number> {
+    try {
+      await this.#checkRoom(wanted, part)
+      return await download(source, wanted, part, this.#o.asking, signal)
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException
+      if (code !== 'ENOSPC' && code !== 'EDQUOT') throw error
+      // Others need the room as well.
+      await rm(part, { force: true })
+      throw this.#noRoom(wanted)
+    }
+  }
+
+  async #checkRoom({ name, bytes }: Wanted, part: string): Promise<void> {
+    const { bsize, blocks, bavail } = await statfs(this.#directory)
+    const had = (await unlessMissing(stat(part), undefined))?.size ?? 0
+    const kept = leastFree(blocks * bsize, this.#o.config.monitor.disk_free)
+    if (bytes - had > bavail * bsize - kept) throw this.#noRoom({ name, bytes })
+  }
+
+  #noRoom({ bytes }: Pick<Wanted, 'name' | 'bytes'>): Error {
+    return new Error(
+      `the disk of ${this.#directory} has no room for its ${bytes} bytes beside what [monitor] disk_free keeps: make room; svcd tries again`
+    )
+  }
+
+  /** Gives a whole file its name, unless something has it by now. */
+  async #place(part: string, name: string): Promise<void> {
+    const directory = this.#directory
+    await syncFile(part, await servedMode(directory))
+    await this.#o.files.run(async () => {
+      // Before it has the name: a crash must not make it somebody else's.
+      await this.#owned.add([name], { at: part })
+      await nameNew(part, join(directory, name))
+      await rm(part, { force: true })
+      await syncDirectory(directory)
+    })
+  }
+
+  /** Removes what svcd made or fetched and no object has named for `[image] grace`. */
+  async #removeUnnamed(): Promise<void> {
+    const { model, config, ticks, log, files } = this.#o
+    await files.run(async () => {
+      const { view } = model
+      const all = await readdir(this.#directory)
+      const packs = view.names('pack').flatMap(name => view.get('pack', name) ?? [])
+      const ofPacks = new Set(packs.flatMap(pack => filesOfPack(pack, all)))
+      // What svcd has packed here is its own too: the one that writes by now removes the record of a pack, and not our files.
+      const bytes = new Map(packs.map(pack => [pack.name, pack.bytes]))
+      await this.#owned.add(ofPacks, { bytes })
+      const due: string[] = []
+      const owned = new Set(this.#owned.names)
+      for (const name of this.#unnamed.keys()) if (!owned.has(name)) this.#unnamed.delete(name)
+      for (const name of owned) {
+        if (ofPacks.has(name) || isServed(view.index, name)) {
+          this.#unnamed.delete(name)
+          continue
+        }
+        const since = this.#unnamed.get(name) ?? ticks()
+        this.#unnamed.set(name, since)
+        if (ticks() - since >= config.image.grace) due.push(name)
+      }
+      if (due.length === 0) return
+      const removed = await this.#owned.remove(due)
+      await syncDirectory(this.#directory)
+      if (removed.length > 0) log.info(`no OS image uses them any more: ${removed.join(', ')} removed`)
+    })
+  }
+}
+
+const sentenceOf = ({ name, by }: NamedFile) => `the file ${name}, which ${by} names, is not here`
+
+function summary(problems: readonly Problem[]): string {
+  const told = problems.slice(0, MOST_TOLD).map(({ reason }) => oneLine(reason))
+  const rest = problems.length - told.length
+  return `${told.join('; ')}${rest > 0 ? `; and ${rest} more` : ''}`
+}
+
+/** Gives a file a further name that nothing has. Where something has it, that stays. */
+async function nameNew(file: string, to: string): Promise<void> {
+  try {
+    await link(file, to)
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException
+    if (code === 'EEXIST') return
+    // Not every file system has links.
+    if (!['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'].includes(code)) throw error
+    if (!(await exists(to))) await rename(file, to)
+  }
+}

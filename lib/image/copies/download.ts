@@ -1,0 +1,288 @@
+import { constants } from 'node:fs'
+import { type FileHandle, open, rm } from 'node:fs/promises'
+import { request as ask, type IncomingMessage } from 'node:http'
+import { request as askTls } from 'node:https'
+import { certificateFault } from '../../certificate-fault.js'
+
+/** Another controller, which may have a file. */
+export interface Source {
+  /** In words for a person. */
+  readonly name: string
+  /** Its origin, http or https. */
+  readonly url: string
+}
+
+/** How other controllers are asked. */
+export interface Asking {
+  /** Whether the certificate of the other side has to be one that the system trusts. */
+  readonly verified: boolean
+  /** The headers of a request for this path: they prove who asks. */
+  headersFor(target: string): Record<string, string>
+  /** Least speed, as bytes in so many milliseconds; who sends less is left. Absent: 256 KiB in 30 s. */
+  readonly pace?: { readonly bytes: number; readonly ms: number }
+}
+
+/** Why a controller did not give a file. The message names the controller. */
+export class SourceError extends Error {
+  /** `lacks`: it does not have the file; `wrong`: what it gives is not that file; `fails`: anything else. */
+  constructor(
+    readonly kind: 'lacks' | 'wrong' | 'fails',
+    message: string
+  ) {
+    super(message)
+  }
+}
+
+/** A machine that is off answers nothing at all. */
+const CONNECT_MS = 5000
+const KEEP_ALIVE_MS = 2000
+/** It may wait for a place among downloads, and a checksum for one that is made. */
+const ANSWER_MS = { file: 60_000, checksum: 600_000 }
+const LONGEST_CHECKSUM = 4096
+const PACE = { bytes: 256 * 1024, ms: 30_000 }
+
+/** What a controller tells of a file: its size and its SHA-256. Throws SourceError. */
+export async function checksumAt(
+  source: Source,
+  name: string,
+  asking: Asking & {
+    isProved(
+      asked: Record<string, string>,
+      told: { readonly bytes: number; readonly sha256: string },
+      proof: string
+    ): boolean
+  },
+  signal: AbortSignal
+): Promise<{ readonly bytes: number; readonly sha256: string }> {
+  const { answer, asked } = await answered(source, `/copies/${name}/checksum`, {}, asking, signal)
+  const parts: Buffer[] = []
+  await reading(source, signal, async () => {
+    if (answer.statusCode !== 200) throw refusal(source, answer)
+    let size = 0
+    for await (const chunk of paced(answer, source, asking)) {
+      size += chunk.length
+      if (size > LONGEST_CHECKSUM) throw unproved(source)
+      parts.push(chunk)
+    }
+  }).finally(() => answer.destroy())
+  const { bytes, sha256, proof } = parsed(Buffer.concat(parts).toString())
+  const isOne =
+    Number.isSafeInteger(bytes) &&
+    (bytes as number) >= 0 &&
+    typeof sha256 === 'string' &&
+    /^[\da-f]{64}$/.test(sha256) &&
+    typeof proof === 'string'
+  const told = { bytes: bytes as number, sha256: sha256 as string }
+  if (!isOne || !asking.isProved(asked, told, proof)) throw unproved(source)
+  return told
+}
+
+/**
+ * Fetches what a part of a file lacks to `bytes`, and no byte more; gives how many it had before. What has come stays
+ * there, whatever happens. Throws SourceError, and the error of the operating system where the part cannot be written.
+ */
+export async function download(
+  source: Source,
+  file: { readonly name: string; readonly bytes: number },
+  part: string,
+  asking: Asking,
+  signal: AbortSignal
+): Promise<number> {
+  const { O_RDWR, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = constants
+  const handle = await open(part, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600)
+  try {
+    const found = await handle.stat()
+    if (!found.isFile()) throw new Error(`${part} is no regular file: move it away`)
+    if (found.size > file.bytes) await handle.truncate(0)
+    return await complete(handle, source, file, asking, signal)
+  } finally {
+    const { size } = await handle.stat()
+    await handle.close()
+    // Nothing came.
+    if (size === 0 && file.bytes > 0) await rm(part, { force: true })
+  }
+}
+
+async function complete(
+  part: FileHandle,
+  source: Source,
+  { name, bytes }: { readonly name: string; readonly bytes: number },
+  asking: Asking,
+  signal: AbortSignal
+): Promise<number> {
+  const { size: had } = await part.stat()
+  if (had === bytes) return had
+  const range = { range: `bytes=${had}-${bytes - 1}` }
+  const { answer } = await answered(source, `/copies/${name}`, range, asking, signal)
+  return reading(source, signal, async () => {
+    const begins = beginOf(source, answer, had, bytes)
+    if (begins < had) await written(part.truncate(0))
+    await receive(part, answer, begins, bytes, source, asking)
+    return begins
+  }).finally(() => answer.destroy())
+}
+
+/** Where the bytes of an answer belong: where they were asked for, or at the begin of the file. */
+function beginOf(source: Source, answer: IncomingMessage, had: number, bytes: number): number {
+  const { statusCode, headers } = answer
+  if (headers['content-encoding'] !== undefined)
+    throw new SourceError('fails', `${nameOf(source)}: something on the way there encodes what it sends`)
+  if (statusCode === 206 && headers['content-range'] === `bytes ${had}-${bytes - 1}/${bytes}`) return had
+  if (statusCode === 200 && headers['content-length'] === String(bytes)) return 0
+  if (statusCode === 200 || statusCode === 206 || statusCode === 416)
+    throw new SourceError('wrong', `${nameOf(source)} has a file of that name with another size`)
+  throw refusal(source, answer)
+}
+
+async function receive(
+  handle: FileHandle,
+  answer: IncomingMessage,
+  begins: number,
+  bytes: number,
+  source: Source,
+  asking: Asking
+): Promise<void> {
+  let at = begins
+  for await (const chunk of paced(answer, source, asking)) {
+    if (at + chunk.length > bytes)
+      throw new SourceError('wrong', `${nameOf(source)} sends more than it has announced`)
+    for (let from = 0; from < chunk.length; ) {
+      const { bytesWritten } = await written(handle.write(chunk, from, chunk.length - from, at))
+      from += bytesWritten
+      at += bytesWritten
+    }
+  }
+  if (at < bytes) throw new SourceError('fails', `${nameOf(source)} broke off: it goes on from there`)
+}
+
+/** The chunks of an answer, as long as they come fast enough. */
+async function* paced(
+  answer: IncomingMessage,
+  source: Source,
+  { pace = PACE }: Asking
+): AsyncGenerator<Buffer> {
+  let came = 0
+  const watch = setInterval(() => {
+    if (came < pace.bytes)
+      answer.destroy(new SourceError('fails', `${nameOf(source)} sends too slowly, or has stopped`))
+    came = 0
+  }, pace.ms)
+  try {
+    for await (const chunk of answer as AsyncIterable<Buffer>) {
+      came += chunk.length
+      yield chunk
+    }
+  } finally {
+    clearInterval(watch)
+  }
+}
+
+/** What fails here, and not at the other side. */
+class WriteError extends Error {
+  constructor(override readonly cause: unknown) {
+    super('')
+  }
+}
+
+const written = <T>(writing: Promise<T>): Promise<T> =>
+  writing.catch(error => {
+    throw new WriteError(error)
+  })
+
+/** Runs what reads an answer. What breaks there is the source's fault. */
+async function reading<T>(source: Source, signal: AbortSignal, read: () => Promise<T>): Promise<T> {
+  try {
+    return await read()
+  } catch (error) {
+    signal.throwIfAborted()
+    if (error instanceof WriteError) throw error.cause
+    if (error instanceof SourceError) throw error
+    const { code, message } = error as NodeJS.ErrnoException
+    throw new SourceError('fails', `${nameOf(source)} broke off (${code ?? message}): it goes on from there`)
+  }
+}
+
+/** Asks for a path, and gives the head of the answer. Throws SourceError where there is none. */
+async function answered(
+  source: Source,
+  target: string,
+  more: Record<string, string>,
+  { verified, headersFor }: Asking,
+  signal: AbortSignal
+): Promise<{ readonly answer: IncomingMessage; readonly asked: Record<string, string> }> {
+  signal.throwIfAborted()
+  const asked = headersFor(target)
+  const { protocol, hostname, port, host } = new URL(source.url)
+  const isTls = protocol === 'https:'
+  const answerMs = target.endsWith('/checksum') ? ANSWER_MS.checksum : ANSWER_MS.file
+  return new Promise((resolve, reject) => {
+    const request = (isTls ? askTls : ask)({
+      ...{ hostname: hostname.replace(/^\[|\]$/g, ''), port, path: target, method: 'GET' },
+      headers: { ...asked, ...more, host, 'accept-encoding': 'identity' },
+      ...{ agent: false, signal, rejectUnauthorized: verified }
+    })
+    const connecting = setTimeout(() => request.destroy(new Error('it does not answer')), CONNECT_MS)
+    const answering = setTimeout(() => request.destroy(new Error('it does not answer')), answerMs)
+    const answeredOrGone = () => {
+      clearTimeout(connecting)
+      clearTimeout(answering)
+    }
+    request
+      .once('socket', socket => {
+        // Whose machine is gone without a word is noticed.
+        socket.setKeepAlive(true, KEEP_ALIVE_MS)
+        socket.once(isTls ? 'secureConnect' : 'connect', () => clearTimeout(connecting))
+      })
+      .once('close', answeredOrGone)
+      .once('response', answer => {
+        answeredOrGone()
+        // Whoever reads it learns that it broke.
+        answer.on('error', () => undefined)
+        resolve({ answer, asked })
+      })
+      .on('error', error => reject(signal.aborted ? signal.reason : unreached(source, error)))
+      .end()
+  })
+}
+
+const nameOf = ({ name, url }: Source) => `controller ${name} (${url})`
+
+function unreached(source: Source, { code, message }: NodeJS.ErrnoException): SourceError {
+  const wayOut =
+    certificateFault(code) === undefined
+      ? 'look whether svcd runs there, and whether [store] url or [http] url there leads to it'
+      : 'its certificate is not taken; [node] verify_certificate has it checked'
+  return new SourceError('fails', `${nameOf(source)} cannot be asked (${code ?? message}): ${wayOut}`)
+}
+
+function refusal(source: Source, { statusCode = 0 }: IncomingMessage): SourceError {
+  const who = nameOf(source)
+  if (statusCode === 404)
+    return new SourceError('lacks', `${who} does not have it, or is of a release that does not give it`)
+  if (statusCode === 401)
+    return new SourceError(
+      'fails',
+      `${who} does not believe that a controller asks (401): its clock, or its token.key, is another one`
+    )
+  if (statusCode === 503)
+    return new SourceError(
+      'fails',
+      `${who} cannot give it now (503): it is busy, or the file changed a moment ago`
+    )
+  return new SourceError('fails', `${who} answers with ${statusCode}: look into its log`)
+}
+
+const unproved = (source: Source) =>
+  new SourceError(
+    'fails',
+    `${nameOf(source)} tells a checksum that the key of the controllers does not prove: something else answers there`
+  )
+
+function parsed(text: string): Record<string, unknown> {
+  try {
+    const json: unknown = JSON.parse(text)
+    return typeof json === 'object' && json !== null ? (json as Record<string, unknown>) : {}
+  } catch {
+    return {}
+  }
+}

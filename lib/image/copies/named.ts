@@ -1,0 +1,31 @@
+import { filesOf } from '../../model/tags.js'
+import type { PackDoc } from '../../model/types/osimage.js'
+import type { View } from '../../model/view.js'
+
+/** A file that an image or a tag names. */
+export interface NamedFile {
+  readonly name: string
+  /** Who names it, in words for a person. */
+  readonly by: string
+  /** Where svcd packed it, its record: size and checksum stand there. */
+  readonly pack: PackDoc | undefined
+}
+
+/** The files that images and tags name, each once: kernels and initramfs first, as they are small. */
+export function namedFiles(view: View): NamedFile[] {
+  const boot = new Map<string, NamedFile>()
+  const packed = new Map<string, NamedFile>()
+  const add = (by: string, doc: Parameters<typeof filesOf>[0]) => {
+    const { imagefile, ...others } = filesOf(doc)
+    for (const name of Object.values(others))
+      if (!boot.has(name)) boot.set(name, { name, by, pack: undefined })
+    if (imagefile !== undefined && !packed.has(imagefile))
+      packed.set(imagefile, { name: imagefile, by, pack: view.get('pack', imagefile) })
+  }
+  for (const name of view.names('osimage')) add(`OS image ${name}`, view.get('osimage', name) ?? {})
+  for (const name of view.names('osimagetag')) {
+    const { osimage, tag, ...files } = view.get('osimagetag', name) ?? {}
+    add(`OS image ${osimage}: tag ${tag}`, files)
+  }
+  return [...boot.values(), ...packed.values()]
+}

@@ -1,0 +1,93 @@
+import { lstat, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { unlessMissing } from '../../disk/missing.js'
+import { readRegularFile } from '../../disk/regular-file.js'
+import { replaceDurably } from '../../disk/replace.js'
+
+/** What a file was like when svcd had it. Another file of its name is somebody else's. */
+interface Mark {
+  readonly bytes: number
+  /** Milliseconds since 1970. */
+  readonly mtime: number
+}
+
+/** Which files of the files directory svcd has made or fetched, in a file of the state directory. No other one is ever removed. */
+export class OwnedFiles {
+  readonly #file: string
+  readonly #directory: string
+  #marks: Map<string, Mark>
+
+  private constructor(file: string, directory: string, marks: Map<string, Mark>) {
+    this.#file = file
+    this.#directory = directory
+    this.#marks = marks
+  }
+
+  /** `unread` is told of a list that is damaged: what stands in it stays where it is. */
+  static async open(file: string, directory: string, unread: (message: string) => void): Promise<OwnedFiles> {
+    let marks: [string, Mark][] = []
+    try {
+      const text = await unlessMissing(readRegularFile(file).then(String), '{}')
+      marks = Object.entries(JSON.parse(text) as Record<string, Mark>).filter(
+        ([, { bytes, mtime }]) => typeof bytes === 'number' && typeof mtime === 'number'
+      )
+    } catch (error) {
+      unread(
+        `${file} cannot be read (${(error as Error).message}): files that it lists are not removed any more`
+      )
+    }
+    return new OwnedFiles(file, directory, new Map(marks))
+  }
+
+  get names(): readonly string[] {
+    return [...this.#marks.keys()]
+  }
+
+  /**
+   * Notes these files as they are now, but for those that are not so long as they should be. `at`: where they are, if not in
+   * the directory. Durable when it resolves.
+   */
+  async add(
+    names: Iterable<string>,
+    { at, bytes }: { readonly at?: string; readonly bytes?: ReadonlyMap<string, number> }
+  ): Promise<void> {
+    const marks = new Map(this.#marks)
+    let isChanged = false
+    for (const name of names) {
+      const mark = await markOf(at ?? join(this.#directory, name))
+      const before = marks.get(name)
+      if (!mark || (before?.bytes === mark.bytes && before.mtime === mark.mtime)) continue
+      if (mark.bytes !== (bytes?.get(name) ?? mark.bytes)) continue
+      marks.set(name, mark)
+      isChanged = true
+    }
+    if (isChanged) await this.#keep(marks)
+  }
+
+  /** Removes these from the directory, where they are still the same, and from the list; gives what was removed. */
+  async remove(names: readonly string[]): Promise<string[]> {
+    const marks = new Map(this.#marks)
+    const removed: string[] = []
+    for (const name of names) {
+      const [mark, now] = [marks.get(name), await markOf(join(this.#directory, name))]
+      if (mark && now && mark.bytes === now.bytes && mark.mtime === now.mtime) {
+        await rm(join(this.#directory, name))
+        removed.push(name)
+      }
+      marks.delete(name)
+    }
+    if (names.length > 0) await this.#keep(marks)
+    return removed
+  }
+
+  async #keep(marks: Map<string, Mark>): Promise<void> {
+    await replaceDurably(this.#file, `${JSON.stringify(Object.fromEntries(marks), undefined, 2)}\n`)
+    this.#marks = marks
+  }
+}
+
+/** Undefined where there is no regular file. */
+async function markOf(path: string): Promise<Mark | undefined> {
+  const found = await unlessMissing(lstat(path), undefined)
+  return found?.isFile() ? { bytes: found.size, mtime: found.mtimeMs } : undefined
+}

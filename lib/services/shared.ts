@@ -1,0 +1,203 @@
+import { isIP } from 'node:net'
+import { Background } from '../background.js'
+import { nameRule } from '../config/values.js'
+import type { Log } from '../log.js'
+import { compareNames } from '../store/order.js'
+import type { Records, SharedMemory } from '../store/records.js'
+import { AgreedZones } from './dns/agreed-zones.js'
+import type { Told } from './dns/serials.js'
+
+/** A controller by its name and its own address. */
+export interface NamedController {
+  readonly name: string
+  readonly address: string
+}
+
+/** What is kept of a zone, or of a controller. */
+type Entry = { readonly key: string } & (
+  | Told
+  | {
+      readonly address: string
+      /** When it was last there, in milliseconds since 1970; a day behind at most. */
+      readonly seenMs: number
+    }
+)
+/** Says which entry was changed; what it is now is in memory. */
+type Changed = Pick<Entry, 'key'>
+
+interface SharedServicesOptions {
+  readonly self: NamedController
+  /** The other controllers that are there now. */
+  readonly others: () => readonly NamedController[]
+  readonly log: Log
+  /** Milliseconds since 1970. */
+  readonly now: () => number
+}
+
+const ZONE = 'zone/'
+const CONTROLLER = 'controller/'
+const LOOK_MS = 5_000
+const RETRY_MS = { first: 1_000, longest: 60_000 }
+const DAY_MS = 86_400_000
+/** One that was not there for so long has gone for good, and its name with it. */
+const GONE_MS = 7 * DAY_MS
+
+/**
+ * What controllers that share the objects have to agree on for DHCP and DNS: the serial of each zone, and which controllers there
+ * are, as zones name them all. The one that writes decides, and stores it; the others hear it.
+ */
+export class SharedServices {
+  readonly #o: SharedServicesOptions
+  readonly #entries = new Map<string, Entry>()
+  /** What was decided and may not be stored. */
+  readonly #unsure = new Set<string>()
+  #records!: Records<Changed>
+  readonly #looking: Background
+  /** Is told that something else holds now; it must not throw. */
+  heard: (what: 'a zone' | 'a controller') => void = () => {}
+
+  private constructor(options: SharedServicesOptions) {
+    this.#o = options
+    this.#looking = new Background({
+      work: () => this.#keepControllers(),
+      everyMs: LOOK_MS,
+      retryMs: RETRY_MS,
+      failed: reason =>
+        options.log.warn(`DNS: which controllers there are cannot be stored, and is tried again: ${reason}`)
+    })
+  }
+
+  /** Reads what is stored; `open` opens the records. */
+  static async open(
+    open: (memory: SharedMemory<Changed>) => Promise<Records<Changed>>,
+    options: SharedServicesOptions
+  ): Promise<SharedServices> {
+    const shared = new SharedServices(options)
+    shared.#records = await open(shared.#memory())
+    // Before the first rendering: zones name this controller from the beginning.
+    await shared.#looking.run().catch(() => {})
+    return shared
+  }
+
+  /** Whether another controller writes, or nobody. */
+  get isFollowing(): boolean {
+    return this.#records.isFollowing
+  }
+
+  /** The controllers that zones name, in natural order: the same on all of them. */
+  get controllers(): readonly NamedController[] {
+    const found: NamedController[] = []
+    for (const entry of this.#entries.values())
+      if ('address' in entry) found.push({ name: entry.key.slice(CONTROLLER.length), address: entry.address })
+    return found.length > 0 ? found.sort((a, b) => compareNames(a.name, b.name)) : [this.#o.self]
+  }
+
+  /** The serial of each zone, as the one that writes has told it. */
+  get zones(): Record<string, Told> {
+    const zones: Record<string, Told> = {}
+    for (const entry of this.#entries.values())
+      if ('mark' in entry) zones[entry.key.slice(ZONE.length)] = { serial: entry.serial, mark: entry.mark }
+    return zones
+  }
+
+  /** Agrees on the zones of a name server, whose changes are gathered for so many milliseconds. */
+  agreed(gatherMs: number): AgreedZones {
+    return new AgreedZones(this, { gatherMs, log: this.#o.log })
+  }
+
+  /** Decides serials; resolves once all that was decided is stored. Rejects with StoreError where it is not, or nobody knows. */
+  async tell(zones: Readonly<Record<string, Told>>): Promise<void> {
+    // In memory first: what may be stored already is never replaced by what was before.
+    for (const [zone, { serial, mark }] of Object.entries(zones))
+      this.#decide(`${ZONE}${zone}`, { serial, mark })
+    await this.#store()
+  }
+
+  /** This controller writes from now on, or another one does. */
+  roleChanged(): void {
+    this.#looking.wake()
+  }
+
+  async close(): Promise<void> {
+    await this.#looking.close()
+    await this.#records.close()
+  }
+
+  #decide(key: string, what: Told | { address: string; seenMs: number } | undefined): void {
+    if (what) this.#entries.set(key, { key, ...what })
+    else this.#entries.delete(key)
+    this.#unsure.add(key)
+  }
+
+  async #store(): Promise<void> {
+    await Promise.all(
+      [...this.#unsure].map(async key => {
+        await this.#records.append({ key })
+        this.#unsure.delete(key)
+      })
+    )
+  }
+
+  /** The one that writes notes who is there. */
+  async #keepControllers(): Promise<void> {
+    if (this.isFollowing) return
+    const { self, others, now } = this.#o
+    const nowMs = now()
+    let isNews = false
+    const named = [...others(), self].filter(isNamed)
+    const there = new Map(named.map(({ name, address }) => [`${CONTROLLER}${name}`, address]))
+    for (const [key, address] of there) {
+      const known = this.#entries.get(key)
+      const isKnown = known !== undefined && 'address' in known && known.address === address
+      if (isKnown && Math.abs(nowMs - known.seenMs) < DAY_MS) continue
+      this.#decide(key, { address, seenMs: nowMs })
+      isNews ||= !isKnown
+    }
+    for (const [key, entry] of this.#entries) {
+      if (!('address' in entry) || there.has(key) || nowMs - entry.seenMs < GONE_MS) continue
+      this.#decide(key, undefined)
+      isNews = true
+    }
+    if (isNews) this.heard('a controller')
+    await this.#store()
+  }
+
+  #memory(): SharedMemory<Changed> {
+    const entries = this.#entries
+    return {
+      namesIn: ({ key }) => [key],
+      waits: () => false,
+      names: () => entries.keys(),
+      of: key => {
+        const entry = entries.get(key)
+        return entry ? [entry] : []
+      },
+      take: (key, [record]) => {
+        this.#unsure.delete(key)
+        if (record === undefined) entries.delete(key)
+        else entries.set(key, entryIn(key, record))
+        this.heard(key.startsWith(ZONE) ? 'a zone' : 'a controller')
+      },
+      reset: () => {
+        entries.clear()
+        this.#unsure.clear()
+      }
+    }
+  }
+}
+
+/** An entry as it is stored. Throws Error for what is none. */
+function entryIn(key: string, record: object): Entry {
+  const { serial, mark, address, seenMs } = record as Record<string, unknown>
+  if (key.startsWith(ZONE) && isSerial(serial) && typeof mark === 'string') return { key, serial, mark }
+  if (typeof address === 'string' && typeof seenMs === 'number')
+    if (key.startsWith(CONTROLLER) && isNamed({ name: key.slice(CONTROLLER.length), address }))
+      return { key, address, seenMs }
+  throw new Error('neither a zone nor a controller')
+}
+
+/** What another controller says of itself comes into zones. */
+const isNamed = ({ name, address }: NamedController) => nameRule.test(name) && isIP(address) !== 0
+
+const isSerial = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < 2 ** 32

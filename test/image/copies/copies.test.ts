@@ -1,0 +1,477 @@
+// Files of images that one controller has and another one lacks (rules 11.19).
+import {
+  existsSync,
+  linkSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync
+} from 'node:fs'
+import t from 'tap'
+import { Mutex } from '../../../lib/concurrency.js'
+import type { Config } from '../../../lib/config/types.js'
+import { imageFindings } from '../../../lib/image/findings.js'
+import { fillDisk, smallDisk } from '../../support/small-disk.js'
+import { until } from '../../support/until.js'
+import { content, controllerWith, imageOf, impostor, Line, lacking, putFile } from './site.js'
+
+const MEGABYTE = 1024 * 1024
+const hour = 3_600_000
+const warnings = (log: readonly string[]) => log.filter(line => / warn /.test(line))
+
+/** A controller that has the pack of these bytes, a kernel and an initramfs. */
+async function having(t: Parameters<typeof controllerWith>[0], pack: Buffer) {
+  const image = imageOf(pack)
+  const controller = await controllerWith(t, image.objects)
+  putFile(controller.bench, image.imagefile, pack)
+  putFile(controller.bench, image.kernelfile, content(70_000, 2))
+  putFile(controller.bench, image.initrdfile, content(300_000, 3))
+  return { ...controller, image }
+}
+
+t.test('what images and tags name arrives byte for byte; nothing else does', async t => {
+  const pack = content(5 * MEGABYTE)
+  const { bench: has, source, image } = await having(t, pack)
+  const old = imageOf(content(1000, 9), 'old')
+  putFile(has, old.imagefile, content(1000, 9))
+  putFile(has, 'pinned', content(10, 4))
+  putFile(has, 'empty', Buffer.alloc(0))
+  putFile(has, 'secret', content(10, 5))
+  const objects = (tx: Parameters<typeof image.objects>[0]) => {
+    image.objects(tx)
+    old.objects(tx)
+    // Its pack is kept for nodes that install it; nobody names it any more.
+    tx.put('osimage', 'old', { name: 'old', initrdfile: 'empty' })
+    tx.put('osimagetag', 'compute:v1', {
+      ...{ name: 'compute:v1', osimage: 'compute', tag: 'v1', order: 1, kernelfile: 'pinned' }
+    })
+  }
+  await has.put(objects)
+  const { bench, copies, arrived } = await lacking(t, objects, [source])
+  await copies.run()
+  const all = [image.imagefile, image.kernelfile, image.initrdfile, 'pinned', 'empty'].sort()
+  t.strictSame(readdirSync(bench.path('files')).sort(), all, bench.log.join('\n'))
+  for (const name of all) {
+    t.ok(readFileSync(bench.path('files', name)).equals(readFileSync(has.path('files', name))), name)
+    t.equal(statSync(bench.path('files', name)).mode & 0o777, 0o600, 'as packs are (rules 9.11)')
+    t.equal(statSync(bench.path('files', name)).nlink, 1)
+  }
+  t.equal(arrived.times, 5)
+  t.strictSame(copies.condition, { ok: true, reason: '' })
+  t.strictSame(warnings(bench.log), [])
+})
+
+t.test('a transfer that breaks goes on where it was, also after the end of svcd', async t => {
+  const pack = content(8 * MEGABYTE)
+  const { source, image } = await having(t, pack)
+  const line = await Line.to(t, source)
+  const { bench, copies, open } = await lacking(t, image.objects, [line.source])
+  line.most = 3 * MEGABYTE
+  await copies.run()
+  t.notOk(existsSync(bench.path('files', image.imagefile)), 'a part does not have the name')
+  t.match(copies.condition, { ok: false, reason: /controller one .* broke off .*: it goes on from there/ })
+  await copies.close()
+  const [part = ''] = readdirSync(bench.path('files')).filter(name => name.startsWith('.'))
+  const had = statSync(bench.path('files', part)).size
+  t.ok(had > 2 * MEGABYTE && had < 4 * MEGABYTE, `${had} bytes`)
+
+  line.most = Number.POSITIVE_INFINITY
+  line.sent = 0
+  const again = await open()
+  await again.run()
+  t.ok(readFileSync(bench.path('files', image.imagefile)).equals(pack))
+  t.ok(
+    line.sent < pack.length - had + 65_536,
+    `${line.sent} bytes were sent for the rest of ${pack.length - had}`
+  )
+  t.strictSame(again.condition, { ok: true, reason: '' })
+  t.strictSame(
+    readdirSync(bench.path('files')).filter(name => name.startsWith('.')),
+    []
+  )
+})
+
+t.test('a part that is not of this file, and one that is too long, are begun anew', async t => {
+  const pack = content(MEGABYTE)
+  const { source, image } = await having(t, pack)
+  for (const junk of [
+    Buffer.alloc(1000, 1),
+    Buffer.alloc(pack.length, 1),
+    Buffer.alloc(pack.length + 1, 1)
+  ]) {
+    const { bench, copies } = await lacking(t, image.objects, [source])
+    writeFileSync(bench.path('files', `.svcd-copy-${image.sha256.slice(0, 16)}-${image.imagefile}`), junk)
+    writeFileSync(bench.path('files', `.svcd-copy-${'0'.repeat(16)}-nobody-waits-for-it`), junk)
+    await copies.run()
+    t.ok(readFileSync(bench.path('files', image.imagefile)).equals(pack))
+    t.equal(readdirSync(bench.path('files')).length, 3)
+    t.strictSame(warnings(bench.log), [])
+  }
+})
+
+t.test(
+  'a controller that gives another file: never under its name, told once, and not asked again',
+  async t => {
+    const pack = content(MEGABYTE)
+    const image = imageOf(pack)
+    const objects = (tx: Parameters<typeof image.objects>[0]) => {
+      image.objects(tx)
+      tx.put('osimage', 'compute', { name: 'compute', imagefile: image.imagefile })
+    }
+    const asked: string[] = []
+    const odd = await impostor(t, ({ url = '', headers }, response) => {
+      asked.push(`${url} ${headers.range}`)
+      const [, from = 0] = /bytes=(\d+)-/.exec(headers.range ?? '') ?? []
+      const wrong = Buffer.alloc(pack.length - Number(from), 1)
+      const range = { 'content-range': `bytes ${from}-${pack.length - 1}/${pack.length}` }
+      response.writeHead(206, { ...range, 'content-length': wrong.length }).end(wrong)
+    })
+    const { bench, copies } = await lacking(t, objects, [odd])
+    for (const _ of Array(5)) await copies.run()
+    t.strictSame(readdirSync(bench.path('files')), [])
+    t.equal(asked.length, 1, 'gigabytes are not sent again and again')
+    const why =
+      /which OS image compute names, is not here: what controller odd \(http:.*another file.*put the right/
+    t.match(copies.condition, { ok: false, reason: why })
+    t.equal(warnings(bench.log).length, 1, bench.log.join('\n'))
+    bench.now += 2 * hour
+    await copies.run()
+    t.equal(asked.length, 2)
+
+    // The next one has it.
+    const { source, bench: has } = await controllerWith(t, objects)
+    putFile(has, image.imagefile, pack)
+    const { bench: other, copies: both } = await lacking(t, objects, [odd, source])
+    await both.run()
+    t.ok(readFileSync(other.path('files', image.imagefile)).equals(pack))
+    t.equal(warnings(other.log).length, 1)
+    t.match(warnings(other.log)[0], /controller odd/)
+    t.strictSame(both.condition, { ok: true, reason: '' })
+  }
+)
+
+t.test('nothing grows beyond what is announced, and who sends too slowly is left', async t => {
+  const image = imageOf(content(100_000))
+  const objects = (tx: Parameters<typeof image.objects>[0]) => {
+    image.objects(tx)
+    tx.put('osimage', 'compute', { name: 'compute', imagefile: image.imagefile })
+  }
+  const heads: Record<string, [number, Record<string, string>]> = {
+    'no length': [200, {}],
+    'another length': [200, { 'content-length': '900000' }],
+    'another range': [206, { 'content-range': 'bytes 0-899999/900000' }],
+    'the right range, and more': [206, { 'content-range': 'bytes 0-99999/100000' }],
+    gzip: [200, { 'content-length': '100000', 'content-encoding': 'gzip' }],
+    'a redirection': [302, { location: 'http://127.0.0.1:9/' }],
+    'an error': [500, {}]
+  }
+  for (const [what, [status, headers]] of Object.entries(heads)) {
+    const odd = await impostor(t, (_request, response) => {
+      response.on('error', () => undefined)
+      response.writeHead(status, headers)
+      const more = () => {
+        while (!response.destroyed && response.write(Buffer.alloc(65_536)));
+      }
+      response.on('drain', more)
+      more()
+    })
+    const { bench, copies } = await lacking(t, objects, [odd])
+    await copies.run()
+    for (const name of readdirSync(bench.path('files')))
+      t.ok(name.startsWith('.') && statSync(bench.path('files', name)).size <= 100_000, what)
+    t.equal(copies.condition.ok, false, what)
+    await copies.close()
+  }
+  const slow = await impostor(t, (_request, response) => {
+    response.writeHead(206, { 'content-range': 'bytes 0-99999/100000', 'content-length': 100_000 })
+    const timer = setInterval(() => response.write('x'), 5)
+    response.on('close', () => clearInterval(timer))
+  })
+  const { copies } = await lacking(t, objects, [slow], { pace: { bytes: 1000, ms: 100 } })
+  await copies.run()
+  t.match(copies.condition, { ok: false, reason: /too slowly/ })
+})
+
+t.test('a checksum that the key of the controllers does not prove is not believed', async t => {
+  const { source, image, bench: has } = await having(t, content(1000))
+  const stranger = await controllerWith(t, image.objects, Buffer.alloc(32, 8))
+  putFile(stranger.bench, image.kernelfile, content(70_000, 2))
+  const forged = await impostor(t, async ({ url = '', headers }, response) => {
+    const { 'x-svcd-controller': header = '' } = headers
+    // What was told to somebody else.
+    const answer = await fetch(source.url + url, { headers: stranger.proofs.headersFor(url) })
+    t.equal(answer.status, 401)
+    t.not(header, '')
+    response.end(JSON.stringify({ bytes: 10, sha256: '0'.repeat(64), proof: '0'.repeat(64) }))
+  })
+  for (const [from, why] of [
+    [stranger.source, /does not believe that a controller asks/],
+    [forged, /tells a checksum that the key .* does not prove/]
+  ] as const) {
+    const { bench, copies } = await lacking(
+      t,
+      tx => tx.put('osimage', 'compute', { name: 'compute', kernelfile: image.kernelfile }),
+      [from]
+    )
+    await copies.run()
+    t.strictSame(readdirSync(bench.path('files')), [])
+    t.match(copies.condition, { ok: false, reason: why })
+  }
+  t.ok(existsSync(has.path('files', image.kernelfile)))
+})
+
+t.test('a controller gives files that objects name, to controllers', async t => {
+  const { source, image, proofs, bench } = await having(t, content(1000))
+  putFile(bench, 'other', content(10))
+  const ask = async (path: string, headers: Record<string, string> = proofs.headersFor(path)) =>
+    (await fetch(source.url + path, { headers })).status
+  for (const path of [`/copies/${image.kernelfile}`, `/copies/${image.kernelfile}/checksum`]) {
+    t.equal(await ask(path), 200)
+    t.equal(await ask(path, {}), 401)
+    t.equal(
+      await ask(path, proofs.headersFor(`/copies/${image.initrdfile}`)),
+      401,
+      'the proof of another question'
+    )
+    t.equal(await ask(path, { 'x-svcd-controller': 'x' }), 401)
+  }
+  for (const path of ['/copies/other', '/copies/other/checksum', '/copies/..%2Fstate', '/copies/.x/checksum'])
+    t.equal(await ask(path), 404, path)
+  // It may still be written.
+  utimesSync(bench.path('files', image.kernelfile), new Date(), new Date())
+  t.equal(await ask(`/copies/${image.kernelfile}/checksum`), 503)
+})
+
+t.test('who has nothing, and who is not there, is told once', async t => {
+  const image = imageOf(content(1000))
+  const { source } = await controllerWith(t, image.objects)
+  const { bench, copies } = await lacking(t, image.objects, [source])
+  for (const _ of Array(3)) await copies.run()
+  // An image may name a file before it is there (rules 9.3).
+  t.match(copies.condition, {
+    ok: true,
+    reason: /compute-kernel.*controller one .* does not have it.*put it into/
+  })
+  t.equal(warnings(bench.log).length, 3, bench.log.join('\n'))
+  const dead = { name: 'two', url: 'http://127.0.0.1:9' }
+  const { bench: other, copies: asking } = await lacking(t, image.objects, [source, dead])
+  for (const _ of Array(3)) await asking.run()
+  t.match(asking.condition, {
+    ok: false,
+    reason: /controller two \(http:\/\/127\.0\.0\.1:9\) cannot be asked \(ECONNREFUSED\)/
+  })
+  t.equal(warnings(other.log).length, 3)
+  const { copies: alone } = await lacking(t, image.objects, [])
+  await alone.run()
+  t.match(alone.condition, { ok: true, reason: /no other controller/ })
+})
+
+t.test('what an admin has put there, before or meanwhile, is neither replaced nor removed', async t => {
+  const pack = content(MEGABYTE)
+  const { source, image } = await having(t, pack)
+  const mutex = new Mutex()
+  // When all has come, and is about to get its name.
+  let meanwhile = () => {}
+  const files = {
+    run: <R>(work: () => Promise<R>) =>
+      mutex.run(() => {
+        meanwhile()
+        return work()
+      })
+  } as Mutex
+  const { bench, copies } = await lacking(t, image.objects, [source], {
+    files,
+    overrides: ['image.grace=1h']
+  })
+  const own = (name: string) => bench.path('files', name)
+  writeFileSync(own(image.kernelfile), 'mine')
+  symlinkSync('/nowhere', own(image.initrdfile))
+  meanwhile = () => {
+    if (readdirSync(bench.path('files')).some(name => name.startsWith('.')))
+      writeFileSync(own(image.imagefile), 'mine', { flag: 'wx' })
+  }
+  await copies.run()
+  const all = [image.imagefile, image.initrdfile, image.kernelfile].sort()
+  t.strictSame(readdirSync(bench.path('files')).sort(), all)
+  await copies.run()
+  await bench.put(tx => {
+    tx.remove('osimage', 'compute')
+    tx.remove('pack', image.imagefile)
+  })
+  for (const _ of Array(2)) {
+    await copies.run()
+    bench.now += 2 * hour
+  }
+  await copies.run()
+  t.strictSame(readdirSync(bench.path('files')).sort(), all)
+  for (const name of [image.imagefile, image.kernelfile]) t.equal(readFileSync(own(name), 'utf8'), 'mine')
+})
+
+t.test(
+  'what nobody names any more goes after the grace: what was fetched, and packs that were made here',
+  async t => {
+    const pack = content(1000)
+    const { source, image } = await having(t, pack)
+    const made = imageOf(content(500, 8), 'made')
+    const objects = (tx: Parameters<typeof image.objects>[0]) => {
+      image.objects(tx)
+      made.objects(tx)
+    }
+    const { bench, copies, open } = await lacking(t, objects, [source], { overrides: ['image.grace=1h'] })
+    const own = (name: string) => bench.path('files', name)
+    // As a controller has them that wrote until now.
+    const stem = made.imagefile.replace('.tar.zst', '')
+    writeFileSync(own(made.imagefile), content(500, 8))
+    for (const name of [`${made.imagefile}.torrent`, `${stem}-vmlinuz-6`]) writeFileSync(own(name), name)
+    for (const name of [made.kernelfile, made.initrdfile, 'mine', `${stem.slice(0, -1)}x-vmlinuz`])
+      writeFileSync(own(name), 'an admin has put it there')
+    await copies.run()
+    t.equal(readdirSync(bench.path('files')).length, 10)
+    // The one that writes removes a pack, and the record of it.
+    await bench.put(tx => {
+      tx.remove('osimage', 'made')
+      tx.remove('pack', made.imagefile)
+      tx.put('osimage', 'compute', {
+        name: 'compute',
+        imagefile: image.imagefile,
+        initrdfile: image.initrdfile
+      })
+    })
+    await copies.run()
+    bench.now += hour - 1
+    await copies.run()
+    t.equal(readdirSync(bench.path('files')).length, 10, 'a millisecond before')
+    await copies.close()
+    const again = await open()
+    await again.run()
+    bench.now += hour
+    await again.run()
+    t.strictSame(
+      readdirSync(bench.path('files')).sort(),
+      [
+        ...[image.imagefile, image.initrdfile, made.kernelfile, made.initrdfile, 'mine'],
+        `${stem.slice(0, -1)}x-vmlinuz`
+      ].sort()
+    )
+    t.match(bench.log.join('\n'), /no OS image uses them any more: .*compute-kernel/)
+    // What another one of that name is by now is not svcd's.
+    rmSync(own(image.initrdfile))
+    writeFileSync(own(image.initrdfile), 'an admin has put it there')
+    await bench.put(tx => tx.put('osimage', 'compute', { name: 'compute', imagefile: image.imagefile }))
+    await again.run()
+    bench.now += hour
+    await again.run()
+    t.ok(existsSync(own(image.initrdfile)))
+  }
+)
+
+t.test('a file with a second name, as a crash leaves it, is whole; the other name goes', async t => {
+  const pack = content(1000)
+  const { source, image } = await having(t, pack)
+  const { bench, copies } = await lacking(t, image.objects, [source])
+  writeFileSync(bench.path('files', image.imagefile), pack)
+  linkSync(
+    bench.path('files', image.imagefile),
+    bench.path('files', `.svcd-copy-${image.sha256.slice(0, 16)}-${image.imagefile}`)
+  )
+  await copies.run()
+  t.equal(readdirSync(bench.path('files')).length, 3)
+  t.equal(statSync(bench.path('files', image.imagefile)).nlink, 1)
+})
+
+t.test('a full disk: said once, nothing is left of the file, and it arrives when there is room', async t => {
+  const pack = content(400_000)
+  const { source, image } = await having(t, pack)
+  const objects = (tx: Parameters<typeof image.objects>[0]) => {
+    image.objects(tx)
+    tx.put('osimage', 'compute', { name: 'compute', imagefile: image.imagefile })
+  }
+  const disk = smallDisk(t, '1m')
+  const free = fillDisk(disk)
+  const { bench, copies } = await lacking(t, objects, [source], { overrides: [`paths.files=${disk}`] })
+  for (const _ of Array(3)) await copies.run()
+  t.match(copies.condition, { ok: false, reason: /no room for its 400000 bytes .*make room/ })
+  t.equal(warnings(bench.log).length, 1, bench.log.join('\n'))
+  t.strictSame(readdirSync(disk), ['filler'])
+  free()
+  await copies.run()
+  t.ok(readFileSync(`${disk}/${image.imagefile}`).equals(pack))
+  t.strictSame(copies.condition, { ok: true, reason: '' })
+
+  // It would fit, but then svcd would have failed for want of room.
+  const tight = smallDisk(t, '1m')
+  const large = imageOf(content(1_000_000))
+  const line = await Line.to(t, source)
+  const { copies: refusing } = await lacking(
+    t,
+    tx => {
+      large.objects(tx)
+      tx.put('osimage', 'compute', { name: 'compute', imagefile: large.imagefile })
+    },
+    [line.source],
+    { overrides: [`paths.files=${tight}`] }
+  )
+  await refusing.run()
+  t.match(refusing.condition, { ok: false, reason: /no room for its 1000000 bytes/ })
+  t.equal(line.sent, 0, 'nobody is asked for it')
+
+  // It fills up under way.
+  const small = smallDisk(t, '1m')
+  const odd = await impostor(t, (_request, response) => {
+    response.writeHead(206, { 'content-range': 'bytes 0-399999/400000', 'content-length': 400_000 })
+    response.write(pack.subarray(0, 100_000))
+    void until(() => readdirSync(small).some(name => statSync(`${small}/${name}`).size === 100_000)).then(
+      () => {
+        fillDisk(small)
+        response.end(pack.subarray(100_000))
+      }
+    )
+  })
+  const { bench: other, copies: filling } = await lacking(t, objects, [odd], {
+    overrides: [`paths.files=${small}`]
+  })
+  await filling.run()
+  t.match(filling.condition, { ok: false, reason: /no room for its 400000 bytes/ }, other.log.join('\n'))
+  t.strictSame(readdirSync(small), ['filler'], 'others need the room as well')
+})
+
+t.test('svcd ends at once while a file is fetched', async t => {
+  const image = imageOf(content(100_000))
+  const silent = await impostor(t, (_request, response) => {
+    response.writeHead(206, { 'content-range': 'bytes 0-99999/100000', 'content-length': 100_000 })
+    response.write('x')
+  })
+  const objects = (tx: Parameters<typeof image.objects>[0]) =>
+    tx.put('osimage', 'compute', { name: 'compute', imagefile: image.imagefile })
+  const { bench, copies } = await lacking(
+    t,
+    tx => {
+      image.objects(tx)
+      objects(tx)
+    },
+    [silent],
+    { pace: { bytes: 1, ms: 10 * hour } }
+  )
+  const running = copies.run()
+  await until(() =>
+    readdirSync(bench.path('files')).some(name => statSync(bench.path('files', name)).size === 1)
+  )
+  t.match(copies.condition, { ok: true, reason: /fetched from other controllers: 1/ })
+  await copies.close()
+  await running
+  t.strictSame(warnings(bench.log), [], 'a stop is no fault')
+})
+
+// rules 7.7
+t.test('a file that is missing is no problem to svcd check where svcd fetches it', async t => {
+  const image = imageOf(content(10))
+  const { bench } = await lacking(t, image.objects, [], { overrides: ['store.medium=etcd'] })
+  const { config, model } = bench.context
+  await bench.put(tx => tx.put('node', 'n1', { name: 'n1', osimage: 'compute' } as never))
+  const { problems, warnings } = imageFindings(config as Config, model.view, model.cluster)
+  t.strictSame(problems, [])
+  t.match(warnings, [/compute-kernel; svcd fetches it from another controller/])
+})

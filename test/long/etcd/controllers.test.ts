@@ -1,0 +1,39 @@
+// What controllers tell one another of themselves.
+import t from 'tap'
+import { Etcd } from '../../../lib/store/etcd/medium.js'
+import { startEtcd } from '../../support/etcd.js'
+import { until } from '../../support/until.js'
+
+const controller = (name: string, more = {}) => ({
+  ...{ name, host: `${name}.example.org`, address: '10.141.0.1', port: 7050, ini: '/etc/svcd/svcd.ini' },
+  ...more
+})
+
+// rules 11.15
+t.test('each tells where it is reached; one of a release that tells no URL is listed without', async t => {
+  const etcd = await startEtcd(t)
+  const said = {
+    old: controller('old'),
+    odd: controller('odd', { url: 'file:///etc/passwd' }),
+    none: controller('none', { url: 7 })
+  }
+  const base64 = (text: string) => Buffer.from(text).toString('base64')
+  for (const [key, value] of Object.entries(said))
+    await etcd.ask('kv/put', {
+      key: base64(`/svcd/controllers/${key}`),
+      value: base64(JSON.stringify(value))
+    })
+  const open = (name: string, url: string) => {
+    const medium = new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 })
+    medium.join(controller(name, { url }))
+    t.teardown(() => medium.close())
+    return medium
+  }
+  const one = open('one', 'http://10.141.0.1:7050')
+  const two = open('two', 'https://[fd00::2]:7050')
+  await until(() => one.others.length === 4 && two.others.length === 4)
+  const byName = (medium: Etcd) => Object.fromEntries(medium.others.map(other => [other.name, other]))
+  const without = { old: said.old, odd: controller('odd'), none: controller('none') }
+  t.strictSame(byName(one), { ...without, two: controller('two', { url: 'https://[fd00::2]:7050' }) })
+  t.strictSame(byName(two), { ...without, one: controller('one', { url: 'http://10.141.0.1:7050' }) })
+})

@@ -1,0 +1,54 @@
+import t from 'tap'
+import { isPrimary } from '../../support/controllers.js'
+import { Daemon } from '../../support/daemon.js'
+import { startEtcd } from '../../support/etcd.js'
+import { freePort } from '../../support/free-port.js'
+import { giveKeys } from '../../support/keys.js'
+import { scratch } from '../../support/scratch.js'
+import { until } from '../../support/until.js'
+
+// What a controller lacks, another one may have (rules 4.28).
+
+const mac = '52:54:00:00:00:01'
+
+t.test('a boot is not refused for a missing file while there are other controllers', async t => {
+  const etcd = await startEtcd(t)
+  const listens = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`]
+  const urls = listens.map(listen => `http://${listen}`)
+  const [first, second] = listens.map((listen, i) => {
+    const set = ['store.medium=etcd', `store.endpoints=${etcd.url}`, 'store.ttl=2s', `controller.name=c${i}`]
+    const inOrder = i === 0 ? urls : urls.toReversed()
+    const daemon = new Daemon({
+      ...{ directory: scratch(t), listen },
+      set: [...set, `http.url=${inOrder.join(', ')}`]
+    })
+    t.teardown(() => daemon.kill())
+    return daemon
+  }) as [Daemon, Daemon]
+  await first.start()
+  await until(() => isPrimary(first))
+  await first.create('network', 'cluster', { network: '10.141.0.0/16' })
+  const files = { kernelfile: 'vmlinuz', initrdfile: 'initrd.img', imagefile: 'compute.tar.gz' }
+  await first.create('osimage', 'compute', files)
+  await first.create('node', 'node001', {
+    ...{ osimage: 'compute', macaddr: mac },
+    interfaces: [{ interface: 'BOOTIF', network: 'cluster', ipaddress: '10.141.0.1' }]
+  })
+  const script = async () => (await fetch(`${urls[0]}/boot/search/mac/${mac}`)).text()
+  const refused = /svcd: the kernel .* of OS image compute, vmlinuz, is missing\n/
+  t.match(await script(), refused, 'nobody else is there')
+  t.match((await first.monitor('node001')).reason, /vmlinuz, is missing$/)
+
+  giveKeys(first, second)
+  await second.start()
+  await until(async () => !refused.test(await script()))
+  const tries = urls.map(url => `imgfetch --timeout 15000 --name kernel ${url}/boot/vmlinuz || `).join('')
+  t.match(await script(), `\n${tries}goto failed\n`)
+  const lacking = 'vmlinuz, is missing here: another controller has to send it'
+  t.ok((await first.monitor('node001')).reason?.endsWith(lacking), 'the reason says so')
+  t.equal(first.log().split(lacking).length, 2, 'and the log does once')
+
+  await second.kill()
+  await until(async () => refused.test(await script()))
+  t.match((await first.monitor('node001')).reason, /vmlinuz, is missing$/)
+})

@@ -1,0 +1,93 @@
+// Directories of images stay on the controller where they were made: what is asked of one that does not have them.
+import { existsSync } from 'node:fs'
+import t from 'tap'
+import { makeTree } from '../../image/small-tree.js'
+import { controllerOn, isPrimary } from '../../support/controllers.js'
+import type { Daemon } from '../../support/daemon.js'
+import { startEtcd } from '../../support/etcd.js'
+import { giveKeys } from '../../support/keys.js'
+import { until } from '../../support/until.js'
+
+const answers = async (daemon: Daemon) => {
+  await until(async () => (await daemon.request('GET', '/config/node')).status === 200)
+}
+
+// rules 9.15
+t.test('work on a directory is refused where it is not, and names where it is', async t => {
+  const etcd = await startEtcd(t)
+  // Both say the same place, as the ini of two machines does.
+  const [first, second] = [
+    await controllerOn(t, etcd, 'controller.name=c1'),
+    await controllerOn(t, etcd, 'controller.name=c2')
+  ]
+  const stored = async (type: string, name: string) => {
+    const key = Buffer.from(`/svcd/objects/${type}/${name}`).toString('base64')
+    const { kvs = [] } = (await etcd.ask('kv/range', { key })) as unknown as { kvs?: { value: string }[] }
+    return kvs[0] ? JSON.parse(Buffer.from(kvs[0].value, 'base64').toString()) : undefined
+  }
+  await first.start()
+  await until(() => isPrimary(first))
+  giveKeys(first, second)
+  await second.start()
+  await answers(second)
+
+  makeTree(first.path('images', 'compute'))
+  makeTree(first.path('images', 'login'))
+  await second.create('osimage', 'compute', {})
+  await until(async () => (await stored('osimage', 'compute')).controller === 'c1', 'it to be found on c1')
+  await first.create('osimage', 'login', {})
+  t.equal((await second.request('GET', '/config/osimage/compute/_pack')).status, 204, 'asked of the standby')
+  const shown = (await first.request('GET', '/config/osimage/compute')).body as {
+    config: { osimage: { compute: object } }
+  }
+  t.notOk('controller' in shown.config.osimage.compute, 'no answer shows it')
+  t.match(await first.request('POST', '/config/osimage/compute/_clone', { newosimage: 'copy' }), {
+    status: 201
+  })
+  t.match(await stored('tree', 'copy'), { controller: 'c1' })
+  t.match(await stored('osimage', 'copy'), { controller: 'c1' })
+
+  await first.stop()
+  await until(() => isPrimary(second))
+  await first.start()
+  await answers(first)
+  await until(async () => {
+    const { body } = await second.request('GET', '/config/cluster')
+    return JSON.stringify(body).includes('"c1"')
+  })
+  const why =
+    /OS image compute: its directory .*\/images\/compute is on controller c1, and controller c2 writes: make c1 /
+  await second.create('network', 'cluster', { network: '127.0.0.0/8' })
+  await second.create('group', 'g', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
+  await second.create('node', 'n1', {
+    group: 'g',
+    interfaces: [{ interface: 'BOOTIF', ipaddress: '127.0.1.1' }]
+  })
+  const asked: [method: 'GET' | 'POST', path: string, body: object | undefined, status: number][] = [
+    ['GET', '/config/osimage/compute/_pack', undefined, 503],
+    ['POST', '/config/osimage/compute/kernel', { kernelversion: '6.1.0-9' }, 503],
+    ['POST', '/config/osimage/compute/_clone', { newosimage: 'other' }, 503],
+    ['POST', '/config/node/n1/_osgrab', { osimage: 'compute' }, 404],
+    ['POST', '/config/node/n1/_ospush', { osimage: 'compute' }, 404],
+    ['POST', '/config/group/g/_ospush', { osimage: 'compute' }, 404]
+  ]
+  for (const daemon of [first, second])
+    for (const [method, path, body, status] of asked)
+      t.match(await daemon.request(method, path, body), { status, body: { message: why } }, path)
+
+  const renamed = await first.request('POST', '/config/osimage/login', {
+    config: { osimage: { login: { newosimage: 'front' } } }
+  })
+  t.equal(renamed.status, 204)
+  t.match(await stored('osimage', 'front'), { path: second.path('images', 'login'), controller: 'c1' })
+  t.equal((await first.request('GET', '/config/osimage/copy/_delete')).status, 204)
+  t.match(await stored('tree', 'copy'), { abandoned: true, controller: 'c1' })
+  t.ok(existsSync(first.path('images', 'copy')))
+
+  await second.stop()
+  await until(() => isPrimary(first))
+  await until(() => !existsSync(first.path('images', 'copy')), 'its controller to remove the directory')
+  await until(async () => (await stored('tree', 'copy')) === undefined)
+  t.equal((await first.request('GET', '/config/osimage/compute/_pack')).status, 204)
+  await first.stop()
+})
