@@ -15,7 +15,7 @@ import { ownerText } from './model/index.js'
 import { stateWarnings } from './model/limits.js'
 import { looseNames } from './model/loose-names.js'
 import { Model, storeOptions } from './model/model.js'
-import { controllerAddress } from './model/networks.js'
+import { controllerAddresses } from './model/networks.js'
 import { SecretBox } from './model/secret-box.js'
 import { missingKey, secretBoxOf, unreadableSecrets } from './model/secrets.js'
 import { iniSettings, settingNames, settingsInForce, sourceOf } from './model/settings.js'
@@ -83,11 +83,11 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     }
   }
   const verify = (view: View) => {
-    const address = controllerAddress(ini)
-    for (const owner of address === undefined ? [] : view.index.addressOwners(address))
-      warnings.push(
-        `[controller] address: ${config.controller.address} belongs to ${ownerText(owner)} as well`
-      )
+    for (const address of controllerAddresses(ini).keys())
+      for (const owner of view.index.addressOwners(address))
+        warnings.push(
+          `[controller] address: ${config.controller.address} belongs to ${ownerText(owner)} as well`
+        )
     if (config.boot.snmp_detection && !view.names('switch').some(name => isAskable(view.get('switch', name))))
       warnings.push('[boot] snmp_detection: no switch has an address and a read community to ask it with')
     const users = (['group', 'node'] as const).flatMap(type =>

@@ -57,6 +57,7 @@ import { findingStale } from './monitor/stale.js'
 import { watch } from './monitor/watch.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
+import type { SharedServices } from './services/shared.js'
 import { Files } from './store/files/medium.js'
 import { journalIn } from './store/journal.js'
 import { Store } from './store/store.js'
@@ -273,9 +274,11 @@ async function buildParts(
       told: line => events.note('audit', String(told++), () => line)
     })
   )
+  let agreed: SharedServices | undefined
   const model = new Model({
     store,
     ini,
+    controllers: () => agreed?.controllers,
     now,
     box,
     audit: (actor, changes, kind) => audit.record(actor, changes, kind)
@@ -383,7 +386,7 @@ async function buildParts(
     roles,
     began: (node, imagefile) => images.installing.began(node, imagefile)
   })
-  const agreed = etcd && (await sharing?.sharedServices(etcd, config, log, now))
+  agreed = etcd && (await sharing?.sharedServices(etcd, config, log, now))
   if (agreed) closed(agreed)
   const services = closed(new Services({ config, model, log, now, run, shared: agreed }))
   roleChanged = () => services.roleChanged()

@@ -16,7 +16,7 @@ import { beyondLimits } from './table.js'
 import type { GroupDoc } from './types/group.js'
 import { generationOf, type NodeDoc } from './types/node.js'
 import { createIndex, objectTypes, sealedKinds } from './types.js'
-import type { ClusterSettings, ClusterStore, Tx, View } from './view.js'
+import type { ClusterSettings, ClusterStore, NamedController, Tx, View } from './view.js'
 
 /** Who changes something, and from where: for the audit, and for what only an admin may do. */
 export interface Actor extends Power {
@@ -34,6 +34,9 @@ export const theDaemon: Actor = { who: 'svcd', from: '-', takesAddresses: false 
 /** One object and what follows from it; the same change of many objects; many objects, each in its way; an import. */
 export type ChangeKind = 'change' | 'set' | 'table' | 'import'
 
+/** Who shares the objects with nobody. */
+const alone: readonly NamedController[] = []
+
 /** A change of so many steps, about one for an object that it looks at or writes, is made in one turn of the event loop. */
 const STEPS_AT_ONCE = 64
 
@@ -42,6 +45,8 @@ export interface ModelOptions {
     Partial<Pick<ClusterStore, 'following'>>
   /** The settings of the ini. */
   readonly ini: ClusterSettings
+  /** The controllers that share the objects: the same array while they are the same ones. Default: none. */
+  readonly controllers?: () => readonly NamedController[] | undefined
   readonly now: () => number
   readonly box: SecretBox
   /** Called after a change is durable; what it awaits is awaited before the change is answered. */
@@ -55,7 +60,7 @@ export interface ModelOptions {
 export function storeOptions(directory: string, ini: ClusterSettings, box: SecretBox, release: string) {
   // An ini that gives the controller a device's address must not keep the objects from being loaded: `svcd check`
   // warns of it, and nobody else is given that address.
-  const settings = { ...ini, controller: { name: ini.controller.name, address: '' } }
+  const settings = { ...ini, controller: { name: ini.controller.name, address: '' }, otherControllers: [] }
   const verify = (view: View) => checkState(view, settings)
   const layout = { steps: migrations(ini.imageDirectory), release, backups: `${directory}/backups` }
   return { directory, kinds: sealedKinds(box), createIndex, verify, layout }
@@ -66,7 +71,13 @@ export function storeOptions(directory: string, ini: ClusterSettings, box: Secre
  * there entirely, with every reference and address carried along, or not at all.
  */
 export class Model {
-  #settings: { readonly changed: ClusterDoc | undefined; readonly settings: ClusterSettings } | undefined
+  #settings:
+    | {
+        readonly changed: ClusterDoc | undefined
+        readonly controllers: readonly NamedController[]
+        readonly settings: ClusterSettings
+      }
+    | undefined
 
   constructor(private readonly options: ModelOptions) {}
 
@@ -91,8 +102,13 @@ export class Model {
   /** The cluster's settings in force: the ini's, and those changed over http. */
   get cluster(): ClusterSettings {
     const changed = this.view.get('cluster', 'cluster')
-    if (!this.#settings || this.#settings.changed !== changed)
-      this.#settings = { changed, settings: settingsInForce(this.view, this.options.ini) }
+    const { ini } = this.options
+    const controllers = this.options.controllers?.() ?? alone
+    if (!this.#settings || this.#settings.changed !== changed || this.#settings.controllers !== controllers) {
+      const otherControllers = controllers.filter(({ name }) => name !== ini.controller.name)
+      const settings = { ...settingsInForce(this.view, ini), otherControllers }
+      this.#settings = { changed, controllers, settings }
+    }
     return this.#settings.settings
   }
 

@@ -19,10 +19,20 @@ export function dynamicRange(network: Docs['network']): { first: Address; last: 
   return { first: toAddress(network.dhcp_range_begin), last: toAddress(network.dhcp_range_end) }
 }
 
-/** The controller's own address where it is one that a device could collide with (rules 3.7). */
-export function controllerAddress(cluster: ClusterSettings): Address | undefined {
-  const address = parseAddress(cluster.controller.address)
+/** An address where it is one that a device could have. */
+function deviceAddress(text: string): Address | undefined {
+  const address = parseAddress(text)
   return address === undefined || isLoopback(address) ? undefined : address
+}
+
+/** The addresses of the controllers, and whose they are (rules 3.7). */
+export function controllerAddresses({ controller, otherControllers }: ClusterSettings): Map<Address, string> {
+  const found = new Map<Address, string>()
+  for (const { name, address } of [controller, ...otherControllers]) {
+    const one = deviceAddress(address)
+    if (one !== undefined && !found.has(one)) found.set(one, name)
+  }
+  return found
 }
 
 /**
@@ -30,11 +40,11 @@ export function controllerAddress(cluster: ClusterSettings): Address | undefined
  * DHCP and the installation go by it (rules 10.7).
  */
 export function nameServerOf(network: Docs['network'] | undefined, cluster: ClusterSettings): string {
-  const controller = cluster.servesDns ? controllerAddress(cluster) : undefined
+  const controller = cluster.servesDns ? deviceAddress(cluster.controller.address) : undefined
   return network?.ns_ip ?? (controller === undefined ? '' : formatAddress(controller))
 }
 
-/** Whether an address is nobody's to have: the network's own ones, its name server's, the controller's (rules 3.7). */
+/** Whether an address is nobody's to have: the network's own ones, its name server's, those of controllers (rules 3.7). */
 function isReserved(
   view: View,
   name: string,
@@ -47,7 +57,8 @@ function isReserved(
   return (
     address < first ||
     address > last ||
-    address === controllerAddress(cluster) ||
+    controllerAddresses(cluster).has(address) ||
+    cluster.urlAddresses.some(text => parseAddress(text) === address) ||
     (nameServer !== undefined && address === toAddress(nameServer)) ||
     view.index.gatewayOf(address) !== undefined
   )
@@ -135,9 +146,8 @@ export function takenIn(
   if (!prefix) throw notFound(`network ${name} does not exist`)
   const taken: [Address, string][] = []
   for (const [address, device] of view.index.devicesIn(prefix)) taken.push([address, device])
-  const controller = controllerAddress(cluster)
-  if (controller !== undefined && contains(prefix, controller))
-    taken.push([controller, cluster.controller.name])
+  for (const [address, controller] of controllerAddresses(cluster))
+    if (contains(prefix, address)) taken.push([address, controller])
   taken.sort((a, b) => a[0] - b[0])
   return taken.map(([address, device]) => ({ ipaddress: formatAddress(address), device }))
 }

@@ -4,7 +4,7 @@ import { badRequest, ServiceError } from '../errors.js'
 import { toAddress } from './address.js'
 import type { AttachedShapes, Docs, TypeName } from './docs.js'
 import { type Connection, type Owner, ownerText } from './index.js'
-import { checkDeviceAddress, controllerAddress } from './networks.js'
+import { checkDeviceAddress, controllerAddresses } from './networks.js'
 import type { ObjectType } from './object-type.js'
 import { type Mention, type Ref, referencesOf } from './references.js'
 import type { AttachedType } from './stored.js'
@@ -155,8 +155,8 @@ function checkConnection(
   const address = toAddress(ipaddress)
   const owner = other(view.index.addressOwners(address))
   if (owner) throw badRequest(`${where}: ${ipaddress} belongs to ${ownerText(owner)}`)
-  if (controllerAddress(cluster) === address)
-    throw badRequest(`${where}: ${ipaddress} belongs to controller ${cluster.controller.name}`)
+  const controller = controllerAddresses(cluster).get(address)
+  if (controller !== undefined) throw badRequest(`${where}: ${ipaddress} belongs to controller ${controller}`)
 }
 
 function checkRemoved(tx: Tx, ref: Ref): void {

@@ -1,3 +1,4 @@
+import { isIPv4 } from 'node:net'
 import { badRequest } from '../errors.js'
 import type { JsonObject } from '../json.js'
 import { boolean, type FieldType, freeText, hosts, oneLine, provisionMethod, type Table } from './field.js'
@@ -57,14 +58,17 @@ export function sourceOf(view: View, ini: ClusterSettings, name: SettingName): '
 
 /** What the cluster's objects inherit from the ini, and what they have to know of the controller. */
 export const iniSettings = (ini: {
-  readonly cluster: Omit<ClusterSettings, 'variables' | 'controller' | 'servesDns' | 'imageDirectory'>
+  readonly cluster: Pick<ClusterSettings, SettingName>
   readonly controller: ClusterSettings['controller']
+  readonly http: { readonly urls: readonly string[] }
   readonly dns: { readonly server: string }
   readonly image: { readonly directory: string }
 }): ClusterSettings => ({
   ...ini.cluster,
   variables: {},
   controller: ini.controller,
+  otherControllers: [],
+  urlAddresses: ini.http.urls.map(url => new URL(url).hostname).filter(isIPv4),
   servesDns: ini.dns.server !== 'none',
   imageDirectory: ini.image.directory
 })

@@ -2,16 +2,11 @@ import { isIP } from 'node:net'
 import { Background } from '../background.js'
 import { nameRule } from '../config/values.js'
 import type { Log } from '../log.js'
+import type { NamedController } from '../model/view.js'
 import { compareNames } from '../store/order.js'
 import type { Records, SharedMemory } from '../store/records.js'
 import { AgreedZones } from './dns/agreed-zones.js'
 import type { Told } from './dns/serials.js'
-
-/** A controller by its name and its own address. */
-export interface NamedController {
-  readonly name: string
-  readonly address: string
-}
 
 /** What is kept of a zone, or of a controller. */
 type Entry = { readonly key: string } & (
@@ -51,6 +46,7 @@ export class SharedServices {
   readonly #entries = new Map<string, Entry>()
   /** What was decided and may not be stored. */
   readonly #unsure = new Set<string>()
+  #controllers: readonly NamedController[] | undefined
   #records!: Records<Changed>
   readonly #looking: Background
   /** Is told that something else holds now; it must not throw. */
@@ -84,8 +80,13 @@ export class SharedServices {
     return this.#records.isFollowing
   }
 
-  /** The controllers that zones name, in natural order: the same on all of them. */
+  /** The controllers that zones name, in natural order: the same on all of them, and the same array until they change. */
   get controllers(): readonly NamedController[] {
+    this.#controllers ??= this.#listed()
+    return this.#controllers
+  }
+
+  #listed(): readonly NamedController[] {
     const found: NamedController[] = []
     for (const entry of this.#entries.values())
       if ('address' in entry) found.push({ name: entry.key.slice(CONTROLLER.length), address: entry.address })
@@ -124,6 +125,7 @@ export class SharedServices {
   }
 
   #decide(key: string, what: Told | { address: string; seenMs: number } | undefined): void {
+    this.#controllers = undefined
     if (what) this.#entries.set(key, { key, ...what })
     else this.#entries.delete(key)
     this.#unsure.add(key)
@@ -173,12 +175,14 @@ export class SharedServices {
         return entry ? [entry] : []
       },
       take: (key, [record]) => {
+        this.#controllers = undefined
         this.#unsure.delete(key)
         if (record === undefined) entries.delete(key)
         else entries.set(key, entryIn(key, record))
         this.heard(key.startsWith(ZONE) ? 'a zone' : 'a controller')
       },
       reset: () => {
+        this.#controllers = undefined
         entries.clear()
         this.#unsure.clear()
       }

@@ -229,6 +229,16 @@ t.test('who may have an address', async t => {
   ])
 })
 
+// rules 3.7
+t.test('an address of [http] url is given to nobody by itself, and to a device by an admin', async t => {
+  const c = await twoNetworks('http.url=http://10.141.0.2:7050,http://controller.example:7050')
+  t.equal((await c.get('/config/network/cluster/_nextfreeip')).body.nextip, '10.141.0.3')
+  await c.post('/config/node/node001', { group: 'compute' })
+  t.match(await addresses(c, 'node001'), { BOOTIF: '10.141.0.3' })
+  const proxy = { network: 'cluster', ipaddress: '10.141.0.2' }
+  t.equal((await c.post('/config/otherdev/proxy', proxy)).status, 201)
+})
+
 // rules 3.9
 t.test('a MAC belongs to one interface of one node, in any notation', async t => {
   const c = await twoNetworks()

@@ -1,4 +1,6 @@
 import t from 'tap'
+import { formatAddress } from '../../lib/model/address.js'
+import { nextFree, takenIn } from '../../lib/model/networks.js'
 import { checkState } from '../../lib/model/rules.js'
 import { checkRows, MemoryCluster, type Objects, settings } from '../support/memory-cluster.js'
 
@@ -282,4 +284,35 @@ t.test('files changed by hand are checked as a whole (rules 11.2)', async t => {
     ].sort()
   )
   t.equal(checkState(model.view, settings, 2).length, 2, 'as many as are asked for')
+})
+
+// rules 3.7
+t.test('addresses of the controllers that share the objects are theirs', async t => {
+  const controllers = [
+    { name: 'controller', address: settings.controller.address },
+    { name: 'c2', address: '10.141.0.1' },
+    { name: 'c3', address: '127.0.0.1' }
+  ]
+  const objects = {
+    'network/cluster': { network: '10.141.0.0/16' },
+    'network/loopback': { network: '127.0.0.0/8' }
+  }
+  const cluster = new MemoryCluster(objects, controllers)
+  const { model } = cluster
+  t.equal(formatAddress(nextFree(model.view, 'cluster', model.cluster)), '10.141.0.2')
+  t.equal(formatAddress(nextFree(model.view, 'loopback', model.cluster)), '127.0.0.1')
+  const range = { dhcp: true, dhcp_range_begin: '10.141.0.1', dhcp_range_end: '10.141.0.9' }
+  for (const [path, body, message] of [
+    [
+      'otherdev/pdu',
+      { network: 'cluster', ipaddress: '10.141.0.1' },
+      'other device pdu: 10.141.0.1 belongs to controller c2'
+    ],
+    ['network/cluster', range, /the range holds 10\.141\.0\.1, the address of controller c2/]
+  ] as const)
+    await t.rejects(cluster.request('post', path, body), { status: 400, message })
+  t.strictSame(takenIn(model.view, 'cluster', model.cluster), [
+    { ipaddress: '10.141.0.1', device: 'c2' },
+    { ipaddress: '10.141.255.254', device: 'controller' }
+  ])
 })

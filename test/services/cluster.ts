@@ -15,6 +15,8 @@ export const settings: ClusterSettings = {
   technical_contacts: '',
   controller: { name: 'controller', address: '10.141.255.254' },
   servesDns: true,
+  otherControllers: [],
+  urlAddresses: [],
   imageDirectory: '/images'
 }
 

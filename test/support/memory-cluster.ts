@@ -8,7 +8,7 @@ import { type Actor, type ChangeKind, Model } from '../../lib/model/model.js'
 import { readObject } from '../../lib/model/request.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { createIndex, kinds, objectTypes } from '../../lib/model/types.js'
-import type { ClusterSettings, Tx } from '../../lib/model/view.js'
+import type { ClusterSettings, NamedController, Tx } from '../../lib/model/view.js'
 import { State } from '../../lib/store/state.js'
 import { Transaction } from '../../lib/store/transaction.js'
 import type { Change } from '../../lib/store/types.js'
@@ -25,6 +25,8 @@ export const settings: ClusterSettings = {
   variables: {},
   controller: { name: 'controller', address: '10.141.255.254' },
   servesDns: false,
+  otherControllers: [],
+  urlAddresses: [],
   imageDirectory: '/images'
 }
 
@@ -39,7 +41,7 @@ export class MemoryCluster {
   inSteps = 0
   readonly model: Model
 
-  constructor(objects: Objects = {}) {
+  constructor(objects: Objects = {}, controllers?: readonly NamedController[]) {
     for (const [path, fields] of Object.entries(objects)) {
       const [type = '', name = ''] = path.split('/')
       this.#state.set(type, name, this.#kinds.get(type)?.decode(name, { name, ...fields }))
@@ -54,6 +56,7 @@ export class MemoryCluster {
         }
       },
       ini: settings,
+      controllers: () => controllers,
       now: () => 1_000,
       box: new SecretBox(new Uint8Array(32)),
       audit: async (_, changes, kind) => void this.audited.push({ kind, changes })

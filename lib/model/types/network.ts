@@ -3,7 +3,7 @@ import { contains, formatAddress, hosts as hostsOf, parsePrefix, toAddress } fro
 import { address, boolean, comment, host, hosts, oneLine, prefix, type Stored, type Table } from '../field.js'
 import { ownerText } from '../index.js'
 import { isNetworkName, objectNameRule } from '../names.js'
-import { checkDeviceAddress, controllerAddress } from '../networks.js'
+import { checkDeviceAddress, controllerAddresses } from '../networks.js'
 import type { ObjectType } from '../object-type.js'
 import type { ClusterSettings, View } from '../view.js'
 
@@ -91,15 +91,10 @@ function checkNetwork(view: View, network: NetworkDoc, title: string, cluster: C
     throw badRequest(
       `${title}: field "dhcp_range_begin": ${network.dhcp_range_begin} comes after the end, ${network.dhcp_range_end}`
     )
-  const controller = controllerAddress(cluster)
-  if (
-    controller !== undefined &&
-    begin !== undefined &&
-    end !== undefined &&
-    controller >= begin &&
-    controller <= end
-  )
-    throw badRequest(
-      `${title}: field "dhcp_range_begin": the range holds ${formatAddress(controller)}, the address of controller ${cluster.controller.name}`
-    )
+  if (begin === undefined || end === undefined) return
+  for (const [address, controller] of controllerAddresses(cluster))
+    if (address >= begin && address <= end)
+      throw badRequest(
+        `${title}: field "dhcp_range_begin": the range holds ${formatAddress(address)}, the address of controller ${controller}`
+      )
 }
