@@ -169,8 +169,8 @@ function shown({ config, model, shared }: Parts): JsonObject {
   return {
     name: config.cluster.name,
     // The one that writes answers this.
-    ...Object.fromEntries((shared?.others ?? []).map(other => [other.name, controllerOf('standby', other)])),
     [name]: controllerOf('primary', { address, port: config.http.listen.port, ini: config.file }),
+    ...Object.fromEntries((shared?.others ?? []).map(other => [other.name, controllerOf('standby', other)])),
     ...settings,
     // The other objects here are controllers: clients go through them.
     ...(Object.keys(variables).length > 0 ? { variables } : {})

@@ -1,6 +1,7 @@
 import { Background } from '../../background.js'
 import { isObject } from '../../json.js'
 import type { Controller } from '../medium.js'
+import { compareNames } from '../order.js'
 import type { Client } from './client.js'
 import type { Keys } from './keys.js'
 import { list, type Pair, put, transact } from './kv.js'
@@ -37,7 +38,7 @@ export class Controllers {
     this.#telling.wake()
   }
 
-  /** Those beside this one, as they were a moment ago. */
+  /** Those beside this one, as they were a moment ago, in natural order. */
   get others(): readonly Controller[] {
     return this.#others
   }
@@ -64,7 +65,9 @@ export class Controllers {
     const { pairs } = await list(client, keys.controllers, MOST, signal)
     // What this one said before its last start is still there for a moment.
     const others = pairs.filter(({ lease }) => lease !== this.#lease).flatMap(controllerIn)
-    this.#others = others.filter(({ name }) => name !== self.name)
+    this.#others = others
+      .filter(({ name }) => name !== self.name)
+      .sort((a, b) => compareNames(a.name, b.name))
     this.#tellOfNamesake(
       others.find(({ name, host, port }) => name === self.name && (host !== self.host || port !== self.port))
     )

@@ -36,6 +36,11 @@ t.test('each tells where it is reached; one of a release that tells no URL is li
   const two = open('two', 'https://[fd00::2]:7050')
   await until(() => one.others.length === 4 && two.others.length === 4)
   const byName = (medium: Etcd) => Object.fromEntries(medium.others.map(other => [other.name, other]))
+  t.strictSame(
+    one.others.map(({ name }) => name),
+    ['none', 'odd', 'old', 'two'],
+    'in natural order'
+  )
   const without = { old: said.old, odd: controller('odd'), none: controller('none') }
   t.strictSame(byName(one), { ...without, two: controller('two', { url: 'https://[fd00::2]:7050' }) })
   t.strictSame(byName(two), { ...without, one: controller('one', { url: 'http://10.141.0.1:7050' }) })
