@@ -96,8 +96,11 @@ export class SharedServices {
   /** The serial of each zone, as the one that writes has told it. */
   get zones(): Record<string, Told> {
     const zones: Record<string, Told> = {}
-    for (const entry of this.#entries.values())
+    for (const entry of this.#entries.values()) {
+      // What this one decided and could not store does not count once another one writes.
+      if (this.isFollowing && this.#unsure.has(entry.key)) continue
       if ('mark' in entry) zones[entry.key.slice(ZONE.length)] = { serial: entry.serial, mark: entry.mark }
+    }
     return zones
   }
 

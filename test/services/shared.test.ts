@@ -203,6 +203,27 @@ t.test('no serial is put in force that the others may not know', async t => {
 })
 
 // rules 11.18
+t.test(
+  'a serial that was decided and not stored is in force nowhere once another controller writes',
+  async t => {
+    const hub = new Hub()
+    const one = await controller(t, hub, 'one', objects(1))
+    await one.fake.start()
+    const first = one.zone('cluster')
+    hub.answer = 'failed'
+    await one.fake.change(objects(2))
+    // It has lost the right, and has not read so far what is stored.
+    hub.writer = 'two'
+    one.waits.patienceMs = 60_000
+    one.fake.service.roleChanged()
+    await new Promise(resolve => setTimeout(resolve, 500))
+    t.equal(one.zone('cluster'), first)
+    hub.takesOver('two')
+    t.equal(one.shared.zones.cluster?.serial, one.serial(), 'what is stored counts')
+  }
+)
+
+// rules 11.18
 t.test('a rendering that takes longer than the one before does not make a zone wait again', async t => {
   let nowMs = 0
   const lines: string[] = []
