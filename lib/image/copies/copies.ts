@@ -59,6 +59,8 @@ const RETRY_MS = { first: 1000, longest: 30_000 }
 const WRONG_MS = 3_600_000
 /** So many problems stand in the condition. */
 const MOST_TOLD = 5
+/** So many reasons are logged for a file: what another controller answers is a part of them. */
+const MOST_REASONS = 20
 /** The hidden name of a file that is fetched begins so. */
 const PART = '.svcd-copy-'
 
@@ -82,6 +84,9 @@ export class Copies {
   readonly #wrong = new Map<string, number>()
   /** Owned files that no object names → since when. */
   readonly #unnamed = new Map<string, number>()
+  /** Parts that are fetched now → bytes that each will have. */
+  readonly #fetching = new Map<string, number>()
+  readonly #asking: CopiesOptions['asking']
   #underWay = 0
   /** How many looks in a row have left a file out. */
   #failures = 0
@@ -90,6 +95,8 @@ export class Copies {
     this.#o = options
     this.#directory = options.config.paths.files
     this.#owned = owned
+    const isThere = ({ url }: Source) => options.sources().some(source => source.url === url)
+    this.#asking = { ...options.asking, isThere }
     this.#background = new Background({
       work: signal => this.#look(signal),
       everyMs: () => this.#pauseMs(),
@@ -191,7 +198,7 @@ export class Copies {
     const failures: Error[] = []
     for (const source of this.#o.sources())
       try {
-        const wanted = file.pack ?? (await checksumAt(source, name, this.#o.asking, signal))
+        const wanted = file.pack ?? (await checksumAt(source, name, this.#asking, signal))
         await this.#fetchFrom(source, { name, bytes: wanted.bytes, sha256: wanted.sha256 }, signal)
         log.info(`${name} (${wanted.bytes} bytes) was fetched from controller ${source.name} (${source.url})`)
         // It is here, and the other one still has something else.
@@ -220,7 +227,7 @@ export class Copies {
   #tell(file: NamedFile, why: string): void {
     const told = this.#told.get(file.name) ?? new Set()
     this.#told.set(file.name, told)
-    if (told.has(why)) return
+    if (told.has(why) || told.size >= MOST_REASONS) return
     told.add(why)
     this.#o.log.warn(`${sentenceOf(file)}: ${why}`)
   }
@@ -257,26 +264,34 @@ export class Copies {
   async #download(source: Source, wanted: Wanted, part: string, signal: AbortSignal): Promise<number> {
     try {
       await this.#checkRoom(wanted, part)
-      return await download(source, wanted, part, this.#o.asking, signal)
+      return await download(source, wanted, part, this.#asking, signal)
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException
       if (code !== 'ENOSPC' && code !== 'EDQUOT') throw error
       // Others need the room as well.
       await rm(part, { force: true })
       throw this.#noRoom(wanted)
+    } finally {
+      this.#fetching.delete(part)
     }
   }
 
   async #checkRoom({ name, bytes }: Wanted, part: string): Promise<void> {
     const { bsize, blocks, bavail } = await statfs(this.#directory)
-    const had = (await unlessMissing(stat(part), undefined))?.size ?? 0
+    const sizes = new Map<string, number>()
+    for (const path of [part, ...this.#fetching.keys()])
+      sizes.set(path, (await unlessMissing(stat(path), undefined))?.size ?? 0)
+    // From here on nobody else is asked: of two that begin together, one is noted first.
+    let needed = bytes - (sizes.get(part) ?? 0)
+    for (const [other, whole] of this.#fetching) needed += whole - (sizes.get(other) ?? 0)
     const kept = leastFree(blocks * bsize, this.#o.config.monitor.disk_free)
-    if (bytes - had > bavail * bsize - kept) throw this.#noRoom({ name, bytes })
+    if (needed > bavail * bsize - kept) throw this.#noRoom({ name, bytes })
+    this.#fetching.set(part, bytes)
   }
 
   #noRoom({ bytes }: Pick<Wanted, 'name' | 'bytes'>): Error {
     return new Error(
-      `the disk of ${this.#directory} has no room for its ${bytes} bytes beside what [monitor] disk_free keeps: make room; svcd tries again`
+      `the disk of ${this.#directory} has no room for its ${bytes} bytes beside what [monitor] disk_free keeps and other files that are fetched need: make room; svcd tries again`
     )
   }
 

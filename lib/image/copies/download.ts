@@ -18,6 +18,8 @@ export interface Asking {
   readonly verified: boolean
   /** The headers of a request for this path: they prove who asks. */
   headersFor(target: string): Record<string, string>
+  /** Whether it is still one of the controllers; who has gone is not waited for. Absent: it is. */
+  readonly isThere?: (source: Source) => boolean
   /** Least speed, as bytes in so many milliseconds; who sends less is left. Absent: 256 KiB in 30 s. */
   readonly pace?: { readonly bytes: number; readonly ms: number }
 }
@@ -38,6 +40,7 @@ const CONNECT_MS = 5000
 const KEEP_ALIVE_MS = 2000
 /** It may wait for a place among downloads, and a checksum for one that is made. */
 const ANSWER_MS = { file: 60_000, checksum: 600_000 }
+const LOOK_MS = 1000
 const LONGEST_CHECKSUM = 4096
 const PACE = { bytes: 256 * 1024, ms: 30_000 }
 
@@ -207,7 +210,7 @@ async function answered(
   source: Source,
   target: string,
   more: Record<string, string>,
-  { verified, headersFor }: Asking,
+  { verified, headersFor, isThere = () => true }: Asking,
   signal: AbortSignal
 ): Promise<{ readonly answer: IncomingMessage; readonly asked: Record<string, string> }> {
   signal.throwIfAborted()
@@ -223,7 +226,12 @@ async function answered(
     })
     const connecting = setTimeout(() => request.destroy(new Error('it does not answer')), CONNECT_MS)
     const answering = setTimeout(() => request.destroy(new Error('it does not answer')), answerMs)
+    // One that stands still takes connections, and answers nothing.
+    const looking = setInterval(() => {
+      if (!isThere(source)) request.destroy(new Error('it is not there any more'))
+    }, LOOK_MS)
     const answeredOrGone = () => {
+      clearInterval(looking)
       clearTimeout(connecting)
       clearTimeout(answering)
     }

@@ -438,6 +438,64 @@ t.test('a full disk: said once, nothing is left of the file, and it arrives when
   t.strictSame(readdirSync(small), ['filler'], 'others need the room as well')
 })
 
+t.test('two files at once have to fit together', async t => {
+  const [one, two] = [imageOf(content(500_000), 'one'), imageOf(content(500_000, 2), 'two')]
+  let asked = 0
+  const source = await impostor(t, async ({ url = '' }, response) => {
+    asked++
+    const bytes = url.includes('one-') ? content(500_000) : content(500_000, 2)
+    response.writeHead(206, {
+      'content-range': 'bytes 0-499999/500000',
+      'content-length': bytes.length
+    })
+    response.write(bytes.subarray(0, 1000))
+    setTimeout(() => response.end(bytes.subarray(1000)), 300)
+  })
+  const disk = smallDisk(t, '1m')
+  const { bench, copies } = await lacking(
+    t,
+    tx => {
+      for (const { objects, imagefile } of [one, two]) {
+        objects(tx)
+        const [name = ''] = imagefile.split('-')
+        tx.put('osimage', name, { name, imagefile })
+      }
+    },
+    [source],
+    { overrides: [`paths.files=${disk}`] }
+  )
+  await copies.run()
+  t.equal(asked, 1, 'the second one is not begun')
+  t.equal(readdirSync(disk).length, 1, readdirSync(disk).join())
+  t.match(copies.condition, { ok: false, reason: /no room for its 500000 bytes/ }, bench.log.join('\n'))
+})
+
+t.test('a controller that is not there any more is not waited for', async t => {
+  const pack = content(1000)
+  const { source, image } = await having(t, pack)
+  // It stands still: connections are taken, and nothing is answered.
+  const still = await impostor(t, () => undefined)
+  const sources = [still, source]
+  const { bench, copies } = await lacking(t, image.objects, sources)
+  const run = copies.run()
+  setTimeout(() => sources.shift(), 200)
+  await run
+  t.equal(readdirSync(bench.path('files')).length, 3, bench.log.join('\n'))
+  t.strictSame(copies.condition, { ok: true, reason: '' })
+})
+
+t.test('a controller that says something else each time does not fill the log', async t => {
+  let status = 405
+  const odd = await impostor(t, (_request, response) => response.writeHead(status++).end())
+  const { bench, copies } = await lacking(
+    t,
+    tx => tx.put('osimage', 'compute', { name: 'compute', kernelfile: 'vmlinuz' }),
+    [odd]
+  )
+  for (const _ of Array(50)) await copies.run()
+  t.ok(warnings(bench.log).length <= 20, `${warnings(bench.log).length} lines`)
+})
+
 t.test('svcd ends at once while a file is fetched', async t => {
   const image = imageOf(content(100_000))
   const silent = await impostor(t, (_request, response) => {

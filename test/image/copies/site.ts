@@ -152,7 +152,7 @@ export async function lacking(
       ...bench.context,
       config: bench.context.config as never,
       ...(options.files ? { files: options.files } : {}),
-      sources: () => sources,
+      sources: () => [...sources],
       asking: {
         verified: true,
         headersFor: target => proofs.headersFor(target),
