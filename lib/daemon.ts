@@ -323,11 +323,12 @@ async function buildParts(
     newNodes: booting.new_nodes
   })
   const trace = new Trace(model, boots, now)
+  let isNowhere = (_file: string) => false
   const boot = new Boot({
     ...{ model, templates, status, grants, trace, handover, hasFile, log },
     url: http.url,
     urls: http.urls,
-    mayBeElsewhere: () => http.urls.length > 1 && (etcd?.others.length ?? 0) > 0,
+    mayBeElsewhere: file => http.urls.length > 1 && (etcd?.others.length ?? 0) > 0 && !isNowhere(file),
     manual: booting.manual,
     dynamicNodes: booting.dynamic_nodes,
     ...(detection ? { detection } : {})
@@ -370,6 +371,7 @@ async function buildParts(
   }
   const copies =
     etcd && (await sharing?.fileCopies({ config, model, images, log, now, ticks, tokens, store }, etcd))
+  if (copies) isNowhere = copies.isNowhere
   if (copies) closers.push(() => copies.close())
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
   const library = new Library({ templates, log })

@@ -77,6 +77,7 @@ export async function fileCopies(
     get condition() {
       return copies.condition
     },
+    isNowhere: (file: string) => copies.isNowhere(file),
     close: () => {
       checksums.close()
       return copies.close()

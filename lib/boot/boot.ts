@@ -41,8 +41,8 @@ export interface BootOptions {
   readonly grants: Grants
   readonly trace: Trace
   readonly hasFile: (name: string) => boolean
-  /** Whether another controller, whose URL is in the scripts too, may have a file that is missing here. */
-  readonly mayBeElsewhere: () => boolean
+  /** Whether another controller, whose URL is in the scripts too, may have this file, which is missing here. */
+  readonly mayBeElsewhere: (file: string) => boolean
   /** Node-facing URL. */
   readonly url: string
   /** That one, and those of other controllers (rules 4.28). */
@@ -355,9 +355,10 @@ export class Boot {
 
   /** Why the node cannot boot from the network, or what it has to get from another controller for that; neither if it is not to. */
   #findings(target: EffectiveNode): { readonly reason?: string; readonly lacking?: string } {
-    const found = target.settings.netboot ? obstacle(target, this.#o.hasFile) : undefined
+    const { hasFile, mayBeElsewhere } = this.#o
+    const found = target.settings.netboot ? obstacle(target, hasFile) : undefined
     if (found === undefined) return nothing
-    const reason = this.#o.mayBeElsewhere() ? obstacle(target, () => true) : found
+    const reason = obstacle(target, file => hasFile(file) || mayBeElsewhere(file))
     return reason === undefined ? { lacking: `${found} here: another controller has to send it` } : { reason }
   }
 

@@ -138,6 +138,11 @@ export class Copies {
     return { ok: true, reason: [...fetching, ...(nowhere.length === 0 ? [] : [summary(nowhere)])].join('; ') }
   }
 
+  /** Whether no controller that answered has this file, which is missing here. */
+  isNowhere(name: string): boolean {
+    return this.#problems.get(name)?.isNowhere === true
+  }
+
   /** Ends what is under way; the next start goes on with it. */
   close(): Promise<void> {
     return this.#background.close()

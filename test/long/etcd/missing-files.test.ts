@@ -1,3 +1,4 @@
+import { rmSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { isPrimary } from '../../support/controllers.js'
 import { Daemon } from '../../support/daemon.js'
@@ -41,12 +42,28 @@ t.test('a boot is not refused for a missing file while there are other controlle
 
   giveKeys(first, second)
   await second.start()
-  await until(async () => !refused.test(await script()))
+  // It has the kernel, and cannot give it so far: somebody seems to write it.
+  const there = [...Object.values(files)].map(name => second.path('files', name))
+  const writes = () => {
+    for (const file of there) writeFileSync(file, 'x')
+  }
+  writes()
+  const writing = setInterval(writes, 1000)
+  t.teardown(() => clearInterval(writing))
+  await until(async () => !/cannot be booted/.test(await script()))
   const tries = urls.map(url => `imgfetch --timeout 15000 --name kernel ${url}/boot/vmlinuz || `).join('')
   t.match(await script(), `\n${tries}goto failed\n`)
   const lacking = 'vmlinuz, is missing here: another controller has to send it'
   t.ok((await first.monitor('node001')).reason?.endsWith(lacking), 'the reason says so')
   t.equal(first.log().split(lacking).length, 2, 'and the log does once')
+
+  clearInterval(writing)
+  for (const file of there) rmSync(file)
+  await until(async () => refused.test(await script()))
+  t.match((await first.monitor('node001')).reason, /vmlinuz, is missing$/, 'nobody has it')
+  t.match(await script(), /svcd: node node001: this machine cannot be booted/)
+  writes()
+  await until(async () => !/cannot be booted/.test(await script()))
 
   await second.kill()
   await until(async () => refused.test(await script()))
