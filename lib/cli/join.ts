@@ -107,9 +107,11 @@ async function ownerOf({ paths: { state }, file }: Config): Promise<Owner> {
   return stat
 }
 
-function refuseTakenName({ controller: { name }, file }: Config, controllers: readonly Controller[]): void {
-  // This one may run already.
-  const other = controllers.find(one => one.name === name && (one.host !== hostname() || one.ini !== file))
+function refuseTakenName({ controller, file }: Config, controllers: readonly Controller[]): void {
+  const { name, address } = controller
+  // This one may run already. Machines that were cloned may have one host name.
+  const isThis = (one: Controller) => one.host === hostname() && one.ini === file && one.address === address
+  const other = controllers.find(one => one.name === name && !isThis(one))
   if (other)
     throw new Error(
       `${file}: [controller] name = ${name} is that of the controller on ${other.host} (${other.address} port ${other.port}): give ` +

@@ -69,7 +69,11 @@ export class Controllers {
       .filter(({ name }) => name !== self.name)
       .sort((a, b) => compareNames(a.name, b.name))
     this.#tellOfNamesake(
-      others.find(({ name, host, port }) => name === self.name && (host !== self.host || port !== self.port))
+      others.find(
+        // Machines that were cloned may have one host name.
+        ({ name, host, address, port }) =>
+          name === self.name && (host !== self.host || address !== self.address || port !== self.port)
+      )
     )
   }
 

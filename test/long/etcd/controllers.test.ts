@@ -13,6 +13,19 @@ const controller = (name: string, more = {}) => ({
 })
 
 // rules 11.15
+t.test('machines that were cloned have one host name: their one name is told all the same', async t => {
+  const etcd = await startEtcd(t)
+  const lines: string[] = []
+  for (const address of ['10.141.0.1', '10.141.0.2']) {
+    const log = (_level: string, line: string) => lines.push(line)
+    const medium = new Etcd({ endpoints: [etcd.url], ttlSeconds: 1, log })
+    medium.join(controller('clone', { address }))
+    t.teardown(() => medium.close())
+  }
+  await until(() => lines.some(line => /10\.141\.0\.1 port 7050 has the name clone too/.test(line)))
+})
+
+// rules 11.15
 t.test('each tells where it is reached; one of a release that tells no URL is listed without', async t => {
   const etcd = await startEtcd(t)
   const said = {

@@ -13,6 +13,7 @@ import {
   statSync,
   writeFileSync
 } from 'node:fs'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type Child, start, startChild } from '../../support/child.js'
@@ -151,6 +152,15 @@ t.test('a controller joins another one', async t => {
       answer.text
     )
   })
+  const clone = {
+    ...{ name: 'c2', host: hostname(), address: '10.141.0.9', port: 7050 },
+    ini: join(second.tree, 'etc', 'svcd.ini')
+  }
+  const base64 = (text: string) => Buffer.from(text).toString('base64')
+  const key = base64('/svcd/controllers/clone')
+  await etcd.ask('kv/put', { key, value: base64(JSON.stringify(clone)) })
+  await refused(/controller\] name = c2 is that of the controller on \S+ \(10\.141\.0\.9 port 7050\)/)
+  await etcd.ask('kv/deleterange', { key })
   t.equal(client.asked(), '', 'nobody was asked before all that fits')
   mkdirSync(join(state, 'layout'))
   writeFileSync(join(state, 'layout', 'version.json'), '{}')
