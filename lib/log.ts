@@ -16,12 +16,14 @@ export interface Log {
   debug(message: string): void
 }
 
+const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/
+
 /** A text with its control characters escaped, so that a line stays a line. */
 export const escapeControls = (text: string) =>
-  text.replace(
-    /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g,
-    c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
-  )
+  // To look first costs less than to replace nothing: there may be tens of thousands of lines in a second.
+  CONTROLS.test(text)
+    ? text.replace(new RegExp(CONTROLS, 'g'), c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    : text
 
 /** A text as one line of at most `longest` characters: control characters are escaped, the rest cut off. */
 export function oneLine(text: string, longest = 2000): string {
