@@ -53,11 +53,16 @@ export async function joinControllers(config: Config, source: string): Promise<s
       return `${state} has all that the other controllers have: nothing is copied\n${next(config)}`
     const given = await give()
     refuseClock(given)
-    const theirs = compared(given.files).others
+    const { alike, others: theirs } = compared(given.files)
     if (theirs.length > 0)
       throw new Error(
         `${given.where}: ${theirs.join(' and ')} ${areNot(theirs)} of the controllers that write to ${etcd.place()}; name ` +
           'another controller'
+      )
+    if (!KEYS.every(name => alike.includes(name)))
+      throw new Error(
+        `${etcd.place()} has no marks by which the keys of ${given.where} could be checked: no svcd has been started on these ` +
+          'objects so far; start it on the controller that they come from, and type this command again'
       )
     const differ = SHARED.filter(name => isOther(there.get(name), given.files.get(name)))
     if (differ.length > 0)

@@ -35,6 +35,7 @@ export async function fromDirectory(directory: string): Promise<Given> {
 
 const CLOSED = 41
 const UNREADABLE = 42
+const LINK = 43
 const SSH_FAILED = 255
 
 /**
@@ -44,7 +45,7 @@ const SSH_FAILED = 255
 const SCRIPT =
   `sh -c 'IFS= read -r directory; cd "$directory" || exit ${CLOSED}; date +%s; ` +
   `for name in ${[...KEYS, PASSWORD].join(' ')}; do test -e "$name" || continue; ` +
-  `printf "%s " "$name"; base64 -w 0 <"$name" || exit ${UNREADABLE}; echo; done'`
+  `test -h "$name" && exit ${LINK}; printf "%s " "$name"; base64 -w 0 <"$name" || exit ${UNREADABLE}; echo; done'`
 
 /** How to read the files of the controller at `[USER@]HOST[:DIRECTORY]`, by ssh; `usual`: where they are there. Throws UsageError. */
 export function overSsh(source: string, usual: string): () => Promise<Given> {
@@ -98,6 +99,11 @@ async function asked(host: string, directory: string): Promise<Given> {
   if (code === CLOSED)
     throw new Error(`${where}: there is no such directory, or ${host} may not enter it; ${AS_ROOT}`)
   if (code === UNREADABLE) throw new Error(`${where}: the keys may not be read; ${AS_ROOT}`)
+  // Root would read what a daemon without its rights points at.
+  if (code === LINK)
+    throw new Error(
+      `${where}: one of ${[...KEYS, PASSWORD].join(', ')} is a link, and is not followed. ${BY_HAND}`
+    )
   if (code === SSH_FAILED)
     throw new Error(`${host} is not reached by ssh; its own words are above. ${BY_HAND}`)
   const [time = '', ...lines] = said.split('\n')
@@ -128,7 +134,7 @@ function checked(given: Given): Given {
       throw new Error(`${where}: ${name} is damaged; name another controller`)
   }
   const password = files.get(PASSWORD)
-  if (password && (password.length > MOST_PASSWORD || !/^[\x21-\x7e]+\r?\n?/.test(password.toString())))
+  if (password && (password.length > MOST_PASSWORD || !/^[\x21-\x7e]+\r?\n?$/.test(password.toString())))
     throw new Error(`${where}: ${PASSWORD} holds no password; name another controller`)
   return given
 }

@@ -11,6 +11,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync
 } from 'node:fs'
 import { hostname } from 'node:os'
@@ -188,6 +189,18 @@ t.test('a controller joins another one', async t => {
     /token\.key and secret\.key are not those of the controllers that write/,
     `127.0.0.1:${others}`
   )
+  const marks = base64('/svcd/keys')
+  const { kvs } = (await etcd.ask('kv/range', { key: marks })) as unknown as { kvs: [{ value: string }] }
+  await etcd.ask('kv/deleterange', { key: marks })
+  await refused(/has no marks by which the keys of \S+ could be checked: .* start it on the controller/)
+  await etcd.ask('kv/put', { key: marks, value: kvs[0].value })
+  for (const name of NAMES) cpSync(first.path('state', name), join(others, name))
+  renameSync(join(others, 'admin-password'), join(others, 'private'))
+  symlinkSync('private', join(others, 'admin-password'))
+  await refused(/admin-password is a link, and is not followed/, `127.0.0.1:${others}`)
+  rmSync(join(others, 'admin-password'))
+  writeFileSync(join(others, 'admin-password'), '-----BEGIN A KEY\nof somebody\n')
+  await refused(/admin-password holds no password/, `127.0.0.1:${others}`)
   writeFileSync(join(others, 'token.key'), 'short')
   await refused(/token\.key is damaged/, others)
 
