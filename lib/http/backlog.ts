@@ -26,28 +26,58 @@ export interface Reader {
 }
 
 /** So many waiting requests are begun in one turn of the event loop. */
-const MOST_IN_A_TURN = 8
+const MOST_BEHIND_IN_A_TURN = 8
+/** So many of those that wait behind no other one. */
+const MOST_FIRST_IN_A_TURN = 16
 
-/** The waiting requests of all connections: what pipelining may cost in memory and in time (rules 2.14). */
-export class Backlog {
-  /** The bytes that they take. */
-  bytes = 0
-  /** One of each connection whose turn has come; the one that came first stands first. */
+/** Begins requests in the order in which they came, so many in each turn of the event loop. */
+class Turns {
+  readonly #most: number
+  /** One of each connection at most; the one that came first stands first. */
   readonly #due: (() => void)[] = []
+  /** How many were begun at once in this turn. */
+  #begun = 0
 
-  /**
-   * Calls `serve` in a later turn of the event loop: others wait for no whole queue, nor for one request of each of a
-   * thousand connections.
-   */
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  /** Calls `serve` at once, or in a later turn where so many have come in this one. */
+  begin(serve: () => void): void {
+    if (this.#due.length > 0 || this.#begun === this.#most) {
+      this.later(serve)
+      return
+    }
+    if (this.#begun++ === 0)
+      setImmediate(() => {
+        this.#begun = 0
+      })
+    serve()
+  }
+
+  /** Calls `serve` in a later turn. */
   later(serve: () => void): void {
     if (this.#due.push(serve) === 1) setImmediate(() => this.#serve())
   }
 
   #serve(): void {
-    const these = this.#due.splice(0, MOST_IN_A_TURN)
+    const these = this.#due.splice(0, this.#most)
     if (this.#due.length > 0) setImmediate(() => this.#serve())
     for (const serve of these) serve()
   }
+}
+
+/** The requests of all connections that wait: what they may cost in memory and in time (rules 2.14). */
+export class Backlog {
+  /** The bytes that those take that wait behind others of their connection. */
+  bytes = 0
+  /**
+   * Those that wait behind no other one. In a storm there is one of each of thousands of connections: if all were served in the
+   * turn in which they came, new connections would be accepted too seldom.
+   */
+  readonly first = new Turns(MOST_FIRST_IN_A_TURN)
+  /** Those that have waited behind others: nobody waits for a whole queue, nor for one of each of a thousand queues. */
+  readonly behind = new Turns(MOST_BEHIND_IN_A_TURN)
 }
 
 /** The requests of one connection that wait behind the one that is being served. */
@@ -63,11 +93,6 @@ export class RequestQueue {
     readonly reader: Reader
   ) {
     this.#backlog = backlog
-  }
-
-  /** Calls `serve` when it is this connection's turn. */
-  later(serve: () => void): void {
-    this.#backlog.later(serve)
   }
 
   /** Lets a request wait; `start` serves it. False if it is one too many for this connection. */

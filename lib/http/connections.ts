@@ -36,6 +36,7 @@ export class Connection<C> {
   /** The request that came last. */
   last: Exchange<C> | undefined
   readonly #waiting: RequestQueue
+  readonly #backlog: Backlog
   #guarded = false
   #bytesSeen: number | undefined
   /** When its last request came, else when it was opened; by the clock of `performance`. */
@@ -49,26 +50,28 @@ export class Connection<C> {
     backlog: Backlog
   ) {
     this.#bytesSeen = socket.bytesRead
+    this.#backlog = backlog
     this.#waiting = new RequestQueue(backlog, this)
   }
 
   /**
-   * Calls `serve` when the requests before it are answered; never, if the connection ends first. False if too many wait:
-   * then it should be refused.
+   * Calls `serve` when the requests before it are answered, and its turn has come; never, if the connection ends first. False
+   * if too many wait: then it should be refused.
    */
   enqueue(exchange: Exchange<C>, serve: () => void): boolean {
     this.last = exchange
     this.lastUsedMs = exchange.startedMs
     this.#used = true
+    const begin = () => this.socket.destroyed || serve()
     if (this.current) {
       const start = () => {
         this.current = exchange
-        this.#waiting.later(() => this.socket.destroyed || serve())
+        this.#backlog.behind.later(begin)
       }
       return this.#waiting.push(exchange.incoming, start)
     }
     this.current = exchange
-    serve()
+    this.#backlog.first.begin(begin)
     return true
   }
 

@@ -8,24 +8,31 @@ export class FileShrunk extends Error {
   override readonly name = 'FileShrunk'
 }
 
+/** What is said of a file. */
+type Described = Pick<OpenFile, 'path' | 'size' | 'etag'>
+
 /** A file, or a part of it, and the head of the answer that carries it. */
-export interface FileAnswer {
+export interface FileAnswer<F = OpenFile> {
   readonly status: 200 | 206
   /** The media type that the file's name stands for. */
   readonly type: string
   readonly headers: Readonly<Record<string, string>>
   /** Bytes that will be sent. */
   readonly length: number
-  readonly file: OpenFile
+  readonly file: F
   /** Where in the file the first byte to send is. */
   readonly start: number
 }
 
 /**
- * How an open file is answered: all that is said is taken from it (rules 4.9). Range and If-Range in `headers` are obeyed
+ * How a file is answered: all that is said is taken from it (rules 4.9). Range and If-Range in `headers` are obeyed
  * where `allowRange`. If-None-Match and dates are ignored (rules 2.5). Throws 416 for a range outside the file.
  */
-export function answerWith(file: OpenFile, headers: IncomingHttpHeaders, allowRange: boolean): FileAnswer {
+export function answerWith<F extends Described>(
+  file: F,
+  headers: IncomingHttpHeaders,
+  allowRange: boolean
+): FileAnswer<F> {
   const { path, size, etag } = file
   const ifRange = headers['if-range']
   const range: ByteRange | undefined = allowRange

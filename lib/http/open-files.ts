@@ -1,6 +1,7 @@
 import { type BigIntStats, constants } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
 import { basename } from 'node:path'
+import { singleFlight } from '../concurrency.js'
 import { notFound, unavailable } from '../errors.js'
 
 /** An open regular file. Who was given it may read it until `OpenFiles.with` ends. */
@@ -53,6 +54,8 @@ export class OpenFile {
 /** A file that is open, or about to be, and how many use it. */
 interface Entry {
   readonly file: Promise<OpenFile>
+  /** Whether it is at its path still; all who ask share one look at the disk. */
+  readonly isStillThere: () => Promise<boolean>
   users: number
 }
 
@@ -88,15 +91,16 @@ export class OpenFiles {
     const known = this.#open.get(path)
     if (known) {
       known.users++
-      if (await isStillAt(path, known.file)) return known
+      if (await known.isStillThere()) return known
       await this.#letGo(path, known)
       // Somebody else has found that out, and opened it anew.
       if (this.#open.get(path) !== known) return this.#take(path)
     }
     this.#descriptors.take()
-    const entry = { file: openRegular(path), users: 1 }
+    const file = openRegular(path)
+    const entry = { file, isStillThere: singleFlight(() => isStillAt(path, file)), users: 1 }
     // `with` tells why it cannot be opened.
-    entry.file.catch(() => undefined)
+    file.catch(() => undefined)
     this.#open.set(path, entry)
     return entry
   }

@@ -11,8 +11,9 @@ import { answerWith, type FileAnswer } from './files.js'
 import type { Forwards } from './forwards.js'
 import { type FrontFiles, frontLocation } from './front-files.js'
 import type { Lists } from './lists.js'
-import type { OpenFiles } from './open-files.js'
+import type { OpenFile, OpenFiles } from './open-files.js'
 import type { Answer, Feed, Forwarded } from './route.js'
+import type { SmallFiles } from './small-files.js'
 import type { Unread } from './unread.js'
 
 /** Longer JSON texts are sent in such pieces, so that neither time nor memory is taken for the whole at once. */
@@ -37,6 +38,7 @@ export interface Manner<C> {
   /** Files that whoever sent this request sends itself. */
   frontFilesOf(exchange: Exchange<C>): FrontFiles | undefined
   readonly files: OpenFiles
+  readonly smallFiles: SmallFiles
   readonly downloads: Downloads
   readonly lists: Lists
   readonly feeds: Feeds
@@ -259,9 +261,16 @@ async function sendFile<C>(
       const headers = { ...answer.headers, 'X-Accel-Redirect': location }
       await sendText(exchange, { status: 200, headers }, '', answer.type ?? file.type, manner)
     })
+  const small = await manner.smallFiles.get(path)
+  if (exchange.gone) return
+  if (small) {
+    const file = describe(exchange, answer, small.file)
+    exchange.file = file.length
+    const bytes = small.bytes.subarray(file.start, file.start + file.length)
+    return sendText(exchange, headOf(answer, file), bytes, answer.type ?? file.type, manner)
+  }
   const head = (file: FileAnswer) => {
-    const status = answer.status === 200 ? file.status : answer.status
-    const headers = { ...file.headers, ...answer.headers }
+    const { status, headers } = headOf(answer, file)
     begin(exchange, status, answer.type ?? file.type, headers, file.length, manner)
   }
   if (headOnly)
@@ -282,17 +291,28 @@ async function sendFile<C>(
   )
 }
 
+/** What is said of a file, and of the part that was asked for. */
+const describe = <C, F extends Pick<OpenFile, 'path' | 'size' | 'etag'>>(
+  { headOnly, incoming }: Exchange<C>,
+  { status }: Answer,
+  file: F
+) => answerWith(file, incoming.headers, status === 200 && !headOnly)
+
+const headOf = (answer: Answer, file: FileAnswer<unknown>) => ({
+  status: answer.status === 200 ? file.status : answer.status,
+  headers: { ...file.headers, ...answer.headers }
+})
+
 /** Runs `send` with the open file, if the client is still there. */
 function withOpen<C>(
   exchange: Exchange<C>,
-  { status }: Answer,
+  asked: Answer,
   path: string,
   { files }: Manner<C>,
   send: (file: FileAnswer) => void | Promise<void>
 ): Promise<void> {
-  const { headOnly, incoming } = exchange
   return files.with(path, async file => {
-    const answer = answerWith(file, incoming.headers, status === 200 && !headOnly)
+    const answer = describe(exchange, asked, file)
     if (!exchange.gone) await send(answer)
   })
 }

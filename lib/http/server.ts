@@ -34,6 +34,7 @@ import { ReceivedRequest } from './request.js'
 import type { Answer, Elsewhere, RequestHead, Route } from './route.js'
 import { Router } from './router.js'
 import { type Manner, send } from './send.js'
+import { SmallFiles } from './small-files.js'
 import { peerReader, sourceReader } from './source.js'
 import { parseStrict, parsingStrict } from './strict-json.js'
 import { parseTarget } from './target.js'
@@ -358,15 +359,17 @@ export class HttpServer<C> {
   #mannerOf({ frontFiles, trustedProxies }: ServerOptions<C>): Manner<C> {
     const connections = this.#connections
     const isFront = peerReader(trustedProxies)
+    const files = new OpenFiles({
+      take: () => connections.takeFile(),
+      giveBack: () => connections.giveFileBack()
+    })
     return {
       get close() {
         return connections.closing
       },
       stallMs: this.#limits.stallMs,
-      files: new OpenFiles({
-        take: () => connections.takeFile(),
-        giveBack: () => connections.giveFileBack()
-      }),
+      files,
+      smallFiles: new SmallFiles(files),
       downloads: this.#downloads,
       lists: this.#lists,
       feeds: this.#feeds,

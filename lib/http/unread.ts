@@ -3,7 +3,7 @@ import type { Log } from '../log.js'
 import type { Exchange } from './exchange.js'
 import { Notice } from './notice.js'
 
-/** What clients may leave unread of all answers together, in bytes; files are not counted here. */
+/** What clients may leave unread of all answers together, in bytes; downloads are not counted here. */
 const MOST_BYTES = 32 * 1024 * 1024
 /** Beyond this, answers are cut although their clients read. */
 const MOST_IN_ANY_CASE = 4 * MOST_BYTES

@@ -13,7 +13,9 @@ const long = process.env.SVCD_LONG !== undefined
 const MEGABYTE = 1024 * 1024
 const get = (path: string, method = 'GET') => `${method} ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
 
-const dir = t.testdir({ small: 'small' })
+// Larger than what is answered from memory.
+const small = 'small'.padEnd(65 * 1024)
+const dir = t.testdir({ small })
 // Without blocks on the disk.
 for (const name of ['large', 'huge']) writeFileSync(join(dir, name), '')
 truncateSync(join(dir, 'large'), 50 * MEGABYTE)
@@ -118,7 +120,7 @@ t.test('over the most downloads a new one is asked to come back; all else is ans
     async () => (await client.send(get('/files/small')).response()).status === 200,
     'a place is free'
   )
-  t.match(await client.send(get('/files/small')).response(), { body: 'small' }, 'and is given back')
+  t.match(await client.send(get('/files/small')).response(), { body: small }, 'and is given back')
   for (const { socket } of [client, ...first]) socket.destroy()
 })
 
@@ -260,7 +262,7 @@ t.test(
     const open = () => readdirSync('/proc/self/fd').filter(fd => linkOf(fd).endsWith('/small')).length
     t.equal(open(), 0)
     first.socket.destroy()
-    t.match(await answer, { status: 200, body: 'small' })
+    t.match(await answer, { status: 200, body: small })
     for (const { socket } of [client, next]) socket.destroy()
   }
 )
@@ -292,7 +294,7 @@ t.test('one address has a quarter of the places, and those who wait take turns',
     return refused.status === 503
   }, 'it has all that one address may have')
   const other = from('127.0.0.3')
-  t.match(await other.send(get('/files/small')).response(), { status: 200, body: 'small' })
+  t.match(await other.send(get('/files/small')).response(), { status: 200, body: small })
   for (const client of [...many, other]) client.socket.destroy()
 })
 

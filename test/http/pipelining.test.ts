@@ -139,6 +139,47 @@ t.test('requests that wait on many connections do not keep others waiting', asyn
 })
 
 // rules 2.14
+t.test(
+  'of the requests of many connections 16 are begun in a turn, in the order in which they came',
+  async t => {
+    let turn = 0
+    const turns: number[] = []
+    const order: string[] = []
+    const work = route('GET', '/work/{n}', ({ params }) => {
+      turns[turn] = (turns[turn] ?? 0) + 1
+      order.push(params.n as string)
+      return { status: 200, body: 'done' }
+    })
+    const { port } = await start(t, [work])
+    const clients = Array.from({ length: 200 }, () => new RawClient(port).send(get('/work/warm')))
+    for (const client of clients) await client.response()
+    turns.length = 0
+    order.length = 0
+    let counting = true
+    const count = () => {
+      turn++
+      if (counting) setImmediate(count)
+    }
+    setImmediate(count)
+    for (const [i, client] of clients.entries()) client.send(get(`/work/${i}`))
+    // Nothing is read meanwhile, so that all have come when it is looked.
+    for (const end = performance.now() + 200; performance.now() < end; );
+    for (const client of clients) t.match(await client.response(), { status: 200 })
+    counting = false
+    // What is begun before and after the counter of a turn may count as one turn.
+    t.ok(Math.max(...turns.filter(Boolean)) <= 32, `${Math.max(...turns.filter(Boolean))} in a turn`)
+    t.ok(turns.filter(Boolean).length >= 200 / 32, `in ${turns.filter(Boolean).length} turns`)
+    t.equal(new Set(order).size, 200, 'each of them once')
+    t.strictSame(
+      order,
+      order.toSorted((a, b) => Number(a) - Number(b)),
+      'in order'
+    )
+    for (const { socket } of clients) socket.destroy()
+  }
+)
+
+// rules 2.14
 t.test('a client that hangs up while its requests wait leaves nothing', async t => {
   const { gate, begun, routes } = gated()
   const { port, server, log } = await start(t, routes)
