@@ -60,10 +60,11 @@ docs: build
 	node build/docs.mjs
 
 # What svcd costs, each case beside a yardstick in the same run (docs/performance.md). CASES=menu,create chooses cases,
-# NODES=100,10000 the numbers of nodes, ROUNDS=5 the rounds, OUT=file where the figures go. AGAINST=../old measures that checkout too.
+# NODES=100,10000 the numbers of nodes, ROUNDS=5 the rounds, LIMIT=900 the seconds of a case, OUT=file where the figures go.
+# AGAINST=../old measures that checkout too.
 bench: build
 	@node bench/run.mjs $(if $(CASES),--cases $(CASES)) $(if $(NODES),--nodes $(NODES)) \
-	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(OUT),--out $(OUT)) $(if $(AGAINST),--against $(AGAINST))
+	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(OUT),--out $(OUT)) $(if $(AGAINST),--against $(AGAINST))
 
 # What became slower than the spread explains: the last run, or RUN=file, against bench/baseline.json, or BASE=file.
 bench-compare:

@@ -2,15 +2,17 @@
 //   node bench/run.mjs [--cases menu,create] [--nodes 100,10000] [--rounds 5] [--ms 800] [--out bench/out/latest.json]
 //                      [--against ../old --base bench/baseline.json] [--limit 900]
 // A case is also chosen by the beginning of its name. When it is stopped, it shows what was measured so far. With --against,
-// each case is measured for this checkout and then for that one, so that both have the same machine. A case that takes
-// longer than the limit, in seconds, is a row that says so.
+// each case is measured for this checkout and then for that one, so that both have the same machine; of the baseline, the
+// cases that were measured are replaced, and its head says which ones are of which run. A case that takes longer than the limit,
+// in seconds, is a row that says so.
 import { execFileSync, fork } from 'node:child_process'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
 import { dirname, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { cases } from './cases.mjs'
+import { withRun } from './reports.mjs'
 import { table } from './table.mjs'
 
 const { values: flags } = parseArgs({
@@ -85,7 +87,8 @@ function finish() {
   for (const { file, report } of all) {
     mkdirSync(dirname(file), { recursive: true })
     report.loadAfter = loadavg()[0]
-    writeFileSync(file, `${JSON.stringify(report, null, 1)}\n`)
+    const old = report === all[1]?.report && existsSync(file) && JSON.parse(readFileSync(file, 'utf8'))
+    writeFileSync(file, `${JSON.stringify(old ? withRun(old, report) : report, null, 1)}\n`)
     console.log(`\n${table(report)}\n\nThe same as JSON: ${file}`)
   }
 }

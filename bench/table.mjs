@@ -12,8 +12,8 @@ export const shown = values => {
   return values.length === 1 ? short(median) : `${short(median)} (${short(least)}..${short(most)})`
 }
 
-const wanted = ({ ratio, atLeast, atMost }) =>
-  `${ratio ? '× ' : ''}${atLeast === undefined ? '<=' : '>='} ${short(atLeast ?? atMost)}`
+const wanted = ({ ratio, always, atLeast, atMost }) =>
+  `${always ? 'always ' : ''}${ratio ? '× ' : ''}${atLeast === undefined ? '<=' : '>='} ${short(atLeast ?? atMost)}`
 
 /** Rows of texts in columns, the first one to the left. */
 export function columns(rows) {
@@ -33,7 +33,7 @@ function rowsOf({ title, figures, failed }) {
     i === 0 ? `${title}${figure.what && `: ${figure.what}`}` : `  ${figure.what}`,
     `${shown(figure.rounds)} ${figure.unit}`,
     figure.beside ? `${figure.beside.what} ${shown(figure.beside.rounds)}` : '',
-    figure.beside ? `× ${shown(ratios(figure))}` : '',
+    ratios(figure) ? `× ${shown(ratios(figure))}` : '',
     figure.target ? wanted(figure.target) : '',
     figure.target ? (met(figure) ? 'met' : 'MISSED') : ''
   ])
@@ -44,7 +44,8 @@ export function table(report) {
   const { commit, date, node, machine, load, loadAfter, rounds } = report
   const head = [
     `svcd ${commit}, ${date.slice(0, 16)}, node ${node}, ${machine}, load ${load.toFixed(1)} before, ${loadAfter.toFixed(1)} after`,
-    `Medians (least..most) of ${rounds} rounds in turn with the yardstick; all on one machine, over loopback.`
+    `Medians (least..most) of ${rounds} rounds in turn with the yardstick; all on one machine, over loopback.`,
+    'A target is met by the median; one that says "always", by each round.'
   ]
   const titles = ['case', 'svcd', 'beside it', 'ratio', 'target', '']
   return `${head.join('\n')}\n\n${columns([titles, ...report.cases.flatMap(rowsOf)])}`

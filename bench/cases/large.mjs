@@ -6,7 +6,7 @@ import { startDaemon } from '../daemon.mjs'
 import { figure } from '../figures.mjs'
 import { answerOf, inTurn, start, temporary, timed } from '../harness.mjs'
 
-const STALL = { atMost: 50 }
+const STALL = { atMost: 50, always: true }
 
 /** The milliseconds of `work`, and the longest answer and stall that a machine saw meanwhile which asks every 2 ms. */
 async function watched(daemon, client, nodes, work) {
