@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { exists } from '../disk/missing.js'
 import { mountsBelow } from '../disk/mounts.js'
 import type { JobContext } from '../jobs/jobs.js'
@@ -14,13 +15,16 @@ import { imageIn } from './trees.js'
  */
 export async function abandonedTrees({ config, controllers, model }: ImageContext): Promise<TreeDoc[]> {
   const { directory } = config.image
-  // What another controller made is removed by that one, once it writes.
-  const isHere = ({ controller }: TreeDoc) =>
-    !controllers || [controllers.own, undefined].includes(controller)
-  const names = [...model.view.names('tree')].filter(name => {
+  // What another controller made is removed by that one, once it writes. Of one from before there were several, nobody noted where it is.
+  const isHere = async ({ name, controller }: TreeDoc) =>
+    !controllers ||
+    controller === controllers.own ||
+    (controller === undefined && exists(join(directory, name)))
+  const names: string[] = []
+  for (const name of model.view.names('tree')) {
     const tree = model.view.get('tree', name)
-    return tree?.abandoned && isHere(tree)
-  })
+    if (tree?.abandoned && (await isHere(tree))) names.push(name)
+  }
   if (names.length === 0) return []
   return model.change(theDaemon, tx =>
     names.flatMap(name => {

@@ -2,7 +2,9 @@ import { mkdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { ServiceError } from '../../lib/errors.js'
+import { abandonedTrees } from '../../lib/image/removal.js'
 import { imageTree, treeOf } from '../../lib/image/trees.js'
+import { Bench } from './bench.js'
 import { place } from './place.js'
 import { requireRootAndPrograms } from './rich-tree.js'
 
@@ -69,3 +71,17 @@ t.test('the directory of an image is strictly below [image] directory', async t 
   })
   await t.rejects(imageTree(images, 'compute', `${images}/a\0b`), /ERR_INVALID_ARG_VALUE/)
 })
+
+// rules 9.15
+t.test(
+  'a directory from before there were several controllers is removed by the one that has it',
+  async t => {
+    const bench = await Bench.open(t)
+    const old = { name: 'old', osimage: 'old', at: 1, abandoned: true } as const
+    await bench.put(tx => tx.put('tree', 'old', old))
+    const context = { ...bench.context, controllers: { own: 'c2', others: () => ['c1'] } } as never
+    t.same(await abandonedTrees(context), [], 'it may be on another one')
+    mkdirSync(bench.path('images', 'old'))
+    t.match(await abandonedTrees(context), [old])
+  }
+)
