@@ -28,6 +28,14 @@ export type Claims = (
 /** What a node's token is given for; both are good for the same, and last differently long (rules 4.8). */
 export type NodeUse = 'installing' | 'running'
 
+/** What a token says beside its times, in this order. */
+interface Payload {
+  readonly kind: 'user' | 'node'
+  readonly sub: string
+  readonly role?: Role
+  readonly gen?: number
+}
+
 /** What a new token is made from. */
 export interface RunningClaims {
   readonly node: string
@@ -129,10 +137,10 @@ export class Tokens {
     return claims
   }
 
-  #issue(claims: object, lifetimeMs: number): string {
+  #issue({ kind, sub, role, gen }: Payload, lifetimeMs: number): string {
     const now = this.#options.now()
-    // JWT times are seconds and may have fractions: the milliseconds survive.
-    const signed = prefix + encode({ ...claims, iat: now / 1000, exp: (now + lifetimeMs) / 1000 })
+    // JWT times are seconds and may have fractions: the milliseconds survive. Each by its name: V8 adds to a spread slowly.
+    const signed = prefix + encode({ kind, sub, role, gen, iat: now / 1000, exp: (now + lifetimeMs) / 1000 })
     return `${signed}.${this.#sign(signed)}`
   }
 
