@@ -38,11 +38,14 @@ export class Templates {
     this.#directory = directory
     this.#now = now
     this.#include = name => {
-      // A name that was looked at before is one.
-      if (!this.#loaded.has(name) && !isBelow(name))
-        throw new Failure(`${name} is not a path below the directory of templates`)
+      if (!this.#isBelow(name)) throw new Failure(`${name} is not a path below the directory of templates`)
       return this.#find(name)
     }
+  }
+
+  /** A name that was looked at before is one. */
+  #isBelow(name: string): boolean {
+    return this.#loaded.has(name) || isBelow(name)
   }
 
   /**
@@ -51,7 +54,7 @@ export class Templates {
    * that cannot be printed.
    */
   render(name: string, data: Readonly<Record<string, unknown>>): string {
-    const template = isBelow(name) ? this.#find(name) : undefined
+    const template = this.#isBelow(name) ? this.#find(name) : undefined
     if (template === undefined) throw new TemplateError(name, 1, 1, NO_TEMPLATE)
     return template.render(data)
   }
@@ -62,7 +65,7 @@ export class Templates {
    */
   identity(name: string): object | undefined {
     try {
-      return isBelow(name) ? this.#find(name) : undefined
+      return this.#isBelow(name) ? this.#find(name) : undefined
     } catch {
       return undefined
     }
