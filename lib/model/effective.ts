@@ -167,7 +167,11 @@ export function interfacesInForce(
 export const provisionOf = (
   { interfaces }: Pick<NodeDoc, 'interfaces'>,
   settings: Settings
-): InterfaceDoc | undefined => interfaces?.find(entry => entry.interface === settings.provision_interface)
+): InterfaceDoc | undefined => {
+  // Of a frozen list V8 gives `find` each entry slowly, and machines ask in thousands.
+  for (const entry of interfaces ?? []) if (entry.interface === settings.provision_interface) return entry
+  return undefined
+}
 
 /** The node's own domain, else the name of the network it is provisioned in; '' without either (rules 4.2). */
 export const domainOf = (settings: Settings, provision: InterfaceDoc | undefined): string =>
