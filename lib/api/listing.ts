@@ -73,7 +73,7 @@ export function listed(
   const { format, columns } = wishes
   // One object is no list: it is sent as one text, and needs no turn.
   const isList = taken === undefined || taken.length > 1
-  const textBy = (make: () => Generator<string>) => (isList ? again(make) : [...make()].join(''))
+  const textBy = (make: () => Generator<string>) => (isList ? again(make) : joined(make()))
   if (format === 'json') {
     const steps = listing.place
       .replace(/\{(\w+)\}(?=\.)/g, (_, name: string) => param(request, name))
@@ -84,6 +84,12 @@ export function listed(
   const [text, type] = format === 'csv' ? [csvText, 'text/csv'] : [alignedText, 'text/plain']
   const table = textBy(() => text(shown, wishes, entries()))
   return { status: 200, json: table, type: `${type}; charset=utf-8` }
+}
+
+function joined(parts: Iterable<string>): string {
+  let text = ''
+  for (const part of parts) text += part
+  return text
 }
 
 /** A text that is made anew each time it is gone through. */

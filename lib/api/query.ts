@@ -38,7 +38,7 @@ const LONGEST_ENCODINGS = 256
 /** Whether a header Accept-Encoding takes gzip. */
 export function takesGzip(header: string | string[] | undefined): boolean {
   const text = String(header ?? '')
-  if (text.length > LONGEST_ENCODINGS) return false
+  if (text === '' || text.length > LONGEST_ENCODINGS) return false
   return text.split(',').some(entry => {
     const [coding = '', ...parameters] = entry.split(';').map(word => word.trim().toLowerCase())
     return (
@@ -49,6 +49,7 @@ export function takesGzip(header: string | string[] | undefined): boolean {
 
 /** Throws 400 for a key that the route does not know, or that stands there twice. */
 function checkKeys({ query }: ApiRequest, known: ApiRoute['query']): void {
+  if (query.size === 0) return
   for (const key of new Set(query.keys())) {
     if (!Object.hasOwn(known, key)) {
       const names = Object.keys(known)

@@ -27,7 +27,9 @@ export class ReceivedRequest<C> implements Request<C> {
 
   get query(): URLSearchParams {
     // node:http gives one character per byte; curl sends UTF-8 as it is typed.
-    this.#query ??= new URLSearchParams(Buffer.from(this.rawQuery, 'latin1').toString('utf8'))
+    this.#query ??= new URLSearchParams(
+      this.rawQuery === '' ? '' : Buffer.from(this.rawQuery, 'latin1').toString('utf8')
+    )
     return this.#query
   }
 
