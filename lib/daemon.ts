@@ -350,13 +350,11 @@ async function buildParts(
   closers.push(() => jobs.close(0))
   closed(work)
   const control = closed(new Control({ config: config.control, ...{ model, jobs, log, ticks } }))
+  const errandProofs = sharing?.errandProofs(tokens, now)
   const images = closed(
     await Images.open({
       ...{ config, model, jobs, status, remote, work, log, now, ticks },
-      controllers: etcd && {
-        own: config.controller.name,
-        others: () => etcd.others.map(({ name }) => name)
-      },
+      controllers: etcd && errandProofs && sharing?.controllersOf(etcd, config, errandProofs),
       torrents: names => distribution.wanted(names)
     })
   )
@@ -370,7 +368,9 @@ async function buildParts(
     roleChanged()
   }
   const copies =
-    etcd && (await sharing?.fileCopies({ config, model, images, log, now, ticks, tokens, store }, etcd))
+    etcd &&
+    errandProofs &&
+    (await sharing?.fileCopies({ config, model, images, log, now, ticks, tokens, store }, etcd, errandProofs))
   if (copies) isNowhere = copies.isNowhere
   if (copies) closers.push(() => copies.close())
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))

@@ -1,16 +1,21 @@
 import type { IncomingMessage } from 'node:http'
 import type { Parts } from './api/context.js'
 import { copyRoutes } from './api/copies.js'
+import { errandRoutes } from './api/errands.js'
 import { writerFor } from './api/standby.js'
 import type { Caller } from './auth/access.js'
 import { CopyProofs } from './auth/copy-proofs.js'
+import { ErrandProofs } from './auth/errand-proofs.js'
 import { ForwardedRequests } from './auth/forwarded.js'
 import type { Tokens } from './auth/tokens.js'
 import { isPlain } from './config/reachability.js'
 import type { Config } from './config/types.js'
 import type { RequestHead, Route } from './http/route.js'
+import type { Controllers } from './image/context.js'
 import { Checksums } from './image/copies/checksums.js'
 import { Copies, type CopiesOptions } from './image/copies/copies.js'
+import { type Asking, runThere, UnreachedError } from './image/errands/asking.js'
+import { Errands } from './image/errands/errands.js'
 import type { Log } from './log.js'
 import type { ClusterStore } from './model/view.js'
 import { SharedServices } from './services/shared.js'
@@ -49,14 +54,39 @@ export function sharedServices(
 /** Where other controllers reach this one. */
 const urlOf = ({ http, store }: Config) => store.url || http.url
 
+/** By which one controller has another one work. */
+export const errandProofs = (tokens: Tokens, now: () => number) =>
+  new ErrandProofs(tokens.keyFor('work on directories of other controllers'), now)
+
+/** The other controllers, as the one that writes has them work on directories that they have. */
+export function controllersOf(shared: SharedMedium, config: Config, proofs: ErrandProofs): Controllers {
+  const { name: own } = config.controller
+  return {
+    own,
+    others: () => shared.others.map(({ name }) => name),
+    ask: async (name, task, job) => {
+      const { url } = shared.others.find(one => one.name === name) ?? {}
+      if (url === undefined) throw new UnreachedError('it does not tell where it is reached')
+      const { revision } = shared.standing
+      const asking: Asking = {
+        verified: config.node.verify_certificate,
+        headersFor: body => proofs.headersFor(body),
+        isProved: (asked, end, proof) => proofs.isProved(asked, end, proof)
+      }
+      return runThere(url, { to: name, writer: urlOf(config), revision, task }, asking, job)
+    }
+  }
+}
+
 /**
  * The files of images that this controller fetches from those that share its objects, and the routes by which it gives
- * them its own.
+ * them its own, and works for them on directories that are here.
  */
 export async function fileCopies(
   parts: Pick<Parts, 'config' | 'model' | 'images' | 'tokens'> &
     Pick<CopiesOptions, 'log' | 'ticks'> & { readonly now: () => number; readonly store: ClusterStore },
-  shared: SharedMedium
+  shared: SharedMedium,
+  errandProofs: ErrandProofs
 ) {
   const { config, model, images, tokens, store, now, log, ticks } = parts
   const proofs = new CopyProofs(tokens.keyFor('files that controllers copy'), now)
@@ -71,16 +101,24 @@ export async function fileCopies(
     },
     arrived: () => images.look()
   })
+  const errands = new Errands({
+    own: config.controller.name,
+    log,
+    revision: () => shared.standing.revision,
+    writer: () => (store.following === '' ? undefined : (store.writer?.url ?? '')),
+    perform: (task, job) => images.perform(task, job, names => copies.keep(names))
+  })
   store.subscribe(changes => copies.follow(changes))
   return {
-    routes: copyRoutes({ model, config }, proofs, checksums),
+    routes: [...copyRoutes({ model, config }, proofs, checksums), ...errandRoutes(errands, errandProofs)],
     get condition() {
       return copies.condition
     },
     isNowhere: (file: string) => copies.isNowhere(file),
-    close: () => {
+    close: async () => {
+      await errands.close()
       checksums.close()
-      return copies.close()
+      await copies.close()
     }
   }
 }

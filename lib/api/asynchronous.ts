@@ -13,10 +13,12 @@ export const acknowledgement = object({ message: string('queued'), request_id: s
 /** The acknowledgement of a job (rules 2.8, 11.16); `/config/status/{request_id}` tells what becomes of it. */
 export const acknowledge = (
   { source }: Pick<ApiRequest, 'source'>,
-  { id }: Pick<SubmittedJob, 'id'>
+  { id, at }: Pick<SubmittedJob, 'id' | 'at'>
 ): Answer =>
   ok({
-    message: source.isHandedOn ? 'queued on the controller that writes' : 'queued',
+    message:
+      (source.isHandedOn ? 'queued on the controller that writes' : 'queued') +
+      (at === undefined ? '' : `; it runs on controller ${at}`),
     request_id: id
   })
 

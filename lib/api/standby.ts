@@ -1,5 +1,6 @@
 import type { ForwardedRequests } from '../auth/forwarded.js'
 import type { Elsewhere, RequestHead } from '../http/route.js'
+import { ERRANDS } from '../image/errands/errand.js'
 import type { ClusterStore } from '../model/view.js'
 import { FollowingError } from '../store/errors.js'
 import type { ApiRoute } from './context.js'
@@ -10,10 +11,10 @@ const answered =
 
 /**
  * Whether a controller answers a route by itself while another one writes: most of the others change something, or tell of
- * what it does not have.
+ * what it does not have. Errands are of the one that writes.
  */
 const isAnswered = ({ path, effect }: Pick<ApiRoute, 'path' | 'effect'>) =>
-  answered.test(path) && (effect === 'reads' || path === '/token')
+  path === ERRANDS || (answered.test(path) && (effect === 'reads' || path === '/token'))
 
 interface StandbyOptions {
   readonly store: Pick<ClusterStore, 'following' | 'writer'>

@@ -1,8 +1,11 @@
 import type { Mutex } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import type { Work } from '../helper/work.js'
+import type { JobContext } from '../jobs/jobs.js'
+import type { JsonValue } from '../json.js'
 import type { Log } from '../log.js'
 import type { Model } from '../model/model.js'
+import type { Task } from './errands/errand.js'
 import type { Intents } from './intents.js'
 
 /** The controllers that share the objects: the directory of an image is on one of them. */
@@ -11,6 +14,8 @@ export interface Controllers {
   readonly own: string
   /** The names of those beside it that are there. */
   readonly others: () => readonly string[]
+  /** Has another one do work on a directory that it has; gives what came of it. Throws as `runThere`. */
+  readonly ask: (name: string, task: Task, job: Omit<JobContext, 'id'>) => Promise<JsonValue>
 }
 
 /** What all work on images uses. */

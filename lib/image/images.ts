@@ -7,6 +7,7 @@ import type { Config } from '../config/types.js'
 import { exists } from '../disk/missing.js'
 import { notFound, unavailable } from '../errors.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
+import { isObject, type JsonValue } from '../json.js'
 import { type Actor, theDaemon } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
 import { meantTree, type OsimageDoc, type TreeDoc } from '../model/types/osimage.js'
@@ -15,18 +16,22 @@ import type { NodeStatus } from '../monitor/node-status.js'
 import { checkWish } from './boot-files.js'
 import { checkClone, cloneImage } from './clone.js'
 import type { ImageContext } from './context.js'
+import { AwayError, outcomeIn, WorkElsewhere } from './errands/elsewhere.js'
+import type { Task, To } from './errands/errand.js'
 import { grabImage, placeOf } from './grab.js'
 import { Installing } from './installing.js'
 import { Intents } from './intents.js'
 import { type KernelWish, newWish } from './kernel.js'
-import { packImage } from './pack.js'
+import { packImage, type Storing, storing } from './pack.js'
+import { type Outcome, publish } from './publish.js'
 import { type Destination, pushImage, treeToPush } from './push.js'
 import { recover } from './recovery.js'
-import { abandonedTrees, removeAbandoned } from './removal.js'
+import { abandonedTrees, forgetTree, isAnyAway, removeAbandoned } from './removal.js'
 import { Sweep } from './sweep.js'
 import { checkPrograms, reachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
 import { checkFields } from './transfers.js'
+import { TreeLocks } from './tree-locks.js'
 import { checkHere, elsewhere, imageIn, keepTree, noteFound, realPlace, treeOf } from './trees.js'
 import { Upkeep } from './upkeep.js'
 
@@ -42,6 +47,10 @@ export interface ImagesOptions
 
 /** How long changes are gathered before they are looked at. */
 const soonMs = 50
+/** So often it is looked whether a controller is there that has to remove a directory. */
+const AWAY_MS = 10_000
+/** One that was lost, or is not reached, is asked again after so long, then twice as long and so on: each time makes a record. */
+const AGAIN_MS = { first: 5000, longest: 600_000 }
 /** So many files with host keys are removed at once: a change may delete all nodes. */
 const FORGOTTEN_AT_ONCE = 2
 
@@ -56,16 +65,21 @@ export class Images {
   readonly sweep: Sweep
   readonly upkeep: Upkeep
   readonly #background: Background
+  readonly #locks = new TreeLocks()
+  readonly #elsewhere: WorkElsewhere
   /** Resolves when what an earlier daemon left is gone. */
   recovered: Promise<unknown> = Promise.resolve()
   #key: Promise<void> = Promise.resolve()
-  /** Directories that are being removed, or could not be. */
-  readonly #removing = new Set<string>()
+  /** Directories that are being removed, or could not be → until when they are left alone. */
+  readonly #removing = new Map<string, number>()
+  /** Of those that another controller has to remove, and could not be asked for: how long until the next try. */
+  readonly #pausesMs = new Map<string, number>()
 
   private constructor(options: ImagesOptions, intents: Intents) {
     this.#o = options
     const { config, controllers, model, log, now, ticks, status, work } = options
     this.#context = { config, controllers, model, intents, work, log, now, ticks, files: new Mutex() }
+    this.#elsewhere = new WorkElsewhere(this.#context)
     this.installing = new Installing(status, config.auth.node_token_lifetime, ticks)
     this.sweep = new Sweep(this.#context, this.installing)
     this.upkeep = new Upkeep(this.#context, () => this.#tellTorrents())
@@ -76,6 +90,8 @@ export class Images {
         await this.#removeTrees(theDaemon)
         await noteFound(this.#context)
       },
+      // A controller that has a directory which is to be removed may come.
+      everyMs: () => (!model.isFollowing && isAnyAway(this.#context) ? AWAY_MS : undefined),
       ...(options.controllers ? { retryMs: { first: 1000, longest: 60_000 } } : {})
     })
   }
@@ -126,7 +142,9 @@ export class Images {
     const directory = this.#directory
     const to = given.newName || name
     const before = this.#o.model.view.get('osimage', name)
-    const isElsewhere = before !== undefined && (await elsewhere(this.#context, before)) !== undefined
+    const { controllers } = this.#context
+    const isElsewhere =
+      controllers !== undefined && ![undefined, controllers.own].includes(before?.controller)
     const stands = to !== name && (isElsewhere || (await exists(join(directory, name))))
     return this.#o.model.save('osimage', name, given, actor, tx => {
       if (to !== name) keepTree(tx, directory, name, to, stands)
@@ -141,19 +159,76 @@ export class Images {
 
   /** Packs an image. Throws 404, or 503 where it has no directory that may be packed. */
   async pack(name: string, actor: Actor): Promise<SubmittedJob> {
-    const image = this.#image(name)
-    await checkHere(this.#context, image)
-    await treeOf(this.#directory, image)
-    return this.#submit('pack', image, actor, [], job => packImage(this.#context, name, {}, actor, job))
+    return this.#packing('pack', this.#image(name), {}, actor)
   }
 
   /** Gives an image another kernel and packs it. Throws 400 for a file that the image does not have. */
   async kernel(name: string, wish: KernelWish, actor: Actor): Promise<SubmittedJob> {
     const image = this.#image(name)
-    await checkHere(this.#context, image)
-    const change = newWish(image, wish)
-    await checkWish(await treeOf(this.#directory, image), name, change)
-    return this.#submit('kernel', image, actor, [], job => packImage(this.#context, name, change, actor, job))
+    return this.#packing('kernel', image, newWish(image, wish), actor)
+  }
+
+  async #packing(kind: string, image: OsimageDoc, wish: KernelWish, actor: Actor): Promise<SubmittedJob> {
+    const { name } = image
+    const task: Task = { kind: 'pack', osimage: name, wish, check: false }
+    const there = await elsewhere(this.#context, image)
+    if (there === undefined) await this.#checkPack(image, wish)
+    else await this.#elsewhere.check(there, image, { ...task, check: true })
+    const run = async (job: JobContext) => {
+      const there = await elsewhere(this.#context, this.#image(name))
+      if (there === undefined) return packImage(this.#context, name, wish, storing(this.#context, actor), job)
+      const came = await this.#elsewhere.run(there, task, job)
+      await publish(this.#context, outcomeIn(came, name), there, actor)
+    }
+    return this.#submit(kind, image, actor, [], run, there)
+  }
+
+  async #checkPack(image: OsimageDoc, wish: KernelWish): Promise<void> {
+    await checkWish(await treeOf(this.#directory, image), image.name, wish)
+  }
+
+  /**
+   * Does what the controller that writes asks for, on a directory that is here; gives what came of it. `keep` is told the names of
+   * files that the one that writes is about to store. Throws as the work does.
+   */
+  async perform(
+    task: Task,
+    job: Omit<JobContext, 'id'>,
+    keep: (names: readonly string[]) => Promise<void>
+  ): Promise<JsonValue> {
+    if (task.kind === 'removal') {
+      const { tree } = task
+      const lanes = [await this.#laneOfTree(tree)]
+      const removed = await this.#locks.run(lanes, job.signal, () =>
+        removeAbandoned(this.#context, tree, job, true)
+      )
+      return { removed }
+    }
+    const image = this.#image(task.osimage)
+    const lanes = [`osimage ${image.name}`, await this.#laneOf(image)]
+    if (task.kind === 'push') {
+      const to = this.#destinations(task)
+      await (task.check
+        ? this.#checkPush(image, task, to, job.signal)
+        : this.#locks.run(lanes, job.signal, () =>
+            pushImage(this.#context, to, image.name, task.dryrun, { id: '', ...job })
+          ))
+      return {}
+    }
+    if (task.check) {
+      await this.#checkPack(image, task.wish)
+      return {}
+    }
+    let outcome: Outcome | undefined
+    const store: Storing = async (made, names, release) => {
+      await keep(names)
+      await release()
+      outcome = made
+    }
+    await this.#locks.run(lanes, job.signal, () =>
+      packImage(this.#context, image.name, task.wish, store, { id: '', ...job })
+    )
+    return JSON.parse(JSON.stringify(outcome))
   }
 
   /** Copies an image with its directory. Throws 404 and 400 as `checkClone`. */
@@ -187,27 +262,50 @@ export class Images {
 
   /** Has the directories removed that svcd made for deleted images. Resolves with the requests. Never throws. */
   async #removeTrees(actor: Actor): Promise<SubmittedJob[]> {
-    const { jobs, log } = this.#o
+    const { jobs, log, ticks } = this.#o
     const submitted: SubmittedJob[] = []
     if (this.#o.model.isFollowing) return submitted
     try {
-      for (const { name, osimage } of await abandonedTrees(this.#context)) {
+      for (const { name, osimage = name, controller } of await abandonedTrees(this.#context)) {
         // One that fails is tried again by the next start.
-        if (this.#removing.has(name)) continue
-        this.#removing.add(name)
-        const lanes = [`osimage ${osimage}`, `tree ${await realPlace(join(this.#directory, name))}`]
+        if ((this.#removing.get(name) ?? 0) > ticks()) continue
+        this.#removing.set(name, Number.POSITIVE_INFINITY)
+        const lanes = [`osimage ${osimage}`, await this.#laneOfTree(name)]
+        const own = this.#context.controllers?.own
+        const there = controller === own ? undefined : controller
         const run = async (job: JobContext) => {
-          await removeAbandoned(this.#context, name, job)
+          if (there !== undefined) return this.#removeElsewhere(there, name, osimage, job)
+          await this.#locks.run(lanes, job.signal, () => removeAbandoned(this.#context, name, job))
           this.#removing.delete(name)
         }
+        const at = there === undefined ? {} : { at: there }
         submitted.push(
-          await jobs.submit({ kind: 'delete', object: `OS image ${osimage}`, by: actor.who, lanes, run })
+          await jobs.submit({
+            ...{ kind: 'delete', object: `OS image ${osimage}`, by: actor.who, lanes, run },
+            ...at
+          })
         )
       }
     } catch (error) {
       log.warn(`directories of deleted OS images are removed at the next start: ${(error as Error).message}`)
     }
     return submitted
+  }
+
+  async #removeElsewhere(there: string, tree: string, osimage: string, job: JobContext): Promise<void> {
+    const task: Task = { kind: 'removal', osimage, tree, check: false }
+    const came = await this.#elsewhere.run(there, task, job).catch(error => {
+      if (error instanceof AwayError) {
+        const pauseMs = this.#pausesMs.get(tree) ?? AGAIN_MS.first
+        this.#pausesMs.set(tree, Math.min(2 * pauseMs, AGAIN_MS.longest))
+        this.#removing.set(tree, this.#o.ticks() + pauseMs)
+      }
+      throw error
+    })
+    if (!isObject(came) || came.removed !== true) return job.line(`${tree} stays: an OS image is in it`)
+    await forgetTree(this.#context, tree)
+    this.#pausesMs.delete(tree)
+    this.#removing.delete(tree)
   }
 
   /** Makes a node's file systems the tree of an image. Throws 404 with the reason when it cannot start. */
@@ -238,35 +336,61 @@ export class Images {
     actor: Actor,
     signal: AbortSignal
   ): Promise<SubmittedJob> {
-    const address = this.#addressOf(node)
-    await this.#mustBeHere(this.#image(osimage))
-    await treeToPush(this.#directory, this.#image(osimage))
-    await this.#canReach(node, address, signal)
-    return this.#push([{ node, address }], osimage, dryrun, actor)
+    this.#addressOf(node)
+    return this.#push({ node }, osimage, dryrun, actor, signal)
   }
 
   /** Makes the nodes of a group like an image. Throws 404 with the reason when it cannot start. */
   async pushToGroup(group: string, osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {
-    const { model } = this.#o
-    model.get('group', group)
-    await this.#mustBeHere(this.#image(osimage))
-    await treeToPush(this.#directory, this.#image(osimage))
-    const names = model.view.index.members(group)?.all.values ?? []
-    const to = [...names].map(node => ({ node, address: this.#addressOf(node) }))
+    this.#o.model.get('group', group)
+    return this.#push({ group }, osimage, dryrun, actor)
+  }
+
+  async #push(
+    whom: To,
+    osimage: string,
+    dryrun: boolean,
+    actor: Actor,
+    signal?: AbortSignal
+  ): Promise<SubmittedJob> {
+    const image = this.#image(osimage)
+    const task: Task = { kind: 'push', osimage, dryrun, check: false, ...whom }
+    const there = await this.#controllerOf(image)
+    if (there === undefined) await this.#checkPush(image, whom, this.#destinations(whom), signal)
+    else await this.#checkElsewhere(there, image, { ...task, check: true }, signal)
+    const to = this.#destinations(whom)
+    const lanes = to.map(({ node }) => `node ${node}`)
+    const run = async (job: JobContext) => {
+      const there = await elsewhere(this.#context, this.#image(osimage))
+      if (there === undefined) return pushImage(this.#context, to, osimage, dryrun, job)
+      await this.#elsewhere.run(there, task, job)
+    }
+    return this.#submit('push', image, actor, lanes, run, there)
+  }
+
+  /** The nodes that a push goes to. Throws 404 for a missing node. */
+  #destinations(whom: To): Destination[] {
+    if ('node' in whom) return [{ node: whom.node, address: this.#addressOf(whom.node) }]
+    const names = this.#o.model.view.index.members(whom.group)?.all.values ?? []
+    return [...names].map(node => ({ node, address: this.#addressOf(node) }))
+  }
+
+  /** Throws 404 with the reason for a push that cannot start here. */
+  async #checkPush(
+    image: OsimageDoc,
+    whom: To,
+    to: readonly Destination[],
+    signal = new AbortController().signal
+  ): Promise<void> {
+    await treeToPush(this.#directory, image)
+    if ('node' in whom) return this.#canReach(whom.node, to[0]?.address, signal)
+    const { group } = whom
     if (to.length === 0) throw notFound(`group ${group} has no nodes`)
     await checkPrograms().catch(error => {
       throw notFound(error.message)
     })
     if (to.every(({ address }) => address === undefined))
       throw notFound(`group ${group}: none of its nodes has an address to be reached at`)
-    return this.#push(to, osimage, dryrun, actor)
-  }
-
-  #push(to: readonly Destination[], osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {
-    const lanes = to.map(({ node }) => `node ${node}`)
-    return this.#submit('push', this.#image(osimage), actor, lanes, job =>
-      pushImage(this.#context, to, osimage, dryrun, job)
-    )
   }
 
   async #submit(
@@ -274,35 +398,58 @@ export class Images {
     image: OsimageDoc,
     actor: Actor,
     lanes: readonly string[],
-    run: (job: JobContext) => Promise<void>
+    run: (job: JobContext) => Promise<void>,
+    at?: string
   ): Promise<SubmittedJob> {
     const { name } = image
     const meant = (image: OsimageDoc) => meantTree(this.#directory, image)
     // Two images may mean one directory.
     const tree = await this.#laneOf(image)
+    const own = [`osimage ${name}`, tree]
     return this.#o.jobs.submit({
       kind,
       object: `OS image ${name}`,
       by: actor.who,
-      lanes: [`osimage ${name}`, tree, ...lanes],
+      ...(at === undefined ? {} : { at }),
+      lanes: [...own, ...lanes],
       run: async job => {
         // The request has the lane of the directory that the image had when it came.
         const now = this.#image(name)
         if (meant(now) !== meant(image) || (await this.#laneOf(now)) !== tree)
           throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
-        return run(job)
+        return this.#locks.run(own, job.signal, () => run(job))
       }
     })
   }
 
-  /** Throws 404 for a directory on another controller: a grab or a push cannot start. */
+  /** As `elsewhere`; 404 for a push, which cannot start. */
+  async #controllerOf(image: OsimageDoc): Promise<string | undefined> {
+    return elsewhere(this.#context, image).catch(({ message }: Error) => {
+      throw notFound(message)
+    })
+  }
+
+  /** Throws 404 for a push that cannot start on another controller, or when that one cannot be asked. */
+  async #checkElsewhere(there: string, image: OsimageDoc, task: Task, signal?: AbortSignal): Promise<void> {
+    await this.#elsewhere.check(there, image, task, signal).catch(({ message }: Error) => {
+      throw notFound(message)
+    })
+  }
+
+  /** Throws 404 for a directory on another controller: a grab cannot start. */
   async #mustBeHere(image: OsimageDoc): Promise<void> {
-    const why = await elsewhere(this.#context, image)
-    if (why !== undefined) throw notFound(why)
+    await checkHere(this.#context, image).catch(({ message }: Error) => {
+      throw notFound(message)
+    })
   }
 
   async #laneOf(image: OsimageDoc): Promise<string> {
     return `tree ${await realPlace(meantTree(this.#directory, image))}`
+  }
+
+  /** The lane of a directory right below `[image] directory`. */
+  async #laneOfTree(name: string): Promise<string> {
+    return `tree ${await realPlace(join(this.#directory, name))}`
   }
 
   /** Follows a node's report: one that was installed again shows another host key. Never throws. */

@@ -32,6 +32,8 @@ export interface RemovalIntent {
   readonly kind: 'removal'
   readonly id: string
   readonly target: string
+  /** The controller that writes removes the record of the directory, once the directory is gone. */
+  readonly asked?: true
   /** The image: in notes of an earlier version, which removed the record of the directory before the directory. */
   readonly osimage?: string
 }

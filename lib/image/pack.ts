@@ -13,9 +13,9 @@ import { newIntentId, type PackIntent, temporary } from './intents.js'
 import { belowBoot, type KernelWish } from './kernel.js'
 import { choosePacker } from './packer/choose-packer.js'
 import { hashFile } from './packer/in-worker.js'
-import { discard, type Made, publish, servedMode } from './publish.js'
+import { discard, type Made, nameFiles, type Outcome, publish, servedMode } from './publish.js'
 import { createTorrent } from './torrent/torrent.js'
-import { treeOf } from './trees.js'
+import { here, treeOf } from './trees.js'
 
 type BootFields = Partial<Record<'kernel' | 'kernelfile' | 'kernelversion' | 'initrd' | 'initrdfile', string>>
 
@@ -23,15 +23,31 @@ type BootFields = Partial<Record<'kernel' | 'kernelfile' | 'kernelversion' | 'in
 const mostOmitted = 100
 
 /**
+ * What becomes of a pack whose files have their names. When it resolves, these files stay; when it throws, those go that no object
+ * names. `release` takes them out of the note of the pack: then they stay whatever comes.
+ */
+export type Storing = (
+  outcome: Outcome,
+  names: readonly string[],
+  release: () => Promise<void>
+) => Promise<void>
+
+/** Stores a pack of this controller: one change makes the image name the new files. */
+export const storing =
+  (context: ImageContext, actor: Actor): Storing =>
+  outcome =>
+    publish(context, outcome, here(context).controller, actor)
+
+/**
  * Packs an image: builds its initramfs, makes the archive, copies kernel and initramfs beside it, makes the torrent.
- * Then one change stores the pack and makes the image name the new files. Whatever stops it, the image is as it was
+ * Then the pack is stored. Whatever stops it, the image is as it was
  * and nothing stays. Throws unavailable (503) for what is missing, else the error of the step that failed.
  */
 export async function packImage(
   context: ImageContext,
   name: string,
   wish: KernelWish,
-  actor: Actor,
+  store: Storing,
   job: JobContext
 ): Promise<void> {
   const { model, config, intents, log, now, work } = context
@@ -102,11 +118,24 @@ export async function packImage(
       ...boot,
       ...(omitted.length === 0 ? {} : { omitted: shortened(omitted) })
     }
+    const outcome: Outcome = {
+      ...(image.path === undefined ? {} : { path: image.path }),
+      kept: (['kernel', 'initrd'] as const).flatMap(what =>
+        files[what] === 'kept' ? [`${what}file` as const] : []
+      ),
+      ...(files.version === undefined ? {} : { version: files.version }),
+      pack: doc
+    }
     await context.files.run(async () => {
-      const named: PackIntent = { ...note, files: made.map(({ name }) => name) }
-      await intents.write(named)
-      note = named
-      await publish(context, image, made, files, doc, actor, signal)
+      const names = made.map(({ name }) => name)
+      const noted = async (files: readonly string[]) => {
+        const named: PackIntent = { ...note, files }
+        await intents.write(named)
+        note = named
+      }
+      await noted(names)
+      await nameFiles(context, made, signal)
+      await store(outcome, names, () => noted([]))
     })
     job.result('imagefile', imagefile)
     job.result('sha256', sha256)

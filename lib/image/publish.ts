@@ -6,11 +6,9 @@ import { isFile } from '../disk/missing.js'
 import { unavailable } from '../errors.js'
 import type { ClusterIndex } from '../model/index.js'
 import type { Actor } from '../model/model.js'
-import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
-import type { BootFiles } from './boot-files.js'
+import type { PackDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { type PackIntent, temporary } from './intents.js'
-import { here } from './trees.js'
 
 /** Whether an image, a tag or a pack has this file of the files directory. A torrent goes with its pack. */
 export const isServed = (index: ClusterIndex, name: string) =>
@@ -22,35 +20,47 @@ export interface Made {
   readonly name: string
 }
 
-/**
- * Gives the files their names, which the note of the pack must hold by now, and stores the pack with the image that
- * has it. After a failure, `discard` takes back what was done.
- */
-export async function publish(
-  context: ImageContext,
-  image: OsimageDoc,
+/** What a pack changes in the objects, as JSON: another controller may have packed. */
+export interface Outcome {
+  /** The field "path" of the image that was packed. */
+  readonly path?: string
+  /** The fields that stay as they are: they name the admin's own files. */
+  readonly kept: readonly ('kernelfile' | 'initrdfile')[]
+  /** The version of the kernel, where it is known. */
+  readonly version?: string
+  readonly pack: PackDoc
+}
+
+/** Gives the files their names, which the note of the pack must hold by now. After a failure, `discard` takes back what was done. */
+export async function nameFiles(
+  { config }: ImageContext,
   made: readonly Made[],
-  { kernel, initrd, version }: BootFiles,
-  pack: PackDoc,
-  actor: Actor,
   signal: AbortSignal
 ): Promise<void> {
-  const { model, config } = context
   const directory = config.paths.files
   for (const { from, name } of made) await giveName(from, join(directory, name), signal)
   await syncDirectory(directory)
+}
+
+/** Stores a pack with the image that has it. `controller`: where the directory of the image is, among several. */
+export async function publish(
+  { model }: Pick<ImageContext, 'model'>,
+  { path, kept, version, pack }: Outcome,
+  controller: string | undefined,
+  actor: Actor
+): Promise<void> {
   await model.change(actor, tx => {
-    const now = tx.get('osimage', image.name)
-    if (!now) throw unavailable(`OS image ${image.name} was deleted or renamed while it was packed`)
-    if (now.path !== image.path)
-      throw unavailable(`OS image ${image.name}: field "path" was changed while it was packed`)
+    const now = tx.get('osimage', pack.osimage)
+    if (!now) throw unavailable(`OS image ${pack.osimage} was deleted or renamed while it was packed`)
+    if (now.path !== path)
+      throw unavailable(`OS image ${pack.osimage}: field "path" was changed while it was packed`)
     const { kernelfile, initrdfile, kernelversion, ...rest } = now
     tx.put('osimage', now.name, {
       ...rest,
-      ...here(context),
+      ...(controller === undefined ? {} : { controller }),
       imagefile: pack.name,
-      ...set('kernelfile', kernel === 'kept' ? kernelfile : pack.kernelfile),
-      ...set('initrdfile', initrd === 'kept' ? initrdfile : pack.initrdfile),
+      ...set('kernelfile', kept.includes('kernelfile') ? kernelfile : pack.kernelfile),
+      ...set('initrdfile', kept.includes('initrdfile') ? initrdfile : pack.initrdfile),
       ...set('kernelversion', version ?? kernelversion)
     })
     tx.put('pack', pack.name, pack)

@@ -15,11 +15,12 @@ import { imageIn } from './trees.js'
  */
 export async function abandonedTrees({ config, controllers, model }: ImageContext): Promise<TreeDoc[]> {
   const { directory } = config.image
-  // What another controller made is removed by that one, once it writes. Of one from before there were several, nobody noted where it is.
+  // What another controller made is removed by that one, when it is there. Of one from before there were several, nobody noted where it is.
   const isHere = async ({ name, controller }: TreeDoc) =>
     !controllers ||
-    controller === controllers.own ||
-    (controller === undefined && exists(join(directory, name)))
+    (controller === undefined
+      ? exists(join(directory, name))
+      : [controllers.own, ...controllers.others()].includes(controller))
   const names: string[] = []
   for (const name of model.view.names('tree')) {
     const tree = model.view.get('tree', name)
@@ -39,25 +40,49 @@ export async function abandonedTrees({ config, controllers, model }: ImageContex
   )
 }
 
+/** Whether a directory that svcd made for a deleted image waits for a controller that is not there. */
+export const isAnyAway = ({ controllers, model }: Pick<ImageContext, 'controllers' | 'model'>): boolean =>
+  [...model.view.names('tree')].some(name => {
+    const { abandoned, controller } = model.view.get('tree', name) ?? {}
+    return abandoned && controllers && ![controllers.own, undefined].includes(controller)
+  })
+
+/** Removes the record of a directory that is gone. */
+export const forgetTree = ({ model }: Pick<ImageContext, 'model'>, name: string): Promise<void> =>
+  model.change(theDaemon, tx => {
+    if (tx.get('tree', name)) tx.remove('tree', name)
+  })
+
 /**
- * Removes the directory `name` and its record, unless an image is in it by now. Throws an Error when something is
- * mounted in it.
+ * Removes the directory `name` and its record, unless an image is in it by now; gives whether none is. `isAsked`: the controller that
+ * writes asks for it, and removes the record. Throws an Error when something is mounted in it.
  */
-export async function removeAbandoned(context: ImageContext, name: string, job: JobContext): Promise<void> {
+export async function removeAbandoned(
+  context: ImageContext,
+  name: string,
+  job: Pick<JobContext, 'line'>,
+  isAsked = false
+): Promise<boolean> {
   const { config, model, intents } = context
   const { directory } = config.image
-  const intent: RemovalIntent = { kind: 'removal', id: newIntentId(), target: name }
+  const intent: RemovalIntent = {
+    ...{ kind: 'removal', id: newIntentId(), target: name },
+    ...(isAsked ? { asked: true } : {})
+  }
   const { place } = await pathsOf(context, intent)
   await checkNothingMounted(place)
   const stands = await exists(place)
   await intents.write(intent)
   const { view } = model
-  if (!view.get('tree', name)?.abandoned || imageIn(view, directory, name) !== undefined)
-    return intents.drop(intent.id)
+  if (!view.get('tree', name)?.abandoned || imageIn(view, directory, name) !== undefined) {
+    await intents.drop(intent.id)
+    return false
+  }
   if (stands) await hide(context, intent)
-  await model.change(theDaemon, tx => tx.remove('tree', name))
+  if (!isAsked) await model.change(theDaemon, tx => tx.remove('tree', name))
   await removeHidden(context, intent)
   job.line(stands ? `${name} removed` : `there is no ${name} to remove`)
+  return true
 }
 
 async function checkNothingMounted(place: string): Promise<void> {
@@ -88,8 +113,6 @@ export async function hideLeft(context: ImageContext, intent: RemovalIntent): Pr
 export async function isHidden(context: ImageContext, intent: RemovalIntent): Promise<boolean> {
   const { hidden } = await pathsOf(context, intent)
   if (!(await exists(hidden))) return false
-  await context.model.change(theDaemon, tx => {
-    if (tx.get('tree', intent.target)) tx.remove('tree', intent.target)
-  })
+  if (!intent.asked) await forgetTree(context, intent.target)
   return true
 }

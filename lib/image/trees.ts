@@ -12,8 +12,8 @@ import type { ImageContext } from './context.js'
 type Shared = Pick<ImageContext, 'config' | 'controllers'>
 
 /**
- * Why work on the directory of an image cannot be done here: it is on another controller; undefined where it can. A copy here does for
- * one that is gone.
+ * The name of the controller that has the directory of an image, where that is another one; undefined where it is here. A copy here
+ * does for one that is gone. Throws unavailable (503) with the way out where that controller is not there.
  */
 export async function elsewhere(
   { config, controllers }: Shared,
@@ -21,21 +21,24 @@ export async function elsewhere(
 ): Promise<string | undefined> {
   const { name, controller } = image
   if (!controllers || controller === undefined || controller === controllers.own) return undefined
-  const isThere = controllers.others().includes(controller)
+  if (controllers.others().includes(controller)) return controller
   const path = meantTree(config.image.directory, image)
-  if (!isThere && (await exists(path))) return undefined
-  return (
-    `OS image ${name}: its directory ${path} is on controller ${controller}, and controller ${controllers.own} writes: ` +
-    (isThere
-      ? `make ${controller} the one that writes (stop svcd on the others for a moment), and ask again`
-      : `start svcd on ${controller} and make it the one that writes, or bring the directory here`)
+  if (await exists(path)) return undefined
+  throw unavailable(
+    `OS image ${name}: its directory ${path} is on controller ${controller}, which is not there: start svcd on ${controller}, ` +
+      'or bring the directory here'
   )
 }
 
-/** Throws unavailable (503) for an image whose directory is on another controller. */
+/** Throws unavailable (503) for an image whose directory is on another controller: this work is not done there. */
 export async function checkHere(shared: Shared, image: OsimageDoc): Promise<void> {
-  const why = await elsewhere(shared, image)
-  if (why !== undefined) throw unavailable(why)
+  const there = await elsewhere(shared, image)
+  if (there === undefined) return
+  const path = meantTree(shared.config.image.directory, image)
+  throw unavailable(
+    `OS image ${image.name}: its directory ${path} is on controller ${there}, and controller ${shared.controllers?.own} writes: ` +
+      `make ${there} the one that writes (stop svcd on the others for a moment), and ask again`
+  )
 }
 
 /** What an image notes of its directory, which is here: nothing where there is one controller alone. */

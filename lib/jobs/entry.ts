@@ -129,7 +129,9 @@ export class Entry {
   }
 
   begin(now: number): void {
-    this.#change({ state: 'running', started: now, message: 'running' })
+    const { at } = this.#summary
+    const message = at === undefined ? 'running' : oneLine(`running on controller ${at}`)
+    this.#change({ state: 'running', started: now, message })
   }
 
   /** The end: without a reason it went well. */

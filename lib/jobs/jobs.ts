@@ -18,6 +18,8 @@ export interface SubmittedJob {
   readonly id: string
   /** `pack of OS image compute`, for messages. */
   readonly name: string
+  /** As in JobSpec. */
+  readonly at?: string
   /** Rejects with what `run` threw, with JobStoppedError for a job that was cancelled or interrupted. */
   readonly done: Promise<void>
 }
@@ -89,7 +91,7 @@ export class Jobs {
     if (this.#closed) throw unavailable('the service is shutting down')
     const waiting = this.#waiting.size
     if (waiting >= MOST_WAITING) throw unavailable(`${waiting} requests are waiting already`)
-    const { kind, object, by, reads } = spec
+    const { kind, object, by, reads, at } = spec
     if (reads && this.#readingOf(by) >= MOST_READING)
       throw new ServiceError(
         503,
@@ -102,7 +104,7 @@ export class Jobs {
     const id = randomBytes(16).toString('hex')
     const queued = this.#now()
     const entry = this.#records.create({
-      ...{ id, kind, object, by, ...(reads ? { reads } : {}) },
+      ...{ id, kind, object, by, ...(reads ? { reads } : {}), ...(at === undefined ? {} : { at }) },
       ...{ state: 'queued', progress: 0, queued, message: 'queued' }
     })
     const work = new Work(entry, spec)
@@ -121,7 +123,7 @@ export class Jobs {
     work.ready = true
     this.#dispatch()
     this.#records.sweep()
-    return { id, name: `${kind} of ${object}`, done: work.done }
+    return { id, name: `${kind} of ${object}`, ...(at === undefined ? {} : { at }), done: work.done }
   }
 
   /**

@@ -55,5 +55,11 @@ export function startable<J extends Laned>(
   return found
 }
 
+/** Whether two that have these lanes have a common one. */
+export const meet = (one: readonly string[], other: readonly string[]): boolean =>
+  one.some(lane =>
+    other.some(to => lane === to || holdersOf(lane).includes(to) || holdersOf(to).includes(lane))
+  )
+
 /** The lanes that include a lane: `tree /a` and `tree ` for `tree /a/b`. */
 const holdersOf = (lane: string) => [...lane.matchAll(/\//g)].map(({ index }) => lane.slice(0, index))

@@ -176,9 +176,11 @@ export class Records {
   /** Nobody runs it any more. Rejects when that cannot be stored; it is tried again then. */
   #interrupt(entry: Entry): Promise<void> {
     const { log, now, sharing } = this.options
-    const { id, kind, object, controller, state } = entry.summary
+    const { id, kind, object, controller, at, state } = entry.summary
     const isOurs = controller === undefined || controller === sharing?.controller
-    const lost = `controller ${controller}, ${state === 'queued' ? 'where it waited' : 'which ran it'}, was lost`
+    const role =
+      state === 'queued' ? 'where it waited' : at === undefined ? 'which ran it' : `which had it run on ${at}`
+    const lost = `controller ${controller}, ${role}, was lost`
     log.warn(
       `request ${id} (${kind} of ${object}) was interrupted${isOurs ? ' by the end of the daemon' : `: ${lost}`}`
     )

@@ -1,34 +1,41 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { elsewhere, here } from '../../lib/image/trees.js'
+import { checkHere, elsewhere, here } from '../../lib/image/trees.js'
 import { place } from './place.js'
 
 // rules 9.15
 t.test('which directories are here', async t => {
   const { images } = place(t)
   const config = { image: { directory: images } } as never
-  const of = (own: string, ...others: string[]) => ({ config, controllers: { own, others: () => others } })
+  const ask = async () => ({})
+  const of = (own: string, ...others: string[]) => ({
+    config,
+    controllers: { own, others: () => others, ask }
+  })
   const compute = { name: 'compute' }
   const at = (controller: string) => ({ ...compute, controller })
   t.equal(await elsewhere({ config }, at('c1')), undefined, 'there is one controller alone')
   t.equal(await elsewhere(of('c2', 'c1'), compute), undefined, 'nobody knows')
   t.equal(await elsewhere(of('c1', 'c2'), at('c1')), undefined)
-  t.equal(
-    await elsewhere(of('c2', 'c1'), at('c1')),
-    `OS image compute: its directory ${images}/compute is on controller c1, and controller c2 writes: make c1 the one that ` +
+  t.equal(await elsewhere(of('c2', 'c1'), at('c1')), 'c1')
+  await t.rejects(checkHere(of('c2', 'c1'), at('c1')), {
+    status: 503,
+    message:
+      `OS image compute: its directory ${images}/compute is on controller c1, and controller c2 writes: make c1 the one that ` +
       'writes (stop svcd on the others for a moment), and ask again'
-  )
+  })
   t.equal(await elsewhere(of('c2'), at('c1')), undefined, 'a copy here does for one that is gone')
   rmSync(join(images, 'compute'), { recursive: true })
-  t.equal(
-    await elsewhere(of('c2'), at('c1')),
-    `OS image compute: its directory ${images}/compute is on controller c1, and controller c2 writes: start svcd on c1 and ` +
-      'make it the one that writes, or bring the directory here'
-  )
-  t.match(
-    await elsewhere(of('c2', 'c1'), { ...at('c1'), path: `${images}/login` }),
-    'images/login is on controller c1'
+  await t.rejects(elsewhere(of('c2'), at('c1')), {
+    status: 503,
+    message:
+      `OS image compute: its directory ${images}/compute is on controller c1, which is not there: start svcd on c1, or bring the ` +
+      'directory here'
+  })
+  await t.rejects(
+    checkHere(of('c2', 'c1'), { ...at('c1'), path: `${images}/login` }),
+    /images\/login is on controller c1/
   )
   t.same(here({ config }), {})
   t.same(here(of('c1')), { controller: 'c1' })

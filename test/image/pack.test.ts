@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import t from 'tap'
-import { packImage } from '../../lib/image/pack.js'
+import { packImage, storing } from '../../lib/image/pack.js'
 import { theDaemon } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/view.js'
 import { output, requireRoot } from '../support/programs.js'
@@ -13,7 +13,8 @@ async function beginning(t: Parameters<typeof Bench.open>[0], ...overrides: stri
   makeTree(bench.path('images', 'compute'), small)
   await bench.put(tx => tx.put('osimage', 'compute', { name: 'compute' }))
   const image = () => bench.context.model.view.get('osimage', 'compute')
-  const pack = (job = bench.job()) => packImage(bench.context, 'compute', {}, theDaemon, job)
+  const pack = (job = bench.job()) =>
+    packImage(bench.context, 'compute', {}, storing(bench.context, theDaemon), job)
   await pack()
   const before = image()
   const files = readdirSync(bench.path('files')).sort()

@@ -57,6 +57,8 @@ const LOOK_MS = 60_000
 const RETRY_MS = { first: 1000, longest: 30_000 }
 /** Who gave another file than the one asked for is not asked for it again for so long: a pack is gigabytes. */
 const WRONG_MS = 3_600_000
+/** What was made here is stored within seconds, or never. */
+const KEPT_MS = 600_000
 /** So many problems stand in the condition. */
 const MOST_TOLD = 5
 /** So many reasons are logged for a file: what another controller answers is a part of them. */
@@ -87,6 +89,8 @@ export class Copies {
   /** Parts that are fetched now → bytes that each will have. */
   readonly #fetching = new Map<string, number>()
   readonly #asking: CopiesOptions['asking']
+  /** Files that were made for an object that may come → until when. */
+  readonly #kept = new Map<string, number>()
   #underWay = 0
   /** How many looks in a row have left a file out. */
   #failures = 0
@@ -119,6 +123,15 @@ export class Copies {
     if (!changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) return
     this.#failures = 0
     this.#background.wake(SOON_MS)
+  }
+
+  /**
+   * Notes files that were made here for an object that is about to name them. They stay for a while, whether it comes or not. `files` has
+   * to be held.
+   */
+  async keep(names: readonly string[]): Promise<void> {
+    await this.#owned.add(names, {})
+    for (const name of names) this.#kept.set(name, this.#o.ticks() + KEPT_MS)
   }
 
   /** Looks now at what is missing. Never throws. */
@@ -328,7 +341,8 @@ export class Copies {
       const owned = new Set(this.#owned.names)
       for (const name of this.#unnamed.keys()) if (!owned.has(name)) this.#unnamed.delete(name)
       for (const name of owned) {
-        if (ofPacks.has(name) || isServed(view.index, name)) {
+        if ((this.#kept.get(name) ?? 0) < ticks()) this.#kept.delete(name)
+        if (ofPacks.has(name) || isServed(view.index, name) || this.#kept.has(name)) {
           this.#unnamed.delete(name)
           continue
         }

@@ -1,7 +1,8 @@
 // Directories of images stay on the controller where they were made: what is asked of one that does not have them.
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import t from 'tap'
 import { makeTree } from '../../image/small-tree.js'
+import { replaceModule } from '../../support/built-tree.js'
 import { controllerOn, isPrimary } from '../../support/controllers.js'
 import type { Daemon } from '../../support/daemon.js'
 import { startEtcd } from '../../support/etcd.js'
@@ -12,8 +13,24 @@ const answers = async (daemon: Daemon) => {
   await until(async () => (await daemon.request('GET', '/config/node')).status === 200)
 }
 
+const fakeReach = `
+export const reachable = async () => {}
+export const checkPrograms = async () => {}
+export const nodeMounts = async () => []`
+const fakePush = `
+export async function copyToNode({ change }) {
+  change('changed etc/hostname')
+  return { changes: 1 }
+}`
+
+/** The record of a request. */
+async function record(daemon: Daemon, id: string): Promise<{ state: string } | undefined> {
+  const { body } = await daemon.request('GET', `/monitor/request/${id}`)
+  return (body as { monitor?: { request: Record<string, { state: string }> } }).monitor?.request[id]
+}
+
 // rules 9.15
-t.test('work on a directory is refused where it is not, and names where it is', async t => {
+t.test('what is not done on another controller is refused, and names where the directory is', async t => {
   const etcd = await startEtcd(t)
   // Both say the same place, as the ini of two machines does.
   const [first, second] = [
@@ -25,6 +42,9 @@ t.test('work on a directory is refused where it is not, and names where it is', 
     const { kvs = [] } = (await etcd.ask('kv/range', { key })) as unknown as { kvs?: { value: string }[] }
     return kvs[0] ? JSON.parse(Buffer.from(kvs[0].value, 'base64').toString()) : undefined
   }
+  // It alone can push.
+  replaceModule(first.tree, 'image/transfer/reach.js', fakeReach)
+  replaceModule(first.tree, 'image/transfer/to-node.js', fakePush)
   await first.start()
   await until(() => isPrimary(first))
   giveKeys(first, second)
@@ -46,6 +66,9 @@ t.test('work on a directory is refused where it is not, and names where it is', 
   })
   t.match(await stored('tree', 'copy'), { controller: 'c1' })
   t.match(await stored('osimage', 'copy'), { controller: 'c1' })
+  t.match(await first.request('POST', '/config/osimage/compute/_clone', { newosimage: 'other' }), {
+    status: 201
+  })
 
   await first.stop()
   await until(() => isPrimary(second))
@@ -64,16 +87,21 @@ t.test('work on a directory is refused where it is not, and names where it is', 
     interfaces: [{ interface: 'BOOTIF', ipaddress: '127.0.1.1' }]
   })
   const asked: [method: 'GET' | 'POST', path: string, body: object | undefined, status: number][] = [
-    ['GET', '/config/osimage/compute/_pack', undefined, 503],
-    ['POST', '/config/osimage/compute/kernel', { kernelversion: '6.1.0-9' }, 503],
-    ['POST', '/config/osimage/compute/_clone', { newosimage: 'other' }, 503],
-    ['POST', '/config/node/n1/_osgrab', { osimage: 'compute' }, 404],
-    ['POST', '/config/node/n1/_ospush', { osimage: 'compute' }, 404],
-    ['POST', '/config/group/g/_ospush', { osimage: 'compute' }, 404]
+    ['POST', '/config/osimage/compute/_clone', { newosimage: 'third' }, 503],
+    ['POST', '/config/node/n1/_osgrab', { osimage: 'compute' }, 404]
   ]
   for (const daemon of [first, second])
     for (const [method, path, body, status] of asked)
       t.match(await daemon.request(method, path, body), { status, body: { message: why } }, path)
+
+  for (const path of ['/config/node/n1/_ospush', '/config/group/g/_ospush']) {
+    const { status, body } = await second.request('POST', path, { osimage: 'compute' })
+    t.match([status, body], [200, { message: 'queued; it runs on controller c1' }], JSON.stringify(body))
+    const { request_id: id } = body as { request_id: string }
+    await until(async () => (await record(second, id))?.state === 'done')
+    t.match(await record(second, id), { results: { n1: { state: 'done', changes: 1 } } })
+  }
+  t.match(await second.request('POST', '/config/group/none/_ospush', { osimage: 'compute' }), { status: 404 })
 
   const renamed = await first.request('POST', '/config/osimage/login', {
     config: { osimage: { login: { newosimage: 'front' } } }
@@ -81,13 +109,27 @@ t.test('work on a directory is refused where it is not, and names where it is', 
   t.equal(renamed.status, 204)
   t.match(await stored('osimage', 'front'), { path: second.path('images', 'login'), controller: 'c1' })
   t.equal((await first.request('GET', '/config/osimage/copy/_delete')).status, 204)
-  t.match(await stored('tree', 'copy'), { abandoned: true, controller: 'c1' })
-  t.ok(existsSync(first.path('images', 'copy')))
+  await until(
+    () => !existsSync(first.path('images', 'copy')),
+    () => first.log() + second.log()
+  )
+  await until(async () => (await stored('tree', 'copy')) === undefined)
+  t.strictSame(readdirSync(first.path('state', 'work')), [])
+
+  // The controller that has it is away.
+  await first.stop()
+  t.equal((await second.request('GET', '/config/osimage/other/_delete')).status, 204)
+  t.match(await stored('tree', 'other'), { abandoned: true, controller: 'c1' })
+  await first.start()
+  await until(
+    () => !existsSync(first.path('images', 'other')),
+    () => first.log() + second.log()
+  )
+  await until(async () => (await stored('tree', 'other')) === undefined)
+  t.ok(await isPrimary(second))
 
   await second.stop()
   await until(() => isPrimary(first))
-  await until(() => !existsSync(first.path('images', 'copy')), 'its controller to remove the directory')
-  await until(async () => (await stored('tree', 'copy')) === undefined)
   t.equal((await first.request('GET', '/config/osimage/compute/_pack')).status, 204)
   await first.stop()
 })

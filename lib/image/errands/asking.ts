@@ -1,0 +1,166 @@
+import { request as ask, type IncomingMessage } from 'node:http'
+import { request as askTls } from 'node:https'
+import { certificateFault } from '../../certificate-fault.js'
+import { ServiceError, unavailable } from '../../errors.js'
+import type { JobContext } from '../../jobs/jobs.js'
+import { isObject, type JsonObject, type JsonValue } from '../../json.js'
+import { ERRANDS, type Errand } from './errand.js'
+
+/** How another controller is asked to work. */
+export interface Asking {
+  /** Whether its certificate has to be one that the system trusts. */
+  readonly verified: boolean
+  /** The headers of a question with this body: they prove who asks. */
+  headersFor(body: string): Record<string, string>
+  /** Whether a controller has told this end of what was asked with these headers. */
+  isProved(asked: Record<string, string>, end: string, proof: string): boolean
+}
+
+/** A machine that is off answers nothing at all. */
+const CONNECT_MS = 5000
+const KEEP_ALIVE_MS = 2000
+/** Who works says something every second. */
+const SILENT_MS = 20_000
+/** Of a line: a result has 1 MiB at most. */
+const LONGEST = 4 * 1024 * 1024
+const LONGEST_REFUSAL = 4096
+
+/** Who is asked cannot be reached: nothing was begun. */
+export class UnreachedError extends Error {}
+
+/** Who was asked is gone before it told how it ended. */
+export class LostError extends Error {}
+
+/**
+ * Has another controller do an errand; what it says meanwhile is told to `job`, whose signal ends it. Gives what came of it. Throws
+ * what was thrown there, UnreachedError or LostError.
+ */
+export async function runThere(
+  url: string,
+  errand: Errand,
+  asking: Asking,
+  job: Omit<JobContext, 'id'>
+): Promise<JsonValue> {
+  const body = JSON.stringify(errand)
+  const asked = asking.headersFor(body)
+  const answer = await answered(url, body, asked, asking.verified, job.signal)
+  const silence = setTimeout(() => answer.destroy(new Error('it says nothing more')), SILENT_MS)
+  try {
+    if (answer.statusCode !== 200) throw await refusal(errand.to, answer)
+    for await (const line of lines(answer, () => silence.refresh())) {
+      const { line: said, progress, result, end, proof } = line
+      if (typeof said === 'string') job.line(said)
+      if (typeof progress === 'number') job.progress(progress)
+      if (Array.isArray(result) && typeof result[0] === 'string') job.result(result[0], result[1] ?? null)
+      if (typeof end !== 'string') continue
+      if (!asking.isProved(asked, end, String(proof)))
+        throw new LostError('what it says at the end is not proved: something else answers there')
+      return ended(end)
+    }
+    throw new LostError('it broke off')
+  } catch (error) {
+    job.signal.throwIfAborted()
+    if (error instanceof LostError || error instanceof ServiceError || error instanceof WorkError) throw error
+    throw new LostError((error as Error).message)
+  } finally {
+    clearTimeout(silence)
+    answer.destroy()
+  }
+}
+
+/** What the work threw. */
+class WorkError extends Error {}
+
+function ended(text: string): JsonValue {
+  const end = parsed(text)
+  if (end.done !== undefined) return end.done
+  const { message, status } = isObject(end.failed) ? end.failed : {}
+  const reason = typeof message === 'string' ? message : 'it has failed'
+  throw typeof status === 'number' ? new ServiceError(status, reason) : new WorkError(reason)
+}
+
+async function answered(
+  url: string,
+  body: string,
+  headers: Record<string, string>,
+  verified: boolean,
+  signal: AbortSignal
+): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    let isConnected = false
+    const { protocol, hostname, port } = new URL(url)
+    const isTls = protocol === 'https:'
+    const request = (isTls ? askTls : ask)({
+      ...{ hostname: hostname.replace(/^\[|\]$/g, ''), port, path: ERRANDS, method: 'POST' },
+      headers: { ...headers, 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) },
+      ...{ agent: false, signal, rejectUnauthorized: verified }
+    })
+    const connecting = setTimeout(() => request.destroy(new Error('it does not answer')), CONNECT_MS)
+    const answering = setTimeout(() => request.destroy(new Error('it does not answer')), SILENT_MS)
+    const settled = () => {
+      clearTimeout(connecting)
+      clearTimeout(answering)
+    }
+    request
+      .once('socket', socket => {
+        // Whose machine is gone without a word is noticed.
+        socket.setKeepAlive(true, KEEP_ALIVE_MS)
+        socket.once(isTls ? 'secureConnect' : 'connect', () => {
+          isConnected = true
+          clearTimeout(connecting)
+        })
+      })
+      .once('close', settled)
+      .once('response', answer => {
+        settled()
+        // Whoever reads it learns that it broke.
+        answer.on('error', () => undefined)
+        resolve(answer)
+      })
+      .on('error', (error: NodeJS.ErrnoException) => {
+        const reason = `${error.code ?? error.message}${certificateFault(error.code) === undefined ? '' : ', [node] verify_certificate has its certificate checked'}`
+        if (signal.aborted) reject(signal.reason)
+        else reject(isConnected ? new LostError(reason) : new UnreachedError(reason))
+      })
+      .end(body)
+  })
+}
+
+/** The messages of an answer, one in each line; empty lines only say that it is there. */
+async function* lines(answer: IncomingMessage, heard: () => void): AsyncGenerator<JsonObject> {
+  let parts: Buffer[] = []
+  let size = 0
+  for await (const chunk of answer as AsyncIterable<Buffer>) {
+    heard()
+    size += chunk.length
+    parts.push(chunk)
+    if (size > LONGEST) throw new LostError('it says more than it may')
+    if (!chunk.includes(10)) continue
+    const text = Buffer.concat(parts)
+    const last = text.lastIndexOf(10)
+    parts = [text.subarray(last + 1)]
+    size = text.length - last - 1
+    for (const line of text.subarray(0, last).toString().split('\n')) if (line !== '') yield parsed(line)
+  }
+}
+
+async function refusal(who: string, answer: IncomingMessage): Promise<Error> {
+  const { statusCode = 0 } = answer
+  let text = ''
+  for await (const chunk of answer as AsyncIterable<Buffer>) {
+    text += chunk.toString()
+    if (text.length > LONGEST_REFUSAL) break
+  }
+  const { message } = parsed(text)
+  if (statusCode === 404) return new UnreachedError('it is of a release that does no work for others')
+  return unavailable(`controller ${who} refuses (${statusCode}): ${message ?? 'look into its log'}`)
+}
+
+function parsed(text: string): JsonObject {
+  try {
+    const json: unknown = JSON.parse(text)
+    return isObject(json) ? json : {}
+  } catch {
+    return {}
+  }
+}

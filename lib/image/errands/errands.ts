@@ -1,0 +1,181 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ServiceError, unavailable } from '../../errors.js'
+import { type JobContext, JobStoppedError } from '../../jobs/jobs.js'
+import type { JsonValue } from '../../json.js'
+import type { Log } from '../../log.js'
+import type { End, Errand, Message, Task } from './errand.js'
+
+/** What the work for other controllers uses. */
+export interface ErrandsOptions {
+  /** The name of this controller. */
+  readonly own: string
+  /** The number of the last change that is known here. */
+  readonly revision: () => number
+  /** The URL of who writes; '' where nobody is known to, undefined where this controller writes itself. */
+  readonly writer: () => string | undefined
+  /** Does the work; gives what came of it. */
+  readonly perform: (task: Task, job: Omit<JobContext, 'id'>) => Promise<JsonValue>
+  readonly log: Log
+}
+
+/** How long this controller may take to hear of what the one that writes knows. */
+const BEHIND_MS = 10_000
+const LOOK_MS = 100
+/** So often who asked hears that the work goes on, and it is looked whether that one still writes. */
+const BEAT_MS = 1000
+/** Lines that wait to be sent; more are left out. */
+const MOST_LINES = 2000
+
+/** The work that this controller does for the one that writes, on directories that are here. */
+export class Errands {
+  readonly #o: ErrandsOptions
+  readonly #running = new Set<Running>()
+  #isClosed = false
+
+  constructor(options: ErrandsOptions) {
+    this.#o = options
+  }
+
+  /**
+   * The answer to an errand, which says what is done while it is done. It begins when somebody follows it, and is stopped when nobody
+   * does any more. `prove`: makes the proof of its end. Throws 503 for an errand that is for another controller, and after `close`.
+   */
+  feed(errand: Errand, prove: (end: string) => string): Running {
+    const { own } = this.#o
+    if (this.#isClosed) throw unavailable('the service is shutting down')
+    if (errand.to !== own)
+      throw unavailable(
+        `this is controller ${own}, and not ${errand.to}: let [store] url of each controller lead to itself`
+      )
+    return new Running(errand, prove, this.#o, this.#running)
+  }
+
+  /** Stops what is under way; resolves when it has ended. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await Promise.all([...this.#running].map(running => running.stop('the service is shutting down')))
+  }
+}
+
+/** An errand under way, as the answer to who asked for it. */
+class Running {
+  readonly #abort = new AbortController()
+  readonly #lines: string[] = []
+  #leftOut = 0
+  #progress: number | undefined
+  readonly #results = new Map<string, JsonValue>()
+  #end: string | undefined
+  #isBeatDue = false
+  #wake = () => {}
+  #done: Promise<void> = Promise.resolve()
+
+  constructor(
+    private readonly errand: Errand,
+    private readonly prove: (end: string) => string,
+    private readonly options: ErrandsOptions,
+    private readonly all: Set<Running>
+  ) {}
+
+  readonly beat = '\n'
+
+  /** What was said since it was asked last, as lines of JSON. */
+  next(): string {
+    const messages: Message[] = this.#lines.splice(0).map(line => ({ line }))
+    if (this.#leftOut > 0) messages.push({ line: `… ${this.#leftOut} lines left out …` })
+    if (this.#progress !== undefined) messages.push({ progress: this.#progress })
+    for (const result of this.#results) messages.push({ result })
+    if (this.#end !== undefined) messages.push({ end: this.#end, proof: this.prove(this.#end) })
+    this.#leftOut = 0
+    this.#progress = undefined
+    this.#results.clear()
+    this.#end = undefined
+    const text = messages.map(message => `${JSON.stringify(message)}\n`).join('')
+    if (text !== '' || !this.#isBeatDue) return text
+    this.#isBeatDue = false
+    return this.beat
+  }
+
+  /** Begins the work. What it returns stops it. */
+  follow(wake: () => void): () => void {
+    this.#wake = wake
+    this.all.add(this)
+    const beating = setInterval(() => {
+      if (!this.#isStillWriter) void this.stop('another controller writes now')
+      this.#isBeatDue = true
+      wake()
+    }, BEAT_MS)
+    this.#done = this.#run().finally(() => {
+      clearInterval(beating)
+      this.all.delete(this)
+    })
+    return () => void this.stop('the controller that asked for it is gone')
+  }
+
+  /** Resolves when the work has ended. */
+  stop(why: string): Promise<void> {
+    this.#abort.abort(new JobStoppedError(why))
+    return this.#done
+  }
+
+  async #run(): Promise<void> {
+    const { task } = this.errand
+    const { log } = this.options
+    const what = `${task.kind} of OS image ${task.osimage} for the controller at ${this.errand.writer}`
+    try {
+      await this.#ready()
+      const came = await this.options.perform(task, this.#job)
+      if (!task.check) log.info(`${what}: done`)
+      this.#ended({ done: came })
+    } catch (error) {
+      const { message } = error as Error
+      if (!task.check) log.warn(`${what}: failed: ${message}`)
+      this.#ended({
+        failed: { message, ...(error instanceof ServiceError ? { status: error.status } : {}) }
+      })
+    }
+  }
+
+  #ended(end: End): void {
+    this.#end = JSON.stringify(end)
+    this.#wake()
+  }
+
+  /** Waits until all is known here that was known to who asked. Throws 503 where that one does not write. */
+  async #ready(): Promise<void> {
+    const { revision, writer, own } = this.options
+    const until = performance.now() + BEHIND_MS
+    const { signal } = this.#abort
+    while (revision() < this.errand.revision || writer() !== this.errand.writer) {
+      if (performance.now() > until || writer() === undefined)
+        throw unavailable(
+          `controller ${own} does not know ${this.errand.writer} as the one that writes, or not all that it has written: ` +
+            'ask again in a moment'
+        )
+      await sleep(LOOK_MS, undefined, { signal })
+    }
+  }
+
+  /** Who has lost the right to write may get it again by itself. */
+  get #isStillWriter(): boolean {
+    return ['', this.errand.writer].includes(this.options.writer() ?? '-')
+  }
+
+  get #job(): Omit<JobContext, 'id'> {
+    return {
+      signal: this.#abort.signal,
+      line: text => {
+        if (this.#lines.length < MOST_LINES) this.#lines.push(text)
+        else this.#leftOut++
+        this.#wake()
+      },
+      progress: fraction => {
+        this.#progress = fraction
+        this.#wake()
+      },
+      result: (key, value) => {
+        this.#results.set(key, value)
+        this.#wake()
+      }
+    }
+  }
+}

@@ -1,0 +1,48 @@
+// rules 9.15
+import t from 'tap'
+import { ErrandProofs } from '../../lib/auth/errand-proofs.js'
+
+const key = Buffer.alloc(32, 1)
+
+t.test('work is asked for by a controller, with these words, within a minute, and once', t => {
+  let now = 1_000_000
+  const [writer, works] = [new ErrandProofs(key, () => now), new ErrandProofs(key, () => now)]
+  const asked = writer.headersFor('{"to":"c2"}')
+  const refused = { status: 401, message: /controllers of this cluster alone/ }
+  t.throws(() => works.check('{"to":"c3"}', asked), refused)
+  t.throws(() => works.check('{"to":"c2"}', {}), refused)
+  const other = new ErrandProofs(Buffer.alloc(32), () => now)
+  t.throws(() => works.check('{"to":"c2"}', other.headersFor('{"to":"c2"}')), refused)
+  const [[name, value]] = Object.entries(asked) as [[string, string]]
+  for (const forged of [value.replace(/^\d+/, '1000001'), value.slice(0, -1), `${value} `, 'é', ''])
+    t.throws(() => works.check('{"to":"c2"}', { [name]: forged }), refused, forged)
+  t.doesNotThrow(() => works.check('{"to":"c2"}', asked))
+  const again = { status: 401, message: /asked before/ }
+  t.throws(() => works.check('{"to":"c2"}', asked), again)
+  now += 59_000
+  t.throws(() => works.check('{"to":"c2"}', asked), again)
+  t.doesNotThrow(() => works.check('{"to":"c2"}', writer.headersFor('{"to":"c2"}')), 'the same words anew')
+  now += 1001
+  t.throws(() => works.check('{"to":"c2"}', asked), { status: 401, message: /clocks of two controllers/ })
+  // Whose clock is ahead by a minute.
+  const ahead = new ErrandProofs(key, () => now + 60_000).headersFor('x')
+  t.doesNotThrow(() => works.check('x', ahead))
+  for (const ms of [0, 60_000, 60_000]) {
+    now += ms
+    t.throws(() => works.check('x', ahead), again, `after ${ms} ms`)
+  }
+  now += 1
+  t.throws(() => works.check('x', ahead), { status: 401, message: /clocks/ })
+  t.end()
+})
+
+t.test('how it ended is proved, as the answer to one question', t => {
+  const proofs = new ErrandProofs(key, () => 1)
+  const [asked, other] = [proofs.headersFor('x'), proofs.headersFor('x')]
+  const proof = proofs.proofOf(asked, '{"done":{}}')
+  t.ok(proofs.isProved(asked, '{"done":{}}', proof))
+  t.notOk(proofs.isProved(other, '{"done":{}}', proof), 'an old answer is none')
+  t.notOk(proofs.isProved(asked, '{"done":1}', proof))
+  t.notOk(proofs.isProved(asked, '{"done":{}}', ''))
+  t.end()
+})
