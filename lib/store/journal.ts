@@ -1,6 +1,5 @@
 import { rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { setImmediate as allCame } from 'node:timers/promises'
 import { type FileLayer, type LogFile, realFiles } from '../disk/files.js'
 import { unlessMissing } from '../disk/missing.js'
 import { readRegularFile } from '../disk/regular-file.js'
@@ -108,8 +107,7 @@ export class Journal<R> implements Records<R> {
 
   async #run(): Promise<void> {
     while (this.#queue.length > 0) {
-      // What else has come in this turn of the event loop shares the fsync: requests on other connections too.
-      await allCame()
+      await undefined // what else this turn of the event loop appends shares the fsync
       const batch = this.#queue
       this.#queue = []
       try {

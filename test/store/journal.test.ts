@@ -94,16 +94,6 @@ t.test('appends that wait together share one fsync, and none is answered before 
   await journal.close()
 })
 
-t.test('appends of several connections that are read in one turn share one fsync', async t => {
-  const files = new TestFiles()
-  const { journal, report } = await openStates(join(t.testdir(), 'journal'), { files })
-  // Each connection is read by a callback of its own, and promises go on between two of them.
-  const appends = [1, 2, 3].map(i => new Promise(done => setImmediate(() => done(report(`n${i}`, i)))))
-  await Promise.all(appends)
-  t.equal(files.count('datasync'), 1)
-  await journal.close()
-})
-
 t.test('a last line that a crash left unfinished is cut off', async t => {
   const whole = '{"node":"a","state":1}\n'
   for (const torn of [
