@@ -1,0 +1,145 @@
+// rules 9.15
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import type { Errand, Task } from '../../lib/image/errands/errand.js'
+import { errandIn } from '../../lib/image/errands/errand.js'
+import { Errands, type ErrandsOptions } from '../../lib/image/errands/errands.js'
+import { createLog } from '../../lib/log.js'
+import { until } from '../support/until.js'
+
+const task: Task = { kind: 'pack', osimage: 'compute', wish: {}, check: false }
+const errand: Errand = { to: 'c2', writer: 'http://c1', revision: 5, task }
+
+/** A controller c2 that follows http://c1, and what it says to an errand. */
+function controller(more: Partial<ErrandsOptions> = {}) {
+  const state = { revision: 5, writer: 'http://c1' as string | undefined }
+  const errands = new Errands({
+    own: 'c2',
+    log: createLog('error', () => {}),
+    revision: () => state.revision,
+    writer: () => state.writer,
+    perform: async () => ({ came: true }),
+    ...more
+  })
+  const ask = (asked = errand) => {
+    const feed = errands.feed(asked, end => `proof of ${end}`)
+    let text = ''
+    const stop = feed.follow(() => {
+      text += feed.next()
+    })
+    const said = () =>
+      text
+        .split('\n')
+        .filter(line => line !== '')
+        .map(line => JSON.parse(line))
+    const end = async () => {
+      await until(() => said().some(message => 'end' in message), text)
+      return JSON.parse(said().at(-1).end)
+    }
+    t.teardown(stop)
+    return { said, end, stop }
+  }
+  return { state, errands, ask }
+}
+
+t.test('what is done is told while it is done, and how it ended last, with its proof', async t => {
+  const { ask } = controller({
+    perform: async (_task, job) => {
+      job.line('packing')
+      job.progress(0.5)
+      job.result('bytes', 7)
+      return { came: true }
+    }
+  })
+  const { said, end } = ask()
+  t.same(await end(), { done: { came: true } })
+  t.same(said(), [
+    { line: 'packing' },
+    { progress: 0.5 },
+    { result: ['bytes', 7] },
+    { end: '{"done":{"came":true}}', proof: 'proof of {"done":{"came":true}}' }
+  ])
+})
+
+t.test('it waits until it knows what was known to who asked', async t => {
+  const { state, ask } = controller()
+  state.revision = 4
+  state.writer = 'http://c0'
+  const { said, end } = ask()
+  await sleep(300)
+  t.strictSame(said(), [])
+  state.revision = 5
+  await sleep(300)
+  t.strictSame(said(), [], 'another one writes')
+  state.writer = 'http://c1'
+  t.same(await end(), { done: { came: true } })
+})
+
+t.test('who writes itself works for nobody, and an errand for another controller is refused', async t => {
+  const { state, errands, ask } = controller({ perform: async () => t.fail('it was begun') as never })
+  state.writer = undefined
+  t.match(await ask().end(), {
+    failed: { status: 503, message: /does not know http:\/\/c1 as the one that writes/ }
+  })
+  t.throws(() => ask({ ...errand, to: 'c3' }), { status: 503, message: /this is controller c2, and not c3/ })
+  await errands.close()
+  t.throws(() => ask(), { status: 503, message: /shutting down/ })
+})
+
+t.test('it is stopped when who asked is gone, another one writes, or the service ends', async t => {
+  const stops: [string, (c: ReturnType<typeof controller>, stop: () => void) => unknown][] = [
+    ['the controller that asked for it is gone', (_c, stop) => stop()],
+    ['another controller writes now', ({ state }) => (state.writer = 'http://c3')],
+    ['another controller writes now', ({ state }) => (state.writer = undefined)],
+    ['the service is shutting down', ({ errands }) => errands.close()]
+  ]
+  for (const [why, end] of stops) {
+    let reason = ''
+    const c = controller({
+      perform: (_task, { signal }) =>
+        new Promise((_, reject) =>
+          signal.addEventListener('abort', () => {
+            reason = signal.reason.message
+            reject(signal.reason)
+          })
+        )
+    })
+    const { stop } = c.ask()
+    await sleep(50)
+    await end(c, stop)
+    await until(() => reason !== '')
+    t.equal(reason, why)
+  }
+})
+
+t.test('nobody is known to write for a moment: it goes on', async t => {
+  let done = () => {}
+  const c = controller({ perform: () => new Promise(resolve => (done = () => resolve({ came: true }))) })
+  const { end } = c.ask()
+  await sleep(50)
+  c.state.writer = ''
+  await sleep(1500)
+  c.state.writer = 'http://c1'
+  done()
+  t.same(await end(), { done: { came: true } })
+})
+
+t.test('what is no errand of this release', async t => {
+  t.same(errandIn(JSON.parse(JSON.stringify(errand))), errand)
+  const refused = { status: 400, message: /this release/ }
+  for (const wrong of [
+    undefined,
+    [],
+    { ...errand, revision: '5' },
+    { ...errand, to: 2 },
+    { ...errand, task: { ...task, kind: 'shell' } },
+    { ...errand, task: { ...task, osimage: undefined } },
+    { ...errand, task: { ...task, check: 'no' } },
+    { ...errand, task: { ...task, wish: { path: '/etc' } } },
+    { ...errand, task: { ...task, wish: { kernelfile: 1 } } },
+    { ...errand, task: { kind: 'push', osimage: 'compute', dryrun: false, check: false } },
+    { ...errand, task: { kind: 'removal', osimage: 'compute', tree: '..', check: false } },
+    { ...errand, task: { kind: 'removal', osimage: 'compute', tree: 'a/b', check: false } }
+  ])
+    t.throws(() => errandIn(wrong), refused, JSON.stringify(wrong))
+})
