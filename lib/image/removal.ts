@@ -113,6 +113,8 @@ export async function hideLeft(context: ImageContext, intent: RemovalIntent): Pr
 export async function isHidden(context: ImageContext, intent: RemovalIntent): Promise<boolean> {
   const { hidden } = await pathsOf(context, intent)
   if (!(await exists(hidden))) return false
-  if (!intent.asked) await forgetTree(context, intent.target)
+  // Who follows another controller can store nothing, and need not where that one has removed the record.
+  const isKept = !intent.asked && context.model.view.get('tree', intent.target) !== undefined
+  if (isKept) await forgetTree(context, intent.target)
   return true
 }

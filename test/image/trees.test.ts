@@ -1,7 +1,9 @@
-import { mkdirSync, symlinkSync } from 'node:fs'
+import { mkdirSync, readdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { ServiceError } from '../../lib/errors.js'
+import { newIntentId, temporary } from '../../lib/image/intents.js'
+import { recover } from '../../lib/image/recovery.js'
 import { abandonedTrees } from '../../lib/image/removal.js'
 import { imageTree, treeOf } from '../../lib/image/trees.js'
 import { Bench } from './bench.js'
@@ -85,3 +87,19 @@ t.test(
     t.match(await abandonedTrees(context), [old])
   }
 )
+
+// rules 9.15
+t.test('a standby removes what is left of a directory whose record is gone by now', async t => {
+  const bench = await Bench.open(t)
+  const { intents } = bench.context
+  const note = { kind: 'removal', id: newIntentId(), target: 'old' } as const
+  await intents.write(note)
+  mkdirSync(bench.path('images', temporary(note.id)))
+  const change = async () => {
+    throw new Error('another controller writes')
+  }
+  const context = { ...bench.context, model: { view: bench.context.model.view, change } } as never
+  await (await recover(context))()
+  t.same(readdirSync(bench.path('images')), [], bench.log.join('\n'))
+  t.same(await intents.left(() => {}), [])
+})
