@@ -122,7 +122,9 @@ export class Entry {
     if (kept === undefined) results.delete(key)
     else results.set(key, kept)
     const taken = kept === undefined ? 0 : size + key.length
-    this.#resultSizes.set(key, taken)
+    // What is not kept leaves nothing: another controller may send as many as it likes.
+    if (kept === undefined) this.#resultSizes.delete(key)
+    else this.#resultSizes.set(key, taken)
     this.#resultSize += taken
     if (leftOut > 0) this.line(`result ${key}: too large, ${leftOut} left out`)
     this.#record.soon()

@@ -39,7 +39,8 @@ export class Transcript {
   }
 
   add(text: string): void {
-    const line = oneLine(text)
+    // A copy: a part of a string keeps the whole of it in memory.
+    const line: string = JSON.parse(JSON.stringify(oneLine(text)))
     const size = this.#sizeOf(line)
     const isAmongFirst = this.#first.length < LINES_KEPT && this.#first.length === this.count
     if (isAmongFirst && this.#bytes.first + size <= this.#mostBytes) {

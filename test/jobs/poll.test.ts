@@ -1,9 +1,14 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import type { Jobs, Poll } from '../../lib/jobs/jobs.js'
 import { Gate, openJobs, outcome, readRecord, spec } from '../support/jobs.js'
 import { until } from '../support/until.js'
+
+setFlagsFromString('--expose-gc')
+const collect = runInNewContext('gc') as () => void
 
 const lines = (poll: Poll | undefined) => poll?.message.split(';;').filter(line => line !== '')
 
@@ -279,4 +284,24 @@ t.test('records, newest first', async t => {
   t.ok(ids.every(id => /^[\da-f]{32}$/.test(id)))
   t.equal(new Set(ids.map(id => id.slice(0, 8))).size, 50, 'no id looks like another')
   await until(() => jobs.records().every(({ state }) => state === 'done'))
+})
+
+// rules 8.2
+t.test('results for which there is no room leave nothing in memory', async t => {
+  const { jobs } = await openJobs(t)
+  const gate = new Gate('a')
+  const job = await jobs.submit(gate.spec)
+  const { result } = await gate.began
+  const heap = () => {
+    collect()
+    return process.memoryUsage().heapUsed
+  }
+  result('full', 'x'.repeat(1024 * 1024 - 100))
+  const before = heap()
+  for (let i = 0; i < 2000; i++) result(`${i}`.padEnd(20_000, 'x'), 'more')
+  const grown = heap() - before
+  t.ok(grown < 20_000_000, `${grown} bytes for 40,000,000 of names`)
+  gate.end()
+  await job.done
+  t.same(Object.keys((await jobs.record(job.id))?.results ?? {}), ['full'])
 })
