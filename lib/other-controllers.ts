@@ -101,6 +101,7 @@ export async function fileCopies(
     },
     arrived: () => images.look()
   })
+  images.keep = names => copies.keep(names)
   const errands = new Errands({
     own: config.controller.name,
     log,

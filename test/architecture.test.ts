@@ -119,6 +119,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'image/torrent',
     'image/transfer',
     'model',
+    // A pack of which nobody knows whether it is stored.
+    'store/errors',
     'monitor',
     'jobs',
     'program',

@@ -64,6 +64,8 @@ export class Images {
   readonly installing: Installing
   readonly sweep: Sweep
   readonly upkeep: Upkeep
+  /** Has files stay for a while, whether an object names them or not. Given where controllers share the objects. */
+  keep: ((names: readonly string[]) => Promise<void>) | undefined
   readonly #background: Background
   readonly #locks = new TreeLocks()
   readonly #elsewhere: WorkElsewhere
@@ -176,7 +178,8 @@ export class Images {
     else await this.#elsewhere.check(there, image, { ...task, check: true })
     const run = async (job: JobContext) => {
       const there = await elsewhere(this.#context, this.#image(name))
-      if (there === undefined) return packImage(this.#context, name, wish, storing(this.#context, actor), job)
+      if (there === undefined)
+        return packImage(this.#context, name, wish, storing(this.#context, actor, this.keep), job)
       const came = await this.#elsewhere.run(there, task, job)
       await publish(this.#context, outcomeIn(came, name), there, actor)
     }

@@ -7,6 +7,7 @@ import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
 import { fileNameRule, isFileName } from '../model/names.js'
 import type { PackDoc } from '../model/types/osimage.js'
+import { StoreError } from '../store/errors.js'
 import { bootFiles } from './boot-files.js'
 import type { ImageContext } from './context.js'
 import { newIntentId, type PackIntent, temporary } from './intents.js'
@@ -32,11 +33,24 @@ export type Storing = (
   release: () => Promise<void>
 ) => Promise<void>
 
-/** Stores a pack of this controller: one change makes the image name the new files. */
+/**
+ * Stores a pack of this controller: one change makes the image name the new files. `keep`, given where controllers share the objects,
+ * is told the names of files of which nobody knows whether that was stored.
+ */
 export const storing =
-  (context: ImageContext, actor: Actor): Storing =>
-  outcome =>
-    publish(context, outcome, here(context).controller, actor)
+  (context: ImageContext, actor: Actor, keep?: (names: readonly string[]) => Promise<void>): Storing =>
+  async (outcome, names, release) => {
+    try {
+      await publish(context, outcome, here(context).controller, actor)
+    } catch (error) {
+      // The answer may be lost alone: another controller that takes over has an image then that names these files.
+      if (keep && error instanceof StoreError) {
+        await keep(names)
+        await release()
+      }
+      throw error
+    }
+  }
 
 /**
  * Packs an image: builds its initramfs, makes the archive, copies kernel and initramfs beside it, makes the torrent.

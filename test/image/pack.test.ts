@@ -3,6 +3,7 @@ import t from 'tap'
 import { packImage, storing } from '../../lib/image/pack.js'
 import { theDaemon } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/view.js'
+import { StoreError } from '../../lib/store/errors.js'
 import { output, requireRoot } from '../support/programs.js'
 import { Bench } from './bench.js'
 import { makeTree, small } from './small-tree.js'
@@ -54,6 +55,26 @@ t.test('what happens to the image while it is packed', async t => {
   await pack(during(tx => tx.put('osimage', 'compute', { ...doc, comment: 'meanwhile' })))
   t.equal(image()?.comment, 'meanwhile')
   t.not(image()?.imagefile, before?.imagefile)
+})
+
+// rules 9.2, 11.19
+t.test('a pack of which nobody knows whether it is stored keeps its files for who takes over', async t => {
+  const { bench, files, touch } = await beginning(t)
+  const { model } = bench.context
+  const change = async () => {
+    throw new StoreError('no answer')
+  }
+  const context = {
+    ...bench.context,
+    model: { view: model.view, get: model.get.bind(model), change }
+  } as never
+  const kept: string[] = []
+  const keep = async (names: readonly string[]) => void kept.push(...names)
+  touch()
+  await t.rejects(packImage(context, 'compute', {}, storing(context, theDaemon, keep), bench.job()))
+  t.ok(kept.length > 0)
+  t.strictSame(readdirSync(bench.path('files')).sort(), [...new Set([...files, ...kept])].sort())
+  t.strictSame(readdirSync(bench.path('state', 'work')), [], 'no note is left')
 })
 
 // rules 8.3, 9.2
