@@ -4,6 +4,7 @@ import t from 'tap'
 import { FieldError, LoadError, problemText } from '../../lib/store/errors.js'
 import { output } from '../support/programs.js'
 import { proof } from '../support/proof.js'
+import { until } from '../support/until.js'
 import { Store } from './file-store.js'
 import { kinds, type MacIndex, node, openStore, optionsFor, type TestTypes } from './fixtures.js'
 
@@ -182,6 +183,8 @@ t.test('a copy of the files is a backup', async t => {
   await store.change(tx => {
     for (let i = 0; i < 30; i++) tx.put('node', `n${i}`, node(`n${i}`))
   })
+  // While files are written, a copy may miss one.
+  await until(() => readdirSync(join(root, 'one', 'intents')).length === 0)
   cpSync(join(root, 'one'), join(root, 'two'), {
     recursive: true,
     filter: source => !source.endsWith('/lock')
