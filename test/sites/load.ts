@@ -21,8 +21,11 @@ export type Line = { readonly ms: number } & (
   | { readonly kind: 'created'; readonly name: string; readonly address: string }
   | { readonly kind: 'refused'; readonly name: string; readonly address: string }
   | { readonly kind: 'changed'; readonly comment: string }
+  // Not acknowledged: it may come late, and was made or not.
+  | { readonly kind: 'unsure-change'; readonly comment: string }
   | { readonly kind: 'half'; readonly comment: string }
   | { readonly kind: 'reported'; readonly node: string; readonly count: number }
+  | { readonly kind: 'unsure-report'; readonly node: string; readonly count: number }
   | { readonly kind: 'script-failed'; readonly at: number; readonly reason: string }
   | { readonly kind: 'scripts'; readonly counts: readonly number[] }
 )
@@ -72,15 +75,21 @@ async function main({ controllers, token, file, scripts, macs }: Task): Promise<
       outgoing.end(body)
     })
 
-  /** Does it again and again; a controller that does not do it is left for the next one. */
-  async function again(at: number, pauseMs: number, work: (at: number) => Promise<boolean>): Promise<void> {
+  /** Does it again and again; a controller that does not do it is left for the next one, unless it is to `stay`. */
+  async function again(
+    at: number,
+    pauseMs: number,
+    work: (at: number) => Promise<boolean>,
+    stay = false
+  ): Promise<void> {
     while (!isOver) {
       const isDone = await work(at).catch(() => false)
-      if (!isDone) at = (at + 1) % controllers.length
+      if (!isDone && !stay) at = (at + 1) % controllers.length
       await sleep(isDone ? pauseMs : 50)
     }
   }
 
+  const unanswered = () => ({ status: 0 })
   let made = 0
   const create = async (at: number) => {
     const i = ++made
@@ -99,8 +108,8 @@ async function main({ controllers, token, file, scripts, macs }: Task): Promise<
     const table = ['name,comment', ...Array.from({ length: 8 }, (_, i) => `n${i + 1},${comment}`), ''].join(
       '\n'
     )
-    const { status } = await ask(at, 'POST', '/config/node?format=csv', LIMIT_MS, table)
-    if (status === 200) tell({ kind: 'changed', comment })
+    const { status } = await ask(at, 'POST', '/config/node?format=csv', LIMIT_MS, table).catch(unanswered)
+    tell({ kind: status === 200 ? 'changed' : 'unsure-change', comment })
     return status === 200
   }
   const look = async (at: number) => {
@@ -120,8 +129,8 @@ async function main({ controllers, token, file, scripts, macs }: Task): Promise<
     const count = ++reports
     const node = `r${(count % macs.length) + 1}`
     const body = JSON.stringify({ monitor: { status: { [node]: { state: `installer.${count}` } } } })
-    const { status } = await ask(at, 'POST', `/monitor/node/${node}`, LIMIT_MS, body)
-    if (status === 204) tell({ kind: 'reported', node, count })
+    const { status } = await ask(at, 'POST', `/monitor/node/${node}`, LIMIT_MS, body).catch(unanswered)
+    tell({ kind: status === 204 ? 'reported' : 'unsure-report', node, count })
     return status === 204
   }
 
@@ -158,9 +167,9 @@ async function main({ controllers, token, file, scripts, macs }: Task): Promise<
     () => tell({ kind: 'scripts', counts: counts.map((_, at) => counts.splice(at, 1, 0)[0] ?? 0) }),
     1000
   )
-  const pair = [0, 1].map(at => again(at, 60, create))
   await Promise.all([
-    ...pair,
+    // One at each controller: so the next acknowledged change is seen wherever it is first possible.
+    ...controllers.map((_, at) => again(at, 90, create, true)),
     again(2, 150, change),
     again(0, 300, look),
     again(1, 20, report),
