@@ -270,6 +270,7 @@ async function buildParts(
       machinesFile: join(state, 'audit-machines.log'),
       maxBytes: logging.audit_size,
       keep: logging.audit_keep,
+      controller: etcd && config.controller.name,
       ...{ now, log, ours },
       told: line => events.note('audit', String(told++), () => line)
     })
@@ -350,11 +351,11 @@ async function buildParts(
   closers.push(() => jobs.close(0))
   closed(work)
   const control = closed(new Control({ config: config.control, ...{ model, jobs, log, ticks } }))
-  const errandProofs = sharing?.errandProofs(tokens, now)
+  const questions = sharing?.questionsOf(tokens, now)
   const images = closed(
     await Images.open({
       ...{ config, model, jobs, status, remote, work, log, now, ticks },
-      controllers: etcd && errandProofs && sharing?.controllersOf(etcd, config, errandProofs),
+      controllers: etcd && questions && sharing?.controllersOf(etcd, config, questions),
       torrents: names => distribution.wanted(names)
     })
   )
@@ -369,8 +370,8 @@ async function buildParts(
   }
   const copies =
     etcd &&
-    errandProofs &&
-    (await sharing?.fileCopies({ config, model, images, log, now, ticks, tokens, store }, etcd, errandProofs))
+    questions &&
+    (await sharing?.fileCopies({ config, model, images, log, now, ticks, store }, etcd, questions))
   if (copies) isNowhere = copies.isNowhere
   if (copies) closers.push(() => copies.close())
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
@@ -432,11 +433,17 @@ async function buildParts(
   // Before the events of the change: who is told of it loads anew.
   store.subscribe(changes => overview.follow(changes))
   watch(events, { model, status, boots, health, subscribe: listener => store.subscribe(listener) })
+  const known = () => agreed?.controllers.map(({ name }) => name) ?? []
+  const audits = etcd && questions && sharing?.auditLogs(audit, etcd, config, questions, known)
   return {
-    ...{ config, model, status, boots, trace, health, metrics, events, overview, audit, logins, tokens },
+    ...{ config, model, status, boots, trace, health, metrics, events, overview, logins, tokens },
+    audit: audits?.logs ?? audit,
     ...{ control, boot, handover, install, library, nodeFiles, jobs, images, services, leases: lent },
     ...(etcd ? { shared: etcd } : {}),
-    between: { ...sharing?.handingOn(store, tokens, config, now, log), routes: copies?.routes ?? [] }
+    between: {
+      ...sharing?.handingOn(store, tokens, config, now, log),
+      routes: [...(copies?.routes ?? []), ...(audits?.routes ?? [])]
+    }
   }
 }
 

@@ -1,11 +1,11 @@
 import type { IncomingMessage } from 'node:http'
+import { auditLineRoutes } from './api/audit-lines.js'
 import type { Parts } from './api/context.js'
 import { copyRoutes } from './api/copies.js'
 import { errandRoutes } from './api/errands.js'
 import { writerFor } from './api/standby.js'
 import type { Caller } from './auth/access.js'
-import { CopyProofs } from './auth/copy-proofs.js'
-import { ErrandProofs } from './auth/errand-proofs.js'
+import { ControllerQuestions } from './auth/controller-questions.js'
 import { ForwardedRequests } from './auth/forwarded.js'
 import type { Tokens } from './auth/tokens.js'
 import { isPlain } from './config/reachability.js'
@@ -18,6 +18,8 @@ import { type Asking, runThere, UnreachedError } from './image/errands/asking.js
 import { Errands } from './image/errands/errands.js'
 import type { Log } from './log.js'
 import type { ClusterStore } from './model/view.js'
+import type { Audit } from './monitor/audit.js'
+import { AuditLogs } from './monitor/audit-logs.js'
 import { SharedServices } from './services/shared.js'
 import type { Etcd } from './store/etcd/medium.js'
 import { openEtcd } from './store/etcd/open.js'
@@ -54,12 +56,32 @@ export function sharedServices(
 /** Where other controllers reach this one. */
 const urlOf = ({ http, store }: Config) => store.url || http.url
 
-/** By which one controller has another one work. */
-export const errandProofs = (tokens: Tokens, now: () => number) =>
-  new ErrandProofs(tokens.keyFor('work on directories of other controllers'), now)
+/** What controllers ask one another: each by a key for that alone. */
+export const questionsOf = (tokens: Tokens, now: () => number) => ({
+  work: new ControllerQuestions(tokens.keyFor('work on directories of other controllers'), now),
+  files: new ControllerQuestions(tokens.keyFor('files that controllers copy'), now),
+  audit: new ControllerQuestions(tokens.keyFor('lines of audit logs'), now)
+})
+type Questions = ReturnType<typeof questionsOf>
+
+/** The audit logs of all controllers as one, and the route by which the others are asked. `known`: the names of those that were there lately. */
+export function auditLogs(
+  audit: Pick<Audit, 'last'>,
+  shared: SharedMedium,
+  config: Config,
+  { audit: questions }: Questions,
+  known: () => readonly string[]
+) {
+  const logs = new AuditLogs({
+    ...{ own: config.controller.name, audit, known, proofs: questions },
+    others: () => shared.others,
+    verified: config.node.verify_certificate
+  })
+  return { logs, routes: auditLineRoutes(audit, questions) }
+}
 
 /** The other controllers, as the one that writes has them work on directories that they have. */
-export function controllersOf(shared: SharedMedium, config: Config, proofs: ErrandProofs): Controllers {
+export function controllersOf(shared: SharedMedium, config: Config, { work }: Questions): Controllers {
   const { name: own } = config.controller
   return {
     own,
@@ -68,11 +90,7 @@ export function controllersOf(shared: SharedMedium, config: Config, proofs: Erra
       const { url } = shared.others.find(one => one.name === name) ?? {}
       if (url === undefined) throw new UnreachedError('it does not tell where it is reached')
       const { revision } = shared.standing
-      const asking: Asking = {
-        verified: config.node.verify_certificate,
-        headersFor: body => proofs.headersFor(body),
-        isProved: (asked, end, proof) => proofs.isProved(asked, end, proof)
-      }
+      const asking: Asking = { verified: config.node.verify_certificate, proofs: work }
       return runThere(url, { to: name, writer: urlOf(config), revision, task }, asking, job)
     }
   }
@@ -83,22 +101,17 @@ export function controllersOf(shared: SharedMedium, config: Config, proofs: Erra
  * them its own, and works for them on directories that are here.
  */
 export async function fileCopies(
-  parts: Pick<Parts, 'config' | 'model' | 'images' | 'tokens'> &
+  parts: Pick<Parts, 'config' | 'model' | 'images'> &
     Pick<CopiesOptions, 'log' | 'ticks'> & { readonly now: () => number; readonly store: ClusterStore },
   shared: SharedMedium,
-  errandProofs: ErrandProofs
+  questions: Questions
 ) {
-  const { config, model, images, tokens, store, now, log, ticks } = parts
-  const proofs = new CopyProofs(tokens.keyFor('files that controllers copy'), now)
+  const { config, model, images, store, now, log, ticks } = parts
   const checksums = new Checksums(now)
   const copies = await Copies.open({
     ...{ config, model, log, ticks, files: images.files },
     sources: () => sourcesAmong(shared.others, store.writer?.url, urlOf(config)),
-    asking: {
-      verified: config.node.verify_certificate,
-      headersFor: target => proofs.headersFor(target),
-      isProved: (asked, told, proof) => proofs.isProved(asked, told, proof)
-    },
+    asking: { verified: config.node.verify_certificate, proofs: questions.files },
     arrived: () => images.look()
   })
   images.keep = names => copies.keep(names)
@@ -111,7 +124,10 @@ export async function fileCopies(
   })
   store.subscribe(changes => copies.follow(changes))
   return {
-    routes: [...copyRoutes({ model, config }, proofs, checksums), ...errandRoutes(errands, errandProofs)],
+    routes: [
+      ...copyRoutes({ model, config }, questions.files, checksums),
+      ...errandRoutes(errands, questions.work)
+    ],
     get condition() {
       return copies.condition
     },

@@ -402,24 +402,31 @@ export function auditView(place, { isAdmin, events }) {
   const list = loaded(
     place,
     'Audit log',
-    async () => (await read(`/monitor/audit?by=${by}`)).monitor.audit,
-    (body, lines) =>
+    async () => (await read(`/monitor/audit?by=${by}`)).monitor,
+    (body, { audit: lines, missing }) => {
+      // Where several controllers share the objects.
+      const by = line => (missing ? [line.controller] : [])
       fill(
         body,
+        (missing ?? []).map(({ controller, reason }) =>
+          h('p', { class: 'faint' }, `The lines of controller ${controller} are not here: ${reason}.`)
+        ),
         lines.length === 0
           ? empty('Nothing was changed yet.')
           : table(
               'Changes, the newest first',
-              ['When', 'Who', 'From', 'What', 'Values'],
+              ['When', 'Who', 'From', ...by({ controller: 'Controller' }), 'What', 'Values'],
               lines.map(line => [
                 moment(line.time),
                 line.who,
                 line.from,
+                ...by(line),
                 [line.action, line.type, line.names ?? line.name].filter(Boolean).join(' '),
                 changesOf(line)
               ])
             )
       )
+    }
   )
   place.querySelector('h1').after(
     h(

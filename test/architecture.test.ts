@@ -90,7 +90,19 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // What the daemon is made of where several controllers share the objects.
   'other-controllers': [
-    ...['api', 'image', 'services', 'auth', 'model', 'store', 'store/files', 'store/etcd', 'http', 'config'],
+    ...[
+      'api',
+      'image',
+      'services',
+      'monitor',
+      'auth',
+      'model',
+      'store',
+      'store/files',
+      'store/etcd',
+      'http',
+      'config'
+    ],
     'store/medium'
   ],
   api: [
@@ -114,6 +126,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   boot: ['monitor', 'model', 'template'],
   image: [
+    'ask-controller',
     'helper',
     'image/packer',
     'image/torrent',
@@ -134,7 +147,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'image/transfer': ['program'],
   control: ['model', 'node-set', 'jobs', 'program', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'program', 'config'],
-  monitor: ['model', 'node-set', 'store', 'jobs'],
+  monitor: ['ask-controller', 'model', 'node-set', 'store', 'jobs'],
   // The ini's [users] lines hold roles and hashes.
   config: ['auth/roles', 'auth/passwords'],
   auth: ['model', 'http'],
@@ -151,6 +164,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   program: [],
   http: [],
   version: [],
+  'ask-controller': [],
   disk: ['errors'],
   background: ['concurrency'],
   log: ['log-output'],

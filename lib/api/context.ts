@@ -35,7 +35,7 @@ export interface Parts {
   readonly health: Health
   readonly events: Events
   readonly overview: Overview
-  readonly audit: Audit
+  readonly audit: Pick<Audit, 'last'>
   readonly logins: Logins
   readonly tokens: Tokens
   readonly boot: Boot

@@ -1,8 +1,9 @@
 import { join } from 'node:path'
-import type { CopyProofs } from '../auth/copy-proofs.js'
+import type { ControllerQuestions } from '../auth/controller-questions.js'
 import { notFound } from '../errors.js'
 import { bootFilesOfPacks } from '../image/boot-files.js'
 import type { Checksums } from '../image/copies/checksums.js'
+import { checksumText } from '../image/copies/download.js'
 import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
 import { get } from './row.js'
 import { bytes, object, string } from './schema.js'
@@ -13,11 +14,11 @@ import { bytes, object, string } from './schema.js'
  */
 export function copyRoutes(
   { model, config }: Pick<Parts, 'model' | 'config'>,
-  proofs: CopyProofs,
+  questions: ControllerQuestions,
   checksums: Checksums
 ): ApiRoute[] {
   const asked = (request: ApiRequest) => {
-    proofs.check(request.target, request.headers)
+    questions.check(request.target, request.headers)
     const name = param(request, 'file')
     const { index } = model.view
     if (!index.isImageFile('boot', name) && !index.isImageFile('pack', name))
@@ -44,7 +45,11 @@ export function copyRoutes(
       handler: async request => {
         const { name, file } = asked(request)
         const { bytes, sha256 } = await checksums.of(file, isPacked(name))
-        return ok({ bytes, sha256, proof: proofs.proofOf(request.headers, { bytes, sha256 }) })
+        return ok({
+          bytes,
+          sha256,
+          proof: questions.proofOf(request.headers, checksumText({ bytes, sha256 }))
+        })
       }
     })
   ]

@@ -1,4 +1,4 @@
-import type { ErrandProofs } from '../auth/errand-proofs.js'
+import type { ControllerQuestions } from '../auth/controller-questions.js'
 import { ERRANDS, errandIn } from '../image/errands/errand.js'
 import type { Errands } from '../image/errands/errands.js'
 import type { ApiRequest, ApiRoute } from './context.js'
@@ -9,7 +9,7 @@ import { plainText } from './schema.js'
  * Work on directories that are here, for the controller that writes (rules 9.15). The route is loaded only where there may be other
  * controllers, and stands in no document: who asks has to prove to be that controller.
  */
-export function errandRoutes(errands: Errands, proofs: ErrandProofs): ApiRoute[] {
+export function errandRoutes(errands: Errands, questions: ControllerQuestions): ApiRoute[] {
   return [
     post(ERRANDS, {
       access: 'anyone',
@@ -18,7 +18,7 @@ export function errandRoutes(errands: Errands, proofs: ErrandProofs): ApiRoute[]
       body: {
         schema: { type: 'object' },
         read: ({ body, headers }: ApiRequest) => {
-          proofs.check(JSON.stringify(body), headers)
+          questions.check(JSON.stringify(body), headers)
           return errandIn(body)
         }
       },
@@ -27,7 +27,7 @@ export function errandRoutes(errands: Errands, proofs: ErrandProofs): ApiRoute[]
         status: 200,
         type: 'application/x-ndjson',
         headers: { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' },
-        feed: errands.feed(errand, end => proofs.proofOf(headers, end)),
+        feed: errands.feed(errand, end => questions.proofOf(headers, end)),
         // Those who watch events do not keep it waiting. No user has this name.
         follower: { name: 'the controller that writes', first: true }
       })

@@ -1,6 +1,6 @@
 import { type Caller, isAdmin } from '../auth/access.js'
 import { nodeColumns } from '../monitor/overview.js'
-import type { ApiRoute, Parts } from './context.js'
+import { type ApiRoute, ok, type Parts } from './context.js'
 import { choice, isPretty } from './listing.js'
 import { takesGzip } from './query.js'
 import { get } from './row.js'
@@ -57,15 +57,26 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
     get('/monitor/audit', {
       access: 'admin',
       summary:
-        'The last changes that users made, or machines, newest first: 200 lines of the audit log at most',
+        'The last changes that users made, or machines, newest first: 200 lines of the audit log at most, of all controllers together',
       query: { by: word('users', 'machines') },
-      output: at('monitor.audit', list({ type: 'object' })),
+      output: at(
+        'monitor',
+        object({
+          audit: list({ type: 'object' }),
+          missing: list(
+            object({
+              controller: string(
+                'one whose lines are not among these, where several controllers share the objects'
+              ),
+              reason: string()
+            })
+          )
+        })
+      ),
       handler: async request => {
         const by = choice(request.query, 'by', ['users', 'machines'])
-        return {
-          status: 200,
-          body: { monitor: { audit: await parts.audit.last(by as 'users' | 'machines') } }
-        }
+        const { lines, missing } = await parts.audit.last(by as 'users' | 'machines')
+        return ok({ monitor: { audit: lines, ...(missing ? { missing } : {}) } })
       }
     })
   ]

@@ -7,7 +7,7 @@ import type { ApiRoute } from './context.js'
 
 /** What machines read to boot, what a person looks at first, and a token for it. */
 const answered =
-  /^\/(?:(?:boot|kickstart|files|copies|page|version|openapi\.json|metrics|token|monitor\/(?:primary|service|status))(?:\/|$)|$)/
+  /^\/(?:(?:boot|kickstart|files|copies|audit|page|version|openapi\.json|metrics|token|monitor\/(?:primary|service|status))(?:\/|$)|$)/
 
 /**
  * Whether a controller answers a route by itself while another one writes: most of the others change something, or tell of

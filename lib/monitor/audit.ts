@@ -14,6 +14,8 @@ import type { Condition } from './health.js'
 import { type LastLine, lastLines } from './last-lines.js'
 
 export interface AuditOptions {
+  /** The name of this controller, where several share the objects: each line tells it. */
+  readonly controller?: string | undefined
   /** Of the changes by users. */
   readonly file: string
   /** Of the changes by machines: by nodes, on their consoles, and by svcd for one that boots. */
@@ -47,11 +49,19 @@ const mostTold = 20
 const values = { before: undefined, after: undefined }
 
 /** So many lines are shown at once, of so many bytes in all from each file. */
-const mostRead = 200
+export const mostRead = 200
 const mostShownBytes = 256 * 1024
 
 /** Characters of a text that a line carries. */
 const longestText = 4096
+
+/** Lines of the audit log that were asked for. */
+export interface AuditLines {
+  /** The newest first. */
+  readonly lines: readonly object[]
+  /** The controllers whose lines are not among them, where several share the objects. */
+  readonly missing?: readonly { readonly controller: string; readonly reason: string }[]
+}
 
 /** Types of the store that are no objects to an admin. */
 const internal = new Set(['revoked'])
@@ -77,8 +87,8 @@ export class Audit {
   }
 
   /** The last lines that users, or machines, left: the newest first, 200 at most (6.11). Throws 503 when they cannot be read. */
-  last(by: 'users' | 'machines'): Promise<object[]> {
-    return (by === 'users' ? this.#users : this.#machines).last(mostRead)
+  async last(by: 'users' | 'machines'): Promise<AuditLines> {
+    return { lines: await (by === 'users' ? this.#users : this.#machines).last(mostRead) }
   }
 
   /** Tries once more to write lines that wait. */
@@ -91,7 +101,12 @@ export class Audit {
     if (known.length === 0) return Promise.resolve()
     const time = new Date(this.options.now()).toISOString()
     // One change may touch many objects: its lines carry the same mark.
-    const head = { time, change: randomBytes(6).toString('hex'), who: actor.who, from: actor.from }
+    const { controller } = this.options
+    const head = {
+      ...{ time, change: randomBytes(6).toString('hex') },
+      ...(controller === undefined ? {} : { controller }),
+      ...{ who: actor.who, from: actor.from }
+    }
     const trail = isByMachine(actor) ? this.#machines : this.#users
     const { told } = this.options
     const lines = function* () {

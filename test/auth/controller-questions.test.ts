@@ -1,17 +1,17 @@
-// rules 9.15
+// rules 6.11, 9.15, 11.19
 import t from 'tap'
-import { ErrandProofs } from '../../lib/auth/errand-proofs.js'
+import { ControllerQuestions } from '../../lib/auth/controller-questions.js'
 
 const key = Buffer.alloc(32, 1)
 
-t.test('work is asked for by a controller, with these words, within a minute, and once', t => {
+t.test('a question is one of a controller, with these words, within a minute, and once', t => {
   let now = 1_000_000
-  const [writer, works] = [new ErrandProofs(key, () => now), new ErrandProofs(key, () => now)]
+  const [writer, works] = [new ControllerQuestions(key, () => now), new ControllerQuestions(key, () => now)]
   const asked = writer.headersFor('{"to":"c2"}')
   const refused = { status: 401, message: /controllers of this cluster alone/ }
   t.throws(() => works.check('{"to":"c3"}', asked), refused)
   t.throws(() => works.check('{"to":"c2"}', {}), refused)
-  const other = new ErrandProofs(Buffer.alloc(32), () => now)
+  const other = new ControllerQuestions(Buffer.alloc(32), () => now)
   t.throws(() => works.check('{"to":"c2"}', other.headersFor('{"to":"c2"}')), refused)
   const [[name, value]] = Object.entries(asked) as [[string, string]]
   for (const forged of [value.replace(/^\d+/, '1000001'), value.slice(0, -1), `${value} `, 'é', ''])
@@ -25,7 +25,7 @@ t.test('work is asked for by a controller, with these words, within a minute, an
   now += 1001
   t.throws(() => works.check('{"to":"c2"}', asked), { status: 401, message: /clocks of two controllers/ })
   // Whose clock is ahead by a minute.
-  const ahead = new ErrandProofs(key, () => now + 60_000).headersFor('x')
+  const ahead = new ControllerQuestions(key, () => now + 60_000).headersFor('x')
   t.doesNotThrow(() => works.check('x', ahead))
   for (const ms of [0, 60_000, 60_000]) {
     now += ms
@@ -36,8 +36,8 @@ t.test('work is asked for by a controller, with these words, within a minute, an
   t.end()
 })
 
-t.test('how it ended is proved, as the answer to one question', t => {
-  const proofs = new ErrandProofs(key, () => 1)
+t.test('what is answered is proved, as the answer to one question', t => {
+  const proofs = new ControllerQuestions(key, () => 1)
   const [asked, other] = [proofs.headersFor('x'), proofs.headersFor('x')]
   const proof = proofs.proofOf(asked, '{"done":{}}')
   t.ok(proofs.isProved(asked, '{"done":{}}', proof))

@@ -388,7 +388,7 @@ t.test('a log that cannot be written is told by the health, and loses no later l
 // rules 6.11
 t.test('half a line, which a power cut left, spoils neither the next line nor what is read', async t => {
   const { directory, file, audit, record } = log(t, 10_000_000, 1)
-  const found = async () => (await audit.last('users')).map(line => (line as Line).name)
+  const found = async () => (await audit.last('users')).lines.map(line => (line as Line).name)
   await record('a')
   const [whole = ''] = text(file).split('\n')
   await audit.close()

@@ -14,7 +14,7 @@ import type { Condition } from '../../monitor/health.js'
 import { hashFile } from '../packer/in-worker.js'
 import { isServed, servedMode } from '../publish.js'
 import { filesOfPack } from '../sweep.js'
-import { checksumAt, download, type Source, SourceError } from './download.js'
+import { type Asking, checksumAt, download, type Source, SourceError } from './download.js'
 import { type NamedFile, namedFiles } from './named.js'
 import { OwnedFiles } from './owned.js'
 
@@ -29,7 +29,7 @@ export interface CopiesOptions {
   readonly files: Mutex
   /** The other controllers, in the order in which they are asked. */
   readonly sources: () => readonly Source[]
-  readonly asking: Parameters<typeof checksumAt>[2]
+  readonly asking: Asking
   /** Called when a file has arrived. */
   readonly arrived: () => void
 }

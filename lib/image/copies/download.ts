@@ -1,8 +1,7 @@
 import { constants } from 'node:fs'
 import { type FileHandle, open, rm } from 'node:fs/promises'
-import { request as ask, type IncomingMessage } from 'node:http'
-import { request as askTls } from 'node:https'
-import { certificateFault } from '../../certificate-fault.js'
+import type { IncomingMessage } from 'node:http'
+import { askController, type Proofs, UnansweredError } from '../../ask-controller.js'
 
 /** Another controller, which may have a file. */
 export interface Source {
@@ -16,8 +15,7 @@ export interface Source {
 export interface Asking {
   /** Whether the certificate of the other side has to be one that the system trusts. */
   readonly verified: boolean
-  /** The headers of a request for this path: they prove who asks. */
-  headersFor(target: string): Record<string, string>
+  readonly proofs: Proofs
   /** Whether it is still one of the controllers; who has gone is not waited for. Absent: it is. */
   readonly isThere?: (source: Source) => boolean
   /** Least speed, as bytes in so many milliseconds; who sends less is left. Absent: 256 KiB in 30 s. */
@@ -35,26 +33,20 @@ export class SourceError extends Error {
   }
 }
 
-/** A machine that is off answers nothing at all. */
-const CONNECT_MS = 5000
-const KEEP_ALIVE_MS = 2000
 /** It may wait for a place among downloads, and a checksum for one that is made. */
 const ANSWER_MS = { file: 60_000, checksum: 600_000 }
-const LOOK_MS = 1000
 const LONGEST_CHECKSUM = 4096
 const PACE = { bytes: 256 * 1024, ms: 30_000 }
+
+/** What is proved of a checksum. */
+export const checksumText = ({ bytes, sha256 }: { readonly bytes: number; readonly sha256: string }) =>
+  `${bytes} ${sha256}`
 
 /** What a controller tells of a file: its size and its SHA-256. Throws SourceError. */
 export async function checksumAt(
   source: Source,
   name: string,
-  asking: Asking & {
-    isProved(
-      asked: Record<string, string>,
-      told: { readonly bytes: number; readonly sha256: string },
-      proof: string
-    ): boolean
-  },
+  asking: Asking,
   signal: AbortSignal
 ): Promise<{ readonly bytes: number; readonly sha256: string }> {
   const { answer, asked } = await answered(source, `/copies/${name}/checksum`, {}, asking, signal)
@@ -76,7 +68,7 @@ export async function checksumAt(
     /^[\da-f]{64}$/.test(sha256) &&
     typeof proof === 'string'
   const told = { bytes: bytes as number, sha256: sha256 as string }
-  if (!isOne || !asking.isProved(asked, told, proof)) throw unproved(source)
+  if (!isOne || !asking.proofs.isProved(asked, checksumText(told), proof)) throw unproved(source)
   return told
 }
 
@@ -208,59 +200,31 @@ async function reading<T>(source: Source, signal: AbortSignal, read: () => Promi
 /** Asks for a path, and gives the head of the answer. Throws SourceError where there is none. */
 async function answered(
   source: Source,
-  target: string,
+  path: string,
   more: Record<string, string>,
-  { verified, headersFor, isThere = () => true }: Asking,
+  { verified, proofs, isThere }: Asking,
   signal: AbortSignal
 ): Promise<{ readonly answer: IncomingMessage; readonly asked: Record<string, string> }> {
-  signal.throwIfAborted()
-  const asked = headersFor(target)
-  const { protocol, hostname, port, host } = new URL(source.url)
-  const isTls = protocol === 'https:'
-  const answerMs = target.endsWith('/checksum') ? ANSWER_MS.checksum : ANSWER_MS.file
-  return new Promise((resolve, reject) => {
-    const request = (isTls ? askTls : ask)({
-      ...{ hostname: hostname.replace(/^\[|\]$/g, ''), port, path: target, method: 'GET' },
-      headers: { ...asked, ...more, host, 'accept-encoding': 'identity' },
-      ...{ agent: false, signal, rejectUnauthorized: verified }
+  const asked = proofs.headersFor(path)
+  try {
+    const answer = await askController({
+      ...{ url: source.url, path, headers: { ...asked, ...more }, verified, signal },
+      answerMs: path.endsWith('/checksum') ? ANSWER_MS.checksum : ANSWER_MS.file,
+      ...(isThere ? { isThere: () => isThere(source) } : {})
     })
-    const connecting = setTimeout(() => request.destroy(new Error('it does not answer')), CONNECT_MS)
-    const answering = setTimeout(() => request.destroy(new Error('it does not answer')), answerMs)
-    // One that stands still takes connections, and answers nothing.
-    const looking = setInterval(() => {
-      if (!isThere(source)) request.destroy(new Error('it is not there any more'))
-    }, LOOK_MS)
-    const answeredOrGone = () => {
-      clearInterval(looking)
-      clearTimeout(connecting)
-      clearTimeout(answering)
-    }
-    request
-      .once('socket', socket => {
-        // Whose machine is gone without a word is noticed.
-        socket.setKeepAlive(true, KEEP_ALIVE_MS)
-        socket.once(isTls ? 'secureConnect' : 'connect', () => clearTimeout(connecting))
-      })
-      .once('close', answeredOrGone)
-      .once('response', answer => {
-        answeredOrGone()
-        // Whoever reads it learns that it broke.
-        answer.on('error', () => undefined)
-        resolve({ answer, asked })
-      })
-      .on('error', error => reject(signal.aborted ? signal.reason : unreached(source, error)))
-      .end()
-  })
+    return { answer, asked }
+  } catch (error) {
+    throw error instanceof UnansweredError ? unreached(source, error) : error
+  }
 }
 
 const nameOf = ({ name, url }: Source) => `controller ${name} (${url})`
 
-function unreached(source: Source, { code, message }: NodeJS.ErrnoException): SourceError {
-  const wayOut =
-    certificateFault(code) === undefined
-      ? 'look whether svcd runs there, and whether [store] url or [http] url there leads to it'
-      : 'its certificate is not taken; [node] verify_certificate has it checked'
-  return new SourceError('fails', `${nameOf(source)} cannot be asked (${code ?? message}): ${wayOut}`)
+function unreached(source: Source, { message, isUntrusted }: UnansweredError): SourceError {
+  const wayOut = isUntrusted
+    ? 'its certificate is not taken; [node] verify_certificate has it checked'
+    : 'look whether svcd runs there, and whether [store] url or [http] url there leads to it'
+  return new SourceError('fails', `${nameOf(source)} cannot be asked (${message}): ${wayOut}`)
 }
 
 function refusal(source: Source, { statusCode = 0 }: IncomingMessage): SourceError {

@@ -1,6 +1,5 @@
-import { request as ask, type IncomingMessage } from 'node:http'
-import { request as askTls } from 'node:https'
-import { certificateFault } from '../../certificate-fault.js'
+import type { IncomingMessage } from 'node:http'
+import { askController, type Proofs, UnansweredError } from '../../ask-controller.js'
 import { ServiceError, unavailable } from '../../errors.js'
 import type { JobContext } from '../../jobs/jobs.js'
 import { isObject, type JsonObject, type JsonValue } from '../../json.js'
@@ -10,15 +9,9 @@ import { ERRANDS, type Errand } from './errand.js'
 export interface Asking {
   /** Whether its certificate has to be one that the system trusts. */
   readonly verified: boolean
-  /** The headers of a question with this body: they prove who asks. */
-  headersFor(body: string): Record<string, string>
-  /** Whether a controller has told this end of what was asked with these headers. */
-  isProved(asked: Record<string, string>, end: string, proof: string): boolean
+  readonly proofs: Proofs
 }
 
-/** A machine that is off answers nothing at all. */
-const CONNECT_MS = 5000
-const KEEP_ALIVE_MS = 2000
 /** Who works says something every second. */
 const SILENT_MS = 20_000
 /** Of a line: a result has 1 MiB at most. */
@@ -42,7 +35,7 @@ export async function runThere(
   job: Omit<JobContext, 'id'>
 ): Promise<JsonValue> {
   const body = JSON.stringify(errand)
-  const asked = asking.headersFor(body)
+  const asked = asking.proofs.headersFor(body)
   const answer = await answered(url, body, asked, asking.verified, job.signal)
   const silence = setTimeout(() => answer.destroy(new Error('it says nothing more')), SILENT_MS)
   try {
@@ -53,7 +46,7 @@ export async function runThere(
       if (typeof progress === 'number') job.progress(progress)
       if (Array.isArray(result) && typeof result[0] === 'string') job.result(result[0], result[1] ?? null)
       if (typeof end !== 'string') continue
-      if (!asking.isProved(asked, end, String(proof)))
+      if (!asking.proofs.isProved(asked, end, String(proof)))
         throw new LostError('what it says at the end is not proved: something else answers there')
       return ended(end)
     }
@@ -81,49 +74,19 @@ function ended(text: string): JsonValue {
 
 async function answered(
   url: string,
-  body: string,
+  json: string,
   headers: Record<string, string>,
   verified: boolean,
   signal: AbortSignal
 ): Promise<IncomingMessage> {
-  return new Promise((resolve, reject) => {
-    let isConnected = false
-    const { protocol, hostname, port } = new URL(url)
-    const isTls = protocol === 'https:'
-    const request = (isTls ? askTls : ask)({
-      ...{ hostname: hostname.replace(/^\[|\]$/g, ''), port, path: ERRANDS, method: 'POST' },
-      headers: { ...headers, 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) },
-      ...{ agent: false, signal, rejectUnauthorized: verified }
-    })
-    const connecting = setTimeout(() => request.destroy(new Error('it does not answer')), CONNECT_MS)
-    const answering = setTimeout(() => request.destroy(new Error('it does not answer')), SILENT_MS)
-    const settled = () => {
-      clearTimeout(connecting)
-      clearTimeout(answering)
-    }
-    request
-      .once('socket', socket => {
-        // Whose machine is gone without a word is noticed.
-        socket.setKeepAlive(true, KEEP_ALIVE_MS)
-        socket.once(isTls ? 'secureConnect' : 'connect', () => {
-          isConnected = true
-          clearTimeout(connecting)
-        })
-      })
-      .once('close', settled)
-      .once('response', answer => {
-        settled()
-        // Whoever reads it learns that it broke.
-        answer.on('error', () => undefined)
-        resolve(answer)
-      })
-      .on('error', (error: NodeJS.ErrnoException) => {
-        const reason = `${error.code ?? error.message}${certificateFault(error.code) === undefined ? '' : ', [node] verify_certificate has its certificate checked'}`
-        if (signal.aborted) reject(signal.reason)
-        else reject(isConnected ? new LostError(reason) : new UnreachedError(reason))
-      })
-      .end(body)
-  })
+  try {
+    return await askController({ url, path: ERRANDS, headers, json, verified, answerMs: SILENT_MS, signal })
+  } catch (error) {
+    if (!(error instanceof UnansweredError)) throw error
+    const { message, isReached, isUntrusted } = error
+    const reason = `${message}${isUntrusted ? ', [node] verify_certificate has its certificate checked' : ''}`
+    throw isReached ? new LostError(reason) : new UnreachedError(reason)
+  }
 }
 
 /** The messages of an answer, one in each line; empty lines only say that it is there. */

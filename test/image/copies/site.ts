@@ -7,7 +7,7 @@ import type { Test } from 'tap'
 import { copyRoutes } from '../../../lib/api/copies.js'
 import { checkParam } from '../../../lib/api/params.js'
 import type { Caller } from '../../../lib/auth/access.js'
-import { CopyProofs } from '../../../lib/auth/copy-proofs.js'
+import { ControllerQuestions } from '../../../lib/auth/controller-questions.js'
 import { HttpServer } from '../../../lib/http/server.js'
 import { Checksums } from '../../../lib/image/copies/checksums.js'
 import { Copies, type CopiesOptions } from '../../../lib/image/copies/copies.js'
@@ -53,7 +53,7 @@ export async function controllerWith(t: Test, objects: (tx: Tx) => void, key: Ui
   await bench.put(objects)
   const checksums = new Checksums(Date.now)
   const { model, config, log } = bench.context
-  const proofs = new CopyProofs(key, Date.now)
+  const proofs = new ControllerQuestions(key, Date.now)
   const server = new HttpServer<Caller>({
     routes: copyRoutes({ model, config: config as never }, proofs, checksums),
     authorize: () => ({ kind: 'anonymous' }),
@@ -146,7 +146,7 @@ export async function lacking(
   const bench = await Bench.open(t, ...(options.overrides ?? []))
   await bench.put(objects)
   const arrived = { times: 0 }
-  const proofs = new CopyProofs(KEY, Date.now)
+  const proofs = new ControllerQuestions(KEY, Date.now)
   const open = async () => {
     const copies = await Copies.open({
       ...bench.context,
@@ -155,8 +155,7 @@ export async function lacking(
       sources: () => [...sources],
       asking: {
         verified: true,
-        headersFor: target => proofs.headersFor(target),
-        isProved: (asked, told, proof) => proofs.isProved(asked, told, proof),
+        proofs,
         ...(options.pace ? { pace: options.pace } : {})
       },
       arrived: () => {

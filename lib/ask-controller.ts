@@ -1,0 +1,108 @@
+import { request as ask, type IncomingMessage } from 'node:http'
+import { request as askTls } from 'node:https'
+import { certificateFault } from './certificate-fault.js'
+
+/** What another controller is asked. */
+export interface Question {
+  /** Its origin, http or https. */
+  readonly url: string
+  readonly path: string
+  readonly headers: Record<string, string>
+  /** Absent: it is a GET. */
+  readonly json?: string
+  /** Whether its certificate has to be one that the system trusts. */
+  readonly verified: boolean
+  /** After so many milliseconds without the head of an answer it is left. */
+  readonly answerMs: number
+  readonly signal: AbortSignal
+  /** Whether it is still one of the controllers: who is gone is not waited for. Absent: it is. */
+  readonly isThere?: () => boolean
+}
+
+/** How a question is proved to be one of a controller, and so is its answer. */
+export interface Proofs {
+  /** The headers of a question with these words: its body, or its path and query. */
+  headersFor(words: string): Record<string, string>
+  /** Whether a controller has answered this to a question with these headers. */
+  isProved(asked: Record<string, string>, answer: string, proof: string): boolean
+}
+
+/** The question was not answered. */
+export class UnansweredError extends Error {
+  constructor(
+    reason: string,
+    /** Whether it was reached: it may have done what was asked. */
+    readonly isReached: boolean,
+    /** Whether its certificate was refused. */
+    readonly isUntrusted: boolean
+  ) {
+    super(reason)
+  }
+}
+
+/** A machine that is off answers nothing at all. */
+const CONNECT_MS = 5000
+const KEEP_ALIVE_MS = 2000
+const LOOK_MS = 1000
+
+/**
+ * Asks another controller, over a connection for this question alone; gives the head of the answer. Whoever reads the answer learns where it
+ * breaks. Rejects with UnansweredError, and with the reason of the signal.
+ */
+export async function askController(question: Question): Promise<IncomingMessage> {
+  const { url, path, headers, json, verified, answerMs, signal, isThere } = question
+  signal.throwIfAborted()
+  const { protocol, hostname, port, host } = new URL(url)
+  const isTls = protocol === 'https:'
+  const body =
+    json === undefined
+      ? {}
+      : { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(json)) }
+  return new Promise((resolve, reject) => {
+    let isReached = false
+    const request = (isTls ? askTls : ask)({
+      ...{
+        hostname: hostname.replace(/^\[|\]$/g, ''),
+        port,
+        path,
+        method: json === undefined ? 'GET' : 'POST'
+      },
+      headers: { ...headers, ...body, host, 'accept-encoding': 'identity' },
+      ...{ agent: false, signal, rejectUnauthorized: verified }
+    })
+    const late = () => request.destroy(new Error('it does not answer'))
+    const connecting = setTimeout(late, CONNECT_MS)
+    const answering = setTimeout(late, answerMs)
+    // One that stands still takes connections, and answers nothing.
+    const looking =
+      isThere &&
+      setInterval(() => {
+        if (!isThere()) request.destroy(new Error('it is not there any more'))
+      }, LOOK_MS)
+    const settled = () => {
+      clearTimeout(connecting)
+      clearTimeout(answering)
+      clearInterval(looking)
+    }
+    request
+      .once('socket', socket => {
+        // Whose machine is gone without a word is noticed.
+        socket.setKeepAlive(true, KEEP_ALIVE_MS)
+        socket.once(isTls ? 'secureConnect' : 'connect', () => {
+          isReached = true
+          clearTimeout(connecting)
+        })
+      })
+      .once('close', settled)
+      .once('response', answer => {
+        settled()
+        answer.on('error', () => undefined)
+        resolve(answer)
+      })
+      .on('error', ({ code, message }: NodeJS.ErrnoException) => {
+        if (signal.aborted) reject(signal.reason)
+        else reject(new UnansweredError(code ?? message, isReached, certificateFault(code) !== undefined))
+      })
+      .end(json)
+  })
+}

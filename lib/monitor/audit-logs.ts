@@ -1,0 +1,132 @@
+import { askController, type Proofs, UnansweredError } from '../ask-controller.js'
+import { isObject } from '../json.js'
+import { type Audit, type AuditLines, mostRead } from './audit.js'
+
+/** Where one controller asks another for lines of its audit log. */
+export const AUDIT_LINES = '/audit'
+
+interface AuditLogsOptions {
+  /** The name of this controller. */
+  readonly own: string
+  readonly audit: Pick<Audit, 'last'>
+  /** The other controllers that are there, and where each is reached. */
+  readonly others: () => readonly { readonly name: string; readonly url?: string }[]
+  /** The names of those that are there, and of those that were there lately. */
+  readonly known: () => readonly string[]
+  /** Whether their certificates have to be ones that the system trusts. */
+  readonly verified: boolean
+  readonly proofs: Proofs
+}
+
+/** An admin waits for it. */
+const LIMIT_MS = 5000
+/** The lines of two files, of 256 KiB each, as one text in another one. */
+const LONGEST = 4 * 1024 * 1024
+
+/** A line of an audit log, as far as its place among others depends on it. */
+type Line = object & { readonly time?: unknown }
+
+/** The audit logs of all controllers that share the objects, as one: each controller has the lines of what it wrote (rules 6.11). */
+export class AuditLogs {
+  constructor(private readonly options: AuditLogsOptions) {}
+
+  /** The last lines, the newest first, each with its controller, and which controllers could not be asked. Throws 503 when those that are here cannot be read. */
+  async last(by: 'users' | 'machines'): Promise<AuditLines> {
+    const { own, audit, others, known } = this.options
+    const there = others()
+    const missing = known()
+      .filter(name => name !== own && !there.some(other => other.name === name))
+      .map(controller => ({ controller, reason: 'it is not there' }))
+    const asked = there.map(async ({ name, url }) => {
+      try {
+        return named(name, await this.#linesOf(url, by))
+      } catch (error) {
+        missing.push({ controller: name, reason: (error as Error).message })
+        return []
+      }
+    })
+    const here = named(own, (await audit.last(by)).lines)
+    return { lines: newestFirst([here, ...(await Promise.all(asked))], mostRead), missing }
+  }
+
+  async #linesOf(url: string | undefined, by: string): Promise<readonly object[]> {
+    if (url === undefined) throw new Error('it does not tell where it is reached')
+    const { verified, proofs } = this.options
+    const path = `${AUDIT_LINES}/${by}`
+    const headers = proofs.headersFor(path)
+    const signal = AbortSignal.timeout(LIMIT_MS)
+    try {
+      const answer = await askController({ url, path, headers, verified, answerMs: LIMIT_MS, signal })
+      const parts: Buffer[] = []
+      let size = 0
+      for await (const chunk of answer as AsyncIterable<Buffer>) {
+        size += chunk.length
+        if (size > LONGEST) throw new Error('it answers with more than it may')
+        parts.push(chunk)
+      }
+      if (answer.statusCode !== 200) throw refusal(answer.statusCode)
+      const { lines, proof } = objectIn(Buffer.concat(parts).toString())
+      if (typeof lines !== 'string' || !proofs.isProved(headers, lines, String(proof)))
+        throw new Error('what it answers is not proved: something else answers there')
+      return linesIn(lines)
+    } catch (error) {
+      if (signal.aborted) throw new Error('it does not answer')
+      if (error instanceof UnansweredError) throw new Error(`it cannot be asked (${error.message})`)
+      throw error
+    }
+  }
+}
+
+/** What one controller answers another that asks for its lines: what is proved, and the proof. */
+export async function answerWithLines(
+  audit: Pick<Audit, 'last'>,
+  by: 'users' | 'machines',
+  prove: (text: string) => string
+): Promise<{ readonly lines: string; readonly proof: string }> {
+  const lines = JSON.stringify((await audit.last(by)).lines)
+  return { lines, proof: prove(lines) }
+}
+
+/** A line of before there were several controllers names none. */
+const named = (controller: string, lines: readonly object[]): Line[] =>
+  lines.map(line => ({ controller, ...line }))
+
+/** Lists of lines, each the newest first, as one. The order of a list stays: clocks of controllers differ. */
+function newestFirst(lists: readonly (readonly Line[])[], most: number): Line[] {
+  const left = lists.map(list => [...list].reverse())
+  const found: Line[] = []
+  while (found.length < most) {
+    let newest: Line[] | undefined
+    for (const list of left) {
+      const line = list.at(-1)
+      if (line && (!newest || String(line.time) > String(newest.at(-1)?.time))) newest = list
+    }
+    const line = newest?.pop()
+    if (!line) break
+    found.push(line)
+  }
+  return found
+}
+
+const refusal = (status = 0) =>
+  new Error(
+    status === 404
+      ? 'it is of a release that does not tell its lines'
+      : status === 401
+        ? 'it does not believe that a controller asks: its clock, or its token.key, is another one'
+        : `it answers with ${status}: look into its log`
+  )
+
+function objectIn(text: string): Record<string, unknown> {
+  try {
+    const json: unknown = JSON.parse(text)
+    return isObject(json) ? json : {}
+  } catch {
+    return {}
+  }
+}
+
+function linesIn(text: string): object[] {
+  const lines: unknown = JSON.parse(text)
+  return Array.isArray(lines) ? lines.filter(isObject) : []
+}
