@@ -23,6 +23,11 @@ export class OpenFile {
     return Number(this.#found.size)
   }
 
+  /** When it was changed last, in milliseconds since 1970. */
+  get changedMs(): number {
+    return Number(this.#found.ctimeNs) / 1e6
+  }
+
   /** Strong: other bytes have another one. */
   get etag(): string {
     const { ino, size, mtimeNs } = this.#found

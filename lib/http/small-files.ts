@@ -6,6 +6,8 @@ import type { OpenFile, OpenFiles } from './open-files.js'
 const LARGEST = 64 * 1024
 /** What is kept of all small files, in bytes. */
 const MOST_BYTES = 4 * 1024 * 1024
+/** A clock of files has ticks: what is changed twice within one has the time of the first change still. */
+const TICK_MS = 1000
 
 /** A file that is wholly in memory. Nobody may write into its bytes. */
 export interface SmallFile {
@@ -26,13 +28,15 @@ interface Look {
  */
 export class SmallFiles {
   readonly #files: OpenFiles
+  readonly #now: () => number
   readonly #kept = new Map<string, SmallFile>()
   #bytes = 0
   readonly #looks = new Map<string, Look>()
 
-  /** `files`: by which they are opened. */
-  constructor(files: OpenFiles) {
+  /** `files`: by which they are opened. `now`: milliseconds since 1970. */
+  constructor(files: OpenFiles, now: () => number = Date.now) {
     this.#files = files
+    this.#now = now
   }
 
   /**
@@ -67,7 +71,8 @@ export class SmallFiles {
       const bytes = Buffer.allocUnsafeSlow(file.size)
       // A file that got shorter meanwhile is left to who sends it in pieces.
       if ((await file.read(bytes, 0, file.size)) < file.size) return undefined
-      return this.#keep(path, { file, bytes })
+      const small = { file, bytes }
+      return this.#now() - file.changedMs < TICK_MS ? small : this.#keep(path, small)
     })
   }
 

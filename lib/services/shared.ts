@@ -46,7 +46,9 @@ export class SharedServices {
   readonly #entries = new Map<string, Entry>()
   /** What was decided and may not be stored. */
   readonly #unsure = new Set<string>()
-  #controllers: readonly NamedController[] | undefined
+  #controllers: readonly NamedController[] = []
+  /** Something of what is kept was changed since they were listed. */
+  #mayDiffer = true
   #records!: Records<Changed>
   readonly #looking: Background
   /** Is told that something else holds now; it must not throw. */
@@ -82,7 +84,12 @@ export class SharedServices {
 
   /** The controllers that zones name, in natural order: the same on all of them, and the same array until they change. */
   get controllers(): readonly NamedController[] {
-    this.#controllers ??= this.#listed()
+    if (this.#mayDiffer) {
+      const listed = this.#listed()
+      // Texts of nodes are kept for as long as it is the same array.
+      if (JSON.stringify(listed) !== JSON.stringify(this.#controllers)) this.#controllers = listed
+      this.#mayDiffer = false
+    }
     return this.#controllers
   }
 
@@ -128,7 +135,7 @@ export class SharedServices {
   }
 
   #decide(key: string, what: Told | { address: string; seenMs: number } | undefined): void {
-    this.#controllers = undefined
+    this.#mayDiffer = true
     if (what) this.#entries.set(key, { key, ...what })
     else this.#entries.delete(key)
     this.#unsure.add(key)
@@ -178,14 +185,14 @@ export class SharedServices {
         return entry ? [entry] : []
       },
       take: (key, [record]) => {
-        this.#controllers = undefined
+        this.#mayDiffer = true
         this.#unsure.delete(key)
         if (record === undefined) entries.delete(key)
         else entries.set(key, entryIn(key, record))
         this.heard(key.startsWith(ZONE) ? 'a zone' : 'a controller')
       },
       reset: () => {
-        this.#controllers = undefined
+        this.#mayDiffer = true
         entries.clear()
         this.#unsure.clear()
       }

@@ -19,7 +19,7 @@ const files = [
 ]
 
 /** Small files, and how many descriptors they have. */
-function smallFiles() {
+function smallFiles(now = () => Date.now() + 10_000) {
   const open = { now: 0, taken: 0 }
   const descriptors = {
     take: () => {
@@ -30,7 +30,7 @@ function smallFiles() {
       open.now--
     }
   }
-  return { small: new SmallFiles(new OpenFiles(descriptors)), open }
+  return { small: new SmallFiles(new OpenFiles(descriptors), now), open }
 }
 
 // rules 2.13
@@ -93,6 +93,22 @@ t.test('those who ask at the same time share one look at the disk', async t => {
   t.ok(asked > 0 && asked < 10, `the system was asked ${asked} times`)
   t.equal(open.taken, 1, 'it was read once')
 })
+
+t.test(
+  'what was changed within the last second is not kept: it may have the same time after one more change',
+  async t => {
+    const path = join(dir, 'young')
+    let nowMs = 0
+    const { small, open } = smallFiles(() => nowMs)
+    writeFileSync(path, 'young')
+    nowMs = Date.now()
+    for (const _ of Array(2)) t.equal((await small.get(path))?.bytes.toString(), 'young')
+    t.equal(open.taken, 2)
+    nowMs += 1100
+    for (const _ of Array(2)) t.equal((await small.get(path))?.bytes.toString(), 'young')
+    t.equal(open.taken, 3)
+  }
+)
 
 t.test('what is kept of small files has a bound', async t => {
   const { small, open } = smallFiles()

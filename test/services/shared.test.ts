@@ -392,6 +392,12 @@ t.test(
       one.roleChanged()
       await new Promise(resolve => setTimeout(resolve, 20))
     }
+    const before = [one.controllers, two.controllers]
+    await one.tell({ 'cluster.': { serial: 1, mark: 'a' } })
+    t.ok(
+      one.controllers === before[0] && two.controllers === before[1],
+      'a zone changes no array of controllers'
+    )
     others = []
     for (let day = 1; day < 7; day++) {
       nowMs += DAY_MS
