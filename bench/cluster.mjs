@@ -2,8 +2,14 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** Address of node `i` (from 0): loopback, so that a client here can be that node. */
-export const addressOf = i => `127.${1 + (i >> 16)}.${(i >> 8) & 255}.${i & 255}`
+/**
+ * Address of node `i` (from 0), so that a client here can be that node: of loopback, or, in a network namespace of its own
+ * (own-network.mjs), of a network of nodes. Whoever asks from loopback is the controller itself, which is never told to come back.
+ */
+const [first, second, network] = process.env.BENCH_OWN_NETWORK
+  ? [100, 65, '100.64.0.0/10']
+  : [127, 1, '127.0.0.0/8']
+export const addressOf = i => `${first}.${second + (i >> 16)}.${(i >> 8) & 255}.${i & 255}`
 export const macOf = i =>
   `52:54:00:${[16, 8, 0].map(bits => ((i >> bits) & 255).toString(16).padStart(2, '0')).join(':')}`
 export const nameOf = i => `node${String(i + 1).padStart(6, '0')}`
@@ -13,7 +19,7 @@ const files = { kernelfile: 'vmlinuz', initrdfile: 'initrd.img', imagefile: 'com
 const common = {
   // 10.0.0.0/8 is for more interfaces.
   network: [
-    { name: 'cluster', network: '127.0.0.0/8' },
+    { name: 'cluster', network },
     { name: 'fabric', network: '10.0.0.0/8' }
   ],
   osimage: [{ name: 'compute', ...files, kerneloptions: 'console=ttyS0,115200n8 quiet' }],

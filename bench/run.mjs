@@ -12,6 +12,7 @@ import { dirname, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { cases } from './cases.mjs'
+import { ownNetwork } from './own-network.mjs'
 import { withRun } from './reports.mjs'
 import { table } from './table.mjs'
 
@@ -101,9 +102,14 @@ process.on('exit', () => {
 })
 
 /** Runs one case of one size in a process of its own; a case that fails is a row with the reason. */
-const measure = ({ name }, nodes, checkout) =>
+const measure = ({ name, apart }, nodes, checkout) =>
   new Promise(resolve => {
-    child = fork(new URL('case.mjs', import.meta.url), { env: { ...process.env, BENCH_CHECKOUT: checkout } })
+    const env = { ...process.env, BENCH_CHECKOUT: checkout }
+    const [execPath, ...execArgv] = ownNetwork.command
+    const where = apart
+      ? { execPath, execArgv: [...execArgv, process.execPath], env: { ...env, ...ownNetwork.env } }
+      : { env }
+    child = fork(new URL('case.mjs', import.meta.url), where)
     const failed = reason => resolve({ failed: reason })
     const limit = setTimeout(() => {
       failed(`did not end within ${numbers.limit} s`)

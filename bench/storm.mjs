@@ -1,10 +1,11 @@
 // node bench/storm.mjs [--machines 10000] [--within 1] [--one] [--bytes 16384] [--limit 900] [--no-bare] [--out FILE]
 // So many machines are switched on within so many seconds, each with an address of its own, and boot from svcd; then the
 // same from a bare node:http that sends the same bytes. storm/machines.mjs says what a machine asks, and when it tries again.
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
+import { ownNetwork } from './own-network.mjs'
 import { servers } from './storm/servers.mjs'
 import { storm } from './storm/storm.mjs'
 import { columns } from './table.mjs'
@@ -27,6 +28,16 @@ const [machines, within, bytes, limit] = ['machines', 'within', 'bytes', 'limit'
 if (!(machines >= 1 && machines <= 200_000 && within >= 0 && bytes >= 0 && limit > 0)) {
   console.error('--machines is 1 to 200000, --within, --bytes and --limit are numbers')
   process.exit(2)
+}
+
+// Anew, in a network of its own.
+if (!process.env.BENCH_OWN_NETWORK) {
+  const [command, ...words] = ownNetwork.command
+  const { status, signal } = spawnSync(command, [...words, process.execPath, ...process.argv.slice(1)], {
+    stdio: 'inherit',
+    env: { ...process.env, ...ownNetwork.env }
+  })
+  process.exit(signal ? 1 : status)
 }
 
 const { daemon, bare } = await servers(machines, bytes)

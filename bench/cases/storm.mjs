@@ -16,6 +16,7 @@ const others = failures =>
 /** `most`: rounds at most, because the large ones take minutes. */
 const storms = (name, machines, { one, most = Infinity, targets = {} }) => ({
   name,
+  apart: true,
   title: `${machines.toLocaleString('en')} machines within 1 s, ${one ? 'one connection each' : 'one for each curl'}`,
   async run({ rounds }) {
     const { daemon, bare } = await servers(machines, BYTES)

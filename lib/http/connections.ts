@@ -71,7 +71,9 @@ export class Connection<C> {
       return this.#waiting.push(exchange.incoming, start)
     }
     this.current = exchange
-    this.#backlog.first.begin(begin)
+    // In its turn it would keep its place, of which there are few, while all others are served.
+    if (this.isCrowded) begin()
+    else this.#backlog.first.begin(begin)
     return true
   }
 
@@ -134,6 +136,11 @@ export class Connection<C> {
   /** Forgets what waits: nobody is there to be answered. */
   ended(): void {
     this.#waiting.clear()
+  }
+
+  /** Whether a request has come over it. */
+  get isUsed(): boolean {
+    return this.#used
   }
 
   /** Whether it was opened so lately that its first request may be on the way still. */
@@ -288,9 +295,13 @@ export class Connections<C> {
     const free = [...this.#open.values()].filter(({ current, isCrowded }) => !current && !isCrowded)
     const fresh = free.filter(one => one.fresh)
     const idle = free.filter(one => !one.fresh && now - one.lastUsedMs > ACTIVE_MS)
+    const lastUsed = (those: Connection<C>[]) => those.sort((a, b) => b.lastUsedMs - a.lastUsedMs)
+    this.#idle = lastUsed(idle.filter(({ isUsed }) => isUsed))
     // Machines ask at once: so many that do not are a stranger's.
     const isFlood = idle.length === 0 && fresh.length > this.#open.size / 2
-    this.#idle = (isFlood ? fresh : idle).sort((a, b) => b.lastUsedMs - a.lastUsedMs)
+    const silent = lastUsed(isFlood ? fresh : idle.filter(({ isUsed }) => !isUsed))
+    // In a storm what they have sent may wait to be read: all that came is read once more before they count.
+    if (silent.length > 0) setImmediate(() => setImmediate(() => this.#idle.push(...silent)))
   }
 
   /** Cuts the oldest of those for which there is no room that has asked nothing yet; false if there is none. */

@@ -4,6 +4,9 @@ import { readdirSync, readFileSync } from 'node:fs'
 const LEAST_RESERVE = 48
 const MOST_RESERVE = 512
 
+/** This part of the descriptors of clients is for those who are told to come back: in a storm hundreds come before the first is answered. */
+const TOLD_PART = 32
+
 /** What clients may take of the process's file descriptors. */
 export interface Share {
   /** Connections and the files being sent, together. */
@@ -33,5 +36,10 @@ export function share(limit: number, used: number): Share {
   const reserve = Math.max(LEAST_RESERVE, Math.min(Math.floor(limit / 16), MOST_RESERVE))
   const left = Math.max(16, limit - used - reserve)
   const kept = Number.isFinite(limit) ? Math.max(0, limit - used - left) : 0
-  return { connections: left, downloads: Math.floor(left / 4), crowded: Math.floor(kept / 4) }
+  const told = Number.isFinite(left) ? Math.floor(left / TOLD_PART) : 0
+  return {
+    connections: left - told,
+    downloads: Math.floor(left / 4),
+    crowded: told + Math.floor(kept / 4)
+  }
 }
