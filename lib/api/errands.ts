@@ -5,6 +5,9 @@ import type { ApiRequest, ApiRoute } from './context.js'
 import { post } from './row.js'
 import { plainText } from './schema.js'
 
+/** An errand has names, a path and a URL. */
+const MOST_BYTES = 8192
+
 /**
  * Work on directories that are here, for the controller that writes (rules 9.15). The route is loaded only where there may be other
  * controllers, and stands in no document: who asks has to prove to be that controller.
@@ -15,6 +18,8 @@ export function errandRoutes(errands: Errands, questions: ControllerQuestions): 
       access: 'anyone',
       refuses: [401],
       summary: 'Work on the directory of an image, for the controller that writes',
+      // It is read before anybody has proved anything.
+      maxBody: MOST_BYTES,
       body: {
         schema: { type: 'object' },
         read: ({ body, headers }: ApiRequest) => {
@@ -27,7 +32,7 @@ export function errandRoutes(errands: Errands, questions: ControllerQuestions): 
         status: 200,
         type: 'application/x-ndjson',
         headers: { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' },
-        feed: errands.feed(errand, end => questions.proofOf(headers, end)),
+        feed: errands.feed(errand, said => questions.proofOf(headers, said)),
         // Those who watch events do not keep it waiting. No user has this name.
         follower: { name: 'the controller that writes', first: true }
       })

@@ -13,6 +13,8 @@ const HEADER = 'x-svcd-controller'
 export class ControllerQuestions {
   readonly #key: Uint8Array
   readonly #now: () => number
+  /** What was asked before it is not known here any more, and may have been answered. */
+  readonly #since: number
   /** What was asked so far → when its time is over, in the order in which it came. Only what is proved is kept. */
   readonly #seen = new Map<string, number>()
 
@@ -20,6 +22,7 @@ export class ControllerQuestions {
   constructor(key: Uint8Array, now: () => number) {
     this.#key = key
     this.#now = now
+    this.#since = now()
   }
 
   /** The headers of a question with these words: its body, or its path and query. No other question has the same. */
@@ -28,7 +31,7 @@ export class ControllerQuestions {
     return { [HEADER]: `${said} ${this.#proof('asked', words, said)}` }
   }
 
-  /** Throws 401 where no controller of this cluster has asked this, or it was asked before. */
+  /** Throws 401 where no controller of this cluster has asked this, or it was asked before: a start of svcd is that for all before it. */
   check(words: string, { [HEADER]: header }: IncomingHttpHeaders): void {
     const [, said = '', time, proof = ''] =
       /^((\d{1,16}) [\da-f]{32}) ([\da-f]{64})$/.exec(String(header ?? '')) ?? []
@@ -37,6 +40,10 @@ export class ControllerQuestions {
     const now = this.#now()
     if (Math.abs(now - Number(time)) > SLACK_MS) throw unauthorized(clocksApart)
     for (const [old, until] of this.#seen) if (until < now) this.#seen.delete(old)
+    if (Number(time) < this.#since)
+      throw unauthorized(
+        'this was asked before svcd was started here, by the clock of who asks: it is asked again, or the clocks differ'
+      )
     if (this.#seen.has(said)) throw unauthorized('this was asked before, and is answered once')
     this.#seen.set(said, Number(time) + SLACK_MS)
   }

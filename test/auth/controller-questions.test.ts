@@ -33,6 +33,12 @@ t.test('a question is one of a controller, with these words, within a minute, an
   }
   now += 1
   t.throws(() => works.check('x', ahead), { status: 401, message: /clocks/ })
+  // A start forgets what was asked.
+  const before = writer.headersFor('x')
+  now += 1
+  const started = new ControllerQuestions(key, () => now)
+  t.throws(() => started.check('x', before), { status: 401, message: /before svcd was started here/ })
+  t.doesNotThrow(() => started.check('x', writer.headersFor('x')))
   t.end()
 })
 

@@ -22,7 +22,7 @@ function controller(more: Partial<ErrandsOptions> = {}) {
     ...more
   })
   const ask = (asked = errand) => {
-    const feed = errands.feed(asked, end => `proof of ${end}`)
+    const feed = errands.feed(asked, said => `proof of ${said}`)
     let text = ''
     const stop = feed.follow(() => {
       text += feed.next()
@@ -31,10 +31,14 @@ function controller(more: Partial<ErrandsOptions> = {}) {
       text
         .split('\n')
         .filter(line => line !== '')
-        .map(line => JSON.parse(line))
+        .map((line, i) => {
+          const { said, proof } = JSON.parse(line)
+          t.equal(proof, `proof of ${i} ${said}`)
+          return JSON.parse(said)
+        })
     const end = async () => {
       await until(() => said().some(message => 'end' in message), text)
-      return JSON.parse(said().at(-1).end)
+      return said().at(-1).end
     }
     t.teardown(stop)
     return { said, end, stop }
@@ -42,7 +46,7 @@ function controller(more: Partial<ErrandsOptions> = {}) {
   return { state, errands, ask }
 }
 
-t.test('what is done is told while it is done, and how it ended last, with its proof', async t => {
+t.test('what is done is told while it is done, and how it ended last, each with its proof', async t => {
   const { ask } = controller({
     perform: async (_task, job) => {
       job.line('packing')
@@ -57,7 +61,7 @@ t.test('what is done is told while it is done, and how it ended last, with its p
     { line: 'packing' },
     { progress: 0.5 },
     { result: ['bytes', 7] },
-    { end: '{"done":{"came":true}}', proof: 'proof of {"done":{"came":true}}' }
+    { end: { done: { came: true } } }
   ])
 })
 

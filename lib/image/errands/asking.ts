@@ -3,7 +3,7 @@ import { askController, type Proofs, UnansweredError } from '../../ask-controlle
 import { ServiceError, unavailable } from '../../errors.js'
 import type { JobContext } from '../../jobs/jobs.js'
 import { isObject, type JsonObject, type JsonValue } from '../../json.js'
-import { ERRANDS, type Errand } from './errand.js'
+import { ERRANDS, type Errand, numbered } from './errand.js'
 
 /** How another controller is asked to work. */
 export interface Asking {
@@ -40,15 +40,16 @@ export async function runThere(
   const silence = setTimeout(() => answer.destroy(new Error('it says nothing more')), SILENT_MS)
   try {
     if (answer.statusCode !== 200) throw await refusal(errand.to, answer)
-    for await (const line of lines(answer, () => silence.refresh())) {
-      const { line: said, progress, result, end, proof } = line
-      if (typeof said === 'string') job.line(said)
+    let number = 0
+    for await (const { said, proof } of lines(answer)) {
+      if (typeof said !== 'string' || !asking.proofs.isProved(asked, numbered(number++, said), String(proof)))
+        throw new LostError('what it says is not proved: something else answers there')
+      silence.refresh()
+      const { line, progress, result, end } = parsed(said)
+      if (typeof line === 'string') job.line(line)
       if (typeof progress === 'number') job.progress(progress)
       if (Array.isArray(result) && typeof result[0] === 'string') job.result(result[0], result[1] ?? null)
-      if (typeof end !== 'string') continue
-      if (!asking.proofs.isProved(asked, end, String(proof)))
-        throw new LostError('what it says at the end is not proved: something else answers there')
-      return ended(end)
+      if (isObject(end)) return ended(end)
     }
     throw new LostError('it broke off')
   } catch (error) {
@@ -64,8 +65,7 @@ export async function runThere(
 /** What the work threw. */
 class WorkError extends Error {}
 
-function ended(text: string): JsonValue {
-  const end = parsed(text)
+function ended(end: JsonObject): JsonValue {
   if (end.done !== undefined) return end.done
   const { message, status } = isObject(end.failed) ? end.failed : {}
   const reason = typeof message === 'string' ? message : 'it has failed'
@@ -89,12 +89,11 @@ async function answered(
   }
 }
 
-/** The messages of an answer, one in each line; empty lines only say that it is there. */
-async function* lines(answer: IncomingMessage, heard: () => void): AsyncGenerator<JsonObject> {
+/** The lines of an answer. */
+async function* lines(answer: IncomingMessage): AsyncGenerator<JsonObject> {
   let parts: Buffer[] = []
   let size = 0
   for await (const chunk of answer as AsyncIterable<Buffer>) {
-    heard()
     size += chunk.length
     parts.push(chunk)
     if (size > LONGEST) throw new LostError('it says more than it may')
@@ -103,7 +102,7 @@ async function* lines(answer: IncomingMessage, heard: () => void): AsyncGenerato
     const last = text.lastIndexOf(10)
     parts = [text.subarray(last + 1)]
     size = text.length - last - 1
-    for (const line of text.subarray(0, last).toString().split('\n')) if (line !== '') yield parsed(line)
+    for (const line of text.subarray(0, last).toString().split('\n')) yield parsed(line)
   }
 }
 

@@ -37,12 +37,25 @@ export type End =
   | { readonly done: JsonValue }
   | { readonly failed: { readonly message: string; readonly status?: number } }
 
-/** One line of the answer to an errand. The end is a JSON text, so that the proof is of these very characters. */
-export type Message =
-  | { readonly line: string }
-  | { readonly progress: number }
-  | { readonly result: readonly [key: string, value: JsonValue] }
-  | { readonly end: string; readonly proof: string }
+/** What is said while an errand is done: at last its end. One without anything only says that it goes on. */
+export interface Message {
+  readonly line?: string
+  readonly progress?: number
+  readonly result?: readonly [key: string, value: JsonValue]
+  readonly end?: End
+}
+
+/**
+ * One line of the answer to an errand: a message as JSON, and the proof of these very characters. With its number: no line can be left
+ * out, put in another place or told twice.
+ */
+export interface Said {
+  readonly said: string
+  readonly proof: string
+}
+
+/** What is proved of the message with this number, the first one being 0. */
+export const numbered = (number: number, said: string): string => `${number} ${said}`
 
 const isText = (value: unknown): value is string => typeof value === 'string'
 

@@ -3,7 +3,7 @@ import { ServiceError, unavailable } from '../../errors.js'
 import { type JobContext, JobStoppedError } from '../../jobs/jobs.js'
 import type { JsonValue } from '../../json.js'
 import type { Log } from '../../log.js'
-import type { End, Errand, Message, Task } from './errand.js'
+import { type End, type Errand, type Message, numbered, type Said, type Task } from './errand.js'
 
 /** What the work for other controllers uses. */
 export interface ErrandsOptions {
@@ -38,9 +38,9 @@ export class Errands {
 
   /**
    * The answer to an errand, which says what is done while it is done. It begins when somebody follows it, and is stopped when nobody
-   * does any more. `prove`: makes the proof of its end. Throws 503 for an errand that is for another controller, and after `close`.
+   * does any more. `prove`: makes the proof of what is said. Throws 503 for an errand that is for another controller, and after `close`.
    */
-  feed(errand: Errand, prove: (end: string) => string): Running {
+  feed(errand: Errand, prove: (said: string) => string): Running {
     const { own } = this.#o
     if (this.#isClosed) throw unavailable('the service is shutting down')
     if (errand.to !== own)
@@ -64,19 +64,24 @@ class Running {
   #leftOut = 0
   #progress: number | undefined
   readonly #results = new Map<string, JsonValue>()
-  #end: string | undefined
+  #end: End | undefined
   #isBeatDue = false
+  /** How many messages were said. */
+  #number = 0
   #wake = () => {}
   #done: Promise<void> = Promise.resolve()
 
   constructor(
     private readonly errand: Errand,
-    private readonly prove: (end: string) => string,
+    private readonly prove: (said: string) => string,
     private readonly options: ErrandsOptions,
     private readonly all: Set<Running>
   ) {}
 
-  readonly beat = '\n'
+  /** While nothing else is said. Each is another one. */
+  get beat(): string {
+    return this.#line({})
+  }
 
   /** What was said since it was asked last, as lines of JSON. */
   next(): string {
@@ -84,15 +89,20 @@ class Running {
     if (this.#leftOut > 0) messages.push({ line: `… ${this.#leftOut} lines left out …` })
     if (this.#progress !== undefined) messages.push({ progress: this.#progress })
     for (const result of this.#results) messages.push({ result })
-    if (this.#end !== undefined) messages.push({ end: this.#end, proof: this.prove(this.#end) })
+    if (this.#end !== undefined) messages.push({ end: this.#end })
     this.#leftOut = 0
     this.#progress = undefined
     this.#results.clear()
     this.#end = undefined
-    const text = messages.map(message => `${JSON.stringify(message)}\n`).join('')
-    if (text !== '' || !this.#isBeatDue) return text
+    if (messages.length === 0 && this.#isBeatDue) messages.push({})
     this.#isBeatDue = false
-    return this.beat
+    return messages.map(message => this.#line(message)).join('')
+  }
+
+  #line(message: Message): string {
+    const said = JSON.stringify(message)
+    const line: Said = { said, proof: this.prove(numbered(this.#number++, said)) }
+    return `${JSON.stringify(line)}\n`
   }
 
   /** Begins the work. What it returns stops it. */
@@ -136,7 +146,7 @@ class Running {
   }
 
   #ended(end: End): void {
-    this.#end = JSON.stringify(end)
+    this.#end = end
     this.#wake()
   }
 
