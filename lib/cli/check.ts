@@ -6,7 +6,7 @@ import { type Problem, placeOf, problemText } from '../config/problem.js'
 import type { Config } from '../config/types.js'
 import { isMissing } from '../disk/missing.js'
 import { checkOwner, handOverCommand, nameOf } from './owner.js'
-import { unitUser } from './unit-user.js'
+import { type UnitUser, unitUser } from './unit-user.js'
 
 /**
  * Prints problems, warnings and notes on stderr, and `ok` on stdout when there is no problem. True when there is
@@ -50,17 +50,8 @@ export async function check(
 }
 
 /** Throws Error if the program cannot be started as that user. */
-async function checkAs(
-  { user, group }: { user: string; group: string },
-  self: readonly string[]
-): Promise<boolean> {
-  const dropped = [
-    `--reuid=${user}`,
-    `--regid=${group}`,
-    '--init-groups',
-    '--inh-caps=-all',
-    '--no-new-privs'
-  ]
+async function checkAs({ user, gid }: UnitUser, self: readonly string[]): Promise<boolean> {
+  const dropped = [`--reuid=${user}`, `--regid=${gid}`, '--init-groups', '--inh-caps=-all', '--no-new-privs']
   const code = await new Promise((resolve, reject) => {
     spawn('setpriv', [...dropped, '--', ...self], { stdio: 'inherit' })
       .once('error', ({ message }) =>
@@ -90,7 +81,13 @@ async function ownerFindings(config: Config): Promise<{ problems: Problem[]; not
   let refuses = false
   const foreign = await checkOwner(config).catch((error: Error) => {
     refuses = true
-    problems.push({ file: paths.state, message: error.message.replace(`${paths.state} `, '') })
+    // Where it begins with the directory itself: that is told once. It is a word of the command in the message, too.
+    const { message } = error
+    const own = `${paths.state} `
+    problems.push({
+      file: paths.state,
+      message: message.startsWith(own) ? message.slice(own.length) : message
+    })
     return undefined
   })
   const all = R_OK | W_OK | X_OK

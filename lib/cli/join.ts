@@ -4,21 +4,19 @@ import { join } from 'node:path'
 import { SLACK_MS } from '../auth/controller-proof.js'
 import type { Config } from '../config/types.js'
 import { createOnce } from '../disk/create-once.js'
-import { exists, unlessMissing } from '../disk/missing.js'
+import { unlessMissing } from '../disk/missing.js'
 import { readRegularFile } from '../disk/regular-file.js'
-import { LAYOUT, VERSION } from '../store/layout.js'
+import { kinds } from '../model/types.js'
+import { Files } from '../store/files/medium.js'
 import type { Controller } from '../store/medium.js'
+import { objectsAside } from './aside.js'
 import { fromDirectory, type Given, KEYS, overSsh, PASSWORD } from './joined-from.js'
-import { nameOf } from './owner.js'
+import { handOverCommand, nameOf } from './owner.js'
+import type { Owner } from './restore-config.js'
 import { unitUser } from './unit-user.js'
 
 /** The last one is without which svcd does not start beside others. */
 const SHARED = [PASSWORD, ...KEYS]
-
-interface Owner {
-  readonly uid: number
-  readonly gid: number
-}
 
 /**
  * Brings this controller to those that share their objects in etcd: looks whether it may be one of them, and copies what all have alike
@@ -41,13 +39,9 @@ export async function joinControllers(config: Config, source: string): Promise<s
     if (!hasObjects)
       throw new Error(`${etcd.place()} holds no objects: there is nobody to join; start svcd here by itself`)
     refuseTakenName(config, controllers)
-    await refuseOwnObjects(state, owner)
     const there = await filesIn(state)
     const own = compared(there)
-    if (own.others.length > 0)
-      throw new Error(
-        `${pathsOf(state, own.others)} ${areNot(own.others)} of the controllers that write to ${etcd.place()}; ${aside(state, own.others)}`
-      )
+    await refuseOwn(state, own.others, there.has(PASSWORD), etcd.place())
     const isComplete = KEYS.every(name => own.alike.includes(name))
     if (isComplete && (there.has(PASSWORD) || config.users.length > 0))
       return `${state} has all that the other controllers have: nothing is copied\n${next(config)}`
@@ -67,10 +61,17 @@ export async function joinControllers(config: Config, source: string): Promise<s
     const differ = SHARED.filter(name => isOther(there.get(name), given.files.get(name)))
     if (differ.length > 0)
       throw new Error(
-        `${pathsOf(state, differ)} differ from those of ${given.where}; ${aside(state, differ)}`
+        `${pathsOf(state, differ)} differ from those of ${given.where}; ${aside(moved(state, differ))}`
       )
     const missing = SHARED.filter(name => given.files.has(name) && !there.has(name))
-    await as(owner, () => put(state, missing, given.files))
+    await as(owner, () => put(state, missing, given.files)).catch(async (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EACCES') throw error
+      const user = await nameOf(owner.uid)
+      throw new Error(
+        `user ${user} may not write in ${state}; type, as root, while svcd is stopped: ${handOverCommand(config, user)}, and this ` +
+          'command again'
+      )
+    })
     const copied = missing.length === 0 ? 'nothing' : missing.join(', ')
     const unknown =
       given.aheadMs === undefined
@@ -83,7 +84,8 @@ export async function joinControllers(config: Config, source: string): Promise<s
 }
 
 const next = ({ controller }: Config) =>
-  `next: svcd check, then systemctl enable --now svcd; GET /config/cluster of any controller shows ${controller.name} then\n`
+  'next: svcd check, then systemctl enable svcd && systemctl restart svcd; svcctl cluster show names ' +
+  `${controller.name} then\n`
 
 const pathsOf = (state: string, names: readonly string[]) =>
   names.map(name => join(state, name)).join(' and ')
@@ -91,25 +93,30 @@ const areNot = (names: readonly string[]) => (names.length > 1 ? 'are not those'
 const isOther = (own: Buffer | undefined, theirs: Buffer | undefined) =>
   own !== undefined && theirs !== undefined && !own.equals(theirs)
 
-/** What to do with files that are there and differ. */
-const aside = (state: string, names: readonly string[]) =>
-  `nothing is changed; where nobody needs what is there, type ${names
-    .map(name => `mv ${join(state, name)} ${join(state, name)}.before-join`)
-    .join(' && ')} and this command again`
+/** What to do with what is there and is not that of the others. */
+const aside = (commands: readonly string[]) =>
+  'nothing is changed; where nobody needs what is there, stop svcd on this machine and type ' +
+  `${commands.join(' && ')} and this command again`
 
-/** Who has the state directory: files in it are to be that user's. Throws Error where there is none, or it is not ours to change. */
+const moved = (state: string, names: readonly string[]) =>
+  names.map(name => `mv ${join(state, name)} ${join(state, name)}.before-join`)
+
+/**
+ * Whose the files in the state directory are to be: the user's who has it. An installation makes it root's: there it is the user as
+ * whom the unit runs svcd. Throws Error where there is none, or it is not ours to change.
+ */
 async function ownerOf({ paths: { state }, file }: Config): Promise<Owner> {
   const stat = await unlessMissing(lstat(state), undefined)
   if (!stat?.isDirectory()) {
-    const { user = 'root', group = 'root' } = (await unitUser(file)) ?? {}
+    const { user = 'root', gid = 'root' } = (await unitUser(file)) ?? {}
     throw new Error(
-      `there is no directory ${state}, [paths] state; type: install -d -m 0700 -o ${user} -g ${group} ${state}`
+      `there is no directory ${state}, [paths] state; type: install -d -m 0700 -o ${user} -g ${gid} ${state}`
     )
   }
   const uid = process.getuid?.() ?? 0
   if (uid !== 0 && uid !== stat.uid)
     throw new Error(`${state} belongs to user ${await nameOf(stat.uid)}: type svcd join as root`)
-  return stat
+  return (stat.uid === 0 && (await unitUser(file))) || stat
 }
 
 function refuseTakenName({ controller, file }: Config, controllers: readonly Controller[]): void {
@@ -124,12 +131,29 @@ function refuseTakenName({ controller, file }: Config, controllers: readonly Con
     )
 }
 
-async function refuseOwnObjects(state: string, { uid, gid }: Owner): Promise<void> {
-  if (!(await exists(join(state, LAYOUT, `${VERSION}.json`)))) return
-  throw new Error(
-    `${state} holds objects of its own, which no other controller has; if they are not needed, type ` +
-      `mv ${state} ${state}.before-join && install -d -m 0700 -o ${uid} -g ${gid} ${state} and this command again`
-  )
+/** Refuses a state directory with objects, or with the keys of an svcd that has run by itself; `others` are the names of these. */
+async function refuseOwn(
+  state: string,
+  others: readonly string[],
+  hasPassword: boolean,
+  place: string
+): Promise<void> {
+  const stored = await new Files({ directory: state }).read()
+  // What a first start makes, the layout and empty directories, is nobody's loss.
+  const holdsObjects = Object.keys(kinds).some(type => [...stored.names(type)].length > 0)
+  const isDamaged = stored.problems().length > 0
+  const reasons: string[] = []
+  const commands: string[] = []
+  if (holdsObjects || isDamaged) {
+    reasons.push(`${state} holds objects of its own, which no other controller has`)
+    commands.push(await objectsAside(state, 'before-join'))
+  }
+  if (others.length > 0) {
+    reasons.push(`${pathsOf(state, others)} ${areNot(others)} of the controllers that write to ${place}`)
+    // The password came with these keys.
+    commands.push(...moved(state, [...others, ...(hasPassword ? [PASSWORD] : [])]))
+  }
+  if (reasons.length > 0) throw new Error(`${reasons.join('; ')}; ${aside(commands)}`)
 }
 
 async function filesIn(state: string): Promise<Map<string, Buffer>> {

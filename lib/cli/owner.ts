@@ -35,7 +35,7 @@ export async function checkOwner({
   const commandFor = (user: string) => handOverCommand({ paths, image }, user)
   const refused = async (path: string) => {
     const what = `${path} belongs to user ${await ownerOf(path)}, and svcd runs as user ${uid}`
-    return new Error(`${what}: stop every svcd and type, as root: ${commandFor(await nameOf(uid))}`)
+    return new Error(`${what}: stop svcd on this machine and type, as root: ${commandFor(await nameOf(uid))}`)
   }
   const names = await unlessMissing(readdir(paths.state), []).catch(async () => {
     throw await refused(paths.state)

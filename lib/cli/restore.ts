@@ -23,7 +23,7 @@ import { version } from '../version.js'
 import { refuseUnreadable } from './archive-file.js'
 import { iniName } from './config-files.js'
 import { type Entry, type Owner, placeConfig } from './restore-config.js'
-import { unitUser } from './unit-user.js'
+import { type UnitUser, unitUser } from './unit-user.js'
 import { UsageError } from './usage.js'
 
 /** What `svcd restore` was told. */
@@ -81,7 +81,7 @@ interface Job {
   /** Whether the images are in it. */
   readonly images: boolean
   readonly config: Config
-  readonly owner: Owner | undefined
+  readonly owner: UnitUser | undefined
   readonly options: RestoreOptions
 }
 
@@ -242,12 +242,9 @@ async function newConfig(text: Buffer | undefined, { ini, set }: RestoreOptions)
 }
 
 /** The user as whom the unit runs svcd, where root restores for it. */
-async function ownerOf(config: Config): Promise<Owner | undefined> {
+async function ownerOf(config: Config): Promise<UnitUser | undefined> {
   if (process.getuid?.() !== 0) return undefined
-  const unit = await unitUser(config.file)
-  if (!unit) return undefined
-  const { stdout } = await program('id', ['-u', '--', unit.user])
-  return { uid: Number(stdout), gid: Number(unit.group) }
+  return unitUser(config.file)
 }
 
 async function makeState(state: string, owner: Owner | undefined): Promise<void> {

@@ -14,8 +14,9 @@ const places = [
 /** Whom systemd runs svcd as. */
 export interface UnitUser {
   readonly user: string
-  /** Its first group. */
-  readonly group: string
+  readonly uid: number
+  /** The number of its first group. */
+  readonly gid: number
   /** The file of the unit. */
   readonly unit: string
 }
@@ -32,10 +33,13 @@ export async function unitUser(ini: string): Promise<UnitUser | undefined> {
     const user = lastOf(text, 'User')
     const isOurs = resolve(command[command.indexOf('--config') + 1] ?? '') === resolve(ini)
     if (!isOurs || !/^[A-Za-z_0-9][\w.-]*$/.test(user) || user === 'root' || user === '0') return undefined
-    const group = await promisify(execFile)('id', ['-g', '--', user]).catch(() => {
-      throw new Error(`${unit} names user ${user}, whom this machine does not know; type: systemd-sysusers`)
-    })
-    return { user, group: group.stdout.trim(), unit }
+    const numberOf = async (what: '-u' | '-g') => {
+      const { stdout } = await promisify(execFile)('id', [what, '--', user]).catch(() => {
+        throw new Error(`${unit} names user ${user}, whom this machine does not know; type: systemd-sysusers`)
+      })
+      return Number(stdout)
+    }
+    return { user, uid: await numberOf('-u'), gid: await numberOf('-g'), unit }
   }
   return undefined
 }

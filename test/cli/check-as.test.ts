@@ -53,7 +53,7 @@ t.test('root’s check tells what the user of the unit may not read or write', a
   const { stderr, code, stdout } = await check()
   t.strictSame([code, stdout], [1, ''])
   for (const line of [
-    `${at('state')}: belongs to user 0, and svcd runs as user 65534: stop every svcd and type, as root: sh `,
+    `${at('state')}: belongs to user 0, and svcd runs as user 65534: stop svcd on this machine and type, as root: sh `,
     `${ini}:8: [paths] files: user nobody may not read and write ${at('files')} (EACCES); type, as root, while svcd is stopped: sh `,
     `${ini}:11: [image] directory: user nobody may not enter ${at('images')} (EACCES); `,
     `${ini}:5: [ssh] key: user nobody may not read ${at('ssh')} (EACCES); type: chown nobody ${at('ssh')}`,
@@ -75,6 +75,8 @@ t.test('root’s check tells what the user of the unit may not read or write', a
   })
   chmodSync(at('state'), 0o700)
   writeFileSync(at('state/admin-password'), 'x\n', { mode: 0o600 })
+  const command = `hand-over.sh ${at('state')} ${at('files')} ${at('images')} nobody\n`
+  t.ok((await check()).stderr.includes(command), 'a file of root’s: the command is whole')
   chownSync(at('state/admin-password'), nobody, nobody)
   const another = at('another.ini')
   copyFileSync(ini, another)

@@ -146,7 +146,7 @@ t.test('the state of a daemon that was root is handed over by the command that t
     const refused = await daemon.launch().ended
     t.equal(refused.code, 1)
     const [, path = '', command = ''] =
-      /^svcd: (\S+) belongs to user 0, and svcd runs as user 65534: stop every svcd and type, as root: (sh .*)$/m.exec(
+      /^svcd: (\S+) belongs to user 0, and svcd runs as user 65534: stop svcd on this machine and type, as root: (sh .*)$/m.exec(
         refused.stderr
       ) ?? []
     t.match(command, /hand-over\.sh .* nobody$/, refused.stderr)

@@ -163,10 +163,19 @@ t.test('a controller joins another one', async t => {
   await refused(/controller\] name = c2 is that of the controller on \S+ \(10\.141\.0\.9 port 7050\)/)
   await etcd.ask('kv/deleterange', { key })
   t.equal(client.asked(), '', 'nobody was asked before all that fits')
-  mkdirSync(join(state, 'layout'))
+  for (const name of ['layout', 'node', 'intents', 'files']) mkdirSync(join(state, name))
+  writeFileSync(join(state, 'node', 'n1.json'), '{}')
+  await refused(
+    /holds objects of its own, .* stop svcd on this machine and type mkdir -m 0700 \S+\.before-join/
+  )
+  const [, command = ''] = / type (mkdir .*) and this command again/.exec(said.at(-1) ?? '') ?? []
+  await output('sh', ['-c', command])
+  t.strictSame(there(), ['files'], 'what is no object stays')
+  t.strictSame(readdirSync(join(`${state}.before-join`, 'node')), ['n1.json'])
+  rmSync(join(state, 'files'), { recursive: true })
+  // As a first start on files leaves it: that is no obstacle.
+  for (const name of ['layout', 'node']) mkdirSync(join(state, name))
   writeFileSync(join(state, 'layout', 'version.json'), '{}')
-  await refused(/holds objects of its own, .* type mv \S+ \S+\.before-join && install -d/)
-  rmSync(join(state, 'layout'), { recursive: true })
 
   await refused(
     /there is no such directory, or root@127\.0\.0\.1 may not enter it/,
@@ -205,9 +214,11 @@ t.test('a controller joins another one', async t => {
   await refused(/token\.key is damaged/, others)
 
   writeFileSync(join(state, 'token.key'), randomBytes(32), { mode: 0o600 })
-  await refused(/token\.key is not the one of .* type mv \S+token\.key \S+token\.key\.before-join and this/)
-  renameSync(join(state, 'token.key'), join(state, 'token.key.before-join'))
   writeFileSync(join(state, 'admin-password'), 'of its own\n', { mode: 0o600 })
+  await refused(
+    /token\.key is not the one of .* type mv \S+token\.key \S+token\.key\.before-join && mv \S+admin-password \S+admin-password\.before-join and this/
+  )
+  renameSync(join(state, 'token.key'), join(state, 'token.key.before-join'))
   await refused(/admin-password differ from those of \S+; nothing is changed/)
   rmSync(join(state, 'admin-password'))
   // The rest of what a stop in between left.
@@ -223,18 +234,36 @@ t.test('a controller joins another one', async t => {
     const { mode, uid, gid } = statSync(join(state, name))
     if (name !== 'secret.key') t.strictSame([mode & 0o777, uid, gid], [0o600, NOBODY, NOBODY], name)
   }
-  t.strictSame(there(), [...NAMES, 'token.key.before-join'].sort(), 'and nothing else')
+  t.strictSame(there(), [...NAMES, 'layout', 'node', 'token.key.before-join'].sort(), 'and nothing else')
   const calls = client.asked()
   t.match(await ask(), { code: 0, text: /has all that the other controllers have: nothing is copied/ })
   t.equal(client.asked(), calls, 'nobody is asked for what is there')
 
   const third = await controllerOn(t, etcd, 'controller.name=c3')
-  mkdirSync(third.path('state'), { mode: 0o700 })
-  const byHand = await joins(third, client.directory, [...ini, 'controller.name=c3'], first.path('state'))
+  mkdirSync(third.path('systemd', 'system'), { recursive: true })
+  writeFileSync(
+    third.path('systemd', 'system', 'svcd.service'),
+    `[Service]\nUser=nobody\nExecStart=/usr/bin/svcd serve --config ${join(third.tree, 'etc', 'svcd.ini')}\n`
+  )
+  const joinsByHand = () =>
+    joins(third, client.directory, [...ini, 'controller.name=c3'], first.path('state'))
+  mkdirSync(third.path('state'), { mode: 0o755 })
+  t.match(await joinsByHand(), {
+    code: 1,
+    text: /user nobody may not write in \S+; type, .*hand-over\.sh .* nobody/
+  })
+  // As an installation makes it; the unit says who runs svcd there.
+  chmodSync(third.path('state'), 0o1771)
+  chownSync(third.path('state'), 0, NOBODY)
+  const byHand = await joinsByHand()
   t.match(byHand, {
     code: 0,
     text: /^copied from \/\S+ to \S+: admin-password, token\.key, secret\.key\nnote: the clocks/
   })
+  for (const name of NAMES) {
+    const { mode, uid } = statSync(third.path('state', name))
+    t.strictSame([mode & 0o777, uid], [0o600, NOBODY], `${name} is for the user of the unit`)
+  }
 
   for (const key of keys.values())
     for (const text of [key.toString('latin1').trim(), key.toString('base64'), key.toString('hex')])
