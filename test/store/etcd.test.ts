@@ -7,6 +7,7 @@ import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { problemText } from '../../lib/store/errors.js'
 import { Client, type ClientOptions, RefusedError, UnclearError } from '../../lib/store/etcd/client.js'
+import { etcdctlFor } from '../../lib/store/etcd/etcdctl.js'
 import { Keys } from '../../lib/store/etcd/keys.js'
 import { get, list, transact } from '../../lib/store/etcd/kv.js'
 import { StoredKeys } from '../../lib/store/etcd/stored.js'
@@ -143,7 +144,7 @@ t.test('a login that is refused names its keys of the ini, and no password', asy
   t.match(first.message, /invalid user ID or password: user "svcd" is not let in; look at \[store\] user/)
   t.notMatch(first.message, /hush/)
   said = refusal(9, 'etcdserver: authentication is not enabled')
-  t.match((await failure()).message, /not enabled: .* etcdctl auth enable/)
+  t.match((await failure()).message, /not enabled: .*etcdctl --endpoints=http:\S+ --user root auth enable/)
   const none = client(t, () => refusal(3, 'etcdserver: user name is empty'))
   await t.rejects(none.ask('kv/range', {}, 5000), /name a user of etcd in \[store\] user/)
 })
@@ -169,10 +170,25 @@ t.test('an answer that drips ends in time, one that is too long in memory', asyn
     t,
     new Client({ endpoints: [`http://127.0.0.1:${(server.address() as AddressInfo).port}`] })
   )
-  await t.rejects(slow.ask('kv/range', {}, 300), /no answer within 0.3 s/)
+  await t.rejects(
+    slow.ask('kv/range', {}, 300),
+    /no answer within 0.3 s.*etcdctl --endpoints=\S+ endpoint health/
+  )
   await until(() => isCut)
   const long = client(t, () => Buffer.alloc(65 * 1024 * 1024, 0x20))
   await t.rejects(long.ask('kv/range', {}, 60_000), /its answer has more than 67108864 bytes/)
+})
+
+t.test('what an admin is to type has all that etcdctl needs of the ini', t => {
+  const endpoints = ['https://10.141.0.1:2379', 'https://10.141.0.2:2379']
+  const plain = 'etcdctl --endpoints=https://10.141.0.1:2379,https://10.141.0.2:2379'
+  t.equal(etcdctlFor({ endpoints })('del /svcd/keys'), `${plain} del /svcd/keys`)
+  t.equal(etcdctlFor({ endpoints })('endpoint health', true), `${plain} endpoint health`, 'etcd has no users')
+  const all = etcdctlFor({ endpoints, ca: '/c/ca.pem', cert: '/c/x.pem', key: '/c/x.key', user: 'svcd' })
+  const files = '--cacert=/c/ca.pem --cert=/c/x.pem --key=/c/x.key'
+  t.equal(all('del /svcd/keys'), `${plain} ${files} --user svcd del /svcd/keys`)
+  t.equal(all('endpoint health', true), `${plain} ${files} --user root endpoint health`)
+  t.end()
 })
 
 t.test('a list comes in pages, each behind the one before it', async t => {

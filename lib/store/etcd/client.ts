@@ -8,6 +8,7 @@ import { Agent as TlsAgent, request as tlsRequest } from 'node:https'
 import { type CertificateFault, certificateFault } from '../../certificate-fault.js'
 import { isObject, type JsonObject } from '../../json.js'
 import { oneLine } from '../../log.js'
+import { type Etcdctl, etcdctlFor } from './etcdctl.js'
 
 /** Longer than any answer that is asked for here: who lists asks for fewer keys when one is. */
 const ANSWER_BYTES = 64 * 1024 * 1024
@@ -22,9 +23,12 @@ const UNCLEAR = new Set([1, 2, 4, 10, 13, 14])
 const STALE_TOKEN =
   /invalid auth token|revision of auth store is old|auth: revision in header is old|user name is empty/
 /** Codes of gRPC with a way out. */
-const WAYS_OUT: Readonly<Record<number, string>> = {
-  7: 'give the user of [store] user a role that may read and write below [store] prefix (etcdctl role grant-permission --prefix)',
-  8: 'make room: etcdctl compact, etcdctl defrag, etcdctl alarm disarm'
+const WAYS_OUT: Readonly<Record<number, (etcdctl: Etcdctl) => string>> = {
+  7: etcdctl =>
+    'give the user of [store] user a role that may read and write below [store] prefix ' +
+    `(${etcdctl('role grant-permission --prefix=true ROLE readwrite PREFIX', true)})`,
+  8: etcdctl =>
+    `make room: type ${etcdctl('compact REVISION', true)}, then the same with defrag, then with alarm disarm`
 }
 const FAULTS: Readonly<Record<CertificateFault, string>> = {
   name: 'its certificate is for another name: name the endpoint as its certificate does',
@@ -56,6 +60,8 @@ export interface ClientOptions {
   readonly tls?: { readonly ca?: Buffer; readonly cert?: Buffer; readonly key?: Buffer } | undefined
   /** A user of etcd. */
   readonly login?: { readonly user: string; readonly password: string } | undefined
+  /** How an admin asks it, for messages; default: what follows from the rest. */
+  readonly etcdctl?: Etcdctl
 }
 
 /** When an answer has to be there, on the clock of `performance.now`, and how long that was from the question. */
@@ -69,15 +75,23 @@ export class Client {
   readonly #endpoints: readonly URL[]
   readonly #login: ClientOptions['login']
   readonly #agents: { readonly 'http:': PlainAgent; readonly 'https:': TlsAgent }
+  /** How an admin asks the same etcd, for messages. */
+  readonly etcdctl: Etcdctl
   /** What our user is let in by; undefined before the first login, and after one that failed. */
   #token: Promise<string> | undefined
   #preferred = 0
 
   /** Throws TypeError for what is no endpoint, and for one to which plain http would go over a network. */
-  constructor({ endpoints, tls = {}, login }: ClientOptions) {
+  constructor({
+    endpoints,
+    tls = {},
+    login,
+    etcdctl = etcdctlFor({ endpoints, user: login?.user })
+  }: ClientOptions) {
     if (endpoints.length === 0) throw new TypeError('etcd needs an endpoint, like https://10.141.0.1:2379')
     this.#endpoints = endpoints.map(endpointOf)
     this.#login = login
+    this.etcdctl = etcdctl
     const common = { keepAlive: true, maxSockets: 16 }
     this.#agents = {
       'http:': new PlainAgent(common),
@@ -133,7 +147,7 @@ export class Client {
       signal.throwIfAborted()
       this.#preferred++
       if (error instanceof UnclearError || error instanceof RefusedError) throw error
-      throw new UnclearError(`${from}: ${explained(error as Error)}`)
+      throw new UnclearError(`${from}: ${explained(error as Error, this.etcdctl)}`)
     }
   }
 
@@ -170,8 +184,8 @@ export class Client {
       this.#token = undefined
       if (error instanceof RefusedError)
         throw new RefusedError(
-          `${error.message}: user ${JSON.stringify(name)} is not let in; look at [store] user and password_file, and whether ` +
-            'etcd knows users (etcdctl user list, etcdctl auth enable)'
+          `${error.message}: user ${JSON.stringify(name)} is not let in; look at [store] user and password_file, whether etcd ` +
+            `knows that user (${this.etcdctl('user list', true)}), and whether it asks for users (${this.etcdctl('auth enable', true)})`
         )
       throw error
     }
@@ -187,7 +201,11 @@ export class Client {
       asked.on('response', answer => {
         asked.setTimeout(0)
         if (answer.statusCode === 200) resolve(answer)
-        else read(answer, `etcd at ${url.origin}`).then(() => reject(new Error('no answer')), reject)
+        else
+          read(answer, `etcd at ${url.origin}`, this.etcdctl).then(
+            () => reject(new Error('no answer')),
+            reject
+          )
       })
     })
   }
@@ -222,13 +240,13 @@ export class Client {
       const asked = this.#send(url, question, token, signal)
       const limit = setTimeout(() => {
         unclear(
-          `no answer within ${ms / 1000} s; look whether it runs and has a majority (etcdctl endpoint health)`
+          `no answer within ${ms / 1000} s; look whether it runs and has a majority (${this.etcdctl('endpoint health', true)})`
         )
         asked.destroy()
       }, end - performance.now())
-      asked.on('error', (error: NodeJS.ErrnoException) => unclear(explained(error)))
+      asked.on('error', (error: NodeJS.ErrnoException) => unclear(explained(error, this.etcdctl)))
       asked.on('close', () => clearTimeout(limit))
-      asked.on('response', answer => read(answer, from).then(resolve, reject))
+      asked.on('response', answer => read(answer, from, this.etcdctl).then(resolve, reject))
     })
   }
 }
@@ -253,7 +271,7 @@ function endpointOf(text: string): URL {
   return url
 }
 
-function explained({ code, message }: NodeJS.ErrnoException): string {
+function explained({ code, message }: NodeJS.ErrnoException, etcdctl: Etcdctl): string {
   const fault = certificateFault(code)
   if (fault) return `${FAULTS[fault]} (${code})`
   if (
@@ -261,7 +279,7 @@ function explained({ code, message }: NodeJS.ErrnoException): string {
     code === 'ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE'
   )
     return `it asks for a certificate (${code}): name one that it trusts in [store] cert and key`
-  return `${oneLine(message, WORDS)}; look whether it runs (etcdctl endpoint health)`
+  return `${oneLine(message, WORDS)}; look whether it runs (${etcdctl('endpoint health', true)})`
 }
 
 async function* linesOf(answer: IncomingMessage, from: string): AsyncGenerator<string> {
@@ -284,7 +302,7 @@ async function* linesOf(answer: IncomingMessage, from: string): AsyncGenerator<s
   }
 }
 
-async function read(answer: IncomingMessage, from: string): Promise<JsonObject> {
+async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Promise<JsonObject> {
   const chunks: Buffer[] = []
   let size = 0
   try {
@@ -316,7 +334,7 @@ async function read(answer: IncomingMessage, from: string): Promise<JsonObject> 
   if (UNCLEAR.has(code)) throw new UnclearError(said)
   if (STALE_TOKEN.test(error)) throw new StaleTokenError(`${said}; name a user of etcd in [store] user`)
   const wayOut = WAYS_OUT[code]
-  throw new RefusedError(wayOut === undefined ? said : `${said}; ${wayOut}`)
+  throw new RefusedError(wayOut === undefined ? said : `${said}; ${wayOut(etcdctl)}`)
 }
 
 function parsed(text: string): unknown {

@@ -36,13 +36,13 @@ export function compared(
 
 /**
  * Throws Error, with what to copy from where, for keys that are not those of `kept`, or are not there; without `kept` only for
- * those that are not there while another one writes. `marksAt` is the key of etcd that `kept` is from.
+ * those that are not there while another one writes. `removal` is the command that removes `kept` from etcd.
  */
 export async function refuseOtherKeys(
   state: string,
   kept: string | undefined,
   isWritten: boolean,
-  marksAt: string
+  removal: string
 ): Promise<void> {
   if (kept === undefined && !isWritten) return
   const ours = await marksIn(state)
@@ -57,7 +57,7 @@ export async function refuseOtherKeys(
   throw new Error(
     `${isWritten ? 'another svcd writes, and ' : ''}${wrong.join(', and ')}: copy secret.key, token.key and admin-password from the ` +
       'state directory of a controller that wrote to this etcd, mode 0600 (svcd join HOST does that)' +
-      (isWritten ? '' : `; to begin with other keys, remove ${marksAt} (etcdctl del) while no svcd runs`)
+      (isWritten ? '' : `; to begin with other keys, stop svcd on all controllers and type ${removal}`)
   )
 }
 

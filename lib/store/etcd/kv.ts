@@ -148,7 +148,7 @@ export async function list(
     if (some.length === 0) throw strange(`it tells of more keys below ${prefix}, and gives none`)
     if (performance.now() > giveUp)
       throw strange(
-        `the keys below ${prefix} were not read within ${most.ms / 1000} s; look how it is (etcdctl check perf)`
+        `the keys below ${prefix} were not read within ${most.ms / 1000} s; look how it is (${client.etcdctl('check perf', true)})`
       )
   }
 }

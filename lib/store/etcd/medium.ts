@@ -153,7 +153,7 @@ export class Etcd implements SharedMedium {
 
   /** Throws Error for keys in the state directory that are not those of the controllers that write here. */
   refuseOtherKeys(state: string, kept: string | undefined, isWritten = false): Promise<void> {
-    return refuseOtherKeys(state, kept, isWritten, this.#keys.keyMarks)
+    return refuseOtherKeys(state, kept, isWritten, this.#client.etcdctl(`del ${this.#keys.keyMarks}`))
   }
 
   /** Keeps the marks of the keys in the state directory of who writes, where there are none. Throws Error where there are others. */

@@ -1,6 +1,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { refuseOthers } from '../../disk/key-file.js'
 import { readRegularFile } from '../../disk/regular-file.js'
+import { etcdctlFor } from './etcdctl.js'
 import { Etcd, type EtcdOptions } from './medium.js'
 
 /** What the ini says of etcd: paths of files, '' for what is not given. */
@@ -52,6 +53,7 @@ export async function openEtcd(
   if (reasons.length > 0) throw new EtcdFilesError(reasons)
   return new Etcd({
     endpoints,
+    etcdctl: etcdctlFor(settings),
     prefix,
     ttlSeconds: ttl / 1000,
     tls: { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) },
@@ -60,6 +62,10 @@ export async function openEtcd(
     ...(url === undefined ? {} : { url })
   })
 }
+
+/** What an admin types to remove all that svcd has in the etcd of the ini. */
+export const removalFrom = (settings: EtcdSettings): string =>
+  etcdctlFor(settings)(`del --prefix ${settings.prefix}`)
 
 async function certificateIn(file: string): Promise<Buffer> {
   const bytes = await readRegularFile(file)

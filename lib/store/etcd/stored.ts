@@ -57,7 +57,7 @@ export class StoredKeys implements Stored {
         file: this.#at(keys.head),
         message:
           `it is no number of a commit (${reasonOf(error)}), and without one no commit is safe: restore a backup, or, where ` +
-          'the objects are right, remove this key (etcdctl del) while no svcd runs'
+          `the objects are right, remove this key (${client.etcdctl(`del ${keys.head}`)}) while no svcd runs`
       })
     }
     const records = new Map<string, StoredRecords>()
