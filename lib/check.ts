@@ -77,7 +77,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
       const log = (_: string, message: string) => warnings.push(message)
       const found = await Store.inspect({ ...options, medium, verify, log })
       await etcd?.refuseForgotten(directory)
-      return found
+      return etcd ? [...found, ...(await keyFindings(etcd, directory))] : found
     } finally {
       await etcd?.close()
     }
@@ -146,6 +146,19 @@ async function etcdFindings({ store }: Config): Promise<{ etcd?: Etcd; problems:
   } catch (error) {
     if (!(error instanceof EtcdFilesError)) throw error
     return { problems: error.reasons }
+  }
+}
+
+/** Whether a start would be refused for its keys: those of the state directory have to be those of the other controllers. */
+async function keyFindings(etcd: Etcd, state: string): Promise<Problem[]> {
+  const isWritten = (await etcd.holder()) !== ''
+  try {
+    await etcd.refuseOtherKeys(state, etcd.stored?.keyMarks, isWritten)
+    return []
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    // Who may not read a key is told so already.
+    return code === 'EACCES' ? [] : [{ file: state, message }]
   }
 }
 

@@ -234,6 +234,7 @@ async function buildParts(
       ? Store.follow({ ...start, medium: etcd })
       : Store.open({ ...start, medium: etcd ?? local }))
   )
+  await etcd?.noteUse(state)
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
   const { ours } = local

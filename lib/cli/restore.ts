@@ -92,8 +92,12 @@ async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
   const stamp = new Date().toISOString().replace(/[-:]/g, '')
   const aside = join(state.path, 'replaced', stamp)
   if (await exists(state.at('replaced'))) await inOwn(state, 'replaced', async () => {})
+  const toEtcd = await toEtcdOf(job)
   if (await finish(state, stamp))
-    return `the restore that was interrupted is finished: ${state.path} is whole\n`
+    return (
+      `the restore that was interrupted is finished: ${state.path} is whole` +
+      `${toEtcd === '' ? '' : `; next: ${toEtcd}svcd check, then start svcd`}\n`
+    )
   const old = (await readdir(state.at())).filter(isMade)
   if (old.length > 0 && !force)
     throw new Error(
@@ -116,10 +120,18 @@ async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
   await rename(part, state.at(steps.ready))
   await syncDirectory(state.at())
   await finish(state, stamp)
-  // What etcd holds is not replaced by this: an admin says so.
-  const toEtcd = config.store.medium === 'etcd' ? 'svcd store copy files etcd, then ' : ''
   const kept = [...(old.length > 0 ? [aside] : []), ...replaced].map(path => `kept aside: ${path}\n`)
   return `${kept.join('')}restored: ${ini}, ${state.path}; next: ${toEtcd}svcd check, then start svcd (systemctl start svcd)\n`
+}
+
+/** What has to be done before the start where the objects are in etcd: what etcd holds is not replaced by this, an admin says so. */
+async function toEtcdOf({ config: { store }, owner }: Job): Promise<string> {
+  if (store.medium !== 'etcd') return ''
+  const { removalFrom } = await import('../store/etcd/open.js')
+  return (
+    `stop svcd on all controllers, then ${removalFrom(store)}, then ` +
+    `${owner ? `runuser -u ${owner.user} -- ` : ''}svcd store copy files etcd, then `
+  )
 }
 
 /** Moves a restored state that is whole into its place; true where there was one. Once begun, it can only go forward. */

@@ -4,19 +4,36 @@ import { isShared } from '../backup/state-names.js'
 import type { Config } from '../config/types.js'
 import { replaceDurably } from '../disk/replace.js'
 import { kinds } from '../model/types.js'
-import { LoadError } from '../store/errors.js'
+import { LoadError, LockedError } from '../store/errors.js'
 import { Files } from '../store/files/medium.js'
 import { LAYOUT, VERSION } from '../store/layout.js'
 import type { Medium, Stored } from '../store/medium.js'
+import { objectsAside } from './aside.js'
 import { checkOwner } from './owner.js'
 import { UsageError } from './usage.js'
 
 const types: readonly string[] = [...Object.keys(kinds), LAYOUT]
 
-/** The media that the ini describes, whichever is in use. */
-const media: Readonly<Record<string, (config: Config) => Promise<Medium>>> = {
-  files: async ({ paths }) => new Files({ directory: paths.state }),
-  etcd: async ({ store }) => (await import('../store/etcd/open.js')).openEtcd(store)
+/** A medium that the ini describes, whichever is in use. */
+interface Place {
+  open(config: Config): Promise<Medium>
+  /** What to do by hand where it holds objects, and must not. */
+  emptied(config: Config): Promise<string>
+}
+
+const places: Readonly<Record<string, Place>> = {
+  files: {
+    open: async ({ paths }) => new Files({ directory: paths.state }),
+    emptied: async ({ paths }) =>
+      `to keep them aside, stop svcd on this machine and type, as root: ${await objectsAside(paths.state, 'before-copy')}`
+  },
+  etcd: {
+    open: async ({ store }) => (await import('../store/etcd/open.js')).openEtcd(store),
+    emptied: async ({ store }) => {
+      const { removalFrom } = await import('../store/etcd/open.js')
+      return `to remove them for good, stop svcd on all controllers and type: ${removalFrom(store)}`
+    }
+  }
 }
 
 /**
@@ -26,7 +43,7 @@ const media: Readonly<Record<string, (config: Config) => Promise<Medium>>> = {
  */
 export async function copyStore(config: Config, words: readonly string[]): Promise<string> {
   const [verb, from = '', to = ''] = words
-  const [source, target] = [media[from], media[to]]
+  const [source, target] = [places[from], places[to]]
   if (verb !== 'copy' || !source || !target || from === to)
     throw new UsageError('store takes copy files etcd, or copy etcd files')
   await refuseHalfRestored(config.paths.state)
@@ -36,7 +53,7 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
     throw new Error(
       `${foreign.path} belongs to user ${foreign.user}: type runuser -u ${foreign.user} -- svcd store copy ${from} ${to}`
     )
-  return held(await source(config), async origin => {
+  return held(await source.open(config), async origin => {
     const stored = await origin.read()
     const problems = stored.problems(new Set(types))
     if (problems.length > 0) throw new LoadError(problems)
@@ -46,15 +63,15 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
         `${stored.place()} holds no objects, or those of a release before 1.0: start this svcd on it once; nothing is copied`
       )
     const writes = objects.map(object => ({ ...object, text: textOf(stored, object), textBefore: undefined }))
-    await held(await target(config), async place => {
-      refuseFull(await place.read())
+    await held(await target.open(config), async place => {
+      await refuseFull(await place.read(), () => target.emptied(config))
       await place.start(types)
       // First: who has the objects has these. The way there, the first start takes them along.
       for (const [name, lines] of stored.journals ?? [])
         if (isShared(name)) await replaceDurably(join(config.paths.state, name), lines)
       await place.commit(writes)
     })
-    const again = await looked(await target(config))
+    const again = await looked(await target.open(config))
     for (const { type, name, text } of writes)
       if (again.text(type, name) !== text)
         throw new Error(
@@ -65,7 +82,10 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
       throw new Error(`${again.place()} holds ${copied} objects, not ${writes.length}: do not use it`)
     return (
       `copied and compared: ${copied} objects from ${stored.place()} to ${again.place()}\n` +
-      `next: medium = ${to} in [store] of ${config.file}, svcd check, then start svcd; what was copied from is left as it is\n`
+      `next: medium = ${to} in [store] of ${config.file}, svcd check, then start svcd; what was copied from is left as it is\n` +
+      (to === 'etcd'
+        ? `once all is well: svcd backup FILE, then, as root: ${await objectsAside(config.paths.state, 'before-etcd')}\n`
+        : 'on all other controllers, before anything is removed from etcd: systemctl disable --now svcd\n')
     )
   })
 }
@@ -73,7 +93,11 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
 /** Does work while the right to write is ours. */
 async function held<R>(medium: Medium, work: (medium: Medium) => Promise<R>): Promise<R> {
   try {
-    await medium.lock()
+    await medium.lock().catch((error: Error) => {
+      throw error instanceof LockedError
+        ? new Error(`${error.message}: stop svcd first (systemctl stop svcd); nothing is copied`)
+        : error
+    })
     return await work(medium)
   } finally {
     await medium.close()
@@ -97,11 +121,11 @@ function textOf(stored: Stored, { type, name }: { type: string; name: string }):
   }
 }
 
-function refuseFull(stored: Stored): void {
+async function refuseFull(stored: Stored, wayOut: () => Promise<string>): Promise<void> {
   const full = types.filter(type => [...stored.names(type)].length > 0)
   const [problem] = stored.problems(new Set(types))
   if (full.length > 0 || problem)
     throw new Error(
-      `${stored.place()} holds objects already (${full.join(', ') || problem?.message}): nothing is copied; move them away first`
+      `${stored.place()} holds objects already (${full.join(', ') || problem?.message}): nothing is copied; ${await wayOut()}`
     )
 }

@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { atOnce } from '../../concurrency.js'
+import { createOnce } from '../../disk/create-once.js'
 import { exists } from '../../disk/missing.js'
 import type { JsonObject } from '../../json.js'
 import { reasonOf } from '../errors.js'
@@ -48,6 +49,11 @@ const RECORD_MS = 2000
 const byteLength = ({ type, name, text = '' }: Write) =>
   Buffer.byteLength(text) + Buffer.byteLength(name) + type.length + 100
 const bytesOf = (writes: readonly Write[]) => writes.reduce((sum, write) => sum + byteLength(write), 0)
+
+/** A file of the state directory of who has had objects in etcd. */
+const USED = 'objects-in-etcd'
+const USED_TEXT =
+  'This svcd has its objects in etcd. While this file is here, it does not begin on an etcd that holds nothing.\n'
 
 const OTHER_WRITES = 'another controller writes'
 const NOT_OPEN = 'the store is not open for changes'
@@ -189,13 +195,27 @@ export class Etcd implements SharedMedium {
     return this.stored
   }
 
+  /** Notes in the state directory that its svcd has its objects in etcd: `refuseForgotten` goes by that. */
+  async noteUse(state: string): Promise<void> {
+    await createOnce(join(state, USED), USED_TEXT)
+  }
+
   /**
-   * Throws Error with the way out where nothing was stored here when it was read, and a state directory holds objects: they would
-   * be forgotten in silence.
+   * Throws Error with the way out where nothing was stored here when it was read, and a state directory shows that there were objects,
+   * in etcd or in its files: they would be forgotten in silence.
    */
   async refuseForgotten(state: string): Promise<void> {
     // The first thing that is stored, in one commit with all that is copied.
     if (this.stored?.text(LAYOUT, VERSION) !== undefined) return
+    const used = join(state, USED)
+    if (await exists(used))
+      throw new Error(
+        `${this.place()} holds nothing, and this svcd has had its objects in etcd: look at [store] endpoints and prefix. ` +
+          'Where the objects are in files again, this svcd must not run on etcd: set medium = files on the one that has them, and ' +
+          'type systemctl disable --now svcd on the others. Where they are lost, restore a backup (svcd restore FILE), or copy ' +
+          `those of ${state}, if they are there and the right ones (svcd store copy files etcd). To begin anew, without objects, ` +
+          `remove ${used}`
+      )
     if (!(await exists(join(state, LAYOUT, `${VERSION}.json`)))) return
     throw new Error(
       `${state} holds objects, and ${this.place()} holds none: type svcd store copy files etcd; to begin without these ` +

@@ -3,10 +3,12 @@ import { randomBytes } from 'node:crypto'
 import {
   chownSync,
   copyFileSync,
+  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
   renameSync,
+  rmSync,
   writeFileSync
 } from 'node:fs'
 import { join } from 'node:path'
@@ -15,6 +17,7 @@ import { kinds } from '../../../lib/model/types.js'
 import { Daemon } from '../../support/daemon.js'
 import { type EtcdServer, startEtcd } from '../../support/etcd.js'
 import { giveKeys } from '../../support/keys.js'
+import { output } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
 import { svcd } from '../../support/svcd.js'
 import { until } from '../../support/until.js'
@@ -77,8 +80,14 @@ t.test(
       stderr,
       /another svcd writes, and \S+secret\.key is not there, and \S+token\.key is not there: copy secret\.key, /
     )
+    t.match(
+      await svcd(second, set, 'check'),
+      { code: 1, text: /state: another svcd writes, and \S+secret\.key is not there, .*svcd join HOST/ },
+      'check says what the start says'
+    )
     giveKeys(first, second)
     writeFileSync(second.path('state', 'token.key'), randomBytes(32))
+    t.match(await svcd(second, set, 'check'), { code: 1, text: /token\.key is not the one of the svcd that/ })
     const stranger = second.launch()
     t.teardown(() => stranger.kill())
     t.match(await stranger.ended, {
@@ -296,6 +305,57 @@ t.test('objects in files are not forgotten in silence; a backup has what is in e
   t.match(await svcd(other, set, 'backup', archive), { code: 1, text: /\/svcd\/intent: a damaged intent/ })
 })
 
+// rules 11.14
+t.test(
+  'who has had objects in etcd does not begin on one that holds nothing; a backup gets there',
+  async t => {
+    const etcd = await startEtcd(t)
+    const set = inEtcd(etcd)
+    const daemon = daemonIn(t, scratch(t), set)
+    await daemon.start()
+    await daemon.create('network', 'cluster', network)
+    const archive = daemon.path('backup.tar')
+    t.match(await svcd(daemon, set, 'backup', archive), { code: 0 })
+    await daemon.stop()
+    await daemon.start()
+    await daemon.stop()
+    const all = { key: base64('/svcd/'), range_end: base64('/svcd0') }
+    t.match(await svcd(daemon, set, 'check'), { code: 0, text: /^ok$/m })
+    await etcd.ask('kv/deleterange', all)
+    const refused = {
+      code: 1,
+      text: /etcd at \S+: \/svcd\/ holds nothing, and this svcd has had its objects .* remove \S+state\/objects-in-etcd$/m
+    }
+    // A start that is not refused does not end.
+    if (!t.match(await svcd(daemon, set, 'check'), refused)) return
+    t.match(await svcd(daemon, set, 'serve'), refused)
+    t.notOk('kvs' in (await etcd.ask('kv/range', all)), 'nothing is written there')
+
+    const restored = await svcd(daemon, set, 'restore', '--force', archive)
+    const removal = `etcdctl --endpoints=${etcd.url} del --prefix /svcd/`
+    t.equal(restored.code, 0, restored.text)
+    t.ok(
+      restored.text.includes(
+        `; next: stop svcd on all controllers, then ${removal}, then svcd store copy files etcd, then svcd check, then start svcd`
+      ),
+      restored.text
+    )
+    t.match(await svcd(daemon, set, 'store', 'copy', 'files', 'etcd'), { code: 0 })
+    const full = await svcd(daemon, set, 'store', 'copy', 'files', 'etcd')
+    t.ok(full.text.includes(`stop svcd on all controllers and type: ${removal}\n`), full.text)
+    await daemon.start()
+    t.equal((await daemon.request('GET', '/config/network/cluster')).status, 200)
+    await daemon.stop()
+
+    await etcd.ask('kv/deleterange', all)
+    t.match(await svcd(daemon, set, 'serve'), refused, 'also while old objects are in files')
+    for (const name of ['layout', 'objects-in-etcd']) rmSync(daemon.path('state', name), { recursive: true })
+    await daemon.start()
+    t.equal((await daemon.request('GET', '/config/network/cluster')).status, 404, 'who wants to begins anew')
+    await daemon.stop()
+  }
+)
+
 /** All objects in the files of a state, path → text. */
 function filesOf(state: string): Record<string, string> {
   const found: Record<string, string> = {}
@@ -323,7 +383,10 @@ t.test('objects are copied to etcd and back, byte by byte; a target with objects
   )
   for (const [name, fields] of Object.entries(nodes).slice(0, 5)) await daemon.create('node', name, fields)
   const document = await daemon.request('GET', '/config/cluster/export')
-  t.match(await copy('files', 'etcd'), { code: 1, text: /is in use by process/ })
+  t.match(await copy('files', 'etcd'), {
+    code: 1,
+    text: /is in use by process \d+: stop svcd first \(systemctl/
+  })
   await daemon.stop()
   chownSync(daemon.path('state', 'node'), 65_534, 65_534)
   t.match(await copy('files', 'etcd'), {
@@ -341,6 +404,7 @@ t.test('objects are copied to etcd and back, byte by byte; a target with objects
   const there = await copy('files', 'etcd')
   t.match(there, { code: 0, text: /copied and compared: \d+ objects from \S+ to etcd at \S+: \/svcd\// })
   t.match(there.text, new RegExp(`: ${Object.keys(before).length} objects`))
+  const [, aside = ''] = /^once all is well: .*, as root: (mkdir .*)$/m.exec(there.text) ?? []
   t.match(await copy('files', 'etcd'), {
     code: 1,
     text: /holds objects already \(.*node.*\): nothing is copied/
@@ -364,7 +428,13 @@ t.test('objects are copied to etcd and back, byte by byte; a target with objects
 
   renameSync(daemon.path('state', 'node'), daemon.path('node'))
   t.match(await copy('etcd', 'files'), { code: 1, text: /holds objects already/ })
-  renameSync(daemon.path('state'), daemon.path('state.old'))
-  t.match(await copy('etcd', 'files'), { code: 0 })
+  renameSync(daemon.path('node'), daemon.path('state', 'node'))
+  await output('sh', ['-c', aside])
+  t.strictSame(filesOf(daemon.path('state.before-etcd')), before, 'all objects are moved aside')
+  t.ok(existsSync(daemon.path('state', 'secret.key')), 'and nothing else')
+  t.match(await copy('etcd', 'files'), {
+    code: 0,
+    text: /on all other controllers, before .* disable --now svcd/
+  })
   t.strictSame(filesOf(daemon.path('state')), before)
 })
