@@ -193,7 +193,8 @@ export class Records {
     const { log, now, mostBytes = MOST_BYTES } = this.options
     for (const entry of this.#entries.values()) {
       const { reads, ended = 0 } = entry.summary
-      if (entry.finished && ended <= now() - (reads ? READING_KEPT_MS : KEPT_MS)) await this.#remove(entry)
+      if (!entry.finished || ended > now() - (reads ? READING_KEPT_MS : KEPT_MS)) continue
+      if (!(await this.#remove(entry)) && this.#failsAsWhole) return
     }
     let bytes = 0
     for (const entry of this.#entries.values()) bytes += sizeOf(entry)
@@ -202,7 +203,10 @@ export class Records {
     const isReading = (entry: Entry) => entry.summary.reads === true
     for (const entry of [...finished.filter(isReading), ...finished.filter(entry => !isReading(entry))]) {
       if (bytes <= mostBytes) return
-      if (!(await this.#remove(entry))) continue
+      if (!(await this.#remove(entry))) {
+        if (this.#failsAsWhole) return
+        continue
+      }
       bytes -= sizeOf(entry)
       const { id, kind, object } = entry.summary
       if (!isReading(entry))
@@ -210,6 +214,11 @@ export class Records {
           `the record of request ${id} (${kind} of ${object}) is removed: all have over ${mostBytes} bytes`
         )
     }
+  }
+
+  /** Whether one removal that fails ends the sweep. A disk may refuse one file; etcd, or who took the right to write, refuses all. */
+  get #failsAsWhole(): boolean {
+    return this.#shared !== undefined
   }
 
   /** False when the disk refuses. */

@@ -260,3 +260,20 @@ t.test('a stop writes what is left, and takes no more', async t => {
   })
   await t.rejects(jobs.submit(spec(() => {})), { status: 503, message: 'the service is shutting down' })
 })
+
+// rules 11.20
+t.test('who loses the right while it removes old records stops, and says so once', async t => {
+  const shared = new SharedKeys(t)
+  let now = Date.parse('2026-01-01')
+  const first = await shared.start('c1', () => now)
+  await shared.start('c2', () => now)
+  for (let i = 0; i < 30; i++) await (await first.jobs.submit(spec(() => {}))).done
+  await settled()
+  now += KEPT_MS
+  await first.jobs.submit(spec(() => {}))
+  shared.takeover('c2')
+  const told = () => first.log.filter(line => /the old record of request \w+ cannot be removed/.test(line))
+  await until(() => told().length > 0)
+  await first.jobs.close(0)
+  t.equal(told().length, 1)
+})
