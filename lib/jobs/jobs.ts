@@ -46,7 +46,7 @@ const MOST_WAITING = 1000
 /** Requests of one user that only read and have not ended. */
 const MOST_READING = 8
 /** How long an aborted job may take to end: its programs take up to 5 s. */
-const ABORTED_MS = 7000
+export const ABORTED_MS = 7000
 /** Why jobs are stopped whose controller does not write any more. */
 const OVERTAKEN = `${INTERRUPTED}: another controller writes now`
 

@@ -23,7 +23,7 @@ const SWEEP_MS = 3_600_000
  * Bytes of the first and of the last lines of a record that controllers share: etcd takes 1.5 MiB in a request, of which results may
  * have 1 MiB.
  */
-const SHARED_LINES = 64 * 1024
+export const SHARED_LINES = 64 * 1024
 /** Bytes of such a record a second: etcd keeps each state of it for a while. */
 const SHARED_FLOW = 64 * 1024
 

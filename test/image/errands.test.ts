@@ -116,6 +116,46 @@ t.test('it is stopped when who asked is gone, another one writes, or the service
   }
 })
 
+t.test('a stop gives up what does not end, and names it', { timeout: 60_000 }, async t => {
+  const log: string[] = []
+  const c = controller({
+    perform: () => new Promise(() => undefined),
+    log: createLog('warn', line => log.push(line))
+  })
+  c.ask()
+  await sleep(50)
+  await c.errands.close()
+  t.match(
+    log.join(''),
+    /pack of OS image compute for the controller at http:\/\/c1 did not end when it was stopped/
+  )
+})
+
+t.test('what is said while nobody reads is kept as a record would keep it', async t => {
+  const { errands } = controller({
+    perform: async (_task, { line }) => {
+      for (let i = 0; i < 5000; i++) line(`${i} ${'x'.repeat(65_536)}`)
+      return {}
+    }
+  })
+  const feed = errands.feed(errand, () => 'proof')
+  const isOver = new Promise<void>(resolve => {
+    t.teardown(feed.follow(resolve))
+  })
+  await isOver
+  await sleep(50)
+  const said = feed.next()
+  t.ok(said.length < 2 * 64 * 1024 + 10_000, `${said.length} characters wait`)
+  const lines = said
+    .split('\n')
+    .flatMap(text => (text === '' ? [] : [JSON.parse(JSON.parse(text).said).line as string | undefined]))
+    .filter(line => line !== undefined)
+  t.match(lines[0], /^0 x{1998}…$/, 'a line is cut')
+  t.match(lines.at(-1), /^4999 /)
+  const leftOut = lines.find(line => line.startsWith('… ')) ?? ''
+  t.equal(Number(/^… (\d+) lines left out …$/.exec(leftOut)?.[1]) + lines.length - 1, 5000, 'each is counted')
+})
+
 t.test('nobody is known to write for a moment: it goes on', async t => {
   let done = () => {}
   const c = controller({ perform: () => new Promise(resolve => (done = () => resolve({ came: true }))) })

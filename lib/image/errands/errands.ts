@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ServiceError, unavailable } from '../../errors.js'
-import { type JobContext, JobStoppedError } from '../../jobs/jobs.js'
+import { ABORTED_MS, type JobContext, JobStoppedError } from '../../jobs/jobs.js'
+import { SHARED_LINES } from '../../jobs/records.js'
+import { Transcript } from '../../jobs/transcript.js'
 import type { JsonValue } from '../../json.js'
 import type { Log } from '../../log.js'
 import { type End, type Errand, type Message, numbered, type Said, type Task } from './errand.js'
@@ -23,8 +25,6 @@ const BEHIND_MS = 10_000
 const LOOK_MS = 100
 /** So often who asked hears that the work goes on, and it is looked whether that one still writes. */
 const BEAT_MS = 1000
-/** Lines that wait to be sent; more are left out. */
-const MOST_LINES = 2000
 
 /** The work that this controller does for the one that writes, on directories that are here. */
 export class Errands {
@@ -50,18 +50,24 @@ export class Errands {
     return new Running(errand, prove, this.#o, this.#running)
   }
 
-  /** Stops what is under way; resolves when it has ended. */
+  /** Stops what is under way. Resolves when all has ended, or was given up 7 s later. */
   async close(): Promise<void> {
     this.#isClosed = true
-    await Promise.all([...this.#running].map(running => running.stop('the service is shutting down')))
+    const running = [...this.#running]
+    const ended = Promise.all(running.map(one => one.stop('the service is shutting down')))
+    const late = new AbortController()
+    // Whatever does not end, all else of the daemon is closed after this.
+    await Promise.race([ended, sleep(ABORTED_MS, undefined, { signal: late.signal }).catch(() => undefined)])
+    late.abort()
+    for (const { what } of this.#running) this.#o.log.warn(`${what} did not end when it was stopped`)
   }
 }
 
 /** An errand under way, as the answer to who asked for it. */
 class Running {
   readonly #abort = new AbortController()
-  readonly #lines: string[] = []
-  #leftOut = 0
+  /** What waits to be sent; no more than a record would keep. */
+  #said = new Transcript(undefined, SHARED_LINES)
   #progress: number | undefined
   readonly #results = new Map<string, JsonValue>()
   #end: End | undefined
@@ -78,6 +84,12 @@ class Running {
     private readonly all: Set<Running>
   ) {}
 
+  /** In words, for the log. */
+  get what(): string {
+    const { task, writer } = this.errand
+    return `${task.kind} of OS image ${task.osimage} for the controller at ${writer}`
+  }
+
   /** While nothing else is said. Each is another one. */
   get beat(): string {
     return this.#line({})
@@ -85,12 +97,11 @@ class Running {
 
   /** What was said since it was asked last, as lines of JSON. */
   next(): string {
-    const messages: Message[] = this.#lines.splice(0).map(line => ({ line }))
-    if (this.#leftOut > 0) messages.push({ line: `… ${this.#leftOut} lines left out …` })
+    const messages: Message[] = this.#said.since(0).map(line => ({ line }))
     if (this.#progress !== undefined) messages.push({ progress: this.#progress })
     for (const result of this.#results) messages.push({ result })
     if (this.#end !== undefined) messages.push({ end: this.#end })
-    this.#leftOut = 0
+    this.#said = new Transcript(undefined, SHARED_LINES)
     this.#progress = undefined
     this.#results.clear()
     this.#end = undefined
@@ -113,7 +124,7 @@ class Running {
       if (!this.#isStillWriter) void this.stop('another controller writes now')
       this.#isBeatDue = true
       wake()
-    }, BEAT_MS)
+    }, BEAT_MS).unref()
     this.#done = this.#run().finally(() => {
       clearInterval(beating)
       this.all.delete(this)
@@ -129,8 +140,8 @@ class Running {
 
   async #run(): Promise<void> {
     const { task } = this.errand
+    const { what } = this
     const { log } = this.options
-    const what = `${task.kind} of OS image ${task.osimage} for the controller at ${this.errand.writer}`
     try {
       await this.#ready()
       const came = await this.options.perform(task, this.#job)
@@ -174,8 +185,7 @@ class Running {
     return {
       signal: this.#abort.signal,
       line: text => {
-        if (this.#lines.length < MOST_LINES) this.#lines.push(text)
-        else this.#leftOut++
+        this.#said.add(text)
         this.#wake()
       },
       progress: fraction => {
