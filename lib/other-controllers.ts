@@ -90,7 +90,8 @@ export function controllersOf(shared: SharedMedium, config: Config, { work }: Qu
       const { url } = shared.others.find(one => one.name === name) ?? {}
       if (url === undefined) throw new UnreachedError('it does not tell where it is reached')
       const { revision } = shared.standing
-      const asking: Asking = { verified: config.node.verify_certificate, proofs: work }
+      const isThere = () => shared.others.some(one => one.name === name && one.url === url)
+      const asking: Asking = { verified: config.node.verify_certificate, proofs: work, isThere }
       return runThere(url, { to: name, writer: urlOf(config), revision, task }, asking, job)
     }
   }

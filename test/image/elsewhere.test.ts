@@ -1,6 +1,9 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { BusyError } from '../../lib/image/errands/asking.js'
+import { WorkElsewhere } from '../../lib/image/errands/elsewhere.js'
+import type { Task } from '../../lib/image/errands/errand.js'
 import { checkHere, elsewhere, here } from '../../lib/image/trees.js'
 import { place } from './place.js'
 
@@ -39,4 +42,35 @@ t.test('which directories are here', async t => {
   )
   t.same(here({ config }), {})
   t.same(here(of('c1')), { controller: 'c1' })
+})
+
+// rules 9.15
+t.test('what there is no place for is asked again, and does not fail for it', async t => {
+  const { images } = place(t)
+  const config = { image: { directory: images } } as never
+  const task: Task = { kind: 'pack', osimage: 'compute', wish: {}, check: false }
+  let refusals = 2
+  const ask = async () => {
+    if (refusals-- > 0) throw new BusyError('controller c2 refuses (503): 5 are under way', 5)
+    return { came: true }
+  }
+  const work = new WorkElsewhere({ config, controllers: { own: 'c1', others: () => ['c2'], ask } })
+  const lines: string[] = []
+  const none = () => undefined
+  const stop = new AbortController()
+  const job = {
+    ...{ id: '', signal: stop.signal, progress: none, result: none },
+    line: (text: string) => void lines.push(text)
+  }
+  t.same(await work.run('c2', task, job), { came: true })
+  t.same(lines, [
+    'it runs on controller c2, which has the directory',
+    'it waits for a place: controller c2 refuses (503): 5 are under way'
+  ])
+  refusals = 2
+  await work.check('c2', { name: 'compute' }, { ...task, check: true })
+  refusals = Number.POSITIVE_INFINITY
+  const waiting = work.run('c2', task, job)
+  stop.abort(new Error('cancelled'))
+  await t.rejects(waiting, /5 are under way\): nothing was done/, 'who cancels it does not wait')
 })

@@ -10,10 +10,15 @@ export interface Asking {
   /** Whether its certificate has to be one that the system trusts. */
   readonly verified: boolean
   readonly proofs: Proofs
+  /** Whether it is still one of the controllers; who has gone is not waited for. Absent: it is. */
+  readonly isThere?: () => boolean
 }
 
 /** Who works says something every second. */
 const SILENT_MS = 20_000
+/** One that is cut off from the list of controllers may work on: it is left only if it says nothing either for so long. */
+const QUIET_MS = 3000
+const LOOK_MS = 1000
 /** Of a line: a result has 1 MiB at most. */
 const LONGEST = 4 * 1024 * 1024
 const LONGEST_REFUSAL = 4096
@@ -24,9 +29,19 @@ export class UnreachedError extends Error {}
 /** Who was asked is gone before it told how it ended. */
 export class LostError extends Error {}
 
+/** Who is asked has no place for it now: nothing was begun, and it may be asked again after so many milliseconds. */
+export class BusyError extends ServiceError {
+  constructor(
+    reason: string,
+    readonly afterMs: number
+  ) {
+    super(503, reason, { 'Retry-After': String(Math.ceil(afterMs / 1000)) })
+  }
+}
+
 /**
  * Has another controller do an errand; what it says meanwhile is told to `job`, whose signal ends it. Gives what came of it. Throws
- * what was thrown there, UnreachedError or LostError.
+ * what was thrown there, UnreachedError, LostError or BusyError.
  */
 export async function runThere(
   url: string,
@@ -36,15 +51,21 @@ export async function runThere(
 ): Promise<JsonValue> {
   const body = JSON.stringify(errand)
   const asked = asking.proofs.headersFor(body)
-  const answer = await answered(url, body, asked, asking.verified, job.signal)
-  const silence = setTimeout(() => answer.destroy(new Error('it says nothing more')), SILENT_MS)
+  const answer = await answered(url, body, asked, asking, job.signal)
+  let heardMs = performance.now()
+  const looking = setInterval(() => {
+    const silentMs = performance.now() - heardMs
+    if (silentMs >= SILENT_MS) answer.destroy(new Error('it says nothing more'))
+    else if (silentMs >= QUIET_MS && asking.isThere?.() === false)
+      answer.destroy(new Error('it is not there any more'))
+  }, LOOK_MS)
   try {
     if (answer.statusCode !== 200) throw await refusal(errand.to, answer)
     let number = 0
     for await (const { said, proof } of lines(answer)) {
       if (typeof said !== 'string' || !asking.proofs.isProved(asked, numbered(number++, said), String(proof)))
         throw new LostError('what it says is not proved: something else answers there')
-      silence.refresh()
+      heardMs = performance.now()
       const { line, progress, result, end } = parsed(said)
       if (typeof line === 'string') job.line(line)
       if (typeof progress === 'number') job.progress(progress)
@@ -57,7 +78,7 @@ export async function runThere(
     if (error instanceof LostError || error instanceof ServiceError || error instanceof WorkError) throw error
     throw new LostError((error as Error).message)
   } finally {
-    clearTimeout(silence)
+    clearInterval(looking)
     answer.destroy()
   }
 }
@@ -76,11 +97,14 @@ async function answered(
   url: string,
   json: string,
   headers: Record<string, string>,
-  verified: boolean,
+  { verified, isThere }: Asking,
   signal: AbortSignal
 ): Promise<IncomingMessage> {
   try {
-    return await askController({ url, path: ERRANDS, headers, json, verified, answerMs: SILENT_MS, signal })
+    return await askController({
+      ...{ url, path: ERRANDS, headers, json, verified, answerMs: SILENT_MS, signal },
+      ...(isThere ? { isThere } : {})
+    })
   } catch (error) {
     if (!(error instanceof UnansweredError)) throw error
     const { message, isReached, isUntrusted } = error
@@ -107,7 +131,7 @@ async function* lines(answer: IncomingMessage): AsyncGenerator<JsonObject> {
 }
 
 async function refusal(who: string, answer: IncomingMessage): Promise<Error> {
-  const { statusCode = 0 } = answer
+  const { statusCode = 0, headers } = answer
   let text = ''
   for await (const chunk of answer as AsyncIterable<Buffer>) {
     text += chunk.toString()
@@ -115,7 +139,10 @@ async function refusal(who: string, answer: IncomingMessage): Promise<Error> {
   }
   const { message } = parsed(text)
   if (statusCode === 404) return new UnreachedError('it is of a release that does no work for others')
-  return unavailable(`controller ${who} refuses (${statusCode}): ${message ?? 'look into its log'}`)
+  const reason = `controller ${who} refuses (${statusCode}): ${message ?? 'look into its log'}`
+  const again = headers['retry-after']
+  if (statusCode === 503 && again !== undefined) return new BusyError(reason, secondsIn(again) * 1000)
+  return unavailable(reason)
 }
 
 function parsed(text: string): JsonObject {
@@ -126,3 +153,6 @@ function parsed(text: string): JsonObject {
     return {}
   }
 }
+
+/** How long a `Retry-After` asks to wait: 1 to 30 s. */
+const secondsIn = (text: string) => Math.min(30, Math.max(1, Number(text) || 5))

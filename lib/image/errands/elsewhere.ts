@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { ServiceError, unavailable } from '../../errors.js'
 import type { JobContext } from '../../jobs/jobs.js'
 import { INTERRUPTED } from '../../jobs/records.js'
@@ -6,11 +7,13 @@ import { isFileName, isObjectName } from '../../model/names.js'
 import { meantTree, type OsimageDoc } from '../../model/types/osimage.js'
 import type { ImageContext } from '../context.js'
 import type { Outcome } from '../publish.js'
-import { LostError, UnreachedError } from './asking.js'
+import { BusyError, LostError, UnreachedError } from './asking.js'
 import type { Task } from './errand.js'
 
 /** A client waits for a check. Of a push it takes as long as a node takes to answer. */
 const CHECK_MS = 30_000
+/** Work for which there is no place is asked for again for so long. There are more places than one controller needs. */
+const BUSY_MS = 600_000
 
 /** The controller that should work is not there, or was lost. */
 export class AwayError extends Error {}
@@ -50,7 +53,7 @@ export class WorkElsewhere {
         job.line(`controller ${there}: ${error.message}`)
         throw new AwayError(`${INTERRUPTED}: controller ${there}, which ran it, was lost`)
       }
-      if (error instanceof UnreachedError)
+      if (error instanceof UnreachedError || error instanceof BusyError)
         throw new AwayError(
           `controller ${there}, which has the directory, cannot be asked (${error.message}): nothing was done`
         )
@@ -58,10 +61,23 @@ export class WorkElsewhere {
     }
   }
 
-  #ask(there: string, task: Task, job: Omit<JobContext, 'id'>): Promise<JsonValue> {
+  /** Where there is no place for it now, nothing was begun: it is asked again. */
+  async #ask(there: string, task: Task, job: Omit<JobContext, 'id'>): Promise<JsonValue> {
     const { controllers } = this.context
     if (!controllers) throw new TypeError('there are no other controllers')
-    return controllers.ask(there, task, job)
+    let isTold = false
+    for (const giveUp = performance.now() + BUSY_MS; ; ) {
+      try {
+        return await controllers.ask(there, task, job)
+      } catch (error) {
+        if (!(error instanceof BusyError) || performance.now() > giveUp) throw error
+        if (!isTold) job.line(`it waits for a place: ${error.message}`)
+        isTold = true
+        await sleep(error.afterMs, undefined, { signal: job.signal }).catch(() => {
+          throw error
+        })
+      }
+    }
   }
 }
 
