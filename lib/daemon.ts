@@ -402,7 +402,9 @@ async function buildParts(
     () => {
       const { ok, reason } = store.health
       if (!ok || !etcd) return { ok, reason }
-      return { ok, reason: store.following === '' ? 'primary' : `standby: ${store.following}` }
+      const { role } = etcd.standing
+      if (role === 'unknown') return { ok, reason: 'it is not known whether this svcd still writes' }
+      return { ok, reason: role === 'primary' ? role : `standby: ${store.following}` }
     },
     () => status.health,
     () => boots.health,

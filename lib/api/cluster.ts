@@ -20,6 +20,7 @@ import {
   previewImport
 } from '../model/transfer.js'
 import { objectTypes } from '../model/types.js'
+import { FollowingError } from '../store/errors.js'
 import type { Controller } from '../store/medium.js'
 import { type Body, open } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts } from './context.js'
@@ -52,7 +53,7 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   const settings: Body<GivenSettings> = {
     schema: clusterSchema,
-    read: request => readSettings(changeable(open(request, 'config.cluster'), shown(parts)), model.cluster)
+    read: request => readSettings(changeable(open(request, 'config.cluster'), parts), model.cluster)
   }
   const document: Body<JsonValue> = { schema: sections, read: request => open(request, 'config') }
   return [
@@ -162,14 +163,18 @@ const controllerOf = (
   svc_config: ini
 })
 
+/** Whether the controller that wrote last does not know whether it still may (rules 11.15). */
+const isInDoubt = (shared: Parts['shared']) => shared?.standing.role === 'unknown'
+
 function shown({ config, model, shared }: Parts): JsonObject {
   const settings = Object.fromEntries(settingNames.map(name => [name, model.cluster[name]]))
   const { name, address } = config.controller
   const { variables } = model.cluster
+  const status = isInDoubt(shared) ? 'standby' : 'primary'
   return {
     name: config.cluster.name,
-    // The one that writes answers this.
-    [name]: controllerOf('primary', { address, port: config.http.listen.port, ini: config.file }),
+    // The one that writes answers this, or one that does not know whether it still may: then no controller is known to write.
+    [name]: controllerOf(status, { address, port: config.http.listen.port, ini: config.file }),
     ...Object.fromEntries((shared?.others ?? []).map(other => [other.name, controllerOf('standby', other)])),
     ...settings,
     // The other objects here are controllers: clients go through them.
@@ -178,14 +183,19 @@ function shown({ config, model, shared }: Parts): JsonObject {
 }
 
 /** The settings in a posted cluster object; the rest of it must be as it is read (rules 1.8, 2.4). */
-function changeable(given: JsonValue, now: JsonObject): JsonObject {
+function changeable(given: JsonValue, parts: Parts): JsonObject {
+  const now = shown(parts)
   if (!isObject(given)) throw badRequest('cluster: the body must be an object')
   const settings: JsonObject = {}
   for (const [key, value] of Object.entries(given)) {
     if (key.startsWith('_')) continue
     const fixed = Object.hasOwn(now, key) && !clusterFields.some(({ name }) => name === key)
     if (!fixed) settings[key] = value
-    else if (!isDeepStrictEqual(value, now[key])) throw badRequest(`cluster: "${key}" cannot be changed here`)
+    else if (!isDeepStrictEqual(value, now[key])) {
+      // What it shows of itself changes with that.
+      if (isInDoubt(parts.shared)) throw new FollowingError('no controller is known to write for the moment')
+      throw badRequest(`cluster: "${key}" cannot be changed here`)
+    }
   }
   return settings
 }

@@ -1,9 +1,8 @@
 import type { Config } from '../config/types.js'
-import { notFound } from '../errors.js'
+import { notFound, ServiceError } from '../errors.js'
 import { type FieldType, freeText, ValueError } from '../model/field.js'
 import type { ServiceState } from '../monitor/health.js'
 import type { NodeStatus } from '../monitor/node-status.js'
-import { FollowingError } from '../store/errors.js'
 import { bodyOf } from './body.js'
 import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
 import { type Entry, type Listing, listed, listQuery } from './listing.js'
@@ -60,6 +59,8 @@ export const noService = (config: Config, name: string) =>
         ? 'service boot: no node was taken over that an admin has not seen'
         : `there is no service ${name}`
   )
+
+const notPrimary = (why: string) => new ServiceError(503, why, { 'Retry-After': '5' })
 
 /** What nodes report while they install, and how the daemon is (rules 6.2, 6.3). */
 export function monitorRoutes(parts: Parts): ApiRoute[] {
@@ -134,9 +135,10 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
       summary: 'Whether this controller writes: 200, or 503 while another one does',
       output: object({ primary: { type: 'boolean' } }, ['primary']),
       handler: () => {
-        if (model.isFollowing) throw new FollowingError()
-        // Who does not reach etcd may have lost the right to another one.
-        if (shared && shared.problem !== '') throw new FollowingError('no controller is known to write')
+        if (model.isFollowing) throw notPrimary('this controller is a standby: it does not write')
+        // Who does not reach etcd, or stood still, may have lost the right to another one.
+        if (shared && (shared.problem !== '' || shared.standing.role !== 'primary'))
+          throw notPrimary('this controller does not know whether it still writes')
         return ok({ primary: true })
       }
     }),

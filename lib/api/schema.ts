@@ -28,9 +28,9 @@ export const object = (properties: Schema, required: readonly string[] = []): Sc
 })
 /** Where one of several controllers stands (rules 11.15). */
 export const standing = object({
-  role: word('primary', 'standby'),
+  role: word('primary', 'standby', 'unknown'),
   revision: { type: 'integer', description: 'the number of the last change that it knows' },
-  lag_ms: { type: 'integer', description: 'how long ago it was known to miss none' }
+  lag_ms: { type: 'integer', description: 'how long ago it was known to miss none; 0: it writes' }
 })
 /** A list of entries. */
 export const list = (items: Schema): Schema => ({ type: 'array', items })

@@ -61,10 +61,11 @@ export interface SharedMedium extends Medium {
 
 /** Where a store stands among those that share a medium. */
 export interface Standing {
-  readonly role: 'primary' | 'standby'
+  /** `unknown`: it wrote last, and does not know whether it still may: it does not reach what is shared, or its time is over. */
+  readonly role: 'primary' | 'standby' | 'unknown'
   /** The number of the last commit that is known here. */
   readonly revision: number
-  /** How long ago it was last known that nothing is missing here, in milliseconds. */
+  /** How long ago it was last known that nothing is missing here, in milliseconds; 0 where it writes. */
   readonly lag_ms: number
 }
 

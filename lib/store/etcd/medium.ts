@@ -253,7 +253,10 @@ export class Etcd implements SharedMedium {
 
   get standing(): Standing {
     const known = commitsIn(this.#head)
-    if (!this.#standby) return { role: 'primary', revision: known, lag_ms: 0 }
+    if (!this.#standby) {
+      const { doubtMs } = this.#writer
+      return { role: doubtMs === 0 ? 'primary' : 'unknown', revision: known, lag_ms: Math.ceil(doubtMs) }
+    }
     // Who was overtaken knows what it wrote itself before it has read the rest.
     const { revision, lagMs } = this.#standby
     return { role: 'standby', revision: Math.max(revision, known), lag_ms: Math.round(lagMs) }

@@ -32,6 +32,8 @@ export class Writer {
   readonly #options: WriterOptions
   #lease = ''
   #revision = ''
+  /** When it was last asked whether it is ours, and it was; by the clock of `performance`. */
+  #heldMs = Number.NEGATIVE_INFINITY
   /** Why it is not ours again, and is not asked for. */
   #over = ''
   /** How often it was given up. */
@@ -50,6 +52,16 @@ export class Writer {
   /** Why the right is in doubt, '' when it is not. */
   get problem(): string {
     return this.#over || this.#keeping.problem
+  }
+
+  /**
+   * How long ago the right was last known to be ours, in ms; 0 while it is. It is ours for as long as its lease, and who was stopped, or
+   * cut off, for longer does not know.
+   */
+  get doubtMs(): number {
+    const agoMs = performance.now() - this.#heldMs
+    const isOurs = this.problem === '' && this.#revision !== '' && agoMs < this.#options.ttlSeconds * 1000
+    return isOurs ? 0 : agoMs
   }
 
   /** The create revision of our key. Throws Error where the right was lost. */
@@ -132,7 +144,11 @@ export class Writer {
 
   async #keep(): Promise<void> {
     if (this.#over !== '') return
-    if (this.#revision !== '' && (await isKept(this.#options.client, this.#lease, this.#limitMs))) return
+    const asked = performance.now()
+    if (this.#revision !== '' && (await isKept(this.#options.client, this.#lease, this.#limitMs))) {
+      this.#heldMs = asked
+      return
+    }
     this.#revision = ''
     const holder = await this.#elect(this.#options.regained)
     if (holder !== undefined) await this.#options.overtaken(`${this.#at} is written by ${holder} now`)
@@ -142,6 +158,7 @@ export class Writer {
   async #elect(before = async (_revision: string) => {}): Promise<string | undefined> {
     const { client, key, ttlSeconds, url } = this.#options
     const ends = this.#ends
+    const asked = performance.now()
     // One that was granted and not used ends by itself.
     const ID = await granted(client, ttlSeconds, this.#limitMs)
     const self = JSON.stringify({ host: hostname(), pid: process.pid, url })
@@ -170,6 +187,7 @@ export class Writer {
     }
     this.#over = ''
     this.#revision = pair.created
+    this.#heldMs = asked
     return undefined
   }
 }

@@ -95,7 +95,12 @@ const FROM = '10.141.7.7'
 function here(key: string, step: Step, role: 'primary' | 'standby'): Step {
   const { files, ...rest } = step
   if (role === 'standby' && key === 'GET /monitor/primary' && step.status === 200)
-    return { what: step.what, ask: step.ask, status: 503, says: /another controller writes/ }
+    return {
+      what: step.what,
+      ask: step.ask,
+      status: 503,
+      says: /this controller is a standby: it does not write/
+    }
   const told = JSON.parse(JSON.stringify(files ?? {}).replaceAll('"127.0.0.1"', `"${FROM}"`))
   // What a standby answers by itself leaves no reason of the node in what is stored.
   if (role === 'standby' && isAnsweredThere(key)) delete told['node-status.journal']

@@ -6,6 +6,7 @@ import type { Daemon } from '../../support/daemon.js'
 import { startEtcd } from '../../support/etcd.js'
 import { giveKeys } from '../../support/keys.js'
 import { until } from '../../support/until.js'
+import { watched } from '../../support/watched-etcd.js'
 
 /** The whole answer to a request that comes from this address of loopback. */
 const rawFrom = (localAddress: string, { port }: { port: number }, text: string) =>
@@ -127,6 +128,63 @@ t.test('each controller says what it is and how far it is; all are listed while 
   await first.kill()
   await until(async () => String(await listed(second)) === ',primary')
   t.equal((await controllerOf(second)).role, 'primary')
+  await second.stop()
+})
+
+// rules 11.15
+t.test('one that does not reach etcd does not say that it writes', async t => {
+  const etcd = await startEtcd(t)
+  let isCut = false
+  const url = await watched(t, etcd, {
+    before: () => {
+      if (isCut) throw new Error('cut off')
+    }
+  })
+  const [first, second] = [
+    await controllerOn(t, { ...etcd, url }, 'controller.name=one'),
+    await controllerOn(t, etcd, 'controller.name=two')
+  ]
+  await first.start()
+  await until(() => isPrimary(first))
+  giveKeys(first, second)
+  await second.start()
+  const statuses = async (daemon: Daemon) => {
+    const { body } = await daemon.request('GET', '/config/cluster')
+    const { config } = body as { config?: { cluster: Record<string, { status?: string }> } }
+    return [config?.cluster.one?.status, config?.cluster.two?.status].join()
+  }
+  await until(async () => (await statuses(first)) === 'primary,standby')
+  const { body: asBefore } = await first.request('GET', '/config/cluster')
+
+  isCut = true
+  await until(() => isPrimary(second))
+  const { body } = await first.request('GET', '/version')
+  t.match(body, { controller: { role: 'unknown', lag_ms: Number } })
+  const { lag_ms } = (body as { controller: { lag_ms: number } }).controller
+  t.ok(Number.isInteger(lag_ms) && lag_ms > 0, `${lag_ms} ms`)
+  t.match(await first.request('GET', '/monitor/service/svcd'), {
+    status: 503,
+    body: { monitor: { service: { svcd: { status: 'failed', controller: { role: 'unknown' } } } } }
+  })
+  t.match(await first.request('GET', '/monitor/primary'), {
+    status: 503,
+    body: { message: 'this controller does not know whether it still writes' }
+  })
+  t.equal(await statuses(first), 'standby,standby', 'it calls none primary')
+  t.equal(
+    (await first.request('POST', '/config/cluster', asBefore)).status,
+    503,
+    'what was read can be tried again'
+  )
+
+  isCut = false
+  await until(async () => (await statuses(first)) === 'standby,primary')
+  t.match((await first.request('GET', '/version')).body, { controller: { role: 'standby' } })
+  t.match(await first.request('GET', '/monitor/primary'), {
+    status: 503,
+    body: { message: 'this controller is a standby: it does not write' }
+  })
+  await first.stop()
   await second.stop()
 })
 
