@@ -373,6 +373,7 @@ async function buildParts(
     etcd &&
     questions &&
     (await sharing?.fileCopies({ config, model, images, log, now, ticks, store }, etcd, questions))
+  const handing = etcd && sharing?.handingOn({ store, shared: etcd }, tokens, config, { now, ticks, log })
   if (copies) isNowhere = copies.isNowhere
   if (copies) closers.push(() => copies.close())
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
@@ -411,6 +412,7 @@ async function buildParts(
     () => audit.health,
     () => disk.condition,
     () => copies?.condition,
+    () => handing?.condition,
     () => loop.condition,
     () => queueCondition(jobs, monitor.queue)
   ]
@@ -444,7 +446,7 @@ async function buildParts(
     ...{ control, boot, handover, install, library, nodeFiles, jobs, images, services, leases: lent },
     ...(etcd ? { shared: etcd } : {}),
     between: {
-      ...sharing?.handingOn(store, tokens, config, now, log),
+      ...(handing ? { handedOnFor: handing.handedOnFor, elsewhere: handing.elsewhere } : {}),
       routes: [...(copies?.routes ?? []), ...(audits?.routes ?? [])]
     }
   }

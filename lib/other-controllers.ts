@@ -20,6 +20,7 @@ import type { Log } from './log.js'
 import type { ClusterStore } from './model/view.js'
 import type { Audit } from './monitor/audit.js'
 import { AuditLogs } from './monitor/audit-logs.js'
+import { WriterReach } from './monitor/writer-reach.js'
 import { SharedServices } from './services/shared.js'
 import type { Etcd } from './store/etcd/medium.js'
 import { openEtcd } from './store/etcd/open.js'
@@ -150,17 +151,31 @@ function sourcesAmong(others: readonly Controller[], writer: string | undefined,
 }
 
 /** What this controller does not answer while another one writes, and what another one hands on to it. */
-export function handingOn(store: ClusterStore, tokens: Tokens, config: Config, now: () => number, log: Log) {
+export function handingOn(
+  { store, shared }: { readonly store: ClusterStore; readonly shared: SharedMedium },
+  tokens: Tokens,
+  config: Config,
+  { now, ticks, log }: { readonly now: () => number; readonly ticks: () => number; readonly log: Log }
+) {
   const requests = new ForwardedRequests(tokens.keyFor('requests that are handed on'), now)
   const url = urlOf(config)
   if (isPlain(url))
     log.warn(
       `other controllers hand requests and tokens on to ${url} in the clear: [store] url = https://... has them encrypted`
     )
-  const options = { store, requests, verified: config.node.verify_certificate }
+  const reach = new WriterReach({
+    ...{ own: url, ticks, log },
+    others: () => shared.others,
+    writer: () => store.writer?.url
+  })
+  const told = (url: string, failure: string) => reach.told(url, failure)
+  const options = { store, requests, told, verified: config.node.verify_certificate }
   return {
     handedOnFor: ({ method = '', url = '', headers }: IncomingMessage) =>
       requests.addressIn({ method, target: url, headers }),
-    elsewhere: (route: Route<Caller>, head: RequestHead) => writerFor(options, route, head)
+    elsewhere: (route: Route<Caller>, head: RequestHead) => writerFor(options, route, head),
+    get condition() {
+      return reach.condition
+    }
   }
 }

@@ -21,6 +21,8 @@ interface StandbyOptions {
   readonly requests: ForwardedRequests
   /** Whether the certificates of other controllers have to be ones that the system trusts. */
   readonly verified: boolean
+  /** Told why the controller at a URL could not be asked; '' when it answers. */
+  readonly told: (url: string, failure: string) => void
 }
 
 /**
@@ -28,7 +30,7 @@ interface StandbyOptions {
  * where nobody can be asked, or another controller has handed the request on already.
  */
 export function writerFor(
-  { store, requests, verified }: StandbyOptions,
+  { store, requests, verified, told }: StandbyOptions,
   route: Pick<ApiRoute, 'path' | 'effect'>,
   { method, headers, source, headOnly, target }: RequestHead
 ): Elsewhere | undefined {
@@ -38,5 +40,8 @@ export function writerFor(
     throw new FollowingError('another controller has handed this on, and this one does not write')
   if (!writer) throw new FollowingError('no controller that writes is known for the moment')
   const head = { method: headOnly ? 'HEAD' : method, target, headers }
-  return { ...writer, verified, headers: requests.headersFor(head, source.address) }
+  return {
+    ...{ ...writer, verified, headers: requests.headersFor(head, source.address) },
+    told: failure => told(writer.url, failure)
+  }
 }

@@ -85,7 +85,7 @@ async function forward<C>(
 
 async function asked<C>(
   { incoming, outgoing, route }: Exchange<C>,
-  { to: { url, headers, verified, gone }, target, body }: Forwarded
+  { to: { url, headers, verified, gone, told }, target, body }: Forwarded
 ): Promise<IncomingMessage> {
   if (/[^\x21-\xff]/.test(target)) throw badRequest('the request target holds a blank or a control character')
   return new Promise((resolve, reject) => {
@@ -109,6 +109,7 @@ async function asked<C>(
       })
       .once('close', () => clearTimeout(connecting))
       .once('response', answer => {
+        told?.('')
         // Whoever reads it learns that it broke.
         answer.on('error', () => undefined)
         resolve(answer)
@@ -116,13 +117,18 @@ async function asked<C>(
       .on('error', (error: NodeJS.ErrnoException) => {
         if (outgoing.destroyed) return reject(new ClientGone('the client hung up before there was an answer'))
         const reason = gone.aborted ? 'it writes no more' : (error.code ?? error.message)
+        if (!gone.aborted) told?.(reason)
         reject(
           isConnected && route?.effect !== 'reads'
             ? new ServiceError(
                 502,
                 `the controller that writes gave no answer (${reason}), and may have done this: look first`
               )
-            : new ServiceError(503, `the controller that writes cannot be asked now (${reason})`, AGAIN)
+            : new ServiceError(
+                503,
+                `the controller that writes cannot be asked now (${reason}); try again in some seconds`,
+                AGAIN
+              )
         )
       })
       .end(body)

@@ -52,6 +52,8 @@ export interface Elsewhere {
   readonly verified: boolean
   /** Aborted when it is not the one to ask any more. */
   readonly gone: AbortSignal
+  /** Told why it could not be asked; '' when it answers. It must not throw. */
+  readonly told?: (failure: string) => void
 }
 
 /** A request that another server answers. */

@@ -23,15 +23,20 @@ async function front(
     handler: () => t.fail(`${one.path} was answered in front`) as never
   }))
   const here = route('GET', '/here', () => ({ status: 200, text: 'here' }))
+  /** Why the other one could not be asked, '' for each answer. */
+  const told: string[] = []
   const running = await start(t, [...never, here], {
     elsewhere: ({ path }) =>
       path === '/here'
         ? undefined
-        : { url: `http://127.0.0.1:${port}`, headers: { 'x-by': 'front' }, verified: true, gone }
+        : {
+            ...{ url: `http://127.0.0.1:${port}`, headers: { 'x-by': 'front' }, verified: true, gone },
+            told: failure => void told.push(failure)
+          }
   })
   const client = new RawClient(running.port)
   t.teardown(() => client.socket.destroy())
-  return { ...running, client }
+  return { ...running, client, told }
 }
 
 const large = 'x'.repeat(3 * 1024 * 1024)
@@ -76,23 +81,29 @@ t.test('request and answer are handed on as they are; what is answered here is n
 
 t.test('what is wrong is told by who finds it', async t => {
   const { port } = await start(t, routes)
-  const { client, port: at } = await front(t, routes, port)
+  const { client, port: at, told } = await front(t, routes, port)
   isRefusal(t, await client.send(post('/made', '{"a"')).response(), /JSON/)
   t.equal((await client.send(get('/nowhere')).response()).status, 404)
   const oversized = new RawClient(at).send(post('/made', 'x'.repeat(2 * 1024 * 1024)))
   t.equal((await oversized.response()).status, 413)
   oversized.socket.destroy()
+  t.same(new Set(told), new Set(['']), 'who answers can be asked')
 })
 
 t.test('nobody listens there: 503, also for a change, as nothing can have been done', async t => {
   const { server, port } = await start(t, routes)
   await server.close(0)
-  const { client } = await front(t, routes, port)
+  const { client, told } = await front(t, routes, port)
   for (const request of [get('/large'), post('/made', '{}')]) {
     const refusal = await client.send(request).response()
     t.match(refusal, { status: 503, headers: { 'retry-after': '5' } })
-    isRefusal(t, refusal, /^the controller that writes cannot be asked now \(ECONNREFUSED\)$/)
+    isRefusal(
+      t,
+      refusal,
+      /^the controller that writes cannot be asked now \(ECONNREFUSED\); try again in some seconds$/
+    )
   }
+  t.same(told, ['ECONNREFUSED', 'ECONNREFUSED'])
 })
 
 t.test('it ends before it answers: 502 for a change, which may have been made, 503 for the rest', async t => {
@@ -137,13 +148,14 @@ t.test('it writes no more: who waits for it is told at once', async t => {
   ]
   const { port } = await start(t, waiting)
   const gone = new AbortController()
-  const { client } = await front(t, waiting, port, gone.signal)
+  const { client, told } = await front(t, waiting, port, gone.signal)
   client.send(post('/made', '{}'))
   await begun.promise
   gone.abort()
   const refusal = await client.response()
   t.equal(refusal.status, 502)
   isRefusal(t, refusal, /gave no answer \(it writes no more\)/)
+  t.same(told, [], 'another one is asked from now on')
 })
 
 t.test('the client goes: nothing goes on behind', async t => {

@@ -187,6 +187,18 @@ t.test('a standby answers what machines read and names who writes; it takes over
     t.equal(status, 503)
     t.match(JSON.stringify(body), /the controller that writes cannot be asked now \(ECONNREFUSED\)/)
   }
+  // Both have one name here.
+  const unreached =
+    /the controller \(http:\/\/127\.0\.0\.1:1\), which writes, cannot be asked \(ECONNREFUSED\): the URL is that of this controller too; .*\[store\] url/
+  t.match(await roleOf(second), unreached, 'health names it for an admin')
+  t.equal(
+    second
+      .log()
+      .split('\n')
+      .filter(line => unreached.test(line)).length,
+    1,
+    'and the log, once'
+  )
   const controller = `http://${client.address}:${client.port}/config/node`
   const { headers } = await fetch(controller, { headers: { 'x-access-tokens': client.token } })
   t.equal(headers.get('retry-after'), '5')

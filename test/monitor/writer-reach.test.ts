@@ -1,0 +1,63 @@
+import t from 'tap'
+import { createLog } from '../../lib/log.js'
+import { WriterReach } from '../../lib/monitor/writer-reach.js'
+
+const SHARED = 'http://10.141.0.10:7050'
+const others = [
+  { name: 'c1', url: SHARED },
+  { name: 'c3', url: SHARED },
+  { name: 'c4', url: 'http://10.141.0.4:7050' }
+]
+
+/** What a controller on the URL that others share says of the one that writes. */
+function standby() {
+  const state = { writer: SHARED as string | undefined, ticks: 0 }
+  const log: string[] = []
+  const reach = new WriterReach({
+    own: SHARED,
+    others: () => others,
+    writer: () => state.writer,
+    log: createLog('info', line => log.push(line)),
+    ticks: () => state.ticks
+  })
+  return { state, log, reach }
+}
+
+// rules 11.16
+t.test('the log and health name who could not be asked, where, and the way out', async t => {
+  const { state, log, reach } = standby()
+  t.equal(reach.condition, undefined)
+  for (let i = 0; i < 3; i++) reach.told(SHARED, 'EHOSTUNREACH')
+  const shared =
+    `controller c1 or c3 (${SHARED}), which writes, cannot be asked (EHOSTUNREACH): the URL is that of this controller too; ` +
+    'give each controller a URL of its own, [store] url'
+  t.same(reach.condition, { ok: false, reason: shared })
+  t.equal(log.length, 1, 'once')
+  t.match(log[0], shared)
+  state.writer = 'http://10.141.0.4:7050'
+  t.equal(reach.condition, undefined, 'another one writes')
+  reach.told(state.writer, 'ECONNREFUSED')
+  t.match(
+    reach.condition?.reason,
+    /^controller c4 \(http:\/\/10\.141\.0\.4:7050\), which writes, cannot be asked \(ECONNREFUSED\): look whether svcd runs there/
+  )
+  reach.told(state.writer, '')
+  t.equal(reach.condition, undefined)
+  t.match(log.at(-1), /controller c4 \(\S+\), which writes, can be asked again/)
+  t.equal(log.length, 3)
+})
+
+// rules 11.16
+t.test('what could not be asked a while ago says nothing any more', async t => {
+  const { state, reach, log } = standby()
+  reach.told(SHARED, 'it does not answer')
+  state.ticks += 59_000
+  t.equal(reach.condition?.ok, false)
+  state.ticks += 1000
+  t.equal(reach.condition, undefined)
+  reach.told(SHARED, '')
+  t.equal(log.length, 1)
+  state.writer = undefined
+  reach.told(SHARED, 'ECONNRESET')
+  t.equal(reach.condition, undefined, 'nobody else writes any more')
+})
