@@ -32,7 +32,17 @@ import { checkPrograms, reachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
 import { checkFields } from './transfers.js'
 import { TreeLocks } from './tree-locks.js'
-import { checkHere, elsewhere, imageIn, keepTree, noteFound, realPlace, treeOf } from './trees.js'
+import {
+  checkHere,
+  elsewhere,
+  here,
+  imageIn,
+  isMovedHere,
+  keepTree,
+  noteFound,
+  realPlace,
+  treeOf
+} from './trees.js'
 import { Upkeep } from './upkeep.js'
 
 export interface ImagesOptions
@@ -148,15 +158,26 @@ export class Images {
     const isElsewhere =
       controllers !== undefined && ![undefined, controllers.own].includes(before?.controller)
     const stands = to !== name && (isElsewhere || (await exists(join(directory, name))))
-    return this.#o.model.save('osimage', name, given, actor, tx => {
+    const isMoved = before !== undefined && (await isMovedHere(this.#context, before, given))
+    let from: string | undefined
+    const saved = await this.#o.model.save('osimage', name, given, actor, tx => {
       if (to !== name) keepTree(tx, directory, name, to, stands)
       const now = tx.get('osimage', to)
-      if (!before || !now || now.controller === undefined) return
-      if (to !== name || meantTree(directory, now) === meantTree(directory, before)) return
-      // Another directory: where that is, is looked for.
-      const { controller: _, ...rest } = now
-      tx.put('osimage', to, rest)
+      if (!before || !now || now.controller === undefined || to !== name) return
+      if (meantTree(directory, now) !== meantTree(directory, before)) {
+        // Another directory: where that is, is looked for.
+        const { controller: _, ...rest } = now
+        tx.put('osimage', to, rest)
+      } else if (isMoved && now.controller === before.controller) {
+        from = now.controller
+        tx.put('osimage', to, { ...now, ...here(this.#context) })
+      }
     })
+    if (from !== undefined)
+      this.#o.log.info(
+        `OS image ${name}: its directory is the one of controller ${controllers?.own} from now on, and not that of controller ${from}`
+      )
+    return saved
   }
 
   /** Packs an image. Throws 404, or 503 where it has no directory that may be packed. */

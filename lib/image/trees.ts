@@ -5,6 +5,7 @@ import { exists } from '../disk/missing.js'
 import { mountsBelow } from '../disk/mounts.js'
 import { unavailable } from '../errors.js'
 import { theDaemon } from '../model/model.js'
+import type { Given } from '../model/object-type.js'
 import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
 import type { Tx, View } from '../model/view.js'
 import type { ImageContext } from './context.js'
@@ -12,8 +13,8 @@ import type { ImageContext } from './context.js'
 type Shared = Pick<ImageContext, 'config' | 'controllers'>
 
 /**
- * The name of the controller that has the directory of an image, where that is another one; undefined where it is here. A copy here
- * does for one that is gone. Throws unavailable (503) with the way out where that controller is not there.
+ * The name of the controller that has the directory of an image, where that is another one; undefined where it is here. Throws unavailable
+ * (503) with the way out where that controller is not there: a directory of that path here may be an old one.
  */
 export async function elsewhere(
   { config, controllers }: Shared,
@@ -23,11 +24,26 @@ export async function elsewhere(
   if (!controllers || controller === undefined || controller === controllers.own) return undefined
   if (controllers.others().includes(controller)) return controller
   const path = meantTree(config.image.directory, image)
-  if (await exists(path)) return undefined
+  const { own } = controllers
+  const instead = (await exists(path))
+    ? `to use the directory ${path} of controller ${own} from now on, set path again`
+    : `bring the directory to controller ${own}, and set path again`
   throw unavailable(
-    `OS image ${name}: its directory ${path} is on controller ${controller}, which is not there: start svcd on ${controller}, ` +
-      'or bring the directory here'
+    `OS image ${name}: its directory ${path} is on controller ${controller}, which is not there: start svcd on ${controller}; ` +
+      `or ${instead}: svcctl osimage set ${name} path=${path}`
   )
+}
+
+/**
+ * Whether a request says that the directory of an image is the one here from now on: it sets `path` alone, and the controller that was
+ * noted is not there. One that was read and is posted back has the other fields too.
+ */
+export async function isMovedHere({ config, controllers }: Shared, image: OsimageDoc, given: Given) {
+  const { controller } = image
+  if (!controllers || controller === undefined || controller === controllers.own) return false
+  if (given.values.size !== 1 || !given.values.has('path') || given.newName) return false
+  if (controllers.others().includes(controller)) return false
+  return exists(meantTree(config.image.directory, image))
 }
 
 /** Throws unavailable (503) for an image whose directory is on another controller: this work is not done there. */

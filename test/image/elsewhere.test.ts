@@ -4,7 +4,7 @@ import t from 'tap'
 import { BusyError } from '../../lib/image/errands/asking.js'
 import { WorkElsewhere } from '../../lib/image/errands/elsewhere.js'
 import type { Task } from '../../lib/image/errands/errand.js'
-import { checkHere, elsewhere, here } from '../../lib/image/trees.js'
+import { checkHere, elsewhere, here, isMovedHere } from '../../lib/image/trees.js'
 import { place } from './place.js'
 
 // rules 9.15
@@ -28,13 +28,17 @@ t.test('which directories are here', async t => {
       `OS image compute: its directory ${images}/compute is on controller c1, and controller c2 writes: make c1 the one that ` +
       'writes (stop svcd on the others for a moment), and ask again'
   })
-  t.equal(await elsewhere(of('c2'), at('c1')), undefined, 'a copy here does for one that is gone')
+  const path = `${images}/compute`
+  const gone = `OS image compute: its directory ${path} is on controller c1, which is not there: start svcd on c1; or `
+  const again = `set path again: svcctl osimage set compute path=${path}`
+  await t.rejects(elsewhere(of('c2'), at('c1')), {
+    status: 503,
+    message: `${gone}to use the directory ${path} of controller c2 from now on, ${again}`
+  })
   rmSync(join(images, 'compute'), { recursive: true })
   await t.rejects(elsewhere(of('c2'), at('c1')), {
     status: 503,
-    message:
-      `OS image compute: its directory ${images}/compute is on controller c1, which is not there: start svcd on c1, or bring the ` +
-      'directory here'
+    message: `${gone}bring the directory to controller c2, and ${again}`
   })
   await t.rejects(
     checkHere(of('c2', 'c1'), { ...at('c1'), path: `${images}/login` }),
@@ -74,3 +78,31 @@ t.test('what there is no place for is asked again, and does not fail for it', as
   stop.abort(new Error('cancelled'))
   await t.rejects(waiting, /5 are under way\): nothing was done/, 'who cancels it does not wait')
 })
+
+// rules 9.15
+t.test(
+  'path alone, as it is, says that the directory here is the one while the other is not there',
+  async t => {
+    const { images } = place(t)
+    const config = { image: { directory: images } } as never
+    const of = (...others: string[]) => ({
+      config,
+      controllers: { own: 'c2', others: () => others } as never
+    })
+    const given = (values: object, newName?: string) =>
+      ({ values: new Map(Object.entries(values)), newName, interfaces: [], override: false }) as never
+    const path = `${images}/compute`
+    const image = { name: 'compute', controller: 'c1' }
+    const alone = given({ path })
+    t.equal(await isMovedHere(of('c3'), image, alone), true)
+    t.equal(await isMovedHere(of('c3'), image, given({ path: null })), true, 'an image without a path')
+    t.equal(await isMovedHere(of('c1'), image, alone), false, 'it is there')
+    t.equal(await isMovedHere(of('c3'), image, given({ path, comment: '' })), false, 'posted as it was read')
+    t.equal(await isMovedHere(of('c3'), image, given({ path }, 'other')), false, 'a rename')
+    t.equal(await isMovedHere(of('c3'), image, given({ comment: '' })), false)
+    t.equal(await isMovedHere(of('c3'), { ...image, name: 'absent' }, alone), false, 'there is none here')
+    t.equal(await isMovedHere(of('c3'), { ...image, controller: 'c2' }, alone), false, 'it is here')
+    t.equal(await isMovedHere(of('c3'), { name: 'compute' }, alone), false, 'nobody knows')
+    t.equal(await isMovedHere({ config }, image, alone), false, 'there is one controller alone')
+  }
+)

@@ -32,11 +32,13 @@ export class WorkElsewhere {
     await this.#ask(there, task, { signal, line: nothing, progress: nothing, result: nothing }).catch(
       error => {
         if (error instanceof ServiceError) throw error
-        const path = meantTree(this.context.config.image.directory, image)
+        const { config, controllers } = this.context
+        const path = meantTree(config.image.directory, image)
         const reason = signal.aborted ? 'it does not answer' : (error as Error).message
         throw unavailable(
           `OS image ${image.name}: its directory ${path} is on controller ${there}, which cannot be asked (${reason}): look whether svcd ` +
-            `runs there and is reached by its [store] url or [http] url, or bring the directory here once svcd on ${there} is stopped`,
+            `runs there and is reached by its [store] url or [http] url; or stop svcd on ${there}, bring the directory to controller ` +
+            `${controllers?.own}, and set path again: svcctl osimage set ${image.name} path=${path}`,
           error
         )
       }

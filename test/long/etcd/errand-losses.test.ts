@@ -1,5 +1,6 @@
 // A controller is lost while an image is packed by one for another (rules 9.15).
 import t from 'tap'
+import { makeTree, small } from '../../image/small-tree.js'
 import { until } from '../../support/until.js'
 import {
   allServe,
@@ -81,6 +82,62 @@ t.test('the controller that writes is overtaken while another one packs for it',
   t.strictSame(await filesOf(first), names)
   await clean(t, second)
   await allServe(t, all, names)
+  for (const daemon of all) await daemon.stop()
+})
+
+t.test('the controller that has the directory is not there for a moment, and an old copy is', async t => {
+  const { etcd, first, second, third, all } = await three(t)
+  const home = async () => {
+    const key = Buffer.from('/svcd/objects/osimage/compute').toString('base64')
+    const { kvs = [] } = (await etcd.ask('kv/range', { key })) as unknown as { kvs?: { value: string }[] }
+    return JSON.parse(Buffer.from(kvs[0]?.value ?? '', 'base64').toString()).controller
+  }
+  const path = first.path('images', 'compute')
+  makeTree(path, { ...small, 'etc/old': 'old' })
+  const before = await imageOf(first)
+  process.kill(second.child?.pid as number, 'SIGSTOP')
+  const gone =
+    /on controller c2, which is not there: .* to use the directory .*compute of controller c1 from now/
+  const isAway = () =>
+    until(async () => !JSON.stringify((await first.request('GET', '/config/cluster')).body).includes('"c2"'))
+  await isAway()
+  await first.create('group', 'g', {})
+  for (const [method, asked, body, status] of [
+    ['GET', 'osimage/compute/_pack', undefined, 503],
+    ['POST', 'osimage/compute/kernel', { kernelversion: '6.1.0-9' }, 503],
+    ['POST', 'osimage/compute/_clone', { newosimage: 'copy' }, 503],
+    ['POST', 'group/g/_ospush', { osimage: 'compute' }, 404]
+  ] as const)
+    t.match(await first.request(method, `/config/${asked}`, body), { status, body: { message: gone } }, asked)
+  t.strictSame(await imageOf(first), before)
+  t.equal(await home(), 'c2')
+  const read = (await first.request('GET', '/config/osimage/compute')).body as object
+  t.equal((await first.request('POST', '/config/osimage/compute', read)).status, 204)
+  t.equal(await home(), 'c2', 'what was read is posted back')
+  process.kill(second.child?.pid as number, 'SIGCONT')
+  await answers(second)
+  await allThere(first, ['c2'])
+  const say = (path: string | null) =>
+    third.request('POST', '/config/osimage/compute', { config: { osimage: { compute: { path } } } })
+  t.equal((await say(null)).status, 204)
+  t.equal(await home(), 'c2', 'it is there')
+  change(second)
+  await packsAgain(t, first, all)
+
+  await second.kill()
+  await isAway()
+  t.equal((await say(path)).status, 204)
+  t.equal(await home(), 'c1')
+  t.match(
+    first.log(),
+    /compute: its directory is the one of controller c1 from now on, and not that of controller c2/
+  )
+  await second.start()
+  await answers(second)
+  await allThere(first, ['c2'])
+  change(first)
+  await packsAgain(t, first, all)
+  t.equal(await home(), 'c1')
   for (const daemon of all) await daemon.stop()
 })
 
