@@ -326,6 +326,7 @@ async function buildParts(
   })
   const trace = new Trace(model, boots, now)
   let isNowhere = (_file: string) => false
+  let whoHas = async (_file: string, _signal: AbortSignal): Promise<string | undefined> => undefined
   const boot = new Boot({
     ...{ model, templates, status, grants, trace, handover, hasFile, log },
     url: http.url,
@@ -356,7 +357,10 @@ async function buildParts(
   const images = closed(
     await Images.open({
       ...{ config, model, jobs, status, remote, work, log, now, ticks },
-      controllers: etcd && questions && sharing?.controllersOf(etcd, config, questions),
+      controllers:
+        etcd &&
+        questions &&
+        sharing?.controllersOf(etcd, config, questions, (file, signal) => whoHas(file, signal)),
       torrents: names => distribution.wanted(names)
     })
   )
@@ -374,7 +378,7 @@ async function buildParts(
     questions &&
     (await sharing?.fileCopies({ config, model, images, log, now, ticks, store }, etcd, questions))
   const handing = etcd && sharing?.handingOn({ store, shared: etcd }, tokens, config, { now, ticks, log })
-  if (copies) isNowhere = copies.isNowhere
+  if (copies) ({ isNowhere, whoHas } = copies)
   if (copies) closers.push(() => copies.close())
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
   const library = new Library({ templates, log })

@@ -81,12 +81,18 @@ export function auditLogs(
   return { logs, routes: auditLineRoutes(audit, questions) }
 }
 
-/** The other controllers, as the one that writes has them work on directories that they have. */
-export function controllersOf(shared: SharedMedium, config: Config, { work }: Questions): Controllers {
+/** The other controllers, as the one that writes has them work on directories that they have. `whoHas`: as in Controllers. */
+export function controllersOf(
+  shared: SharedMedium,
+  config: Config,
+  { work }: Questions,
+  whoHas: Controllers['whoHas']
+): Controllers {
   const { name: own } = config.controller
   return {
     own,
     others: () => shared.others.map(({ name }) => name),
+    whoHas,
     ask: async (name, task, job) => {
       const { url } = shared.others.find(one => one.name === name) ?? {}
       if (url === undefined) throw new UnreachedError('it does not tell where it is reached')
@@ -134,6 +140,7 @@ export async function fileCopies(
       return copies.condition
     },
     isNowhere: (file: string) => copies.isNowhere(file),
+    whoHas: (file: string, signal: AbortSignal) => copies.whoHas(file, signal),
     close: async () => {
       await errands.close()
       checksums.close()

@@ -1,6 +1,6 @@
-import { lstatSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { resolveInside } from '../disk/inside.js'
+import { isFile } from '../disk/missing.js'
 import { badRequest, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
@@ -43,13 +43,21 @@ export async function bootFiles(
   wish: KernelWish,
   job: JobContext
 ): Promise<BootFiles> {
-  const { model, config, work } = context
+  const { model, config, work, controllers } = context
   const { view } = model
   const pack = image.imagefile === undefined ? undefined : view.get('pack', image.imagefile)
   const madeHere = bootFilesOfPacks(view)
-  const isOwn = (name: string) =>
-    !madeHere.has(name) &&
-    (lstatSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile() ?? false)
+  const isOwn = (field: 'kernelfile' | 'initrdfile') => async (name: string) => {
+    if (madeHere.has(name)) return false
+    if (await isFile(join(config.paths.files, name))) return true
+    // The admin may have put it on another controller: the image's own would take its place.
+    const elsewhere = await controllers?.whoHas(name, job.signal)
+    if (elsewhere === undefined) return false
+    throw unavailable(
+      `OS image ${image.name}: field "${field}": the file ${name} has not come to controller ${controllers?.own} so far (${elsewhere}): ` +
+        `ask again in a moment, or put it into ${config.paths.files} there; nothing was packed`
+    )
+  }
   // What the admin has set is not taken away: the file may come later.
   const stays = (field: 'kernelfile' | 'initrdfile') => {
     const name = image[field]
@@ -59,7 +67,7 @@ export async function bootFiles(
   }
   const ofKernel = pack?.kernelfile === image.kernelfile ? pack : undefined
   await checkWish(tree, image.name, wish)
-  const found = await chooseKernel(tree, image, ofKernel, wish, isOwn)
+  const found = await chooseKernel(tree, image, ofKernel, wish, isOwn('kernelfile'))
   await checkVersion(tree, image, ofKernel, wish, found)
   if (found === undefined) job.line('the image has no kernel below /boot')
   const kernel = found ?? stays('kernelfile')
@@ -67,7 +75,7 @@ export async function bootFiles(
   const version = wish.kernelversion ?? versionIn(image, path, ofKernel)
   if (path !== undefined) job.line(`kernel: /${path}`)
   const ofInitrd = pack?.initrdfile === image.initrdfile ? pack : undefined
-  const there = await chooseInitrd(tree, image, ofInitrd, wish, version, isOwn)
+  const there = await chooseInitrd(tree, image, ofInitrd, wish, version, isOwn('initrdfile'))
   const chosen = there === 'kept' || there?.chosen === true
   if (config.image.initramfs && path !== undefined && !chosen) {
     if (version === undefined)

@@ -14,6 +14,8 @@ export interface Controllers {
   readonly own: string
   /** The names of those beside it that are there. */
   readonly others: () => readonly string[]
+  /** Asks those beside it for a file of the files directory; gives the sentence that one has it, or may have it, if that is so. */
+  readonly whoHas: (file: string, signal: AbortSignal) => Promise<string | undefined>
   /** Has another one do work on a directory that it has; gives what came of it. Throws as `runThere`. */
   readonly ask: (name: string, task: Task, job: Omit<JobContext, 'id'>) => Promise<JsonValue>
 }

@@ -79,7 +79,7 @@ export async function chooseKernel(
   image: OsimageDoc,
   pack: PackDoc | undefined,
   wish: KernelWish,
-  isOwnFile: (name: string) => boolean
+  isOwnFile: (name: string) => Promise<boolean>
 ): Promise<string | 'kept' | undefined> {
   if (wish.kernelfile !== undefined || wish.kernelversion !== undefined) return wantedKernel(tree, wish)
   const version = ofVersion(image.kernelversion)
@@ -95,7 +95,7 @@ export async function chooseKernel(
   }
   const named = image.kernelfile === undefined ? undefined : await namedFile(tree, image.kernelfile)
   if (named !== undefined) return named
-  if (image.kernelfile !== undefined && isOwnFile(image.kernelfile)) return 'kept'
+  if (image.kernelfile !== undefined && (await isOwnFile(image.kernelfile))) return 'kept'
   return (version && (await fileIn(tree, version))) || newestKernel(tree)
 }
 
@@ -131,7 +131,7 @@ export async function chooseInitrd(
   pack: PackDoc | undefined,
   wish: KernelWish,
   version: string | undefined,
-  isOwnFile: (name: string) => boolean
+  isOwnFile: (name: string) => Promise<boolean>
 ): Promise<{ path: string; chosen: boolean } | 'kept' | undefined> {
   const usual = version === undefined ? [] : initrdNames(version)
   const own = (path: string) => ({ path, chosen: !usual.includes(basename(path)) })
@@ -149,7 +149,7 @@ export async function chooseInitrd(
   if (image.initrdfile !== undefined && recorded === undefined) {
     const path = await namedFile(tree, image.initrdfile)
     if (path !== undefined && suits(basename(path))) return own(path)
-    if (path === undefined && isOwnFile(image.initrdfile)) return 'kept'
+    if (path === undefined && (await isOwnFile(image.initrdfile))) return 'kept'
   }
   for (const name of usual) {
     const path = await fileIn(tree, `boot/${name}`)

@@ -12,9 +12,10 @@ t.test('which directories are here', async t => {
   const { images } = place(t)
   const config = { image: { directory: images } } as never
   const ask = async () => ({})
+  const whoHas = async () => undefined
   const of = (own: string, ...others: string[]) => ({
     config,
-    controllers: { own, others: () => others, ask }
+    controllers: { own, others: () => others, whoHas, ask }
   })
   const compute = { name: 'compute' }
   const at = (controller: string) => ({ ...compute, controller })

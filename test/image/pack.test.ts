@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { packImage, storing } from '../../lib/image/pack.js'
 import { theDaemon } from '../../lib/model/model.js'
@@ -75,6 +75,45 @@ t.test('a pack of which nobody knows whether it is stored keeps its files for wh
   t.ok(kept.length > 0)
   t.strictSame(readdirSync(bench.path('files')).sort(), [...new Set([...files, ...kept])].sort())
   t.strictSame(readdirSync(bench.path('state', 'work')), [], 'no note is left')
+})
+
+// rules 9.3
+t.test("an admin's boot file that is on another controller so far is not replaced", async t => {
+  const { bench, image, files } = await beginning(t)
+  const { view } = bench.context.model
+  const asked: string[] = []
+  let there: string | undefined = 'controller c3 has it'
+  const controllers = {
+    ...{ own: 'c2', others: () => ['c3'] },
+    whoHas: async (name: string) => {
+      asked.push(name)
+      return there
+    }
+  }
+  const context = { ...bench.context, controllers } as never
+  const pack = () => packImage(context, 'compute', {}, storing(context, theDaemon), bench.job())
+  const doc = view.get('osimage', 'compute') as NonNullable<ReturnType<typeof image>>
+  for (const field of ['kernelfile', 'initrdfile'] as const) {
+    const named = { ...doc, [field]: 'mine' }
+    await bench.put(tx => tx.put('osimage', 'compute', named))
+    await t.rejects(pack(), {
+      status: 503,
+      message:
+        `OS image compute: field "${field}": the file mine has not come to controller c2 so far (controller c3 has it): ask again in ` +
+        `a moment, or put it into ${bench.path('files')} there; nothing was packed`
+    })
+    t.strictSame(image(), named)
+    t.strictSame(readdirSync(bench.path('files')).sort(), files)
+  }
+  writeFileSync(bench.path('files', 'mine'), 'mine')
+  asked.length = 0
+  await pack()
+  t.match(image(), { kernelfile: doc.kernelfile, initrdfile: 'mine' }, 'it has come')
+  t.strictSame(asked, [], 'nobody is asked for a file that is here')
+  rmSync(bench.path('files', 'mine'))
+  there = undefined
+  await pack()
+  t.match(image(), { initrdfile: doc.initrdfile }, 'nobody has it: as where there is one controller alone')
 })
 
 // rules 8.3, 9.2

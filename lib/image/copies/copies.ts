@@ -156,6 +156,19 @@ export class Copies {
     return this.#problems.get(name)?.isNowhere === true
   }
 
+  /** As in Controllers. What was found out before does not count: the file may have been put there since. */
+  async whoHas(name: string, signal: AbortSignal): Promise<string | undefined> {
+    for (const source of this.#o.sources())
+      try {
+        await checksumAt(source, name, this.#asking, signal)
+        return `controller ${source.name} has it`
+      } catch (error) {
+        signal.throwIfAborted()
+        if (!(error instanceof SourceError) || error.kind !== 'lacks') return (error as Error).message
+      }
+    return undefined
+  }
+
   /** Ends what is under way; the next start goes on with it. */
   close(): Promise<void> {
     return this.#background.close()

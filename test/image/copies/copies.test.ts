@@ -269,6 +269,26 @@ t.test('who has nothing, and who is not there, is told once', async t => {
   t.match(alone.condition, { ok: true, reason: /no other controller/ })
 })
 
+// rules 9.3
+t.test('who has a file that is not here is asked anew each time', async t => {
+  const image = imageOf(content(1000))
+  const { source, bench: has } = await controllerWith(t, image.objects)
+  const sources = [source]
+  const { copies } = await lacking(t, image.objects, sources)
+  const { signal } = new AbortController()
+  await copies.run()
+  t.equal(copies.isNowhere(image.kernelfile), true)
+  t.equal(await copies.whoHas(image.kernelfile, signal), undefined)
+  writeFileSync(has.path('files', image.kernelfile), 'mine')
+  t.match(await copies.whoHas(image.kernelfile, signal), /controller one .*the file changed a moment ago/)
+  putFile(has, image.kernelfile, content(10))
+  t.equal(await copies.whoHas(image.kernelfile, signal), 'controller one has it')
+  sources.push({ name: 'two', url: 'http://127.0.0.1:9' })
+  t.match(await copies.whoHas(image.initrdfile, signal), /controller two .* cannot be asked/)
+  sources.length = 0
+  t.equal(await copies.whoHas(image.kernelfile, signal), undefined)
+})
+
 t.test('what an admin has put there, before or meanwhile, is neither replaced nor removed', async t => {
   const pack = content(MEGABYTE)
   const { source, image } = await having(t, pack)

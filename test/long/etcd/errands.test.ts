@@ -1,4 +1,5 @@
 // An image is packed by the controller that has its directory, whoever is asked (rules 9.15).
+import { existsSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { adminToken } from '../../support/first-start.js'
 import { until } from '../../support/until.js'
@@ -61,6 +62,31 @@ t.test('the answer says where it runs, and it can be cancelled', async t => {
   await clean(t, second)
   t.strictSame(await imageOf(first), before)
   await packsAgain(t, first, all)
+  for (const daemon of all) await daemon.stop()
+})
+
+// rules 9.3
+t.test("an admin's kernel that only another controller has so far stays", async t => {
+  const { first, second, third, all } = await three(t)
+  // Somebody seems to write it still: so it is not given.
+  const write = () => writeFileSync(third.path('files', 'mine'), 'mine')
+  write()
+  const writing = setInterval(write, 1000)
+  t.teardown(() => clearInterval(writing))
+  const fields = { config: { osimage: { compute: { kernelfile: 'mine' } } } }
+  t.equal((await first.request('POST', '/config/osimage/compute', fields)).status, 204)
+  change(second)
+  t.match(await first.request('GET', '/config/osimage/compute/_pack'), {
+    status: 503,
+    body: {
+      message: /field "kernelfile": the file mine has not come to controller c2 so far \(controller c3 /
+    }
+  })
+  t.match(await imageOf(first), { kernelfile: 'mine' })
+  clearInterval(writing)
+  await until(() => existsSync(second.path('files', 'mine')))
+  t.equal((await first.request('GET', '/config/osimage/compute/_pack')).status, 204)
+  t.match(await imageOf(first), { kernelfile: 'mine' })
   for (const daemon of all) await daemon.stop()
 })
 
