@@ -54,8 +54,8 @@ export async function bootFiles(
     const elsewhere = await controllers?.whoHas(name, job.signal)
     if (elsewhere === undefined) return false
     throw unavailable(
-      `OS image ${image.name}: field "${field}": the file ${name} has not come to controller ${controllers?.own} so far (${elsewhere}): ` +
-        `ask again in a moment, or put it into ${config.paths.files} there; nothing was packed`
+      `OS image ${image.name}: field "${field}": the file ${name} is not on controller ${controllers?.own} so far (${elsewhere}): ` +
+        `ask again in a moment, or put it into ${config.paths.files} of controller ${controllers?.own}; nothing was packed`
     )
   }
   // What the admin has set is not taken away: the file may come later.

@@ -99,8 +99,8 @@ t.test("an admin's boot file that is on another controller so far is not replace
     await t.rejects(pack(), {
       status: 503,
       message:
-        `OS image compute: field "${field}": the file mine has not come to controller c2 so far (controller c3 has it): ask again in ` +
-        `a moment, or put it into ${bench.path('files')} there; nothing was packed`
+        `OS image compute: field "${field}": the file mine is not on controller c2 so far (controller c3 has it): ask again in ` +
+        `a moment, or put it into ${bench.path('files')} of controller c2; nothing was packed`
     })
     t.strictSame(image(), named)
     t.strictSame(readdirSync(bench.path('files')).sort(), files)

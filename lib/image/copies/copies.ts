@@ -130,7 +130,7 @@ export class Copies {
    * to be held.
    */
   async keep(names: readonly string[]): Promise<void> {
-    await this.#owned.add(names, {})
+    await this.#owned.add(names)
     for (const name of names) this.#kept.set(name, this.#o.ticks() + KEPT_MS)
   }
 
@@ -332,7 +332,7 @@ export class Copies {
     await syncFile(part, await servedMode(directory))
     await this.#o.files.run(async () => {
       // Before it has the name: a crash must not make it somebody else's.
-      await this.#owned.add([name], { at: part })
+      await this.#owned.add([name], part)
       await nameNew(part, join(directory, name))
       await rm(part, { force: true })
       await syncDirectory(directory)
@@ -349,7 +349,7 @@ export class Copies {
       const ofPacks = new Set(packs.flatMap(pack => filesOfPack(pack, all)))
       // What svcd has packed here is its own too: the one that writes by now removes the record of a pack, and not our files.
       const bytes = new Map(packs.map(pack => [pack.name, pack.bytes]))
-      await this.#owned.add(ofPacks, { bytes })
+      await this.#owned.find(ofPacks, bytes)
       const due: string[] = []
       const owned = new Set(this.#owned.names)
       for (const name of this.#unnamed.keys()) if (!owned.has(name)) this.#unnamed.delete(name)

@@ -44,20 +44,33 @@ export class OwnedFiles {
   }
 
   /**
-   * Notes these files as they are now, but for those that are not so long as they should be. `at`: where they are, if not in
-   * the directory. Durable when it resolves.
+   * Notes files that svcd has made or fetched just now, as they are. `at`: where they are, if not in the directory. Durable when it
+   * resolves.
    */
-  async add(
-    names: Iterable<string>,
-    { at, bytes }: { readonly at?: string; readonly bytes?: ReadonlyMap<string, number> }
-  ): Promise<void> {
+  add(names: Iterable<string>, at?: string): Promise<void> {
+    return this.#note(names, name => markOf(at ?? join(this.#directory, name)))
+  }
+
+  /**
+   * Notes files that svcd made some time ago, but for those that are not so long as they should be. What was noted before stays: a
+   * file that differs from it is somebody else's by now. Durable when it resolves.
+   */
+  find(names: Iterable<string>, bytes: ReadonlyMap<string, number>): Promise<void> {
+    return this.#note(names, async name => {
+      // svcd makes a torrent anew when the tracker is another one.
+      if (this.#marks.has(name) && !name.endsWith('.torrent')) return undefined
+      const mark = await markOf(join(this.#directory, name))
+      return mark?.bytes === (bytes.get(name) ?? mark?.bytes) ? mark : undefined
+    })
+  }
+
+  async #note(names: Iterable<string>, wanted: (name: string) => Promise<Mark | undefined>): Promise<void> {
     const marks = new Map(this.#marks)
     let isChanged = false
     for (const name of names) {
-      const mark = await markOf(at ?? join(this.#directory, name))
+      const mark = await wanted(name)
       const before = marks.get(name)
       if (!mark || (before?.bytes === mark.bytes && before.mtime === mark.mtime)) continue
-      if (mark.bytes !== (bytes?.get(name) ?? mark.bytes)) continue
       marks.set(name, mark)
       isChanged = true
     }

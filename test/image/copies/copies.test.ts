@@ -388,6 +388,34 @@ t.test(
   }
 )
 
+t.test('a file of a pack that an admin has changed in place stays when the pack goes', async t => {
+  const pack = content(500)
+  const made = imageOf(pack, 'made')
+  const { bench, copies, open } = await lacking(t, made.objects, [], { overrides: ['image.grace=1h'] })
+  const stem = made.imagefile.replace('.tar.zst', '')
+  const [kernel, initrd] = [`${stem}-vmlinuz-6`, `${stem}-initrd.img-6`]
+  const torrent = `${made.imagefile}.torrent`
+  putFile(bench, made.imagefile, pack)
+  for (const name of [kernel, initrd, torrent]) putFile(bench, name, content(100))
+  await copies.run()
+  writeFileSync(bench.path('files', kernel), 'mine')
+  writeFileSync(bench.path('files', torrent), 'for another tracker')
+  await copies.run()
+  await copies.close()
+  const again = await open()
+  await again.run()
+  await bench.put(tx => {
+    tx.remove('osimage', 'made')
+    tx.remove('pack', made.imagefile)
+  })
+  await again.run()
+  bench.now += hour
+  await again.run()
+  t.strictSame(readdirSync(bench.path('files')), [kernel])
+  t.equal(readFileSync(bench.path('files', kernel), 'utf8'), 'mine')
+  t.match(bench.log.join('\n'), new RegExp(`no OS image uses them any more: .*${initrd}`))
+})
+
 t.test('a file with a second name, as a crash leaves it, is whole; the other name goes', async t => {
   const pack = content(1000)
   const { source, image } = await having(t, pack)
