@@ -1,5 +1,6 @@
 import { inSlices } from '../concurrency.js'
 import type { Answer } from '../http/route.js'
+import type { RemovedDirectory } from '../image/images.js'
 import { type Difference, differences } from '../model/differences.js'
 import { type Felt, feltBy } from '../model/felt.js'
 import { Mark } from '../model/mark.js'
@@ -70,7 +71,7 @@ class DryRun extends Error {
     readonly changes: readonly Change[],
     readonly files: () => Promise<DifferingFile[]>,
     readonly felt: () => Generator<void, Felt>,
-    readonly directories: readonly string[]
+    readonly directories: readonly RemovedDirectory[]
   ) {
     super('a dry run')
   }
@@ -79,8 +80,21 @@ class DryRun extends Error {
 /** Types of the store that an admin knows. */
 const known = new Set([...Object.keys(objectTypes), 'osimagetag', 'secrets', 'cluster'])
 
+const on = (controller: string | undefined) =>
+  controller === undefined ? '' : ` on controller ${controller}`
+
+/** The rest of an object; nothing where no directory would be removed. */
+function inJson(directories: readonly RemovedDirectory[]): string {
+  if (directories.length === 0) return ''
+  const named = directories.some(({ controller }) => controller !== undefined)
+  const controllers = directories.map(({ controller = null }) => controller)
+  return `,"directories":${JSON.stringify(directories.map(({ path }) => path))}${named ? `,"controllers":${JSON.stringify(controllers)}` : ''}`
+}
+
 function told({ changes: all, directories }: DryRun, files: readonly DifferingFile[], felt: Felt): Answer {
-  const removed = directories.map(path => `; the directory ${path} would be removed`).join('')
+  const removed = directories
+    .map(({ path, controller }) => `; the directory ${path} would be removed${on(controller)}`)
+    .join('')
   const changes = all.filter(({ type }) => known.has(type))
   function* text(): Generator<string> {
     const mark = new Mark()
@@ -96,7 +110,7 @@ function told({ changes: all, directories }: DryRun, files: readonly DifferingFi
       given.push(...addressesIn(type, name, fields))
       yield `${i > 0 ? ',' : ''}${JSON.stringify({ type, name, action: actionOf(change), fields })}`
     }
-    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},"nodes":${JSON.stringify(felt)}${removed && `,"directories":${JSON.stringify(directories)}`},"mark":"${mark.text}"}`
+    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},"nodes":${JSON.stringify(felt)}${inJson(directories)},"mark":"${mark.text}"}`
   }
   return { status: 200, json: { [Symbol.iterator]: text } }
 }

@@ -359,7 +359,12 @@ export class Boot {
     const found = target.settings.netboot ? obstacle(target, hasFile) : undefined
     if (found === undefined) return nothing
     const reason = obstacle(target, file => hasFile(file) || mayBeElsewhere(file))
-    return reason === undefined ? { lacking: `${found} here: another controller has to send it` } : { reason }
+    if (reason !== undefined) return { reason }
+    // It stays until the machine asks again, be it after weeks: it does not say that the file is missing now.
+    const { name } = this.#o.model.cluster.controller
+    return {
+      lacking: `${found.replace(/is missing$/, 'was missing')} on controller ${name} when the machine asked last: another controller had to send it`
+    }
   }
 
   #answer(target: EffectiveNode, mac: string, reason: string | undefined, warning = ''): string {

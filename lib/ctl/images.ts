@@ -44,11 +44,13 @@ export async function removeImage(session: Session, name: string): Promise<void>
   const path = `${pathOf('osimage', name)}/_delete`
   const done = `osimage ${name} deleted`
   if (options.dryrun) return changed(session, path, undefined, done)
-  const { directories } = await controller.json('GET', path, { dryrun: 'yes' })
+  const { directories, controllers } = await controller.json('GET', path, { dryrun: 'yes' })
   const gone = Array.isArray(directories) ? directories.map(String) : []
+  const where = Array.isArray(controllers) ? controllers.filter(name => typeof name === 'string') : []
   if (gone.length === 0) return changed(session, path, undefined, done)
   const nothing = 'nothing was deleted'
-  const about = `its directory ${gone.join(', ')}`
+  // Where several controllers share the objects, it is removed by the one that has it.
+  const about = `its directory ${gone.join(', ')}${where.length > 0 ? ` on controller ${[...new Set(where)].join(', ')}` : ''}`
   if (!options.yes) {
     if (!terminal.shows.in)
       throw wrongUsage(`${nothing}: ${about} would be removed, and there is no terminal to ask on; use --yes`)

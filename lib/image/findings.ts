@@ -66,8 +66,15 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
     }
   for (const image of hasDirectory(directory) ? images : []) {
     const tree = meantTree(directory, image)
-    if (!hasDirectory(tree))
+    if (hasDirectory(tree)) continue
+    if (config.store.medium !== 'etcd')
       warnings.push(`OS image ${image.name}: there is no directory ${tree}: it cannot be packed or pushed`)
+    // Another controller has it, and packs it.
+    else if (image.controller === undefined || image.controller === config.controller.name)
+      warnings.push(
+        `OS image ${image.name}: there is no directory ${tree} on controller ${config.controller.name}, and svcd knows of none on another ` +
+          'one: it cannot be packed or pushed'
+      )
   }
   return { onMachine, problems, warnings }
 }

@@ -5,7 +5,7 @@ import { Background } from '../background.js'
 import { inParallel, Mutex } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import { exists } from '../disk/missing.js'
-import { notFound, unavailable } from '../errors.js'
+import { notFound, ServiceError, unavailable } from '../errors.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
 import { isObject, type JsonValue } from '../json.js'
 import { type Actor, theDaemon } from '../model/model.js'
@@ -17,7 +17,7 @@ import { checkWish } from './boot-files.js'
 import { checkClone, cloneImage } from './clone.js'
 import type { ImageContext } from './context.js'
 import { AwayError, outcomeIn, WorkElsewhere } from './errands/elsewhere.js'
-import type { Task, To } from './errands/errand.js'
+import { failedOn, type Task, type To } from './errands/errand.js'
 import { grabImage, placeOf } from './grab.js'
 import { Installing } from './installing.js'
 import { Intents } from './intents.js'
@@ -53,6 +53,12 @@ export interface ImagesOptions
   readonly remote: Remote
   /** Is given the torrents in force, names of files in the files directory, whenever they may have changed. */
   readonly torrents: (names: readonly string[]) => void
+}
+
+/** A directory of an image that goes with it. */
+export interface RemovedDirectory {
+  readonly path: string
+  readonly controller?: string
 }
 
 /** How long changes are gathered before they are looked at. */
@@ -200,7 +206,9 @@ export class Images {
     const run = async (job: JobContext) => {
       const there = await elsewhere(this.#context, this.#image(name))
       if (there === undefined)
-        return packImage(this.#context, name, wish, storing(this.#context, actor, this.keep), job)
+        return this.#named(job, () =>
+          packImage(this.#context, name, wish, storing(this.#context, actor, this.keep), job)
+        )
       const came = await this.#elsewhere.run(there, task, job)
       await publish(this.#context, outcomeIn(came, name), there, actor)
     }
@@ -208,7 +216,7 @@ export class Images {
   }
 
   async #checkPack(image: OsimageDoc, wish: KernelWish): Promise<void> {
-    await checkWish(await treeOf(this.#directory, image), image.name, wish)
+    await checkWish(await treeOf(this.#context, image), image.name, wish)
   }
 
   /**
@@ -275,12 +283,20 @@ export class Images {
     await this.#removeTrees(actor)
   }
 
-  /** The directories that would be removed after these changes, as `remove` does it; `view` is of the time after them. */
-  removedWith(changes: readonly Change[], view: View): string[] {
+  /**
+   * The directories that would be removed after these changes, as `remove` does it, and on which controller, where there are several;
+   * `view` is of the time after them.
+   */
+  removedWith(changes: readonly Change[], view: View): RemovedDirectory[] {
     const directory = this.#directory
+    const { controllers } = this.#context
     return changes.flatMap(({ type, name, before, after }) => {
       if (type !== 'tree' || !(after as TreeDoc | undefined)?.abandoned || !before) return []
-      return imageIn(view, directory, name) === undefined ? [join(directory, name)] : []
+      if (imageIn(view, directory, name) !== undefined) return []
+      const { controller } = before as TreeDoc
+      return [
+        { path: join(directory, name), ...(controllers && controller !== undefined ? { controller } : {}) }
+      ]
     })
   }
 
@@ -386,7 +402,8 @@ export class Images {
     const lanes = to.map(({ node }) => `node ${node}`)
     const run = async (job: JobContext) => {
       const there = await elsewhere(this.#context, this.#image(osimage))
-      if (there === undefined) return pushImage(this.#context, to, osimage, dryrun, job)
+      if (there === undefined)
+        return this.#named(job, () => pushImage(this.#context, to, osimage, dryrun, job))
       await this.#elsewhere.run(there, task, job)
     }
     return this.#submit('push', image, actor, lanes, run, there)
@@ -406,7 +423,7 @@ export class Images {
     to: readonly Destination[],
     signal = new AbortController().signal
   ): Promise<void> {
-    await treeToPush(this.#directory, image)
+    await treeToPush(this.#context, image)
     if ('node' in whom) return this.#canReach(whom.node, to[0]?.address, signal)
     const { group } = whom
     if (to.length === 0) throw notFound(`group ${group} has no nodes`)
@@ -443,6 +460,18 @@ export class Images {
           throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
         return this.#locks.run(own, job.signal, () => run(job))
       }
+    })
+  }
+
+  /** Does work on this controller; where there are several, what it throws names this one. */
+  async #named(job: JobContext, work: () => Promise<void>): Promise<void> {
+    const { controllers } = this.#context
+    await work().catch(error => {
+      if (!controllers || job.signal.aborted) throw error
+      const reason = failedOn(controllers.own, (error as Error).message)
+      throw error instanceof ServiceError
+        ? new ServiceError(error.status, reason, error.headers, { cause: error })
+        : new Error(reason, { cause: error })
     })
   }
 

@@ -67,7 +67,7 @@ export async function packImage(
   const { model, config, intents, log, now, work } = context
   const { signal } = job
   const image = model.get('osimage', name)
-  const tree = await treeOf(config.image.directory, image)
+  const tree = await treeOf(context, image)
   const files = await bootFiles(context, image, tree, wish, job)
   const copies = (['kernel', 'initrd'] as const).flatMap(what => {
     const path = files[what]

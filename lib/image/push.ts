@@ -5,7 +5,7 @@ import type { JobContext } from '../jobs/jobs.js'
 import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { Changes, checkFields, requestOf } from './transfers.js'
-import { checkUnmounted, treeOf } from './trees.js'
+import { checkUnmounted, treeOf, whereLooked } from './trees.js'
 
 /** A node to push to. One without an address fails, and the others go on. */
 export interface Destination {
@@ -16,12 +16,18 @@ export interface Destination {
 const namedFailures = 10
 
 /** The tree that a push takes. Throws 404 for an image without one, 503 for one that cannot be used (rules 3.12, 9.8). */
-export async function treeToPush(directory: string, image: OsimageDoc): Promise<string> {
+export async function treeToPush(
+  shared: Pick<ImageContext, 'config' | 'controllers'>,
+  image: OsimageDoc
+): Promise<string> {
   checkFields(image)
+  const { directory } = shared.config.image
   const path = meantTree(directory, image)
   if (path.startsWith(`${directory}/`) && !(await exists(path)))
-    throw notFound(`OS image ${image.name} has no directory: there is no ${path}`)
-  const tree = await treeOf(directory, image)
+    throw notFound(
+      `OS image ${image.name} has no directory: there is no ${path}${whereLooked(shared, image)}`
+    )
+  const tree = await treeOf(shared, image)
   await checkUnmounted(image.name, tree, 'pushed')
   return tree
 }
@@ -39,7 +45,7 @@ export async function pushImage(
 ): Promise<void> {
   const { model, config } = context
   const image = model.get('osimage', osimage)
-  const tree = await treeToPush(config.image.directory, image)
+  const tree = await treeToPush(context, image)
   const failed: { node: string; message: string }[] = []
   const fractions = new Map<string, number>()
   let sum = 0

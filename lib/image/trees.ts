@@ -3,7 +3,7 @@ import { realpath, stat } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join } from 'node:path'
 import { exists } from '../disk/missing.js'
 import { mountsBelow } from '../disk/mounts.js'
-import { unavailable } from '../errors.js'
+import { ServiceError, unavailable } from '../errors.js'
 import { theDaemon } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
 import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
@@ -131,12 +131,32 @@ export async function realPlace(path: string): Promise<string> {
 }
 
 /** The real directory of an image. Throws unavailable (503) naming the field or the ini key when it has none. */
-export async function treeOf(directory: string, image: OsimageDoc): Promise<string> {
-  const tree = await treeIfAny(directory, image)
-  if (tree !== undefined) return tree
+export async function treeOf(shared: Shared, image: OsimageDoc): Promise<string> {
+  const { directory } = shared.config.image
+  try {
+    const tree = await treeIfAny(directory, image)
+    if (tree !== undefined) return tree
+  } catch (error) {
+    const looked = whereLooked(shared, image)
+    throw looked !== '' && error instanceof ServiceError ? unavailable(error.message + looked, error) : error
+  }
   throw unavailable(
-    `OS image ${image.name}: field "path" is not set, and there is no ${meantTree(directory, image)}: set path, or make that directory`
+    `OS image ${image.name}: field "path" is not set, and there is no ${meantTree(directory, image)}: set path, or make that ` +
+      `directory${whereLooked(shared, image)}`
   )
+}
+
+/** Behind a refusal: on which controller the directory of an image was looked for. Nothing where there is one controller alone. */
+export function whereLooked(
+  { controllers }: Pick<Shared, 'controllers'>,
+  { controller }: OsimageDoc
+): string {
+  if (!controllers) return ''
+  const { own } = controllers
+  return controller === undefined
+    ? `; controller ${own}, which writes, has looked: a directory on another one is known once that one writes (stop svcd on the others for ` +
+        'a moment)'
+    : `; controller ${own}, which had the directory, has looked`
 }
 
 /** Throws unavailable (503) where something is mounted in an image's tree, as it may lie outside `[image] directory`. */

@@ -727,6 +727,22 @@ async function forwarder(t: Test, passes: (method: string, path: string) => Prom
   return { SVCD_URL: at }
 }
 
+// rules 9.15
+t.test(
+  'where controllers share the objects, it says which one removes the directory of an image',
+  async t => {
+    const more = await stranger(t, (path, response) => {
+      const told = { message: '', directories: ['/images/large'], controllers: ['c2'] }
+      if (path.includes('dryrun=yes')) response.end(JSON.stringify(told))
+      else response.writeHead(204).end()
+    })
+    t.same(await here(['osimage', 'rm', 'large', '--yes'], { more }), {
+      ...{ code: 0, stderr: '' },
+      stdout: 'osimage large deleted; its directory /images/large on controller c2 is removed\n'
+    })
+  }
+)
+
 // rules 14.4
 t.test('what a server says does not steer the terminal', async t => {
   const json = (response: ServerResponse, status: number, body: object) =>

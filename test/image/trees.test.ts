@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { ServiceError } from '../../lib/errors.js'
 import { newIntentId, temporary } from '../../lib/image/intents.js'
+import { treeToPush } from '../../lib/image/push.js'
 import { recover } from '../../lib/image/recovery.js'
 import { abandonedTrees } from '../../lib/image/removal.js'
 import { imageTree, treeOf } from '../../lib/image/trees.js'
@@ -68,8 +69,25 @@ t.test('the directory of an image is strictly below [image] directory', async t 
   await refused(`${images}/circle`, 'it: ELOOP')
   await refused(`${images}/$(touch pwned)`, 'it does not exist')
   await refused(`${images}/compute`, 'that directory does not exist', join(directory, 'nowhere'))
-  await t.rejects(treeOf(images, { name: 'absent' }), {
-    message: `OS image absent: field "path" is not set, and there is no ${images}/absent: set path, or make that directory`
+  const config = { image: { directory: images } } as never
+  const absent = `OS image absent: field "path" is not set, and there is no ${images}/absent: set path, or make that directory`
+  await t.rejects(treeOf({ config }, { name: 'absent' }), { message: absent })
+  const path = `${images}/nowhere`
+  const nowhere = `OS image absent: path ${path} is no directory below [image] directory ${images}: it does not exist`
+  await t.rejects(treeOf({ config }, { name: 'absent', path }), { message: nowhere })
+  // rules 9.15
+  const several = { config, controllers: { own: 'c2' } as never }
+  const unknown =
+    '; controller c2, which writes, has looked: a directory on another one is known once that one writes (stop svcd on the others for ' +
+    'a moment)'
+  await t.rejects(treeOf(several, { name: 'absent' }), { status: 503, message: `${absent}${unknown}` })
+  await t.rejects(treeOf(several, { name: 'absent', path }), { message: `${nowhere}${unknown}` })
+  await t.rejects(treeOf(several, { name: 'absent', controller: 'c2' }), {
+    message: `${absent}; controller c2, which had the directory, has looked`
+  })
+  await t.rejects(treeToPush(several as never, { name: 'absent' } as never), {
+    status: 404,
+    message: `OS image absent has no directory: there is no ${images}/absent${unknown}`
   })
   await t.rejects(imageTree(images, 'compute', `${images}/a\0b`), /ERR_INVALID_ARG_VALUE/)
 })

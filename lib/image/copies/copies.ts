@@ -20,7 +20,7 @@ import { OwnedFiles } from './owned.js'
 
 /** What the fetching of files uses. */
 export interface CopiesOptions {
-  readonly config: Pick<Config, 'image' | 'monitor' | 'paths'>
+  readonly config: Pick<Config, 'controller' | 'image' | 'monitor' | 'paths'>
   readonly model: Pick<Model, 'view'>
   readonly log: Log
   /** Milliseconds that only grow. */
@@ -249,8 +249,8 @@ export class Copies {
     const reasons = failures.map(({ message }) => message)
     const why = reasons.length === 0 ? 'there is no other controller to fetch it from' : reasons.join('; ')
     const isNowhere = failures.every(error => error instanceof SourceError && error.kind === 'lacks')
-    const wayOut = isNowhere ? `: put it into ${this.#directory}, here or there, or pack the image` : ''
-    this.#problems.set(name, { reason: `${sentenceOf(file)}: ${why}${wayOut}`, isNowhere })
+    const wayOut = isNowhere ? `: put it into ${this.#directory} of any controller, or pack the image` : ''
+    this.#problems.set(name, { reason: `${this.#sentenceOf(file)}: ${why}${wayOut}`, isNowhere })
     this.#tell(file, `${why}${wayOut}`)
   }
 
@@ -260,7 +260,11 @@ export class Copies {
     this.#told.set(file.name, told)
     if (told.has(why) || told.size >= MOST_REASONS) return
     told.add(why)
-    this.#o.log.warn(`${sentenceOf(file)}: ${why}`)
+    this.#o.log.warn(`${this.#sentenceOf(file)}: ${why}`)
+  }
+
+  #sentenceOf({ name, by }: NamedFile): string {
+    return `the file ${name}, which ${by} names, is not on controller ${this.#o.config.controller.name}`
   }
 
   /** Throws SourceError, and Error for what is wrong on this side. */
@@ -370,8 +374,6 @@ export class Copies {
     })
   }
 }
-
-const sentenceOf = ({ name, by }: NamedFile) => `the file ${name}, which ${by} names, is not here`
 
 function summary(problems: readonly Problem[]): string {
   const told = problems.slice(0, MOST_TOLD).map(({ reason }) => oneLine(reason))

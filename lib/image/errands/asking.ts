@@ -3,7 +3,7 @@ import { askController, type Proofs, UnansweredError } from '../../ask-controlle
 import { ServiceError, unavailable } from '../../errors.js'
 import type { JobContext } from '../../jobs/jobs.js'
 import { isObject, type JsonObject, type JsonValue } from '../../json.js'
-import { ERRANDS, type Errand, numbered } from './errand.js'
+import { ERRANDS, type Errand, failedOn, numbered } from './errand.js'
 
 /** How another controller is asked to work. */
 export interface Asking {
@@ -70,7 +70,7 @@ export async function runThere(
       if (typeof line === 'string') job.line(line)
       if (typeof progress === 'number') job.progress(progress)
       if (Array.isArray(result) && typeof result[0] === 'string') job.result(result[0], result[1] ?? null)
-      if (isObject(end)) return ended(end)
+      if (isObject(end)) return ended(end, errand)
     }
     throw new LostError('it broke off')
   } catch (error) {
@@ -86,11 +86,13 @@ export async function runThere(
 /** What the work threw. */
 class WorkError extends Error {}
 
-function ended(end: JsonObject): JsonValue {
+function ended(end: JsonObject, { to, task }: Errand): JsonValue {
   if (end.done !== undefined) return end.done
   const { message, status } = isObject(end.failed) ? end.failed : {}
   const reason = typeof message === 'string' ? message : 'it has failed'
-  throw typeof status === 'number' ? new ServiceError(status, reason) : new WorkError(reason)
+  // What refuses to begin is about what was asked for.
+  const told = task.check ? reason : failedOn(to, reason)
+  throw typeof status === 'number' ? new ServiceError(status, told) : new WorkError(told)
 }
 
 async function answered(

@@ -57,6 +57,9 @@ export interface Said {
 /** What is proved of the message with this number, the first one being 0. */
 export const numbered = (number: number, said: string): string => `${number} ${said}`
 
+/** Why work has failed, with the name of the controller where it was done: who reads it may be at another one. */
+export const failedOn = (controller: string, reason: string) => `on controller ${controller}: ${reason}`
+
 const isText = (value: unknown): value is string => typeof value === 'string'
 
 /** Throws 400 for what is no errand of this release. */

@@ -134,7 +134,7 @@ t.test(
     t.strictSame(readdirSync(bench.path('files')), [])
     t.equal(asked.length, 1, 'gigabytes are not sent again and again')
     const why =
-      /which OS image compute names, is not here: what controller odd \(http:.*another file.*put the right/
+      /which OS image compute names, is not on controller controller: what controller odd \(http:.*another file.*put the right/
     t.match(copies.condition, { ok: false, reason: why })
     t.equal(warnings(bench.log).length, 1, bench.log.join('\n'))
     bench.now += 2 * hour
@@ -580,4 +580,22 @@ t.test('a file that is missing is no problem to svcd check where svcd fetches it
   const { problems, warnings } = imageFindings(config as Config, model.view, model.cluster)
   t.strictSame(problems, [])
   t.match(warnings, [/compute-kernel; svcd fetches it from another controller/])
+})
+
+// rules 7.7, 9.15
+t.test('a directory that another controller has is not missed by svcd check', async t => {
+  const { bench } = await lacking(t, () => {}, [], {
+    overrides: ['store.medium=etcd', 'controller.name=c1']
+  })
+  const { config, model } = bench.context
+  await bench.put(tx => {
+    for (const [name, controller] of Object.entries({ away: 'c2', here: 'c1' }))
+      tx.put('osimage', name, { name, controller })
+    tx.put('osimage', 'unknown', { name: 'unknown' })
+  })
+  const lacks = (name: string) =>
+    `OS image ${name}: there is no directory ${bench.path('images', name)} on controller c1, and svcd knows of none on another one: it ` +
+    'cannot be packed or pushed'
+  const { warnings } = imageFindings(config as Config, model.view, model.cluster)
+  t.strictSame(warnings, [lacks('here'), lacks('unknown')])
 })

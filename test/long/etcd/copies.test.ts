@@ -101,7 +101,7 @@ t.test(
     )
     equal(t, first, second, names)
     t.strictSame(partsOf(second), [])
-    await until(async () => !/fetched|is not here/.test(JSON.stringify(await service(second))))
+    await until(async () => !/fetched|is not on controller/.test(JSON.stringify(await service(second))))
     await first.create('network', 'cluster', { network: '10.141.0.0/16' })
     await first.create('group', 'g', { osimage: 'compute' })
     await first.create('node', 'n1', {
@@ -172,7 +172,7 @@ t.test('the source is killed half-way, comes back, and what is there is not sent
   )
   await first.kill()
   await until(
-    async () => /is not here/.test(JSON.stringify(await service(second))),
+    async () => /is not on controller/.test(JSON.stringify(await service(second))),
     () => second.log()
   )
   const had = bytesOf(second, names)
@@ -238,7 +238,7 @@ t.test('wrong bytes never have the name, and the file is got elsewhere', async t
     () => second.log()
   )
   equal(t, first, second, names)
-  await until(async () => !/is not here/.test(JSON.stringify(await service(second))))
+  await until(async () => !/is not on controller/.test(JSON.stringify(await service(second))))
   await second.stop()
   await first.stop()
 })

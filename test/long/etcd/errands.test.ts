@@ -1,6 +1,7 @@
 // An image is packed by the controller that has its directory, whoever is asked (rules 9.15).
 import { existsSync, writeFileSync } from 'node:fs'
 import t from 'tap'
+import { makeTree } from '../../image/small-tree.js'
 import { adminToken } from '../../support/first-start.js'
 import { until } from '../../support/until.js'
 import {
@@ -85,6 +86,38 @@ t.test("an admin's kernel that only another controller has so far stays", async 
   await until(() => existsSync(second.path('files', 'mine')))
   t.equal((await first.request('GET', '/config/osimage/compute/_pack')).status, 204)
   t.match(await imageOf(first), { kernelfile: 'mine' })
+  for (const daemon of all) await daemon.stop()
+})
+
+t.test('what has failed says on which controller', async t => {
+  const { first, second, third, all } = await three(t)
+  makeTree(first.path('images', 'login'))
+  await first.create('osimage', 'login', {})
+  t.equal((await first.request('GET', '/config/osimage/login/_pack')).status, 204)
+  change(second)
+  for (const [image, works] of [
+    ['compute', 'c2'],
+    ['login', 'c1']
+  ] as const) {
+    const fields = { config: { osimage: { [image]: { kernelversion: '5.0.0' } } } }
+    t.equal((await first.request('POST', `/config/osimage/${image}`, fields)).status, 204)
+    t.match(await first.request('GET', `/config/osimage/${image}/_pack`), {
+      status: 503,
+      body: {
+        message: `pack of OS image ${image}: on controller ${works}: OS image ${image}: field "kernelversion" is 5.0.0, and `
+      }
+    })
+  }
+  const { request_id: id } = await askForPack(first)
+  t.match(await ended(first, id), { message: /^failed: on controller c2: OS image compute: / })
+  makeTree(third.path('images', 'hand'))
+  await first.create('osimage', 'hand', {})
+  t.match(await first.request('GET', '/config/osimage/hand/_pack'), {
+    status: 503,
+    body: {
+      message: /make that directory; controller c1, which writes, has looked: a directory on another one /
+    }
+  })
   for (const daemon of all) await daemon.stop()
 })
 

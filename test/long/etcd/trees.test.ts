@@ -108,6 +108,14 @@ t.test('what is not done on another controller is refused, and names where the d
   })
   t.equal(renamed.status, 204)
   t.match(await stored('osimage', 'front'), { path: second.path('images', 'login'), controller: 'c1' })
+  t.match(await first.request('GET', '/config/osimage/copy/_delete?dryrun=yes'), {
+    status: 200,
+    body: {
+      message: /; the directory \S+\/copy would be removed on controller c1$/,
+      directories: [second.path('images', 'copy')],
+      controllers: ['c1']
+    }
+  })
   t.equal((await first.request('GET', '/config/osimage/copy/_delete')).status, 204)
   await until(
     () => !existsSync(first.path('images', 'copy')),
