@@ -58,6 +58,22 @@ export async function inSlices<R>(work: Generator<unknown, R>): Promise<R> {
   }
 }
 
+let sliceEndsMs = 0
+let turn: Promise<void> | undefined
+
+/**
+ * For steps that follow each other without a turn of the event loop, as all that they wait for is there at once: undefined, or the next
+ * turn where those of all callers together have taken a slice.
+ */
+export function turnWhenDue(): Promise<void> | undefined {
+  if (turn === undefined && performance.now() < sliceEndsMs) return undefined
+  turn ??= nextTurn().then(() => {
+    turn = undefined
+    sliceEndsMs = performance.now() + SLICE_MS
+  })
+  return turn
+}
+
 /** Runs one piece of work at a time, in the order in which they were asked for. */
 export class Mutex {
   #last: Promise<unknown> = Promise.resolve()

@@ -1,4 +1,4 @@
-import { inParallel } from '../concurrency.js'
+import { inParallel, turnWhenDue } from '../concurrency.js'
 import { type JobContext, RESULTS_KEPT } from '../jobs/jobs.js'
 import { fitted } from './words.js'
 
@@ -38,6 +38,8 @@ export async function batch(
     job.progress(++ended / nodes.length)
   }
   await inParallel(nodes, parallel, async node => {
+    // What fails at once, as a node without a BMC does, waits for nothing.
+    await turnWhenDue()
     job.signal.throwIfAborted()
     try {
       note(node, 'done', await act(node))

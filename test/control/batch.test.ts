@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { batch, MOST_NODES } from '../../lib/control/batch.js'
 import { Pace } from '../../lib/control/pace.js'
@@ -30,6 +31,32 @@ t.test('the record has the result of each of 10,000 nodes, whatever they say', a
   t.match(results.node00001, { state: 'done', message: /^… \d+ lines left out …\n(event\n)*last$/ })
   t.match(results.node00007, { state: 'failed', message: /^10\.148\.1\.1: no answer, "x+…$/ })
   t.match(lines.at(-2), 'node10000: … ')
+})
+
+// rules 13.2
+t.test('nodes that fail at once leave the event loop its turns, in however many requests', async t => {
+  const { jobs } = await openJobs(t, { parallel: 8 })
+  let inTurn = 0
+  let most = 0
+  let isOver = false
+  const turns = async () => {
+    for (; !isOver; inTurn = 0) await nextTurn()
+  }
+  const fails = async () => {
+    most = Math.max(most, ++inTurn)
+    const until = performance.now() + 1
+    while (performance.now() < until);
+    throw new Error('no interface BMC')
+  }
+  const nodes = Array.from({ length: 60 }, (_, i) => `n${i}`)
+  const counting = turns()
+  const all = await Promise.all(
+    Array.from({ length: 8 }, () => jobs.submit(spec(job => batch(job, nodes, 20, fails))))
+  )
+  for (const error of await Promise.all(all.map(outcome))) t.match(error, { message: /^60 of 60 nodes/ })
+  isOver = true
+  await counting
+  t.ok(most <= 16, `${most} nodes of 1 ms in one turn`)
 })
 
 // rules 13.2
