@@ -6,6 +6,7 @@ import t, { type Test } from 'tap'
 import { ControllerQuestions } from '../../lib/auth/controller-questions.js'
 import { LostError, runThere, UnreachedError } from '../../lib/image/errands/asking.js'
 import { type Errand, type Message, numbered } from '../../lib/image/errands/errand.js'
+import type { JsonValue } from '../../lib/json.js'
 
 const key = Buffer.alloc(32, 1)
 const errand: Errand = {
@@ -100,4 +101,26 @@ t.test('nobody is there: nothing was begun', async t => {
     { signal: new AbortController().signal, line: nothing, progress: nothing, result: nothing }
   )
   t.ok((await end.catch(error => error)) instanceof UnreachedError)
+})
+
+t.test('results that are nested deeply are left out, and a line says so', async t => {
+  const deep = (levels: number) => JSON.parse(`${'['.repeat(levels)}1${']'.repeat(levels)}`)
+  const results: [string, JsonValue][] = [
+    ['n1', { state: 'done', changes: 3 }],
+    ['four', deep(4)],
+    ['five', deep(5)],
+    ['object', { a: { b: { c: { d: {} } } } }],
+    ['deep', deep(1000)]
+  ]
+  const { end, came } = await asked(t, (response, line) =>
+    response.end(
+      results.map((result, i) => line(i, { result })).join('') +
+        line(results.length, { end: { done: 'all' } })
+    )
+  )
+  t.equal(await end, 'all')
+  t.same(came, [
+    ...results.slice(0, 2),
+    ...['five', 'object', 'deep'].map(key => `result ${key}: more than 4 levels deep, left out`)
+  ])
 })

@@ -22,6 +22,8 @@ const LOOK_MS = 1000
 /** Of a line: a result has 1 MiB at most. */
 const LONGEST = 4 * 1024 * 1024
 const LONGEST_REFUSAL = 4096
+/** So many lists and objects of a result may be in one another: those of svcd have two. */
+const DEEPEST = 4
 
 /** Who is asked cannot be reached: nothing was begun. */
 export class UnreachedError extends Error {}
@@ -69,7 +71,11 @@ export async function runThere(
       const { line, progress, result, end } = parsed(said)
       if (typeof line === 'string') job.line(line)
       if (typeof progress === 'number') job.progress(progress)
-      if (Array.isArray(result) && typeof result[0] === 'string') job.result(result[0], result[1] ?? null)
+      if (Array.isArray(result) && typeof result[0] === 'string') {
+        const [key, value = null] = result
+        if (isDeeper(value, DEEPEST)) job.line(`result ${key}: more than ${DEEPEST} levels deep, left out`)
+        else job.result(key, value)
+      }
       if (isObject(end)) return ended(end, errand)
     }
     throw new LostError('it broke off')
@@ -82,6 +88,12 @@ export async function runThere(
     answer.destroy()
   }
 }
+
+/** Whether more lists and objects than these are in one another. */
+const isDeeper = (value: JsonValue, levels: number): boolean =>
+  typeof value === 'object' &&
+  value !== null &&
+  (levels === 0 || Object.values(value).some(inner => isDeeper(inner, levels - 1)))
 
 /** What the work threw. */
 class WorkError extends Error {}
