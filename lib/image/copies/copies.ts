@@ -1,5 +1,6 @@
 import { link, readdir, rename, rm, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import type { Mutex } from '../../concurrency.js'
 import type { Config } from '../../config/types.js'
@@ -14,7 +15,15 @@ import type { Condition } from '../../monitor/health.js'
 import { hashFile } from '../packer/in-worker.js'
 import { isServed, servedMode } from '../publish.js'
 import { filesOfPack } from '../sweep.js'
-import { type Asking, checksumAt, download, type Source, SourceError } from './download.js'
+import {
+  type Asking,
+  checksumAt,
+  download,
+  type Patience,
+  SlowError,
+  type Source,
+  SourceError
+} from './download.js'
 import { type NamedFile, namedFiles } from './named.js'
 import { OwnedFiles } from './owned.js'
 
@@ -49,14 +58,16 @@ interface Problem {
 }
 
 const AT_ONCE = 2
+/** Of larger files one at a time is fetched: the other place is for those that take a moment. */
+const SMALL = 16 * 1024 * 1024
 const SOON_MS = 100
 /** The other controllers are known a moment after a start. */
 const FIRST_MS = 1000
 /** Between two looks; after one that left something out, from the first of these to the second. */
 const LOOK_MS = 60_000
 const RETRY_MS = { first: 1000, longest: 30_000 }
-/** Who gave another file than the one asked for is not asked for it again for so long: a pack is gigabytes. */
-const WRONG_MS = 3_600_000
+/** Who gave another file than the one asked for is not asked for it again for so long, twice as long each time: a pack is gigabytes. */
+const WRONG_MS = { first: 60_000, longest: 3_600_000 }
 /** What was made here is stored within seconds, or never. */
 const KEPT_MS = 600_000
 /** So many problems stand in the condition. */
@@ -82,8 +93,8 @@ export class Copies {
   readonly #problems = new Map<string, Problem>()
   /** What was logged, by file: each reason once. */
   readonly #told = new Map<string, Set<string>>()
-  /** Controller and file → until when it is not asked. */
-  readonly #wrong = new Map<string, number>()
+  /** Controller and file → until when it is not asked, and how often it gave another file. */
+  readonly #wrong = new Map<string, { readonly until: number; readonly times: number }>()
   /** Owned files that no object names → since when. */
   readonly #unnamed = new Map<string, number>()
   /** Parts that are fetched now → bytes that each will have. */
@@ -92,6 +103,10 @@ export class Copies {
   /** Files that were made for an object that may come → until when. */
   readonly #kept = new Map<string, number>()
   #underWay = 0
+  /** The one file of more than SMALL bytes that is fetched now. */
+  #large: string | undefined
+  /** Files that were found to be as large, and wait for their turn. */
+  readonly #knownLarge = new Set<string>()
   /** How many looks in a row have left a file out. */
   #failures = 0
 
@@ -177,14 +192,31 @@ export class Copies {
   async #look(signal: AbortSignal): Promise<void> {
     await this.#removeUnnamed()
     await this.#tidy()
-    const tried = new Set<string>()
-    const fetchAll = async () => {
-      for (let next = await this.#next(tried); next && !signal.aborted; next = await this.#next(tried)) {
-        this.#underWay++
-        await this.#fetch(next, signal).finally(() => this.#underWay--)
-      }
+    /** When each file may be tried in this look. */
+    const due = new Map<string, number>()
+    const running = new Set<Promise<void>>()
+    const attempt = async (file: NamedFile) => {
+      const isHeld = (await this.#fetch(file, signal)) === 'held'
+      if (this.#large === file.name) this.#large = undefined
+      // A large file may take hours: what failed is not left until it is there.
+      due.set(file.name, isHeld ? 0 : this.#o.ticks() + RETRY_MS.longest)
     }
-    await Promise.all(Array.from({ length: AT_ONCE }, fetchAll))
+    for (;;) {
+      while (running.size < AT_ONCE && !signal.aborted) {
+        const next = await this.#next(due)
+        if (!next) break
+        const fetching = attempt(next).finally(() => {
+          running.delete(fetching)
+          this.#underWay = running.size
+        })
+        running.add(fetching)
+        this.#underWay = running.size
+      }
+      if (running.size === 0) break
+      const pause = new AbortController()
+      const pausing = sleep(RETRY_MS.first, undefined, { signal: pause.signal }).catch(() => undefined)
+      await Promise.race([...running, pausing]).finally(() => pause.abort())
+    }
     this.#failures = this.#problems.size === 0 ? 0 : this.#failures + 1
   }
 
@@ -196,12 +228,28 @@ export class Copies {
     return Math.max(SOON_MS, Math.min(LOOK_MS, ...due))
   }
 
-  /** A file that is missing and was not tried so far. */
-  async #next(tried: Set<string>): Promise<NamedFile | undefined> {
+  /** A file that is missing and may be tried now; it is not due again then. */
+  async #next(due: Map<string, number>): Promise<NamedFile | undefined> {
     const there = new Set(await readdir(this.#directory))
-    const found = namedFiles(this.#o.model.view).find(({ name }) => !there.has(name) && !tried.has(name))
-    if (found) tried.add(found.name)
+    const now = this.#o.ticks()
+    const isLarge = ({ name, pack }: NamedFile) => this.#knownLarge.has(name) || (pack?.bytes ?? 0) > SMALL
+    const found = namedFiles(this.#o.model.view).find(
+      file =>
+        !there.has(file.name) &&
+        (due.get(file.name) ?? 0) <= now &&
+        (this.#large === undefined || !isLarge(file))
+    )
+    if (!found) return undefined
+    due.set(found.name, Number.POSITIVE_INFINITY)
+    if (isLarge(found)) this.#large = found.name
     return found
+  }
+
+  /** Whether the place for large files is this one's. */
+  #takesLarge(name: string): boolean {
+    this.#knownLarge.add(name)
+    this.#large ??= name
+    return this.#large === name
   }
 
   /** Forgets problems that are gone, and removes the parts of files that nobody waits for. */
@@ -216,42 +264,60 @@ export class Copies {
         this.#problems.delete(name)
         this.#told.delete(name)
       }
-    for (const [key, until] of this.#wrong) if (until <= this.#o.ticks()) this.#wrong.delete(key)
+    for (const name of this.#knownLarge) if (!missing.has(name)) this.#knownLarge.delete(name)
+    // For a while it is remembered how often: it may do so again.
+    for (const [key, { until }] of this.#wrong)
+      if (until + WRONG_MS.longest <= this.#o.ticks()) this.#wrong.delete(key)
     for (const part of all) {
       const [, name = ''] = /^\.svcd-copy-[\da-f]{16}-(.+)$/.exec(part) ?? []
       if (part.startsWith(PART) && !missing.has(name)) await rm(join(this.#directory, part), { force: true })
     }
   }
 
-  async #fetch(file: NamedFile, signal: AbortSignal): Promise<void> {
+  /** Fetches a file from the controllers, the next one where one fails or is slow. `held`: another large file comes first. */
+  async #fetch(file: NamedFile, signal: AbortSignal): Promise<'held' | undefined> {
     const { log } = this.#o
     const { name } = file
-    const failures: Error[] = []
-    for (const source of this.#o.sources())
-      try {
-        const wanted = file.pack ?? (await checksumAt(source, name, this.#asking, signal))
-        await this.#fetchFrom(source, { name, bytes: wanted.bytes, sha256: wanted.sha256 }, signal)
-        log.info(`${name} (${wanted.bytes} bytes) was fetched from controller ${source.name} (${source.url})`)
-        // It is here, and the other one still has something else.
-        for (const failure of failures)
-          if (failure instanceof SourceError && failure.kind === 'wrong')
-            log.warn(`${name}: ${failure.message}`)
-        this.#problems.delete(name)
-        this.#failures = 0
-        this.#o.arrived()
-        return
-      } catch (error) {
-        if (signal.aborted) return
-        failures.push(error as Error)
+    let failures: Error[]
+    let slow: { readonly source: Source; readonly bytes: number }[]
+    do {
+      const sources = this.#o.sources()
+      failures = []
+      slow = []
+      for (const [source, patience] of turns(sources, slow)) {
+        const came = await this.#fetchFrom(source, file, patience, signal).catch(error => error as Error)
+        if (came === 'held') return came
+        if (came === undefined) {
+          // It is here, and the other one still has something else.
+          for (const failure of failures)
+            if (failure instanceof SourceError && failure.kind === 'wrong')
+              log.warn(`${name}: ${failure.message}`)
+          this.#problems.delete(name)
+          this.#failures = 0
+          this.#o.arrived()
+          return undefined
+        }
+        if (signal.aborted) return undefined
+        if (came instanceof SlowError) {
+          slow.push({ source, bytes: came.bytes })
+          if (patience === 'turn') break
+          continue
+        }
+        failures.push(came)
         // Another controller would not help where this one cannot take the file.
-        if (!(error instanceof SourceError)) break
+        if (!(came instanceof SourceError)) {
+          slow = []
+          break
+        }
       }
+    } while (slow.length > 0)
     const reasons = failures.map(({ message }) => message)
     const why = reasons.length === 0 ? 'there is no other controller to fetch it from' : reasons.join('; ')
     const isNowhere = failures.every(error => error instanceof SourceError && error.kind === 'lacks')
     const wayOut = isNowhere ? `: put it into ${this.#directory} of any controller, or pack the image` : ''
     this.#problems.set(name, { reason: `${this.#sentenceOf(file)}: ${why}${wayOut}`, isNowhere })
     this.#tell(file, `${why}${wayOut}`)
+    return undefined
   }
 
   /** Each reason is logged once for a file, until the file is there. */
@@ -267,39 +333,69 @@ export class Copies {
     return `the file ${name}, which ${by} names, is not on controller ${this.#o.config.controller.name}`
   }
 
-  /** Throws SourceError, and Error for what is wrong on this side. */
-  async #fetchFrom(source: Source, wanted: Wanted, signal: AbortSignal): Promise<void> {
-    const key = `${source.url} ${wanted.sha256}`
+  /** `held` as in `#fetch`. Throws SourceError, and Error for what is wrong on this side. */
+  async #fetchFrom(
+    source: Source,
+    { name, pack }: NamedFile,
+    patience: Patience,
+    signal: AbortSignal
+  ): Promise<'held' | undefined> {
+    const { bytes, sha256 } = pack ?? (await checksumAt(source, name, this.#asking, signal))
+    const wanted = { name, bytes, sha256 }
+    if (bytes > SMALL && !this.#takesLarge(name)) return 'held'
+    const key = `${source.url} ${sha256}`
+    const { until = 0, times = 0 } = this.#wrong.get(key) ?? {}
     const wrong = () =>
       new SourceError(
         'wrong',
         `what controller ${source.name} (${source.url}) gives is another file, by its checksum or its size; it is asked ` +
-          `for it again after ${WRONG_MS / 60_000} min: put the right file there, or pack the image again`
+          'for it again in a minute, then later and later, every hour at last: put the right file there, or pack the image again'
       )
-    if ((this.#wrong.get(key) ?? 0) > this.#o.ticks()) throw wrong()
+    if (until > this.#o.ticks()) throw wrong()
     const part = join(this.#directory, partOf(wanted))
-    for (;;) {
-      const had = await this.#download(source, wanted, part, signal).catch(error => {
-        if (error instanceof SourceError && error.kind === 'wrong') return undefined
-        throw error
-      })
-      if (had !== undefined) {
-        const { sha256, bytes } = await hashFile(part, signal)
-        if (sha256 === wanted.sha256 && bytes === wanted.bytes) break
-        await rm(part, { force: true })
-        // What was there before the try may be of a power cut, or of another controller: once more, from the begin.
-        if (had > 0) continue
-      }
-      this.#wrong.set(key, this.#o.ticks() + WRONG_MS)
+    const isRight = () => this.#isFetched(source, wanted, part, patience, signal)
+    // A bit may have changed on the way; what was there before may be of a power cut, or of another controller: once more, from the begin.
+    if (!(await isRight()) && !(await isRight())) {
+      const ms = Math.min(WRONG_MS.first * 2 ** times, WRONG_MS.longest)
+      this.#wrong.set(key, { until: this.#o.ticks() + ms, times: times + 1 })
       throw wrong()
     }
-    await this.#place(part, wanted.name)
+    this.#wrong.delete(key)
+    await this.#place(part, name)
+    this.#o.log.info(`${name} (${bytes} bytes) was fetched from controller ${source.name} (${source.url})`)
+    return undefined
   }
 
-  async #download(source: Source, wanted: Wanted, part: string, signal: AbortSignal): Promise<number> {
+  /** Whether the part is the file that is wanted, once all of it has come; it is removed if not. */
+  async #isFetched(
+    source: Source,
+    wanted: Wanted,
+    part: string,
+    patience: Patience,
+    signal: AbortSignal
+  ): Promise<boolean> {
+    try {
+      await this.#download(source, wanted, part, patience, signal)
+    } catch (error) {
+      if (error instanceof SourceError && error.kind === 'wrong') return false
+      throw error
+    }
+    const { sha256, bytes } = await hashFile(part, signal)
+    if (sha256 === wanted.sha256 && bytes === wanted.bytes) return true
+    await rm(part, { force: true })
+    return false
+  }
+
+  async #download(
+    source: Source,
+    wanted: Wanted,
+    part: string,
+    patience: Patience,
+    signal: AbortSignal
+  ): Promise<void> {
     try {
       await this.#checkRoom(wanted, part)
-      return await download(source, wanted, part, this.#asking, signal)
+      await download(source, wanted, part, this.#asking, signal, patience)
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException
       if (code !== 'ENOSPC' && code !== 'EDQUOT') throw error
@@ -373,6 +469,18 @@ export class Copies {
       if (removed.length > 0) log.info(`no OS image uses them any more: ${removed.join(', ')} removed`)
     })
   }
+}
+
+/**
+ * In which order controllers are asked for a file, and how patiently. Where none sends it briskly, the fastest of those that were `slow`
+ * has its turn.
+ */
+function* turns(
+  sources: readonly Source[],
+  slow: { readonly source: Source; readonly bytes: number }[]
+): Generator<[Source, Patience]> {
+  for (const source of sources) yield [source, sources.length > 1 ? 'none' : undefined]
+  for (const { source } of slow.splice(0).sort((a, b) => b.bytes - a.bytes)) yield [source, 'turn']
 }
 
 function summary(problems: readonly Problem[]): string {

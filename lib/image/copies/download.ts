@@ -18,8 +18,19 @@ export interface Asking {
   readonly proofs: Proofs
   /** Whether it is still one of the controllers; who has gone is not waited for. Absent: it is. */
   readonly isThere?: (source: Source) => boolean
-  /** Least speed, as bytes in so many milliseconds; who sends less is left. Absent: 256 KiB in 30 s. */
-  readonly pace?: { readonly bytes: number; readonly ms: number }
+  /** Absent: 256 KiB, and 30 MiB, in 30 s; 10 min. */
+  readonly pace?: Pace
+}
+
+/** How fast a file has to come. */
+export interface Pace {
+  /** Who sends fewer bytes in so many milliseconds is left. */
+  readonly bytes: number
+  readonly ms: number
+  /** The same where another controller may send it faster. */
+  readonly brisk?: number
+  /** For so long the fastest of those that are slower than that sends; then the others are asked again. */
+  readonly turnMs?: number
 }
 
 /** Why a controller did not give a file. The message names the controller. */
@@ -33,10 +44,24 @@ export class SourceError extends Error {
   }
 }
 
+/** It sends so slowly that another controller should be asked. What has come of the file stays. */
+export class SlowError extends SourceError {
+  /** `bytes`: what came in the time of the pace. */
+  constructor(
+    message: string,
+    readonly bytes: number
+  ) {
+    super('fails', message)
+  }
+}
+
 /** It may wait for a place among downloads, and a checksum for one that is made. */
 const ANSWER_MS = { file: 60_000, checksum: 600_000 }
 const LONGEST_CHECKSUM = 4096
-const PACE = { bytes: 256 * 1024, ms: 30_000 }
+const PACE = { bytes: 256 * 1024, ms: 30_000, brisk: 30 * 1024 * 1024, turnMs: 600_000 }
+
+/** How long a controller may send slowly while others may have the file, too: not at all, or for a turn; undefined: to the end. */
+export type Patience = 'none' | 'turn' | undefined
 
 /** What is proved of a checksum. */
 export const checksumText = ({ bytes, sha256 }: { readonly bytes: number; readonly sha256: string }) =>
@@ -73,23 +98,24 @@ export async function checksumAt(
 }
 
 /**
- * Fetches what a part of a file lacks to `bytes`, and no byte more; gives how many it had before. What has come stays
- * there, whatever happens. Throws SourceError, and the error of the operating system where the part cannot be written.
+ * Fetches what a part of a file lacks to `bytes`, and no byte more. What has come stays there, whatever happens. Throws SourceError, and
+ * the error of the operating system where the part cannot be written.
  */
 export async function download(
   source: Source,
   file: { readonly name: string; readonly bytes: number },
   part: string,
   asking: Asking,
-  signal: AbortSignal
-): Promise<number> {
+  signal: AbortSignal,
+  patience?: Patience
+): Promise<void> {
   const { O_RDWR, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = constants
   const handle = await open(part, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600)
   try {
     const found = await handle.stat()
     if (!found.isFile()) throw new Error(`${part} is no regular file: move it away`)
     if (found.size > file.bytes) await handle.truncate(0)
-    return await complete(handle, source, file, asking, signal)
+    await complete(handle, source, file, asking, signal, patience)
   } finally {
     const { size } = await handle.stat()
     await handle.close()
@@ -103,17 +129,17 @@ async function complete(
   source: Source,
   { name, bytes }: { readonly name: string; readonly bytes: number },
   asking: Asking,
-  signal: AbortSignal
-): Promise<number> {
+  signal: AbortSignal,
+  patience: Patience
+): Promise<void> {
   const { size: had } = await part.stat()
-  if (had === bytes) return had
+  if (had === bytes) return
   const range = { range: `bytes=${had}-${bytes - 1}` }
   const { answer } = await answered(source, `/copies/${name}`, range, asking, signal)
-  return reading(source, signal, async () => {
+  await reading(source, signal, async () => {
     const begins = beginOf(source, answer, had, bytes)
     if (begins < had) await written(part.truncate(0))
-    await receive(part, answer, begins, bytes, source, asking)
-    return begins
+    await receive(part, paced(answer, source, asking, patience), begins, bytes, source)
   }).finally(() => answer.destroy())
 }
 
@@ -131,14 +157,13 @@ function beginOf(source: Source, answer: IncomingMessage, had: number, bytes: nu
 
 async function receive(
   handle: FileHandle,
-  answer: IncomingMessage,
+  chunks: AsyncIterable<Buffer>,
   begins: number,
   bytes: number,
-  source: Source,
-  asking: Asking
+  source: Source
 ): Promise<void> {
   let at = begins
-  for await (const chunk of paced(answer, source, asking)) {
+  for await (const chunk of chunks) {
     if (at + chunk.length > bytes)
       throw new SourceError('wrong', `${nameOf(source)} sends more than it has announced`)
     for (let from = 0; from < chunk.length; ) {
@@ -154,14 +179,20 @@ async function receive(
 async function* paced(
   answer: IncomingMessage,
   source: Source,
-  { pace = PACE }: Asking
+  { pace }: Asking,
+  patience?: Patience
 ): AsyncGenerator<Buffer> {
+  const { bytes, ms, brisk, turnMs } = { ...PACE, ...pace }
+  const began = performance.now()
+  const isOver = () => patience === 'none' || (patience === 'turn' && performance.now() - began >= turnMs)
   let came = 0
   const watch = setInterval(() => {
-    if (came < pace.bytes)
+    if (came < bytes)
       answer.destroy(new SourceError('fails', `${nameOf(source)} sends too slowly, or has stopped`))
+    else if (came < brisk && isOver())
+      answer.destroy(new SlowError(`${nameOf(source)} sends slowly: others are asked`, came))
     came = 0
-  }, pace.ms)
+  }, ms)
   try {
     for await (const chunk of answer as AsyncIterable<Buffer>) {
       came += chunk.length

@@ -14,11 +14,13 @@ import t from 'tap'
 import { Mutex } from '../../../lib/concurrency.js'
 import type { Config } from '../../../lib/config/types.js'
 import { imageFindings } from '../../../lib/image/findings.js'
+import type { Tx } from '../../../lib/model/view.js'
 import { fillDisk, smallDisk } from '../../support/small-disk.js'
 import { until } from '../../support/until.js'
 import { content, controllerWith, imageOf, impostor, Line, lacking, putFile } from './site.js'
 
 const MEGABYTE = 1024 * 1024
+const minute = 60_000
 const hour = 3_600_000
 const warnings = (log: readonly string[]) => log.filter(line => / warn /.test(line))
 
@@ -30,6 +32,12 @@ async function having(t: Parameters<typeof controllerWith>[0], pack: Buffer) {
   putFile(controller.bench, image.kernelfile, content(70_000, 2))
   putFile(controller.bench, image.initrdfile, content(300_000, 3))
   return { ...controller, image }
+}
+
+/** The image names its pack alone. */
+const onlyPack = (image: ReturnType<typeof imageOf>) => (tx: Tx) => {
+  image.objects(tx)
+  tx.put('osimage', 'compute', { name: 'compute', imagefile: image.imagefile })
 }
 
 t.test('what images and tags name arrives byte for byte; nothing else does', async t => {
@@ -113,7 +121,7 @@ t.test('a part that is not of this file, and one that is too long, are begun ane
 })
 
 t.test(
-  'a controller that gives another file: never under its name, told once, and not asked again',
+  'a controller that gives another file: never under its name, told once, and asked again later and later',
   async t => {
     const pack = content(MEGABYTE)
     const image = imageOf(pack)
@@ -132,14 +140,21 @@ t.test(
     const { bench, copies } = await lacking(t, objects, [odd])
     for (const _ of Array(5)) await copies.run()
     t.strictSame(readdirSync(bench.path('files')), [])
-    t.equal(asked.length, 1, 'gigabytes are not sent again and again')
+    t.equal(asked.length, 2, 'a bit may have changed on the way; gigabytes are not sent again and again')
     const why =
       /which OS image compute names, is not on controller controller: what controller odd \(http:.*another file.*put the right/
     t.match(copies.condition, { ok: false, reason: why })
     t.equal(warnings(bench.log).length, 1, bench.log.join('\n'))
-    bench.now += 2 * hour
-    await copies.run()
-    t.equal(asked.length, 2)
+    const minutes = [1, 2, 4, 8, 16, 32, 60, 60]
+    for (const [i, pause] of minutes.entries()) {
+      bench.now += pause * minute - 1
+      await copies.run()
+      t.equal(asked.length, 2 * (i + 1), `${pause} min are not over`)
+      bench.now += 1
+      await copies.run()
+      t.equal(asked.length, 2 * (i + 2), `after ${pause} min`)
+    }
+    t.equal(warnings(bench.log).length, 1, bench.log.join('\n'))
 
     // The next one has it.
     const { source, bench: has } = await controllerWith(t, objects)
@@ -193,6 +208,121 @@ t.test('nothing grows beyond what is announced, and who sends too slowly is left
   const { copies } = await lacking(t, objects, [slow], { pace: { bytes: 1000, ms: 100 } })
   await copies.run()
   t.match(copies.condition, { ok: false, reason: /too slowly/ })
+})
+
+t.test('a bit that changes on the way keeps a file away for no time', async t => {
+  const pack = content(300_000)
+  const image = imageOf(pack)
+  let asked = 0
+  const odd = await impostor(t, (_request, response) => {
+    const sent = Buffer.from(pack)
+    if (++asked === 1) sent[1000] = (sent[1000] ?? 0) ^ 1
+    response.writeHead(200, { 'content-length': sent.length }).end(sent)
+  })
+  const { bench, copies } = await lacking(t, onlyPack(image), [odd])
+  await copies.run()
+  t.equal(asked, 2)
+  t.ok(readFileSync(bench.path('files', image.imagefile)).equals(pack))
+  t.strictSame(copies.condition, { ok: true, reason: '' })
+})
+
+t.test('who sends slowly is left where another one has the file, which goes on from there', async t => {
+  const pack = content(4 * MEGABYTE)
+  const { source, image } = await having(t, pack)
+  const [slow, other] = [await Line.to(t, source), await Line.to(t, source)]
+  slow.bytesPerSecond = 300_000
+  const sources = [
+    { ...slow.source, name: 'slow' },
+    { ...other.source, name: 'other' }
+  ]
+  // Each 65,536 bytes come at once.
+  const pace = { bytes: 0, brisk: 400_000, ms: 500 }
+  const { bench, copies } = await lacking(t, onlyPack(image), sources, { pace })
+  await copies.run()
+  t.ok(readFileSync(bench.path('files', image.imagefile)).equals(pack))
+  t.ok(slow.sent > 50_000 && slow.sent < MEGABYTE, `${slow.sent} bytes came slowly`)
+  t.ok(other.sent < pack.length - 40_000, `${other.sent} bytes of ${pack.length} were sent for the rest`)
+  t.match(bench.log.join('\n'), /was fetched from controller other/)
+  t.strictSame(warnings(bench.log), [])
+})
+
+t.test('where none sends faster, the fastest goes on, and the others are asked again', async t => {
+  const pack = content(1_500_000)
+  const { source, image } = await having(t, pack)
+  const [slower, slow] = [await Line.to(t, source), await Line.to(t, source)]
+  slower.bytesPerSecond = 100_000
+  slow.bytesPerSecond = 500_000
+  let asked = 0
+  const lacks = await impostor(t, (_request, response) => {
+    asked++
+    response.writeHead(404).end()
+  })
+  const sources = [{ ...slower.source, name: 'slower' }, { ...slow.source, name: 'slow' }, lacks]
+  const pace = { bytes: 0, brisk: 10 * MEGABYTE, ms: 300, turnMs: 900 }
+  const { bench, copies } = await lacking(t, onlyPack(image), sources, { pace })
+  await copies.run()
+  t.ok(readFileSync(bench.path('files', image.imagefile)).equals(pack))
+  t.ok(slow.sent > 2 * slower.sent, `${slow.sent} and ${slower.sent} bytes`)
+  t.ok(asked >= 2, 'it might have the file by then')
+})
+
+t.test('one large file at a time: the other place is for small ones, also those that come later', async t => {
+  const large = ['one', 'two'].map((name, i) => imageOf(content(17 * MEGABYTE, i + 1), name))
+  const named = (name: string) => (tx: Tx) => tx.put('osimage', name, { name, kernelfile: `${name}-kernel` })
+  const { source, bench: has } = await controllerWith(t, tx => {
+    for (const name of ['late', 'later']) named(name)(tx)
+  })
+  putFile(has, 'late-kernel', content(1000, 3))
+  const asked = new Set<string>()
+  const held = await impostor(t, ({ url = '' }, response) => {
+    if (url.includes('kernel')) {
+      response.writeHead(404).end()
+      return
+    }
+    asked.add(url)
+    response.writeHead(200, { 'content-length': 17 * MEGABYTE }).write('x')
+  })
+  const objects = (tx: Tx) => {
+    for (const { objects, imagefile } of large) {
+      objects(tx)
+      const [name = ''] = imagefile.split('-')
+      tx.put('osimage', name, { name, imagefile })
+    }
+  }
+  const pace = { bytes: 0, ms: hour }
+  const { bench, copies } = await lacking(t, objects, [held, source], { pace })
+  const running = copies.run()
+  await until(() => asked.size === 1)
+  await bench.put(named('late'))
+  await until(() => existsSync(bench.path('files', 'late-kernel')))
+  await bench.put(named('later'))
+  await until(() => /later-kernel/.test(copies.condition.reason))
+  putFile(has, 'later-kernel', content(1000, 4))
+  bench.now += 30_000
+  await until(() => existsSync(bench.path('files', 'later-kernel')))
+  t.equal(asked.size, 1, 'the second large one waits')
+  await copies.close()
+  await running
+})
+
+t.test('of files whose size nobody knew before, one large one at a time comes, too', async t => {
+  const bytes = [content(17 * MEGABYTE), content(17 * MEGABYTE, 2)]
+  const objects = (tx: Tx) => {
+    for (const name of ['one', 'two']) tx.put('osimage', name, { name, kernelfile: `${name}-kernel` })
+  }
+  const { source, bench: has } = await controllerWith(t, objects)
+  for (const [i, name] of ['one', 'two'].entries()) putFile(has, `${name}-kernel`, bytes[i] as Buffer)
+  const { bench, copies } = await lacking(t, objects, [source])
+  let most = 0
+  const files = () => readdirSync(bench.path('files'))
+  const counting = setInterval(() => {
+    most = Math.max(most, files().filter(name => name.startsWith('.')).length)
+  }, 1)
+  t.teardown(() => clearInterval(counting))
+  await copies.run()
+  t.strictSame(files().sort(), ['one-kernel', 'two-kernel'], bench.log.join('\n'))
+  t.equal(most, 1)
+  t.strictSame(copies.condition, { ok: true, reason: '' })
 })
 
 t.test('a checksum that the key of the controllers does not prove is not believed', async t => {

@@ -11,7 +11,7 @@ import { ControllerQuestions } from '../../../lib/auth/controller-questions.js'
 import { HttpServer } from '../../../lib/http/server.js'
 import { Checksums } from '../../../lib/image/copies/checksums.js'
 import { Copies, type CopiesOptions } from '../../../lib/image/copies/copies.js'
-import type { Source } from '../../../lib/image/copies/download.js'
+import type { Pace, Source } from '../../../lib/image/copies/download.js'
 import type { Tx } from '../../../lib/model/view.js'
 import { Bench } from '../bench.js'
 
@@ -139,7 +139,7 @@ export async function lacking(
   sources: readonly Source[],
   options: {
     readonly overrides?: readonly string[]
-    readonly pace?: { readonly bytes: number; readonly ms: number }
+    readonly pace?: Pace
     readonly files?: CopiesOptions['files']
   } = {}
 ) {

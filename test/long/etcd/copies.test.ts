@@ -226,7 +226,8 @@ t.test('wrong bytes never have the name, and the file is got elsewhere', async t
   )
   await sleep(5000)
   t.strictSame(readdirSync(second.path('files')), [])
-  t.equal(odd.asked.filter(url => url === `/copies/${imagefile}`).length, 1, odd.asked.join('\n'))
+  // Once more at once: a bit might have changed on the way.
+  t.equal(odd.asked.filter(url => url === `/copies/${imagefile}`).length, 2, odd.asked.join('\n'))
   toldOnce(t, second)
   t.match(await service(second), {
     status: /fail/i,
