@@ -6,7 +6,6 @@ import {
   type Body,
   type Decoded,
   type Delivered,
-  encode,
   isFinished,
   type JobRecord,
   type JobState,
@@ -17,6 +16,8 @@ import { reasonOf } from './text.js'
 
 /** The most bytes of JSON that a record's results may have. */
 export const RESULTS_KEPT = 1024 * 1024
+/** What JSON has around the key and the value of a result: brackets and commas. */
+const AROUND_RESULT = 4
 
 /** What `GET /config/status/{id}` tells one user (rules 2.9). */
 export interface Poll {
@@ -41,13 +42,17 @@ export interface RecordPlace {
   file(id: string): string
   /** Reads a record; throws Error for one that cannot be read. */
   read(id: string): Promise<Decoded>
+  /** The text of a record's file. */
+  encode(summary: JobSummary, body: Body, delivered: Delivered): string
   /** As in RecordFile. */
-  readonly flow?: number
+  flow?(summary: JobSummary): number
 }
 
 interface EntryOptions {
   /** Is told each change of the summary; it must not throw. */
   readonly told?: (summary: JobSummary) => void
+  /** Is told each write of the file, with its bytes; it must not throw. */
+  readonly wrote?: (summary: JobSummary, bytes: number) => void
   readonly place: RecordPlace
   readonly log: Log
 }
@@ -69,19 +74,19 @@ export class Entry {
   #readers = 0
 
   /** `bytes`: of its file, if it has one. */
-  constructor(stored: Decoded, { place, log, told }: EntryOptions, bytes = 0) {
+  constructor(stored: Decoded, { place, log, told, wrote }: EntryOptions, bytes = 0) {
     this.#told = told
     this.#place = place
     this.#summary = stored.summary
     this.#delivered = stored.delivered
     this.#body = stored.body
-    const { disk, flow } = place
     this.#record = new RecordFile({
       file: place.file(stored.summary.id),
-      text: () => encode(this.#summary, this.#known(), this.#delivered),
+      text: () => place.encode(this.#summary, this.#known(), this.#delivered),
       bytes,
+      wrote: wrote && (written => wrote(this.#summary, written)),
       onWritten: () => this.release(),
-      ...{ disk, flow, log }
+      ...{ disk: place.disk, flow: place.flow?.(stored.summary), log }
     })
   }
 
@@ -118,10 +123,11 @@ export class Entry {
     if (this.finished) return
     const { results } = this.#known()
     this.#resultSize -= this.#resultSizes.get(key) ?? 0
-    const { kept, size, leftOut } = fit(value, RESULTS_KEPT - this.#resultSize - key.length)
+    const around = Buffer.byteLength(JSON.stringify(key)) + AROUND_RESULT
+    const { kept, size, leftOut } = fit(value, RESULTS_KEPT - this.#resultSize - around)
     if (kept === undefined) results.delete(key)
     else results.set(key, kept)
-    const taken = kept === undefined ? 0 : size + key.length
+    const taken = kept === undefined ? 0 : size + around
     // What is not kept leaves nothing: another controller may send as many as it likes.
     if (kept === undefined) this.#resultSizes.delete(key)
     else this.#resultSizes.set(key, taken)

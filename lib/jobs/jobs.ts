@@ -3,6 +3,7 @@ import { ServiceError, unavailable } from '../errors.js'
 import type { Log } from '../log.js'
 import type { Poll, ResultsPoll } from './entry.js'
 import { startable } from './lanes.js'
+import { ReadingPace } from './reading-pace.js'
 import type { JobRecord, JobSummary } from './record.js'
 import { type RecordDisk, realDisk } from './record-file.js'
 import { INTERRUPTED, Records } from './records.js'
@@ -56,6 +57,8 @@ export class Jobs {
   readonly #log: Log
   readonly #parallel: number
   readonly #records: Records
+  /** Of what controllers share. */
+  readonly #pace: ReadingPace | undefined
   /** In the order they came. */
   readonly #waiting = new Set<Work>()
   readonly #running = new Set<Work>()
@@ -64,11 +67,12 @@ export class Jobs {
   #closed: Promise<void> | undefined
   #onIdle = () => {}
 
-  private constructor({ now, log, parallel }: JobsOptions, records: Records) {
+  private constructor({ now, log, parallel }: JobsOptions, records: Records, pace?: ReadingPace) {
     this.#now = now
     this.#log = log
     this.#parallel = parallel
     this.#records = records
+    this.#pace = pace
   }
 
   /**
@@ -77,15 +81,20 @@ export class Jobs {
    */
   static async open(options: JobsOptions): Promise<Jobs> {
     let overtaken = () => {}
-    const records = await Records.open({ disk: realDisk, ...options, overtaken: () => overtaken() })
-    const jobs = new Jobs(options, records)
+    const pace = options.sharing && new ReadingPace()
+    const wrote = ({ by, reads }: JobSummary, bytes: number) => {
+      if (reads) pace?.took(by, bytes)
+    }
+    const records = await Records.open({ disk: realDisk, ...options, wrote, overtaken: () => overtaken() })
+    const jobs = new Jobs(options, records, pace)
     overtaken = () => jobs.#overtaken()
     return jobs
   }
 
   /**
    * Queues a job; resolves when its record is on disk. Throws 503 after `close`, when 1,000 jobs wait, when 8 of the same
-   * user that only read have not ended, and when the record cannot be written.
+   * user that only read have not ended, when those have stored too much of what controllers share, and when the record cannot
+   * be written.
    */
   async submit(spec: JobSpec): Promise<SubmittedJob> {
     if (this.#closed) throw unavailable('the service is shutting down')
@@ -100,6 +109,7 @@ export class Jobs {
           'Retry-After': '10'
         }
       )
+    if (reads) this.#pace?.check(by)
     // 128 bits of chance: whoever knows an id was told it.
     const id = randomBytes(16).toString('hex')
     const queued = this.#now()

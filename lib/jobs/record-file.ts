@@ -27,6 +27,8 @@ interface RecordFileOptions {
   readonly text: () => string
   /** Bytes that the file has already; absent: it is new. */
   readonly bytes?: number
+  /** Called after each write, with its bytes. */
+  readonly wrote?: ((bytes: number) => void) | undefined
   /** Called when the file holds the whole record. */
   readonly onWritten: () => void
   readonly disk: RecordDisk
@@ -102,11 +104,12 @@ export class RecordFile {
   }
 
   async #write(): Promise<void> {
-    const { file, text, onWritten, disk } = this.#options
+    const { file, text, wrote, onWritten, disk } = this.#options
     const changes = this.#changes
     const content = text()
     await disk.replace(file, content)
     this.#bytes = Buffer.byteLength(content)
+    wrote?.(this.#bytes)
     this.#written = changes
     if (this.behind) this.#writing.wake(this.#soonMs)
     else onWritten()

@@ -52,16 +52,20 @@ export const emptyBody = (linesBytes?: number): Body => ({
 export const isFinished = ({ state }: { readonly state: JobState }) => state === 'done' || state === 'failed'
 
 /** The text of a record's file. */
-export function encode(summary: JobSummary, body: Body, delivered: Delivered): string {
-  const doc = {
-    ...summary,
-    delivered: Object.fromEntries(delivered),
-    // Pairs: an object would put keys that are numbers first.
-    results: [...body.results],
-    lines: body.transcript
-  }
-  return `${JSON.stringify(doc, null, 2)}\n`
-}
+export const encode = (summary: JobSummary, body: Body, delivered: Delivered) =>
+  `${JSON.stringify(docOf(summary, body, delivered), null, 2)}\n`
+
+/** The same without indentation, for what controllers share: it has no more bytes than its parts were counted with. */
+export const encodeShort = (summary: JobSummary, body: Body, delivered: Delivered) =>
+  JSON.stringify(docOf(summary, body, delivered))
+
+const docOf = (summary: JobSummary, body: Body, delivered: Delivered) => ({
+  ...summary,
+  delivered: Object.fromEntries(delivered),
+  // Pairs: an object would put keys that are numbers first.
+  results: [...body.results],
+  lines: body.transcript
+})
 
 /** A whole record, and what was delivered of it. */
 export interface Decoded {

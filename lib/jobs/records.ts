@@ -6,7 +6,7 @@ import { readRegularFile } from '../disk/regular-file.js'
 import { isLeftover } from '../disk/replace.js'
 import type { Log } from '../log.js'
 import { Entry, type RecordPlace } from './entry.js'
-import { decode, decoded, emptyBody, type JobSummary } from './record.js'
+import { decode, decoded, emptyBody, encode, encodeShort, type JobSummary } from './record.js'
 import type { RecordDisk } from './record-file.js'
 import { type Followed, SharedDisk, type Sharing } from './shared.js'
 import { reasonOf } from './text.js'
@@ -26,6 +26,8 @@ const SWEEP_MS = 3_600_000
 export const SHARED_LINES = 64 * 1024
 /** Bytes of such a record a second: etcd keeps each state of it for a while. */
 const SHARED_FLOW = 64 * 1024
+/** The same of one that only reads: a user may have 8 of them. */
+const SHARED_READING_FLOW = 8 * 1024
 
 /** Why a job failed that the end of the daemon interrupted. */
 export const INTERRUPTED = 'interrupted'
@@ -39,6 +41,8 @@ interface RecordsOptions {
   readonly mostBytes?: number
   /** Is told each change of a summary; it must not throw. */
   readonly told?: (summary: JobSummary) => void
+  /** Is told each record that is written, with its bytes; it must not throw. */
+  readonly wrote?: (summary: JobSummary, bytes: number) => void
   /** In the place of the directory and the disk. */
   readonly sharing?: Sharing | undefined
   /** Another controller writes from now on: it reports what ran here as failed. */
@@ -115,8 +119,8 @@ export class Records {
   }
 
   get #entryOptions() {
-    const { log, told } = this.options
-    return { place: this.#place, log, ...(told ? { told } : {}) }
+    const { log, told, wrote } = this.options
+    return { place: this.#place, log, ...(told ? { told } : {}), ...(wrote ? { wrote } : {}) }
   }
 
   /** What is told of records that controllers share. */
@@ -242,10 +246,11 @@ const byAge = (a: Entry, b: Entry) => a.summary.queued - b.summary.queued
 function placeIn({ directory, disk }: RecordsOptions): RecordPlace {
   const file = (id: string) => join(directory, `${id}.json`)
   const read = async (id: string) => decode(id, (await readRegularFile(file(id))).toString())
-  return { disk, file, read }
+  return { disk, file, read, encode }
 }
 
 function sharedPlace(disk: SharedDisk): RecordPlace {
   const read = async (id: string) => decoded(id, await disk.read(disk.file(id)), SHARED_LINES)
-  return { disk, file: id => disk.file(id), read, flow: SHARED_FLOW }
+  const flow = ({ reads }: JobSummary) => (reads ? SHARED_READING_FLOW : SHARED_FLOW)
+  return { disk, file: id => disk.file(id), read, encode: encodeShort, flow }
 }

@@ -3,6 +3,8 @@ import type { RecordDisk } from './record-file.js'
 /** A record as it is stored: the JSON of its file; the id alone stands for one that is to be removed. */
 export interface StoredRecord {
   readonly id: string
+  /** Its JSON, of one that is written here. */
+  readonly json?: string
 }
 
 /** Records that controllers share, as the one that writes stores them. */
@@ -60,9 +62,9 @@ export class SharedDisk implements RecordDisk {
     return `${PLACE}${id}`
   }
 
-  async replace(_file: string, text: string): Promise<void> {
-    const record = JSON.parse(text) as StoredRecord
-    const { id } = record
+  async replace(file: string, json: string): Promise<void> {
+    const id = idOf(file)
+    const record = { id, json }
     this.writing.set(id, record)
     await this.#records?.append(record)
     if (this.writing.get(id) === record) this.writing.delete(id)
@@ -97,6 +99,7 @@ const memoryOf = (writing: Map<string, StoredRecord>, followed: Followed) => ({
     const record = writing.get(id)
     return record ? [record] : []
   },
+  json: ({ json }: StoredRecord) => json,
   take: (id: string, [record]: readonly StoredRecord[], bytes = 0) => followed.stored(id, record, bytes),
   reset() {
     writing.clear()

@@ -11,6 +11,8 @@ export interface SharedMemory<R> {
   names(): Iterable<string>
   /** The records that stand for what is known of a name; none where nothing is. */
   of(name: string): Iterable<R>
+  /** The JSON of a record, where memory has it already. */
+  json?(record: R): string | undefined
   /** Takes what another controller has stored of a name, in so many bytes, in the place of what was known; no records: nothing. */
   take(name: string, records: readonly R[], bytes?: number): void
   /** Forgets all, and what was to be written of it: it is taken anew. */

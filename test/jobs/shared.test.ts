@@ -4,7 +4,7 @@ import t from 'tap'
 import { unavailable } from '../../lib/errors.js'
 import { type JobContext, JobStoppedError, RESULTS_KEPT } from '../../lib/jobs/jobs.js'
 import { KEPT_MS } from '../../lib/jobs/records.js'
-import { Gate, outcome, settled, spec } from '../support/jobs.js'
+import { Gate, openJobs, outcome, settled, spec } from '../support/jobs.js'
 import { SharedKeys } from '../support/shared-jobs.js'
 import { until } from '../support/until.js'
 
@@ -276,4 +276,111 @@ t.test('who loses the right while it removes old records stops, and says so once
   await until(() => told().length > 0)
   await first.jobs.close(0)
   t.equal(told().length, 1)
+})
+
+// rules 8.2, 11.20
+t.test('results are counted as they are stored, with their names', async t => {
+  const shared = new SharedKeys(t)
+  const { jobs } = await shared.start('c1')
+  const escaped = await jobs.submit(
+    spec(({ result }) => {
+      result('\u0001'.repeat(600_000), 1)
+      result('small', 1)
+    })
+  )
+  const many = await jobs.submit(
+    spec(({ result }) => {
+      for (let i = 0; i < 170_000; i++) result(`${i}`, 1)
+    })
+  )
+  await Promise.all([escaped.done, many.done])
+  const longest = Math.max(...shared.written.map(text => Buffer.byteLength(text)))
+  t.ok(longest < REQUEST_BYTES * 0.9, `${longest} bytes`)
+  const { lines, results } = (await jobs.record(escaped.id)) ?? {}
+  t.same(results, { small: 1 })
+  t.match(lines?.[0], /^result \\u0001.*…$/)
+  t.ok(Object.keys((await jobs.record(many.id))?.results ?? {}).length > 50_000)
+})
+
+// rules 11.20
+t.test('a record is made into JSON once for each time that it is stored', async t => {
+  const shared = new SharedKeys(t)
+  const { jobs } = await shared.start('c1')
+  const gate = new Gate('a')
+  const job = await jobs.submit(gate.spec)
+  const { result } = await gate.began
+  result('long', 'x'.repeat(400_000))
+  await until(() => shared.record(job.id).results.length === 1)
+  const { parse, stringify } = JSON
+  const calls: string[] = []
+  t.teardown(() => Object.assign(JSON, { parse, stringify }))
+  Object.assign(JSON, {
+    parse: (...what: Parameters<typeof parse>) => {
+      if (what[0].length > 100_000) calls.push('parse')
+      return parse(...what)
+    },
+    stringify: (...what: Parameters<typeof stringify>) => {
+      const text = stringify(...what)
+      if (text?.length > 100_000) calls.push('stringify')
+      return text
+    }
+  })
+  gate.end()
+  await job.done
+  Object.assign(JSON, { parse, stringify })
+  t.strictSame(calls, ['stringify'])
+  t.equal(shared.record(job.id).state, 'done')
+})
+
+const reading = { reads: true, elsewhere: true } as const
+
+// rules 11.20
+t.test('a record of a request that only reads is written less often', async t => {
+  const shared = new SharedKeys(t)
+  const { jobs } = await shared.start('c1')
+  const gates = [new Gate('a'), new Gate('b')]
+  const ids: string[] = []
+  for (const [i, { spec }] of gates.entries())
+    ids.push((await jobs.submit({ ...spec, ...(i === 0 ? reading : {}) })).id)
+  const contexts = await Promise.all(gates.map(({ began }) => began))
+  for (const { result } of contexts) result('x', 'x'.repeat(60_000))
+  await until(() => ids.every(id => shared.record(id).results.length === 1))
+  const counts = () => ids.map(id => shared.written.filter(text => text.includes(id)).length)
+  const before = counts()
+  for (let i = 0; i < 25; i++) {
+    for (const { line } of contexts) line(`line ${i}`)
+    await sleep(100)
+  }
+  const [ofReading, ofOther = 0] = counts().map((count, i) => count - (before[i] ?? 0))
+  t.equal(ofReading, 0, '60 kB take 7 s')
+  t.ok(ofOther >= 1, `${ofOther} times in 2.5 s`)
+  for (const gate of gates) gate.end()
+})
+
+// rules 8.1, 11.20
+t.test('what requests of one user that only read store has a bound, where it is in etcd', async t => {
+  const shared = new SharedKeys(t)
+  const { jobs } = await shared.start('c1')
+  const run = async ({ result }: JobContext) => {
+    // Its beginning is stored before.
+    await settled()
+    result('x', 'x'.repeat(1_000_000))
+  }
+  const long = { ...spec(run), ...reading }
+  let stored = 0
+  const refusal = await (async () => {
+    for (; stored < 100; stored++) await (await jobs.submit(long)).done
+    return undefined
+  })().catch(error => error)
+  t.match(refusal, {
+    status: 503,
+    message:
+      /^requests of user admin that only read have stored too much in etcd: ask less often, or for fewer nodes/,
+    headers: { 'Retry-After': /^\d+$/ }
+  })
+  t.ok(stored >= 30 && stored <= 34, `${stored} MB`)
+  await (await jobs.submit({ ...long, by: 'user bob' })).done
+  await (await jobs.submit(spec(() => {}))).done
+  const files = await openJobs(t)
+  for (let i = 0; i < 36; i++) await (await files.jobs.submit(long)).done
 })

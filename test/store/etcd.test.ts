@@ -6,7 +6,13 @@ import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { problemText } from '../../lib/store/errors.js'
-import { Client, type ClientOptions, RefusedError, UnclearError } from '../../lib/store/etcd/client.js'
+import {
+  Client,
+  type ClientOptions,
+  RefusedError,
+  TooLargeError,
+  UnclearError
+} from '../../lib/store/etcd/client.js'
 import { etcdctlFor } from '../../lib/store/etcd/etcdctl.js'
 import { Keys } from '../../lib/store/etcd/keys.js'
 import { get, list, transact } from '../../lib/store/etcd/kv.js'
@@ -147,6 +153,26 @@ t.test('a login that is refused names its keys of the ini, and no password', asy
   t.match((await failure()).message, /not enabled: .*etcdctl --endpoints=http:\S+ --user root auth enable/)
   const none = client(t, () => refusal(3, 'etcdserver: user name is empty'))
   await t.rejects(none.ask('kv/range', {}, 5000), /name a user of etcd in \[store\] user/)
+})
+
+t.test('a request that is too large is no matter of room', async t => {
+  let said = {}
+  const ours = client(t, () => said)
+  const failure = async (code: number, error: string) => {
+    said = refusal(code, error)
+    return (await ours.ask('kv/txn', {}, 5000).catch(error => error)) as Error
+  }
+  for (const [code, error] of [
+    [8, 'grpc: received message larger than max (3600000 vs. 2097152)'],
+    [3, 'etcdserver: request is too large']
+  ] as const) {
+    const refused = await failure(code, error)
+    t.ok(refused instanceof TooLargeError)
+    t.match(refused.message, /has more bytes than etcd takes in a request \(etcd --max-request-bytes\)$/)
+  }
+  const full = await failure(8, 'etcdserver: mvcc: database space exceeded')
+  t.notOk(full instanceof TooLargeError)
+  t.match(full.message, /make room: etcdctl compact/)
 })
 
 t.test('what it says is one short line', async t => {

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import type { JsonObject } from '../../lib/json.js'
 import { StoreError } from '../../lib/store/errors.js'
+import { TooLargeError } from '../../lib/store/etcd/client.js'
 import type { Outcome } from '../../lib/store/etcd/kv.js'
 import { type Keeper, SharedRecords } from '../../lib/store/etcd/shared-records.js'
 import type { OpenRecords } from '../../lib/store/records.js'
@@ -15,7 +16,7 @@ type Event =
 
 const text = (base64: unknown) => Buffer.from(String(base64), 'base64').toString()
 
-type What = 'made' | 'failed' | 'lost'
+type What = 'made' | 'failed' | 'lost' | 'large'
 
 /** Keys in memory, and controllers on them. */
 class Place {
@@ -59,6 +60,7 @@ class Place {
         const what = await place.before()
         if (what === 'made') return carryOut()
         if (what === 'lost') carryOut()
+        if (what === 'large') throw new TooLargeError('it has more bytes than etcd takes')
         throw new Error('no answer')
       },
       lost: () => {
@@ -203,6 +205,18 @@ t.test('a failure is told to all that wait, and is not tried for each', async t 
   place.before = () => 'made'
   await add('n1', 'b')
   t.strictSame((await place.read()).get('n1'), ['b'])
+})
+
+t.test('what is refused for its size fails alone, and is not tried again', async t => {
+  const place = new Place()
+  const { add } = await opened(place)
+  place.before = () => (place.transactions === 1 ? 'large' : 'made')
+  const large = add('n1', 'x'.repeat(300_000))
+  const others = ['n2', 'n3'].map(name => add(name, 'a'))
+  await t.rejects(large, new StoreError('it has more bytes than etcd takes'))
+  await Promise.all(others)
+  t.equal(place.transactions, 2)
+  t.strictSame([...(await place.read()).keys()], ['n2', 'n3'])
 })
 
 t.test('who follows appends nothing, and takes what is stored', async t => {

@@ -30,6 +30,8 @@ const WAYS_OUT: Readonly<Record<number, (etcdctl: Etcdctl) => string>> = {
   8: etcdctl =>
     `make room: type ${etcdctl('compact REVISION', true)}, then the same with defrag, then with alarm disarm`
 }
+/** What etcd, and its gateway, say of a request that has more bytes than they take. */
+const TOO_LARGE = /request is too large|message larger than max/
 const FAULTS: Readonly<Record<CertificateFault, string>> = {
   name: 'its certificate is for another name: name the endpoint as its certificate does',
   time: 'its certificate has expired, or is not valid yet: renew it, or set the clock',
@@ -48,6 +50,9 @@ export class RefusedError extends Error {
 
 /** An answer with more bytes than are read. */
 export class TooLongError extends RefusedError {}
+
+/** A request with more bytes than etcd takes. */
+export class TooLargeError extends RefusedError {}
 
 /** etcd does not know the token that was sent. */
 class StaleTokenError extends RefusedError {}
@@ -333,6 +338,10 @@ async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Pr
   const said = `${from}: ${oneLine(error, WORDS)}`
   if (UNCLEAR.has(code)) throw new UnclearError(said)
   if (STALE_TOKEN.test(error)) throw new StaleTokenError(`${said}; name a user of etcd in [store] user`)
+  if (TOO_LARGE.test(error))
+    throw new TooLargeError(
+      `${said}; what is to be stored has more bytes than etcd takes in a request (etcd --max-request-bytes)`
+    )
   const wayOut = WAYS_OUT[code]
   throw new RefusedError(wayOut === undefined ? said : `${said}; ${wayOut(etcdctl)}`)
 }

@@ -3,6 +3,7 @@ import type { JsonObject } from '../../json.js'
 import { oneLine } from '../../log.js'
 import { reasonOf, StoreError } from '../errors.js'
 import type { Memory, OpenRecords, Records, SharedMemory } from '../records.js'
+import { TooLargeError } from './client.js'
 import { get, holds, type Outcome, put, remove } from './kv.js'
 
 /** What records need of the medium. */
@@ -47,7 +48,6 @@ const MOST_BYTES = 256 * 1024
 /** What the head ends in until all is there that the kind begins with. */
 const UNFINISHED = ' unfinished'
 
-const lineOf = (record: unknown) => `${JSON.stringify(record)}\n`
 const recordsIn = <R>(text = ''): R[] =>
   text.split('\n').flatMap(line => (line === '' ? [] : [JSON.parse(line) as R]))
 
@@ -175,9 +175,12 @@ export class SharedRecords<R> implements Records<R> {
         await this.#write(texts)
       } catch (error) {
         isTried = true
-        for (const name of texts.keys()) this.#doubtful.add(name)
+        // What is too large says nothing of the others, and nothing of it is stored.
+        const isTooLarge = error instanceof TooLargeError
+        if (!isTooLarge) for (const name of texts.keys()) this.#doubtful.add(name)
         // Each try takes as long as etcd is waited for: none waits for more than one.
-        for (const { failed } of [...batch, ...this.#queue.splice(0)]) failed(new StoreError(reasonOf(error)))
+        const others = isTooLarge ? [] : this.#queue.splice(0)
+        for (const { failed } of [...batch, ...others]) failed(new StoreError(reasonOf(error)))
         continue
       }
       for (const { done } of batch) done()
@@ -194,6 +197,7 @@ export class SharedRecords<R> implements Records<R> {
     const texts = new Map<string, string>()
     const batch: Waiting<R>[] = []
     const added = new Map<string, string>()
+    const lineOf = (record: R) => `${memory.json?.(record) ?? JSON.stringify(record)}\n`
     let bytes = 0
     /** Whether there is room for these names, and what is added to them; the first ones always have it. */
     const takes = (names: readonly string[], more = ''): boolean => {

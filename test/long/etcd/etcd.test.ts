@@ -9,6 +9,8 @@ import type { ReadableStream } from 'node:stream/web'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { FollowingError, StoreError } from '../../../lib/store/errors.js'
+import { Client, TooLargeError } from '../../../lib/store/etcd/client.js'
+import { put, transact } from '../../../lib/store/etcd/kv.js'
 import { Etcd } from '../../../lib/store/etcd/medium.js'
 import { Store } from '../../../lib/store/store.js'
 import { kinds, MacIndex, node, type TestTypes } from '../../store/fixtures.js'
@@ -209,4 +211,14 @@ t.test('what is no etcd, or answers badly, is told with its place, in time and m
     t.throws(() => new Etcd({ endpoints }), TypeError)
   for (const prefix of ['', 'svcd', '/svcd', '//', '/a b/'])
     t.throws(() => new Etcd({ endpoints: ['http://127.0.0.1:1'], prefix }), TypeError)
+})
+
+t.test('what etcd and its gateway say of a request that is too large is known', async t => {
+  const etcd = await startEtcd(t)
+  const client = new Client({ endpoints: [etcd.url] })
+  t.teardown(() => client.close())
+  for (const bytes of [1_700_000, 4_000_000]) {
+    const sent = transact(client, [], [put('/svcd/large', 'x'.repeat(bytes))], [], 10_000)
+    t.ok((await sent.catch(error => error)) instanceof TooLargeError, `${bytes} bytes`)
+  }
 })
