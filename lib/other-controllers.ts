@@ -179,7 +179,7 @@ export function handingOn(
   const options = { store, requests, told, verified: config.node.verify_certificate }
   return {
     handedOnFor: ({ method = '', url = '', headers }: IncomingMessage) =>
-      requests.addressIn({ method, target: url, headers }),
+      requests.handedOn({ method, target: url, headers }),
     elsewhere: (route: Route<Caller>, head: RequestHead) => writerFor(options, route, head),
     get condition() {
       return reach.condition

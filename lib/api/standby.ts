@@ -41,7 +41,7 @@ export function writerFor(
   if (!writer) throw new FollowingError('no controller that writes is known for the moment')
   const head = { method: headOnly ? 'HEAD' : method, target, headers }
   return {
-    ...{ ...writer, verified, headers: requests.headersFor(head, source.address) },
+    ...{ ...writer, verified, headersFor: body => requests.headersFor(head, source.address, body) },
     told: failure => told(writer.url, failure)
   }
 }

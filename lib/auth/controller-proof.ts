@@ -15,3 +15,38 @@ export function isSameProof(one: string, other: string): boolean {
   const [a, b] = [Buffer.from(one), Buffer.from(other)]
   return a.length === b.length && timingSafeEqual(a, b)
 }
+
+/** The random numbers of what controllers have said: each counts once. Nobody but controllers makes it grow, as it is given only what is proved. */
+export class SaidOnce {
+  /** The minute in which the time of what was said is over → its numbers: whatever a clock does, a whole minute is forgotten at once. */
+  readonly #numbers = new Map<number, Set<string>>()
+
+  /** `since`: of what was said before it nothing is known here. */
+  constructor(private readonly since: number) {}
+
+  /** Whether what was said at that time may have come before, to an svcd that has ended. */
+  isForgotten(saidMs: number): boolean {
+    return saidMs < this.since
+  }
+
+  /** Whether this number, of what was said at `saidMs`, is a new one. `number`: in hexadecimal digits. */
+  take(number: string, saidMs: number, now: number): boolean {
+    for (const minute of this.#numbers.keys())
+      if ((minute + 1) * SLACK_MS <= now) this.#numbers.delete(minute)
+    const minute = Math.floor((saidMs + SLACK_MS) / SLACK_MS)
+    const numbers = this.#numbers.get(minute) ?? new Set()
+    this.#numbers.set(minute, numbers)
+    // A text of its own: a piece of a header would keep the whole header in memory.
+    const own = Buffer.from(number, 'hex').toString('latin1')
+    if (numbers.has(own)) return false
+    numbers.add(own)
+    return true
+  }
+
+  /** How many are kept. */
+  get size(): number {
+    let size = 0
+    for (const numbers of this.#numbers.values()) size += numbers.size
+    return size
+  }
+}

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { unauthorized } from '../errors.js'
-import { clocksApart, isSameProof, proofBy, SLACK_MS } from './controller-proof.js'
+import { clocksApart, isSameProof, proofBy, SaidOnce, SLACK_MS } from './controller-proof.js'
 
 /** The header by which one controller asks another. */
 const HEADER = 'x-svcd-controller'
@@ -13,16 +13,13 @@ const HEADER = 'x-svcd-controller'
 export class ControllerQuestions {
   readonly #key: Uint8Array
   readonly #now: () => number
-  /** What was asked before it is not known here any more, and may have been answered. */
-  readonly #since: number
-  /** What was asked so far → when its time is over, in the order in which it came. Only what is proved is kept. */
-  readonly #seen = new Map<string, number>()
+  readonly #taken: SaidOnce
 
   /** `key`: for one purpose alone. `now`: milliseconds since 1970. */
   constructor(key: Uint8Array, now: () => number) {
     this.#key = key
     this.#now = now
-    this.#since = now()
+    this.#taken = new SaidOnce(now())
   }
 
   /** The headers of a question with these words: its body, or its path and query. No other question has the same. */
@@ -33,19 +30,18 @@ export class ControllerQuestions {
 
   /** Throws 401 where no controller of this cluster has asked this, or it was asked before: a start of svcd is that for all before it. */
   check(words: string, { [HEADER]: header }: IncomingHttpHeaders): void {
-    const [, said = '', time, proof = ''] =
-      /^((\d{1,16}) [\da-f]{32}) ([\da-f]{64})$/.exec(String(header ?? '')) ?? []
+    const [, said = '', time, number = '', proof = ''] =
+      /^((\d{1,16}) ([\da-f]{32})) ([\da-f]{64})$/.exec(String(header ?? '')) ?? []
     if (said === '' || !isSameProof(this.#proof('asked', words, said), proof))
       throw unauthorized('controllers of this cluster alone may ask for this')
     const now = this.#now()
     if (Math.abs(now - Number(time)) > SLACK_MS) throw unauthorized(clocksApart)
-    for (const [old, until] of this.#seen) if (until < now) this.#seen.delete(old)
-    if (Number(time) < this.#since)
+    if (this.#taken.isForgotten(Number(time)))
       throw unauthorized(
         'this was asked before svcd was started here, by the clock of who asks: it is asked again, or the clocks differ'
       )
-    if (this.#seen.has(said)) throw unauthorized('this was asked before, and is answered once')
-    this.#seen.set(said, Number(time) + SLACK_MS)
+    if (!this.#taken.take(number, Number(time), now))
+      throw unauthorized('this was asked before, and is answered once')
   }
 
   /** The proof of what is answered to a question with these headers. */

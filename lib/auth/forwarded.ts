@@ -1,11 +1,16 @@
+import { createHash, randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
-import { badRequest } from '../errors.js'
-import { clocksApart, isSameProof, proofBy, SLACK_MS } from './controller-proof.js'
+import { inSlices } from '../concurrency.js'
+import { badRequest, ServiceError } from '../errors.js'
+import type { HandedOn } from '../http/route.js'
+import { clocksApart, isSameProof, proofBy, SaidOnce, SLACK_MS } from './controller-proof.js'
 
 /** The header of a request that one controller has handed on to another. */
 const HEADER = 'x-svcd-forwarded'
+/** A step of the checksum of a long body: about a millisecond. */
+const STEP_BYTES = 512 * 1024
 
-/** What of a request is proved by who hands it on. */
+/** What of a request is proved by who hands it on, beside its body. */
 interface Head {
   readonly method: string
   /** Path and query, as they were sent. */
@@ -14,36 +19,70 @@ interface Head {
   readonly headers: IncomingHttpHeaders
 }
 
-/** Who asked for what one controller hands on to another: told in a header, and proved by a key that controllers alone have. */
+/**
+ * Who asked for what one controller hands on to another: told in a header, and proved by a key that controllers alone have, for one
+ * request with one body.
+ */
 export class ForwardedRequests {
   readonly #key: Uint8Array
   readonly #now: () => number
+  readonly #taken: SaidOnce
 
   /** `key`: for this purpose alone. `now`: milliseconds since 1970. */
   constructor(key: Uint8Array, now: () => number) {
     this.#key = key
     this.#now = now
+    this.#taken = new SaidOnce(now())
   }
 
-  /** The headers that tell that this address asked. */
-  headersFor(head: Head, address: string): Record<string, string> {
-    const said = `${address} ${this.#now()}`
+  /** The headers that tell that this address asked, with this body. No other request has the same. */
+  async headersFor(head: Head, address: string, body: Uint8Array): Promise<Record<string, string>> {
+    const checksum = await checksumOf(body)
+    const said = `${address} ${this.#now()} ${randomBytes(16).toString('hex')} ${checksum}`
     return { [HEADER]: `${said} ${this.#proof(head, said)}` }
   }
 
-  /** The address that asked, undefined where no controller handed it on. Throws 400 for a header that is not one of a controller's. */
-  addressIn(head: Head): string | undefined {
+  /**
+   * The address that asked, undefined where no controller handed it on. Throws 400 for a header that is not one of a controller's, or
+   * that came before, and 503 where nobody knows whether it did.
+   */
+  handedOn(head: Head): HandedOn | undefined {
     const { [HEADER]: header } = head.headers
     if (header === undefined) return undefined
-    const [, said = '', address = '', time, proof = ''] =
-      /^(([\da-f.:]{2,45}) (\d{1,16})) ([\da-f]{64})$/.exec(String(header)) ?? []
+    const [, said = '', address = '', time, number = '', checksum, proof = ''] =
+      /^(([\da-f.:]{2,45}) (\d{1,16}) ([\da-f]{32}) ([\da-f]{64})) ([\da-f]{64})$/.exec(String(header)) ?? []
     if (said === '' || !isSameProof(this.#proof(head, said), proof))
       throw badRequest(`the header ${HEADER} is for controllers of this cluster: leave it out`)
-    if (Math.abs(this.#now() - Number(time)) > SLACK_MS) throw badRequest(clocksApart)
-    return address
+    const now = this.#now()
+    if (Math.abs(now - Number(time)) > SLACK_MS) throw badRequest(clocksApart)
+    if (this.#taken.isForgotten(Number(time)))
+      throw new ServiceError(
+        503,
+        'this was handed on before svcd was started here, by the clock of the other controller: try again, or set the clocks by time synchronisation',
+        { 'Retry-After': '5' }
+      )
+    if (!this.#taken.take(number, Number(time), now))
+      throw badRequest(`the header ${HEADER} came before, and counts once: leave it out`)
+    const checkBody = async (body: Uint8Array) => {
+      if ((await checksumOf(body)) !== checksum)
+        throw badRequest(`the header ${HEADER} is that of a request with another body: leave it out`)
+    }
+    return { address, checkBody }
   }
 
   #proof({ method, target, headers }: Head, said: string): string {
     return proofBy(this.#key, [method, target, said, headers['x-access-tokens'] ?? ''])
   }
+}
+
+/** SHA-256 in hexadecimal digits. */
+const checksumOf = (body: Uint8Array): Promise<string> => inSlices(checksumming(body))
+
+function* checksumming(body: Uint8Array): Generator<undefined, string> {
+  const hash = createHash('sha256')
+  for (let at = 0; at < body.length; at += STEP_BYTES) {
+    hash.update(body.subarray(at, at + STEP_BYTES))
+    yield
+  }
+  return hash.digest('hex')
 }

@@ -83,18 +83,19 @@ async function forward<C>(
   await pipeline(answer, outgoing)
 }
 
-async function asked<C>(
-  { incoming, outgoing, route }: Exchange<C>,
-  { to: { url, headers, verified, gone, told }, target, body }: Forwarded
-): Promise<IncomingMessage> {
+async function asked<C>(exchange: Exchange<C>, { to, target, body }: Forwarded): Promise<IncomingMessage> {
+  const { incoming, outgoing, route } = exchange
+  const { url, verified, gone, told } = to
   if (/[^\x21-\xff]/.test(target)) throw badRequest('the request target holds a blank or a control character')
+  const added = await to.headersFor(body)
+  if (exchange.gone) throw hungUp()
   return new Promise((resolve, reject) => {
     let isConnected = false
     const { protocol, hostname, port, host } = new URL(url)
     const isTls = protocol === 'https:'
     const request = (isTls ? askTls : ask)({
       ...{ hostname: hostname.replace(/^\[|\]$/g, ''), port, path: target, method: incoming.method },
-      headers: { ...passedOn(incoming), ...headers, host, 'content-length': body.length },
+      headers: { ...passedOn(incoming), ...added, host, 'content-length': body.length },
       ...{ agent: false, signal: gone, rejectUnauthorized: verified }
     })
     const connecting = setTimeout(() => request.destroy(new Error('it does not answer')), CONNECT_MS)
@@ -115,7 +116,7 @@ async function asked<C>(
         resolve(answer)
       })
       .on('error', (error: NodeJS.ErrnoException) => {
-        if (outgoing.destroyed) return reject(new ClientGone('the client hung up before there was an answer'))
+        if (outgoing.destroyed) return reject(hungUp())
         const reason = gone.aborted ? 'it writes no more' : (error.code ?? error.message)
         if (!gone.aborted) told?.(reason)
         reject(
@@ -135,6 +136,8 @@ async function asked<C>(
     outgoing.once('close', () => request.destroy())
   })
 }
+
+const hungUp = () => new ClientGone('the client hung up before there was an answer')
 
 function passedOn({ headers }: IncomingMessage): Record<string, string> {
   const passed: Record<string, string> = {}

@@ -46,14 +46,21 @@ export interface Follower {
 export interface Elsewhere {
   /** Its origin: http or https, host and port. */
   readonly url: string
-  /** Sent beside those of the request. */
-  readonly headers: Readonly<Record<string, string>>
+  /** What is sent beside the headers of the request, with this body. */
+  headersFor(body: Buffer): Promise<Readonly<Record<string, string>>>
   /** Whether its certificate has to be one that the system trusts. */
   readonly verified: boolean
   /** Aborted when it is not the one to ask any more. */
   readonly gone: AbortSignal
   /** Told why it could not be asked; '' when it answers. It must not throw. */
   readonly told?: (failure: string) => void
+}
+
+/** Who asked for a request that another server has handed on. */
+export interface HandedOn {
+  readonly address: string
+  /** Throws ServiceError where it was handed on with another body. */
+  checkBody(body: Buffer): Promise<void>
 }
 
 /** A request that another server answers. */

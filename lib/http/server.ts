@@ -31,7 +31,7 @@ import { writeAsOne } from './one-write.js'
 import { OpenFiles } from './open-files.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
 import { ReceivedRequest } from './request.js'
-import type { Answer, Elsewhere, RequestHead, Route } from './route.js'
+import type { Answer, Elsewhere, HandedOn, RequestHead, Route } from './route.js'
 import { Router } from './router.js'
 import { type Manner, send } from './send.js'
 import { SmallFiles } from './small-files.js'
@@ -79,8 +79,8 @@ export interface ServerOptions<C> {
   readonly trustedProxies: readonly string[]
   /** Addresses and CIDRs of the controller itself, which have no bound of their own (rules 2.15); absent: loopback. */
   readonly ownAddresses?: readonly string[]
-  /** The address that asked for a request which another server has handed on, undefined for others; it may throw ServiceError. */
-  readonly handedOnFor?: (incoming: IncomingMessage) => string | undefined
+  /** Who asked for a request that another server has handed on, undefined for others; it may throw ServiceError. */
+  readonly handedOnFor?: (incoming: IncomingMessage) => HandedOn | undefined
   /** Who answers in the place of this server, undefined where it answers itself; it may throw ServiceError. */
   readonly elsewhere?: (route: Route<C>, head: RequestHead) => Elsewhere | undefined
   /** What the trusted proxies send themselves; absent: nothing. */
@@ -271,13 +271,14 @@ export class HttpServer<C> {
     const options = this.#options
     if (this.#connections.closing) throw shuttingDown
     if (exchange.isCrowded) throw busyForLong('as many connections are open as there may be')
+    const handedOn = options.handedOnFor?.(incoming)
     checkHeader(incoming)
     if (headers.expect !== undefined && !exchange.awaitsContinue) {
       throw new ServiceError(417, 'only the expectation 100-continue is known')
     }
     const { path, query, segments } = parseTarget(incoming.url as string)
     exchange.path = path
-    const source = this.#sourceOf(incoming)
+    const source = this.#sourceOf(incoming, handedOn)
     exchange.address = source.address
     const { route, params } = this.#router.find(incoming.method as string, segments)
     const request = new ReceivedRequest<C>(
@@ -293,7 +294,7 @@ export class HttpServer<C> {
     exchange.route = route
     const caller = options.authorize(route, request)
     if (isPromise(caller) || hasBody(incoming) || route.body !== 'ignored')
-      return this.#answerLater(exchange, route, request, caller)
+      return this.#answerLater(exchange, route, request, caller, handedOn)
     request.caller = caller
     this.#checkParams(route, params)
     const to = options.elsewhere?.(route, request)
@@ -307,7 +308,8 @@ export class HttpServer<C> {
     exchange: Exchange<C>,
     route: Route<C>,
     request: ReceivedRequest<C>,
-    caller: C | Promise<C>
+    caller: C | Promise<C>,
+    handedOn: HandedOn | undefined
   ): Promise<Answer> {
     const { incoming } = exchange
     const options = this.#options
@@ -323,6 +325,7 @@ export class HttpServer<C> {
         exchange.outgoing.writeContinue()
       }
       body = await readBody(incoming, maxBody, keep, this.#limits)
+      if (keep && handedOn) await handedOn.checkBody(body)
       // A slow body may have taken minutes: the token, or what it stands for, may be gone.
       request.caller = await options.authorize(route, request)
     }
@@ -339,15 +342,16 @@ export class HttpServer<C> {
     if (param) for (const name in params) params[name] = param(name, params[name] as string, route)
   }
 
-  #sourceOf(incoming: IncomingMessage): Source {
+  #sourceOf(incoming: IncomingMessage, handedOn: HandedOn | undefined): Source {
     const peer = incoming.socket.remoteAddress
     // The client has gone already.
     if (peer === undefined) return UNKNOWN
-    const asked = this.#options.handedOnFor?.(incoming)
     // What is loopback there, or a proxy of ours, has no rights here: it counts as the one that hands it on.
-    if (asked !== undefined)
+    if (handedOn)
       return {
-        address: this.#isOurs(asked) ? this.#readSource(peer, undefined).address : asked,
+        address: this.#isOurs(handedOn.address)
+          ? this.#readSource(peer, undefined).address
+          : handedOn.address,
         loopback: false,
         isHandedOn: true
       }

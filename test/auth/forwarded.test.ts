@@ -4,19 +4,31 @@ import { ForwardedRequests } from '../../lib/auth/forwarded.js'
 const key = new Uint8Array(32).fill(7)
 const token = { 'x-access-tokens': 'token' }
 const head = { method: 'POST', target: '/config/node/n1?x=1', headers: token }
+const body = Buffer.from('{"a":1}')
+
+/** The same request with the header of one that was handed on. */
+const having = (headers: Record<string, string>, of = head) => ({
+  ...of,
+  headers: { ...of.headers, ...headers }
+})
 
 // rules 11.16
 t.test('the address that asked is believed from who has the key, for that request, at that time', async t => {
   let now = 1_000_000
   const requests = new ForwardedRequests(key, () => now)
   for (const address of ['10.141.0.7', '2001:db8::1']) {
-    const headers = requests.headersFor(head, address)
-    t.equal(requests.addressIn({ ...head, headers: { ...token, ...headers } }), address)
+    const headers = await requests.headersFor(head, address, body)
+    t.equal(requests.handedOn(having(headers))?.address, address)
   }
-  t.equal(requests.addressIn(head), undefined)
+  t.equal(requests.handedOn(head), undefined)
 
-  const headers = requests.headersFor(head, '10.141.0.7')
+  const headers = await requests.headersFor(head, '10.141.0.7', body)
   const [name = '', value = ''] = Object.entries(headers)[0] ?? []
+  const other = await new ForwardedRequests(new Uint8Array(32), () => now).headersFor(
+    head,
+    '10.141.0.7',
+    body
+  )
   const others = [
     ['another method', { ...head, method: 'GET' }, value],
     ['another target', { ...head, target: '/config/node/n2' }, value],
@@ -24,29 +36,74 @@ t.test('the address that asked is believed from who has the key, for that reques
     ['no token', { ...head, headers: {} }, value],
     ['another address', head, value.replace('10.141.0.7', '10.141.0.8')],
     ['another time', head, value.replace('1000000', '1000001')],
+    ['another number', head, value.replace(/ [\da-f]{32} /, ` ${'0'.repeat(32)} `)],
+    ['another body', head, value.replace(/ [\da-f]{64} /, ` ${'0'.repeat(64)} `)],
     ['no proof', head, '10.141.0.7 1000000'],
     ['a short proof', head, value.slice(0, -1)],
     ['nothing', head, ''],
     ['spaces', head, ' '.repeat(100)],
-    [
-      'another key',
-      head,
-      Object.values(new ForwardedRequests(new Uint8Array(32), () => now).headersFor(head, '10.141.0.7'))[0]
-    ]
+    ['another key', head, other[name] ?? '']
   ] as const
   for (const [what, of, given] of others)
     t.throws(
-      () => requests.addressIn({ ...of, headers: { ...of.headers, [name]: given } }),
+      () => requests.handedOn({ ...of, headers: { ...of.headers, [name]: given } }),
       { status: 400, message: /is for controllers of this cluster: leave it out/ },
       what
     )
   for (const later of [60_000, -60_000]) {
+    now = 0
+    // One that has taken none yet.
+    const answers = new ForwardedRequests(key, () => now)
     now = 1_000_000 + later
-    t.equal(requests.addressIn({ ...head, headers: { ...token, ...headers } }), '10.141.0.7')
+    t.equal(answers.handedOn(having(headers))?.address, '10.141.0.7')
     now += Math.sign(later)
-    t.throws(() => requests.addressIn({ ...head, headers: { ...token, ...headers } }), {
-      status: 400,
-      message: /more than 60 s apart/
-    })
+    t.throws(() => answers.handedOn(having(headers)), { status: 400, message: /more than 60 s apart/ })
   }
+})
+
+// rules 11.16
+t.test('it is believed with that body', async t => {
+  const requests = new ForwardedRequests(key, () => 1_000_000)
+  for (const own of [body, Buffer.alloc(0), Buffer.alloc(3_000_000, 'x')]) {
+    const handedOn = requests.handedOn(having(await requests.headersFor(head, '10.141.0.7', own)))
+    await t.resolves(handedOn?.checkBody(own) ?? Promise.reject())
+    const longer = Buffer.concat([own, Buffer.from(' ')])
+    const others =
+      own.length > 0 ? [longer, Buffer.from(own).fill('y', own.length - 1), own.subarray(1)] : [longer]
+    for (const other of others)
+      await t.rejects(handedOn?.checkBody(other) ?? Promise.resolve(), {
+        status: 400,
+        message: /another body: leave it out/
+      })
+  }
+})
+
+// rules 11.16
+t.test('it is believed once', async t => {
+  let now = 1_000_000
+  const requests = new ForwardedRequests(key, () => now)
+  const [one, other] = [
+    await requests.headersFor(head, '10.141.0.7', body),
+    await requests.headersFor(head, '10.141.0.7', body)
+  ]
+  const again = { status: 400, message: /came before, and counts once/ }
+  t.equal(requests.handedOn(having(one))?.address, '10.141.0.7')
+  t.throws(() => requests.handedOn(having(one)), again)
+  t.equal(requests.handedOn(having(other))?.address, '10.141.0.7', 'the same is asked anew')
+  now += 60_000
+  for (const headers of [one, other]) t.throws(() => requests.handedOn(having(headers)), again)
+})
+
+// rules 11.16
+t.test('what was handed on before the start may have come before', async t => {
+  let now = 1_000_000
+  const headers = await new ForwardedRequests(key, () => now).headersFor(head, '10.141.0.7', body)
+  now += 1
+  const requests = new ForwardedRequests(key, () => now)
+  t.throws(() => requests.handedOn(having(headers)), {
+    status: 503,
+    message: /before svcd was started here/,
+    headers: { 'Retry-After': '5' }
+  })
+  t.ok(requests.handedOn(having(await requests.headersFor(head, '10.141.0.7', body))))
 })

@@ -2,6 +2,7 @@
 import { createServer } from 'node:net'
 import t, { type Test } from 'tap'
 import { badRequest } from '../../lib/errors.js'
+import type { Limits } from '../../lib/http/limits.js'
 import type { Route } from '../../lib/http/route.js'
 import { until } from '../support/until.js'
 import { arrived, deferred, isRefusal, RawClient, route, start } from './helpers.js'
@@ -16,7 +17,10 @@ async function front(
   t: Test,
   routes: readonly Route<string>[],
   port: number,
-  gone = new AbortController().signal
+  {
+    gone = new AbortController().signal,
+    limits = {}
+  }: { readonly gone?: AbortSignal; readonly limits?: Partial<Limits> } = {}
 ) {
   const never = routes.map(one => ({
     ...one,
@@ -26,11 +30,15 @@ async function front(
   /** Why the other one could not be asked, '' for each answer. */
   const told: string[] = []
   const running = await start(t, [...never, here], {
+    limits,
     elsewhere: ({ path }) =>
       path === '/here'
         ? undefined
         : {
-            ...{ url: `http://127.0.0.1:${port}`, headers: { 'x-by': 'front' }, verified: true, gone },
+            url: `http://127.0.0.1:${port}`,
+            headersFor: async () => ({ 'x-by': 'front' }),
+            verified: true,
+            gone,
             told: failure => void told.push(failure)
           }
   })
@@ -148,7 +156,7 @@ t.test('it writes no more: who waits for it is told at once', async t => {
   ]
   const { port } = await start(t, waiting)
   const gone = new AbortController()
-  const { client, told } = await front(t, waiting, port, gone.signal)
+  const { client, told } = await front(t, waiting, port, { gone: gone.signal })
   client.send(post('/made', '{}'))
   await begun.promise
   gone.abort()
@@ -221,7 +229,7 @@ t.test('the address that asked counts, but for addresses of the one that answers
     trustedProxies: ['10.141.0.9'],
     handedOnFor: () => {
       if (asked === 'forged') throw badRequest('leave it out')
-      return asked
+      return asked === undefined ? undefined : { address: asked, checkBody: async () => undefined }
     }
   })
   const client = new RawClient(port)
@@ -247,8 +255,8 @@ t.test('so many at once, and no more', async t => {
   ]
   const { port } = await start(t, waiting)
   const gone = new AbortController()
-  const { port: at } = await start(t, waiting, {
-    elsewhere: () => ({ url: `http://127.0.0.1:${port}`, headers: {}, verified: true, gone: gone.signal }),
+  const { port: at } = await front(t, waiting, port, {
+    gone: gone.signal,
     limits: { forwards: 3, forwardWaitMs: 50 }
   })
   const clients = Array.from({ length: 3 }, () => new RawClient(at).send(get('/slow')))
@@ -261,4 +269,33 @@ t.test('so many at once, and no more', async t => {
   for (const client of clients) t.equal((await client.response()).status, 503)
   await arrived()
   for (const client of [more, ...clients]) client.socket.destroy()
+})
+
+t.test('a body that was not handed on so is refused before anything is done', async t => {
+  let made = 0
+  const making = [
+    route('POST', '/made', () => {
+      made++
+      return { status: 204 }
+    }),
+    route('POST', '/dropped', () => ({ status: 204 }), { body: 'ignored' })
+  ]
+  const { port } = await start(t, making, {
+    handedOnFor: () => ({
+      address: '192.0.2.1',
+      checkBody: async body => {
+        if (body.toString() !== '{"a":1}') throw badRequest('another body')
+      }
+    })
+  })
+  const client = new RawClient(port)
+  t.teardown(() => client.socket.destroy())
+  t.equal((await client.send(post('/made', '{"a":1}')).response()).status, 204)
+  for (const body of ['{"a":2}', '']) {
+    const refusal = await client.send(post('/made', body)).response()
+    t.equal(refusal.status, 400)
+    isRefusal(t, refusal, /^another body$/)
+  }
+  t.equal(made, 1)
+  t.equal((await client.send(post('/dropped', 'x')).response()).status, 204, 'it is not read')
 })

@@ -1,6 +1,6 @@
 // Two controllers on one etcd: what the standby hands on to the one that writes.
-import { connect } from 'node:net'
-import t from 'tap'
+import { connect, createServer } from 'node:net'
+import t, { type Test } from 'tap'
 import { controllerOn, isPrimary, twoControllers } from '../../support/controllers.js'
 import type { Daemon } from '../../support/daemon.js'
 import { startEtcd } from '../../support/etcd.js'
@@ -59,6 +59,62 @@ t.test('who asked is believed from controllers alone', async t => {
       await rawFrom('127.0.0.6', port(first), head(`x-svcd-forwarded: ${forged}\r\n`)),
       /^HTTP\/1\.1 400 .*is for controllers of this cluster/s
     )
+  await second.stop()
+  await first.stop()
+})
+
+/** The port of one in between, which may change what it hears; and all that came over it. */
+async function between(t: Test, to: () => number, change: (text: string) => string) {
+  const heard: string[] = []
+  const server = createServer(socket => {
+    const other = connect(to(), '127.0.0.1')
+    let text = ''
+    socket
+      .on('data', chunk => {
+        text += chunk.toString('latin1')
+        other.write(change(chunk.toString('latin1')), 'latin1')
+      })
+      .on('close', () => {
+        heard.push(text)
+        other.destroy()
+      })
+    for (const end of [socket, other]) end.on('error', () => undefined)
+    other.pipe(socket)
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  return { port: (server.address() as { port: number }).port, heard }
+}
+
+// rules 11.16
+t.test('what is read off the wire between two controllers is good for nothing else', async t => {
+  const etcd = await startEtcd(t)
+  let changes = false
+  const change = (text: string) =>
+    changes ? text.replace('installer.downloaded', 'installer.discovered') : text
+  const wire = await between(t, () => first.client().port, change)
+  const first: Daemon = await controllerOn(t, etcd, `store.url=http://127.0.0.1:${wire.port}`)
+  const second = await controllerOn(t, etcd)
+  await first.start()
+  await until(() => isPrimary(first))
+  giveKeys(first, second)
+  await second.start()
+  await until(async () => (await second.request('GET', '/config/node')).status === 200)
+  await first.create('group', 'g', {})
+  await first.create('node', 'n1', { group: 'g' })
+
+  const path = '/monitor/node/n1'
+  const report = { monitor: { status: { n1: { state: 'installer.downloaded' } } } }
+  changes = true
+  t.match(await second.request('POST', path, report), { status: 400, body: { message: /another body/ } })
+  changes = false
+  t.notMatch(JSON.stringify(await first.request('GET', path)), /installer/)
+  t.equal((await second.request('POST', path, report)).status, 204)
+  const asked = () => wire.heard.filter(text => text.startsWith(`POST ${path} `))
+  await until(() => asked().length === 2)
+  const [, text = ''] = asked()
+  t.match(text, /^x-svcd-forwarded: 127\.0\.0\.1 /im)
+  t.match(await rawFrom('127.0.0.6', first.client(), text), /^HTTP\/1\.1 400 .*came before, and counts once/s)
   await second.stop()
   await first.stop()
 })

@@ -1,0 +1,31 @@
+// rules 11.16, 11.19
+import { randomBytes } from 'node:crypto'
+import t from 'tap'
+import { SaidOnce, SLACK_MS } from '../../lib/auth/controller-proof.js'
+
+const number = () => randomBytes(16).toString('hex')
+
+t.test('what was said counts once for as long as its time lasts, and is forgotten then', async t => {
+  const taken = new SaidOnce(0)
+  const start = 1_000_000
+  const all = [-SLACK_MS, -1, 0, SLACK_MS].map(ahead => ({ number: number(), saidMs: start + ahead }))
+  for (const { number, saidMs } of all) t.ok(taken.take(number, saidMs, start))
+  for (const { number, saidMs } of all)
+    for (const now of [start, saidMs + SLACK_MS]) t.notOk(taken.take(number, saidMs, Math.max(now, start)))
+  t.ok(taken.size <= all.length)
+  const later = start + 3 * SLACK_MS
+  t.ok(taken.take(number(), later, later))
+  t.equal(taken.size, 1)
+})
+
+t.test('a clock that is set back forgets nothing too early, and keeps nothing for longer', async t => {
+  const taken = new SaidOnce(0)
+  const hour = 3_600_000
+  const old = number()
+  t.ok(taken.take(old, 10 * hour, 10 * hour))
+  for (let now = 9 * hour; now < 10 * hour; now += SLACK_MS) {
+    t.ok(taken.take(number(), now, now))
+    t.ok(taken.size <= 4, `${taken.size} are kept`)
+  }
+  t.notOk(taken.take(old, 10 * hour, 10 * hour))
+})
