@@ -1,4 +1,4 @@
-import { request as ask, type IncomingMessage } from 'node:http'
+import { request as ask, type ClientRequest, type IncomingMessage } from 'node:http'
 import { request as askTls } from 'node:https'
 import { certificateFault } from './certificate-fault.js'
 
@@ -44,6 +44,31 @@ export class UnansweredError extends Error {
 const CONNECT_MS = 5000
 const KEEP_ALIVE_MS = 2000
 const LOOK_MS = 1000
+/** svcd never says that an answer will follow (1xx); a proxy in between may. */
+const MOST_INTERIM = 8
+
+/**
+ * Destroys a request to another controller whose side does not connect in time, or goes on saying that its answer will follow.
+ * `connected` is told when it is reached.
+ */
+export function guard(request: ClientRequest, isTls: boolean, connected: () => void): ClientRequest {
+  const connecting = setTimeout(() => request.destroy(new Error('it does not answer')), CONNECT_MS)
+  let interim = 0
+  return request
+    .once('socket', socket => {
+      // Whose machine is gone without a word is noticed.
+      socket.setKeepAlive(true, KEEP_ALIVE_MS)
+      socket.once(isTls ? 'secureConnect' : 'connect', () => {
+        clearTimeout(connecting)
+        connected()
+      })
+    })
+    .once('close', () => clearTimeout(connecting))
+    .on('information', () => {
+      interim++
+      if (interim > MOST_INTERIM) request.destroy(new Error('it goes on promising an answer'))
+    })
+}
 
 /**
  * Asks another controller, over a connection for this question alone; gives the head of the answer. Whoever reads the answer learns where it
@@ -70,9 +95,7 @@ export async function askController(question: Question): Promise<IncomingMessage
       headers: { ...headers, ...body, host, 'accept-encoding': 'identity' },
       ...{ agent: false, signal, rejectUnauthorized: verified }
     })
-    const late = () => request.destroy(new Error('it does not answer'))
-    const connecting = setTimeout(late, CONNECT_MS)
-    const answering = setTimeout(late, answerMs)
+    const answering = setTimeout(() => request.destroy(new Error('it does not answer')), answerMs)
     // One that stands still takes connections, and answers nothing.
     const looking =
       isThere &&
@@ -80,20 +103,17 @@ export async function askController(question: Question): Promise<IncomingMessage
         if (!isThere()) request.destroy(new Error('it is not there any more'))
       }, LOOK_MS)
     const settled = () => {
-      clearTimeout(connecting)
       clearTimeout(answering)
       clearInterval(looking)
     }
-    request
-      .once('socket', socket => {
-        // Whose machine is gone without a word is noticed.
-        socket.setKeepAlive(true, KEEP_ALIVE_MS)
-        socket.once(isTls ? 'secureConnect' : 'connect', () => {
-          isReached = true
-          clearTimeout(connecting)
-        })
+    guard(request, isTls, () => {
+      isReached = true
+    })
+      .once('close', () => {
+        settled()
+        // Not each end without an answer is an error.
+        reject(new UnansweredError('it ended the connection', isReached, false))
       })
-      .once('close', settled)
       .once('response', answer => {
         settled()
         answer.on('error', () => undefined)

@@ -162,7 +162,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   template: [],
   jobs: [],
   program: [],
-  http: [],
+  // How another server is asked.
+  http: ['ask-controller'],
   version: [],
   'ask-controller': [],
   disk: ['errors'],

@@ -1,6 +1,7 @@
 import { request as ask, type IncomingMessage } from 'node:http'
 import { request as askTls } from 'node:https'
 import { pipeline } from 'node:stream/promises'
+import { guard } from '../ask-controller.js'
 import { badRequest, ServiceError } from '../errors.js'
 import { ClientGone } from './body.js'
 import type { Exchange } from './exchange.js'
@@ -14,9 +15,8 @@ const OF_ONE_HOP = new Set(
     ' '
   )
 )
-/** A machine that is off answers nothing at all. */
-const CONNECT_MS = 5000
-const KEEP_ALIVE_MS = 2000
+/** By these a front server is told to send other files: they are for the one that answers here. */
+const FRONT_SERVERS = 'x-accel-'
 /** So many that are refused are told to come back in a second. */
 const LEAST_PER_SECOND = 300
 const AGAIN = { 'Retry-After': '5' }
@@ -62,7 +62,7 @@ async function forward<C>(
   place: Place,
   begin: Begin
 ): Promise<void> {
-  const answer = await asked(exchange, forwarded)
+  const answer = await asked(exchange, forwarded, place)
   if (exchange.gone) return void answer.destroy()
   const { 'content-length': length } = answer.headers
   begin(answer.statusCode as number, passedOn(answer), length === undefined ? undefined : Number(length))
@@ -83,12 +83,17 @@ async function forward<C>(
   await pipeline(answer, outgoing)
 }
 
-async function asked<C>(exchange: Exchange<C>, { to, target, body }: Forwarded): Promise<IncomingMessage> {
+async function asked<C>(
+  exchange: Exchange<C>,
+  { to, target, body }: Forwarded,
+  place: Place
+): Promise<IncomingMessage> {
   const { incoming, outgoing, route } = exchange
   const { url, verified, gone, told } = to
   if (/[^\x21-\xff]/.test(target)) throw badRequest('the request target holds a blank or a control character')
   const added = await to.headersFor(body)
   if (exchange.gone) throw hungUp()
+  const isChange = route?.effect !== 'reads'
   return new Promise((resolve, reject) => {
     let isConnected = false
     const { protocol, hostname, port, host } = new URL(url)
@@ -98,50 +103,73 @@ async function asked<C>(exchange: Exchange<C>, { to, target, body }: Forwarded):
       headers: { ...passedOn(incoming), ...added, host, 'content-length': body.length },
       ...{ agent: false, signal: gone, rejectUnauthorized: verified }
     })
-    const connecting = setTimeout(() => request.destroy(new Error('it does not answer')), CONNECT_MS)
-    request
-      .once('socket', socket => {
-        // Whose machine is gone without a word is noticed.
-        socket.setKeepAlive(true, KEEP_ALIVE_MS)
-        socket.once(isTls ? 'secureConnect' : 'connect', () => {
-          isConnected = true
-          clearTimeout(connecting)
-        })
-      })
-      .once('close', () => clearTimeout(connecting))
+    const waits = (since: number | undefined, giveUp: (() => void) | undefined) => {
+      place.waitingSince = since
+      place.giveUp = giveUp
+    }
+    const refuse = (reason: string) => {
+      request.off('close', ended)
+      waits(undefined, undefined)
+      if (outgoing.destroyed) return reject(hungUp())
+      if (!gone.aborted) told?.(reason)
+      reject(unanswered(reason, isConnected && isChange))
+    }
+    const ended = () => refuse('it ended the connection')
+    waits(performance.now(), () =>
+      request.destroy(new Error('it has been silent for long, and others wait for the place'))
+    )
+    guard(request, isTls, () => {
+      isConnected = true
+    })
+      // Not each end without an answer is an error.
+      .once('close', ended)
       .once('response', answer => {
-        told?.('')
+        request.off('close', ended)
+        waits(undefined, undefined)
         // Whoever reads it learns that it broke.
         answer.on('error', () => undefined)
-        resolve(answer)
+        const { statusCode = 0 } = answer
+        const isSvcds = isAnswer(statusCode)
+        told?.(isSvcds ? '' : `it answers with ${statusCode}`)
+        if (isSvcds) return resolve(answer)
+        answer.destroy()
+        reject(noneOfOurs(statusCode, isChange))
       })
-      .on('error', (error: NodeJS.ErrnoException) => {
-        if (outgoing.destroyed) return reject(hungUp())
-        const reason = gone.aborted ? 'it writes no more' : (error.code ?? error.message)
-        if (!gone.aborted) told?.(reason)
-        reject(
-          isConnected && route?.effect !== 'reads'
-            ? new ServiceError(
-                502,
-                `the controller that writes gave no answer (${reason}), and may have done this: look first`
-              )
-            : new ServiceError(
-                503,
-                `the controller that writes cannot be asked now (${reason}); try again in some seconds`,
-                AGAIN
-              )
-        )
-      })
+      .on('error', (error: NodeJS.ErrnoException) =>
+        refuse(gone.aborted ? 'it writes no more' : (error.code ?? error.message))
+      )
       .end(body)
     outgoing.once('close', () => request.destroy())
   })
 }
 
+const unanswered = (reason: string, mayBeDone: boolean) =>
+  mayBeDone
+    ? new ServiceError(
+        502,
+        `the controller that writes gave no answer (${reason}), and may have done this: look first`
+      )
+    : new ServiceError(
+        503,
+        `the controller that writes cannot be asked now (${reason}); try again in some seconds`,
+        AGAIN
+      )
+
+const noneOfOurs = (status: number, mayBeDone: boolean) =>
+  new ServiceError(
+    502,
+    `svcd never answers with ${status}: look whether [store] url, or [http] url, of the controller that writes leads to it${mayBeDone ? ', and whether this was done' : ''}`
+  )
+
 const hungUp = () => new ClientGone('the client hung up before there was an answer')
+
+/** There is no 3xx (rules 2.5). */
+const isAnswer = (status: number) => (status >= 200 && status < 300) || (status >= 400 && status < 600)
 
 function passedOn({ headers }: IncomingMessage): Record<string, string> {
   const passed: Record<string, string> = {}
   for (const [name, value] of Object.entries(headers))
-    if (typeof value === 'string' && !OF_ONE_HOP.has(name)) passed[name] = value
+    if (typeof value === 'string' && !OF_ONE_HOP.has(name) && !name.startsWith(FRONT_SERVERS))
+      passed[name] = value
   return passed
 }

@@ -7,8 +7,13 @@ const MOST_WAITING = 1000
 
 /** One of the answers that have a bound in number. */
 export interface Place {
-  /** Since when the client has taken nothing, by the clock of `performance`; undefined while it takes. */
+  /** Since when the client has taken nothing, or nothing has come from who is waited for, by the clock of `performance`; else undefined. */
   waitingSince: number | undefined
+  /**
+   * Set while somebody else is waited for: ends that, and the client is told. Only who has waited in vain gets such a place, as
+   * what was asked for may be slow by design.
+   */
+  giveUp?: (() => void) | undefined
   /** The client has got all that it asked for. */
   isServed?: true
 }
@@ -23,7 +28,7 @@ export interface PlacesOptions {
     /** What is told: `<address> has <most> <what>`. */
     readonly what: string
   }
-  /** A client that has taken nothing for so long gives its place to a new one. */
+  /** What has stood still for so long gives its place to a new one. */
   readonly yieldMs: number
   /** How long a new one waits for a place. */
   readonly waitMs: number
@@ -75,7 +80,7 @@ export class Places {
   async #use<C>({ outgoing }: Exchange<C>, send: (place: Place) => Promise<void>): Promise<void> {
     const place: Place = { waitingSince: undefined }
     this.#given--
-    this.#taken.set(place, () => outgoing.destroy())
+    this.#taken.set(place, () => (place.giveUp ? place.giveUp() : outgoing.destroy()))
     try {
       await send(place)
       if (place.isServed) this.#comebacks.served()
@@ -87,7 +92,7 @@ export class Places {
 
   /** Gives a place, now or in time; false if the client has gone. Nobody passes those who wait. */
   async #wasGiven<C>(exchange: Exchange<C>, address: string): Promise<boolean> {
-    if (this.#waiting.size === 0 && (this.#isFree || this.#makeRoom())) {
+    if (this.#waiting.size === 0 && (this.#isFree || this.#makeRoom(false))) {
       this.#given++
       return true
     }
@@ -98,7 +103,7 @@ export class Places {
       if (left <= 0 || this.#waiting.size >= MOST_WAITING)
         throw this.#comebacks.refuse(`${this.#taken.size} ${what}`)
       let isGiven = await this.#isGivenWithin(exchange, address, left)
-      if (!isGiven && !exchange.gone && this.#makeRoom()) {
+      if (!isGiven && !exchange.gone && this.#makeRoom(true)) {
         this.#given++
         isGiven = true
       }
@@ -144,10 +149,13 @@ export class Places {
     })
   }
 
-  #makeRoom(): boolean {
+  /** Takes the place of one that has stood still for long. `hasWaited`: whoever needs it has waited in vain. */
+  #makeRoom(hasWaited: boolean): boolean {
     let longest: Place | undefined
-    for (const place of this.#taken.keys())
+    for (const place of this.#taken.keys()) {
+      if (place.giveUp && !hasWaited) continue
       if ((place.waitingSince ?? Infinity) < (longest?.waitingSince ?? Infinity)) longest = place
+    }
     if (longest?.waitingSince === undefined) return false
     if (performance.now() - longest.waitingSince < this.#options.yieldMs) return false
     const cut = this.#taken.get(longest)

@@ -4,6 +4,7 @@ import type { Log } from '../log.js'
 import { hasBody } from './body.js'
 import { endSoon } from './connections.js'
 import type { Exchange } from './exchange.js'
+import { headerTooLarge } from './header.js'
 import type { Notice } from './notice.js'
 import { begin, type Manner, send } from './send.js'
 
@@ -122,7 +123,7 @@ export function parserRefusal(
 ): ServiceError | undefined {
   switch (error.code) {
     case 'HPE_HEADER_OVERFLOW':
-      return new ServiceError(431, `request line and header are larger than ${headerBytes} bytes`)
+      return headerTooLarge(headerBytes)
     case 'ERR_HTTP_REQUEST_TIMEOUT':
       return new ServiceError(408, 'the request header came too slowly')
     case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':

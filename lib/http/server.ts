@@ -23,7 +23,7 @@ import { Feeds } from './feeds.js'
 import { Forwards } from './forwards.js'
 import type { FrontFiles } from './front-files.js'
 import { Handshakes } from './handshakes.js'
-import { checkHeader, MOST_LINES } from './header.js'
+import { ADDED, checkBytes, checkHeader, MOST_LINES } from './header.js'
 import { defaultLimits, type Limits } from './limits.js'
 import { Lists } from './lists.js'
 import { Notice } from './notice.js'
@@ -138,7 +138,7 @@ export class HttpServer<C> {
     this.#readSource = sourceReader(options.trustedProxies)
     this.#manner = this.#mannerOf(options)
     this.#server = createServer({
-      maxHeaderSize: this.#limits.headerBytes,
+      maxHeaderSize: this.#limits.headerBytes + (options.handedOnFor ? ADDED.bytes : 0),
       headersTimeout: this.#limits.headersMs,
       connectionsCheckingInterval: Math.ceil(this.#limits.headersMs / 4),
       // A limit for the whole request would cut uploads that are long but not slow: see readBody.
@@ -149,7 +149,7 @@ export class HttpServer<C> {
       ...KEEP_ALIVE
     })
     this.#accepting = new Accepting(this.#server, ACCEPTED, options.log)
-    this.#server.maxHeadersCount = MOST_LINES + 1
+    this.#server.maxHeadersCount = MOST_LINES + (options.handedOnFor ? ADDED.lines : 0) + 1
     this.#server
       .on('connection', (socket: Duplex) => {
         // One with TLS was counted before its handshake.
@@ -272,7 +272,8 @@ export class HttpServer<C> {
     if (this.#connections.closing) throw shuttingDown
     if (exchange.isCrowded) throw busyForLong('as many connections are open as there may be')
     const handedOn = options.handedOnFor?.(incoming)
-    checkHeader(incoming)
+    checkHeader(incoming, handedOn && MOST_LINES + ADDED.lines)
+    if (options.handedOnFor && !handedOn) checkBytes(incoming, this.#limits.headerBytes)
     if (headers.expect !== undefined && !exchange.awaitsContinue) {
       throw new ServiceError(417, 'only the expectation 100-continue is known')
     }

@@ -1,9 +1,11 @@
 // Requests that another server answers in the place of this one (rules 11.16).
-import { createServer } from 'node:net'
+import type { IncomingMessage } from 'node:http'
+import { createServer, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { badRequest } from '../../lib/errors.js'
 import type { Limits } from '../../lib/http/limits.js'
-import type { Route } from '../../lib/http/route.js'
+import type { HandedOn, Route } from '../../lib/http/route.js'
 import { until } from '../support/until.js'
 import { arrived, deferred, isRefusal, RawClient, route, start } from './helpers.js'
 
@@ -269,6 +271,189 @@ t.test('so many at once, and no more', async t => {
   for (const client of clients) t.equal((await client.response()).status, 503)
   await arrived()
   for (const client of [more, ...clients]) client.socket.destroy()
+})
+
+/** The port of something in the place of the one that writes; it is told of each request. */
+async function instead(t: Test, asked: (socket: Socket) => void): Promise<number> {
+  const sockets = new Set<Socket>()
+  const server = createServer(socket => {
+    sockets.add(socket)
+    socket.on('error', () => undefined).once('data', () => asked(socket))
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  return (server.address() as { port: number }).port
+}
+
+t.test('it is silent: what waits for long gives its place to one that has waited in vain', async t => {
+  let asked = 0
+  const silent = await instead(t, () => asked++)
+  const limits = { forwards: 2, forwardWaitMs: 1000, yieldMs: 200 }
+  const { port } = await front(t, routes, silent, { limits })
+  const clients: RawClient[] = []
+  const sent = (request: string) => {
+    const client = new RawClient(port).send(request)
+    clients.push(client)
+    return client
+  }
+  const reading = sent(get('/large'))
+  await until(() => asked === 1)
+  const changing = sent(post('/made', '{}'))
+  await until(() => asked === 2)
+  sent(get('/large'))
+  sent(get('/large'))
+  const read = await reading.response()
+  t.match(read, { status: 503, headers: { 'retry-after': '5' } })
+  isRefusal(t, read, /cannot be asked now \(it has been silent for long, .*\); try again in some seconds$/)
+  const changed = await changing.response()
+  t.equal(changed.status, 502)
+  isRefusal(
+    t,
+    changed,
+    /^the controller that writes gave no answer \(.*\), and may have done this: look first$/
+  )
+  await until(() => asked === 4)
+  for (const client of clients) client.socket.destroy()
+})
+
+t.test('what is slow by design keeps its place while others get theirs in time', async t => {
+  const [slow, quick] = [deferred(), deferred()]
+  let asked = 0
+  const waiting = [slow, quick].map((gate, i) =>
+    route('GET', `/gate${i}`, async () => {
+      asked++
+      await gate.promise
+      return { status: 204 }
+    })
+  )
+  const { port } = await start(t, [...waiting, ...routes])
+  const yieldMs = 1000
+  const { port: at } = await front(t, [...waiting, ...routes], port, {
+    limits: { forwards: 2, forwardWaitMs: 10_000, yieldMs }
+  })
+  const first = new RawClient(at).send(get('/gate0'))
+  await until(() => asked === 1)
+  await sleep(yieldMs + 100)
+  const second = new RawClient(at).send(get('/gate1'))
+  await until(() => asked === 2)
+  const third = new RawClient(at).send(get('/echo/a'))
+  await arrived()
+  quick.resolve()
+  t.equal((await third.response()).status, 200)
+  t.equal((await second.response()).status, 204)
+  slow.resolve()
+  t.equal((await first.response()).status, 204)
+  for (const client of [first, second, third]) client.socket.destroy()
+})
+
+t.test('it ends, or never ends, what is no answer', async t => {
+  const table: [what: string, text: string, times: number, reason: RegExp][] = [
+    [
+      'another protocol',
+      'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n',
+      1,
+      /\(it ended the connection\)/
+    ],
+    ['promises', 'HTTP/1.1 100 Continue\r\n\r\n', Infinity, /\(it goes on promising an answer\)/]
+  ]
+  for (const [what, text, times, reason] of table) {
+    const closed = deferred()
+    const port = await instead(t, async socket => {
+      socket.once('close', () => closed.resolve())
+      for (let i = 0; i < times && !socket.destroyed; i++) {
+        socket.write(text)
+        await sleep(1)
+      }
+    })
+    const { client } = await front(t, routes, port)
+    const read = await client.send(get('/large')).response()
+    t.equal(read.status, 503, what)
+    isRefusal(t, read, reason)
+    const changed = await client.send(post('/made', '{}')).response()
+    t.equal(changed.status, 502, what)
+    isRefusal(t, changed, reason)
+    await closed.promise
+  }
+})
+
+t.test('it promises an answer, and gives it', async t => {
+  const port = await instead(t, socket =>
+    socket.write(`${'HTTP/1.1 100 Continue\r\n\r\n'.repeat(3)}HTTP/1.1 204 No Content\r\n\r\n`)
+  )
+  const { client } = await front(t, routes, port)
+  t.equal((await client.send(post('/emptied', '{}')).response()).status, 204)
+})
+
+// rules 2.5
+t.test('a status that svcd never answers with is 502', async t => {
+  for (const status of ['000', '099', '302', '304', '600', '999']) {
+    const port = await instead(t, socket =>
+      socket.end(`HTTP/1.1 ${status} x\r\nContent-Length: 0\r\nLocation: http://192.0.2.1/\r\n\r\n`)
+    )
+    const { client, log, told } = await front(t, routes, port)
+    for (const [request, more] of [
+      [get('/large'), ''],
+      [post('/made', '{}'), ', and whether this was done']
+    ] as const) {
+      const refusal = await client.send(request).response()
+      t.equal(refusal.status, 502, status)
+      t.notOk(refusal.headers.location)
+      isRefusal(
+        t,
+        refusal,
+        new RegExp(`^svcd never answers with ${Number(status)}: look whether .* leads to it${more}$`)
+      )
+    }
+    t.same(new Set(told), new Set([`it answers with ${Number(status)}`]))
+    t.strictSame(
+      log.lines.filter(line => line.startsWith('error')),
+      [],
+      'nothing has failed here'
+    )
+  }
+})
+
+t.test('what a front server is told is not handed on', async t => {
+  const port = await instead(t, socket =>
+    socket.end(
+      'HTTP/1.1 200 OK\r\nX-Accel-Redirect: /secret\r\nX-Accel-Buffering: no\r\nX-Own: kept\r\nContent-Length: 0\r\n\r\n'
+    )
+  )
+  const { client } = await front(t, routes, port)
+  const { status, headers } = await client.send(get('/large')).response()
+  t.match({ status, headers }, { status: 200, headers: { 'x-own': 'kept' } })
+  t.strictSame(
+    Object.keys(headers).filter(name => name.startsWith('x-accel')),
+    []
+  )
+})
+
+/** What the one that writes knows a request of `front` by. */
+const byFront = ({ headers }: IncomingMessage): HandedOn | undefined =>
+  headers['x-by'] === 'front' ? { address: '192.0.2.1', checkBody: async () => undefined } : undefined
+
+// rules 2.11
+t.test('a header that one takes goes through another one, which adds to it', async t => {
+  const { port } = await start(t, routes, { handedOnFor: byFront })
+  const { port: at } = await front(t, routes, port)
+  const statusOf = async (to: number, more: string) => {
+    const client = new RawClient(to).send(get('/echo/a', 'GET', more))
+    const { status, body } = await client.response()
+    client.socket.destroy()
+    return { status, body }
+  }
+  const lines = (many: number) => Array.from({ length: many }, (_, i) => `X-${i}: 1\r\n`).join('')
+  // Beside these are the path, Host and its value, and the names of the line.
+  const bytes = (many: number) => `X: ${'x'.repeat(many - '/echo/aHostaX'.length)}\r\n`
+  for (const to of [port, at]) {
+    t.equal((await statusOf(to, lines(127))).status, 200)
+    t.match(await statusOf(to, lines(128)), { status: 431, body: /more than 128 lines/ })
+    t.equal((await statusOf(to, bytes(16_383))).status, 200)
+    t.match(await statusOf(to, bytes(16_384)), { status: 431, body: /larger than 16384 bytes/ })
+  }
 })
 
 t.test('a body that was not handed on so is refused before anything is done', async t => {
