@@ -59,19 +59,24 @@ export async function inSlices<R>(work: Generator<unknown, R>): Promise<R> {
 }
 
 let sliceEndsMs = 0
-let turn: Promise<void> | undefined
+let isOpening = false
 
 /**
- * For steps that follow each other without a turn of the event loop, as all that they wait for is there at once: undefined, or the next
- * turn where those of all callers together have taken a slice.
+ * For short steps of which very many may follow each other, as all that they wait for is there at once: waits for a turn of the event
+ * loop. The steps of all callers together take one slice of each turn.
  */
-export function turnWhenDue(): Promise<void> | undefined {
-  if (turn === undefined && performance.now() < sliceEndsMs) return undefined
-  turn ??= nextTurn().then(() => {
-    turn = undefined
-    sliceEndsMs = performance.now() + SLICE_MS
-  })
-  return turn
+export async function turnForStep(): Promise<void> {
+  // What follows a turn is carried out before the next of those who wait looks at the clock.
+  await nextTurn()
+  while (performance.now() >= sliceEndsMs) {
+    if (!isOpening)
+      setImmediate(() => {
+        isOpening = false
+        sliceEndsMs = performance.now() + SLICE_MS
+      })
+    isOpening = true
+    await nextTurn()
+  }
 }
 
 /** Runs one piece of work at a time, in the order in which they were asked for. */

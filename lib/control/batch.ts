@@ -1,4 +1,4 @@
-import { inParallel, turnWhenDue } from '../concurrency.js'
+import { inParallel, turnForStep } from '../concurrency.js'
 import { type JobContext, RESULTS_KEPT } from '../jobs/jobs.js'
 import { fitted } from './words.js'
 
@@ -39,7 +39,7 @@ export async function batch(
   }
   await inParallel(nodes, parallel, async node => {
     // What fails at once, as a node without a BMC does, waits for nothing.
-    await turnWhenDue()
+    await turnForStep()
     job.signal.throwIfAborted()
     try {
       note(node, 'done', await act(node))
