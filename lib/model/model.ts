@@ -42,7 +42,7 @@ const STEPS_AT_ONCE = 64
 
 export interface ModelOptions {
   readonly store: Pick<ClusterStore, 'change' | 'changeInSteps' | 'current'> &
-    Partial<Pick<ClusterStore, 'following'>>
+    Partial<Pick<ClusterStore, 'following' | 'known'>>
   /** The settings of the ini. */
   readonly ini: ClusterSettings
   /** The controllers that share the objects: the same array while they are the same ones. Default: none. */
@@ -88,6 +88,11 @@ export class Model {
   /** Whether another controller writes: nothing can be changed here then. */
   get isFollowing(): boolean {
     return (this.options.store.following ?? '') !== ''
+  }
+
+  /** As `known` of the store: the objects are what is stored. Throws StoreError where that is not known now. */
+  async known(): Promise<void> {
+    await this.options.store.known?.()
   }
 
   /** The cluster's settings as the ini has them. */

@@ -20,6 +20,8 @@ interface Pending {
   readonly writes: readonly ObjectWrite[]
   /** Made in steps, while no other change was made: readers turn to the state that has it already. */
   readonly alone?: true
+  /** The medium is asked for a commit, also where there is nothing to write. */
+  readonly asks?: true
   done(): void
   failed(error: StoreError): void
 }
@@ -211,6 +213,24 @@ export class Store<T extends Types, I extends Index> {
     })
   }
 
+  /**
+   * Resolves once `current` is known to be what is stored, and nothing that was told as failed can be stored any more. Who writes
+   * makes an empty commit for that, which another one that writes by now refuses; who follows has to hear what is written.
+   * Throws StoreError where it is not known now.
+   */
+  async known(): Promise<void> {
+    while (this.#alone) await this.#alone
+    if (this.following !== '') {
+      const { ok, reason } = this.health
+      if (!ok) throw new StoreError(reason)
+      return
+    }
+    this.#assertWriter()
+    await new Promise<void>((done, failed) =>
+      this.#push({ steps: [], net: [], writes: [], asks: true, done, failed })
+    )
+  }
+
   #assertWriter(): void {
     if (this.#closed !== undefined) throw new StoreError('shutting down')
     if (this.following !== '') throw new FollowingError()
@@ -356,7 +376,7 @@ export class Store<T extends Types, I extends Index> {
 
   async #commit(batch: readonly Pending[]): Promise<void> {
     const writes = coalesced(batch.map(({ writes }) => writes))
-    if (writes.length === 0 && this.#problem === '') return
+    if (writes.length === 0 && this.#problem === '' && !batch.some(({ asks }) => asks)) return
     await this.#medium.commit(writes)
     if (this.#problem !== '') this.#log('info', 'the store can be changed again')
     this.#problem = ''

@@ -150,6 +150,35 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     t.strictSame(follower.health, { ok: true, reason: '' })
   })
 
+  t.test('who was cut off is not known to write, and knows what is stored once it follows', async t => {
+    const etcd = await startEtcd(t)
+    const way = await Way.to(t, etcd)
+    const first = await open(t, way.url, { ttlSeconds: 1 })
+    await setAll(first, ['c'], 1)
+    const second = await follow(t, etcd.url, { ttlSeconds: 1 })
+    const head = await textOf(etcd, '/svcd/head')
+    await first.known()
+    t.not(await textOf(etcd, '/svcd/head'), head, 'etcd was asked')
+    await same(first, second)
+    await second.known()
+    way.silence()
+    await t.rejects(first.known(), StoreError)
+    await until(() => second.following === '')
+    await setAll(second, ['c'], 2)
+    await t.rejects(first.known(), StoreError)
+    t.equal(has(first), 1)
+    way.release()
+    way.cut()
+    await until(() =>
+      first.known().then(
+        () => true,
+        () => false
+      )
+    )
+    t.not(first.following, '')
+    t.equal(has(first), 2, 'what is known is what is stored')
+  })
+
   t.test('what etcd has forgotten comes as one change, of what differs alone', async t => {
     const etcd = await startEtcd(t)
     const way = await Way.to(t, etcd)
