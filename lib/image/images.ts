@@ -20,13 +20,14 @@ import { AwayError, outcomeIn, WorkElsewhere } from './errands/elsewhere.js'
 import { failedOn, type Task, type To } from './errands/errand.js'
 import { grabImage, placeOf } from './grab.js'
 import { Installing } from './installing.js'
-import { Intents } from './intents.js'
+import { Intents, type RemovalIntent, type TreeIntent } from './intents.js'
 import { type KernelWish, newWish } from './kernel.js'
 import { packImage, type Storing, storing } from './pack.js'
+import { removeHidden } from './place-tree.js'
 import { type Outcome, publish } from './publish.js'
 import { type Destination, pushImage, treeToPush } from './push.js'
-import { recover } from './recovery.js'
-import { abandonedTrees, forgetTree, isAnyAway, removeAbandoned } from './removal.js'
+import { decide, recover } from './recovery.js'
+import { abandonedTrees, forgetTree, isAnyAway, mayGo, removeAbandoned } from './removal.js'
 import { Sweep } from './sweep.js'
 import { checkPrograms, reachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
@@ -67,6 +68,8 @@ const soonMs = 50
 const AWAY_MS = 10_000
 /** One that was lost, or is not reached, is asked again after so long, then twice as long and so on: each time makes a record. */
 const AGAIN_MS = { first: 5000, longest: 600_000 }
+/** So often it is looked whether it is known what was undecided. */
+const LOOK_MS = 10_000
 /** So many files with host keys are removed at once: a change may delete all nodes. */
 const FORGOTTEN_AT_ONCE = 2
 
@@ -92,6 +95,8 @@ export class Images {
   readonly #removing = new Map<string, number>()
   /** Of those that another controller has to remove, and could not be asked for: how long until the next try. */
   readonly #pausesMs = new Map<string, number>()
+  /** Decides about directories of which it was not known what is stored. */
+  readonly #deciding: Background
 
   private constructor(options: ImagesOptions, intents: Intents) {
     this.#o = options
@@ -111,6 +116,13 @@ export class Images {
       // A controller that has a directory which is to be removed may come.
       everyMs: () => (!model.isFollowing && isAnyAway(this.#context) ? AWAY_MS : undefined),
       ...(options.controllers ? { retryMs: { first: 1000, longest: 60_000 } } : {})
+    })
+    this.#deciding = new Background({
+      work: signal => this.#decide(signal),
+      everyMs: () => (intents.undecided.size > 0 ? LOOK_MS : undefined),
+      retryMs: { first: 1000, longest: LOOK_MS },
+      failed: reason =>
+        log.warn(`where directories of OS images belong is not decided yet, and is tried again: ${reason}`)
     })
   }
 
@@ -141,6 +153,7 @@ export class Images {
   /** Follows committed changes. The host key of a node that was renamed or deleted is forgotten. */
   follow(changes: readonly Change[]): void {
     if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) this.look()
+    if (changes.some(({ type }) => ['osimage', 'tree'].includes(type))) this.#decideSoon()
     const gone = changes.filter(({ type, after }) => type === 'revoked' && after)
     void inParallel(gone, FORGOTTEN_AT_ONCE, ({ name }) => this.#o.remote.forget(name).catch(() => {}))
   }
@@ -149,10 +162,46 @@ export class Images {
   look(): void {
     this.sweep.soon()
     this.#background.wake(soonMs)
+    this.#decideSoon()
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#background.close(), this.sweep.close(), this.upkeep.close(), this.#key])
+    await Promise.all([
+      ...[this.#background, this.#deciding, this.sweep, this.upkeep].map(one => one.close()),
+      this.#key
+    ])
+  }
+
+  /** Decides soon about what is undecided, if anything is. */
+  #decideSoon(): void {
+    if (this.#context.intents.undecided.size > 0) this.#deciding.wake(soonMs)
+  }
+
+  async #decide(signal: AbortSignal): Promise<void> {
+    const { log } = this.#o
+    const { intents } = this.#context
+    let failure: unknown
+    for (const intent of [...intents.undecided]) {
+      try {
+        const lanes = [await this.#laneOfNote(intent)]
+        const goes = await this.#locks.run(lanes, signal, () => decide(this.#context, intent))
+        // It may take long, and nothing waits for it: it has a name of its own, and a note.
+        if (goes)
+          void removeHidden(this.#context, intent).catch(error =>
+            log.error(
+              `what is left of directory ${intent.target} is removed at the next start: ${error.message}`
+            )
+          )
+      } catch (error) {
+        failure ??= error
+      }
+    }
+    if (failure !== undefined) throw failure
+  }
+
+  /** Runs work that has these lanes, and decides soon about what it could not decide. */
+  #locked<R>(lanes: readonly string[], signal: AbortSignal, work: () => Promise<R>): Promise<R> {
+    return this.#locks.run(lanes, signal, work).finally(() => this.#decideSoon())
   }
 
   /** Creates, changes or renames an image (rules 3.2, 9.1). Throws 400 for the directory of another image. */
@@ -231,7 +280,7 @@ export class Images {
     if (task.kind === 'removal') {
       const { tree } = task
       const lanes = [await this.#laneOfTree(tree)]
-      const removed = await this.#locks.run(lanes, job.signal, () =>
+      const removed = await this.#locked(lanes, job.signal, () =>
         removeAbandoned(this.#context, tree, job, true)
       )
       return { removed }
@@ -315,7 +364,7 @@ export class Images {
         const there = controller === own ? undefined : controller
         const run = async (job: JobContext) => {
           if (there !== undefined) return this.#removeElsewhere(there, name, osimage, job)
-          await this.#locks.run(lanes, job.signal, () => removeAbandoned(this.#context, name, job))
+          await this.#locked(lanes, job.signal, () => removeAbandoned(this.#context, name, job))
           this.#removing.delete(name)
         }
         const at = there === undefined ? {} : { at: there }
@@ -334,6 +383,8 @@ export class Images {
 
   async #removeElsewhere(there: string, tree: string, osimage: string, job: JobContext): Promise<void> {
     const task: Task = { kind: 'removal', osimage, tree, check: false }
+    const stays = () => job.line(`${tree} stays: an OS image is in it`)
+    if (!(await mayGo(this.#context, tree))) return stays()
     const came = await this.#elsewhere.run(there, task, job).catch(error => {
       if (error instanceof AwayError) {
         const pauseMs = this.#pausesMs.get(tree) ?? AGAIN_MS.first
@@ -342,8 +393,8 @@ export class Images {
       }
       throw error
     })
-    if (!isObject(came) || came.removed !== true) return job.line(`${tree} stays: an OS image is in it`)
-    await forgetTree(this.#context, tree)
+    const isRemoved = isObject(came) && came.removed === true
+    if (!isRemoved || !(await forgetTree(this.#context, tree))) return stays()
     this.#pausesMs.delete(tree)
     this.#removing.delete(tree)
   }
@@ -458,7 +509,7 @@ export class Images {
         const now = this.#image(name)
         if (meant(now) !== meant(image) || (await this.#laneOf(now)) !== tree)
           throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
-        return this.#locks.run(own, job.signal, () => run(job))
+        return this.#locked(own, job.signal, () => run(job))
       }
     })
   }
@@ -498,6 +549,11 @@ export class Images {
 
   async #laneOf(image: OsimageDoc): Promise<string> {
     return `tree ${await realPlace(meantTree(this.#directory, image))}`
+  }
+
+  async #laneOfNote(note: TreeIntent | RemovalIntent): Promise<string> {
+    const parent = note.kind === 'tree' ? note.parent : ''
+    return `tree ${await realPlace(join(this.#directory, parent, note.target))}`
   }
 
   /** The lane of a directory right below `[image] directory`. */

@@ -32,8 +32,8 @@ export interface RemovalIntent {
   readonly kind: 'removal'
   readonly id: string
   readonly target: string
-  /** The controller that writes removes the record of the directory, once the directory is gone. */
-  readonly asked?: true
+  /** As in the record of the directory: a later one of this name is another one. Absent in notes of an earlier version. */
+  readonly at?: number
   /** The image: in notes of an earlier version, which removed the record of the directory before the directory. */
   readonly osimage?: string
 }
@@ -56,6 +56,9 @@ const plain = (name: unknown) =>
  * tell of, and touches nothing else.
  */
 export class Intents {
+  /** Of work that has ended while it was not known what is stored: what becomes of the directories is decided later. */
+  readonly undecided = new Set<TreeIntent | RemovalIntent>()
+
   private constructor(readonly directory: string) {}
 
   static async open(directory: string): Promise<Intents> {

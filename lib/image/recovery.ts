@@ -1,8 +1,9 @@
+import { StoreError } from '../store/errors.js'
 import type { ImageContext } from './context.js'
 import type { Intent, RemovalIntent, TreeIntent } from './intents.js'
 import { removeHidden, settle } from './place-tree.js'
 import { discard } from './publish.js'
-import { hideLeft, isHidden } from './removal.js'
+import { decideRemoval, hideLeft } from './removal.js'
 
 /**
  * Puts right what an earlier daemon left unfinished. After that, each place holds what it held before, or what the store
@@ -23,17 +24,48 @@ export async function recover(context: ImageContext): Promise<() => Promise<void
     log.info(`${nameOf(intent)} was interrupted and is put right`)
     await guarded(intent, async () => {
       if (intent.kind === 'pack') return discard(context, intent)
-      if (intent.kind === 'tree') await settle(context, intent)
-      else {
-        await hideLeft(context, intent)
-        // Where nothing is hidden, the record of the directory is still there, and a request removes it.
-        if (!(await isHidden(context, intent))) return intents.drop(intent.id)
+      if (intent.kind === 'removal') await hideLeft(context, intent)
+      try {
+        if (await isToRemove(context, intent)) later.push(intent)
+      } catch (error) {
+        if (!context.controllers || !(error instanceof StoreError)) throw error
+        intents.undecided.add(intent)
       }
-      later.push(intent)
     })
   }
   return async () => {
     for (const intent of later) await guarded(intent, () => removeHidden(context, intent))
+  }
+}
+
+/**
+ * Puts right by what is stored where the directory of a note is; gives whether what has its hidden name is to be removed. What
+ * another controller has to store first is undecided until then.
+ */
+async function isToRemove(context: ImageContext, intent: TreeIntent | RemovalIntent): Promise<boolean> {
+  if (intent.kind === 'tree') {
+    await settle(context, intent)
+    return true
+  }
+  // Where nothing is hidden, the record of the directory is still there, and a request removes it.
+  const decided = await decideRemoval(context, intent)
+  if (decided === 'later') context.intents.undecided.add(intent)
+  return decided === 'gone'
+}
+
+/**
+ * The same for a note that is undecided, once it is known what is stored. Throws StoreError where that is not known now: it is
+ * undecided still.
+ */
+export async function decide(context: ImageContext, intent: TreeIntent | RemovalIntent): Promise<boolean> {
+  const { intents, model } = context
+  await model.known()
+  intents.undecided.delete(intent)
+  try {
+    return await isToRemove(context, intent)
+  } catch (error) {
+    intents.undecided.add(intent)
+    throw error
   }
 }
 

@@ -1,12 +1,14 @@
-import { mkdirSync, readdirSync, symlinkSync } from 'node:fs'
+import { mkdirSync, readdirSync, renameSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { ServiceError } from '../../lib/errors.js'
 import { newIntentId, temporary } from '../../lib/image/intents.js'
+import { removeHidden } from '../../lib/image/place-tree.js'
 import { treeToPush } from '../../lib/image/push.js'
-import { recover } from '../../lib/image/recovery.js'
-import { abandonedTrees } from '../../lib/image/removal.js'
+import { decide, recover } from '../../lib/image/recovery.js'
+import { abandonedTrees, forgetTree, removeAbandoned } from '../../lib/image/removal.js'
 import { imageTree, treeOf } from '../../lib/image/trees.js'
+import { StoreError } from '../../lib/store/errors.js'
 import { Bench } from './bench.js'
 import { place } from './place.js'
 import { requireRootAndPrograms } from './rich-tree.js'
@@ -120,4 +122,178 @@ t.test('a standby removes what is left of a directory whose record is gone by no
   await (await recover(context))()
   t.same(readdirSync(bench.path('images')), [], bench.log.join('\n'))
   t.same(await intents.left(() => {}), [])
+})
+
+/** Controller c1 has the directory of the image copy, which is deleted. */
+async function deleted(t: Test) {
+  const bench = await Bench.open(t)
+  const { intents, model } = bench.context
+  const images = bench.path('images')
+  await bench.put(tx =>
+    tx.put('tree', 'copy', { name: 'copy', osimage: 'copy', at: 1, controller: 'c1', abandoned: true })
+  )
+  mkdirSync(bench.path('images', 'copy'))
+  /** What it is as one of several controllers; `model` is in the place of what the model has. */
+  const as = (other: object = {}) =>
+    ({
+      ...bench.context,
+      controllers: { own: 'c1', others: () => ['c2'] },
+      model: {
+        ...{ view: model.view, isFollowing: false, known: async () => {} },
+        change: model.change.bind(model),
+        ...other
+      }
+    }) as never
+  const follower = () => as({ isFollowing: true, change: () => Promise.reject(new StoreError('c2 writes')) })
+  const used = () => bench.put(tx => tx.put('osimage', 'new', { name: 'new', path: `${images}/copy` }))
+  /** Leaves a removal that has given the directory its hidden name. */
+  const hidden = async () => {
+    const note = { kind: 'removal', id: newIntentId(), target: 'copy', at: 1 } as const
+    await intents.write(note)
+    renameSync(bench.path('images', 'copy'), bench.path('images', temporary(note.id)))
+    return note
+  }
+  const notes = () => intents.left(() => {})
+  const stands = async (what: string) => {
+    t.same(readdirSync(images), ['copy'], what)
+    t.same(await notes(), [], `${what}: no note is left`)
+  }
+  const remove = (context: never, asked = false, signal = new AbortController().signal) =>
+    removeAbandoned(
+      context,
+      'copy',
+      bench.job(() => {}, signal),
+      asked
+    )
+  return { bench, images, intents, as, follower, used, hidden, notes, stands, remove }
+}
+
+// rules 9.15
+t.test('the directory of a deleted image stays where this controller is not known to write', async t => {
+  const { as, stands, remove, images } = await deleted(t)
+  const cutOff = async () => {
+    throw new StoreError('etcd does not answer')
+  }
+  await t.rejects(remove(as({ known: cutOff })), /etcd does not answer/)
+  await stands('cut off')
+  const stop = new AbortController()
+  const context = as({ known: async () => stop.abort(new Error('another controller writes now')) })
+  await t.rejects(remove(context, false, stop.signal), /another controller writes now/)
+  await stands('stopped meanwhile')
+  t.equal(await remove(as()), true)
+  t.same(readdirSync(images), [])
+})
+
+// rules 3.12, 9.15
+t.test('a directory that an image is in by now has its name again', async t => {
+  const { bench, as, used, stands, remove } = await deleted(t)
+  const { model } = bench.context
+  let changes = 0
+  const context = as({
+    change: async (...change: Parameters<typeof model.change>) => {
+      // The first one looks whether it may go, the second one removes the record.
+      if (++changes === 2) {
+        t.not(readdirSync(bench.path('images'))[0], 'copy')
+        await used()
+      }
+      return model.change(...change)
+    }
+  })
+  t.equal(await remove(context), false)
+  t.equal(changes, 2)
+  await stands('the image was made while it was hidden')
+  t.match(model.view.get('tree', 'copy'), { abandoned: true })
+})
+
+// rules 9.12, 9.15
+t.test('an interrupted removal is undone where an image is in the directory by now', async t => {
+  for (const isFollowing of [false, true]) {
+    const { as, follower, used, hidden, stands } = await deleted(t)
+    await hidden()
+    await used()
+    await (await recover(isFollowing ? follower() : as()))()
+    await stands(isFollowing ? 'by a standby' : 'by the one that writes')
+  }
+  const { bench, follower, hidden, stands } = await deleted(t)
+  await hidden()
+  await bench.put(tx => tx.put('tree', 'copy', { name: 'copy', osimage: 'new', at: 1, controller: 'c1' }))
+  await (await recover(follower()))()
+  await stands('another image has it')
+})
+
+// rules 9.15
+t.test('a standby keeps what an interrupted removal has hidden until the record is gone', async t => {
+  const { bench, intents, follower, hidden, notes, images, remove } = await deleted(t)
+  const note = await hidden()
+  await (await recover(follower()))()
+  t.same(
+    bench.log.filter(line => line.includes('not put right')),
+    []
+  )
+  t.same(readdirSync(images), [temporary(note.id)])
+  t.same(await notes(), [note])
+  // The one that writes asks for it again.
+  t.equal(await remove(follower(), true), true)
+  const [undecided] = [...intents.undecided] as [never]
+  t.match(undecided, note)
+  t.equal(intents.undecided.size, 1)
+  t.equal(await decide(follower(), undecided), false)
+  t.match([...intents.undecided], [note], 'the record is there still')
+  await forgetTree(bench.context, 'copy')
+  t.equal(await decide(follower(), undecided), true)
+  await removeHidden(follower(), undecided)
+  t.same([...intents.undecided], [])
+  t.same(readdirSync(images), [])
+  t.same(await notes(), [])
+})
+
+// rules 9.15
+t.test('a directory that another controller has removed here goes when its record is gone', async t => {
+  const { bench, intents, as, follower, used, notes, stands, images, remove } = await deleted(t)
+  t.equal(await remove(follower(), true), true)
+  const [note] = [...intents.undecided] as [never]
+  t.match(note, { kind: 'removal', target: 'copy', at: 1 })
+  t.same(readdirSync(images), [temporary((note as { id: string }).id)], 'it is whole so far')
+  await used()
+  t.equal(await decide(follower(), note), false)
+  await stands('the one that writes did not store it')
+
+  await bench.put(tx => tx.remove('osimage', 'new'))
+  t.equal(await remove(follower(), true), true)
+  const [again] = [...intents.undecided] as [never]
+  // This controller takes over.
+  t.equal(await decide(as(), again), true)
+  await removeHidden(as(), again)
+  t.same([readdirSync(images), await notes()], [[], []])
+  t.equal(bench.context.model.view.get('tree', 'copy'), undefined)
+})
+
+// rules 9.12
+t.test('what an interrupted removal has hidden is not taken for a later directory of its name', async t => {
+  const { bench, follower, hidden, images, notes } = await deleted(t)
+  await hidden()
+  const later = { name: 'copy', osimage: 'copy', at: 2, controller: 'c2' }
+  await bench.put(tx => tx.put('tree', 'copy', later))
+  await (await recover(follower()))()
+  t.same([readdirSync(images), await notes()], [[], []])
+  t.same(bench.context.model.view.get('tree', 'copy'), later)
+})
+
+// rules 9.15
+t.test('a removal of which etcd gave no answer is decided when it is known', async t => {
+  const { bench, as, intents, images, notes, remove } = await deleted(t)
+  const { model } = bench.context
+  // It is cut off once the directory has its hidden name.
+  const ask = async () => {
+    if (readdirSync(images)[0] !== 'copy') throw new StoreError('etcd does not answer')
+  }
+  const change = (...change: Parameters<typeof model.change>) => ask().then(() => model.change(...change))
+  const context = as({ known: ask, change })
+  await t.rejects(remove(context), /etcd does not answer/)
+  const [note] = [...intents.undecided] as [never]
+  await t.rejects(decide(context, note), /etcd does not answer/)
+  t.same([...intents.undecided], [note])
+  t.equal(await decide(as(), note), true)
+  await removeHidden(as(), note)
+  t.same([readdirSync(images), await notes()], [[], []])
 })

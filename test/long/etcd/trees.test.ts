@@ -1,13 +1,15 @@
 // Directories of images stay on the controller where they were made: what is asked of one that does not have them.
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readdirSync, renameSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { makeTree } from '../../image/small-tree.js'
 import { replaceModule } from '../../support/built-tree.js'
 import { controllerOn, isPrimary } from '../../support/controllers.js'
 import type { Daemon } from '../../support/daemon.js'
-import { startEtcd } from '../../support/etcd.js'
+import { type EtcdServer, startEtcd } from '../../support/etcd.js'
+import { adminToken } from '../../support/first-start.js'
 import { giveKeys } from '../../support/keys.js'
 import { until } from '../../support/until.js'
+import { Way } from '../../support/way.js'
 
 const answers = async (daemon: Daemon) => {
   await until(async () => (await daemon.request('GET', '/config/node')).status === 200)
@@ -23,6 +25,12 @@ export async function copyToNode({ change }) {
   return { changes: 1 }
 }`
 
+const storedIn = (etcd: EtcdServer) => async (type: string, name: string) => {
+  const key = Buffer.from(`/svcd/objects/${type}/${name}`).toString('base64')
+  const { kvs = [] } = (await etcd.ask('kv/range', { key })) as unknown as { kvs?: { value: string }[] }
+  return kvs[0] ? JSON.parse(Buffer.from(kvs[0].value, 'base64').toString()) : undefined
+}
+
 /** The record of a request. */
 async function record(daemon: Daemon, id: string): Promise<{ state: string } | undefined> {
   const { body } = await daemon.request('GET', `/monitor/request/${id}`)
@@ -37,11 +45,7 @@ t.test('what is not done on another controller is refused, and names where the d
     await controllerOn(t, etcd, 'controller.name=c1'),
     await controllerOn(t, etcd, 'controller.name=c2')
   ]
-  const stored = async (type: string, name: string) => {
-    const key = Buffer.from(`/svcd/objects/${type}/${name}`).toString('base64')
-    const { kvs = [] } = (await etcd.ask('kv/range', { key })) as unknown as { kvs?: { value: string }[] }
-    return kvs[0] ? JSON.parse(Buffer.from(kvs[0].value, 'base64').toString()) : undefined
-  }
+  const stored = storedIn(etcd)
   // It alone can push.
   replaceModule(first.tree, 'image/transfer/reach.js', fakeReach)
   replaceModule(first.tree, 'image/transfer/to-node.js', fakePush)
@@ -122,7 +126,8 @@ t.test('what is not done on another controller is refused, and names where the d
     () => first.log() + second.log()
   )
   await until(async () => (await stored('tree', 'copy')) === undefined)
-  t.strictSame(readdirSync(first.path('state', 'work')), [])
+  await until(() => readdirSync(first.path('state', 'work')).length === 0)
+  t.notOk(readdirSync(first.path('images')).some(name => name.startsWith('.svcd-')))
 
   // The controller that has it is away.
   await first.stop()
@@ -140,4 +145,116 @@ t.test('what is not done on another controller is refused, and names where the d
   await until(() => isPrimary(first))
   t.equal((await first.request('GET', '/config/osimage/compute/_pack')).status, 204)
   await first.stop()
+})
+
+/** Packs once this file is there. */
+const packerBehind = (file: string) => `
+import { existsSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { builtinPacker } from './builtin-packer.js'
+export async function choosePacker() {
+  while (!existsSync(${JSON.stringify(file)})) await sleep(20)
+  return builtinPacker
+}`
+
+// rules 9.15
+t.test('who is cut off removes no directory of an image that another controller has by now', async t => {
+  const etcd = await startEtcd(t)
+  const stored = storedIn(etcd)
+  const way = await Way.to(t, etcd)
+  const more = ['image.initramfs=no']
+  const first = await controllerOn(t, etcd, 'controller.name=c1', `store.endpoints=${way.url}`, ...more)
+  const second = await controllerOn(t, etcd, 'controller.name=c2', ...more)
+  const gate = first.path('gate')
+  replaceModule(first.tree, 'image/packer/choose-packer.js', packerBehind(gate))
+  await first.start()
+  await until(() => isPrimary(first))
+  giveKeys(first, second)
+  await second.start()
+  await answers(second)
+  makeTree(first.path('images', 'compute'))
+  await first.create('osimage', 'compute', { distribution: 'debian' })
+  t.match(await first.request('POST', '/config/osimage/compute/_clone', { newosimage: 'copy' }), {
+    status: 201
+  })
+
+  // The removal waits for the pack.
+  const { port } = first.client()
+  const headers = { 'x-access-tokens': await adminToken(first.path('state')), prefer: 'respond-async' }
+  const pack = await fetch(`http://127.0.0.1:${port}/config/osimage/copy/_pack`, { headers })
+  const { request_id: id } = (await pack.json()) as { request_id: string }
+  await until(async () => (await record(first, id))?.state === 'running')
+  t.equal((await first.request('GET', '/config/osimage/copy/_delete')).status, 204)
+  way.silence()
+  await until(() => isPrimary(second))
+  const directory = first.path('images', 'copy')
+  await second.create('osimage', 'copy', { path: directory })
+  writeFileSync(gate, '')
+  await until(
+    () => /delete of OS image copy, by .*: failed/.test(first.log()),
+    () => first.log()
+  )
+  const stands = (when: string) => t.ok(existsSync(`${directory}/etc/hostname`), when)
+  stands('cut off')
+  way.release()
+  way.cut()
+  await answers(first)
+  stands('as a standby')
+  await first.stop()
+  await first.start()
+  await answers(first)
+  stands('started again as a standby')
+  await second.stop()
+  await until(() => isPrimary(first))
+  await until(
+    async () => (await stored('tree', 'copy'))?.abandoned === undefined,
+    () => first.log()
+  )
+  t.match(await stored('tree', 'copy'), { osimage: 'copy' })
+  stands('as the one that writes')
+  t.strictSame(readdirSync(first.path('images')).sort(), ['compute', 'copy'])
+  t.strictSame(readdirSync(first.path('state', 'work')), [])
+  await first.stop()
+})
+
+// rules 9.15
+t.test('what a removal has hidden goes though its controller is started again as a standby', async t => {
+  const etcd = await startEtcd(t)
+  const stored = storedIn(etcd)
+  const [first, second] = [
+    await controllerOn(t, etcd, 'controller.name=c1'),
+    await controllerOn(t, etcd, 'controller.name=c2')
+  ]
+  await first.start()
+  await until(() => isPrimary(first))
+  giveKeys(first, second)
+  await second.start()
+  await answers(second)
+  makeTree(first.path('images', 'compute'))
+  await first.create('osimage', 'compute', {})
+  t.match(await first.request('POST', '/config/osimage/compute/_clone', { newosimage: 'copy' }), {
+    status: 201
+  })
+  // As a kill leaves it that comes before the record is removed.
+  const { at } = await stored('tree', 'copy')
+  await first.kill()
+  await until(() => isPrimary(second))
+  t.equal((await second.request('GET', '/config/osimage/copy/_delete')).status, 204)
+  const id = '0123456789abcdef'
+  const note = { kind: 'removal', id, target: 'copy', at }
+  writeFileSync(first.path('state', 'work', `${id}.json`), `${JSON.stringify(note)}\n`)
+  const hidden = first.path('images', `.svcd-${id}`)
+  renameSync(first.path('images', 'copy'), hidden)
+  await first.start()
+  await until(
+    async () => (await stored('tree', 'copy')) === undefined,
+    () => first.log() + second.log()
+  )
+  await until(
+    () => !existsSync(hidden) && readdirSync(first.path('state', 'work')).length === 0,
+    () => first.log()
+  )
+  t.ok(await isPrimary(second))
+  t.notMatch(first.log(), /is not put right/)
+  for (const daemon of [first, second]) await daemon.stop()
 })
