@@ -3,6 +3,7 @@ import { basename, join, sep } from 'node:path'
 import { exists } from '../disk/missing.js'
 import { badRequest, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
+import { FollowingError, StoreError } from '../store/errors.js'
 import type { ImageContext } from './context.js'
 import { newIntentId, type RemovalIntent, type TreeIntent, temporary } from './intents.js'
 
@@ -21,7 +22,7 @@ export interface Placement extends Pick<TreeIntent, 'parent' | 'target' | 'repla
 /**
  * Builds a tree beside its place and puts it there when it is whole. Whatever stops it, be it a kill of the daemon,
  * the place holds either what it held before or the new tree, and nothing else stays: at once, or after the next
- * start (`settle`).
+ * start (`settle`). Where it is not known whether it is stored, the new tree stays until that is (`decide`).
  */
 export async function placeTree(context: ImageContext, placement: Placement, job: JobContext): Promise<void> {
   const { intents, config, now, work } = context
@@ -49,6 +50,10 @@ export async function placeTree(context: ImageContext, placement: Placement, job
       if (replaces) await rename(old, hidden)
     } catch (error) {
       isWhole = false
+      if (isUnclear(context, placement, error)) {
+        intents.undecided.add(ready)
+        throw error
+      }
       await settle(context, ready)
       isWhole = true
       throw error
@@ -61,6 +66,13 @@ export async function placeTree(context: ImageContext, placement: Placement, job
       )
   }
 }
+
+/**
+ * Whether nobody knows if what belongs to a new tree is stored: etcd gave no answer, and another controller that takes over may have it.
+ * A tree that replaces another one is undone all the same: its place is named before and after.
+ */
+const isUnclear = ({ controllers }: ImageContext, { replaces }: Placement, error: unknown): boolean =>
+  controllers !== undefined && !replaces && error instanceof StoreError && !(error instanceof FollowingError)
 
 /** 400: what is in the way is never overwritten. */
 export const alreadyThere = (place: string) =>

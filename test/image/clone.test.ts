@@ -1,8 +1,11 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { cloneImage } from '../../lib/image/clone.js'
+import { removeHidden } from '../../lib/image/place-tree.js'
+import { decide, recover } from '../../lib/image/recovery.js'
 import { theDaemon } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/view.js'
+import { FollowingError, StoreError } from '../../lib/store/errors.js'
 import { output, requireRoot } from '../support/programs.js'
 import { Bench } from './bench.js'
 import { makeTree } from './small-tree.js'
@@ -11,9 +14,9 @@ async function beginning(t: Test) {
   const bench = await Bench.open(t)
   const begin = () => bench.put(tx => tx.put('osimage', 'compute', { name: 'compute' }))
   await begin()
-  const clone = (job = bench.job()) =>
+  const clone = (job = bench.job(), context = bench.context) =>
     cloneImage(
-      bench.context,
+      context,
       'compute',
       { values: new Map(), newName: 'copy', interfaces: [], override: false, readBack: false },
       theDaemon,
@@ -86,4 +89,53 @@ t.test('what happens while it is copied', async t => {
   none('its directory was made by another')
   await clone()
   t.match(bench.context.model.view.get('osimage', 'copy'), { path: bench.path('images', 'copy') })
+})
+
+// rules 9.15
+t.test('of which etcd gave no answer: it stays until it is known whether it is stored', async t => {
+  const { bench, clone, none } = await beginning(t)
+  const { intents, model } = bench.context
+  makeTree(bench.path('images', 'compute'))
+  const controllers = { own: 'c1', others: () => ['c2'], ask: async () => ({}) }
+  /** A controller to whose changes etcd says nothing, whether it makes them or not. */
+  const unanswered = (isMade: boolean, error: StoreError) => {
+    const context = { ...bench.context, controllers }
+    const clone = async (...change: Parameters<typeof model.clone>) => {
+      if (isMade) await model.clone(...change)
+      throw error
+    }
+    const get = model.get.bind(model)
+    return { ...context, model: { view: model.view, get, clone } } as never
+  }
+  const known = { ...bench.context, controllers }
+  const away = { ...known, model: { known: () => Promise.reject(new StoreError('no answer')) } } as never
+  const standing = ['compute', 'copy']
+
+  const noAnswer = new StoreError('no answer')
+  await t.rejects(clone(bench.job(), unanswered(false, noAnswer)), noAnswer)
+  t.strictSame(readdirSync(bench.path('images')).sort(), standing)
+  const [note] = [...intents.undecided] as [never]
+  await t.rejects(decide(away, note), /no answer/)
+  t.strictSame(readdirSync(bench.path('images')).sort(), standing, 'not known so far')
+  t.equal(await decide(known, note), true)
+  await removeHidden(known, note)
+  none('it was not stored')
+  t.equal(intents.undecided.size, 0)
+
+  await t.rejects(clone(bench.job(), unanswered(false, new FollowingError())), FollowingError)
+  none('another controller writes: it is sure that nothing was stored')
+
+  await t.rejects(clone(bench.job(), unanswered(true, noAnswer)), noAnswer)
+  const [stored] = [...intents.undecided] as [never]
+  t.equal(await decide(known, stored), true)
+  await removeHidden(known, stored)
+  t.strictSame(readdirSync(bench.path('images')).sort(), standing, 'the image that is stored has it')
+  t.strictSame(readdirSync(bench.path('state', 'work')), [])
+
+  // The same where svcd is started again before it is known.
+  await output('rm', ['-rf', '--one-file-system', bench.path('images', 'copy')])
+  for (const type of ['osimage', 'tree'] as const) await bench.put(tx => tx.remove(type, 'copy'))
+  await t.rejects(clone(bench.job(), unanswered(false, noAnswer)), noAnswer)
+  await (await recover(known))()
+  none('after a start')
 })

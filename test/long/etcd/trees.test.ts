@@ -9,6 +9,7 @@ import { type EtcdServer, startEtcd } from '../../support/etcd.js'
 import { adminToken } from '../../support/first-start.js'
 import { giveKeys } from '../../support/keys.js'
 import { until } from '../../support/until.js'
+import { type Asked, watched } from '../../support/watched-etcd.js'
 import { Way } from '../../support/way.js'
 
 const answers = async (daemon: Daemon) => {
@@ -257,4 +258,55 @@ t.test('what a removal has hidden goes though its controller is started again as
   t.ok(await isPrimary(second))
   t.notMatch(first.log(), /is not put right/)
   for (const daemon of [first, second]) await daemon.stop()
+})
+
+// rules 9.15
+t.test('a clone to which etcd gave no answer is what the controller that takes over has', async t => {
+  for (const isStored of [true, false]) {
+    const etcd = await startEtcd(t)
+    const stored = storedIn(etcd)
+    let isCut = false
+    const cut = ({ writes }: Asked, isNow: boolean) => {
+      if (isNow && '/svcd/objects/osimage/copy' in writes) isCut = true
+      if (isCut) throw new Error('cut')
+    }
+    const url = await watched(t, etcd, {
+      before: asked => cut(asked, !isStored),
+      after: asked => cut(asked, true),
+      part: asked => cut(asked, false)
+    })
+    const more = ['image.initramfs=no']
+    const first = await controllerOn(t, etcd, 'controller.name=c1', `store.endpoints=${url}`, ...more)
+    const second = await controllerOn(t, etcd, 'controller.name=c2', ...more)
+    await first.start()
+    await until(() => isPrimary(first))
+    giveKeys(first, second)
+    await second.start()
+    await answers(second)
+    makeTree(first.path('images', 'compute'))
+    await first.create('osimage', 'compute', { distribution: 'debian' })
+    const made = await first.request('POST', '/config/osimage/compute/_clone', { newosimage: 'copy' })
+    t.equal(made.status, 503, JSON.stringify(made.body))
+    await until(() => isPrimary(second))
+    t.equal((await stored('osimage', 'copy')) !== undefined, isStored)
+    const directory = first.path('images', 'copy')
+    t.ok(existsSync(directory), 'it is not known so far')
+    isCut = false
+    await answers(first)
+    await until(
+      () => readdirSync(first.path('state', 'work')).length === 0,
+      () => first.log()
+    )
+    t.strictSame(readdirSync(first.path('images')).sort(), isStored ? ['compute', 'copy'] : ['compute'])
+    t.ok(await isPrimary(second))
+    if (isStored) {
+      await until(async () => {
+        const { body } = await second.request('GET', '/config/cluster')
+        return JSON.stringify(body).includes('"c1"')
+      })
+      const { status, body } = await second.request('GET', '/config/osimage/copy/_pack')
+      t.equal(status, 204, JSON.stringify(body))
+    }
+    for (const daemon of [first, second]) await daemon.stop()
+  }
 })
