@@ -370,7 +370,7 @@ async function buildParts(
     void status.catchUp(store.current)
     boots.promoted(store.current)
     settling.wake()
-    images.look()
+    images.promoted()
     roleChanged()
   }
   const copies =

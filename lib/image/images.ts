@@ -16,7 +16,7 @@ import type { NodeStatus } from '../monitor/node-status.js'
 import { checkWish } from './boot-files.js'
 import { checkClone, cloneImage } from './clone.js'
 import type { ImageContext } from './context.js'
-import { AwayError, outcomeIn, WorkElsewhere } from './errands/elsewhere.js'
+import { outcomeIn, WorkElsewhere } from './errands/elsewhere.js'
 import { failedOn, type Task, type To } from './errands/errand.js'
 import { grabImage, placeOf } from './grab.js'
 import { Installing } from './installing.js'
@@ -27,7 +27,7 @@ import { removeHidden } from './place-tree.js'
 import { type Outcome, publish } from './publish.js'
 import { type Destination, pushImage, treeToPush } from './push.js'
 import { decide, recover } from './recovery.js'
-import { abandonedTrees, forgetTree, isAnyAway, mayGo, removeAbandoned } from './removal.js'
+import { abandonedTrees, forgetTree, mayGo, removeAbandoned, stillAbandoned } from './removal.js'
 import { Sweep } from './sweep.js'
 import { checkPrograms, reachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
@@ -64,14 +64,19 @@ export interface RemovedDirectory {
 
 /** How long changes are gathered before they are looked at. */
 const soonMs = 50
-/** So often it is looked whether a controller is there that has to remove a directory. */
-const AWAY_MS = 10_000
-/** One that was lost, or is not reached, is asked again after so long, then twice as long and so on: each time makes a record. */
-const AGAIN_MS = { first: 5000, longest: 600_000 }
-/** So often it is looked whether it is known what was undecided. */
+/** So often it is looked for directories that are still to be removed, or undecided, where several controllers share the objects. */
 const LOOK_MS = 10_000
+/** A controller that is not there for so long is no longer only started again. */
+const AWAY_MS = 60_000
+/** What failed there is tried again after so long, then twice as long and so on: each time makes a record. */
+const AGAIN_MS = { first: 5000, longest: 600_000 }
 /** So many files with host keys are removed at once: a change may delete all nodes. */
 const FORGOTTEN_AT_ONCE = 2
+
+/** A directory that is being removed, or could not be: until then it is left alone. */
+interface Removing {
+  until: number
+}
 
 /**
  * The work on OS images: pack, kernel, clone, delete, grab and push. Each is a job, and an image has one at a time (rules
@@ -91,12 +96,16 @@ export class Images {
   /** Resolves when what an earlier daemon left is gone. */
   recovered: Promise<unknown> = Promise.resolve()
   #key: Promise<void> = Promise.resolve()
-  /** Directories that are being removed, or could not be → until when they are left alone. */
-  readonly #removing = new Map<string, number>()
-  /** Of those that another controller has to remove, and could not be asked for: how long until the next try. */
+  /** Directories that are being removed, or could not be. */
+  readonly #removing = new Map<string, Removing>()
+  /** Of those that could not be removed, where several controllers share the objects: how long until the next try. */
   readonly #pausesMs = new Map<string, number>()
   /** Decides about directories of which it was not known what is stored. */
   readonly #deciding: Background
+  /** Why directories could not be removed, as it was logged last. */
+  #notRemoved = ''
+  /** Directories whose controller is not there → since when; Infinity once that was logged. */
+  readonly #away = new Map<string, number>()
 
   private constructor(options: ImagesOptions, intents: Intents) {
     this.#o = options
@@ -113,8 +122,8 @@ export class Images {
         await this.#removeTrees(theDaemon)
         await noteFound(this.#context)
       },
-      // A controller that has a directory which is to be removed may come.
-      everyMs: () => (!model.isFollowing && isAnyAway(this.#context) ? AWAY_MS : undefined),
+      // A controller that has a directory which is to be removed may come, and what failed is tried again.
+      everyMs: () => (!model.isFollowing && stillAbandoned(this.#context).length > 0 ? LOOK_MS : undefined),
       ...(options.controllers ? { retryMs: { first: 1000, longest: 60_000 } } : {})
     })
     this.#deciding = new Background({
@@ -158,11 +167,18 @@ export class Images {
     void inParallel(gone, FORGOTTEN_AT_ONCE, ({ name }) => this.#o.remote.forget(name).catch(() => {}))
   }
 
-  /** Looks soon at what a change of images, tags or packs asks for, and a controller that has become the one that writes. */
+  /** Looks soon at what a change of images, tags or packs asks for. */
   look(): void {
     this.sweep.soon()
     this.#background.wake(soonMs)
     this.#decideSoon()
+  }
+
+  /** This controller writes from now on: what it tried when it wrote before is tried anew. */
+  promoted(): void {
+    this.#removing.clear()
+    this.#pausesMs.clear()
+    this.look()
   }
 
   async close(): Promise<void> {
@@ -351,52 +367,96 @@ export class Images {
 
   /** Has the directories removed that svcd made for deleted images. Resolves with the requests. Never throws. */
   async #removeTrees(actor: Actor): Promise<SubmittedJob[]> {
-    const { jobs, log, ticks } = this.#o
+    const { log, ticks } = this.#o
     const submitted: SubmittedJob[] = []
     if (this.#o.model.isFollowing) return submitted
     try {
-      for (const { name, osimage = name, controller } of await abandonedTrees(this.#context)) {
-        // One that fails is tried again by the next start.
-        if ((this.#removing.get(name) ?? 0) > ticks()) continue
-        this.#removing.set(name, Number.POSITIVE_INFINITY)
-        const lanes = [`osimage ${osimage}`, await this.#laneOfTree(name)]
-        const own = this.#context.controllers?.own
-        const there = controller === own ? undefined : controller
-        const run = async (job: JobContext) => {
-          if (there !== undefined) return this.#removeElsewhere(there, name, osimage, job)
-          await this.#locked(lanes, job.signal, () => removeAbandoned(this.#context, name, job))
-          this.#removing.delete(name)
-        }
-        const at = there === undefined ? {} : { at: there }
-        submitted.push(
-          await jobs.submit({
-            ...{ kind: 'delete', object: `OS image ${osimage}`, by: actor.who, lanes, run },
-            ...at
-          })
-        )
+      this.#tellAway()
+      for (const tree of await abandonedTrees(this.#context)) {
+        // With one controller alone, one that fails is tried again by the next start.
+        if ((this.#removing.get(tree.name)?.until ?? 0) > ticks()) continue
+        submitted.push(await this.#submitRemoval(tree, actor))
       }
+      this.#notRemoved = ''
     } catch (error) {
-      log.warn(`directories of deleted OS images are removed at the next start: ${(error as Error).message}`)
+      const { message } = error as Error
+      const when = this.#context.controllers ? 'later' : 'at the next start'
+      if (message !== this.#notRemoved)
+        log.warn(`directories of deleted OS images are removed ${when}: ${message}`)
+      if (this.#context.controllers) this.#notRemoved = message
     }
     return submitted
   }
 
-  async #removeElsewhere(there: string, tree: string, osimage: string, job: JobContext): Promise<void> {
-    const task: Task = { kind: 'removal', osimage, tree, check: false }
-    const stays = () => job.line(`${tree} stays: an OS image is in it`)
-    if (!(await mayGo(this.#context, tree))) return stays()
-    const came = await this.#elsewhere.run(there, task, job).catch(error => {
-      if (error instanceof AwayError) {
-        const pauseMs = this.#pausesMs.get(tree) ?? AGAIN_MS.first
-        this.#pausesMs.set(tree, Math.min(2 * pauseMs, AGAIN_MS.longest))
-        this.#removing.set(tree, this.#o.ticks() + pauseMs)
+  async #submitRemoval({ name, osimage = name, controller }: TreeDoc, actor: Actor): Promise<SubmittedJob> {
+    const removing: Removing = { until: Number.POSITIVE_INFINITY }
+    this.#removing.set(name, removing)
+    const failed = () => this.#notRemovedYet(name, removing)
+    try {
+      const lanes = [`osimage ${osimage}`, await this.#laneOfTree(name)]
+      const own = this.#context.controllers?.own
+      const there = controller === own ? undefined : controller
+      const run = async (job: JobContext) => {
+        if (there === undefined)
+          await this.#locked(lanes, job.signal, () => removeAbandoned(this.#context, name, job))
+        else if (!(await this.#removeElsewhere(there, name, osimage, job))) return failed()
+        this.#pausesMs.delete(name)
+        if (this.#removing.get(name) === removing) this.#removing.delete(name)
       }
+      const at = there === undefined ? {} : { at: there }
+      const job = await this.#o.jobs.submit({
+        ...{ kind: 'delete', object: `OS image ${osimage}`, by: actor.who, lanes, run },
+        ...at
+      })
+      // Also one that was stopped before it ran.
+      job.done.catch(failed)
+      return job
+    } catch (error) {
+      failed()
       throw error
-    })
+    }
+  }
+
+  /** With several controllers a directory that could not be removed is tried again: who has to do it may be there by then. */
+  #notRemovedYet(name: string, removing: Removing): void {
+    if (!this.#context.controllers || this.#removing.get(name) !== removing) return
+    const pauseMs = this.#pausesMs.get(name) ?? AGAIN_MS.first
+    this.#pausesMs.set(name, Math.min(2 * pauseMs, AGAIN_MS.longest))
+    removing.until = this.#o.ticks() + pauseMs
+  }
+
+  /** Says once for each directory that it waits for a controller which is not there: it may have another name by now. */
+  #tellAway(): void {
+    const { controllers } = this.#context
+    const waiting = stillAbandoned(this.#context)
+    for (const name of [...this.#away.keys()])
+      if (!waiting.some(tree => tree.name === name)) this.#away.delete(name)
+    for (const { name, osimage = name, controller } of waiting) {
+      if (controller === undefined) continue
+      if ([controllers?.own, ...(controllers?.others() ?? [])].includes(controller)) {
+        this.#away.delete(name)
+        continue
+      }
+      const since = this.#away.get(name) ?? this.#o.ticks()
+      this.#away.set(name, since)
+      if (this.#o.ticks() - since < AWAY_MS) continue
+      this.#away.set(name, Number.POSITIVE_INFINITY)
+      this.#o.log.warn(
+        `OS image ${osimage} is deleted, and its directory ${join(this.#directory, name)} is on controller ${controller}, which is not ` +
+          `there: it is removed once svcd runs there with [controller] name = ${controller}`
+      )
+    }
+  }
+
+  /** Gives whether the directory and its record are gone. */
+  async #removeElsewhere(there: string, tree: string, osimage: string, job: JobContext): Promise<boolean> {
+    const task: Task = { kind: 'removal', osimage, tree, check: false }
+    const came = (await mayGo(this.#context, tree)) && (await this.#elsewhere.run(there, task, job))
     const isRemoved = isObject(came) && came.removed === true
-    if (!isRemoved || !(await forgetTree(this.#context, tree))) return stays()
-    this.#pausesMs.delete(tree)
-    this.#removing.delete(tree)
+    const isKnown = this.#o.model.view.get('tree', tree) !== undefined
+    if ((isRemoved || !isKnown) && (await forgetTree(this.#context, tree))) return true
+    job.line(`${tree} stays: an OS image is in it`)
+    return false
   }
 
   /** Makes a node's file systems the tree of an image. Throws 404 with the reason when it cannot start. */

@@ -41,12 +41,17 @@ export async function abandonedTrees({ config, controllers, model }: ImageContex
   )
 }
 
-/** Whether a directory that svcd made for a deleted image waits for a controller that is not there. */
-export const isAnyAway = ({ controllers, model }: Pick<ImageContext, 'controllers' | 'model'>): boolean =>
-  [...model.view.names('tree')].some(name => {
-    const { abandoned, controller } = model.view.get('tree', name) ?? {}
-    return abandoned && controllers && ![controllers.own, undefined].includes(controller)
+/** The directories of deleted images that are still there, as far as controllers share the objects: they may have to be tried again. */
+export function stillAbandoned({
+  controllers,
+  model
+}: Pick<ImageContext, 'controllers' | 'model'>): TreeDoc[] {
+  if (!controllers) return []
+  return [...model.view.names('tree')].flatMap(name => {
+    const tree = model.view.get('tree', name)
+    return tree?.abandoned ? [tree] : []
   })
+}
 
 /** Whether a directory may be removed: its record says so, and no image is in it. */
 const isFree = (view: View, directory: string, name: string): boolean =>

@@ -1,0 +1,62 @@
+import type { Test } from 'tap'
+import type { Controllers } from '../../lib/image/context.js'
+import { Images } from '../../lib/image/images.js'
+import { openJobs } from '../support/jobs.js'
+import { until } from '../support/until.js'
+import { Bench } from './bench.js'
+
+interface Site {
+  /** The names of the controllers that are there beside c1. */
+  others: string[]
+  /** What another controller answers that is asked for work. */
+  ask: Controllers['ask']
+  /** Why no request can be recorded; '' where they can. */
+  unrecorded: string
+}
+
+/** The work on images of controller c1, which writes, without a daemon around it. */
+export async function oneOfSeveral(t: Test, work: object = {}) {
+  const bench = await Bench.open(t)
+  const { context } = bench
+  const { jobs } = await openJobs(t)
+  const site: Site = { others: ['c2'], ask: async () => ({}), unrecorded: '' }
+  let looks = 0
+  const submitted: Promise<void>[] = []
+  const images = await Images.open({
+    ...context,
+    config: context.config as never,
+    work: { ...context.work, ...work },
+    jobs: {
+      submit: async (...spec: Parameters<typeof jobs.submit>) => {
+        if (site.unrecorded !== '') throw new Error(site.unrecorded)
+        const job = await jobs.submit(...spec)
+        submitted.push(job.done)
+        return job
+      }
+    } as never,
+    status: { history: () => [] } as never,
+    remote: { prepare: async () => {}, forget: async () => {}, run: async () => '' } as never,
+    controllers: {
+      own: 'c1',
+      others: () => site.others,
+      ask: (...asked) => site.ask(...asked)
+    },
+    torrents: () => void looks++
+  })
+  t.teardown(() => images.close())
+  /** Looks once for what is to be done; it has begun when this resolves. */
+  const look = async () => {
+    const before = looks
+    images.look()
+    await until(() => looks > before)
+  }
+  /** Waits until so many requests were asked for, and all have ended. */
+  const ended = async (count: number) => {
+    await until(
+      () => submitted.length === count,
+      () => [jobs.records(), bench.log]
+    )
+    await Promise.allSettled(submitted)
+  }
+  return { bench, images, jobs, site, look, ended }
+}
