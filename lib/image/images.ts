@@ -73,6 +73,9 @@ const AGAIN_MS = { first: 5000, longest: 600_000 }
 /** So many files with host keys are removed at once: a change may delete all nodes. */
 const FORGOTTEN_AT_ONCE = 2
 
+/** What is done on a node is done one after the other. */
+const laneOfNode = ({ node }: Destination) => `node ${node}`
+
 /** A directory that is being removed, or could not be: until then it is left alone. */
 interface Removing {
   until: number
@@ -307,7 +310,7 @@ export class Images {
       const to = this.#destinations(task)
       await (task.check
         ? this.#checkPush(image, task, to, job.signal)
-        : this.#locks.run(lanes, job.signal, () =>
+        : this.#locks.run([...lanes, ...to.map(laneOfNode)], job.signal, () =>
             pushImage(this.#context, to, image.name, task.dryrun, { id: '', ...job })
           ))
       return {}
@@ -510,7 +513,7 @@ export class Images {
     if (there === undefined) await this.#checkPush(image, whom, this.#destinations(whom), signal)
     else await this.#checkElsewhere(there, image, { ...task, check: true }, signal)
     const to = this.#destinations(whom)
-    const lanes = to.map(({ node }) => `node ${node}`)
+    const lanes = to.map(laneOfNode)
     const run = async (job: JobContext) => {
       const there = await elsewhere(this.#context, this.#image(osimage))
       if (there === undefined)
@@ -569,7 +572,7 @@ export class Images {
         const now = this.#image(name)
         if (meant(now) !== meant(image) || (await this.#laneOf(now)) !== tree)
           throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
-        return this.#locked(own, job.signal, () => run(job))
+        return this.#locked([...own, ...lanes], job.signal, () => run(job))
       }
     })
   }
