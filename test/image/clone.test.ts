@@ -96,7 +96,12 @@ t.test('of which etcd gave no answer: it stays until it is known whether it is s
   const { bench, clone, none } = await beginning(t)
   const { intents, model } = bench.context
   makeTree(bench.path('images', 'compute'))
-  const controllers = { own: 'c1', others: () => ['c2'], ask: async () => ({}) }
+  const controllers = {
+    own: 'c1',
+    others: () => ['c2'],
+    whoHas: async () => undefined,
+    ask: async () => ({})
+  }
   /** A controller to whose changes etcd says nothing, whether it makes them or not. */
   const unanswered = (isMade: boolean, error: StoreError) => {
     const context = { ...bench.context, controllers }

@@ -59,7 +59,10 @@ t.test('what there is no place for is asked again, and does not fail for it', as
     if (refusals-- > 0) throw new BusyError('controller c2 refuses (503): 5 are under way', 5)
     return { came: true }
   }
-  const work = new WorkElsewhere({ config, controllers: { own: 'c1', others: () => ['c2'], whoHas: async () => undefined, ask } })
+  const work = new WorkElsewhere({
+    config,
+    controllers: { own: 'c1', others: () => ['c2'], whoHas: async () => undefined, ask }
+  })
   const lines: string[] = []
   const none = () => undefined
   const stop = new AbortController()

@@ -39,6 +39,7 @@ export async function oneOfSeveral(t: Test, work: object = {}) {
     controllers: {
       own: 'c1',
       others: () => site.others,
+      whoHas: async () => undefined,
       ask: (...asked) => site.ask(...asked)
     },
     torrents: () => void looks++
