@@ -148,6 +148,9 @@ t.test('what is not done on another controller is refused, and names where the d
   await first.stop()
 })
 
+/** A right to write that is not lost by a busy machine. */
+const unhurried = 'store.ttl=6s'
+
 /** Packs once this file is there. */
 const packerBehind = (file: string) => `
 import { existsSync } from 'node:fs'
@@ -163,7 +166,7 @@ t.test('who is cut off removes no directory of an image that another controller 
   const etcd = await startEtcd(t)
   const stored = storedIn(etcd)
   const way = await Way.to(t, etcd)
-  const more = ['image.initramfs=no']
+  const more = ['image.initramfs=no', unhurried]
   const first = await controllerOn(t, etcd, 'controller.name=c1', `store.endpoints=${way.url}`, ...more)
   const second = await controllerOn(t, etcd, 'controller.name=c2', ...more)
   const gate = first.path('gate')
@@ -214,7 +217,8 @@ t.test('who is cut off removes no directory of an image that another controller 
   t.match(await stored('tree', 'copy'), { osimage: 'copy' })
   stands('as the one that writes')
   t.strictSame(readdirSync(first.path('images')).sort(), ['compute', 'copy'])
-  t.strictSame(readdirSync(first.path('state', 'work')), [])
+  // One that the controller before it has asked for may just be ending.
+  await until(() => readdirSync(first.path('state', 'work')).length === 0)
   await first.stop()
 })
 
@@ -223,8 +227,8 @@ t.test('what a removal has hidden goes though its controller is started again as
   const etcd = await startEtcd(t)
   const stored = storedIn(etcd)
   const [first, second] = [
-    await controllerOn(t, etcd, 'controller.name=c1'),
-    await controllerOn(t, etcd, 'controller.name=c2')
+    await controllerOn(t, etcd, 'controller.name=c1', unhurried),
+    await controllerOn(t, etcd, 'controller.name=c2', unhurried)
   ]
   await first.start()
   await until(() => isPrimary(first))
@@ -275,7 +279,7 @@ t.test('a clone to which etcd gave no answer is what the controller that takes o
       after: asked => cut(asked, true),
       part: asked => cut(asked, false)
     })
-    const more = ['image.initramfs=no']
+    const more = ['image.initramfs=no', unhurried]
     const first = await controllerOn(t, etcd, 'controller.name=c1', `store.endpoints=${url}`, ...more)
     const second = await controllerOn(t, etcd, 'controller.name=c2', ...more)
     await first.start()
