@@ -91,6 +91,11 @@ t.test('nothing is taken from who is on the way', async t => {
   }
 })
 
+t.test('of a release that does no work for others: nothing was begun', async t => {
+  const { end } = await asked(t, response => response.writeHead(404).end('{"message":"there is no route"}'))
+  t.ok((await end.catch(error => error)) instanceof UnreachedError)
+})
+
 t.test('nobody is there: nothing was begun', async t => {
   const questions = new ControllerQuestions(key, Date.now)
   const nothing = () => undefined

@@ -15,9 +15,6 @@ const CHECK_MS = 30_000
 /** Work for which there is no place is asked for again for so long. There are more places than one controller needs. */
 const BUSY_MS = 600_000
 
-/** The controller that should work is not there, or was lost. */
-export class AwayError extends Error {}
-
 /** Work that other controllers do, as the one that writes sees it. */
 export class WorkElsewhere {
   constructor(private readonly context: Pick<ImageContext, 'config' | 'controllers'>) {}
@@ -45,7 +42,7 @@ export class WorkElsewhere {
     )
   }
 
-  /** Has the work done. Throws what was thrown there, and AwayError that names a controller that was lost. */
+  /** Has the work done. Throws what was thrown there, and Error that names a controller that was lost, or cannot be asked. */
   async run(there: string, task: Task, job: JobContext): Promise<JsonValue> {
     job.line(`it runs on controller ${there}, which has the directory`)
     try {
@@ -53,10 +50,10 @@ export class WorkElsewhere {
     } catch (error) {
       if (error instanceof LostError) {
         job.line(`controller ${there}: ${error.message}`)
-        throw new AwayError(`${INTERRUPTED}: controller ${there}, which ran it, was lost`)
+        throw new Error(`${INTERRUPTED}: controller ${there}, which ran it, was lost`)
       }
       if (error instanceof UnreachedError || error instanceof BusyError)
-        throw new AwayError(
+        throw new Error(
           `controller ${there}, which has the directory, cannot be asked (${error.message}): nothing was done`
         )
       throw error
