@@ -172,7 +172,7 @@ t.test('a request that is too large is no matter of room', async t => {
   }
   const full = await failure(8, 'etcdserver: mvcc: database space exceeded')
   t.notOk(full instanceof TooLargeError)
-  t.match(full.message, /make room: etcdctl compact/)
+  t.match(full.message, /make room: type etcdctl --endpoints=\S+ compact /)
 })
 
 t.test('what it says is one short line', async t => {
