@@ -1,4 +1,4 @@
-// A real etcd of one member, and the yardstick of what is kept in it: puts by gRPC, one after the other on each connection, as
+// A real etcd, and the yardstick of what is kept in it: puts by gRPC, one after the other on each connection, as
 // etcd's own benchmark sends them.
 import { once } from 'node:events'
 import { connect } from 'node:http2'
@@ -15,36 +15,49 @@ async function freePort() {
   return port
 }
 
-/** Resolves with the URL of an etcd with its data below the directory of this process, once it answers. */
-export async function startEtcd() {
-  const [url, peer] = [`http://127.0.0.1:${await freePort()}`, `http://127.0.0.1:${await freePort()}`]
-  const words = [
-    ...['--data-dir', join(temporary, 'etcd-data'), '--log-level', 'error', '--logger', 'zap'],
-    ...['--listen-client-urls', url, '--advertise-client-urls', url],
-    ...[
-      '--listen-peer-urls',
-      peer,
-      '--initial-advertise-peer-urls',
-      peer,
-      '--initial-cluster',
-      `default=${peer}`
-    ]
-  ]
+/** Resolves with the URLs of an etcd of so many members, with their data below the directory of this process, once each answers. */
+export async function startEtcd(members = 1) {
+  const all = []
+  for (let i = 0; i < members; i++)
+    all.push({
+      name: `m${i}`,
+      url: `http://127.0.0.1:${await freePort()}`,
+      peer: `http://127.0.0.1:${await freePort()}`
+    })
+  const cluster = all.map(({ name, peer }) => `${name}=${peer}`).join(',')
   let failed
-  program('etcd', words, { stdio: 'ignore' }).once('error', error => {
-    failed = new Error(`etcd does not start: install it (Debian: apt install etcd-server): ${error.message}`)
-  })
-  const isUp = () =>
+  for (const { name, url, peer } of all) {
+    const words = [
+      ...[
+        '--name',
+        name,
+        '--data-dir',
+        join(temporary, `etcd-${name}`),
+        '--log-level',
+        'error',
+        '--logger',
+        'zap'
+      ],
+      ...['--listen-client-urls', url, '--advertise-client-urls', url],
+      ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer, '--initial-cluster', cluster]
+    ]
+    program('etcd', words, { stdio: 'ignore' }).once('error', error => {
+      failed = new Error(
+        `etcd does not start: install it (Debian: apt install etcd-server): ${error.message}`
+      )
+    })
+  }
+  const isUp = ({ url }) =>
     fetch(`${url}/health`).then(
       answer => answer.ok,
       () => false
     )
-  for (let tries = 0; !(await isUp()); tries++) {
+  for (let tries = 0; !(await Promise.all(all.map(isUp))).every(Boolean); tries++) {
     if (failed) throw failed
     if (tries > 200) throw new Error('etcd did not answer within 20 s')
     await sleep(100)
   }
-  return url
+  return all.map(({ url }) => url)
 }
 
 /** A field of a protocol buffer that holds bytes. */

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { addressOf, macOf, nodeOf, writeCluster } from '../cluster.mjs'
 import { checkout, startDaemon } from '../daemon.mjs'
-import { creations } from '../durable.mjs'
+import { creations, reportsOf } from '../durable.mjs'
 import { puts, startEtcd } from '../etcd.mjs'
 import { figure } from '../figures.mjs'
 import { inTurn, start, temporary } from '../harness.mjs'
@@ -15,12 +15,12 @@ import { loaded } from '../loaded.mjs'
 const LEASE_MS = 4000
 
 /** An etcd that holds the objects of `nodes` nodes, which are in the files of the directory of this process as well. */
-async function etcdWith(nodes) {
-  const url = await startEtcd()
+async function etcdWith(nodes, members = 1) {
+  const urls = await startEtcd(members)
   writeCluster(temporary, nodes)
   // A start makes the keys, and writes what a copy needs.
   await (await startDaemon(temporary)).stop()
-  const settings = { 'store.medium': 'etcd', 'store.endpoints': url }
+  const settings = { 'store.medium': 'etcd', 'store.endpoints': urls.join(', ') }
   const all = {
     'paths.state': join(temporary, 'state'),
     'paths.files': join(temporary, 'files'),
@@ -30,7 +30,7 @@ async function etcdWith(nodes) {
     ...['store', 'copy', 'files', 'etcd', '--config', join(checkout, 'etc/svcd.ini')],
     ...Object.entries(all).flatMap(([key, value]) => ['--set', `${key}=${value}`])
   ])
-  return { url, settings }
+  return { url: urls[0], settings }
 }
 
 const starting = {
@@ -120,4 +120,28 @@ const following = {
   }
 }
 
-export default [starting, creating, following]
+/** Each node may report 60 times at once, and then once in 5 s (rules 11.17): a thousand nodes are enough for some seconds. */
+const reporting = {
+  name: 'etcd-reports',
+  title: 'status report in etcd of three members, 64 connections',
+  sized: true,
+  async run({ nodes, rounds, ms }) {
+    const { url, settings } = await etcdWith(nodes, 3)
+    const daemon = await startDaemon(temporary, { settings })
+    const client = start('load.mjs')
+    const requests = await reportsOf(daemon, Math.min(nodes, 1000))
+    const sources = Array.from({ length: 64 }, (_, i) => addressOf(i))
+    const text = i => `${JSON.stringify(nodeOf(i), null, 2)}\n`
+    const work = [() => loaded(client, daemon, { requests, sources, ms }), () => puts(url, 64, ms, text)]
+    await inTurn(1, work)
+    const [ours, theirs] = await inTurn(rounds, work)
+    const rates = ours.map(({ perSecond }) => perSecond)
+    const cpu = ours.map(({ cpu }) => cpu / 1000)
+    return [
+      figure('', '/s', rates, { beside: { what: 'put by gRPC', rounds: theirs }, target: { atLeast: 3000 } }),
+      figure('CPU each', 'ms', cpu, { less: true })
+    ]
+  }
+}
+
+export default [starting, creating, following, reporting]
