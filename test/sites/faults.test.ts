@@ -259,6 +259,8 @@ t.test(`${rounds} faults under load`, { timeout: 300_000 + rounds * 60_000 }, as
       `${of('created').length + of('changed').length} changes, ${of('reported').length} reports, ${Math.round(served / seconds)} scripts/s, ` +
       `${failed.length} failed; ${heads.length} commits in order, ${disorder.length} not; median ${median(ofWriter)} ms; 503 and there: ${unrefused}`
   })
+  const { dbSize } = (await first.site.ask('maintenance/status', {})) ?? {}
+  console.error(`etcd's file has ${Math.round(Number(dbSize) / 1e6)} MB after ${Math.round(seconds)} s`)
   console.error(
     `${of('created').length} created, ${of('changed').length} changed, ${of('reported').length} reported, ${of('refused').length} refused ` +
       `(${unrefused} of them there), ${served} scripts in ${Math.round(seconds)} s, ${failed.length} failed`

@@ -34,15 +34,32 @@ async function standingOf({ site, daemon }: Controller): Promise<Standing | unde
   }
 }
 
+/** What each said last that is no request, for a test that waits in vain. */
+const said = (controllers: readonly Controller[]) =>
+  controllers
+    .map(({ daemon }) =>
+      daemon
+        .log()
+        .slice(-200_000)
+        .split('\n')
+        .filter(line => !/ HTTP\/1\.1 | (GET|POST) \//.test(line))
+        .slice(-20)
+        .join('\n')
+    )
+    .join('\n---\n')
+
 /** The one that writes; waits until one does. */
 export async function writerOf(controllers: readonly Controller[]): Promise<Controller> {
   let found: Controller | undefined
-  await until(async () => {
-    await sleep(LOOK_MS)
-    for (const controller of controllers)
-      if ((await standingOf(controller))?.role === 'primary') found = controller
-    return found !== undefined
-  }, 'a controller to write')
+  await until(
+    async () => {
+      await sleep(LOOK_MS)
+      for (const controller of controllers)
+        if ((await standingOf(controller))?.role === 'primary') found = controller
+      return found !== undefined
+    },
+    () => `a controller to write: ${said(controllers)}`
+  )
   return found as Controller
 }
 
@@ -58,7 +75,7 @@ export const allWell = (controllers: readonly Controller[]) =>
         standings.every(standing => (standing?.lag_ms ?? 9999) < 2500)
       )
     },
-    () => controllers.map(({ daemon }) => daemon.log().slice(-2000)).join('\n---\n')
+    () => said(controllers)
   )
 
 /** Starts three, each with its member of etcd; gives also the words before a command on their network. */
