@@ -57,7 +57,6 @@ export async function startSites(t: Test): Promise<Sites> {
       return new SiteOf(name, namespace, address, ip, hub, [
         ...['etcd', '--name', name, '--data-dir', join(directory, name)],
         // As docs/controllers.md has it for members in one room.
-        // As docs/controllers.md has it.
         ...['--heartbeat-interval', '50', '--election-timeout', '500'],
         ...['--quota-backend-bytes', String(8 * 1024 ** 3)],
         ...['--logger', 'zap', '--log-level', 'error'],

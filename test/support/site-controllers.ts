@@ -34,18 +34,14 @@ async function standingOf({ site, daemon }: Controller): Promise<Standing | unde
   }
 }
 
-/** What each said last that is no request, for a test that waits in vain. */
+/** What each said last that is no request, and what its member of etcd said, for a test that waits in vain. */
 const said = (controllers: readonly Controller[]) =>
   controllers
-    .map(({ daemon }) =>
-      daemon
-        .log()
-        .slice(-200_000)
-        .split('\n')
-        .filter(line => !/ HTTP\/1\.1 | (GET|POST) \//.test(line))
-        .slice(-20)
-        .join('\n')
-    )
+    .map(({ site, daemon }) => {
+      const lines = daemon.log().slice(-200_000).split('\n')
+      const told = lines.filter(line => !/ HTTP\/1\.1 | (GET|POST) \//.test(line)).slice(-20)
+      return [site.member.output().slice(-1000), ...told].join('\n')
+    })
     .join('\n---\n')
 
 /** The one that writes; waits until one does. */
@@ -70,7 +66,12 @@ export const allWell = (controllers: readonly Controller[]) =>
       await sleep(LOOK_MS)
       const standings = await Promise.all(controllers.map(standingOf))
       const roles = standings.map(standing => standing?.role).sort()
+      // Two are a majority: one that is gone would be noticed with the next fault only.
+      const members = await Promise.all(
+        controllers.map(({ site }) => site.ask('kv/range', { key: Buffer.from('x').toString('base64') }))
+      )
       return (
+        members.every(answer => answer?.header !== undefined) &&
         roles.join() === ['primary', ...controllers.slice(1).map(() => 'standby')].join() &&
         standings.every(standing => (standing?.lag_ms ?? 9999) < 2500)
       )

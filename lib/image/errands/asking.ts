@@ -81,7 +81,8 @@ export async function runThere(
     throw new LostError('it broke off')
   } catch (error) {
     job.signal.throwIfAborted()
-    if ([LostError, UnreachedError, ServiceError, WorkError].some(known => error instanceof known)) throw error
+    if ([LostError, UnreachedError, ServiceError, WorkError].some(known => error instanceof known))
+      throw error
     throw new LostError((error as Error).message)
   } finally {
     clearInterval(looking)
