@@ -66,6 +66,26 @@ function closed(t: Test, made: Client): Client {
 }
 
 // rules 11.14
+t.test(
+  'however many questions an endpoint leaves without an answer, the next one of the list is asked then',
+  async t => {
+    const asked: string[] = []
+    const ports = ['second', 'third'].map(name =>
+      listen(t, createServer, () => {
+        asked.push(name)
+        return {}
+      })
+    )
+    const endpoints = [9, ...ports].map(port => `http://127.0.0.1:${port}`)
+    const ours = closed(t, new Client({ endpoints }))
+    const failures = await Promise.allSettled(Array.from({ length: 3 }, () => ours.ask('kv/range', {}, 1000)))
+    t.ok(failures.every(({ status }) => status === 'rejected'))
+    await ours.ask('kv/range', {}, 1000)
+    t.strictSame(asked, ['second'])
+  }
+)
+
+// rules 11.14
 t.test('plain http goes nowhere but to loopback', async t => {
   for (const endpoint of ['http://10.141.0.1:2379', 'http://etcd.cluster:2379', 'http://localhost:2379'])
     t.throws(

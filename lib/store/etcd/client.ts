@@ -119,14 +119,14 @@ export class Client {
    * endpoint. The next question goes to another one then.
    */
   async ask(path: string, question: JsonObject, limitMs: number, signal?: AbortSignal): Promise<JsonObject> {
-    const endpoint = this.#endpoints[this.#preferred % this.#endpoints.length] as URL
+    const { endpoint, leave } = this.#chosen()
     const limit = { ms: limitMs, end: performance.now() + limitMs }
     try {
       return await this.#asUser(endpoint, limit, token =>
         this.#post(new URL(`/v3/${path}`, endpoint), question, limit, token, signal)
       )
     } catch (error) {
-      if (error instanceof UnclearError) this.#preferred++
+      if (error instanceof UnclearError) leave()
       throw error
     }
   }
@@ -136,7 +136,7 @@ export class Client {
    * breaks; then the next question goes to another endpoint.
    */
   async *stream(path: string, question: JsonObject, signal: AbortSignal): AsyncGenerator<JsonObject> {
-    const endpoint = this.#endpoints[this.#preferred % this.#endpoints.length] as URL
+    const { endpoint, leave } = this.#chosen()
     const from = `etcd at ${endpoint.origin}`
     try {
       const limit = { ms: OPEN_MS, end: performance.now() + OPEN_MS }
@@ -150,9 +150,20 @@ export class Client {
       }
     } catch (error) {
       signal.throwIfAborted()
-      this.#preferred++
+      leave()
       if (error instanceof UnclearError || error instanceof RefusedError) throw error
       throw new UnclearError(`${from}: ${explained(error as Error, this.etcdctl)}`)
+    }
+  }
+
+  /** The endpoint to ask, and how to go on with the next one: once, however many questions it leaves without an answer. */
+  #chosen() {
+    const at = this.#preferred
+    return {
+      endpoint: this.#endpoints[at % this.#endpoints.length] as URL,
+      leave: () => {
+        if (this.#preferred === at) this.#preferred++
+      }
     }
   }
 
