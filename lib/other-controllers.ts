@@ -75,7 +75,9 @@ export function auditLogs(
 ) {
   const logs = new AuditLogs({
     ...{ own: config.controller.name, audit, known, proofs: questions },
-    others: () => shared.others,
+    // At a URL that they share with us we would answer ourselves.
+    others: () =>
+      shared.others.map(({ name, url }) => ({ name, ...(url && url !== urlOf(config) ? { url } : {}) })),
     verified: config.node.verify_certificate
   })
   return { logs, routes: auditLineRoutes(audit, questions) }

@@ -405,7 +405,7 @@ export function auditView(place, { isAdmin, events }) {
     async () => (await read(`/monitor/audit?by=${by}`)).monitor,
     (body, { audit: lines, missing }) => {
       // Where several controllers share the objects.
-      const by = line => (missing ? [line.controller] : [])
+      const controllerOf = line => (missing ? [line.controller] : [])
       fill(
         body,
         (missing ?? []).map(({ controller, reason }) =>
@@ -415,12 +415,12 @@ export function auditView(place, { isAdmin, events }) {
           ? empty('Nothing was changed yet.')
           : table(
               'Changes, the newest first',
-              ['When', 'Who', 'From', ...by({ controller: 'Controller' }), 'What', 'Values'],
+              ['When', 'Who', 'From', ...controllerOf({ controller: 'Controller' }), 'What', 'Values'],
               lines.map(line => [
                 moment(line.time),
                 line.who,
                 line.from,
-                ...by(line),
+                ...controllerOf(line),
                 [line.action, line.type, line.names ?? line.name].filter(Boolean).join(' '),
                 changesOf(line)
               ])

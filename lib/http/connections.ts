@@ -301,7 +301,10 @@ export class Connections<C> {
     const isFlood = idle.length === 0 && fresh.length > this.#open.size / 2
     const silent = lastUsed(isFlood ? fresh : idle.filter(({ isUsed }) => !isUsed))
     // In a storm what they have sent may wait to be read: all that came is read once more before they count.
-    if (silent.length > 0) setImmediate(() => setImmediate(() => this.#idle.push(...silent)))
+    const count = () => {
+      this.#idle = [...this.#idle, ...silent]
+    }
+    if (silent.length > 0) setImmediate(() => setImmediate(count))
   }
 
   /** Cuts the oldest of those for which there is no room that has asked nothing yet; false if there is none. */

@@ -1,5 +1,5 @@
 import { askController, type Proofs, UnansweredError } from '../ask-controller.js'
-import { isObject } from '../json.js'
+import { isObject, objectIn } from '../json.js'
 import { type Audit, type AuditLines, mostRead } from './audit.js'
 
 /** Where one controller asks another for lines of its audit log. */
@@ -9,7 +9,7 @@ interface AuditLogsOptions {
   /** The name of this controller. */
   readonly own: string
   readonly audit: Pick<Audit, 'last'>
-  /** The other controllers that are there, and where each is reached. */
+  /** The other controllers that are there, and where each is reached; without a URL it is not asked. */
   readonly others: () => readonly { readonly name: string; readonly url?: string }[]
   /** The names of those that are there, and of those that were there lately. */
   readonly known: () => readonly string[]
@@ -50,7 +50,7 @@ export class AuditLogs {
   }
 
   async #linesOf(url: string | undefined, by: string): Promise<readonly object[]> {
-    if (url === undefined) throw new Error('it does not tell where it is reached')
+    if (url === undefined) throw new Error('it tells no URL of its own ([store] url)')
     const { verified, proofs } = this.options
     const path = `${AUDIT_LINES}/${by}`
     const headers = proofs.headersFor(path)
@@ -116,15 +116,6 @@ const refusal = (status = 0) =>
         ? 'it does not believe that a controller asks: its clock, or its token.key, is another one'
         : `it answers with ${status}: look into its log`
   )
-
-function objectIn(text: string): Record<string, unknown> {
-  try {
-    const json: unknown = JSON.parse(text)
-    return isObject(json) ? json : {}
-  } catch {
-    return {}
-  }
-}
 
 function linesIn(text: string): object[] {
   const lines: unknown = JSON.parse(text)

@@ -1,11 +1,12 @@
 // Requests that another server answers in the place of this one (rules 11.16).
 import type { IncomingMessage } from 'node:http'
-import { createServer, type Socket } from 'node:net'
+import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { badRequest } from '../../lib/errors.js'
 import type { Limits } from '../../lib/http/limits.js'
 import type { HandedOn, Route } from '../../lib/http/route.js'
+import { instead } from '../support/instead.js'
 import { until } from '../support/until.js'
 import { arrived, deferred, isRefusal, RawClient, route, start } from './helpers.js'
 
@@ -272,21 +273,6 @@ t.test('so many at once, and no more', async t => {
   await arrived()
   for (const client of [more, ...clients]) client.socket.destroy()
 })
-
-/** The port of something in the place of the one that writes; it is told of each request. */
-async function instead(t: Test, asked: (socket: Socket) => void): Promise<number> {
-  const sockets = new Set<Socket>()
-  const server = createServer(socket => {
-    sockets.add(socket)
-    socket.on('error', () => undefined).once('data', () => asked(socket))
-  })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy()
-    server.close()
-  })
-  return (server.address() as { port: number }).port
-}
 
 t.test('it is silent: what waits for long gives its place to one that has waited in vain', async t => {
   let asked = 0

@@ -1,12 +1,11 @@
 // rules 9.15
-import { once } from 'node:events'
-import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
 import { ControllerQuestions } from '../../lib/auth/controller-questions.js'
 import { LostError, runThere, UnreachedError } from '../../lib/image/errands/asking.js'
 import { type Errand, type Message, numbered } from '../../lib/image/errands/errand.js'
 import type { JsonValue } from '../../lib/json.js'
+import { impostor } from '../support/impostor.js'
 
 const key = Buffer.alloc(32, 1)
 const errand: Errand = {
@@ -20,21 +19,15 @@ async function asked(
   answer: (response: ServerResponse, line: (number: number, message: Message) => string) => void
 ) {
   const questions = new ControllerQuestions(key, Date.now)
-  const server = createServer(({ headers }, response) =>
+  const { url } = await impostor(t, ({ headers }, response) =>
     answer(response, (number, message) => {
       const said = JSON.stringify(message)
       return `${JSON.stringify({ said, proof: questions.proofOf(headers, numbered(number, said)) })}\n`
     })
-  ).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
+  )
   const came: unknown[] = []
-  const { port } = server.address() as AddressInfo
   const end = runThere(
-    `http://127.0.0.1:${port}`,
+    url,
     errand,
     { verified: true, proofs: questions },
     {

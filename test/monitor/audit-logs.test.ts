@@ -1,7 +1,5 @@
 // rules 6.11
-import { once } from 'node:events'
-import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { RequestListener } from 'node:http'
 import t, { type Test } from 'tap'
 import { auditLineRoutes } from '../../lib/api/audit-lines.js'
 import { checkParam } from '../../lib/api/params.js'
@@ -10,6 +8,7 @@ import { ControllerQuestions } from '../../lib/auth/controller-questions.js'
 import { HttpServer } from '../../lib/http/server.js'
 import { createLog } from '../../lib/log.js'
 import { AuditLogs } from '../../lib/monitor/audit-logs.js'
+import { impostor } from '../support/impostor.js'
 
 const key = Buffer.alloc(32, 7)
 const line = (second: number, name: string, controller?: string) => ({
@@ -32,16 +31,6 @@ async function controllerWith(t: Test, name: string, lines: object[], by: Uint8A
   const { port } = await server.listen('127.0.0.1', 0)
   t.teardown(() => server.close(0))
   return { name, url: `http://127.0.0.1:${port}` }
-}
-
-async function impostor(t: Test, name: string, answer: RequestListener) {
-  const server = createServer(answer).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return { name, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
 }
 
 const logsOf = (
@@ -85,26 +74,27 @@ t.test('200 lines at most, of all together', async t => {
 t.test('who cannot be asked, or is not believed, is named; the others are shown', async t => {
   const forged = { lines: JSON.stringify([line(5, 'forged')]), proof: '0'.repeat(64) }
   let asked = ''
+  const odd = (name: string, answer: RequestListener) => impostor(t, answer, name)
   const others = [
     { name: 'c2', url: 'http://127.0.0.1:9' },
     { name: 'c3' },
     await controllerWith(t, 'c4', [line(4, 'x')], Buffer.alloc(32, 8)),
-    await impostor(t, 'c5', ({ headers }, response) => {
+    await odd('c5', ({ headers }, response) => {
       asked = String(headers['x-svcd-controller'])
       response.end(JSON.stringify(forged))
     }),
-    await impostor(t, 'c6', (_, response) => {
+    await odd('c6', (_, response) => {
       response.write('x'.repeat(5 * 1024 * 1024))
     }),
-    await impostor(t, 'c7', (_, response) => response.writeHead(404).end()),
-    await impostor(t, 'c8', (_, response) => response.end('x'))
+    await odd('c7', (_, response) => response.writeHead(404).end()),
+    await odd('c8', (_, response) => response.end('x'))
   ]
   const { lines, missing = [] } = await logsOf([line(1, 'a')], others, ['c1', 'c2', 'c9']).last('users')
   t.strictSame(lines, [{ controller: 'c1', ...line(1, 'a') }])
   t.not(asked, '')
   t.match(Object.fromEntries(missing.map(({ controller, reason }) => [controller, reason])), {
     c2: /cannot be asked \(ECONNREFUSED\)/,
-    c3: /does not tell where it is reached/,
+    c3: /no URL of its own/,
     c4: /does not believe that a controller asks/,
     c5: /not proved/,
     c6: /more than it may/,

@@ -2,6 +2,7 @@ import { constants } from 'node:fs'
 import { type FileHandle, open, rm } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { askController, type Proofs, UnansweredError } from '../../ask-controller.js'
+import { objectIn } from '../../json.js'
 
 /** Another controller, which may have a file. */
 export interface Source {
@@ -85,7 +86,7 @@ export async function checksumAt(
       parts.push(chunk)
     }
   }).finally(() => answer.destroy())
-  const { bytes, sha256, proof } = parsed(Buffer.concat(parts).toString())
+  const { bytes, sha256, proof } = objectIn(Buffer.concat(parts).toString())
   const isOne =
     Number.isSafeInteger(bytes) &&
     (bytes as number) >= 0 &&
@@ -280,12 +281,3 @@ const unproved = (source: Source) =>
     'fails',
     `${nameOf(source)} tells a checksum that the key of the controllers does not prove: something else answers there`
   )
-
-function parsed(text: string): Record<string, unknown> {
-  try {
-    const json: unknown = JSON.parse(text)
-    return typeof json === 'object' && json !== null ? (json as Record<string, unknown>) : {}
-  } catch {
-    return {}
-  }
-}

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { askController, type Proofs, UnansweredError } from '../../ask-controller.js'
 import { ServiceError, unavailable } from '../../errors.js'
 import type { JobContext } from '../../jobs/jobs.js'
-import { isObject, type JsonObject, type JsonValue } from '../../json.js'
+import { isObject, type JsonObject, type JsonValue, objectIn } from '../../json.js'
 import { ERRANDS, type Errand, failedOn, numbered } from './errand.js'
 
 /** How another controller is asked to work. */
@@ -68,7 +68,7 @@ export async function runThere(
       if (typeof said !== 'string' || !asking.proofs.isProved(asked, numbered(number++, said), String(proof)))
         throw new LostError('what it says is not proved: something else answers there')
       heardMs = performance.now()
-      const { line, progress, result, end } = parsed(said)
+      const { line, progress, result, end } = objectIn(said)
       if (typeof line === 'string') job.line(line)
       if (typeof progress === 'number') job.progress(progress)
       if (Array.isArray(result) && typeof result[0] === 'string') {
@@ -141,7 +141,7 @@ async function* lines(answer: IncomingMessage): AsyncGenerator<JsonObject> {
     const last = text.lastIndexOf(10)
     parts = [text.subarray(last + 1)]
     size = text.length - last - 1
-    for (const line of text.subarray(0, last).toString().split('\n')) yield parsed(line)
+    for (const line of text.subarray(0, last).toString().split('\n')) yield objectIn(line)
   }
 }
 
@@ -152,21 +152,12 @@ async function refusal(who: string, answer: IncomingMessage): Promise<Error> {
     text += chunk.toString()
     if (text.length > LONGEST_REFUSAL) break
   }
-  const { message } = parsed(text)
+  const { message } = objectIn(text)
   if (statusCode === 404) return new UnreachedError('it is of a release that does no work for others')
   const reason = `controller ${who} refuses (${statusCode}): ${message ?? 'look into its log'}`
   const again = headers['retry-after']
   if (statusCode === 503 && again !== undefined) return new BusyError(reason, secondsIn(again) * 1000)
   return unavailable(reason)
-}
-
-function parsed(text: string): JsonObject {
-  try {
-    const json: unknown = JSON.parse(text)
-    return isObject(json) ? json : {}
-  } catch {
-    return {}
-  }
 }
 
 /** How long a `Retry-After` asks to wait: 1 to 30 s. */

@@ -15,9 +15,10 @@ import { Mutex } from '../../../lib/concurrency.js'
 import type { Config } from '../../../lib/config/types.js'
 import { imageFindings } from '../../../lib/image/findings.js'
 import type { Tx } from '../../../lib/model/view.js'
+import { impostor } from '../../support/impostor.js'
 import { fillDisk, smallDisk } from '../../support/small-disk.js'
 import { until } from '../../support/until.js'
-import { content, controllerWith, imageOf, impostor, Line, lacking, putFile } from './site.js'
+import { content, controllerWith, imageOf, Line, lacking, putFile } from './site.js'
 
 const MEGABYTE = 1024 * 1024
 const minute = 60_000

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { utimesSync, writeFileSync } from 'node:fs'
-import { createServer, type RequestListener } from 'node:http'
 import { type AddressInfo, connect, createServer as createRelay, type Socket } from 'node:net'
 import type { Test } from 'tap'
 import { copyRoutes } from '../../../lib/api/copies.js'
@@ -68,18 +67,6 @@ export async function controllerWith(t: Test, objects: (tx: Tx) => void, key: Ui
     await server.close(0)
   })
   return { bench, proofs, source: { name: 'one', url: `http://127.0.0.1:${port}` } }
-}
-
-/** Something that answers in the place of a controller. */
-export async function impostor(t: Test, answer: RequestListener, name = 'odd'): Promise<Source> {
-  const server = createServer(answer)
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return { name, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
 }
 
 /** A way to a controller that counts what it sends, and breaks after so many bytes. */
