@@ -1,6 +1,6 @@
 import { inSlices } from '../concurrency.js'
 import type { Answer } from '../http/route.js'
-import type { RemovedDirectory } from '../image/images.js'
+import type { RemovedDirectory } from '../image/removals.js'
 import { type Difference, differences } from '../model/differences.js'
 import { type Felt, feltBy } from '../model/felt.js'
 import { Mark } from '../model/mark.js'
@@ -52,7 +52,7 @@ export function withDryRun(
           changes,
           services.differing(changes, view, cluster),
           feltBy(changes, { view: model.view, cluster: model.cluster }, { view, cluster }),
-          images.removedWith(changes, view)
+          images.removals.foretold(changes, view)
         )
       try {
         await route.handler(replaced(request, { dryRun }))

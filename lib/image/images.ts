@@ -7,11 +7,11 @@ import type { Config } from '../config/types.js'
 import { exists } from '../disk/missing.js'
 import { notFound, ServiceError, unavailable } from '../errors.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
-import { isObject, type JsonValue } from '../json.js'
+import type { JsonValue } from '../json.js'
 import { type Actor, theDaemon } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
-import { meantTree, type OsimageDoc, type TreeDoc } from '../model/types/osimage.js'
-import type { Change, View } from '../model/view.js'
+import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
+import type { Change } from '../model/view.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import { checkWish } from './boot-files.js'
 import { checkClone, cloneImage } from './clone.js'
@@ -27,23 +27,14 @@ import { removeHidden } from './place-tree.js'
 import { type Outcome, publish } from './publish.js'
 import { type Destination, pushImage, treeToPush } from './push.js'
 import { decide, recover } from './recovery.js'
-import { abandonedTrees, forgetTree, mayGo, removeAbandoned, stillAbandoned } from './removal.js'
+import { removeAbandoned, stillAbandoned } from './removal.js'
+import { Removals } from './removals.js'
 import { Sweep } from './sweep.js'
 import { checkPrograms, reachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
 import { checkFields } from './transfers.js'
 import { TreeLocks } from './tree-locks.js'
-import {
-  checkHere,
-  elsewhere,
-  here,
-  imageIn,
-  isMovedHere,
-  keepTree,
-  noteFound,
-  realPlace,
-  treeOf
-} from './trees.js'
+import { checkHere, elsewhere, here, isMovedHere, keepTree, noteFound, realPlace, treeOf } from './trees.js'
 import { Upkeep } from './upkeep.js'
 
 export interface ImagesOptions
@@ -56,30 +47,15 @@ export interface ImagesOptions
   readonly torrents: (names: readonly string[]) => void
 }
 
-/** A directory of an image that goes with it. */
-export interface RemovedDirectory {
-  readonly path: string
-  readonly controller?: string
-}
-
 /** How long changes are gathered before they are looked at. */
 const soonMs = 50
 /** So often it is looked for directories that are still to be removed, or undecided, where several controllers share the objects. */
 const LOOK_MS = 10_000
-/** A controller that is not there for so long is no longer only started again. */
-const AWAY_MS = 60_000
-/** What failed there is tried again after so long, then twice as long and so on: each time makes a record. */
-const AGAIN_MS = { first: 5000, longest: 600_000 }
 /** So many files with host keys are removed at once: a change may delete all nodes. */
 const FORGOTTEN_AT_ONCE = 2
 
 /** What is done on a node is done one after the other. */
 const laneOfNode = ({ node }: Destination) => `node ${node}`
-
-/** A directory that is being removed, or could not be: until then it is left alone. */
-interface Removing {
-  until: number
-}
 
 /**
  * The work on OS images: pack, kernel, clone, delete, grab and push. Each is a job, and an image has one at a time (rules
@@ -91,6 +67,7 @@ export class Images {
   readonly installing: Installing
   readonly sweep: Sweep
   readonly upkeep: Upkeep
+  readonly removals: Removals
   /** Has files stay for a while, whether an object names them or not. Given where controllers share the objects. */
   keep: ((names: readonly string[]) => Promise<void>) | undefined
   readonly #background: Background
@@ -99,16 +76,8 @@ export class Images {
   /** Resolves when what an earlier daemon left is gone. */
   recovered: Promise<unknown> = Promise.resolve()
   #key: Promise<void> = Promise.resolve()
-  /** Directories that are being removed, or could not be. */
-  readonly #removing = new Map<string, Removing>()
-  /** Of those that could not be removed, where several controllers share the objects: how long until the next try. */
-  readonly #pausesMs = new Map<string, number>()
   /** Decides about directories of which it was not known what is stored. */
   readonly #deciding: Background
-  /** Why directories could not be removed, as it was logged last. */
-  #notRemoved = ''
-  /** Directories whose controller is not there → since when; Infinity once that was logged. */
-  readonly #away = new Map<string, number>()
 
   private constructor(options: ImagesOptions, intents: Intents) {
     this.#o = options
@@ -118,11 +87,16 @@ export class Images {
     this.installing = new Installing(status, config.auth.node_token_lifetime, ticks)
     this.sweep = new Sweep(this.#context, this.installing)
     this.upkeep = new Upkeep(this.#context, () => this.#tellTorrents())
+    this.removals = new Removals({
+      ...{ context: this.#context, jobs: options.jobs, elsewhere: this.#elsewhere },
+      lane: name => this.#laneOfTree(name),
+      locked: (lanes, signal, work) => this.#locked(lanes, signal, work)
+    })
     this.#background = new Background({
       work: async () => {
         this.#tellTorrents()
         void this.upkeep.run()
-        await this.#removeTrees(theDaemon)
+        await this.removals.submit(theDaemon)
         await noteFound(this.#context)
       },
       // A controller that has a directory which is to be removed may come, and what failed is tried again.
@@ -151,7 +125,7 @@ export class Images {
     const images = new Images(options, await Intents.open(join(config.paths.state, 'work')))
     images.#key = remote.prepare().catch(error => log.warn(`no grab and no push can start: ${error.message}`))
     const later = await recover(images.#context)
-    const removals = await images.#removeTrees(theDaemon)
+    const removals = await images.removals.submit(theDaemon)
     images.recovered = Promise.all([later(), ...removals.map(({ done }) => done.catch(() => {}))])
     images.look()
     return images
@@ -179,8 +153,7 @@ export class Images {
 
   /** This controller writes from now on: what it tried when it wrote before is tried anew. */
   promoted(): void {
-    this.#removing.clear()
-    this.#pausesMs.clear()
+    this.removals.promoted()
     this.look()
   }
 
@@ -348,118 +321,7 @@ export class Images {
    */
   async remove(name: string, actor: Actor): Promise<void> {
     await this.#o.model.remove('osimage', name, actor)
-    await this.#removeTrees(actor)
-  }
-
-  /**
-   * The directories that would be removed after these changes, as `remove` does it, and on which controller, where there are several;
-   * `view` is of the time after them.
-   */
-  removedWith(changes: readonly Change[], view: View): RemovedDirectory[] {
-    const directory = this.#directory
-    const { controllers } = this.#context
-    return changes.flatMap(({ type, name, before, after }) => {
-      if (type !== 'tree' || !(after as TreeDoc | undefined)?.abandoned || !before) return []
-      if (imageIn(view, directory, name) !== undefined) return []
-      const { controller } = before as TreeDoc
-      return [
-        { path: join(directory, name), ...(controllers && controller !== undefined ? { controller } : {}) }
-      ]
-    })
-  }
-
-  /** Has the directories removed that svcd made for deleted images. Resolves with the requests. Never throws. */
-  async #removeTrees(actor: Actor): Promise<SubmittedJob[]> {
-    const { log, ticks } = this.#o
-    const submitted: SubmittedJob[] = []
-    if (this.#o.model.isFollowing) return submitted
-    try {
-      this.#tellAway()
-      for (const tree of await abandonedTrees(this.#context)) {
-        // With one controller alone, one that fails is tried again by the next start.
-        if ((this.#removing.get(tree.name)?.until ?? 0) > ticks()) continue
-        submitted.push(await this.#submitRemoval(tree, actor))
-      }
-      this.#notRemoved = ''
-    } catch (error) {
-      const { message } = error as Error
-      const when = this.#context.controllers ? 'later' : 'at the next start'
-      if (message !== this.#notRemoved)
-        log.warn(`directories of deleted OS images are removed ${when}: ${message}`)
-      if (this.#context.controllers) this.#notRemoved = message
-    }
-    return submitted
-  }
-
-  async #submitRemoval({ name, osimage = name, controller }: TreeDoc, actor: Actor): Promise<SubmittedJob> {
-    const removing: Removing = { until: Number.POSITIVE_INFINITY }
-    this.#removing.set(name, removing)
-    const failed = () => this.#notRemovedYet(name, removing)
-    try {
-      const lanes = [`osimage ${osimage}`, await this.#laneOfTree(name)]
-      const own = this.#context.controllers?.own
-      const there = controller === own ? undefined : controller
-      const run = async (job: JobContext) => {
-        if (there === undefined)
-          await this.#locked(lanes, job.signal, () => removeAbandoned(this.#context, name, job))
-        else if (!(await this.#removeElsewhere(there, name, osimage, job))) return failed()
-        this.#pausesMs.delete(name)
-        if (this.#removing.get(name) === removing) this.#removing.delete(name)
-      }
-      const at = there === undefined ? {} : { at: there }
-      const job = await this.#o.jobs.submit({
-        ...{ kind: 'delete', object: `OS image ${osimage}`, by: actor.who, lanes, run },
-        ...at
-      })
-      // Also one that was stopped before it ran.
-      job.done.catch(failed)
-      return job
-    } catch (error) {
-      failed()
-      throw error
-    }
-  }
-
-  /** With several controllers a directory that could not be removed is tried again: who has to do it may be there by then. */
-  #notRemovedYet(name: string, removing: Removing): void {
-    if (!this.#context.controllers || this.#removing.get(name) !== removing) return
-    const pauseMs = this.#pausesMs.get(name) ?? AGAIN_MS.first
-    this.#pausesMs.set(name, Math.min(2 * pauseMs, AGAIN_MS.longest))
-    removing.until = this.#o.ticks() + pauseMs
-  }
-
-  /** Says once for each directory that it waits for a controller which is not there: it may have another name by now. */
-  #tellAway(): void {
-    const { controllers } = this.#context
-    const waiting = stillAbandoned(this.#context)
-    for (const name of [...this.#away.keys()])
-      if (!waiting.some(tree => tree.name === name)) this.#away.delete(name)
-    for (const { name, osimage = name, controller } of waiting) {
-      if (controller === undefined) continue
-      if ([controllers?.own, ...(controllers?.others() ?? [])].includes(controller)) {
-        this.#away.delete(name)
-        continue
-      }
-      const since = this.#away.get(name) ?? this.#o.ticks()
-      this.#away.set(name, since)
-      if (this.#o.ticks() - since < AWAY_MS) continue
-      this.#away.set(name, Number.POSITIVE_INFINITY)
-      this.#o.log.warn(
-        `OS image ${osimage} is deleted, and its directory ${join(this.#directory, name)} is on controller ${controller}, which is not ` +
-          `there: it is removed once svcd runs there with [controller] name = ${controller}`
-      )
-    }
-  }
-
-  /** Gives whether the directory and its record are gone. */
-  async #removeElsewhere(there: string, tree: string, osimage: string, job: JobContext): Promise<boolean> {
-    const task: Task = { kind: 'removal', osimage, tree, check: false }
-    const came = (await mayGo(this.#context, tree)) && (await this.#elsewhere.run(there, task, job))
-    const isRemoved = isObject(came) && came.removed === true
-    const isKnown = this.#o.model.view.get('tree', tree) !== undefined
-    if ((isRemoved || !isKnown) && (await forgetTree(this.#context, tree))) return true
-    job.line(`${tree} stays: an OS image is in it`)
-    return false
+    await this.removals.submit(actor)
   }
 
   /** Makes a node's file systems the tree of an image. Throws 404 with the reason when it cannot start. */
