@@ -70,8 +70,10 @@ export class Programs {
 
   #tell(told: Told): void {
     this.#process ??= this.#start()
-    this.#process.send(told, error => {
-      if (error) this.#pending.get(told.id)?.(failed('failed', error.message))
+    const child = this.#process
+    child.send(told, error => {
+      // One that takes nothing has ended, or is no use. Its end says why, to all who wait for it.
+      if (error) child.kill('SIGKILL')
     })
   }
 

@@ -137,8 +137,14 @@ t.test('behind nginx with the shipped configuration', async t => {
     logins.some(({ status, text }) => status === 429 && /try again in 10 s/.test(text)),
     'nginx refuses who guesses fast'
   )
-  for (const path of ['/token/', '//token', '/%74oken//'])
-    t.equal((await ask(...wrong.slice(0, 2), urls.https + path)).status, 429, `${path} is /token`)
+  // One more is let in every 2 s: on a slow machine one alone may be.
+  for (const path of ['/token/', '//token', '/%74oken//']) {
+    const more = Array.from({ length: 10 }, () => ask(...wrong.slice(0, 2), urls.https + path))
+    t.ok(
+      (await Promise.all(more)).some(({ status }) => status === 429),
+      `${path} is /token`
+    )
+  }
   await c.daemon.close(1000)
   t.match(await ask(`${urls.http}/version`), { status: 503, text: /svcd cannot be reached now/ })
 })
