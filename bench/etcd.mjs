@@ -7,7 +7,8 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { program, temporary } from './harness.mjs'
 
-async function freePort() {
+/** A port of this machine that nothing listens on now. */
+export async function freePort() {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address()
@@ -15,7 +16,7 @@ async function freePort() {
   return port
 }
 
-/** Resolves with the URLs of an etcd of so many members, with their data below the directory of this process, once each answers. */
+/** Resolves with the members of an etcd (each `{ url, pid }`), with their data below the directory of this process, once each answers. */
 export async function startEtcd(members = 1) {
   const all = []
   for (let i = 0; i < members; i++)
@@ -25,6 +26,7 @@ export async function startEtcd(members = 1) {
       peer: `http://127.0.0.1:${await freePort()}`
     })
   const cluster = all.map(({ name, peer }) => `${name}=${peer}`).join(',')
+  const pids = []
   let failed
   for (const { name, url, peer } of all) {
     const words = [
@@ -41,11 +43,12 @@ export async function startEtcd(members = 1) {
       ...['--listen-client-urls', url, '--advertise-client-urls', url],
       ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer, '--initial-cluster', cluster]
     ]
-    program('etcd', words, { stdio: 'ignore' }).once('error', error => {
+    const child = program('etcd', words, { stdio: 'ignore' }).once('error', error => {
       failed = new Error(
         `etcd does not start: install it (Debian: apt install etcd-server): ${error.message}`
       )
     })
+    pids.push(child.pid)
   }
   const isUp = ({ url }) =>
     fetch(`${url}/health`).then(
@@ -57,7 +60,7 @@ export async function startEtcd(members = 1) {
     if (tries > 200) throw new Error('etcd did not answer within 20 s')
     await sleep(100)
   }
-  return all.map(({ url }) => url)
+  return all.map(({ url }, i) => ({ url, pid: pids[i] }))
 }
 
 /** A field of a protocol buffer that holds bytes. */

@@ -1,6 +1,6 @@
-// node bench/storm.mjs [--machines 10000] [--within 1] [--one] [--bytes 16384] [--limit 900] [--no-bare] [--out FILE]
+// node bench/storm.mjs [--machines 10000] [--within 1] [--one] [--bytes 16384] [--limit 900] [--controllers 1] [--no-bare] [--out FILE]
 // So many machines are switched on within so many seconds, each with an address of its own, and boot from svcd; then the
-// same from a bare node:http that sends the same bytes. storm/machines.mjs says what a machine asks, and when it tries again.
+// same from a bare node:http that sends the same bytes. With several controllers they have as many members of a real etcd. storm/machines.mjs says what a machine asks, and when it tries again.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
@@ -18,15 +18,21 @@ const { values: flags } = parseArgs({
     one: { type: 'boolean', default: false },
     bytes: { type: 'string', default: '16384' },
     limit: { type: 'string', default: '900' },
+    controllers: { type: 'string', default: '1' },
     bare: { type: 'boolean', default: true },
     out: { type: 'string' }
   }
 })
-const [machines, within, bytes, limit] = ['machines', 'within', 'bytes', 'limit'].map(key =>
-  Number(flags[key])
-)
-if (!(machines >= 1 && machines <= 200_000 && within >= 0 && bytes >= 0 && limit > 0)) {
-  console.error('--machines is 1 to 200000, --within, --bytes and --limit are numbers')
+const [machines, within, bytes, limit, controllers] = [
+  'machines',
+  'within',
+  'bytes',
+  'limit',
+  'controllers'
+].map(key => Number(flags[key]))
+const areNumbers = within >= 0 && bytes >= 0 && limit > 0
+if (!(machines >= 1 && machines <= 200_000 && controllers >= 1 && controllers <= 5 && areNumbers)) {
+  console.error('--machines is 1 to 200000, --controllers 1 to 5; --within, --bytes and --limit are numbers')
   process.exit(2)
 }
 
@@ -40,11 +46,11 @@ if (!process.env.BENCH_OWN_NETWORK) {
   process.exit(signal ? 1 : status)
 }
 
-const { daemon, bare } = await servers(machines, bytes)
+const { daemons, members, bare } = await servers(machines, bytes, controllers)
 const results = {}
-for (const [name, server] of [['svcd', daemon], ...(flags.bare ? [['bare node:http', bare]] : [])]) {
-  results[name] = await storm(server, { machines, within, one: flags.one, limit })
-  server.stop()
+for (const [name, asked] of [['svcd', daemons], ...(flags.bare ? [['bare node:http', [bare]]] : [])]) {
+  results[name] = await storm(asked, { machines, within, one: flags.one, limit, members })
+  for (const server of asked) server.stop()
 }
 const whole = value => Math.round(value).toLocaleString('en')
 const ms = value => (value >= 100 ? whole(value) : value.toFixed(1))
@@ -70,6 +76,7 @@ const rows = [
     )
   ],
   ['server: CPU ms a machine', ...of(({ cpu }) => cpu.toFixed(2))],
+  ...(members.length > 0 ? [['etcd: CPU ms a machine', ...of(({ etcdCpu }) => etcdCpu.toFixed(2))]] : []),
   ['load: CPU ms a machine', ...of(({ clientCpu }) => clientCpu.toFixed(2))],
   ['server: memory at most, MiB', ...of(({ memory }) => whole(memory))]
 ]

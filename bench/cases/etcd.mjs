@@ -1,37 +1,16 @@
 // Objects in etcd: a start beside one from files, creations beside etcd's own puts, a standby's boot script beside the writer's.
-import { execFileSync } from 'node:child_process'
-import { cpSync, mkdirSync } from 'node:fs'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { addressOf, macOf, nodeOf, writeCluster } from '../cluster.mjs'
-import { checkout, startDaemon } from '../daemon.mjs'
-import { creations, reportsOf } from '../durable.mjs'
-import { puts, startEtcd } from '../etcd.mjs'
+import { addressOf, macOf, nodeOf } from '../cluster.mjs'
+import { etcdWith, startControllers } from '../controllers.mjs'
+import { startDaemon } from '../daemon.mjs'
+import { creations, reportsOf, WARM_MS } from '../durable.mjs'
+import { puts } from '../etcd.mjs'
 import { figure } from '../figures.mjs'
 import { inTurn, start, temporary } from '../harness.mjs'
 import { loaded } from '../loaded.mjs'
 
 /** Longer than the right to write outlives who was killed. */
 const LEASE_MS = 4000
-
-/** An etcd that holds the objects of `nodes` nodes, which are in the files of the directory of this process as well. */
-async function etcdWith(nodes, members = 1) {
-  const urls = await startEtcd(members)
-  writeCluster(temporary, nodes)
-  // A start makes the keys, and writes what a copy needs.
-  await (await startDaemon(temporary)).stop()
-  const settings = { 'store.medium': 'etcd', 'store.endpoints': urls.join(', ') }
-  const all = {
-    'paths.state': join(temporary, 'state'),
-    'paths.files': join(temporary, 'files'),
-    ...settings
-  }
-  execFileSync(join(checkout, 'bin/svcd'), [
-    ...['store', 'copy', 'files', 'etcd', '--config', join(checkout, 'etc/svcd.ini')],
-    ...Object.entries(all).flatMap(([key, value]) => ['--set', `${key}=${value}`])
-  ])
-  return { url: urls[0], settings }
-}
 
 const starting = {
   name: 'etcd-start',
@@ -59,12 +38,12 @@ const creating = {
   title: 'create a node in etcd',
   sized: true,
   async run({ nodes, rounds, ms }) {
-    const { url, settings } = await etcdWith(nodes)
+    const { members, settings } = await etcdWith(nodes)
     const daemon = await startDaemon(temporary, { settings })
     const client = start('load.mjs')
     const text = i => `${JSON.stringify(nodeOf(i), null, 2)}\n`
     let next = nodes
-    const some = async () => {
+    const some = async ms => {
       const from = next
       next += 5 * ms
       return creations(daemon, from, next - from)
@@ -72,12 +51,12 @@ const creating = {
     const figures = []
     for (const connections of [1, 64]) {
       const sources = Array.from({ length: connections }, (_, i) => addressOf(i))
-      const work = [
-        async () => loaded(client, daemon, { requests: await some(), sources, ms }),
-        () => puts(url, connections, ms, text)
+      const work = ms => [
+        async () => loaded(client, daemon, { requests: await some(ms), sources, ms }),
+        () => puts(members[0].url, connections, ms, text)
       ]
-      await inTurn(1, work)
-      const [ours, theirs] = await inTurn(rounds, work)
+      await inTurn(1, work(WARM_MS))
+      const [ours, theirs] = await inTurn(rounds, work(ms))
       const rates = ours.map(({ perSecond }) => perSecond)
       const beside = { what: 'put by gRPC', rounds: theirs }
       const what = connections === 1 ? 'one by one' : `${connections} at once`
@@ -92,14 +71,9 @@ const following = {
   title: 'boot script of a standby, 64 connections',
   sized: true,
   async run({ nodes, rounds, ms }) {
-    const { settings } = await etcdWith(nodes)
-    const writer = await startDaemon(temporary, { settings: { ...settings, 'controller.name': 'first' } })
-    const directory = join(temporary, 'second')
-    mkdirSync(join(directory, 'state'), { recursive: true, mode: 0o700 })
-    for (const name of ['secret.key', 'token.key', 'admin-password'])
-      cpSync(join(temporary, 'state', name), join(directory, 'state', name))
-    cpSync(join(temporary, 'files'), join(directory, 'files'), { recursive: true })
-    const standby = await startDaemon(directory, { settings: { ...settings, 'controller.name': 'second' } })
+    const {
+      controllers: [writer, standby]
+    } = await startControllers(2, nodes)
     const client = start('load.mjs')
     const sources = Array.from({ length: 64 }, (_, i) => addressOf(i))
     const requests = Array.from(
@@ -126,13 +100,16 @@ const reporting = {
   title: 'status report in etcd of three members, 64 connections',
   sized: true,
   async run({ nodes, rounds, ms }) {
-    const { url, settings } = await etcdWith(nodes, 3)
+    const { members, settings } = await etcdWith(nodes, { members: 3 })
     const daemon = await startDaemon(temporary, { settings })
     const client = start('load.mjs')
     const requests = await reportsOf(daemon, Math.min(nodes, 1000))
     const sources = Array.from({ length: 64 }, (_, i) => addressOf(i))
     const text = i => `${JSON.stringify(nodeOf(i), null, 2)}\n`
-    const work = [() => loaded(client, daemon, { requests, sources, ms }), () => puts(url, 64, ms, text)]
+    const work = [
+      () => loaded(client, daemon, { requests, sources, ms }),
+      () => puts(members[0].url, 64, ms, text)
+    ]
     await inTurn(1, work)
     const [ours, theirs] = await inTurn(rounds, work)
     const rates = ours.map(({ perSecond }) => perSecond)

@@ -1,4 +1,5 @@
-// Machines that are all switched on within one second (bench/storm.mjs), against one daemon and one bare node:http in turn.
+// Machines that are all switched on within one second (bench/storm.mjs), against one daemon, or several controllers, and one
+// bare node:http in turn.
 import { figure } from '../figures.mjs'
 import { inTurn } from '../harness.mjs'
 import { servers } from '../storm/servers.mjs'
@@ -14,16 +15,16 @@ const others = failures =>
   Object.entries(failures).reduce((sum, [reason, count]) => (reason === '503' ? sum : sum + count), 0)
 
 /** `most`: rounds at most, because the large ones take minutes. */
-const storms = (name, machines, { one, most = Infinity, targets = {} }) => ({
+const storms = (name, machines, { one, most = Infinity, targets = {}, controllers = 1 }) => ({
   name,
   apart: true,
-  title: `${machines.toLocaleString('en')} machines within 1 s, ${one ? 'one connection each' : 'one for each curl'}`,
+  title: `${machines.toLocaleString('en')} machines within 1 s, ${one ? 'one connection each' : 'one for each curl'}${controllers > 1 ? `, ${controllers} controllers on etcd` : ''}`,
   async run({ rounds }) {
-    const { daemon, bare } = await servers(machines, BYTES)
-    const options = { machines, within: 1, one, limit: 600 }
+    const { daemons, members, bare } = await servers(machines, BYTES, controllers)
+    const options = { machines, within: 1, one, limit: 600, members }
     const [ours, theirs] = await inTurn(
       Math.min(rounds, most),
-      [daemon, bare].map(server => () => storm(server, options))
+      [daemons, [bare]].map(asked => () => storm(asked, options))
     )
     /** `apart`: it is not divided by the bare server's, which may be 0. */
     const row = (what, unit, value, { target, apart = false, more } = {}) =>
@@ -60,6 +61,9 @@ const storms = (name, machines, { one, most = Infinity, targets = {} }) => ({
         })
       ),
       row('CPU a machine', 'ms', ({ cpu }) => cpu, { target: targets.cpu }),
+      ...(members.length > 0
+        ? [row("etcd's CPU a machine", 'ms', ({ etcdCpu }) => etcdCpu, { apart: true })]
+        : []),
       row("the load's CPU a machine", 'ms', ({ clientCpu }) => clientCpu),
       row('memory at most', 'MiB', ({ memory }) => memory)
     ]
@@ -72,5 +76,6 @@ export default [
     targets: { seconds: { atMost: 12 }, first: { atMost: 3 }, cpu: { atMost: 1.2 } }
   }),
   storms('storm-curl-10000', 10_000, { one: false, most: 2 }),
-  storms('storm-30000', 30_000, { one: true, most: 1, targets: { seconds: { atMost: 36 } } })
+  storms('storm-30000', 30_000, { one: true, most: 1, targets: { seconds: { atMost: 36 } } }),
+  storms('storm-three-10000', 10_000, { one: true, most: 3, controllers: 3 })
 ]

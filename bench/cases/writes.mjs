@@ -1,7 +1,7 @@
 // What is on disk when it is answered, beside the least that makes as much durable.
 import { addressOf, writeCluster } from '../cluster.mjs'
 import { startDaemon } from '../daemon.mjs'
-import { appends, creations, newFiles, reportsOf } from '../durable.mjs'
+import { appends, creations, newFiles, reportsOf, WARM_MS } from '../durable.mjs'
 import { figure } from '../figures.mjs'
 import { inTurn, start, temporary } from '../harness.mjs'
 import { loaded } from '../loaded.mjs'
@@ -42,17 +42,17 @@ const create = {
     const written = newFiles()
     let next = nodes
     /** As many as a round can need; the names go on where the last round ended. */
-    const some = async () => {
+    const some = async ms => {
       const from = next
       next += 5 * ms
       return creations(daemon, from, next - from)
     }
-    const work = [
-      async () => loaded(client, daemon, { requests: await some(), sources: ['127.0.0.1'], ms }),
+    const work = ms => [
+      async () => loaded(client, daemon, { requests: await some(ms), sources: ['127.0.0.1'], ms }),
       () => written(ms)
     ]
-    await inTurn(1, work)
-    const [ours, theirs] = await inTurn(rounds, work)
+    await inTurn(1, work(WARM_MS))
+    const [ours, theirs] = await inTurn(rounds, work(ms))
     const rates = ours.map(({ perSecond }) => perSecond)
     return [
       figure('', '/s', rates, {

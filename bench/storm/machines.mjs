@@ -53,9 +53,9 @@ class Machine {
   #connection
   #token = ''
 
-  constructor(i, { port, one }, found) {
+  constructor(i, { ports, one }, found) {
     this.#i = i
-    this.#port = port
+    this.#port = ports[i % ports.length]
     this.#one = one
     this.#source = addressOf(i)
     this.#found = found

@@ -1,4 +1,4 @@
-// A storm against one server: all machines, as many processes for them as open files ask for, and what they found.
+// A storm: all machines, as many processes for them as open files ask for, and what they found.
 import { answerOf, cpuOf, memoryOf, start } from '../harness.mjs'
 import { Times } from './times.mjs'
 
@@ -6,19 +6,23 @@ import { Times } from './times.mjs'
 const MOST = 15_000
 
 /**
- * `machines` boot from `server` (`{ pid, port }`), all begun within so many seconds. With `one` a machine asks all over one
+ * `machines` boot from `servers` (each `{ pid, port }`), an equal part from each, all begun within so many seconds. With `one` a machine asks all over one
  * connection, else iPXE has one and each curl has its own. What is not done after `limit` seconds is lost.
+ * `members`: of an etcd that the servers use.
  */
-export async function storm(server, { machines, within, one, limit }) {
+export async function storm(servers, { machines, within, one, limit, members = [] }) {
   const step = Math.ceil(machines / MOST)
   const clients = Array.from({ length: step }, () => start('storm/machines.mjs'))
-  const before = cpuOf(server.pid)
+  const cpus = () => [servers, members].map(list => list.reduce((total, { pid }) => total + cpuOf(pid), 0))
+  const ports = servers.map(({ port }) => port)
+  const before = cpus()
   const begun = performance.now()
   for (const [from, client] of clients.entries())
-    client.send({ port: server.port, machines, from, step, within: within * 1000, one, limit: limit * 1000 })
+    client.send({ ports, machines, from, step, within: within * 1000, one, limit: limit * 1000 })
   const parts = await Promise.all(clients.map(answerOf))
   const seconds = (performance.now() - begun) / 1000
   for (const client of clients) client.kill('SIGKILL')
+  const [cpu, etcdCpu] = cpus().map((now, i) => (now - before[i]) / machines)
   const sum = key => parts.reduce((total, part) => total + part[key], 0)
   const first = new Times()
   const times = {}
@@ -41,8 +45,9 @@ export async function storm(server, { machines, within, one, limit }) {
     failures,
     first,
     times,
-    cpu: (cpuOf(server.pid) - before) / machines,
+    cpu,
+    etcdCpu,
     clientCpu: sum('clientCpu') / machines,
-    memory: memoryOf(server.pid, 'VmHWM')
+    memory: Math.max(...servers.map(({ pid }) => memoryOf(pid, 'VmHWM')))
   }
 }
