@@ -166,8 +166,8 @@ export function handingOn(
   config: Config,
   { now, ticks, log }: { readonly now: () => number; readonly ticks: () => number; readonly log: Log }
 ) {
-  const requests = new ForwardedRequests(tokens.keyFor('requests that are handed on'), now)
   const url = urlOf(config)
+  const requests = new ForwardedRequests(tokens.keyFor('requests that are handed on'), url, now)
   if (isPlain(url))
     log.warn(
       `other controllers hand requests and tokens on to ${url} in the clear: [store] url = https://... has them encrypted`

@@ -41,7 +41,11 @@ export function writerFor(
   if (!writer) throw new FollowingError('no controller that writes is known for the moment')
   const head = { method: headOnly ? 'HEAD' : method, target, headers }
   return {
-    ...{ ...writer, verified, headersFor: body => requests.headersFor(head, source.address, body) },
+    ...{
+      ...writer,
+      verified,
+      headersFor: body => requests.headersFor(writer.url, head, source.address, body)
+    },
     told: failure => told(writer.url, failure)
   }
 }

@@ -21,25 +21,33 @@ interface Head {
 
 /**
  * Who asked for what one controller hands on to another: told in a header, and proved by a key that controllers alone have, for one
- * request with one body.
+ * request with one body to one controller.
  */
 export class ForwardedRequests {
   readonly #key: Uint8Array
   readonly #now: () => number
   readonly #taken: SaidOnce
 
-  /** `key`: for this purpose alone. `now`: milliseconds since 1970. */
-  constructor(key: Uint8Array, now: () => number) {
+  readonly #own: string
+
+  /** `key`: for this purpose alone. `own`: the URL at which other controllers reach this one. `now`: milliseconds since 1970. */
+  constructor(key: Uint8Array, own: string, now: () => number) {
     this.#key = key
+    this.#own = own
     this.#now = now
     this.#taken = new SaidOnce(now())
   }
 
-  /** The headers that tell that this address asked, with this body. No other request has the same. */
-  async headersFor(head: Head, address: string, body: Uint8Array): Promise<Record<string, string>> {
+  /** The headers that tell the controller at `url` that this address asked, with this body. No other request has the same. */
+  async headersFor(
+    url: string,
+    head: Head,
+    address: string,
+    body: Uint8Array
+  ): Promise<Record<string, string>> {
     const checksum = await checksumOf(body)
     const said = `${address} ${this.#now()} ${randomBytes(16).toString('hex')} ${checksum}`
-    return { [HEADER]: `${said} ${this.#proof(head, said)}` }
+    return { [HEADER]: `${said} ${this.#proof(url, head, said)}` }
   }
 
   /**
@@ -51,7 +59,7 @@ export class ForwardedRequests {
     if (header === undefined) return undefined
     const [, said = '', address = '', time, number = '', checksum, proof = ''] =
       /^(([\da-f.:]{2,45}) (\d{1,16}) ([\da-f]{32}) ([\da-f]{64})) ([\da-f]{64})$/.exec(String(header)) ?? []
-    if (said === '' || !isSameProof(this.#proof(head, said), proof))
+    if (said === '' || !isSameProof(this.#proof(this.#own, head, said), proof))
       throw badRequest(`the header ${HEADER} is for controllers of this cluster: leave it out`)
     const now = this.#now()
     if (Math.abs(now - Number(time)) > SLACK_MS) throw badRequest(clocksApart)
@@ -70,8 +78,8 @@ export class ForwardedRequests {
     return { address, checkBody }
   }
 
-  #proof({ method, target, headers }: Head, said: string): string {
-    return proofBy(this.#key, [method, target, said, headers['x-access-tokens'] ?? ''])
+  #proof(url: string, { method, target, headers }: Head, said: string): string {
+    return proofBy(this.#key, [url, method, target, said, headers['x-access-tokens'] ?? ''])
   }
 }
 

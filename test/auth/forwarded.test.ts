@@ -2,6 +2,7 @@ import t from 'tap'
 import { ForwardedRequests } from '../../lib/auth/forwarded.js'
 
 const key = new Uint8Array(32).fill(7)
+const url = 'http://10.141.0.1:7050'
 const token = { 'x-access-tokens': 'token' }
 const head = { method: 'POST', target: '/config/node/n1?x=1', headers: token }
 const body = Buffer.from('{"a":1}')
@@ -15,16 +16,17 @@ const having = (headers: Record<string, string>, of = head) => ({
 // rules 11.16
 t.test('the address that asked is believed from who has the key, for that request, at that time', async t => {
   let now = 1_000_000
-  const requests = new ForwardedRequests(key, () => now)
+  const requests = new ForwardedRequests(key, url, () => now)
   for (const address of ['10.141.0.7', '2001:db8::1']) {
-    const headers = await requests.headersFor(head, address, body)
+    const headers = await requests.headersFor(url, head, address, body)
     t.equal(requests.handedOn(having(headers))?.address, address)
   }
   t.equal(requests.handedOn(head), undefined)
 
-  const headers = await requests.headersFor(head, '10.141.0.7', body)
+  const headers = await requests.headersFor(url, head, '10.141.0.7', body)
   const [name = '', value = ''] = Object.entries(headers)[0] ?? []
-  const other = await new ForwardedRequests(new Uint8Array(32), () => now).headersFor(
+  const other = await new ForwardedRequests(new Uint8Array(32), url, () => now).headersFor(
+    url,
     head,
     '10.141.0.7',
     body
@@ -53,7 +55,7 @@ t.test('the address that asked is believed from who has the key, for that reques
   for (const later of [60_000, -60_000]) {
     now = 0
     // One that has taken none yet.
-    const answers = new ForwardedRequests(key, () => now)
+    const answers = new ForwardedRequests(key, url, () => now)
     now = 1_000_000 + later
     t.equal(answers.handedOn(having(headers))?.address, '10.141.0.7')
     now += Math.sign(later)
@@ -63,9 +65,9 @@ t.test('the address that asked is believed from who has the key, for that reques
 
 // rules 11.16
 t.test('it is believed with that body', async t => {
-  const requests = new ForwardedRequests(key, () => 1_000_000)
+  const requests = new ForwardedRequests(key, url, () => 1_000_000)
   for (const own of [body, Buffer.alloc(0), Buffer.alloc(3_000_000, 'x')]) {
-    const handedOn = requests.handedOn(having(await requests.headersFor(head, '10.141.0.7', own)))
+    const handedOn = requests.handedOn(having(await requests.headersFor(url, head, '10.141.0.7', own)))
     await t.resolves(handedOn?.checkBody(own) ?? Promise.reject())
     const longer = Buffer.concat([own, Buffer.from(' ')])
     const others =
@@ -81,10 +83,10 @@ t.test('it is believed with that body', async t => {
 // rules 11.16
 t.test('it is believed once', async t => {
   let now = 1_000_000
-  const requests = new ForwardedRequests(key, () => now)
+  const requests = new ForwardedRequests(key, url, () => now)
   const [one, other] = [
-    await requests.headersFor(head, '10.141.0.7', body),
-    await requests.headersFor(head, '10.141.0.7', body)
+    await requests.headersFor(url, head, '10.141.0.7', body),
+    await requests.headersFor(url, head, '10.141.0.7', body)
   ]
   const again = { status: 400, message: /came before, and counts once/ }
   t.equal(requests.handedOn(having(one))?.address, '10.141.0.7')
@@ -97,13 +99,22 @@ t.test('it is believed once', async t => {
 // rules 11.16
 t.test('what was handed on before the start may have come before', async t => {
   let now = 1_000_000
-  const headers = await new ForwardedRequests(key, () => now).headersFor(head, '10.141.0.7', body)
+  const headers = await new ForwardedRequests(key, url, () => now).headersFor(url, head, '10.141.0.7', body)
   now += 1
-  const requests = new ForwardedRequests(key, () => now)
+  const requests = new ForwardedRequests(key, url, () => now)
   t.throws(() => requests.handedOn(having(headers)), {
     status: 503,
     message: /before svcd was started here/,
     headers: { 'Retry-After': '5' }
   })
-  t.ok(requests.handedOn(having(await requests.headersFor(head, '10.141.0.7', body))))
+  t.ok(requests.handedOn(having(await requests.headersFor(url, head, '10.141.0.7', body))))
+})
+
+// rules 11.16
+t.test('it is believed by the controller that it was handed to', async t => {
+  const requests = new ForwardedRequests(key, url, () => 1_000_000)
+  const headers = await requests.headersFor('http://10.141.0.2:7050', head, '10.141.0.7', body)
+  t.throws(() => requests.handedOn(having(headers)), { status: 400, message: /leave it out/ })
+  const other = new ForwardedRequests(key, 'http://10.141.0.2:7050', () => 1_000_000)
+  t.equal(other.handedOn(having(headers))?.address, '10.141.0.7')
 })
