@@ -1,22 +1,21 @@
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { atOnce } from '../../concurrency.js'
 import { createOnce } from '../../disk/create-once.js'
 import { exists } from '../../disk/missing.js'
-import type { JsonObject } from '../../json.js'
 import { reasonOf } from '../errors.js'
 import { LAYOUT, VERSION } from '../layout.js'
-import type { Controller, Followed, Reached, Revertible, SharedMedium, Standing, Write } from '../medium.js'
-import { Client, type ClientOptions, UnclearError } from './client.js'
+import type { Controller, Followed, Reached, Revertible, SharedMedium, Standing } from '../medium.js'
+import { Client, type ClientOptions } from './client.js'
+import { Commits } from './commits.js'
 import { Controllers, controllersAt } from './controllers.js'
 import { compared, marksIn, refuseOtherKeys } from './key-marks.js'
 import { Keys } from './keys.js'
-import { get, holds, type Outcome, put, remove, removeAll, transact } from './kv.js'
+import { get, holds, put, transact } from './kv.js'
 import { AllRecords } from './records.js'
 import type { Keeper } from './shared-records.js'
 import { Standby } from './standby.js'
-import { commitsIn, type Intent, intentText, StoredKeys, type Unfinished } from './stored.js'
+import { StoredKeys } from './stored.js'
 import { holderIn, Writer } from './writer.js'
 
 /** What an etcd store is kept in. */
@@ -32,23 +31,12 @@ export interface EtcdOptions extends ClientOptions {
   readonly log?: (level: 'warn' | 'info', message: string) => void
 }
 
-/** etcd takes 128 operations in a transaction and 1.5 MiB in a request, unless it is told otherwise; some room is left. */
-const MOST_WRITES = 100
-const MOST_BYTES = 1024 * 1024
 /** How long one member may take for an answer before another one is asked. */
 const LIMIT_MS = 2000
-const PAUSE_MS = 50
-const RETRY_MS = { first: 100, longest: 2000 }
 /** Who cannot take over reads all that is stored for each try. */
 const TAKE_MS = { first: 500, longest: 30_000 }
-/** How long a stop may carry out a large change; the daemon has 10 s in all to stop. */
-const CLOSE_MS = 5000
 /** Nothing is lost where a report is not stored: the node hears that it is to try again. */
 const RECORD_MS = 2000
-
-const byteLength = ({ type, name, text = '' }: Write) =>
-  Buffer.byteLength(text) + Buffer.byteLength(name) + type.length + 100
-const bytesOf = (writes: readonly Write[]) => writes.reduce((sum, write) => sum + byteLength(write), 0)
 
 /** A file of the state directory of who has had objects in etcd. */
 const USED = 'objects-in-etcd'
@@ -59,35 +47,17 @@ const OTHER_WRITES = 'another controller writes'
 const NOT_OPEN = 'the store is not open for changes'
 const FOLLOWS = 'this svcd does not write: it follows the one that does'
 
-interface Unclear {
-  /** What the head holds if it was carried out, and once it is taken back. */
-  readonly to: string
-  readonly settled: string
-  back(): readonly JsonObject[]
-}
-
-/**
- * A store kept in etcd. A change is one transaction that compares two keys: the writer's, so that who lost the right commits
- * nothing, and the head, which every commit moves on, so that a transaction that is sent again is carried out once.
- */
+/** A store kept in etcd: who writes commits, and the others follow that one until they write themselves. */
 export class Etcd implements SharedMedium {
   readonly #client: Client
   readonly #keys: Keys
   readonly #writer: Writer
-  readonly #patienceMs: number
   readonly #ttlMs: number
   readonly #url: string
   readonly #log: NonNullable<EtcdOptions['log']>
-  readonly #finishing: Background
+  readonly #commits: Commits
   /** What was read; `start` forgets it. */
   stored: StoredKeys | undefined
-  /** What the head holds after our last commit. */
-  #head: string | undefined
-  /** A commit of which nobody knows whether it was carried out: told as failed, so it has to be taken back. */
-  #unclear: Unclear | undefined
-  #intent: Intent | undefined
-  #staged = 0
-  #isOpen = false
   /** Who is told what others write, should the right be lost to one. */
   #followed: Followed | undefined
   /** In the place of all this while another one writes. */
@@ -98,7 +68,6 @@ export class Etcd implements SharedMedium {
   /** What is kept of nodes and requests and is no object. */
   readonly records: AllRecords
   #isClosed = false
-  #closeBy = Number.POSITIVE_INFINITY
 
   constructor({
     prefix = '/svcd/',
@@ -110,7 +79,6 @@ export class Etcd implements SharedMedium {
   }: EtcdOptions) {
     this.#client = new Client(reached)
     this.#keys = new Keys(prefix)
-    this.#patienceMs = patienceMs
     this.#ttlMs = ttlSeconds * 1000
     this.#url = url
     this.#log = log
@@ -121,19 +89,20 @@ export class Etcd implements SharedMedium {
       ttlSeconds,
       url,
       log,
-      regained: () => this.#assertHead(),
+      regained: () => this.#commits.assertHead(),
       overtaken: async reason => {
-        if (!this.#followed || !this.#isOpen) throw new Error(reason)
+        if (!this.#followed || !this.#commits.isOpen) throw new Error(reason)
         throw await this.#overtaken()
       }
     })
-    this.#finishing = new Background({
-      work: () => this.#finish(),
-      retryMs: RETRY_MS,
-      failed: reason => log('warn', `a large change is not yet carried out in etcd: ${reason}`),
-      recovered: () => log('info', 'the large change is carried out in etcd')
+    this.#commits = new Commits({
+      client: this.#client,
+      keys: this.#keys,
+      writer: this.#writer,
+      patienceMs,
+      overtaken: () => this.#overtaken(),
+      log
     })
-
     this.#taking = new Background({
       work: () => this.#standby?.take() ?? Promise.resolve(),
       retryMs: TAKE_MS,
@@ -167,11 +136,14 @@ export class Etcd implements SharedMedium {
     const at = this.#keys.keyMarks
     const marks = JSON.stringify(await marksIn(state))
     const { revision } = this.#writer
-    const { succeeded, found } = await this.#patiently(() =>
-      this.#once(revision, [holds(at, undefined)], [put(at, marks)], [get(at)])
+    const { succeeded, found } = await this.#commits.write(
+      revision,
+      [holds(at, undefined)],
+      [put(at, marks)],
+      [get(at)]
     )
     if (succeeded) return
-    if (!found[0]) this.#lost()
+    if (!found[0]) this.#commits.lost()
     await this.refuseOtherKeys(state, found[0].value.toString())
   }
 
@@ -231,7 +203,7 @@ export class Etcd implements SharedMedium {
   async start(_types: Iterable<string>, followed?: Followed): Promise<void> {
     this.#followed = followed
     this.#loadRecords()
-    await this.#begin(this.#writer.revision, this.stored)
+    await this.#commits.begin(this.#writer.revision, this.stored)
     this.stored = undefined
   }
 
@@ -252,7 +224,7 @@ export class Etcd implements SharedMedium {
   }
 
   get standing(): Standing {
-    const known = commitsIn(this.#head)
+    const known = this.#commits.number
     if (!this.#standby) {
       const { doubtMs } = this.#writer
       return { role: doubtMs === 0 ? 'primary' : 'unknown', revision: known, lag_ms: Math.ceil(doubtMs) }
@@ -281,141 +253,31 @@ export class Etcd implements SharedMedium {
     if (this.stored) atOnce(this.records.loading(this.stored.records))
   }
 
-  /** Begins to write, by the right of this revision, where what is stored is known. */
-  async #begin(revision: string, stored: Unfinished | undefined): Promise<void> {
-    const { head, intent, abandoned = [] } = stored ?? {}
-    this.#head = head
-    this.#unclear = undefined
-    this.#intent = intent
-    this.#isOpen = true
-    // The head moves on, so that an earlier writer that gets its right back knows of this one, whatever it writes.
-    await this.#advance(revision, [], () => [])
-    for (const id of abandoned) await this.#fenced([removeAll(this.#keys.stagedBy(id))], revision)
-    if (intent) this.#finishing.wake()
+  async commit(writes: readonly Revertible[]): Promise<void> {
+    this.#assertOpen()
+    await this.#commits.commit(writes)
   }
 
-  async commit(writes: readonly Revertible[]): Promise<void> {
-    if (!this.#isOpen) throw new Error(this.#standby ? OTHER_WRITES : NOT_OPEN)
-    const revision = await this.#ready()
-    if (
-      writes.length <= MOST_WRITES &&
-      bytesOf(writes) <= MOST_BYTES &&
-      // What takes it back has to be one transaction too.
-      bytesOf(writes.map(({ type, name, textBefore }) => ({ type, name, text: textBefore }))) <= MOST_BYTES
-    )
-      await this.#advance(revision, writes.map(this.#operation), () =>
-        writes.map(({ type, name, textBefore }) => this.#operation({ type, name, text: textBefore }))
-      )
-    else await this.#commitIntent(revision, writes)
+  #assertOpen(): void {
+    if (!this.#commits.isOpen) throw new Error(this.#standby ? OTHER_WRITES : NOT_OPEN)
   }
 
   get problem(): string {
-    if (!this.#standby) return this.#writer.problem || this.#finishing.problem
+    if (!this.#standby) return this.#writer.problem || this.#commits.problem
     const { problem, isFree } = this.#standby
     if (problem !== '' || !isFree || this.#taking.problem === '') return problem
     return `nobody writes, and this svcd cannot either so far: ${this.#taking.problem}`
   }
 
   async close(): Promise<void> {
-    this.#isOpen = false
     this.#isClosed = true
-    this.#closeBy = performance.now() + CLOSE_MS
+    this.#commits.stop()
     await this.#taking.close()
-    this.#isOpen = false
+    await this.#commits.close()
     await this.#standby?.close()
-    if (this.#intent) await this.#finishing.run().catch(() => undefined)
-    await this.#finishing.close()
     await this.#controllers?.close()
     await this.#writer.close()
     this.#client.close()
-  }
-
-  readonly #operation = ({ type, name, text }: Write): JsonObject =>
-    text === undefined ? remove(this.#keys.object(type, name)) : put(this.#keys.object(type, name), text)
-
-  /** Takes back what is unclear, and finishes what is unfinished: nothing is written over either. Gives the writer's revision. */
-  async #ready(): Promise<string> {
-    const { revision } = this.#writer
-    if (this.#unclear) await this.#settle(revision)
-    if (this.#intent) await this.#finishing.run()
-    return revision
-  }
-
-  /** Stages the writes, a part at a time; the last key, the intent, commits them. The objects' keys follow. */
-  async #commitIntent(revision: string, writes: readonly Revertible[]): Promise<void> {
-    const { intent } = this.#keys
-    // Never used twice: a request that etcd gets late does nothing to a later change.
-    const id = `${revision}-${++this.#staged}`
-    const unstage = removeAll(this.#keys.stagedBy(id))
-    try {
-      for (const part of this.#parts(writes, ({ type, name, text = '' }) =>
-        put(this.#keys.stagedObject(id, type, name), text)
-      ))
-        await this.#fenced(part, revision)
-    } catch (error) {
-      await this.#once(revision, [], [unstage]).catch(() => undefined) // the next start does it
-      throw error
-    }
-    const change = { id, writes }
-    await this.#advance(revision, [put(intent, intentText(change))], () => [remove(intent), unstage])
-    // Another one may have got the right before the answer came: that one has finished it.
-    if (!this.#isOpen) return
-    this.#intent = change
-    this.#finishing.wake()
-  }
-
-  /** Operations in parts that etcd takes as one transaction each. Throws Error for an object that it does not take at all. */
-  *#parts(
-    writes: readonly Write[],
-    operation: (write: Write) => JsonObject,
-    last?: JsonObject[]
-  ): Generator<JsonObject[]> {
-    let part: JsonObject[] = []
-    let bytes = 0
-    for (const write of writes) {
-      const size = byteLength(write)
-      if (size > MOST_BYTES)
-        throw new Error(
-          `${write.type} ${write.name} has ${size} bytes: etcd holds objects of up to ${MOST_BYTES} bytes`
-        )
-      if (part.length === MOST_WRITES || bytes + size > MOST_BYTES) {
-        yield part
-        part = []
-        bytes = 0
-      }
-      part.push(operation(write))
-      bytes += size
-    }
-    yield part
-    if (last) yield last
-  }
-
-  /** Brings the objects' keys up to the intent, then removes it and all that is staged. */
-  async #finish(): Promise<void> {
-    const change = this.#intent
-    if (!change) return
-    const { intent } = this.#keys
-    const last = [remove(intent), removeAll(this.#keys.stagedBy(change.id))]
-    // A part that etcd gets late, when the intent is gone, must not bring old texts back.
-    const isDue = holds(intent, intentText(change))
-    const { revision } = this.#writer
-    for (const part of this.#parts(change.writes, this.#operation, last)) {
-      if (performance.now() > this.#closeBy) throw new Error('shutting down; the next start goes on with it')
-      const { succeeded, found } = await this.#patiently(() =>
-        this.#once(revision, [isDue], part, [get(intent)])
-      )
-      if (succeeded) continue
-      // The last part was carried out when it was sent before, or another writer has carried all of them out.
-      if (found[0] === undefined) break
-      this.#lost()
-    }
-    if (this.#intent === change) this.#intent = undefined
-  }
-
-  /** Carries operations out that may be carried out twice, while the right to write is ours. */
-  async #fenced(operations: readonly JsonObject[], revision: string): Promise<void> {
-    const { succeeded } = await this.#patiently(() => this.#once(revision, [], operations))
-    if (!succeeded) this.#lost()
   }
 
   #keeper(): Keeper {
@@ -425,97 +287,12 @@ export class Etcd implements SharedMedium {
         return etcd.#standby !== undefined
       },
       get revision() {
-        if (!etcd.#isOpen) throw new Error(etcd.#standby ? OTHER_WRITES : NOT_OPEN)
+        etcd.#assertOpen()
         return etcd.#writer.revision
       },
-      write: (revision, ...parts) => this.#patiently(() => this.#once(revision, ...parts), RECORD_MS),
-      lost: () => this.#lost()
+      write: (revision, ...parts) => this.#commits.write(revision, ...parts, RECORD_MS),
+      lost: () => this.#commits.lost()
     }
-  }
-
-  /** One try of a transaction that compares who may write. */
-  #once(
-    revision: string,
-    conditions: readonly JsonObject[],
-    operations: readonly JsonObject[],
-    otherwise: readonly JsonObject[] = []
-  ): Promise<Outcome> {
-    const compare = [this.#writer.isAt(revision), ...conditions]
-    return transact(this.#client, compare, operations, otherwise, LIMIT_MS)
-  }
-
-  #lost(): never {
-    this.#writer.lost()
-    throw new Error(`etcd at ${this.#client.where}: the right to write was lost, and is asked for again`)
-  }
-
-  /** Moves the head on, with the operations. When nobody knows whether that was done, `back` is noted. */
-  async #advance(
-    revision: string,
-    operations: readonly JsonObject[],
-    back: () => readonly JsonObject[]
-  ): Promise<void> {
-    const number = commitsIn(this.#head) + 1
-    const to = `${number} ${revision}`
-    try {
-      await this.#move(revision, this.#head, to, operations)
-    } catch (error) {
-      if (error instanceof UnclearError) this.#unclear = { to, settled: `${number + 1} ${revision}`, back }
-      throw error
-    }
-    this.#head = to
-  }
-
-  /** From one head to another. Throws UnclearError where it may have been done, or may yet be. */
-  async #move(
-    revision: string,
-    from: string | undefined,
-    to: string,
-    operations: readonly JsonObject[]
-  ): Promise<void> {
-    const { head } = this.#keys
-    const { succeeded, found } = await this.#patiently(() =>
-      this.#once(revision, [holds(head, from)], [...operations, put(head, to)], [get(head)])
-    )
-    // It was done when it was sent before, and the answer was lost.
-    if (!succeeded && found[0]?.value.toString() !== to) this.#lost()
-  }
-
-  /** Asks again while etcd gives no clear answer. After one such, a refusal says nothing of what was sent before it. */
-  async #patiently<R>(ask: () => Promise<R>, patienceMs = this.#patienceMs): Promise<R> {
-    let unclear: UnclearError | undefined
-    for (const giveUp = performance.now() + patienceMs; ; await sleep(PAUSE_MS)) {
-      try {
-        return await ask()
-      } catch (error) {
-        if (error instanceof UnclearError) unclear = error
-        else throw unclear ? new UnclearError(reasonOf(error)) : error
-        if (performance.now() > giveUp) throw unclear
-      }
-    }
-  }
-
-  /** Takes a commit back that was told as failed, if it was carried out; if not, moves the head on, so that it never will be. */
-  async #settle(revision: string): Promise<void> {
-    const { to, settled, back } = this.#unclear as Unclear
-    const head = await this.#headNow()
-    if (head === to) await this.#move(revision, to, settled, back())
-    else if (head === this.#head) await this.#move(revision, head, settled, [])
-    else if (head !== settled) throw await this.#overtaken()
-    this.#head = settled
-    this.#unclear = undefined
-  }
-
-  /** Whether nobody has written since we could: otherwise memory is not what is stored. */
-  async #assertHead(): Promise<void> {
-    if (!this.#isOpen) return
-    const head = await this.#headNow()
-    if (![this.#head, this.#unclear?.to, this.#unclear?.settled].includes(head)) throw await this.#overtaken()
-  }
-
-  async #headNow(): Promise<string | undefined> {
-    const { found } = await transact(this.#client, [], [get(this.#keys.head)], [], LIMIT_MS)
-    return found[0]?.value.toString()
   }
 
   /** Another one has written, or is about to: what it writes is followed from now on. */
@@ -542,8 +319,7 @@ export class Etcd implements SharedMedium {
   /** Follows from what was read, otherwise reads it first. */
   #stand(stored?: StoredKeys): void {
     if (this.#standby || this.#isClosed) return
-    this.#isOpen = false
-    this.#intent = undefined
+    this.#commits.end()
     this.#standby = new Standby({
       client: this.#client,
       keys: this.#keys,
@@ -562,8 +338,8 @@ export class Etcd implements SharedMedium {
   /** What another one has begun and not finished is taken over too, before anything else is written. */
   async #promoted(revision: string): Promise<void> {
     try {
-      await this.#finishing.settled()
-      await this.#begin(revision, await StoredKeys.unfinished(this.#client, this.#keys))
+      await this.#commits.settled()
+      await this.#commits.begin(revision, await StoredKeys.unfinished(this.#client, this.#keys))
       // It may have been lost, and gone to another one, while the last answer was on its way.
       if (this.#writer.revision !== revision) throw new Error('the right to write was lost meanwhile')
       this.#standby = undefined
