@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { problemText } from '../../lib/store/errors.js'
@@ -84,6 +84,40 @@ t.test(
     t.strictSame(asked, ['second'])
   }
 )
+
+// rules 11.14
+t.test('a transaction that a member does not answer is asked of the next one beside it', async t => {
+  const silent = createServer(() => {})
+  silent.listen(0)
+  t.teardown(() => {
+    silent.closeAllConnections()
+    silent.close()
+  })
+  const endpointOf = (port: number) => `http://127.0.0.1:${port}`
+  const first = endpointOf((silent.address() as AddressInfo).port)
+  const left = new Promise(resolve =>
+    silent.once('connection', (socket: Socket) => socket.once('close', resolve))
+  )
+  const answers = () => ({ succeeded: true, responses: [{ response_range: { kvs: [pair('/k', 'v')] } }] })
+  const ours = closed(t, new Client({ endpoints: [first, endpointOf(listen(t, createServer, answers))] }))
+  for (const when of ['beside it', 'in its place, from then on']) {
+    const { found } = await transact(ours, [], [get('/k')], [], 60_000)
+    t.equal(found[0]?.value.toString(), 'v', when)
+  }
+  await left
+
+  const refusing = endpointOf(listen(t, createServer, () => refusal(3, 'no')))
+  const one = closed(t, new Client({ endpoints: [refusing] }))
+  await t.rejects(transact(one, [], [get('/k')], [], 60_000), RefusedError)
+  const both = closed(t, new Client({ endpoints: [first, refusing] }))
+  await t.rejects(
+    transact(both, [], [get('/k')], [], 60_000),
+    UnclearError,
+    'who refused says nothing of the other'
+  )
+  const none = closed(t, new Client({ endpoints: [first, endpointOf(9)] }))
+  await t.rejects(transact(none, [], [get('/k')], [], 1200), UnclearError)
+})
 
 // rules 11.14
 t.test('plain http goes nowhere but to loopback', async t => {

@@ -8,6 +8,7 @@ import { Agent as TlsAgent, request as tlsRequest } from 'node:https'
 import { type CertificateFault, certificateFault } from '../../certificate-fault.js'
 import { isObject, type JsonObject } from '../../json.js'
 import { oneLine } from '../../log.js'
+import { reasonOf } from '../errors.js'
 import { type Etcdctl, etcdctlFor } from './etcdctl.js'
 
 /** Longer than any answer that is asked for here: who lists asks for fewer keys when one is. */
@@ -15,6 +16,8 @@ const ANSWER_BYTES = 64 * 1024 * 1024
 /** So much of a text of etcd stands in a message. */
 const WORDS = 300
 const OPEN_MS = 5000
+/** A question that may be asked more than once is asked again beside the first when there is no answer for so long. */
+const HEDGE_MS = 500
 /** A machine that is gone without a word is noticed so. */
 const KEEP_ALIVE_MS = 2000
 /** Codes of gRPC that say nothing about whether the request was carried out: cancelled, unknown, deadline, aborted, internal, unavailable. */
@@ -129,6 +132,43 @@ export class Client {
       if (error instanceof UnclearError) leave()
       throw error
     }
+  }
+
+  /**
+   * As `ask`, for what may be carried out more than once: while there is no answer, one endpoint after the other is asked beside
+   * those before, and the first answer counts. What comes to a member while etcd has no leader gets none, and one that is cut off
+   * says nothing. A refusal is Unclear once several were asked: it says nothing of the others.
+   */
+  hedged(path: string, question: JsonObject, limitMs: number): Promise<JsonObject> {
+    const limit = { ms: limitMs, end: performance.now() + limitMs }
+    const first = this.#preferred
+    const over = new AbortController()
+    let asked = 0
+    let failed = 0
+    return new Promise<JsonObject>((resolve, reject) => {
+      const one = () => {
+        const at = first + asked++
+        const endpoint = this.#endpoints[at % this.#endpoints.length] as URL
+        const ask = (token?: string) =>
+          this.#post(new URL(`/v3/${path}`, endpoint), question, limit, token, over.signal)
+        this.#asUser(endpoint, limit, ask).then(
+          answer => {
+            if (this.#preferred === first) this.#preferred = at
+            resolve(answer)
+          },
+          error => {
+            failed++
+            const isUnclear = error instanceof UnclearError
+            if (isUnclear && failed < asked) return
+            if (isUnclear && this.#preferred === first) this.#preferred += asked
+            reject(isUnclear || asked === 1 ? error : new UnclearError(reasonOf(error)))
+          }
+        )
+      }
+      one()
+      const again = setInterval(one, HEDGE_MS)
+      over.signal.addEventListener('abort', () => clearInterval(again))
+    }).finally(() => over.abort())
   }
 
   /**

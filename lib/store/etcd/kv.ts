@@ -45,6 +45,12 @@ export const isCreatedAt = (key: string, revision: string): JsonObject => ({
   key: base64(key),
   create_revision: revision
 })
+/** The key was last changed at this revision. */
+export const isModifiedAt = (key: string, revision: string): JsonObject => ({
+  target: 'MOD',
+  key: base64(key),
+  mod_revision: revision
+})
 /** The key holds this; undefined: it is not there. */
 export const holds = (key: string, value: string | undefined): JsonObject =>
   value === undefined ? isCreatedAt(key, '0') : { target: 'VALUE', key: base64(key), value: base64(value) }
@@ -56,8 +62,8 @@ export interface Outcome {
 }
 
 /**
- * One transaction: all of `success` where every condition holds, otherwise `failure`. Throws what `Client.ask` throws, and
- * UnclearError for an answer to other questions than these.
+ * One transaction: all of `success` where every condition holds, otherwise `failure`. It may be carried out more than once
+ * (`Client.hedged`), so it does nothing new the second time, or its conditions hold once. Throws what `Client.hedged` throws, and UnclearError for an answer to other questions than these.
  */
 export async function transact(
   client: Client,
@@ -66,7 +72,7 @@ export async function transact(
   failure: readonly JsonObject[],
   limitMs: number
 ): Promise<Outcome> {
-  const answer = await client.ask(
+  const answer = await client.hedged(
     'kv/txn',
     { compare: [...compare], success: [...success], failure: [...failure] },
     limitMs

@@ -144,6 +144,46 @@ t.test(
   }
 )
 
+t.test(
+  'a commit that was told as failed and never made leaves its number out, and cannot come late',
+  async t => {
+    const etcd = await startEtcd(t)
+    let isHeld = false
+    const late: (() => Promise<string>)[] = []
+    const url = await serve(t, async (path, body) => {
+      // What moves the head on is a commit.
+      const isCommit = body.includes(`"request_put":{"key":"${base64('/svcd/head')}"`)
+      if (!isHeld || !isCommit) return passOn(etcd, path, body)
+      late.push(async () => (await passOn(etcd, path, body)).text)
+      return new Promise(() => {})
+    })
+    const head = async () => {
+      const { kvs = [] } = await etcd.ask('kv/range', { key: base64('/svcd/head') })
+      const [{ value }] = kvs as unknown as [{ value: string }]
+      const [number, revision] = Buffer.from(value, 'base64').toString().split(' ')
+      return { number: Number(number), revision }
+    }
+    // The lease is kept meanwhile: the same one goes on to write.
+    const store = await open(new Etcd({ endpoints: [url], ttlSeconds: 3, patienceMs: 500 }))
+    await set(store, 1)
+    const before = await head()
+    isHeld = true
+    await t.rejects(set(store, 2), StoreError)
+    isHeld = false
+    t.equal(stored(store), 1)
+    await set(store, 3)
+    // One number is that of the commit that was given up, the next one makes that impossible, and the third is the new commit.
+    t.strictSame(await head(), { ...before, number: before.number + 3 })
+    t.ok(late.length > 0)
+    for (const text of await Promise.all(late.map(send => send()))) t.notMatch(text, '"succeeded":true')
+    t.equal(stored(store), 3)
+    await store.close()
+    const again = await open(new Etcd({ endpoints: [etcd.url], ttlSeconds: 3 }))
+    t.equal(stored(again), 3)
+    await again.close()
+  }
+)
+
 t.test('an endpoint that is gone is left for the next one', async t => {
   const etcd = await startEtcd(t)
   const gone = `http://127.0.0.1:${await freePort()}`
