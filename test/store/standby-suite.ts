@@ -476,6 +476,30 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     t.strictSame([has(again), has(again, 'c149'), has(again, 'e')], [6, 7, undefined])
   })
 
+  // A member of etcd that becomes leader gives all leases their whole time again.
+  t.test('who gives no sign of life loses the right after its time, though its lease goes on', async t => {
+    const etcd = await startEtcd(t)
+    const way = await Way.to(t, etcd)
+    const first = await open(t, way.url, { ttlSeconds: 2 })
+    const second = await follow(t, etcd.url, { ttlSeconds: 2 })
+    await setAll(first, ['c'], 1)
+    await sleep(5000)
+    t.not(second.following, '', 'one that does nothing and is there keeps it')
+    const { kvs } = await etcd.ask('kv/range', { key: base64('/svcd/writer') })
+    const [{ lease: ID }] = kvs as unknown as [{ lease: string }]
+    way.silence()
+    const keeping = setInterval(() => void etcd.ask('lease/keepalive', { ID }), 300)
+    t.teardown(() => clearInterval(keeping))
+    await until(() => second.following === '')
+    t.ok((await etcd.ask('lease/timetolive', { ID })).TTL, 'the lease is there')
+    await setAll(second, ['c'], 2)
+    way.release()
+    way.cut()
+    await until(() => has(first) === 2)
+    t.not(first.following, '')
+    await t.rejects(setAll(first, ['c'], 3), FollowingError)
+  })
+
   t.test(
     `kill -9 of the writer, ${kills} times: who follows has all that was acknowledged`,
     { timeout: 60_000 + kills * 20_000 },

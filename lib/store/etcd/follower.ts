@@ -6,7 +6,8 @@ import { reasonOf } from '../errors.js'
 import type { Followed } from '../medium.js'
 import { type Client, UnclearError } from './client.js'
 import type { Keys } from './keys.js'
-import { get, transact } from './kv.js'
+import { get, isModifiedAt, type Pair, remove, transact } from './kv.js'
+import { Pulse } from './pulse.js'
 import type { AllRecords } from './records.js'
 import { Replica } from './replica.js'
 import { commitsIn, StoredKeys } from './stored.js'
@@ -51,6 +52,7 @@ export class Follower {
   #right: string | undefined
   #holder: Holder | undefined
   #gone = new AbortController()
+  readonly #pulse = new Pulse()
   readonly #closing = new AbortController()
   #watch: AbortController | undefined
   #running: Promise<void> | undefined
@@ -190,6 +192,16 @@ export class Follower {
     setMaxListeners(0, this.#gone.signal)
   }
 
+  /** Ends the right to write of who gives no sign of life, unless that one gives one before this comes to its turn in etcd. */
+  async #free({ key, modified }: Pair): Promise<void> {
+    const { client, log } = this.#o
+    const isStill = isModifiedAt(key, modified)
+    const { succeeded } = await transact(client, [isStill], [remove(key)], [], LOOK_LIMIT_MS)
+    if (!succeeded) return
+    log('warn', `${this.#holder?.who} had the right to write, and gave no sign of life: its right is ended`)
+    this.#looking.wake()
+  }
+
   /** Notices a watch that tells nothing more: a connection may be gone without a word. */
   async #look(): Promise<void> {
     const { client, keys } = this.#o
@@ -197,6 +209,8 @@ export class Follower {
     const { found } = await transact(client, [], [get(keys.head), get(keys.writer)], [], LOOK_LIMIT_MS)
     const [head, writer] = found
     this.#heldBy(writer?.created ?? '', writer?.value.toString())
+    const isSilent = this.#pulse.isSilent(writer, this.#holder?.ttlMs, asked, performance.now())
+    if (writer && isSilent) await this.#free(writer)
     if (this.#replica && BigInt(head?.modified ?? '0') <= BigInt(this.#revision)) {
       this.#freshMs = asked
       this.#behindSinceMs = undefined

@@ -145,7 +145,7 @@ export class Writer {
   async #keep(): Promise<void> {
     if (this.#over !== '') return
     const asked = performance.now()
-    if (this.#revision !== '' && (await isKept(this.#options.client, this.#lease, this.#limitMs))) {
+    if (this.#revision !== '' && (await this.#isKept(this.#revision))) {
       this.#heldMs = asked
       return
     }
@@ -154,16 +154,31 @@ export class Writer {
     if (holder !== undefined) await this.#options.overtaken(`${this.#at} is written by ${holder} now`)
   }
 
+  /** Keeps the lease, and gives the others a sign of life. False where the right of this revision is lost. */
+  async #isKept(revision: string): Promise<boolean> {
+    const { client, key } = this.#options
+    const lease = this.#lease
+    if (!(await isKept(client, lease, this.#limitMs))) return false
+    const sign = put(key, this.#self, lease)
+    const { succeeded } = await transact(client, [this.isAt(revision)], [sign], [], this.#limitMs)
+    return succeeded
+  }
+
+  /** What our key holds. */
+  get #self(): string {
+    const { url, ttlSeconds } = this.#options
+    return JSON.stringify({ host: hostname(), pid: process.pid, url, ttl: ttlSeconds })
+  }
+
   /** Takes the key where nobody has it, and makes the right ours after `before`. Gives who has it; undefined: we have. */
   async #elect(before = async (_revision: string) => {}): Promise<string | undefined> {
-    const { client, key, ttlSeconds, url } = this.#options
+    const { client, key, ttlSeconds } = this.#options
     const ends = this.#ends
     const asked = performance.now()
     // One that was granted and not used ends by itself.
     const ID = await granted(client, ttlSeconds, this.#limitMs)
-    const self = JSON.stringify({ host: hostname(), pid: process.pid, url })
     const absent = isCreatedAt(key, '0')
-    const success = [put(key, self, ID), get(key)]
+    const success = [put(key, this.#self, ID), get(key)]
     const giveBack = () => revoke(client, ID, this.#limitMs)
     const { found } = await transact(client, [absent], success, [get(key)], this.#limitMs).catch(
       async error => {
@@ -198,13 +213,16 @@ export interface Holder {
   readonly who: string
   /** Where other controllers reach it; '' where it does not say. */
   readonly url: string
+  /** It changes its key every third of this, in ms; undefined: it does not, as earlier releases. */
+  readonly ttlMs?: number
 }
 
 /** Who has the right to write, by what the key holds. */
 export function holderIn(text: string): Holder {
   try {
-    const { host, pid, url } = JSON.parse(text)
+    const { host, pid, url, ttl } = JSON.parse(text)
     return {
+      ...(Number.isSafeInteger(ttl) && ttl > 0 ? { ttlMs: ttl * 1000 } : {}),
       who: `process ${Number(pid)} on ${oneLine(String(host), 100)}`,
       url: typeof url === 'string' && /^https?:$/.test(new URL(url || 'none:').protocol) ? url : ''
     }
