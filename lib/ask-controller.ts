@@ -58,10 +58,12 @@ export function guard(request: ClientRequest, isTls: boolean, connected: () => v
     .once('socket', socket => {
       // Whose machine is gone without a word is noticed.
       socket.setKeepAlive(true, KEEP_ALIVE_MS)
-      socket.once(isTls ? 'secureConnect' : 'connect', () => {
+      const isThere = () => {
         clearTimeout(connecting)
         connected()
-      })
+      }
+      if (request.reusedSocket) isThere()
+      else socket.once(isTls ? 'secureConnect' : 'connect', isThere)
     })
     .once('close', () => clearTimeout(connecting))
     .on('information', () => {

@@ -1,5 +1,5 @@
-import { request as ask, type IncomingMessage } from 'node:http'
-import { request as askTls } from 'node:https'
+import { request as ask, type IncomingMessage, Agent as PlainAgent } from 'node:http'
+import { request as askTls, Agent as TlsAgent } from 'node:https'
 import { pipeline } from 'node:stream/promises'
 import { guard } from '../ask-controller.js'
 import { badRequest, ServiceError } from '../errors.js'
@@ -20,6 +20,8 @@ const FRONT_SERVERS = 'x-accel-'
 /** So many that are refused are told to come back in a second. */
 const LEAST_PER_SECOND = 300
 const AGAIN = { 'Retry-After': '5' }
+/** A connection is used again within so long: less than the other server gives one before it may end it to make room. */
+const KEPT_MS = 1500
 
 /** Writes the head of an answer: status, headers and, if it is known, the length. */
 type Begin = (status: number, headers: Record<string, string>, length: number | undefined) => void
@@ -27,6 +29,7 @@ type Begin = (status: number, headers: Record<string, string>, length: number | 
 /** Requests that another server answers. They are bounded in number (rules 11.16). */
 export class Forwards {
   readonly #places: Places
+  readonly #agents = agents()
 
   /** `isUnbound`: whether an address may have all places. */
   constructor(
@@ -52,17 +55,25 @@ export class Forwards {
    * have been done, or there is no place in time, and 502 where nobody knows.
    */
   run<C>(exchange: Exchange<C>, forwarded: Forwarded, begin: Begin): Promise<void> {
-    return this.#places.run(exchange, place => forward(exchange, forwarded, place, begin))
+    return this.#places.run(exchange, place => forward(exchange, forwarded, this.#agents, place, begin))
   }
 }
+
+/** Connections that are kept from one request to the next, by the protocol. */
+function agents() {
+  const options = { keepAlive: true, timeout: KEPT_MS }
+  return { 'http:': new PlainAgent(options), 'https:': new TlsAgent(options) }
+}
+type Agents = ReturnType<typeof agents>
 
 async function forward<C>(
   exchange: Exchange<C>,
   forwarded: Forwarded,
+  agents: Agents,
   place: Place,
   begin: Begin
 ): Promise<void> {
-  const answer = await asked(exchange, forwarded, place)
+  const answer = await asked(exchange, forwarded, agents, place)
   if (exchange.gone) return void answer.destroy()
   const { 'content-length': length } = answer.headers
   begin(answer.statusCode as number, passedOn(answer), length === undefined ? undefined : Number(length))
@@ -86,6 +97,7 @@ async function forward<C>(
 async function asked<C>(
   exchange: Exchange<C>,
   { to, target, body }: Forwarded,
+  agents: Agents,
   place: Place
 ): Promise<IncomingMessage> {
   const { incoming, outgoing, route } = exchange
@@ -101,7 +113,7 @@ async function asked<C>(
     const request = (isTls ? askTls : ask)({
       ...{ hostname: hostname.replace(/^\[|\]$/g, ''), port, path: target, method: incoming.method },
       headers: { ...passedOn(incoming), ...added, host, 'content-length': body.length },
-      ...{ agent: false, signal: gone, rejectUnauthorized: verified }
+      ...{ agent: agents[isTls ? 'https:' : 'http:'], signal: gone, rejectUnauthorized: verified }
     })
     const waits = (since: number | undefined, giveUp: (() => void) | undefined) => {
       place.waitingSince = since

@@ -90,6 +90,44 @@ t.test('request and answer are handed on as they are; what is answered here is n
   t.ok(log.lines.some(line => / \/large 200 3145728 /.test(line)))
 })
 
+t.test(
+  'one request after the other goes over one connection, until nothing has gone over it for a while',
+  async t => {
+    const ended = deferred()
+    let connections = 0
+    const port = await instead(t, socket => {
+      connections++
+      socket.once('close', () => ended.resolve())
+      const answer = () => socket.write('HTTP/1.1 204 No Content\r\n\r\n')
+      answer()
+      socket.on('data', answer)
+    })
+    const { client, told } = await front(t, routes, port)
+    for (let i = 0; i < 3; i++) t.match(await client.send(post('/emptied', '')).response(), { status: 204 })
+    t.equal(connections, 1)
+    await ended.promise
+    t.match(await client.send(post('/emptied', '')).response(), { status: 204 })
+    t.equal(connections, 2)
+    t.strictSame(told, ['', '', '', ''])
+  }
+)
+
+t.test('a connection that ends between two requests is no failure', async t => {
+  let connections = 0
+  const port = await instead(t, socket => {
+    connections++
+    socket.end('HTTP/1.1 204 No Content\r\n\r\n')
+  })
+  const { client, told } = await front(t, routes, port)
+  for (let i = 0; i < 3; i++) {
+    t.match(await client.send(post('/emptied', '')).response(), { status: 204 })
+    // The end of it has come by then.
+    await sleep(100)
+  }
+  t.equal(connections, 3)
+  t.strictSame(told, ['', '', ''])
+})
+
 t.test('what is wrong is told by who finds it', async t => {
   const { port } = await start(t, routes)
   const { client, port: at, told } = await front(t, routes, port)
