@@ -15,8 +15,8 @@ import { beginning } from './properties/beginning.js'
 import { brokenMoves, brokenRules, leftovers, orphans, wrongAnswers } from './properties/invariants.js'
 import { newName, type Operation, operation, types } from './properties/operations.js'
 
-/** The numbers of runs are multiplied by this: `make test-long` asks for more. */
-const rounds = Number(process.env.SVCD_PROPERTY_RUNS ?? 1)
+/** The numbers of runs are multiplied by this: `make test-long` asks for more. Each run of the tests has a seed of its own. */
+const rounds = Number(process.env.SVCD_PROPERTY_RUNS ?? 0.5)
 /** A failure is repeated with the seed that it prints. */
 const seed = Number(process.env.SVCD_PROPERTY_SEED ?? Date.now() % 2 ** 31)
 t.comment(`seed ${seed}`)
