@@ -287,7 +287,7 @@ async function buildParts(
   })
   // A setting changed over http ends when the ini's value changes, also when it is changed back later.
   const settle = async () => {
-    if (store.following !== '') return
+    if (store.isFollowing) return
     await etcd?.keepKeyMarks(state)
     await model.change(theDaemon, tx => putSettings(tx, ini, new Map()))
   }

@@ -129,7 +129,7 @@ export async function fileCopies(
     own: config.controller.name,
     log,
     revision: () => shared.standing.revision,
-    writer: () => (store.following === '' ? undefined : (store.writer?.url ?? '')),
+    writer: () => (store.isFollowing ? (store.writer?.url ?? '') : undefined),
     perform: (task, job) => images.perform(task, job, names => copies.keep(names))
   })
   store.subscribe(changes => copies.follow(changes))

@@ -17,7 +17,7 @@ const isAnswered = ({ path, effect }: Pick<ApiRoute, 'path' | 'effect'>) =>
   path === ERRANDS || (answered.test(path) && (effect === 'reads' || path === '/token'))
 
 interface StandbyOptions {
-  readonly store: Pick<ClusterStore, 'following' | 'writer'>
+  readonly store: Pick<ClusterStore, 'isFollowing' | 'writer'>
   readonly requests: ForwardedRequests
   /** Whether the certificates of other controllers have to be ones that the system trusts. */
   readonly verified: boolean
@@ -34,7 +34,7 @@ export function writerFor(
   route: Pick<ApiRoute, 'path' | 'effect'>,
   { method, headers, source, headOnly, target }: RequestHead
 ): Elsewhere | undefined {
-  if (store.following === '' || isAnswered(route)) return undefined
+  if (!store.isFollowing || isAnswered(route)) return undefined
   const { writer } = store
   if (source.isHandedOn)
     throw new FollowingError('another controller has handed this on, and this one does not write')

@@ -42,7 +42,7 @@ const STEPS_AT_ONCE = 64
 
 export interface ModelOptions {
   readonly store: Pick<ClusterStore, 'change' | 'changeInSteps' | 'current'> &
-    Partial<Pick<ClusterStore, 'following' | 'known'>>
+    Partial<Pick<ClusterStore, 'isFollowing' | 'known'>>
   /** The settings of the ini. */
   readonly ini: ClusterSettings
   /** The controllers that share the objects: the same array while they are the same ones. Default: none. */
@@ -87,7 +87,7 @@ export class Model {
 
   /** Whether another controller writes: nothing can be changed here then. */
   get isFollowing(): boolean {
-    return (this.options.store.following ?? '') !== ''
+    return this.options.store.isFollowing ?? false
   }
 
   /** As `known` of the store: the objects are what is stored. Throws StoreError where that is not known now. */

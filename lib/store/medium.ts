@@ -33,6 +33,8 @@ export interface Medium {
   commit(writes: readonly Revertible[]): Promise<void>
   /** Why writing is not, or will soon not be, possible; '' when all is well. */
   readonly problem: string
+  /** Whether the right to write is not ours. Absent where nobody else may get it. */
+  readonly isFollowing?: boolean
   /** Says who writes while the right to write is not ours, '' while it is. Absent where nobody else may get it. */
   readonly following?: string
   /** As in SharedMedium. */
@@ -43,6 +45,7 @@ export interface Medium {
 
 /** A medium that several stores share: one writes, the others follow. */
 export interface SharedMedium extends Medium {
+  readonly isFollowing: boolean
   readonly following: string
   /** Where who writes is reached while that is another one; undefined where nobody writes, or that is not known. */
   readonly writer: Reached | undefined

@@ -149,6 +149,11 @@ export class Store<T extends Types, I extends Index> {
   /** The committed objects, also for who holds it for long: the states change places (`changeInSteps`). */
   readonly current: View<T, I>
 
+  /** Whether this store follows another one, or nobody: it takes no changes then. */
+  get isFollowing(): boolean {
+    return this.#medium.isFollowing ?? false
+  }
+
   /** Says who writes while this store follows, '' while it is the one that writes. */
   get following(): string {
     return this.#medium.following ?? ''
@@ -220,7 +225,7 @@ export class Store<T extends Types, I extends Index> {
    */
   async known(): Promise<void> {
     while (this.#alone) await this.#alone
-    if (this.following !== '') {
+    if (this.isFollowing) {
       const { ok, reason } = this.health
       if (!ok) throw new StoreError(reason)
       return
@@ -233,7 +238,7 @@ export class Store<T extends Types, I extends Index> {
 
   #assertWriter(): void {
     if (this.#closed !== undefined) throw new StoreError('shutting down')
-    if (this.following !== '') throw new FollowingError()
+    if (this.isFollowing) throw new FollowingError()
   }
 
   async #byItself<R>(work: () => Promise<R>): Promise<R> {

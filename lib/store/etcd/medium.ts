@@ -215,6 +215,10 @@ export class Etcd implements SharedMedium {
     this.stored = undefined
   }
 
+  get isFollowing(): boolean {
+    return this.#standby !== undefined
+  }
+
   get following(): string {
     return this.#standby?.following ?? ''
   }
