@@ -1,23 +1,13 @@
 import t from 'tap'
 import { Pulse } from '../../lib/store/etcd/pulse.js'
 
-const writer = (modified: string) => ({
-  key: '/svcd/writer',
-  value: Buffer.from('{}'),
-  created: '5',
-  modified,
-  lease: '7'
-})
-
-/** What the pulse says of looks that took 10 ms each: at these times, with the revision of the last sign of life. */
-function seen(ttlMs: number | undefined, ...looks: readonly (readonly [ms: number, modified: string])[]) {
+/** What the pulse says of looks that took 10 ms each: at these times, with the last sign of life, '' where nobody writes. */
+function seen(ttlMs: number | undefined, ...looks: readonly (readonly [ms: number, sign: string])[]) {
   const pulse = new Pulse()
-  return looks.map(([ms, modified]) =>
-    pulse.isSilent(modified === '' ? undefined : writer(modified), ttlMs, ms, ms + 10)
-  )
+  return looks.map(([ms, sign]) => pulse.isSilent(sign || undefined, ttlMs, ms, ms + 10))
 }
-const everyHalf = (modified: string, from: number, to: number) =>
-  Array.from({ length: (to - from) / 500 + 1 }, (_, i) => [from + 500 * i, modified] as const)
+const everyHalf = (sign: string, from: number, to: number) =>
+  Array.from({ length: (to - from) / 500 + 1 }, (_, i) => [from + 500 * i, sign] as const)
 
 // rules 11.14
 t.test('silent is who gives no sign for all of its time', async t => {

@@ -476,6 +476,21 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     t.strictSame([has(again), has(again, 'c149'), has(again, 'e')], [6, 7, undefined])
   })
 
+  t.test('who follows takes over, though the member that it hears is gone without a word', async t => {
+    const etcd = await startEtcd(t)
+    const way = await Way.to(t, etcd)
+    const writer = await open(t, etcd.url)
+    const medium = new Etcd({ endpoints: [way.url, etcd.url], ttlSeconds: 3, patienceMs: 500 })
+    const follower = await follow(t, way.url, { medium })
+    await setAll(writer, ['c'], 1)
+    await until(() => has(follower) === 1)
+    way.silence()
+    await writer.close()
+    await until(() => follower.following === '')
+    await setAll(follower, ['c'], 2)
+    t.equal(has(follower), 2)
+  })
+
   // A member of etcd that becomes leader gives all leases their whole time again.
   t.test('who gives no sign of life loses the right after its time, though its lease goes on', async t => {
     const etcd = await startEtcd(t)

@@ -33,6 +33,9 @@ const LOOK_MS = 500
 const LOOK_LIMIT_MS = 2000
 /** What was committed so long ago and not told yet was lost with a connection. */
 const SILENT_MS = 2000
+/** What is waited for comes sooner from a member that is there. */
+const SOON_MS = 500
+const SILENT = 'the watch tells nothing more'
 
 /** Follows what others commit: each commit whole, in order, once, whatever happens to connections and members of etcd. */
 export class Follower {
@@ -99,11 +102,18 @@ export class Follower {
     return this.#problem || this.#looking.problem || (this.#replica ? '' : 'what is stored is being read')
   }
 
-  /** Resolves once all up to that revision was told. */
+  /** Resolves once all up to that revision was told. A watch that does not tell it soon is begun anew: its member may be gone. */
   reached(revision: string): Promise<void> {
     const wanted = BigInt(revision)
     if (BigInt(this.#revision) >= wanted) return Promise.resolve()
-    return new Promise(done => this.#waiting.push({ revision: wanted, done }))
+    return new Promise(resolve => {
+      const anew = setTimeout(() => this.#isTelling || this.#watch?.abort(new Error(SILENT)), SOON_MS)
+      const done = () => {
+        clearTimeout(anew)
+        resolve()
+      }
+      this.#waiting.push({ revision: wanted, done })
+    })
   }
 
   /** What is told under way is told to its end. */
@@ -209,9 +219,16 @@ export class Follower {
     const { found } = await transact(client, [], [get(keys.head), get(keys.writer)], [], LOOK_LIMIT_MS)
     const [head, writer] = found
     this.#heldBy(writer?.created ?? '', writer?.value.toString())
-    const isSilent = this.#pulse.isSilent(writer, this.#holder?.ttlMs, asked, performance.now())
+    const isSilent = this.#pulse.isSilent(
+      // What it commits is a sign of life too.
+      writer && `${writer.modified} ${head?.modified}`,
+      this.#holder?.ttlMs,
+      asked,
+      performance.now()
+    )
     if (writer && isSilent) await this.#free(writer)
-    if (this.#replica && BigInt(head?.modified ?? '0') <= BigInt(this.#revision)) {
+    const isTold = ({ modified }: Pair) => BigInt(modified) <= BigInt(this.#revision)
+    if (this.#replica && found.every(pair => !pair || isTold(pair))) {
       this.#freshMs = asked
       this.#behindSinceMs = undefined
       if (this.#problem !== '') this.#o.log('info', 'what other controllers change is heard again')
@@ -226,6 +243,6 @@ export class Follower {
     this.#behindSinceMs ??= performance.now()
     if (performance.now() - this.#behindSinceMs < SILENT_MS) return
     this.#behindSinceMs = undefined
-    this.#watch?.abort(new Error('the watch tells nothing more'))
+    this.#watch?.abort(new Error(SILENT))
   }
 }

@@ -9,9 +9,9 @@ export async function granted(client: Client, ttlSeconds: number, limitMs: numbe
   return ID
 }
 
-/** Gives a lease its whole time again; false where it has ended. Throws what `Client.ask` throws. */
+/** Gives a lease its whole time again; false where it has ended. Throws what `Client.hedged` throws. */
 export async function isKept(client: Client, lease: string, limitMs: number): Promise<boolean> {
-  const { result } = await client.ask('lease/keepalive', { ID: lease }, limitMs)
+  const { result } = await client.hedged('lease/keepalive', { ID: lease }, limitMs)
   return isObject(result) && Number(result.TTL ?? 0) > 0
 }
 

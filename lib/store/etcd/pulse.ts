@@ -1,5 +1,3 @@
-import type { Pair } from './kv.js'
-
 /** Looks are half a second apart: with much more from one answer to the next, etcd gave none for a while, or this svcd stood still. */
 const PAUSE_MS = 1200
 /** etcd makes no lease shorter than this, whatever the time of the right to write is. */
@@ -10,30 +8,30 @@ const LEAST_MS = 2000
  * longer than its time, as a member of etcd that becomes leader gives all leases their whole time again.
  */
 export class Pulse {
-  /** The revision of the last sign, and when it was first seen. */
-  #modified = ''
+  /** The last sign, and when it was first seen. */
+  #sign: string | undefined
   #seenMs = 0
   /** Since when etcd answers without a pause, and its last answer. */
   #answersMs = 0
   #lastMs = Number.NEGATIVE_INFINITY
 
   /**
-   * Takes what etcd says of the key of who writes: asked and answered at these times, in ms that only grow. Gives whether there was no
-   * sign for all of `ttlMs`, and etcd could have told one for half of it. `ttlMs` undefined: it gives none.
+   * Takes the last sign of who writes, undefined where nobody does: asked for and told at these times, in ms that only grow. Gives whether there was no
+   * new one for all of `ttlMs`, and etcd could have told one for half of it. `ttlMs` undefined: it gives none.
    */
   isSilent(
-    writer: Pair | undefined,
+    sign: string | undefined,
     ttlMs: number | undefined,
     askedMs: number,
     answeredMs: number
   ): boolean {
     if (answeredMs - this.#lastMs > PAUSE_MS) this.#answersMs = answeredMs
     this.#lastMs = answeredMs
-    if (!writer || writer.modified !== this.#modified) {
-      this.#modified = writer?.modified ?? ''
+    if (sign !== this.#sign) {
+      this.#sign = sign
       this.#seenMs = answeredMs
     }
-    if (!writer || ttlMs === undefined) return false
+    if (sign === undefined || ttlMs === undefined) return false
     return askedMs - this.#seenMs >= Math.max(ttlMs, LEAST_MS) && askedMs - this.#answersMs >= ttlMs / 2
   }
 }
