@@ -57,7 +57,7 @@ export async function startSites(t: Test): Promise<Sites> {
       return new SiteOf(name, namespace, address, ip, hub, [
         ...['etcd', '--name', name, '--data-dir', join(directory, name)],
         // As docs/controllers.md has it for members in one room.
-        ...['--heartbeat-interval', '50', '--election-timeout', '500'],
+        ...['--heartbeat-interval', '50', '--election-timeout', '500', '--pre-vote'],
         ...['--quota-backend-bytes', String(8 * 1024 ** 3)],
         ...['--logger', 'zap', '--log-level', 'error'],
         ...['--listen-client-urls', `http://127.0.0.1:${CLIENTS},https://${address}:${CLIENTS}`],

@@ -1,6 +1,6 @@
 /** Looks are half a second apart: with much more from one answer to the next, etcd gave none for a while, or this svcd stood still. */
 const PAUSE_MS = 1200
-/** etcd makes no lease shorter than this, whatever the time of the right to write is. */
+/** With its own election timeout etcd makes no lease shorter than this, whatever the time of the right to write is. */
 const LEAST_MS = 2000
 
 /**
