@@ -20,7 +20,7 @@ const FRONT_SERVERS = 'x-accel-'
 /** So many that are refused are told to come back in a second. */
 const LEAST_PER_SECOND = 300
 const AGAIN = { 'Retry-After': '5' }
-/** A connection is used again within so long: less than the other server gives one before it may end it to make room. */
+/** A connection is used again within so long. The other server ends an idle one that soon only where it stops, or has no room. */
 const KEPT_MS = 1500
 
 /** Writes the head of an answer: status, headers and, if it is known, the length. */

@@ -194,6 +194,7 @@ t.test(`${rounds} faults under load`, { timeout: 300_000 + rounds * 60_000 }, as
     return !isLeftOut(pair) && (number !== before + 1 || revision < by)
   })
   t.strictSame(disorder.slice(0, 5), [], `${heads.length} commits, one after the other`)
+  t.ok(leftOut.length <= rounds, `${leftOut.length} numbers are left out`)
 
   // What each of them holds in memory, once it writes.
   const exports: string[] = []

@@ -87,7 +87,10 @@ t.test(
 
 // rules 11.14
 t.test('a transaction that a member does not answer is asked of the next one beside it', async t => {
-  const silent = createServer(() => {})
+  let unanswered = 0
+  const silent = createServer(() => {
+    unanswered++
+  })
   silent.listen(0)
   t.teardown(() => {
     silent.closeAllConnections()
@@ -105,6 +108,7 @@ t.test('a transaction that a member does not answer is asked of the next one bes
     t.equal(found[0]?.value.toString(), 'v', when)
   }
   await left
+  t.equal(unanswered, 1)
 
   const refusing = endpointOf(listen(t, createServer, () => refusal(3, 'no')))
   const one = closed(t, new Client({ endpoints: [refusing] }))

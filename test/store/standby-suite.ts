@@ -3,13 +3,15 @@ import { join } from 'node:path'
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { FollowingError, StoreError } from '../../lib/store/errors.js'
+import { Client } from '../../lib/store/etcd/client.js'
 import { Etcd } from '../../lib/store/etcd/medium.js'
+import { Writer } from '../../lib/store/etcd/writer.js'
 import type { StoreOptions } from '../../lib/store/start.js'
 import { Store } from '../../lib/store/store.js'
 import { start } from '../support/child.js'
 import { type EtcdServer, startEtcd } from '../support/etcd.js'
 import { until } from '../support/until.js'
-import { watched } from '../support/watched-etcd.js'
+import { EtcdRefusal, watched } from '../support/watched-etcd.js'
 import { Way } from '../support/way.js'
 import { kinds, MacIndex, node, type TestTypes } from './fixtures.js'
 import { layoutOf } from './layout.js'
@@ -476,6 +478,66 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     t.strictSame([has(again), has(again, 'c149'), has(again, 'e')], [6, 7, undefined])
   })
 
+  t.test(
+    'an etcd without room takes no signs of life: who writes keeps the right, as nobody else can get it',
+    async t => {
+      const etcd = await startEtcd(t)
+      let isFull = false
+      let signs = 0
+      const url = await watched(t, etcd, {
+        before({ path, writes }) {
+          if (!isFull) return
+          if ('/svcd/writer' in writes && writes['/svcd/writer'] !== undefined) signs++
+          const takesRoom = Object.values(writes).some(text => text !== undefined)
+          if (takesRoom || path === '/v3/lease/grant')
+            return new EtcdRefusal({ error: 'etcdserver: mvcc: database space exceeded', code: 8 })
+        }
+      })
+      const writer = await open(t, url, { ttlSeconds: 2 })
+      const follower = await follow(t, url, { ttlSeconds: 2 })
+      const before = await textOf(etcd, '/svcd/writer')
+      isFull = true
+      await until(() => signs > 8)
+      t.equal(await textOf(etcd, '/svcd/writer'), before)
+      t.not(follower.following, '')
+      await t.rejects(setAll(writer, ['c'], 1), StoreError)
+      isFull = false
+      await setAll(writer, ['c'], 2)
+    }
+  )
+
+  t.test('who gives the right up while a sign of life is on its way does not get it again', async t => {
+    const etcd = await startEtcd(t)
+    const [begun, answer] = [gate(), gate()]
+    let isHeld = false
+    const url = await watched(t, etcd, {
+      async before({ writes }) {
+        if (!isHeld || writes['/svcd/writer'] === undefined) return
+        begun.open()
+        await answer.opened
+      }
+    })
+    const client = new Client({ endpoints: [url] })
+    t.teardown(() => client.close())
+    const writer = new Writer({
+      ...{ client, key: '/svcd/writer', ttlSeconds: 3, url: '', log: () => {} },
+      regained: async () => {},
+      overtaken: async reason => {
+        throw new Error(reason)
+      }
+    })
+    t.teardown(() => writer.close())
+    await writer.take(async () => {
+      isHeld = true
+    })
+    await begun.opened
+    await writer.end('it cannot write')
+    answer.open()
+    await sleep(3000)
+    t.equal(await textOf(etcd, '/svcd/writer'), undefined)
+    t.throws(() => writer.revision, /it cannot write/)
+  })
+
   t.test('who follows takes over, though the member that it hears is gone without a word', async t => {
     const etcd = await startEtcd(t)
     const way = await Way.to(t, etcd)
@@ -498,15 +560,19 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     const first = await open(t, way.url, { ttlSeconds: 2 })
     const second = await follow(t, etcd.url, { ttlSeconds: 2 })
     await setAll(first, ['c'], 1)
+    const right = async () => {
+      const { kvs } = await etcd.ask('kv/range', { key: base64('/svcd/writer') })
+      return (kvs as unknown as [{ lease: string; create_revision: string }])[0]
+    }
+    const before = await right()
     await sleep(5000)
-    t.not(second.following, '', 'one that does nothing and is there keeps it')
-    const { kvs } = await etcd.ask('kv/range', { key: base64('/svcd/writer') })
-    const [{ lease: ID }] = kvs as unknown as [{ lease: string }]
+    const { lease: ID, create_revision: now } = await right()
+    t.equal(now, before.create_revision, 'one that does nothing and is there keeps it')
     way.silence()
     const keeping = setInterval(() => void etcd.ask('lease/keepalive', { ID }), 300)
     t.teardown(() => clearInterval(keeping))
     await until(() => second.following === '')
-    t.ok((await etcd.ask('lease/timetolive', { ID })).TTL, 'the lease is there')
+    t.ok(Number((await etcd.ask('lease/timetolive', { ID })).TTL) > 0, 'the lease is there')
     await setAll(second, ['c'], 2)
     way.release()
     way.cut()

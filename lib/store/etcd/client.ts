@@ -135,8 +135,8 @@ export class Client {
   }
 
   /**
-   * As `ask`, for what may be carried out more than once: while there is no answer, one endpoint after the other is asked beside
-   * those before, and the first answer counts. What comes to a member while etcd has no leader gets none, and one that is cut off
+   * As `ask`, for what may be carried out more than once: while there is no answer, each other endpoint is asked beside
+   * those before, and the first one again, and the first answer counts. What comes to a member while etcd has no leader gets none, and one that is cut off
    * says nothing. A refusal is Unclear once several were asked: it says nothing of the others.
    */
   hedged(path: string, question: JsonObject, limitMs: number): Promise<JsonObject> {
@@ -166,7 +166,8 @@ export class Client {
         )
       }
       one()
-      const again = setInterval(one, HEDGE_MS)
+      const most = this.#endpoints.length + 1
+      const again = setInterval(() => asked < most && one(), HEDGE_MS)
       over.signal.addEventListener('abort', () => clearInterval(again))
     }).finally(() => over.abort())
   }

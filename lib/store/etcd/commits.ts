@@ -23,7 +23,7 @@ interface CommitsOptions {
 /** etcd takes 128 operations in a transaction and 1.5 MiB in a request, unless it is told otherwise; some room is left. */
 const MOST_WRITES = 100
 const MOST_BYTES = 1024 * 1024
-/** How long one member may take for an answer before another one is asked. */
+/** How long a try may take, with all members that are asked in it. */
 const LIMIT_MS = 2000
 const PAUSE_MS = 50
 const RETRY_MS = { first: 100, longest: 2000 }
@@ -149,9 +149,9 @@ export class Commits {
     return this.#patiently(() => this.#once(revision, conditions, operations, otherwise), patienceMs)
   }
 
-  /** The right to write was found lost. */
-  lost(): never {
-    this.#o.writer.lost()
+  /** The right to write of this revision was found lost. */
+  lost(revision: string): never {
+    this.#o.writer.lost(revision)
     throw new Error(`etcd at ${this.#o.client.where}: the right to write was lost, and is asked for again`)
   }
 
@@ -238,7 +238,7 @@ export class Commits {
       if (succeeded) continue
       // The last part was carried out when it was sent before, or another writer has carried all of them out.
       if (found[0] === undefined) break
-      this.lost()
+      this.lost(revision)
     }
     if (this.#intent === change) this.#intent = undefined
   }
@@ -246,7 +246,7 @@ export class Commits {
   /** Carries operations out that may be carried out twice, while the right to write is ours. */
   async #fenced(operations: readonly JsonObject[], revision: string): Promise<void> {
     const { succeeded } = await this.write(revision, [], operations, [])
-    if (!succeeded) this.lost()
+    if (!succeeded) this.lost(revision)
   }
 
   /** One try of a transaction that compares who may write. */
@@ -288,7 +288,7 @@ export class Commits {
     const moved = [...operations, put(head, to)]
     const { succeeded, found } = await this.write(revision, [holds(head, from)], moved, [get(head)])
     // It was done when it was sent before, and the answer was lost.
-    if (!succeeded && found[0]?.value.toString() !== to) this.lost()
+    if (!succeeded && found[0]?.value.toString() !== to) this.lost(revision)
   }
 
   /** Asks again while etcd gives no clear answer. After one such, a refusal says nothing of what was sent before it. */

@@ -4,9 +4,10 @@ import { Background } from '../../background.js'
 import { inSlices } from '../../concurrency.js'
 import { reasonOf } from '../errors.js'
 import type { Followed } from '../medium.js'
-import { type Client, UnclearError } from './client.js'
+import { type Client, RefusedError, UnclearError } from './client.js'
 import type { Keys } from './keys.js'
 import { get, isModifiedAt, type Pair, remove, transact } from './kv.js'
+import { granted, revoke } from './lease.js'
 import { Pulse } from './pulse.js'
 import type { AllRecords } from './records.js'
 import { Replica } from './replica.js'
@@ -31,6 +32,8 @@ const PAUSE_MS = { first: 100, longest: 10_000 }
 /** So often it is asked whether all that is committed was told. */
 const LOOK_MS = 500
 const LOOK_LIMIT_MS = 2000
+/** A lease that is given back at once. */
+const PROBE_SECONDS = 5
 /** What was committed so long ago and not told yet was lost with a connection. */
 const SILENT_MS = 2000
 /** What is waited for comes sooner from a member that is there. */
@@ -205,8 +208,15 @@ export class Follower {
   /** Ends the right to write of who gives no sign of life, unless that one gives one before this comes to its turn in etcd. */
   async #free({ key, modified }: Pair): Promise<void> {
     const { client, log } = this.#o
+    // An etcd without room takes no signs and gives no rights, and removes keys all the same.
+    const lease = await granted(client, PROBE_SECONDS, LOOK_LIMIT_MS).catch(error => {
+      if (error instanceof RefusedError) return undefined
+      throw error
+    })
+    if (lease === undefined) return
     const isStill = isModifiedAt(key, modified)
     const { succeeded } = await transact(client, [isStill], [remove(key)], [], LOOK_LIMIT_MS)
+    void revoke(client, lease, LOOK_LIMIT_MS)
     if (!succeeded) return
     log('warn', `${this.#holder?.who} had the right to write, and gave no sign of life: its right is ended`)
     this.#looking.wake()

@@ -31,7 +31,7 @@ export interface EtcdOptions extends ClientOptions {
   readonly log?: (level: 'warn' | 'info', message: string) => void
 }
 
-/** How long one member may take for an answer before another one is asked. */
+/** How long a question may take, with all members that are asked. */
 const LIMIT_MS = 2000
 /** Who cannot take over reads all that is stored for each try. */
 const TAKE_MS = { first: 500, longest: 30_000 }
@@ -143,7 +143,7 @@ export class Etcd implements SharedMedium {
       [get(at)]
     )
     if (succeeded) return
-    if (!found[0]) this.#commits.lost()
+    if (!found[0]) this.#commits.lost(revision)
     await this.refuseOtherKeys(state, found[0].value.toString())
   }
 
@@ -295,7 +295,7 @@ export class Etcd implements SharedMedium {
         return etcd.#writer.revision
       },
       write: (revision, ...parts) => this.#commits.write(revision, ...parts, RECORD_MS),
-      lost: () => this.#commits.lost()
+      lost: revision => this.#commits.lost(revision)
     }
   }
 

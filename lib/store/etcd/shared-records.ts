@@ -19,8 +19,8 @@ export interface Keeper {
     operations: readonly JsonObject[],
     otherwise: readonly JsonObject[]
   ): Promise<Outcome>
-  /** The right to write was found lost. */
-  lost(): never
+  /** The right to write of this revision was found lost. */
+  lost(revision: string): never
 }
 
 /** What is stored of a kind: the text of its head, and a text for each name. */
@@ -142,8 +142,9 @@ export class SharedRecords<R> implements Records<R> {
   /** What is stored of a name, for who keeps it nowhere else. Throws Error where etcd does not tell, or the right to write is not ours. */
   async read(name: string): Promise<R[]> {
     const { keeper, key } = this.#o
-    const { succeeded, found } = await keeper.write(keeper.revision, [], [get(`${key}/${name}`)], [])
-    if (!succeeded) keeper.lost()
+    const { revision } = keeper
+    const { succeeded, found } = await keeper.write(revision, [], [get(`${key}/${name}`)], [])
+    if (!succeeded) keeper.lost(revision)
     return recordsIn<R>(found[0]?.value.toString())
   }
 
@@ -252,7 +253,7 @@ export class SharedRecords<R> implements Records<R> {
       )
       const there = found[0]?.value.toString()
       if (succeeded || there === to) break
-      if (there === from) keeper.lost()
+      if (there === from) keeper.lost(revision)
       // What was told as failed was done after all.
       this.#head = there
     }

@@ -2,7 +2,7 @@ import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { oneLine } from '../../log.js'
-import { type Client, UnclearError } from './client.js'
+import { type Client, RefusedError, UnclearError } from './client.js'
 import { get, isCreatedAt, put, transact } from './kv.js'
 import { granted, isKept, revoke } from './lease.js'
 
@@ -98,7 +98,7 @@ export class Writer {
       isTold ||= holder !== ''
       await sleep(STEP_MS)
     }
-    this.#keeping.wake((this.#options.ttlSeconds * 1000) / 3)
+    this.#keeping.wake()
   }
 
   /**
@@ -107,12 +107,13 @@ export class Writer {
    */
   async take(before: (revision: string) => Promise<void>): Promise<string | undefined> {
     if ((await this.#elect(before)) !== undefined) return undefined
-    this.#keeping.wake((this.#options.ttlSeconds * 1000) / 3)
+    this.#keeping.wake()
     return this.#revision
   }
 
-  /** The right was found lost: tries to get it again, soon. */
-  lost(): void {
+  /** The right of this revision was found lost: tries to get it again, soon. */
+  lost(revision: string): void {
+    if (revision !== this.#revision) return
     this.#revision = ''
     this.#keeping.wake()
   }
@@ -144,11 +145,10 @@ export class Writer {
 
   async #keep(): Promise<void> {
     if (this.#over !== '') return
-    const asked = performance.now()
-    if (this.#revision !== '' && (await this.#isKept(this.#revision))) {
-      this.#heldMs = asked
-      return
-    }
+    const ends = this.#ends
+    if (this.#revision !== '' && (await this.#isKept(this.#revision))) return
+    // Who has given it up meanwhile must not get it again.
+    if (ends !== this.#ends) return
     this.#revision = ''
     const holder = await this.#elect(this.#options.regained)
     if (holder !== undefined) await this.#options.overtaken(`${this.#at} is written by ${holder} now`)
@@ -157,11 +157,20 @@ export class Writer {
   /** Keeps the lease, and gives the others a sign of life. False where the right of this revision is lost. */
   async #isKept(revision: string): Promise<boolean> {
     const { client, key } = this.#options
+    const asked = performance.now()
     const lease = this.#lease
     if (!(await isKept(client, lease, this.#limitMs))) return false
     const sign = put(key, this.#self, lease)
-    const { succeeded } = await transact(client, [this.isAt(revision)], [sign], [], this.#limitMs)
-    return succeeded
+    try {
+      const { succeeded } = await transact(client, [this.isAt(revision)], [sign], [], this.#limitMs)
+      if (!succeeded) return false
+    } catch (error) {
+      // An etcd without room takes no sign, and nobody can get the right there. One that is slow may take it yet.
+      if (error instanceof UnclearError) return true
+      if (!(error instanceof RefusedError)) throw error
+    }
+    if (revision === this.#revision) this.#heldMs = asked
+    return true
   }
 
   /** What our key holds. */
