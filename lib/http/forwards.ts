@@ -62,7 +62,10 @@ export class Forwards {
 /** Connections that are kept from one request to the next, by the protocol. */
 function agents() {
   const options = { keepAlive: true, timeout: KEPT_MS }
-  return { 'http:': new PlainAgent(options), 'https:': new TlsAgent(options) }
+  const both = { 'http:': new PlainAgent(options), 'https:': new TlsAgent(options) }
+  // Node does not begin the time anew where it is over while the connection is used.
+  for (const agent of Object.values(both)) agent.on('free', socket => socket.setTimeout(KEPT_MS))
+  return both
 }
 type Agents = ReturnType<typeof agents>
 

@@ -495,14 +495,20 @@ export function testStandby({ kills }: { readonly kills: number }): void {
       })
       const writer = await open(t, url, { ttlSeconds: 2 })
       const follower = await follow(t, url, { ttlSeconds: 2 })
-      const before = await textOf(etcd, '/svcd/writer')
+      const right = async () => {
+        const { kvs } = await etcd.ask('kv/range', { key: base64('/svcd/writer') })
+        return (kvs as unknown as [{ create_revision: string }] | undefined)?.[0].create_revision
+      }
+      const before = await right()
       isFull = true
       await until(() => signs > 8)
-      t.equal(await textOf(etcd, '/svcd/writer'), before)
+      t.equal(await right(), before)
       t.not(follower.following, '')
       await t.rejects(setAll(writer, ['c'], 1), StoreError)
       isFull = false
+      await sleep(3000)
       await setAll(writer, ['c'], 2)
+      t.equal(await right(), before, 'also when there is room again')
     }
   )
 

@@ -25,12 +25,14 @@ const UNCLEAR = new Set([1, 2, 4, 10, 13, 14])
 /** What etcd says of a token that it does not know (any more), of one from before its users were changed, and of none. */
 const STALE_TOKEN =
   /invalid auth token|revision of auth store is old|auth: revision in header is old|user name is empty/
+/** What gRPC calls an exhausted resource. */
+const NO_ROOM = 8
 /** Codes of gRPC with a way out. */
 const WAYS_OUT: Readonly<Record<number, (etcdctl: Etcdctl) => string>> = {
   7: etcdctl =>
     'give the user of [store] user a role that may read and write below [store] prefix ' +
     `(${etcdctl('role grant-permission --prefix=true ROLE readwrite PREFIX', true)})`,
-  8: etcdctl =>
+  [NO_ROOM]: etcdctl =>
     `make room: type ${etcdctl('compact REVISION', true)}, then the same with defrag, then with alarm disarm`
 }
 /** What etcd, and its gateway, say of a request that has more bytes than they take. */
@@ -56,6 +58,9 @@ export class TooLongError extends RefusedError {}
 
 /** A request with more bytes than etcd takes. */
 export class TooLargeError extends RefusedError {}
+
+/** etcd takes nothing that needs room. */
+export class NoRoomError extends RefusedError {}
 
 /** etcd does not know the token that was sent. */
 class StaleTokenError extends RefusedError {}
@@ -395,7 +400,8 @@ async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Pr
       `${said}; what is to be stored has more bytes than etcd takes in a request (etcd --max-request-bytes)`
     )
   const wayOut = WAYS_OUT[code]
-  throw new RefusedError(wayOut === undefined ? said : `${said}; ${wayOut(etcdctl)}`)
+  const Refusal = code === NO_ROOM ? NoRoomError : RefusedError
+  throw new Refusal(wayOut === undefined ? said : `${said}; ${wayOut(etcdctl)}`)
 }
 
 function parsed(text: string): unknown {

@@ -4,9 +4,9 @@ import { Background } from '../../background.js'
 import { inSlices } from '../../concurrency.js'
 import { reasonOf } from '../errors.js'
 import type { Followed } from '../medium.js'
-import { type Client, RefusedError, UnclearError } from './client.js'
+import { type Client, NoRoomError, UnclearError } from './client.js'
 import type { Keys } from './keys.js'
-import { get, isModifiedAt, type Pair, remove, transact } from './kv.js'
+import { get, isCreatedAt, isModifiedAt, type Pair, remove, transact } from './kv.js'
 import { granted, revoke } from './lease.js'
 import { Pulse } from './pulse.js'
 import type { AllRecords } from './records.js'
@@ -58,7 +58,9 @@ export class Follower {
   #right: string | undefined
   #holder: Holder | undefined
   #gone = new AbortController()
-  readonly #pulse = new Pulse()
+  #pulse = new Pulse()
+  /** etcd had no room when it was last asked: it takes no signs of life then, and gives no rights. */
+  #isFull = false
   readonly #closing = new AbortController()
   #watch: AbortController | undefined
   #running: Promise<void> | undefined
@@ -206,18 +208,30 @@ export class Follower {
   }
 
   /** Ends the right to write of who gives no sign of life, unless that one gives one before this comes to its turn in etcd. */
-  async #free({ key, modified }: Pair): Promise<void> {
-    const { client, log } = this.#o
-    // An etcd without room takes no signs and gives no rights, and removes keys all the same.
+  async #free(writer: Pair, head: Pair | undefined): Promise<void> {
+    const { client, keys, log } = this.#o
+    const wasFull = this.#isFull
     const lease = await granted(client, PROBE_SECONDS, LOOK_LIMIT_MS).catch(error => {
-      if (error instanceof RefusedError) return undefined
+      if (error instanceof NoRoomError) return undefined
       throw error
     })
+    this.#isFull = lease === undefined
     if (lease === undefined) return
-    const isStill = isModifiedAt(key, modified)
-    const { succeeded } = await transact(client, [isStill], [remove(key)], [], LOOK_LIMIT_MS)
-    void revoke(client, lease, LOOK_LIMIT_MS)
-    if (!succeeded) return
+    try {
+      if (wasFull) {
+        // Signs can be given again from now on.
+        this.#pulse = new Pulse()
+        return
+      }
+      const isStill = [
+        isModifiedAt(writer.key, writer.modified),
+        head ? isModifiedAt(head.key, head.modified) : isCreatedAt(keys.head, '0')
+      ]
+      const { succeeded } = await transact(client, isStill, [remove(writer.key)], [], LOOK_LIMIT_MS)
+      if (!succeeded) return
+    } finally {
+      void revoke(client, lease, LOOK_LIMIT_MS)
+    }
     log('warn', `${this.#holder?.who} had the right to write, and gave no sign of life: its right is ended`)
     this.#looking.wake()
   }
@@ -236,7 +250,7 @@ export class Follower {
       asked,
       performance.now()
     )
-    if (writer && isSilent) await this.#free(writer)
+    if (writer && isSilent) await this.#free(writer, head)
     const isTold = ({ modified }: Pair) => BigInt(modified) <= BigInt(this.#revision)
     if (this.#replica && found.every(pair => !pair || isTold(pair))) {
       this.#freshMs = asked

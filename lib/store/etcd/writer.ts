@@ -2,7 +2,7 @@ import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { oneLine } from '../../log.js'
-import { type Client, RefusedError, UnclearError } from './client.js'
+import { type Client, NoRoomError, UnclearError } from './client.js'
 import { get, isCreatedAt, put, transact } from './kv.js'
 import { granted, isKept, revoke } from './lease.js'
 
@@ -151,7 +151,8 @@ export class Writer {
     if (ends !== this.#ends) return
     this.#revision = ''
     const holder = await this.#elect(this.#options.regained)
-    if (holder !== undefined) await this.#options.overtaken(`${this.#at} is written by ${holder} now`)
+    if (holder === undefined) this.#keeping.wake()
+    else if (ends === this.#ends) await this.#options.overtaken(`${this.#at} is written by ${holder} now`)
   }
 
   /** Keeps the lease, and gives the others a sign of life. False where the right of this revision is lost. */
@@ -165,9 +166,13 @@ export class Writer {
       const { succeeded } = await transact(client, [this.isAt(revision)], [sign], [], this.#limitMs)
       if (!succeeded) return false
     } catch (error) {
-      // An etcd without room takes no sign, and nobody can get the right there. One that is slow may take it yet.
-      if (error instanceof UnclearError) return true
-      if (!(error instanceof RefusedError)) throw error
+      // It may be taken yet: it is given again soon.
+      if (error instanceof UnclearError) {
+        this.#keeping.wake(RETRY_MS.first)
+        return true
+      }
+      // An etcd without room takes no sign, and nobody can get the right there.
+      if (!(error instanceof NoRoomError)) throw error
     }
     if (revision === this.#revision) this.#heldMs = asked
     return true
