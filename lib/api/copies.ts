@@ -4,6 +4,7 @@ import { notFound } from '../errors.js'
 import { bootFilesOfPacks } from '../image/boot-files.js'
 import type { Checksums } from '../image/copies/checksums.js'
 import { checksumText } from '../image/copies/download.js'
+import { isServed } from '../image/publish.js'
 import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
 import { get } from './row.js'
 import { bytes, object, string } from './schema.js'
@@ -20,14 +21,13 @@ export function copyRoutes(
   const asked = (request: ApiRequest) => {
     questions.check(request.target, request.headers)
     const name = param(request, 'file')
-    const { index } = model.view
-    if (!index.isImageFile('boot', name) && !index.isImageFile('pack', name))
-      throw notFound(`no OS image names the file ${name}`)
+    if (!isServed(model.view.index, name)) throw notFound(`no OS image names the file ${name}`)
     return { name, file: join(config.paths.files, name) }
   }
   /** Whether svcd made it: such a file gets its name when it is whole. */
   const isPacked = (name: string) =>
-    model.view.get('pack', name) !== undefined || bootFilesOfPacks(model.view).has(name)
+    model.view.get('pack', name.replace(/\.torrent$/, '')) !== undefined ||
+    bootFilesOfPacks(model.view).has(name)
   return [
     get('/copies/{file}', {
       access: 'anyone',

@@ -19,7 +19,7 @@ export interface Asking {
   readonly proofs: Proofs
   /** Whether it is still one of the controllers; who has gone is not waited for. Absent: it is. */
   readonly isThere?: (source: Source) => boolean
-  /** Absent: 256 KiB, and 30 MiB, in 30 s; 10 min. */
+  /** Absent: `PACE`. */
   readonly pace?: Pace
 }
 
@@ -59,7 +59,8 @@ export class SlowError extends SourceError {
 /** It may wait for a place among downloads, and a checksum for one that is made. */
 const ANSWER_MS = { file: 60_000, checksum: 600_000 }
 const LONGEST_CHECKSUM = 4096
-const PACE = { bytes: 256 * 1024, ms: 30_000, brisk: 30 * 1024 * 1024, turnMs: 600_000 }
+/** How fast a file has to come where nothing else is said. */
+export const PACE = { bytes: 256 * 1024, ms: 30_000, brisk: 30 * 1024 * 1024, turnMs: 600_000 }
 
 /** How long a controller may send slowly while others may have the file, too: not at all, or for a turn; undefined: to the end. */
 export type Patience = 'none' | 'turn' | undefined

@@ -730,3 +730,29 @@ t.test('a directory that another controller has is not missed by svcd check', as
   const { warnings } = imageFindings(config as Config, model.view, model.cluster)
   t.strictSame(warnings, [lacks('here'), lacks('unknown')])
 })
+
+t.test(
+  'without a torrent there, without aria2c, and where torrent is off, a pack comes by http (rules 11.19)',
+  async t => {
+    const pack = content(17 * MEGABYTE)
+    const { bench: has, source, image } = await having(t, pack)
+    const { PATH } = process.env
+    t.teardown(() => {
+      process.env.PATH = PATH
+    })
+    const tracker = 'torrent.tracker=http://127.0.0.1:9/announce'
+    const by = async (overrides: string[], path = PATH) => {
+      const { bench, copies } = await lacking(t, onlyPack(image), [source], { overrides })
+      process.env.PATH = path
+      await copies.run()
+      process.env.PATH = PATH
+      t.ok(readFileSync(bench.path('files', image.imagefile)).equals(pack))
+      t.match(bench.log.join('\n'), `(${pack.length} bytes) was fetched from controller one`)
+      t.notMatch(bench.log.join('\n'), 'torrent')
+    }
+    await by([tracker])
+    putFile(has, `${image.imagefile}.torrent`, Buffer.from('no torrent'))
+    await by([tracker], '/nothing/there')
+    await by(['torrent.tracker='])
+  }
+)

@@ -6,7 +6,9 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { readAnnounce } from '../../../lib/image/torrent/torrent.js'
 import { content, Line } from '../../image/copies/site.js'
+import { aria2, forSeeders, openTracker } from '../../image/servers.js'
 import { controllerOn, isPrimary } from '../../support/controllers.js'
 import type { Daemon } from '../../support/daemon.js'
 import { type EtcdServer, startEtcd } from '../../support/etcd.js'
@@ -125,6 +127,58 @@ t.test(
       const bytes = Buffer.from(await (await fetch(`http://127.0.0.1:${port}${path}`)).arrayBuffer())
       t.ok(bytes.equals(readFileSync(first.path('files', name))), path)
     }
+    await second.stop()
+  }
+)
+
+t.test(
+  'with torrents, a pack arrives by torrent, and the standby offers it with a tracker and a seeder of its own',
+  async t => {
+    const own = async () => {
+      const [tracker, seeder] = [await openTracker(t), await aria2(t)]
+      await tracker.start()
+      await seeder.start()
+      return {
+        announce: `http://127.0.0.1:${tracker.port}/announce`,
+        settings: [
+          `torrent.tracker=http://127.0.0.1:${tracker.port}/announce`,
+          `torrent.whitelist=${tracker.whitelist}`,
+          `torrent.tracker_reload=${tracker.reload.join(' ')}`,
+          'torrent.seeder=aria2',
+          `torrent.seeder_url=${seeder.url}`,
+          'torrent.seeder_secret=swordfish'
+        ]
+      }
+    }
+    const [one, two] = [await own(), await own()]
+    const { first, second, line } = await site(t, { first: one.settings, second: two.settings })
+    for (const daemon of [first, second]) await forSeeders(daemon.path('files'))
+    const names = await packed(first, 40)
+    const isOffered = async (daemon: Daemon) => {
+      const { body } = await daemon.request('GET', '/monitor/service/seeder')
+      return JSON.stringify(body).includes('"ok"') && has(daemon, [`${names[0]}.torrent`])
+    }
+    await until(
+      () => isOffered(first),
+      () => first.log()
+    )
+    const before = line.sent
+    await second.start()
+    await until(
+      async () => has(second, names) && (await isOffered(second)),
+      () => second.log()
+    )
+    equal(t, first, second, names)
+    t.match(
+      second.log(),
+      `${names[0]} (${statSync(first.path('files', names[0] ?? '')).size} bytes) was fetched by torrent`
+    )
+    t.ok(line.sent - before < 10 * MEGABYTE, 'the kernel, the initramfs and the torrent come by http')
+    for (const [daemon, { announce }] of [
+      [first, one],
+      [second, two]
+    ] as const)
+      t.equal(await readAnnounce(daemon.path('files', `${names[0]}.torrent`)), announce)
     await second.stop()
   }
 )

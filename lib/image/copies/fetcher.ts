@@ -1,0 +1,265 @@
+import { link, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Mutex } from '../../concurrency.js'
+import type { Config } from '../../config/types.js'
+import { syncFile } from '../../disk/copy.js'
+import { syncDirectory } from '../../disk/directory.js'
+import { exists } from '../../disk/missing.js'
+import type { Log } from '../../log.js'
+import { hashFile } from '../packer/in-worker.js'
+import { servedMode } from '../publish.js'
+import {
+  type Asking,
+  checksumAt,
+  download,
+  PACE,
+  type Patience,
+  SlowError,
+  type Source,
+  SourceError
+} from './download.js'
+import type { NamedFile } from './named.js'
+import type { OwnedFiles } from './owned.js'
+import { NoRoomError, Room } from './room.js'
+import { canSwarm, Swarm, SwarmError } from './swarm.js'
+
+/** What the fetching of a file uses. */
+export interface FetcherOptions {
+  readonly config: Pick<Config, 'monitor' | 'paths' | 'torrent'>
+  readonly log: Log
+  /** Milliseconds that only grow. */
+  readonly ticks: () => number
+  /** Held while files of the files directory get their names or are removed. */
+  readonly files: Mutex
+  /** The other controllers, in the order in which they are asked. */
+  readonly sources: () => readonly Source[]
+  readonly asking: Asking
+}
+
+/** A file as it has to be. */
+interface Wanted {
+  readonly name: string
+  readonly bytes: number
+  readonly sha256: string
+}
+
+/** What came of a try: the file is here; another large file comes first; svcd ends; or why it did not come, by each that was asked. */
+export type Outcome = 'here' | 'held' | 'ended' | readonly Error[]
+
+/** A larger file is a large one: those that are smaller take a moment. */
+export const SMALL = 16 * 1024 * 1024
+/** Who gave another file than the one asked for is not asked for it again for so long, twice as long each time: a pack is gigabytes. */
+const WRONG_MS = { first: 60_000, longest: 3_600_000 }
+
+/** The hidden names of what is fetched begin so: what comes from a controller, and what comes by torrent. */
+const PART = '.svcd-copy-'
+const SWARM = '.svcd-swarm-'
+const begunName = /^\.svcd-(?:copy|swarm)-[\da-f]{16}-(.+)$/
+
+const partOf = (begin: string, { name, sha256 }: Wanted) => `${begin}${sha256.slice(0, 16)}-${name}`
+
+/** Fetches a file from the other controllers, and gives it its name when it is whole, checked and durable (rules 11.19). */
+export class Fetcher {
+  readonly #o: FetcherOptions
+  readonly #directory: string
+  readonly #owned: OwnedFiles
+  readonly #room: Room
+  /** Controller and file → until when it is not asked, and how often it gave another file. */
+  readonly #wrong = new Map<string, { readonly until: number; readonly times: number }>()
+  /** Files of which nothing came by torrent. */
+  readonly #noSwarm = new Set<string>()
+
+  constructor(options: FetcherOptions, owned: OwnedFiles) {
+    this.#o = options
+    this.#directory = options.config.paths.files
+    this.#owned = owned
+    this.#room = new Room(this.#directory, options.config.monitor.disk_free)
+  }
+
+  /** Fetches a file from the controllers, the next one where one fails or is slow. `takesLarge`: whether a large file may be fetched now. */
+  async fetch(file: NamedFile, takesLarge: () => boolean, signal: AbortSignal): Promise<Outcome> {
+    let failures: Error[]
+    let slow: { readonly source: Source; readonly bytes: number }[]
+    do {
+      failures = []
+      slow = []
+      for (const [source, patience] of turns(this.#o.sources(), slow)) {
+        const came = await this.#fetchFrom(source, file, patience, takesLarge, signal).catch(
+          error => error as Error
+        )
+        if (came === 'held') return came
+        if (came === 'here') {
+          // The other one still has something else.
+          for (const failure of failures)
+            if (failure instanceof SourceError && failure.kind === 'wrong')
+              this.#o.log.warn(`${file.name}: ${failure.message}`)
+          return came
+        }
+        if (signal.aborted) return 'ended'
+        if (came instanceof SlowError) {
+          slow.push({ source, bytes: came.bytes })
+          if (patience === 'turn') break
+          continue
+        }
+        failures.push(came)
+        // Another controller would not help where this one cannot take the file.
+        if (!(came instanceof SourceError)) return failures
+      }
+    } while (slow.length > 0)
+    return failures
+  }
+
+  /** Forgets what was found out of files that are not missing any more, and removes what has come of them: `all` is in the directory. */
+  async tidy(missing: ReadonlySet<string>, all: readonly string[]): Promise<void> {
+    for (const name of this.#noSwarm) if (!missing.has(name)) this.#noSwarm.delete(name)
+    // For a while it is remembered how often: it may do so again.
+    for (const [key, { until }] of this.#wrong)
+      if (until + WRONG_MS.longest <= this.#o.ticks()) this.#wrong.delete(key)
+    for (const entry of all) {
+      const [, name = ''] = begunName.exec(entry) ?? []
+      if ((entry.startsWith(PART) || entry.startsWith(SWARM)) && !missing.has(name))
+        await rm(join(this.#directory, entry), { recursive: true, force: true })
+    }
+  }
+
+  /** Throws SourceError, and Error for what is wrong on this side. */
+  async #fetchFrom(
+    source: Source,
+    { name, pack }: NamedFile,
+    patience: Patience,
+    takesLarge: () => boolean,
+    signal: AbortSignal
+  ): Promise<'here' | 'held'> {
+    const { bytes, sha256 } = pack ?? (await checksumAt(source, name, this.#o.asking, signal))
+    const wanted = { name, bytes, sha256 }
+    if (bytes > SMALL && !takesLarge()) return 'held'
+    const key = `${source.url} ${sha256}`
+    const { until = 0, times = 0 } = this.#wrong.get(key) ?? {}
+    const wrong = () =>
+      new SourceError(
+        'wrong',
+        `what controller ${source.name} (${source.url}) gives is another file, by its checksum or its size; it is asked ` +
+          'for it again in a minute, then later and later, every hour at last: put the right file there, or pack the image again'
+      )
+    if (until > this.#o.ticks()) throw wrong()
+    if (pack && (await this.#swarm(source, wanted, signal))) return 'here'
+    const part = join(this.#directory, partOf(PART, wanted))
+    const isRight = () => this.#isFetched(source, wanted, part, patience, signal)
+    // A bit may have changed on the way; what was there before may be of a power cut, or of another controller: once more, from the begin.
+    if (!(await isRight()) && !(await isRight())) {
+      const ms = Math.min(WRONG_MS.first * 2 ** times, WRONG_MS.longest)
+      this.#wrong.set(key, { until: this.#o.ticks() + ms, times: times + 1 })
+      throw wrong()
+    }
+    this.#wrong.delete(key)
+    await this.#place(part, name)
+    this.#o.log.info(`${name} (${bytes} bytes) was fetched from controller ${source.name} (${source.url})`)
+    return 'here'
+  }
+
+  /** Whether a pack came by its torrent, where torrent is on. What began to come by http goes on so. */
+  async #swarm(source: Source, wanted: Wanted, signal: AbortSignal): Promise<boolean> {
+    const { config, log, asking } = this.#o
+    const { name, bytes } = wanted
+    const isLater = this.#noSwarm.has(name) || (await exists(join(this.#directory, partOf(PART, wanted))))
+    if (config.torrent.tracker === '' || bytes <= SMALL || isLater || !(await canSwarm())) return false
+    const swarm = new Swarm(join(this.#directory, partOf(SWARM, wanted)))
+    try {
+      if (!(await this.#hasTorrent(source, name, swarm, signal))) return false
+      const pace = { ...PACE, ...asking.pace }
+      await this.#room.during(swarm.file, bytes, () => swarm.fetch(bytes, pace, signal))
+      const come = await hashFile(swarm.file, signal)
+      if (come.sha256 !== wanted.sha256) throw new SwarmError('what came is another file, by its checksum')
+      await this.#place(swarm.file, name)
+      await swarm.remove()
+      log.info(`${name} (${bytes} bytes) was fetched by torrent`)
+      return true
+    } catch (error) {
+      signal.throwIfAborted()
+      await swarm.remove()
+      if (!(error instanceof SwarmError)) throw error
+      this.#noSwarm.add(name)
+      log.info(`${name} did not come by torrent, and is fetched by http: ${error.message}`)
+      return false
+    }
+  }
+
+  /** Whether the controller has a torrent of the pack, which is in its place then. */
+  async #hasTorrent(source: Source, pack: string, swarm: Swarm, signal: AbortSignal): Promise<boolean> {
+    try {
+      const name = `${pack}.torrent`
+      const told = await checksumAt(source, name, this.#o.asking, signal)
+      if (told.bytes > SMALL) throw new SwarmError('its torrent is too large')
+      await swarm.make()
+      const isRight = () => this.#isFetched(source, { name, ...told }, swarm.torrent, undefined, signal)
+      if ((await isRight()) || (await isRight())) return true
+      throw new SwarmError('its torrent came damaged')
+    } catch (error) {
+      // By http it may come all the same; if not, that says why.
+      if (error instanceof SourceError) return false
+      throw error
+    }
+  }
+
+  /** Whether the part is the file that is wanted, once all of it has come; it is removed if not. */
+  async #isFetched(
+    source: Source,
+    wanted: Wanted,
+    part: string,
+    patience: Patience,
+    signal: AbortSignal
+  ): Promise<boolean> {
+    try {
+      await this.#room.during(part, wanted.bytes, () =>
+        download(source, wanted, part, this.#o.asking, signal, patience)
+      )
+    } catch (error) {
+      if (error instanceof SourceError && error.kind === 'wrong') return false
+      // Others need the room as well.
+      if (error instanceof NoRoomError) await rm(part, { force: true })
+      throw error
+    }
+    const { sha256, bytes } = await hashFile(part, signal)
+    if (sha256 === wanted.sha256 && bytes === wanted.bytes) return true
+    await rm(part, { force: true })
+    return false
+  }
+
+  /** Gives a whole file its name, unless something has it by now. */
+  async #place(part: string, name: string): Promise<void> {
+    const directory = this.#directory
+    await syncFile(part, await servedMode(directory))
+    await this.#o.files.run(async () => {
+      // Before it has the name: a crash must not make it somebody else's.
+      await this.#owned.add([name], part)
+      await nameNew(part, join(directory, name))
+      await rm(part, { force: true })
+      await syncDirectory(directory)
+    })
+  }
+}
+
+/**
+ * In which order controllers are asked for a file, and how patiently. Where none sends it briskly, the fastest of those that were `slow`
+ * has its turn.
+ */
+function* turns(
+  sources: readonly Source[],
+  slow: { readonly source: Source; readonly bytes: number }[]
+): Generator<[Source, Patience]> {
+  for (const source of sources) yield [source, sources.length > 1 ? 'none' : undefined]
+  for (const { source } of slow.splice(0).sort((a, b) => b.bytes - a.bytes)) yield [source, 'turn']
+}
+
+/** Gives a file a further name that nothing has. Where something has it, that stays. */
+async function nameNew(file: string, to: string): Promise<void> {
+  try {
+    await link(file, to)
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException
+    if (code === 'EEXIST') return
+    // Not every file system has links.
+    if (!['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'].includes(code)) throw error
+    if (!(await exists(to))) await rename(file, to)
+  }
+}

@@ -1,0 +1,191 @@
+// A pack that comes from other controllers by torrent (rules 11.19), with a real tracker and a real seeder.
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+import t, { type Test } from 'tap'
+import { Distribution } from '../../../lib/image/torrent/distribution.js'
+import { scrape } from '../../../lib/image/torrent/scrape.js'
+import { createTorrent } from '../../../lib/image/torrent/torrent.js'
+import type { Tx } from '../../../lib/model/view.js'
+import { requirePrograms, requireRoot } from '../../support/programs.js'
+import { fillDisk, smallDisk } from '../../support/small-disk.js'
+import { until } from '../../support/until.js'
+import { aria2, forSeeders, openTracker } from '../servers.js'
+import { content, controllerWith, imageOf, Line, lacking, putFile } from './site.js'
+
+requireRoot()
+requirePrograms('opentracker', 'aria2c', 'setpriv')
+process.umask(0o077)
+// They wait more than they work.
+t.jobs = 4
+
+const MEGABYTE = 1024 * 1024
+/** So long is waited for something to come. */
+const quick = { bytes: 1000, ms: 2000 }
+
+const { signal } = new AbortController()
+const pack = content(24 * MEGABYTE)
+const image = imageOf(pack)
+
+/**
+ * A controller that has the pack and its torrent, with a tracker of its own, and a seeder that offers `offered` under the pack's name.
+ * The way to it for http counts what comes.
+ */
+async function site(
+  t: Test,
+  {
+    offered = pack,
+    isSeeding = true,
+    more = []
+  }: { offered?: Buffer; isSeeding?: boolean; more?: string[] } = {}
+) {
+  const tracker = await openTracker(t)
+  await tracker.start()
+  const announce = `http://127.0.0.1:${tracker.port}/announce`
+  const { bench: has, source } = await controllerWith(t, image.objects)
+  putFile(has, image.imagefile, pack)
+  const directory = has.path('seeded')
+  mkdirSync(directory)
+  const file = `${directory}/${image.imagefile}`
+  writeFileSync(file, offered)
+  const output = `${file}.torrent`
+  const { infoHash } = await createTorrent({ file, name: image.imagefile, announce, output, signal })
+  putFile(has, `${image.imagefile}.torrent`, readFileSync(output))
+  await forSeeders(directory)
+  const seeder = await aria2(t, undefined, more)
+  await seeder.start()
+  const distribution = new Distribution({
+    torrent: {
+      ...{ tracker: announce, whitelist: tracker.whitelist, tracker_reload: tracker.reload },
+      ...{ seeder: 'aria2', seeder_url: seeder.url, seeder_secret: 'swordfish', seeder_watch: '' }
+    },
+    files: directory,
+    state: dirname(directory),
+    log: has.context.log,
+    intervalMs: 300
+  })
+  t.teardown(() => distribution.close())
+  distribution.wanted(isSeeding ? [`${image.imagefile}.torrent`] : [])
+  if (isSeeding)
+    await until(
+      async () => ((await scrape(announce, [infoHash], signal)).get(infoHash) ?? 0) > 0,
+      () => has.log.join('\n')
+    )
+  const line = await Line.to(t, source)
+  return { line, overrides: [`torrent.tracker=${announce}`] }
+}
+
+const objects = (tx: Tx) => {
+  image.objects(tx)
+  tx.put('osimage', 'compute', { name: 'compute', imagefile: image.imagefile })
+}
+
+/** What is hidden in a directory. */
+const begun = (directory: string) => readdirSync(directory).filter(name => name.startsWith('.'))
+const arrived = (t: Test, bench: Awaited<ReturnType<typeof lacking>>['bench']) => {
+  const file = bench.path('files', image.imagefile)
+  t.ok(existsSync(file) && readFileSync(file).equals(pack), bench.log.join('\n'))
+}
+
+t.test('a pack comes by torrent: by http its torrent alone', async t => {
+  const { line, overrides } = await site(t)
+  const { bench, copies, arrived: times } = await lacking(t, objects, [line.source], { overrides })
+  await forSeeders(bench.path('files'))
+  await copies.run()
+  arrived(t, bench)
+  t.ok(line.sent < 20_000, `${line.sent} bytes by http`)
+  const { mode, gid, nlink } = statSync(bench.path('files', image.imagefile))
+  t.equal(mode & 0o777, 0o640, 'as packs are where a seeder reads them (rules 9.11)')
+  t.equal(gid, statSync(bench.path('files')).gid)
+  t.equal(nlink, 1)
+  t.strictSame(begun(bench.path('files')), [])
+  t.equal(times.times, 1)
+  t.strictSame(copies.condition, { ok: true, reason: '' })
+  t.match(bench.log.join('\n'), `info ${image.imagefile} (${pack.length} bytes) was fetched by torrent`)
+})
+
+t.test('what came by torrent is used after a restart of svcd', async t => {
+  const { line, overrides } = await site(t, { more: ['--max-overall-upload-limit=4M'] })
+  const { bench, copies, open } = await lacking(t, objects, [line.source], { overrides })
+  const part = () => {
+    const [name = ''] = begun(bench.path('files'))
+    return (statSync(bench.path('files', name, 'file'), { throwIfNoEntry: false })?.blocks ?? 0) * 512
+  }
+  const running = copies.run()
+  await until(
+    () => part() > 8 * MEGABYTE,
+    () => bench.log.join('\n')
+  )
+  await copies.close()
+  await running
+  const had = part()
+  t.ok(had > 8 * MEGABYTE && had < pack.length, `${had} bytes`)
+  t.notOk(existsSync(bench.path('files', image.imagefile)))
+  const again = await open()
+  const sizes: number[] = []
+  const watch = setInterval(() => sizes.push(part()), 20)
+  await again.run()
+  clearInterval(watch)
+  arrived(t, bench)
+  t.ok(Math.min(...sizes.filter(size => size > 0)) >= had, 'nothing of it is fetched again')
+  t.ok(line.sent < 40_000, `${line.sent} bytes by http`)
+})
+
+t.test(
+  'where nothing comes by torrent, the log says why, and the pack comes by http from then on',
+  async t => {
+    const { line, overrides } = await site(t, { isSeeding: false })
+    const { bench, copies } = await lacking(t, objects, [line.source], { overrides, pace: quick })
+    line.most = 3 * MEGABYTE
+    await copies.run()
+    t.match(copies.condition, { ok: false, reason: /broke off/ })
+    t.match(begun(bench.path('files')), [/^\.svcd-copy-/])
+    line.most = Number.POSITIVE_INFINITY
+    await copies.run()
+    arrived(t, bench)
+    const told = bench.log.filter(text => text.includes('by torrent'))
+    t.equal(told.length, 1, bench.log.join('\n'))
+    t.match(
+      told[0],
+      /did not come by torrent, and is fetched by http: fewer than 1000 bytes came in 2 s: look at/
+    )
+    t.strictSame(begun(bench.path('files')), [])
+    t.strictSame(copies.condition, { ok: true, reason: '' })
+  }
+)
+
+for (const [what, offered, why] of [
+  ['of the same size', content(pack.length, 5), /what came is another file, by its checksum/],
+  ['of another size', content(pack.length + 1, 5), /its torrent is of a file with another size/]
+] as const)
+  t.test(`a torrent of another file ${what}: nothing of it gets the name`, async t => {
+    const { line, overrides } = await site(t, { offered })
+    const { bench, copies } = await lacking(t, objects, [line.source], { overrides })
+    await copies.run()
+    arrived(t, bench)
+    t.match(bench.log.join('\n'), why)
+    t.strictSame(begun(bench.path('files')), [])
+  })
+
+t.test(
+  'a disk that fills up while a torrent comes: said, nothing is left, and it comes when there is room',
+  async t => {
+    const { line, overrides } = await site(t, { more: ['--max-overall-upload-limit=8M'] })
+    const disk = smallDisk(t, '40m')
+    const { bench, copies } = await lacking(t, objects, [line.source], {
+      overrides: [...overrides, `paths.files=${disk}`]
+    })
+    const running = copies.run()
+    await until(
+      () => begun(disk).some(name => existsSync(`${disk}/${name}/file`)),
+      () => bench.log.join('\n')
+    )
+    const free = fillDisk(disk)
+    await running
+    t.match(copies.condition, { ok: false, reason: /no room for its \d+ bytes .*make room/ })
+    t.strictSame(readdirSync(disk), ['filler'])
+    free()
+    await copies.run()
+    t.ok(readFileSync(`${disk}/${image.imagefile}`).equals(pack))
+    t.match(bench.log.join('\n'), 'was fetched by torrent')
+  }
+)
