@@ -167,7 +167,11 @@ export function handingOn(
   { now, ticks, log }: { readonly now: () => number; readonly ticks: () => number; readonly log: Log }
 ) {
   const url = urlOf(config)
-  const requests = new ForwardedRequests(tokens.keyFor('requests that are handed on'), url, now)
+  const requests = new ForwardedRequests(
+    tokens.keyFor('requests that are handed on'),
+    () => shared.right,
+    now
+  )
   if (isPlain(url))
     log.warn(
       `other controllers hand requests and tokens on to ${url} in the clear: [store] url = https://... has them encrypted`

@@ -44,7 +44,7 @@ export function writerFor(
     ...{
       ...writer,
       verified,
-      headersFor: body => requests.headersFor(writer.url, head, source.address, body)
+      headersFor: body => requests.headersFor(writer.right, head, source.address, body)
     },
     told: failure => told(writer.url, failure)
   }

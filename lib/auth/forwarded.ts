@@ -20,54 +20,56 @@ interface Head {
 }
 
 /**
- * Who asked for what one controller hands on to another: told in a header, and proved by a key that controllers alone have, for one
- * request with one body to one controller.
+ * Who asked for what one controller hands on to the one that writes: told in a header, and proved by a key that controllers alone
+ * have, for one request with one body, and for one right to write.
  */
 export class ForwardedRequests {
   readonly #key: Uint8Array
   readonly #now: () => number
   readonly #taken: SaidOnce
+  readonly #right: () => string | undefined
 
-  readonly #own: string
-
-  /** `key`: for this purpose alone. `own`: the URL at which other controllers reach this one. `now`: milliseconds since 1970. */
-  constructor(key: Uint8Array, own: string, now: () => number) {
+  /** `key`: for this purpose alone. `right`: the right to write that this controller has. `now`: milliseconds since 1970. */
+  constructor(key: Uint8Array, right: () => string | undefined, now: () => number) {
     this.#key = key
-    this.#own = own
+    this.#right = right
     this.#now = now
     this.#taken = new SaidOnce(now())
   }
 
-  /** The headers that tell the controller at `url` that this address asked, with this body. No other request has the same. */
+  /** The headers that tell the controller that has this right to write that this address asked, with this body. No other request has the same. */
   async headersFor(
-    url: string,
+    right: string,
     head: Head,
     address: string,
     body: Uint8Array
   ): Promise<Record<string, string>> {
     const checksum = await checksumOf(body)
-    const said = `${address} ${this.#now()} ${randomBytes(16).toString('hex')} ${checksum}`
-    return { [HEADER]: `${said} ${this.#proof(url, head, said)}` }
+    const said = `${address} ${right} ${this.#now()} ${randomBytes(16).toString('hex')} ${checksum}`
+    return { [HEADER]: `${said} ${this.#proof(head, said)}` }
   }
 
   /**
    * The address that asked, undefined where no controller handed it on. Throws 400 for a header that is not one of a controller's, or
-   * that came before, and 503 where nobody knows whether it did.
+   * that came before, and 503 where nobody knows whether it did, or it was for who wrote before.
    */
   handedOn(head: Head): HandedOn | undefined {
     const { [HEADER]: header } = head.headers
     if (header === undefined) return undefined
-    const [, said = '', address = '', time, number = '', checksum, proof = ''] =
-      /^(([\da-f.:]{2,45}) (\d{1,16}) ([\da-f]{32}) ([\da-f]{64})) ([\da-f]{64})$/.exec(String(header)) ?? []
-    if (said === '' || !isSameProof(this.#proof(this.#own, head, said), proof))
+    const [, said = '', address = '', right, time, number = '', checksum, proof = ''] =
+      /^(([\da-f.:]{2,45}) (\d{1,19}) (\d{1,16}) ([\da-f]{32}) ([\da-f]{64})) ([\da-f]{64})$/.exec(
+        String(header)
+      ) ?? []
+    if (said === '' || !isSameProof(this.#proof(head, said), proof))
       throw badRequest(`the header ${HEADER} is for controllers of this cluster: leave it out`)
+    // Before all else: who begins to write has taken none of those that were for another one.
+    if (right !== this.#right()) throw again('this was handed on to the controller that wrote before')
     const now = this.#now()
     if (Math.abs(now - Number(time)) > SLACK_MS) throw badRequest(clocksApart)
     if (this.#taken.isForgotten(Number(time)))
-      throw new ServiceError(
-        503,
-        'this was handed on before svcd was started here, by the clock of the other controller: try again, or set the clocks by time synchronisation',
-        { 'Retry-After': '5' }
+      throw again(
+        'this was handed on before svcd was started here, by the clock of the other controller',
+        ', or set the clocks by time synchronisation'
       )
     if (!this.#taken.take(number, Number(time), now))
       throw badRequest(`the header ${HEADER} came before, and counts once: leave it out`)
@@ -78,10 +80,13 @@ export class ForwardedRequests {
     return { address, checkBody }
   }
 
-  #proof(url: string, { method, target, headers }: Head, said: string): string {
-    return proofBy(this.#key, [url, method, target, said, headers['x-access-tokens'] ?? ''])
+  #proof({ method, target, headers }: Head, said: string): string {
+    return proofBy(this.#key, [method, target, said, headers['x-access-tokens'] ?? ''])
   }
 }
+
+const again = (why: string, wayOut = '') =>
+  new ServiceError(503, `${why}: try again${wayOut}`, { 'Retry-After': '5' })
 
 /** SHA-256 in hexadecimal digits. */
 const checksumOf = (body: Uint8Array): Promise<string> => inSlices(checksumming(body))

@@ -49,6 +49,8 @@ export interface SharedMedium extends Medium {
   readonly following: string
   /** Where who writes is reached while that is another one; undefined where nobody writes, or that is not known. */
   readonly writer: Reached | undefined
+  /** The right to write that this one has, as in Reached; undefined where it has none. */
+  readonly right: string | undefined
   /** Which part this one has, and how far it knows what is committed. */
   readonly standing: Standing
   /** The controllers that share it, without this one. */
@@ -89,6 +91,8 @@ export interface Controller {
 export interface Reached {
   /** Its URL, http or https. */
   readonly url: string
+  /** Its right to write: another one each time that somebody gets it. */
+  readonly right: string
   /** Aborted when it writes no more. */
   readonly gone: AbortSignal
 }

@@ -2,7 +2,8 @@ import t from 'tap'
 import { ForwardedRequests } from '../../lib/auth/forwarded.js'
 
 const key = new Uint8Array(32).fill(7)
-const url = 'http://10.141.0.1:7050'
+/** The right to write of the one that it is handed to. */
+const right = '4711'
 const token = { 'x-access-tokens': 'token' }
 const head = { method: 'POST', target: '/config/node/n1?x=1', headers: token }
 const body = Buffer.from('{"a":1}')
@@ -16,27 +17,31 @@ const having = (headers: Record<string, string>, of = head) => ({
 // rules 11.16
 t.test('the address that asked is believed from who has the key, for that request, at that time', async t => {
   let now = 1_000_000
-  const requests = new ForwardedRequests(key, url, () => now)
+  const requests = new ForwardedRequests(
+    key,
+    () => right,
+    () => now
+  )
   for (const address of ['10.141.0.7', '2001:db8::1']) {
-    const headers = await requests.headersFor(url, head, address, body)
+    const headers = await requests.headersFor(right, head, address, body)
     t.equal(requests.handedOn(having(headers))?.address, address)
   }
   t.equal(requests.handedOn(head), undefined)
 
-  const headers = await requests.headersFor(url, head, '10.141.0.7', body)
+  const headers = await requests.headersFor(right, head, '10.141.0.7', body)
   const [name = '', value = ''] = Object.entries(headers)[0] ?? []
-  const other = await new ForwardedRequests(new Uint8Array(32), url, () => now).headersFor(
-    url,
-    head,
-    '10.141.0.7',
-    body
-  )
+  const other = await new ForwardedRequests(
+    new Uint8Array(32),
+    () => right,
+    () => now
+  ).headersFor(right, head, '10.141.0.7', body)
   const others = [
     ['another method', { ...head, method: 'GET' }, value],
     ['another target', { ...head, target: '/config/node/n2' }, value],
     ['another token', { ...head, headers: { 'x-access-tokens': 'other' } }, value],
     ['no token', { ...head, headers: {} }, value],
     ['another address', head, value.replace('10.141.0.7', '10.141.0.8')],
+    ['another right', head, value.replace(' 4711 ', ' 4712 ')],
     ['another time', head, value.replace('1000000', '1000001')],
     ['another number', head, value.replace(/ [\da-f]{32} /, ` ${'0'.repeat(32)} `)],
     ['another body', head, value.replace(/ [\da-f]{64} /, ` ${'0'.repeat(64)} `)],
@@ -55,7 +60,11 @@ t.test('the address that asked is believed from who has the key, for that reques
   for (const later of [60_000, -60_000]) {
     now = 0
     // One that has taken none yet.
-    const answers = new ForwardedRequests(key, url, () => now)
+    const answers = new ForwardedRequests(
+      key,
+      () => right,
+      () => now
+    )
     now = 1_000_000 + later
     t.equal(answers.handedOn(having(headers))?.address, '10.141.0.7')
     now += Math.sign(later)
@@ -65,9 +74,13 @@ t.test('the address that asked is believed from who has the key, for that reques
 
 // rules 11.16
 t.test('it is believed with that body', async t => {
-  const requests = new ForwardedRequests(key, url, () => 1_000_000)
+  const requests = new ForwardedRequests(
+    key,
+    () => right,
+    () => 1_000_000
+  )
   for (const own of [body, Buffer.alloc(0), Buffer.alloc(3_000_000, 'x')]) {
-    const handedOn = requests.handedOn(having(await requests.headersFor(url, head, '10.141.0.7', own)))
+    const handedOn = requests.handedOn(having(await requests.headersFor(right, head, '10.141.0.7', own)))
     await t.resolves(handedOn?.checkBody(own) ?? Promise.reject())
     const longer = Buffer.concat([own, Buffer.from(' ')])
     const others =
@@ -83,10 +96,14 @@ t.test('it is believed with that body', async t => {
 // rules 11.16
 t.test('it is believed once', async t => {
   let now = 1_000_000
-  const requests = new ForwardedRequests(key, url, () => now)
+  const requests = new ForwardedRequests(
+    key,
+    () => right,
+    () => now
+  )
   const [one, other] = [
-    await requests.headersFor(url, head, '10.141.0.7', body),
-    await requests.headersFor(url, head, '10.141.0.7', body)
+    await requests.headersFor(right, head, '10.141.0.7', body),
+    await requests.headersFor(right, head, '10.141.0.7', body)
   ]
   const again = { status: 400, message: /came before, and counts once/ }
   t.equal(requests.handedOn(having(one))?.address, '10.141.0.7')
@@ -99,22 +116,41 @@ t.test('it is believed once', async t => {
 // rules 11.16
 t.test('what was handed on before the start may have come before', async t => {
   let now = 1_000_000
-  const headers = await new ForwardedRequests(key, url, () => now).headersFor(url, head, '10.141.0.7', body)
+  const headers = await new ForwardedRequests(
+    key,
+    () => right,
+    () => now
+  ).headersFor(right, head, '10.141.0.7', body)
   now += 1
-  const requests = new ForwardedRequests(key, url, () => now)
+  const requests = new ForwardedRequests(
+    key,
+    () => right,
+    () => now
+  )
   t.throws(() => requests.handedOn(having(headers)), {
     status: 503,
     message: /before svcd was started here/,
     headers: { 'Retry-After': '5' }
   })
-  t.ok(requests.handedOn(having(await requests.headersFor(url, head, '10.141.0.7', body))))
+  t.ok(requests.handedOn(having(await requests.headersFor(right, head, '10.141.0.7', body))))
 })
 
 // rules 11.16
-t.test('it is believed by the controller that it was handed to', async t => {
-  const requests = new ForwardedRequests(key, url, () => 1_000_000)
-  const headers = await requests.headersFor('http://10.141.0.2:7050', head, '10.141.0.7', body)
-  t.throws(() => requests.handedOn(having(headers)), { status: 400, message: /leave it out/ })
-  const other = new ForwardedRequests(key, 'http://10.141.0.2:7050', () => 1_000_000)
-  t.equal(other.handedOn(having(headers))?.address, '10.141.0.7')
+t.test('it is believed by who has the right to write that it is for', async t => {
+  let own: string | undefined = right
+  const requests = new ForwardedRequests(
+    key,
+    () => own,
+    () => 1_000_000
+  )
+  const headers = await requests.headersFor(right, head, '10.141.0.7', body)
+  // Another one has got the right since, or this one anew; or it writes no more.
+  for (own of ['4712', undefined])
+    t.throws(() => requests.handedOn(having(headers)), {
+      status: 503,
+      message: /handed on to the controller that wrote before: try again/,
+      headers: { 'Retry-After': '5' }
+    })
+  own = right
+  t.equal(requests.handedOn(having(headers))?.address, '10.141.0.7')
 })

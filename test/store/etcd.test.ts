@@ -115,12 +115,41 @@ t.test('a transaction that a member does not answer is asked of the next one bes
   await t.rejects(transact(one, [], [get('/k')], [], 60_000), RefusedError)
   const both = closed(t, new Client({ endpoints: [first, refusing] }))
   await t.rejects(
-    transact(both, [], [get('/k')], [], 60_000),
+    transact(both, [], [get('/k')], [], 1200),
     UnclearError,
     'who refused says nothing of the other'
   )
   const none = closed(t, new Client({ endpoints: [first, endpointOf(9)] }))
   await t.rejects(transact(none, [], [get('/k')], [], 1200), UnclearError)
+
+  // Slower than the next one is asked: each has refused, and nothing was done.
+  let asked = 0
+  const slowly = async (ms: number, answer: unknown) => {
+    const server = createServer((request, response) => {
+      asked++
+      request
+        .resume()
+        .on('end', () =>
+          setTimeout(
+            () => response.writeHead('error' in Object(answer) ? 400 : 200).end(JSON.stringify(answer)),
+            ms
+          )
+        )
+    })
+    server.listen(0)
+    t.teardown(() => server.close())
+    return endpointOf((server.address() as AddressInfo).port)
+  }
+  const large = refusal(3, 'etcdserver: request is too large')
+  const slow = closed(t, new Client({ endpoints: [await slowly(700, large)] }))
+  const refused = await transact(slow, [], [get('/k')], [], 60_000).catch(error => error)
+  t.ok(refused instanceof TooLargeError, `${refused}`)
+  t.equal(asked, 2)
+  const [refuses, does] = [await slowly(700, large), await slowly(600, answers())]
+  const mixed = closed(t, new Client({ endpoints: [refuses, does] }))
+  const { found } = await transact(mixed, [], [get('/k')], [], 60_000)
+  t.equal(found[0]?.value.toString(), 'v', 'one that was asked before the refusal has done it')
+  t.equal(asked, 4, 'after the refusal nobody else is asked')
 })
 
 // rules 11.14

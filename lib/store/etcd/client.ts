@@ -142,7 +142,7 @@ export class Client {
   /**
    * As `ask`, for what may be carried out more than once: while there is no answer, each other endpoint is asked beside
    * those before, and the first one again, and the first answer counts. What comes to a member while etcd has no leader gets none, and one that is cut off
-   * says nothing. A refusal is Unclear once several were asked: it says nothing of the others.
+   * says nothing. A refusal ends that; it counts where all that were asked have refused, and is Unclear otherwise.
    */
   hedged(path: string, question: JsonObject, limitMs: number): Promise<JsonObject> {
     const limit = { ms: limitMs, end: performance.now() + limitMs }
@@ -150,6 +150,8 @@ export class Client {
     const over = new AbortController()
     let asked = 0
     let failed = 0
+    let refusal: Error | undefined
+    let unclear: UnclearError | undefined
     return new Promise<JsonObject>((resolve, reject) => {
       const one = () => {
         const at = first + asked++
@@ -162,11 +164,15 @@ export class Client {
             resolve(answer)
           },
           error => {
-            failed++
-            const isUnclear = error instanceof UnclearError
-            if (isUnclear && failed < asked) return
-            if (isUnclear && this.#preferred === first) this.#preferred += asked
-            reject(isUnclear || asked === 1 ? error : new UnclearError(reasonOf(error)))
+            if (error instanceof UnclearError) unclear = error
+            else {
+              refusal = error
+              clearInterval(again)
+            }
+            if (++failed < asked) return
+            if (!refusal && this.#preferred === first) this.#preferred += asked
+            // What one has refused, one that gave no answer may have done.
+            reject(refusal && unclear ? new UnclearError(reasonOf(refusal)) : (refusal ?? unclear))
           }
         )
       }

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { inSlices } from '../../concurrency.js'
 import { reasonOf } from '../errors.js'
-import type { Followed } from '../medium.js'
+import type { Followed, Reached } from '../medium.js'
 import { type Client, NoRoomError, UnclearError } from './client.js'
 import type { Keys } from './keys.js'
 import { get, isCreatedAt, isModifiedAt, type Pair, remove, transact } from './kv.js'
@@ -89,8 +89,9 @@ export class Follower {
   }
 
   /** Who has the right to write, and a signal that is aborted when that one has it no more; undefined where nobody is known to. */
-  get holder(): (Holder & { readonly gone: AbortSignal }) | undefined {
-    return this.#holder && { ...this.#holder, gone: this.#gone.signal }
+  get holder(): (Holder & Pick<Reached, 'right' | 'gone'>) | undefined {
+    if (!this.#holder || this.#right === undefined) return undefined
+    return { ...this.#holder, right: this.#right, gone: this.#gone.signal }
   }
 
   /** Whether nobody has the right to write, as far as is known. */

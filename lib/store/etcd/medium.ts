@@ -227,6 +227,10 @@ export class Etcd implements SharedMedium {
     return this.#standby?.writer
   }
 
+  get right(): string | undefined {
+    return this.#standby ? undefined : this.#writer.right
+  }
+
   get standing(): Standing {
     const known = this.#commits.number
     if (!this.#standby) {

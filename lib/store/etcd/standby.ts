@@ -61,7 +61,7 @@ export class Standby {
   /** Where who writes is reached, and a signal that is aborted when that one writes no more; undefined where that is not known. */
   get writer(): Reached | undefined {
     const { holder } = this.#follower
-    return holder?.url ? { url: holder.url, gone: holder.gone } : undefined
+    return holder?.url ? { url: holder.url, right: holder.right, gone: holder.gone } : undefined
   }
 
   /** The number of the last commit that is known. */

@@ -71,6 +71,11 @@ export class Writer {
     return this.#revision
   }
 
+  /** The same; undefined where the right was lost. */
+  get right(): string | undefined {
+    return this.#over === '' && this.#revision !== '' ? this.#revision : undefined
+  }
+
   /** Holds where the right is still that of this revision. */
   isAt(revision: string) {
     return isCreatedAt(this.#options.key, revision)
