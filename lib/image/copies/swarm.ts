@@ -1,5 +1,6 @@
 import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { exists } from '../../disk/missing.js'
 import { locate, ProgramError, run } from '../../program/program.js'
 import { readAnnounce, readLength } from '../torrent/torrent.js'
 import { sizeOnDisk } from './room.js'
@@ -8,9 +9,12 @@ import { sizeOnDisk } from './room.js'
 export class SwarmError extends Error {}
 
 const PROGRAM = 'aria2c'
+/** Peers can make it take more and more memory: with so much of address space it ends. It needs a fifth of that. */
+const BOUND = ['prlimit', `--as=${512 * 1024 * 1024}`, '--']
 /** Its status when the disk is full. */
 const DISK_FULL = 9
-/** Slow files are fetched by http long before. */
+const LOOK_MS = 1000
+/** What comes briskly comes sooner. */
 const LONGEST_MS = 24 * 3_600_000
 
 /** Whether this machine has the program that fetches by torrent. */
@@ -43,39 +47,35 @@ export class Swarm {
   }
 
   /**
-   * Fetches the file of the torrent, of so many bytes, from all that the tracker names. Throws SwarmError where fewer than
-   * `pace.bytes` come in `pace.ms`, or the program fails; an error with the code ENOSPC; the reason of `signal`.
+   * Fetches the file of the torrent, of so many bytes, from all that the tracker names. Throws SwarmError where it comes slower than
+   * `pace.brisk` in `pace.ms`, or the program fails; an error with the code ENOSPC; the reason of `signal`.
    */
   async fetch(
     bytes: number,
-    pace: { readonly bytes: number; readonly ms: number },
+    pace: { readonly brisk: number; readonly ms: number },
     signal: AbortSignal
   ): Promise<void> {
     if ((await readLength(this.torrent)) !== bytes)
       throw new SwarmError('its torrent is of a file with another size')
-    const isUdp = (await readAnnounce(this.torrent))?.startsWith('udp:') === true
-    const slow = new AbortController()
-    let before = await sizeOnDisk(this.file)
-    const look = async () => {
-      const now = await sizeOnDisk(this.file)
-      if (now - before < pace.bytes) slow.abort()
-      before = now
-    }
-    const watch = setInterval(() => void look().catch(() => slow.abort()), pace.ms)
+    // aria2c asks a tracker over UDP with its DHT alone, which talks to everybody.
+    if (!/^https?:/.test((await readAnnounce(this.torrent)) ?? ''))
+      throw new SwarmError('its tracker is not asked by http')
+    if (await this.#isWhole(bytes)) return
+    const over = new AbortController()
+    const watch = this.#watch(bytes, pace, over)
     try {
-      await run(PROGRAM, this.#args(isUdp), {
+      await run(PROGRAM, this.#args(), {
         timeLimitMs: LONGEST_MS,
-        signal: AbortSignal.any([signal, slow.signal]),
+        signal: AbortSignal.any([signal, over.signal]),
+        through: BOUND,
         // What it says is made by peers too, and is not kept.
         onLine: () => {}
       })
     } catch (error) {
       signal.throwIfAborted()
-      if (slow.signal.aborted)
-        throw new SwarmError(
-          `fewer than ${pace.bytes} bytes came in ${pace.ms / 1000} s: look at /monitor/service/tracker and ` +
-            '/monitor/service/seeder of the controller that has it, and whether its tracker and its seeder can be reached from here'
-        )
+      // A tracker may keep it from its end.
+      if (await this.#isWhole(bytes)) return
+      if (over.signal.aborted) throw over.signal.reason
       if (error instanceof ProgramError && error.status === DISK_FULL)
         throw Object.assign(new Error(error.message), { code: 'ENOSPC' })
       throw new SwarmError((error as Error).message)
@@ -84,11 +84,39 @@ export class Swarm {
     }
   }
 
-  /**
-   * Without allocation and cache the size on disk shows what has arrived. Who dies leaves a list of pieces that is 10 s old.
-   * aria2c asks a tracker over UDP only when its DHT is on; the torrents are private, and do not use it.
-   */
-  #args(isUdp: boolean): string[] {
+  /** Ends it when all is there, or comes too slowly; the reason is why then. */
+  #watch(
+    bytes: number,
+    { brisk, ms }: { readonly brisk: number; readonly ms: number },
+    over: AbortController
+  ): NodeJS.Timeout {
+    let since = performance.now()
+    let before: number | undefined
+    const look = async () => {
+      const now = await sizeOnDisk(this.file)
+      before ??= now
+      if (await this.#isWhole(bytes)) return over.abort()
+      if (performance.now() - since < ms) return
+      if (now - before < brisk)
+        over.abort(
+          new SwarmError(
+            `${now - before} bytes came in ${ms / 1000} s, fewer than ${brisk}: look at /monitor/service/tracker and ` +
+              '/monitor/service/seeder of the controller that has it, and whether its tracker and its seeder can be reached from here'
+          )
+        )
+      since = performance.now()
+      before = now
+    }
+    return setInterval(() => void look().catch(error => over.abort(error)), Math.min(LOOK_MS, ms))
+  }
+
+  /** Whether all has come: aria2c keeps a list of pieces until then. */
+  async #isWhole(bytes: number): Promise<boolean> {
+    return (await sizeOnDisk(this.file)) === bytes && !(await exists(`${this.file}.aria2`))
+  }
+
+  /** Without allocation and cache the size on disk shows what has arrived. Who dies leaves a list of pieces that is 10 s old. */
+  #args(): string[] {
     return [
       '--no-conf',
       `--dir=${this.#directory}`,
@@ -102,9 +130,8 @@ export class Swarm {
       '--bt-tracker-interval=30',
       '--bt-tracker-timeout=10',
       '--bt-tracker-connect-timeout=10',
-      `--enable-dht=${isUdp}`,
+      '--enable-dht=false',
       '--enable-dht6=false',
-      `--dht-file-path=${join(this.#directory, 'dht')}`,
       '--bt-enable-lpd=false',
       '--enable-peer-exchange=false',
       '--summary-interval=0',

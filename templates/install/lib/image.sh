@@ -106,6 +106,9 @@ torrent_aria2c() {
     d8:announce*:udp://*) torrent_udp=true ;;
     *) torrent_udp=false ;;
   esac
+  # Peers can make it take more and more memory. It needs a fifth of this.
+  # shellcheck disable=SC3045 # The shells of dracut and initramfs-tools know -v.
+  ulimit -v 524288 2>/dev/null || :
   exec aria2c --no-conf --dir="$_TMP/torrent" --stop-with-process="$$" --seed-ratio=0.0 \
     --on-bt-download-complete="$_TMP/torrent.sh" --bt-tracker-interval=30 --bt-tracker-timeout=10 \
     --bt-tracker-connect-timeout=10 --enable-dht="$torrent_udp" --dht-file-path="$_TMP/torrent.dht" \

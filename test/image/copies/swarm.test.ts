@@ -1,5 +1,16 @@
 // A pack that comes from other controllers by torrent (rules 11.19), with a real tracker and a real seeder.
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  utimesSync,
+  writeFileSync
+} from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { dirname } from 'node:path'
 import t, { type Test } from 'tap'
 import { Distribution } from '../../../lib/image/torrent/distribution.js'
@@ -20,7 +31,7 @@ t.jobs = 4
 
 const MEGABYTE = 1024 * 1024
 /** So long is waited for something to come. */
-const quick = { bytes: 1000, ms: 2000 }
+const quick = { bytes: 1000, ms: 2000, brisk: 1000 }
 
 const { signal } = new AbortController()
 const pack = content(24 * MEGABYTE)
@@ -28,15 +39,21 @@ const image = imageOf(pack)
 
 /**
  * A controller that has the pack and its torrent, with a tracker of its own, and a seeder that offers `offered` under the pack's name.
- * The way to it for http counts what comes.
+ * The way to it for http counts what comes. `announced`: the torrent of that controller names that tracker in place of the one that works.
  */
 async function site(
   t: Test,
   {
     offered = pack,
     isSeeding = true,
-    more = []
-  }: { offered?: Buffer; isSeeding?: boolean; more?: string[] } = {}
+    more = [],
+    announced = (announce: string) => announce
+  }: {
+    offered?: Buffer
+    isSeeding?: boolean
+    more?: string[]
+    announced?: (announce: string) => string | Promise<string>
+  } = {}
 ) {
   const tracker = await openTracker(t)
   await tracker.start()
@@ -47,9 +64,11 @@ async function site(
   mkdirSync(directory)
   const file = `${directory}/${image.imagefile}`
   writeFileSync(file, offered)
-  const output = `${file}.torrent`
-  const { infoHash } = await createTorrent({ file, name: image.imagefile, announce, output, signal })
-  putFile(has, `${image.imagefile}.torrent`, readFileSync(output))
+  const torrent = `${image.imagefile}.torrent`
+  const made = { file, name: image.imagefile, signal }
+  const { infoHash } = await createTorrent({ ...made, announce, output: `${file}.torrent` })
+  await createTorrent({ ...made, announce: await announced(announce), output: has.path('files', torrent) })
+  utimesSync(has.path('files', torrent), 1_000_000, 1_000_000)
   await forSeeders(directory)
   const seeder = await aria2(t, undefined, more)
   await seeder.start()
@@ -64,7 +83,7 @@ async function site(
     intervalMs: 300
   })
   t.teardown(() => distribution.close())
-  distribution.wanted(isSeeding ? [`${image.imagefile}.torrent`] : [])
+  distribution.wanted(isSeeding ? [torrent] : [])
   if (isSeeding)
     await until(
       async () => ((await scrape(announce, [infoHash], signal)).get(infoHash) ?? 0) > 0,
@@ -84,6 +103,19 @@ const begun = (directory: string) => readdirSync(directory).filter(name => name.
 const arrived = (t: Test, bench: Awaited<ReturnType<typeof lacking>>['bench']) => {
   const file = bench.path('files', image.imagefile)
   t.ok(existsSync(file) && readFileSync(file).equals(pack), bench.log.join('\n'))
+}
+
+/** The limits of the aria2c that writes below a directory. */
+function limitsOf(directory: string): string {
+  for (const pid of readdirSync('/proc').filter(name => /^\d+$/.test(name)))
+    try {
+      const [program = '', ...words] = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
+      if (program.endsWith('aria2c') && words.some(word => word.startsWith(`--dir=${directory}/`)))
+        return readFileSync(`/proc/${pid}/limits`, 'utf8')
+    } catch {
+      // It has ended.
+    }
+  return 'there is no aria2c'
 }
 
 t.test('a pack comes by torrent: by http its torrent alone', async t => {
@@ -115,6 +147,7 @@ t.test('what came by torrent is used after a restart of svcd', async t => {
     () => part() > 8 * MEGABYTE,
     () => bench.log.join('\n')
   )
+  t.match(limitsOf(bench.path('files')), /^Max address space +536870912 /m, 'peers cannot make it take more')
   await copies.close()
   await running
   const had = part()
@@ -146,12 +179,61 @@ t.test(
     t.equal(told.length, 1, bench.log.join('\n'))
     t.match(
       told[0],
-      /did not come by torrent, and is fetched by http: fewer than 1000 bytes came in 2 s: look at/
+      /did not come by torrent, and is fetched by http: 0 bytes came in 2 s, fewer than 1000: look at/
     )
     t.strictSame(begun(bench.path('files')), [])
     t.strictSame(copies.condition, { ok: true, reason: '' })
   }
 )
+
+t.test('what comes too slowly by torrent is left for http', async t => {
+  const { line, overrides } = await site(t, { more: ['--max-overall-upload-limit=100K'] })
+  const pace = { bytes: 1000, ms: 3000, brisk: MEGABYTE }
+  const { bench, copies } = await lacking(t, objects, [line.source], { overrides, pace })
+  await copies.run()
+  arrived(t, bench)
+  t.match(bench.log.join('\n'), /is fetched by http: \d+ bytes came in 3 s, fewer than 1048576: look at/)
+})
+
+t.test('a tracker that does not let the program end does not keep the pack', async t => {
+  /** As the tracker, but for those who have all: they get a byte a second. */
+  const dripping = async (announce: string) => {
+    const server = createServer((request, response) => {
+      const { search, searchParams } = new URL(request.url ?? '', announce)
+      if (searchParams.get('left') !== '0')
+        return void fetch(`${announce}${search}`)
+          .then(answer => answer.arrayBuffer())
+          .then(bytes => response.end(Buffer.from(bytes)))
+      response.writeHead(200, { 'content-length': 100_000 })
+      const drops = setInterval(() => response.write('d'), 1000)
+      response.on('close', () => clearInterval(drops))
+    })
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    t.teardown(() => {
+      server.closeAllConnections()
+      server.close()
+    })
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}/announce`
+  }
+  const { line, overrides } = await site(t, { announced: dripping })
+  const { bench, copies } = await lacking(t, objects, [line.source], { overrides })
+  await copies.run()
+  arrived(t, bench)
+  t.match(bench.log.join('\n'), 'was fetched by torrent')
+  t.ok(line.sent < 20_000, `${line.sent} bytes by http`)
+})
+
+t.test('a tracker over udp is not asked: aria2c would talk to everybody', async t => {
+  const { line, overrides } = await site(t, {
+    announced: announce => announce.replace(/^http/, 'udp'),
+    isSeeding: false
+  })
+  const { bench, copies } = await lacking(t, objects, [line.source], { overrides })
+  await copies.run()
+  arrived(t, bench)
+  t.match(bench.log.join('\n'), /is fetched by http: its tracker is not asked by http$/m)
+})
 
 for (const [what, offered, why] of [
   ['of the same size', content(pack.length, 5), /what came is another file, by its checksum/],
