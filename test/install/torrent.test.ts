@@ -38,7 +38,9 @@ async function made(t: Test, announce: string) {
 const plan = (shell: Shell, program: string, torrent: Buffer) => ({
   shell,
   data: { torrent: `${file}.torrent`, provision_method: 'torrent', imagesum: sha256(image) },
-  programs: { [program]: `export HOME=/; exec /usr/bin/${program} "$@"` },
+  programs: {
+    [program]: `export HOME=/; echo "it may take $(ulimit -v) KiB" >&2; exec /usr/bin/${program} "$@"`
+  },
   answers: { [`/files/${file}.torrent`]: torrent }
 })
 
@@ -88,6 +90,7 @@ for (const protocol of ['http', 'udp'])
       completed(t, done)
       t.strictSame(done.controller.gets(), [`/files/${file}.torrent`], 'not by http')
       t.equal(await seeders(), 1, 'the tracker sends nobody to a node that is gone')
+      t.match(done.run.output, 'it may take 524288 KiB', 'peers cannot make it take more')
     }
   })
 
