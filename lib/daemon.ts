@@ -226,13 +226,8 @@ async function buildParts(
     promoted: () => promoted(),
     demoted: () => roleChanged()
   }
-  // Who cannot be asked is waited for by the start.
-  const isWritten = etcd !== undefined && (await etcd.holder().catch(() => '')) !== ''
-  if (isWritten) await etcd.refuseOtherKeys(state, await etcd.keyMarks(), true)
   const store: ClusterStore = closed(
-    await (isWritten
-      ? Store.follow({ ...start, medium: etcd })
-      : Store.open({ ...start, medium: etcd ?? local }))
+    await (sharing && etcd ? sharing.storeOn(etcd, start, state) : Store.open({ ...start, medium: local }))
   )
   await etcd?.noteUse(state)
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)

@@ -17,15 +17,20 @@ import { Copies, type CopiesOptions } from './image/copies/copies.js'
 import { type Asking, runThere, UnreachedError } from './image/errands/asking.js'
 import { Errands } from './image/errands/errands.js'
 import type { Log } from './log.js'
+import type { Docs } from './model/docs.js'
+import type { ClusterIndex } from './model/index.js'
 import type { ClusterStore } from './model/view.js'
 import type { Audit } from './monitor/audit.js'
 import { AuditLogs } from './monitor/audit-logs.js'
 import { WriterReach } from './monitor/writer-reach.js'
 import { SharedServices } from './services/shared.js'
+import { WrittenError } from './store/errors.js'
 import type { Etcd } from './store/etcd/medium.js'
 import { openEtcd } from './store/etcd/open.js'
 import type { Files } from './store/files/medium.js'
 import type { Controller, SharedMedium } from './store/medium.js'
+import type { StoreOptions } from './store/start.js'
+import { Store } from './store/store.js'
 
 // What the daemon is made of where several controllers share the objects. It is loaded there alone.
 
@@ -37,6 +42,24 @@ export async function openShared(
 ): Promise<Etcd> {
   await local.lock()
   return openEtcd(config.store, { log, url: urlOf(config) })
+}
+
+/** The store on this etcd: it writes, or follows the one that does. */
+export async function storeOn(
+  etcd: Etcd,
+  options: Omit<StoreOptions<Docs, ClusterIndex>, 'medium'>,
+  state: string
+): Promise<ClusterStore> {
+  const follow = async () => {
+    await etcd.refuseOtherKeys(state, await etcd.keyMarks(), true)
+    return Store.follow({ ...options, medium: etcd })
+  }
+  // Who cannot be asked now is waited for by the one that opens.
+  if ((await etcd.holder().catch(() => '')) !== '') return follow()
+  return Store.open({ ...options, medium: etcd }).catch(error => {
+    if (error instanceof WrittenError) return follow()
+    throw error
+  })
 }
 
 /** What controllers on this etcd agree on for DHCP and DNS. */

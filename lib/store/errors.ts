@@ -80,3 +80,6 @@ export function reasonOf(error: unknown): string {
   const known = 'errno' in error && getSystemErrorMap().get(Number(error.errno))
   return known ? `${known[1]} (${known[0]})` : error.message
 }
+
+/** Another svcd has the right to write; the message names it. */
+export class WrittenError extends Error {}

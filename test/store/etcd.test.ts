@@ -122,6 +122,18 @@ t.test('a transaction that a member does not answer is asked of the next one bes
   const none = closed(t, new Client({ endpoints: [first, endpointOf(9)] }))
   await t.rejects(transact(none, [], [get('/k')], [], 1200), UnclearError)
 
+  // One that refuses the connection is not waited for.
+  const began = performance.now()
+  const dead = endpointOf(9)
+  const next = closed(
+    t,
+    new Client({ endpoints: [dead, dead, endpointOf(listen(t, createServer, answers))] })
+  )
+  t.equal((await transact(next, [], [get('/k')], [], 60_000)).found[0]?.value.toString(), 'v')
+  const nobody = closed(t, new Client({ endpoints: [dead, dead] }))
+  await t.rejects(transact(nobody, [], [get('/k')], [], 60_000), UnclearError)
+  t.ok(performance.now() - began < 10_000, 'long before the time is over')
+
   // Slower than the next one is asked: each has refused, and nothing was done.
   let asked = 0
   const slowly = async (ms: number, answer: unknown) => {

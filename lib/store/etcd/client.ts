@@ -141,7 +141,7 @@ export class Client {
 
   /**
    * As `ask`, for what may be carried out more than once: while there is no answer, each other endpoint is asked beside
-   * those before, and the first one again, and the first answer counts. What comes to a member while etcd has no leader gets none, and one that is cut off
+   * those before, at once where these have failed, and the first one again, and the first answer counts. What comes to a member while etcd has no leader gets none, and one that is cut off
    * says nothing. A refusal ends that; it counts where all that were asked have refused, and is Unclear otherwise.
    */
   hedged(path: string, question: JsonObject, limitMs: number): Promise<JsonObject> {
@@ -170,6 +170,8 @@ export class Client {
               clearInterval(again)
             }
             if (++failed < asked) return
+            // Nobody has answered so far: the next one is not waited for.
+            if (!refusal && asked < this.#endpoints.length) return one()
             if (!refusal && this.#preferred === first) this.#preferred += asked
             // What one has refused, one that gave no answer may have done.
             reject(refusal && unclear ? new UnclearError(reasonOf(refusal)) : (refusal ?? unclear))

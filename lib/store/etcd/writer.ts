@@ -2,6 +2,7 @@ import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { oneLine } from '../../log.js'
+import { WrittenError } from '../errors.js'
 import { type Client, NoRoomError, UnclearError } from './client.js'
 import { get, isCreatedAt, put, transact } from './kv.js'
 import { granted, isKept, revoke } from './lease.js'
@@ -81,7 +82,7 @@ export class Writer {
     return isCreatedAt(this.#options.key, revision)
   }
 
-  /** Gets the right, once a holder that is gone has had its time. Throws Error that names who has it. */
+  /** Gets the right, once a holder that is gone has had its time. Throws WrittenError where another one has it. */
   async acquire(): Promise<void> {
     // Twice the time: a member of etcd that has just become leader gives all leases their whole time again.
     const waitMs = (2 * this.#options.ttlSeconds + 1) * 1000
@@ -94,7 +95,7 @@ export class Writer {
       })
       if (holder === undefined) break
       if (performance.now() > giveUp)
-        throw new Error(`${this.#at} is written by ${holder}: stop svcd there first`)
+        throw new WrittenError(`${this.#at} is written by ${holder}: stop svcd there first`)
       if (holder !== '' && !isTold)
         this.#options.log(
           'info',

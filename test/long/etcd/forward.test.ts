@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import { controllerOn, isPrimary, twoControllers } from '../../support/controllers.js'
 import type { Daemon } from '../../support/daemon.js'
 import { startEtcd } from '../../support/etcd.js'
+import { freePort } from '../../support/free-port.js'
 import { giveKeys } from '../../support/keys.js'
 import { until } from '../../support/until.js'
 import { watched } from '../../support/watched-etcd.js'
@@ -119,6 +120,35 @@ t.test('what is read off the wire between two controllers is good for nothing el
   await second.stop()
   await first.stop()
 })
+
+// rules 11.14
+t.test(
+  'the first endpoint is dead: controllers start with the next one, and one that starts beside another follows it',
+  async t => {
+    const etcd = await startEtcd(t)
+    const endpoints = `store.endpoints=http://127.0.0.1:${await freePort()}, ${etcd.url}`
+    const [first, second] = [
+      await controllerOn(t, etcd, endpoints, 'controller.name=one'),
+      await controllerOn(t, etcd, endpoints, 'controller.name=two')
+    ]
+    await first.start()
+    await until(() => isPrimary(first))
+    giveKeys(first, second)
+    await second.start()
+    await until(async () => (await second.request('GET', '/config/node')).status === 200)
+    t.notOk(await isPrimary(second))
+    t.notMatch(second.log(), /stop svcd there first/)
+    await Promise.all([first.stop(), second.stop()])
+    // Neither knows of the other one when it begins.
+    await Promise.all([first.start(), second.start()])
+    await until(
+      async () => Number(await isPrimary(first)) + Number(await isPrimary(second)) === 1,
+      () => first.log() + second.log()
+    )
+    await first.stop()
+    await second.stop()
+  }
+)
 
 // rules 11.16
 t.test('the one that writes dies: 503 until the standby writes, and then it answers itself', async t => {
