@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { inSlices } from '../concurrency.js'
 import { badRequest, ServiceError } from '../errors.js'
+import { NOT_TAKEN } from '../http/forwards.js'
 import type { HandedOn } from '../http/route.js'
 import { clocksApart, isSameProof, proofBy, SaidOnce, SLACK_MS } from './controller-proof.js'
 
@@ -63,7 +64,10 @@ export class ForwardedRequests {
     if (said === '' || !isSameProof(this.#proof(head, said), proof))
       throw badRequest(`the header ${HEADER} is for controllers of this cluster: leave it out`)
     // Before all else: who begins to write has taken none of those that were for another one.
-    if (right !== this.#right()) throw again('this was handed on to the controller that wrote before')
+    if (right !== this.#right())
+      throw again('this was handed on to a controller that writes, and this one does not, or anew', '', {
+        [NOT_TAKEN]: 'yes'
+      })
     const now = this.#now()
     if (Math.abs(now - Number(time)) > SLACK_MS) throw badRequest(clocksApart)
     if (this.#taken.isForgotten(Number(time)))
@@ -85,8 +89,8 @@ export class ForwardedRequests {
   }
 }
 
-const again = (why: string, wayOut = '') =>
-  new ServiceError(503, `${why}: try again${wayOut}`, { 'Retry-After': '5' })
+const again = (why: string, wayOut = '', headers: Readonly<Record<string, string>> = {}) =>
+  new ServiceError(503, `${why}: try again${wayOut}`, { 'Retry-After': '5', ...headers })
 
 /** SHA-256 in hexadecimal digits. */
 const checksumOf = (body: Uint8Array): Promise<string> => inSlices(checksumming(body))

@@ -15,6 +15,8 @@ const OF_ONE_HOP = new Set(
     ' '
   )
 )
+/** A server answers with this header that it has done nothing of what was handed on, as that is for another one. */
+export const NOT_TAKEN = 'x-svcd-not-taken'
 /** By these a front server is told to send other files: they are for the one that answers here. */
 const FRONT_SERVERS = 'x-accel-'
 /** So many that are refused are told to come back in a second. */
@@ -144,6 +146,13 @@ async function asked<C>(
         // Whoever reads it learns that it broke.
         answer.on('error', () => undefined)
         const { statusCode = 0 } = answer
+        if (answer.headers[NOT_TAKEN] !== undefined) {
+          answer.destroy()
+          told?.(
+            'another controller answers there, or it has just begun to write; each controller needs a URL of its own, [store] url'
+          )
+          return reject(unanswered('another one answers there', false))
+        }
         const isSvcds = isAnswer(statusCode)
         told?.(isSvcds ? '' : `it answers with ${statusCode}`)
         if (isSvcds) return resolve(answer)

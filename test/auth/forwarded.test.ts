@@ -148,8 +148,8 @@ t.test('it is believed by who has the right to write that it is for', async t =>
   for (own of ['4712', undefined])
     t.throws(() => requests.handedOn(having(headers)), {
       status: 503,
-      message: /handed on to the controller that wrote before: try again/,
-      headers: { 'Retry-After': '5' }
+      message: /handed on to a controller that writes, and this one does not, or anew: try again/,
+      headers: { 'Retry-After': '5', 'x-svcd-not-taken': 'yes' }
     })
   own = right
   t.equal(requests.handedOn(having(headers))?.address, '10.141.0.7')

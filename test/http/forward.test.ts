@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { badRequest } from '../../lib/errors.js'
+import { badRequest, ServiceError } from '../../lib/errors.js'
 import type { Limits } from '../../lib/http/limits.js'
 import type { HandedOn, Route } from '../../lib/http/route.js'
 import { instead } from '../support/instead.js'
@@ -185,6 +185,23 @@ t.test('it ends in the middle of its answer: the client sees that it is not whol
   t.teardown(() => server.close())
   const { client } = await front(t, routes, (server.address() as { port: number }).port)
   t.match(await client.send(get('/large')).rest(), /\r\n\r\nhalf$/)
+})
+
+t.test('one that is not the one that writes has done nothing: 503, and why is told', async t => {
+  const refuse = route('POST', '/made', () => {
+    throw new ServiceError(503, 'not here', { 'x-svcd-not-taken': 'yes' })
+  })
+  const { port } = await start(t, [refuse])
+  const { client, told } = await front(t, routes, port)
+  const refusal = await client.send(post('/made', '{}')).response()
+  t.match(refusal, { status: 503, headers: { 'retry-after': '5' } })
+  t.notOk(refusal.headers['x-svcd-not-taken'], 'that is between the two')
+  isRefusal(
+    t,
+    refusal,
+    /^the controller that writes cannot be asked now \(another one answers there\); try again in some seconds$/
+  )
+  t.match(told, [/another controller answers there.*a URL of its own, \[store\] url/])
 })
 
 t.test('it writes no more: who waits for it is told at once', async t => {

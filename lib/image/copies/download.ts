@@ -57,7 +57,7 @@ export class SlowError extends SourceError {
 }
 
 /** It may wait for a place among downloads, and a checksum for one that is made. */
-const ANSWER_MS = { file: 60_000, checksum: 600_000 }
+export const ANSWER_MS = { file: 60_000, checksum: 600_000 }
 const LONGEST_CHECKSUM = 4096
 /** How fast a file has to come where nothing else is said. */
 export const PACE = { bytes: 256 * 1024, ms: 30_000, brisk: 30 * 1024 * 1024, turnMs: 600_000 }
@@ -74,9 +74,10 @@ export async function checksumAt(
   source: Source,
   name: string,
   asking: Asking,
-  signal: AbortSignal
+  signal: AbortSignal,
+  limitMs: number = ANSWER_MS.checksum
 ): Promise<{ readonly bytes: number; readonly sha256: string }> {
-  const { answer, asked } = await answered(source, `/copies/${name}/checksum`, {}, asking, signal)
+  const { answer, asked } = await answered(source, `/copies/${name}/checksum`, {}, asking, limitMs, signal)
   const parts: Buffer[] = []
   await reading(source, signal, async () => {
     if (answer.statusCode !== 200) throw refusal(source, answer)
@@ -137,7 +138,7 @@ async function complete(
   const { size: had } = await part.stat()
   if (had === bytes) return
   const range = { range: `bytes=${had}-${bytes - 1}` }
-  const { answer } = await answered(source, `/copies/${name}`, range, asking, signal)
+  const { answer } = await answered(source, `/copies/${name}`, range, asking, ANSWER_MS.file, signal)
   await reading(source, signal, async () => {
     const begins = beginOf(source, answer, had, bytes)
     if (begins < had) await written(part.truncate(0))
@@ -236,13 +237,14 @@ async function answered(
   path: string,
   more: Record<string, string>,
   { verified, proofs, isThere }: Asking,
+  answerMs: number,
   signal: AbortSignal
 ): Promise<{ readonly answer: IncomingMessage; readonly asked: Record<string, string> }> {
   const asked = proofs.headersFor(path)
   try {
     const answer = await askController({
       ...{ url: source.url, path, headers: { ...asked, ...more }, verified, signal },
-      answerMs: path.endsWith('/checksum') ? ANSWER_MS.checksum : ANSWER_MS.file,
+      answerMs,
       ...(isThere ? { isThere: () => isThere(source) } : {})
     })
     return { answer, asked }

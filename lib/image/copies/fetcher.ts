@@ -9,6 +9,7 @@ import type { Log } from '../../log.js'
 import { hashFile } from '../packer/in-worker.js'
 import { servedMode } from '../publish.js'
 import {
+  ANSWER_MS,
   type Asking,
   checksumAt,
   download,
@@ -159,44 +160,52 @@ export class Fetcher {
 
   /** Whether a pack came by its torrent, where torrent is on. What began to come by http goes on so. */
   async #swarm(source: Source, wanted: Wanted, signal: AbortSignal): Promise<boolean> {
-    const { config, log, asking } = this.#o
+    const { log, asking } = this.#o
     const { name, bytes } = wanted
-    const isLater = this.#noSwarm.has(name) || (await exists(join(this.#directory, partOf(PART, wanted))))
-    if (config.torrent.tracker === '' || bytes <= SMALL || isLater || !(await canSwarm())) return false
     const swarm = new Swarm(join(this.#directory, partOf(SWARM, wanted)))
     try {
-      if (!(await this.#hasTorrent(source, name, swarm, signal))) return false
-      const pace = { ...PACE, ...asking.pace }
-      await this.#room.during(swarm.file, bytes, () => swarm.fetch(bytes, pace, signal))
-      const come = await hashFile(swarm.file, signal)
-      if (come.sha256 !== wanted.sha256) throw new SwarmError('what came is another file, by its checksum')
-      await this.#place(swarm.file, name)
-      await swarm.remove()
-      log.info(`${name} (${bytes} bytes) was fetched by torrent`)
-      return true
+      if (!(await this.#maySwarm(wanted))) throw new SwarmError('')
+      await this.#room.during(swarm.file, bytes, async () => {
+        await this.#fetchTorrent(source, name, swarm, signal)
+        await swarm.fetch(bytes, { ...PACE, ...asking.pace }, signal)
+      })
+      if ((await hashFile(swarm.file, signal)).sha256 !== wanted.sha256)
+        throw new SwarmError('what came is another file, by its checksum')
     } catch (error) {
       signal.throwIfAborted()
-      await swarm.remove()
+      if (error instanceof NoRoomError && error.isFull) await swarm.remove()
       if (!(error instanceof SwarmError)) throw error
+      // It comes by http, and needs the room.
+      await swarm.remove()
+      if (error.message === '') return false
       this.#noSwarm.add(name)
       log.info(`${name} did not come by torrent, and is fetched by http: ${error.message}`)
       return false
     }
+    await this.#place(swarm.file, name)
+    await swarm.remove()
+    log.info(`${name} (${bytes} bytes) was fetched by torrent`)
+    return true
   }
 
-  /** Whether the controller has a torrent of the pack, which is in its place then. */
-  async #hasTorrent(source: Source, pack: string, swarm: Swarm, signal: AbortSignal): Promise<boolean> {
+  async #maySwarm(wanted: Wanted): Promise<boolean> {
+    if (this.#o.config.torrent.tracker === '' || wanted.bytes <= SMALL) return false
+    if (this.#noSwarm.has(wanted.name)) return false
+    return !(await exists(join(this.#directory, partOf(PART, wanted)))) && (await canSwarm())
+  }
+
+  /** Puts the controller's torrent of the pack into its place. Throws SwarmError where it has none, or none that is right. */
+  async #fetchTorrent(source: Source, pack: string, swarm: Swarm, signal: AbortSignal): Promise<void> {
+    const name = `${pack}.torrent`
     try {
-      const name = `${pack}.torrent`
-      const told = await checksumAt(source, name, this.#o.asking, signal)
+      const told = await checksumAt(source, name, this.#o.asking, signal, ANSWER_MS.file)
       if (told.bytes > SMALL) throw new SwarmError('its torrent is too large')
       await swarm.make()
       const isRight = () => this.#isFetched(source, { name, ...told }, swarm.torrent, undefined, signal)
-      if ((await isRight()) || (await isRight())) return true
-      throw new SwarmError('its torrent came damaged')
+      if (!(await isRight()) && !(await isRight())) throw new SwarmError('its torrent came damaged')
     } catch (error) {
-      // By http it may come all the same; if not, that says why.
-      if (error instanceof SourceError) return false
+      // There may be no tracker there. Who does not answer would not give the pack either.
+      if (error instanceof SourceError && error.kind === 'lacks') throw new SwarmError('')
       throw error
     }
   }
@@ -216,7 +225,7 @@ export class Fetcher {
     } catch (error) {
       if (error instanceof SourceError && error.kind === 'wrong') return false
       // Others need the room as well.
-      if (error instanceof NoRoomError) await rm(part, { force: true })
+      if (error instanceof NoRoomError && error.isFull) await rm(part, { force: true })
       throw error
     }
     const { sha256, bytes } = await hashFile(part, signal)

@@ -3,7 +3,15 @@ import { unlessMissing } from '../../disk/missing.js'
 import { leastFree } from '../../monitor/disk-space.js'
 
 /** The disk has no room for a file; the message names the directory and the way out. */
-export class NoRoomError extends Error {}
+export class NoRoomError extends Error {
+  /** `isFull`: it filled up while the file came. What has come of it is in the way of others then. */
+  constructor(
+    message: string,
+    readonly isFull: boolean
+  ) {
+    super(message)
+  }
+}
 
 /** The room of a directory for files that are fetched at the same time. */
 export class Room {
@@ -25,7 +33,7 @@ export class Room {
       return await fetching()
     } catch (error) {
       const { code = '' } = error as NodeJS.ErrnoException
-      throw ['ENOSPC', 'EDQUOT'].includes(code) ? this.#none(bytes) : error
+      throw ['ENOSPC', 'EDQUOT'].includes(code) ? this.#none(bytes, true) : error
     } finally {
       this.#fetching.delete(part)
     }
@@ -39,13 +47,14 @@ export class Room {
     let needed = bytes - (sizes.get(part) ?? 0)
     for (const [other, whole] of this.#fetching) needed += whole - (sizes.get(other) ?? 0)
     const kept = leastFree(blocks * bsize, this.#kept)
-    if (needed > bavail * bsize - kept) throw this.#none(bytes)
+    if (needed > bavail * bsize - kept) throw this.#none(bytes, false)
     this.#fetching.set(part, bytes)
   }
 
-  #none(bytes: number): NoRoomError {
+  #none(bytes: number, isFull: boolean): NoRoomError {
     return new NoRoomError(
-      `the disk of ${this.#directory} has no room for its ${bytes} bytes beside what [monitor] disk_free keeps and other files that are fetched need: make room; svcd tries again`
+      `the disk of ${this.#directory} has no room for its ${bytes} bytes beside what [monitor] disk_free keeps and other files that are fetched need: make room; svcd tries again`,
+      isFull
     )
   }
 }

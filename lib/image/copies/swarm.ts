@@ -1,11 +1,11 @@
 import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { exists } from '../../disk/missing.js'
+import { oneLine } from '../../log.js'
 import { locate, ProgramError, run } from '../../program/program.js'
 import { readAnnounce, readLength } from '../torrent/torrent.js'
 import { sizeOnDisk } from './room.js'
 
-/** Nothing more came by torrent; the message says why. */
+/** Nothing more comes by torrent; the message says why, '' where that is as it should be. */
 export class SwarmError extends Error {}
 
 const PROGRAM = 'aria2c'
@@ -13,7 +13,13 @@ const PROGRAM = 'aria2c'
 const BOUND = ['prlimit', `--as=${512 * 1024 * 1024}`, '--']
 /** Its status when the disk is full. */
 const DISK_FULL = 9
+/** So much of what it says stands in a message. */
+const WORDS = 300
 const LOOK_MS = 1000
+/** So long it may take to end when all has come. */
+const END_MS = 5000
+/** So fast at least is what was there before read again, a second. */
+const READ_BYTES = 50 * 1024 * 1024
 /** What comes briskly comes sooner. */
 const LONGEST_MS = 24 * 3_600_000
 
@@ -60,42 +66,48 @@ export class Swarm {
     // aria2c asks a tracker over UDP with its DHT alone, which talks to everybody.
     if (!/^https?:/.test((await readAnnounce(this.torrent)) ?? ''))
       throw new SwarmError('its tracker is not asked by http')
-    if (await this.#isWhole(bytes)) return
     const over = new AbortController()
-    const watch = this.#watch(bytes, pace, over)
+    const watch = this.#watch(bytes, pace, await sizeOnDisk(this.file), over)
+    let told = ''
     try {
       await run(PROGRAM, this.#args(), {
         timeLimitMs: LONGEST_MS,
         signal: AbortSignal.any([signal, over.signal]),
         through: BOUND,
-        // What it says is made by peers too, and is not kept.
-        onLine: () => {}
+        // What it says is made by peers too: the last one is kept.
+        onLine: line => {
+          if (/error/i.test(line)) told = line
+        }
       })
     } catch (error) {
       signal.throwIfAborted()
-      // A tracker may keep it from its end.
-      if (await this.#isWhole(bytes)) return
+      // The checksum tells whether it is whole.
+      if ((await sizeOnDisk(this.file)) === bytes) return
       if (over.signal.aborted) throw over.signal.reason
       if (error instanceof ProgramError && error.status === DISK_FULL)
         throw Object.assign(new Error(error.message), { code: 'ENOSPC' })
-      throw new SwarmError((error as Error).message)
+      throw new SwarmError(oneLine(`${(error as Error).message} ${told}`.trim(), WORDS))
     } finally {
       clearInterval(watch)
     }
   }
 
-  /** Ends it when all is there, or comes too slowly; the reason is why then. */
+  /** Ends it when all has come, or when it comes too slowly; then the reason is why. `had`: what was there before. */
   #watch(
     bytes: number,
     { brisk, ms }: { readonly brisk: number; readonly ms: number },
+    had: number,
     over: AbortController
   ): NodeJS.Timeout {
-    let since = performance.now()
-    let before: number | undefined
+    // What is there is read first, and a tracker may not know of the torrent yet.
+    let since = performance.now() + ms + (had / READ_BYTES) * 1000
+    let before = had
+    let fullSince: number | undefined
     const look = async () => {
       const now = await sizeOnDisk(this.file)
-      before ??= now
-      if (await this.#isWhole(bytes)) return over.abort()
+      // A piece that came damaged is fetched again meanwhile. Then a tracker may keep the program from its end.
+      if (now === bytes) fullSince ??= performance.now()
+      if (fullSince !== undefined && performance.now() - fullSince > END_MS) return over.abort()
       if (performance.now() - since < ms) return
       if (now - before < brisk)
         over.abort(
@@ -110,24 +122,19 @@ export class Swarm {
     return setInterval(() => void look().catch(error => over.abort(error)), Math.min(LOOK_MS, ms))
   }
 
-  /** Whether all has come: aria2c keeps a list of pieces until then. */
-  async #isWhole(bytes: number): Promise<boolean> {
-    return (await sizeOnDisk(this.file)) === bytes && !(await exists(`${this.file}.aria2`))
-  }
-
-  /** Without allocation and cache the size on disk shows what has arrived. Who dies leaves a list of pieces that is 10 s old. */
+  /** Without allocation and cache the size on disk shows what has arrived. Pieces that are there are read and checked. */
   #args(): string[] {
     return [
       '--no-conf',
       `--dir=${this.#directory}`,
       '--index-out=1=file',
       '--allow-overwrite=true',
-      '--auto-save-interval=10',
+      '--check-integrity=true',
       '--file-allocation=none',
       '--disk-cache=0',
       '--seed-time=0',
       `--stop-with-process=${process.pid}`,
-      '--bt-tracker-interval=30',
+      '--bt-tracker-interval=5',
       '--bt-tracker-timeout=10',
       '--bt-tracker-connect-timeout=10',
       '--enable-dht=false',

@@ -580,6 +580,18 @@ t.test('a full disk: said once, nothing is left of the file, and it arrives when
   t.ok(readFileSync(`${disk}/${image.imagefile}`).equals(pack))
   t.strictSame(copies.condition, { ok: true, reason: '' })
 
+  // What has come stays while there is no room for the rest.
+  rmSync(`${disk}/${image.imagefile}`)
+  const part = `.svcd-copy-${image.sha256.slice(0, 16)}-${image.imagefile}`
+  writeFileSync(`${disk}/${part}`, pack.subarray(0, 100_000))
+  const again = fillDisk(disk)
+  await copies.run()
+  t.match(copies.condition, { ok: false, reason: /no room for its 400000 bytes/ })
+  t.equal(statSync(`${disk}/${part}`).size, 100_000)
+  again()
+  await copies.run()
+  t.ok(readFileSync(`${disk}/${image.imagefile}`).equals(pack))
+
   // It would fit, but then svcd would have failed for want of room.
   const tight = smallDisk(t, '1m')
   const large = imageOf(content(1_000_000))

@@ -151,6 +151,32 @@ t.test(
 )
 
 // rules 11.16
+t.test(
+  'a URL that leads to another controller than the one that writes is named, with the way out',
+  async t => {
+    const etcd = await startEtcd(t)
+    const listen = `127.0.0.1:${await freePort()}`
+    const second = await controllerOn(t, etcd, 'controller.name=two', `http.listen=${listen}`)
+    const first = await controllerOn(t, etcd, 'controller.name=one', `store.url=http://${listen}`)
+    await first.start()
+    await until(() => isPrimary(first))
+    giveKeys(first, second)
+    await second.start()
+    await until(async () =>
+      /answers there/.test(JSON.stringify((await second.request('GET', '/config/node')).body))
+    )
+    const { body } = await second.request('GET', '/monitor/service/svcd')
+    for (const text of [JSON.stringify(body), second.log()])
+      t.match(
+        text,
+        /controller (?:one|two or one|one or two) \(http:\S+\), which writes, cannot be asked \(another controller answers there.*\[store\] url/
+      )
+    await second.stop()
+    await first.stop()
+  }
+)
+
+// rules 11.16
 t.test('the one that writes dies: 503 until the standby writes, and then it answers itself', async t => {
   const [first, second] = await twoControllers(t)
   await second.create('network', 'cluster', { network: '10.141.0.0/16' })
