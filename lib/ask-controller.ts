@@ -1,6 +1,21 @@
 import { request as ask, type ClientRequest, type IncomingMessage } from 'node:http'
 import { request as askTls } from 'node:https'
-import { certificateFault } from './certificate-fault.js'
+import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
+import { type CertificateFault, certificateFault } from './certificate-fault.js'
+
+/** Whose certificates are taken of other controllers: options of Node for a connection with TLS. */
+export interface Trust {
+  readonly rejectUnauthorized: boolean
+  /** Absent: what Node trusts by itself. */
+  readonly secureContext?: SecureContext
+}
+
+/** `verified`: whether certificates are checked at all; `ca`: authorities in PEM form, beside those that the system trusts. */
+export const trustIn = (verified: boolean, ca: Buffer | undefined): Trust => ({
+  rejectUnauthorized: verified,
+  // Made once for all connections: Node takes 20 ms to read all authorities.
+  ...(verified && ca ? { secureContext: createSecureContext({ ca: [...rootCertificates, ca] }) } : {})
+})
 
 /** What another controller is asked. */
 export interface Question {
@@ -10,8 +25,7 @@ export interface Question {
   readonly headers: Record<string, string>
   /** Absent: it is a GET. */
   readonly json?: string
-  /** Whether its certificate has to be one that the system trusts. */
-  readonly verified: boolean
+  readonly trust: Trust
   /** After so many milliseconds without the head of an answer it is left. */
   readonly answerMs: number
   readonly signal: AbortSignal
@@ -33,11 +47,23 @@ export class UnansweredError extends Error {
     reason: string,
     /** Whether it was reached: it may have done what was asked. */
     readonly isReached: boolean,
-    /** Whether its certificate was refused. */
-    readonly isUntrusted: boolean
+    /** What is wrong with its certificate, and the way out; undefined where it is something else. */
+    readonly certificate: string | undefined
   ) {
     super(reason)
   }
+}
+
+const FAULTS: Readonly<Record<CertificateFault, string>> = {
+  name: 'its certificate is for another host; its [store] url has to name a host of its certificate',
+  time: 'its certificate has expired, or is not valid yet; renew it there, or set the clocks',
+  issuer: 'its certificate is not trusted; name its authority in [store] ca of this controller'
+}
+
+/** What is wrong with the certificate of another controller, and the way out, by the code that a connection ended with; undefined where it is something else. */
+export function certificateAdvice(code: string | undefined): string | undefined {
+  const fault = certificateFault(code)
+  return fault && FAULTS[fault]
 }
 
 /** A machine that is off answers nothing at all. */
@@ -77,7 +103,7 @@ export function guard(request: ClientRequest, isTls: boolean, connected: () => v
  * breaks. Rejects with UnansweredError, and with the reason of the signal.
  */
 export async function askController(question: Question): Promise<IncomingMessage> {
-  const { url, path, headers, json, verified, answerMs, signal, isThere } = question
+  const { url, path, headers, json, trust, answerMs, signal, isThere } = question
   signal.throwIfAborted()
   const { protocol, hostname, port, host } = new URL(url)
   const isTls = protocol === 'https:'
@@ -95,7 +121,7 @@ export async function askController(question: Question): Promise<IncomingMessage
         method: json === undefined ? 'GET' : 'POST'
       },
       headers: { ...headers, ...body, host, 'accept-encoding': 'identity' },
-      ...{ agent: false, signal, rejectUnauthorized: verified }
+      ...{ agent: false, signal, ...trust }
     })
     const answering = setTimeout(() => request.destroy(new Error('it does not answer')), answerMs)
     // One that stands still takes connections, and answers nothing.
@@ -114,7 +140,7 @@ export async function askController(question: Question): Promise<IncomingMessage
       .once('close', () => {
         settled()
         // Not each end without an answer is an error.
-        reject(new UnansweredError('it ended the connection', isReached, false))
+        reject(new UnansweredError('it ended the connection', isReached, undefined))
       })
       .once('response', answer => {
         settled()
@@ -123,7 +149,7 @@ export async function askController(question: Question): Promise<IncomingMessage
       })
       .on('error', ({ code, message }: NodeJS.ErrnoException) => {
         if (signal.aborted) reject(signal.reason)
-        else reject(new UnansweredError(code ?? message, isReached, certificateFault(code) !== undefined))
+        else reject(new UnansweredError(code ?? message, isReached, certificateAdvice(code)))
       })
       .end(json)
   })

@@ -348,7 +348,7 @@ async function buildParts(
   closers.push(() => jobs.close(0))
   closed(work)
   const control = closed(new Control({ config: config.control, ...{ model, jobs, log, ticks } }))
-  const questions = sharing?.questionsOf(tokens, now)
+  const questions = etcd && sharing?.questionsOf(etcd, config, tokens, now)
   const images = closed(
     await Images.open({
       ...{ config, model, jobs, status, remote, work, log, now, ticks },
@@ -372,7 +372,10 @@ async function buildParts(
     etcd &&
     questions &&
     (await sharing?.fileCopies({ config, model, images, log, now, ticks, store }, etcd, questions))
-  const handing = etcd && sharing?.handingOn({ store, shared: etcd }, tokens, config, { now, ticks, log })
+  const handing =
+    etcd &&
+    questions &&
+    sharing?.handingOn({ store, shared: etcd }, tokens, questions, config, { now, ticks, log })
   if (copies) ({ isNowhere, whoHas } = copies)
   if (copies) closers.push(() => copies.close())
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))

@@ -4,6 +4,7 @@ import type { Parts } from './api/context.js'
 import { copyRoutes } from './api/copies.js'
 import { errandRoutes } from './api/errands.js'
 import { writerFor } from './api/standby.js'
+import { trustIn } from './ask-controller.js'
 import type { Caller } from './auth/access.js'
 import { ControllerQuestions } from './auth/controller-questions.js'
 import { ForwardedRequests } from './auth/forwarded.js'
@@ -80,8 +81,9 @@ export function sharedServices(
 /** Where other controllers reach this one. */
 const urlOf = ({ http, store }: Config) => store.url || http.url
 
-/** What controllers ask one another: each by a key for that alone. */
-export const questionsOf = (tokens: Tokens, now: () => number) => ({
+/** What controllers ask one another: each by a key for that alone. And whose certificates they take. */
+export const questionsOf = ({ ca }: Etcd, { node }: Config, tokens: Tokens, now: () => number) => ({
+  trust: trustIn(node.verify_certificate, ca),
   work: new ControllerQuestions(tokens.keyFor('work on directories of other controllers'), now),
   files: new ControllerQuestions(tokens.keyFor('files that controllers copy'), now),
   audit: new ControllerQuestions(tokens.keyFor('lines of audit logs'), now)
@@ -93,7 +95,7 @@ export function auditLogs(
   audit: Pick<Audit, 'last'>,
   shared: SharedMedium,
   config: Config,
-  { audit: questions }: Questions,
+  { audit: questions, trust }: Questions,
   known: () => readonly string[]
 ) {
   const logs = new AuditLogs({
@@ -101,7 +103,7 @@ export function auditLogs(
     // At a URL that they share with us we would answer ourselves.
     others: () =>
       shared.others.map(({ name, url }) => ({ name, ...(url && url !== urlOf(config) ? { url } : {}) })),
-    verified: config.node.verify_certificate
+    trust
   })
   return { logs, routes: auditLineRoutes(audit, questions) }
 }
@@ -110,7 +112,7 @@ export function auditLogs(
 export function controllersOf(
   shared: SharedMedium,
   config: Config,
-  { work }: Questions,
+  { work, trust }: Questions,
   whoHas: Controllers['whoHas']
 ): Controllers {
   const { name: own } = config.controller
@@ -123,7 +125,7 @@ export function controllersOf(
       if (url === undefined) throw new UnreachedError('it does not tell where it is reached')
       const { revision } = shared.standing
       const isThere = () => shared.others.some(one => one.name === name && one.url === url)
-      const asking: Asking = { verified: config.node.verify_certificate, proofs: work, isThere }
+      const asking: Asking = { trust, proofs: work, isThere }
       return runThere(url, { to: name, writer: urlOf(config), revision, task }, asking, job)
     }
   }
@@ -144,7 +146,7 @@ export async function fileCopies(
   const copies = await Copies.open({
     ...{ config, model, log, ticks, files: images.files },
     sources: () => sourcesAmong(shared.others, store.writer?.url, urlOf(config)),
-    asking: { verified: config.node.verify_certificate, proofs: questions.files },
+    asking: { trust: questions.trust, proofs: questions.files },
     arrived: () => images.look()
   })
   images.keep = names => copies.keep(names)
@@ -186,6 +188,7 @@ function sourcesAmong(others: readonly Controller[], writer: string | undefined,
 export function handingOn(
   { store, shared }: { readonly store: ClusterStore; readonly shared: SharedMedium },
   tokens: Tokens,
+  { trust }: Pick<Questions, 'trust'>,
   config: Config,
   { now, ticks, log }: { readonly now: () => number; readonly ticks: () => number; readonly log: Log }
 ) {
@@ -205,7 +208,7 @@ export function handingOn(
     writer: () => store.writer?.url
   })
   const told = (url: string, failure: string) => reach.told(url, failure)
-  const options = { store, requests, told, verified: config.node.verify_certificate }
+  const options = { store, requests, told, trust }
   return {
     handedOnFor: ({ method = '', url = '', headers }: IncomingMessage) =>
       requests.handedOn({ method, target: url, headers }),

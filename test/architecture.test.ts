@@ -90,6 +90,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // What the daemon is made of where several controllers share the objects.
   'other-controllers': [
+    'ask-controller',
     ...[
       'api',
       'image',

@@ -1,12 +1,23 @@
 // How one controller asks another (rules 6.11, 9.15, 11.19).
+import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { askController } from '../lib/ask-controller.js'
+import { askController, type Trust, trustIn } from '../lib/ask-controller.js'
+import { readPair } from '../lib/http/certificate.js'
+import { route, start } from './http/helpers.js'
+import { makeCertificate, makeIssued } from './support/certificate.js'
 import { instead } from './support/instead.js'
+import { scratch } from './support/scratch.js'
 
 const ask = (port: number) =>
   askController({
-    ...{ url: `http://127.0.0.1:${port}`, path: '/', headers: {}, verified: true, answerMs: 600_000 },
+    ...{
+      url: `http://127.0.0.1:${port}`,
+      path: '/',
+      headers: {},
+      trust: { rejectUnauthorized: true },
+      answerMs: 600_000
+    },
     signal: new AbortController().signal
   })
 
@@ -14,7 +25,7 @@ t.test('another protocol is no answer', async t => {
   const port = await instead(t, socket =>
     socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n')
   )
-  await t.rejects(ask(port), { message: 'it ended the connection', isReached: true, isUntrusted: false })
+  await t.rejects(ask(port), { message: 'it ended the connection', isReached: true, certificate: undefined })
 })
 
 t.test('who goes on promising an answer is left', async t => {
@@ -34,4 +45,42 @@ t.test('who promises an answer and gives it has answered', async t => {
   const answer = await ask(port)
   t.equal(answer.statusCode, 200)
   answer.resume()
+})
+
+// rules 11.16
+t.test('the authority of [store] ca is trusted; what is wrong with a certificate is told', async t => {
+  const directory = scratch(t)
+  const authority = await makeCertificate(directory, 'authority')
+  const ca = readFileSync(authority.certificate)
+  const controller = async (name: string, days?: number) => {
+    const { server } = await start(t, [route('GET', '/', () => ({ status: 200, text: 'here' }))])
+    const { context } = await readPair(await makeIssued(directory, name, authority, days))
+    const { port } = await server.listenTls('127.0.0.1', 0, () => context)
+    return (trust: Trust, host = '127.0.0.1') =>
+      askController({
+        ...{ url: `https://${host}:${port}`, path: '/', headers: {}, trust, answerMs: 60_000 },
+        signal: new AbortController().signal
+      }).then(answer => {
+        answer.resume()
+        return answer.statusCode
+      })
+  }
+  const ask = await controller('c1')
+  t.equal(await ask(trustIn(true, ca)), 200)
+  t.equal(await ask(trustIn(false, undefined)), 200, 'it is not checked')
+  t.equal(await ask(trustIn(false, ca), 'localhost'), 200, 'it is not checked')
+  await t.rejects(ask(trustIn(true, undefined)), {
+    message: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+    isReached: false,
+    certificate: /^its certificate is not trusted; name its authority in \[store\] ca/
+  })
+  await t.rejects(ask(trustIn(true, ca), 'localhost'), {
+    message: 'ERR_TLS_CERT_ALTNAME_INVALID',
+    certificate: /^its certificate is for another host; its \[store\] url/
+  })
+  const old = await controller('c2', -1)
+  await t.rejects(old(trustIn(true, ca)), {
+    message: 'CERT_HAS_EXPIRED',
+    certificate: /^its certificate has expired, or is not valid yet; renew it there/
+  })
 })

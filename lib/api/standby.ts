@@ -19,8 +19,7 @@ const isAnswered = ({ path, effect }: Pick<ApiRoute, 'path' | 'effect'>) =>
 interface StandbyOptions {
   readonly store: Pick<ClusterStore, 'isFollowing' | 'writer'>
   readonly requests: ForwardedRequests
-  /** Whether the certificates of other controllers have to be ones that the system trusts. */
-  readonly verified: boolean
+  readonly trust: Elsewhere['trust']
   /** Told why the controller at a URL could not be asked; '' when it answers. */
   readonly told: (url: string, failure: string) => void
 }
@@ -30,7 +29,7 @@ interface StandbyOptions {
  * where nobody can be asked, or another controller has handed the request on already.
  */
 export function writerFor(
-  { store, requests, verified, told }: StandbyOptions,
+  { store, requests, trust, told }: StandbyOptions,
   route: Pick<ApiRoute, 'path' | 'effect'>,
   { method, headers, source, headOnly, target }: RequestHead
 ): Elsewhere | undefined {
@@ -43,7 +42,7 @@ export function writerFor(
   return {
     ...{
       ...writer,
-      verified,
+      trust,
       headersFor: body => requests.headersFor(writer.right, head, source.address, body)
     },
     told: failure => told(writer.url, failure)

@@ -147,7 +147,7 @@ export const keys = {
     ca: key(
       values.optionalPath,
       '',
-      "PEM file of the authority of etcd's certificates; empty: those that the system trusts."
+      "PEM file of the authorities of etcd, and of other controllers beside the system's; empty: the system's alone."
     ),
     cert: key(values.optionalPath, '', 'PEM file of the certificate that etcd asks svcd for; empty: none.'),
     key: key(values.optionalPath, '', 'PEM file of its private key, for svcd alone to read.'),

@@ -106,7 +106,7 @@ async function asked<C>(
   place: Place
 ): Promise<IncomingMessage> {
   const { incoming, outgoing, route } = exchange
-  const { url, verified, gone, told } = to
+  const { url, trust, gone, told } = to
   if (/[^\x21-\xff]/.test(target)) throw badRequest('the request target holds a blank or a control character')
   const added = await to.headersFor(body)
   if (exchange.gone) throw hungUp()
@@ -118,7 +118,7 @@ async function asked<C>(
     const request = (isTls ? askTls : ask)({
       ...{ hostname: hostname.replace(/^\[|\]$/g, ''), port, path: target, method: incoming.method },
       headers: { ...passedOn(incoming), ...added, host, 'content-length': body.length },
-      ...{ agent: agents[isTls ? 'https:' : 'http:'], signal: gone, rejectUnauthorized: verified }
+      ...{ agent: agents[isTls ? 'https:' : 'http:'], signal: gone, ...trust }
     })
     const waits = (since: number | undefined, giveUp: (() => void) | undefined) => {
       place.waitingSince = since

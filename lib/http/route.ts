@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import type { Trust } from '../ask-controller.js'
 import type { JsonValue } from '../json.js'
 import type { Sent, Visit } from '../source.js'
 
@@ -48,8 +49,7 @@ export interface Elsewhere {
   readonly url: string
   /** What is sent beside the headers of the request, with this body. */
   headersFor(body: Buffer): Promise<Readonly<Record<string, string>>>
-  /** Whether its certificate has to be one that the system trusts. */
-  readonly verified: boolean
+  readonly trust: Trust
   /** Aborted when it is not the one to ask any more. */
   readonly gone: AbortSignal
   /** Told why it could not be asked; '' when it answers. It must not throw. */

@@ -1,4 +1,4 @@
-import { askController, type Proofs, UnansweredError } from '../ask-controller.js'
+import { askController, type Proofs, type Trust, UnansweredError } from '../ask-controller.js'
 import { isObject, objectIn } from '../json.js'
 import { type Audit, type AuditLines, mostRead } from './audit.js'
 
@@ -13,8 +13,7 @@ interface AuditLogsOptions {
   readonly others: () => readonly { readonly name: string; readonly url?: string }[]
   /** The names of those that are there, and of those that were there lately. */
   readonly known: () => readonly string[]
-  /** Whether their certificates have to be ones that the system trusts. */
-  readonly verified: boolean
+  readonly trust: Trust
   readonly proofs: Proofs
 }
 
@@ -51,12 +50,12 @@ export class AuditLogs {
 
   async #linesOf(url: string | undefined, by: string): Promise<readonly object[]> {
     if (url === undefined) throw new Error('it tells no URL of its own ([store] url)')
-    const { verified, proofs } = this.options
+    const { trust, proofs } = this.options
     const path = `${AUDIT_LINES}/${by}`
     const headers = proofs.headersFor(path)
     const signal = AbortSignal.timeout(LIMIT_MS)
     try {
-      const answer = await askController({ url, path, headers, verified, answerMs: LIMIT_MS, signal })
+      const answer = await askController({ url, path, headers, trust, answerMs: LIMIT_MS, signal })
       const parts: Buffer[] = []
       let size = 0
       for await (const chunk of answer as AsyncIterable<Buffer>) {
@@ -71,8 +70,9 @@ export class AuditLogs {
       return linesIn(lines)
     } catch (error) {
       if (signal.aborted) throw new Error('it does not answer')
-      if (error instanceof UnansweredError) throw new Error(`it cannot be asked (${error.message})`)
-      throw error
+      if (!(error instanceof UnansweredError)) throw error
+      const { message, certificate } = error
+      throw new Error(`it cannot be asked (${message})${certificate === undefined ? '' : `: ${certificate}`}`)
     }
   }
 }

@@ -1,3 +1,4 @@
+import { certificateAdvice } from '../ask-controller.js'
 import type { Log } from '../log.js'
 import type { Condition } from './health.js'
 
@@ -34,7 +35,7 @@ export class WriterReach {
     this.#o = options
   }
 
-  /** Takes why a request could not be handed on to the controller at a URL; '' when that one answers. */
+  /** Takes why a request could not be handed on to the controller at a URL, a code or words; '' when that one answers. */
   told(url: string, failure: string): void {
     const before = this.#failure
     if (failure === '') {
@@ -42,7 +43,7 @@ export class WriterReach {
       if (before) this.#o.log.info(`${this.#nameOf(url)}, which writes, can be asked again`)
       return
     }
-    const text = `${this.#nameOf(url)}, which writes, cannot be asked (${failure}): ${this.#wayOut(url)}`
+    const text = `${this.#nameOf(url)}, which writes, cannot be asked (${failure}): ${this.#wayOut(url, failure)}`
     this.#last = { url, text, atMs: this.#o.ticks() }
     if (before?.text !== text) this.#o.log.warn(text)
   }
@@ -64,9 +65,12 @@ export class WriterReach {
     return `${names.length > 0 ? `controller ${names.join(' or ')}` : 'the controller'} (${url})`
   }
 
-  #wayOut(url: string): string {
-    return url === this.#o.own
-      ? 'the URL is that of this controller too; give each controller a URL of its own, [store] url'
-      : 'look whether svcd runs there, and whether its [store] url or [http] url leads to it'
+  #wayOut(url: string, failure: string): string {
+    if (url === this.#o.own)
+      return 'the URL is that of this controller too; give each controller a URL of its own, [store] url'
+    return (
+      certificateAdvice(failure) ??
+      'look whether svcd runs there, and whether its [store] url or [http] url leads to it'
+    )
   }
 }

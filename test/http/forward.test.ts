@@ -40,7 +40,7 @@ async function front(
         : {
             url: `http://127.0.0.1:${port}`,
             headersFor: async () => ({ 'x-by': 'front' }),
-            verified: true,
+            trust: { rejectUnauthorized: true },
             gone,
             told: failure => void told.push(failure)
           }

@@ -29,7 +29,7 @@ async function asked(
   const end = runThere(
     url,
     errand,
-    { verified: true, proofs: questions },
+    { trust: { rejectUnauthorized: true }, proofs: questions },
     {
       signal: new AbortController().signal,
       line: text => came.push(text),
@@ -95,7 +95,7 @@ t.test('nobody is there: nothing was begun', async t => {
   const end = runThere(
     'http://127.0.0.1:9',
     errand,
-    { verified: true, proofs: questions },
+    { trust: { rejectUnauthorized: true }, proofs: questions },
     { signal: new AbortController().signal, line: nothing, progress: nothing, result: nothing }
   )
   t.ok((await end.catch(error => error)) instanceof UnreachedError)

@@ -41,7 +41,7 @@ async function asked(t: Test, perform: ErrandsOptions['perform'], isThere = () =
   })
   const { port } = await server.listen('127.0.0.1', 0)
   t.teardown(() => server.close(0))
-  const asking = { verified: true, proofs, isThere }
+  const asking = { trust: { rejectUnauthorized: true }, proofs, isThere }
   const url = `http://127.0.0.1:${port}`
   return (check = false, told = job()) => runThere(url, errand(check), asking, told)
 }
@@ -101,7 +101,12 @@ t.test('one that stands still is left once it is not listed any more', async t =
     })
     let isThere = true
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-    const running = runThere(url, errand(), { verified: true, proofs, isThere: () => isThere }, job())
+    const running = runThere(
+      url,
+      errand(),
+      { trust: { rejectUnauthorized: true }, proofs, isThere: () => isThere },
+      job()
+    )
     running.catch(() => undefined)
     await until(() => sockets.size === 1)
     isThere = false

@@ -39,7 +39,7 @@ const logsOf = (
   known: string[] = []
 ) =>
   new AuditLogs({
-    ...{ own: 'c1', audit: log(...lines), verified: true },
+    ...{ own: 'c1', audit: log(...lines), trust: { rejectUnauthorized: true } },
     others: () => others,
     known: () => known,
     proofs: new ControllerQuestions(key, Date.now)

@@ -41,10 +41,15 @@ t.test('the log and health name who could not be asked, where, and the way out',
     reach.condition?.reason,
     /^controller c4 \(http:\/\/10\.141\.0\.4:7050\), which writes, cannot be asked \(ECONNREFUSED\): look whether svcd runs there/
   )
+  reach.told(state.writer, 'UNABLE_TO_VERIFY_LEAF_SIGNATURE')
+  t.match(
+    reach.condition?.reason,
+    /cannot be asked \(UNABLE_TO_VERIFY_LEAF_SIGNATURE\): its certificate is not trusted; name its authority in \[store\] ca of this controller$/
+  )
   reach.told(state.writer, '')
   t.equal(reach.condition, undefined)
   t.match(log.at(-1), /controller c4 \(\S+\), which writes, can be asked again/)
-  t.equal(log.length, 3)
+  t.equal(log.length, 4)
 })
 
 // rules 11.16

@@ -1,7 +1,7 @@
 import { constants } from 'node:fs'
 import { type FileHandle, open, rm } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
-import { askController, type Proofs, UnansweredError } from '../../ask-controller.js'
+import { askController, type Proofs, type Trust, UnansweredError } from '../../ask-controller.js'
 import { objectIn } from '../../json.js'
 
 /** Another controller, which may have a file. */
@@ -14,8 +14,7 @@ export interface Source {
 
 /** How other controllers are asked. */
 export interface Asking {
-  /** Whether the certificate of the other side has to be one that the system trusts. */
-  readonly verified: boolean
+  readonly trust: Trust
   readonly proofs: Proofs
   /** Whether it is still one of the controllers; who has gone is not waited for. Absent: it is. */
   readonly isThere?: (source: Source) => boolean
@@ -236,14 +235,14 @@ async function answered(
   source: Source,
   path: string,
   more: Record<string, string>,
-  { verified, proofs, isThere }: Asking,
+  { trust, proofs, isThere }: Asking,
   answerMs: number,
   signal: AbortSignal
 ): Promise<{ readonly answer: IncomingMessage; readonly asked: Record<string, string> }> {
   const asked = proofs.headersFor(path)
   try {
     const answer = await askController({
-      ...{ url: source.url, path, headers: { ...asked, ...more }, verified, signal },
+      ...{ url: source.url, path, headers: { ...asked, ...more }, trust, signal },
       answerMs,
       ...(isThere ? { isThere: () => isThere(source) } : {})
     })
@@ -255,10 +254,9 @@ async function answered(
 
 const nameOf = ({ name, url }: Source) => `controller ${name} (${url})`
 
-function unreached(source: Source, { message, isUntrusted }: UnansweredError): SourceError {
-  const wayOut = isUntrusted
-    ? 'its certificate is not taken; [node] verify_certificate has it checked'
-    : 'look whether svcd runs there, and whether [store] url or [http] url there leads to it'
+function unreached(source: Source, { message, certificate }: UnansweredError): SourceError {
+  const wayOut =
+    certificate ?? 'look whether svcd runs there, and whether [store] url or [http] url there leads to it'
   return new SourceError('fails', `${nameOf(source)} cannot be asked (${message}): ${wayOut}`)
 }
 

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { askController, type Proofs, UnansweredError } from '../../ask-controller.js'
+import { askController, type Proofs, type Trust, UnansweredError } from '../../ask-controller.js'
 import { ServiceError, unavailable } from '../../errors.js'
 import type { JobContext } from '../../jobs/jobs.js'
 import { isObject, type JsonObject, type JsonValue, objectIn } from '../../json.js'
@@ -7,8 +7,7 @@ import { ERRANDS, type Errand, failedOn, numbered } from './errand.js'
 
 /** How another controller is asked to work. */
 export interface Asking {
-  /** Whether its certificate has to be one that the system trusts. */
-  readonly verified: boolean
+  readonly trust: Trust
   readonly proofs: Proofs
   /** Whether it is still one of the controllers; who has gone is not waited for. Absent: it is. */
   readonly isThere?: () => boolean
@@ -112,18 +111,18 @@ async function answered(
   url: string,
   json: string,
   headers: Record<string, string>,
-  { verified, isThere }: Asking,
+  { trust, isThere }: Asking,
   signal: AbortSignal
 ): Promise<IncomingMessage> {
   try {
     return await askController({
-      ...{ url, path: ERRANDS, headers, json, verified, answerMs: SILENT_MS, signal },
+      ...{ url, path: ERRANDS, headers, json, trust, answerMs: SILENT_MS, signal },
       ...(isThere ? { isThere } : {})
     })
   } catch (error) {
     if (!(error instanceof UnansweredError)) throw error
-    const { message, isReached, isUntrusted } = error
-    const reason = `${message}${isUntrusted ? ', [node] verify_certificate has its certificate checked' : ''}`
+    const { message, isReached, certificate } = error
+    const reason = certificate === undefined ? message : `${message}: ${certificate}`
     throw isReached ? new LostError(reason) : new UnreachedError(reason)
   }
 }

@@ -55,6 +55,8 @@ export class Etcd implements SharedMedium {
   readonly #ttlMs: number
   readonly #url: string
   readonly #log: NonNullable<EtcdOptions['log']>
+  /** The authorities of etcd, in PEM form; they may be those of the controllers, too. */
+  readonly ca: Buffer | undefined
   readonly #commits: Commits
   /** What was read; `start` forgets it. */
   stored: StoredKeys | undefined
@@ -78,6 +80,7 @@ export class Etcd implements SharedMedium {
     ...reached
   }: EtcdOptions) {
     this.#client = new Client(reached)
+    this.ca = reached.tls?.ca
     this.#keys = new Keys(prefix)
     this.#ttlMs = ttlSeconds * 1000
     this.#url = url

@@ -141,7 +141,7 @@ export async function lacking(
       ...(options.files ? { files: options.files } : {}),
       sources: () => [...sources],
       asking: {
-        verified: true,
+        trust: { rejectUnauthorized: true },
         proofs,
         ...(options.pace ? { pace: options.pace } : {})
       },

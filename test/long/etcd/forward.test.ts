@@ -1,11 +1,13 @@
 // Two controllers on one etcd: what the standby hands on to the one that writes.
 import { connect, createServer } from 'node:net'
 import t, { type Test } from 'tap'
+import { makeCertificate, makeIssued } from '../../support/certificate.js'
 import { controllerOn, isPrimary, twoControllers } from '../../support/controllers.js'
 import type { Daemon } from '../../support/daemon.js'
 import { startEtcd } from '../../support/etcd.js'
 import { freePort } from '../../support/free-port.js'
 import { giveKeys } from '../../support/keys.js'
+import { scratch } from '../../support/scratch.js'
 import { until } from '../../support/until.js'
 import { watched } from '../../support/watched-etcd.js'
 
@@ -60,6 +62,51 @@ t.test('who asked is believed from controllers alone', async t => {
       await rawFrom('127.0.0.6', port(first), head(`x-svcd-forwarded: ${forged}\r\n`)),
       /^HTTP\/1\.1 400 .*is for controllers of this cluster/s
     )
+  await second.stop()
+  await first.stop()
+})
+
+// rules 11.16
+t.test('controllers ask one another by https, with certificates of the authority in [store] ca', async t => {
+  const etcd = await startEtcd(t)
+  const directory = scratch(t)
+  const authority = await makeCertificate(directory, 'authority')
+  const { certificate, key } = await makeIssued(directory, 'controllers', authority)
+  const withTls = async (...more: string[]) => {
+    const port = await freePort()
+    const tls = [`http.tls_certificate=${certificate}`, `http.tls_key=${key}`, `http.tls_port=${port}`]
+    return controllerOn(t, etcd, ...tls, `store.url=https://127.0.0.1:${port}`, ...more)
+  }
+  const first = await withTls(`store.ca=${authority.certificate}`, 'controller.name=c1')
+  await first.start()
+  await until(() => isPrimary(first))
+
+  const naive = await withTls('controller.name=c2')
+  giveKeys(first, naive)
+  await naive.start()
+  const health = async () => JSON.stringify((await naive.request('GET', '/monitor/service/svcd')).body)
+  await until(async () => {
+    await naive.request('GET', '/config/node')
+    return (await health()).includes('cannot be asked')
+  })
+  const told =
+    /cannot be asked \(UNABLE_TO_VERIFY_LEAF_SIGNATURE\): its certificate is not trusted; name its authority in \[store\] ca/
+  t.match(await health(), told)
+  t.match(naive.log(), told)
+  t.notMatch(naive.log(), /look whether svcd runs there/)
+  await naive.stop()
+
+  const second = await withTls(`store.ca=${authority.certificate}`, 'controller.name=c3')
+  giveKeys(first, second)
+  await second.start()
+  await until(async () => (await second.request('GET', '/config/node')).status === 200)
+  await second.create('group', 'g', {})
+  t.equal((await first.request('GET', '/config/group/g')).status, 200)
+  const audit = () => second.request('GET', '/monitor/audit')
+  await until(async () => JSON.stringify((await audit()).body).includes('"c1"'))
+  t.match(await audit(), { status: 200 })
+  t.notMatch(JSON.stringify((await audit()).body), /CERT|SIGNATURE/)
+  t.notMatch(second.log(), /certificate/)
   await second.stop()
   await first.stop()
 })
