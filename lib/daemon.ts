@@ -96,7 +96,7 @@ export async function startDaemon(
     for (const closer of closers.reverse()) await closer()
   }
   try {
-    const { between, ...parts } = await buildParts(config, log, now, work, closers)
+    const { between, digests, ...parts } = await buildParts(config, log, now, work, closers)
     const { model, boots, tokens, logins, jobs, services, images, metrics } = parts
     const standing = {
       tokens,
@@ -123,7 +123,7 @@ export async function startDaemon(
     log.info(`listening on ${address} port ${port}`)
     closers.push(() => server.close(0))
     const { controller, file } = config
-    parts.shared?.join({ ...controller, host: hostname(), port, ini: file })
+    parts.shared?.join({ ...controller, host: hostname(), port, ini: file, digests })
     const tls =
       certificate &&
       (await server
@@ -192,7 +192,9 @@ async function buildParts(
   now: () => number,
   work: Work,
   closers: (() => unknown)[]
-): Promise<Parts & { readonly between: BetweenControllers }> {
+): Promise<
+  Parts & { readonly between: BetweenControllers; readonly digests: Readonly<Record<string, string>> }
+> {
   /** Milliseconds that only grow, whoever sets the clock. */
   const ticks = () => performance.now()
   const { auth, boot: booting, http, log: logging, monitor, torrent, users } = config
@@ -376,6 +378,7 @@ async function buildParts(
     etcd &&
     questions &&
     sharing?.handingOn({ store, shared: etcd }, tokens, questions, config, { now, ticks, log })
+  const sameIni = etcd && sharing && closed(sharing.sameIni(etcd, config, tokens, log))
   if (copies) ({ isNowhere, whoHas } = copies)
   if (copies) closers.push(() => copies.close())
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
@@ -415,6 +418,7 @@ async function buildParts(
     () => disk.condition,
     () => copies?.condition,
     () => handing?.condition,
+    () => sameIni?.condition,
     () => loop.condition,
     () => queueCondition(jobs, monitor.queue)
   ]
@@ -447,6 +451,7 @@ async function buildParts(
     audit: audits?.logs ?? audit,
     ...{ control, boot, handover, install, library, nodeFiles, jobs, images, services, leases: lent },
     ...(etcd ? { shared: etcd } : {}),
+    digests: sameIni?.own ?? {},
     between: {
       ...(handing ? { handedOnFor: handing.handedOnFor, elsewhere: handing.elsewhere } : {}),
       routes: [...(copies?.routes ?? []), ...(audits?.routes ?? [])]

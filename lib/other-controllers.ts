@@ -10,6 +10,7 @@ import { ControllerQuestions } from './auth/controller-questions.js'
 import { ForwardedRequests } from './auth/forwarded.js'
 import type { Tokens } from './auth/tokens.js'
 import { isPlain } from './config/reachability.js'
+import { digestsOf } from './config/same-everywhere.js'
 import type { Config } from './config/types.js'
 import type { RequestHead, Route } from './http/route.js'
 import type { Controllers } from './image/context.js'
@@ -23,6 +24,7 @@ import type { ClusterIndex } from './model/index.js'
 import type { ClusterStore } from './model/view.js'
 import type { Audit } from './monitor/audit.js'
 import { AuditLogs } from './monitor/audit-logs.js'
+import { SameIni } from './monitor/same-ini.js'
 import { WriterReach } from './monitor/writer-reach.js'
 import { SharedServices } from './services/shared.js'
 import { WrittenError } from './store/errors.js'
@@ -182,6 +184,12 @@ function sourcesAmong(others: readonly Controller[], writer: string | undefined,
   if (writer === undefined || writer === own) return known
   const first = known.find(({ url }) => url === writer) ?? { name: 'that writes', url: writer }
   return [first, ...known.filter(other => other !== first)]
+}
+
+/** Whether the ini of this controller agrees with those of the others, and what it tells them for that. */
+export function sameIni(shared: SharedMedium, config: Config, tokens: Tokens, log: Log): SameIni {
+  const own = digestsOf(config, tokens.keyFor('digests of what the ini has to have everywhere'))
+  return new SameIni({ own, others: () => shared.others, log })
 }
 
 /** What this controller does not answer while another one writes, and what another one hands on to it. */

@@ -51,7 +51,10 @@ export function reachability(config: Config, networks: readonly string[]): strin
 }
 
 /** Whether other machines, which reach a URL of ours, send what they tell in the clear. */
-export const isPlain = (url: string) => url.startsWith('http:') && !isLoopback(hostOf(url))
+export const isPlain = (url: string) => url.startsWith('http:') && !isOfThisMachine(url)
+
+/** Whether a URL leads each machine to itself. */
+export const isOfThisMachine = (url: string) => isLoopback(hostOf(url))
 
 const hostOf = (url: string) => new URL(url).hostname.replace(/^\[|\]$/g, '')
 

@@ -85,6 +85,8 @@ export interface Controller {
   readonly ini: string
   /** Where others reach it, http or https; absent where it is of a release that does not tell. */
   readonly url?: string
+  /** Digests of what has to be alike in the ini of all, by its words; absent where it is of a release that does not tell. */
+  readonly digests?: Readonly<Record<string, string>>
 }
 
 /** Another svcd. */

@@ -19,6 +19,9 @@ interface ControllersOptions {
 /** A site has a handful. */
 const MOST = { bytes: 1024 * 1024, ms: 5000 }
 const TEXT = /^[^\x00-\x1f\x7f]{0,1000}$/
+/** What a controller tells of its ini: ten so far, and a later release may tell more. */
+const MOST_DIGESTS = 20
+const DIGEST = /^[0-9a-f]{16}$/
 
 /** The controllers that are there: each one says so in a key that goes with a lease of its own. */
 export class Controllers {
@@ -97,14 +100,26 @@ export async function controllersAt(client: Client, keys: Keys): Promise<Control
 function controllerIn({ value }: Pair): Controller[] {
   try {
     const said: unknown = JSON.parse(value.toString())
-    const { name, host, address, port, ini, url } = isObject(said) ? said : {}
-    const isText = (value: unknown): value is string => typeof value === 'string' && TEXT.test(value)
+    const { name, host, address, port, ini, url, digests } = isObject(said) ? said : {}
     const isOne = isText(name) && isText(host) && isText(address) && isText(ini) && Number.isSafeInteger(port)
     const reached = isText(url) && isHttp(url) ? { url } : {}
-    return isOne ? [{ name, host, address, port: Number(port), ini, ...reached }] : []
+    return isOne ? [{ name, host, address, port: Number(port), ini, ...reached, ...digestsIn(digests) }] : []
   } catch {
     return []
   }
 }
+
+/** None where they are not what a controller tells. */
+function digestsIn(said: unknown): Pick<Controller, 'digests'> {
+  const told = isObject(said) ? Object.entries(said) : []
+  const digests = told.filter(
+    (entry): entry is [string, string] =>
+      isText(entry[0]) && typeof entry[1] === 'string' && DIGEST.test(entry[1])
+  )
+  const isWhole = digests.length === told.length && told.length <= MOST_DIGESTS
+  return isWhole && told.length > 0 ? { digests: Object.fromEntries(digests) } : {}
+}
+
+const isText = (value: unknown): value is string => typeof value === 'string' && TEXT.test(value)
 
 const isHttp = (url: string) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)

@@ -66,7 +66,8 @@ async function follow(t: Test, { c }: Stage, etcd: EtcdServer): Promise<void> {
   const config = loadConfig(ini, [
     ...c.overrides,
     ...[`paths.state=${state}`, `paths.files=${join(directory, 'files')}`],
-    ...[`image.directory=${join(directory, 'images')}`, ...sharing(etcd, await freePort(), 'second')],
+    // [image] directory has to be the same; this one works on no directory there.
+    ...sharing(etcd, await freePort(), 'second'),
     ...pretended(directory)
   ])
   const daemon = await startDaemon(

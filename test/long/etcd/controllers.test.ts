@@ -2,9 +2,11 @@
 import t from 'tap'
 import { Etcd } from '../../../lib/store/etcd/medium.js'
 import { controllerOn, isPrimary } from '../../support/controllers.js'
-import type { Daemon } from '../../support/daemon.js'
+import { Daemon } from '../../support/daemon.js'
 import { startEtcd } from '../../support/etcd.js'
+import { freePort } from '../../support/free-port.js'
 import { giveKeys } from '../../support/keys.js'
+import { scratch } from '../../support/scratch.js'
 import { until } from '../../support/until.js'
 
 const controller = (name: string, more = {}) => ({
@@ -57,6 +59,98 @@ t.test('each tells where it is reached; one of a release that tells no URL is li
   const without = { old: said.old, odd: controller('odd'), none: controller('none') }
   t.strictSame(byName(one), { ...without, two: controller('two', { url: 'https://[fd00::2]:7050' }) })
   t.strictSame(byName(two), { ...without, one: controller('one', { url: 'http://10.141.0.1:7050' }) })
+})
+
+// rules 11.15
+t.test('each tells digests of its ini; what is none, or too many, is left out', async t => {
+  const etcd = await startEtcd(t)
+  const digest = '0123456789abcdef'
+  const many = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, i) => [`s${i}`, digest]))
+  const said = {
+    ...{ list: [digest], text: digest, none: {}, short: { '[boot]': digest.slice(1) } },
+    ...{ upper: { '[boot]': digest.toUpperCase() }, deep: { '[boot]': { digest } } },
+    ...{ line: { '[boot]\n': digest }, one: { '[boot]': digest, '[dns]': 7 }, many: many(21) }
+  }
+  const base64 = (text: string) => Buffer.from(text).toString('base64')
+  for (const [name, digests] of Object.entries({ ...said, most: many(20) }))
+    await etcd.ask('kv/put', {
+      key: base64(`/svcd/controllers/${name}`),
+      value: base64(JSON.stringify(controller(name, { digests })))
+    })
+  const open = (name: string, more = {}) => {
+    const medium = new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 })
+    medium.join(controller(name, more))
+    t.teardown(() => medium.close())
+    return medium
+  }
+  const first = open('first')
+  open('second', { digests: { '[boot]': digest } })
+  await until(() => first.others.length === Object.keys(said).length + 2)
+  const told = first.others.filter(({ digests }) => digests !== undefined)
+  t.strictSame(told, [
+    controller('most', { digests: many(20) }),
+    controller('second', { digests: { '[boot]': digest } })
+  ])
+})
+
+// rules 11.15
+t.test('two whose ini differs where it must not say so, both, until it is mended', async t => {
+  const etcd = await startEtcd(t)
+  const ports = [await freePort(), await freePort()]
+  const [one, two] = ports.map(port => `http://127.0.0.1:${port}`)
+  const images = `image.directory=${scratch(t)}`
+  const on = (i: number, ...more: string[]) => {
+    const set = [
+      ...['store.medium=etcd', `store.endpoints=${etcd.url}`, 'store.ttl=2s', `controller.name=c${i}`],
+      ...[images, `store.url=http://127.0.0.1:${ports[i - 1]}`, ...more]
+    ]
+    const daemon = new Daemon({ directory: scratch(t), listen: `127.0.0.1:${ports[i - 1]}`, set })
+    t.teardown(() => daemon.kill())
+    return daemon
+  }
+  const c1 = on(1, `http.url=${one}, ${two}`)
+  await c1.start()
+  await until(() => isPrimary(c1))
+  // The admin forgot [http] url, and gave another password of root.
+  const c2 = on(2, 'kickstart.rootpw=$6$saltsalt$abcdefghijklmnop')
+  giveKeys(c1, c2)
+  await c2.start()
+  const text = (words: string, other: string) =>
+    `${words} of this controller is not that of controller ${other}: give both the same`
+  const differences = (other: string) => [text('[http] url', other), text('[kickstart]', other)]
+  const stateOf = async (daemon: Daemon) => {
+    const { body } = await daemon.request('GET', '/monitor/service/svcd')
+    return (body as { monitor: { service: { svcd: { status: string; reason: string } } } }).monitor.service
+      .svcd
+  }
+  const isWell = async (daemon: Daemon) => (await stateOf(daemon)).status === 'ok'
+  const warned = (daemon: Daemon) =>
+    daemon.log().match(/(?<=^\S+ warn ).* of this controller is not that of .*$/gm) ?? []
+  for (const [daemon, other] of [
+    [c1, 'c2'],
+    [c2, 'c1']
+  ] as const) {
+    await until(
+      () => warned(daemon).length > 1,
+      () => daemon.log()
+    )
+    t.match(await stateOf(daemon), { status: 'failed', reason: differences(other).join('; ') })
+    t.strictSame(warned(daemon), differences(other), 'once')
+  }
+  await c2.stop()
+  await until(() => isWell(c1), 'the other one to have left')
+  const mended = on(2, `http.url=${two}, ${one}`)
+  giveKeys(c1, mended)
+  await mended.start()
+  await until(async () => {
+    const { body } = await c1.request('GET', '/config/cluster')
+    return JSON.stringify(body).includes('"c2"')
+  })
+  t.ok(await isWell(c1), 'mended')
+  await until(() => isWell(mended))
+  t.strictSame(warned(mended), [])
+  t.strictSame(warned(c1), differences('c2'))
 })
 
 // rules 3.7

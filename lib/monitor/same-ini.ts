@@ -1,0 +1,72 @@
+import { Background } from '../background.js'
+import type { Log } from '../log.js'
+import type { Condition } from './health.js'
+
+const LOOK_MS = 5000
+/** So many differences are named at once; an admin begins with one. */
+const MOST_NAMED = 10
+
+/** Digests of what has to be alike, by its words for an admin. */
+type Digests = Readonly<Record<string, string>>
+
+interface SameIniOptions {
+  /** Those of this controller. */
+  readonly own: Digests
+  /** The other controllers that are there; one of a release that tells no digests is not compared. */
+  readonly others: () => readonly { readonly name: string; readonly digests?: Digests }[]
+  readonly log: Log
+}
+
+/**
+ * Whether the ini of each other controller has the same where it has to: the log and health name what differs, and where
+ * (rules 11.15).
+ */
+export class SameIni {
+  readonly #o: SameIniOptions
+  /** Each difference that was there at the last look. */
+  #told: ReadonlySet<string> = new Set()
+  readonly #looking: Background
+
+  constructor(options: SameIniOptions) {
+    this.#o = options
+    this.#looking = new Background({ work: async () => this.look(), everyMs: LOOK_MS })
+    this.#looking.wake()
+  }
+
+  /** What this controller tells the others. */
+  get own(): Digests {
+    return this.#o.own
+  }
+
+  /** Logs each difference that was not there at the last look, or was another one. */
+  look(): void {
+    const found = new Map(this.#differences().map(({ id, text }) => [id, text]))
+    for (const [id, text] of found) if (!this.#told.has(id)) this.#o.log.warn(text)
+    this.#told = new Set(found.keys())
+  }
+
+  /** Not well while another controller that is there has something else. */
+  get condition(): Condition | undefined {
+    // Who was started again is listed twice for a moment.
+    const texts = [...new Set(this.#differences().map(({ text }) => text))]
+    if (texts.length === 0) return undefined
+    const more = texts.length > MOST_NAMED ? `; and ${texts.length - MOST_NAMED} more` : ''
+    return { ok: false, reason: texts.slice(0, MOST_NAMED).join('; ') + more }
+  }
+
+  async close(): Promise<void> {
+    await this.#looking.close()
+  }
+
+  /** One for each controller and thing that differs; `id` is another one when its digest changes. */
+  #differences(): { readonly id: string; readonly text: string }[] {
+    return this.#o.others().flatMap(({ name, digests = {} }) =>
+      Object.entries(this.#o.own).flatMap(([words, digest]) => {
+        const other = Object.hasOwn(digests, words) ? digests[words] : undefined
+        if (other === undefined || other === digest) return []
+        const text = `${words} of this controller is not that of controller ${name}: give both the same`
+        return [{ id: JSON.stringify([name, words, other]), text }]
+      })
+    )
+  }
+}
