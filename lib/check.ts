@@ -72,6 +72,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   /** What is stored; nothing where the files by which etcd is asked are no use. */
   const inspect = async (): Promise<Problem[]> => {
     if (inEtcd.length > 0) return []
+    const endpoints = endpointWarnings(etcd)
     try {
       const medium = etcd ?? new Files(options)
       const log = (_: string, message: string) => warnings.push(message)
@@ -79,6 +80,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
       await etcd?.refuseForgotten(directory)
       return etcd ? [...found, ...(await keyFindings(etcd, directory))] : found
     } finally {
+      warnings.push(...(await endpoints))
       await etcd?.close()
     }
   }
@@ -147,6 +149,25 @@ async function etcdFindings({ store }: Config): Promise<{ etcd?: Etcd; problems:
     if (!(error instanceof EtcdFilesError)) throw error
     return { problems: error.reasons }
   }
+}
+
+/** Each endpoint that does not answer while another one does: where none does, that is a problem of its own. */
+async function endpointWarnings(etcd: Etcd | undefined): Promise<string[]> {
+  if (!etcd) return []
+  const { silent, of } = await etcd.silent()
+  const answering = of - silent.length
+  if (answering === 0) return []
+  const rest =
+    silent.length > 1
+      ? `${answering} of ${of} ${answering > 1 ? 'do' : 'does'}`
+      : answering > 1
+        ? 'the others do'
+        : 'the other one does'
+  return silent.map(({ endpoint, reason }) => {
+    // The wrong one of the two is the usual slip.
+    const hint = endpoint.endsWith(':2380') ? '; is this 2380, the port of members?' : ''
+    return `[store] endpoints: ${endpoint} does not answer (${reason}); ${rest}${hint}`
+  })
 }
 
 /** Whether a start would be refused for its keys: those of the state directory have to be those of the other controllers. */

@@ -18,16 +18,18 @@ export interface EtcdServer {
 /**
  * Starts etcd. Its heartbeat is short, so that a lease may last but a second. `tls`: it listens with TLS too, with this
  * certificate, and lets in whose certificate `trusted` holds. `enter`: put before its command, a network namespace say; `ask` does
- * not reach it there.
+ * not reach it there. `peer`: the address of its port for members, 2380, which then speaks TLS as the one for clients does.
  */
 export async function startEtcd(
   t: Test,
   tls?: { readonly certificate: string; readonly key: string; readonly trusted: string },
-  enter: readonly string[] = []
+  enter: readonly string[] = [],
+  peer?: string
 ): Promise<EtcdServer> {
   requirePrograms('etcd', 'curl')
   const directory = scratch(t)
-  const [url, peer] = [`http://127.0.0.1:${await freePort()}`, `http://127.0.0.1:${await freePort()}`]
+  const url = `http://127.0.0.1:${await freePort()}`
+  const peerUrl = peer === undefined ? `http://127.0.0.1:${await freePort()}` : `https://${peer}:2380`
   const tlsUrl = tls ? `https://127.0.0.1:${await freePort()}` : ''
   const ask = async (path: string, question: object, token?: string) => {
     const answer = await fetch(`${url}/v3/${path}`, {
@@ -44,8 +46,15 @@ export async function startEtcd(
       'etcd',
       ...['--data-dir', join(directory, 'data'), '--logger', 'zap', '--log-level', 'error'],
       ...['--listen-client-urls', tls ? `${url},${tlsUrl}` : url, '--advertise-client-urls', url],
-      ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
-      ...['--initial-cluster', `default=${peer}`, '--heartbeat-interval', '20', '--election-timeout', '200'],
+      ...['--listen-peer-urls', peerUrl, '--initial-advertise-peer-urls', peerUrl],
+      ...[
+        '--initial-cluster',
+        `default=${peerUrl}`,
+        '--heartbeat-interval',
+        '20',
+        '--election-timeout',
+        '200'
+      ],
       ...(tls
         ? [
             '--cert-file',
@@ -55,6 +64,12 @@ export async function startEtcd(
             '--client-cert-auth',
             '--trusted-ca-file',
             tls.trusted
+          ]
+        : []),
+      ...(tls && peer !== undefined
+        ? [
+            ...['--peer-cert-file', tls.certificate, '--peer-key-file', tls.key],
+            ...['--peer-client-cert-auth', '--peer-trusted-ca-file', tls.trusted]
           ]
         : [])
     ],

@@ -46,6 +46,14 @@ const FAULTS: Readonly<Record<CertificateFault, string>> = {
 /** Nobody knows whether etcd has carried the request out: no answer, or half of one, or that of a member without a leader. */
 export class UnclearError extends Error {
   override readonly name = 'UnclearError'
+
+  constructor(
+    message: string,
+    /** Why, in a few words, where what was asked gave no answer of etcd. */
+    readonly silence?: string
+  ) {
+    super(message)
+  }
 }
 
 /** etcd has refused the request, and done nothing of it. */
@@ -210,6 +218,24 @@ export class Client {
     }
   }
 
+  /** The endpoints that do not answer within `limitMs`, each asked alone and all at once, and why. A member without a leader does. */
+  async silent(limitMs: number): Promise<readonly { readonly endpoint: string; readonly reason: string }[]> {
+    const limit = { ms: limitMs, end: performance.now() + limitMs }
+    const found = await Promise.all(
+      this.#endpoints.map(async endpoint => {
+        try {
+          await this.#post(new URL('/v3/maintenance/status', endpoint), {}, limit)
+        } catch (error) {
+          // Who refuses has answered.
+          if (error instanceof UnclearError && error.silence !== undefined)
+            return [{ endpoint: endpoint.origin, reason: error.silence }]
+        }
+        return []
+      })
+    )
+    return found.flat()
+  }
+
   /** The endpoint to ask, and how to go on with the next one: once, however many questions it leaves without an answer. */
   #chosen() {
     const at = this.#preferred
@@ -306,15 +332,21 @@ export class Client {
   ): Promise<JsonObject> {
     return new Promise((resolve, reject) => {
       const from = `etcd at ${url.origin}`
-      const unclear = (reason: string) => reject(new UnclearError(`${from}: ${reason}`))
+      const unclear = (reason: string, silence: string) =>
+        reject(new UnclearError(`${from}: ${reason}`, silence))
       const asked = this.#send(url, question, token, signal)
       const limit = setTimeout(() => {
         unclear(
-          `no answer within ${ms / 1000} s; look whether it runs and has a majority (${this.etcdctl('endpoint health', true)})`
+          `no answer within ${ms / 1000} s; look whether it runs and has a majority (${this.etcdctl('endpoint health', true)})`,
+          `no answer within ${ms / 1000} s`
         )
         asked.destroy()
       }, end - performance.now())
-      asked.on('error', (error: NodeJS.ErrnoException) => unclear(explained(error, this.etcdctl)))
+      asked.on('error', (error: NodeJS.ErrnoException) => {
+        const fault = certificateFault(error.code)
+        const silence = fault ? FAULTS[fault] : (error.code ?? oneLine(error.message, WORDS))
+        unclear(explained(error, this.etcdctl), silence)
+      })
       asked.on('close', () => clearTimeout(limit))
       asked.on('response', answer => read(answer, from, this.etcdctl).then(resolve, reject))
     })
@@ -384,7 +416,8 @@ async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Pr
     }
   } catch (error) {
     if (error instanceof TooLongError) throw error
-    throw new UnclearError(`${from}: ${oneLine((error as Error).message, WORDS)}`)
+    const reason = oneLine((error as Error).message, WORDS)
+    throw new UnclearError(`${from}: ${reason}`, reason)
   }
   const body = Buffer.concat(chunks).toString()
   const json = parsed(body)
@@ -396,10 +429,10 @@ async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Pr
       `${from}: it knows users, and takes no certificate with a common name beside them: have the one of [store] cert issued ` +
         'without CN'
     )
-  if (typeof error !== 'string' || typeof code !== 'number')
-    throw new UnclearError(
-      `${from}: what answers with ${answer.statusCode} is not etcd, or not its JSON gateway`
-    )
+  if (typeof error !== 'string' || typeof code !== 'number') {
+    const reason = `what answers with ${answer.statusCode} is not etcd, or not its JSON gateway`
+    throw new UnclearError(`${from}: ${reason}`, reason)
+  }
   const said = `${from}: ${oneLine(error, WORDS)}`
   if (UNCLEAR.has(code)) throw new UnclearError(said)
   if (STALE_TOKEN.test(error)) throw new StaleTokenError(`${said}; name a user of etcd in [store] user`)

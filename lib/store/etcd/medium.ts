@@ -33,6 +33,8 @@ export interface EtcdOptions extends ClientOptions {
 
 /** How long a question may take, with all members that are asked. */
 const LIMIT_MS = 2000
+/** A member that has not answered by then is told as one that does not. */
+const SILENT_MS = 3000
 /** Who cannot take over reads all that is stored for each try. */
 const TAKE_MS = { first: 500, longest: 30_000 }
 /** Nothing is lost where a report is not stored: the node hears that it is to try again. */
@@ -163,6 +165,11 @@ export class Etcd implements SharedMedium {
       controllers: await controllersAt(this.#client, this.#keys),
       compared: (files: ReadonlyMap<string, Buffer>) => compared(files, marks?.value.toString())
     }
+  }
+
+  /** Which endpoints do not answer, and why, and how many there are. */
+  async silent() {
+    return { silent: await this.#client.silent(SILENT_MS), of: this.#client.endpoints }
   }
 
   async read(): Promise<StoredKeys> {

@@ -14,8 +14,10 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { kinds } from '../../../lib/model/types.js'
+import { makeCertificate } from '../../support/certificate.js'
 import { Daemon } from '../../support/daemon.js'
 import { type EtcdServer, startEtcd } from '../../support/etcd.js'
+import { freePort } from '../../support/free-port.js'
 import { giveKeys } from '../../support/keys.js'
 import { output } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
@@ -279,6 +281,44 @@ t.test('check, and a start, name the key of the ini and the way out', async t =>
   etcd.child.process.kill('SIGKILL')
   const gone = await svcd(daemon, inEtcd(etcd), 'check')
   t.match(gone.text, /\[store\] endpoints: etcd at http:\S+: .*ECONNREFUSED.*look whether it runs/)
+})
+
+// rules 7.7
+t.test('check warns of each endpoint that does not answer while another one does', async t => {
+  const member = '127.23.80.1'
+  const files = await makeCertificate(scratch(t), 'etcd', 90, '/CN=etcd', [member])
+  const etcd = await startEtcd(t, { ...files, trusted: files.certificate }, [], member)
+  const daemon = daemonIn(t, scratch(t), [])
+  const dead = `http://127.0.0.1:${await freePort()}`
+  const check = (...endpoints: string[]) =>
+    svcd(daemon, [...inEtcd(etcd), `store.endpoints=${endpoints}`, `store.ca=${files.certificate}`], 'check')
+  const warned = ({ text }: { readonly text: string }) =>
+    text.split('\n').filter(line => line.includes('[store] endpoints'))
+  t.strictSame(warned(await check(etcd.url)), [])
+  const one = await check(dead, etcd.url)
+  t.match(one, { code: 0, text: /^ok$/m })
+  t.strictSame(warned(one), [
+    `warning: [store] endpoints: ${dead} does not answer (ECONNREFUSED); the other one does`
+  ])
+  const two = warned(await check(etcd.url, dead, `https://${member}:2380`))
+  t.equal(two.length, 2)
+  t.equal(two[0], `warning: [store] endpoints: ${dead} does not answer (ECONNREFUSED); 1 of 3 does`)
+  t.match(
+    two[1],
+    /: https:\/\/127\.23\.80\.1:2380 does not answer \(ERR_SSL_\S*CERTIFICATE\S*\); 1 of 3 does; is this 2380, the port of members\?$/
+  )
+  const untrusted = await check(etcd.url, etcd.tlsUrl, `https://localhost:${new URL(etcd.tlsUrl).port}`)
+  t.match(warned(untrusted)[1], /does not answer \(its certificate is for another name: name the endpoint/)
+  etcd.child.process.kill('SIGKILL')
+  t.match(await check(etcd.url, dead), {
+    code: 1,
+    text: /\[store\] endpoints: etcd at http:\S+: .*ECONNREFUSED/
+  })
+  t.strictSame(
+    warned(await check(etcd.url, dead)).filter(line => line.startsWith('warning')),
+    [],
+    'none answers'
+  )
 })
 
 t.test('objects in files are not forgotten in silence; a backup has what is in etcd', async t => {
