@@ -104,7 +104,7 @@ const operands: Readonly<Record<string, string>> = {
   backup: 'FILE',
   restore: 'FILE',
   store: 'copy FROM TO',
-  join: '[USER@]HOST[:/STATE-DIRECTORY]'
+  join: '[USER@]HOST[:/STATE-DIRECTORY]|/DIRECTORY'
 }
 
 const installed = '/etc/svcd/svcd.ini'

@@ -5,7 +5,8 @@ import { checkAll } from '../check.js'
 import { type Problem, placeOf, problemText } from '../config/problem.js'
 import type { Config } from '../config/types.js'
 import { isMissing } from '../disk/missing.js'
-import { checkOwner, handOverCommand, nameOf } from './owner.js'
+import { nameOf } from '../disk/owner-name.js'
+import { checkOwner, handOverCommand } from './owner.js'
 import { type UnitUser, unitUser } from './unit-user.js'
 
 /**

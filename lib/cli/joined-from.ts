@@ -63,7 +63,7 @@ function placeIn(source: string): { user: string | undefined; host: string; dire
   const host = bracketed ?? name
   if (host === undefined || (bracketed !== undefined && !isIPv6(bracketed)))
     throw new UsageError(
-      'join takes [USER@]HOST[:/STATE-DIRECTORY] of a controller, or /DIRECTORY with its files'
+      'join takes [USER@]HOST[:/STATE-DIRECTORY] of a controller, or a directory with its files (svcd join /media/keys)'
     )
   return { user, host, directory }
 }

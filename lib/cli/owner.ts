@@ -1,12 +1,11 @@
-import { execFile } from 'node:child_process'
 import { accessSync, constants, readdirSync } from 'node:fs'
 import { lstat, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
 import { isDirectoryOfState, isMade } from '../backup/state-names.js'
 import type { Config } from '../config/types.js'
 import { isMissing, unlessMissing } from '../disk/missing.js'
+import { nameOf } from '../disk/owner-name.js'
 
 const handOver = fileURLToPath(new URL('../../libexec/hand-over.sh', import.meta.url))
 
@@ -75,10 +74,4 @@ function isClosed(path: string): boolean {
   } catch (error) {
     return !isMissing(error)
   }
-}
-
-/** The user's name, or the number where it has none. */
-export async function nameOf(uid: number): Promise<string> {
-  const named = await promisify(execFile)('id', ['-nu', '--', `${uid}`]).catch(() => undefined)
-  return named?.stdout.trim() || `${uid}`
 }

@@ -31,7 +31,11 @@ const places: Readonly<Record<string, Place>> = {
     open: async ({ store }) => (await import('../store/etcd/open.js')).openEtcd(store),
     emptied: async ({ store }) => {
       const { removalFrom } = await import('../store/etcd/open.js')
-      return `to remove them for good, stop svcd on all controllers and type: ${removalFrom(store)}`
+      return (
+        'they may be those that were copied before: then nothing is to be done, start svcd. Only where those of the files are to ' +
+        'replace them: svcd backup FILE first; then, to remove them for good, stop svcd on all controllers and type: ' +
+        removalFrom(store)
+      )
     }
   }
 }

@@ -13,8 +13,9 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
                              kept aside
   store copy FROM TO         copy all objects from files to etcd, or from etcd to files, while svcd is stopped, and compare
                              them; refused where there are objects already
-  join HOST                  copy the keys of a controller whose objects are in etcd to this one, which is a new one beside it, by
-                             ssh: [USER@]HOST[:/STATE-DIRECTORY], or a /DIRECTORY here with the files; refuses what does not fit
+  join HOST|/DIRECTORY       copy the keys of a controller whose objects are in etcd to this one, which is a new one beside it, by
+                             ssh: [USER@]HOST[:/STATE-DIRECTORY], or from a directory here with the files (svcd join /media/keys);
+                             refuses what does not fit
   passwd USER [--role ROLE]  print the line for [users] of the ini; roles: admin (default), viewer
   ctl ...                    ask a controller over http: nodes, groups, power and so on; svcd ctl --help tells how
   version, --version         print version, interface version and source commit

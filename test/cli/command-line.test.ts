@@ -14,7 +14,7 @@ const tree = builtTree(t.testdir())
 
 t.test('help and mistakes', async t => {
   const help = await svcd(tree, ['--help'])
-  t.match(help, { code: 0, stderr: '', stdout: /^Usage: svcd COMMAND/ })
+  t.match(help, { code: 0, stderr: '', stdout: /^Usage: svcd COMMAND.*svcd join \/media\/keys/s })
   t.strictSame(await svcd(tree, ['serve', '--help', '--config', 'x']), help, 'help comes first')
   const mistakes: [string[], RegExp][] = [
     [[], /^svcd: which command\?$/m],
@@ -29,7 +29,8 @@ t.test('help and mistakes', async t => {
     [['export', '--yes'], /--yes and --csv belong to import/],
     [['store', 'copy'], /store takes copy FROM TO/],
     [['store', 'copy', 'files', 'disk'], /store takes copy files etcd, or copy etcd files/],
-    [['join'], /join takes one \[USER@\]HOST\[:\/STATE-DIRECTORY\]/],
+    [['join'], /join takes one \[USER@\]HOST\[:\/STATE-DIRECTORY\]\|\/DIRECTORY/],
+    [['join', 'host:state'], /or a directory with its files \(svcd join \/media\/keys\)/],
     [['passwd', '--stdin'], /passwd takes one USER/],
     [['passwd', 'a', 'b', '--stdin'], /passwd takes one USER/],
     [['passwd', 'a b', '--stdin'], /USER must be/],

@@ -35,6 +35,8 @@ const WAYS_OUT: Readonly<Record<number, (etcdctl: Etcdctl) => string>> = {
   [NO_ROOM]: etcdctl =>
     `make room: type ${etcdctl('compact REVISION', true)}, then the same with defrag, then with alarm disarm`
 }
+/** What a member says that has no leader: it reaches too few of the others. */
+const NO_MAJORITY = /request timed out|no leader/
 /** What etcd, and its gateway, say of a request that has more bytes than they take. */
 const TOO_LARGE = /request is too large|message larger than max/
 const FAULTS: Readonly<Record<CertificateFault, string>> = {
@@ -434,7 +436,12 @@ async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Pr
     throw new UnclearError(`${from}: ${reason}`, reason)
   }
   const said = `${from}: ${oneLine(error, WORDS)}`
-  if (UNCLEAR.has(code)) throw new UnclearError(said)
+  if (UNCLEAR.has(code))
+    throw new UnclearError(
+      NO_MAJORITY.test(error)
+        ? `${said}; most of its members have to run, two of three: type ${etcdctl('endpoint health', true)}`
+        : said
+    )
   if (STALE_TOKEN.test(error)) throw new StaleTokenError(`${said}; name a user of etcd in [store] user`)
   if (TOO_LARGE.test(error))
     throw new TooLargeError(

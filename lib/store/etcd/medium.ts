@@ -3,6 +3,7 @@ import { Background } from '../../background.js'
 import { atOnce } from '../../concurrency.js'
 import { createOnce } from '../../disk/create-once.js'
 import { exists } from '../../disk/missing.js'
+import { asOwnerOf } from '../../disk/owner-name.js'
 import { reasonOf } from '../errors.js'
 import { LAYOUT, VERSION } from '../layout.js'
 import type { Controller, Followed, Reached, Revertible, SharedMedium, Standing } from '../medium.js'
@@ -189,18 +190,19 @@ export class Etcd implements SharedMedium {
   async refuseForgotten(state: string): Promise<void> {
     // The first thing that is stored, in one commit with all that is copied.
     if (this.stored?.text(LAYOUT, VERSION) !== undefined) return
+    const copy = async () => `${await asOwnerOf(state)}svcd store copy files etcd`
     const used = join(state, USED)
     if (await exists(used))
       throw new Error(
         `${this.place()} holds nothing, and this svcd has had its objects in etcd: look at [store] endpoints and prefix. ` +
           'Where the objects are in files again, this svcd must not run on etcd: set medium = files on the one that has them, and ' +
           'type systemctl disable --now svcd on the others. Where they are lost, restore a backup (svcd restore FILE), or copy ' +
-          `those of ${state}, if they are there and the right ones (svcd store copy files etcd). To begin anew, without objects, ` +
+          `those of ${state}, if they are there and the right ones (${await copy()}). To begin anew, without objects, ` +
           `remove ${used}`
       )
     if (!(await exists(join(state, LAYOUT, `${VERSION}.json`)))) return
     throw new Error(
-      `${state} holds objects, and ${this.place()} holds none: type svcd store copy files etcd; to begin without these ` +
+      `${state} holds objects, and ${this.place()} holds none: type ${await copy()}; to begin without these ` +
         `objects, move ${state}/${LAYOUT} away`
     )
   }

@@ -278,6 +278,12 @@ t.test('check, and a start, name the key of the ini and the way out', async t =>
   t.match(told.text, /--set store.ca: \[store\] ca: there is no file \/nowhere\/ca.pem; put it there/)
   t.match(told.text, /\[store\] cert: \/etc\/hostname holds no certificate in PEM form/)
   t.match(told.text, /\[store\] password_file: \S+ has mode 0644: .*chmod 0640/)
+  // A second member that never comes: one of two is no majority.
+  await etcd.ask('cluster/member/add', { peerURLs: [`http://127.0.0.1:${await freePort()}`] })
+  t.match(await svcd(daemon, inEtcd(etcd), 'check'), {
+    code: 1,
+    text: /\[store\] endpoints: etcd at \S+: etcdserver: .*; most of its members have to run, two of three: type etcdctl --endpoints=\S+ endpoint health/
+  })
   etcd.child.process.kill('SIGKILL')
   const gone = await svcd(daemon, inEtcd(etcd), 'check')
   t.match(gone.text, /\[store\] endpoints: etcd at http:\S+: .*ECONNREFUSED.*look whether it runs/)
@@ -333,7 +339,13 @@ t.test('objects in files are not forgotten in silence; a backup has what is in e
     code: 1,
     text: /holds objects, and etcd at \S+: \/svcd\/ holds none: type svcd store copy files etcd/
   })
-  t.match((await svcd(files, set, 'check')).text, /holds none: type svcd store copy files etcd/)
+  const asRoot = 'holds none: type svcd store copy files etcd; to begin'
+  t.match((await svcd(files, set, 'check')).text, asRoot)
+  chownSync(files.path('state'), 65_534, 65_534)
+  const asOwner = 'holds none: type runuser -u nobody -- svcd store copy files etcd; to begin'
+  t.match((await svcd(files, set, 'check')).text, asOwner)
+  t.match(await svcd(files, set, 'serve'), { code: 1, text: asOwner })
+  chownSync(files.path('state'), 0, 0)
   t.match(await svcd(files, set, 'backup', files.path('empty.tar')), {
     code: 1,
     text: /etcd at \S+: \/svcd\/ holds no objects: look at \[store\] prefix/
@@ -395,6 +407,10 @@ t.test(
     t.match(await svcd(daemon, set, 'store', 'copy', 'files', 'etcd'), { code: 0 })
     const full = await svcd(daemon, set, 'store', 'copy', 'files', 'etcd')
     t.ok(full.text.includes(`stop svcd on all controllers and type: ${removal}\n`), full.text)
+    t.match(full, {
+      code: 1,
+      text: /nothing is copied; they may be those that were copied before: then nothing is to be done, start svcd\. .*: svcd backup FILE first; then/
+    })
     await daemon.start()
     t.equal((await daemon.request('GET', '/config/network/cluster')).status, 200)
     await daemon.stop()
