@@ -418,6 +418,7 @@ async function buildParts(
     () => disk.condition,
     () => copies?.condition,
     () => handing?.condition,
+    () => (etcd?.namesake ? { ok: false, reason: etcd.namesake } : undefined),
     () => sameIni?.condition,
     () => loop.condition,
     () => queueCondition(jobs, monitor.queue)

@@ -55,6 +55,8 @@ export interface SharedMedium extends Medium {
   readonly standing: Standing
   /** The controllers that share it, without this one. */
   readonly others: readonly Controller[]
+  /** Which other one has the name of this one, in a sentence with the way out; '' where none has. */
+  readonly namesake: string
   /** Tells the others of this controller from now on, and lists them. */
   join(self: Controller): void
   /**

@@ -46,6 +46,11 @@ export class Controllers {
     return this.#others
   }
 
+  /** Which other one has the name of this one, in a sentence with the way out; '' where none has. */
+  get namesake(): string {
+    return this.#namesake
+  }
+
   async close(): Promise<void> {
     await this.#telling.close()
     if (this.#lease !== '') await revoke(this.#o.client, this.#lease, this.#limitMs)
@@ -81,13 +86,12 @@ export class Controllers {
   }
 
   #tellOfNamesake(namesake: Controller | undefined): void {
-    const where = namesake ? `${namesake.host}, ${namesake.address} port ${namesake.port}` : ''
-    if (where !== '' && where !== this.#namesake)
-      this.#o.log(
-        'warn',
-        `the controller on ${where} has the name ${this.#o.self.name} too: give each its own, [controller] name`
-      )
-    this.#namesake = where
+    const told = namesake
+      ? `the controller on ${namesake.host}, ${namesake.address} port ${namesake.port} has the name ${this.#o.self.name} too: ` +
+        'give each its own, [controller] name'
+      : ''
+    if (told !== '' && told !== this.#namesake) this.#o.log('warn', told)
+    this.#namesake = told
   }
 }
 

@@ -258,6 +258,10 @@ export class Etcd implements SharedMedium {
     return this.#controllers?.others ?? []
   }
 
+  get namesake(): string {
+    return this.#controllers?.namesake ?? ''
+  }
+
   join(self: Controller): void {
     this.#controllers = new Controllers({
       client: this.#client,

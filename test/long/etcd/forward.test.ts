@@ -355,6 +355,11 @@ t.test('two controllers of one name are told', async t => {
     await until(() =>
       /has the name controller too: give each its own, \[controller\] name/.test(daemon.log())
     )
+  for (const daemon of [first, second])
+    t.match(
+      JSON.stringify((await daemon.request('GET', '/monitor/service/svcd')).body),
+      'has the name controller too'
+    )
   await second.stop()
   await first.stop()
 })
