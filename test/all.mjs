@@ -6,7 +6,7 @@ import t from 'tap'
 const words = process.argv.slice(2)
 const values = name =>
   words.filter(word => word.startsWith(`--${name}=`)).map(word => word.slice(name.length + 3))
-const [jobs = 4] = values('jobs').map(Number)
+const [jobs = 3] = values('jobs').map(Number)
 const [seconds = 600] = values('timeout').map(Number)
 const grep = values('grep')
 const env = {
