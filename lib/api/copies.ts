@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import type { ControllerQuestions } from '../auth/controller-questions.js'
-import { notFound } from '../errors.js'
+import { exists } from '../disk/missing.js'
+import { notFound, unavailable } from '../errors.js'
 import { bootFilesOfPacks } from '../image/boot-files.js'
 import type { Checksums } from '../image/copies/checksums.js'
 import { checksumText } from '../image/copies/download.js'
@@ -18,11 +19,14 @@ export function copyRoutes(
   questions: ControllerQuestions,
   checksums: Checksums
 ): ApiRoute[] {
-  const asked = (request: ApiRequest) => {
+  const asked = async (request: ApiRequest) => {
     questions.check(request.target, request.headers)
     const name = param(request, 'file')
-    if (!isServed(model.view.index, name)) throw notFound(`no OS image names the file ${name}`)
-    return { name, file: join(config.paths.files, name) }
+    const file = join(config.paths.files, name)
+    if (isServed(model.view.index, name)) return { name, file }
+    // Who asks has heard of an image that names it; this controller may hear it later.
+    if (await exists(file)) throw unavailable(`no OS image names the file ${name} so far`)
+    throw notFound(`no OS image names the file ${name}`)
   }
   /** Whether svcd made it: such a file gets its name when it is whole. */
   const isPacked = (name: string) =>
@@ -35,7 +39,7 @@ export function copyRoutes(
       refuses: [401, 416],
       summary: 'A file of an image, for another controller',
       output: bytes,
-      handler: request => ({ status: 200, file: asked(request).file })
+      handler: async request => ({ status: 200, file: (await asked(request)).file })
     }),
     get('/copies/{file}/checksum', {
       access: 'anyone',
@@ -43,7 +47,7 @@ export function copyRoutes(
       summary: 'Its size and its checksum, for another controller',
       output: object({ bytes: { type: 'integer' }, sha256: string(), proof: string() }),
       handler: async request => {
-        const { name, file } = asked(request)
+        const { name, file } = await asked(request)
         const { bytes, sha256 } = await checksums.of(file, isPacked(name))
         return ok({
           bytes,

@@ -369,8 +369,10 @@ t.test('a controller gives files that objects name, to controllers', async t => 
     )
     t.equal(await ask(path, { 'x-svcd-controller': 'x' }), 401)
   }
-  for (const path of ['/copies/other', '/copies/other/checksum', '/copies/..%2Fstate', '/copies/.x/checksum'])
+  for (const path of ['/copies/gone', '/copies/gone/checksum', '/copies/..%2Fstate', '/copies/.x/checksum'])
     t.equal(await ask(path), 404, path)
+  // Nothing names it, as far as is known here.
+  for (const path of ['/copies/other', '/copies/other/checksum']) t.equal(await ask(path), 503, path)
   // It may still be written.
   utimesSync(bench.path('files', image.kernelfile), new Date(), new Date())
   t.equal(await ask(`/copies/${image.kernelfile}/checksum`), 503)
@@ -766,5 +768,21 @@ t.test(
     putFile(has, `${image.imagefile}.torrent`, Buffer.from('no torrent'))
     await by([tracker], '/nothing/there')
     await by(['torrent.tracker='])
+  }
+)
+
+t.test(
+  'a controller that has the file, and has not heard yet who names it, does not say that it lacks it',
+  async t => {
+    const image = imageOf(content(1000))
+    const { bench: has, source } = await controllerWith(t, () => {})
+    putFile(has, image.kernelfile, content(70_000, 2))
+    const { bench, copies } = await lacking(t, image.objects, [source])
+    await copies.run()
+    t.match(await copies.whoHas(image.kernelfile, new AbortController().signal), /cannot give it now \(503\)/)
+    t.equal(await copies.whoHas(image.initrdfile, new AbortController().signal), undefined)
+    await has.put(image.objects)
+    await copies.run()
+    t.ok(existsSync(bench.path('files', image.kernelfile)))
   }
 )
