@@ -329,8 +329,9 @@ t.test("an admin's own file stays; files of packs that nobody names go from ever
   await first.create('osimage', 'compute', { distribution: 'debian', kernelfile: 'own-kernel' })
   writeFileSync(second.path('files', 'own-kernel'), 'another one')
   writeFileSync(second.path('files', 'notes'), 'mine')
-  await second.start()
+  // Before the other one is there: it would have the kernel, and the pack would wait for it.
   const names = await packed(first, 2)
+  await second.start()
   await until(
     () => has(second, names),
     () => second.log()
