@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { forbidden, notFound, unauthorized } from '../errors.js'
 import type { Answer } from '../http/route.js'
+import { packOf } from '../image/publish.js'
 import { generationOf } from '../model/types/node.js'
 import { type ApiRequest, type ApiRoute, done, ok, type Parts, param } from './context.js'
 import { get, script } from './row.js'
@@ -186,7 +187,7 @@ function bootFile({ model, trace, config }: Parts, request: ApiRequest): Answer 
 function packedFile({ model, boot, images, trace, config }: Parts, request: ApiRequest): Answer {
   const { source, caller } = request
   const name = param(request, 'tarball')
-  const pack = name.replace(/\.torrent$/, '')
+  const pack = packOf(name)
   if (!source.loopback && !boot.isInside(source)) {
     if (caller.kind === 'anonymous')
       throw unauthorized(`${source.address} lies in no configured network; a token is needed`)

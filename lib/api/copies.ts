@@ -5,7 +5,7 @@ import { notFound, unavailable } from '../errors.js'
 import { bootFilesOfPacks } from '../image/boot-files.js'
 import type { Checksums } from '../image/copies/checksums.js'
 import { checksumText } from '../image/copies/download.js'
-import { isServed } from '../image/publish.js'
+import { isServed, packOf } from '../image/publish.js'
 import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
 import { get } from './row.js'
 import { bytes, object, string } from './schema.js'
@@ -30,8 +30,7 @@ export function copyRoutes(
   }
   /** Whether svcd made it: such a file gets its name when it is whole. */
   const isPacked = (name: string) =>
-    model.view.get('pack', name.replace(/\.torrent$/, '')) !== undefined ||
-    bootFilesOfPacks(model.view).has(name)
+    model.view.get('pack', packOf(name)) !== undefined || bootFilesOfPacks(model.view).has(name)
   return [
     get('/copies/{file}', {
       access: 'anyone',

@@ -10,9 +10,12 @@ import type { PackDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { type PackIntent, temporary } from './intents.js'
 
+/** The pack that a file of the files directory is, or whose torrent it is. */
+export const packOf = (name: string) => name.replace(/\.torrent$/, '')
+
 /** Whether an image, a tag or a pack has this file of the files directory. A torrent goes with its pack. */
 export const isServed = (index: ClusterIndex, name: string) =>
-  index.isImageFile('boot', name) || index.isImageFile('pack', name.replace(/\.torrent$/, ''))
+  index.isImageFile('boot', name) || index.isImageFile('pack', packOf(name))
 
 /** A file that was made, and the name it is to have. */
 export interface Made {
