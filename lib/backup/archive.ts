@@ -1,15 +1,15 @@
 import { createHash } from 'node:crypto'
-import { type FileHandle, open } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Header, Pax } from 'tar'
 
-const BLOCK_BYTES = 512
-const CHUNK_BYTES = 256 * 1024
+export const BLOCK_BYTES = 512
+export const CHUNK_BYTES = 256 * 1024
 
 /** The last entry of a backup: the SHA-256 of all bytes before its header, in hex. */
 export const CHECKSUM = 'sha256'
 /** Its header, its one block, and the two blocks that end a tar. */
-const TRAILER_BYTES = 4 * BLOCK_BYTES
+export const TRAILER_BYTES = 4 * BLOCK_BYTES
 
 /** What is told of an entry beside its name. */
 interface About {
@@ -97,35 +97,31 @@ export class Archive {
 }
 
 /**
- * Reads a backup once and compares its checksum. Throws Error naming the file where it is no backup, cut off or changed.
+ * Reads an open backup once and compares its checksum. Throws Error naming the file where it is no backup, cut off or changed.
  */
-export async function verifyArchive(file: string): Promise<void> {
+export async function verifyArchive(handle: FileHandle, file: string): Promise<void> {
   const damaged = new Error(
     `${file} is no whole backup of svcd: it is cut off, or was changed; nothing is restored`
   )
-  const handle = await open(file)
-  try {
-    const { size } = await handle.stat()
-    if (size < TRAILER_BYTES) throw damaged
-    const hash = createHash('sha256')
-    const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
-    const end = size - TRAILER_BYTES
-    for (let position = 0; position < end; ) {
-      const { bytesRead } = await handle.read(chunk, 0, Math.min(chunk.length, end - position), position)
-      if (bytesRead === 0) throw damaged
-      hash.update(chunk.subarray(0, bytesRead))
-      position += bytesRead
-    }
-    const trailer = Buffer.alloc(TRAILER_BYTES)
-    await handle.read(trailer, 0, TRAILER_BYTES, end)
-    const told = trailer.subarray(BLOCK_BYTES, BLOCK_BYTES + 64).toString('latin1')
-    if (new Header(trailer).path !== CHECKSUM || told !== hash.digest('hex')) throw damaged
-  } finally {
-    await handle.close()
+  const { size } = await handle.stat()
+  if (size < TRAILER_BYTES) throw damaged
+  const hash = createHash('sha256')
+  const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
+  const end = size - TRAILER_BYTES
+  for (let position = 0; position < end; ) {
+    const { bytesRead } = await handle.read(chunk, 0, Math.min(chunk.length, end - position), position)
+    if (bytesRead === 0) throw damaged
+    hash.update(chunk.subarray(0, bytesRead))
+    position += bytesRead
   }
+  const trailer = Buffer.alloc(TRAILER_BYTES)
+  await handle.read(trailer, 0, TRAILER_BYTES, end)
+  const told = trailer.subarray(BLOCK_BYTES, BLOCK_BYTES + 64).toString('latin1')
+  if (new Header(trailer).path !== CHECKSUM || told !== hash.digest('hex')) throw damaged
 }
 
-const padding = (bytes: number) => (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES
+/** How many bytes follow a content, up to the end of its block. */
+export const padding = (bytes: number) => (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES
 
 /** A header block, with an extended header before it where the path has no room. */
 function headOf(path: string, size: number, { mode = 0o600, mtimeMs = Date.now() }: About): Buffer {

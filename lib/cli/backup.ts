@@ -188,7 +188,12 @@ async function inEtcd({ store }: Config) {
 async function addObjects(archive: Archive, config: Config): Promise<void> {
   const answer = await askDaemon(config, 'GET', '/config/cluster/snapshot')
   const { snapshot } = JSON.parse(answer.toString('utf8')) as { snapshot: Record<string, string> }
-  for (const [path, text] of Object.entries(snapshot)) await archive.add(`state/${path}`, text)
+  for (const [path, text] of Object.entries(snapshot)) {
+    // A restore would refuse it.
+    if (!isStored(topOf(path)) || /(^|\/)\.{0,2}(\/|$)/.test(path))
+      throw new Error(`the daemon names ${JSON.stringify(path)}, which is no object: look who listens there`)
+    await archive.add(`state/${path}`, text)
+  }
 }
 
 /** The directories of the images, with all that a file system tells of a file, by the system's tar. */

@@ -1,9 +1,10 @@
-import { lchown, mkdir, readdir, readFile, stat } from 'node:fs/promises'
-import { dirname, join, relative } from 'node:path'
+import { lchown, open, readdir, readFile } from 'node:fs/promises'
+import { basename, dirname, join, relative } from 'node:path'
 import type { Config } from '../config/types.js'
 import { exists, unlessMissing } from '../disk/missing.js'
+import { FILE } from '../disk/openat.js'
 import { replaceDurably } from '../disk/replace.js'
-import { trustedPath } from '../disk/trusted-path.js'
+import { inTrusted, makeTrusted, trustedPath } from '../disk/trusted-path.js'
 import { iniName, placeOf, shippedTemplates } from './config-files.js'
 
 /** Whose the restored files are; undefined: they stay this user's. */
@@ -54,16 +55,23 @@ async function shippedAgain(found: ReadonlyMap<string, Entry>, directory: string
 
 /** Puts a file in its place; gives where the one that it replaces is kept. An editor's copy: no template is named so. */
 async function placeFile(place: string, { bytes, mode }: Entry, owner?: Owner): Promise<string[]> {
+  await makeTrusted(dirname(place), 0o755)
   // Where the place is a link, as certbot makes them, the file that it leads to is replaced.
   const target = await unlessMissing(trustedPath(place), place)
-  const before = await unlessMissing(readFile(target), undefined)
-  if (before?.equals(bytes)) return []
-  const was = await unlessMissing(stat(target), undefined)
-  const aside = `${place}.before-restore~`
-  if (before && was) await replaceDurably(aside, before, was.mode & 0o777)
-  await mkdir(dirname(target), { recursive: true, mode: 0o755 })
-  await replaceDurably(target, bytes, was ? was.mode & 0o777 : mode)
-  if (was && process.getuid?.() === 0) await lchown(target, was.uid, was.gid)
-  else if (owner) await lchown(target, owner.uid, owner.gid)
-  return before && was ? [aside] : []
+  const name = basename(target)
+  return inTrusted(dirname(target), async ({ at }) => {
+    const held = await unlessMissing(open(at(name), FILE), undefined)
+    const was = await held?.stat()
+    const before = await held?.readFile().finally(() => held.close())
+    if (before?.equals(bytes)) return []
+    const aside = `${place}.before-restore~`
+    if (before)
+      await inTrusted(dirname(aside), beside =>
+        replaceDurably(beside.at(basename(aside)), before, was && was.mode & 0o777)
+      )
+    await replaceDurably(at(name), bytes, (was?.mode ?? mode) & 0o777)
+    const whose = was && process.getuid?.() === 0 ? was : was ? undefined : owner
+    if (whose) await lchown(at(name), whose.uid, whose.gid)
+    return before ? [aside] : []
+  })
 }

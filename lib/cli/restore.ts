@@ -1,26 +1,41 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { chmod, lchown, lstat, mkdir, readdir, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises'
+import {
+  chmod,
+  type FileHandle,
+  lchown,
+  lstat,
+  mkdir,
+  readdir,
+  rename,
+  rm,
+  rmdir,
+  stat,
+  writeFile
+} from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
 import { promisify } from 'node:util'
-import { extract, list } from 'tar'
-import { CHECKSUM, verifyArchive } from '../backup/archive.js'
+import { BLOCK_BYTES, verifyArchive } from '../backup/archive.js'
+import { type ArchiveEntry, contentOf, entriesOf } from '../backup/entries.js'
 import { INFO, infoOf } from '../backup/info.js'
 import { steps } from '../backup/interrupted.js'
 import { isKept, isMade, isStored } from '../backup/state-names.js'
 import { treeOptions } from '../backup/stored-files.js'
 import { loadConfig } from '../config/load.js'
 import type { Config } from '../config/types.js'
+import { fillNew } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
 import { exists, unlessMissing } from '../disk/missing.js'
 import { inDirectory, type OpenDirectory } from '../disk/open-directory.js'
+import { shown } from '../disk/printable.js'
 import { removeTree } from '../disk/remove-tree.js'
-import { trustedPath } from '../disk/trusted-path.js'
+import { inTrusted, makeTrusted, trustedPath } from '../disk/trusted-path.js'
 import { imagesOf, placesOf } from '../helper/places.js'
 import { migrations } from '../model/migrations.js'
 import { holdDirectory } from '../store/files/lock.js'
 import { version } from '../version.js'
-import { refuseUnreadable } from './archive-file.js'
+import { openBackup, refuseUnreadable } from './archive-file.js'
 import { iniName } from './config-files.js'
 import { type Entry, type Owner, placeConfig } from './restore-config.js'
 import { type UnitUser, unitUser } from './unit-user.js'
@@ -38,6 +53,8 @@ export interface RestoreOptions {
 const program = promisify(execFile)
 
 const mostConfigBytes = 64 * 1024 * 1024
+/** As many bytes as a path that is opened whole may have. */
+const MOST_PATH = 4000
 
 /**
  * Puts a backup in its place while svcd is stopped; gives what was done. Nothing is changed before the backup has been read
@@ -48,11 +65,22 @@ const mostConfigBytes = 64 * 1024 * 1024
 export async function restore(options: RestoreOptions): Promise<string> {
   const { file } = options
   if (file === '-') throw new UsageError('a backup is read twice: give a file')
-  await refuseUnreadable(file)
-  await verifyArchive(file)
-  const { found, holdsState } = await configEntries(file)
+  const archive = await openBackup(file)
+  try {
+    return await restoreFrom(archive, options)
+  } finally {
+    await archive.close()
+  }
+}
+
+/** Restores from a file that is open: another one in its place meanwhile is not looked at. */
+async function restoreFrom(archive: FileHandle, options: RestoreOptions): Promise<string> {
+  const { file } = options
+  await refuseUnreadable(archive, file)
+  await verifyArchive(archive, file)
+  const { found, tops } = await entriesIn(archive, file)
   const info = infoIn(file, found)
-  if (!holdsState)
+  if (!tops.has('state'))
     throw new Error(
       `${file} holds no state: it was made of a state directory on which no svcd had been started; nothing is restored`
     )
@@ -62,13 +90,13 @@ export async function restore(options: RestoreOptions): Promise<string> {
   const { state } = config.paths
   const owner = await ownerOf(config)
   await makeState(state, owner)
-  return inDirectory(await trustedPath(state), '', async ({ at }) => {
+  return inTrusted(state, async ({ at }) => {
     const held = { path: state, at }
     const release = await holdDirectory(at())
     if (!release)
       throw new Error(`svcd is running on ${state}: stop it first (systemctl stop svcd); nothing is changed`)
     try {
-      return await restoreTo(held, { found, images: info.images, config, owner, options })
+      return await restoreTo(held, { archive, found, tops, images: info.images, config, owner, options })
     } finally {
       await release()
     }
@@ -77,7 +105,9 @@ export async function restore(options: RestoreOptions): Promise<string> {
 
 /** What a backup holds, and where it goes. */
 interface Job {
+  readonly archive: FileHandle
   readonly found: ReadonlyMap<string, Entry>
+  readonly tops: ReadonlySet<string>
   /** Whether the images are in it. */
   readonly images: boolean
   readonly config: Config
@@ -87,8 +117,8 @@ interface Job {
 
 /** Restores to a state directory that is held and locked. */
 async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
-  const { found, images, config, owner, options } = job
-  const { file, ini, force } = options
+  const { archive, found, images, config, owner, options } = job
+  const { ini, force } = options
   const stamp = new Date().toISOString().replace(/[-:]/g, '')
   const aside = join(state.path, 'replaced', stamp)
   if (await exists(state.at('replaced'))) await inOwn(state, 'replaced', async () => {})
@@ -107,14 +137,14 @@ async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
   await removeTree(part, join(state.path, steps.part))
   try {
     await mkdir(part, { mode: 0o700 })
-    await inOwn(state, steps.part, place => extractState(file, place.at(), owner))
-    if (images) await unpackImages(file, config, owner)
+    await inOwn(state, steps.part, place => extractState(archive, place.at(), owner))
+    if (images) await unpackImages(job)
   } catch (error) {
     // Nothing is changed yet: the daemon may start again.
     await removeTree(part).catch(() => {})
     throw error
   }
-  if (images) await placeImages(config, owner, state, stamp)
+  if (images) await placeImages(job, state, stamp)
   const replaced = await placeConfig(found, config, ini, owner)
   await program('sync', ['--file-system', state.at()])
   await rename(part, state.at(steps.ready))
@@ -192,37 +222,52 @@ async function inAside<T>(
   })
 }
 
-/** Whether an entry of this name may stand in a backup: what leads elsewhere may not. */
-const isKnown = (path: string) =>
-  path === INFO ||
-  path === CHECKSUM ||
-  (/^(config|state|files|images)\//.test(path) && !/(^|\/)\.\.(\/|$)/.test(path))
+/**
+ * Whether `svcd backup` writes an entry of this name and type: files alone; below `images`, directories of images, and in them whatever
+ * an image holds. What leads elsewhere, and what is hidden there, it never writes.
+ */
+function isKnown({ path, type }: ArchiveEntry): boolean {
+  const names = (type === 'Directory' ? path.replace(/\/$/, '') : path).split('/')
+  if (path.includes('\0') || names.some(name => name === '' || name === '.' || name === '..')) return false
+  const [top, name] = names
+  if (top === 'images')
+    return names.length > 2
+      ? /^(File|Directory|(Symbolic)?Link|(Character|Block)Device|FIFO)$/.test(type)
+      : type === 'Directory' && !name?.startsWith('.') && !path.includes('\ufffd')
+  if (type !== 'File' || path.length > MOST_PATH) return false
+  if (name === undefined) return path === INFO
+  return top === 'config' || top === 'files' || (top === 'state' && isKept(name))
+}
 
-/** What a backup holds beside state and images: small files; and whether it holds a state. */
-async function configEntries(file: string): Promise<{ found: Map<string, Entry>; holdsState: boolean }> {
+/** The small files of a backup, those of the configuration; and which directories it holds. Throws Error for what does not belong there. */
+async function entriesIn(archive: FileHandle, file: string): Promise<Pick<Job, 'found' | 'tops'>> {
   const found = new Map<string, Entry>()
+  const tops = new Set<string>()
+  const isDirectory = new Map<string, boolean>()
   let left = mostConfigBytes
-  let foreign: string | undefined
-  let holdsState = false
-  await list({
-    file,
-    strict: true,
-    onReadEntry: entry => {
-      const { path, mode = 0o600, type, size = 0 } = entry
-      const [top, name = ''] = path.split('/')
-      if (!isKnown(path) || (top === 'state' && !(type === 'File' && isKept(name)))) foreign ??= path
-      if (top === 'state' && isStored(name)) holdsState = true
-      if (type !== 'File' || (path !== INFO && !path.startsWith('config/'))) return entry.resume()
-      left -= size
-      const chunks: Buffer[] = []
-      entry.on('data', (chunk: Buffer) => left >= 0 && chunks.push(chunk))
-      entry.on('end', () => found.set(path, { bytes: Buffer.concat(chunks), mode: mode & 0o777 }))
+  try {
+    for await (const entry of entriesOf(archive)) {
+      const { path, mode, size } = entry
+      if (!isKnown(entry))
+        throw new Error(`${shown(Buffer.from(path))} (${entry.type}) does not belong into a backup`)
+      const [top = '', name = ''] = path.split('/')
+      if (top !== 'state' || isStored(name)) tops.add(top)
+      if (top === 'images') continue
+      for (let up = path; up !== '.'; up = dirname(up)) {
+        const isAbove = up !== path
+        if (isAbove ? isDirectory.get(up) === false : isDirectory.has(up))
+          throw new Error(`${shown(Buffer.from(up))} stands there twice`)
+        isDirectory.set(up, isAbove)
+      }
+      if (path !== INFO && top !== 'config') continue
+      left -= size + BLOCK_BYTES
+      if (left < 0) throw new Error('its configuration is larger than 64 MiB')
+      found.set(path, { bytes: await buffer(contentOf(archive, entry)), mode: mode & 0o777 })
     }
-  })
-  if (foreign !== undefined)
-    throw new Error(`${file}: ${foreign} does not belong into a backup; nothing is restored`)
-  if (left < 0) throw new Error(`${file}: its configuration is larger than 64 MiB; nothing is restored`)
-  return { found, holdsState }
+  } catch (error) {
+    throw new Error(`${file}: ${(error as Error).message}; nothing is restored`)
+  }
+  return { found, tops }
 }
 
 function infoIn(file: string, found: ReadonlyMap<string, Entry>) {
@@ -243,7 +288,7 @@ function infoIn(file: string, found: ReadonlyMap<string, Entry>) {
 /** The configuration as it will be: that of the backup, read where it will stand; without one in it, that which is there. */
 async function newConfig(text: Buffer | undefined, { ini, set }: RestoreOptions): Promise<Config> {
   if (!text) return loadConfig(ini, set)
-  await mkdir(dirname(ini), { recursive: true })
+  await makeTrusted(dirname(ini), 0o755)
   const trial = join(dirname(ini), `.${basename(ini)}.${randomBytes(6).toString('hex')}`)
   await writeFile(trial, text, { mode: 0o600, flag: 'wx' })
   try {
@@ -261,23 +306,29 @@ async function ownerOf(config: Config): Promise<UnitUser | undefined> {
 
 async function makeState(state: string, owner: Owner | undefined): Promise<void> {
   if (await exists(state)) return
-  await mkdir(state, { recursive: true, mode: 0o700 })
+  await makeTrusted(state, 0o700)
   if (!owner) return
   // As the package makes it: in a sticky directory of root's, svcd cannot put something else in the place of the images.
   await lchown(state, 0, owner.gid)
   await chmod(state, 0o1771)
 }
 
+/** Unpacks the files below one name of a backup into a directory that is new, and that nobody else can enter. */
+async function extractFiles(archive: FileHandle, top: string, into: string): Promise<void> {
+  for await (const entry of entriesOf(archive)) {
+    if (!isKnown(entry) || !entry.path.startsWith(`${top}/`)) continue
+    const place = join(into, entry.path.slice(top.length + 1))
+    await mkdir(dirname(place), { recursive: true, mode: 0o700 })
+    await fillNew(place, async made => {
+      for await (const piece of contentOf(archive, entry)) await made.writeFile(piece)
+      await made.chmod(entry.mode & 0o777)
+    })
+  }
+}
+
 /** Unpacks the state: files (0600) in directories (0700), all of them of the same user. The directory itself stays ours. */
-async function extractState(file: string, part: string, owner: Owner | undefined): Promise<void> {
-  await extract({
-    file,
-    cwd: part,
-    strip: 1,
-    strict: true,
-    preserveOwner: false,
-    filter: path => path.startsWith('state/')
-  })
+async function extractState(archive: FileHandle, part: string, owner: Owner | undefined): Promise<void> {
+  await extractFiles(archive, 'state', part)
   const all = await readdir(part, { recursive: true, withFileTypes: true })
   for (const entry of all) {
     const path = join(entry.parentPath, entry.name)
@@ -286,22 +337,35 @@ async function extractState(file: string, part: string, owner: Owner | undefined
   }
 }
 
-const partOfImages = ({ image }: Config) => join(image.directory, '.restore.part')
+/** Where images are unpacked. Nobody but root can exchange what is in their directory (imagesOf). */
+const partOfImages = async ({ image }: Config) => join(await trustedPath(image.directory), '.restore.part')
 
 /** Unpacks the packed files and the directories of the images, beside these. */
-async function unpackImages(file: string, config: Config, owner: Owner | undefined): Promise<void> {
-  await mkdir(config.image.directory, { recursive: true, mode: 0o755 })
+async function unpackImages({ archive, tops, config, owner, options }: Job): Promise<void> {
+  await makeTrusted(config.image.directory, 0o755)
   await imagesOf(placesOf(config, owner === undefined))
-  const part = partOfImages(config)
+  const part = await partOfImages(config)
   await removeTree(part)
   await mkdir(part, { mode: 0o700 })
   try {
+    if (tops.has('files')) await extractFiles(archive, 'files', join(part, 'files'))
+    if (!tops.has('images')) return
     await program('tar', [
       ...['--extract', '--same-owner', '--preserve-permissions', ...treeOptions.slice(1, -1)],
-      ...[`--file=${file}`, `--directory=${part}`],
-      // Anchored: a file of an image may have any of these names.
-      ...['--anchored', '--no-wildcards', `--exclude=${CHECKSUM}`, '--exclude=state', '--exclude=config']
-    ])
+      ...[`--file=/proc/${process.pid}/fd/${archive.fd}`, `--directory=${part}`, '--', 'images']
+    ]).catch(({ stderr, message }) => {
+      throw new Error(
+        `${options.file}: tar cannot unpack the images; nothing is restored: ${stderr || message}`
+      )
+    })
+    // tar has read the archive by itself: what it made counts.
+    await inDirectory(part, 'images', async images => {
+      for (const entry of await readdir(images.at(), { withFileTypes: true }))
+        if (!entry.isDirectory() || entry.name.startsWith('.'))
+          throw new Error(
+            `${options.file}: images/${entry.name} is no directory of an image; nothing is restored`
+          )
+    })
   } catch (error) {
     await removeTree(part).catch(() => {})
     throw error
@@ -309,44 +373,27 @@ async function unpackImages(file: string, config: Config, owner: Owner | undefin
 }
 
 /** Gives them their places; images that are there by these names are kept aside. */
-async function placeImages(
-  config: Config,
-  owner: Owner | undefined,
-  state: OpenDirectory,
-  stamp: string
-): Promise<void> {
-  const { directory } = config.image
+async function placeImages({ config, owner }: Job, state: OpenDirectory, stamp: string): Promise<void> {
   const { files } = config.paths
-  const part = partOfImages(config)
-  await makeFiles(files, owner)
+  const part = await partOfImages(config)
+  if (!(await exists(files))) {
+    await makeTrusted(files, 0o700)
+    if (owner) await lchown(files, owner.uid, owner.gid)
+  }
   for (const name of await unlessMissing(readdir(join(part, 'images')), []))
-    await placeImage(join(part, 'images', name), join(directory, name), state, stamp)
-  const packed = join(part, 'files')
-  if (await exists(packed)) await placeFiles(packed, files, owner)
+    await placeImage(join(part, 'images', name), join(dirname(part), name), state, stamp)
+  if (await exists(join(part, 'files'))) await placeFiles(join(part, 'files'), files, owner)
   await removeTree(part)
-  await program('sync', ['--file-system', directory, files])
+  await program('sync', ['--file-system', dirname(part), files])
 }
 
-/** Makes the directory of the packed files where there is none. */
-async function makeFiles(files: string, owner: Owner | undefined): Promise<void> {
-  if (await exists(files)) return
-  await mkdir(dirname(files), { recursive: true, mode: 0o755 })
-  await mkdir(files, { mode: 0o700 })
-  if (owner) await lchown(files, owner.uid, owner.gid)
-}
-
-/** Moves packed files to their directory, with their modes. It is svcd's: nothing in it is opened, and no link followed. */
+/** Copies packed files to their directory, with the rights of the user whose that is: its names may lead anywhere by then. */
 async function placeFiles(packed: string, files: string, owner: Owner | undefined): Promise<void> {
   if (owner)
     await program('chown', ['--recursive', '--no-dereference', `${owner.uid}:${owner.gid}`, '--', packed])
-  await inDirectory(await trustedPath(files), '', async place => {
-    for (const name of await readdir(packed)) {
-      const made = place.at(`.${name}.${randomBytes(6).toString('hex')}`)
-      const words = ['--archive', '--no-target-directory', '--remove-destination', '--']
-      await program('cp', [...words, join(packed, name), made])
-      await rename(made, place.at(name))
-    }
-  })
+  await chmod(dirname(packed), 0o711)
+  const words = ['--archive', '--remove-destination', `--target-directory=${await trustedPath(files)}`, '--']
+  for (const name of await readdir(packed)) await program('cp', [...words, join(packed, name)], owner)
 }
 
 /** Gives an image its place; one that is there moves aside. */

@@ -1,7 +1,8 @@
 import { lstatSync, type Stats } from 'node:fs'
-import { lstat, readdir, readlink } from 'node:fs/promises'
-import { dirname, join, resolve } from 'node:path'
+import { lstat, mkdir, readdir, readlink } from 'node:fs/promises'
+import { basename, dirname, join, resolve } from 'node:path'
 import { unlessMissing } from './missing.js'
+import { inDirectory, type OpenDirectory } from './open-directory.js'
 
 /** As many links as the kernel follows in one path. */
 const MOST_LINKS = 40
@@ -29,6 +30,19 @@ export async function trustedPath(path: string): Promise<string> {
     left.push(...target.split('/').reverse())
   }
   return found
+}
+
+/** Does work in the directory of such a path. It is opened name by name: a link that comes there meanwhile is not followed. */
+export const inTrusted = async <T>(
+  path: string,
+  work: (directory: OpenDirectory) => Promise<T>
+): Promise<T> => inDirectory('/', (await trustedPath(path)).slice(1), work)
+
+/** Makes the directory of such a path where nothing is there, and those above it (0755). */
+export async function makeTrusted(path: string, mode: number): Promise<void> {
+  if ((await unlessMissing(trustedPath(path), undefined)) !== undefined) return
+  await makeTrusted(dirname(path), 0o755)
+  await inTrusted(dirname(path), ({ at }) => mkdir(at(basename(path)), { mode }))
 }
 
 /** Throws Error that names a link of anybody but root and this user: they would be led by it into any directory. */
