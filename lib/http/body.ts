@@ -1,11 +1,14 @@
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { badRequest, ServiceError, tooLarge } from '../errors.js'
 import type { Limits } from './limits.js'
 
 /** So many pieces a body may have, and one more for each so many bytes: each piece costs time, however small it is. */
 const FREE_PIECES = 256
 const PIECE_BYTES = 16
+/** A body that cannot be longer than this has a bound in time. */
+export const SHORT_BYTES = 64 * 1024
 
 /** Thrown inside http/ when the client hung up before its body was complete: there is nobody to answer. */
 export class ClientGone extends Error {
@@ -22,6 +25,13 @@ export function isHangUp(error: unknown): boolean {
 export function hasBody(request: IncomingMessage): boolean {
   const length = request.headers['content-length']
   return (length !== undefined && length !== '0') || request.headers['transfer-encoding'] !== undefined
+}
+
+/** Drops the body of a request; whether all of it came with the header, which is known once what was read is parsed. */
+export async function hasCome(request: IncomingMessage): Promise<boolean> {
+  request.resume()
+  await nextTurn()
+  return request.complete
 }
 
 /**
@@ -46,10 +56,14 @@ export function readBody(
     let pieces = 0
     let length = 0
     let due = limits.bodyBytes
-    const timer = setInterval(() => {
-      if (length < due) stop(new ServiceError(408, 'the body came too slowly'))
-      due = length + limits.bodyBytes
-    }, limits.bodyMs)
+    const isShort = (declared || limit) <= SHORT_BYTES
+    const timer = setInterval(
+      () => {
+        if (isShort || length < due) stop(new ServiceError(408, 'the body came too slowly'))
+        due = length + limits.bodyBytes
+      },
+      isShort ? limits.shortBodyMs : limits.bodyMs
+    )
 
     const onData = (chunk: Buffer) => {
       const start = length

@@ -11,8 +11,9 @@ import { networkOf } from './source.js'
 const FRESH_MS = 5000
 /** One that was used so lately is likely to be used again: ms. */
 const ACTIVE_MS = 2000
-/** It is looked for idle ones so often: there may be tens of thousands of connections. */
+/** It is looked for idle ones so often, and where there are few connections once in so long for each: that takes a while. */
 const LOOK_EVERY_MS = 250
+const LOOK_EACH_MS = 0.25
 
 /**
  * Ends a socket, and destroys it once what was written has left. It does not wait for what the client still sends.
@@ -138,14 +139,24 @@ export class Connection<C> {
     this.#waiting.clear()
   }
 
-  /** Whether a request has come over it. */
-  get isUsed(): boolean {
-    return this.#used
+  /** Whether a request that came whole is under way. A client can send its body for as long as it likes. */
+  get busy(): boolean {
+    return this.current?.incoming.complete === true
   }
 
-  /** Whether it was opened so lately that its first request may be on the way still. */
+  /** Whether it has asked nothing yet: no request has come, or the body of the only one under way is not whole. */
+  get silent(): boolean {
+    return this.current ? !this.busy : !this.#used
+  }
+
+  /** Whether it has asked nothing, and began so lately that the rest may be on the way still. */
   get fresh(): boolean {
-    return !this.#used && performance.now() - this.lastUsedMs < FRESH_MS
+    return this.silent && performance.now() - this.lastUsedMs < FRESH_MS
+  }
+
+  /** Whether a user sends a long body over it. */
+  get isUpload(): boolean {
+    return this.current?.isUpload === true && !this.busy
   }
 
   /** Whether no request is under way or has begun to arrive. */
@@ -174,9 +185,10 @@ export class Connections<C> {
   #files = 0
   /** Connections for which there is no room, the oldest first. */
   readonly #crowded = new Set<Connection<C>>()
-  /** Those that were idle when it was last looked, the idlest last. */
+  /** Those that were idle when they were listed, the idlest last. */
   #idle: Connection<C>[] = []
   #lookedMs = Number.NEGATIVE_INFINITY
+  #listedMs = Number.NEGATIVE_INFINITY
   #whenEmpty: (() => void) | undefined
   #closing = false
 
@@ -279,10 +291,12 @@ export class Connections<C> {
   #endIdle(): boolean {
     if (this.#room.limits.crowded === 0) return this.#endIdlest(this.#open.values())
     const now = performance.now()
-    if (this.#idle.length === 0 && now - this.#lookedMs >= LOOK_EVERY_MS) this.#look(now)
+    const everyMs = Math.min(LOOK_EVERY_MS, LOOK_EACH_MS * this.#open.size)
+    // Before none is left: who comes until the next are known finds no room.
+    if (this.#idle.length <= this.#open.size / 4 && now - this.#lookedMs >= everyMs) this.#look(now)
     for (let one = this.#idle.pop(); one; one = this.#idle.pop()) {
       // It was used meanwhile, or is gone.
-      if (one.current || one.lastUsedMs > this.#lookedMs || !this.#open.has(one.socket)) continue
+      if (one.busy || one.lastUsedMs > this.#listedMs || !this.#open.has(one.socket)) continue
       this.#forget(one)
       one.cut()
       if (!this.#isFull) return true
@@ -292,25 +306,32 @@ export class Connections<C> {
 
   #look(now: number): void {
     this.#lookedMs = now
-    const free = [...this.#open.values()].filter(({ current, isCrowded }) => !current && !isCrowded)
-    const fresh = free.filter(one => one.fresh)
-    const idle = free.filter(one => !one.fresh && now - one.lastUsedMs > ACTIVE_MS)
-    const lastUsed = (those: Connection<C>[]) => those.sort((a, b) => b.lastUsedMs - a.lastUsedMs)
-    this.#idle = lastUsed(idle.filter(({ isUsed }) => isUsed))
-    // Machines ask at once: so many that do not are a stranger's.
-    const isFlood = idle.length === 0 && fresh.length > this.#open.size / 2
-    const silent = lastUsed(isFlood ? fresh : idle.filter(({ isUsed }) => !isUsed))
-    // In a storm what they have sent may wait to be read: all that came is read once more before they count.
-    const count = () => {
-      this.#idle = [...this.#idle, ...silent]
+    const free = [...this.#open.values()].filter(({ busy, isCrowded }) => !busy && !isCrowded)
+    free.sort((a, b) => b.lastUsedMs - a.lastUsedMs)
+    const uploads: Connection<C>[] = []
+    const fresh: Connection<C>[] = []
+    const asked: Connection<C>[] = []
+    const silent: Connection<C>[] = []
+    for (const one of free)
+      if (one.isUpload) uploads.push(one)
+      else if (one.fresh) fresh.push(one)
+      else if (now - one.lastUsedMs > ACTIVE_MS) (one.silent ? silent : asked).push(one)
+    const take = (those: Connection<C>[]) => {
+      this.#idle = those
+      this.#listedMs = now
     }
-    if (silent.length > 0) setImmediate(() => setImmediate(count))
+    // Machines ask at once, and users send few bodies: so many that do not are a stranger's.
+    const flood = [uploads, fresh].flatMap(those => (those.length > this.#open.size / 2 ? those : []))
+    if (this.#idle.length === 0 || silent.length + flood.length === 0) take(asked)
+    // In a storm what they have sent may wait to be read: all that came is read once more before they count.
+    if (silent.length + flood.length > 0)
+      setImmediate(() => setImmediate(take, [...flood, ...asked, ...silent]))
   }
 
   /** Cuts the oldest of those for which there is no room that has asked nothing yet; false if there is none. */
   #endOldestCrowded(): boolean {
     for (const one of this.#crowded)
-      if (!one.current) {
+      if (!one.busy) {
         this.#forget(one)
         one.cut()
         return true
@@ -320,10 +341,13 @@ export class Connections<C> {
 
   /**
    * Cuts the connections that have been without a request longest: a sixteenth of those without one, so that the search is
-   * seldom. Fresh ones are cut only if there are no others, and fewer of them. False if none is without a request.
+   * seldom. Fresh ones are cut only if there are no others, and fewer of them; uploads of users last of all. False if none is
+   * without a request.
    */
   #endIdlest(connections: Iterable<Connection<C>>): boolean {
-    const idle = [...connections].filter(({ current, socket }) => !current && !socket.destroyed)
+    const free = [...connections].filter(({ busy, socket }) => !busy && !socket.destroyed)
+    const others = free.filter(({ isUpload }) => !isUpload)
+    const idle = others.length > 0 ? others : free
     const old = idle.filter(({ fresh }) => !fresh)
     const [those, part] = old.length > 0 ? [old, 16] : [idle, 256]
     those.sort((a, b) => a.lastUsedMs - b.lastUsedMs)

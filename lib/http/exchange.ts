@@ -23,6 +23,8 @@ export class Exchange<C> {
   /** Set once the route is known. */
   request: ReceivedRequest<C> | undefined
   route: Route<C> | undefined
+  /** A user sends a long body: where room is short, others whose bodies are not whole end in its place. */
+  isUpload = false
 
   constructor(
     readonly incoming: IncomingMessage,

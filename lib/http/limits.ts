@@ -1,4 +1,4 @@
-/** Time-outs and sizes of a connection. None of them bounds a request that makes progress. */
+/** Time-outs and sizes of a connection. A long body, or an answer, that makes progress has no bound in time. */
 export interface Limits {
   /** From the first byte of a request to the end of its header (408). */
   readonly headersMs: number
@@ -7,6 +7,11 @@ export interface Limits {
   /** A body must bring `bodyBytes`, or end, in each such period (408). */
   readonly bodyMs: number
   readonly bodyBytes: number
+  /** A body of up to 64 KiB has so long in all (408). */
+  readonly shortBodyMs: number
+  /** Bodies that are on their way at once, in all and of one address; one more waits, or is 503. */
+  readonly bodies: number
+  readonly bodiesPerAddress: number
   /** An answer of which the client takes nothing for so long is cut. */
   readonly stallMs: number
   /** An idle connection is kept so long. */
@@ -50,6 +55,11 @@ export const defaultLimits: Limits = {
   headerBytes: 16_384,
   bodyMs: 30_000,
   bodyBytes: 4096,
+  // A packet that was lost a few times in a row comes within 7 s (RFC 6298).
+  shortBodyMs: 15_000,
+  // Strangers send 8 KiB at most: they take 64 MiB.
+  bodies: 8192,
+  bodiesPerAddress: 64,
   stallMs: 120_000,
   keepAliveMs: 65_000,
   lingerMs: 30_000,

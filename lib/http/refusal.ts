@@ -1,15 +1,13 @@
 import { STATUS_CODES } from 'node:http'
 import { ServiceError } from '../errors.js'
 import type { Log } from '../log.js'
-import { hasBody } from './body.js'
+import { hasBody, hasCome, SHORT_BYTES } from './body.js'
 import { endSoon } from './connections.js'
 import type { Exchange } from './exchange.js'
 import { headerTooLarge } from './header.js'
 import type { Notice } from './notice.js'
 import { begin, type Manner, send } from './send.js'
 
-/** An unread body up to this size is dropped and the connection kept. */
-const SMALL_BODY_BYTES = 64 * 1024
 /** More than this is not even dropped. */
 const LINGER_BYTES = 1024 ** 3
 
@@ -72,9 +70,12 @@ export async function refuse<C>(
   const { incoming } = exchange
   const body = { message: error.message }
   const unread = hasBody(incoming) && !incoming.readableEnded
-  const small = !exchange.awaitsContinue && Number(incoming.headers['content-length']) <= SMALL_BODY_BYTES
-  if (!unread || (small && error.status !== 408)) {
-    return send(exchange, { status: error.status, headers: error.headers, body }, manner)
+  // It is dropped and the connection kept, if all of it came together with the header.
+  const small = !exchange.awaitsContinue && Number(incoming.headers['content-length']) <= SHORT_BYTES
+  if (!unread || (small && error.status !== 408 && (await hasCome(incoming)))) {
+    return exchange.gone
+      ? undefined
+      : send(exchange, { status: error.status, headers: error.headers, body }, manner)
   }
   const text = `${JSON.stringify(body)}\n`
   const length = Buffer.byteLength(text)

@@ -107,7 +107,7 @@ export interface Route<Caller> {
   readonly effect: 'reads' | 'changes'
   /** Who may call; meaningless to http/, which hands the route to `authorize`. */
   readonly access: string
-  /** `json`: a strict JSON body is needed; `text`: one in UTF-8; `ignored`: read up to the limit and dropped. */
+  /** `json`: a strict JSON body is needed; `text`: one in UTF-8; `ignored`: that of a POST is read and dropped. */
   readonly body: 'json' | 'text' | 'ignored'
   /** Bytes of a body, where they are fewer than the caller may send elsewhere. */
   readonly maxBody?: number

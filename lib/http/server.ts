@@ -14,7 +14,7 @@ import type { Source } from '../source.js'
 import { Accepting, WAITING } from './accepting.js'
 import { AccessLog } from './access-log.js'
 import { MOST_READ } from './backlog.js'
-import { ClientGone, hasBody, isHangUp, readBody, textOf } from './body.js'
+import { ClientGone, hasBody, hasCome, isHangUp, readBody, SHORT_BYTES, textOf } from './body.js'
 import { busyForLong } from './busy.js'
 import { Connections } from './connections.js'
 import { Downloads } from './downloads.js'
@@ -29,6 +29,7 @@ import { Lists } from './lists.js'
 import { Notice } from './notice.js'
 import { writeAsOne } from './one-write.js'
 import { OpenFiles } from './open-files.js'
+import { Places } from './places.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
 import { ReceivedRequest } from './request.js'
 import type { Answer, Elsewhere, HandedOn, RequestHead, Route } from './route.js'
@@ -44,6 +45,10 @@ const shuttingDown = unavailable('the service is shutting down')
 const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`)
 /** A longer body is parsed in slices. */
 const LONG_BODY = 256 * 1024
+/** Where all places for bodies are taken, one that has had so long makes room for the next. */
+const BODY_YIELD_MS = 2000
+/** So many that are refused for want of one are told to come back in a second. */
+const BODIES_PER_SECOND = 300
 /** So that the connection of a machine that was switched off ends. */
 const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 }
 /** Sockets as node:http has them. */
@@ -108,6 +113,7 @@ export class HttpServer<C> {
   readonly #isOurs: (address: string) => boolean
   readonly #forwards: Forwards
   readonly #unread: Unread
+  readonly #bodies: Places
   readonly #shed: Notice
   readonly #accessLog: AccessLog
   readonly #server: Server
@@ -129,6 +135,7 @@ export class HttpServer<C> {
     this.#downloads = new Downloads(this.#limits, isUnbound)
     this.#feeds = new Feeds(this.#limits, isUnbound)
     this.#forwards = new Forwards(this.#limits, isUnbound)
+    this.#bodies = bodiesWithin(this.#limits, isUnbound)
     this.#accessLog = new AccessLog(options.log, isUnbound)
     this.#connections = new Connections<C>({
       limits: this.#limits,
@@ -318,14 +325,23 @@ export class HttpServer<C> {
     this.#checkParams(route, request.params)
     const keep = route.body !== 'ignored'
     let body = EMPTY
-    if (hasBody(incoming) || keep) {
+    if (!keep && route.method === 'GET') {
+      if (hasBody(incoming) && !(await hasCome(incoming)))
+        throw badRequest(`${incoming.method} takes no body: send none`)
+    } else if (hasBody(incoming) || keep) {
       const { maxBody: most } = options
       const byCaller = typeof most === 'number' ? most : most(request.caller)
-      const maxBody = Math.min(byCaller, route.maxBody ?? byCaller)
-      if (exchange.awaitsContinue && Number(incoming.headers['content-length'] ?? 0) <= maxBody) {
-        exchange.outgoing.writeContinue()
-      }
-      body = await readBody(incoming, maxBody, keep, this.#limits)
+      const maxBody = Math.min(byCaller, route.maxBody ?? (keep ? byCaller : SHORT_BYTES))
+      const isLong = (Number(incoming.headers['content-length']) || maxBody) > SHORT_BYTES
+      exchange.isUpload = isLong && options.isKnown?.(request.caller) === true
+      await this.#bodies.run(exchange, async place => {
+        if (exchange.awaitsContinue && Number(incoming.headers['content-length'] ?? 0) <= maxBody) {
+          exchange.outgoing.writeContinue()
+        }
+        // Where there are too many, one that is not a user's makes room for the next.
+        if (!exchange.isUpload) place.waitingSince = performance.now()
+        body = await readBody(incoming, maxBody, keep, this.#limits)
+      })
       if (keep && handedOn) await handedOn.checkBody(body)
       // A slow body may have taken minutes: the token, or what it stands for, may be gone.
       request.caller = await options.authorize(route, request)
@@ -481,5 +497,20 @@ export class HttpServer<C> {
     this.#accessLog.request(exchange, complete)
   }
 }
+
+/** The bodies that are on their way. `isUnbound`: whether an address may have all places. */
+const bodiesWithin = (limits: Limits, isUnbound: (address: string) => boolean) =>
+  new Places({
+    most: limits.bodies,
+    ofAddress: {
+      most: limits.bodiesPerAddress,
+      isUnbound,
+      what: 'requests whose bodies have not come whole, which is the most for one address'
+    },
+    yieldMs: BODY_YIELD_MS,
+    waitMs: BODY_YIELD_MS,
+    leastPerSecond: BODIES_PER_SECOND,
+    what: 'bodies are on their way, which is the most'
+  })
 
 const isPromise = <V>(value: V | Promise<V>): value is Promise<V> => value instanceof Promise
