@@ -91,34 +91,50 @@ export class Mutex {
   }
 }
 
+type Waiting = Parameters<ConstructorParameters<typeof Promise<void>>[0]>
+
 /** Those that wait, taken from each party in turn. */
 class Queue {
-  readonly #waiting = new Map<string, (() => void)[]>()
+  readonly #waiting = new Map<string, Waiting[]>()
   length = 0
 
   of(party: string): number {
     return this.#waiting.get(party)?.length ?? 0
   }
 
-  add(party: string, start: () => void): void {
-    const starts = this.#waiting.get(party)
-    if (starts) starts.push(start)
-    else this.#waiting.set(party, [start])
+  add(party: string, one: Waiting): void {
+    const others = this.#waiting.get(party)
+    if (others) others.push(one)
+    else this.#waiting.set(party, [one])
     this.length++
+  }
+
+  /** Refuses one of the party that has most, each with the same chance. */
+  refuse(error: Error): void {
+    const most = Math.max(...[...this.#waiting.values()].map(({ length }) => length))
+    const [party, those] = oneOf([...this.#waiting].filter(([, { length }]) => length === most)) ?? ['', []]
+    const one = oneOf(those)
+    if (!one) return
+    those.splice(those.indexOf(one), 1)
+    if (those.length === 0) this.#waiting.delete(party)
+    this.length--
+    one[1](error)
   }
 
   /** The next to start. A party with more to do goes to the end of the queue. */
   take(): (() => void) | undefined {
-    for (const [party, starts] of this.#waiting) {
-      const start = starts.shift()
+    for (const [party, those] of this.#waiting) {
+      const one = those.shift()
       this.#waiting.delete(party)
-      if (starts.length > 0) this.#waiting.set(party, starts)
+      if (those.length > 0) this.#waiting.set(party, those)
       this.length--
-      return start
+      return one && (() => one[0]())
     }
     return undefined
   }
 }
+
+const oneOf = <V>(those: readonly V[]): V | undefined => those[Math.floor(Math.random() * those.length)]
 
 /**
  * Runs at most `limit` tasks at once. Those that wait are taken from each party in turn, so that a party with a
@@ -140,10 +156,15 @@ export class Semaphore {
     return party === undefined ? queue.length : queue.of(party)
   }
 
+  /** Makes room: one of this rank that waits rejects with the error, by chance, of the party that has most of them. */
+  refuseOne(rank: 0 | 1 | 2, error: Error): void {
+    this.#queues[rank].refuse(error)
+  }
+
   /** The task's result, once there was a place for it; a task that throws gives its place back too. */
   async run<T>(party: string, task: () => Promise<T>, rank: 0 | 1 | 2 = 0): Promise<T> {
     if (this.#running < this.#limit) this.#running++
-    else await new Promise<void>(resolve => this.#queues[rank].add(party, resolve))
+    else await new Promise<void>((...one) => this.#queues[rank].add(party, one))
     try {
       return await task()
     } finally {

@@ -260,7 +260,8 @@ async function buildParts(
   const passwordFile = adminPasswordFile(state)
   // `svcd serve` tells where it is.
   if (users.length === 0) await ensureAdminPassword(passwordFile)
-  const logins = new Logins({ users, adminPasswordFile: passwordFile, now: ticks })
+  const provenFile = join(state, 'logins.json')
+  const logins = closed(new Logins({ users, adminPasswordFile: passwordFile, provenFile, now: ticks }))
   let told = 0
   const audit = closed(
     new Audit({

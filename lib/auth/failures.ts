@@ -56,6 +56,9 @@ export class Failures {
   }
 }
 
+/** Addresses that take one turn together: the /24 of an IPv4 address, the /64 of an IPv6 one. */
+export const neighbours = (address: string) => party(address).replace(/^(\d+\.\d+\.\d+)\.\d+$/, '$1')
+
 /** The address, or the /64 of an IPv6 one. */
 export function party(address: string): string {
   if (!ipaddr.IPv6.isValid(address)) return address

@@ -1,18 +1,24 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Background } from '../background.js'
 import { Semaphore } from '../concurrency.js'
+import { readRegularFileSync } from '../disk/regular-file.js'
+import { replaceFile } from '../disk/replace.js'
 import { ServiceError, unavailable } from '../errors.js'
 import { readAdminPassword } from './admin-password.js'
-import { Failures, party } from './failures.js'
+import { Failures, neighbours, party } from './failures.js'
 import { dummyHash, hashPassword, longestPassword, verifyPassword } from './passwords.js'
 import type { Role, User } from './roles.js'
 
 /** Checks of passwords at once: each takes a core, and one of the four threads that files need too. */
 const checksAtOnce = 2
-/** How many checks wait for addresses that nothing is known of, and for those with failures; one more is refused unlooked at. */
+/** How many checks wait for addresses that nothing is known of, and for those with failures; one more takes another one's place. */
 const mostWaiting = { 1: 500, 2: 100 } as const
 /** Addresses of right logins that are remembered. */
 const mostProven = 1000
+/** New ones are written down together. */
+const keptAfterMs = 60_000
+const retryMs = { first: 60_000, longest: 600_000 }
 const rememberedMs = 60_000
 const longestName = 256
 
@@ -26,6 +32,8 @@ export interface LoginsOptions {
   readonly users: readonly User[]
   /** Read while there are no users, when somebody logs in; `ensureAdminPassword` makes it. */
   readonly adminPasswordFile: string
+  /** Holds the addresses of right logins over a restart; absent: they are forgotten. A file that is damaged counts as none. */
+  readonly provenFile?: string
   /** Milliseconds that only grow. */
   readonly now: () => number
   /** Waits so many milliseconds. */
@@ -54,17 +62,28 @@ export class Logins {
   readonly #failures: Failures
   readonly #remembered = new Map<string, Remembered>()
   /** Addresses of right logins, the newest last. */
-  readonly #proven = new Set<string>()
+  readonly #proven: Set<string>
+  readonly #keeping: Background | undefined
   readonly #underWay = new Map<string, Promise<boolean>>()
   #admin: { readonly password: string; readonly user: Promise<User> } | undefined
 
-  constructor({ users, adminPasswordFile, now, delay = sleep }: LoginsOptions) {
+  constructor({ users, adminPasswordFile, provenFile, now, delay = sleep }: LoginsOptions) {
     this.#users = new Map(users.map(user => [user.name, user]))
     this.#adminPasswordFile = adminPasswordFile
     this.#now = now
     this.#delay = delay
     this.#dummy = dummyHash(users.map(user => user.hash))
     this.#failures = new Failures(now)
+    this.#proven = new Set(provenFile === undefined ? [] : readProven(provenFile))
+    if (provenFile === undefined) return
+    const work = () => replaceFile(provenFile, `${JSON.stringify([...this.#proven])}\n`)
+    this.#keeping = new Background({ work, retryMs })
+  }
+
+  /** Writes down at once what is to be kept over a restart. Never throws. */
+  async close(): Promise<void> {
+    if (this.#proven.size > 0) await this.#keeping?.run().catch(() => undefined)
+    await this.#keeping?.close()
   }
 
   /**
@@ -110,7 +129,7 @@ export class Logins {
     })
     if (password === undefined) return undefined
     if (this.#admin?.password !== password) {
-      const hash = this.#checks.run(party(address), () => hashPassword(password))
+      const hash = this.#checks.run(neighbours(address), () => hashPassword(password))
       this.#admin = { password, user: hash.then(made => ({ name: 'admin', role: 'admin', hash: made })) }
       hash.catch(() => {
         this.#admin = undefined
@@ -145,17 +164,17 @@ export class Logins {
     const known = this.#underWay.get(id)
     if (known) return known
     const rank = this.#rankOf(address)
-    if (rank !== 0 && this.#checks.waiting(rank) >= mostWaiting[rank]) throw tooMany()
+    if (rank !== 0 && this.#checks.waiting(rank) >= mostWaiting[rank]) this.#checks.refuseOne(rank, tooMany())
     const verified = this.#checks
-      .run(party(address), () => verifyPassword(password, hash), rank)
+      .run(neighbours(address), () => verifyPassword(password, hash), rank)
       .finally(() => this.#underWay.delete(id))
     this.#underWay.set(id, verified)
     return verified
   }
 
   /**
-   * Who goes first: 0 the controller itself and addresses from which somebody has logged in since the start, 1 those that
-   * nothing is known of, 2 those with failures in the last minute.
+   * Who goes first: 0 the controller itself and addresses from which somebody has logged in before, 1 those that nothing is
+   * known of, 2 those with failures in the last minute.
    */
   #rankOf(address: string): 0 | 1 | 2 {
     if (this.#failures.has(address)) return 2
@@ -164,9 +183,20 @@ export class Logins {
 
   #prove(address: string): void {
     const key = party(address)
-    this.#proven.delete(key)
+    if (!this.#proven.delete(key)) this.#keeping?.wake(keptAfterMs)
     this.#proven.add(key)
     const [oldest] = this.#proven
     if (this.#proven.size > mostProven) this.#proven.delete(oldest as string)
+  }
+}
+
+function readProven(file: string): string[] {
+  try {
+    const kept: unknown[] = JSON.parse(readRegularFileSync(file).toString())
+    return kept
+      .slice(-mostProven)
+      .filter(one => typeof one === 'string' && /^[\d.:]{1,40}$/.test(one)) as string[]
+  } catch {
+    return []
   }
 }

@@ -11,7 +11,7 @@ const directories = [...ofObjects, 'layout', 'jobs', 'services', 'ssh']
 const local = ['work', 'initramfs', 'backups']
 const files =
   /^(node-(boots|status)\.journal|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
-const localFiles = /^((copies|holder)\.json|lock|objects-in-etcd|node-(boots|status)\.journal\.new)$/
+const localFiles = /^((copies|holder|logins)\.json|lock|objects-in-etcd|node-(boots|status)\.journal\.new)$/
 
 /** Whether this is a directory of the state's. */
 export const isDirectoryOfState = (name: string): boolean =>

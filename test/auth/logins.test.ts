@@ -1,5 +1,5 @@
 import { scryptSync } from 'node:crypto'
-import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
@@ -8,6 +8,7 @@ import { Logins } from '../../lib/auth/logins.js'
 import { hashPassword } from '../../lib/auth/passwords.js'
 import type { User } from '../../lib/auth/roles.js'
 import { proof } from '../support/proof.js'
+import { scratch } from '../support/scratch.js'
 
 // Cheap, so that a test can ask often; svcd passwd prints dearer ones.
 const hashOf = (password: string) => {
@@ -20,7 +21,7 @@ const users: User[] = [
   { name: 'bob', role: 'viewer', hash: hashOf('builder') }
 ]
 
-function logins(options: { users?: User[]; adminPasswordFile?: string } = {}) {
+function logins(options: { users?: User[]; adminPasswordFile?: string; provenFile?: string } = {}) {
   const clock = { now: 1_000_000 }
   const waited: number[] = []
   const made = new Logins({
@@ -261,4 +262,76 @@ t.test('a changed file counts at once, an empty or missing one lets nobody in', 
   rmSync(file)
   t.equal(await l.login('admin', 'second', '10.0.0.1'), undefined)
   t.equal(await l.login('admin', '', '10.0.0.1'), undefined)
+})
+
+// rules 5.4
+t.test('hundreds of logins in flight, each from a new address, keep nobody out', async t => {
+  const { logins: l, clock } = logins()
+  let isOver = false
+  let guessed = 0
+  let refused = 0
+  /** Each of 600 guesses again as soon as it is answered, from an address that nobody had before, of three networks. */
+  const guesser = async (i: number) => {
+    for (let n = i; !isOver; n += 600) {
+      const address = `10.${1 + (n % 3)}.0.${n % 256}`.replace('.0.', `.${(n >> 8) % 2}.`)
+      await l.login('alice', `guess ${n}`, address).then(
+        () => guessed++,
+        () => refused++
+      )
+      await new Promise(setImmediate)
+    }
+  }
+  const guessers = Array.from({ length: 600 }, (_, i) => guesser(i))
+  await new Promise(setImmediate)
+  for (let i = 1; i <= 12; i++) {
+    // It is remembered for a minute.
+    clock.now += 60_001
+    t.strictSame(
+      await l.login('alice', 'wonder', `10.9.${i}.1`).catch((error: Error) => error.message),
+      { user: 'alice', role: 'admin' },
+      `the right login ${i} of 12`
+    )
+  }
+  isOver = true
+  await Promise.all(guessers)
+  t.ok(refused > 100, `${guessed} guesses were looked at, ${refused} were refused`)
+})
+
+// rules 5.4
+t.test('addresses of right logins outlive a restart, in a file without secrets', async t => {
+  const provenFile = join(scratch(t), 'logins.json')
+  const { logins: first } = logins({ provenFile })
+  for (const address of ['10.2.0.1', '2001:db8::1', '10.2.0.2', '10.2.0.1'])
+    t.ok(await first.login('alice', 'wonder', address))
+  await first.login('alice', 'wrong', '10.2.0.3')
+  t.notOk(existsSync(provenFile), 'a login does not write')
+  await first.close()
+  t.equal(statSync(provenFile).mode & 0o777, 0o600)
+  t.same(JSON.parse(readFileSync(provenFile, 'utf8')), ['8193:3512:0:0', '10.2.0.2', '10.2.0.1'])
+  const { logins: next } = logins({ provenFile })
+  let checked = 0
+  // Each of a network of its own: nobody has more than another.
+  const guesses = Array.from({ length: 600 }, (_, i) =>
+    next.login('alice', `guess ${i}`, `10.${3 + (i >> 8)}.${i & 255}.1`).then(
+      () => checked++,
+      () => undefined
+    )
+  )
+  await new Promise(setImmediate)
+  t.ok(await next.login('alice', 'wonder', '10.2.0.1'))
+  t.ok(checked <= 4, `${checked} guesses were looked at before`)
+  await Promise.all(guesses)
+  for (const damaged of ['', '[', '{"a":1}', 'null', '[1,null,{"a":"b"},"x y","10.2.0.9"]', '7']) {
+    writeFileSync(provenFile, damaged)
+    const { logins: again } = logins({ provenFile })
+    t.ok(await again.login('alice', 'wonder', '10.2.0.1'), damaged)
+    await again.close()
+  }
+  t.same(JSON.parse(readFileSync(provenFile, 'utf8')), ['10.2.0.1'])
+  const many = Array.from({ length: 5000 }, (_, i) => `10.3.${i >> 8}.${i & 255}`)
+  writeFileSync(provenFile, JSON.stringify(many))
+  const { logins: last } = logins({ provenFile })
+  await last.login('alice', 'wonder', '10.2.0.1')
+  await last.close()
+  t.same(JSON.parse(readFileSync(provenFile, 'utf8')), [...many.slice(-999), '10.2.0.1'], 'the last 1,000')
 })
