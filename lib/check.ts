@@ -76,7 +76,9 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     try {
       const medium = etcd ?? new Files(options)
       const log = (_: string, message: string) => warnings.push(message)
-      const found = await Store.inspect({ ...options, medium, verify, log })
+      // As the start does it, which goes on without what is damaged there.
+      const start = etcd ? { ...options, damaged: () => undefined } : options
+      const found = await Store.inspect({ ...start, medium, verify, log })
       await etcd?.refuseForgotten(directory)
       return etcd ? [...found, ...(await keyFindings(etcd, directory))] : found
     } finally {

@@ -27,7 +27,8 @@ import { AuditLogs } from './monitor/audit-logs.js'
 import { SameIni } from './monitor/same-ini.js'
 import { WriterReach } from './monitor/writer-reach.js'
 import { SharedServices } from './services/shared.js'
-import { WrittenError } from './store/errors.js'
+import { briefly, type Problem, WrittenError } from './store/errors.js'
+import { NoRoomError } from './store/etcd/client.js'
 import type { Etcd } from './store/etcd/medium.js'
 import { openEtcd } from './store/etcd/open.js'
 import type { Files } from './store/files/medium.js'
@@ -47,21 +48,32 @@ export async function openShared(
   return openEtcd(config.store, { log, url: urlOf(config) })
 }
 
-/** The store on this etcd: it writes, or follows the one that does. */
+/**
+ * The store on this etcd: it writes, or follows the one that does. Where what is stored is damaged, or etcd has no room, it follows until that is
+ * mended: machines are booted from what is sound.
+ */
 export async function storeOn(
   etcd: Etcd,
-  options: Omit<StoreOptions<Docs, ClusterIndex>, 'medium'>,
+  more: Omit<StoreOptions<Docs, ClusterIndex>, 'medium'>,
   state: string
 ): Promise<ClusterStore> {
-  const follow = async () => {
-    await etcd.refuseOtherKeys(state, await etcd.keyMarks(), true)
-    return Store.follow({ ...options, medium: etcd })
+  const damaged = (problems: readonly Problem[]) =>
+    more.log?.(
+      'error',
+      `machines are booted from what is sound, and nothing is written: ${briefly(problems, 10)}`
+    )
+  const options = { ...more, medium: etcd, damaged }
+  const follow = async (isWritten: boolean) => {
+    await etcd.refuseOtherKeys(state, await etcd.keyMarks(), isWritten)
+    return Store.follow(options)
   }
   // Who cannot be asked now is waited for by the one that opens.
-  if ((await etcd.holder().catch(() => '')) !== '') return follow()
-  return Store.open({ ...options, medium: etcd }).catch(error => {
-    if (error instanceof WrittenError) return follow()
-    throw error
+  if ((await etcd.holder().catch(() => '')) !== '') return follow(true)
+  return Store.open(options).catch(error => {
+    if (error instanceof WrittenError) return follow(true)
+    if (!(error instanceof NoRoomError)) throw error
+    more.log?.('warn', `nothing can be written: ${error.message}`)
+    return follow(false)
   })
 }
 

@@ -137,8 +137,10 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
       handler: () => {
         if (model.isFollowing) throw notPrimary('this controller is a standby: it does not write')
         // Who does not reach etcd, or stood still, may have lost the right to another one.
-        if (shared && (shared.problem !== '' || shared.standing.role !== 'primary'))
+        if (shared && shared.standing.role !== 'primary')
           throw notPrimary('this controller does not know whether it still writes')
+        // As etcd has no room, say.
+        if (shared && shared.problem !== '') throw notPrimary('this controller cannot write for the moment')
         return ok({ primary: true })
       }
     }),

@@ -19,12 +19,16 @@ import {
 import type { Config } from '../config/types.js'
 import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
+import { storeOptions } from '../model/model.js'
+import { secretBoxOf } from '../model/secrets.js'
+import { iniSettings } from '../model/settings.js'
 import { typeNames } from '../model/types.js'
-import { LoadError } from '../store/errors.js'
+import { briefly, LoadError, type Problem } from '../store/errors.js'
 import { holdDirectory } from '../store/files/lock.js'
 import { objectFile } from '../store/files/paths.js'
 import { LAYOUT, VERSION } from '../store/layout.js'
 import { INTENTS } from '../store/medium.js'
+import { startOf } from '../store/start.js'
 import { version } from '../version.js'
 import { refuseDirectory } from './archive-file.js'
 import { askDaemon } from './ask-daemon.js'
@@ -45,7 +49,7 @@ export async function backup(config: Config, file: string, images: boolean): Pro
     throw new UsageError('--images needs root: the images hold files of root')
   if (file !== '-') {
     const held = await toFile(file, archive => fill(archive, config, images))
-    return `backed up: ${config.paths.state}, ${held}, to ${file}\n`
+    return told(config, held, file)
   }
   if (process.stdout.isTTY)
     throw new UsageError('a backup is no text for a terminal: send it to a file or a program')
@@ -57,7 +61,17 @@ export async function backup(config: Config, file: string, images: boolean): Pro
     config,
     images
   )
-  return `backed up: ${config.paths.state}, ${held}, to standard output\n`
+  return told(config, held, 'standard output')
+}
+
+/** What was written. Throws Error where that is what no svcd starts with once it is restored. */
+async function told({ paths }: Config, [held, problems]: Filled, to: string): Promise<string> {
+  const line = `backed up: ${paths.state}, ${held}, to ${to}\n`
+  if (problems.length === 0) return line
+  throw new Error(
+    `${line.trim()}; but objects there break rules, and once it is restored no svcd starts before they are put right: ` +
+      briefly(problems, 10)
+  )
 }
 
 async function toFile<R>(file: string, write: (archive: Archive) => Promise<R>): Promise<R> {
@@ -82,15 +96,19 @@ async function toFile<R>(file: string, write: (archive: Archive) => Promise<R>):
   }
 }
 
-/** Writes the backup; gives what objects it holds, in words. */
-async function fill(archive: Archive, config: Config, images: boolean): Promise<string> {
+type Filled = readonly [held: string, problems: readonly Problem[]]
+
+/** Writes the backup; gives what objects it holds, in words, and which of those in etcd break a rule. */
+async function fill(archive: Archive, config: Config, images: boolean): Promise<Filled> {
   const { state, templates, files } = config.paths
   await refuseNoState(config)
   // What was told of a change lies in these files by now. Opened first, they are never ahead of the objects: that is how
   // a crash leaves them, too.
   const open = await OpenFiles.open(state, growing)
+  let problems: readonly Problem[]
   try {
     const etcd = config.store.medium === 'etcd' ? await inEtcd(config) : undefined
+    problems = etcd ? await brokenIn(etcd, config) : []
     const layout = etcd
       ? etcd.text(LAYOUT, VERSION)
       : await unlessMissing(readFile(objectFile(state, LAYOUT, VERSION), 'utf8'), undefined)
@@ -115,7 +133,7 @@ async function fill(archive: Archive, config: Config, images: boolean): Promise<
     await addTrees(archive, config.image.directory)
   }
   await archive.end()
-  return heldIn(archive)
+  return [heldIn(archive), problems]
 }
 
 /** Throws Error where the state directory holds no state: a backup of nothing would be taken for one. */
@@ -174,7 +192,7 @@ async function inEtcd({ store }: Config) {
     const stored = await etcd.read()
     const problems = stored.problems()
     if (problems.length > 0) throw new LoadError(problems)
-    if (stored.text(LAYOUT, VERSION) === undefined)
+    if (stored.isEmpty)
       throw new Error(
         `${stored.place()} holds no objects: look at [store] prefix; a svcd that still runs on files is backed up with medium = files`
       )
@@ -182,6 +200,15 @@ async function inEtcd({ store }: Config) {
   } finally {
     await etcd.close()
   }
+}
+
+/** Which objects break a rule. Throws LoadError where it is not known in which layout they are. */
+async function brokenIn(etcd: InEtcd, config: Config): Promise<readonly Problem[]> {
+  const { state } = config.paths
+  const options = storeOptions(state, iniSettings(config), await secretBoxOf(state), version.service)
+  const { problems } = startOf({ ...options, damaged: () => undefined }, etcd)
+  if (problems.some(({ file }) => file === etcd.place(LAYOUT, VERSION))) throw new LoadError(problems)
+  return problems
 }
 
 /** The objects of one moment, as the daemon that runs has them in memory. */

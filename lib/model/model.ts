@@ -9,7 +9,7 @@ import { migrations } from './migrations.js'
 import type { Changing, Given, GivenInterface, Power } from './object-type.js'
 import { type Ref, renameReference } from './references.js'
 import { merged, without } from './request.js'
-import { checkChanges, checkingChanges, checkState } from './rules.js'
+import { checkChanges, checkingChanges, checkingState, checkState } from './rules.js'
 import type { SecretBox } from './secret-box.js'
 import { type ClusterDoc, settingsInForce } from './settings.js'
 import { beyondLimits } from './table.js'
@@ -62,8 +62,9 @@ export function storeOptions(directory: string, ini: ClusterSettings, box: Secre
   // warns of it, and nobody else is given that address.
   const settings = { ...ini, controller: { name: ini.controller.name, address: '' }, otherControllers: [] }
   const verify = (view: View) => checkState(view, settings)
+  const verifying = (view: View) => checkingState(view, settings)
   const layout = { steps: migrations(ini.imageDirectory), release, backups: `${directory}/backups` }
-  return { directory, kinds: sealedKinds(box), createIndex, verify, layout }
+  return { directory, kinds: sealedKinds(box), createIndex, verify, verifying, layout }
 }
 
 /**

@@ -73,6 +73,13 @@ export function problemText({ file, line, message }: Problem): string {
   return line === undefined ? `${file}: ${message}` : `${file}:${line}: ${message}`
 }
 
+/** The first of many problems, on one line. */
+export const briefly = (problems: readonly Problem[], most = 3): string =>
+  [
+    ...problems.slice(0, most).map(problemText),
+    ...(problems.length > most ? [`and ${problems.length - most} more: type svcd check`] : [])
+  ].join('; ')
+
 /** Why something failed, fit for a client: a system error in words and without the path it happened on. */
 export function reasonOf(error: unknown): string {
   if (error instanceof StoreError) return error.reason

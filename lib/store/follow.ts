@@ -1,7 +1,8 @@
 import { LoadError, type Problem, reasonOf } from './errors.js'
 import { parseJson } from './json.js'
-import { LAYOUT, type Layout, VERSION } from './layout.js'
+import { GONE, LAYOUT, type Layout, VERSION } from './layout.js'
 import type { Stored, Write } from './medium.js'
+import type { StoreOptions } from './start.js'
 import type { Doc, Index, Kind, Tx, Types } from './types.js'
 
 type Kinds = ReadonlyMap<string, Kind<Doc>>
@@ -18,30 +19,45 @@ export function* made<T extends Types, I extends Index>(
     if (text !== undefined) yield tx.put(type, name, decoded(type, name, text, kinds) as T[string])
 }
 
-/** Makes what is stored of what the transaction has, a step for each object. Throws LoadError with every problem. */
+/**
+ * Makes what is stored of what the transaction has, a step for each object. Throws LoadError with every problem: also where `verify`
+ * finds that a rule is broken.
+ */
 export function* brought<T extends Types, I extends Index>(
   tx: Tx<T, I>,
   stored: Stored,
-  kinds: Kinds
+  kinds: Kinds,
+  verify: StoreOptions<T, I>['verifying']
 ): Generator<void> {
   const problems: Problem[] = [...stored.problems(new Set(kinds.keys()))]
-  const writes: Write[] = []
+  const told = (type: string, name: string, message: string) => {
+    const problem = { file: stored.place(type, name), message }
+    problems.push(stored.mended?.(problem) ?? problem)
+  }
+  const gone: [type: string, name: string][] = []
+  const others: [type: string, name: string, doc: Doc][] = []
   for (const [type, kind] of kinds) {
     const names = new Set(stored.names(type))
-    for (const name of tx.names(type)) if (!names.has(name)) writes.push({ type, name, text: undefined })
+    for (const name of tx.names(type)) if (!names.has(name)) gone.push([type, name])
     for (const name of names) {
       yield
       try {
-        const text = stored.text(type, name)
+        const text = stored.text(type, name) ?? ''
         const doc = tx.get(type, name)
-        if (doc === undefined || kind.encode(doc) !== text) writes.push({ type, name, text })
+        if (doc === undefined || kind.encode(doc) !== text)
+          others.push([type, name, kind.decode(name, parseJson(text))])
       } catch (error) {
-        problems.push({ file: stored.place(type, name), message: reasonOf(error) })
+        told(type, name, reasonOf(error))
       }
     }
   }
+  if (kinds.has(LAYOUT) && [...stored.names(LAYOUT)].length === 0) told(LAYOUT, VERSION, GONE)
   if (problems.length > 0) throw new LoadError(problems)
-  yield* made(tx, writes, kinds)
+  // What is given up may be taken by another one.
+  for (const ref of gone) yield tx.remove(...ref)
+  for (const [type, name, doc] of others) yield tx.put(type, name, doc as T[string])
+  for (const { type, name, message } of (verify && (yield* verify(tx))) ?? []) told(type, name, message)
+  if (problems.length > 0) throw new LoadError(problems)
 }
 
 /** Throws Error where the transaction has left a state of another layout than ours. */

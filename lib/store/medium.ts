@@ -61,9 +61,10 @@ export interface SharedMedium extends Medium {
   join(self: Controller): void
   /**
    * In the place of `lock` and `start`, after `read`: tells what is written from then on, and takes the right to write when
-   * nobody has it, once all that was written before has been told.
+   * nobody has it, once all that was written before has been told. `isWhole`: what was read is what is known; otherwise all is
+   * read again, until it can be told. A right to write is given back.
    */
-  follow(followed: Followed): void
+  follow(followed: Followed, isWhole?: boolean): void
 }
 
 /** Where a store stands among those that share a medium. */
@@ -123,6 +124,8 @@ export interface Stored {
   place(type?: string, name?: string): string
   /** Damage that leaves unknown what is stored; with `types`, that something is stored of others. */
   problems(types?: ReadonlySet<string>): readonly Problem[]
+  /** A problem with the commands that put it right, where it is of an object; absent where it is a file. */
+  mended?(problem: Problem): Problem
   /** Journals of what nodes report, by name, as the lines of a file; absent where they are files beside it. */
   readonly journals?: ReadonlyMap<string, Iterable<string>>
   /** What is beside the objects of the types that were listed, and none of ours: reported, and left alone. */

@@ -1,5 +1,5 @@
-import { type Problem, reasonOf } from './errors.js'
-import { LAYOUT, type Layout, layoutKind, type Migration, migrationOf } from './layout.js'
+import { LoadError, type Problem, reasonOf } from './errors.js'
+import { GONE, LAYOUT, type Layout, layoutKind, type Migration, migrationOf, VERSION } from './layout.js'
 import { type Loaded, load } from './load.js'
 import { INTENTS, type Medium, type Stored } from './medium.js'
 import { State } from './state.js'
@@ -14,6 +14,8 @@ export interface StoreOptions<T extends Types, I extends Index> {
   createIndex: () => I
   /** Checks the rules for which the whole state is needed, for files changed by hand. Any problem stops the start. */
   verify?: (view: View<T, I>) => readonly { type: string; name: string; message: string }[]
+  /** The same object by object, for what is read later. */
+  verifying?: (view: View<T, I>) => Generator<void, ReturnType<NonNullable<StoreOptions<T, I>['verify']>>>
   /** Called by `open` with what was read, before anything is written. A throw stops the start. */
   opened?: (view: View<T, I>) => Promise<void>
   /** The layouts of the state; without it, the store asks for no version and writes none. */
@@ -24,6 +26,11 @@ export interface StoreOptions<T extends Types, I extends Index> {
   promoted?: () => void
   /** Called when a store that wrote follows another one. */
   demoted?: () => void
+  /**
+   * Given where a store goes on without what is damaged: is told every problem of it. The store holds what is sound, follows a shared
+   * medium, and takes no changes before all is put right.
+   */
+  damaged?: (problems: readonly Problem[]) => void
   log?: (level: 'warn' | 'info' | 'error', message: string) => void
 }
 
@@ -40,7 +47,7 @@ export interface Start<T extends Types, I extends Index> extends Omit<Loaded, 'o
 
 /** The kinds of a store's types, with that of the layout where it has one. */
 export function kindsOf<T extends Types, I extends Index>(
-  options: StoreOptions<T, I>
+  options: Pick<StoreOptions<T, I>, 'kinds' | 'layout'>
 ): Map<string, Kind<Doc>> {
   const kinds = new Map<string, Kind<Doc>>(Object.entries(options.kinds))
   for (const name of [INTENTS, LAYOUT])
@@ -51,20 +58,55 @@ export function kindsOf<T extends Types, I extends Index>(
 
 /** Reads, migrates and verifies what is stored. Writes nothing. Throws LoadError for a layout that cannot be read. */
 export function startOf<T extends Types, I extends Index>(
-  options: StoreOptions<T, I>,
+  options: Omit<StoreOptions<T, I>, 'medium'>,
   stored: Stored
 ): Start<T, I> {
   const kinds = kindsOf(options)
-  const migration = options.layout && migrationOf(stored, options.layout, Object.keys(options.kinds))
+  const { migration, gone = [], failure } = migrating(options, stored)
   const { objects, problems, ...loaded } = load(migration?.state ?? stored, kinds)
+  const layout = stored.place(LAYOUT, VERSION)
+  if (failure && stored.problems().length === 0 && problems.every(({ file }) => file !== layout))
+    throw failure
+  const current = new State<T, I>(kinds.keys(), options.createIndex())
+  for (const { type, name, doc } of objects) current.set(type, name, doc)
   const stateOf = () => {
     const state = new State<T, I>(kinds.keys(), options.createIndex())
-    for (const { type, name, doc } of objects) state.set(type, name, doc)
+    for (const type of kinds.keys())
+      for (const name of current.names(type)) state.set(type, name, current.get(type, name))
     return state
   }
-  const current = stateOf()
-  const found = [...problems, ...verified(options, current, stored)]
+  const all = [...gone, ...problems, ...verified(options, current, stored)]
+  const found = all.map(problem => stored.mended?.(problem) ?? problem)
   return { ...loaded, problems: found, current, stateOf, migration, place: stored.place() }
+}
+
+/** What brings the state to today's layout; where what is damaged may be left out, why that is not known. */
+function migrating<T extends Types, I extends Index>(
+  options: Omit<StoreOptions<T, I>, 'medium'>,
+  stored: Stored
+) {
+  const { layout, kinds, damaged } = options
+  try {
+    const migration = layout && migrationOf(stored, layout, Object.keys(kinds))
+    // No release has kept objects in etcd without a layout.
+    if (!damaged || migration?.from !== 0 || migration.isNew) return { migration }
+    return { gone: [{ file: stored.place(LAYOUT, VERSION), message: GONE }] }
+  } catch (failure) {
+    if (!damaged || !(failure instanceof LoadError)) throw failure
+    return { failure }
+  }
+}
+
+/** Takes what breaks a rule out of what was read, and then what breaks one without that, until nothing does. */
+export function keepSound<T extends Types, I extends Index>(
+  { verify }: StoreOptions<T, I>,
+  { current }: Start<T, I>
+): void {
+  let broken: ReturnType<NonNullable<typeof verify>>
+  do {
+    broken = (verify?.(current) ?? []).filter(({ type, name }) => current.get(type, name) !== undefined)
+    for (const { type, name } of broken) if (current.get(type, name)) current.set(type, name, undefined)
+  } while (broken.length > 0)
 }
 
 /** Keeps a copy of a state that gets today's layout. Throws Error with the way things stand where that fails. */
@@ -87,7 +129,7 @@ export async function keepBackUp<T extends Types, I extends Index>(
 }
 
 function verified<T extends Types, I extends Index>(
-  options: StoreOptions<T, I>,
+  options: Pick<StoreOptions<T, I>, 'verify'>,
   view: View<T, I>,
   stored: Stored
 ): Problem[] {

@@ -4,7 +4,7 @@ import { FollowingError, LoadError, type Problem, problemText, reasonOf, StoreEr
 import { brought, made, refuseLayout } from './follow.js'
 import type { Outdated } from './load.js'
 import type { Followed, Medium, Reached, SharedMedium } from './medium.js'
-import { keepBackUp, kindsOf, type Start, type StoreOptions, startOf } from './start.js'
+import { keepBackUp, keepSound, kindsOf, type Start, type StoreOptions, startOf } from './start.js'
 import type { State } from './state.js'
 import { Transaction } from './transaction.js'
 import type { Change, Doc, Index, Kind, Tx, Types, View } from './types.js'
@@ -43,6 +43,7 @@ export class Store<T extends Types, I extends Index> {
   #next: State<T, I>
   readonly #medium: Medium
   readonly #layout: StoreOptions<T, I>['layout']
+  readonly #verifying: StoreOptions<T, I>['verifying']
   readonly #promoted: NonNullable<StoreOptions<T, I>['promoted']>
   readonly #demoted: NonNullable<StoreOptions<T, I>['demoted']>
   readonly #log: NonNullable<StoreOptions<T, I>['log']>
@@ -65,6 +66,7 @@ export class Store<T extends Types, I extends Index> {
     this.#kinds = kindsOf(options)
     this.#medium = options.medium
     this.#layout = options.layout
+    this.#verifying = options.verifying
     this.#promoted = options.promoted ?? (() => {})
     this.#demoted = options.demoted ?? (() => {})
     this.#log = options.log ?? (() => {})
@@ -125,7 +127,15 @@ export class Store<T extends Types, I extends Index> {
     const { medium, log = () => {} } = options
     try {
       const start = startOf(options, await medium.read())
-      if (start.problems.length > 0) throw new LoadError(start.problems)
+      if (start.problems.length > 0) {
+        if (!options.damaged || !('follow' in medium)) throw new LoadError(start.problems)
+        keepSound(options, start)
+        await options.opened?.(start.current)
+        options.damaged(start.problems)
+        const store = new Store(options, start)
+        ;(medium as SharedMedium).follow(store.#followed, false)
+        return store
+      }
       for (const problem of start.foreign) log('warn', problemText(problem))
       await options.opened?.(start.current)
       return await begin(start)
@@ -282,7 +292,7 @@ export class Store<T extends Types, I extends Index> {
   /** What others write is made as a change in steps, and is told as one. */
   readonly #followed: Followed = {
     changed: writes => this.#followedBy(tx => made(tx, writes, this.#kinds)),
-    reload: stored => this.#followedBy(tx => brought(tx, stored, this.#kinds)),
+    reload: stored => this.#followedBy(tx => brought(tx, stored, this.#kinds, this.#verifying)),
     promoted: () => this.#promoted(),
     demoted: () => this.#demoted()
   }

@@ -27,7 +27,11 @@ class Place {
   before: () => What | Promise<What> = () => 'made'
   readonly warnings: string[] = []
 
-  carryOut(revision: string, conditions: readonly JsonObject[], operations: readonly JsonObject[]): Outcome {
+  carryOut(
+    revision: string,
+    conditions: readonly JsonObject[],
+    operations: readonly JsonObject[]
+  ): Omit<Outcome, 'revision'> {
     const [{ key, target, value } = {} as JsonObject] = conditions
     const at = text(key)
     const holds = target === 'VALUE' ? this.keys.get(at) === text(value) : !this.keys.has(at)
@@ -42,7 +46,7 @@ class Place {
 
   /** A controller; its last transaction can be sent again, as a network does that was slow. */
   controller(who: string) {
-    const late: (() => Outcome)[] = []
+    const late: (() => Omit<Outcome, 'revision'>)[] = []
     const place = this
     const keeper: Keeper = {
       get isFollowing() {

@@ -13,6 +13,10 @@ export interface EtcdServer {
   readonly child: Child
   /** What it answers to a question of its JSON gateway, and to a token of one of its users. */
   ask(path: string, question: object, token?: string): Promise<Record<string, never>>
+  /** Saves a snapshot; gives its file. */
+  save(): Promise<string>
+  /** It is killed, and started from that snapshot, once `meanwhile` has come to its end. */
+  restore(file: string, meanwhile?: () => Promise<unknown>): Promise<void>
 }
 
 /**
@@ -40,45 +44,58 @@ export async function startEtcd(
     return (await answer.json()) as Record<string, never>
   }
   const [program = '', ...words] = [...enter, 'curl', '--silent', '--max-time', '2']
-  const child = await startChild(
-    [
-      ...enter,
-      'etcd',
-      ...['--data-dir', join(directory, 'data'), '--logger', 'zap', '--log-level', 'error'],
-      ...['--listen-client-urls', tls ? `${url},${tlsUrl}` : url, '--advertise-client-urls', url],
-      ...['--listen-peer-urls', peerUrl, '--initial-advertise-peer-urls', peerUrl],
-      ...[
-        '--initial-cluster',
-        `default=${peerUrl}`,
-        '--heartbeat-interval',
-        '20',
-        '--election-timeout',
-        '200'
-      ],
-      ...(tls
-        ? [
-            '--cert-file',
-            tls.certificate,
-            '--key-file',
-            tls.key,
-            '--client-cert-auth',
-            '--trusted-ca-file',
-            tls.trusted
-          ]
-        : []),
-      ...(tls && peer !== undefined
-        ? [
-            ...['--peer-cert-file', tls.certificate, '--peer-key-file', tls.key],
-            ...['--peer-client-cert-auth', '--peer-trusted-ca-file', tls.trusted]
-          ]
-        : [])
-    ],
-    () =>
+  const command = (data: string) => [
+    ...enter,
+    'etcd',
+    ...['--data-dir', data, '--logger', 'zap', '--log-level', 'error'],
+    ...['--listen-client-urls', tls ? `${url},${tlsUrl}` : url, '--advertise-client-urls', url],
+    ...['--listen-peer-urls', peerUrl, '--initial-advertise-peer-urls', peerUrl],
+    ...['--initial-cluster', `default=${peerUrl}`, '--heartbeat-interval', '20', '--election-timeout', '200'],
+    ...(tls
+      ? [
+          '--cert-file',
+          tls.certificate,
+          '--key-file',
+          tls.key,
+          '--client-cert-auth',
+          '--trusted-ca-file',
+          tls.trusted
+        ]
+      : []),
+    ...(tls && peer !== undefined
+      ? [
+          ...['--peer-cert-file', tls.certificate, '--peer-key-file', tls.key],
+          ...['--peer-client-cert-auth', '--peer-trusted-ca-file', tls.trusted]
+        ]
+      : [])
+  ]
+  const startOn = (data: string) =>
+    startChild(command(data), () =>
       output(program, [...words, `${url}/health`]).then(
         text => text.includes('true'),
         () => false
       )
-  )
+    )
+  let child = await startOn(join(directory, 'data'))
   t.teardown(() => child.kill())
-  return { url, tlsUrl, child, ask }
+  let snapshots = 0
+  return {
+    ...{ url, tlsUrl, ask },
+    get child() {
+      return child
+    },
+    async save() {
+      const file = join(directory, `snapshot${++snapshots}`)
+      await output('etcdctl', [`--endpoints=${url}`, 'snapshot', 'save', file])
+      return file
+    },
+    async restore(file, meanwhile) {
+      await child.kill()
+      const data = join(directory, `restored${++snapshots}`)
+      const members = ['--initial-cluster', `default=${peerUrl}`, '--initial-advertise-peer-urls', peerUrl]
+      await output('etcdctl', ['snapshot', 'restore', file, '--data-dir', data, ...members])
+      await meanwhile?.()
+      child = await startOn(data)
+    }
+  }
 }

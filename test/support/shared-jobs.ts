@@ -97,7 +97,11 @@ export class SharedKeys {
     }
   }
 
-  #carryOut(revision: string, conditions: readonly JsonObject[], operations: readonly JsonObject[]): Outcome {
+  #carryOut(
+    revision: string,
+    conditions: readonly JsonObject[],
+    operations: readonly JsonObject[]
+  ): Omit<Outcome, 'revision'> {
     const holds = conditions.every(({ key, target, value }) =>
       target === 'VALUE' ? this.keys.get(text(key)) === text(value) : !this.keys.has(text(key))
     )

@@ -25,8 +25,9 @@ const UNCLEAR = new Set([1, 2, 4, 10, 13, 14])
 /** What etcd says of a token that it does not know (any more), of one from before its users were changed, and of none. */
 const STALE_TOKEN =
   /invalid auth token|revision of auth store is old|auth: revision in header is old|user name is empty/
-/** What gRPC calls an exhausted resource. */
+/** What gRPC calls an exhausted resource, and what is out of range. */
 const NO_ROOM = 8
+const OUT_OF_RANGE = 11
 /** Codes of gRPC with a way out. */
 const WAYS_OUT: Readonly<Record<number, (etcdctl: Etcdctl) => string>> = {
   7: etcdctl =>
@@ -71,6 +72,9 @@ export class TooLargeError extends RefusedError {}
 
 /** etcd takes nothing that needs room. */
 export class NoRoomError extends RefusedError {}
+
+/** etcd does not have the revision that was asked for: not any more, or not yet. */
+export class NoRevisionError extends RefusedError {}
 
 /** etcd does not know the token that was sent. */
 class StaleTokenError extends RefusedError {}
@@ -448,7 +452,7 @@ async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Pr
       `${said}; what is to be stored has more bytes than etcd takes in a request (etcd --max-request-bytes)`
     )
   const wayOut = WAYS_OUT[code]
-  const Refusal = code === NO_ROOM ? NoRoomError : RefusedError
+  const Refusal = code === NO_ROOM ? NoRoomError : code === OUT_OF_RANGE ? NoRevisionError : RefusedError
   throw new Refusal(wayOut === undefined ? said : `${said}; ${wayOut(etcdctl)}`)
 }
 

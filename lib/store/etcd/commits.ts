@@ -99,6 +99,7 @@ export class Commits {
   /** Takes no more changes, as another one writes, or may: what is not carried out that one carries out. */
   end(): void {
     this.#isOpen = false
+    this.#o.writer.wrote(this.#o.keys.head, undefined)
     this.#intent = undefined
   }
 
@@ -155,12 +156,17 @@ export class Commits {
     throw new Error(`etcd at ${this.#o.client.where}: the right to write was lost, and is asked for again`)
   }
 
-  /** Throws Error where another one has written since we could: memory is not what is stored then. */
-  async assertHead(): Promise<void> {
+  /** Throws Error where memory is not what is stored: another one has written since we could, or etcd was restored. */
+  async assertHead(revision: string): Promise<void> {
     if (!this.#isOpen) return
-    const head = await this.#headNow()
-    if (![this.#head, this.#unclear?.to, this.#unclear?.settled].includes(head))
-      throw await this.#o.overtaken()
+    const { succeeded, found } = await this.#once(revision, [], [get(this.#o.keys.head)])
+    const known = [this.#head, ...(this.#unclear ? [this.#unclear.to, this.#unclear.settled] : [])]
+    if (!succeeded || !known.includes(found[0]?.value.toString())) throw await this.#o.overtaken()
+  }
+
+  /** What the head holds now, after all was read anew. */
+  read(head: string | undefined): void {
+    this.#head = head
   }
 
   readonly #operation = ({ type, name, text }: Write): JsonObject =>
@@ -256,7 +262,7 @@ export class Commits {
     operations: readonly JsonObject[],
     otherwise: readonly JsonObject[] = []
   ): Promise<Outcome> {
-    const compare = [this.#o.writer.isAt(revision), ...conditions]
+    const compare = [...this.#o.writer.isAt(revision), ...conditions]
     return transact(this.#o.client, compare, operations, otherwise, LIMIT_MS)
   }
 
@@ -286,9 +292,11 @@ export class Commits {
   ): Promise<void> {
     const { head } = this.#o.keys
     const moved = [...operations, put(head, to)]
-    const { succeeded, found } = await this.write(revision, [holds(head, from)], moved, [get(head)])
+    const outcome = await this.write(revision, [holds(head, from)], moved, [get(head)])
+    const [there] = outcome.found
     // It was done when it was sent before, and the answer was lost.
-    if (!succeeded && found[0]?.value.toString() !== to) this.lost(revision)
+    if (!outcome.succeeded && there?.value.toString() !== to) this.lost(revision)
+    if (this.#isOpen) this.#o.writer.wrote(head, there?.modified ?? outcome.revision)
   }
 
   /** Asks again while etcd gives no clear answer. After one such, a refusal says nothing of what was sent before it. */

@@ -2,17 +2,18 @@ import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { inSlices } from '../../concurrency.js'
-import { reasonOf } from '../errors.js'
+import { oneLine } from '../../log.js'
+import { briefly, LoadError, reasonOf } from '../errors.js'
 import type { Followed, Reached } from '../medium.js'
-import { type Client, NoRoomError, UnclearError } from './client.js'
+import { type Client, NoRevisionError, NoRoomError, UnclearError } from './client.js'
 import type { Keys } from './keys.js'
 import { get, isCreatedAt, isModifiedAt, type Pair, remove, transact } from './kv.js'
 import { granted, revoke } from './lease.js'
 import { Pulse } from './pulse.js'
 import type { AllRecords } from './records.js'
 import { Replica } from './replica.js'
-import { commitsIn, StoredKeys } from './stored.js'
-import { watching } from './watch.js'
+import { commitsIn, StoredKeys, writtenAs } from './stored.js'
+import { type Moment, watching } from './watch.js'
 import { type Holder, holderIn } from './writer.js'
 
 /** Who is told. */
@@ -40,6 +41,9 @@ const SILENT_MS = 2000
 const SOON_MS = 500
 const SILENT = 'the watch tells nothing more'
 
+/** What etcd holds did not come of what it held: it was restored, or another one answers. All of it has to be read. */
+class OtherHistoryError extends Error {}
+
 /** Follows what others commit: each commit whole, in order, once, whatever happens to connections and members of etcd. */
 export class Follower {
   readonly #o: FollowerOptions
@@ -48,6 +52,10 @@ export class Follower {
   #revision = '0'
   /** What the head held then. */
   #head: string | undefined
+  /** When these keys were last written at that revision, and with what: the head, the right to write, and one that was told last. */
+  #known: ReadonlyMap<string, string> = new Map()
+  /** The revision at which the right to write was last told to be written. */
+  #signed = ''
   /** When it was last known that nothing was left to tell; by the clock of `performance`. */
   #freshMs = performance.now()
   #behindSinceMs: number | undefined
@@ -64,7 +72,7 @@ export class Follower {
   readonly #closing = new AbortController()
   #watch: AbortController | undefined
   #running: Promise<void> | undefined
-  #waiting: { readonly revision: bigint; done(): void }[] = []
+  #waiting: { readonly revision: string; done(): void }[] = []
   readonly #looking = new Background({ work: () => this.#look(), everyMs: LOOK_MS })
 
   constructor(options: FollowerOptions) {
@@ -108,17 +116,24 @@ export class Follower {
     return this.#problem || this.#looking.problem || (this.#replica ? '' : 'what is stored is being read')
   }
 
-  /** Resolves once all up to that revision was told. A watch that does not tell it soon is begun anew: its member may be gone. */
+  /** What the head holds at the last revision that was told. */
+  get head(): string | undefined {
+    return this.#head
+  }
+
+  /**
+   * Resolves once it was told that the right to write was written at that revision, and so all before it. A later revision is no sign of
+   * that: it may be of what etcd held before it was restored. A watch that does not tell it soon is begun anew: its member may be gone.
+   */
   reached(revision: string): Promise<void> {
-    const wanted = BigInt(revision)
-    if (BigInt(this.#revision) >= wanted) return Promise.resolve()
+    if (this.#signed === revision) return Promise.resolve()
     return new Promise(resolve => {
       const anew = setTimeout(() => this.#isTelling || this.#watch?.abort(new Error(SILENT)), SOON_MS)
       const done = () => {
         clearTimeout(anew)
         resolve()
       }
-      this.#waiting.push({ revision: wanted, done })
+      this.#waiting.push({ revision, done })
     })
   }
 
@@ -134,7 +149,31 @@ export class Follower {
   #begin(stored: StoredKeys): void {
     this.#replica = new Replica(this.#o.keys, stored.staged)
     this.#head = stored.head
-    this.#advance(stored.revision)
+    this.#known = stored.known
+    this.#revision = stored.revision
+  }
+
+  /**
+   * The head and the right to write as they are now. Throws OtherHistoryError where etcd did not hold, at the revision that is known
+   * here, what is known here.
+   */
+  async #pairs(): Promise<readonly (Pair | undefined)[]> {
+    const { client, keys } = this.#o
+    const revision = this.#revision
+    const known = [...(this.#replica ? this.#known : [])]
+    const now = [get(keys.head), get(keys.writer)]
+    const then = known.map(([key]) => get(key, revision))
+    const strange = (what: string) =>
+      new OtherHistoryError(
+        `etcd at ${client.where}: ${what} at revision ${revision}, of which this svcd knows: it was restored or compacted, or ` +
+          'answers for another one; everything is read anew'
+      )
+    const { found } = await transact(client, [], [...now, ...then], [], LOOK_LIMIT_MS).catch(error => {
+      throw error instanceof NoRevisionError ? strange('it does not know what was') : error
+    })
+    const other = known.find(([, was], i) => writtenAs(found[now.length + i]) !== was)
+    if (other) throw strange(`${oneLine(other[0], 300)} was another one`)
+    return found
   }
 
   async #run(): Promise<void> {
@@ -148,10 +187,11 @@ export class Follower {
       } catch (error) {
         if (signal.aborted) return
         // What cannot be told as it comes is read as a whole.
-        const isUntold = !(error instanceof UnclearError || this.#watch.signal.aborted)
+        const isOther = error instanceof OtherHistoryError
+        const isUntold = isOther || !(error instanceof UnclearError || this.#watch.signal.aborted)
         if (isUntold) this.#replica = undefined
-        const reason = reasonOf(error)
-        if (this.#problem === '')
+        const reason = error instanceof LoadError ? briefly(error.problems) : reasonOf(error)
+        if (this.#problem === '' || isOther)
           this.#o.log('warn', `what other controllers change is not heard, and is asked for again: ${reason}`)
         this.#problem = reason
         pauseMs =
@@ -171,15 +211,19 @@ export class Follower {
         this.#begin(stored)
       })
     }
+    await this.#pairs()
     const from = String(BigInt(this.#revision) + 1n)
     const moments = watching(client, keys.prefix, from, signal)
     for (;;) {
       const { value: moment } = await moments.next()
+      if (moment.keys.some(({ key, value }) => key === keys.head && value === undefined))
+        throw new OtherHistoryError(
+          `etcd at ${client.where}: ${keys.head} was removed; everything is read anew`
+        )
       const writes = (this.#replica as Replica).take(moment)
       if (writes.length > 0) await this.#telling(() => followed.changed(writes))
       for (const { key, value } of moment.keys) records.hear(key, value)
-      this.#head = moment.keys.find(({ key }) => key === keys.head)?.value?.toString() ?? this.#head
-      this.#advance(moment.revision)
+      this.#advance(moment)
     }
   }
 
@@ -192,10 +236,17 @@ export class Follower {
     }
   }
 
-  #advance(revision: string): void {
-    this.#revision = revision
-    const reached = BigInt(revision)
-    this.#waiting = this.#waiting.filter(({ revision, done }) => revision > reached || void done())
+  #advance({ revision: modified, keys: told }: Moment): void {
+    const { head, writer } = this.#o.keys
+    const known = new Map([...this.#known].filter(([key]) => key === head || key === writer))
+    for (const [i, { key, value }] of told.entries()) {
+      if (i === 0 || key === head || key === writer) known.set(key, writtenAs(value && { modified, value }))
+      if (key === head) this.#head = value?.toString()
+      if (key === writer && value) this.#signed = modified
+    }
+    this.#known = known
+    this.#revision = modified
+    this.#waiting = this.#waiting.filter(({ revision, done }) => revision !== this.#signed || void done())
   }
 
   #heldBy(right: string, text: string | undefined): void {
@@ -239,10 +290,15 @@ export class Follower {
 
   /** Notices a watch that tells nothing more: a connection may be gone without a word. */
   async #look(): Promise<void> {
-    const { client, keys } = this.#o
     const asked = performance.now()
-    const { found } = await transact(client, [], [get(keys.head), get(keys.writer)], [], LOOK_LIMIT_MS)
-    const [head, writer] = found
+    const replica = this.#replica
+    const [head, writer] = await this.#pairs().catch(error => {
+      if (error instanceof OtherHistoryError && replica === this.#replica) {
+        this.#replica = undefined
+        this.#watch?.abort(error)
+      }
+      throw error
+    })
     this.#heldBy(writer?.created ?? '', writer?.value.toString())
     const isSilent = this.#pulse.isSilent(
       // What it commits is a sign of life too.
@@ -253,7 +309,7 @@ export class Follower {
     )
     if (writer && isSilent) await this.#free(writer, head)
     const isTold = ({ modified }: Pair) => BigInt(modified) <= BigInt(this.#revision)
-    if (this.#replica && found.every(pair => !pair || isTold(pair))) {
+    if (this.#replica && [head, writer].every(pair => !pair || isTold(pair))) {
       this.#freshMs = asked
       this.#behindSinceMs = undefined
       if (this.#problem !== '') this.#o.log('info', 'what other controllers change is heard again')

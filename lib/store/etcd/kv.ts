@@ -31,8 +31,10 @@ export const endOf = (prefix: string) => `${prefix.slice(0, -1)}0`
 export const put = (key: string, value: string, lease?: string): JsonObject => ({
   request_put: { key: base64(key), value: base64(value), ...(lease === undefined ? {} : { lease }) }
 })
-/** Asks for a key: its pair is one of what the outcome has found. */
-export const get = (key: string): JsonObject => ({ request_range: { key: base64(key) } })
+/** Asks for a key, as it was at a revision: its pair is one of what the outcome has found. */
+export const get = (key: string, revision?: string): JsonObject => ({
+  request_range: { key: base64(key), ...(revision === undefined ? {} : { revision }) }
+})
 /** Removes a key. */
 export const remove = (key: string): JsonObject => ({ request_delete_range: { key: base64(key) } })
 /** Removes all keys below a prefix that ends in a slash. */
@@ -44,6 +46,13 @@ export const isCreatedAt = (key: string, revision: string): JsonObject => ({
   target: 'CREATE',
   key: base64(key),
   create_revision: revision
+})
+/** The key was last changed at this revision or later. */
+export const isSince = (key: string, revision: string): JsonObject => ({
+  target: 'MOD',
+  result: 'GREATER',
+  key: base64(key),
+  mod_revision: String(BigInt(revision) - 1n)
 })
 /** The key was last changed at this revision. */
 export const isModifiedAt = (key: string, revision: string): JsonObject => ({
@@ -59,6 +68,8 @@ export const holds = (key: string, value: string | undefined): JsonObject =>
 export interface Outcome {
   readonly succeeded: boolean
   readonly found: readonly (Pair | undefined)[]
+  /** Of etcd, once the transaction was carried out: that of what it has written. */
+  readonly revision: string
 }
 
 /**
@@ -77,6 +88,8 @@ export async function transact(
     { compare: [...compare], success: [...success], failure: [...failure] },
     limitMs
   )
+  const { header } = answer
+  const revision = (isObject(header) && decimal(header.revision)) || '0'
   const succeeded = answer.succeeded === true
   const asked = succeeded ? success : failure
   const responses = listIn(answer.responses)
@@ -92,7 +105,7 @@ export async function transact(
       throw strange(`its answer is not to what it was asked, ${wanted}`)
     return [pairs[0]]
   })
-  return { succeeded, found }
+  return { succeeded, found, revision }
 }
 
 /**

@@ -16,7 +16,7 @@ import { get, holds, put, transact } from './kv.js'
 import { AllRecords } from './records.js'
 import type { Keeper } from './shared-records.js'
 import { Standby } from './standby.js'
-import { StoredKeys } from './stored.js'
+import { commitsIn, StoredKeys } from './stored.js'
 import { holderIn, Writer } from './writer.js'
 
 /** What an etcd store is kept in. */
@@ -95,7 +95,7 @@ export class Etcd implements SharedMedium {
       ttlSeconds,
       url,
       log,
-      regained: () => this.#commits.assertHead(),
+      regained: revision => this.#commits.assertHead(revision),
       overtaken: async reason => {
         if (!this.#followed || !this.#commits.isOpen) throw new Error(reason)
         throw await this.#overtaken()
@@ -188,8 +188,7 @@ export class Etcd implements SharedMedium {
    * in etcd or in its files: they would be forgotten in silence.
    */
   async refuseForgotten(state: string): Promise<void> {
-    // The first thing that is stored, in one commit with all that is copied.
-    if (this.stored?.text(LAYOUT, VERSION) !== undefined) return
+    if (this.stored?.isEmpty === false) return
     const copy = async () => `${await asOwnerOf(state)}svcd store copy files etcd`
     const used = join(state, USED)
     if (await exists(used))
@@ -213,18 +212,43 @@ export class Etcd implements SharedMedium {
   }
 
   async start(_types: Iterable<string>, followed?: Followed): Promise<void> {
-    this.#followed = followed
+    this.#followed = followed && this.#toldBy(followed)
     this.#loadRecords()
     await this.#commits.begin(this.#writer.revision, this.stored)
     this.stored = undefined
   }
 
-  follow(followed: Followed): void {
-    this.#followed = followed
+  follow(followed: Followed, isWhole = true): void {
+    this.#followed = this.#toldBy(followed)
     this.#log('info', FOLLOWS)
     this.#loadRecords()
-    this.#stand(this.stored)
+    if (!isWhole) void this.#writer.end('what is stored cannot be read whole')
+    this.#stand(isWhole ? this.stored : undefined)
     this.stored = undefined
+  }
+
+  /** The same, but that nothing is told of an etcd that was emptied, and that it is said when changes are lost. */
+  #toldBy(followed: Followed): Followed {
+    const reload = async (stored: StoredKeys) => {
+      const { revision: known } = this.standing
+      // The daemon, which has joined, has stored a layout.
+      if (stored.isEmpty && (stored.head === undefined || this.#controllers))
+        throw new Error(
+          `${this.place()} holds nothing any more: its keys were removed, or another etcd answers. Nothing is written, and ` +
+            'machines are booted from memory for as long as this svcd runs. To mend it: stop svcd on all controllers, and restore a ' +
+            'snapshot of etcd, or a backup (svcd restore FILE prints what comes next)'
+        )
+      await followed.reload(stored)
+      this.#commits.read(stored.head)
+      const last = commitsIn(stored.head)
+      if (last < known)
+        this.#log(
+          'warn',
+          `${this.place()} has ${last} as its last change, and this svcd knew of ${known}: etcd was restored from an older ` +
+            'snapshot, or lost what it had. Later changes and reports are lost'
+        )
+    }
+    return { ...followed, reload }
   }
 
   get isFollowing(): boolean {
@@ -263,6 +287,8 @@ export class Etcd implements SharedMedium {
   }
 
   join(self: Controller): void {
+    // Who has come so far has stored a layout, and does not write where the objects were removed.
+    this.#writer.wrote(this.#keys.object(LAYOUT, VERSION), '1')
     this.#controllers = new Controllers({
       client: this.#client,
       keys: this.#keys,
@@ -287,7 +313,7 @@ export class Etcd implements SharedMedium {
   }
 
   get problem(): string {
-    if (!this.#standby) return this.#writer.problem || this.#commits.problem
+    if (!this.#standby) return this.#writer.problem || this.#writer.full || this.#commits.problem
     const { problem, isFree } = this.#standby
     if (problem !== '' || !isFree || this.#taking.problem === '') return problem
     return `nobody writes, and this svcd cannot either so far: ${this.#taking.problem}`
@@ -322,7 +348,7 @@ export class Etcd implements SharedMedium {
   /** Another one has written, or is about to: what it writes is followed from now on. */
   async #overtaken(): Promise<Error> {
     const reason =
-      `etcd at ${this.#client.where}: another svcd writes below ${this.#keys.prefix} since this one lost the right to: ` +
+      `${this.place()} is not what this svcd wrote last: another one writes, or etcd was restored or emptied: ` +
       (this.#followed ? 'this one follows it' : 'start svcd again')
     const ended = this.#writer.end(reason)
     if (this.#followed) {
@@ -351,7 +377,7 @@ export class Etcd implements SharedMedium {
       followed: this.#followed as Followed,
       records: this.records,
       patienceMs: this.#ttlMs / 2,
-      promoted: revision => this.#promoted(revision),
+      promoted: (revision, head) => this.#promoted(revision, head),
       // After a failure it is tried again by itself, later and later.
       free: () => this.#taking.problem === '' && this.#taking.wake(),
       log: this.#log
@@ -360,10 +386,12 @@ export class Etcd implements SharedMedium {
   }
 
   /** What another one has begun and not finished is taken over too, before anything else is written. */
-  async #promoted(revision: string): Promise<void> {
+  async #promoted(revision: string, head: string | undefined): Promise<void> {
     try {
       await this.#commits.settled()
-      await this.#commits.begin(revision, await StoredKeys.unfinished(this.#client, this.#keys))
+      const unfinished = await StoredKeys.unfinished(this.#client, this.#keys)
+      if (unfinished.head !== head) throw new Error(`${this.#keys.head} is not what was heard of it`)
+      await this.#commits.begin(revision, unfinished)
       // It may have been lost, and gone to another one, while the last answer was on its way.
       if (this.#writer.revision !== revision) throw new Error('the right to write was lost meanwhile')
       this.#standby = undefined

@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { JsonObject } from '../../json.js'
 import { oneLine } from '../../log.js'
 import { reasonOf, StoreError } from '../errors.js'
+import { compareNames } from '../order.js'
 import type { Memory, OpenRecords, Records, SharedMemory } from '../records.js'
 import { TooLargeError } from './client.js'
 import { get, holds, type Outcome, put, remove } from './kv.js'
@@ -18,7 +19,7 @@ export interface Keeper {
     conditions: readonly JsonObject[],
     operations: readonly JsonObject[],
     otherwise: readonly JsonObject[]
-  ): Promise<Outcome>
+  ): Promise<Omit<Outcome, 'revision'>>
   /** The right to write of this revision was found lost. */
   lost(revision: string): never
 }
@@ -253,7 +254,8 @@ export class SharedRecords<R> implements Records<R> {
       )
       const there = found[0]?.value.toString()
       if (succeeded || there === to) break
-      if (there === from) keeper.lost(revision)
+      // An etcd that was restored knows nothing of our last writes.
+      if (there === from || compareNames(there ?? '', from ?? '') < 0) keeper.lost(revision)
       // What was told as failed was done after all.
       this.#head = there
     }

@@ -5,7 +5,7 @@ import { decodeUtf8, parseJson } from '../json.js'
 import type { Stored, Write } from '../medium.js'
 import type { Client } from './client.js'
 import { type Keys, objectIn } from './keys.js'
-import { get, list, transact } from './kv.js'
+import { get, list, type Pair, transact } from './kv.js'
 import { addRecord } from './records.js'
 import type { StoredRecords } from './shared-records.js'
 
@@ -28,6 +28,7 @@ export class StoredKeys implements Stored {
   readonly #problems: Problem[] = []
   readonly #foreign: Problem[] = []
   readonly #keys: Keys
+  readonly #client: Client
   readonly #where: string
   /** What `Keys.head` held; undefined before the first commit. */
   readonly head: string | undefined
@@ -36,6 +37,8 @@ export class StoredKeys implements Stored {
   readonly abandoned: ReadonlySet<string>
   /** What is known of the controllers' own keys; undefined before the first one has kept it. */
   readonly keyMarks: string | undefined
+  /** When the head and the right to write were last written, and with what (`writtenAs`). */
+  readonly known: ReadonlyMap<string, string>
   /** All staged writes: key → text. */
   readonly staged: ReadonlyMap<string, Buffer>
   /** What is kept of nodes and requests and is no object, by its kind. */
@@ -44,11 +47,15 @@ export class StoredKeys implements Stored {
   private constructor(
     client: Client,
     keys: Keys,
-    values: ReadonlyMap<string, Buffer>,
+    pairs: readonly Pair[],
     /** Of etcd, at which all of it is so. */
     readonly revision: string
   ) {
+    const values = new Map(pairs.map(({ key, value }) => [key, value]))
+    const of = (wanted: string) => writtenAs(pairs.find(({ key }) => key === wanted))
+    this.known = new Map([keys.head, keys.writer].map(key => [key, of(key)]))
     this.#keys = keys
+    this.#client = client
     this.#where = `etcd at ${client.where}: `
     try {
       this.head = headOf(values.get(keys.head))
@@ -84,7 +91,7 @@ export class StoredKeys implements Stored {
 
   static async read(client: Client, keys: Keys, signal?: AbortSignal): Promise<StoredKeys> {
     const { pairs, revision } = await list(client, keys.prefix, undefined, signal)
-    return new StoredKeys(client, keys, new Map(pairs.map(({ key, value }) => [key, value])), revision)
+    return new StoredKeys(client, keys, pairs, revision)
   }
 
   /** What is stored beside the objects, where they are known and nobody else writes. Throws LoadError for what is damaged. */
@@ -92,9 +99,14 @@ export class StoredKeys implements Stored {
     const { pairs, revision } = await list(client, keys.staged)
     const { found } = await transact(client, [], [get(keys.head), get(keys.intent)], [], LIMIT_MS)
     const all = [...pairs, ...found.flatMap(pair => pair ?? [])]
-    const stored = new StoredKeys(client, keys, new Map(all.map(({ key, value }) => [key, value])), revision)
+    const stored = new StoredKeys(client, keys, all, revision)
     if (stored.problems().length > 0) throw new LoadError(stored.problems())
     return stored
+  }
+
+  /** Whether it holds no object, and nothing of which that is not known. */
+  get isEmpty(): boolean {
+    return [...this.#objects.values()].every(({ size }) => size === 0) && this.#problems.length === 0
   }
 
   get foreign(): readonly Problem[] {
@@ -135,6 +147,17 @@ export class StoredKeys implements Stored {
   place(type?: string, name?: string): string {
     if (type === undefined) return this.#at(this.#keys.prefix)
     return this.#at(name === undefined ? `${this.#keys.objects}${type}/` : this.#keys.object(type, name))
+  }
+
+  mended({ file, ...problem }: Problem): Problem {
+    const key = file.slice(this.#where.length)
+    // A key that is cut or escaped in a message is none to type.
+    if (!key.startsWith(this.#keys.objects) || key.endsWith('/') || /[\\…]/.test(key))
+      return { file, ...problem }
+    const word = /^[\w./:@-]+$/.test(key) ? key : `'${key.replaceAll("'", "'\\''")}'`
+    const { etcdctl } = this.#client
+    const message = `${problem.message}; put it right (${etcdctl(`put ${word} <FILE`)}) or remove it (${etcdctl(`del ${word}`)})`
+    return { file, ...problem, message }
   }
 
   problems(types?: ReadonlySet<string>): readonly Problem[] {
@@ -193,6 +216,10 @@ function isRecord(line: string): boolean {
     return false
   }
 }
+
+/** When a key was last written, and with what; '' where it is not there. */
+export const writtenAs = (pair: Pick<Pair, 'modified' | 'value'> | undefined) =>
+  pair ? `${pair.modified} ${pair.value}` : ''
 
 /** The text of an intent. Its staged writes are counted, so that one that is incomplete is never taken for a whole one. */
 export const intentText = ({ id, writes }: Intent) => JSON.stringify({ id, writes: writes.length })

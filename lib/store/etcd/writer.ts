@@ -4,7 +4,7 @@ import { Background } from '../../background.js'
 import { oneLine } from '../../log.js'
 import { WrittenError } from '../errors.js'
 import { type Client, NoRoomError, UnclearError } from './client.js'
-import { get, isCreatedAt, put, transact } from './kv.js'
+import { get, isCreatedAt, isSince, put, transact } from './kv.js'
 import { granted, isKept, revoke } from './lease.js'
 
 const RETRY_MS = { first: 100, longest: 1000 }
@@ -19,7 +19,7 @@ interface WriterOptions {
   /** Where other controllers reach who holds it; '' where they do not. */
   readonly url: string
   /** Called when the right was lost and is ours again, before it is used. A throw gives it back, and it is tried again. */
-  readonly regained: () => Promise<void>
+  readonly regained: (revision: string) => Promise<void>
   /** Called when the right was lost, and another one has it. A throw is why it is not ours; it is tried again. */
   readonly overtaken: (reason: string) => Promise<never>
   readonly log: (level: 'warn' | 'info', message: string) => void
@@ -39,6 +39,10 @@ export class Writer {
   #over = ''
   /** How often it was given up. */
   #ends = 0
+  /** At which revision each of these keys was last known to be written, or '1': it is there. */
+  readonly #since = new Map<string, string>()
+  /** What etcd says while it takes no sign of life, as it has no room; '' otherwise. */
+  #full = ''
   readonly #keeping: Background
 
   constructor(options: WriterOptions) {
@@ -77,9 +81,23 @@ export class Writer {
     return this.#over === '' && this.#revision !== '' ? this.#revision : undefined
   }
 
-  /** Holds where the right is still that of this revision. */
+  /** Why nothing can be written though the right is ours, '' where it can. */
+  get full(): string {
+    return this.#full
+  }
+
+  /**
+   * Holds where the right is still that of this revision, and no key is as it was before we wrote it last: it is so where etcd
+   * was restored from an older snapshot, also where our right is in that one.
+   */
   isAt(revision: string) {
-    return isCreatedAt(this.#options.key, revision)
+    return [isCreatedAt(this.#options.key, revision), ...[...this.#since].map(pair => isSince(...pair))]
+  }
+
+  /** A key was written at this revision, undefined: it is ours no more. */
+  wrote(key: string, revision: string | undefined): void {
+    if (revision === undefined) this.#since.delete(key)
+    else this.#since.set(key, revision)
   }
 
   /** Gets the right, once a holder that is gone has had its time. Throws WrittenError where another one has it. */
@@ -129,7 +147,9 @@ export class Writer {
     this.#ends++
     this.#over ||= reason
     this.#revision = ''
-    const { client } = this.#options
+    this.#full = ''
+    const { client, key } = this.#options
+    this.wrote(key, undefined)
     const ID = this.#lease
     this.#lease = ''
     if (ID !== '') await revoke(client, ID, this.#limitMs)
@@ -169,8 +189,10 @@ export class Writer {
     if (!(await isKept(client, lease, this.#limitMs))) return false
     const sign = put(key, this.#self, lease)
     try {
-      const { succeeded } = await transact(client, [this.isAt(revision)], [sign], [], this.#limitMs)
-      if (!succeeded) return false
+      const signed = await transact(client, this.isAt(revision), [sign], [], this.#limitMs)
+      if (!signed.succeeded) return false
+      if (revision === this.#revision) this.wrote(key, signed.revision)
+      this.#full = ''
     } catch (error) {
       // It may be taken yet: it is given again soon.
       if (error instanceof UnclearError) {
@@ -179,6 +201,8 @@ export class Writer {
       }
       // An etcd without room takes no sign, and nobody can get the right there.
       if (!(error instanceof NoRoomError)) throw error
+      this.#full = error.message
+      if (!(await transact(client, this.isAt(revision), [], [], this.#limitMs)).succeeded) return false
     }
     if (revision === this.#revision) this.#heldMs = asked
     return true
@@ -221,6 +245,8 @@ export class Writer {
       throw error
     }
     this.#over = ''
+    this.#full = ''
+    this.wrote(key, pair.created)
     this.#revision = pair.created
     this.#heldMs = asked
     return undefined

@@ -1,0 +1,194 @@
+// The daemon on an etcd whose objects break rules, that is restored under it, or that has no room: machines boot all the same.
+import t from 'tap'
+import { controllerOn, isPrimary, twoControllers } from '../support/controllers.js'
+import type { Daemon } from '../support/daemon.js'
+import { type EtcdServer, startEtcd } from '../support/etcd.js'
+import { svcd } from '../support/svcd.js'
+import { until } from '../support/until.js'
+import { EtcdRefusal, watched } from '../support/watched-etcd.js'
+
+const base64 = (text: string) => Buffer.from(text).toString('base64')
+const put = (etcd: EtcdServer, key: string, text: string) =>
+  etcd.ask('kv/put', { key: base64(key), value: base64(text) })
+const remove = (etcd: EtcdServer, key: string) => etcd.ask('kv/deleterange', { key: base64(key) })
+async function textOf(etcd: EtcdServer, key: string): Promise<string> {
+  const { kvs = [] } = await etcd.ask('kv/range', { key: base64(key) })
+  const [pair] = kvs as unknown as { value: string }[]
+  return Buffer.from(pair?.value ?? '', 'base64').toString()
+}
+
+const MACS = ['52:54:00:00:00:01', '52:54:00:00:00:02']
+const [SOUND = '', BROKEN = ''] = MACS
+
+/** Two nodes, n1 of group g and n2 of group h. */
+async function fill(daemon: Daemon): Promise<void> {
+  await daemon.create('network', 'cluster', { network: '10.141.0.0/16' })
+  for (const name of ['g', 'h'])
+    await daemon.create('group', name, { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
+  for (const [i, macaddr] of MACS.entries())
+    await daemon.create('node', `n${i + 1}`, {
+      group: i === 0 ? 'g' : 'h',
+      interfaces: [{ interface: 'BOOTIF', macaddress: macaddr }]
+    })
+}
+
+/** Whether it knows whose MAC that is. */
+async function knows(daemon: Daemon, mac: string, node: string): Promise<boolean> {
+  const { text } = await daemon.client().get(`/boot/search/mac/${mac}`)
+  return text.includes(node)
+}
+
+const reasonOf = async (daemon: Daemon): Promise<string> => {
+  const { status, body } = await daemon.request('GET', '/monitor/service/svcd')
+  return `${status} ${JSON.stringify(body)}`
+}
+const primary = async (daemon: Daemon) => (await daemon.request('GET', '/monitor/primary')).status
+
+t.test(
+  'a start on objects that break rules boots what is sound, and goes on once that is mended',
+  async t => {
+    const etcd = await startEtcd(t)
+    const daemon = await controllerOn(t, etcd)
+    const set = ['store.medium=etcd', `store.endpoints=${etcd.url}`]
+    await daemon.start()
+    await fill(daemon)
+    await daemon.stop()
+    const group = await textOf(etcd, '/svcd/objects/group/h')
+    const layout = await textOf(etcd, '/svcd/objects/layout/version')
+    const head = await textOf(etcd, '/svcd/head')
+    const damages: readonly (readonly [
+      what: string,
+      damage: () => unknown,
+      mend: () => unknown,
+      told: RegExp
+    ])[] = [
+      [
+        'a group that is gone',
+        () => remove(etcd, '/svcd/objects/group/h'),
+        () => put(etcd, '/svcd/objects/group/h', group),
+        /objects\/node\/n2: .*group.*h.*etcdctl --endpoints=\S+ put \/svcd\/objects\/node\/n2 <FILE.*etcdctl \S+ del \/svcd\/objects\/node\/n2/
+      ],
+      [
+        'what does not parse',
+        () => put(etcd, '/svcd/objects/group/h', '{"na'),
+        () => put(etcd, '/svcd/objects/group/h', group),
+        /objects\/group\/h.*: .*JSON.*del \/svcd\/objects\/group\/h/
+      ],
+      [
+        'a name for a shell',
+        () => put(etcd, "/svcd/objects/node/x';reboot", '{'),
+        () => remove(etcd, "/svcd/objects/node/x';reboot"),
+        /del '\/svcd\/objects\/node\/x'\\+'';reboot'/
+      ],
+      [
+        'a layout that does not parse',
+        () => put(etcd, '/svcd/objects/layout/version', '{'),
+        () => put(etcd, '/svcd/objects/layout/version', layout),
+        /objects\/layout\/version/
+      ],
+      [
+        'a layout that is gone',
+        () => remove(etcd, '/svcd/objects/layout/version'),
+        () => put(etcd, '/svcd/objects/layout/version', layout),
+        /objects\/layout\/version: it is gone/
+      ],
+      [
+        'a head that is none',
+        () => put(etcd, '/svcd/head', 'x'),
+        () => put(etcd, '/svcd/head', head),
+        /\/svcd\/head: it is no number of a commit.*etcdctl/
+      ]
+    ]
+    for (const [what, damage, mend, told] of damages) {
+      await damage()
+      const checked = await svcd(daemon, set, 'check')
+      t.match(checked, { code: 1, text: told }, `${what}: check says it`)
+      const archive = daemon.path('backup.tar')
+      const backed = await svcd(daemon, set, 'backup', archive)
+      t.match(backed, { code: 1, text: told }, `${what}: backup says it`)
+      await daemon.start()
+      t.ok(await knows(daemon, SOUND, 'n1'), `${what}: a sound node boots`)
+      if (/group|parse/.test(what) && !what.includes('layout'))
+        t.notOk(await knows(daemon, BROKEN, 'n2'), 'one that is not whole does not')
+      t.match(await reasonOf(daemon), told, `${what}: health says it`)
+      t.match(daemon.log(), told, `${what}: the log says it`)
+      t.equal(await primary(daemon), 503)
+      t.match(
+        await daemon.request('POST', '/config/node/n1', { config: { node: { n1: { comment: 'x' } } } }),
+        {
+          status: 503
+        }
+      )
+      await mend()
+      await until(
+        async () => (await primary(daemon)) === 200,
+        () => daemon.log()
+      )
+      t.ok(await knows(daemon, BROKEN, 'n2'), `${what}: mended, it boots`)
+      t.match(await reasonOf(daemon), /^200 /)
+      await daemon.stop()
+    }
+  }
+)
+
+t.test(
+  'a node that an older snapshot does not have reports nothing; both controllers agree with etcd',
+  async t => {
+    const [first, second, etcd] = await twoControllers(t)
+    await fill(first)
+    const snapshot = await etcd.save()
+    await first.create('node', 'late', { group: 'g' })
+    const report = (node: string) => ({ monitor: { status: { [node]: { state: 'installer.x' } } } })
+    t.equal((await first.request('POST', '/monitor/node/late', report('late'))).status, 204)
+    await etcd.restore(snapshot)
+    const answers = new Set<number>()
+    const revisions = async () => {
+      const told = await Promise.all([first, second].map(each => each.request('GET', '/version')))
+      return told.map(({ body }) => (body as { controller: { revision: number } }).controller.revision)
+    }
+    await until(
+      async () => {
+        answers.add((await first.request('POST', '/monitor/node/late', report('late'))).status)
+        const [one, other] = await revisions()
+        const last = Number((await textOf(etcd, '/svcd/head')).split(' ')[0])
+        return answers.has(404) && one === last && other === last
+      },
+      () => [[...answers], first.log()]
+    )
+    t.notOk(answers.has(204), 'nothing is acknowledged for it')
+    await until(async () => (await isPrimary(first)) || (await isPrimary(second)))
+    for (const daemon of [first, second])
+      await until(async () => (await daemon.request('GET', '/config/node/late')).status === 404)
+    t.equal((await first.request('GET', '/config/node/n1')).status, 200)
+  }
+)
+
+t.test('an etcd without room: nobody is primary, and a start boots machines all the same', async t => {
+  const etcd = await startEtcd(t)
+  let isFull = false
+  const url = await watched(t, etcd, {
+    before({ path, writes }) {
+      const takesRoom = Object.values(writes).some(text => text !== undefined)
+      if (isFull && (takesRoom || path === '/v3/lease/grant'))
+        return new EtcdRefusal({ error: 'etcdserver: mvcc: database space exceeded', code: 8 })
+    }
+  })
+  const daemon = await controllerOn(t, { ...etcd, url } as EtcdServer)
+  await daemon.start()
+  await fill(daemon)
+  t.equal(await primary(daemon), 200)
+  isFull = true
+  await until(async () => (await primary(daemon)) === 503)
+  t.match(await reasonOf(daemon), /^503 .*space exceeded; make room: type etcdctl/)
+  await daemon.kill()
+  await daemon.start()
+  t.ok(await knows(daemon, SOUND, 'n1'), 'a start boots machines')
+  t.equal(await primary(daemon), 503)
+  await until(async () => /^503 .*space exceeded; make room: type etcdctl/.test(await reasonOf(daemon)))
+  isFull = false
+  await until(
+    async () => (await primary(daemon)) === 200,
+    () => daemon.log()
+  )
+  await daemon.create('node', 'n3', { group: 'g' })
+})
