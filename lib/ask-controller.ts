@@ -41,6 +41,16 @@ export interface Proofs {
   isProved(asked: Record<string, string>, answer: string, proof: string): boolean
 }
 
+/** As far apart may the clocks of controllers be: tokens, and what is proved between controllers, go by them. */
+export const SLACK_MS = 60_000
+/** From here on it is told. */
+export const CLOCK_WARN_MS = SLACK_MS / 2
+
+/** The sentence on two clocks that differ, with the way out. `aheadMs`: how far that of `other` is ahead of that of `own`. */
+export const clocksApart = (own: string, other: string, aheadMs: number): string =>
+  `the clock of ${other} is ${Math.round(Math.abs(aheadMs) / 1000)} s ${aheadMs > 0 ? 'ahead of' : 'behind'} that of ${own}, and ` +
+  `${SLACK_MS / 1000} s are allowed: type timedatectl on both, and have both set theirs by the same time servers (systemctl restart chrony)`
+
 /** The question was not answered. */
 export class UnansweredError extends Error {
   constructor(

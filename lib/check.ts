@@ -1,5 +1,6 @@
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
+import { clocksApart, SLACK_MS } from './ask-controller.js'
 import { refuseHalfRestored } from './backup/interrupted.js'
 import { fileFindings } from './boot/file-findings.js'
 import { missingRoles } from './boot/roles.js'
@@ -80,7 +81,10 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
       const start = etcd ? { ...options, damaged: () => undefined } : options
       const found = await Store.inspect({ ...start, medium, verify, log })
       await etcd?.refuseForgotten(directory)
-      return etcd ? [...found, ...(await keyFindings(etcd, directory))] : found
+      if (!etcd) return found
+      const clocks = await clockFindings(etcd, config.controller.name, now)
+      const told = clocks.map(message => ({ ...placeOf(config, message), message }))
+      return [...found, ...told, ...(await keyFindings(etcd, directory))]
     } finally {
       warnings.push(...(await endpoints))
       await etcd?.close()
@@ -169,6 +173,15 @@ async function endpointWarnings(etcd: Etcd | undefined): Promise<string[]> {
     // The wrong one of the two is the usual slip.
     const hint = endpoint.endsWith(':2380') ? '; is this 2380, the port of members?' : ''
     return `[store] endpoints: ${endpoint} does not answer (${reason}); ${rest}${hint}`
+  })
+}
+
+/** The clock of each other controller that runs where it is too far from this one's. */
+async function clockFindings(etcd: Etcd, own: string, now: number): Promise<string[]> {
+  const { controllers } = await etcd.site(now)
+  return controllers.flatMap(({ name, aheadMs = 0 }) => {
+    if (name === own || Math.abs(aheadMs) <= SLACK_MS) return []
+    return `[controller] name: ${clocksApart('this machine', `controller ${name}`, aheadMs)}`
   })
 }
 

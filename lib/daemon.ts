@@ -123,7 +123,7 @@ export async function startDaemon(
     log.info(`listening on ${address} port ${port}`)
     closers.push(() => server.close(0))
     const { controller, file } = config
-    parts.shared?.join({ ...controller, host: hostname(), port, ini: file, digests })
+    parts.shared?.join({ ...controller, host: hostname(), port, ini: file, digests }, now)
     const tls =
       certificate &&
       (await server

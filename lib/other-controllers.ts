@@ -198,10 +198,10 @@ function sourcesAmong(others: readonly Controller[], writer: string | undefined,
   return [first, ...known.filter(other => other !== first)]
 }
 
-/** Whether the ini of this controller agrees with those of the others, and what it tells them for that. */
+/** Whether the ini and the clock of this controller agree with those of the others, and what it tells them for that. */
 export function sameIni(shared: SharedMedium, config: Config, tokens: Tokens, log: Log): SameIni {
   const own = digestsOf(config, tokens.keyFor('digests of what the ini has to have everywhere'))
-  return new SameIni({ own, others: () => shared.others, log })
+  return new SameIni({ name: config.controller.name, own, others: () => shared.others, log })
 }
 
 /** What this controller does not answer while another one writes, and what another one hands on to it. */
@@ -229,9 +229,15 @@ export function handingOn(
   })
   const told = (url: string, failure: string) => reach.told(url, failure)
   const options = { store, requests, told, trust }
+  const nameAt = (from = '') => {
+    const address = from.replace(/^::ffff:/, '')
+    const names = shared.others.flatMap(other => (other.address === address ? [other.name] : []))
+    return `controller ${names.join(' or ') || `at ${address}`}`
+  }
+  const own = `controller ${config.controller.name}`
   return {
-    handedOnFor: ({ method = '', url = '', headers }: IncomingMessage) =>
-      requests.handedOn({ method, target: url, headers }),
+    handedOnFor: ({ method = '', url = '', headers, socket }: IncomingMessage) =>
+      requests.handedOn({ method, target: url, headers }, own, nameAt(socket.remoteAddress)),
     elsewhere: (route: Route<Caller>, head: RequestHead) => writerFor(options, route, head),
     get condition() {
       return reach.condition

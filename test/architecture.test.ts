@@ -48,6 +48,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // The client speaks http to the daemon, and shares its tables alone.
   ctl: ['control/commands', 'model', 'node-set', 'version'],
   check: [
+    // What is said of clocks.
+    'ask-controller',
     'backup',
     'daemon',
     'boot',
@@ -151,7 +153,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   monitor: ['ask-controller', 'model', 'node-set', 'store', 'jobs'],
   // The ini's [users] lines hold roles and hashes.
   config: ['auth/roles', 'auth/passwords'],
-  auth: ['model', 'http'],
+  auth: ['ask-controller', 'model', 'http'],
   model: ['store', 'template'],
   // It knows files and names, and no object.
   backup: [],

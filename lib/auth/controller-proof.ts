@@ -1,10 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
+import { SLACK_MS } from '../ask-controller.js'
 
-/** As far apart may the clocks of controllers be. */
-export const SLACK_MS = 60_000
-
-/** What is told where they are further apart. */
-export const clocksApart = `the clocks of two controllers are more than ${SLACK_MS / 1000} s apart: set them by time synchronisation`
+export { SLACK_MS }
 
 /** The proof that one who has the key has said this, in hexadecimal digits. */
 export const proofBy = (key: Uint8Array, said: readonly unknown[]): string =>
@@ -21,11 +18,18 @@ export class SaidOnce {
   /** The minute in which the time of what was said is over → its numbers: whatever a clock does, a whole minute is forgotten at once. */
   readonly #numbers = new Map<number, Set<string>>()
 
+  #lastMs: number
+
   /** `since`: of what was said before it nothing is known here. */
-  constructor(private readonly since: number) {}
+  constructor(private since: number) {
+    this.#lastMs = since
+  }
 
   /** Whether what was said at that time may have come before, to an svcd that has ended. */
-  isForgotten(saidMs: number): boolean {
+  isForgotten(saidMs: number, now: number): boolean {
+    // The start goes back with the clock: otherwise all that is said is refused until the time of the start has come again.
+    this.since -= Math.max(0, this.#lastMs - now)
+    this.#lastMs = now
     return saidMs < this.since
   }
 

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
+import { clocksApart } from '../ask-controller.js'
 import { unauthorized } from '../errors.js'
-import { clocksApart, isSameProof, proofBy, SaidOnce, SLACK_MS } from './controller-proof.js'
+import { isSameProof, proofBy, SaidOnce, SLACK_MS } from './controller-proof.js'
 
 /** The header by which one controller asks another. */
 const HEADER = 'x-svcd-controller'
@@ -35,8 +36,10 @@ export class ControllerQuestions {
     if (said === '' || !isSameProof(this.#proof('asked', words, said), proof))
       throw unauthorized('controllers of this cluster alone may ask for this')
     const now = this.#now()
-    if (Math.abs(now - Number(time)) > SLACK_MS) throw unauthorized(clocksApart)
-    if (this.#taken.isForgotten(Number(time)))
+    const aheadMs = Number(time) - now
+    if (Math.abs(aheadMs) > SLACK_MS)
+      throw unauthorized(clocksApart('this controller', 'the controller that asks', aheadMs))
+    if (this.#taken.isForgotten(Number(time), now))
       throw unauthorized(
         'this was asked before svcd was started here, by the clock of who asks: it is asked again, or the clocks differ'
       )

@@ -1,10 +1,11 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
+import { clocksApart } from '../ask-controller.js'
 import { inSlices } from '../concurrency.js'
 import { badRequest, ServiceError } from '../errors.js'
 import { NOT_TAKEN } from '../http/forwards.js'
 import type { HandedOn } from '../http/route.js'
-import { clocksApart, isSameProof, proofBy, SaidOnce, SLACK_MS } from './controller-proof.js'
+import { isSameProof, proofBy, SaidOnce, SLACK_MS } from './controller-proof.js'
 
 /** The header of a request that one controller has handed on to another. */
 const HEADER = 'x-svcd-forwarded'
@@ -52,9 +53,10 @@ export class ForwardedRequests {
 
   /**
    * The address that asked, undefined where no controller handed it on. Throws 400 for a header that is not one of a controller's, or
-   * that came before, and 503 where nobody knows whether it did, or it was for who wrote before.
+   * that came before, and 503 where nobody knows whether it did, it was for who wrote before, or the clocks differ. `own` and `other`: this
+   * controller and the one that handed it on, for a person.
    */
-  handedOn(head: Head): HandedOn | undefined {
+  handedOn(head: Head, own = 'this controller', other = 'another one'): HandedOn | undefined {
     const { [HEADER]: header } = head.headers
     if (header === undefined) return undefined
     const [, said = '', address = '', right, time, number = '', checksum, proof = ''] =
@@ -69,8 +71,12 @@ export class ForwardedRequests {
         [NOT_TAKEN]: 'yes'
       })
     const now = this.#now()
-    if (Math.abs(now - Number(time)) > SLACK_MS) throw badRequest(clocksApart)
-    if (this.#taken.isForgotten(Number(time)))
+    const aheadMs = Number(time) - now
+    if (Math.abs(aheadMs) > SLACK_MS)
+      throw again(
+        `${clocksApart(own, other, aheadMs)}${aheadMs < 0 ? '; or it was on its way for so long' : ''}`
+      )
+    if (this.#taken.isForgotten(Number(time), now))
       throw again(
         'this was handed on before svcd was started here, by the clock of the other controller',
         ', or set the clocks by time synchronisation'

@@ -29,3 +29,17 @@ t.test('a clock that is set back forgets nothing too early, and keeps nothing fo
   }
   t.notOk(taken.take(old, 10 * hour, 10 * hour))
 })
+
+t.test('the start goes back with a clock that is set back: what is said now is not of before it', async t => {
+  const hour = 3_600_000
+  const start = 100 * hour
+  const taken = new SaidOnce(start)
+  t.ok(taken.isForgotten(start - 1, start))
+  t.notOk(taken.isForgotten(start + 1, start + 10))
+  // It was an hour ahead at the start, and is right from now on.
+  const now = start + 20 - hour
+  t.notOk(taken.isForgotten(now, now))
+  t.ok(taken.isForgotten(start - hour - 1, now), 'what was said before the start was so before, too')
+  t.ok(taken.isForgotten(start - hour - 1, now + hour), 'and a clock that goes on changes nothing')
+  t.notOk(taken.isForgotten(now + hour, now + hour))
+})

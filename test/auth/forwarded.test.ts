@@ -68,7 +68,14 @@ t.test('the address that asked is believed from who has the key, for that reques
     now = 1_000_000 + later
     t.equal(answers.handedOn(having(headers))?.address, '10.141.0.7')
     now += Math.sign(later)
-    t.throws(() => answers.handedOn(having(headers)), { status: 400, message: /more than 60 s apart/ })
+    const which = later > 0 ? 'behind' : 'ahead of'
+    t.throws(() => answers.handedOn(having(headers), 'controller c1', 'controller c2'), {
+      status: 503,
+      message: new RegExp(
+        `^the clock of controller c2 is 60 s ${which} that of controller c1, and 60 s are allowed: type timedatectl .* try again$`
+      ),
+      headers: { 'Retry-After': '5' }
+    })
   }
 })
 

@@ -7,11 +7,14 @@ const own = { [URL]: 'a', '[boot]': 'b' }
 const text = (words: string, name: string) =>
   `${words} of this controller is not that of controller ${name}: give both the same`
 
-function comparing(t: Test, ...others: { name: string; digests?: Record<string, string> }[]) {
+function comparing(
+  t: Test,
+  ...others: { name: string; digests?: Record<string, string>; aheadMs?: number }[]
+) {
   const state = { others }
   const log: string[] = []
   const same = new SameIni({
-    own,
+    ...{ name: 'c1', own },
     others: () => state.others,
     log: createLog('info', line => log.push(line))
   })
@@ -78,4 +81,37 @@ t.test('however many differ, some are named and the rest is counted', async t =>
   const { reason = '' } = same.condition ?? {}
   t.match(reason, /controller c0: .* controller c9: .*; and 490 more$/)
   t.notMatch(reason, 'c10')
+})
+
+// rules 11.15
+t.test('a clock that differs is told before it fails, and is a failure from 60 s on', async t => {
+  const { state, log, same } = comparing(t)
+  const said = (aheadMs?: number) => {
+    log.length = 0
+    state.others = [{ name: 'c2', digests: own, ...(aheadMs === undefined ? {} : { aheadMs }) }]
+    for (let i = 0; i < 3; i++) same.look()
+    return { lines: log.map(line => line.replace(/^\S+ /, '').trim()), condition: same.condition }
+  }
+  const text = (seconds: number, which: string) =>
+    `the clock of controller c2 is ${seconds} s ${which} that of controller c1, and 60 s are allowed: type timedatectl on both, ` +
+    'and have both set theirs by the same time servers (systemctl restart chrony)'
+  for (const ms of [undefined, 0, 30_000, -30_000])
+    t.strictSame(said(ms), { lines: [], condition: undefined }, String(ms))
+  t.strictSame(said(59_000), {
+    lines: [`warn ${text(59, 'ahead of')}`],
+    condition: { ok: true, reason: text(59, 'ahead of') }
+  })
+  t.strictSame(said(45_000).lines, [], 'each is logged once')
+  t.strictSame(said(-90_000), {
+    lines: [`warn ${text(90, 'behind')}`],
+    condition: { ok: false, reason: text(90, 'behind') }
+  })
+  t.strictSame(said(0), { lines: [], condition: undefined }, 'mended')
+  t.match(said(61_000), { lines: [/ 61 s ahead of /], condition: { ok: false } }, 'it jumped')
+  // What fails hides what is only told.
+  state.others = [
+    { name: 'c2', aheadMs: 40_000 },
+    { name: 'c3', aheadMs: 4_000_000 }
+  ]
+  t.match(same.condition, { ok: false, reason: /^the clock of controller c3 is 4000 s ahead/ })
 })

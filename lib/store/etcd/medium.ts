@@ -154,16 +154,17 @@ export class Etcd implements SharedMedium {
   }
 
   /**
-   * What who joins has to know: whether objects are stored, which controllers are there, and which files are the keys of theirs.
+   * What who joins has to know: whether objects are stored, which controllers are there, with their clocks compared to `now`, and which
+   * files are the keys of theirs.
    */
-  async site() {
+  async site(now = Date.now()) {
     const layout = get(this.#keys.object(LAYOUT, VERSION))
     const asked = [layout, get(this.#keys.intent), get(this.#keys.keyMarks)]
     const { found } = await transact(this.#client, [], asked, [], LIMIT_MS)
     const [version, intent, marks] = found
     return {
       hasObjects: version !== undefined || intent !== undefined,
-      controllers: await controllersAt(this.#client, this.#keys),
+      controllers: await controllersAt(this.#client, this.#keys, now),
       compared: (files: ReadonlyMap<string, Buffer>) => compared(files, marks?.value.toString())
     }
   }
@@ -286,7 +287,7 @@ export class Etcd implements SharedMedium {
     return this.#controllers?.namesake ?? ''
   }
 
-  join(self: Controller): void {
+  join(self: Controller, now: () => number): void {
     // Who has come so far has stored a layout, and does not write where the objects were removed.
     this.#writer.wrote(this.#keys.object(LAYOUT, VERSION), '1')
     this.#controllers = new Controllers({
@@ -294,6 +295,7 @@ export class Etcd implements SharedMedium {
       keys: this.#keys,
       ttlSeconds: this.#ttlMs / 1000,
       self: { ...self, ...(this.#url === '' ? {} : { url: this.#url }) },
+      now,
       log: this.#log
     })
   }

@@ -21,7 +21,7 @@ t.test('machines that were cloned have one host name: their one name is told all
   for (const address of ['10.141.0.1', '10.141.0.2']) {
     const log = (_level: string, line: string) => lines.push(line)
     const medium = new Etcd({ endpoints: [etcd.url], ttlSeconds: 1, log })
-    medium.join(controller('clone', { address }))
+    medium.join(controller('clone', { address }), Date.now)
     t.teardown(() => medium.close())
   }
   await until(() => lines.some(line => /10\.141\.0\.1 port 7050 has the name clone too/.test(line)))
@@ -43,7 +43,7 @@ t.test('each tells where it is reached; one of a release that tells no URL is li
     })
   const open = (name: string, url: string) => {
     const medium = new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 })
-    medium.join(controller(name, { url }))
+    medium.join(controller(name, { url }), Date.now)
     t.teardown(() => medium.close())
     return medium
   }
@@ -80,7 +80,7 @@ t.test('each tells digests of its ini; what is none, or too many, is left out', 
     })
   const open = (name: string, more = {}) => {
     const medium = new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 })
-    medium.join(controller(name, more))
+    medium.join(controller(name, more), Date.now)
     t.teardown(() => medium.close())
     return medium
   }
@@ -92,6 +92,30 @@ t.test('each tells digests of its ini; what is none, or too many, is left out', 
     controller('most', { digests: many(20) }),
     controller('second', { digests: { '[boot]': digest } })
   ])
+})
+
+// rules 11.15
+t.test('each tells its clock, and hears how far those of others are ahead, also after a jump', async t => {
+  const etcd = await startEtcd(t)
+  const offsets: Record<string, number> = { one: 0, two: 90_000, far: -4_000_000 }
+  const [one, two] = Object.keys(offsets).map(name => {
+    const medium = new Etcd({ endpoints: [etcd.url], ttlSeconds: 60 })
+    medium.join(controller(name), () => Date.now() + (offsets[name] as number))
+    t.teardown(() => medium.close())
+    return medium
+  }) as [Etcd, Etcd]
+  const ahead = (medium: Etcd, name: string) => medium.others.find(other => other.name === name)?.aheadMs
+  const hears = (medium: Etcd, name: string, ms: number) =>
+    until(
+      () => Math.abs((ahead(medium, name) ?? Number.NaN) - ms) < 5000,
+      () => medium.others
+    )
+  await Promise.all([hears(one, 'two', 90_000), hears(two, 'one', -90_000), hears(one, 'far', -4_000_000)])
+  offsets.two = -20_000
+  await Promise.all([hears(one, 'two', -20_000), hears(two, 'one', 20_000)])
+  const { controllers } = await one.site(Date.now() + 1000)
+  const found = Object.fromEntries(controllers.map(({ name, aheadMs = Number.NaN }) => [name, aheadMs]))
+  t.ok(Math.abs((found.two ?? 0) + 21_000) < 10_000, 'and so does who only looks')
 })
 
 // rules 11.15
