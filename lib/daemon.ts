@@ -439,6 +439,8 @@ async function buildParts(
         const service = services.of(name)
         return service ? [[name, service.applies] as const] : []
       }),
+    controllers:
+      etcd && (() => ({ standing: etcd.standing, others: etcd.others, gone: agreed?.gone.length ?? 0 })),
     loopDelayMs: () => loop.meanMs
   })
   store.subscribe((changes, more) => metrics.committed(changes.length, more))
@@ -452,7 +454,7 @@ async function buildParts(
     ...{ config, model, status, boots, trace, health, metrics, events, overview, logins, tokens },
     audit: audits?.logs ?? audit,
     ...{ control, boot, handover, install, library, nodeFiles, jobs, images, services, leases: lent },
-    ...(etcd ? { shared: etcd } : {}),
+    ...(etcd && agreed ? { shared: etcd, agreed } : {}),
     digests: sameIni?.own ?? {},
     between: {
       ...(handing ? { handedOnFor: handing.handedOnFor, elsewhere: handing.elsewhere } : {}),

@@ -80,13 +80,13 @@ export async function storeOn(
 /** What controllers on this etcd agree on for DHCP and DNS. */
 export function sharedServices(
   etcd: Etcd,
-  { controller }: Config,
+  { controller, http, file }: Config,
   log: Log,
   now: () => number
 ): Promise<SharedServices> {
   return SharedServices.open(memory => etcd.records.open('services', memory), {
-    self: controller,
-    others: () => etcd.others,
+    self: { ...controller, port: http.listen.port, ini: file },
+    others: () => (etcd.isListed ? etcd.others : undefined),
     log,
     now
   })

@@ -23,9 +23,9 @@ import { objectTypes } from '../model/types.js'
 import { FollowingError } from '../store/errors.js'
 import type { Controller } from '../store/medium.js'
 import { type Body, open } from './body.js'
-import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts } from './context.js'
+import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
 import { nothingChanged } from './dry-run.js'
-import { get, post } from './row.js'
+import { deletion, get, post } from './row.js'
 import { at, list, map, object, ref, string, word } from './schema.js'
 
 const clusterSchema = at('config.cluster', {
@@ -73,6 +73,16 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
         return { status: 204 }
       }
     }),
+    ...deletion('/config/cluster/{controller}', {
+      access: 'user',
+      answers: [204],
+      summary: 'Forget a controller that is gone',
+      handler: async request => {
+        const name = param(request, 'controller')
+        if (!(await parts.agreed?.remove(name))) throw notGone(name, parts)
+        return { status: 204 }
+      }
+    }),
     get('/config/cluster/export', {
       access: 'user',
       refuses: [404],
@@ -111,6 +121,15 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
     })
   ]
 }
+
+/** Why a controller cannot be forgotten. */
+const notGone = (name: string, { config, shared }: Parts): ServiceError =>
+  [config.controller, ...(shared?.others ?? [])].some(other => other.name === name)
+    ? badRequest(
+        `controller ${name} is there: to forget it, stop its svcd first, and wait until its status is gone`
+      )
+    : notFound(`there is no controller ${name} that is gone`)
+
 function isDryRun({ query }: ApiRequest): boolean {
   const [given = 'no', ...more] = query.getAll('dryrun')
   if (more.length > 0 || !['yes', 'no'].includes(given)) throw badRequest('import: dryrun must be yes or no')
@@ -154,7 +173,7 @@ async function exported(model: Model, masked: boolean): Promise<Iterable<string>
 
 /** A controller, as rules 1.1 show it. */
 const controllerOf = (
-  status: 'primary' | 'standby',
+  status: 'primary' | 'standby' | 'gone',
   { address, port, ini }: Pick<Controller, 'address' | 'port' | 'ini'>
 ) => ({
   status,
@@ -166,13 +185,16 @@ const controllerOf = (
 /** Whether the controller that wrote last does not know whether it still may (rules 11.15). */
 const isInDoubt = (shared: Parts['shared']) => shared?.standing.role === 'unknown'
 
-function shown({ config, model, shared }: Parts): JsonObject {
+function shown({ config, model, shared, agreed }: Parts): JsonObject {
   const settings = Object.fromEntries(settingNames.map(name => [name, model.cluster[name]]))
   const { name, address } = config.controller
   const { variables } = model.cluster
   const status = isInDoubt(shared) ? 'standby' : 'primary'
   return {
     name: config.cluster.name,
+    ...Object.fromEntries(
+      (agreed?.gone ?? []).map(one => [one.name, { ...controllerOf('gone', one), since: one.since }])
+    ),
     // The one that writes answers this, or one that does not know whether it still may: then no controller is known to write.
     [name]: controllerOf(status, { address, port: config.http.listen.port, ini: config.file }),
     ...Object.fromEntries((shared?.others ?? []).map(other => [other.name, controllerOf('standby', other)])),

@@ -22,6 +22,7 @@ import type { NodeStatus } from '../monitor/node-status.js'
 import type { Overview } from '../monitor/overview.js'
 import type { Leases } from '../services/dhcp/leases.js'
 import type { Services } from '../services/services.js'
+import type { SharedServices } from '../services/shared.js'
 import type { SharedMedium } from '../store/medium.js'
 import type { Schema } from './schema.js'
 
@@ -52,6 +53,8 @@ export interface Parts {
   readonly metrics: Metrics
   /** Where several controllers share the objects. */
   readonly shared?: SharedMedium
+  /** The same: which of them are gone. */
+  readonly agreed?: Pick<SharedServices, 'gone' | 'remove'>
 }
 
 export interface ApiRequest extends Request<Caller> {

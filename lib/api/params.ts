@@ -57,6 +57,7 @@ export function parameterOf(type: TypeName): string {
 const parameters: Readonly<Record<string, readonly [check: Check, ...codes: number[]]>> = {
   ...Object.fromEntries(typeNames.map(type => [parameterOf(type), [object(type), 400, 404] as const])),
   interface: [plain('interface'), 400, 404],
+  controller: [plain('controller'), 400, 404],
   tagname: [plain('tag'), 400, 404],
   secret: [plain('secret'), 400, 404],
   role: [plain('role'), 400, 404],

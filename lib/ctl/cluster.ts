@@ -36,5 +36,15 @@ export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
       const body = await bodyOf(cluster, words, reader(session))
       await changed(session, '/config/cluster', body, 'cluster updated')
     }
+  },
+  rm: {
+    operands: 'CONTROLLER',
+    count: [1, 1],
+    summary: 'forget a controller that is gone',
+    options: ['output'],
+    async run(session, _type, [name = '']) {
+      const path = `/config/cluster/${encodeURIComponent(name)}/_delete`
+      await changed(session, path, undefined, `controller ${name} is forgotten`)
+    }
   }
 }

@@ -1,5 +1,6 @@
 import { Counter, Gauge, type Metric, Registry } from 'prom-client'
 import { inSlices, type Shared, shared } from '../concurrency.js'
+import type { Controller, Standing } from '../store/medium.js'
 import type { Report } from './node-status.js'
 
 /** One text serves all who ask within so long. */
@@ -40,6 +41,14 @@ export interface Sources {
   readonly services: () => Iterable<readonly [string, boolean]>
   /** Name → how often its files were put in force, and could not be. */
   readonly applies: () => Iterable<readonly [string, { readonly applied: number; readonly failed: number }]>
+  /** Of controllers that share the objects: where this one stands, those beside it, and how many are gone. Absent: it is alone. */
+  readonly controllers?:
+    | (() => {
+        readonly standing: Standing
+        readonly others: readonly Pick<Controller, 'name' | 'aheadMs'>[]
+        readonly gone: number
+      })
+    | undefined
   /** How late the event loop is, in milliseconds. */
   readonly loopDelayMs: () => number
   /** Milliseconds since 1970. */
@@ -137,6 +146,7 @@ export class Metrics {
     this.#counters()
     this.#times()
     this.#gauges(sources)
+    if (sources.controllers) this.#ofControllers(sources.controllers)
   }
 
   /** The type and the text of an answer; one that is a second old at most, so that many who ask cost as much as one. */
@@ -278,6 +288,29 @@ export class Metrics {
     this.#gauge('process_start_time_seconds', 'When the daemon began, since 1970', [], function* () {
       yield [{}, began]
     })
+  }
+
+  #ofControllers(found: NonNullable<Sources['controllers']>): void {
+    const roles = ['primary', 'standby', 'unknown']
+    this.#gauge('svcd_controller_role', 'The part of this controller: 1', ['role'], () =>
+      roles.map(role => [{ role }, found().standing.role === role ? 1 : 0])
+    )
+    this.#gauge('svcd_store_revision', 'The number of the last change that it knows', [], () => [
+      [{}, found().standing.revision]
+    ])
+    this.#gauge('svcd_store_lag_seconds', 'How long ago it was known to miss no change', [], () => [
+      [{}, found().standing.lag_ms / 1000]
+    ])
+    this.#gauge('svcd_controllers', 'Controllers, with this one', ['status'], () => [
+      [{ status: 'there' }, found().others.length + 1],
+      [{ status: 'gone' }, found().gone]
+    ])
+    const help = 'How far the clock of another controller is ahead of that of this one'
+    this.#gauge('svcd_controller_clock_offset_seconds', help, ['controller'], () =>
+      found().others.flatMap(({ name: controller, aheadMs }) =>
+        aheadMs === undefined ? [] : [[{ controller }, aheadMs / 1000]]
+      )
+    )
   }
 
   #counter(

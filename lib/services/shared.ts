@@ -15,15 +15,25 @@ type Entry = { readonly key: string } & (
       readonly address: string
       /** When it was last there, in milliseconds since 1970; a day behind at most. */
       readonly seenMs: number
+      readonly port: number
+      readonly ini: string
+      /** Since when it is gone; absent: it is there. */
+      readonly goneMs?: number
+      /** It is gone for so long that zones do not name it any more. */
+      readonly isUnnamed?: boolean
     }
 )
+type Noted = Extract<Entry, { address: string }>
 /** Says which entry was changed; what it is now is in memory. */
 type Changed = Pick<Entry, 'key'>
 
+/** A controller, with where it answers and the path of its ini. */
+type Shown = NamedController & Pick<Noted, 'port' | 'ini'>
+
 interface SharedServicesOptions {
-  readonly self: NamedController
-  /** The other controllers that are there now. */
-  readonly others: () => readonly NamedController[]
+  readonly self: Shown
+  /** The other controllers that are there now; undefined: nobody has looked so far. */
+  readonly others: () => readonly Shown[] | undefined
   readonly log: Log
   /** Milliseconds since 1970. */
   readonly now: () => number
@@ -34,8 +44,10 @@ const CONTROLLER = 'controller/'
 const LOOK_MS = 5_000
 const RETRY_MS = { first: 1_000, longest: 60_000 }
 const DAY_MS = 86_400_000
-/** One that was not there for so long has gone for good, and its name with it. */
+/** One that was not there for so long has gone for good: zones name it no more. */
 const GONE_MS = 7 * DAY_MS
+/** So many that are gone are kept. */
+const MOST_GONE = 100
 
 /**
  * What controllers that share the objects have to agree on for DHCP and DNS: the serial of each zone, and which controllers there
@@ -96,8 +108,29 @@ export class SharedServices {
   #listed(): readonly NamedController[] {
     const found: NamedController[] = []
     for (const entry of this.#entries.values())
-      if ('address' in entry) found.push({ name: entry.key.slice(CONTROLLER.length), address: entry.address })
+      if ('address' in entry && !entry.isUnnamed)
+        found.push({ name: entry.key.slice(CONTROLLER.length), address: entry.address })
     return found.length > 0 ? found.sort((a, b) => compareNames(a.name, b.name)) : [this.#o.self]
+  }
+
+  /** The controllers that are not there any more, until `remove`, the last one first; `since`: ISO 8601, UTC. */
+  get gone(): readonly (Shown & { readonly since: string })[] {
+    const found = [...this.#entries.values()].flatMap(entry => {
+      if (!('address' in entry) || entry.goneMs === undefined) return []
+      const { key, address, port, ini, goneMs } = entry
+      const name = key.slice(CONTROLLER.length)
+      return [{ name, address, port, ini, since: new Date(goneMs).toISOString() }]
+    })
+    return found.sort((a, b) => (a.since < b.since ? 1 : -1))
+  }
+
+  /** Forgets a controller that is gone; false where there is none of that name. Rejects with StoreError where nobody knows whether that is stored. */
+  async remove(name: string): Promise<boolean> {
+    if (!this.gone.some(one => one.name === name)) return false
+    this.#decide(`${CONTROLLER}${name}`, undefined)
+    this.heard('a controller')
+    await this.#store()
+    return true
   }
 
   /** The serial of each zone, as the one that writes has told it. */
@@ -134,7 +167,7 @@ export class SharedServices {
     await this.#records.close()
   }
 
-  #decide(key: string, what: Told | { address: string; seenMs: number } | undefined): void {
+  #decide(key: string, what: Told | Omit<Noted, 'key'> | undefined): void {
     this.#mayDiffer = true
     if (what) this.#entries.set(key, { key, ...what })
     else this.#entries.delete(key)
@@ -153,23 +186,31 @@ export class SharedServices {
   /** The one that writes notes who is there. */
   async #keepControllers(): Promise<void> {
     if (this.isFollowing) return
-    const { self, others, now } = this.#o
+    const { self, now } = this.#o
+    const others = this.#o.others()
     const nowMs = now()
     let isNews = false
-    const named = [...others(), self].filter(isNamed)
-    const there = new Map(named.map(({ name, address }) => [`${CONTROLLER}${name}`, address]))
-    for (const [key, address] of there) {
+    const named = [...(others ?? []), self].filter(isNamed)
+    const there = new Map(
+      named.map(({ name, address, port, ini }) => [`${CONTROLLER}${name}`, { address, port, ini }])
+    )
+    for (const [key, told] of there) {
       const known = this.#entries.get(key)
-      const isKnown = known !== undefined && 'address' in known && known.address === address
-      if (isKnown && Math.abs(nowMs - known.seenMs) < DAY_MS) continue
-      this.#decide(key, { address, seenMs: nowMs })
-      isNews ||= !isKnown
+      const isKnown = known !== undefined && 'address' in known && known.address === told.address
+      const isSame =
+        isKnown && known.goneMs === undefined && known.port === told.port && known.ini === told.ini
+      if (isSame && Math.abs(nowMs - known.seenMs) < DAY_MS) continue
+      this.#decide(key, { ...told, seenMs: nowMs })
+      isNews ||= !isKnown || known.isUnnamed === true
     }
-    for (const [key, entry] of this.#entries) {
-      if (!('address' in entry) || there.has(key) || nowMs - entry.seenMs < GONE_MS) continue
-      this.#decide(key, undefined)
-      isNews = true
+    for (const entry of this.#entries.values()) {
+      if (!others || !('address' in entry) || there.has(entry.key)) continue
+      const isUnnamed = nowMs - entry.seenMs >= GONE_MS
+      if (entry.goneMs !== undefined && isUnnamed === entry.isUnnamed) continue
+      this.#decide(entry.key, { ...entry, goneMs: entry.goneMs ?? nowMs, isUnnamed })
+      isNews ||= isUnnamed
     }
+    for (const { name } of this.gone.slice(MOST_GONE)) this.#decide(`${CONTROLLER}${name}`, undefined)
     if (isNews) this.heard('a controller')
     await this.#store()
   }
@@ -202,11 +243,21 @@ export class SharedServices {
 
 /** An entry as it is stored. Throws Error for what is none. */
 function entryIn(key: string, record: object): Entry {
-  const { serial, mark, address, seenMs } = record as Record<string, unknown>
+  const { serial, mark, address, seenMs, port, ini, goneMs, isUnnamed } = record as Record<string, unknown>
   if (key.startsWith(ZONE) && isSerial(serial) && typeof mark === 'string') return { key, serial, mark }
   if (typeof address === 'string' && typeof seenMs === 'number')
     if (key.startsWith(CONTROLLER) && isNamed({ name: key.slice(CONTROLLER.length), address }))
-      return { key, address, seenMs }
+      return {
+        ...{
+          key,
+          address,
+          seenMs,
+          port: Number(port ?? 0),
+          ini: String(ini ?? ''),
+          isUnnamed: isUnnamed === true
+        },
+        ...(Number.isFinite(new Date(goneMs as number).getTime()) ? { goneMs: Number(goneMs) } : {})
+      }
   throw new Error('neither a zone nor a controller')
 }
 

@@ -188,6 +188,8 @@ const rules: readonly (readonly [Rule, string])[] = [
      POST /config/node/_set
      POST /config/node/_delete
      POST /config/cluster/import
+     GET /config/cluster/{controller}/_delete
+     POST /config/cluster/{controller}/_delete
      POST /config/network/{network}
      GET /config/network/{network}/_delete
      POST /config/network/{network}/_delete

@@ -21,6 +21,8 @@ import { complaints, rendered, templates as shipped } from './rendered.js'
 requirePrograms('dhcpd', 'kea-dhcp4', 'dnsmasq', 'named-checkconf', 'named-checkzone')
 
 const DAY_MS = 86_400_000
+/** Where a controller answers, and its ini. */
+const own = { port: 7050, ini: '/etc/svcd/svcd.ini' }
 
 /** What etcd is for records: all have what is stored, and one stores it. */
 class Hub {
@@ -73,7 +75,7 @@ const log = (lines: string[] = []) => createLog('info', line => lines.push(line)
 /** A controller with a name server that is scripts. */
 async function controller(t: Test, hub: Hub, name: string, objects: Objects) {
   const shared = await SharedServices.open(hub.opener(name), {
-    self: { name, address: '10.141.255.254' },
+    self: { name, address: '10.141.255.254', ...own },
     others: () => [],
     log: log(),
     now: () => Date.UTC(2026, 10, 20)
@@ -365,11 +367,11 @@ t.test(
   async t => {
     const hub = new Hub()
     let nowMs = Date.UTC(2026, 10, 20)
-    let others = [{ name: 'c10', address: '10.141.0.10' }]
+    let others = [{ name: 'c10', address: '10.141.0.10', ...own }]
     const heard: string[] = []
     const open = async (who: string, name: string) => {
       const shared = await SharedServices.open(hub.opener(who), {
-        self: { name, address: `10.141.0.${name.slice(1)}` },
+        self: { name, address: `10.141.0.${name.slice(1)}`, ...own },
         others: () => others,
         log: log(),
         now: () => nowMs
@@ -409,7 +411,7 @@ t.test(
     await look()
     t.strictSame([names(one), names(two)], [['c9'], ['c9']])
     t.ok(heard.includes('one a controller') && heard.includes('two a controller'))
-    others = [{ name: 'c10', address: '10.141.0.11' }]
+    others = [{ name: 'c10', address: '10.141.0.11', ...own }]
     await look()
     t.strictSame(two.controllers, [
       { name: 'c9', address: '10.141.0.9' },
@@ -421,6 +423,85 @@ t.test(
     t.strictSame(names(one), ['c9', 'c10'], 'who follows forgets nobody')
   }
 )
+
+// rules 11.15
+t.test('who is gone is kept, with since when, until it is removed or comes back', async t => {
+  const hub = new Hub()
+  let nowMs = Date.UTC(2026, 10, 20)
+  const of = (i: number) => ({ name: `c${i}`, address: '10.141.0.9', ...own })
+  let others: ReturnType<typeof of>[] | undefined
+  const open = async (who: string) => {
+    const shared = await SharedServices.open(hub.opener(who), {
+      self: of(1),
+      others: () => others,
+      log: log(),
+      now: () => nowMs
+    })
+    t.teardown(() => shared.close())
+    return shared
+  }
+  const one = await open('one')
+  const two = await open('two')
+  const look = async () => {
+    one.roleChanged()
+    await new Promise(resolve => setTimeout(resolve, 20))
+  }
+  others = [of(2), of(3)]
+  await look()
+  t.strictSame([one.gone, two.gone], [[], []])
+  others = [of(3)]
+  await look()
+  const since = new Date(nowMs).toISOString()
+  t.strictSame([one.gone, two.gone], Array(2).fill([{ ...of(2), since }]))
+  nowMs += DAY_MS
+  await look()
+  others = []
+  await look()
+  t.strictSame(
+    two.gone.map(({ name }) => name),
+    ['c3', 'c2'],
+    'the last one first'
+  )
+  nowMs += 10 * DAY_MS
+  await look()
+  t.strictSame(one.gone[1], { ...of(2), since }, 'zones forget it, and nobody else does')
+  t.strictSame(
+    two.controllers.map(({ name }) => name),
+    ['c1']
+  )
+
+  // Whoever takes over does not know at first who is there.
+  others = undefined
+  const three = await open('three')
+  hub.takesOver('three')
+  three.roleChanged()
+  await new Promise(resolve => setTimeout(resolve, 20))
+  t.strictSame(
+    three.gone.map(({ name }) => name),
+    ['c3', 'c2']
+  )
+  hub.takesOver('one')
+  others = [of(3)]
+  await look()
+  t.strictSame(two.gone, [{ ...of(2), since }], 'it is back')
+  t.equal(await one.remove('c3'), false, 'it is there')
+  t.equal(await one.remove('c9'), false, 'there is none')
+  t.equal(await one.remove('c2'), true)
+  t.strictSame([one.gone, two.gone], [[], []])
+  await look()
+  t.strictSame(two.gone, [], 'it stays so')
+
+  // What names grow has a bound.
+  for (let i = 0; i < 3; i++) {
+    others = Array.from({ length: 60 }, (_, j) => of(100 + i * 60 + j))
+    await look()
+    nowMs += 60_000
+  }
+  others = []
+  await look()
+  t.equal(two.gone.length, 100)
+  t.equal(two.gone[0]?.since, new Date(nowMs).toISOString(), 'those that are gone for longest are forgotten')
+})
 
 // rules 11.18
 for (const server of ['isc', 'kea', 'dnsmasq'] as const)

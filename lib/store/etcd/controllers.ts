@@ -36,6 +36,8 @@ export class Controllers {
   #lease = ''
   #others: readonly Controller[] = []
   #namesake = ''
+  /** Whether the others were looked up so far. */
+  isListed = false
   /** When the time was told, in milliseconds that only grow. */
   #toldMs = 0
   /** What each other key said, and at which revision. */
@@ -89,6 +91,7 @@ export class Controllers {
     this.#others = others
       .filter(({ name }) => name !== self.name)
       .sort((a, b) => compareNames(a.name, b.name))
+    this.isListed = true
     this.#tellOfNamesake(
       others.find(
         // Machines that were cloned may have one host name.

@@ -283,6 +283,11 @@ export class Etcd implements SharedMedium {
     return this.#controllers?.others ?? []
   }
 
+  /** Whether the others were looked up since the start. */
+  get isListed(): boolean {
+    return this.#controllers?.isListed ?? false
+  }
+
   get namesake(): string {
     return this.#controllers?.namesake ?? ''
   }
