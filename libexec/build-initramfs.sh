@@ -119,10 +119,12 @@ result_path() {
 }
 
 with_dracut() {
-  # hold-image.sh has put an empty directory in the place of dracut's modules, and those at /run/modules.d.
-  cp -a /run/modules.d/. /usr/lib/dracut/modules.d
-  rm -rf /usr/lib/dracut/modules.d/90svc
-  cp -R "$shared" /usr/lib/dracut/modules.d/90svc
+  # dracut finds the node's side among its modules; the image's own directory stays as it is.
+  dracutbasedir=/tmp/svc/base
+  cp -a /usr/lib/dracut "$dracutbasedir"
+  rm -rf "$dracutbasedir/modules.d/90svc"
+  cp -R "$shared" "$dracutbasedir/modules.d/90svc"
+  export dracutbasedir
   dracut --force --no-hostonly --tmpdir /tmp --add "svc $modules" --omit "$omitted_modules" \
     --add-drivers "$drivers" --omit-drivers "$omitted_drivers" "$built" "$kernel"
 }

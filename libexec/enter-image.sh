@@ -11,8 +11,6 @@ shift 2
 
 # The image's program gets the signal too, and tidies up.
 trap 'exit 143' TERM
-umount --no-canonicalize --internal-only --no-mtab --lazy run/host
-rmdir run/host
 # In a user namespace of its own making, a program would have all capabilities again.
 if [ -n "$users" ] && ! echo 0 | nsenter --no-fork --user="$users" -- \
   tee /proc/sys/user/max_user_namespaces >/dev/null 2>&1; then

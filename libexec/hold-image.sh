@@ -1,43 +1,116 @@
 #!/bin/sh
-# hold-image.sh TREE SHIPPED MODULES: makes the image TREE the root of the namespaces that it was started in, and holds
-# them until its standard input ends (lib/image/packer/sandbox.ts). SHIPPED holds dracut/, initramfs-tools/ and libexec/;
-# MODULES is the directory of dracut's modules below TREE, '' where there is none.
+# hold-image.sh SHIPPED USERS: makes the image in which it was started the root of the namespaces that it was started in, and
+# holds them until its standard input ends (lib/image/packer/sandbox.ts). SHIPPED holds dracut/, initramfs-tools/ and libexec/;
+# USERS is the file of the user namespace of the image's programs, '' where there is none.
 #
-# Names in the image may change at any time, and no link in it is followed here: so says the kernel where this is started by
-# without-links.sh, until all is mounted. mount is not to resolve paths itself.
+# The working directory is the image: it was opened by who started this, and no path leads here. Names in the image may change
+# at any time. So the root is a file system of our own. Each directory at the image's top is entered once, found to lie in the
+# image by its mount, and mounted there from within. Nothing is mounted on a directory of the image, and no name of the image is
+# used a second time.
 #
-# Says "ready" when the image is the root. What was the root is mounted at /run/host then, and enter-image.sh takes it
-# away before a program of the image runs. From pivot_root on this script starts no program: it would be the image's.
+# Says "moved" when the new root is there; what was the root is mounted over it then. Who started this takes that away and
+# writes a line, and hears "ready" if nothing is left of it. From pivot_root on this script starts no program: it would be
+# the image's.
 set -eu
 
-tree=$1
-shipped=$2
-modules=$3
+shipped=$1
+users=$2
+
+fail() {
+  printf '%s\n' "$*" >&2
+  exit 1
+}
 
 if ! command -v pivot_root >/dev/null; then
-  echo "this machine has no pivot_root: apt install util-linux-extra (before version 2.42 it was in util-linux)" >&2
-  exit 1
+  fail 'this machine has no pivot_root: apt install util-linux-extra (before version 2.42 it was in util-linux)'
 fi
-for directory in proc sys dev run tmp; do
-  if [ -L "$tree/$directory" ] || ! [ -d "$tree/$directory" ]; then
-    echo "/$directory of the image is not a directory: nothing can be mounted on it" >&2
-    exit 1
-  fi
-done
 
-# Without what is mounted in it. Its device nodes and setuid bits mean nothing here.
-mount --no-canonicalize --bind "$tree" "$tree"
-cd "$tree"
-mount --no-canonicalize -t proc -o ro,nosuid,nodev,noexec proc proc
-mount --no-canonicalize -t tmpfs -o nosuid,nodev,noexec,mode=0755,size=64k svc-sys sys
-mount --no-canonicalize -t tmpfs -o nosuid,noexec,mode=0755,size=64k svc-dev dev
-mount --no-canonicalize -t tmpfs -o nosuid,nodev,mode=0755 svc-run run
-mount --no-canonicalize -t tmpfs -o nosuid,nodev,mode=1777 svc-tmp tmp
+# The image's directory without what is mounted in it, at /sys/image. Its device nodes and setuid bits mean nothing here.
+mount --no-canonicalize -t tmpfs -o nosuid,nodev,noexec,mode=0700 svc-stage /sys
+mkdir /sys/image /sys/root
+reason=''
+if [ -z "$users" ]; then
+  mount --no-canonicalize --bind . /sys/image
+elif command -v perl >/dev/null; then
+  # open_tree, mount_setattr and move_mount have these numbers on all machines. mount(8) knows it from version 2.39 on.
+  # shellcheck disable=SC2016 # Perl's variables
+  reason=$(perl -e '
+    my ($users, $target, $here, $none) = (@ARGV, ".", "");
+    open(my $namespace, "<", $users) or die "$users: $!\n";
+    my $mount = syscall(428, -100, $here, 1 | 02000000);
+    die "open_tree: $!\n" if $mount < 0;
+    my $attributes = pack("Q4", 0x100000, 0, 0, fileno($namespace));
+    die "mount_setattr: $!\n" if syscall(442, $mount, $none, 0x1000, $attributes, 32) < 0;
+    die "move_mount: $!\n" if syscall(429, $mount, $none, -100, $target, 4) < 0;
+  ' "$users" /sys/image 2>&1) || :
+else
+  reason=$(mount --no-canonicalize --bind -o "X-mount.idmap=$users" . /sys/image 2>&1) || :
+fi
+
+# All that the programs of the image must not have, by number; the image's own mount is the last one.
+outer=' '
+image=''
+idmapped=''
+while read -r id _ _ _ point options _; do
+  outer="$outer$id "
+  if [ "$point" = /sys/image ]; then
+    image=$id
+    case ,$options, in *,idmapped,*) idmapped=yes ;; esac
+  fi
+done </proc/self/mountinfo
+if [ -n "$users" ] && [ -z "$idmapped" ]; then
+  fail "the files of the image cannot be shown to its programs as those of other users (idmapped mount: ${reason:-no perl, and a mount \
+before 2.39}): install perl, and have [image] directory on ext4, XFS or Btrfs with Linux 5.15 or later; or set initramfs = no in [image]"
+fi
+# Each read of a file sets its time of reading, which tells what the initramfs is made of (lib/image/packer/traces.ts).
+mount --no-canonicalize -o remount,bind,nosuid,nodev,strictatime /sys/image ||
+  mount --no-canonicalize -o remount,bind,nosuid,nodev /sys/image
+
+# Root of the image's programs is another user to this machine (sandbox.ts).
+owner=0
+if [ -n "$users" ]; then owner=2147483648; fi
+memory() {
+  mount --no-canonicalize -t tmpfs -o "$1,uid=$owner,gid=$owner" "svc-$2" "/sys/root${3-/$2}"
+}
+memory nosuid,nodev,mode=0755,size=1m root ''
+for path in /sys/image/* /sys/image/.[!.]* /sys/image/..?*; do
+  name=${path##*/}
+  case $name in
+    proc | sys | dev | run | tmp)
+      # The image's own is never seen, but a system without it is no image.
+      if [ -L "$path" ] || ! [ -d "$path" ]; then
+        fail "/$name of the image is not a directory: nothing can be mounted on it"
+      fi
+      ;;
+    *)
+      if [ -L "$path" ]; then
+        ln -s -- "$(readlink -- "$path")" "/sys/root/$name"
+      elif [ -d "$path" ]; then
+        cd -P -- "$path"
+        exec 4<.
+        while read -r key mount; do
+          if [ "$key" = mnt_id: ]; then break; fi
+        done </proc/self/fdinfo/4
+        exec 4<&-
+        if [ "$mount" != "$image" ]; then fail "/$name of the image was replaced: symbolic links are not followed"; fi
+        mkdir -- "/sys/root/$name"
+        mount --no-canonicalize --bind . "/sys/root/$name"
+      fi
+      ;;
+  esac
+done
+cd /sys/root
+mkdir proc sys dev run tmp
+mount --no-canonicalize -t proc -o ro,nosuid,nodev,noexec proc /sys/root/proc
+memory nosuid,nodev,noexec,mode=0755,size=64k sys
+memory nosuid,noexec,mode=0755,size=64k dev
+memory nosuid,nodev,mode=0755 run
+memory nosuid,nodev,mode=1777 tmp
 
 # dracut reads this one, and does without the rest of the hardware's description.
 mkdir -p sys/module/firmware_class/parameters
 : >sys/module/firmware_class/parameters/path
-mount --no-canonicalize -o remount,ro,nosuid,nodev,noexec sys
+mount --no-canonicalize -o remount,ro,nosuid,nodev,noexec /sys/root/sys
 
 mknod -m 666 dev/null c 1 3
 mknod -m 666 dev/zero c 1 5
@@ -50,30 +123,31 @@ ln -s /proc/self/fd/0 dev/stdin
 ln -s /proc/self/fd/1 dev/stdout
 ln -s /proc/self/fd/2 dev/stderr
 mkdir dev/shm
-mount --no-canonicalize -t tmpfs -o nosuid,nodev,noexec,mode=1777 svc-shm dev/shm
+memory nosuid,nodev,noexec,mode=1777 shm /dev/shm
 # What this machine's kernel tells of itself and its memory.
 for file in config.gz kallsyms kcore key-users keys kmsg kpagecgroup kpagecount kpageflags latency_stats sched_debug \
   sysrq-trigger timer_list vmallocinfo; do
   if [ -e "proc/$file" ]; then
-    mount --no-canonicalize --bind dev/null "proc/$file"
+    mount --no-canonicalize --bind /sys/root/dev/null "/sys/root/proc/$file"
   fi
 done
-mount --no-canonicalize -o remount,ro,nosuid,noexec dev
+mount --no-canonicalize -o remount,ro,nosuid,noexec /sys/root/dev
 
-# dracut finds the node's side among its modules; the image's own directory stays as it is.
-if [ -n "$modules" ]; then
-  mkdir run/modules.d
-  mount --no-canonicalize --bind "./$modules" run/modules.d
-  mount --no-canonicalize -o remount,bind,strictatime run/modules.d || :
-  mount --no-canonicalize -t tmpfs -o nosuid,nodev,mode=0755 svc-modules "./$modules"
-fi
-mkdir tmp/svc run/host
+mkdir tmp/svc
 cp -R "$shipped/dracut" "$shipped/initramfs-tools" "$shipped/libexec" tmp/svc
+chown -R "$owner:$owner" tmp/svc
 
-# To the programs of the image, links are links. This takes the flag away: by its name, as mount of util-linux 2.42 keeps it else.
-# Each read of a file sets its time of reading, which tells what the initramfs is made of (lib/image/packer/traces.ts).
-mount --no-canonicalize -o remount,bind,nosuid,nodev,symfollow,strictatime . ||
-  mount --no-canonicalize -o remount,bind,nosuid,nodev,symfollow .
-pivot_root . run/host
+pivot_root . .
+echo moved
+read -r _
+left=''
+proc=''
+while read -r id _ _ _ point _; do
+  case $outer in *" $id "*) left="$left $point" ;; esac
+  if [ "$point" = /proc ]; then proc=yes; fi
+done </proc/self/mountinfo
+if [ -n "$left" ] || [ -z "$proc" ]; then
+  fail "the image could not be shut in: of this machine there is still${left:- what /proc does not tell}"
+fi
 echo ready
 read -r _

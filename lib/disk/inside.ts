@@ -1,5 +1,6 @@
 import type { FileHandle } from 'node:fs/promises'
-import { lstat, open, readFile, readlink } from 'node:fs/promises'
+import { lstat, open, readlink } from 'node:fs/promises'
+import { mountOf } from './mounts.js'
 import { DIRECTORY, entryPath, FILE } from './openat.js'
 
 /** As many links as the kernel follows in one path. */
@@ -58,14 +59,14 @@ export async function openInside(tree: string, path: string, name = tree): Promi
   if (!found) throw new Error(`there is no file ${path} in ${name}`)
   let handle = await open(tree, DIRECTORY)
   try {
-    const mount = await mountOf(handle)
+    const mount = mountOf(handle.fd)
     const names = found.split('/')
     for (const [i, step] of names.entries()) {
       const next = await open(entryPath(handle.fd, step), i < names.length - 1 ? DIRECTORY : FILE)
       await handle.close()
       handle = next
     }
-    if ((await mountOf(handle)) !== mount) throw new Error('something is mounted there')
+    if (mountOf(handle.fd) !== mount) throw new Error('something is mounted there')
     if ((await handle.stat()).isFile()) return handle
   } catch (error) {
     await handle.close()
@@ -75,7 +76,3 @@ export async function openInside(tree: string, path: string, name = tree): Promi
   await handle.close()
   throw new Error(`${path} in ${name} is no regular file`)
 }
-
-/** Which mount an open file was reached through: its device says nothing of a bind mount. */
-const mountOf = async ({ fd }: FileHandle): Promise<string | undefined> =>
-  /^mnt_id:\s*(\d+)$/m.exec(await readFile(`/proc/self/fdinfo/${fd}`, 'latin1'))?.[1]

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { readFile, realpath } from 'node:fs/promises'
 import { unlessMissing } from './missing.js'
 
@@ -24,3 +25,7 @@ export async function mountsBelow(directory: string): Promise<string[]> {
     point => point === real || point.startsWith(below)
   )
 }
+
+/** Which mount an open file was reached through, by its descriptor: its device says nothing of a bind mount. */
+export const mountOf = (fd: number): string | undefined =>
+  /^mnt_id:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'latin1'))?.[1]

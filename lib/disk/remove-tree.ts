@@ -1,5 +1,6 @@
 import { open, readdir, rmdir, unlink } from 'node:fs/promises'
-import { mountsBelow } from './mounts.js'
+import { dirname } from 'node:path'
+import { mountOf, mountsBelow } from './mounts.js'
 import { DIRECTORY, entryPath } from './openat.js'
 import { shown } from './printable.js'
 
@@ -12,9 +13,12 @@ export async function removeTree(path: string, name = path): Promise<void> {
   const [mounted] = await mountsBelow(path)
   if (mounted !== undefined) throw new Error(`${name} is not removed: something is mounted at ${mounted}`)
   try {
+    const parent = await open(`${dirname(path)}/.`, DIRECTORY)
+    const mount = mountOf(parent.fd)
+    await parent.close()
     const top = await open(path, DIRECTORY)
     try {
-      await empty(top.fd, name, (await top.stat()).dev)
+      await empty(top.fd, name, mount, (await top.stat()).dev)
     } finally {
       await top.close()
     }
@@ -27,7 +31,14 @@ export async function removeTree(path: string, name = path): Promise<void> {
 }
 
 /** Names are bytes here: what is in an image need not be UTF-8. */
-async function empty(directory: number, path: string, device: number): Promise<void> {
+async function empty(
+  directory: number,
+  path: string,
+  mount: string | undefined,
+  device: number
+): Promise<void> {
+  // Whatever was renamed since the mounts were looked at.
+  if (mountOf(directory) !== mount) throw new Error(`${path} is not removed: something is mounted there`)
   for (const name of await readdir(entryPath(directory, ''), { encoding: 'buffer' })) {
     const entry = entryPath(directory, name)
     const inner = `${path}/${shown(name)}`
@@ -37,7 +48,7 @@ async function empty(directory: number, path: string, device: number): Promise<v
       try {
         if ((await child.stat()).dev !== device)
           throw new Error(`${inner} is not removed: something is mounted there`)
-        await empty(child.fd, inner, device)
+        await empty(child.fd, inner, mount, device)
       } finally {
         await child.close()
       }

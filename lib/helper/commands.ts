@@ -1,9 +1,9 @@
-import { lstat, rename } from 'node:fs/promises'
+import { lstat, mkdir, rename, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { copyTo } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
 import { openInside } from '../disk/inside.js'
-import { inDirectory } from '../disk/open-directory.js'
+import { inDirectory, type OpenDirectory } from '../disk/open-directory.js'
 import { removeTree } from '../disk/remove-tree.js'
 import { builtinPacker } from '../image/packer/builtin-packer.js'
 import { buildInitramfs } from '../image/packer/initramfs.js'
@@ -14,6 +14,7 @@ import { copyFromNode } from '../image/transfer/from-node.js'
 import { Remote } from '../image/transfer/remote.js'
 import { copyToNode } from '../image/transfer/to-node.js'
 import { run } from '../program/program.js'
+import { apart } from './apart.js'
 import {
   address,
   flag,
@@ -27,7 +28,6 @@ import {
   type Values
 } from './args.js'
 import type { Course } from './course.js'
-import { linkless } from './linkless.js'
 import { checkOwners, checkOwnersOfNode } from './owners.js'
 import {
   checkHidden,
@@ -63,9 +63,9 @@ const transfer = {
  * All that is done as root, and nothing else. Paths are those of the ini (`Places`); a tree is checked to lie below
  * `[image] directory`, and other names are one component. No command runs what it is given.
  *
- * Names in a tree may change at any time, so that a path that was checked is not used again. What this process does, and
- * tar, which walks by descriptors itself, is done by the `at` of a directory that is held open. Other programs are given
- * paths, where no link in `[image] directory` is followed (`linkless`). docs/security.md has a table.
+ * Names in a tree may change at any time, so that a path that was checked is not used again. What this process does is done
+ * by the `at` of a directory that is held open. Programs find that directory at a place of their own, where no link is
+ * followed (`apart`). docs/security.md has a table.
  */
 export const commands = {
   /** Builds the initramfs of a tree with the tree's own tool, where the one of the last build (`record`) is not as good. */
@@ -79,8 +79,8 @@ export const commands = {
     },
     async (places, { record, ...args }, course): Promise<Renewed | undefined> =>
       inTree(places, args.tree, ({ path, at }) => {
-        const build = async () =>
-          buildInitramfs({ ...course, ...args, tree: path, linkless: (await linkless(places)).inNamespace })
+        const { byRoot } = places
+        const build = () => buildInitramfs({ ...course, ...args, tree: at(), byRoot })
         return renewInitramfs({ ...course, ...args, path, tree: at(), record, build })
       })
   ),
@@ -96,11 +96,13 @@ export const commands = {
     },
     async (places, { packer, compressor, excludes, ...args }, course): Promise<Packed> => {
       const chosen = packer === 'system' ? systemPacker(compressor) : builtinPacker
-      return inTree(places, args.tree, tree =>
-        inFiles(places, args.output, (output, owner) =>
-          chosen.pack({ ...course, tree: tree.at(), excludes, output, owner })
+      return inTree(places, args.tree, async tree => {
+        const { through, paths } = await apart(places, tree)
+        const [path] = through.length === 0 ? [] : paths
+        return inFiles(places, args.output, (output, owner) =>
+          chosen.pack({ ...course, tree: tree.at(), path, through, excludes, output, owner })
         )
-      )
+      })
     }
   ),
 
@@ -120,13 +122,15 @@ export const commands = {
 
   /** Copies a tree to a hidden directory beside its future place. */
   clone: command({ tree: text, parent: text, work: text }, async (places, args, course): Promise<void> => {
-    await inTree(places, args.tree, checkUnmounted)
-    await checkOwners(args.tree, course)
-    const work = await inBase(places, args.parent, async ({ path }) => join(path, checkHidden(args.work)))
-    const { through } = await linkless(places)
-    await run('cp', ['-a', '-x', '--reflink=auto', '-T', '--', `${args.tree}/.`, work], {
-      ...course,
-      through
+    await inTree(places, args.tree, async tree => {
+      await checkUnmounted(tree)
+      await checkOwners(args.tree, course)
+      await making(places, args, async into => {
+        const { through, paths } = await apart(places, tree, into)
+        const [from, to = ''] = paths
+        const words = ['-a', '-x', '--reflink=auto', '-T', '--', `${from}/.`, to]
+        await run('cp', words, { ...course, through })
+      })
     })
   }),
 
@@ -134,24 +138,34 @@ export const commands = {
   grab: command(
     { ...transfer, tree: optional(text), parent: text, work: text },
     async (places, { parent, ...args }, course) => {
-      const { tree } = args
       checkOwnersOfNode(args.node)
-      if (tree !== undefined) await inTree(places, tree, checkUnmounted)
-      const { through } = await linkless(places)
       const remote = await remoteOf(places)
-      return inBase(places, parent, async base => {
-        const work = join(base.path, checkHidden(args.work))
-        return copyFromNode({ ...course, ...args, tree, work, at: base.at(args.work), remote, through })
+      const grab = async (tree?: OpenDirectory, into?: OpenDirectory) => {
+        const given = [...(tree ? [tree] : []), ...(into ? [into] : [])]
+        const { through, paths, nothing } = await apart(places, ...given)
+        const seen = { tree: tree && paths[0], work: (into && paths.at(-1)) ?? nothing }
+        const work = into?.path ?? nothing
+        return copyFromNode({ ...course, ...args, work, at: into?.at(), seen, remote, through })
+      }
+      const filled = (tree?: OpenDirectory) =>
+        args.dryrun ? grab(tree) : making(places, { parent, work: args.work }, into => grab(tree, into))
+      if (args.tree === undefined) return filled()
+      return inTree(places, args.tree, async tree => {
+        await checkUnmounted(tree)
+        return filled(tree)
       })
     }
   ),
 
   /** Makes a node like a tree. */
-  push: command({ ...transfer, tree: text }, async (places, args, course) => {
-    await inTree(places, args.tree, checkUnmounted)
-    const { through } = await linkless(places)
-    return copyToNode({ ...course, ...args, remote: await remoteOf(places), through })
-  }),
+  push: command({ ...transfer, tree: text }, async (places, args, course) =>
+    inTree(places, args.tree, async held => {
+      await checkUnmounted(held)
+      const { through, paths } = await apart(places, held)
+      const remote = await remoteOf(places)
+      return copyToNode({ ...course, ...args, at: held.at(), seen: paths[0], remote, through })
+    })
+  ),
 
   /** Makes a hidden directory's content durable. */
   sync: command({ parent: text, work: text }, async (places, { parent, work }, course): Promise<void> => {
@@ -195,6 +209,23 @@ export type Verb = Args<'systemctl'>['verb']
 export type Name = keyof typeof commands
 export type Args<N extends Name> = Values<(typeof commands)[N]['shape']>
 export type Result<N extends Name> = Awaited<ReturnType<(typeof commands)[N]['run']>>
+
+/** Makes a hidden directory, which must not be there yet, and has it filled while it is held open. */
+const making = <T>(
+  places: Places,
+  { parent, work }: { readonly parent: string; readonly work: string },
+  fill: (into: OpenDirectory) => Promise<T>
+): Promise<T> =>
+  inBase(places, parent, async ({ path, at }) => {
+    await mkdir(at(checkHidden(work)), 0o700)
+    try {
+      return await inDirectory(at(), work, into => fill({ ...into, path: join(path, work) }))
+    } catch (error) {
+      // What holds something is removed by who ordered it.
+      await rmdir(at(work)).catch(() => {})
+      throw error
+    }
+  })
 
 /** The ssh of a grab or a push runs as the owner of its key, who also gets the host keys: only rsync is root's. */
 async function remoteOf(places: Places): Promise<Remote> {

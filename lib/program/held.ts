@@ -14,6 +14,7 @@ export interface HeldOptions {
   readonly signal: AbortSignal
   /** How long a line may take to come. */
   readonly timeLimitMs: number
+  readonly cwd?: string
 }
 
 /**
@@ -57,7 +58,7 @@ export class Held {
     if (file === undefined) throw new ProgramError(program, 'missing', 'is not installed')
     const [command, words] = await boundToUs(file, args)
     const stdio = withoutInherited(['pipe', 'pipe', 'pipe'])
-    return new Held(program, spawn(command, words, { env, detached: true, stdio }), options)
+    return new Held(program, spawn(command, words, { env, cwd: options.cwd, detached: true, stdio }), options)
   }
 
   /** Undefined where it could not be started; `line` tells why then. */
@@ -92,6 +93,11 @@ export class Held {
       clearTimeout(timer)
       signal.removeEventListener('abort', this.#wake)
     }
+  }
+
+  /** Writes a line to its standard input. */
+  tell(): void {
+    this.#child.stdin?.write('\n')
   }
 
   readonly #wake = () => this.#woken()

@@ -97,18 +97,21 @@ t.test('a clone neither reads nor writes beyond the images', async t => {
   const ground = lay(scratch(t))
   const swapped = swapBefore(t, ground, 'cp')
   const { places, tree, images } = ground
-  await t.rejects(perform(places, 'clone', { tree, parent: '', work: hidden }, {}), {
-    message: /symbolic links/
-  })
+  await perform(places, 'clone', { tree, parent: '', work: hidden }, {})
   t.ok(swapped())
-  t.notOk(existsSync(join(images, hidden, 'etc/word')))
+  t.equal(
+    readFileSync(join(images, hidden, 'etc/word'), 'utf8'),
+    'image',
+    'it copies the tree that was checked'
+  )
 
   const other = lay(scratch(t))
   swapBefore(t, other, 'cp')
-  mkdirSync(join(other.images, 'a'))
+  mkdirSync(join(other.images, 'a/etc'), { recursive: true })
   const args = { tree: join(other.images, 'a'), parent: 'p/x', work: hidden }
-  await t.rejects(perform(other.places, 'clone', args, {}), { message: /symbolic links/ })
+  await perform(other.places, 'clone', args, {})
   outsideIsWhole(t, other)
+  t.ok(existsSync(join(other.images, 'r/x', hidden, 'etc')), 'into the directory that was checked')
 })
 
 // rules 9.13, 9.14
@@ -117,7 +120,7 @@ t.test('an initramfs is built in nothing that a link leads to', async t => {
   const swapped = swapBefore(t, ground, 'unshare')
   const args = { tree: ground.tree, kernelversion: '', dracutmodules: [], kernelmodules: [] }
   await t.rejects(perform(ground.places, 'initramfs', args, { timeLimitMs: 60_000 }), {
-    message: /is not a directory|symbolic links/
+    message: /chroot: failed to run command '\/bin\/sh'/
   })
   t.ok(swapped())
   outsideIsWhole(t, ground)
@@ -129,18 +132,18 @@ t.test('a grab writes, and a push reads, nothing beyond the images', async t => 
   await startNode(t, root, [], remote.port)
   const ground = lay(directory, remote.port)
   const swapped = swapBefore(t, ground, 'rsync')
-  const { places, tree } = ground
+  const { places } = ground
   const grab = { ...transfer, filesystems: [], parent: 'p/x', work: hidden }
-  await t.rejects(perform(places, 'grab', grab, { timeLimitMs: 60_000 }))
+  await perform(places, 'grab', grab, { timeLimitMs: 60_000 })
   t.ok(swapped())
   outsideIsWhole(t, ground)
+  t.equal(readFileSync(join(ground.images, 'r/x', hidden, 'etc/motd'), 'utf8'), 'first\n')
 
   const other = lay(join(directory, 'other'), remote.port)
   swapBefore(t, other, 'rsync')
   const push = { ...transfer, filesystems: ['/'], tree: other.tree, exclude: [] }
-  await t.rejects(perform({ ...other.places, state: places.state }, 'push', push, { timeLimitMs: 60_000 }))
-  t.notOk(existsSync(join(root, 'etc/word')))
-  t.equal(readFileSync(join(root, 'etc/motd'), 'utf8'), 'first\n', `${tree} was not pushed`)
+  await perform({ ...other.places, state: places.state }, 'push', push, { timeLimitMs: 60_000 })
+  t.equal(readFileSync(join(root, 'etc/word'), 'utf8'), 'image', 'the tree that was checked was pushed')
 })
 
 // rules 9.14

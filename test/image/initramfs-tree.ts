@@ -4,39 +4,39 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
-  statSync,
+  readlinkSync,
   symlinkSync,
   writeFileSync
 } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { scratch } from '../support/scratch.js'
 
 /**
  * What stands for dracut and mkinitramfs in an image without either: writes down how it was called and what it
- * saw to /seen, then does what /behaviour says: fail, hang (after making /hanging), or make the file.
+ * saw to /var/seen, then does what /etc/behaviour says: fail, hang (after making /var/hanging), or make the file.
  */
 const tool = `#!/bin/sh
 {
   printf 'argument:%s\\n' "$@"
-  ls /usr/lib/dracut/modules.d | sed 's/^/module:/'
+  ls "\${dracutbasedir:-/usr/lib/dracut}/modules.d" | sed 's/^/module:/'
   [ "$1" != -d ] || (cd "$2" && find . -type f | sort | sed 's/^/configuration:/' && cat conf.d/zz-svc)
   echo "drivers:$SVC_KERNELMODULES"
   ls /sys/class/net | sed 's/^/interface:/'
   ls /dev | sed 's/^/device:/'
   (echo 1 >/proc/sys/vm/drop_caches) 2>/dev/null && echo 'writes settings'
   ls -d /proc/[0-9]* | wc -l | sed 's/^/processes:/'
-} >/seen 2>&1
+} >/var/seen 2>&1
 for file in "$@"; do
   case $file in
     /tmp/svc/initrd) out=$file ;;
   esac
 done
 echo 'the tool begins' >&2
-case $(cat /behaviour) in
+case $(cat /etc/behaviour) in
   fail) echo 'half' >"$out"; echo 'No space left on device' >&2; exit 3 ;;
-  hang) touch /hanging; sleep 1000 & sleep 1000 ;;
+  hang) touch /var/hanging; sleep 1000 & sleep 1000 ;;
   nothing) exit 0 ;;
 esac
 echo 'an initramfs' >"$out"
@@ -51,7 +51,17 @@ export class Tree {
   constructor(t: Test, which: 'dracut' | 'mkinitramfs' | 'none', name = 'image') {
     const directory = scratch(t)
     this.path = join(directory, name)
-    for (const path of ['bin', 'boot', 'dev', 'proc', 'run', 'sys', 'tmp', 'usr/lib/dracut/modules.d/99base'])
+    for (const path of [
+      'bin',
+      'boot',
+      'dev',
+      'proc',
+      'run',
+      'sys',
+      'tmp',
+      'var',
+      'usr/lib/dracut/modules.d/99base'
+    ])
       mkdirSync(join(this.path, path), { recursive: true })
     for (const path of [
       `lib/modules/${kernel}/kernel`,
@@ -95,7 +105,7 @@ export class Tree {
   }
 
   behave(how: '' | 'fail' | 'hang' | 'nothing'): void {
-    this.write('behaviour', how)
+    this.write('etc/behaviour', how)
   }
 
   read(path: string): string {
@@ -108,13 +118,13 @@ export class Tree {
 
   /** What the tool saw, of one kind. */
   seen(kind: string): string[] {
-    const lines = this.read('seen').split('\n')
+    const lines = this.read('var/seen').split('\n')
     return lines.filter(line => line.startsWith(`${kind}:`)).map(line => line.slice(kind.length + 1))
   }
 
   /** Resolves when the tool is at work; `ended` is what ends first if it never is. */
   async hanging(): Promise<void> {
-    while (!this.list('.').includes('hanging')) await sleep(20)
+    while (!this.list('var').includes('hanging')) await sleep(20)
   }
 
   /** Resolves when no process has the tree as its root. */
@@ -122,13 +132,17 @@ export class Tree {
     while (this.inside().length > 0) await sleep(20)
   }
 
-  /** The processes that have the tree as their root. */
+  /** The processes of other mount namespaces in which something of the tree is mounted. */
   inside(): string[] {
-    const { dev, ino } = statSync(this.path)
+    const ours = readlinkSync('/proc/self/ns/mnt')
+    const mounted = `/${basename(dirname(this.path))}/${basename(this.path)}/`
     return readdirSync('/proc').filter(pid => {
       try {
-        const root = statSync(`/proc/${pid}/root/`)
-        return /^\d+$/.test(pid) && root.dev === dev && root.ino === ino
+        return (
+          /^\d+$/.test(pid) &&
+          readlinkSync(`/proc/${pid}/ns/mnt`) !== ours &&
+          readFileSync(`/proc/${pid}/mountinfo`, 'utf8').includes(mounted)
+        )
       } catch {
         return false
       }

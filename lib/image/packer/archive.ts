@@ -3,7 +3,7 @@ import { type BigIntStats, closeSync, openSync, readlinkSync, readSync } from 'n
 import { Header, Pax } from 'tar'
 import { FILE } from '../../disk/openat.js'
 import { ELSEWHERE, type Omitted, SOCKETS } from './packer.js'
-import { about, type Member, printable, unchanged, type Walk, walk } from './walk.js'
+import { about, type Member, printable, unchanged, unmounted, type Walk, walk } from './walk.js'
 
 const BLOCK_BYTES = 512
 const CHUNK_BYTES = 256 * 1024
@@ -100,6 +100,7 @@ function* head(path: string, stat: BigIntStats, kind: Kind): Generator<Buffer> {
 function* file(path: string, member: Member): Generator<Buffer> {
   const fd = about(member.path, () => openSync(member.openPath, FILE))
   try {
+    unmounted(member.path, fd, member.mount)
     unchanged(member.path, fd, member.stat)
     yield* head(path, member.stat, { type: 'File' })
     const size = Number(member.stat.size)

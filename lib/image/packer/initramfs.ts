@@ -3,10 +3,10 @@ import { runInImage } from './sandbox.js'
 
 /** What to build. */
 export interface InitramfsRequest {
-  /** Real path of the image's directory. */
+  /** The image's directory: a path of one that is held open (disk/open-directory.ts), or one that nobody can change. */
   readonly tree: string
-  /** Words before those of a program by which it follows no link in the place of the image; default: it follows them. */
-  readonly linkless?: readonly string[]
+  /** Whether who asks has root's rights anyway (sandbox.ts); default: no. */
+  readonly byRoot?: boolean
   /** Its name in /lib/modules of the image; '' means the newest there. */
   readonly kernelversion: string
   /** Modules of dracut that are added to ours. One that begins with `-` or `!` is left out instead. */
@@ -36,7 +36,7 @@ const name = /^[A-Za-z0-9][A-Za-z0-9._+~-]*$/
  * @throws Error naming the field that holds no name; ProgramError with the tool's last words.
  */
 export async function buildInitramfs(request: InitramfsRequest): Promise<Initramfs | undefined> {
-  const { tree, linkless = [], kernelversion, signal, timeLimitMs, line } = request
+  const { tree, byRoot = false, kernelversion, signal, timeLimitMs, line } = request
   if (kernelversion !== '') checkName('kernelversion', kernelversion, 'kernel')
   const modules = addedAndOmitted('dracutmodules', request.dracutmodules)
   const drivers = addedAndOmitted('kernelmodules', request.kernelmodules)
@@ -46,7 +46,7 @@ export async function buildInitramfs(request: InitramfsRequest): Promise<Initram
     if (key === 'note') line(value)
     else said.set(key, value)
   }
-  const sandbox = { tree, linkless, signal, timeLimitMs, line, onLine, onErrorLine: line }
+  const sandbox = { tree, byRoot, signal, timeLimitMs, line, onLine, onErrorLine: line }
   await runInImage(sandbox, [kernelversion, ...modules, ...drivers]).catch(error => {
     throw error instanceof ProgramError ? named(error, said.get('tool')) : error
   })

@@ -3,6 +3,9 @@ import type { Hashed } from './in-worker.js'
 export interface PackRequest {
   /** The real directory of the image, with no link left, or the path of one that is held open (disk/open-directory.ts). */
   readonly tree: string
+  /** The same as a program finds it that is run `through` these words (`run`); default: `tree`. */
+  readonly path?: string | undefined
+  readonly through?: readonly string[]
   /** Patterns as in contents.ts: `/var/cache/*`. */
   readonly excludes: readonly string[]
   /** Made by the packer (0600); must not be there yet. */

@@ -16,7 +16,7 @@ export interface Renewed extends Initramfs {
   readonly record?: string
 }
 
-interface Renewal extends Omit<InitramfsRequest, 'tree' | 'linkless'> {
+interface Renewal extends Omit<InitramfsRequest, 'tree' | 'byRoot'> {
   /** Where the image lies, for messages and for the record. */
   readonly path: string
   /** The image's directory, held open. */

@@ -1,15 +1,14 @@
 import { writeFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
-import { resolveInside } from '../../disk/inside.js'
 import { Held } from '../../program/held.js'
 import { searchPath } from '../../program/locate.js'
 import { type ProgramError, run } from '../../program/program.js'
 
 export interface SandboxRequest {
-  /** Real path of the image's directory. */
+  /** The image's directory: a path of one that is held open (disk/open-directory.ts), or one that nobody can change. */
   readonly tree: string
-  /** Words that run a program by which it follows no link in the place of the image; none: it follows them. */
-  readonly linkless: readonly string[]
+  /** Whether who asks has root's rights anyway: then the image's programs may run without a user namespace of their own. */
+  readonly byRoot: boolean
   readonly signal: AbortSignal
   readonly timeLimitMs: number
   /** For the record: what of the sandbox this machine cannot give. */
@@ -33,6 +32,12 @@ const namespaces = ['--mount', '--propagation', 'private', '--pid', '--fork', '-
  */
 const capabilities = '-all,+chown,+dac_override,+fowner,+sys_chroot'
 
+/**
+ * Root of the image's programs is this user of the controller, and the users after it are the others: none of them is anybody
+ * here (hold-image.sh). The numbers of an image's files are shown to its programs as they are, up to the 2147483646th.
+ */
+const users = '0 2147483648 2147483647'
+
 /** Until namespaces are there, which is a matter of milliseconds. */
 const BEGIN_MS = 60_000
 
@@ -43,50 +48,61 @@ const BEGIN_MS = 60_000
  * new privileges, and few capabilities. All that they started has ended when this resolves. Throws ProgramError.
  */
 export async function runInImage(request: SandboxRequest, args: readonly string[]): Promise<void> {
-  const { tree, linkless, signal, timeLimitMs, line, onLine, onErrorLine } = request
+  const { tree, byRoot, signal, timeLimitMs, line, onLine, onErrorLine } = request
   const limits = { signal, timeLimitMs: Math.min(BEGIN_MS, timeLimitMs) }
-  const modules = (await resolveInside(tree, 'usr/lib/dracut/modules.d')) ?? ''
-  const words = [...namespaces, ...linkless, 'sh', script('hold-image.sh'), tree, shipped, modules]
-  const [image, users] = await Promise.all([
-    Held.start('unshare', words, limits),
-    Held.start('unshare', ['--user', 'sh', script('hold-user.sh')], limits)
-  ])
+  const held = [await Held.start('unshare', ['--user', 'sh', script('hold-user.sh')], limits)]
   try {
-    const [mapped] = await Promise.all([mapUsers(users, line), image.line()])
+    const usersFile = (await mapUsers(held[0] as Held, byRoot, line)) ? `/proc/${held[0]?.pid}/ns/user` : ''
+    const words = [...namespaces, 'sh', script('hold-image.sh'), shipped, usersFile]
+    const image = await Held.start('unshare', words, { ...limits, cwd: tree })
+    held.push(image)
+    await image.line()
     const of = (what: string) => `/proc/${image.pid}/${what}`
+    // By its own name the directory cannot be found, which the shell would complain of.
+    const env = { PATH: searchPath(), LC_ALL: 'C', PWD: of('root') }
+    // Programs and their libraries are this machine's until the last step; the working directory is the image.
+    const place = [`--mount=${of('ns/mnt')}`, '--root=/', `--wd=${of('root')}`]
+    // What was the root lies over the image's: no name is used for it.
+    const umount = ['umount', '--no-canonicalize', '--internal-only', '--no-mtab', '--lazy', '.']
+    await run('nsenter', [...place, '--', ...umount], { ...limits, env })
+    image.tell()
+    await image.line()
     const entered = [
-      ...['--no-fork', `--mount=${of('ns/mnt')}`, `--pid=${of('ns/pid_for_children')}`],
-      ...['net', 'ipc', 'uts'].map(name => `--${name}=${of(`ns/${name}`)}`),
-      // Programs and their libraries are this machine's until the last step; the working directory is the image.
-      ...['--root=/', `--wd=${of('root')}`]
+      ...['--no-fork', `--pid=${of('ns/pid_for_children')}`, ...place],
+      ...['net', 'ipc', 'uts'].map(name => `--${name}=${of(`ns/${name}`)}`)
     ]
-    const enter = ['sh', script('enter-image.sh'), mapped ? `/proc/${users.pid}/ns/user` : '', capabilities]
+    const enter = ['sh', script('enter-image.sh'), usersFile, capabilities]
     await run('nsenter', [...entered, '--', ...enter, ...args], {
       signal,
       timeLimitMs,
       onLine,
       onErrorLine,
-      // By its own name the directory cannot be found, which the shell would complain of.
-      env: { PATH: searchPath(), LC_ALL: 'C', PWD: of('root') }
+      env
     })
   } finally {
     // With the first process of the process namespace, all others in it end.
-    await Promise.all([image.end(), users.end()])
+    await Promise.all(held.map(one => one.end()))
   }
 }
 
 /**
- * Maps all users to themselves, as the files of an image belong to users of any number. False where the system gives no
- * user namespace: the capabilities that are left then reach as far as what can be seen.
+ * Maps the users of the image's programs. Throws Error where the system gives no user namespace, and false where that is
+ * not held to be needed: the capabilities that are left then reach as far as what can be seen.
  */
-async function mapUsers(users: Held, line: (text: string) => void): Promise<boolean> {
+async function mapUsers(held: Held, byRoot: boolean, line: (text: string) => void): Promise<boolean> {
   try {
-    await users.line()
-    for (const map of ['uid_map', 'gid_map']) await writeFile(`/proc/${users.pid}/${map}`, '0 0 4294967295')
+    await held.line()
+    for (const map of ['uid_map', 'gid_map']) await writeFile(`/proc/${held.pid}/${map}`, users)
     return true
   } catch (error) {
     if ((error as ProgramError).why === 'aborted') throw error
-    line(`programs of the image run without a user namespace of their own: ${(error as Error).message}`)
+    const { message } = error as Error
+    if (!byRoot)
+      throw new Error(
+        `programs of the image can have no user namespace of their own (${message}), and would run as root of the controller: ` +
+          'type sysctl user.max_user_namespaces=100000, or set initramfs = no in [image]'
+      )
+    line(`programs of the image run without a user namespace of their own: ${message}`)
     return false
   }
 }

@@ -32,11 +32,17 @@ export function systemPacker(compressor: Compressor): Packer {
     suffix,
     async pack(request: PackRequest): Promise<Packed> {
       const contents = await contentsOf(request.tree, request.excludes)
-      const words = [...options(command), ...excluding(contents), `--directory=${request.tree}`, '.']
+      const words = [
+        ...options(command),
+        ...excluding(contents),
+        `--directory=${request.path ?? request.tree}`,
+        '.'
+      ]
       const omitted = new Omitted()
-      // tar itself names the directories of other devices.
+      // tar itself names the directories of other devices, where it sees them.
       for (const { path, isDirectory, isBound } of contents.mounts)
-        if (isBound || !isDirectory) omitted.add(ELSEWHERE, shown(Buffer.from(path)))
+        if (request.path !== undefined || isBound || !isDirectory)
+          omitted.add(ELSEWHERE, shown(Buffer.from(path)))
       return fillNew(
         request.output,
         async file => {
@@ -91,14 +97,14 @@ const excluding = ({ excludes, mounts }: Contents) =>
 async function tar(
   words: readonly string[],
   file: FileHandle,
-  { signal, timeLimitMs, line }: PackRequest,
+  { signal, timeLimitMs, line, through }: PackRequest,
   omitted: Omitted,
   progress: ReturnType<typeof progressOf>
 ): Promise<void> {
   const said = new TarMessages(omitted, records => progress.at(records * RECORD_BYTES), line)
   const onErrorLine = (text: string) => said.add(text)
   try {
-    await run('tar', words, { cwd: '/', output: file.fd, signal, timeLimitMs, onErrorLine })
+    await run('tar', words, { cwd: '/', output: file.fd, signal, timeLimitMs, through, onErrorLine })
   } catch (error) {
     const { reason } = said
     if (!(error instanceof ProgramError) || error.why !== 'failed' || reason === undefined) throw error

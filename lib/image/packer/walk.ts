@@ -1,4 +1,5 @@
 import { type BigIntStats, closeSync, fstatSync, lstatSync, openSync, readdirSync } from 'node:fs'
+import { mountOf } from '../../disk/mounts.js'
 import { DIRECTORY, entryPath } from '../../disk/openat.js'
 import { shown } from '../../disk/printable.js'
 import { type Contents, matcher } from './contents.js'
@@ -10,6 +11,8 @@ export interface Member {
   /** The path to open it by, good until the next member is asked for. */
   readonly openPath: Buffer
   readonly stat: BigIntStats
+  /** The mount of the tree (disk/mounts.ts). What is opened must be of it. */
+  readonly mount: string | undefined
   /** It lies on another file system, or something is mounted there. It is not entered, and must not be read. */
   readonly isElsewhere: boolean
 }
@@ -38,8 +41,9 @@ export function* walk(options: Walk): Generator<Member> {
   const fd = openSync(options.tree, DIRECTORY)
   try {
     const stat = fstatSync(fd, { bigint: true })
-    yield { path: '.', openPath: entryPath(fd, ''), stat, isElsewhere: false }
-    yield* inDirectory(options, fd, '.', stat)
+    const mount = mountOf(fd)
+    yield { path: '.', openPath: entryPath(fd, ''), stat, mount, isElsewhere: false }
+    yield* inDirectory(options, fd, '.', stat, mount)
   } finally {
     closeSync(fd)
   }
@@ -49,8 +53,10 @@ function* inDirectory(
   options: Walk,
   directory: number,
   path: string,
-  before: BigIntStats
+  before: BigIntStats,
+  mount: string | undefined
 ): Generator<Member> {
+  unmounted(path, directory, mount)
   const names = about(path, () => readdirSync(entryPath(directory, ''), 'latin1'))
   for (const name of names.sort()) {
     const inner = `${path}/${name}`
@@ -58,16 +64,21 @@ function* inDirectory(
     const here = entryPath(directory, Buffer.from(name, 'latin1'))
     const stat = about(inner, () => lstatSync(here, { bigint: true }))
     const isElsewhere = stat.dev !== before.dev || options.mounts.has(inner)
-    yield { path: inner, openPath: here, stat, isElsewhere }
+    yield { path: inner, openPath: here, stat, mount, isElsewhere }
     if (!stat.isDirectory() || isElsewhere) continue
     const fd = about(inner, () => openSync(here, DIRECTORY))
     try {
-      yield* inDirectory(options, fd, inner, stat)
+      yield* inDirectory(options, fd, inner, stat, mount)
     } finally {
       closeSync(fd)
     }
   }
   unchanged(path, directory, before)
+}
+
+/** Throws an Error when an open file was reached through another mount: names may have changed since they were listed. */
+export function unmounted(path: string, fd: number, mount: string | undefined): void {
+  if (mountOf(fd) !== mount) throw new Error(`${printable(path)}: something is mounted there`)
 }
 
 /** Throws an Error when an open file is another one than at `before`, or has changed since. */

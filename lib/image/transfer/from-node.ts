@@ -13,7 +13,9 @@ export interface FromNodeRequest extends CopyRequest {
   /** The directory to fill, absolute: not there yet or empty. A dry run does not make it. */
   readonly work: string
   /** The same in a directory that is held open (disk/open-directory.ts), for this process; default: `work`. */
-  readonly at?: string
+  readonly at?: string | undefined
+  /** Both as cp and rsync find them; default: as above. */
+  readonly seen?: { readonly tree: string | undefined; readonly work: string }
 }
 
 /**
@@ -23,19 +25,19 @@ export interface FromNodeRequest extends CopyRequest {
  * caller makes the result durable.
  */
 export async function copyFromNode(request: FromNodeRequest): Promise<{ readonly changes: number }> {
-  const { remote, node, tree, work, at = work, dryrun, own = [] } = request
+  const { remote, node, tree, work, at = work, seen = { tree, work }, dryrun, own = [] } = request
   const { signal, timeLimitMs, line, through } = request
   const { filesystems, exclude } = checkSelection(request.filesystems, request.exclude)
   const chosen = chooseFilesystems(node, filesystems, await nodeMounts(remote, request, signal))
   for (const path of chosen.covered) line(`${path} is no file system of its own on node ${node}`)
   for (const path of chosen.left) line(`${path} of node ${node} is another file system: left out`)
-  const destination = dryrun ? (tree ?? work) : work
+  const destination = dryrun ? (seen.tree ?? seen.work) : seen.work
   if (!dryrun) {
     await mkdir(at, { recursive: true, mode: 0o700 })
     if ((await readdir(at)).length > 0) throw new Error(`${work} is not empty`)
-    if (tree !== undefined) {
+    if (seen.tree !== undefined) {
       line(`copying ${tree}`)
-      const words = ['-a', '-x', '--reflink=auto', '--', `${tree}/.`, `${destination}/`]
+      const words = ['-a', '-x', '--reflink=auto', '--', `${seen.tree}/.`, `${destination}/`]
       await run('cp', words, { signal, timeLimitMs, through })
     }
   }

@@ -7,6 +7,10 @@ import { checkSelection, chooseFilesystems, pushRules } from './selection.js'
 export interface ToNodeRequest extends CopyRequest {
   /** The image's directory. */
   readonly tree: string
+  /** The same held open (disk/open-directory.ts), for this process; default: `tree`. */
+  readonly at?: string
+  /** The same as rsync finds it; default: `tree` with no link left. */
+  readonly seen?: string | undefined
 }
 
 /**
@@ -17,13 +21,15 @@ export interface ToNodeRequest extends CopyRequest {
 export async function copyToNode(request: ToNodeRequest): Promise<{ readonly changes: number }> {
   const { remote, node, signal, line, own = [] } = request
   const { filesystems, exclude } = checkSelection(request.filesystems, request.exclude)
-  const tree = await realpath(request.tree)
+  const { at = request.tree } = request
+  const tree = await realpath(at)
+  const { seen = tree } = request
   const chosen = chooseFilesystems(node, filesystems, await nodeMounts(remote, request, signal))
-  for (const path of chosen.taken) await checkSource(tree, path)
+  for (const path of chosen.taken) await checkSource(at, tree, path)
   for (const path of chosen.left) line(`${path} of node ${node} is another file system: left alone`)
   return transfer({
     ...request,
-    sources: chosen.taken.map(path => (path === '/' ? `${tree}/./` : `${tree}/.${path}/`)),
+    sources: chosen.taken.map(path => (path === '/' ? `${seen}/./` : `${seen}/.${path}/`)),
     destination: '/',
     from: 'controller',
     rules: pushRules(exclude, own, chosen)
@@ -31,15 +37,16 @@ export async function copyToNode(request: ToNodeRequest): Promise<{ readonly cha
 }
 
 /** Throws Error unless the source of a push is what it should be: a push deletes what its source lacks. */
-async function checkSource(tree: string, path: string): Promise<void> {
-  const source = path === '/' ? tree : join(tree, path)
-  if ((await realpath(source).catch(() => undefined)) !== source || !(await stat(source)).isDirectory())
+async function checkSource(at: string, tree: string, path: string): Promise<void> {
+  const source = join(at, path)
+  const real = await realpath(source).catch(() => undefined)
+  if (real !== (path === '/' ? tree : join(tree, path)) || !(await stat(source)).isDirectory())
     throw new Error(`grab_filesystems: ${JSON.stringify(path)} is no directory of the image ${tree}`)
   if (path !== '/') return
   for (const name of ['etc', 'usr'])
-    if (!(await stat(join(tree, name)).catch(() => undefined))?.isDirectory())
+    if (!(await stat(join(at, name)).catch(() => undefined))?.isDirectory())
       throw new Error(`${tree} holds no system that could be pushed: it has no /${name}`)
-  const { uid, mode } = await stat(tree)
+  const { uid, mode } = await stat(at)
   if (uid !== 0 || (mode & 0o555) !== 0o555)
     throw new Error(
       `${tree} belongs to user ${uid} with mode ${(mode & 0o7777).toString(8)}, which would become those of the ` +

@@ -3,6 +3,7 @@ import { buildInitramfs } from '../../../lib/image/packer/initramfs.js'
 
 await buildInitramfs({
   tree: process.argv[2] ?? '',
+  byRoot: true,
   kernelversion: '',
   dracutmodules: [],
   kernelmodules: [],
