@@ -11,11 +11,6 @@ shift 2
 
 # The image's program gets the signal too, and tidies up.
 trap 'exit 143' TERM
-# In a user namespace of its own making, a program would have all capabilities again.
-if [ -n "$users" ] && ! echo 0 | nsenter --no-fork --user="$users" -- \
-  tee /proc/sys/user/max_user_namespaces >/dev/null 2>&1; then
-  echo 'note programs of the image could make user namespaces: /proc/sys is read-only for svcd'
-fi
 # shellcheck disable=SC3045 # dash has it
 ulimit -c 0
 

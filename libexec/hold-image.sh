@@ -26,8 +26,8 @@ if ! command -v pivot_root >/dev/null; then
 fi
 
 # The image's directory without what is mounted in it, at /sys/image. Its device nodes and setuid bits mean nothing here.
-mount --no-canonicalize -t tmpfs -o nosuid,nodev,noexec,mode=0700 svc-stage /sys
-mkdir /sys/image /sys/root
+mount --no-canonicalize -t tmpfs -o nosuid,nodev,noexec,mode=0711 svc-stage /sys
+mkdir /sys/image /sys/root /sys/proc
 reason=''
 if [ -z "$users" ]; then
   mount --no-canonicalize --bind . /sys/image
@@ -45,6 +45,13 @@ elif command -v perl >/dev/null; then
   ' "$users" /sys/image 2>&1) || :
 else
   reason=$(mount --no-canonicalize --bind -o "X-mount.idmap=$users" . /sys/image 2>&1) || :
+fi
+
+# In a user namespace of its own making, a program would have all capabilities again. This machine's own /proc may be read-only.
+mount --no-canonicalize -t proc -o nosuid,nodev,noexec proc /sys/proc
+if [ -n "$users" ] && ! echo 0 | nsenter --no-fork --user="$users" -- \
+  tee /sys/proc/sys/user/max_user_namespaces >/dev/null 2>&1; then
+  echo 'programs of the image could make user namespaces: this machine lets nobody set how many'
 fi
 
 # All that the programs of the image must not have, by number; the image's own mount is the last one.

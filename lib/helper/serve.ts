@@ -1,15 +1,20 @@
 import { once } from 'node:events'
 import { createServer, type Server, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config/types.js'
 import { ServiceError } from '../errors.js'
 import { perform } from './local.js'
-import { CHILD, type Order, receive, SOCKET, send } from './messages.js'
+import { CHILD, type Order, type Report, receive, SOCKET, send } from './messages.js'
 import { type Places, placesOf } from './places.js'
 
 /** As many pieces of work at once; svcd bounds its own far below. */
 const MOST_AT_ONCE = 100
 const IDLE_MS = 60_000
+/** So many lines of one piece of work are told, and so much of each: svcd keeps fewer (jobs/transcript.ts). */
+const MOST_LINES = 10_000
+const LONGEST_LINE = 4096
+const REST_MS = 10
 
 /**
  * Does what is ordered over a socket, until it closes: what is under way is stopped then. Resolves when that has ended.
@@ -17,16 +22,50 @@ const IDLE_MS = 60_000
  */
 export async function serveSocket(socket: Duplex, places: Places): Promise<void> {
   const running = new Map<number, { readonly stop: AbortController; readonly done: Promise<void> }>()
+  let draining: Promise<unknown> | undefined
+  /** Sends what a program says. While the socket is full, the program waits. */
+  const tell = (report: Report) => {
+    send(socket, report)
+    if (!socket.writableNeedDrain) return undefined
+    const over = new AbortController()
+    draining ??= Promise.race(['drain', 'close'].map(event => once(socket, event, over)))
+      .catch(() => {})
+      .finally(() => {
+        draining = undefined
+        over.abort()
+      })
+    return draining
+  }
+  let resting: Promise<unknown> | undefined
+  /** A program whose lines nobody hears any more does not keep this process busy. */
+  const rest = () => {
+    resting ??= sleep(REST_MS).finally(() => {
+      resting = undefined
+    })
+    return resting
+  }
   const performed = async (order: Extract<Order, { command: string }>, { signal }: AbortController) => {
     const { id, command, args, timeLimitMs } = order
+    let lines = 0
+    let told = 0
     try {
       if (timeLimitMs !== undefined && !(timeLimitMs > 0)) throw new Error('the time limit must be positive')
       const result = await perform(places, command, args, {
         signal,
         ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
-        line: line => send(socket, { id, line }),
-        progress: progress => send(socket, { id, progress }),
-        change: change => send(socket, { id, change })
+        line: line => {
+          lines++
+          if (lines > MOST_LINES) return rest()
+          const text = lines < MOST_LINES ? line.slice(0, LONGEST_LINE) : 'what it says further is left out'
+          return tell({ id, line: text })
+        },
+        progress: progress => {
+          // As exact as svcd keeps it.
+          if (progress - told < 0.001) return
+          told = progress
+          return tell({ id, progress })
+        },
+        change: change => tell({ id, change: change.slice(0, 2 * LONGEST_LINE) })
       })
       send(socket, { id, result: result ?? null })
     } catch (error) {

@@ -2,6 +2,8 @@ import { oneLine } from '../log.js'
 
 /** How many lines are kept of a job's beginning, and as many of its end. */
 export const LINES_KEPT = 1000
+/** Characters of a line that are kept. */
+const LONGEST_LINE = 4096
 
 /** A transcript as it is stored. */
 export interface TranscriptDoc {
@@ -40,7 +42,7 @@ export class Transcript {
 
   add(text: string): void {
     // A copy: a part of a string keeps the whole of it in memory.
-    const line: string = JSON.parse(JSON.stringify(oneLine(text)))
+    const line: string = JSON.parse(JSON.stringify(oneLine(text.slice(0, LONGEST_LINE))))
     const size = this.#sizeOf(line)
     const isAmongFirst = this.#first.length < LINES_KEPT && this.#first.length === this.count
     if (isAmongFirst && this.#bytes.first + size <= this.#mostBytes) {

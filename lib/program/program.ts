@@ -25,10 +25,13 @@ export interface ProgramOptions {
   readonly output?: number
   /** Bytes of standard output that are gathered, default 16 MiB; more is an error, and ends the program. */
   readonly maxOutput?: number
-  /** Each line of standard output as it comes, which is not gathered then. A carriage return ends a line too. */
-  readonly onLine?: (line: string) => void
-  /** Each line of standard error as it comes. */
-  readonly onErrorLine?: (line: string) => void
+  /**
+   * Each line of standard output as it comes, which is not gathered then. A carriage return ends a line too. Where it gives a
+   * promise, no more is read until that has resolved, so that the program waits in its turn.
+   */
+  readonly onLine?: (line: string) => unknown
+  /** The same of standard error. */
+  readonly onErrorLine?: (line: string) => unknown
   /** Exit statuses that are success, default [0]. */
   readonly ok?: readonly number[]
 }
@@ -150,17 +153,24 @@ class Run {
     else this.#end({ why: 'failed', what: `wrote more than ${maxOutput} bytes and was ended` })
   }
 
-  #cut(stream: Readable | null, take: (line: string) => void): void {
+  #cut(stream: Readable | null, take: (line: string) => unknown): void {
+    let wait: unknown
     const lines = new Lines(line => {
       // After the first throw the caller has no more use for lines.
       if (this.#ending && 'thrown' in this.#ending) return
       try {
-        take(line)
+        wait = take(line) ?? wait
       } catch (thrown) {
         this.#end({ thrown })
       }
     })
-    stream?.on('data', (bytes: Buffer) => lines.add(bytes))
+    stream?.on('data', (bytes: Buffer) => {
+      lines.add(bytes)
+      if (!(wait instanceof Promise)) return
+      stream.pause()
+      void wait.finally(() => stream.resume())
+      wait = undefined
+    })
     // Not `end`, which does not come when the stream has to be destroyed.
     stream?.once('close', () => lines.end())
   }

@@ -184,7 +184,7 @@ echo an initramfs >/tmp/svc/initrd
   // What any user may mount: in namespaces of his own.
   const script = `while [ -e ${socket} ]; do
     for name in run tmp boot usr; do mount --bind /proc ${images}/outer/srv/inner/$name; done
-    sleep 0.05
+    sleep 0.5
     for name in run tmp boot usr; do umount -l ${images}/outer/srv/inner/$name; done
   done 2>/dev/null`
   const user = ['setpriv', '--pdeathsig', 'KILL', `--reuid=${nobody}`, `--regid=${nobody}`, '--clear-groups']

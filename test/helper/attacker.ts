@@ -1,6 +1,6 @@
 /*
  * A process with the rights of user svcd and nothing else that sends orders to the real helper: `rename` without end, and
- * every command in rounds. Arguments: the socket, the directory of images, how many rounds. It says one line for each answer of
+ * every command in rounds, four at a time. Arguments: the socket, the directory of images, how many rounds. It says one line for each answer of
  * a command: the command and `done`, or why not; and what it got to see of what no image holds.
  */
 import { existsSync, readFileSync, rmSync } from 'node:fs'
@@ -81,12 +81,14 @@ const outer = order(
 let round = 0
 void outer.then(() => tell(`OUTER ended in round ${round}`))
 const swapping = swap()
-for (; round < Number(rounds); round++) {
-  const name = (kind: number) => `.svcd-${(round * 16 + kind).toString(16).padStart(16, '0')}`
+
+async function oneRound(number: number): Promise<void> {
+  const name = (kind: number) => `.svcd-${(number * 16 + kind).toString(16).padStart(16, '0')}`
   const [archive, copied, cloned, grabbed] = [name(0), name(1), name(2), name(3)]
   const x = join(images, 'p/x')
   const node = { node: 'node001', address: '127.0.0.1', filesystems: [], exclude: [], own: [] }
-  const packer = round % 2 === 0 ? 'system' : 'builtin'
+  const packer = number % 2 === 0 ? 'system' : 'builtin'
+  const withNode = number % 10 === 0
   await Promise.all([
     order('initramfs', {
       tree: join(images, 'outer/srv/inner'),
@@ -96,7 +98,7 @@ for (; round < Number(rounds); round++) {
     order('readable', { tree: x, path: 'etc/word' }),
     order('copy', { tree: x, path: 'etc/word', output: copied }),
     order('clone', { tree: x, parent: 'p', work: cloned }),
-    ...(round % 10 === 0
+    ...(withNode
       ? [
           order('grab', { ...node, dryrun: false, tree: x, parent: 'p', work: grabbed }),
           order('push', { ...node, dryrun: true, tree: x })
@@ -105,7 +107,7 @@ for (; round < Number(rounds); round++) {
   ])
   look(archive)
   look(copied)
-  for (const made of [cloned, grabbed]) {
+  for (const made of withNode ? [cloned, grabbed] : [cloned]) {
     const output = name(4)
     for (const parent of ['p', 'q']) {
       if (await order('copy', { tree: join(images, parent, made), path: 'etc/word', output })) look(output)
@@ -113,8 +115,13 @@ for (; round < Number(rounds); round++) {
       await order('remove', { parent, name: made })
     }
   }
-  tell(`ROUND ${round + 1}`)
+  tell(`ROUND ${number}`)
 }
+
+const lane = async () => {
+  while (round < Number(rounds)) await oneRound(++round)
+}
+await Promise.all([lane(), lane(), lane(), lane()])
 isOver = true
 await swapping
 await outer

@@ -261,3 +261,31 @@ t.test('without a setpriv that can do it, programs run all the same', async t =>
   writeFileSync(join(directory, 'setpriv'), refusing, { mode: 0o755 })
   t.equal((await script('echo another')).stdout, 'another\n')
 })
+
+t.test('a program is not read while what took its lines is busy', async t => {
+  for (const [onLine, text] of [
+    ['onLine', 'yes'],
+    ['onErrorLine', 'yes >&2']
+  ] as const) {
+    let taken = 0
+    let go = () => {}
+    const busy = new Promise<void>(resolve => {
+      go = resolve
+    })
+    const stop = new AbortController()
+    const take = () => {
+      taken++
+      return busy
+    }
+    const running = failure(script(text, { signal: stop.signal, [onLine]: take }))
+    await until(() => taken > 0)
+    const before = taken
+    t.ok(before <= 65_536, onLine, { before })
+    await new Promise(resolve => setTimeout(resolve, 300))
+    t.equal(taken, before, 'it waits')
+    go()
+    await until(() => taken > 200_000)
+    stop.abort()
+    t.equal((await running).why, 'aborted')
+  }
+})

@@ -16,7 +16,7 @@ export interface InitramfsRequest {
   readonly signal: AbortSignal
   readonly timeLimitMs: number
   /** For the record: what the tool says, and what was left out. */
-  line(text: string): void
+  line(text: string): unknown
 }
 
 /** What was built. */
@@ -42,9 +42,9 @@ export async function buildInitramfs(request: InitramfsRequest): Promise<Initram
   const drivers = addedAndOmitted('kernelmodules', request.kernelmodules)
   const said = new Map<string, string>()
   const onLine = (text: string) => {
-    const [, key = '', value = ''] = /^(\S+) (.*)$/.exec(text) ?? []
-    if (key === 'note') line(value)
-    else said.set(key, value)
+    const [, key = '', value = ''] = /^(note|tool|kernel|initrd) (.*)$/.exec(text) ?? []
+    if (key === 'note') return line(value)
+    if (key !== '') said.set(key, value)
   }
   const sandbox = { tree, byRoot, signal, timeLimitMs, line, onLine, onErrorLine: line }
   await runInImage(sandbox, [kernelversion, ...modules, ...drivers]).catch(error => {

@@ -17,7 +17,7 @@ export interface PackRequest {
   /** 0..1, never less than before. A pack that takes less than a second may not call it. */
   progress(fraction: number): void
   /** What the packer says about single files. */
-  line(text: string): void
+  line(text: string): unknown
 }
 
 /** What was packed, with the checksum and the size of the output file. */

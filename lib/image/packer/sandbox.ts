@@ -12,9 +12,9 @@ export interface SandboxRequest {
   readonly signal: AbortSignal
   readonly timeLimitMs: number
   /** For the record: what of the sandbox this machine cannot give. */
-  line(text: string): void
-  readonly onLine: (text: string) => void
-  readonly onErrorLine: (text: string) => void
+  line(text: string): unknown
+  readonly onLine: (text: string) => unknown
+  readonly onErrorLine: (text: string) => unknown
 }
 
 /** The directory of the checkout or of the installed service, above dist/image/packer/ or lib/image/packer/. */
@@ -56,7 +56,7 @@ export async function runInImage(request: SandboxRequest, args: readonly string[
     const words = [...namespaces, 'sh', script('hold-image.sh'), shipped, usersFile]
     const image = await Held.start('unshare', words, { ...limits, cwd: tree })
     held.push(image)
-    await image.line()
+    for (let said = await image.line(); said !== 'moved'; said = await image.line()) line(said)
     const of = (what: string) => `/proc/${image.pid}/${what}`
     // By its own name the directory cannot be found, which the shell would complain of.
     const env = { PATH: searchPath(), LC_ALL: 'C', PWD: of('root') }
@@ -89,7 +89,7 @@ export async function runInImage(request: SandboxRequest, args: readonly string[
  * Maps the users of the image's programs. Throws Error where the system gives no user namespace, and false where that is
  * not held to be needed: the capabilities that are left then reach as far as what can be seen.
  */
-async function mapUsers(held: Held, byRoot: boolean, line: (text: string) => void): Promise<boolean> {
+async function mapUsers(held: Held, byRoot: boolean, line: (text: string) => unknown): Promise<boolean> {
   try {
     await held.line()
     for (const map of ['uid_map', 'gid_map']) await writeFile(`/proc/${held.pid}/${map}`, users)

@@ -12,28 +12,28 @@ export class TarMessages {
   constructor(
     readonly omitted: Omitted,
     readonly checkpoint: (records: number) => void,
-    readonly line: (text: string) => void
+    readonly line: (text: string) => unknown
   ) {}
 
-  add(text: string): void {
+  /** Gives what `line` gave. */
+  add(text: string): unknown {
     // tar calls itself by the path that it was started with.
     const said = /^(?:[^:]*\/)?tar: (.*)$/.exec(text)?.[1]
     if (said === undefined) {
       this.#ofCompressor ??= text
-      this.line(text)
-      return
+      return this.line(text)
     }
     const records = /^#(\d+)$/.exec(said)?.[1]
     const left = leftOut(said)
     if (records !== undefined) this.checkpoint(Number(records))
     else if (left !== undefined) this.omitted.add(...left)
-    else this.#say(said)
+    else return this.#say(said)
   }
 
-  #say(said: string): void {
+  #say(said: string): unknown {
     if (/^Child (returned status|died with signal) /.test(said)) this.#isCompressorsFault = true
     if (!said.includes(': Warning: ')) this.#ofTar ??= explained(said)
-    this.line(`tar: ${said}`)
+    return this.line(`tar: ${said}`)
   }
 
   /** Why tar failed, if it did. It says so first; its last words are only that it failed. */

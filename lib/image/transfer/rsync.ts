@@ -11,11 +11,11 @@ export interface Course extends Target {
   /** Words of a program that runs cp and rsync (`run`). */
   readonly through?: readonly string[] | undefined
   /** What an admin should read: what was skipped, what rsync complained of. */
-  line(text: string): void
+  line(text: string): unknown
   /** 0..1, never backwards. */
   progress(fraction: number): void
   /** One change: `new`, `changed`, `attributes` (its contents are the same) or `deleted`, a blank, the path. */
-  change(text: string): void
+  change(text: string): unknown
 }
 
 /** A grab or a push. */
@@ -59,8 +59,7 @@ export async function transfer(request: Transfer): Promise<{ readonly changes: n
     const change = readChange(text)
     if (change !== undefined) {
       changes += 1
-      request.change(change)
-      return
+      return request.change(change)
     }
     const done = readProgress(text)
     if (done === undefined || done <= fraction) return
@@ -72,7 +71,7 @@ export async function transfer(request: Transfer): Promise<{ readonly changes: n
     const complaint = shown(text).slice(0, LONGEST_COMPLAINT)
     first ??= complaint
     complaints += 1
-    if (complaints <= COMPLAINTS) line(complaint)
+    if (complaints <= COMPLAINTS) return line(complaint)
   }
   try {
     const { status } = await run('rsync', argumentsOf(request, words), {
