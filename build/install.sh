@@ -59,7 +59,7 @@ done
 # Set-ups of the tracker and the seeders, to be copied by hand, and the documents that tell how.
 examples=$code/examples
 install -d "$examples"
-cp -R etc/nginx-svcd.conf etc/keepalived-svcd.conf etc/opentracker.conf etc/aria2.conf systemd/*.service.d systemd/svcd-seeder.service "$examples"
+cp -R etc/nginx-svcd.conf etc/keepalived-svcd.conf etc/opentracker.conf etc/aria2.conf systemd/[!s]*.service.d systemd/svcd.service.d systemd/svcd-seeder.service "$examples"
 documents=$root$prefix/share/doc/svcd
 install -d "$documents/docs/metrics"
 install -m 0644 README.md SECURITY.md CHANGELOG.md LICENSE "$documents"
@@ -101,6 +101,7 @@ install -d "$units"
 for unit in svcd.service svcd-helper.service svcd-helper.socket; do
   sed "s|^ExecStart=/usr/bin/|ExecStart=$prefix/bin/|" "systemd/$unit" >"$units/$unit"
 done
+install -D -m 0644 systemd/svcd-ssh-.service.d/svcd.conf "$units/svcd-ssh-.service.d/svcd.conf"
 install -D -m 0644 systemd/svcd.sysusers "$root$prefix/lib/sysusers.d/svcd.conf"
 install -D -m 0644 systemd/svcd.tmpfiles "$root$prefix/lib/tmpfiles.d/svcd.conf"
 
@@ -108,8 +109,10 @@ install -D -m 0644 systemd/svcd.tmpfiles "$root$prefix/lib/tmpfiles.d/svcd.conf"
 if test -z "$root" && test "$(id -u)" -eq 0; then
   if command -v systemd-sysusers >/dev/null; then
     systemd-sysusers "$prefix/lib/sysusers.d/svcd.conf"
-  elif ! id svcd >/dev/null 2>&1; then
-    useradd --system --home-dir "$state" --shell /usr/sbin/nologin svcd
+  else
+    id svcd >/dev/null 2>&1 || useradd --system --home-dir "$state" --shell /usr/sbin/nologin svcd
+    id svcd-ssh >/dev/null 2>&1 || useradd --system --home-dir / --shell /usr/sbin/nologin svcd-ssh
+    getent group svcd-images >/dev/null || groupadd --system svcd-images
   fi
   chgrp svcd "$settings/svcd.ini" && chmod 0640 "$settings/svcd.ini"
   places=$(node build/places.mjs "$settings/svcd.ini")

@@ -41,6 +41,9 @@ files=$(realpath -m -- "$2")
 images=$(realpath -m -- "$3")
 user=$4
 group=$(id -gn -- "$user")
+# The group of svcd.service alone, which looks at the names in images: no process of svcd elsewhere reaches their devices.
+images_group=$group
+if [ "$user" = svcd ] && getent group svcd-images >/dev/null; then images_group=svcd-images; fi
 
 for directory in "$state" "$files" "$images"; do
   case $directory in
@@ -59,11 +62,12 @@ fi
 
 mkdir -p "$files" "$images"
 # In a sticky directory of root's, svcd can put nothing else in the place of the images. First: from here on it stays so.
-chown -h root:"$group" "$state" "$images"
+chown -h root:"$group" "$state"
+chown -h root:"$images_group" "$images"
 chmod 1771 "$state"
 # All but the images, wherever these lie or lay before. Files keep their group: it may be the seeder's. By -execdir: a
 # process that is left of the user cannot put a link in the place of a directory meanwhile.
 find "$state" -xdev -mindepth 1 \( -path "$images" -o -path "$files" -o -path "$state/images" \) -prune -o -execdir chown -h "$user:$group" {} +
 find "$files" -xdev -path "$images" -prune -o -execdir chown -h "$user" {} +
-chmod u+rwx,g+x,g-w,o-w "$images"
+chmod 0710 "$images"
 echo "$state and $files belong to $user now; $images stays root's"

@@ -35,6 +35,6 @@ find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 
 package=svcd_${version}_$arch.deb
 echo 'compressing, this takes a minute' >&2
-dpkg-deb --root-owner-group -Zxz -z3 --build "$root" "$work/$package" >/dev/null
+dpkg-deb --root-owner-group -Zxz -z1 --build "$root" "$work/$package" >/dev/null
 mv "$work/$package" "$out/$package"
 echo "$out/$package"

@@ -21,7 +21,7 @@ sh build/package/stage.sh "$root" "$1"
 
 # Each file with its kind; of directories those that no other package has.
 echo '%defattr(-,root,root,-)' >"$work/files"
-(cd "$root" && find . -type f -o -type l -o -type d \( -path './etc/svcd*' -o -path './usr/lib/svcd*' -o -path './usr/share/doc/svcd*' \)) |
+(cd "$root" && find . -type f -o -type l -o -type d \( -path './etc/svcd*' -o -path './usr/lib/svcd*' -o -path './usr/lib/systemd/system/svcd-*' -o -path './usr/share/doc/svcd*' \)) |
   sed 's/^\.//' | LC_ALL=C sort | while read -r file; do
   case $file in
     /etc/svcd/svcd.ini) echo "%config(noreplace) %attr(0640,root,root) \"$file\"" ;;

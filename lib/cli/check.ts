@@ -51,8 +51,9 @@ export async function check(
 }
 
 /** Throws Error if the program cannot be started as that user. */
-async function checkAs({ user, gid }: UnitUser, self: readonly string[]): Promise<boolean> {
-  const dropped = [`--reuid=${user}`, `--regid=${gid}`, '--init-groups', '--inh-caps=-all', '--no-new-privs']
+async function checkAs({ user, gid, groups }: UnitUser, self: readonly string[]): Promise<boolean> {
+  const ids = [`--reuid=${user}`, `--regid=${gid}`, `--groups=${groups}`]
+  const dropped = [...ids, '--inh-caps=-all', '--no-new-privs']
   const code = await new Promise((resolve, reject) => {
     spawn('setpriv', [...dropped, '--', ...self], { stdio: 'inherit' })
       .once('error', ({ message }) =>

@@ -17,6 +17,8 @@ export interface UnitUser {
   readonly uid: number
   /** The number of its first group. */
   readonly gid: number
+  /** All its groups, and those that the unit adds: numbers and names, with commas. */
+  readonly groups: string
   /** The file of the unit. */
   readonly unit: string
 }
@@ -33,13 +35,15 @@ export async function unitUser(ini: string): Promise<UnitUser | undefined> {
     const user = lastOf(text, 'User')
     const isOurs = resolve(command[command.indexOf('--config') + 1] ?? '') === resolve(ini)
     if (!isOurs || !/^[A-Za-z_0-9][\w.-]*$/.test(user) || user === 'root' || user === '0') return undefined
-    const numberOf = async (what: '-u' | '-g') => {
+    const idOf = async (what: '-u' | '-g' | '-G') => {
       const { stdout } = await promisify(execFile)('id', [what, '--', user]).catch(() => {
         throw new Error(`${unit} names user ${user}, whom this machine does not know; type: systemd-sysusers`)
       })
-      return Number(stdout)
+      return stdout.trim()
     }
-    return { user, uid: await numberOf('-u'), gid: await numberOf('-g'), unit }
+    const [uid, gid, own] = [await idOf('-u'), await idOf('-g'), await idOf('-G')]
+    const groups = `${own} ${lastOf(text, 'SupplementaryGroups')}`.trim().split(/\s+/).join(',')
+    return { user, uid: Number(uid), gid: Number(gid), groups, unit }
   }
   return undefined
 }

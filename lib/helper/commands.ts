@@ -11,7 +11,6 @@ import type { Packed } from '../image/packer/packer.js'
 import { type Renewed, renewInitramfs } from '../image/packer/renew.js'
 import { systemPacker } from '../image/packer/system-packer.js'
 import { copyFromNode } from '../image/transfer/from-node.js'
-import { Remote } from '../image/transfer/remote.js'
 import { copyToNode } from '../image/transfer/to-node.js'
 import { run } from '../program/program.js'
 import { apart } from './apart.js'
@@ -29,16 +28,8 @@ import {
 } from './args.js'
 import type { Course } from './course.js'
 import { checkOwners, checkOwnersOfNode } from './owners.js'
-import {
-  checkHidden,
-  checkPlain,
-  checkUnmounted,
-  inBase,
-  inFiles,
-  inTree,
-  ownerOf,
-  type Places
-} from './places.js'
+import { checkHidden, checkPlain, checkUnmounted, inBase, inFiles, inTree, type Places } from './places.js'
+import { withRemote } from './ssh.js'
 
 interface Command<S extends Shape, R> {
   readonly shape: S
@@ -139,13 +130,13 @@ export const commands = {
     { ...transfer, tree: optional(text), parent: text, work: text },
     async (places, { parent, ...args }, course) => {
       checkOwnersOfNode(args.node)
-      const remote = await remoteOf(places)
       const grab = async (tree?: OpenDirectory, into?: OpenDirectory) => {
         const given = [...(tree ? [tree] : []), ...(into ? [into] : [])]
         const { through, paths, nothing } = await apart(places, ...given)
         const seen = { tree: tree && paths[0], work: (into && paths.at(-1)) ?? nothing }
         const work = into?.path ?? nothing
-        return copyFromNode({ ...course, ...args, work, at: into?.at(), seen, remote, through })
+        const request = { ...course, ...args, work, at: into?.at(), seen, through }
+        return withRemote(places, args.node, remote => copyFromNode({ ...request, remote }))
       }
       const filled = (tree?: OpenDirectory) =>
         args.dryrun ? grab(tree) : making(places, { parent, work: args.work }, into => grab(tree, into))
@@ -162,8 +153,8 @@ export const commands = {
     inTree(places, args.tree, async held => {
       await checkUnmounted(held)
       const { through, paths } = await apart(places, held)
-      const remote = await remoteOf(places)
-      return copyToNode({ ...course, ...args, at: held.at(), seen: paths[0], remote, through })
+      const request = { ...course, ...args, at: held.at(), seen: paths[0], through }
+      return withRemote(places, args.node, remote => copyToNode({ ...request, remote }))
     })
   ),
 
@@ -226,10 +217,3 @@ const making = <T>(
       throw error
     }
   })
-
-/** The ssh of a grab or a push runs as the owner of its key, who also gets the host keys: only rsync is root's. */
-async function remoteOf(places: Places): Promise<Remote> {
-  const { state, sshKey, sshPort, byRoot } = places
-  if (byRoot) return new Remote({ state, sshKey, sshPort })
-  return new Remote({ state, sshKey, sshPort, as: await ownerOf(places) })
-}

@@ -15,6 +15,10 @@ export interface Places {
   readonly state: string
   readonly sshKey: string
   readonly sshPort: number
+  /** As whom ssh runs, unless it is ordered by root; default svcd-ssh. The unit names the user, and never svcd. */
+  readonly sshUser?: string | undefined
+  /** What the names of services begin with as which systemd runs ssh; undefined: ssh is a child of the helper. */
+  readonly sshUnit?: string | undefined
   /**
    * Whether who gives the commands is root anyway. Otherwise the image directory must be root's, and what is made for the
    * others becomes the files directory's owner's.
@@ -35,6 +39,8 @@ export const placesOf = (
   state: paths.state,
   sshKey: ssh.key,
   sshPort: ssh.port,
+  sshUser: process.env.SVCD_SSH_USER,
+  sshUnit: process.env.SVCD_SSH_UNIT,
   byRoot,
   units
 })
@@ -136,7 +142,7 @@ export async function ownerOf(places: Pick<Places, 'files' | 'byRoot'>): Promise
   }
 }
 
-/** What is done as the owner of the files directory must not be done as root: svcd could put another directory there. */
+/** What is made for svcd must not become root's: svcd could put another directory there. */
 async function ownerIn(
   { files, byRoot }: Pick<Places, 'files' | 'byRoot'>,
   directory: FileHandle

@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../config/types.js'
 import { hasDirectory, hasFile } from '../disk/kind.js'
@@ -14,6 +15,20 @@ export interface ImageFindings {
   /** With an image or a tag. */
   readonly problems: readonly { readonly type: string; readonly name: string; readonly message: string }[]
   readonly warnings: readonly string[]
+}
+
+/**
+ * A warning where the user of this process could reach images of root's without the group of svcd.service: other services of
+ * the user could open their devices and run their setuid programs.
+ */
+export function reachWarning(directory: string): string | undefined {
+  if (process.getuid?.() === 0 || !hasDirectory(directory)) return undefined
+  const { uid, gid, mode } = statSync(directory)
+  if (uid !== 0 || (mode & (gid === process.getgid?.() ? 0o11 : 0o01)) === 0) return undefined
+  return (
+    `[image] directory ${directory}: devices and setuid programs of images can be reached there by others than svcd.service; ` +
+    `type, as root: chgrp svcd-images ${directory} && chmod 0710 ${directory}`
+  )
 }
 
 /**
@@ -54,6 +69,8 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
     else if (files.imagefile !== undefined)
       warnings.push(`${title} is packed, and has no ${lacking}: its nodes cannot boot from the network`)
   }
+  const reach = reachWarning(directory)
+  if (reach !== undefined) warnings.push(reach)
   const sent = hasDirectory(files) ? sentToNodes(view, cluster) : new Set()
   for (const { type, name, title, files: given } of hasDirectory(files) ? named : [])
     for (const [field, file] of Object.entries(given)) {

@@ -18,6 +18,7 @@ import { checkClone, cloneImage } from './clone.js'
 import type { ImageContext } from './context.js'
 import { outcomeIn, WorkElsewhere } from './errands/elsewhere.js'
 import { failedOn, type Task, type To } from './errands/errand.js'
+import { reachWarning } from './findings.js'
 import { grabImage, placeOf } from './grab.js'
 import { Installing } from './installing.js'
 import { Intents, type RemovalIntent, type TreeIntent } from './intents.js'
@@ -122,6 +123,8 @@ export class Images {
     await mkdir(directory, { recursive: true }).catch(error =>
       log.warn(`[image] directory ${directory} cannot be made: ${error.message}`)
     )
+    const reach = reachWarning(directory)
+    if (reach !== undefined) log.warn(reach)
     const images = new Images(options, await Intents.open(join(config.paths.state, 'work')))
     images.#key = remote.prepare().catch(error => log.warn(`no grab and no push can start: ${error.message}`))
     const later = await recover(images.#context)

@@ -89,7 +89,7 @@ export async function realBelow(directory: string, path: string, name = path): P
     realpath(path).catch(({ code, message }: NodeJS.ErrnoException) => {
       if (code === 'EACCES')
         throw new Error(
-          `svcd may not enter it; type, as root: chgrp svcd ${directory} && chmod 0710 ${directory}`
+          `svcd may not enter it; type, as root: chgrp svcd-images ${directory} && chmod 0710 ${directory}`
         )
       throw new Error(code === 'ENOENT' ? `${name} does not exist` : `${name}: ${code ?? message}`)
     })

@@ -47,4 +47,9 @@ t.test('a path with a link that is not root’s is refused, and nothing changes 
   t.equal(code, 0, stderr)
   t.equal(statSync(at('state/own')).uid, nobody, 'a link of root’s is followed')
   t.equal(statSync(at('elsewhere/images')).uid, 0)
+  t.equal(
+    statSync(at('elsewhere/images')).mode & 0o7777,
+    0o710,
+    'devices and setuid programs of images are not for others'
+  )
 })

@@ -217,7 +217,7 @@ t.test(
     await output('chown', ['-R', `${nobody}:${nobody}`, path('my state'), path('files')])
     const places = {
       ...{ images: path('images'), files: path('files'), state: path('my state'), sshKey: '' },
-      ...{ sshPort: remote.port, byRoot: false, units: [] }
+      ...{ sshPort: remote.port, sshUser: 'games', byRoot: false, units: [] }
     }
     const work = '.svcd-0123456789abcdef'
     await perform(places, 'grab', { ...grab, parent: '', work }, { timeLimitMs: 60_000 })

@@ -14,8 +14,8 @@ export interface RemoteOptions {
   readonly sshPort: number
   /** Seconds until a node that does not answer counts as unreachable; default 10. */
   readonly connectTimeout?: number
-  /** Whose key it is, where that is another user: ssh runs as this one, and finds the key prepared. */
-  readonly as?: { readonly uid: number; readonly gid: number }
+  /** Words that run ssh as another user, and where it finds copies of the key (`KEY`) and of the host keys (`KNOWN`). */
+  readonly as?: { readonly directory: string; words(): readonly string[] }
 }
 
 /** A node to reach: its name, under which its host keys are kept, and its IP address. */
@@ -24,7 +24,10 @@ export interface Target {
   readonly address: string
 }
 
-const OWN_KEY = 'id_ed25519'
+/** The key that is made where the ini names none, and a copy of any. */
+export const KEY = 'id_ed25519'
+/** The copy of the host keys of one node. */
+export const KNOWN = 'known'
 /** A link to the key that the ini names. */
 const LINK = 'key'
 
@@ -42,17 +45,16 @@ export class Remote {
   readonly #directory: string
   readonly #ownKey: boolean
   readonly #connectTimeout: number
-  readonly #as: readonly string[]
+  readonly #as: RemoteOptions['as']
   #ready: Promise<void> | undefined
 
   constructor({ state, sshKey, sshPort, connectTimeout = 10, as }: RemoteOptions) {
-    this.#as =
-      as === undefined ? [] : ['setpriv', `--reuid=${as.uid}`, `--regid=${as.gid}`, '--clear-groups', '--']
+    this.#as = as
     if (as !== undefined) this.#ready = Promise.resolve()
     this.#directory = join(state, 'ssh')
     this.knownHosts = join(this.#directory, 'known_hosts')
     this.#ownKey = sshKey === ''
-    this.key = this.#ownKey ? join(this.#directory, OWN_KEY) : sshKey
+    this.key = this.#ownKey ? join(this.#directory, KEY) : sshKey
     this.port = sshPort
     this.#connectTimeout = connectTimeout
   }
@@ -100,15 +102,15 @@ export class Remote {
       StrictHostKeyChecking: 'accept-new',
       UpdateHostKeys: 'no',
       User: 'root',
-      UserKnownHostsFile: `known_hosts/${node}`
+      UserKnownHostsFile: this.#as ? KNOWN : `known_hosts/${node}`
     }
     return {
       words: [
-        ...this.#as,
-        ...['ssh', '-T', '-F', 'none', '-p', `${this.port}`, '-i', this.#ownKey ? OWN_KEY : LINK],
+        ...(this.#as?.words() ?? []),
+        ...['ssh', '-T', '-F', 'none', '-p', `${this.port}`, '-i', this.#as || this.#ownKey ? KEY : LINK],
         ...Object.entries(options).flatMap(([name, value]) => ['-o', `${name}=${value}`])
       ],
-      cwd: this.#directory
+      cwd: this.#as?.directory ?? this.#directory
     }
   }
 
@@ -154,7 +156,7 @@ export class Remote {
   async #makeKey(): Promise<void> {
     const directory = await mkdtemp(join(this.#directory, 'new-'))
     try {
-      const made = join(directory, OWN_KEY)
+      const made = join(directory, KEY)
       await run('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', 'svcd', '-f', made], {
         timeLimitMs: 30_000
       })

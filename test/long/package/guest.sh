@@ -140,7 +140,7 @@ case $phase in
     until_true answers
     proof again "$(ask /config/network/cluster)"
     apt-get purge -y svcd
-    proof purged "$(getent passwd svcd; getent group svcd; ls -d /run/svcd 2>/dev/null)"
+    proof purged "$(getent passwd svcd svcd-ssh; getent group svcd svcd-ssh svcd-images; ls -d /run/svcd 2>/dev/null)"
     files >/root/after
     proof left "$(diff /root/before /root/after | grep '^>')"
     proof gone "$(diff /root/before /root/after | grep '^<')"

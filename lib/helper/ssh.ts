@@ -1,0 +1,100 @@
+import { randomBytes } from 'node:crypto'
+import { constants } from 'node:fs'
+import { chmod, type FileHandle, mkdtemp, open, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fillBuffer, fillNew } from '../disk/copy.js'
+import { unlessMissing } from '../disk/missing.js'
+import { inDirectory } from '../disk/open-directory.js'
+import { FILE } from '../disk/openat.js'
+import { KEY, KNOWN, Remote } from '../image/transfer/remote.js'
+import { run } from '../program/program.js'
+import { type Owner, ownerOf, type Places } from './places.js'
+
+/** Bytes of a key, or of the host keys of a node. */
+const LONGEST = 64 * 1024
+const limits = { timeLimitMs: 30_000 }
+
+/**
+ * Does the work of a grab or a push with an ssh that svcd cannot touch: ssh runs as a user of its own (`Places.sshUser`),
+ * and is handed copies of the key and of the node's host keys, in a directory of root's that is gone afterwards. A host key
+ * that it sees for the first time is kept in svcd's state. Where root gives the orders, ssh runs as root. Throws Error where
+ * that user is missing, root or svcd, and for a key that cannot be read.
+ */
+export async function withRemote<T>(
+  places: Places,
+  node: string,
+  work: (by: Remote) => Promise<T>
+): Promise<T> {
+  const { state, sshKey, sshPort, byRoot, sshUnit } = places
+  if (byRoot) return work(new Remote({ state, sshKey, sshPort }))
+  const svcd = await ownerOf(places)
+  const { uid, gid } = await userOf(places, svcd)
+  const directory = await mkdtemp(join(process.env.RUNTIME_DIRECTORY ?? tmpdir(), 'svcd-ssh-'))
+  const unit = `${sshUnit}-${randomBytes(8).toString('hex')}`
+  let last = 0
+  const asService = () => [
+    ...['systemd-run', '--quiet', '--collect', '--wait', '--pipe', `--uid=${uid}`, `--gid=${gid}`],
+    ...['-p', `WorkingDirectory=${directory}`, `--unit=${unit}-${++last}.service`, '--']
+  ]
+  const ids = [`--reuid=${uid}`, `--regid=${gid}`, '--clear-groups']
+  const asChild = () => ['setpriv', ...ids, '--inh-caps=-all', '--no-new-privs', '--']
+  // No link in the state is followed: svcd could lead root anywhere by one.
+  const inState = (path: string, name: string) => inDirectory(state, path, ({ at }) => open(at(name), FILE))
+  const copy = (bytes: Buffer, name: string) =>
+    fillNew(join(directory, name), file => file.writeFile(bytes), { uid, gid })
+  try {
+    const remote = new Remote({
+      state,
+      sshKey,
+      sshPort,
+      as: { directory, words: sshUnit ? asService : asChild }
+    })
+    const key = await (sshKey === ''
+      ? inState('ssh', KEY)
+      : open(sshKey, FILE & ~constants.O_NOFOLLOW)
+    ).catch(error => {
+      throw new Error(`the ssh key ${remote.key} cannot be read: ${error.code}`)
+    })
+    await copy(await small(key, remote.key, svcd), KEY)
+    const known = join(remote.knownHosts, node)
+    const before = await unlessMissing(inState('ssh/known_hosts', node), undefined)
+    await copy(before ? await small(before, known, svcd) : Buffer.alloc(0), KNOWN)
+    // All names in it are root's, so that ssh puts nothing else in their place.
+    await chmod(directory, 0o711)
+    const result = await work(remote)
+    const after = await small(await open(join(directory, KNOWN), FILE), known, { uid, gid })
+    const keep = (file: FileHandle) => file.writeFile(after)
+    if (!before && after.length > 0)
+      await inDirectory(state, 'ssh/known_hosts', ({ at }) => fillNew(at(node), keep, svcd))
+    return result
+  } finally {
+    if (sshUnit) await run('systemctl', ['stop', `${unit}-*.service`], limits).catch(() => {})
+    await rm(directory, { recursive: true, force: true })
+  }
+}
+
+async function userOf({ sshUser = 'svcd-ssh', files }: Places, svcd: Owner): Promise<Owner> {
+  const { stdout } = await run('getent', ['passwd', '--', sshUser], limits).catch(() => {
+    throw new Error(`there is no user ${sshUser}, as whom ssh runs; type: systemd-sysusers`)
+  })
+  const [, , uid = 0, gid = 0] = stdout.split(':').map(Number)
+  if (uid !== 0 && uid !== svcd.uid) return { uid, gid }
+  throw new Error(
+    `ssh must not run as user ${sshUser}, who is ${uid === 0 ? 'root' : `the owner of [paths] files ${files}`}: give ` +
+      'svcd-helper.service another one: Environment=SVCD_SSH_USER=svcd-ssh'
+  )
+}
+
+/** The bytes of an open file, which it closes. Throws Error that calls it `name` for a large one, and one of another owner. */
+async function small(file: FileHandle, name: string, owner: Owner): Promise<Buffer> {
+  try {
+    const bytes = Buffer.alloc(LONGEST + 1)
+    const stat = await file.stat()
+    const size = stat.isFile() && stat.uid === owner.uid ? await fillBuffer(file, bytes) : bytes.length
+    if (size > LONGEST) throw new Error(`${name} is no file of keys that belongs to user ${owner.uid}`)
+    return bytes.subarray(0, size)
+  } finally {
+    await file.close()
+  }
+}
