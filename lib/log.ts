@@ -16,14 +16,20 @@ export interface Log {
   debug(message: string): void
 }
 
-const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/
+/** What a terminal would obey, that changes the direction of what stands there, or that is not seen. */
+const CONTROLS = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/u
+const ALL_CONTROLS = new RegExp(CONTROLS, 'gu')
+/** As JSON writes it: a character beyond the first 65,536 is two. */
+const escaped = (character: string) =>
+  character
+    .split('')
+    .map(unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    .join('')
 
-/** A text with its control characters escaped, so that a line stays a line. */
+/** A text without characters that steer a terminal or are not seen: they are escaped, so that a line stays a line. */
 export const escapeControls = (text: string) =>
   // To look first costs less than to replace nothing: there may be tens of thousands of lines in a second.
-  CONTROLS.test(text)
-    ? text.replace(new RegExp(CONTROLS, 'g'), c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)
-    : text
+  CONTROLS.test(text) ? text.replace(ALL_CONTROLS, escaped) : text
 
 /** A text as one line of at most `longest` characters: control characters are escaped, the rest cut off. */
 export function oneLine(text: string, longest = 2000): string {

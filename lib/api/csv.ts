@@ -7,9 +7,12 @@ import type { Field } from '../model/field.js'
 import type { Given, ObjectType } from '../model/object-type.js'
 import { interfaceEntry, readObject } from '../model/request.js'
 import { fieldFor } from '../model/table.js'
+import { unguarded } from './csv-guard.js'
 
 /** So much of a text is read in one turn of the event loop. */
 const PIECE_CHARACTERS = 16_384
+/** Columns of a table: a node has fewer fields, its interfaces among them. */
+const MOST_COLUMNS = 512
 /** So many lines that are wrong are told. */
 const MOST_TOLD = 20
 
@@ -90,7 +93,11 @@ function* piecesOf(text: string): Generator<string> {
 }
 
 function readHead(record: readonly string[], type: ObjectType): readonly string[] {
-  const names = record.map(name => name.trim())
+  if (record.length > MOST_COLUMNS)
+    throw badRequest(
+      `the table is refused, nothing was changed: it has ${record.length} columns, and ${MOST_COLUMNS} are the most`
+    )
+  const names = record.map(name => unguarded(name.trim()))
   const [, separator] = names.length === 1 ? (/^[\w.-]+([;\t|])/.exec(names[0] ?? '') ?? []) : []
   if (separator !== undefined)
     throw badRequest(
@@ -138,7 +145,7 @@ function readLine(
     return undefined
   }
   const cells = head.flatMap((column, i) => {
-    const text = record[i] as string
+    const text = unguarded(record[i] as string)
     return text === '' || column === 'name' || column.startsWith('_') ? [] : [{ column, text, i }]
   })
   try {

@@ -1,3 +1,5 @@
+import { escapeControls } from '../log.js'
+
 /** The person who types the commands, and the machine that this runs on. */
 export interface Terminal {
   /** Whether a person reads stdout, reads stderr, and types on stdin. */
@@ -16,21 +18,11 @@ export interface Terminal {
   file(path: string): Promise<Buffer>
 }
 
-/** What a terminal would obey, that changes the direction of what stands there, or that is not seen. */
-const steering = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu
-/** As JSON writes it: one beyond the first 65,536 is two. */
-const escaped = (character: string) =>
-  character
-    .split('')
-    .map(unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
-    .join('')
-
 /** A text on one line that cannot steer a terminal (rules 14.4). */
-export const clean = (text: string) => text.replace(steering, escaped)
+export const clean = escapeControls
 
 /** The same of a text of several lines. */
-export const cleanLines = (text: string) =>
-  text.replace(steering, character => (character === '\n' ? character : escaped(character)))
+export const cleanLines = (text: string) => text.split('\n').map(clean).join('\n')
 
 const colours = { bold: 1, dim: 2, red: 31, green: 32 } as const
 

@@ -5,13 +5,14 @@ import { atOnce, inSlices } from '../concurrency.js'
 import { realFiles } from '../disk/files.js'
 import { unlessMissing } from '../disk/missing.js'
 import { APPENDING, type DiskStep, StepError } from '../disk/steps.js'
-import type { Log } from '../log.js'
+import { escapeControls, type Log } from '../log.js'
 import { masked } from '../model/differences.js'
 import type { Actor, ChangeKind } from '../model/model.js'
-import { folding } from '../node-set/fold.js'
+import { fold, folding } from '../node-set/fold.js'
 import type { Change } from '../store/types.js'
 import type { Condition } from './health.js'
 import { type LastLine, lastLines } from './last-lines.js'
+import { type Pace, within } from './pace.js'
 
 export interface AuditOptions {
   /** The name of this controller, where several share the objects: each line tells it. */
@@ -63,6 +64,11 @@ export interface AuditLines {
   readonly missing?: readonly { readonly controller: string; readonly reason: string }[]
 }
 
+/** Objects whose pace is remembered. */
+const mostPaced = 20_000
+/** What was left out is told as often as this. */
+const toldEveryMs = 60_000
+
 /** Types of the store that are no objects to an admin. */
 const internal = new Set(['revoked'])
 
@@ -75,6 +81,10 @@ const internal = new Set(['revoked'])
 export class Audit {
   readonly #users: Trail
   readonly #machines: Trail
+  /** How often machines may still change each object before lines of it are left out. */
+  readonly #paces = new Map<string, Pace>()
+  /** How many lines were left out, and of which objects. */
+  #leftOut: { count: number; readonly names: Set<string>; readonly timer: NodeJS.Timeout } | undefined
 
   constructor(private readonly options: AuditOptions) {
     this.#users = new Trail(options.file, options)
@@ -91,29 +101,24 @@ export class Audit {
     return { lines: await (by === 'users' ? this.#users : this.#machines).last(mostRead) }
   }
 
-  /** Tries once more to write lines that wait. */
+  /** Tells what was left out, and tries once more to write lines that wait. */
   async close(): Promise<void> {
+    this.#tellLeftOut()
     await Promise.all([this.#users.close(), this.#machines.close()])
   }
 
   record(actor: Actor, changes: readonly Change[], kind: ChangeKind): Promise<void> {
     const known = changes.filter(({ type }) => !internal.has(type))
     if (known.length === 0) return Promise.resolve()
-    const time = new Date(this.options.now()).toISOString()
-    // One change may touch many objects: its lines carry the same mark.
-    const { controller } = this.options
-    const head = {
-      ...{ time, change: randomBytes(6).toString('hex') },
-      ...(controller === undefined ? {} : { controller }),
-      ...{ who: actor.who, from: actor.from }
-    }
+    if (isByMachine(actor) && !this.#mayTell(known)) return Promise.resolve()
+    const head = this.#head(actor)
     const trail = isByMachine(actor) ? this.#machines : this.#users
     const { told } = this.options
     const lines = function* () {
       const made: string[] = []
       for (const entry of yield* entriesOf(known, kind)) {
         if (made.length < mostTold) told?.({ ...head, ...entry, ...values })
-        yield void made.push(`${JSON.stringify({ ...head, ...entry }, clipped)}\n`)
+        yield void made.push(lineOf({ ...head, ...entry }))
       }
       return made
     }
@@ -121,7 +126,56 @@ export class Audit {
     if (kind === 'change' && known.length <= mostAlone) return trail.add(atOnce(lines()))
     return inSlices(lines()).then(made => trail.add(made))
   }
+
+  /** One change may touch many objects: its lines carry the same mark. */
+  #head({ who, from }: Pick<Actor, 'who' | 'from'>) {
+    const { controller, now } = this.options
+    return {
+      ...{ time: new Date(now()).toISOString(), change: randomBytes(6).toString('hex') },
+      ...(controller === undefined ? {} : { controller }),
+      ...{ who, from }
+    }
+  }
+
+  /** Whether a machine's change has its lines: not where machines change all its objects faster than their pace. */
+  #mayTell(changes: readonly Change[]): boolean {
+    let may = false
+    for (const { type, name } of changes) {
+      const key = `${type} ${name}`
+      const before = this.#paces.get(key)
+      const pace = within(before)
+      may ||= pace !== undefined
+      // What was changed last is last.
+      this.#paces.delete(key)
+      this.#paces.set(key, pace ?? (before as Pace))
+    }
+    for (const oldest of this.#paces.keys()) {
+      if (this.#paces.size <= mostPaced) break
+      this.#paces.delete(oldest)
+    }
+    if (!may) this.#leaveOut(changes)
+    return may
+  }
+
+  #leaveOut(changes: readonly Change[]): void {
+    const timer = () => setTimeout(() => this.#tellLeftOut(), toldEveryMs).unref()
+    this.#leftOut ??= { count: 0, names: new Set(), timer: timer() }
+    this.#leftOut.count += changes.length
+    for (const { name } of changes) if (this.#leftOut.names.size < mostTold) this.#leftOut.names.add(name)
+  }
+
+  #tellLeftOut(): void {
+    if (!this.#leftOut) return
+    const { count, names, timer } = this.#leftOut
+    clearTimeout(timer)
+    this.#leftOut = undefined
+    const entry = { action: 'omit', count, names: fold(names) }
+    this.#machines.add([lineOf({ ...this.#head({ who: 'svcd', from: '-' }), ...entry })])
+  }
 }
+
+/** A line of the log; what is not seen is escaped as JSON has it, since people read the file. */
+const lineOf = (entry: object) => `${escapeControls(JSON.stringify(entry, clipped))}\n`
 
 /** Whether a machine asked for a change, or is why svcd made it: no user, and svcd not of itself. */
 const isByMachine = ({ who, from }: Actor) => !who.startsWith('user ') && from !== '-'

@@ -10,19 +10,26 @@ export interface Pace {
 }
 
 /**
- * The pace of a node once something more is written for it: 60 times at once, and then once in 5 s. A node whose token was
- * stolen could fill what controllers share otherwise. Throws 503 with Retry-After where it is too much. `nowMs`: of a clock that only grows.
+ * The pace once something more is written: 60 times at once, and then once in 5 s; undefined where it is too much. `nowMs`: of a
+ * clock that only grows.
  */
-export function paced(
-  node: string,
+export function within(
   { left, sinceMs }: Pace = { left: AT_ONCE, sinceMs: 0 },
   nowMs = performance.now()
-): Pace {
+): Pace | undefined {
   const more = Math.floor((nowMs - sinceMs) / EVERY_MS)
   const now = Math.min(AT_ONCE, left + more)
-  if (now === 0)
-    throw new ServiceError(503, `node ${node} reports too often: once in ${EVERY_MS / 1000} s is stored`, {
-      'Retry-After': String(EVERY_MS / 1000)
-    })
-  return { left: now - 1, sinceMs: sinceMs + more * EVERY_MS }
+  return now === 0 ? undefined : { left: now - 1, sinceMs: sinceMs + more * EVERY_MS }
+}
+
+/**
+ * The pace of a node once something more is written for it, as `within` has it. A node whose token was stolen could fill what
+ * controllers share otherwise. Throws 503 with Retry-After where it is too much.
+ */
+export function paced(node: string, pace?: Pace, nowMs = performance.now()): Pace {
+  const then = within(pace, nowMs)
+  if (then) return then
+  throw new ServiceError(503, `node ${node} reports too often: once in ${EVERY_MS / 1000} s is stored`, {
+    'Retry-After': String(EVERY_MS / 1000)
+  })
 }

@@ -151,7 +151,10 @@ t.test('a node pushes no line of an admin out; long texts are clipped', async t 
   const token = /^SVC_TOKEN='([^']+)'$/m.exec(script)?.[1] as string
   const vendor = (i: number) => String(i).padEnd(256, 'v')
   for (let i = 0; i < 200; i++)
-    t.equal((await c.post('/config/node/n1', { vendor: vendor(i) }, { token })).status, 204)
+    t.equal(
+      (await c.post('/config/node/n1', { vendor: vendor(i), assettag: vendor(i) }, { token })).status,
+      204
+    )
   const [users = '', machines = ''] = filesOf(c)
   const isKept = lines(users).some(line => JSON.stringify(line).includes('by an admin'))
   proof('long texts by the token of a node', { tried: 200, lost: isKept ? 0 : 1 })
@@ -315,6 +318,51 @@ function log(test: Test, maxBytes: number, keep: number, directory = test.testdi
   const names = (rotated = '') => lines(file + rotated).map(({ name }) => name)
   return { directory, file, audit, record, names }
 }
+
+// rules 11.4
+t.test('a machine that changes one object without end leaves few lines, a user all', async t => {
+  const { directory, file, audit } = log(t, 10_000_000, 1)
+  const machines = join(directory, 'audit-machines.log')
+  const comment = 'x'.repeat(4000)
+  const change = (who: string, name: string, i: number) =>
+    audit.record(
+      { who, from: '10.141.0.1', takesAddresses: false },
+      [
+        {
+          type: 'node',
+          name,
+          before: { name, vendor: `${i}${comment}` },
+          after: { name, vendor: `${i + 1}${comment}` }
+        }
+      ],
+      'change'
+    )
+  for (let i = 0; i < 1000; i++) await change('node n1', 'n1', i)
+  await change('node n2', 'n2', 0)
+  await change('console', 'n1', 0)
+  for (let i = 0; i < 200; i++) await change('user admin', 'n1', i)
+  t.equal(lines(file).length, 200)
+  await audit.close()
+  const left = lines(machines)
+  const omitted = left.at(-1)
+  // A busy machine may take some seconds for all: one line more in 5 s.
+  const first = left.filter(({ name }) => name === 'n1').length
+  t.ok(first >= 60 && first < 100, `${first} lines`)
+  t.equal(left.filter(({ name }) => name === 'n2').length, 1)
+  t.match(omitted, { who: 'svcd', from: '-', action: 'omit', count: 1001 - first, names: 'n1' })
+  t.equal(left.length, first + 2, 'one line tells what was left out')
+  t.ok(statSync(machines).size < 1_000_000)
+})
+
+// rules 11.4
+t.test('what is not seen is escaped in the file, and is read back as it was', async t => {
+  const { file, record } = log(t, 10_000, 1)
+  const name = 'a\u202eb\u200b\u0085\u{e0041}\u2028'
+  await record(name)
+  t.notMatch(text(file), /[\p{Cf}\p{Zl}\u0080-\u009f]/u)
+  t.match(text(file), /a\\u202eb\\u200b\\u0085\\udb40\\udc41\\u2028/)
+  t.match(lines(file), [{ name }])
+})
 
 // rules 11.4
 t.test('rotated by size, kept by count', async t => {
