@@ -58,6 +58,29 @@ export async function inSlices<R>(work: Generator<unknown, R>): Promise<R> {
   }
 }
 
+/** So many items are put in order in one step. */
+const SORTED_AT_ONCE = 512
+
+/** Puts items in order in short steps, as `toSorted` would. */
+export function* sorting<V>(items: readonly V[], compare: (a: V, b: V) => number): Generator<void, V[]> {
+  if (items.length <= SORTED_AT_ONCE) return items.toSorted(compare)
+  const half = items.length >> 1
+  const [left, right] = [
+    yield* sorting(items.slice(0, half), compare),
+    yield* sorting(items.slice(half), compare)
+  ]
+  yield
+  const merged: V[] = []
+  let [i, j] = [0, 0]
+  while (i < left.length && j < right.length) {
+    const takesLeft = compare(left[i] as V, right[j] as V) <= 0
+    yield void merged.push((takesLeft ? left[i++] : right[j++]) as V)
+  }
+  for (; i < left.length; i++) yield void merged.push(left[i] as V)
+  for (; j < right.length; j++) yield void merged.push(right[j] as V)
+  return merged
+}
+
 let sliceEndsMs = 0
 let isOpening = false
 

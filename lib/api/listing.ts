@@ -1,7 +1,10 @@
+import { sorting } from '../concurrency.js'
 import { didYouMean } from '../did-you-mean.js'
 import { badRequest } from '../errors.js'
 import type { Answer } from '../http/route.js'
+import { escapeControls } from '../log.js'
 import { type ApiRequest, param } from './context.js'
+import { guarded } from './csv-guard.js'
 import { components, type Schema, string, word } from './schema.js'
 
 /** One row of a list: an object, or a part of one. */
@@ -34,8 +37,24 @@ export const listQuery = {
   pretty: word('yes', 'no')
 } as const
 
-/** Each field to sort by is kept for each object while the list is sent. */
+/** Each field to sort by is kept for each object while the list is put in order, with so many characters. */
 const MOST_SORTED = 8
+const LONGEST_KEY = 128
+/** Columns of a list; all fields of a node are fewer. */
+const MOST_COLUMNS = 128
+/** A column of text is as wide as its longest value, but no wider: one long value would make all rows as long. */
+const WIDEST = 256
+
+/** What a list shows, found in steps: those of a node set, for instance. It yields nothing but pauses. */
+export type Finding = () => Generator<'', readonly Entry[]>
+
+/** The same work as a part of a text that is sent a piece at a time: its steps are pauses. */
+export function* pausing<R>(work: Generator<unknown, R>): Generator<'', R> {
+  for (let step = work.next(); ; step = work.next()) {
+    if (step.done) return step.value
+    yield ''
+  }
+}
 
 /** A field that is asked for; `of`: the interface that it belongs to. */
 interface Column {
@@ -59,17 +78,16 @@ export const isChosen = ({ query }: ApiRequest) => ['fields', 'format', 'sort'].
  * long gives a function: it is called once, when it is the list's turn to be sent, so that lists which wait take no memory
  * (rules 2.13).
  */
-export function listed(
-  request: ApiRequest,
-  listing: Listing,
-  given: readonly Entry[] | (() => readonly Entry[])
-): Answer {
+export function listed(request: ApiRequest, listing: Listing, given: readonly Entry[] | Finding): Answer {
   let taken = typeof given === 'function' ? undefined : given
-  const entries = () => {
-    taken ??= (given as () => readonly Entry[])()
-    return taken
-  }
   const wishes = readWishes(request, listing)
+  // The list is gone through twice, and put in order once.
+  let ordered: readonly Entry[] | undefined
+  const entries = function* () {
+    taken ??= yield* (given as Finding)()
+    ordered ??= yield* inOrder(taken, wishes)
+    return ordered
+  }
   const { format, columns, pretty } = wishes
   // One object is no list: it is sent as one text, and needs no turn.
   const isList = taken === undefined || taken.length > 1
@@ -81,11 +99,12 @@ export function listed(
     const [first] = taken ?? []
     const whole = isList || pretty || columns ? undefined : first?.json?.()
     if (first && whole !== undefined) return { status: 200, json: oneText(steps, first.name, whole) }
-    return { status: 200, json: textBy(() => jsonText(steps, wishes, entries())) }
+    return { status: 200, json: textBy(() => jsonText(steps, wishes, entries)) }
   }
   const shown = columns ?? plainColumns(listing, format)
+  const widths = shown.map(() => 0)
   const [text, type] = format === 'csv' ? [csvText, 'text/csv'] : [alignedText, 'text/plain']
-  const table = textBy(() => text(shown, wishes, entries()))
+  const table = textBy(() => text(shown, entries, widths))
   return { status: 200, json: table, type: `${type}; charset=utf-8` }
 }
 
@@ -101,10 +120,10 @@ const again = (make: () => Generator<string>): Iterable<string> => ({ [Symbol.it
 function readWishes({ query }: ApiRequest, listing: Listing): Wishes {
   const wanted = (key: string) => {
     const names = query.get(key)?.split(',')
+    const most = key === 'sort' ? MOST_SORTED : MOST_COLUMNS
+    if (names && names.length > most) throw badRequest(`query key "${key}" names more than ${most} fields`)
     const twice = names?.find((name, i) => names.indexOf(name) < i)
     if (twice !== undefined) throw badRequest(`query key "${key}" names ${JSON.stringify(twice)} twice`)
-    if (key === 'sort' && names && names.length > MOST_SORTED)
-      throw badRequest(`query key "sort" names more than ${MOST_SORTED} fields`)
     return names
   }
   const fields = wanted('fields')
@@ -181,7 +200,9 @@ function cell(value: unknown): string {
 /** Numbers in it compare by their size; nothing comes last. */
 const sortKey = (value: unknown) => {
   const text = cell(value)
-  return text === '' ? '\uffff' : text.replace(/\d+/g, digits => digits.padStart(15, '0'))
+  if (text === '') return '\uffff'
+  const padded = text.slice(0, LONGEST_KEY).replace(/\d+/g, digits => digits.padStart(15, '0'))
+  return padded.slice(0, 2 * LONGEST_KEY)
 }
 
 /** The entries in order. While it looks at them it yields nothing but pauses. */
@@ -193,14 +214,16 @@ function* inOrder(entries: readonly Entry[], { order }: Wishes): Generator<'', r
     keyed.push({ entry, keys: order.map(({ column }) => sortKey(read(values, column))) })
     yield ''
   }
-  keyed.sort((a, b) => {
-    for (const [i, { down }] of order.entries()) {
-      const [x, y] = [a.keys[i] as string, b.keys[i] as string]
-      if (x !== y) return x < y !== down ? -1 : 1
-    }
-    return 0
-  })
-  return keyed.map(({ entry }) => entry)
+  const sorted = yield* pausing(
+    sorting(keyed, (a, b) => {
+      for (let i = 0; i < order.length; i++) {
+        const [x, y] = [a.keys[i] as string, b.keys[i] as string]
+        if (x !== y) return x < y !== order[i]?.down ? -1 : 1
+      }
+      return 0
+    })
+  )
+  return sorted.map(({ entry }) => entry)
 }
 
 /** What `jsonText` gives for one entry as it is asked for most: there may be thousands in a second. */
@@ -216,7 +239,7 @@ function oneText(steps: readonly string[], name: string, text: string): string {
 }
 
 /** `steps` lead to the entries: the last one is a parameter where they stand by their names. */
-function* jsonText(steps: readonly string[], wishes: Wishes, entries: readonly Entry[]): Generator<string> {
+function* jsonText(steps: readonly string[], wishes: Wishes, entries: Finding): Generator<string> {
   const { pretty, columns } = wishes
   const isNamed = steps.at(-1)?.startsWith('{') ?? false
   const [open, close] = isNamed ? '{}' : '[]'
@@ -226,7 +249,7 @@ function* jsonText(steps: readonly string[], wishes: Wishes, entries: readonly E
   const depth = outer.length + 1
   yield `${outer.map((step, i) => `{${line(i + 1)}${key(step)}`).join('')}${open}`
   let count = 0
-  for (const entry of yield* inOrder(entries, wishes)) {
+  for (const entry of yield* entries()) {
     const chosen = () => {
       const values = entry.values()
       return columns ? Object.fromEntries(columns.map(column => [column.name, read(values, column)])) : values
@@ -239,42 +262,43 @@ function* jsonText(steps: readonly string[], wishes: Wishes, entries: readonly E
   yield `${count > 0 ? line(outer.length) : ''}${close}${outer.map((_, i) => `${line(outer.length - 1 - i)}}`).join('')}`
 }
 
-/** CSV as RFC 4180 has it; what sends it ends the last line. */
-function* csvText(columns: readonly Column[], wishes: Wishes, entries: readonly Entry[]): Generator<string> {
-  const quoted = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
+/** CSV as RFC 4180 has it; what sends it ends the last line. A spreadsheet runs no text of it (rules 12.4). */
+function* csvText(columns: readonly Column[], entries: Finding): Generator<string> {
+  const quoted = (value: unknown) => {
+    const text = typeof value === 'number' ? String(value) : guarded(cell(value))
+    return /[",\r\n]|^'/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+  }
   yield `${columns.map(({ name }) => quoted(name)).join(',')}\r`
-  for (const entry of yield* inOrder(entries, wishes)) {
+  for (const entry of yield* entries()) {
     const values = entry.values()
-    yield `\n${columns.map(column => quoted(cell(read(values, column)))).join(',')}\r`
+    yield `\n${columns.map(column => quoted(read(values, column))).join(',')}\r`
   }
 }
 
-/** Columns that stand below each other; - where there is no value. */
-function* alignedText(
-  columns: readonly Column[],
-  wishes: Wishes,
-  entries: readonly Entry[]
-): Generator<string> {
-  const rows = [columns.map(({ name }) => name)]
-  for (const entry of yield* inOrder(entries, wishes)) {
+/**
+ * Columns that stand below each other; - where there is no value. Rows are made as they are sent, after `widths` was filled:
+ * lists whose readers do not read take no memory for theirs.
+ */
+function* alignedText(columns: readonly Column[], entries: Finding, widths: number[]): Generator<string> {
+  const all = yield* entries()
+  const rowOf = (entry: Entry) => {
     const values = entry.values()
-    rows.push(columns.map(column => oneLine(cell(read(values, column))) || '-'))
-    yield ''
+    return columns.map(column => escapeControls(cell(read(values, column))) || '-')
   }
-  const widths = columns.map(() => 0)
-  for (const row of rows) {
-    for (const [i, text] of row.entries()) widths[i] = Math.max(widths[i] as number, text.length)
-    yield ''
+  const widen = (row: readonly string[]) => {
+    for (const [i, text] of row.entries())
+      widths[i] = Math.min(WIDEST, Math.max(widths[i] as number, text.length))
   }
-  for (const [at, row] of rows.entries()) {
-    const padded = row.map((text, i) => (i < row.length - 1 ? text.padEnd(widths[i] as number) : text))
-    yield `${at > 0 ? '\n' : ''}${padded.join('  ')}`
+  const line = (row: readonly string[]) =>
+    row.map((text, i) => (i < row.length - 1 ? text.padEnd(widths[i] as number) : text)).join('  ')
+  const head = columns.map(({ name }) => escapeControls(name))
+  if (widths[0] === 0) {
+    for (const entry of all) {
+      widen(rowOf(entry))
+      yield ''
+    }
+    widen(head)
   }
+  yield line(head)
+  for (const entry of all) yield `\n${line(rowOf(entry))}`
 }
-
-/** A text without control characters, which a terminal would obey: they are written as \\u000a. */
-const oneLine = (text: string) =>
-  text.replace(
-    /[\u0000-\u001f\u007f-\u009f]/g,
-    character => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
-  )

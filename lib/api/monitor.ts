@@ -5,7 +5,7 @@ import type { ServiceState } from '../monitor/health.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import { bodyOf } from './body.js'
 import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
-import { type Entry, type Listing, listed, listQuery } from './listing.js'
+import { type Entry, type Listing, listed, listQuery, pausing } from './listing.js'
 import { nodesIn } from './node-sets.js'
 import { get, post } from './row.js'
 import { at, list, object, orNull, plainText, type Schema, standing, string, time, word } from './schema.js'
@@ -88,9 +88,9 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
       output: at(listing.place, lastState),
       handler: request => {
         const wanted = request.query.get('nodes')
-        return listed(request, listing, () => {
+        return listed(request, listing, function* () {
           const { view } = model
-          const names = wanted === null ? view.names('node') : nodesIn(parts, wanted, view)
+          const names = wanted === null ? view.names('node') : yield* pausing(nodesIn(parts, wanted, view))
           return statesOf(status, names)
         })
       }

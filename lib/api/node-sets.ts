@@ -1,11 +1,12 @@
 import { didYouMean } from '../did-you-mean.js'
 import { badRequest, notFound } from '../errors.js'
-import { members } from '../model/effective.js'
+import { findingMembers } from '../model/effective.js'
 import type { View } from '../model/view.js'
 import { installSteps } from '../monitor/metrics.js'
-import { staleNodes } from '../monitor/stale.js'
+import { findingStale } from '../monitor/stale.js'
 import { evaluate, isNodeSet } from '../node-set/evaluate.js'
-import { fold } from '../node-set/fold.js'
+import { cut } from '../node-set/expand.js'
+import { folding } from '../node-set/fold.js'
 import type { Parts } from './context.js'
 
 /** What sets are worked out from besides the objects. */
@@ -16,30 +17,32 @@ const SPARE_NAMES = 20_000
 
 /** So many names are told of those that are no nodes. */
 const MOST_TOLD = 10
-/** So many are folded: that is done in one turn of the event loop. */
+/** So many are folded for a message. */
 const MOST_FOLDED = 10_000
 /** Characters of what a folding may give. */
 const LONGEST_FOLDED = 200
 
 /**
- * The nodes that a text names, which is a node's name or a node set (rules 12.1). Throws 400 for what is neither, and 404
- * naming what is not there, with `wayOut` behind it for a set.
+ * Finds the nodes that a text names, which is a node's name or a node set (rules 12.1), in short steps. Throws 400 for what is
+ * neither, and 404 naming what is not there, with `wayOut` behind it for a set.
  */
-export function nodesIn(parts: Needed, text: string, view: View, wayOut = ''): string[] {
+export function* nodesIn(parts: Needed, text: string, view: View, wayOut = ''): Generator<unknown, string[]> {
   const most = SPARE_NAMES + 2 * view.names('node').length
-  const names = [...evaluate(text, group => membersOf(parts, group, view), most)]
-  const missing = names.filter(name => !view.get('node', name))
+  const names: string[] = []
+  const missing: string[] = []
+  for (const name of yield* evaluate(text, group => membersOf(parts, group, view), most))
+    yield (view.get('node', name) ? names : missing).push(name)
   if (missing.length === 0) return names
   if (!isNodeSet(text)) throw notFound(`node ${text} does not exist`)
   // Of many it is rather the set that is wrong.
   const meant = missing.length > 1 ? '' : didYouMean(missing[0] ?? '', view.names('node'))
-  const [told, more] = toldOf(missing)
+  const [told, more] = yield* toldOf(missing)
   throw notFound(`node set ${text.slice(0, 200)}: there is no node ${told}${more}${meant}${wayOut}`)
 }
 
 /** Names folded, where that is short; else the first of them, and how many more there are. */
-function toldOf(names: readonly string[]): [told: string, more: string] {
-  const folded = names.length > MOST_FOLDED ? '' : fold(names)
+function* toldOf(names: readonly string[]): Generator<void, [told: string, more: string]> {
+  const folded = names.length > MOST_FOLDED ? '' : yield* folding(names)
   if (folded !== '' && folded.length <= LONGEST_FOLDED) return [folded, '']
   const more = names.length > MOST_TOLD ? ` and ${names.length - MOST_TOLD} more` : ''
   return [names.slice(0, MOST_TOLD).join(', '), more]
@@ -48,9 +51,9 @@ function toldOf(names: readonly string[]): [told: string, more: string] {
 /** How sets are told from names, and what they stand for. */
 export interface NodeSets {
   readonly isSet: (text: string) => boolean
-  readonly names: (text: string, view: View) => readonly string[]
+  readonly names: (text: string, view: View) => Generator<unknown, readonly string[]>
   /** The same for a change: the 404 tells how many nodes are created. */
-  readonly changed: (text: string, view: View) => readonly string[]
+  readonly changed: (text: string, view: View) => Generator<unknown, readonly string[]>
 }
 
 const CREATES_NONE =
@@ -66,28 +69,34 @@ export const nodeSets = (parts: Needed): NodeSets => ({
 const STALE = '@stale takes yes alone: @stale:yes'
 
 /** What stands behind an @ (rules 12.2). */
-function membersOf({ status, boots, model }: Needed, group: string, view: View): Iterable<string> {
+function* membersOf(
+  { status, boots, model }: Needed,
+  group: string,
+  view: View
+): Generator<void, Iterable<string>> {
   if (group === 'all') return view.names('node')
   const [, kind, value = ''] = /^([a-z]+):(.*)$/s.exec(group) ?? []
   if (kind === 'status' && value === '')
     throw badRequest('node set: @status: needs a word behind it, as in @status:installer.failed')
-  if (kind === 'status') return inState(status, value, view)
+  if (kind === 'status') return yield* inState(status, value, view)
   if (kind === 'stale') {
     if (value !== 'yes') throw badRequest(`node set: ${STALE}`)
-    return staleNodes({ view, cluster: model.cluster }, boots)
+    return yield* findingStale({ view, cluster: model.cluster }, boots)
   }
   if (kind === 'osimage') {
     if (!view.get('osimage', value))
-      throw notFound(`node set: there is no OS image ${value}${didYouMean(value, view.names('osimage'))}`)
-    return members(view, 'osimage', value)
+      throw notFound(
+        `node set: there is no OS image ${cut(value)}${didYouMean(value, view.names('osimage'))}`
+      )
+    return yield* findingMembers(view, 'osimage', value)
   }
   if (kind !== undefined)
     throw badRequest(
-      `node set: @${kind}: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD`
+      `node set: @${cut(kind)}: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD`
     )
   if (!view.get('group', group)) {
     const meant = group === 'stale' ? `; ${STALE}` : didYouMean(group, view.names('group'))
-    throw notFound(`node set: there is no group ${group}${meant}`)
+    throw notFound(`node set: there is no group ${cut(group)}${meant}`)
   }
   return view.index.members(group)?.all.values ?? []
 }
@@ -96,15 +105,18 @@ function membersOf({ status, boots, model }: Needed, group: string, view: View):
  * The nodes whose last state is this word. Throws 400 for a word with which no state begins, of an installation or as a node has
  * reported it: an empty set would tell that all is well.
  */
-function inState(status: Needed['status'], word: string, view: View): string[] {
-  const names = view.names('node')
-  const found = names.filter(name => isIn(status.state(name) ?? '', word))
-  if (found.length > 0) return found
+function* inState(status: Needed['status'], word: string, view: View): Generator<void, string[]> {
+  const found: string[] = []
   const isStep = installSteps.some(
     step => `installer.${step}`.startsWith(word) || isIn(word, `installer.${step}`)
   )
-  if (isStep || names.some(name => status.history(name).some(({ state }) => state.startsWith(word))))
-    return []
+  let isKnown = isStep
+  for (const name of [...view.names('node')]) {
+    yield
+    if (isIn(status.state(name) ?? '', word)) found.push(name)
+    else isKnown ||= status.history(name).some(({ state }) => state.startsWith(word))
+  }
+  if (found.length > 0 || isKnown) return found
   throw badRequest(
     `node set: @status:${word.slice(0, 100)}: no node has reported such a state; those of an installation are ` +
       `installer.${installSteps.join(', ')}`

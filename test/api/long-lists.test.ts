@@ -36,3 +36,23 @@ t.test('long lists that wait for their turn take no memory', async t => {
   t.ok(grown < 80, `${grown.toFixed()} MB for ${CLIENTS} lists of ${NODES} nodes`)
   for (const client of clients) client.destroy()
 })
+
+// rules 2.13, 12.4
+t.test('text that is not read takes no memory for its rows', async t => {
+  const c = await Controller.start(t)
+  const node = Object.fromEntries(Array.from({ length: 2 * NODES }, (_, n) => [`n${n}`, { group: 'all' }]))
+  t.equal((await c.post('/config/cluster/import', { config: { group: { all: {} }, node } })).status, 201)
+  const fields = Array.from({ length: 127 }, (_, i) => `n${i}.network`).join(',')
+  const path = `/config/node?format=text&fields=name,${fields}`
+  const { address, port } = c.daemon
+  const before = heapMb()
+  const readers = Array.from({ length: 30 }, () => {
+    const socket = connect(port, address).on('error', () => undefined)
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\nx-access-tokens: ${c.token}\r\n\r\n`)
+    return socket.once('readable', () => {})
+  })
+  await until(() => readers.every(({ bytesRead }) => bytesRead > 0))
+  const grown = heapMb() - before
+  t.ok(grown < 60, `${grown.toFixed()} MB for ${readers.length} lists that are not read`)
+  for (const reader of readers) reader.destroy()
+})

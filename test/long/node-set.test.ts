@@ -1,35 +1,13 @@
-import { openSync, readSync } from 'node:fs'
 import t from 'tap'
 import { inParallel } from '../../lib/concurrency.js'
+import { turnsOf } from '../fuzz/node-sets.js'
+import { fuzzSeed, Random } from '../fuzz/random.js'
 import { Controller } from '../support/controller.js'
+import { longestTurn } from '../support/turns.js'
 
 const NODES = 10_000
+const SETS = 1_000_000
 const nic = { interface: 'BOOTIF', network: 'n' }
-
-/** Milliseconds of the processor that the main thread has used: other programs do not count. */
-function usage(): () => number {
-  const file = openSync(`/proc/self/task/${process.pid}/schedstat`, 'r')
-  const text = Buffer.alloc(100)
-  return () => Number.parseInt(text.toString('latin1', 0, readSync(file, text, 0, 100, 0)), 10) / 1e6
-}
-
-/** The longest turn of the event loop while `work` goes on. */
-async function longestTurn(work: () => Promise<unknown>): Promise<number> {
-  const used = usage()
-  let busy = true
-  let before = used()
-  let longest = 0
-  const turn = () => {
-    const now = used()
-    longest = Math.max(longest, now - before)
-    before = now
-    if (busy) setImmediate(turn)
-  }
-  turn()
-  await work()
-  busy = false
-  return longest
-}
 
 // rules 12.3
 t.test(
@@ -70,5 +48,21 @@ t.test(
       t.ok([200, 201, 204].includes(status), `${what}: ${status}`)
       t.ok(longest <= 50, `${what}: ${longest.toFixed(0)} ms in one turn`)
     }
+  }
+)
+
+// rules 12.10
+t.test(
+  `no one of ${SETS} generated node sets holds the event loop, with ${NODES} nodes`,
+  { timeout: 7_000_000 },
+  async t => {
+    const c = await Controller.start(t)
+    const node = Object.fromEntries(Array.from({ length: NODES }, (_, i) => [`n${i}`, { group: 'compute' }]))
+    const config = { group: { compute: {}, empty: {} }, node }
+    t.equal((await c.post('/config/cluster/import', { config })).status, 201)
+    const seed = fuzzSeed()
+    const turns = await turnsOf(c, new Random(seed), SETS, so => console.error(JSON.stringify(so)))
+    t.comment(`seed ${seed}: ${JSON.stringify(turns)}`)
+    t.ok(turns.longestTurn <= 50, `seed ${seed}: ${turns.longestTurn} ms in one turn: ${turns.of}`)
   }
 )

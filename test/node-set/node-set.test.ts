@@ -2,7 +2,8 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
-import { evaluate, isNodeSet } from '../../lib/node-set/evaluate.js'
+import { atOnce } from '../../lib/concurrency.js'
+import { evaluate as evaluating, isNodeSet } from '../../lib/node-set/evaluate.js'
 import { fold, folding } from '../../lib/node-set/fold.js'
 import { output, requirePrograms } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
@@ -14,11 +15,15 @@ const groups: Record<string, string[]> = {
   rack1: ['a'],
   rack2: ['b']
 }
-const resolve = (group: string) => {
+let looked = 0
+function* resolve(group: string): Generator<void, readonly string[]> {
+  looked++
   const found = groups[group]
+  yield
   if (!found) throw new Error(`no group ${group}`)
   return found
 }
+const evaluate = (text: string, of = resolve) => atOnce(evaluating(text, of))
 const names = (text: string) => [...evaluate(text, resolve)]
 
 // rules 12.1
@@ -74,6 +79,39 @@ t.test('what is no set', async t => {
   })
   t.throws(() => names(`n${'[1-2]'.repeat(9)}`), { status: 400, message: /more than 8 pairs of brackets/ })
   t.throws(() => names('@none'), { message: 'no group none' })
+})
+
+// rules 12.10
+t.test('what is longer than any name is refused before it is made; a group is looked for once', async t => {
+  const long = 'x'.repeat(100_000)
+  const table: [set: string, reason: RegExp][] = [
+    [`${long}[1-1000]`, /would be a name of more than 63 characters/],
+    [long, /would be a name of more than 63 characters/],
+    [`n[${'0'.repeat(59)}1-${'0'.repeat(59)}2]`, /a number has 15 digits at most/],
+    [`${'n'.repeat(61)}[98-101]`, /n{61}100 would be a name of more than 63 characters/],
+    [`@${long}`, /more than 1031 characters/],
+    [`n[${'1,'.repeat(200_000)}1]`, /a part of it has more than 262,144 characters/],
+    [`${' '.repeat(300_000)}n1`, /a part of it has more than 262,144 characters/],
+    ['@empty,'.repeat(100_001).slice(0, -1), /more than 100,000/],
+    [`n1,${'n1!'.repeat(100_000)}n1`, /more than 100,000/],
+    [`@g${Array.from({ length: 101 }, (_, i) => i).join(',@g')}`, /more than 100 different groups/]
+  ]
+  const none = function* () {
+    yield
+    return []
+  }
+  for (const [set, reason] of table) {
+    const refused = { status: 400, message: reason }
+    t.throws(() => evaluate(set, none), refused, set.slice(0, 20))
+    try {
+      evaluate(set, none)
+    } catch (error) {
+      t.ok((error as Error).message.length < 700, 'the message is short')
+    }
+  }
+  const before = looked
+  t.equal(evaluate('@compute,@rack[1-2],@compute!@rack1,@compute').size, 3)
+  t.equal(looked, before + 3)
 })
 
 t.test('what a set costs grows with its length', t => {

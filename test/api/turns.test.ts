@@ -1,0 +1,92 @@
+import t from 'tap'
+import { withUsers } from '../support/callers.js'
+import { longestTurn, usage } from '../support/turns.js'
+
+const { c, as } = await withUsers(t)
+const NODES = 2000
+const table = Array.from({ length: NODES }, (_, i) => `m${i},compute\n`).join('')
+t.equal((await c.post('/config/node?format=csv', `name,group\n${table}`)).status, 200)
+
+/** Milliseconds of the processor that a plain loop takes, which tells how fast this machine is. */
+function yardstick(): number {
+  const used = usage()
+  const before = used()
+  const names = new Set<string>()
+  for (let i = 0; i < 100_000; i++) names.add(`m${i}`)
+  return used() - before
+}
+
+// rules 12.10
+t.test('a viewer does not hold the event loop by a set', { timeout: 600_000 }, async t => {
+  const hostlist = `${'x'.repeat(100_000)}[1-1000]`
+  const repeated = Array.from({ length: 15_900 / 11 }, () => '@stale:yes').join(',')
+  let looked = 0
+  const { boots } = c.daemon
+  const allRunning = boots.allRunning.bind(boots)
+  Object.assign(boots, {
+    allRunning: () => {
+      looked++
+      return allRunning()
+    }
+  })
+  const body = { control: { power: { status: { hostlist } } } }
+  const table: [what: string, ask: () => ReturnType<typeof c.get>, status: number, says: RegExp][] = [
+    [
+      'long names',
+      () => c.post('/control/action/power/_status', body, { token: as.viewer }),
+      400,
+      /^node set x{200}…: x{200}… would be a name of more than 63 characters$/
+    ],
+    [
+      'a group again and again',
+      () => c.get(`/config/node?fields=name&format=text&nodes=${repeated}`, { token: as.viewer }),
+      200,
+      /^$/
+    ],
+    [
+      'names that are no nodes, with many numbers',
+      () =>
+        c.post(
+          '/control/action/power/_status',
+          { hostlist: Array.from({ length: 9999 }, (_, i) => `${'1-'.repeat(28)}${i}`).join(',') },
+          { token: as.viewer }
+        ),
+      404,
+      /there is no node/
+    ],
+    [
+      'all fields of all nodes, sorted by eight',
+      () =>
+        c.get(
+          '/config/node?nodes=@all!m7&sort=comment,-group,osimage,-domain,netboot,status,macaddr,-name&format=csv&fields=name',
+          { token: as.viewer }
+        ),
+      200,
+      /^name\r\n/
+    ]
+  ]
+  for (const [what, ask, status, says] of table) {
+    let answer: Awaited<ReturnType<typeof c.get>> | undefined
+    const longest = await longestTurn(async () => {
+      answer = await ask()
+    })
+    t.equal(answer?.status, status, what)
+    if (says.source !== '^$') t.match(answer?.body?.message ?? answer?.text, says, what)
+    t.ok(longest < 50 + yardstick(), `${what}: ${longest.toFixed(1)} ms in one turn`)
+  }
+  t.equal(looked, 1, 'what an @ stands for is worked out once')
+})
+
+// rules 12.4
+t.test('columns are bounded', async t => {
+  const fields = (count: number) => Array.from({ length: count }, (_, i) => `n${i}.network`).join(',')
+  t.match(await c.get(`/config/node?fields=${fields(1000)}`), {
+    status: 400,
+    body: { message: 'query key "fields" names more than 128 fields' }
+  })
+  t.equal((await c.get(`/config/node?nodes=m1&fields=${fields(128)}`)).status, 200)
+  t.match(await c.post('/config/node?format=csv', `name,${fields(512)}\n`), {
+    status: 400,
+    body: { message: 'the table is refused, nothing was changed: it has 513 columns, and 512 are the most' }
+  })
+})
