@@ -45,28 +45,25 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
     }),
     ...['/boot/search/{macaddress}', '/boot/search/mac/{macaddress}'].map(path =>
       script(path, {
-        access: 'anyone',
+        access: 'machine',
         summary: 'The boot script of the node with this MAC',
         text: request => boot.search(param(request, 'macaddress'), request)
       })
     ),
     script('/boot/manual/hostname/{hostname}', {
-      access: 'anyone',
-      refuses: [403],
+      access: 'machine',
       summary: 'The boot script of a node chosen by name',
       text: manualHost
     }),
     script('/boot/manual/hostname/{hostname}/{macaddress}', {
-      access: 'anyone',
+      access: 'machine',
       changes: true,
-      refuses: [403],
       summary: 'Give the MAC to a node chosen by name, and its boot script',
       text: manualHost
     }),
     script('/boot/manual/group/{groupname}/{macaddress}', {
-      access: 'anyone',
+      access: 'machine',
       changes: true,
-      refuses: [403],
       summary: 'Give the MAC to the first free node of a group, or to a new one, and its boot script',
       text: request => boot.manualGroup(param(request, 'groupname'), param(request, 'macaddress'), request)
     }),
@@ -100,7 +97,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       }
     }),
     script('/kickstart/install/{node}', {
-      access: 'anyone',
+      access: 'machine',
       summary: 'The kickstart of a node',
       text: request => install.kickstart(param(request, 'node'), request)
     }),

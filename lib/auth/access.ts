@@ -32,6 +32,8 @@ interface Meaning {
   readonly node?: 'all' | 'own'
   /** A token that is not valid counts as none, instead of 401. */
   readonly lenient?: true
+  /** What only a browser sends is 403: a page from anywhere can have it ask for what changes something (rules 5.8). */
+  readonly browsers?: 'refused'
 }
 
 /**
@@ -40,6 +42,7 @@ interface Meaning {
  */
 const meanings = {
   anyone: { says: 'no token', token: 'unread', viewer: 'all', node: 'all' },
+  machine: { says: 'no token; no browser', token: 'unread', viewer: 'all', node: 'all', browsers: 'refused' },
   minimal: { says: 'token; without one names only', token: 'optional' },
   // As `minimal` where the path names an address in the place of a network, else as `user`.
   address: { says: 'token for a network; an address is told without one', token: 'optional' },
@@ -49,10 +52,11 @@ const meanings = {
   admin: { says: 'token', token: 'needed', viewer: 'none' },
   node: { says: 'token, or that of the node itself', token: 'needed', node: 'own' },
   source: {
-    says: 'by source address; a token that is sent must be valid',
+    says: 'by source address, no browser; a token that is sent must be valid',
     token: 'optional',
     viewer: 'all',
-    node: 'all'
+    node: 'all',
+    browsers: 'refused'
   },
   files: {
     says: 'from a configured network, or with a token',
@@ -81,13 +85,16 @@ const refusesViewers = ({ viewer }: Meaning, { effect }: Guarded) =>
 /** What a caller of a route needs, whether it is a token, and the codes of those who are refused. */
 export function accessOf(route: Guarded) {
   const meaning = meaningOf(route.access)
-  const { says, token, node } = meaning
+  const { says, token, node, browsers } = meaning
   const needsAdmin = refusesViewers(meaning, route)
   const refusesNodes = node === undefined || (node === 'own' && route.path.includes('{node}'))
   return {
     says: needsAdmin ? says.replace(/^token/, "an admin's token") : says,
     token,
-    codes: token === 'unread' ? [] : needsAdmin || refusesNodes ? [401, 403] : [401]
+    codes: [
+      ...(token === 'unread' ? [] : [401]),
+      ...(browsers || (token !== 'unread' && (needsAdmin || refusesNodes)) ? [403] : [])
+    ]
   }
 }
 
@@ -105,6 +112,7 @@ export interface AccessOptions {
 /** The caller of a request; throws 401 when it is not known who calls, 403 when they may not (rules 2.3, 5.2, 5.3). */
 export function authorize(options: AccessOptions, route: Guarded, head: RequestHead): Caller {
   const meaning = meaningIn(route, head)
+  if (meaning.browsers) refuseBrowsers(head.headers)
   if (meaning.token === 'unread') return anonymous
   const token = head.headers['x-access-tokens']
   if (token === undefined || token === '') {
@@ -119,6 +127,20 @@ export function authorize(options: AccessOptions, route: Guarded, head: RequestH
   if (caller.kind === 'node') checkNode(caller.node, meaning, head)
   if (caller.kind === 'user' && caller.role !== 'admin') checkViewer(caller, meaning, route)
   return caller
+}
+
+/** Each browser sends one of these at least, whatever the page that has it ask wants; no firmware and no curl does. */
+const ofBrowsers = /^(?:sec-.*|origin|accept-language|upgrade-insecure-requests)$/
+
+function refuseBrowsers(headers: RequestHead['headers']): void {
+  const { host = '', referer = '', 'user-agent': agent = '' } = headers
+  const isForeign = referer !== '' && (!URL.canParse(referer) || new URL(referer).host !== host.toLowerCase())
+  const found = isForeign ? 'referer' : agent.startsWith('Mozilla/') ? 'user-agent' : undefined
+  const sent = found ?? Object.keys(headers).find(name => ofBrowsers.test(name))
+  if (sent === undefined) return
+  throw forbidden(
+    `a browser has asked (header ${sent}), and this is for machines: any web page could have it ask. With curl it works`
+  )
 }
 
 function meaningIn({ access }: Guarded, head: RequestHead): Meaning {
