@@ -129,17 +129,22 @@ export interface Migration {
 
 /**
  * What brings a state to today's layout (rules 11.11); undefined where it has it. A state without a version has version 0.
- * Writes nothing. Throws LoadError for a newer one, which names both versions and the way out, and for what cannot be read.
+ * Writes nothing. Throws LoadError for a newer one, which names both versions and the way out, and for what
+ * cannot be read; where it `isLenient`, it gives undefined then.
  */
 export function migrationOf(
   stored: Stored,
   { steps, release, backups }: Layout,
-  types: readonly string[]
+  types: readonly string[],
+  isLenient = false
 ): Migration | undefined {
   const problems = stored.problems()
+  if (problems.length > 0 && isLenient) return undefined
   if (problems.length > 0) throw new LoadError(problems)
   const state = new RawState(stored)
-  const { version: from, release: by } = versionIn(state)
+  const version = versionIn(state, isLenient)
+  if (!version) return undefined
+  const { version: from, release: by } = version
   const to = steps.length
   if (from > to) {
     const kept = backups ? `; the start that made version ${from} left one in ${backups}` : ''
@@ -151,18 +156,21 @@ export function migrationOf(
   }
   if (from === to) return undefined
   const isNew = types.every(type => state.names(type).length === 0)
+  // No release has kept objects without a layout where what is damaged may be left out.
+  if (isLenient && from === 0 && !isNew) return undefined
   for (const step of steps.slice(from)) step(state)
   const doc: LayoutDoc = { name: VERSION, version: to, release }
   state.put(LAYOUT, VERSION, { ...doc })
   return { from, to, isNew, state }
 }
 
-function versionIn(state: RawState): Pick<LayoutDoc, 'version' | 'release'> {
-  const json = state.get(LAYOUT, VERSION)
-  if (json === undefined) return { version: 0, release: '' }
+function versionIn(state: RawState, isLenient: boolean): Pick<LayoutDoc, 'version' | 'release'> | undefined {
   try {
-    return docOf(json)
+    const json = state.get(LAYOUT, VERSION)
+    return json === undefined ? { version: 0, release: '' } : docOf(json)
   } catch (error) {
+    if (isLenient) return undefined
+    if (error instanceof LoadError) throw error
     throw new LoadError([{ file: state.place(LAYOUT, VERSION), message: reasonOf(error) }])
   }
 }

@@ -1,4 +1,4 @@
-import { LoadError, type Problem, reasonOf } from './errors.js'
+import { type Problem, reasonOf } from './errors.js'
 import { GONE, LAYOUT, type Layout, layoutKind, type Migration, migrationOf, VERSION } from './layout.js'
 import { type Loaded, load } from './load.js'
 import { INTENTS, type Medium, type Stored } from './medium.js'
@@ -62,11 +62,11 @@ export function startOf<T extends Types, I extends Index>(
   stored: Stored
 ): Start<T, I> {
   const kinds = kindsOf(options)
-  const { migration, gone = [], failure } = migrating(options, stored)
+  const { layout, damaged } = options
+  const migration = layout && migrationOf(stored, layout, Object.keys(options.kinds), damaged !== undefined)
   const { objects, problems, ...loaded } = load(migration?.state ?? stored, kinds)
-  const layout = stored.place(LAYOUT, VERSION)
-  if (failure && stored.problems().length === 0 && problems.every(({ file }) => file !== layout))
-    throw failure
+  const isGone = damaged && layout && !migration && [...stored.names(LAYOUT)].length === 0
+  const gone = isGone ? [{ file: stored.place(LAYOUT, VERSION), message: GONE }] : []
   const current = new State<T, I>(kinds.keys(), options.createIndex())
   for (const { type, name, doc } of objects) current.set(type, name, doc)
   const stateOf = () => {
@@ -80,33 +80,19 @@ export function startOf<T extends Types, I extends Index>(
   return { ...loaded, problems: found, current, stateOf, migration, place: stored.place() }
 }
 
-/** What brings the state to today's layout; where what is damaged may be left out, why that is not known. */
-function migrating<T extends Types, I extends Index>(
-  options: Omit<StoreOptions<T, I>, 'medium'>,
-  stored: Stored
-) {
-  const { layout, kinds, damaged } = options
-  try {
-    const migration = layout && migrationOf(stored, layout, Object.keys(kinds))
-    // No release has kept objects in etcd without a layout.
-    if (!damaged || migration?.from !== 0 || migration.isNew) return { migration }
-    return { gone: [{ file: stored.place(LAYOUT, VERSION), message: GONE }] }
-  } catch (failure) {
-    if (!damaged || !(failure instanceof LoadError)) throw failure
-    return { failure }
-  }
-}
-
 /** Takes what breaks a rule out of what was read, and then what breaks one without that, until nothing does. */
 export function keepSound<T extends Types, I extends Index>(
   { verify }: StoreOptions<T, I>,
   { current }: Start<T, I>
 ): void {
-  let broken: ReturnType<NonNullable<typeof verify>>
-  do {
-    broken = (verify?.(current) ?? []).filter(({ type, name }) => current.get(type, name) !== undefined)
-    for (const { type, name } of broken) if (current.get(type, name)) current.set(type, name, undefined)
-  } while (broken.length > 0)
+  for (let isSound = false; !isSound; ) {
+    isSound = true
+    for (const { type, name } of verify?.(current) ?? []) {
+      if (current.get(type, name) === undefined) continue
+      current.set(type, name, undefined)
+      isSound = false
+    }
+  }
 }
 
 /** Keeps a copy of a state that gets today's layout. Throws Error with the way things stand where that fails. */

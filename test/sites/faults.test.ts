@@ -1,5 +1,6 @@
 // Three controllers on three members of a real etcd, each pair on a machine (a network namespace) of its own, under load: a controller
-// or a member is killed, stopped or cut off, again and again. SVCD_SITE_ROUNDS: how often; 6 unless told otherwise, 200 in
+// or a member is killed, stopped or cut off, or etcd is restored from an older snapshot under all of them, again and again.
+// SVCD_SITE_ROUNDS: how often; 7 unless told otherwise, 200 in
 // `make test-long`.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,7 +13,7 @@ import { scratch } from '../support/scratch.js'
 import { allWell, type Controller, startControllers, writerOf } from '../support/site-controllers.js'
 import type { Line, Task } from './load.js'
 
-const rounds = Number(process.env.SVCD_SITE_ROUNDS ?? (process.env.SVCD_LONG ? 200 : 6))
+const rounds = Number(process.env.SVCD_SITE_ROUNDS ?? (process.env.SVCD_LONG ? 200 : 7))
 // The load would take the processors from all other tests.
 const scripts = Number(process.env.SVCD_SITE_SCRIPTS ?? (process.env.SVCD_LONG ? 2000 : 200))
 const NODES = 200
@@ -20,8 +21,8 @@ const HOLD_MS = 3000
 /** A connection that was cut, or a process that was stopped, may fail for so long after it is well again. */
 const AFTER_MS = 4000
 
-type How = 'killed' | 'stopped' | 'cut off'
-type Target = 'writer' | 'follower' | 'leader of etcd' | 'majority of etcd'
+type How = 'killed' | 'stopped' | 'cut off' | 'restored'
+type Target = 'writer' | 'follower' | 'leader of etcd' | 'majority of etcd' | 'all of etcd'
 
 /** A fault, when it was there, and which controllers could not be reached. */
 interface Round {
@@ -32,6 +33,43 @@ interface Round {
   readonly healing: number
   readonly healed: number
   readonly out: ReadonlySet<number>
+  /** What was acknowledged in this time, in ms since 1970, an older snapshot does not have. */
+  readonly forgotten?: readonly [from: number, to: number]
+  /** Who has not said that etcd was restored. */
+  readonly silent?: readonly number[]
+}
+
+/** How often it has said that etcd was restored, since its last start. */
+const saidRestored = ({ daemon }: Controller) => daemon.log().split('etcd was restored from an older').length
+
+/** Restores etcd from a snapshot, while what came after it is acknowledged. */
+async function restored(controllers: readonly Controller[]): Promise<Round> {
+  const { site } = await leaderOf(controllers)
+  const before = controllers.map(saidRestored)
+  const begun = Date.now()
+  const snapshot = await site.save()
+  await sleep(HOLD_MS)
+  const from = Date.now()
+  await Promise.all(controllers.map(({ site }) => site.member.kill()))
+  const killed = Date.now()
+  await Promise.all(controllers.map(({ site }) => site.restore(snapshot)))
+  const healing = Date.now()
+  await Promise.all(controllers.map(({ site }) => site.startMember()))
+  const healed = Date.now()
+  await allWell(controllers)
+  // An acknowledgement may be on its way for a moment.
+  const forgotten = [begun, killed + 1000] as const
+  const silent = controllers.filter((each, i) => saidRestored(each) === before[i]).map(({ at }) => at)
+  return {
+    what: 'all of etcd restored',
+    target: 'all of etcd',
+    from,
+    healing,
+    healed,
+    out: new Set(),
+    forgotten,
+    silent
+  }
 }
 
 const macOf = (i: number) =>
@@ -122,10 +160,22 @@ async function headsOf({ site }: Controller): Promise<[number, bigint][]> {
     })
 }
 
+/** The names of the objects of a type that etcd holds. */
+async function namesOf({ site }: Controller, type: string): Promise<string[]> {
+  const [program = '', ...words] = site.enter
+  const prefix = `/svcd/objects/${type}/`
+  const text = await output(program, [...words, 'etcdctl', 'get', '--prefix', '--keys-only', prefix])
+  return text
+    .split('\n')
+    .filter(Boolean)
+    .map(key => key.slice(prefix.length))
+    .sort()
+}
+
 const median = (values: readonly number[]) =>
   [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0
 
-/** Each with each; the first six have all of both. */
+/** Each with each, and a restore; the first seven have all of both. */
 const faults: readonly (readonly [Target, How])[] = [
   ['writer', 'killed'],
   ['follower', 'stopped'],
@@ -133,6 +183,7 @@ const faults: readonly (readonly [Target, How])[] = [
   ['majority of etcd', 'killed'],
   ['writer', 'stopped'],
   ['writer', 'cut off'],
+  ['all of etcd', 'restored'],
   ['follower', 'killed'],
   ['follower', 'cut off'],
   ['leader of etcd', 'killed'],
@@ -164,7 +215,7 @@ t.test(`${rounds} faults under load`, { timeout: 300_000 + rounds * 60_000 }, as
   const done: Round[] = []
   for (let i = 0; i < rounds; i++) {
     const [target, how] = faults[i % faults.length] as (typeof faults)[number]
-    done.push(await fault(controllers, target, how))
+    done.push(await (how === 'restored' ? restored(controllers) : fault(controllers, target, how)))
     await sleep(1000)
   }
   const over = Date.now()
@@ -176,8 +227,12 @@ t.test(`${rounds} faults under load`, { timeout: 300_000 + rounds * 60_000 }, as
     .split('\n')
     .filter(Boolean)
     .map(line => JSON.parse(line) as Line)
-  const of = <K extends Line['kind']>(kind: K) =>
+  const ofAll = <K extends Line['kind']>(kind: K) =>
     lines.filter((line): line is Extract<Line, { kind: K }> => line.kind === kind)
+  const isForgotten = ({ ms }: Line) =>
+    done.some(({ forgotten: [from, to] = [0, 0] }) => ms >= from && ms <= to)
+  /** Those that no older snapshot has taken away. */
+  const of = <K extends Line['kind']>(kind: K) => ofAll(kind).filter(line => !isForgotten(line))
   const acknowledged = lines
     .filter(({ kind }) => kind === 'created' || kind === 'changed')
     .map(({ ms }) => ms)
@@ -201,8 +256,12 @@ t.test(`${rounds} faults under load`, { timeout: 300_000 + rounds * 60_000 }, as
   let left = controllers
   const lost = new Set<string>()
   // What was sent to one that stood still, or was cut off, may come later than what was sent after it.
-  const unsureReports = new Set(of('unsure-report').map(({ count }) => count))
-  const unsureChanges = new Set(of('unsure-change').map(({ comment }) => Number(comment)))
+  const unsureReports = new Set(
+    [...ofAll('unsure-report'), ...ofAll('reported').filter(isForgotten)].map(({ count }) => count)
+  )
+  const unsureChanges = new Set(
+    [...ofAll('unsure-change'), ...ofAll('changed').filter(isForgotten)].map(({ comment }) => Number(comment))
+  )
   let unrefused = 0
   while (left.length > 0) {
     const writer = await writerOf(left)
@@ -212,6 +271,8 @@ t.test(`${rounds} faults under load`, { timeout: 300_000 + rounds * 60_000 }, as
     const there = (devices as { config: { otherdev: Record<string, { ipaddress: string }> } }).config.otherdev
     for (const { name, address } of of('created'))
       if (there[name]?.ipaddress !== address) lost.add(`${name}: ${there[name]?.ipaddress}`)
+    const stored = await namesOf(writer, 'otherdev')
+    t.strictSame(Object.keys(there).sort(), stored, 'what it has is what is stored')
     if (left === controllers) unrefused = of('refused').filter(({ name }) => there[name] !== undefined).length
     const { body: states } = await writer.daemon.request('GET', '/monitor/node')
     const { status } = (states as { monitor: { status: Record<string, { state: string | null }> } }).monitor
@@ -240,7 +301,7 @@ t.test(`${rounds} faults under load`, { timeout: 300_000 + rounds * 60_000 }, as
   // `ms`: from the fault to the end of the longest time without an acknowledged change that began in it; `afterMs`: the longest one that
   // began when it was over.
   const gaps = done.map(({ from, healing, what, target }, i) => {
-    const isMajority = target === 'majority of etcd'
+    const isMajority = target === 'majority of etcd' || target === 'all of etcd'
     const begins = isMajority ? healing : from
     const next = acknowledged.filter(ms => ms >= from - 500 && ms < (done[i + 1]?.from ?? over))
     const times = next.slice(1).map((ends, i) => ({ starts: next[i] as number, ends }))
@@ -273,6 +334,17 @@ t.test(`${rounds} faults under load`, { timeout: 300_000 + rounds * 60_000 }, as
       `${of('created').length + of('changed').length} changes, ${of('reported').length} reports, ${Math.round(served / seconds)} scripts/s, ` +
       `${failed.length} failed; ${heads.length} commits in order, ${disorder.length} not, ${leftOut.length} left out; median ${median(ofWriter)} ms; 503 and there: ${unrefused}`
   })
+  const restores = done.filter(({ forgotten }) => forgotten).length
+  const taken =
+    ofAll('created').length + ofAll('changed').length - of('created').length - of('changed').length
+  t.strictSame(
+    done.flatMap(({ silent = [] }) => silent),
+    [],
+    'each controller says when etcd was restored'
+  )
+  console.error(
+    `${restores} restores, ${taken} changes that were acknowledged between a snapshot and its restore`
+  )
   const { dbSize } = (await first.site.ask('maintenance/status', {})) ?? {}
   console.error(`etcd's file has ${Math.round(Number(dbSize) / 1e6)} MB after ${Math.round(seconds)} s`)
   console.error(

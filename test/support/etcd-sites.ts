@@ -15,6 +15,10 @@ export interface Site {
   readonly member: Child
   /** Starts its member again. */
   startMember(): Promise<void>
+  /** Saves a snapshot of what its member holds, with all that was acknowledged until now; gives its file. */
+  save(): Promise<string>
+  /** Has its member, which does not run, begin with a snapshot. */
+  restore(file: string): Promise<void>
   /** What its member answers; undefined where it does not within two seconds. */
   ask(path: string, question: object): Promise<Record<string, never> | undefined>
   /** Cuts it off from the others, or joins it to them again. */
@@ -54,8 +58,8 @@ export async function startSites(t: Test): Promise<Sites> {
       await ip('-n', hub, 'link', 'set', name, 'master', 'lan', 'up')
       await ip('-n', namespace, 'address', 'add', `${address}/24`, 'dev', 'eth0')
       await ip('-n', namespace, 'link', 'set', 'eth0', 'up')
-      return new SiteOf(name, namespace, address, ip, hub, [
-        ...['etcd', '--name', name, '--data-dir', join(directory, name)],
+      return new SiteOf(name, namespace, address, ip, hub, join(directory, name), cluster, [
+        ...['etcd', '--name', name],
         // As docs/controllers.md has it for members in one room.
         ...['--heartbeat-interval', '50', '--election-timeout', '500', '--pre-vote'],
         ...['--quota-backend-bytes', String(8 * 1024 ** 3)],
@@ -77,6 +81,7 @@ export async function startSites(t: Test): Promise<Sites> {
 class SiteOf implements Site {
   readonly enter: readonly string[]
   #member: Child | undefined
+  #restored = 0
 
   constructor(
     readonly name: string,
@@ -84,6 +89,8 @@ class SiteOf implements Site {
     readonly address: string,
     readonly ip: (...words: string[]) => Promise<string>,
     readonly hub: string,
+    readonly directory: string,
+    readonly cluster: string,
     readonly command: readonly string[]
   ) {
     this.enter = entering(namespace)
@@ -95,10 +102,30 @@ class SiteOf implements Site {
   }
 
   async startMember(): Promise<void> {
-    this.#member = await startChild([...this.enter, ...this.command], async () => {
+    const command = [...this.enter, ...this.command, '--data-dir', `${this.directory}.${this.#restored}`]
+    this.#member = await startChild(command, async () => {
       const answer = await this.ask('kv/range', { key: Buffer.from('x').toString('base64') })
       return answer?.header !== undefined
     })
+  }
+
+  async save(): Promise<string> {
+    const [program = '', ...words] = this.enter
+    const etcdctl = (...more: string[]) =>
+      output(program, [...words, 'etcdctl', `--endpoints=http://127.0.0.1:${CLIENTS}`, ...more])
+    // A member that has answered this has all that was acknowledged before.
+    await etcdctl('get', 'x')
+    const file = `${this.directory}.snapshot${Date.now()}`
+    await etcdctl('snapshot', 'save', file)
+    return file
+  }
+
+  async restore(file: string): Promise<void> {
+    await output('etcdctl', [
+      ...['snapshot', 'restore', file, '--name', this.name, '--initial-cluster', this.cluster],
+      ...['--initial-advertise-peer-urls', `http://${this.address}:${PEERS}`],
+      ...['--data-dir', `${this.directory}.${++this.#restored}`]
+    ])
   }
 
   async ask(path: string, question: object): Promise<Record<string, never> | undefined> {

@@ -99,7 +99,7 @@ export class Commits {
   /** Takes no more changes, as another one writes, or may: what is not carried out that one carries out. */
   end(): void {
     this.#isOpen = false
-    this.#o.writer.wrote(this.#o.keys.head, undefined)
+    this.#o.writer.since.delete(this.#o.keys.head)
     this.#intent = undefined
   }
 
@@ -162,11 +162,6 @@ export class Commits {
     const { succeeded, found } = await this.#once(revision, [], [get(this.#o.keys.head)])
     const known = [this.#head, ...(this.#unclear ? [this.#unclear.to, this.#unclear.settled] : [])]
     if (!succeeded || !known.includes(found[0]?.value.toString())) throw await this.#o.overtaken()
-  }
-
-  /** What the head holds now, after all was read anew. */
-  read(head: string | undefined): void {
-    this.#head = head
   }
 
   readonly #operation = ({ type, name, text }: Write): JsonObject =>
@@ -296,7 +291,7 @@ export class Commits {
     const [there] = outcome.found
     // It was done when it was sent before, and the answer was lost.
     if (!outcome.succeeded && there?.value.toString() !== to) this.lost(revision)
-    if (this.#isOpen) this.#o.writer.wrote(head, there?.modified ?? outcome.revision)
+    if (this.#isOpen) this.#o.writer.since.set(head, there?.modified ?? outcome.revision)
   }
 
   /** Asks again while etcd gives no clear answer. After one such, a refusal says nothing of what was sent before it. */

@@ -54,8 +54,6 @@ export class Follower {
   #head: string | undefined
   /** When these keys were last written at that revision, and with what: the head, the right to write, and one that was told last. */
   #known: ReadonlyMap<string, string> = new Map()
-  /** The revision at which the right to write was last told to be written. */
-  #signed = ''
   /** When it was last known that nothing was left to tell; by the clock of `performance`. */
   #freshMs = performance.now()
   #behindSinceMs: number | undefined
@@ -116,17 +114,12 @@ export class Follower {
     return this.#problem || this.#looking.problem || (this.#replica ? '' : 'what is stored is being read')
   }
 
-  /** What the head holds at the last revision that was told. */
-  get head(): string | undefined {
-    return this.#head
-  }
-
   /**
    * Resolves once it was told that the right to write was written at that revision, and so all before it. A later revision is no sign of
    * that: it may be of what etcd held before it was restored. A watch that does not tell it soon is begun anew: its member may be gone.
    */
   reached(revision: string): Promise<void> {
-    if (this.#signed === revision) return Promise.resolve()
+    if (this.#isSigned(revision)) return Promise.resolve()
     return new Promise(resolve => {
       const anew = setTimeout(() => this.#isTelling || this.#watch?.abort(new Error(SILENT)), SOON_MS)
       const done = () => {
@@ -238,15 +231,18 @@ export class Follower {
 
   #advance({ revision: modified, keys: told }: Moment): void {
     const { head, writer } = this.#o.keys
-    const known = new Map([...this.#known].filter(([key]) => key === head || key === writer))
+    const known = new Map([head, writer].map(key => [key, this.#known.get(key) ?? '']))
     for (const [i, { key, value }] of told.entries()) {
       if (i === 0 || key === head || key === writer) known.set(key, writtenAs(value && { modified, value }))
       if (key === head) this.#head = value?.toString()
-      if (key === writer && value) this.#signed = modified
     }
     this.#known = known
     this.#revision = modified
-    this.#waiting = this.#waiting.filter(({ revision, done }) => revision !== this.#signed || void done())
+    this.#waiting = this.#waiting.filter(({ revision, done }) => !this.#isSigned(revision) || void done())
+  }
+
+  #isSigned(revision: string): boolean {
+    return this.#known.get(this.#o.keys.writer)?.startsWith(`${revision} `) ?? false
   }
 
   #heldBy(right: string, text: string | undefined): void {

@@ -240,7 +240,6 @@ export class Etcd implements SharedMedium {
             'snapshot of etcd, or a backup (svcd restore FILE prints what comes next)'
         )
       await followed.reload(stored)
-      this.#commits.read(stored.head)
       const last = commitsIn(stored.head)
       if (last < known)
         this.#log(
@@ -276,7 +275,7 @@ export class Etcd implements SharedMedium {
     }
     // Who was overtaken knows what it wrote itself before it has read the rest.
     const { revision, lagMs } = this.#standby
-    return { role: 'standby', revision: Math.max(revision, known), lag_ms: Math.round(lagMs) }
+    return { role: 'standby', revision: revision || known, lag_ms: Math.round(lagMs) }
   }
 
   get others(): readonly Controller[] {
@@ -294,7 +293,7 @@ export class Etcd implements SharedMedium {
 
   join(self: Controller, now: () => number): void {
     // Who has come so far has stored a layout, and does not write where the objects were removed.
-    this.#writer.wrote(this.#keys.object(LAYOUT, VERSION), '1')
+    this.#writer.since.set(this.#keys.object(LAYOUT, VERSION), '1')
     this.#controllers = new Controllers({
       client: this.#client,
       keys: this.#keys,
@@ -384,7 +383,7 @@ export class Etcd implements SharedMedium {
       followed: this.#followed as Followed,
       records: this.records,
       patienceMs: this.#ttlMs / 2,
-      promoted: (revision, head) => this.#promoted(revision, head),
+      promoted: (revision, commits) => this.#promoted(revision, commits),
       // After a failure it is tried again by itself, later and later.
       free: () => this.#taking.problem === '' && this.#taking.wake(),
       log: this.#log
@@ -393,11 +392,11 @@ export class Etcd implements SharedMedium {
   }
 
   /** What another one has begun and not finished is taken over too, before anything else is written. */
-  async #promoted(revision: string, head: string | undefined): Promise<void> {
+  async #promoted(revision: string, commits: number): Promise<void> {
     try {
       await this.#commits.settled()
       const unfinished = await StoredKeys.unfinished(this.#client, this.#keys)
-      if (unfinished.head !== head) throw new Error(`${this.#keys.head} is not what was heard of it`)
+      if (commitsIn(unfinished.head) !== commits) throw new Error(`${this.#keys.head} is not what was heard`)
       await this.#commits.begin(revision, unfinished)
       // It may have been lost, and gone to another one, while the last answer was on its way.
       if (this.#writer.revision !== revision) throw new Error('the right to write was lost meanwhile')

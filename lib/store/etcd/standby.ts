@@ -16,10 +16,10 @@ interface StandbyOptions {
   /** How long the right to write is held before all is known that was written before, at most. */
   readonly patienceMs: number
   /**
-   * Called with the revision of the right to write and what the head holds, when it is ours, all that was written before is told, and
+   * Called with the revision of the right to write and the number of the last commit, when it is ours, all that was written before is told, and
    * nothing more will be told from here.
    */
-  readonly promoted: (revision: string, head: string | undefined) => Promise<void>
+  readonly promoted: (revision: string, commits: number) => Promise<void>
   /** Called again and again while nobody has the right to write, and nothing is missing here. */
   readonly free: () => unknown
   readonly log: (level: 'warn' | 'info', message: string) => void
@@ -92,6 +92,6 @@ export class Standby {
     )
     if (revision === undefined) return
     await this.#follower.close()
-    await this.#o.promoted(revision, this.#follower.head)
+    await this.#o.promoted(revision, this.revision)
   }
 }

@@ -39,10 +39,10 @@ export class Writer {
   #over = ''
   /** How often it was given up. */
   #ends = 0
-  /** At which revision each of these keys was last known to be written, or '1': it is there. */
-  readonly #since = new Map<string, string>()
-  /** What etcd says while it takes no sign of life, as it has no room; '' otherwise. */
-  #full = ''
+  /** At which revision each of these keys was last written, as far as we know; '1': it has to be there. */
+  readonly since = new Map<string, string>()
+  /** What etcd says while it takes no sign of life, as it has no room, and the right is ours all the same; '' otherwise. */
+  full = ''
   readonly #keeping: Background
 
   constructor(options: WriterOptions) {
@@ -81,23 +81,9 @@ export class Writer {
     return this.#over === '' && this.#revision !== '' ? this.#revision : undefined
   }
 
-  /** Why nothing can be written though the right is ours, '' where it can. */
-  get full(): string {
-    return this.#full
-  }
-
-  /**
-   * Holds where the right is still that of this revision, and no key is as it was before we wrote it last: it is so where etcd
-   * was restored from an older snapshot, also where our right is in that one.
-   */
+  /** Holds where the right is still that of this revision, and no key is older than we wrote it: an older snapshot may have our right. */
   isAt(revision: string) {
-    return [isCreatedAt(this.#options.key, revision), ...[...this.#since].map(pair => isSince(...pair))]
-  }
-
-  /** A key was written at this revision, undefined: it is ours no more. */
-  wrote(key: string, revision: string | undefined): void {
-    if (revision === undefined) this.#since.delete(key)
-    else this.#since.set(key, revision)
+    return [isCreatedAt(this.#options.key, revision), ...[...this.since].map(pair => isSince(...pair))]
   }
 
   /** Gets the right, once a holder that is gone has had its time. Throws WrittenError where another one has it. */
@@ -147,9 +133,9 @@ export class Writer {
     this.#ends++
     this.#over ||= reason
     this.#revision = ''
-    this.#full = ''
+    this.full = ''
     const { client, key } = this.#options
-    this.wrote(key, undefined)
+    this.since.delete(key)
     const ID = this.#lease
     this.#lease = ''
     if (ID !== '') await revoke(client, ID, this.#limitMs)
@@ -191,8 +177,8 @@ export class Writer {
     try {
       const signed = await transact(client, this.isAt(revision), [sign], [], this.#limitMs)
       if (!signed.succeeded) return false
-      if (revision === this.#revision) this.wrote(key, signed.revision)
-      this.#full = ''
+      if (revision === this.#revision) this.since.set(key, signed.revision)
+      this.full = ''
     } catch (error) {
       // It may be taken yet: it is given again soon.
       if (error instanceof UnclearError) {
@@ -201,7 +187,7 @@ export class Writer {
       }
       // An etcd without room takes no sign, and nobody can get the right there.
       if (!(error instanceof NoRoomError)) throw error
-      this.#full = error.message
+      this.full = error.message
       if (!(await transact(client, this.isAt(revision), [], [], this.#limitMs)).succeeded) return false
     }
     if (revision === this.#revision) this.#heldMs = asked
@@ -245,8 +231,8 @@ export class Writer {
       throw error
     }
     this.#over = ''
-    this.#full = ''
-    this.wrote(key, pair.created)
+    this.full = ''
+    this.since.set(key, pair.created)
     this.#revision = pair.created
     this.#heldMs = asked
     return undefined
