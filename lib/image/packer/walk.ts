@@ -56,7 +56,8 @@ function* inDirectory(
   before: BigIntStats,
   mount: string | undefined
 ): Generator<Member> {
-  unmounted(path, directory, mount)
+  // Names may have changed since the mounts were listed: it stays out as they do.
+  if (mountOf(directory) !== mount) return
   const names = about(path, () => readdirSync(entryPath(directory, ''), 'latin1'))
   for (const name of names.sort()) {
     const inner = `${path}/${name}`
