@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type CsvError, parse } from 'csv-parse'
 import { didYouMean } from '../did-you-mean.js'
 import { badRequest, ServiceError } from '../errors.js'
@@ -10,7 +11,7 @@ import { fieldFor } from '../model/table.js'
 import { unguarded } from './csv-guard.js'
 
 /** So much of a text is read in one turn of the event loop. */
-const PIECE_CHARACTERS = 16_384
+const PIECE_CHARACTERS = 4096
 /** Columns of a table: a node has fewer fields, its interfaces among them. */
 const MOST_COLUMNS = 512
 /** So many lines that are wrong are told. */
@@ -88,8 +89,12 @@ async function* records(text: string): AsyncGenerator<{ record: readonly string[
   }
 }
 
-function* piecesOf(text: string): Generator<string> {
-  for (let at = 0; at < text.length; at += PIECE_CHARACTERS) yield text.slice(at, at + PIECE_CHARACTERS)
+async function* piecesOf(text: string): AsyncGenerator<string> {
+  for (let at = 0; at < text.length; at += PIECE_CHARACTERS) {
+    // A stream goes on within the turn in which its reader has taken all.
+    await nextTurn()
+    yield text.slice(at, at + PIECE_CHARACTERS)
+  }
 }
 
 function readHead(record: readonly string[], type: ObjectType): readonly string[] {

@@ -77,6 +77,17 @@ t.test('a viewer does not hold the event loop by a set', { timeout: 600_000 }, a
   t.equal(looked, 1, 'what an @ stands for is worked out once')
 })
 
+// rules 12.10
+t.test('a table of nodes is read in pieces', { timeout: 600_000 }, async t => {
+  const lines = Array.from({ length: 8 * NODES }, (_, i) => `m${i % NODES},yes\n`).join('')
+  let status = 0
+  const longest = await longestTurn(async () => {
+    ;({ status } = await c.post('/config/node?format=csv&dryrun=yes', `name,netboot\n${lines}`))
+  })
+  t.equal(status, 400, 'each name stands there eight times')
+  t.ok(longest < 50 + yardstick(), `${longest.toFixed(1)} ms in one turn`)
+})
+
 // rules 12.4
 t.test('columns are bounded', async t => {
   const fields = (count: number) => Array.from({ length: count }, (_, i) => `n${i}.network`).join(',')

@@ -47,7 +47,7 @@ function operand(random: Random, most: number): string {
   if (random.is(0.02))
     return random.pick(['x', '7', '1-', 'é', '\u202e', ' ', 'a.']).repeat(size(random, most))
   let text = random.is(0.9) ? 'n' : random.pick(['node', 'r1-', 'x', '9'])
-  const brackets = random.is(0.01) ? random.below(12) : random.below(2)
+  const brackets = random.is(isLarge ? 0.01 : 0.001) ? random.below(12) : random.below(2)
   for (let i = 0; i < brackets; i++) text += bracket(random, isLarge) + (i > 0 || random.is(0.1) ? 'y' : '')
   return brackets === 0 ? text + random.below(random.is(0.02) ? 11_000 : 1000) : text
 }

@@ -1,4 +1,5 @@
 import { openSync, readSync } from 'node:fs'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 
 /** Milliseconds of the processor that the main thread has used: other programs do not count. */
 export function usage(): () => number {
@@ -21,6 +22,8 @@ export async function longestTurn(work: () => Promise<unknown>): Promise<number>
   }
   turn()
   await work()
+  // The turn in which it ends counts too.
+  await nextTurn()
   busy = false
   return longest
 }
