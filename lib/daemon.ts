@@ -44,7 +44,7 @@ import { secretBoxOf, unlockBox, unreadableSecrets } from './model/secrets.js'
 import { iniSettings, putSettings } from './model/settings.js'
 import { generationOf } from './model/types/node.js'
 import type { ClusterStore, View } from './model/view.js'
-import { Audit } from './monitor/audit.js'
+import { Audit, isByMachine } from './monitor/audit.js'
 import { Boots } from './monitor/boots.js'
 import { DiskSpace } from './monitor/disk-space.js'
 import { Events } from './monitor/events.js'
@@ -61,6 +61,7 @@ import type { SharedServices } from './services/shared.js'
 import { Files } from './store/files/medium.js'
 import { journalIn } from './store/journal.js'
 import { Store } from './store/store.js'
+import type { Change } from './store/types.js'
 import { Templates } from './template/templates.js'
 import { version } from './version.js'
 
@@ -275,13 +276,17 @@ async function buildParts(
     })
   )
   let agreed: SharedServices | undefined
+  let urgent: (changes: readonly Change[]) => void = () => undefined
   const model = new Model({
     store,
     ini,
     controllers: () => agreed?.controllers,
     now,
     box,
-    audit: (actor, changes, kind) => audit.record(actor, changes, kind)
+    audit: (actor, changes, kind) => {
+      if (!isByMachine(actor)) urgent(changes)
+      return audit.record(actor, changes, kind)
+    }
   })
   // A setting changed over http ends when the ini's value changes, also when it is changed back later.
   const settle = async () => {
@@ -401,7 +406,9 @@ async function buildParts(
   if (agreed) closed(agreed)
   const services = closed(new Services({ config, model, log, now, run, shared: agreed }))
   roleChanged = () => services.roleChanged()
-  store.subscribe(changes => services.changed(changes))
+  // Of a change that another controller made it is not known who asked for it.
+  store.subscribe(changes => services.changed(changes, false))
+  urgent = changes => services.changed(changes)
   services.start()
   const disk = closed(await DiskSpace.open([state, files], monitor.disk_free))
   const loop = closed(new LoopDelay(monitor.loop_delay))

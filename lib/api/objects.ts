@@ -115,8 +115,10 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
           const count = await saveAll(model, type, pick, given, actorOf(request))
           return done(200, `${plural(title, count)} updated`)
         }
-        if (request.caller.kind === 'node')
+        if (request.caller.kind === 'node') {
           checkOwnReport(model.effective(model.get('node', request.caller.node)), given)
+          parts.status.changes(request.caller.node)
+        }
         const { created } = await save(name, given, actorOf(request))
         if (created) return done(201, `${title} ${name} created`)
         const { newName: now = name } = given

@@ -178,7 +178,7 @@ export class Audit {
 const lineOf = (entry: object) => `${escapeControls(JSON.stringify(entry, clipped))}\n`
 
 /** Whether a machine asked for a change, or is why svcd made it: no user, and svcd not of itself. */
-const isByMachine = ({ who, from }: Actor) => !who.startsWith('user ') && from !== '-'
+export const isByMachine = ({ who, from }: Actor) => !who.startsWith('user ') && from !== '-'
 
 /** The names of a node set are never clipped: no other line has them. */
 const clipped = (key: string, value: unknown) =>

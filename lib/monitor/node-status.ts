@@ -23,6 +23,8 @@ interface Kept {
   news?: { readonly sinceMs: number; count: number }
   /** How often it may report, where controllers share what it reports. */
   pace?: Pace
+  /** How often it may change what is stored of it. */
+  changes?: Pace
 }
 
 type Event =
@@ -117,6 +119,12 @@ export class NodeStatus {
     if (before.findLast(report => outcome.test(report.state))?.state === state) return
     const where = step === undefined ? '' : ` in step ${step}`
     this.log.warn(`node ${node}: the installation failed${where}${reason === undefined ? '' : `: ${reason}`}`)
+  }
+
+  /** Counts a change that a node makes of itself; throws 503 with Retry-After where it makes them faster than it may report. */
+  changes(node: string): void {
+    const kept = this.#of(node)
+    kept.changes = paced(node, kept.changes)
   }
 
   /** The node's last state, null before the first. */

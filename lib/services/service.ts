@@ -9,6 +9,8 @@ import { Unit } from './unit.js'
 const retryMs = { first: 5_000, longest: 600_000 }
 const probeMs = 30_000
 const settleMs = 1_000
+/** Between two times that machines' changes come into force, each time twice as much, until there was none for a while. */
+const machinesMs = { first: 1_000, longest: 20_000, calm: 40_000 }
 /** What another controller tells of zones comes in parts. */
 const heardMs = 200
 
@@ -36,6 +38,10 @@ export class Service {
   readonly applies = { applied: 0, failed: 0 }
   /** What the last look at the server said. */
   #down = ''
+  /** Whether an admin waits for the next run. */
+  #isUrgent = false
+  /** When files came into force without one, and what machines change has to wait since then; by the clock of `performance`. */
+  #machines = { appliedMs: Number.NEGATIVE_INFINITY, pauseMs: 0 }
 
   constructor(options: ServiceOptions) {
     const { retry: first = retryMs.first, log, service } = options
@@ -55,9 +61,15 @@ export class Service {
     this.#looking.wake()
   }
 
-  /** Tells that objects have changed. Cheap. */
-  changed(): void {
-    this.#applying.wake(this.#o.settings.gather)
+  /**
+   * Tells that objects have changed; not urgent is what machines change: a machine could have its server restarted again and
+   * again. Cheap.
+   */
+  changed(isUrgent = true): void {
+    const { gather } = this.#o.settings
+    const { appliedMs, pauseMs } = this.#machines
+    this.#isUrgent ||= isUrgent
+    this.#applying.wake(isUrgent ? gather : Math.max(gather, appliedMs + pauseMs - performance.now()))
   }
 
   /** Tells that this controller writes from now on, or another one does: what is in force is not that any more. */
@@ -143,15 +155,27 @@ export class Service {
     if (was !== '' && this.#down === '' && this.#applying.problem !== '') this.#applying.wake()
   }
 
+  /** Machines wait longer next time. */
+  #slowDown(): void {
+    const { appliedMs, pauseMs } = this.#machines
+    const { first, longest, calm } = machinesMs
+    const now = performance.now()
+    const next = now - appliedMs > calm ? first : Math.min(2 * pauseMs, longest)
+    this.#machines = { appliedMs: now, pauseMs: Math.max(next, this.#o.settings.gather) }
+  }
+
   async #putInForce(): Promise<void> {
     const { service, log } = this.#o
     const { problem } = this.#applying
+    const isUrgent = this.#isUrgent
+    this.#isUrgent = false
     const { changed, againMs } = await this.#apply.run(problem !== '').catch(error => {
       this.applies.failed++
       throw error
     })
     if (againMs !== undefined) this.#applying.wake(againMs)
     if (changed > 0) this.applies.applied++
+    if (changed > 0 && !isUrgent) this.#slowDown()
     if (changed > 0)
       log.info(`${service}: ${changed} ${changed === 1 ? 'file' : 'files'} changed and in force`)
     else if (problem !== '') log.info(`${service}: well again`)

@@ -121,8 +121,8 @@ export class Services {
   }
 
   /** Tells of committed changes. Cheap. */
-  changed(changes: readonly Change[]): void {
-    if (concerns(changes)) for (const service of this.#services.values()) service.changed()
+  changed(changes: readonly Change[], isUrgent = true): void {
+    if (concerns(changes)) for (const service of this.#services.values()) service.changed(isUrgent)
   }
 
   /** Tells that this controller writes from now on, or another one does. */
