@@ -9,6 +9,10 @@ export interface Clock {
 }
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1
+/** What is asked by turns fails by turns: where is no news. */
+const ENDPOINT = /\bhttps?:\/\/[^\s,;/]+|\b[\d.]+:\d+\b|\[[\da-f:.]+\]:\d+/g
+/** So many reasons are told until it goes well again. */
+const MOST_TOLD = 20
 
 const realClock: Clock = {
   now: () => performance.now(),
@@ -27,7 +31,7 @@ export interface BackgroundOptions {
   readonly everyMs?: number | (() => number | undefined)
   /** Pauses after failures, in milliseconds: each is twice the one before. Absent: they are those of `everyMs`. */
   readonly retryMs?: { readonly first: number; readonly longest: number }
-  /** Called when a run failed, unless the run before it failed for the same reason. */
+  /** Called when a run failed, unless one since the last good run did for the same reason, at another endpoint perhaps. */
   readonly failed?: (reason: string) => void
   /** Called when a run went well after one that failed. */
   readonly recovered?: () => void
@@ -51,6 +55,8 @@ export class Background {
   #running = false
   #failures = 0
   #problem = ''
+  /** Reasons that were told since the last run that went well, without the endpoints in them. */
+  readonly #told = new Set<string>()
   #waiting: (() => void)[] = []
 
   constructor(options: BackgroundOptions) {
@@ -112,6 +118,7 @@ export class Background {
   #succeeded(): void {
     const wasFailing = this.#problem !== ''
     this.#problem = ''
+    this.#told.clear()
     this.#failures = 0
     if (wasFailing) this.#options.recovered?.()
     this.#repeat()
@@ -120,9 +127,11 @@ export class Background {
   #failed(error: unknown): void {
     const { retryMs, failed } = this.#options
     const reason = (error instanceof Error && error.message) || String(error)
-    const isNews = reason !== this.#problem
+    const gist = reason.replace(ENDPOINT, '')
+    const isNews = !this.#told.has(gist) && this.#told.size < MOST_TOLD
     this.#problem = reason
     if (isNews) failed?.(reason)
+    if (isNews) this.#told.add(gist)
     if (retryMs) this.#schedule(Math.min(retryMs.first * 2 ** this.#failures++, retryMs.longest), false)
     else this.#repeat()
   }

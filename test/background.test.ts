@@ -114,6 +114,42 @@ t.test('run: a run that began after the call, and its failure', async t => {
   t.equal(begun.length, 4, 'what was due is done by it')
 })
 
+t.test(
+  'a reason that varies by the endpoint alone, or comes by turns with another one, is told once',
+  async t => {
+    const { clock, begun, said, state, work } = background({ retryMs: { first: 10, longest: 10 } })
+    const reasons = [
+      'etcd at https://10.141.0.1:2379: ECONNREFUSED',
+      'etcd at https://10.141.0.2:2379: it does not answer',
+      'etcd at https://10.141.0.3:2379: ECONNREFUSED',
+      'etcd at https://[fd00::2]:2379: it does not answer',
+      'connect ECONNREFUSED 10.141.0.1:2379',
+      'connect ECONNREFUSED 10.141.0.2:2379'
+    ]
+    for (const reason of [...reasons, ...reasons]) {
+      state.fails = reason
+      work.wake()
+      await clock.pass(1)
+      t.equal(work.problem, reason)
+    }
+    t.ok(begun.length >= 12)
+    t.same(said, [reasons[0], reasons[1], reasons[4]])
+    for (let i = 0; i < 100; i++) {
+      state.fails = `reason ${i}`
+      work.wake()
+      await clock.pass(1)
+    }
+    t.equal(said.length, 20, 'and they have a bound')
+    state.fails = ''
+    work.wake()
+    await clock.pass(1)
+    state.fails = reasons[0] as string
+    work.wake()
+    await clock.pass(1)
+    t.same(said.slice(-2), ['well', reasons[0]], 'after it was well it is news')
+  }
+)
+
 t.test('failures: ever longer pauses, told once, and told when it is well again', async t => {
   const { clock, begun, said, state, work } = background({ retryMs: { first: 10, longest: 50 } })
   state.fails = 'no space'

@@ -1,13 +1,14 @@
-import { lstat } from 'node:fs/promises'
+import { link, lstat, rm } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { SLACK_MS } from '../auth/controller-proof.js'
 import type { Config } from '../config/types.js'
 import { createOnce } from '../disk/create-once.js'
-import { unlessMissing } from '../disk/missing.js'
+import { exists, unlessMissing } from '../disk/missing.js'
 import { nameOf } from '../disk/owner-name.js'
 import { readRegularFile } from '../disk/regular-file.js'
 import { kinds } from '../model/types.js'
+import { holdDirectory } from '../store/files/lock.js'
 import { Files } from '../store/files/medium.js'
 import type { Controller } from '../store/medium.js'
 import { objectsAside } from './aside.js'
@@ -42,7 +43,8 @@ export async function joinControllers(config: Config, source: string): Promise<s
     refuseTakenName(config, controllers)
     const there = await filesIn(state)
     const own = compared(there)
-    await refuseOwn(state, own.others, there.has(PASSWORD), etcd.place())
+    const keysOnly = await refuseOwn(state, own.others, there.has(PASSWORD), etcd.place())
+    for (const name of keysOnly) there.delete(name)
     const isComplete = KEYS.every(name => own.alike.includes(name))
     if (isComplete && (there.has(PASSWORD) || config.users.length > 0))
       return `${state} has all that the other controllers have: nothing is copied\n${next(config)}`
@@ -65,7 +67,17 @@ export async function joinControllers(config: Config, source: string): Promise<s
         `${pathsOf(state, differ)} differ from those of ${given.where}; ${aside(moved(state, differ))}`
       )
     const missing = SHARED.filter(name => given.files.has(name) && !there.has(name))
-    await as(owner, () => put(state, missing, given.files)).catch(async (error: NodeJS.ErrnoException) => {
+    const kept: string[] = []
+    await as(owner, async () => {
+      const release = keysOnly.length > 0 ? await holdDirectory(state) : async () => {}
+      if (!release)
+        throw new Error(
+          `svcd is running on ${state}: stop it first (systemctl stop svcd); nothing is changed`
+        )
+      for (const name of keysOnly) kept.push(await keptAside(state, name))
+      await put(state, missing, given.files)
+      await release()
+    }).catch(async (error: NodeJS.ErrnoException) => {
       if (error.code !== 'EACCES') throw error
       const user = await nameOf(owner.uid)
       throw new Error(
@@ -78,7 +90,8 @@ export async function joinControllers(config: Config, source: string): Promise<s
       given.aheadMs === undefined
         ? 'note: the clocks were not compared; they may be 60 s apart at most\n'
         : ''
-    return `copied from ${given.where} to ${state}: ${copied}\n${unknown}${next(config)}`
+    const before = kept.map(path => `kept aside: ${path}\n`).join('')
+    return `${before}copied from ${given.where} to ${state}: ${copied}\n${unknown}${next(config)}`
   } finally {
     await etcd.close()
   }
@@ -132,13 +145,16 @@ function refuseTakenName({ controller, file }: Config, controllers: readonly Con
     )
 }
 
-/** Refuses a state directory with objects, or with the keys of an svcd that has run by itself; `others` are the names of these. */
+/**
+ * Refuses a state directory with objects. Gives which files are to be kept aside: the keys of an svcd that has run by itself, whose names
+ * are `others`, and the password that came with them. Nothing hangs on them where no object is there, and none in another etcd.
+ */
 async function refuseOwn(
   state: string,
   others: readonly string[],
   hasPassword: boolean,
   place: string
-): Promise<void> {
+): Promise<string[]> {
   const stored = await new Files({ directory: state }).read()
   // What a first start makes, the layout and empty directories, is nobody's loss.
   const holdsObjects = Object.keys(kinds).some(type => [...stored.names(type)].length > 0)
@@ -149,12 +165,23 @@ async function refuseOwn(
     reasons.push(`${state} holds objects of its own, which no other controller has`)
     commands.push(await objectsAside(state, 'before-join'))
   }
+  const keys = others.length > 0 ? [...others, ...(hasPassword ? [PASSWORD] : [])] : []
+  if (reasons.length === 0 && !(await exists(join(state, 'objects-in-etcd')))) return keys
   if (others.length > 0) {
     reasons.push(`${pathsOf(state, others)} ${areNot(others)} of the controllers that write to ${place}`)
-    // The password came with these keys.
-    commands.push(...moved(state, [...others, ...(hasPassword ? [PASSWORD] : [])]))
+    commands.push(...moved(state, keys))
   }
   if (reasons.length > 0) throw new Error(`${reasons.join('; ')}; ${aside(commands)}`)
+  return keys
+}
+
+/** Gives a file another name, which nothing has; gives its path. */
+async function keptAside(state: string, name: string): Promise<string> {
+  const from = join(state, name)
+  const to = `${from}.before-join${(await exists(`${from}.before-join`)) ? `.${Date.now()}` : ''}`
+  await link(from, to)
+  await rm(from)
+  return to
 }
 
 async function filesIn(state: string): Promise<Map<string, Buffer>> {

@@ -148,9 +148,7 @@ async function asked<C>(
         const { statusCode = 0 } = answer
         if (answer.headers[NOT_TAKEN] !== undefined) {
           answer.destroy()
-          told?.(
-            'another controller answers there, or it has just begun to write; each controller needs a URL of its own, [store] url'
-          )
+          told?.('another controller answers there, or it has just begun to write')
           return reject(unanswered('another one answers there', false))
         }
         const isSvcds = isAnswer(statusCode)

@@ -60,14 +60,23 @@ export class WriterReach {
     return last && last.url === writer() && ticks() - last.atMs < FRESH_MS ? last : undefined
   }
 
+  #namesAt(url: string): string[] {
+    return this.#o.others().flatMap(other => (other.url === url ? [other.name] : []))
+  }
+
   #nameOf(url: string): string {
-    const names = this.#o.others().flatMap(other => (other.url === url ? [other.name] : []))
+    const names = this.#namesAt(url)
     return `${names.length > 0 ? `controller ${names.join(' or ')}` : 'the controller'} (${url})`
   }
 
   #wayOut(url: string, failure: string): string {
-    if (url === this.#o.own)
-      return 'the URL is that of this controller too; give each controller a URL of its own, [store] url'
+    const isOwn = url === this.#o.own
+    const there = this.#namesAt(url).length
+    if (isOwn ? there > 0 : there > 1)
+      return `the URL is that of ${isOwn ? 'this' : 'another'} controller too; give each controller a URL of its own, [store] url`
+    // Its right to write outlives an svcd that was killed, for [store] ttl.
+    if (isOwn)
+      return 'this controller wrote before it was started; another one, or this one, writes in a moment'
     return (
       certificateAdvice(failure) ??
       'look whether svcd runs there, and whether its [store] url or [http] url leads to it'

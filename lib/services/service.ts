@@ -77,6 +77,11 @@ export class Service {
     this.#applying.wake()
   }
 
+  /** Puts in force what the objects say now; rejects where that fails. */
+  applied(): Promise<void> {
+    return this.#applying.run()
+  }
+
   /** Tells that the controller that writes has told something of zones. Cheap. */
   heard(): void {
     this.#applying.wake(Math.min(heardMs, this.#o.settings.gather))

@@ -1,4 +1,5 @@
 import { isIPv4 } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Semaphore } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import { ServiceError } from '../errors.js'
@@ -45,6 +46,7 @@ export class Services {
   readonly #dataOf = new Map<Service, DataOf>()
   readonly #differing = new Semaphore(1)
   readonly #shared: SharedServices | undefined
+  #isLeaving = false
 
   constructor({ config, model, log, now, run, shared }: ServicesOptions) {
     // DHCP and DNS may be one server: dnsmasq.
@@ -67,7 +69,9 @@ export class Services {
       this.#dataOf.set(added, dataOf)
     }
     const options = dhcpOptions(config)
-    add('dhcp', captured => dhcpData(captured, { ...options, standby: shared?.isFollowing ?? false }))
+    add('dhcp', captured =>
+      dhcpData(captured, { ...options, standby: this.#isLeaving || (shared?.isFollowing ?? false) })
+    )
     add('dns', dnsData)
     this.#shared = shared
     if (!shared) return
@@ -136,6 +140,12 @@ export class Services {
   }
 
   async close(): Promise<void> {
+    // The DHCP server goes on without this svcd: the range is the next writer's, whose server lends it.
+    if (this.#shared?.hasSuccessor) {
+      this.#isLeaving = true
+      const given = this.of('dhcp')?.applied()
+      await Promise.race([given?.catch(() => {}), sleep(LEAVING_MS, undefined, { ref: false })])
+    }
     await Promise.all([...this.#services.values()].map(service => service.close()))
   }
 }
@@ -143,6 +153,8 @@ export class Services {
 /** What the templates of a service are given. */
 type DataOf = (captured: Captured) => Generator<unknown, object>
 
+/** How long a stop waits until the range is given up: the unit has 20 s for all of it. */
+const LEAVING_MS = 5_000
 /** How long a standby leaves the files as they are at its start. */
 const STANDBY_MS = 2_000
 

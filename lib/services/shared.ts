@@ -94,6 +94,11 @@ export class SharedServices {
     return this.#records.isFollowing
   }
 
+  /** Whether another controller is there to write when this one, which writes, is stopped. */
+  get hasSuccessor(): boolean {
+    return !this.isFollowing && this.#o.others().length > 0
+  }
+
   /** The controllers that zones name, in natural order: the same on all of them, and the same array until they change. */
   get controllers(): readonly NamedController[] {
     if (this.#mayDiffer) {

@@ -53,6 +53,37 @@ t.test('the log and health name who could not be asked, where, and the way out',
 })
 
 // rules 11.16
+t.test('a takeover: nobody is told to give a URL where each controller has one', async t => {
+  const log: string[] = []
+  const own = 'http://10.141.0.1:7050'
+  let others = [{ name: 'c2', url: 'http://10.141.0.2:7050' }]
+  let writer = own
+  const reach = new WriterReach({
+    ...{ own, others: () => others, writer: () => writer, ticks: () => 0 },
+    log: createLog('info', line => log.push(line))
+  })
+  // It was killed, and started again before its right has ended.
+  reach.told(own, 'another controller answers there, or it has just begun to write')
+  t.match(
+    reach.condition?.reason,
+    /this controller wrote before it was started; another one, or this one, writes in/
+  )
+  writer = 'http://10.141.0.2:7050'
+  reach.told(writer, 'another controller answers there, or it has just begun to write')
+  t.match(
+    reach.condition?.reason,
+    /^controller c2 .* look whether svcd runs there, and whether its \[store\] url/
+  )
+  t.notMatch(log.join(''), 'URL of its own')
+  others = [...others, { name: 'c3', url: writer }]
+  reach.told(writer, 'another controller answers there, or it has just begun to write')
+  t.match(
+    reach.condition?.reason,
+    /^controller c2 or c3 .* the URL is that of another controller too; give each/
+  )
+})
+
+// rules 11.16
 t.test('what could not be asked a while ago says nothing any more', async t => {
   const { state, reach, log } = standby()
   reach.told(SHARED, 'it does not answer')

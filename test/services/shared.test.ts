@@ -1,18 +1,22 @@
 // DHCP and DNS of controllers that share the objects: one lends the ranges, and zones have one serial.
-import { cpSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { cpSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { inSlices } from '../../lib/concurrency.js'
+import { loadConfig } from '../../lib/config/load.js'
 import { createLog } from '../../lib/log.js'
 import { capture } from '../../lib/services/capture.js'
 import { AgreedZones } from '../../lib/services/dns/agreed-zones.js'
 import { dnsData } from '../../lib/services/dns/data.js'
 import { markOf, serials, type Told } from '../../lib/services/dns/serials.js'
 import type { DnsData } from '../../lib/services/dns/variables.js'
+import { Services } from '../../lib/services/services.js'
 import { SharedServices } from '../../lib/services/shared.js'
 import { StoreError } from '../../lib/store/errors.js'
 import type { Records, SharedMemory } from '../../lib/store/records.js'
-import { requirePrograms } from '../support/programs.js'
+import { Controller } from '../support/controller.js'
+import { checkout, requirePrograms } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
 import { everything, many, type Objects, settings, view } from './cluster.js'
 import { Fake } from './fake.js'
@@ -90,6 +94,73 @@ async function controller(t: Test, hub: Hub, name: string, objects: Objects) {
   const serial = (of = 'cluster') => Number(/(\d+) ; serial/.exec(zone(of))?.[1])
   return { shared, zones, waits, fake, zone, serial, lines }
 }
+
+// rules 11.18
+t.test('a controller that is stopped gives its range up where another one goes on', async t => {
+  const c = await Controller.start(t)
+  await c.cluster()
+  const network = {
+    network: '10.9.0.0/16',
+    dhcp: true,
+    dhcp_range_begin: '10.9.0.100',
+    dhcp_range_end: '10.9.0.200'
+  }
+  t.equal((await c.post('/config/network/lent', network)).status, 201)
+  const directory = scratch(t)
+  const file = join(directory, 'dhcpd.conf')
+  const control = join(directory, 'control')
+  writeFileSync(control, `#!/bin/sh\necho "$1" >>${directory}/asked\ntest "$1" = status || sleep 0.2\n`, {
+    mode: 0o755
+  })
+  const config = loadConfig(join(checkout, 'etc/svcd.ini'), [
+    ...c.overrides,
+    ...[
+      'dhcp.server=isc',
+      `dhcp.config=${file}`,
+      `dhcp.control=${control}`,
+      'dhcp.check=true',
+      'dhcp.gather=0s'
+    ]
+  ])
+  const lends = () => /^ *range 10\.9\.0\.100/m.test(readFileSync(file, 'utf8'))
+  const run = async (writer: string, others: readonly { name: string; address: string }[]) => {
+    const hub = new Hub()
+    hub.writer = writer
+    const self = { name: 'one', address: '10.141.255.254' }
+    const shared = await SharedServices.open(hub.opener('one'), {
+      self,
+      others: () => others,
+      log: log(),
+      now: Date.now
+    })
+    const services = new Services({ config, model: c.daemon.model, log: log(), now: Date.now, shared })
+    await services.of('dhcp')?.applied()
+    const before = lends()
+    await services.close()
+    await shared.close()
+    return [before, lends()]
+  }
+  const other = [{ name: 'two', address: '10.141.255.253' }]
+  t.strictSame(await run('one', []), [true, true], 'nobody else is there: the range stays')
+  t.strictSame(await run('one', other), [true, false], 'another one is there')
+  t.match(readFileSync(file, 'utf8'), /# No range: another controller writes/)
+  t.strictSame(await run('two', other), [false, false])
+  t.strictSame(await run('one', other), [true, false], 'and again')
+  rmSync(control)
+  writeFileSync(control, '#!/bin/sh\ntest "$1" = status || exec sleep 60\n', { mode: 0o755 })
+  const begun = performance.now()
+  const hub = new Hub()
+  const shared = await SharedServices.open(hub.opener('one'), {
+    ...{ self: { name: 'one', address: '10.141.255.254' }, others: () => other, log: log(), now: Date.now }
+  })
+  const services = new Services({ config, model: c.daemon.model, log: log(), now: Date.now, shared })
+  await services.close()
+  await shared.close()
+  t.ok(
+    performance.now() - begun < 30_000,
+    'a server that hangs does not hold the stop for as long as it hangs'
+  )
+})
 
 /** Objects with so many nodes, and a zone that they are not in. */
 const objects = (count: number): Objects => ({

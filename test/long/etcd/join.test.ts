@@ -215,9 +215,12 @@ t.test('a controller joins another one', async t => {
 
   writeFileSync(join(state, 'token.key'), randomBytes(32), { mode: 0o600 })
   writeFileSync(join(state, 'admin-password'), 'of its own\n', { mode: 0o600 })
+  // It has had objects in another etcd: these keys may be theirs.
+  writeFileSync(join(state, 'objects-in-etcd'), '')
   await refused(
     /token\.key is not the one of .* type mv \S+token\.key \S+token\.key\.before-join && mv \S+admin-password \S+admin-password\.before-join and this/
   )
+  rmSync(join(state, 'objects-in-etcd'))
   renameSync(join(state, 'token.key'), join(state, 'token.key.before-join'))
   await refused(/admin-password differ from those of \S+; nothing is changed/)
   rmSync(join(state, 'admin-password'))
@@ -264,6 +267,37 @@ t.test('a controller joins another one', async t => {
     const { mode, uid } = statSync(third.path('state', name))
     t.strictSame([mode & 0o777, uid], [0o600, NOBODY], `${name} is for the user of the unit`)
   }
+
+  // Its package has started svcd once, on files: it holds nothing but keys.
+  const fourth = await controllerOn(t, etcd, 'controller.name=c4', 'store.medium=files')
+  await fourth.start()
+  const joinsFourth = () =>
+    joins(fourth, client.directory, [...ini, 'controller.name=c4'], first.path('state'))
+  t.match(await joinsFourth(), { code: 1, text: /svcd is running on \S+: stop it first/ })
+  await fourth.stop()
+  const made = new Map(NAMES.map(name => [name, readFileSync(fourth.path('state', name))]))
+  mkdirSync(fourth.path('state', 'node'), { recursive: true })
+  writeFileSync(fourth.path('state', 'node', 'n1.json'), '{}')
+  t.match(await joinsFourth(), { code: 1, text: /holds objects of its own/ })
+  for (const [name, bytes] of made)
+    t.ok(readFileSync(fourth.path('state', name)).equals(bytes), `${name} stays`)
+  rmSync(fourth.path('state', 'node', 'n1.json'))
+  writeFileSync(fourth.path('state', 'token.key.before-join'), 'of an earlier try')
+  const asInstalled = await joinsFourth()
+  t.match(asInstalled, {
+    code: 0,
+    text: /^(kept aside: \S+\n){3}copied from \S+ to \S+: admin-password, token\.key, secret\.key/
+  })
+  for (const name of NAMES)
+    t.ok(
+      readFileSync(fourth.path('state', name)).equals(keys.get(name) as Buffer),
+      `${name} is that of the first one`
+    )
+  for (const [, path = ''] of asInstalled.text.matchAll(/^kept aside: (.*)$/gm)) {
+    const [name = ''] = path.slice(fourth.path('state').length + 1).split('.before-join')
+    t.ok(readFileSync(path).equals(made.get(name) as Buffer), `${path} is the one that was there`)
+  }
+  t.equal(readFileSync(fourth.path('state', 'token.key.before-join'), 'utf8'), 'of an earlier try')
 
   for (const key of keys.values())
     for (const text of [key.toString('latin1').trim(), key.toString('base64'), key.toString('hex')])
