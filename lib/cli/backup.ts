@@ -20,6 +20,7 @@ import type { Config } from '../config/types.js'
 import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
 import { storeOptions } from '../model/model.js'
+import { SecretBox } from '../model/secret-box.js'
 import { secretBoxOf } from '../model/secrets.js'
 import { iniSettings } from '../model/settings.js'
 import { typeNames } from '../model/types.js'
@@ -205,7 +206,9 @@ async function inEtcd({ store }: Config) {
 /** Which objects break a rule. Throws LoadError where it is not known in which layout they are. */
 async function brokenIn(etcd: InEtcd, config: Config): Promise<readonly Problem[]> {
   const { state } = config.paths
-  const options = storeOptions(state, iniSettings(config), await secretBoxOf(state), version.service)
+  // A damaged key is in the backup as it is.
+  const box = await secretBoxOf(state).catch(() => new SecretBox())
+  const options = storeOptions(state, iniSettings(config), box, version.service)
   const { problems } = startOf({ ...options, damaged: () => undefined }, etcd)
   if (problems.some(({ file }) => file === etcd.place(LAYOUT, VERSION))) throw new LoadError(problems)
   return problems

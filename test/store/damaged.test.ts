@@ -5,7 +5,6 @@ import type { Daemon } from '../support/daemon.js'
 import { type EtcdServer, startEtcd } from '../support/etcd.js'
 import { svcd } from '../support/svcd.js'
 import { until } from '../support/until.js'
-import { EtcdRefusal, watched } from '../support/watched-etcd.js'
 
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 const put = (etcd: EtcdServer, key: string, text: string) =>
@@ -163,21 +162,48 @@ t.test(
   }
 )
 
+t.test(
+  'what is removed below the prefix under running controllers: machines boot, and nothing is acknowledged',
+  async t => {
+    for (const prefix of ['/svcd/', '/svcd/objects/']) {
+      const [first, second, etcd] = await twoControllers(t)
+      await fill(first)
+      await until(() => knows(second, SOUND, 'n1'))
+      const snapshot = await etcd.save()
+      await etcd.ask('kv/deleterange', { key: base64(prefix), range_end: base64(`${prefix.slice(0, -1)}0`) })
+      const told = /^503 .*\/svcd\/ holds nothing any more: .*svcd restore FILE/
+      for (const daemon of [first, second]) {
+        await until(
+          async () => told.test(await reasonOf(daemon)),
+          () => daemon.log()
+        )
+        t.ok(await knows(daemon, SOUND, 'n1'), `${prefix}: machines boot from memory`)
+        t.equal(await primary(daemon), 503)
+        const report = { monitor: { status: { n1: { state: 'installer.x' } } } }
+        t.equal((await daemon.request('POST', '/monitor/node/n1', report)).status, 503)
+      }
+      await etcd.restore(snapshot)
+      await until(
+        async () => (await primary(first)) === 200 || (await primary(second)) === 200,
+        () => [first.log(), second.log()]
+      )
+      for (const daemon of [first, second])
+        await until(async () => (await daemon.request('GET', '/config/node/n2')).status === 200)
+    }
+  }
+)
+
 t.test('an etcd without room: nobody is primary, and a start boots machines all the same', async t => {
   const etcd = await startEtcd(t)
-  let isFull = false
-  const url = await watched(t, etcd, {
-    before({ path, writes }) {
-      const takesRoom = Object.values(writes).some(text => text !== undefined)
-      if (isFull && (takesRoom || path === '/v3/lease/grant'))
-        return new EtcdRefusal({ error: 'etcdserver: mvcc: database space exceeded', code: 8 })
-    }
-  })
-  const daemon = await controllerOn(t, { ...etcd, url } as EtcdServer)
+  const { header } = await etcd.ask('maintenance/status', {})
+  const { member_id: memberID } = header as unknown as { member_id: string }
+  const alarm = (action: 'ACTIVATE' | 'DEACTIVATE') =>
+    etcd.ask('maintenance/alarm', { action, memberID, alarm: 'NOSPACE' })
+  const daemon = await controllerOn(t, etcd)
   await daemon.start()
   await fill(daemon)
   t.equal(await primary(daemon), 200)
-  isFull = true
+  await alarm('ACTIVATE')
   await until(async () => (await primary(daemon)) === 503)
   t.match(await reasonOf(daemon), /^503 .*space exceeded; make room: type etcdctl/)
   await daemon.kill()
@@ -185,7 +211,7 @@ t.test('an etcd without room: nobody is primary, and a start boots machines all 
   t.ok(await knows(daemon, SOUND, 'n1'), 'a start boots machines')
   t.equal(await primary(daemon), 503)
   await until(async () => /^503 .*space exceeded; make room: type etcdctl/.test(await reasonOf(daemon)))
-  isFull = false
+  await alarm('DEACTIVATE')
   await until(
     async () => (await primary(daemon)) === 200,
     () => daemon.log()

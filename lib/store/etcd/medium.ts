@@ -358,6 +358,7 @@ export class Etcd implements SharedMedium {
       (this.#followed ? 'this one follows it' : 'start svcd again')
     const ended = this.#writer.end(reason)
     if (this.#followed) {
+      this.#log('warn', reason)
       this.#log('info', FOLLOWS)
       this.#demoted()
     }
