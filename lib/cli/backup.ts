@@ -211,7 +211,8 @@ async function brokenIn(etcd: InEtcd, config: Config): Promise<readonly Problem[
   const options = storeOptions(state, iniSettings(config), box, version.service)
   const { problems } = startOf({ ...options, damaged: () => undefined }, etcd)
   if (problems.some(({ file }) => file === etcd.place(LAYOUT, VERSION))) throw new LoadError(problems)
-  return problems
+  // A type that no svcd has is not in the backup.
+  return problems.filter(({ file }) => !file.endsWith('/'))
 }
 
 /** The objects of one moment, as the daemon that runs has them in memory. */
