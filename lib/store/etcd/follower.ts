@@ -70,7 +70,7 @@ export class Follower {
   readonly #closing = new AbortController()
   #watch: AbortController | undefined
   #running: Promise<void> | undefined
-  #waiting: { readonly revision: string; done(): void }[] = []
+  #waiting: { readonly revision: bigint; done(): void }[] = []
   readonly #looking = new Background({ work: () => this.#look(), everyMs: LOOK_MS })
 
   constructor(options: FollowerOptions) {
@@ -115,19 +115,22 @@ export class Follower {
   }
 
   /**
-   * Resolves once it was told that the right to write was written at that revision, and so all before it. A later revision is no sign of
-   * that: it may be of what etcd held before it was restored. A watch that does not tell it soon is begun anew: its member may be gone.
+   * Resolves once all up to that revision was told, of what etcd holds now: one that was restored comes to a revision again. A watch that
+   * does not tell it soon is begun anew: its member may be gone. Throws OtherHistoryError, and what a question to etcd throws.
    */
-  reached(revision: string): Promise<void> {
-    if (this.#isSigned(revision)) return Promise.resolve()
-    return new Promise(resolve => {
-      const anew = setTimeout(() => this.#isTelling || this.#watch?.abort(new Error(SILENT)), SOON_MS)
-      const done = () => {
-        clearTimeout(anew)
-        resolve()
-      }
-      this.#waiting.push({ revision, done })
-    })
+  async reached(revision: string): Promise<void> {
+    const wanted = BigInt(revision)
+    if (BigInt(this.#revision) < wanted)
+      await new Promise<void>(resolve => {
+        const anew = setTimeout(() => this.#isTelling || this.#watch?.abort(new Error(SILENT)), SOON_MS)
+        const done = () => {
+          clearTimeout(anew)
+          resolve()
+        }
+        this.#waiting.push({ revision: wanted, done })
+      })
+    await this.#pairs()
+    if (!this.#replica) throw new Error(this.problem)
   }
 
   /** What is told under way is told to its end. */
@@ -143,7 +146,7 @@ export class Follower {
     this.#replica = new Replica(this.#o.keys, stored.staged)
     this.#head = stored.head
     this.#known = stored.known
-    this.#revision = stored.revision
+    this.#advance(stored.revision)
   }
 
   /**
@@ -187,8 +190,11 @@ export class Follower {
         if (this.#problem === '' || isOther)
           this.#o.log('warn', `what other controllers change is not heard, and is asked for again: ${reason}`)
         this.#problem = reason
+        // Two clusters behind the endpoints would have it read without end.
         pauseMs =
-          isUntold && this.#revision === before ? Math.min(2 * pauseMs, PAUSE_MS.longest) : PAUSE_MS.first
+          isOther || (isUntold && this.#revision === before)
+            ? Math.min(2 * pauseMs, PAUSE_MS.longest)
+            : PAUSE_MS.first
         await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
       }
     }
@@ -216,7 +222,7 @@ export class Follower {
       const writes = (this.#replica as Replica).take(moment)
       if (writes.length > 0) await this.#telling(() => followed.changed(writes))
       for (const { key, value } of moment.keys) records.hear(key, value)
-      this.#advance(moment)
+      this.#tell(moment)
     }
   }
 
@@ -229,7 +235,7 @@ export class Follower {
     }
   }
 
-  #advance({ revision: modified, keys: told }: Moment): void {
+  #tell({ revision: modified, keys: told }: Moment): void {
     const { head, writer } = this.#o.keys
     const known = new Map([head, writer].map(key => [key, this.#known.get(key) ?? '']))
     for (const [i, { key, value }] of told.entries()) {
@@ -237,12 +243,13 @@ export class Follower {
       if (key === head) this.#head = value?.toString()
     }
     this.#known = known
-    this.#revision = modified
-    this.#waiting = this.#waiting.filter(({ revision, done }) => !this.#isSigned(revision) || void done())
+    this.#advance(modified)
   }
 
-  #isSigned(revision: string): boolean {
-    return this.#known.get(this.#o.keys.writer)?.startsWith(`${revision} `) ?? false
+  #advance(revision: string): void {
+    this.#revision = revision
+    const reached = BigInt(revision)
+    this.#waiting = this.#waiting.filter(({ revision, done }) => revision > reached || void done())
   }
 
   #heldBy(right: string, text: string | undefined): void {
