@@ -20,6 +20,7 @@ import { Handover } from './boot/handover.js'
 import { Install } from './boot/install.js'
 import { Library } from './boot/library.js'
 import { NodeFiles } from './boot/node-files.js'
+import { PackBefore } from './boot/pack-before.js'
 import { warnOfRoles } from './boot/roles.js'
 import { Trace } from './boot/trace.js'
 import type { Config } from './config/types.js'
@@ -33,6 +34,7 @@ import { Certificate } from './http/certificate.js'
 import { descriptorShare } from './http/descriptors.js'
 import type { Limits } from './http/limits.js'
 import { HttpServer, type ServerOptions } from './http/server.js'
+import type { Controllers as ImageControllers } from './image/context.js'
 import { Images } from './image/images.js'
 import { Distribution } from './image/torrent/distribution.js'
 import { Remote } from './image/transfer/remote.js'
@@ -329,12 +331,14 @@ async function buildParts(
   })
   const trace = new Trace(model, boots, now)
   let isNowhere = (_file: string) => false
-  let whoHas = async (_file: string, _signal: AbortSignal): Promise<string | undefined> => undefined
+  let copied: Pick<ImageControllers, 'whoHas' | 'having'> | undefined
+  const mayBeElsewhere = (file: string) =>
+    http.urls.length > 1 && (etcd?.others.length ?? 0) > 0 && !isNowhere(file)
+  const packBefore = etcd && new PackBefore({ model, hasFile, mayBeElsewhere })
   const boot = new Boot({
-    ...{ model, templates, status, grants, trace, handover, hasFile, log },
+    ...{ model, templates, status, grants, trace, handover, hasFile, mayBeElsewhere, packBefore, log },
     url: http.url,
     urls: http.urls,
-    mayBeElsewhere: file => http.urls.length > 1 && (etcd?.others.length ?? 0) > 0 && !isNowhere(file),
     manual: booting.manual,
     dynamicNodes: booting.dynamic_nodes,
     ...(detection ? { detection } : {})
@@ -360,10 +364,7 @@ async function buildParts(
   const images = closed(
     await Images.open({
       ...{ config, model, jobs, status, remote, work, log, now, ticks },
-      controllers:
-        etcd &&
-        questions &&
-        sharing?.controllersOf(etcd, config, questions, (file, signal) => whoHas(file, signal)),
+      controllers: etcd && questions && sharing?.controllersOf(etcd, config, questions, () => copied),
       torrents: names => distribution.wanted(names)
     })
   )
@@ -385,12 +386,13 @@ async function buildParts(
     questions &&
     sharing?.handingOn({ store, shared: etcd }, tokens, questions, config, { now, ticks, log })
   const sameIni = etcd && sharing && closed(sharing.sameIni(etcd, config, tokens, log))
-  if (copies) ({ isNowhere, whoHas } = copies)
+  if (copies) ({ isNowhere } = copies)
+  copied = copies
   if (copies) closers.push(() => copies.close())
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
   const library = new Library({ templates, log })
   const install = new Install({
-    ...{ model, templates, library, grants, trace, hasFile },
+    ...{ model, templates, library, grants, trace, hasFile, packBefore },
     issueToken: (node, use) => tokens.issueNode(node, generationOf(model.view, node), use),
     hasFiles: node => nodeFiles.has(node),
     url: http.url,
@@ -425,6 +427,7 @@ async function buildParts(
     () => audit.health,
     () => disk.condition,
     () => copies?.condition,
+    () => packBefore?.condition,
     () => handing?.condition,
     () => (etcd?.namesake ? { ok: false, reason: etcd.namesake } : undefined),
     () => sameIni?.condition,

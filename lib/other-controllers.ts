@@ -21,6 +21,7 @@ import { Errands } from './image/errands/errands.js'
 import type { Log } from './log.js'
 import type { Docs } from './model/docs.js'
 import type { ClusterIndex } from './model/index.js'
+import type { PackDoc } from './model/types/osimage.js'
 import type { ClusterStore } from './model/view.js'
 import type { Audit } from './monitor/audit.js'
 import { AuditLogs } from './monitor/audit-logs.js'
@@ -122,18 +123,19 @@ export function auditLogs(
   return { logs, routes: auditLineRoutes(audit, questions) }
 }
 
-/** The other controllers, as the one that writes has them work on directories that they have. `whoHas`: as in Controllers. */
+/** The other controllers, as the one that writes has them work on directories that they have. `copies`: how they are asked for files. */
 export function controllersOf(
   shared: SharedMedium,
   config: Config,
   { work, trust }: Questions,
-  whoHas: Controllers['whoHas']
+  copies: () => Pick<Controllers, 'whoHas' | 'having'> | undefined
 ): Controllers {
   const { name: own } = config.controller
   return {
     own,
     others: () => shared.others.map(({ name }) => name),
-    whoHas,
+    whoHas: async (file, signal) => copies()?.whoHas(file, signal),
+    having: async (pack, signal) => (await copies()?.having(pack, signal)) ?? [],
     ask: async (name, task, job) => {
       const { url } = shared.others.find(one => one.name === name) ?? {}
       if (url === undefined) throw new UnreachedError('it does not tell where it is reached')
@@ -182,6 +184,7 @@ export async function fileCopies(
     },
     isNowhere: (file: string) => copies.isNowhere(file),
     whoHas: (file: string, signal: AbortSignal) => copies.whoHas(file, signal),
+    having: (pack: PackDoc, signal: AbortSignal) => copies.having(pack, signal),
     close: async () => {
       await errands.close()
       checksums.close()

@@ -17,6 +17,7 @@ import type { Grants } from './grants.js'
 import type { Given, Handover } from './handover.js'
 import { KeptText } from './kept-text.js'
 import { misplaced, obstacle, unrenderable } from './obstacles.js'
+import type { PackBefore } from './pack-before.js'
 import { render } from './render.js'
 import type { bootTemplates } from './template-variables.js'
 import type { Trace } from './trace.js'
@@ -43,6 +44,8 @@ export interface BootOptions {
   readonly hasFile: (name: string) => boolean
   /** Whether another controller, whose URL is in the scripts too, may have this file, which is missing here. */
   readonly mayBeElsewhere: (file: string) => boolean
+  /** Absent: there is this controller alone. */
+  readonly packBefore: PackBefore | undefined
   /** Node-facing URL. */
   readonly url: string
   /** That one, and those of other controllers (rules 4.28). */
@@ -280,8 +283,14 @@ export class Boot {
   }
 
   #effective(name: string): EffectiveNode {
-    const { model } = this.#o
-    return model.effective(model.get('node', name))
+    return this.#inForce(this.#o.model.get('node', name))
+  }
+
+  /** As it is booted here: with the pack before the present one where that cannot be had. */
+  #inForce(node: NodeDoc): EffectiveNode {
+    const { model, packBefore } = this.#o
+    const target = model.effective(node)
+    return packBefore?.inForce(target) ?? target
   }
 
   /** Why the node would get no boot script now, or one that tells of an obstacle; undefined when it would boot. */
@@ -308,8 +317,8 @@ export class Boot {
   }
 
   #script(node: NodeDoc, mac: string, visit: Visit): string {
-    const target = this.#o.model.effective(node)
-    const { reason, lacking } = this.#findings(target)
+    const target = this.#inForce(node)
+    const { reason, lacking = this.#o.packBefore?.sentence(target) } = this.#findings(target)
     const warning =
       reason === undefined && target.settings.netboot ? misplaced(target, visit.source) : undefined
     const note = (said: string | undefined, isOwn = true) => {
@@ -317,7 +326,7 @@ export class Boot {
     }
     let text: string
     try {
-      text = this.#answer(target, mac, reason, warning)
+      text = this.#answer(target, mac, reason, warning ?? lacking)
     } catch (error) {
       // What fails only as this one asks is no reason of the node: anybody may ask, from anywhere, with any MAC or none.
       if (error instanceof ServiceError) note(unrenderable(error), this.obstacleOf(node.name) !== undefined)

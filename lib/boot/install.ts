@@ -14,6 +14,7 @@ import type { Grants } from './grants.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
 import type { Library } from './library.js'
 import { nodeData } from './node-data.js'
+import type { PackBefore } from './pack-before.js'
 import { render } from './render.js'
 import { withoutFile } from './roles.js'
 import type { Trace } from './trace.js'
@@ -28,6 +29,8 @@ export interface InstallOptions {
   /** Whether svcd renders files for a node. */
   readonly hasFiles: (node: string) => boolean
   readonly hasFile: (name: string) => boolean
+  /** Absent: there is this controller alone. */
+  readonly packBefore: PackBefore | undefined
   /** Node-facing URL. */
   readonly url: string
   /** That one, and those of other controllers (rules 4.28). */
@@ -140,7 +143,8 @@ export class Install {
 
   #data(node: NodeDoc, masked: boolean): InstallData {
     const { model, url, urls, tracker, hasFile, library } = this.#o
-    const target = model.effective(node)
+    const asked = model.effective(node)
+    const target = this.#o.packBefore?.inForce(asked) ?? asked
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`)
     const imagefile = image.imagefile ?? ''

@@ -5,6 +5,7 @@ import type { JobContext } from '../jobs/jobs.js'
 import type { JsonValue } from '../json.js'
 import type { Log } from '../log.js'
 import type { Model } from '../model/model.js'
+import type { PackDoc } from '../model/types/osimage.js'
 import type { Task } from './errands/errand.js'
 import type { Intents } from './intents.js'
 
@@ -16,6 +17,8 @@ export interface Controllers {
   readonly others: () => readonly string[]
   /** Asks those beside it for a file of the files directory; gives the sentence that one has it, or may have it, if that is so. */
   readonly whoHas: (file: string, signal: AbortSignal) => Promise<string | undefined>
+  /** The names of those beside it that have all files of a pack, as it was packed. */
+  readonly having: (pack: PackDoc, signal: AbortSignal) => Promise<readonly string[]>
   /** Has another one do work on a directory that it has; gives what came of it. Throws as `runThere`. */
   readonly ask: (name: string, task: Task, job: Omit<JobContext, 'id'>) => Promise<JsonValue>
 }

@@ -254,7 +254,7 @@ export class Images {
           packImage(this.#context, name, wish, storing(this.#context, actor, this.keep), job)
         )
       const came = await this.#elsewhere.run(there, task, job)
-      await publish(this.#context, outcomeIn(came, name), there, actor)
+      await (await publish(this.#context, outcomeIn(came, name), there, actor))(job)
     }
     return this.#submit(kind, image, actor, [], run, there)
   }
@@ -300,6 +300,7 @@ export class Images {
       await keep(names)
       await release()
       outcome = made
+      return undefined
     }
     await this.#locks.run(lanes, job.signal, () =>
       packImage(this.#context, image.name, task.wish, store, { id: '', ...job })

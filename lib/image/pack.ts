@@ -25,24 +25,23 @@ const mostOmitted = 100
 
 /**
  * What becomes of a pack whose files have their names. When it resolves, these files stay; when it throws, those go that no object
- * names. `release` takes them out of the note of the pack: then they stay whatever comes.
+ * names. `release` takes them out of the note of the pack: then they stay whatever comes. What it gives is done when others may name files
+ * again.
  */
 export type Storing = (
   outcome: Outcome,
   names: readonly string[],
   release: () => Promise<void>
-) => Promise<void>
+) => Promise<((job: JobContext) => Promise<void>) | undefined>
 
 /**
- * Stores a pack of this controller: one change makes the image name the new files. `keep`, given where controllers share the objects,
+ * Stores a pack of this controller, as `publish`. `keep`, given where controllers share the objects,
  * is told the names of files of which nobody knows whether that was stored.
  */
 export const storing =
   (context: ImageContext, actor: Actor, keep?: (names: readonly string[]) => Promise<void>): Storing =>
   async (outcome, names, release) => {
-    try {
-      await publish(context, outcome, here(context).controller, actor)
-    } catch (error) {
+    const kept = async (error: unknown) => {
       // The answer may be lost alone: another controller that takes over has an image then that names these files.
       if (keep && error instanceof StoreError) {
         await keep(names)
@@ -50,6 +49,8 @@ export const storing =
       }
       throw error
     }
+    const rest = await publish(context, outcome, here(context).controller, actor).catch(kept)
+    return job => rest(job).catch(error => context.files.run(() => kept(error)))
   }
 
 /**
@@ -140,7 +141,7 @@ export async function packImage(
       ...(files.version === undefined ? {} : { version: files.version }),
       pack: doc
     }
-    await context.files.run(async () => {
+    const rest = await context.files.run(async () => {
       const names = made.map(({ name }) => name)
       const noted = async (files: readonly string[]) => {
         const named: PackIntent = { ...note, files }
@@ -149,8 +150,9 @@ export async function packImage(
       }
       await noted(names)
       await nameFiles(context, made, signal)
-      await store(outcome, names, () => noted([]))
+      return store(outcome, names, () => noted([]))
     })
+    await rest?.(job)
     job.result('imagefile', imagefile)
     job.result('sha256', sha256)
     job.result('bytes', bytes)

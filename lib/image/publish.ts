@@ -1,13 +1,16 @@
 import { readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { sameBytes } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
 import { isFile } from '../disk/missing.js'
 import { unavailable } from '../errors.js'
+import type { JobContext } from '../jobs/jobs.js'
 import type { ClusterIndex } from '../model/index.js'
 import type { Actor } from '../model/model.js'
-import type { PackDoc } from '../model/types/osimage.js'
-import type { ImageContext } from './context.js'
+import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
+import type { Tx } from '../model/view.js'
+import type { Controllers, ImageContext } from './context.js'
 import { type PackIntent, temporary } from './intents.js'
 
 /** The pack that a file of the files directory is, or whose torrent it is. */
@@ -16,6 +19,10 @@ export const packOf = (name: string) => name.replace(/\.torrent$/, '')
 /** Whether an image, a tag or a pack has this file of the files directory. A torrent goes with its pack. */
 export const isServed = (index: ClusterIndex, name: string) =>
   index.isImageFile('boot', name) || index.isImageFile('pack', packOf(name))
+
+/** The files of a pack, without its torrent. */
+export const filesOf = ({ name, kernelfile, initrdfile }: PackDoc): string[] =>
+  [name, kernelfile, initrdfile].filter(file => file !== undefined)
 
 /** A file that was made, and the name it is to have. */
 export interface Made {
@@ -45,29 +52,97 @@ export async function nameFiles(
   await syncDirectory(directory)
 }
 
-/** Stores a pack with the image that has it. `controller`: where the directory of the image is, among several. */
+/**
+ * Stores a pack; what it gives makes the image have it. Among several controllers that waits until a second one has it: until then the
+ * image has the pack before (rules 11.19). `controller`: where the directory of the image is, among several.
+ */
 export async function publish(
-  { model }: Pick<ImageContext, 'model'>,
-  { path, kept, version, pack }: Outcome,
+  context: ImageContext,
+  outcome: Outcome,
   controller: string | undefined,
   actor: Actor
-): Promise<void> {
+): Promise<(job: JobContext) => Promise<void>> {
+  const { model, controllers } = context
+  const { pack } = outcome
+  if (!controllers || controllers.others().length === 0) {
+    await model.change(actor, tx => putImage(tx, outcome, controller))
+    return async () => {}
+  }
+  const before = model.view.get('pack', pack.name)
   await model.change(actor, tx => {
-    const now = tx.get('osimage', pack.osimage)
-    if (!now) throw unavailable(`OS image ${pack.osimage} was deleted or renamed while it was packed`)
-    if (now.path !== path)
-      throw unavailable(`OS image ${pack.osimage}: field "path" was changed while it was packed`)
-    const { kernelfile, initrdfile, kernelversion, ...rest } = now
-    tx.put('osimage', now.name, {
-      ...rest,
-      ...(controller === undefined ? {} : { controller }),
-      imagefile: pack.name,
-      ...set('kernelfile', kept.includes('kernelfile') ? kernelfile : pack.kernelfile),
-      ...set('initrdfile', kept.includes('initrdfile') ? initrdfile : pack.initrdfile),
-      ...set('kernelversion', version ?? kernelversion)
-    })
+    presentImage(tx, outcome)
     tx.put('pack', pack.name, pack)
   })
+  return async job => {
+    try {
+      await awaitSecond(context, controllers, pack, job)
+      await model.change(actor, tx => putImage(tx, outcome, controller))
+    } catch (error) {
+      const undone = model.change(actor, tx => {
+        if (before) tx.put('pack', pack.name, before)
+        else if (!tx.index.isNamed('pack', pack.name)) tx.remove('pack', pack.name)
+      })
+      // Where that cannot be stored, the sweep removes the pack, as no image has it.
+      await undone.catch(() => undefined)
+      throw error
+    }
+  }
+}
+
+/** A second controller is waited for so long, and longer for a large pack. */
+const SECOND = { ms: 60_000, bytesInMs: 10_000, lookMs: 500 }
+
+/** Waits until two controllers have a pack, but not for ever. Throws 503 where none that is there has it. */
+async function awaitSecond(
+  { config, log, ticks }: ImageContext,
+  { own, others, having }: Controllers,
+  pack: PackDoc,
+  job: JobContext
+): Promise<void> {
+  const waitMs = SECOND.ms + pack.bytes / SECOND.bytesInMs
+  const giveUp = ticks() + waitMs
+  job.line(`it counts once a second controller has it, or after ${Math.ceil(waitMs / 1000)} s`)
+  for (;;) {
+    const here = await Promise.all(filesOf(pack).map(file => isFile(join(config.paths.files, file))))
+    const have = [...(here.every(Boolean) ? [own] : []), ...(await having(pack, job.signal))]
+    const all = others().length + 1
+    if (have.length > 1) return job.line(`controllers ${have.join(' and ')} have it`)
+    if (ticks() >= giveUp || all === 1) {
+      if (have.length === 0)
+        throw unavailable(
+          `no controller that is there has ${pack.name}, which was packed: pack the image again`
+        )
+      const text =
+        `OS image ${pack.osimage}: of ${all} controllers ${have[0]} alone has its new pack ${pack.name}; without that one, nodes boot the ` +
+        'pack before: look at GET /monitor/service/svcd of the others'
+      job.line(text)
+      return log.warn(text)
+    }
+    await sleep(SECOND.lookMs, undefined, { signal: job.signal }).catch(() => job.signal.throwIfAborted())
+  }
+}
+
+/** The image that was packed. Throws 503 where it is not what it was then. */
+function presentImage(tx: Tx, { path, pack }: Outcome): OsimageDoc {
+  const now = tx.get('osimage', pack.osimage)
+  if (!now) throw unavailable(`OS image ${pack.osimage} was deleted or renamed while it was packed`)
+  if (now.path !== path)
+    throw unavailable(`OS image ${pack.osimage}: field "path" was changed while it was packed`)
+  return now
+}
+
+function putImage(tx: Tx, outcome: Outcome, controller: string | undefined): void {
+  const { kept, version, pack } = outcome
+  const { kernelfile, initrdfile, kernelversion, ...rest } = presentImage(tx, outcome)
+  tx.put('osimage', rest.name, {
+    ...rest,
+    ...(controller === undefined ? {} : { controller }),
+    imagefile: pack.name,
+    ...set('kernelfile', kept.includes('kernelfile') ? kernelfile : pack.kernelfile),
+    ...set('initrdfile', kept.includes('initrdfile') ? initrdfile : pack.initrdfile),
+    ...set('kernelversion', version ?? kernelversion)
+  })
+  tx.put('pack', pack.name, pack)
 }
 
 const set = <K extends string>(key: K, value: string | undefined) =>

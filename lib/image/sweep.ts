@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises'
 import { Background } from '../background.js'
 import { theDaemon } from '../model/model.js'
-import type { PackDoc } from '../model/types/osimage.js'
+import { type PackDoc, packBefore } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import type { Installing } from './installing.js'
 import { newIntentId, type PackIntent } from './intents.js'
@@ -73,8 +73,22 @@ export class Sweep {
       }
       const since = this.#unused.get(name) ?? ticks()
       this.#unused.set(name, since)
-      if (ticks() - since >= config.image.grace && !signal.aborted) await this.#remove(name, files)
+      if (ticks() - since < config.image.grace || signal.aborted || (await this.#isNeeded(name, signal)))
+        continue
+      await this.#remove(name, files)
     }
+  }
+
+  /** Whether it is the pack before the present one, which another controller that is there does not have so far. */
+  async #isNeeded(name: string, signal: AbortSignal): Promise<boolean> {
+    const { model, controllers } = this.context
+    const { view } = model
+    const present = view.get(
+      'pack',
+      view.get('osimage', view.get('pack', name)?.osimage ?? '')?.imagefile ?? ''
+    )
+    if (!controllers || !present || packBefore(view, present)?.name !== name) return false
+    return (await controllers.having(present, signal)).length < controllers.others().length
   }
 
   /** Removes the pack first, then its files: what is being removed must not be served any more. */

@@ -13,9 +13,10 @@ t.test('which directories are here', async t => {
   const config = { image: { directory: images } } as never
   const ask = async () => ({})
   const whoHas = async () => undefined
+  const having = async () => []
   const of = (own: string, ...others: string[]) => ({
     config,
-    controllers: { own, others: () => others, whoHas, ask }
+    controllers: { own, others: () => others, whoHas, having, ask }
   })
   const compute = { name: 'compute' }
   const at = (controller: string) => ({ ...compute, controller })
@@ -61,7 +62,13 @@ t.test('what there is no place for is asked again, and does not fail for it', as
   }
   const work = new WorkElsewhere({
     config,
-    controllers: { own: 'c1', others: () => ['c2'], whoHas: async () => undefined, ask }
+    controllers: {
+      own: 'c1',
+      others: () => ['c2'],
+      whoHas: async () => undefined,
+      having: async () => [],
+      ask
+    }
   })
   const lines: string[] = []
   const none = () => undefined

@@ -40,6 +40,7 @@ export async function oneOfSeveral(t: Test, work: object = {}) {
       own: 'c1',
       others: () => site.others,
       whoHas: async () => undefined,
+      having: async () => site.others,
       ask: (...asked) => site.ask(...asked)
     },
     torrents: () => void looks++

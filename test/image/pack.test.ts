@@ -84,7 +84,7 @@ t.test("an admin's boot file that is on another controller so far is not replace
   const asked: string[] = []
   let there: string | undefined = 'controller c3 has it'
   const controllers = {
-    ...{ own: 'c2', others: () => ['c3'] },
+    ...{ own: 'c2', others: () => ['c3'], having: async () => ['c3'] },
     whoHas: async (name: string) => {
       asked.push(name)
       return there

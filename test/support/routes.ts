@@ -27,6 +27,7 @@ export const existing: Readonly<Record<string, string>> = {
   switch: 'sw1',
   otherdev: 'pdu',
   filename: 'motd',
+  controller: 'c9',
   tagname: 'v1',
   secret: 'key',
   network: 'cluster',

@@ -80,14 +80,22 @@ export const allWell = (controllers: readonly Controller[]) =>
   )
 
 /** Starts three, each with its member of etcd; gives also the words before a command on their network. */
-export async function startControllers(t: Test, ...more: string[]) {
+export const startControllers = (t: Test, ...more: string[]) =>
+  startControllersIn(t, site => site.enter, ...more)
+
+/** The same. `entering`: the words before svcd on a machine. */
+export async function startControllersIn(
+  t: Test,
+  entering: (site: Site, at: number) => readonly string[],
+  ...more: string[]
+) {
   const { sites, certificate, enter } = await startSites(t)
   const controllers = sites.map((site, at): Controller => {
     const others = sites.filter(other => other !== site).map(({ address }) => `https://${address}:2379`)
     const daemon = new Daemon({
       directory: scratch(t),
       listen: '0.0.0.0:7050',
-      enter: site.enter,
+      enter: entering(site, at),
       set: [
         ...['store.medium=etcd', `store.endpoints=${['http://127.0.0.1:2379', ...others].join()}`],
         ...[`store.ca=${certificate}`, `http.url=http://${site.address}:7050`, `controller.name=c${at + 1}`],

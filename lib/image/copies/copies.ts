@@ -4,8 +4,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import type { Config } from '../../config/types.js'
 import { oneLine } from '../../log.js'
+import type { PackDoc } from '../../model/types/osimage.js'
 import type { Change } from '../../model/view.js'
 import type { Condition } from '../../monitor/health.js'
+import { filesOf } from '../publish.js'
 import { checksumAt, type Source, SourceError } from './download.js'
 import { Fetcher, type FetcherOptions, SMALL } from './fetcher.js'
 import { type NamedFile, namedFiles } from './named.js'
@@ -131,6 +133,23 @@ export class Copies {
         if (!(error instanceof SourceError) || error.kind !== 'lacks') return (error as Error).message
       }
     return undefined
+  }
+
+  /** As in Controllers. */
+  async having(pack: PackDoc, signal: AbortSignal): Promise<string[]> {
+    const asked = this.#o.sources().map(async source => {
+      try {
+        for (const file of filesOf(pack)) {
+          const { sha256 } = await checksumAt(source, file, this.#asking, signal)
+          if (file === pack.name && sha256 !== pack.sha256) return []
+        }
+        return [source.name]
+      } catch {
+        signal.throwIfAborted()
+        return []
+      }
+    })
+    return (await Promise.all(asked)).flat()
   }
 
   /** Ends what is under way; the next start goes on with it. */

@@ -27,5 +27,12 @@ export function namedFiles(view: View): NamedFile[] {
     const { osimage, tag, ...files } = view.get('osimagetag', name) ?? {}
     add(`OS image ${osimage}: tag ${tag}`, files)
   }
+  // A pack that is to be an image's counts once a second controller has it (rules 11.19).
+  for (const pack of view.names('pack').flatMap(name => view.get('pack', name) ?? [])) {
+    const image = view.get('osimage', pack.osimage)
+    const present = view.get('pack', image?.imagefile ?? '')
+    if (image && pack.time >= (present?.time ?? 0))
+      add(`OS image ${image.name}`, { ...pack, imagefile: pack.name })
+  }
   return [...boot.values(), ...packed.values()]
 }

@@ -101,6 +101,14 @@ const packFields = [
 
 export type PackDoc = { readonly name: string } & Stored<typeof packFields>
 
+/** The pack of an image before another one of it, by their times; undefined where it is not kept. */
+export function packBefore(view: View, { osimage, time }: PackDoc): PackDoc | undefined {
+  const older = view.names('pack').flatMap(name => view.get('pack', name) ?? [])
+  return older
+    .filter(pack => pack.osimage === osimage && pack.time < time)
+    .reduce<PackDoc | undefined>((last, pack) => (last && last.time > pack.time ? last : pack), undefined)
+}
+
 /**
  * A directory right below `[image] directory` that belongs to an image (rules 3.12, 9.1). Renaming the image changes
  * `osimage` along.

@@ -1,0 +1,78 @@
+import type { EffectiveNode } from '../model/effective.js'
+import type { Model } from '../model/model.js'
+import { untagged } from '../model/tags.js'
+import { type OsimageDoc, packBefore } from '../model/types/osimage.js'
+
+interface PackBeforeOptions {
+  readonly model: Pick<Model, 'view' | 'cluster'>
+  readonly hasFile: (name: string) => boolean
+  /** As in BootOptions. */
+  readonly mayBeElsewhere: (name: string) => boolean
+}
+
+/** So many images stand in the condition. */
+const MOST_TOLD = 5
+
+/**
+ * The pack before the present one, which a controller boots while it lacks the present one, and no other can send it (rules 4.28). Kernel,
+ * initramfs and packed image are of one pack.
+ */
+export class PackBefore {
+  /** Images as they are booted here → the file that is missing. Stored objects are replaced, never changed. */
+  readonly #missing = new WeakMap<OsimageDoc, string>()
+
+  constructor(private readonly options: PackBeforeOptions) {}
+
+  /** The node with that pack, or as it is. A tag pins its files: there is none before. */
+  inForce(target: EffectiveNode): EffectiveNode {
+    const { image, settings } = target
+    if (!image || settings.osimagetag !== untagged) return target
+    const before = this.#before(image)
+    return before ? { ...target, image: before } : target
+  }
+
+  /** The sentence on a node that has it; undefined for others. */
+  sentence({ image }: EffectiveNode): string | undefined {
+    const missing = image && this.#missing.get(image)
+    if (missing === undefined) return undefined
+    return (
+      `OS image ${image?.name}: controller ${this.options.model.cluster.controller.name} does not have ${missing}, and boots the pack before, ` +
+      `${image?.imagefile}, until it does: start the controller that has it, or pack the image again`
+    )
+  }
+
+  /** What is told of images that have it; undefined where none does. */
+  get condition(): { readonly ok: true; readonly reason: string } | undefined {
+    const { view } = this.options.model
+    const told = view.names('osimage').flatMap(name => {
+      const image = this.#before(view.get('osimage', name) as OsimageDoc)
+      return (image && this.sentence({ image } as EffectiveNode)) ?? []
+    })
+    return told.length === 0 ? undefined : { ok: true, reason: told.slice(0, MOST_TOLD).join('; ') }
+  }
+
+  /** The image with the files of that pack; undefined where the present one can be had, or that one is not here whole. */
+  #before(image: OsimageDoc): OsimageDoc | undefined {
+    const { model, hasFile, mayBeElsewhere } = this.options
+    const missing = [image.kernelfile, image.initrdfile, image.imagefile].find(
+      file => file !== undefined && !hasFile(file) && !mayBeElsewhere(file)
+    )
+    const present = missing === undefined ? undefined : model.view.get('pack', image.imagefile ?? '')
+    const pack = present && packBefore(model.view, present)
+    if (!pack || missing === undefined) return undefined
+    // What an admin has named in the place of the pack's own stays.
+    const own = (field: 'kernelfile' | 'initrdfile') =>
+      image[field] === present[field] ? pack[field] : image[field]
+    const [kernelfile, initrdfile] = [own('kernelfile'), own('initrdfile')]
+    if (kernelfile === undefined || initrdfile === undefined) return undefined
+    if (![pack.name, kernelfile, initrdfile].every(hasFile)) return undefined
+    const { kernelversion = pack.kernelversion, ...rest } = image
+    const version = pack.kernelversion ?? kernelversion
+    const before = {
+      ...{ ...rest, imagefile: pack.name, kernelfile, initrdfile },
+      ...(version === undefined ? {} : { kernelversion: version })
+    }
+    this.#missing.set(before, missing)
+    return before
+  }
+}
