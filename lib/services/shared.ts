@@ -96,7 +96,7 @@ export class SharedServices {
 
   /** Whether another controller is there to write when this one, which writes, is stopped. */
   get hasSuccessor(): boolean {
-    return !this.isFollowing && this.#o.others().length > 0
+    return !this.isFollowing && (this.#o.others() ?? []).length > 0
   }
 
   /** The controllers that zones name, in natural order: the same on all of them, and the same array until they change. */

@@ -122,13 +122,14 @@ t.test('a controller that is stopped gives its range up where another one goes o
       'dhcp.gather=0s'
     ]
   ])
+  const one = { name: 'one', address: '10.141.255.254', port: 7050, ini: '/etc/svcd/svcd.ini' }
+  const other = { ...one, name: 'two', address: '10.141.255.253' }
   const lends = () => /^ *range 10\.9\.0\.100/m.test(readFileSync(file, 'utf8'))
-  const run = async (writer: string, others: readonly { name: string; address: string }[]) => {
+  const run = async (writer: string, others: readonly (typeof other)[]) => {
     const hub = new Hub()
     hub.writer = writer
-    const self = { name: 'one', address: '10.141.255.254' }
     const shared = await SharedServices.open(hub.opener('one'), {
-      self,
+      self: one,
       others: () => others,
       log: log(),
       now: Date.now
@@ -140,18 +141,17 @@ t.test('a controller that is stopped gives its range up where another one goes o
     await shared.close()
     return [before, lends()]
   }
-  const other = [{ name: 'two', address: '10.141.255.253' }]
   t.strictSame(await run('one', []), [true, true], 'nobody else is there: the range stays')
-  t.strictSame(await run('one', other), [true, false], 'another one is there')
+  t.strictSame(await run('one', [other]), [true, false], 'another one is there')
   t.match(readFileSync(file, 'utf8'), /# No range: another controller writes/)
-  t.strictSame(await run('two', other), [false, false])
-  t.strictSame(await run('one', other), [true, false], 'and again')
+  t.strictSame(await run('two', [other]), [false, false])
+  t.strictSame(await run('one', [other]), [true, false], 'and again')
   rmSync(control)
   writeFileSync(control, '#!/bin/sh\ntest "$1" = status || exec sleep 60\n', { mode: 0o755 })
   const begun = performance.now()
   const hub = new Hub()
   const shared = await SharedServices.open(hub.opener('one'), {
-    ...{ self: { name: 'one', address: '10.141.255.254' }, others: () => other, log: log(), now: Date.now }
+    ...{ self: one, others: () => [other], log: log(), now: Date.now }
   })
   const services = new Services({ config, model: c.daemon.model, log: log(), now: Date.now, shared })
   await services.close()
