@@ -11,7 +11,7 @@ import { fieldFor } from '../model/table.js'
 import { unguarded } from './csv-guard.js'
 
 /** So much of a text is read in one turn of the event loop. */
-const PIECE_CHARACTERS = 4096
+const PIECE_CHARACTERS = 1024
 /** Columns of a table: a node has fewer fields, its interfaces among them. */
 const MOST_COLUMNS = 512
 /** So many lines that are wrong are told. */

@@ -3,8 +3,10 @@
  * .cache/js/test/store/make-release.js DIRECTORY`, run as root with the code of that release. Every type is in it, and what is no
  * object. Commit DIRECTORY/state without holder.json, with /var/lib/svcd in the place of DIRECTORY.
  */
+import { execFile } from 'node:child_process'
 import { mkdirSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { promisify } from 'node:util'
 import { loadConfig } from '../../lib/config/load.js'
 import { startDaemon } from '../../lib/daemon.js'
 import { createLog } from '../../lib/log.js'
@@ -92,7 +94,13 @@ await make('secrets/group/compute', {
 })
 await make('cluster', { ntp_server: 'ntp.example.org', variables: { site: 'here' } })
 await ask('GET', '/config/node/node002/_release')
-await ask('GET', '/boot/search/mac/52:54:00:00:00:01', undefined, '10.141.0.1')
+// By curl: svcd takes `fetch` for a browser here (rules 5.8).
+await promisify(execFile)('curl', [
+  '-fsS',
+  '-H',
+  'X-Forwarded-For: 10.141.0.1',
+  `${url}/boot/search/mac/52:54:00:00:00:01`
+])
 await ask('POST', '/monitor/node/node001', {
   monitor: { status: { node001: { state: 'installer.started' } } }
 })

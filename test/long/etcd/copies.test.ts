@@ -114,8 +114,7 @@ t.test(
     })
     await first.kill()
     await until(() => isPrimary(second))
-    const { port } = second.client()
-    const script = await (await fetch(`http://127.0.0.1:${port}/boot/search/mac/52:54:00:00:00:07`)).text()
+    const { text: script } = await second.client().get('/boot/search/mac/52:54:00:00:00:07')
     const [imagefile = '', kernel = '', initrd = ''] = names
     t.match(script, kernel)
     t.match(script, initrd)

@@ -35,7 +35,7 @@ t.test('a boot is not refused for a missing file while there are other controlle
     ...{ osimage: 'compute', macaddr: mac },
     interfaces: [{ interface: 'BOOTIF', network: 'cluster', ipaddress: '10.141.0.1' }]
   })
-  const script = async () => (await fetch(`${urls[0]}/boot/search/mac/${mac}`)).text()
+  const script = async () => (await first.client().get(`/boot/search/mac/${mac}`)).text
   const refused = /svcd: the kernel .* of OS image compute, vmlinuz, is missing\n/
   t.match(await script(), refused, 'nobody else is there')
   t.match((await first.monitor('node001')).reason, /vmlinuz, is missing$/)
