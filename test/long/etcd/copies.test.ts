@@ -114,6 +114,7 @@ t.test(
     })
     await first.kill()
     await until(() => isPrimary(second))
+    const { port } = second.client()
     const { text: script } = await second.client().get('/boot/search/mac/52:54:00:00:00:07')
     const [imagefile = '', kernel = '', initrd = ''] = names
     t.match(script, kernel)
