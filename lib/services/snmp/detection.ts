@@ -14,6 +14,8 @@ const readLimitMs = 20_000
 const cacheMs = 30_000
 /** How many refusals are remembered, so that each is logged once. */
 const mostTold = 10_000
+/** Rows that all switches may tell; each of them between a least and a most. */
+const rows = { ofAll: 1_048_576, least: 16_384, most: 65_536 }
 
 export interface DetectionOptions {
   readonly model: Model
@@ -110,7 +112,9 @@ export class PortDetection {
 
   #begin(doc: SwitchDoc): Reading {
     const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(readLimitMs)])
-    const tables = readTables(doc, signal, this.#o.port)
+    const share = Math.floor(rows.ofAll / this.#o.model.view.names('switch').length)
+    const most = Math.max(rows.least, Math.min(share, rows.most))
+    const tables = readTables(doc, signal, this.#o.port, most)
     const ended = tables.then(
       said => {
         reading.tables = said
@@ -148,7 +152,7 @@ export class PortDetection {
     else {
       const other = node.interfaces?.find(
         ({ interface: on, macaddress }) =>
-          macaddress !== undefined && !isBmc({ interface: on }) && tables.macs.get(macaddress)?.has(port)
+          macaddress !== undefined && !isBmc({ interface: on }) && tables.macs.get(macaddress)?.includes(port)
       )
       if (!other) return { node, where }
       this.#tell(mac, `is at ${where} beside ${other.macaddress}, which node ${node.name} has already`)
@@ -170,7 +174,7 @@ function placesOf(mac: string, { of, tables }: Reading): Place[] {
   const ports = tables?.macs.get(mac)
   if (!tables || !ports) return []
   const uplinks = new Set((of.uplinkports ?? '').split(',').map(port => tables.portCalled(port)))
-  return [...ports].filter(port => !uplinks.has(port)).map(port => ({ switch: of, port, tables }))
+  return ports.filter(port => !uplinks.has(port)).map(port => ({ switch: of, port, tables }))
 }
 
 /** Waits for something, but no longer than `ms`. */

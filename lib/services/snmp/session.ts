@@ -6,19 +6,28 @@ const tryMs = 500
 const retries = 2
 /** Rows asked for at once: so an answer fits into one Ethernet frame. */
 const rowsAtOnce = 40
+/** No text and no place in a table is longer than this, in bytes (RFC 2579: 255). */
+const longest = 255
 
 /** A conversation with one switch. */
 export interface Conversation {
-  /** Everything below an OID: what follows it → value. Throws an Error whose message holds no secret. */
-  table(oid: string): Promise<Map<string, unknown>>
+  /** The numbers and short texts below an OID: what follows it → value. Throws an Error whose message holds no secret. */
+  table(oid: string): Promise<Map<string, number | string>>
   close(): void
 }
 
 /**
  * Opens a conversation with the SNMP agent at an IPv4 address. `read` is a v2c community, or a v3 user as
- * `v3:<user>[:<authentication password>[:<privacy password>]]` (SHA and AES-128; none may hold a colon).
+ * `v3:<user>[:<authentication password>[:<privacy password>]]` (SHA and AES-128; none may hold a colon). It ends where the
+ * agent tells more than `most` rows.
  */
-export function converse(address: string, read: string, port = 161): Conversation {
+export function converse(
+  address: string,
+  read: string,
+  port = 161,
+  most = Number.POSITIVE_INFINITY
+): Conversation {
+  let left = most
   const waiting = new Set<(error: Error) => void>()
   const fail = (why: string) => {
     for (const reject of [...waiting]) reject(new Error(why))
@@ -29,7 +38,7 @@ export function converse(address: string, read: string, port = 161): Conversatio
   return {
     table: oid =>
       new Promise((resolve, reject) => {
-        const rows = new Map<string, unknown>()
+        const rows = new Map<string, number | string>()
         const end = (settle: () => void) => {
           waiting.delete(refuse)
           settle()
@@ -39,7 +48,11 @@ export function converse(address: string, read: string, port = 161): Conversatio
         session.subtree(
           oid,
           rowsAtOnce,
-          varbinds => !take(varbinds, oid, rows),
+          varbinds => {
+            left -= varbinds.length
+            if (left < 0) fail(`it tells more than ${most} rows`)
+            return left < 0 || !take(varbinds, oid, rows)
+          },
           error => end(() => (error ? reject(new Error(reasonOf(error))) : resolve(rows)))
         )
       }),
@@ -50,12 +63,17 @@ export function converse(address: string, read: string, port = 161): Conversatio
   }
 }
 
-/** Adds rows; false when a row comes again: an agent that goes round in circles is not followed. */
-function take(varbinds: readonly Varbind[], oid: string, rows: Map<string, unknown>): boolean {
-  for (const varbind of varbinds) {
-    const key = varbind.oid.slice(oid.length + 1)
+/**
+ * Adds rows; false when a row comes again: an agent that goes round in circles is not followed. A buffer is not kept: it is a part of
+ * the packet that it came in.
+ */
+function take(varbinds: readonly Varbind[], oid: string, rows: Map<string, number | string>): boolean {
+  for (const { oid: place, value } of varbinds) {
+    if (place.length > oid.length + longest) continue
+    const key = place.slice(oid.length + 1)
     if (rows.has(key)) return false
-    rows.set(key, varbind.value)
+    if (typeof value === 'number') rows.set(key, value)
+    else if (Buffer.isBuffer(value) && value.length <= longest) rows.set(key, value.toString('utf8'))
   }
   return true
 }

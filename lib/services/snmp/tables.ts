@@ -1,3 +1,4 @@
+import { inSlices } from '../../concurrency.js'
 import type { SwitchDoc } from '../../model/types/switch.js'
 import { converse } from './session.js'
 
@@ -5,6 +6,8 @@ import { converse } from './session.js'
 const dot1qTpFdbPort = '1.3.6.1.2.1.17.7.1.2.2.1.2'
 const dot1dTpFdbPort = '1.3.6.1.2.1.17.4.3.1.2'
 const dot1dBasePortIfIndex = '1.3.6.1.2.1.17.1.4.1.2'
+/** Ports of a MAC that are looked at: in each VLAN it may be on another one. */
+const mostPorts = 64
 const ifName = '1.3.6.1.2.1.31.1.1.1.1'
 
 /** What a switch said at one moment. */
@@ -15,7 +18,7 @@ export class SwitchTables {
 
   constructor(
     /** MAC → the ports it was learned on, in any VLAN. */
-    readonly macs: ReadonlyMap<string, ReadonlySet<number>>,
+    readonly macs: ReadonlyMap<string, readonly number[]>,
     indexes: ReadonlyMap<number, number>,
     names: ReadonlyMap<number, string>
   ) {
@@ -47,15 +50,16 @@ export class SwitchTables {
 
 /**
  * Asks a switch for its tables: the one its `oid` names, else those of Q-BRIDGE-MIB and BRIDGE-MIB together. Throws an
- * Error with a reason that holds no secret.
+ * Error with a reason that holds no secret, for more than `most` rows too.
  */
 export async function readTables(
   { ipaddress = '', read = '', oid }: SwitchDoc,
   signal: AbortSignal,
-  port?: number
+  port?: number,
+  most?: number
 ): Promise<SwitchTables> {
   signal.throwIfAborted()
-  const conversation = converse(ipaddress, read, port)
+  const conversation = converse(ipaddress, read, port, most)
   const close = () => conversation.close()
   signal.addEventListener('abort', close)
   try {
@@ -63,7 +67,7 @@ export async function readTables(
     const [indexes, names, ...learned] = await Promise.all(
       [dot1dBasePortIfIndex, ifName, ...forwarding].map(table => conversation.table(table))
     )
-    return new SwitchTables(macsOf(learned), numbers(indexes), texts(names))
+    return new SwitchTables(await inSlices(macsOf(learned)), numbers(indexes), texts(names))
   } finally {
     signal.removeEventListener('abort', close)
     if (!signal.aborted) close()
@@ -71,16 +75,17 @@ export async function readTables(
 }
 
 /** A row's last six numbers are the MAC; before them Q-BRIDGE-MIB has the VLAN's. Port 0 is none. */
-function macsOf(tables: readonly ReadonlyMap<string, unknown>[]): Map<string, Set<number>> {
-  const macs = new Map<string, Set<number>>()
+function* macsOf(tables: readonly ReadonlyMap<string, unknown>[]): Generator<void, Map<string, number[]>> {
+  const macs = new Map<string, number[]>()
   for (const table of tables)
     for (const [key, port] of table) {
+      yield
       const octets = key.split('.').slice(-6).map(Number)
       if (octets.length < 6 || octets.some(octet => octet > 255) || !isPort(port)) continue
       const mac = octets.map(octet => octet.toString(16).padStart(2, '0')).join(':')
       const ports = macs.get(mac)
-      if (ports) ports.add(port)
-      else macs.set(mac, new Set([port]))
+      if (!ports) macs.set(mac, [port])
+      else if (!ports.includes(port) && ports.length < mostPorts) ports.push(port)
     }
   return macs
 }
@@ -95,7 +100,6 @@ function numbers(table: ReadonlyMap<string, unknown> | undefined): Map<number, n
 
 function texts(table: ReadonlyMap<string, unknown> | undefined): Map<number, string> {
   const found = new Map<number, string>()
-  for (const [key, value] of table ?? [])
-    if (Buffer.isBuffer(value)) found.set(Number(key), value.toString('utf8').trim())
+  for (const [key, value] of table ?? []) if (typeof value === 'string') found.set(Number(key), value.trim())
   return found
 }
