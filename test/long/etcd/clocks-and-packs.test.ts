@@ -50,7 +50,7 @@ async function begin(t: Test) {
       const faked = [`FAKETIME_TIMESTAMP_FILE=${clock(at)}`, 'FAKETIME_DONT_FAKE_MONOTONIC=1']
       return [...site.enter, 'env', `LD_PRELOAD=${PRELOADED}`, ...faked, 'FAKETIME_CACHE_DURATION=1']
     },
-    ...['http.metrics=open', 'image.initramfs=no', 'monitor.disk_free=1k']
+    ...['http.metrics=open', 'image.initramfs=no', 'monitor.disk_free=1k', 'monitor.loop_delay=60s']
   )
   const writer = await writerOf(controllers)
   const [follower, third] = controllers.filter(one => one !== writer) as [Controller, Controller]
@@ -154,11 +154,11 @@ t.test(`${rounds} times the one that packed dies`, { timeout: 300_000 + rounds *
   const { controllers, writer: first, set } = await begin(t)
   t.ok(set)
   makeTree(first.daemon.path('images', 'compute'))
-  await first.daemon.create('network', 'cluster', { network: '10.128.0.0/12' })
+  await first.daemon.create('network', 'cluster', { network: '10.99.0.0/24' })
   await first.daemon.create('osimage', 'compute', { distribution: 'debian' })
   await first.daemon.create('node', 'n1', {
     ...{ osimage: 'compute', macaddr: MAC },
-    interfaces: [{ interface: 'BOOTIF', network: 'cluster', ipaddress: '10.128.0.1' }]
+    interfaces: [{ interface: 'BOOTIF', network: 'cluster', ipaddress: '10.99.0.77' }]
   })
   const touch = (mark: string) => writeFileSync(first.daemon.path('images', 'compute', 'etc', 'mark'), mark)
   const imageOf = async (at: Controller) => {
