@@ -326,7 +326,7 @@ export class Boot {
     }
     let text: string
     try {
-      text = this.#answer(target, mac, reason, warning ?? lacking)
+      text = this.#answer(target, mac, reason, warning)
     } catch (error) {
       // What fails only as this one asks is no reason of the node: anybody may ask, from anywhere, with any MAC or none.
       if (error instanceof ServiceError) note(unrenderable(error), this.obstacleOf(node.name) !== undefined)
