@@ -9,6 +9,7 @@ export const proofs = [
   // What was once broken from outside.
   'requests pipelined behind a slow one',
   'an image that breaks out of its pack',
+  'boot scripts while bodies do not come',
   'boot scripts while images are downloaded',
   'readers that do not read',
   'guessers from many addresses',

@@ -15,8 +15,10 @@ export interface Machines {
   /** All together ask so many times in a second, if they can. */
   readonly perSecond: number
   readonly seconds: number
-  /** 127.<subnet>.x.y are their addresses. */
+  /** 127.<subnet>.x.y are their addresses, or those of `network`. */
   readonly subnet: number
+  /** The first two numbers of their addresses: `10.9`. */
+  readonly network?: string
   /** A 503 with Retry-After is obeyed, and no failure: downloads. */
   readonly patient: boolean
 }
@@ -35,6 +37,7 @@ export interface Outcome {
 
 const options: Machines = JSON.parse(process.argv[2] ?? '{}')
 const { host, port, path, machines, connection, perSecond, seconds, subnet, patient } = options
+const { network = `127.${subnet}` } = options
 const latenciesMs: number[] = []
 const reasons: string[] = []
 let refused = 0
@@ -44,7 +47,7 @@ let bytes = 0
 /** Resolves with the status and the seconds of Retry-After; rejects when there is no whole answer within 60 s. */
 function ask(n: number, agent: Agent): Promise<{ status: number; retrySeconds: number }> {
   return new Promise((resolve, reject) => {
-    const localAddress = `127.${subnet}.${1 + Math.floor(n / 200)}.${1 + (n % 200)}`
+    const localAddress = `${network}.${1 + Math.floor(n / 200)}.${1 + (n % 200)}`
     const digits = (n % 256).toString(16).padStart(2, '0')
     const request = get(
       { host, port, path: path.replace('#', digits), agent, localAddress, timeout: 60_000 },

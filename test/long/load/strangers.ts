@@ -9,6 +9,12 @@ export type Misuse =
   | 'idle'
   /** Send a header and then a byte every two seconds. */
   | 'write slowly'
+  /** Send a header and then 168 bytes of the body in each second, which is a pace that a long body may have. */
+  | 'send a body slowly'
+  /** The same with a GET, which needs no body. */
+  | 'send a body with a GET'
+  /** The same behind requests that come whole. */
+  | 'pipeline a body that does not end'
   /** Ask for an image and read nothing. */
   | 'read nothing'
   /** Send requests with 15 kB of headers one behind the other, and read no answer. */
@@ -21,13 +27,26 @@ export interface Strangers {
   readonly port: number
   readonly misuse: Misuse
   readonly connections: number
-  /** Addresses that they come from, 127.<subnet>.x.y. */
+  /** Addresses that they come from, 127.<subnet>.x.y, or those of `network`. */
   readonly addresses: number
   readonly subnet: number
+  /** The first two numbers of their addresses: `10.9`. */
+  readonly network?: string
+  /** One that is cut comes again so much later; absent: a second. */
+  readonly againMs?: number
 }
 
 const options: Strangers = JSON.parse(process.argv[2] ?? '{}')
-const { host, port, misuse, connections, addresses, subnet } = options
+const {
+  host,
+  port,
+  misuse,
+  connections,
+  addresses,
+  subnet,
+  network = `127.${subnet}`,
+  againMs = 1000
+} = options
 
 let open = 0
 let opened = 0
@@ -49,12 +68,26 @@ const excesses = [
   login('x'.repeat(8000))
 ]
 
+/** Ten seconds of the pace at once: there may be tens of thousands of them. */
+function drip(socket: Socket, first: string): void {
+  socket.write(first + 'x'.repeat(336))
+  const timer = setInterval(() => socket.write('x'.repeat(1680)), 10_000)
+  socket.on('close', () => clearInterval(timer))
+}
+
 const misuses: Readonly<Record<Misuse, (socket: Socket, n: number) => void>> = {
   idle: () => undefined,
   'write slowly': socket => {
     socket.write(head('POST', '/token', 'Content-Length: 8000\r\n\r\n'))
     const timer = setInterval(() => socket.write('x'), 2000)
     socket.on('close', () => clearInterval(timer))
+  },
+  'send a body slowly': socket => drip(socket, head('POST', '/token', 'Content-Length: 8000\r\n\r\n')),
+  'send a body with a GET': socket =>
+    drip(socket, head('GET', '/boot/none', 'Content-Length: 65000\r\n\r\n')),
+  'pipeline a body that does not end': socket => {
+    const whole = head('GET', '/boot', '\r\n').repeat(3)
+    drip(socket, whole + head('POST', '/token', 'Content-Length: 8000\r\n\r\n'))
   },
   'read nothing': socket => {
     socket.pause()
@@ -80,7 +113,7 @@ const misuses: Readonly<Record<Misuse, (socket: Socket, n: number) => void>> = {
 }
 
 function begin(n: number): void {
-  const localAddress = `127.${subnet}.${1 + Math.floor((n % addresses) / 200)}.${1 + ((n % addresses) % 200)}`
+  const localAddress = `${network}.${1 + Math.floor((n % addresses) / 200)}.${1 + ((n % addresses) % 200)}`
   const socket = connect({ host, port, localAddress })
   socket.on('connect', () => {
     open++
@@ -88,9 +121,9 @@ function begin(n: number): void {
     socket.once('close', () => open--)
     misuses[misuse](socket, n)
   })
-  if (misuse === 'idle' || misuse === 'write slowly') socket.resume()
+  if (!['read nothing', 'pipeline', 'exceed'].includes(misuse)) socket.resume()
   socket.on('error', () => undefined)
-  socket.on('close', () => setTimeout(begin, 1000, n))
+  socket.on('close', () => setTimeout(begin, againMs, n))
 }
 
 // A few at a time: this process has to live too.
