@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { frontLocation } from '../../lib/http/front-files.js'
@@ -58,13 +59,20 @@ async function front(t: Test, c: Controller, user = 'root') {
       return `${key}_temp_path ${at(name)};`
     }
   )
-  writeFileSync(
-    at('nginx.conf'),
-    `daemon off; pid ${at('pid')}; error_log stderr;${process.getuid?.() === 0 ? ` user ${user};` : ''}
-events { worker_connections 512; }
-http { access_log off; ${temporary.join(' ')}
-${site} }\n`
-  )
+  // Debian's own around it, with what the page says.
+  const page = readFileSync(join(checkout, 'docs/security.md'), 'utf8')
+  const [, most = ''] = /worker_connections \[0-9\]\*;\/(worker_connections \d+;)\//.exec(page) ?? []
+  const [, files = ''] = /echo '(worker_rlimit_nofile \d+;)'/.exec(page) ?? []
+  const conf = readFileSync('/etc/nginx/nginx.conf', 'utf8')
+    .replace(/^user .*$/m, process.getuid?.() === 0 ? `user ${user};` : '')
+    .replace(/^pid .*$/m, `daemon off; pid ${at('pid')};`)
+    .replace(/^error_log .*$/m, 'error_log stderr;')
+    .replace(/^include .*modules-enabled.*$/m, files)
+    .replace(/worker_connections [0-9]*;/, most)
+    .replace(/access_log .*;/, `access_log off; ${temporary.join(' ')}`)
+    .replace(/^\s*include .*conf\.d.*$/m, '')
+    .replace(/^\s*include .*sites-enabled.*$/m, () => site)
+  writeFileSync(at('nginx.conf'), conf)
   const nginx = start('nginx', ['-c', at('nginx.conf'), '-e', 'stderr'])
   t.teardown(() => nginx.stop())
   const base = ['curl', '-sS', '-m', '20', '--cacert', at('tls.crt'), '-w', '\n%{http_code}']
@@ -208,4 +216,27 @@ t.test('nginx refuses in JSON', async t => {
   t.match(unreadable, { status: 503, headers: { 'retry-after': '5' } })
   isRefusal(t, unreadable, /nginx cannot read this file now/)
   t.match(log(), /files\/compute\.tar\.gz" failed \(13: Permission denied\)/)
+})
+
+// rules 2.15
+t.test('half requests by the thousand keep nobody from a boot script', async t => {
+  const c = await Controller.start(t, 'http.trusted_proxies=127.0.0.1', 'http.front_files=/svcd-files/')
+  const { urls } = await front(t, c)
+  const port = Number(new URL(urls.http).port)
+  const half = Array.from({ length: 2000 }, (_, n) => {
+    const socket = connect({ port, host: '127.0.0.1', localAddress: `127.0.1.${1 + (n % 50)}` })
+    socket.on('error', () => undefined).write('GET /boot HTTP/1.1\r\nHost: a\r\nX: ')
+    return socket
+  })
+  await Promise.all(
+    half.map(socket => new Promise(resolve => socket.once('connect', resolve).once('close', resolve)))
+  )
+  const boots = Array.from({ length: 32 }, () =>
+    wire(port, 'GET /boot HTTP/1.1\r\nHost: a\r\n\r\n').then(
+      ({ status }) => status,
+      () => 0
+    )
+  )
+  t.same(new Set(await Promise.all(boots)), new Set([200]))
+  for (const socket of half) socket.destroy()
 })
