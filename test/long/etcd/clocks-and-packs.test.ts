@@ -201,6 +201,14 @@ t.test(`${rounds} times the one that packed dies`, { timeout: 300_000 + rounds *
     )
     await first.daemon.start()
     await allWell(controllers)
+    // The one that writes knows a moment later that it is there.
+    await until(async () => {
+      const { body } = await (await writerOf(controllers)).daemon.request('GET', '/config/cluster')
+      return (
+        !/"gone"/.test(JSON.stringify(body)) &&
+        controllers.every(one => JSON.stringify(body).includes(`"${nameOf(one)}":`))
+      )
+    })
   }
 
   // The controllers beside it are stopped: nobody waits for them, and they have the pack before.
