@@ -10,7 +10,7 @@ export interface Clock {
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 /** What is asked by turns fails by turns: where is no news. */
-const ENDPOINT = /\bhttps?:\/\/[^\s,;/]+|\b[\d.]+:\d+\b|\[[\da-f:.]+\]:\d+/g
+const ENDPOINT = /\bhttps?:\/\/[^\s,;/]+|\b\d+\.\d+\.\d+\.\d+:\d+\b|\[[\da-f:.]+\]:\d+/g
 /** So many reasons are told until it goes well again. */
 const MOST_TOLD = 20
 

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import { constants } from 'node:fs'
 import { chmod, type FileHandle, mkdtemp, open, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { fillBuffer, fillNew } from '../disk/copy.js'
 import { unlessMissing } from '../disk/missing.js'
 import { inDirectory } from '../disk/open-directory.js'
 import { FILE } from '../disk/openat.js'
+import { inTrusted, trustedPath } from '../disk/trusted-path.js'
 import { KEY, KNOWN, Remote } from '../image/transfer/remote.js'
 import { run } from '../program/program.js'
 import { type Owner, ownerOf, type Places } from './places.js'
@@ -40,7 +40,8 @@ export async function withRemote<T>(
   const ids = [`--reuid=${uid}`, `--regid=${gid}`, '--clear-groups']
   const asChild = () => ['setpriv', ...ids, '--inh-caps=-all', '--no-new-privs', '--']
   // No link in the state is followed: svcd could lead root anywhere by one.
-  const inState = (path: string, name: string) => inDirectory(state, path, ({ at }) => open(at(name), FILE))
+  const trusted = await trustedPath(state)
+  const inState = (path: string, name: string) => inDirectory(trusted, path, ({ at }) => open(at(name), FILE))
   const copy = (bytes: Buffer, name: string) =>
     fillNew(join(directory, name), file => file.writeFile(bytes), { uid, gid })
   try {
@@ -52,21 +53,33 @@ export async function withRemote<T>(
     })
     const key = await (sshKey === ''
       ? inState('ssh', KEY)
-      : open(sshKey, FILE & ~constants.O_NOFOLLOW)
+      : inTrusted(dirname(sshKey), ({ at }) => open(at(basename(sshKey)), FILE))
     ).catch(error => {
-      throw new Error(`the ssh key ${remote.key} cannot be read: ${error.code}`)
+      throw new Error(`the ssh key ${remote.key} cannot be read: ${error.code ?? error.message}`)
     })
-    await copy(await small(key, remote.key, svcd), KEY)
+    await copy(await small(key, `[ssh] key ${remote.key}`, [svcd.uid, 0]), KEY)
     const known = join(remote.knownHosts, node)
     const before = await unlessMissing(inState('ssh/known_hosts', node), undefined)
-    await copy(before ? await small(before, known, svcd) : Buffer.alloc(0), KNOWN)
+    await copy(before ? await small(before, known, [svcd.uid]) : Buffer.alloc(0), KNOWN)
     // All names in it are root's, so that ssh puts nothing else in their place.
     await chmod(directory, 0o711)
-    const result = await work(remote)
-    const after = await small(await open(join(directory, KNOWN), FILE), known, { uid, gid })
-    const keep = (file: FileHandle) => file.writeFile(after)
-    if (!before && after.length > 0)
-      await inDirectory(state, 'ssh/known_hosts', ({ at }) => fillNew(at(node), keep, svcd))
+    // A host key is kept as soon as it was seen, also where the work fails later: the next time, no other one is taken.
+    const keep = async () => {
+      const after = await small(await open(join(directory, KNOWN), FILE), known, [uid])
+      if (before || after.length === 0) return
+      const fill = (file: FileHandle) => file.writeFile(after)
+      await inDirectory(trusted, 'ssh/known_hosts', ({ at }) => fillNew(at(node), fill, svcd)).catch(
+        error => {
+          // svcd's own ssh has kept one meanwhile.
+          if (error.code !== 'EEXIST') throw error
+        }
+      )
+    }
+    const result = await work(remote).catch(async error => {
+      await keep().catch(() => {})
+      throw error
+    })
+    await keep()
     return result
   } finally {
     if (sshUnit) await run('systemctl', ['stop', `${unit}-*.service`], limits).catch(() => {})
@@ -86,13 +99,16 @@ async function userOf({ sshUser = 'svcd-ssh', files }: Places, svcd: Owner): Pro
   )
 }
 
-/** The bytes of an open file, which it closes. Throws Error that calls it `name` for a large one, and one of another owner. */
-async function small(file: FileHandle, name: string, owner: Owner): Promise<Buffer> {
+/** The bytes of an open file, which it closes. Throws Error that calls it `name` for a large one, and one of other owners. */
+async function small(file: FileHandle, name: string, owners: readonly number[]): Promise<Buffer> {
   try {
     const bytes = Buffer.alloc(LONGEST + 1)
     const stat = await file.stat()
-    const size = stat.isFile() && stat.uid === owner.uid ? await fillBuffer(file, bytes) : bytes.length
-    if (size > LONGEST) throw new Error(`${name} is no file of keys that belongs to user ${owner.uid}`)
+    const size = stat.isFile() && owners.includes(stat.uid) ? await fillBuffer(file, bytes) : bytes.length
+    if (size > LONGEST)
+      throw new Error(
+        `${name} must be a regular file of 64 KiB at most that belongs to user ${owners[0]}: chown it, or put another one there`
+      )
     return bytes.subarray(0, size)
   } finally {
     await file.close()

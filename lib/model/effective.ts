@@ -1,4 +1,4 @@
-import { atOnce } from '../concurrency.js'
+import { atOnce, sorting } from '../concurrency.js'
 import { compareNames } from '../store/order.js'
 import type { Prefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
@@ -265,5 +265,5 @@ export function* findingMembers(view: View, type: TypeName, name: string): Gener
         if (!hasOwn(view.get('node', member))) nodes.add(member)
       }
   }
-  return [...nodes].sort(compareNames)
+  return yield* sorting([...nodes], compareNames)
 }

@@ -23,8 +23,6 @@ interface Kept {
   news?: { readonly sinceMs: number; count: number }
   /** How often it may report, where controllers share what it reports. */
   pace?: Pace
-  /** How often it may change what is stored of it. */
-  changes?: Pace
 }
 
 type Event =
@@ -58,6 +56,8 @@ const outcome = /^installer\.(completed|failed)\b(?:: *([\w-]+)(?=:|$))?(?:: *(.
  */
 export class NodeStatus {
   readonly #nodes = new Map<string, Kept>()
+  /** How often each node may change what is stored of it. */
+  readonly #changes = new Map<string, Pace>()
   #failure = ''
   /** Nodes whose reason is not stored yet. */
   readonly #reasonsOwed = new Set<string>()
@@ -123,8 +123,7 @@ export class NodeStatus {
 
   /** Counts a change that a node makes of itself; throws 503 with Retry-After where it makes them faster than it may report. */
   changes(node: string): void {
-    const kept = this.#of(node)
-    kept.changes = paced(node, kept.changes)
+    this.#changes.set(node, paced(node, this.#changes.get(node)))
   }
 
   /** The node's last state, null before the first. */
@@ -163,6 +162,7 @@ export class NodeStatus {
 
   /** Forgets a node that is gone: at once for readers; stored now, or as soon as that can be. Never throws. */
   async drop(node: string): Promise<void> {
+    this.#changes.delete(node)
     if (this.#nodes.delete(node)) await this.#owe([{ node, dropped: true }])
   }
 
@@ -182,6 +182,7 @@ export class NodeStatus {
     for (const { type, name, after } of changes) {
       if (type !== 'revoked' || !after) continue
       const { renamed } = after as RevokedDoc
+      this.#changes.delete(name)
       if (renamed === undefined ? this.#nodes.delete(name) : name !== renamed && this.#move(name, renamed))
         events.push(renamed === undefined ? { node: name, dropped: true } : { node: name, renamed })
     }

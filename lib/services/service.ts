@@ -176,6 +176,7 @@ export class Service {
     this.#isUrgent = false
     const { changed, againMs } = await this.#apply.run(problem !== '').catch(error => {
       this.applies.failed++
+      this.#isUrgent ||= isUrgent
       throw error
     })
     if (againMs !== undefined) this.#applying.wake(againMs)

@@ -223,6 +223,8 @@ export class Follower {
       if (writes.length > 0) await this.#telling(() => followed.changed(writes))
       for (const { key, value } of moment.keys) records.hear(key, value)
       this.#tell(moment)
+      // Another history may have been found meanwhile.
+      signal.throwIfAborted()
     }
   }
 

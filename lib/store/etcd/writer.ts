@@ -1,14 +1,17 @@
+import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { oneLine } from '../../log.js'
 import { WrittenError } from '../errors.js'
 import { type Client, NoRoomError, UnclearError } from './client.js'
-import { get, isCreatedAt, isSince, put, transact } from './kv.js'
+import { get, holds, isCreatedAt, isSince, put, transact } from './kv.js'
 import { granted, isKept, revoke } from './lease.js'
 
 const RETRY_MS = { first: 100, longest: 1000 }
 const STEP_MS = 100
+/** So often it is asked at least whether the right is ours. */
+const MOST_MS = 2000
 
 interface WriterOptions {
   readonly client: Client
@@ -32,6 +35,8 @@ interface WriterOptions {
 export class Writer {
   readonly #options: WriterOptions
   #lease = ''
+  /** Another one for each right that was asked for: in a restored etcd, revisions come again. */
+  #word = ''
   #revision = ''
   /** When it was last asked whether it is ours, and it was; by the clock of `performance`. */
   #heldMs = Number.NEGATIVE_INFINITY
@@ -49,7 +54,8 @@ export class Writer {
     this.#options = options
     this.#keeping = new Background({
       work: () => this.#keep(),
-      everyMs: (options.ttlSeconds * 1000) / 3,
+      // A long lease must not hide for long that etcd was restored.
+      everyMs: Math.min(MOST_MS, (options.ttlSeconds * 1000) / 3),
       retryMs: RETRY_MS
     })
   }
@@ -83,7 +89,9 @@ export class Writer {
 
   /** Holds where the right is still that of this revision, and no key is older than we wrote it: an older snapshot may have our right. */
   isAt(revision: string) {
-    return [isCreatedAt(this.#options.key, revision), ...[...this.since].map(pair => isSince(...pair))]
+    const { key } = this.#options
+    const isOurs = [isCreatedAt(key, revision), holds(key, this.#self)]
+    return [...isOurs, ...[...this.since].map(pair => isSince(...pair))]
   }
 
   /** Gets the right, once a holder that is gone has had its time. Throws WrittenError where another one has it. */
@@ -197,7 +205,7 @@ export class Writer {
   /** What our key holds. */
   get #self(): string {
     const { url, ttlSeconds } = this.#options
-    return JSON.stringify({ host: hostname(), pid: process.pid, url, ttl: ttlSeconds })
+    return JSON.stringify({ host: hostname(), pid: process.pid, url, ttl: ttlSeconds, word: this.#word })
   }
 
   /** Takes the key where nobody has it, and makes the right ours after `before`. Gives who has it; undefined: we have. */
@@ -208,6 +216,7 @@ export class Writer {
     // One that was granted and not used ends by itself.
     const ID = await granted(client, ttlSeconds, this.#limitMs)
     const absent = isCreatedAt(key, '0')
+    this.#word = randomUUID()
     const success = [put(key, this.#self, ID), get(key)]
     const giveBack = () => revoke(client, ID, this.#limitMs)
     const { found } = await transact(client, [absent], success, [get(key)], this.#limitMs).catch(
