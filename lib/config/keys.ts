@@ -11,34 +11,27 @@ export interface Key<T> {
   readonly secret: boolean
 }
 
-function key<T>(kind: Kind<T>, fallback: string, doc: string): Key<T> {
-  return { kind, default: fallback, doc, secret: false }
-}
+/** A key in two steps: how its text is read, which text stands for an absent key, and then what it is for. */
+const key = <T>(kind: Kind<T>, fallback = '', secret = false) => ({
+  about: (doc: string): Key<T> => ({ kind, default: fallback, doc, secret })
+})
 
-function secret<T>(kind: Kind<T>, fallback: string, doc: string): Key<T> {
-  return { kind, default: fallback, doc, secret: true }
-}
+const secret = <T>(kind: Kind<T>) => key(kind, '', true)
 
 /** The keys of a server that svcd configures; `words` are the comments that differ from server to server. */
 function managed(words: { config: string; directory: string; reload: string; service: string }) {
   return {
-    config: key(values.optionalPath, '', words.config),
-    directory: key(values.optionalPath, '', words.directory),
-    check: key(
-      values.command,
-      '',
+    config: key(values.optionalPath).about(words.config),
+    directory: key(values.optionalPath).about(words.directory),
+    check: key(values.command).about(
       "Command that checks a file, with the file's path as its last argument; empty: the server's own checker."
     ),
-    reload: key(values.command, '', words.reload),
-    control: key(
-      values.command,
-      'systemctl',
+    reload: key(values.command).about(words.reload),
+    control: key(values.command, 'systemctl').about(
       'Command that is run with start, stop, restart, reload or status, and the name of the service.'
     ),
-    service: key(values.unit, '', words.service),
-    gather: key(
-      values.duration('0s', '1h'),
-      '2s',
+    service: key(values.unit).about(words.service),
+    gather: key(values.duration('0s', '1h'), '2s').about(
       'How long changes are gathered before they are put in force together.'
     )
   }
@@ -61,322 +54,221 @@ const clusterFields = [
  */
 export const keys = {
   http: {
-    listen: key(
-      values.listen,
-      '127.0.0.1:7050',
+    listen: key(values.listen, '127.0.0.1:7050').about(
       'Where the daemon listens: address:port or [IPv6 address]:port.'
     ),
-    url: key(
-      values.origins,
-      '',
+    url: key(values.origins).about(
       'URL for nodes, and after commas those of other controllers; empty: http://<controller address>:<port>.'
     ),
-    trusted_proxies: key(
-      values.cidrs,
-      '',
+    trusted_proxies: key(values.cidrs).about(
       'Front servers whose X-Forwarded-For is believed: CIDRs with commas between them.'
     ),
-    front_files: key(
-      values.optionalLocation,
-      '',
+    front_files: key(values.optionalLocation).about(
       'Internal location at which these front servers (nginx) serve the files directory; empty: svcd sends the files.'
     ),
-    tls_certificate: key(
-      values.optionalPath,
-      '',
+    tls_certificate: key(values.optionalPath).about(
       'PEM file of a certificate and those up to its authority, for TLS on a port of its own; empty: no TLS.'
     ),
-    tls_key: key(
-      values.optionalPath,
-      '',
+    tls_key: key(values.optionalPath).about(
       'PEM file of its private key, for svcd alone to read. When these files change, they are read anew.'
     ),
-    tls_port: key(
-      values.count(0, 65535),
-      '7443',
+    tls_port: key(values.count(0, 65535), '7443').about(
       'Port for TLS, at the address of listen, which keeps plain http for booting machines; 0: any free port.'
     ),
-    max_body: key(values.size('1k', '512m'), '64m', 'Largest request body.'),
-    max_downloads: key(
-      values.count(1, 100_000),
-      '1000',
+    max_body: key(values.size('1k', '512m'), '64m').about('Largest request body.'),
+    max_downloads: key(values.count(1, 100_000), '1000').about(
       'How many files are sent at once; nodes wait and try again when there are more.'
     ),
-    max_connections_per_address: key(
-      values.count(8, 1_000_000),
-      '2000',
+    max_connections_per_address: key(values.count(8, 1_000_000), '2000').about(
       'How many connections one address may have, loopback and trusted_proxies apart; over it idle ones are ended.'
     ),
-    metrics: key(
-      values.choice('viewer', 'open'),
-      'viewer',
+    metrics: key(values.choice('viewer', 'open'), 'viewer').about(
       'Who may read /metrics: viewer (a user, with a token), or open (anybody who reaches the port).'
     ),
-    dialect: key(
-      values.choice('none', 'luna'),
-      'none',
+    dialect: key(values.choice('none', 'luna'), 'none').about(
       "luna: requests are read and answered as luna's command-line client expects (docs/luna.md)."
     )
   },
   controller: {
-    name: key(values.name(clusterFields), 'controller', 'Name of this controller.'),
-    address: key(
-      values.optionalAddress,
-      '',
+    name: key(values.name(clusterFields), 'controller').about('Name of this controller.'),
+    address: key(values.optionalAddress).about(
       'Address of this controller; empty: the listen address. Needed when that is 0.0.0.0 or [::].'
     )
   },
   paths: {
-    state: key(values.path, '../var', 'Objects, keys and journals.'),
-    templates: key(values.path, '../templates', 'Templates of boot, install and service files.'),
-    files: key(values.path, '../var/files', 'Packed images and torrents, served below /files/.'),
-    roles: key(values.path, 'roles', 'Role scripts, served below /boot/roles/.'),
-    scripts: key(values.path, 'scripts', 'Scripts served below /boot/scripts/.')
+    state: key(values.path, '../var').about('Objects, keys and journals.'),
+    templates: key(values.path, '../templates').about('Templates of boot, install and service files.'),
+    files: key(values.path, '../var/files').about('Packed images and torrents, served below /files/.'),
+    roles: key(values.path, 'roles').about('Role scripts, served below /boot/roles/.'),
+    scripts: key(values.path, 'scripts').about('Scripts served below /boot/scripts/.')
   },
   store: {
-    medium: key(
-      values.choice('files', 'etcd'),
-      'files',
+    medium: key(values.choice('files', 'etcd'), 'files').about(
       'Where objects are kept: files (in the state directory), or etcd (docs/controllers.md).'
     ),
-    endpoints: key(
-      values.etcdEndpoints,
-      'http://127.0.0.1:2379',
+    endpoints: key(values.etcdEndpoints, 'http://127.0.0.1:2379').about(
       'Members of etcd: https://host:port with commas between them; http for 127.0.0.1 and [::1] alone.'
     ),
-    ca: key(
-      values.optionalPath,
-      '',
+    ca: key(values.optionalPath).about(
       "PEM file of the authorities of etcd, and of other controllers beside the system's; empty: the system's alone."
     ),
-    cert: key(values.optionalPath, '', 'PEM file of the certificate that etcd asks svcd for; empty: none.'),
-    key: key(values.optionalPath, '', 'PEM file of its private key, for svcd alone to read.'),
-    user: key(values.optionalUser, '', 'User of etcd; empty: none.'),
-    password_file: key(
-      values.optionalPath,
-      '',
+    cert: key(values.optionalPath).about('PEM file of the certificate that etcd asks svcd for; empty: none.'),
+    key: key(values.optionalPath).about('PEM file of its private key, for svcd alone to read.'),
+    user: key(values.optionalUser).about('User of etcd; empty: none.'),
+    password_file: key(values.optionalPath).about(
       "File with that user's password on one line, for svcd alone to read."
     ),
-    url: key(
-      values.optionalOrigin,
-      '',
+    url: key(values.optionalOrigin).about(
       'Where other controllers reach this one to hand requests on; empty: [http] url.'
     ),
-    prefix: key(values.keyPrefix, '/svcd/', 'What the names of all keys in etcd begin with.'),
-    ttl: key(
-      values.duration('1s', '60s'),
-      '3s',
+    prefix: key(values.keyPrefix, '/svcd/').about('What the names of all keys in etcd begin with.'),
+    ttl: key(values.duration('1s', '60s'), '3s').about(
       'How long the right to write in etcd outlives an svcd that is dead.'
     )
   },
   image: {
-    directory: key(
-      values.path,
-      '../var/images',
+    directory: key(values.path, '../var/images').about(
       'Directories of the images. svcd touches no image outside it.'
     ),
-    helper: key(
-      values.optionalPath,
-      '',
+    helper: key(values.optionalPath).about(
       "Socket of the helper for root's work. Empty: /run/svcd/helper.sock if svcd is not root, else its own."
     ),
-    packer: key(
-      values.choice('auto', 'system', 'builtin'),
-      'auto',
+    packer: key(values.choice('auto', 'system', 'builtin'), 'auto').about(
       'What packs images: system (tar and a compressor), builtin, or auto (system where it is installed).'
     ),
-    compressor: key(
-      values.choice('zstd', 'pigz', 'none'),
-      'zstd',
+    compressor: key(values.choice('zstd', 'pigz', 'none'), 'zstd').about(
       'Compressor of the system packer: zstd, pigz (for kickstarts, which cannot unpack zstd) or none.'
     ),
-    exclude: key(
-      values.imagePaths,
-      '/var/cache/apt/archives/*.deb, /var/cache/dnf/*',
+    exclude: key(values.imagePaths, '/var/cache/apt/archives/*.deb, /var/cache/dnf/*').about(
       'Paths that packs leave out, from the root of an image, with commas between them; * and ? are allowed.'
     ),
     identity: key(
       values.imageFiles,
       '/etc/machine-id, /var/lib/dbus/machine-id, /etc/ssh/ssh_host_*, /var/lib/systemd/random-seed, ' +
-        '/var/lib/systemd/credential.secret',
+        '/var/lib/systemd/credential.secret'
+    ).about(
       "Files that no two nodes share: an installation removes the image's, grabs and pushes leave them out."
     ),
-    initramfs: key(
-      values.boolean,
-      'yes',
+    initramfs: key(values.boolean, 'yes').about(
       "Before a pack, build an outdated initramfs by the image's own dracut or initramfs-tools: yes or no."
     ),
-    grace: key(
-      values.duration('0s', '3650d'),
-      '1d',
+    grace: key(values.duration('0s', '3650d'), '1d').about(
       'How long a pack that no image, tag or installing node uses is kept.'
     ),
-    time_limit: key(values.duration('1s', '30d'), '2h', 'Longest time for a pack, a clone or an initramfs.')
+    time_limit: key(values.duration('1s', '30d'), '2h').about(
+      'Longest time for a pack, a clone or an initramfs.'
+    )
   },
   ssh: {
-    key: key(
-      values.optionalPath,
-      '',
+    key: key(values.optionalPath).about(
       'Private key for grabs and pushes; empty: ssh/id_ed25519 in the state directory, made at the start.'
     ),
-    port: key(values.count(1, 65535), '22', 'Port of sshd on the nodes.'),
-    parallel: key(values.count(1, 1000), '4', 'How many nodes of a group are pushed to at once.'),
-    time_limit: key(
-      values.duration('1s', '30d'),
-      '1h',
+    port: key(values.count(1, 65535), '22').about('Port of sshd on the nodes.'),
+    parallel: key(values.count(1, 1000), '4').about('How many nodes of a group are pushed to at once.'),
+    time_limit: key(values.duration('1s', '30d'), '1h').about(
       'Longest time for a grab, and for a push to one node.'
     )
   },
   jobs: {
-    parallel: key(values.count(1, 100), '2', 'How many packs, clones, grabs and pushes run at once.')
+    parallel: key(values.count(1, 100), '2').about('How many packs, clones, grabs and pushes run at once.')
   },
   control: {
-    parallel: key(
-      values.count(1, 1000),
-      '20',
+    parallel: key(values.count(1, 1000), '20').about(
       'How many BMCs are spoken to at once by requests for many nodes, and as many by those for one.'
     ),
-    delay: key(
-      values.duration('0s', '10m'),
-      '1s',
+    delay: key(values.duration('0s', '10m'), '1s').about(
       'Nodes are switched on in batches: no more than `parallel` of them begin in any time of this length.'
     ),
-    time_limit: key(values.duration('1s', '10m'), '15s', 'Longest time that one BMC may take.'),
-    ipmi_port: key(values.count(1, 65535), '623', 'UDP port of IPMI on the BMCs.'),
-    redfish_port: key(values.count(1, 65535), '443', 'TCP port of Redfish on the BMCs.'),
-    ca_file: key(
-      values.optionalPath,
-      '',
+    time_limit: key(values.duration('1s', '10m'), '15s').about('Longest time that one BMC may take.'),
+    ipmi_port: key(values.count(1, 65535), '623').about('UDP port of IPMI on the BMCs.'),
+    redfish_port: key(values.count(1, 65535), '443').about('TCP port of Redfish on the BMCs.'),
+    ca_file: key(values.optionalPath).about(
       'Certificates (PEM) of the CAs that sign those of the BMCs; empty: the public CAs that Node knows.'
     )
   },
   auth: {
-    token_lifetime: key(values.duration('1s', '3650d'), '1h', 'Lifetime of the tokens of users.'),
-    node_token_lifetime: key(
-      values.duration('1s', '3650d'),
-      '4h',
+    token_lifetime: key(values.duration('1s', '3650d'), '1h').about('Lifetime of the tokens of users.'),
+    node_token_lifetime: key(values.duration('1s', '3650d'), '4h').about(
       'Lifetime of the tokens of installing nodes.'
     ),
-    running_token_lifetime: key(
-      values.duration('1s', '3650d'),
-      '90d',
+    running_token_lifetime: key(values.duration('1s', '3650d'), '90d').about(
       'Lifetime of the tokens of running nodes, which fetch their files and get a new one in time.'
     )
   },
   cluster: {
-    name: key(values.name(), 'cluster', 'Name of the cluster.'),
-    ntp_server: key(values.optionalHost, '', 'NTP server of all nodes, where their network names none.'),
-    technical_contacts: key(values.text, '', 'Who answers questions about this cluster.'),
-    debug: key(values.boolean, 'no', 'Debug flag of the cluster object; yes logs at level debug.'),
-    provision_method: key(
-      values.choice('torrent', 'http'),
-      'torrent',
+    name: key(values.name(), 'cluster').about('Name of the cluster.'),
+    ntp_server: key(values.optionalHost).about('NTP server of all nodes, where their network names none.'),
+    technical_contacts: key(values.text).about('Who answers questions about this cluster.'),
+    debug: key(values.boolean, 'no').about('Debug flag of the cluster object; yes logs at level debug.'),
+    provision_method: key(values.choice('torrent', 'http'), 'torrent').about(
       'How nodes fetch their image: torrent or http.'
     ),
-    provision_fallback: key(
-      values.choice('torrent', 'http'),
-      'http',
+    provision_fallback: key(values.choice('torrent', 'http'), 'http').about(
       'How nodes fetch their image when that fails: torrent or http.'
     )
   },
   boot: {
-    manual: key(
-      values.choice('networks', 'any', 'none'),
-      'networks',
+    manual: key(values.choice('networks', 'any', 'none'), 'networks').about(
       'Who may use the boot pages that assign nodes: networks (the configured ones and loopback), any or none.'
     ),
-    takeover: key(
-      values.choice('yes', 'released'),
-      'yes',
+    takeover: key(values.choice('yes', 'released'), 'yes').about(
       'WARNING: yes lets any machine take any node, with its passwords; released: nodes that an admin has released.'
     ),
-    new_nodes: key(
-      values.count(0, 1_000_000),
-      '300',
+    new_nodes: key(values.count(0, 1_000_000), '300').about(
       'How many nodes these pages make in a minute at most; 0: none.'
     ),
-    dynamic_nodes: key(
-      values.boolean,
-      'no',
+    dynamic_nodes: key(values.boolean, 'no').about(
       'Serve install scripts to nodes without a fixed address, by the address that DHCP gave them: yes or no.'
     ),
-    snmp_detection: key(
-      values.boolean,
-      'no',
+    snmp_detection: key(values.boolean, 'no').about(
       'Recognise an unknown node by the switch port that its MAC is at: yes or no.'
     ),
-    ipxe_directory: key(
-      values.optionalPath,
-      '',
+    ipxe_directory: key(values.optionalPath).about(
       'Directory of iPXE binaries to serve below /boot/; empty: none.'
     ),
-    bios: key(
-      values.fileName,
-      'undionly.kpxe',
+    bios: key(values.fileName, 'undionly.kpxe').about(
       'iPXE for machines that boot by BIOS: its name on the TFTP server.'
     ),
-    efi_x64: key(
-      values.fileName,
-      'ipxe.efi',
+    efi_x64: key(values.fileName, 'ipxe.efi').about(
       'iPXE for UEFI x86-64: its name on the TFTP server, and below /boot/ for UEFI HTTP boot.'
     ),
-    efi_arm64: key(
-      values.fileName,
-      'ipxe-arm64.efi',
+    efi_arm64: key(values.fileName, 'ipxe-arm64.efi').about(
       'iPXE for UEFI arm64: its name on the TFTP server, and below /boot/ for UEFI HTTP boot.'
     )
   },
   kickstart: {
-    rootpw: secret(
-      values.optionalCrypt,
-      '',
+    rootpw: secret(values.optionalCrypt).about(
       'Password of root on nodes, as a crypt(3) hash; empty locks the account.'
     )
   },
   node: {
-    verify_certificate: key(
-      values.boolean,
-      'yes',
+    verify_certificate: key(values.boolean, 'yes').about(
       'Nodes verify the certificate when [http] url is https: yes or no.'
     )
   },
   torrent: {
-    tracker: key(values.optionalTracker, '', 'Announce URL of the tracker; empty turns torrent off.'),
-    whitelist: key(
-      values.optionalPath,
-      '',
+    tracker: key(values.optionalTracker).about('Announce URL of the tracker; empty turns torrent off.'),
+    whitelist: key(values.optionalPath).about(
       'File that svcd keeps, of the info hashes that the tracker admits (opentracker needs one); empty: none.'
     ),
-    tracker_reload: key(
-      values.command,
-      '',
+    tracker_reload: key(values.command).about(
       'Command that makes the tracker read that file again, such as systemctl reload opentracker.'
     ),
-    seeder: key(
-      values.choice('none', 'transmission', 'aria2'),
-      'none',
+    seeder: key(values.choice('none', 'transmission', 'aria2'), 'none').about(
       'Program that seeds the images: none, transmission or aria2.'
     ),
-    seeder_url: key(
-      values.optionalUrl,
-      '',
+    seeder_url: key(values.optionalUrl).about(
       'RPC of the seeder: http://127.0.0.1:9091/transmission/rpc, or http://127.0.0.1:6800/jsonrpc for aria2.'
     ),
-    seeder_secret: secret(
-      values.text,
-      '',
+    seeder_secret: secret(values.text).about(
       "user:password of transmission's RPC, or the secret token of aria2's RPC; empty: none."
     ),
-    seeder_watch: key(
-      values.optionalPath,
-      '',
+    seeder_watch: key(values.optionalPath).about(
       'Watch directory of transmission, instead of its RPC. Its download-dir must be the files directory.'
     )
   },
   dhcp: {
-    server: key(
-      values.choice('none', 'isc', 'kea', 'dnsmasq'),
-      'none',
+    server: key(values.choice('none', 'isc', 'kea', 'dnsmasq'), 'none').about(
       'DHCP server that svcd configures: none, isc (dhcpd), kea or dnsmasq.'
     ),
     ...managed({
@@ -387,32 +279,22 @@ export const keys = {
         'Command that puts a new file in force; empty: the control socket of kea, else the control command.',
       service: 'Name of the service; empty: isc-dhcp-server, kea-dhcp4-server or dnsmasq.'
     }),
-    control_socket: key(
-      values.optionalPath,
-      '',
+    control_socket: key(values.optionalPath).about(
       'Control socket of kea, by which svcd reloads it; empty: /run/kea/kea4-ctrl-socket.'
     ),
-    lease_file: key(
-      values.optionalPath,
-      '',
+    lease_file: key(values.optionalPath).about(
       "File of leases, read for [boot] dynamic_nodes; empty: the server's usual one on Debian."
     ),
-    lease_time: key(values.duration('2m', '365d'), '1h', 'Lifetime of leases.'),
-    interfaces: key(
-      values.interfaces,
-      '',
+    lease_time: key(values.duration('2m', '365d'), '1h').about('Lifetime of leases.'),
+    interfaces: key(values.interfaces).about(
       'Interfaces that kea and dnsmasq serve, with commas between them; empty: all.'
     ),
-    tftp_server: key(
-      values.optionalIpv4,
-      '',
+    tftp_server: key(values.optionalIpv4).about(
       'TFTP server of the iPXE binaries (next-server); empty: the controller address.'
     )
   },
   dns: {
-    server: key(
-      values.choice('none', 'bind', 'dnsmasq'),
-      'none',
+    server: key(values.choice('none', 'bind', 'dnsmasq'), 'none').about(
       'DNS server that svcd configures: none, bind or dnsmasq.'
     ),
     ...managed({
@@ -424,34 +306,24 @@ export const keys = {
     })
   },
   monitor: {
-    disk_free: key(
-      values.size('1k', '1024g'),
-      '64m',
+    disk_free: key(values.size('1k', '1024g'), '64m').about(
       'svcd has failed when the disk of the state or of the files has less free space than this.'
     ),
-    loop_delay: key(
-      values.duration('1s', '1h'),
-      '1s',
+    loop_delay: key(values.duration('1s', '1h'), '1s').about(
       'svcd has failed when its event loop is later than this, on average over ten seconds.'
     ),
-    queue: key(
-      values.count(1, 1_000_000),
-      '500',
+    queue: key(values.count(1, 1_000_000), '500').about(
       'svcd has failed when more requests than this wait for a pack, a clone, a grab or a push.'
     )
   },
   log: {
-    level: key(
-      values.choice('error', 'warn', 'info', 'debug'),
-      'info',
+    level: key(values.choice('error', 'warn', 'info', 'debug'), 'info').about(
       'Least level logged: error, warn, info or debug.'
     ),
-    audit_size: key(
-      values.size('64k', '1024m'),
-      '10m',
+    audit_size: key(values.size('64k', '1024m'), '10m').about(
       'The audit logs in the state directory, audit.log and audit-machines.log, are rotated at this size.'
     ),
-    audit_keep: key(values.count(0, 1000), '10', 'How many rotated files of each are kept.')
+    audit_keep: key(values.count(0, 1000), '10').about('How many rotated files of each are kept.')
   }
 }
 

@@ -43,46 +43,46 @@ export function readConfig(
   const given = collect(path, overrides, problems)
   const values = readValues(path, given, problems)
   const users = readUsers(given.get('users'), problems)
-  const { listen } = values.http
-  const address = values.controller.address || listen?.address
-  if (listen !== undefined && address === listen.address && isWildcard(listen.address)) {
-    const place = placeOf(path, given, 'http', 'listen')
-    problems.push({ ...place, message: '[controller] address is needed when [http] listen is all addresses' })
+  checkTogether(values, (section, key, message) =>
+    problems.push({ ...placeOf(path, given, section, key), message })
+  )
+  const isKnown = problems.every(({ message }) => isElsewhere.test(message))
+  const config = isKnown ? configOf(path, overrides, given, withDefaults(path, values), users) : undefined
+  return { config, problems: inOrder(path, problems) }
+}
+
+/** Reports what is wrong with keys that belong together: by the section and the key that are given. */
+function checkTogether(
+  { http, controller, store, torrent }: Values,
+  report: (section: string, key: string, message: string) => void
+): void {
+  const { listen, tls_certificate, tls_port } = http
+  const address = controller.address || listen?.address
+  if (listen !== undefined && address === listen.address && isWildcard(listen.address))
+    report('http', 'listen', '[controller] address is needed when [http] listen is all addresses')
+  const needed = <K extends string>(
+    section: string,
+    values: Readonly<Record<K, string>>,
+    one: K,
+    other: K
+  ) => {
+    if ((values[one] === '') === (values[other] === '')) return
+    const [has, lacks] = values[other] === '' ? [one, other] : [other, one]
+    report(section, has, `[${section}] ${lacks} is needed when ${has} is given`)
   }
-  const { tls_certificate, tls_key, tls_port } = values.http
-  if ((tls_certificate === '') !== (tls_key === '')) {
-    const [has, lacks] = tls_key === '' ? ['tls_certificate', 'tls_key'] : ['tls_key', 'tls_certificate']
-    const place = placeOf(path, given, 'http', has)
-    problems.push({ ...place, message: `[http] ${lacks} is needed when ${has} is given` })
-  }
-  if (tls_certificate !== '' && tls_port !== 0 && tls_port === listen?.port) {
-    const place = placeOf(path, given, 'http', 'tls_port')
-    problems.push({
-      ...place,
-      message: `[http] tls_port must be another port than that of listen, ${listen.port}`
-    })
-  }
-  for (const [one, other] of [
-    ['cert', 'key'],
-    ['user', 'password_file']
-  ] as const)
-    if ((values.store[one] === '') !== (values.store[other] === '')) {
-      const [has, lacks] = values.store[other] === '' ? [one, other] : [other, one]
-      const place = placeOf(path, given, 'store', has)
-      problems.push({ ...place, message: `[store] ${lacks} is needed when ${has} is given` })
-    }
-  const { seeder, seeder_url, seeder_watch } = values.torrent
+  needed('http', http, 'tls_certificate', 'tls_key')
+  if (tls_certificate !== '' && tls_port !== 0 && tls_port === listen?.port)
+    report('http', 'tls_port', `[http] tls_port must be another port than that of listen, ${listen.port}`)
+  needed('store', store, 'cert', 'key')
+  needed('store', store, 'user', 'password_file')
+  const { seeder, seeder_url, seeder_watch } = torrent
   if (
     (seeder === 'aria2' && seeder_url === '') ||
     (seeder === 'transmission' && !(seeder_url || seeder_watch))
   ) {
     const or = seeder === 'aria2' ? 'is' : 'or seeder_watch is'
-    const place = placeOf(path, given, 'torrent', 'seeder')
-    problems.push({ ...place, message: `[torrent] seeder_url ${or} needed when seeder is ${seeder}` })
+    report('torrent', 'seeder', `[torrent] seeder_url ${or} needed when seeder is ${seeder}`)
   }
-  const isKnown = problems.every(({ message }) => isElsewhere.test(message))
-  const config = isKnown ? configOf(path, overrides, given, withDefaults(path, values), users) : undefined
-  return { config, problems: inOrder(path, problems) }
 }
 
 /** Problems of single keys of sections that name no directory of svcd's own, and no other place of objects. */
