@@ -1,13 +1,10 @@
 import { attribute, item, type Missing, slice } from './access.js'
 import { type Source, type TemplateError, unsupported } from './errors.js'
-import { FILTERS } from './filters.js'
+import { FILTERS, METHODS, type Operation, type Run, TESTS } from './filters.js'
 import { type Token, tokenize } from './lexer.js'
-import { METHODS } from './methods.js'
-import type { Operation, Run } from './operation.js'
 import { COMPARISONS, OPERATORS, signed } from './operators.js'
 import { Scope } from './scope.js'
 import type { Evaluate, Frame } from './template.js'
-import { TESTS } from './tests.js'
 import { BLANK, defined, label, misuse, truth, Undefined } from './values.js'
 
 const DEEPEST = 100

@@ -1,10 +1,7 @@
 import { type Missing, path } from './access.js'
 import { Failure, unsupported } from './errors.js'
-import { toJson } from './json.js'
-import { type Operation, operation } from './operation.js'
-import { equals, less } from './operators.js'
-import { TESTS } from './tests.js'
-import { characters, LINE_END, replace, strip } from './text.js'
+import { COMPARISONS, equals, less, OPERATORS } from './operators.js'
+import { characters, compareText, LINE_END, replace, split, strip } from './text.js'
 import {
   BLANK,
   exact,
@@ -15,13 +12,42 @@ import {
   iterate,
   label,
   lengthOf,
+  mapGet,
+  mapKeys,
   misuse,
+  Pairs,
   text,
   toInteger,
   toList,
   truth,
   Undefined
 } from './values.js'
+
+/** What works out a value from another one and from arguments. */
+export type Run = (value: unknown, ...args: unknown[]) => unknown
+
+/** A filter, a test or a method. The compiler puts its arguments in order. */
+export interface Operation {
+  /** Names of the arguments, in order. */
+  readonly params: readonly string[]
+  /** How many of them must be given. */
+  readonly needs: number
+  /** May a template name the arguments? */
+  readonly isNamed: boolean
+  /** Takes the value and its arguments; one that is left out is undefined. Failure: wrong types and values. */
+  readonly run: Run
+}
+
+/** An operation whose arguments are `params`, those that end in `?` being optional. */
+export function operation(params: string, run: Run, isNamed = true): Operation {
+  const names = params.split(' ').filter(Boolean)
+  return {
+    params: names.map(name => name.replace('?', '')),
+    needs: names.filter(name => !name.endsWith('?')).length,
+    isNamed,
+    run
+  }
+}
 
 const missing: Missing = reason => new Undefined(reason)
 
@@ -206,4 +232,116 @@ function select(filter: string, wanted: boolean): Operation {
     )
   }
   return operation('attribute test? other?', run, false)
+}
+
+const SIGNS = ['==', '!=', '<', '>', '<=', '>='] as const
+
+const is = (run: (value: unknown) => boolean): Operation => operation('', run, false)
+const compares = (operator: keyof typeof COMPARISONS): Operation =>
+  operation('other', COMPARISONS[operator], false)
+const rest = (value: unknown, by: unknown): unknown => OPERATORS['%']?.(value, by)
+
+/** The tests of `value is name(argument)`. Failure: wrong types, and an undefined value where jinja2 takes none. */
+export const TESTS: ReadonlyMap<string, Operation> = new Map(
+  Object.entries({
+    defined: is(isDefined),
+    undefined: is(value => !isDefined(value)),
+    none: is(value => value === null),
+    boolean: is(value => typeof value === 'boolean'),
+    true: is(value => value === true),
+    false: is(value => value === false),
+    string: is(value => typeof value === 'string'),
+    number: is(value => typeof value === 'number' || typeof value === 'boolean'),
+    integer: is(value => Number.isInteger(value)),
+    mapping: is(isMap),
+    odd: is(value => rest(value, 2) === 1),
+    even: is(value => rest(value, 2) === 0),
+    divisibleby: operation('num', (value, num) => rest(value, num) === 0, false),
+    in: compares('in'),
+    eq: compares('=='),
+    equalto: compares('=='),
+    ne: compares('!='),
+    lt: compares('<'),
+    gt: compares('>'),
+    le: compares('<='),
+    ge: compares('>='),
+    // selectattr() may name the operator itself
+    ...Object.fromEntries(SIGNS.map(sign => [sign, compares(sign)]))
+  })
+)
+
+function isDefined(value: unknown): boolean {
+  return !(value instanceof Undefined) && value !== BLANK
+}
+
+const ofText = (params: string, run: (self: string, ...args: unknown[]) => unknown): Operation =>
+  operation(params, (self, ...args) => run(needText(self), ...args), false)
+const ofMap = (params: string, run: (self: object, ...args: unknown[]) => unknown): Operation =>
+  operation(params, (self, ...args) => run(needMap(self), ...args), false)
+
+/** The methods of strings and of maps. Failure: the value is another one, wrong arguments. */
+export const METHODS: ReadonlyMap<string, Operation> = new Map(
+  Object.entries({
+    upper: ofText('', self => self.toUpperCase()),
+    lower: ofText('', self => self.toLowerCase()),
+    strip: ofText('chars?', (self, chars) => strip(self, optionalText(chars), true, true)),
+    lstrip: ofText('chars?', (self, chars) => strip(self, optionalText(chars), true, false)),
+    rstrip: ofText('chars?', (self, chars) => strip(self, optionalText(chars), false, true)),
+    split: ofText('sep? maxsplit?', (self, sep, most) => split(self, optionalText(sep), integerOr(-1, most))),
+    replace: ofText('old new count?', (self, from, to, most) =>
+      replace(self, needText(from), needText(to), integerOr(-1, most))
+    ),
+    startswith: ofText('prefix', (self, prefix) => self.startsWith(needText(prefix))),
+    endswith: ofText('suffix', (self, suffix) => self.endsWith(needText(suffix))),
+    get: ofMap('key default?', getItem),
+    keys: ofMap('', self => new Iter('keys()', mapKeys(self))),
+    values: ofMap('', self => new Iter('values()', valuesOf(self))),
+    items: ofMap('', self => new Pairs(mapKeys(self).map(key => [key, mapGet(self, key)])))
+  })
+)
+
+const valuesOf = (map: object): unknown[] => mapKeys(map).map(key => mapGet(map, key))
+
+function getItem(map: object, key: unknown, fallback: unknown = null): unknown {
+  if (!isSimple(key)) throw misuse(key, `${label(key)} is no key`)
+  const found = mapGet(map, key)
+  return found === undefined ? fallback : found
+}
+
+function optionalText(value: unknown): string | undefined {
+  return value === undefined || value === null ? undefined : needText(value)
+}
+
+function needText(value: unknown): string {
+  if (typeof value !== 'string') throw misuse(value, `expected a string, not ${label(value)}`)
+  return value
+}
+
+function needMap(value: unknown): object {
+  if (!isMap(value)) throw misuse(value, `expected a map, not ${label(value)}`)
+  return value
+}
+
+const UNSAFE = /[<>&']|[^ -~]/g
+const DEEPEST = 100
+
+/**
+ * JSON on one line as jinja2's `tojson` writes it: sorted keys, ASCII only, with `<>&'` escaped too. Failure:
+ * what is no data.
+ */
+function toJson(value: unknown, level = 1): string {
+  if (level > DEEPEST) throw new Failure(`the value is nested over ${DEEPEST} deep`)
+  if (typeof value === 'string') return quoteJson(value)
+  if (value === null || typeof value === 'boolean') return String(value)
+  if (toInteger(value) !== undefined) return String(value)
+  if (Array.isArray(value)) return `[${value.map(item => toJson(item, level + 1)).join(', ')}]`
+  if (!isMap(value)) throw misuse(value, `${label(value)} cannot be written as JSON`)
+  const keys = mapKeys(value).sort(compareText)
+  const members = keys.map(key => `${quoteJson(key)}: ${toJson(mapGet(value, key), level + 1)}`)
+  return `{${members.join(', ')}}`
+}
+
+/** JSON.stringify escapes quotes, backslashes and most control characters; the rest is done here. */
+function quoteJson(s: string): string {
+  return JSON.stringify(s).replace(UNSAFE, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
