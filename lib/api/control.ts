@@ -1,6 +1,6 @@
 import { inSlices } from '../concurrency.js'
-import { MOST_NODES, type NodeResult } from '../control/batch.js'
 import { allCommands, type Command, commands, isReading, type Part } from '../control/commands.js'
+import { MOST_NODES, type NodeResult } from '../control/control.js'
 import { badRequest, notFound } from '../errors.js'
 import { freeText } from '../model/field.js'
 import { bodyOf } from './body.js'

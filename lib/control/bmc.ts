@@ -54,3 +54,10 @@ export function bmcOf(model: Model, name: string): Bmc {
     verifyCertificate: verify_certificate ?? true
   }
 }
+
+/** How one piece of work with one BMC is bounded. */
+export interface Visit {
+  readonly port: number
+  readonly timeLimitMs: number
+  readonly signal: AbortSignal
+}

@@ -1,8 +1,7 @@
 import { searchPath } from '../program/locate.js'
-import type { Bmc } from './bmc.js'
+import type { Bmc, Visit } from './bmc.js'
 import type { Command } from './commands.js'
 import type { Outcome, Programs } from './programs.js'
-import type { Visit } from './visit.js'
 import { cleanLine, cleanText } from './words.js'
 
 /** A full log of a BMC has some thousand lines. */

@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { batch, MOST_NODES } from '../../lib/control/batch.js'
-import { Pace } from '../../lib/control/pace.js'
+import { batch, MOST_NODES, Pace } from '../../lib/control/control.js'
 import { cleanText, fitted } from '../../lib/control/words.js'
 import { openJobs, outcome, spec } from '../support/jobs.js'
 

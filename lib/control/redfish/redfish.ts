@@ -1,13 +1,56 @@
 import { readRegularFile } from '../../disk/regular-file.js'
-import type { Bmc } from '../bmc.js'
+import { isObject, type JsonObject } from '../../json.js'
+import type { Bmc, Visit } from '../bmc.js'
 import type { Command } from '../commands.js'
-import type { Visit } from '../visit.js'
-import { Connection } from './connection.js'
-import { identify } from './identify.js'
-import { clearLog, listLog } from './log.js'
-import { powerState, switchPower } from './power.js'
-import { login } from './session.js'
-import { systemOf } from './system.js'
+import { cleanLine } from '../words.js'
+import { Connection, isPath, linkOf, linksOf, login, objectAt, RefusedError, textAt } from './connection.js'
+
+/** A resource and where it is. */
+export interface Resource {
+  readonly path: string
+  readonly body: JsonObject
+}
+
+/** Of a chassis with several machines, each has a system. */
+const MOST_SYSTEMS = 32
+
+/**
+ * The system of a service that is the node: the one that its BMC set-up names, else the only one with a state of the power.
+ * Throws an Error that names the systems when there are several.
+ */
+async function systemOf(
+  connection: Connection,
+  root: JsonObject,
+  { system: wanted, setup }: Bmc,
+  signal: AbortSignal
+): Promise<Resource> {
+  const collection = linkOf(root.Systems)
+  if (collection === undefined) throw new Error('its Redfish service has no systems')
+  const systems: Resource[] = []
+  for (const path of linksOf((await connection.get(collection, signal)).Members, MOST_SYSTEMS))
+    systems.push({ path, body: await connection.get(path, signal) })
+  const named = (body: JsonObject) => textAt(body, 'Id') ?? ''
+  const switched = systems.filter(({ body }) => textAt(body, 'PowerState') !== undefined)
+  const found =
+    wanted === undefined
+      ? physical(switched)
+      : switched.filter(({ path, body }) => named(body) === wanted || path.endsWith(`/${wanted}`))
+  if (found.length === 1) return found[0] as Resource
+  const ids = cleanLine(switched.map(({ body }) => named(body)).join(', '), 200)
+  if (wanted !== undefined)
+    throw new Error(`has no system ${wanted}: set "system" of BMC set-up ${setup} to one of ${ids}`)
+  throw new Error(
+    found.length === 0
+      ? 'none of its systems tells a state of the power'
+      : `has several systems: set "system" of BMC set-up ${setup} to one of ${ids}`
+  )
+}
+
+/** Those that are machines, where it is told which ones are. */
+function physical(systems: readonly Resource[]): readonly Resource[] {
+  const machines = systems.filter(({ body }) => (textAt(body, 'SystemType') ?? 'Physical') === 'Physical')
+  return machines.length > 0 ? machines : systems
+}
 
 /** What of the time is kept for the logout: a BMC has few sessions, and none may be left behind. */
 const LOGOUT_MS = 2000
@@ -80,3 +123,159 @@ async function certificates(file: string): Promise<Buffer> {
     throw new Error(`[control] ca_file cannot be read: ${(error as Error).message}`)
   }
 }
+
+/** Turns the light on or off that tells where a machine is: the system's, else that of its chassis. */
+async function identify(
+  connection: Connection,
+  system: Resource,
+  lit: boolean,
+  signal: AbortSignal
+): Promise<void> {
+  if (await light(connection, system, lit, signal)) return
+  for (const path of linksOf(objectAt(system.body, 'Links').Chassis, 4))
+    if (await light(connection, { path, body: await connection.get(path, signal) }, lit, signal)) return
+  throw new Error('neither its system nor its chassis has a light that can be turned on')
+}
+
+/** Whether the resource has a light; throws when the service refuses to turn it. */
+async function light(connection: Connection, { path, body }: Resource, lit: boolean, signal: AbortSignal) {
+  const states: JsonObject[] = []
+  if (typeof body.LocationIndicatorActive === 'boolean') states.push({ LocationIndicatorActive: lit })
+  // Deprecated, and all that older services have; some know only one of the two.
+  if (textAt(body, 'IndicatorLED') !== undefined)
+    for (const state of lit ? ['Blinking', 'Lit'] : ['Off']) states.push({ IndicatorLED: state })
+  let refusal: unknown
+  for (const state of states) {
+    try {
+      await connection.change('PATCH', path, signal, state, textAt(body, '@odata.etag'))
+      return true
+    } catch (error) {
+      if (!(error instanceof RefusedError)) throw error
+      refusal = error
+    }
+  }
+  if (refusal !== undefined) throw refusal
+  return false
+}
+
+/** What the actions mean as a ResetType, the best one first. */
+const resetTypes = {
+  'power on': ['On', 'ForceOn'],
+  'power off': ['ForceOff', 'GracefulShutdown'],
+  'power cycle': ['PowerCycle', 'ForceRestart'],
+  'power reset': ['ForceRestart', 'PowerCycle', 'GracefulRestart']
+} as const
+
+type PowerChange = keyof typeof resetTypes
+
+/** `on` or `off`. A machine on its way is on: it draws power. */
+function powerState({ body }: Resource): 'on' | 'off' {
+  const state = textAt(body, 'PowerState') ?? ''
+  if (state === 'Off') return 'off'
+  if (['On', 'PoweringOn', 'PoweringOff', 'Paused'].includes(state)) return 'on'
+  throw new Error(`tells a state of the power that is none: ${cleanLine(state, 40)}`)
+}
+
+/** Switches the power of a system, if it is not as it is to be. Throws an Error that tells what is refused. */
+async function switchPower(
+  connection: Connection,
+  system: Resource,
+  change: PowerChange,
+  signal: AbortSignal
+): Promise<void> {
+  const state = textAt(system.body, 'PowerState')
+  // Some services refuse to switch on what is on.
+  if ((change === 'power on' && state === 'On') || (change === 'power off' && state === 'Off')) return
+  const action = objectAt(objectAt(system.body, 'Actions'), '#ComputerSystem.Reset')
+  const target = textAt(action, 'target')
+  if (target === undefined || !isPath(target))
+    throw new Error(`its system ${cleanLine(system.path, 100)} has no action ComputerSystem.Reset`)
+  const allowed = await allowedTypes(connection, action, signal)
+  const type = resetTypes[change].find(type => allowed?.includes(type) ?? true)
+  if (type === undefined)
+    throw new Error(`cannot do ${change}: its system takes ${cleanLine(allowed?.join(', ') ?? '', 200)}`)
+  await connection.change('POST', target, signal, { ResetType: type })
+}
+
+/** The reset types that a system takes, as the action or its ActionInfo tells them; undefined where nothing does. */
+async function allowedTypes(
+  connection: Connection,
+  action: JsonObject,
+  signal: AbortSignal
+): Promise<readonly unknown[] | undefined> {
+  const told = action['ResetType@Redfish.AllowableValues']
+  if (Array.isArray(told)) return told
+  const at = action['@Redfish.ActionInfo']
+  const path = typeof at === 'string' && isPath(at) ? at : linkOf(at)
+  if (path === undefined) return undefined
+  const { Parameters: parameters } = await connection.get(path, signal)
+  const type = Array.isArray(parameters)
+    ? parameters.filter(isObject).find(({ Name: name }) => name === 'ResetType')
+    : undefined
+  return Array.isArray(type?.AllowableValues) ? type.AllowableValues : undefined
+}
+
+const MOST_SERVICES = 16
+const MOST_ENTRIES = 1000
+
+/** The entries of the system event log, a line each, in the order of the service: at most 1,000. */
+async function listLog(connection: Connection, system: Resource, signal: AbortSignal): Promise<string> {
+  const service = await logService(connection, system, signal)
+  const lines: string[] = []
+  let next = linkOf(service.body.Entries)
+  while (next !== undefined && lines.length < MOST_ENTRIES) {
+    const page: JsonObject = await connection.get(next, signal)
+    const members = Array.isArray(page.Members) ? page.Members.filter(isObject) : []
+    for (const member of members.slice(0, MOST_ENTRIES - lines.length)) {
+      const path = linkOf(member)
+      // Some services list references only.
+      const isBare = member.Id === undefined && path !== undefined
+      lines.push(lineOf(isBare ? await connection.get(path, signal) : member))
+    }
+    const link = page['Members@odata.nextLink'] ?? page['@odata.nextLink']
+    const after = typeof link === 'string' && isPath(link) ? link : undefined
+    next = after === next || members.length === 0 ? undefined : after
+  }
+  if (lines.length >= MOST_ENTRIES && next !== undefined)
+    lines.push(`… the log goes on after ${MOST_ENTRIES} entries …`)
+  return lines.join('\n')
+}
+
+/** Empties the system event log. */
+async function clearLog(connection: Connection, system: Resource, signal: AbortSignal): Promise<void> {
+  const { path, body } = await logService(connection, system, signal)
+  const target = textAt(objectAt(objectAt(body, 'Actions'), '#LogService.ClearLog'), 'target')
+  if (target === undefined || !isPath(target))
+    throw new Error(`its log ${cleanLine(path, 100)} cannot be cleared`)
+  await connection.change('POST', target, signal, {})
+}
+
+/** As ipmitool writes an entry. */
+const lineOf = (entry: JsonObject) =>
+  [entry.Id, entry.Created, entry.Severity, entry.Message ?? entry.MessageId ?? entry.Name]
+    .map(value => cleanLine(typeof value === 'string' ? value : ''))
+    .join(' | ')
+
+/** The log service that holds the system's events, of the system or of its manager: the one that says that it is the SEL. */
+async function logService(connection: Connection, system: Resource, signal: AbortSignal): Promise<Resource> {
+  const managers = linksOf(objectAt(system.body, 'Links').ManagedBy, 4)
+  const found: Resource[] = []
+  const gather = async (collection: string | undefined) => {
+    if (collection === undefined) return
+    for (const path of linksOf((await connection.get(collection, signal)).Members, MOST_SERVICES))
+      found.push({ path, body: await connection.get(path, signal) })
+  }
+  await gather(linkOf(system.body.LogServices))
+  if (!found.some(isSel))
+    for (const path of managers) await gather(linkOf((await connection.get(path, signal)).LogServices))
+  const service = found.find(isSel) ?? found.find(holdsEvents) ?? found.find(hasEntries)
+  if (!service) throw new Error('neither its system nor its manager has a log')
+  return service
+}
+
+const isSel = ({ body }: Resource) => body.LogEntryType === 'SEL' || /^sel$/i.test(textAt(body, 'Id') ?? '')
+const hasEntries = ({ body }: Resource) => linkOf(body.Entries) !== undefined
+const holdsEvents = (service: Resource) =>
+  hasEntries(service) &&
+  (['Event', 'Multiple'].includes(textAt(service.body, 'LogEntryType') ?? '') ||
+    /event/i.test(textAt(service.body, 'Id') ?? ''))
