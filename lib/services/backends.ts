@@ -1,9 +1,6 @@
 import type { Backend } from './backend.js'
-import { dnsmasq as dhcpDnsmasq } from './dhcp/dnsmasq.js'
-import { isc } from './dhcp/isc.js'
-import { kea } from './dhcp/kea.js'
-import { bind } from './dns/bind.js'
-import { dnsmasq as dnsDnsmasq } from './dns/dnsmasq.js'
+import { dnsmasq as dhcpDnsmasq, isc, kea } from './dhcp/servers.js'
+import { bind, dnsmasq as dnsDnsmasq } from './dns/servers.js'
 
 export type ServiceName = 'dhcp' | 'dns'
 

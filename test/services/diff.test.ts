@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
-import { unifiedDiff } from '../../lib/services/diff.js'
+import { unifiedDiff } from '../../lib/services/render-job.js'
 import { requirePrograms } from '../support/programs.js'
 
 requirePrograms('patch')

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { parsePrefix, toAddress } from '../../lib/model/address.js'
 import { DiskSpace } from '../../lib/monitor/disk-space.js'
-import { without } from '../../lib/services/dhcp/ranges.js'
-import { placeOf, reverseZones } from '../../lib/services/dns/reverse.js'
+import { without } from '../../lib/services/dhcp/data.js'
+import { placeOf, reverseZones } from '../../lib/services/dns/data.js'
 import { nextSerial, serials } from '../../lib/services/dns/serials.js'
 
 // rules 10.4

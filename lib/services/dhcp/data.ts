@@ -1,11 +1,19 @@
-import { formatAddress, mask, parseAddress } from '../../model/address.js'
+import {
+  type Address,
+  contains,
+  formatAddress,
+  mask,
+  type Prefix,
+  parseAddress,
+  parsePrefix,
+  toAddress
+} from '../../model/address.js'
+import { isBmc } from '../../model/index.js'
 import { dynamicRange, nameServerOf } from '../../model/networks.js'
 import type { NetworkDoc } from '../../model/types/network.js'
-import { type Captured, domainName } from '../capture.js'
-import type { Group } from './groups.js'
-import { Hosts } from './hosts.js'
-import { type Range, sizeOf, without } from './ranges.js'
-import type { DhcpData, DhcpSubnet } from './variables.js'
+import type { NodeDoc } from '../../model/types/node.js'
+import { type Captured, type Device, domainName, ownName } from '../capture.js'
+import type { BootScript, DhcpData, DhcpHost, DhcpSubnet } from './variables.js'
 
 /** What the data needs besides the cluster's objects. */
 export type DhcpOptions = Omit<DhcpData, 'variables' | 'controller' | 'subnets' | 'hosts'>
@@ -107,3 +115,233 @@ function searchList(domains: readonly string[]): string[] {
   }
   return list
 }
+
+/** Gathers the machines, every address in use, and the address of each name. */
+class Hosts {
+  readonly hosts: DhcpHost[] = []
+  /** Name of a device in lower case, alone, with its network or with its domain behind a dot → address. */
+  readonly addresses = new Map<string, string>()
+  readonly groups: readonly Group[]
+  readonly controller: string
+  readonly #groupOf = new Map<string, Group>()
+  readonly #taken: Address[] = []
+
+  constructor(readonly captured: Captured) {
+    const { networks, cluster, controllers } = captured
+    const controller = parseAddress(cluster.controller.address)
+    this.controller = controller === undefined ? '' : formatAddress(controller)
+    this.groups = groupsOf(networks, controller)
+    for (const group of this.groups) for (const { name } of group.networks) this.#groupOf.set(name, group)
+    if (controller !== undefined) this.#controller(cluster.controller.name, controller)
+    for (const { name, address } of controllers) {
+      const other = parseAddress(address)
+      if (other !== undefined && other !== controller) this.#controller(name, other)
+    }
+    for (const { name, gateway, ns_ip, ns_hostname } of networks) {
+      for (const address of [gateway, ns_ip]) if (address !== undefined) this.#taken.push(toAddress(address))
+      if (ns_ip !== undefined && ns_hostname !== undefined)
+        this.#name(ns_hostname.includes('.') ? ns_hostname : `${ns_hostname}.${name}`, ns_ip)
+    }
+  }
+
+  #controller(name: string, address: Address): void {
+    this.#taken.push(address)
+    this.#name(name, formatAddress(address))
+    for (const { prefix, networks } of this.groups)
+      if (contains(prefix, address))
+        for (const network of networks) this.#name(`${name}.${network.name}`, formatAddress(address))
+  }
+
+  node(node: NodeDoc): void {
+    const { settings, provision, domain } = ownName(this.captured, node)
+    const script: BootScript = !settings.netboot ? 'disk' : settings.bootmenu ? 'menu' : 'short'
+    if (provision?.ipaddress !== undefined)
+      for (const name of [node.name, `${node.name}.${domain}`]) this.#name(name, provision.ipaddress)
+    for (const entry of node.interfaces ?? [])
+      this.add(
+        { ...entry, title: `node ${node.name} ${entry.interface}`, name: node.name },
+        isBmc(entry) ? '' : script
+      )
+  }
+
+  add(device: Device, boot: BootScript): void {
+    const { title, name, network = '', ipaddress = '', macaddress: mac } = device
+    if (ipaddress !== '') {
+      this.#taken.push(toAddress(ipaddress))
+      for (const known of [name, `${name}.${network}`]) this.#name(known, ipaddress)
+    }
+    const group = this.#groupOf.get(network)
+    if (mac === undefined || !group?.dhcp || (ipaddress === '' && boot !== 'short' && boot !== 'disk')) return
+    this.hosts.push({ title, mac, ipaddress, boot, subnet: group.id })
+  }
+
+  #name(name: string, address: string): void {
+    const lower = name.toLowerCase()
+    if (!this.addresses.has(lower)) this.addresses.set(lower, address)
+  }
+
+  /** Every address that something has, in order. */
+  taken(): readonly Range[] {
+    return this.#taken.sort((a, b) => a - b).map(address => ({ first: address, last: address }))
+  }
+}
+
+/** Addresses in a row, both ends included. */
+interface Range {
+  readonly first: Address
+  readonly last: Address
+}
+
+/** Ranges that overlap or touch as one, in order. */
+function joined(ranges: readonly Range[]): Range[] {
+  const result: Range[] = []
+  for (const range of [...ranges].sort((a, b) => a.first - b.first)) {
+    const before = result.at(-1)
+    if (before && range.first <= before.last + 1)
+      result[result.length - 1] = { first: before.first, last: Math.max(before.last, range.last) }
+    else result.push(range)
+  }
+  return result
+}
+
+/** How many addresses are in ranges that do not overlap. */
+export const sizeOf = (ranges: readonly Range[]) =>
+  ranges.reduce((sum, { first, last }) => sum + last - first + 1, 0)
+
+/** The ranges without `taken` (in order, not overlapping), the addresses that are not lent. */
+export function without(ranges: readonly Range[], taken: readonly Range[]): Range[] {
+  return joined(ranges).flatMap(({ first, last }) => {
+    const parts: Range[] = []
+    let from = first
+    for (let at = position(taken, first); at < taken.length; at++) {
+      const gone = taken[at] as Range
+      if (gone.first > last) break
+      if (gone.first > from) parts.push({ first: from, last: gone.first - 1 })
+      from = Math.max(from, gone.last + 1)
+    }
+    if (from <= last) parts.push({ first: from, last })
+    return parts
+  })
+}
+
+/** The index of the first range that does not end before `value`. */
+function position(sorted: readonly Range[], value: number): number {
+  let [low, high] = [0, sorted.length]
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if ((sorted[middle] as Range).last < value) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+/** The networks of one CIDR, those that serve DHCP first. */
+interface Group {
+  readonly id: number
+  readonly cidr: string
+  readonly prefix: Prefix
+  readonly dhcp: boolean
+  readonly networks: readonly NetworkDoc[]
+  /** Prefixes of networks inside it, which answer for their own addresses (rules 3.6). */
+  readonly inside: readonly Prefix[]
+  /** Whether it answers for the controller's address. */
+  readonly here: boolean
+}
+
+/** The networks by CIDR, those with the longest prefix first. */
+export function groupsOf(networks: readonly NetworkDoc[], controller: Address | undefined): Group[] {
+  const byCidr = new Map<string, NetworkDoc[]>()
+  for (const network of networks) {
+    const there = byCidr.get(network.network)
+    if (there) there.push(network)
+    else byCidr.set(network.network, [network])
+  }
+  const groups = [...byCidr].flatMap(([cidr, members]) => {
+    const prefix = parsePrefix(cidr)
+    const sorted = [...members.filter(({ dhcp }) => dhcp), ...members.filter(({ dhcp }) => !dhcp)]
+    return prefix ? [{ cidr, prefix, dhcp: sorted[0]?.dhcp ?? false, networks: sorted }] : []
+  })
+  groups.sort((a, b) => a.prefix.length - b.prefix.length || a.prefix.first - b.prefix.first)
+  const ids = idsOf(groups.map(({ prefix }) => prefix))
+  const inside = new Map<object, Prefix[]>()
+  const note = (nest: ReturnType<typeof nests<(typeof groups)[number]>>[number]) => {
+    inside.set(
+      nest.of,
+      nest.inside.map(({ of }) => of.prefix)
+    )
+    nest.inside.forEach(note)
+  }
+  nests(groups).forEach(note)
+  const here =
+    controller === undefined ? undefined : groups.findLast(({ prefix }) => contains(prefix, controller))
+  return groups
+    .map((group, i) => ({
+      ...group,
+      id: ids[i] ?? 0,
+      inside: inside.get(group) ?? [],
+      here: group === here
+    }))
+    .reverse()
+}
+
+/** The largest id that Kea takes. */
+const largestId = 2 ** 32 - 2
+/** How many networks of two addresses there are in 224.0.0.0/3, where no machine has its address. */
+const singles = 2 ** 28
+
+/**
+ * A number for each prefix. It never changes, and a longer prefix has a lower one, as Kea takes the first subnet that
+ * holds an address. Every prefix up to /31 has its own place in a heap that is counted from its end. Single addresses
+ * have the places of /31 in 224.0.0.0/3; two that differ in their first four bits alone share one.
+ */
+function idsOf(prefixes: readonly Prefix[]): number[] {
+  const used = new Set<number>()
+  return prefixes.map(({ first, length }) => {
+    const place = 2 ** length + Math.floor(first / 2 ** (32 - length))
+    let id = length === 32 ? singles - (first % singles) : Math.min(2 ** 32 - place, largestId)
+    while (used.has(id)) id -= 1
+    used.add(id)
+    return id
+  })
+}
+
+/** Something with a prefix, and what lies directly in it: in it, and in nothing smaller that lies in it. */
+interface Nest<T> {
+  readonly of: T
+  readonly inside: Nest<T>[]
+}
+
+/** Tells which of different prefixes lie in which. Two of them overlap only when one holds the other. */
+function nests<T extends { readonly prefix: Prefix }>(all: readonly T[]): Nest<T>[] {
+  const outermost: Nest<T>[] = []
+  const around: Nest<T>[] = []
+  const sorted = [...all].sort((a, b) => a.prefix.first - b.prefix.first || a.prefix.length - b.prefix.length)
+  for (const of of sorted) {
+    while (around.length > 0 && (around.at(-1)?.of.prefix.last ?? 0) < of.prefix.first) around.pop()
+    const nest: Nest<T> = { of, inside: [] }
+    ;(around.at(-1)?.inside ?? outermost).push(nest)
+    around.push(nest)
+  }
+  return outermost
+}
+
+/**
+ * The subnets by wire, as servers need them. Those that serve DHCP and overlap lie on one wire, the longest prefix
+ * first, as that one answers for its addresses (rules 3.6). A wire comes after those around it.
+ */
+export function wires(subnets: readonly DhcpSubnet[]): DhcpSubnet[][] {
+  const length = (subnet: DhcpSubnet | undefined) => parsePrefix(subnet?.cidr ?? '')?.length ?? 0
+  const serving = subnets.flatMap(subnet => {
+    const prefix = subnet.dhcp ? parsePrefix(subnet.cidr) : undefined
+    return prefix ? [{ prefix, subnet }] : []
+  })
+  const together = nests(serving).map(nest =>
+    flat(nest)
+      .sort((a, b) => b.prefix.length - a.prefix.length)
+      .map(({ subnet }) => subnet)
+  )
+  const silent = subnets.filter(({ dhcp }) => !dhcp).map(subnet => [subnet])
+  return [...together, ...silent].sort((a, b) => length(a.at(-1)) - length(b.at(-1)))
+}
+
+const flat = <T>({ of, inside }: Nest<T>): T[] => [of, ...inside.flatMap(flat)]

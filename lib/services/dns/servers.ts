@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { type Backend, readable } from '../backend.js'
 import type { DnsData } from './variables.js'
 
-const suffix = '.zone'
+const zoneSuffix = '.zone'
 const zoneCheck = ['named-checkzone', '-k', 'ignore', '-i', 'local']
 
 /** BIND's named has a list of zones, which its own configuration includes, and a file for each zone. */
@@ -18,7 +18,7 @@ export const bind: Backend<DnsData> = {
   zoneCheck,
   reload: 'reload',
   render: ({ zones }, { config, directory }, render, serialOf) => {
-    const file = (zone: string) => join(directory, `${zone}${suffix}`)
+    const file = (zone: string) => join(directory, `${zone}${zoneSuffix}`)
     const list = zones.map(({ name }) => ({ name, file: file(name) }))
     const main = render('dns/templ_bind.cfg', { zones: list })
     return {
@@ -30,7 +30,7 @@ export const bind: Backend<DnsData> = {
           return { path, text: serialOf(zone.name, path, body), mode: readable, needs: 'reload' } as const
         })
       ],
-      owned: [{ directory, suffix }]
+      owned: [{ directory, suffix: zoneSuffix }]
     }
   },
   checks: ({ config, directory, check }, changed, staged) => ({
@@ -38,8 +38,43 @@ export const bind: Backend<DnsData> = {
       path === config
         ? [...check, staged(path)]
         : // Names with _ are the admin's choice; what lies in other zones is not asked for over the network.
-          [...zoneCheck, path.slice(directory.length + 1, -suffix.length), staged(path)]
+          [...zoneCheck, path.slice(directory.length + 1, -zoneSuffix.length), staged(path)]
     ),
+    files: []
+  })
+}
+
+const hostsSuffix = '.hosts'
+
+/** dnsmasq has a main file, for which it is restarted, and a hosts file, which it reads again on SIGHUP. */
+export const dnsmasq: Backend<DnsData> = {
+  name: 'dnsmasq',
+  defaults: {
+    config: '/etc/dnsmasq.d/svcd-dns.conf',
+    directory: '/var/lib/misc/svcd-dns',
+    check: ['dnsmasq', '--test', '-C'],
+    service: 'dnsmasq',
+    leaseFile: ''
+  },
+  reload: 'reload',
+  render: ({ zones, hosts }, { config, directory }, render) => {
+    const file = join(directory, `cluster${hostsSuffix}`)
+    const main = render('dns/templ_dnsmasq.cfg', { zones: zones.map(({ name }) => name), hosts_file: file })
+    return {
+      files: [
+        { path: config, text: main, mode: readable, needs: 'restart' },
+        {
+          path: file,
+          text: render('dns/templ_dnsmasq_hosts.cfg', { hosts }),
+          mode: readable,
+          needs: 'reload'
+        }
+      ],
+      owned: [{ directory, suffix: hostsSuffix }]
+    }
+  },
+  checks: ({ config, check }, changed, staged) => ({
+    commands: changed.some(({ path }) => path === config) ? [[...check, staged(config)]] : [],
     files: []
   })
 }

@@ -1,0 +1,161 @@
+import { join } from 'node:path'
+import { contains, formatAddress, parseAddress, parsePrefix, toAddress } from '../../model/address.js'
+import { type Backend, type RenderedFile, readable } from '../backend.js'
+import { sizeOf, wires } from './data.js'
+import type { DhcpData, DhcpHost, DhcpSubnet, KeaSubnet, SharedNetwork } from './variables.js'
+
+/** ISC dhcpd has one file. It cannot read that again, so a reload is a restart. */
+export const isc: Backend<DhcpData> = {
+  name: 'isc',
+  defaults: {
+    config: '/etc/dhcp/dhcpd.conf',
+    directory: '',
+    check: ['dhcpd', '-t', '-cf'],
+    service: 'isc-dhcp-server',
+    leaseFile: '/var/lib/dhcp/dhcpd.leases'
+  },
+  reload: 'restart',
+  render: (data, { config }, render) => {
+    const all = wires(data.subnets).map(subnets => ofServer(subnets).map(bounded))
+    const text = render('dhcp/templ_isc.cfg', { ...data, wires: all })
+    return { files: [{ path: config, text, mode: readable, needs: 'restart' }], owned: [] }
+  },
+  checks: ({ config, check }, _, staged) => ({ commands: [[...check, staged(config)]], files: [] })
+}
+
+/**
+ * dhcpd lends a machine without an address any free address of the wire. So on a wire that holds the controller, only
+ * the network with the controller keeps its range.
+ */
+function ofServer(wire: readonly DhcpSubnet[]): readonly DhcpSubnet[] {
+  const here = wire.find(subnet => subnet.here)
+  if (!here) return wire
+  const note = `No range: machines without an address of their own get one of ${here.names}, where the controller is.`
+  const others = (subnet: DhcpSubnet) =>
+    subnet.ranges.length > 0 ? { ...subnet, ranges: [], notes: [...subnet.notes, note] } : subnet
+  return wire.map(subnet => (subnet === here ? subnet : others(subnet)))
+}
+
+/** dhcpd holds a record for each address of a range in memory from its start, and gives up with a /8. */
+const mostLeases = 65_536
+
+/** The subnet with its first dynamic addresses, as many as dhcpd can hold. */
+function bounded(subnet: DhcpSubnet): DhcpSubnet {
+  let room = mostLeases
+  const ranges = subnet.ranges.map(({ first, last }) => ({ first: toAddress(first), last: toAddress(last) }))
+  const all = sizeOf(ranges)
+  if (all <= room) return subnet
+  const kept = ranges.flatMap(({ first, last }) => {
+    const size = Math.min(room, last - first + 1)
+    room -= size
+    return size === 0 ? [] : [{ first: formatAddress(first), last: formatAddress(first + size - 1) }]
+  })
+  const note = `The range has ${all} addresses: those behind the first ${mostLeases} are left out, for dhcpd holds each in memory.`
+  return { ...subnet, ranges: kept, notes: [...subnet.notes, note] }
+}
+
+/**
+ * Kea's kea-dhcp4 has one JSON file, with the reservations of a subnet inside that subnet. It reads the file again
+ * when told so on its control socket, which the file opens. Debian's unit cannot reload, so Kea is restarted when
+ * nobody answers on the socket.
+ */
+export const kea: Backend<DhcpData> = {
+  name: 'kea',
+  defaults: {
+    config: '/etc/kea/kea-dhcp4.conf',
+    directory: '',
+    check: ['kea-dhcp4', '-t'],
+    service: 'kea-dhcp4-server',
+    leaseFile: '/var/lib/kea/kea-leases4.csv',
+    controlSocket: '/run/kea/kea4-ctrl-socket'
+  },
+  reload: 'restart',
+  render: (data, { config, leaseFile, controlSocket }, render) => {
+    const bySubnet = new Map<number, DhcpHost[]>(data.subnets.map(({ id }) => [id, []]))
+    for (const host of data.hosts) bySubnet.get(host.subnet)?.push(host)
+    const ofSubnet = ({ id }: DhcpSubnet) => bySubnet.get(id) ?? []
+    const shared: SharedNetwork[] = []
+    const alone: KeaSubnet[] = []
+    for (const wire of wires(data.subnets)) {
+      const isAlone = wire.length === 1
+      // A machine without an address may get one from any subnet of the wire.
+      const roaming = wire.flatMap(ofSubnet).filter(({ ipaddress }) => ipaddress === '')
+      const subnets = wire.map(subnet => ({
+        ...subnet,
+        own_class: isAlone ? '' : `svcd-subnet-${subnet.id}`,
+        hosts: [...ofSubnet(subnet), ...roaming.filter(host => host.subnet !== subnet.id)]
+      }))
+      if (isAlone) alone.push(...subnets)
+      else shared.push({ name: `svcd-${wire.at(-1)?.id}`, subnets })
+    }
+    const all = { ...data, alone, shared, lease_file: leaseFile, control_socket: controlSocket }
+    return {
+      files: [{ path: config, text: render('dhcp/templ_kea.cfg', all), mode: readable, needs: 'restart' }],
+      owned: []
+    }
+  },
+  checks: ({ config, check }, _, staged) => ({ commands: [[...check, staged(config)]], files: [] })
+}
+
+const hostSuffix = '.host'
+
+/**
+ * dnsmasq has a main file, for which it is restarted, and a file for each machine, which it reads again on SIGHUP.
+ * Machines that get another script than the short menu are named in the main file.
+ */
+export const dnsmasq: Backend<DhcpData> = {
+  name: 'dnsmasq',
+  defaults: {
+    config: '/etc/dnsmasq.d/svcd-dhcp.conf',
+    directory: '/var/lib/misc/svcd-dhcp',
+    check: ['dnsmasq', '--test', '-C'],
+    service: 'dnsmasq',
+    leaseFile: '/var/lib/misc/dnsmasq.leases'
+  },
+  reload: 'reload',
+  render: (data, { config, directory, leaseFile }, render) => {
+    const shared = beyond(data)
+    // dnsmasq takes the first subnet that an address fits, and lends from the first range. So these come last.
+    const subnets = data.subnets.map(subnet => (shared.includes(subnet) ? { ...subnet, ranges: [] } : subnet))
+    const all = { ...data, subnets, shared, directory, lease_file: leaseFile }
+    const main = render('dhcp/templ_dnsmasq.cfg', all)
+    const ofHost = (host: DhcpData['hosts'][number]): RenderedFile => ({
+      // Named by the MAC, which is one machine's alone, whatever the machine is called.
+      path: join(directory, `${host.mac.replaceAll(':', '')}${hostSuffix}`),
+      text: render('dhcp/templ_dnsmasq_host.cfg', { host }),
+      mode: readable,
+      needs: 'reload'
+    })
+    return {
+      files: [{ path: config, text: main, mode: readable, needs: 'restart' }, ...data.hosts.map(ofHost)],
+      owned: [{ directory, suffix: hostSuffix }]
+    }
+  },
+  checks: ({ config, check }, changed, staged) => {
+    // The checker does not read the machines' files, so it is shown their lines in the form of a main file.
+    const lines = changed
+      .filter(file => file.path !== config)
+      .flatMap(({ text }) => text.split('\n'))
+      .map(line => line.replace(/^(?=[^#\s])/, 'dhcp-host='))
+    const path = `${config}.hosts`
+    return {
+      commands: [
+        ...(changed.some(file => file.path === config) ? [[...check, staged(config)]] : []),
+        ...(lines.length > 0 ? [[...check, staged(path)]] : [])
+      ],
+      files: lines.length > 0 ? [{ path, text: lines.join('\n'), mode: readable, needs: 'reload' }] : []
+    }
+  }
+}
+
+/** The subnets on the controller's wire that do not hold its address: dnsmasq has to be told of them. */
+function beyond({ subnets, controller }: DhcpData): DhcpSubnet[] {
+  const address = parseAddress(controller)
+  const holds = ({ cidr }: DhcpSubnet) => {
+    const prefix = parsePrefix(cidr)
+    return prefix !== undefined && address !== undefined && contains(prefix, address)
+  }
+  return wires(subnets)
+    .filter(wire => wire.some(({ here }) => here))
+    .flatMap(wire => wire.filter(subnet => !holds(subnet)))
+}
