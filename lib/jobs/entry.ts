@@ -12,7 +12,9 @@ import {
   type JobSummary
 } from './record.js'
 import { type RecordDisk, RecordFile } from './record-file.js'
-import { reasonOf } from './text.js'
+
+/** Why something failed, as one line. */
+export const reasonOf = (error: unknown) => oneLine(error instanceof Error ? error.message : String(error))
 
 /** The most bytes of JSON that a record's results may have. */
 export const RESULTS_KEPT = 1024 * 1024

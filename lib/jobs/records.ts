@@ -5,11 +5,10 @@ import { makeDirectory } from '../disk/directory.js'
 import { readRegularFile } from '../disk/regular-file.js'
 import { isLeftover } from '../disk/replace.js'
 import type { Log } from '../log.js'
-import { Entry, type RecordPlace } from './entry.js'
+import { Entry, type RecordPlace, reasonOf } from './entry.js'
 import { decode, decoded, emptyBody, encode, encodeShort, type JobSummary } from './record.js'
 import type { RecordDisk } from './record-file.js'
 import { type Followed, SharedDisk, type Sharing } from './shared.js'
-import { reasonOf } from './text.js'
 
 /** How long a record is kept after its end (rules 2.9). */
 export const KEPT_MS = 7 * 24 * 3_600_000

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ReadingPace } from '../../lib/jobs/reading-pace.js'
+import { ReadingPace } from '../../lib/jobs/jobs.js'
 
 const MIB = 1024 * 1024
 const KIB = 1024

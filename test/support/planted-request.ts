@@ -1,7 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { encode, type JobSummary } from '../../lib/jobs/record.js'
-import { Transcript } from '../../lib/jobs/transcript.js'
+import { encode, type JobSummary, Transcript } from '../../lib/jobs/record.js'
 import type { Controller } from './controller.js'
 
 /** A request that has ended, as its record tells. */
