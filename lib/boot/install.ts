@@ -13,7 +13,6 @@ import type { Templates } from '../template/templates.js'
 import type { Grants } from './grants.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
 import type { Library } from './library.js'
-import { nodeData } from './node-data.js'
 import type { PackBefore } from './pack-before.js'
 import { render } from './render.js'
 import { withoutFile } from './roles.js'
@@ -266,3 +265,15 @@ export function interfaceData(
     bmc: isBmc(entry)
   }
 }
+
+/** Who a node is, for the templates of its installation and of its files; '' where a value is not set. `url`: svcd's. */
+export const nodeData = ({ node, hostname, domain }: EffectiveNode, url: string) => ({
+  node: node.name,
+  hostname,
+  domain,
+  group: node.group ?? '',
+  comment: node.comment ?? '',
+  vendor: node.vendor ?? '',
+  assettag: node.assettag ?? '',
+  url
+})

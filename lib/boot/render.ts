@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks'
 import { unavailable } from '../errors.js'
 import { TemplateError } from '../template/errors.js'
 import type { Templates } from '../template/templates.js'
@@ -8,5 +9,28 @@ export function render(templates: Templates, name: string, data: object): string
     return templates.render(name, data as Readonly<Record<string, unknown>>)
   } catch (error) {
     throw error instanceof TemplateError ? unavailable(`template ${error.message}`) : error
+  }
+}
+
+const KEPT_MS = 1000
+
+/**
+ * A rendered text, kept while all that it was made from is the same, and for a second at most: a template that it
+ * includes may have changed (rules 4.11).
+ */
+export class KeptText {
+  #from: readonly unknown[] = []
+  #text = ''
+  #untilMs = 0
+
+  /** The text that `make` gives for these values, which are compared by identity. Throws what `make` throws. */
+  text(from: readonly unknown[], make: () => string): string {
+    const now = performance.now()
+    const same = from.length === this.#from.length && from.every((value, i) => value === this.#from[i])
+    if (same && now < this.#untilMs) return this.#text
+    this.#text = make()
+    this.#from = from
+    this.#untilMs = now + KEPT_MS
+    return this.#text
   }
 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { KeptText } from '../../lib/boot/kept-text.js'
+import { KeptText } from '../../lib/boot/render.js'
 
 // rules 4.11
 t.test('a text is made once for the same values, and anew for others', async t => {

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { fileVariables } from '../../lib/boot/file-data.js'
+import { fileVariables } from '../../lib/boot/node-files.js'
 import { bootTemplates } from '../../lib/boot/template-variables.js'
 import { dhcpTemplates } from '../../lib/services/dhcp/variables.js'
 import { dnsTemplates } from '../../lib/services/dns/variables.js'
