@@ -288,7 +288,7 @@ t.test('the client loads the tables, and nothing of the daemon', async t => {
   for (const room of ['cli', 'control'])
     t.strictSame(
       [...loaded].filter(file => roomOf(file) === room).sort(),
-      room === 'cli' ? ['cli/ask-hidden', 'cli/confirmed', 'cli/ctl'] : ['control/commands']
+      room === 'cli' ? ['cli/ask', 'cli/ctl'] : ['control/commands']
     )
 })
 

@@ -5,7 +5,6 @@ import { buffer } from 'node:stream/consumers'
 import { Tokens } from '../auth/tokens.js'
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
-import { notStarted } from './not-started.js'
 
 /**
  * Asks the daemon as an admin: whoever can read the key of its tokens can make an admin's token. Throws Error
@@ -45,3 +44,8 @@ export async function askDaemon(
 /** The `message` of an answer. */
 export const messageOf = (body: Buffer) =>
   String((JSON.parse(body.toString('utf8')) as { message?: unknown }).message)
+
+/** Says that a command was pointed at a state directory without a state, and what is most often the reason. */
+export const notStarted = (state: string): string =>
+  `${state}: no svcd has been started on this state directory; one that was started with --config or --set needs the ` +
+  'same options here'

@@ -32,9 +32,8 @@ import { INTENTS } from '../store/medium.js'
 import { startOf } from '../store/start.js'
 import { version } from '../version.js'
 import { refuseDirectory } from './archive-file.js'
-import { askDaemon } from './ask-daemon.js'
+import { askDaemon, notStarted } from './ask-daemon.js'
 import { configDirectories, iniName, namedFiles, shippedTemplates } from './config-files.js'
-import { notStarted } from './not-started.js'
 import { UsageError } from './usage.js'
 
 /** Files that grow: what they hold before the objects are read is what belongs to these (rules 11.12). */

@@ -6,8 +6,7 @@ import { type Problem, placeOf, problemText } from '../config/problem.js'
 import type { Config } from '../config/types.js'
 import { isMissing } from '../disk/missing.js'
 import { nameOf } from '../disk/owner-name.js'
-import { checkOwner, handOverCommand } from './owner.js'
-import { type UnitUser, unitUser } from './unit-user.js'
+import { checkOwner, handOverCommand, type UnitUser, unitUser } from './owner.js'
 
 /**
  * Prints problems, warnings and notes on stderr, and `ok` on stdout when there is no problem. True when there is

@@ -1,8 +1,7 @@
 import { buffer } from 'node:stream/consumers'
 import { client, namedFile } from '../ctl/client.js'
 import type { Terminal } from '../ctl/terminal.js'
-import { askHidden } from './ask-hidden.js'
-import { confirmed } from './confirmed.js'
+import { askHidden, confirmed } from './ask.js'
 
 /** Runs the client on this process's streams; gives its exit code. A reader of stdout that goes away ends it quietly. */
 export async function ctl(words: readonly string[]): Promise<number> {

@@ -11,11 +11,9 @@ import { kinds } from '../model/types.js'
 import { holdDirectory } from '../store/files/lock.js'
 import { Files } from '../store/files/medium.js'
 import type { Controller } from '../store/medium.js'
-import { objectsAside } from './aside.js'
 import { fromDirectory, type Given, KEYS, overSsh, PASSWORD } from './joined-from.js'
-import { handOverCommand } from './owner.js'
+import { handOverCommand, objectsAside, unitUser } from './owner.js'
 import type { Owner } from './restore-config.js'
-import { unitUser } from './unit-user.js'
 
 /** The last one is without which svcd does not start beside others. */
 const SHARED = [PASSWORD, ...KEYS]

@@ -3,7 +3,7 @@ import { buffer } from 'node:stream/consumers'
 import { hashPassword, longestPassword } from '../auth/passwords.js'
 import { isRole, roles } from '../auth/roles.js'
 import { nameRule, nameRuleText } from '../config/values.js'
-import { askHidden } from './ask-hidden.js'
+import { askHidden } from './ask.js'
 import { UsageError } from './usage.js'
 
 /**

@@ -37,8 +37,8 @@ import { holdDirectory } from '../store/files/lock.js'
 import { version } from '../version.js'
 import { openBackup, refuseUnreadable } from './archive-file.js'
 import { iniName } from './config-files.js'
+import { type UnitUser, unitUser } from './owner.js'
 import { type Entry, type Owner, placeConfig } from './restore-config.js'
-import { type UnitUser, unitUser } from './unit-user.js'
 import { UsageError } from './usage.js'
 
 /** What `svcd restore` was told. */

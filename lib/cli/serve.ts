@@ -1,11 +1,15 @@
 import { execFile } from 'node:child_process'
+import { dirname, join, relative, resolve } from 'node:path'
 import { promisify } from 'node:util'
+import { setFlagsFromString } from 'node:v8'
+import { adminPasswordFile } from '../auth/admin-password.js'
+import { frontWarnings, reachability, userWarnings } from '../config/reachability.js'
 import type { Config } from '../config/types.js'
+import { isWildcard } from '../config/values.js'
 import { startDaemon } from '../daemon.js'
 import { startWork } from '../helper/start.js'
 import { createLog } from '../log.js'
-import { banner, clientCommand } from './banner.js'
-import { boundHeap } from './heap.js'
+import { locate } from '../program/locate.js'
 import { checkOwner } from './owner.js'
 
 const graceMs = 10_000
@@ -57,4 +61,69 @@ export async function serve(
 /** Tells systemd by its own program: the socket takes datagrams, which Node cannot send to a path. */
 async function notifyReady(): Promise<void> {
   await promisify(execFile)('systemd-notify', ['--ready'], { timeout: notifyTimeoutMs })
+}
+
+/** The heap is collected again when it has grown by so much, in per cent of what was in use. */
+const GROWTH_PERCENT = 50
+
+/**
+ * Keeps the heap of this process close to what is used (rules 2.19). By itself V8 lets it grow fourfold between two
+ * collections on a machine with much memory, and a storm of requests leaves hundreds of megabytes behind.
+ */
+function boundHeap(): void {
+  setFlagsFromString(`--heap-growing-percent=${GROWTH_PERCENT}`)
+}
+
+/** svcctl as it can be typed here: the one beside `program` by its path, unless the shell finds it by its name. */
+async function clientCommand(program: string): Promise<string> {
+  const file = await locate(join(resolve(dirname(program)), 'svcctl'))
+  const found = await locate('svcctl', process.env.PATH ?? '')
+  if (file === undefined || (found !== undefined && resolve(found) === file)) return 'svcctl'
+  const here = process.cwd()
+  const near = relative(here, file)
+  if (here === '/' || near.startsWith('..')) return quoted(file)
+  return quoted(near.includes('/') ? near : `./${near}`)
+}
+
+const quoted = (text: string) => (/^[\w./:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`)
+
+/**
+ * What `svcd serve` prints once it listens: the address, what keeps nodes from it, where the first password is, and what to
+ * type next. `svcctl`: as it can be typed here.
+ */
+export function banner(
+  config: Config,
+  listening: { address: string; port: number; tlsPort?: number | undefined },
+  svcctl: string
+): string {
+  const { address, port, tlsPort } = listening
+  const v6 = address.includes(':')
+  const local = isWildcard(address) ? (v6 ? '::1' : '127.0.0.1') : address
+  const host = v6 ? `[${local}]` : local
+  const base = `http://${host}:${port}`
+  const first = config.users.length === 0
+  const user = first ? 'admin' : config.users[0]?.name
+  const file = adminPasswordFile(config.paths.state)
+  // The file holds letters, digits, - and _, so it needs no escaping inside the JSON.
+  const body = first
+    ? `"{\\"username\\":\\"admin\\",\\"password\\":\\"$(cat ${quoted(file)})\\"}"`
+    : `'{"username":"${user}","password":"…"}'`
+  const where = isWildcard(address) ? `all addresses, port ${port}` : base
+  const login = `${svcctl} login ${user}${base === 'http://127.0.0.1:7050' ? '' : ` --url ${quoted(base)}`}`
+  return [
+    `svcd listens on ${where}; nodes use ${config.http.urls.join(', ')}`,
+    ...(tlsPort === undefined
+      ? []
+      : [
+          `with TLS it listens on ${isWildcard(address) ? `all addresses, port ${tlsPort}` : `https://${host}:${tlsPort}`}`
+        ]),
+    ...[...reachability(config, []), ...frontWarnings(config), ...userWarnings(config)].map(
+      warning => `warning: ${warning}`
+    ),
+    ...(first ? [`the password of the first user, admin, is in ${file}`] : []),
+    `next, open ${base}/ in a browser, or type: ${login}`,
+    'next, ask for a token:',
+    `  curl -d ${body} '${base}/token'`,
+    ''
+  ].join('\n')
 }

@@ -8,8 +8,7 @@ import { LoadError, LockedError } from '../store/errors.js'
 import { Files } from '../store/files/medium.js'
 import { LAYOUT, VERSION } from '../store/layout.js'
 import type { Medium, Stored } from '../store/medium.js'
-import { objectsAside } from './aside.js'
-import { checkOwner } from './owner.js'
+import { checkOwner, objectsAside } from './owner.js'
 import { UsageError } from './usage.js'
 
 const types: readonly string[] = [...Object.keys(kinds), LAYOUT]

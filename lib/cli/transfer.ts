@@ -2,8 +2,8 @@ import { createReadStream } from 'node:fs'
 import { buffer } from 'node:stream/consumers'
 import type { Config } from '../config/types.js'
 import { numberOf, participles } from '../model/titles.js'
+import { confirmed } from './ask.js'
 import { askDaemon, messageOf } from './ask-daemon.js'
-import { confirmed } from './confirmed.js'
 import { UsageError } from './usage.js'
 
 /** Prints everything that is configured, as the running daemon exports it. Throws Error when it cannot. */

@@ -1,3 +1,16 @@
+import { createInterface } from 'node:readline'
+
+/** Asks on the terminal; no answer, Ctrl-C and Ctrl-D are a no. */
+export async function confirmed(question: string): Promise<boolean> {
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  const answer = await new Promise<string>(resolve => {
+    terminal.once('close', () => resolve(''))
+    terminal.question(question, resolve)
+  })
+  terminal.close()
+  return /^y(es)?$/i.test(answer.trim())
+}
+
 const control = { c: 0x03, d: 0x04, backspace: 0x08, u: 0x15, delete: 0x7f, newline: 0x0a, return: 0x0d }
 
 /** What was typed before the next question. */
