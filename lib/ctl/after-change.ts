@@ -3,10 +3,9 @@ import type { TypeName } from '../model/docs.js'
 import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
-import { Failure } from './failure.js'
 import { plain } from './render.js'
 import type { Session } from './session.js'
-import { clean } from './terminal.js'
+import { clean, Failure } from './terminal.js'
 import { pathOf } from './verb.js'
 
 /** The fields by which nodes boot, or do not. */

@@ -1,10 +1,78 @@
+import { setTimeout as wait } from 'node:timers/promises'
 import type { JsonObject } from '../json.js'
 import type { Query } from './controller.js'
-import { wrongUsage } from './failure.js'
-import { finished } from './progress.js'
 import { dryRunLines } from './render.js'
 import type { Session } from './session.js'
+import { clean, refused, wrongUsage } from './terminal.js'
 import type { ReadText } from './values.js'
+
+const shortestPauseMs = 100
+const longestPauseMs = 1000
+const barWidth = 30
+const textWidth = 40
+
+/**
+ * Follows an asynchronous request from its first answer until it has ended; gives the last answer. `path` is asked again
+ * and again, `told` gets each answer and gives what stands behind the bar of a terminal.
+ */
+export async function follow(
+  session: Session,
+  path: string,
+  first: JsonObject,
+  told: (answer: JsonObject) => string
+): Promise<JsonObject> {
+  const bar = new Bar(session)
+  let answer = first
+  let pause = shortestPauseMs
+  for (;;) {
+    const text = told(answer)
+    bar.show(typeof answer.progress === 'number' ? answer.progress : 0, text)
+    if (answer.state === 'done' || answer.state === 'failed') break
+    await wait(pause)
+    pause = Math.min(pause * 1.5, longestPauseMs)
+    answer = await session.controller.json('GET', path)
+  }
+  bar.clear()
+  return answer
+}
+
+/**
+ * What a change is answered with: where it goes on as an asynchronous request, its lines when it has ended.
+ * @throws Failure 1 with its last line when it has failed
+ */
+async function finished(session: Session, answer: JsonObject): Promise<JsonObject> {
+  const { request_id: id } = answer
+  if (typeof id !== 'string') return answer
+  const lines: string[] = []
+  const path = `/config/status/${encodeURIComponent(id)}`
+  const { state = null } = await follow(session, path, answer, ({ message }) => {
+    if (typeof message === 'string' && message !== '') lines.push(...message.split(';;'))
+    return lines.at(-1) ?? ''
+  })
+  if (state === 'failed') throw refused(lines.at(-1) ?? `request ${id} has failed`)
+  return { request_id: id, state, lines }
+}
+
+/** How far a request is, on one line of a terminal's stderr. */
+class Bar {
+  #isShown = false
+
+  constructor(readonly session: Session) {}
+
+  show(progress: number, text: string): void {
+    const { terminal, format } = this.session
+    if (!terminal.shows.err || format !== 'text') return
+    const full = Math.round(Math.min(Math.max(progress, 0), 1) * barWidth)
+    terminal.err(
+      `\r[${'#'.repeat(full)}${' '.repeat(barWidth - full)}] ${clean(text).slice(0, textWidth).padEnd(textWidth)}`
+    )
+    this.#isShown = true
+  }
+
+  clear(): void {
+    if (this.#isShown) this.session.terminal.err('\r\u001b[K')
+  }
+}
 
 /**
  * Makes a change, or asks what it would change, and shows the answer; where the change takes long, when it is done. `done`

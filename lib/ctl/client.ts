@@ -4,18 +4,16 @@ import { didYouMean } from '../did-you-mean.js'
 import type { TypeName } from '../model/docs.js'
 import { objectTypes } from '../model/types.js'
 import { versionLine } from '../version.js'
-import { clusterVerbs } from './cluster.js'
-import { bashCompletion } from './completion.js'
+import { changed } from './change.js'
 import { Controller, controllerUrl } from './controller.js'
-import { Failure, noController, wrongUsage } from './failure.js'
-import { commands, help, typeHelp } from './help.js'
-import { importTable } from './import.js'
+import { bashCompletion, commands, help, typeHelp } from './help.js'
+import { dryRunLines } from './render.js'
 import { formats, type Options, Session } from './session.js'
-import { clean, paintFor, type Terminal } from './terminal.js'
+import { clean, Failure, noController, paintFor, refused, type Terminal, wrongUsage } from './terminal.js'
 import { TokenCache } from './token-cache.js'
 import { decoded } from './values.js'
 import type { Verb } from './verb.js'
-import { verbsOf } from './verbs.js'
+import { clusterVerbs, verbsOf } from './verbs.js'
 
 const defaultUrl = 'http://127.0.0.1:7050'
 
@@ -210,4 +208,26 @@ export async function namedFile(path: string): Promise<Buffer> {
     const { code, message } = error as NodeJS.ErrnoException
     throw wrongUsage(`${path}: ${code === 'ENOENT' ? 'there is no such file' : `cannot be read: ${message}`}`)
   }
+}
+
+const path = '/config/node'
+
+/**
+ * Creates and changes nodes by the lines of a CSV file (`-`: standard input), all or none (rules 12.8). Without `--yes`
+ * it shows what would change, asks, and does that or nothing.
+ * @throws Failure 1 where the answer is no or the controller refuses, 2 where there is no terminal to ask on
+ */
+async function importTable(session: Session, file: string): Promise<void> {
+  const { terminal, controller, options, paint } = session
+  const table = file === '-' ? await terminal.input() : await terminal.file(file)
+  const query = { format: 'csv' }
+  if (options.dryrun || options.yes) return changed(session, path, table, 'imported', 'POST', query)
+  const told = await controller.json('POST', path, { ...query, dryrun: 'yes' }, table)
+  if (Array.isArray(told.changes) && told.changes.length === 0) return session.changed({}, 'nothing differs')
+  terminal.err([...dryRunLines(told, paint), ''].join('\n'))
+  if (!terminal.shows.in) throw wrongUsage('nothing was imported: there is no terminal to ask on, use --yes')
+  if (!(await terminal.confirmed('Import this? [y/N] '))) throw refused('nothing was imported')
+  // While it is asked about, a booting machine may change what is stored.
+  const expect = typeof told.mark === 'string' ? told.mark : undefined
+  await changed(session, path, table, 'imported', 'POST', { ...query, expect })
 }

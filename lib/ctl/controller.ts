@@ -2,7 +2,7 @@ import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { type CertificateFault, certificateFault } from '../certificate-fault.js'
 import { isObject, type JsonObject } from '../json.js'
-import { type Failure, noController, refused, wrongUsage } from './failure.js'
+import { type Failure, noController, refused, wrongUsage } from './terminal.js'
 
 const connectLimitMs = 10_000
 /** A clone of an image, or a change of all nodes, takes its time. */

@@ -1,8 +1,7 @@
 import { isObject } from '../json.js'
 import { changed } from './change.js'
-import { refused, wrongUsage } from './failure.js'
 import type { Session } from './session.js'
-import { clean } from './terminal.js'
+import { clean, refused, wrongUsage } from './terminal.js'
 import { change, chosen, pathOf, type Verb } from './verb.js'
 
 const tagPath = (image: string, tag: string) =>

@@ -1,8 +1,7 @@
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import type { Answer, Controller, Query } from './controller.js'
-import { noController } from './failure.js'
-import { clean, cleanLines, type Paint, paintFor, type Terminal } from './terminal.js'
+import { clean, cleanLines, noController, type Paint, paintFor, type Terminal } from './terminal.js'
 
 /** What `-o` may say. */
 export const formats = ['text', 'json', 'csv'] as const

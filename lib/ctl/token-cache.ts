@@ -4,7 +4,7 @@ import { homedir } from 'node:os'
 import { isAbsolute, join } from 'node:path'
 import { unlessMissing } from '../disk/missing.js'
 import { replaceFile } from '../disk/replace.js'
-import { refused } from './failure.js'
+import { refused } from './terminal.js'
 
 /** A token is shorter; a longer file is none of ours. */
 const longest = 8192

@@ -4,7 +4,7 @@ import { base64, type Field, port } from '../model/field.js'
 import type { ObjectType } from '../model/object-type.js'
 import { interfaceEntry } from '../model/request.js'
 import { fieldFor } from '../model/table.js'
-import { wrongUsage } from './failure.js'
+import { wrongUsage } from './terminal.js'
 
 /** Where long texts come from: a file, stdin for `-`, and a person for a secret that is `-` on a terminal. */
 export type ReadText = (place: string, field: Field) => Promise<Buffer>

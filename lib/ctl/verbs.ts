@@ -1,19 +1,18 @@
 import { commands, type Part } from '../control/commands.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { TypeName } from '../model/docs.js'
+import { clusterFields } from '../model/settings.js'
 import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
+import { fold } from '../node-set/fold.js'
 import { watched } from './after-change.js'
-import { changed, reader } from './change.js'
-import { Failure, refused, wrongUsage } from './failure.js'
+import { changed, follow, reader } from './change.js'
 import { imageVerbs, removeImage } from './images.js'
-import { act } from './power.js'
-import { agreed } from './question.js'
-import { bootLines, objectLines } from './render.js'
+import { bootLines, objectLines, outcomeLines } from './render.js'
 import { secretVerbs } from './secrets.js'
 import type { Session } from './session.js'
-import { clean } from './terminal.js'
-import { bodyOf } from './values.js'
+import { clean, Failure, noController, refused, wrongUsage } from './terminal.js'
+import { bodyOf, type Described } from './values.js'
 import { any, change, chosen, pathOf, type Verb } from './verb.js'
 
 const manyNodes = 'many nodes are created from a table: svcctl import FILE, see docs/day.md'
@@ -229,4 +228,124 @@ async function save(session: Session, type: TypeName, name: string, body: JsonOb
   const told = await watched(session, type, name, body, done === 'created')
   await changed(session, pathOf(type, name), body, `${objectTypes[type].title} ${name} ${done}`)
   await session.lines(await told())
+}
+
+/** What may be set of the cluster. */
+export const cluster: Described = { title: 'cluster', fields: clusterFields, newName: [] }
+
+/** What can be done with the cluster's settings. */
+export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
+  show: {
+    operands: '',
+    count: [0, 0],
+    summary: 'the settings of the cluster, its controllers and its variables',
+    options: ['output'],
+    async run(session) {
+      const { format, controller, paint } = session
+      if (format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
+      const answer = await controller.json('GET', '/config/cluster')
+      if (format === 'json') return session.json(answer)
+      const { config } = answer
+      const shown = isObject(config) ? config.cluster : undefined
+      await session.lines(objectLines(clusterFields, isObject(shown) ? shown : {}, paint))
+    }
+  },
+  set: {
+    operands: 'FIELD=VALUE...',
+    count: [1, any],
+    summary: 'change settings and variables; FIELD= goes back to the ini',
+    options: change,
+    assigns: true,
+    async run(session, _type, words) {
+      const body = await bodyOf(cluster, words, reader(session))
+      await changed(session, '/config/cluster', body, 'cluster updated')
+    }
+  },
+  rm: {
+    operands: 'CONTROLLER',
+    count: [1, 1],
+    summary: 'forget a controller that is gone',
+    options: ['output'],
+    async run(session, _type, [name = '']) {
+      const path = `/config/cluster/${encodeURIComponent(name)}/_delete`
+      await changed(session, path, undefined, `controller ${name} is forgotten`)
+    }
+  }
+}
+
+/** What came of one node. */
+interface Outcome {
+  readonly failed: boolean
+  readonly message: string
+}
+
+/**
+ * Asks the BMCs of a node set, and follows until each has an outcome, with a bar on a terminal.
+ * @throws Failure 1 when one has failed
+ */
+async function act(session: Session, part: Part, set: string, action: string): Promise<void> {
+  const { controller, format, paint } = session
+  const outcomes = new Map<string, Outcome>()
+  const body = { control: { [part]: { [action]: { hostlist: set } } } }
+  const asked = controller.json('POST', `/control/action/${part}/_${action}`, {}, body)
+  const first = await asked.catch((error: Error) => {
+    // The controller speaks of a field that nobody has typed here.
+    const isEmpty = error.message === `${part} ${action}: field "hostlist" names no node`
+    throw isEmpty ? refused(`${clean(set)} names no node: nothing was done`) : error
+  })
+  const { request_id: id } = first
+  if (typeof id !== 'string') throw noController(`no svcd at ${controller.name}: it gives no request_id`)
+  const answer = await follow(session, `/control/status/${encodeURIComponent(id)}`, first, told => {
+    gather(outcomes, told, part)
+    return `${outcomes.size} nodes`
+  })
+  if (format === 'json') await session.json(Object.fromEntries(jsonOf(outcomes)))
+  else if (format === 'csv') await session.csv(csvOf(outcomes))
+  else await session.lines(outcomeLines(outcomes, paint))
+  const failed = [...outcomes.values()].filter(one => one.failed).length
+  if (failed > 0) throw refused(`${part} ${action}: ${failed} of ${outcomes.size} nodes failed`)
+  if (answer.state === 'failed') throw refused(`${part} ${action} has failed: see /monitor/request/${id}`)
+}
+
+/** Adds what this answer tells: the controller tells each outcome once. */
+function gather(outcomes: Map<string, Outcome>, { control }: JsonObject, part: Part): void {
+  const { failed, [part]: well } = isObject(control) ? control : {}
+  const add = (names: JsonValue | undefined, hasFailed: boolean) => {
+    for (const [node, message] of Object.entries(isObject(names) ? names : {}))
+      outcomes.set(node, { failed: hasFailed, message: String(message) })
+  }
+  for (const names of Object.values(isObject(well) ? well : {})) add(names, false)
+  add(failed, true)
+}
+
+function* jsonOf(outcomes: ReadonlyMap<string, Outcome>): Generator<[string, JsonObject]> {
+  for (const [node, { failed, message }] of outcomes)
+    yield [node, { result: failed ? 'failed' : 'ok', message }]
+}
+
+function* csvOf(outcomes: ReadonlyMap<string, Outcome>): Generator<string> {
+  const cell = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
+  yield 'name,result,message\r'
+  for (const [node, { failed, message }] of outcomes)
+    yield `${[node, failed ? 'failed' : 'ok', message].map(cell).join(',')}\r`
+}
+
+/**
+ * Asks before something is done to a node set that cannot be taken back (rules 14.5); gives the nodes to do it to, as a
+ * name or a set. A plain name, and `--yes`, need no question. `what` begins it: `Delete`; `nothing` says that it was not
+ * done: `nothing was deleted`.
+ * @throws Failure 1 where the answer is no or the set is empty, 2 where there is no terminal to ask on
+ */
+async function agreed(session: Session, set: string, what: string, nothing: string): Promise<string> {
+  const { terminal, options } = session
+  if (!isNodeSet(set) || options.yes) return set
+  const nodes = await session.nodes(set)
+  if (nodes.length === 0) throw refused(`node set ${set} has no nodes`)
+  // What is asked about is what it is done to, whatever the set stands for by then.
+  const named = nodes.length === 1 ? (nodes[0] as string) : fold(nodes)
+  const many = nodes.length === 1 ? '1 node' : `${nodes.length} nodes`
+  if (!terminal.shows.in)
+    throw wrongUsage(`${nothing}: there is no terminal to ask on about ${many}, use --yes`)
+  if (!(await terminal.confirmed(clean(`${what} ${many}: ${named}? [y/N] `)))) throw refused(nothing)
+  return named
 }
