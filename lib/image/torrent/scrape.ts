@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { createSocket } from 'node:dgram'
 import { on, once } from 'node:events'
 import { isIPv6 } from 'node:net'
-import { decode, entry, isMap } from './bencode.js'
 import { ask } from './http-request.js'
+import { decode, entry, isMap } from './torrent.js'
 
 /** How many torrents are asked for at a time: opentracker answers for 64, and over udp there is room for 74. */
 const AT_ONCE = 50

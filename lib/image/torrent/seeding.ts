@@ -1,11 +1,12 @@
+import { readdir, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { unlessMissing } from '../../disk/missing.js'
 import { readRegularFile } from '../../disk/regular-file.js'
 import { replaceFile } from '../../disk/replace.js'
 import { Aria2 } from './aria2.js'
 import type { Seeded, Seeder, SeederSettings } from './seeder.js'
-import type { Torrent } from './torrent.js'
+import { readInfoHash, type Torrent } from './torrent.js'
 import { Transmission } from './transmission.js'
-import { WatchDirectory } from './watch-directory.js'
 
 /** The seeder of the ini, for torrents and their files in `files`; undefined where it names none. */
 export function chooseSeeder(settings: SeederSettings, files: string): Seeder | undefined {
@@ -115,4 +116,67 @@ export async function keepSeeding(
       })
   const hashes = (some: readonly Seeded[]) => new Set(some.map(({ infoHash }) => infoHash))
   return { changed, seeding: hashes(offered), idle: hashes(offered.filter(({ busy }) => !busy)), problems }
+}
+
+/** transmission renames what it has taken. */
+const TORRENT = /\.torrent(?:\.added)?$/
+
+/**
+ * A directory where a seeder looks for torrents. The seeder must be set up to find their files in the files directory,
+ * and to drop a torrent whose file is taken away. Whether it does cannot be seen from here.
+ */
+class WatchDirectory implements Seeder {
+  constructor(
+    readonly directory: string,
+    readonly files: string
+  ) {}
+
+  async list(): Promise<Seeded[]> {
+    return (await this.#found()).map(({ infoHash }) => ({
+      infoHash,
+      directory: this.files,
+      loaded: true,
+      seeding: true,
+      busy: false,
+      stopped: false,
+      spent: false,
+      problem: ''
+    }))
+  }
+
+  async add({ name, infoHash }: Torrent): Promise<boolean> {
+    if ((await this.#found()).some(found => found.infoHash === infoHash)) return false
+    const torrent = await readFile(join(this.files, name))
+    // The seeder need not run as root.
+    await this.#do(() => replaceFile(join(this.directory, name), torrent, 0o644))
+    return true
+  }
+
+  async remove(infoHash: string): Promise<void> {
+    for (const found of await this.#found())
+      if (found.infoHash === infoHash)
+        await this.#do(() => rm(join(this.directory, found.name), { force: true }))
+  }
+
+  async start(): Promise<void> {}
+
+  async announce(): Promise<void> {}
+
+  async #found(): Promise<Torrent[]> {
+    const names = (await this.#do(() => readdir(this.directory))).filter(name => TORRENT.test(name))
+    // One that cannot be read, or is gone meanwhile, is nobody's.
+    const all = names.map(async name => ({
+      name,
+      infoHash: await readInfoHash(join(this.directory, name)).catch(() => '')
+    }))
+    return Promise.all(all)
+  }
+
+  async #do<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work()
+    } catch (error) {
+      throw new Error(`[torrent] seeder_watch: ${(error as Error).message}`)
+    }
+  }
 }

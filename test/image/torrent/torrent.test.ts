@@ -3,8 +3,13 @@ import { readdir, readFile, stat, symlink, truncate, writeFile } from 'node:fs/p
 import { basename, join } from 'node:path'
 import t from 'tap'
 import { replaceFile } from '../../../lib/disk/replace.js'
-import { decode, encode } from '../../../lib/image/torrent/bencode.js'
-import { createTorrent, pieceLength, readInfoHash } from '../../../lib/image/torrent/torrent.js'
+import {
+  createTorrent,
+  decode,
+  encode,
+  pieceLength,
+  readInfoHash
+} from '../../../lib/image/torrent/torrent.js'
 import { output, requirePrograms } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
 
