@@ -35,7 +35,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/files',
     'store/etcd/open',
     'model/migrations',
-    'model/titles',
     'model/types',
     'version',
     'program',

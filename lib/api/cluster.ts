@@ -11,13 +11,13 @@ import {
   readSettings,
   settingNames
 } from '../model/settings.js'
-import { snapshot } from '../model/snapshot.js'
 import {
   checkingSecrets,
   exportText,
   type ImportResult,
   importDocument,
-  previewImport
+  previewImport,
+  snapshot
 } from '../model/transfer.js'
 import { objectTypes } from '../model/types.js'
 import { FollowingError } from '../store/errors.js'

@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs'
 import { buffer } from 'node:stream/consumers'
 import type { Config } from '../config/types.js'
-import { numberOf, participles } from '../model/titles.js'
+import { numberOf, participles } from '../model/types.js'
 import { confirmed } from './ask.js'
 import { askDaemon, messageOf } from './ask-daemon.js'
 import { UsageError } from './usage.js'

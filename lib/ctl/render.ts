@@ -1,6 +1,6 @@
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { base64, type Table } from '../model/field.js'
-import { named, participles } from '../model/titles.js'
+import { named, participles } from '../model/types.js'
 import { fold } from '../node-set/fold.js'
 import { clean, cleanLines, type Paint } from './terminal.js'
 import { decoded } from './values.js'

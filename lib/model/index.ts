@@ -1,7 +1,6 @@
 import { compareNames, Sorted, SortedNames } from '../store/order.js'
 import type { Index } from '../store/types.js'
-import { type Address, contains, type Prefix, parsePrefix, toAddress } from './address.js'
-import { AddressSet } from './address-set.js'
+import { type Address, AddressSet, contains, type Prefix, parsePrefix, toAddress } from './address.js'
 import type { Table } from './field.js'
 import { splitNumber } from './names.js'
 import { type Ref, referencesOf, refKey } from './references.js'

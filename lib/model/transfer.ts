@@ -16,7 +16,7 @@ import { readStored } from './stored.js'
 import { fieldFor, readTable, storedFields } from './table.js'
 import { allTags, tagKey, untagged } from './tags.js'
 import { type OsimagetagDoc, tagFields, treeProblems } from './types/osimage.js'
-import { kinds, objectTypes, typeNames } from './types.js'
+import { attachedTypes, kinds, objectTypes, sealedKinds, typeNames } from './types.js'
 import type { VariableMap } from './variables.js'
 
 /** In the order they are written. */
@@ -350,4 +350,35 @@ function readWhole(owner: string, entry: JsonValue): void {
     if (masked) throw badRequest(`${owner}: secret ${name}: field "content" ${isMasked}`)
     else if (path === undefined || content === undefined || newName !== undefined)
       throw badRequest(`${owner}: secret ${name} must have "name", "path" and "content" alone`)
+}
+
+/** A piece of an answer is made in one turn of the event loop. */
+const PIECE_CHARACTERS = 65_536
+
+/**
+ * All objects of this moment, as their files hold them: secrets sealed (rules 11.12). A JSON object in pieces: the path of
+ * the file in the state directory → its text. What is changed later is not in it, however long it takes to send.
+ */
+export function snapshot({ view, box }: Model): Iterable<string> {
+  const kinds = sealedKinds(box)
+  const types = [...typeNames, ...Object.keys(attachedTypes)] as (keyof Docs)[]
+  // Objects are never changed, only replaced: a list of them is the whole state.
+  const all = types.flatMap(type => view.names(type).map(name => [type, name, view.get(type, name)] as const))
+  const encode = (type: keyof Docs, doc: object) =>
+    (kinds[type] as { encode(doc: object): string }).encode(doc)
+  return {
+    *[Symbol.iterator]() {
+      let piece = '{"snapshot":{'
+      let separator = ''
+      for (const [type, name, doc] of all) {
+        if (!doc) continue
+        piece += `${separator}${JSON.stringify(`${type}/${name}.json`)}:${JSON.stringify(encode(type, doc))}`
+        separator = ','
+        if (piece.length < PIECE_CHARACTERS) continue
+        yield piece
+        piece = ''
+      }
+      yield `${piece}}}`
+    }
+  }
 }

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { formatAddress, parseAddress, parsePrefix, toAddress } from '../../lib/model/address.js'
-import { AddressSet } from '../../lib/model/address-set.js'
+import { AddressSet, formatAddress, parseAddress, parsePrefix, toAddress } from '../../lib/model/address.js'
 
 /** A small generator with a seed, so that a failure can be run again. */
 function random(seed: number): (below: number) => number {

@@ -1,7 +1,6 @@
 import t from 'tap'
 import type { JsonValue } from '../../lib/json.js'
-import { parsePrefix } from '../../lib/model/address.js'
-import { AddressSet } from '../../lib/model/address-set.js'
+import { AddressSet, parsePrefix } from '../../lib/model/address.js'
 import {
   assignAddresses,
   followGroup,
