@@ -2,11 +2,11 @@ import { badRequest } from '../errors.js'
 import { boolean, objectName } from '../model/field.js'
 import { saveEach } from '../model/many.js'
 import { numberOf, objectTypes } from '../model/types.js'
-import { acknowledge, acknowledgement } from './asynchronous.js'
 import { type Body, bodyOf } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
 import { type Line, Refusals, readTable } from './csv.js'
 import { dryRunQuery, isDryRun } from './dry-run.js'
+import { acknowledge, acknowledgement } from './jobs.js'
 import { get, post, script } from './row.js'
 import { at, csv, list, object, ref, string, word } from './schema.js'
 
@@ -33,6 +33,23 @@ function transferOf(type: 'node' | 'group'): Body<{ osimage: string; dryrun: boo
     }
   }
 }
+
+/** A grab or a push of a node or a group, as an asynchronous request. */
+const transfer = (
+  type: 'node' | 'group',
+  verb: string,
+  summary: string,
+  ask: Parts['images']['pushToNode']
+) =>
+  post(`/config/${type}/{${type}}/${verb}`, {
+    access: 'user',
+    summary,
+    query: dryRunQuery,
+    body: transferOf(type),
+    output: acknowledgement,
+    handler: async (request, { osimage, dryrun }) =>
+      acknowledge(request, await ask(param(request, type), osimage, dryrun, actorOf(request), request.signal))
+  })
 
 /** What is done with a running node, or with those of a group, and previews of what a node boots (rules 2.4, 4.12). */
 export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }: Parts): ApiRoute[] {
@@ -103,41 +120,17 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
         return done(200, `node ${name}: seen`)
       }
     }),
-    post('/config/node/{node}/_osgrab', {
-      access: 'user',
-      summary: "Take a node's file systems as the directory of an OS image",
-      query: dryRunQuery,
-      body: transferOf('node'),
-      output: acknowledgement,
-      handler: async (request, { osimage, dryrun }) =>
-        acknowledge(
-          request,
-          await images.grab(nodeOf(request), osimage, dryrun, actorOf(request), request.signal)
-        )
-    }),
-    post('/config/node/{node}/_ospush', {
-      access: 'user',
-      summary: 'Make a running node like the directory of an OS image',
-      query: dryRunQuery,
-      body: transferOf('node'),
-      output: acknowledgement,
-      handler: async (request, { osimage, dryrun }) =>
-        acknowledge(
-          request,
-          await images.pushToNode(nodeOf(request), osimage, dryrun, actorOf(request), request.signal)
-        )
-    }),
-    post('/config/group/{group}/_ospush', {
-      access: 'user',
-      summary: 'Make the running nodes of a group like the directory of an OS image',
-      query: dryRunQuery,
-      body: transferOf('group'),
-      output: acknowledgement,
-      handler: async (request, { osimage, dryrun }) =>
-        acknowledge(
-          request,
-          await images.pushToGroup(param(request, 'group'), osimage, dryrun, actorOf(request))
-        )
-    })
+    transfer('node', '_osgrab', "Take a node's file systems as the directory of an OS image", (...asked) =>
+      images.grab(...asked)
+    ),
+    transfer('node', '_ospush', 'Make a running node like the directory of an OS image', (...asked) =>
+      images.pushToNode(...asked)
+    ),
+    transfer(
+      'group',
+      '_ospush',
+      'Make the running nodes of a group like the directory of an OS image',
+      (group, osimage, dryrun, actor) => images.pushToGroup(group, osimage, dryrun, actor)
+    )
   ]
 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { acknowledge, finish } from '../../lib/api/asynchronous.js'
+import { acknowledge, finish } from '../../lib/api/jobs.js'
 import { badRequest, ServiceError } from '../../lib/errors.js'
 import { withUsers } from '../support/callers.js'
 import { Controller } from '../support/controller.js'

@@ -1,7 +1,7 @@
 // rules 6.11
 import type { RequestListener } from 'node:http'
 import t, { type Test } from 'tap'
-import { auditLineRoutes } from '../../lib/api/audit-lines.js'
+import { auditLineRoutes } from '../../lib/api/between-controllers.js'
 import { checkParam } from '../../lib/api/params.js'
 import type { Caller } from '../../lib/auth/access.js'
 import { ControllerQuestions } from '../../lib/auth/controller-questions.js'
