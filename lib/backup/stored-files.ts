@@ -3,7 +3,7 @@ import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promi
 import { join } from 'node:path'
 import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
-import { DIRECTORY } from '../disk/openat.js'
+import { DIRECTORY } from '../disk/open-directory.js'
 import { isLeftover } from '../disk/replace.js'
 import { trustedPath } from '../disk/trusted-path.js'
 import { Archive } from './archive.js'

@@ -2,6 +2,19 @@ import { type FileHandle, open, rm } from 'node:fs/promises'
 
 const chunkBytes = 1 << 20
 
+/** Does work with a file or a directory that is opened for it, and closes it. */
+export async function withOpen<T>(
+  opened: Promise<FileHandle>,
+  work: (handle: FileHandle) => Promise<T>
+): Promise<T> {
+  const handle = await opened
+  try {
+    return await work(handle)
+  } finally {
+    await handle.close()
+  }
+}
+
 /**
  * Makes a file (0600) that must not be there yet, and has it filled; `owner` gets it. When that fails, it is removed and
  * what failed is thrown.
@@ -11,16 +24,15 @@ export async function fillNew<T>(
   fill: (file: FileHandle) => Promise<T>,
   owner?: { readonly uid: number; readonly gid: number }
 ): Promise<T> {
-  const file = await open(path, 'wx', 0o600)
-  try {
-    if (owner !== undefined) await file.chown(owner.uid, owner.gid)
-    return await fill(file)
-  } catch (error) {
-    await rm(path, { force: true })
-    throw error
-  } finally {
-    await file.close()
-  }
+  return withOpen(open(path, 'wx', 0o600), async file => {
+    try {
+      if (owner !== undefined) await file.chown(owner.uid, owner.gid)
+      return await fill(file)
+    } catch (error) {
+      await rm(path, { force: true })
+      throw error
+    }
+  })
 }
 
 /** Copies an open file, which it closes, to a new one (0600); durable but for its name when it resolves. */
@@ -78,12 +90,8 @@ export async function fillBuffer(file: FileHandle, buffer: Buffer): Promise<numb
 }
 
 /** Makes the contents of a file durable, and gives it a mode. */
-export async function syncFile(file: string, mode: number): Promise<void> {
-  const handle = await open(file, 'r')
-  try {
+export const syncFile = (file: string, mode: number): Promise<void> =>
+  withOpen(open(file, 'r'), async handle => {
     await handle.chmod(mode)
     await handle.sync()
-  } finally {
-    await handle.close()
-  }
-}
+  })

@@ -1,15 +1,10 @@
 import { mkdir, open } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
+import { withOpen } from './copy.js'
 
 /** Makes the names in a directory durable. */
-export async function syncDirectory(directory: string): Promise<void> {
-  const handle = await open(directory)
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
-}
+export const syncDirectory = (directory: string): Promise<void> =>
+  withOpen(open(directory), handle => handle.sync())
 
 /** Makes a directory (0700), and those above it, where there is none; it outlives a power cut. */
 export async function makeDirectory(directory: string, sync = syncDirectory): Promise<void> {

@@ -1,7 +1,7 @@
 import type { FileHandle } from 'node:fs/promises'
 import { lstat, open, readlink } from 'node:fs/promises'
 import { mountOf } from './mounts.js'
-import { DIRECTORY, entryPath, FILE } from './openat.js'
+import { DIRECTORY, entryPath, FILE } from './open-directory.js'
 
 /** As many links as the kernel follows in one path. */
 const MOST_LINKS = 40

@@ -1,5 +1,6 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
 import { open } from 'node:fs/promises'
+import { withOpen } from './copy.js'
 
 // Without it, to open a pipe waits until somebody writes to it.
 const FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY
@@ -11,15 +12,11 @@ const refused = (file = '') =>
  * The bytes of a regular file. Throws the error of the operating system, and an Error for a pipe or a device; both name
  * the file.
  */
-export async function readRegularFile(file: string): Promise<Buffer> {
-  const handle = await open(file, FLAGS)
-  try {
+export const readRegularFile = (file: string): Promise<Buffer> =>
+  withOpen(open(file, FLAGS), async handle => {
     if (!(await handle.stat()).isFile()) throw refused(`${file}: `)
-    return await handle.readFile()
-  } finally {
-    await handle.close()
-  }
-}
+    return handle.readFile()
+  })
 
 /** The same, synchronously. The Error for a pipe or a device does not name the file: who asks does. */
 export function readRegularFileSync(file: string): Buffer {

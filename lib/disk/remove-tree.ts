@@ -1,7 +1,8 @@
 import { open, readdir, rmdir, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { withOpen } from './copy.js'
 import { mountOf, mountsBelow } from './mounts.js'
-import { DIRECTORY, entryPath } from './openat.js'
+import { DIRECTORY, entryPath } from './open-directory.js'
 import { shown } from './printable.js'
 
 /**
@@ -16,12 +17,7 @@ export async function removeTree(path: string, name = path): Promise<void> {
     const parent = await open(`${dirname(path)}/.`, DIRECTORY)
     const mount = mountOf(parent.fd)
     await parent.close()
-    const top = await open(path, DIRECTORY)
-    try {
-      await empty(top.fd, name, mount, (await top.stat()).dev)
-    } finally {
-      await top.close()
-    }
+    await withOpen(open(path, DIRECTORY), async top => empty(top.fd, name, mount, (await top.stat()).dev))
     await rmdir(path)
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException
@@ -44,14 +40,11 @@ async function empty(
     const inner = `${path}/${shown(name)}`
     try {
       if (await isGone(entry)) continue
-      const child = await open(entry, DIRECTORY)
-      try {
+      await withOpen(open(entry, DIRECTORY), async child => {
         if ((await child.stat()).dev !== device)
           throw new Error(`${inner} is not removed: something is mounted there`)
         await empty(child.fd, inner, mount, device)
-      } finally {
-        await child.close()
-      }
+      })
       await rmdir(entry)
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { open, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
+import { withOpen } from './copy.js'
 import { syncDirectory } from './directory.js'
 import { refuseForeignLinkTo } from './trusted-path.js'
 
@@ -36,17 +37,13 @@ export function namedAs(file: string, temporary: string, error: Error): Error {
   return error
 }
 
-async function writeNew(file: string, content: Content, mode: number): Promise<void> {
-  const handle = await open(file, 'wx', mode)
-  try {
+const writeNew = (file: string, content: Content, mode: number): Promise<void> =>
+  withOpen(open(file, 'wx', mode), async handle => {
     if (typeof content === 'string' || Buffer.isBuffer(content)) await handle.writeFile(content)
     else for (const piece of content) await handle.writeFile(piece)
     await handle.chmod(mode)
     await handle.sync()
-  } finally {
-    await handle.close()
-  }
-}
+  })
 
 /** Whether a name is that of a temporary file that a killed replaceFile, or the library used before it, left. */
 export const isLeftover = (name: string) => /^\..+\.[0-9a-f]{12}$|\.json\.\d+$/.test(name)

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { type BigIntStats, closeSync, openSync, readlinkSync, readSync } from 'node:fs'
 import { Header, Pax } from 'tar'
-import { FILE } from '../../disk/openat.js'
+import { FILE } from '../../disk/open-directory.js'
 import { ELSEWHERE, type Omitted, SOCKETS } from './packer.js'
 import { about, type Member, printable, unchanged, unmounted, type Walk, walk } from './walk.js'
 

@@ -1,6 +1,6 @@
 import { type BigIntStats, closeSync, fstatSync, lstatSync, openSync, readdirSync } from 'node:fs'
 import { mountOf } from '../../disk/mounts.js'
-import { DIRECTORY, entryPath } from '../../disk/openat.js'
+import { DIRECTORY, entryPath } from '../../disk/open-directory.js'
 import { shown } from '../../disk/printable.js'
 import { type Contents, matcher } from './contents.js'
 

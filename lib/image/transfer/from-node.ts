@@ -1,7 +1,6 @@
 import { mkdir, open, readdir } from 'node:fs/promises'
 import { isMissing } from '../../disk/missing.js'
-import { inDirectory } from '../../disk/open-directory.js'
-import { DIRECTORY } from '../../disk/openat.js'
+import { DIRECTORY, inDirectory } from '../../disk/open-directory.js'
 import { run } from '../../program/program.js'
 import { nodeMounts } from './reach.js'
 import { type CopyRequest, transfer } from './rsync.js'
