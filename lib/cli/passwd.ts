@@ -3,6 +3,7 @@ import { buffer } from 'node:stream/consumers'
 import { hashPassword, longestPassword } from '../auth/passwords.js'
 import { isRole, roles } from '../auth/roles.js'
 import { nameRule, nameRuleText } from '../config/values.js'
+import { utf8 } from '../json.js'
 import { askHidden } from './ask.js'
 import { UsageError } from './usage.js'
 
@@ -36,9 +37,7 @@ async function askTwice(name: string): Promise<string> {
 }
 
 function decode(bytes: Uint8Array): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
-  } catch {
-    throw new Error('the password is not UTF-8')
-  }
+  const text = utf8(bytes)
+  if (text === undefined) throw new Error('the password is not UTF-8')
+  return text
 }

@@ -4,9 +4,8 @@ import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
 import { plain } from './render.js'
-import type { Session } from './session.js'
+import { pathOf, type Session } from './session.js'
 import { clean, Failure } from './terminal.js'
-import { pathOf } from './verb.js'
 
 /** The fields by which nodes boot, or do not. */
 const ofBoot: ReadonlySet<string> = new Set([

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { didYouMean } from '../did-you-mean.js'
+import { utf8 } from '../json.js'
 import type { TypeName } from '../model/docs.js'
 import { objectTypes } from '../model/types.js'
 import { versionLine } from '../version.js'
@@ -8,11 +9,9 @@ import { changed } from './change.js'
 import { Controller, controllerUrl } from './controller.js'
 import { bashCompletion, commands, help, typeHelp } from './help.js'
 import { dryRunLines } from './render.js'
-import { formats, type Options, Session } from './session.js'
+import { countOf, formats, type Options, Session, type Verb } from './session.js'
 import { clean, Failure, noController, paintFor, refused, type Terminal, wrongUsage } from './terminal.js'
 import { TokenCache } from './token-cache.js'
-import { decoded } from './values.js'
-import type { Verb } from './verb.js'
 import { clusterVerbs, verbsOf } from './verbs.js'
 
 const defaultUrl = 'http://127.0.0.1:7050'
@@ -137,7 +136,7 @@ async function act<T extends string>(
     )
   }
   take(`${first} ${word}`, options, verb.options ?? [])
-  const [least, most] = verb.count
+  const [least, most] = countOf(verb)
   const several = first === 'node' ? severalNodes(verb, operands) : ''
   if (operands.length < least || operands.length > most || operands.includes('') || several !== '')
     throw wrongUsage(`usage: svcctl ${first} ${word} ${verb.operands}`.trimEnd().concat(several))
@@ -145,16 +144,14 @@ async function act<T extends string>(
 }
 
 /** What is said of several nodes that are words of their own, where one word names them: a name, or a set. */
-function severalNodes(
-  { operands, count, assigns }: Pick<Verb, 'operands' | 'count' | 'assigns'>,
-  words: readonly string[]
-): string {
+function severalNodes(verb: Pick<Verb, 'operands' | 'count' | 'assigns'>, words: readonly string[]): string {
+  const { operands, assigns } = verb
   const end = words.findIndex(word => word.includes('='))
   const names =
     operands === 'NAME FIELD=VALUE...' && assigns
       ? words.slice(0, end < 0 ? words.length : end)
       : /^\[?(?:SET|NAME$)/.test(operands)
-        ? words.slice(0, Math.max(0, words.length - count[1] + 1))
+        ? words.slice(0, Math.max(0, words.length - countOf(verb)[1] + 1))
         : []
   return names.length > 1 ? `; several nodes are one word: ${names.join(',')}` : ''
 }
@@ -190,7 +187,7 @@ async function login({ terminal, controller, options }: Session, user: string): 
   if (!options.stdin && !terminal.shows.in)
     throw wrongUsage('there is no terminal to ask for the password on: use --stdin')
   const password = options.stdin
-    ? decoded(await terminal.input())?.replace(/\r?\n$/, '')
+    ? utf8(await terminal.input())?.replace(/\r?\n$/, '')
     : await terminal.hidden(clean(`Password of ${user} at ${name}: `))
   if (password === undefined) throw wrongUsage('the password is not UTF-8')
   const { token } = await controller.json('POST', '/token', {}, { username: user, password })

@@ -1,7 +1,7 @@
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { type CertificateFault, certificateFault } from '../certificate-fault.js'
-import { isObject, type JsonObject } from '../json.js'
+import { type JsonObject, jsonObject } from '../json.js'
 import { type Failure, noController, refused, wrongUsage } from './terminal.js'
 
 const connectLimitMs = 10_000
@@ -79,7 +79,7 @@ export class Controller {
   ): Promise<JsonObject> {
     const answer = await this.send(method, path, query, body)
     if (answer.status === 204) return {}
-    const read = parsed(await answer.text())
+    const read = jsonObject(await answer.text())
     if (!read) throw this.#isNone('does not answer in JSON')
     return read
   }
@@ -121,7 +121,7 @@ export class Controller {
   }
 
   async #refusal(answer: Answer, path: string): Promise<Failure> {
-    const { message } = parsed(await answer.text()) ?? {}
+    const { message } = jsonObject(await answer.text()) ?? {}
     if (typeof message !== 'string') return this.#isNone(`answers ${answer.status} without a message`)
     if (answer.status !== 401 || path === '/token') return refused(message, answer.status)
     const why =
@@ -158,21 +158,12 @@ export class Controller {
 
 /** Whose login a token of svcd is; undefined where it does not say so. */
 function userOf(token = ''): string | undefined {
-  const { kind, sub } = parsed(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) ?? {}
+  const { kind, sub } = jsonObject(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) ?? {}
   return kind === 'user' && typeof sub === 'string' ? sub : undefined
 }
 
 /** What the controller says of a token that is no login any more; nobody who types svcctl knows that header. */
 const isVoid = /^the token in x-access-tokens is /
-
-function parsed(text: string): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : undefined
-  } catch {
-    return undefined
-  }
-}
 
 /** What a controller answers. */
 export class Answer {

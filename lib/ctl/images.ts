@@ -1,8 +1,7 @@
 import { isObject } from '../json.js'
 import { changed } from './change.js'
-import type { Session } from './session.js'
+import { change, chosen, pathOf, type Session, type Verb } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'
-import { change, chosen, pathOf, type Verb } from './verb.js'
 
 const tagPath = (image: string, tag: string) =>
   `${pathOf('osimage', image)}/osimagetag/${encodeURIComponent(tag)}`
@@ -66,7 +65,6 @@ const again = ' in it, and pack it again'
 export const imageVerbs: Readonly<Record<string, Verb>> = {
   pack: {
     operands: 'NAME',
-    count: [1, 1],
     summary: 'pack the directory of an image for the nodes',
     options: ['output'],
     only: ['osimage'],
@@ -75,7 +73,6 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
   },
   tags: {
     operands: 'NAME',
-    count: [1, 1],
     summary: 'the tags of an image, and their files',
     options: chosen,
     only: ['osimage'],
@@ -84,7 +81,6 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
   },
   tag: {
     operands: 'NAME TAG',
-    count: [2, 2],
     summary: 'give what is packed now a tag, or move the tag to it',
     options: change,
     only: ['osimage'],
@@ -93,7 +89,6 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
   },
   untag: {
     operands: 'NAME TAG',
-    count: [2, 2],
     summary: 'delete a tag that nothing uses',
     options: change,
     only: ['osimage'],

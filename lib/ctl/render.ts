@@ -1,9 +1,8 @@
-import { isObject, type JsonObject, type JsonValue } from '../json.js'
+import { isObject, type JsonObject, type JsonValue, utf8 } from '../json.js'
 import { base64, type Table } from '../model/field.js'
 import { named, participles } from '../model/types.js'
 import { fold } from '../node-set/fold.js'
 import { clean, cleanLines, type Paint } from './terminal.js'
-import { decoded } from './values.js'
 
 /** A field below each other with its value, and who sets it where that is told. Each line is safe to show. */
 export function* objectLines(table: Table, object: JsonObject, paint: Paint): Generator<string> {
@@ -48,7 +47,7 @@ function shownValue(table: Table, key: string, value: JsonValue): string {
   const isScript = table.some(({ name, type }) => name === key && type === base64)
   const text = plain(value)
   return isScript && typeof value === 'string' && value !== ''
-    ? (decoded(Buffer.from(value, 'base64')) ?? text)
+    ? (utf8(Buffer.from(value, 'base64')) ?? text)
     : text
 }
 

@@ -1,12 +1,11 @@
-import { isObject, type JsonObject } from '../json.js'
+import { isObject, type JsonObject, utf8 } from '../json.js'
 import type { TypeName } from '../model/docs.js'
 import { base64, hidden } from '../model/field.js'
 import { secretEntry } from '../model/secrets.js'
 import { changed, reader } from './change.js'
-import type { Session } from './session.js'
+import { change, type Session, type Verb } from './session.js'
 import { clean, cleanLines, refused, wrongUsage } from './terminal.js'
-import { bodyOf, decoded } from './values.js'
-import { any, change, type Verb } from './verb.js'
+import { bodyOf } from './values.js'
 
 const only = ['node', 'group'] as const
 
@@ -26,7 +25,6 @@ const pathOf = (type: TypeName, owner: string, ...secret: string[]) =>
 export const secretVerbs: Readonly<Record<string, Verb>> = {
   secrets: {
     operands: 'NAME',
-    count: [1, 1],
     summary: "the names of its secrets; of a node also its group's",
     options: ['output'],
     only,
@@ -39,7 +37,6 @@ export const secretVerbs: Readonly<Record<string, Verb>> = {
   },
   secret: {
     operands: 'NAME SECRET',
-    count: [2, 2],
     summary: 'print a secret, for an admin',
     options: ['output'],
     only,
@@ -48,14 +45,14 @@ export const secretVerbs: Readonly<Record<string, Verb>> = {
       if (session.format === 'json') return session.json(answer)
       const [{ content } = { content: hidden }] = secretsIn(answer)
       if (content === hidden) throw refused(`only an admin may read secret ${wanted}`)
-      const text = decoded(Buffer.from(content, 'base64'))
+      const text = utf8(Buffer.from(content, 'base64'))
       if (text === undefined) throw refused(`secret ${wanted} is no text: -o json shows it in base64`)
       await session.terminal.out(session.terminal.shows.out ? cleanLines(text) : text)
     }
   },
   setsecret: {
     operands: 'NAME SECRET [content=@FILE|-] [path=PATH]',
-    count: [3, any],
+    count: [3, Number.POSITIVE_INFINITY],
     summary: 'add, change or rename (newsecretname=) a secret',
     options: change,
     only,
@@ -66,7 +63,6 @@ export const secretVerbs: Readonly<Record<string, Verb>> = {
   },
   rmsecret: {
     operands: 'NAME SECRET',
-    count: [2, 2],
     summary: 'delete a secret',
     options: change,
     only,

@@ -1,4 +1,5 @@
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
+import type { TypeName } from '../model/docs.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import type { Answer, Controller, Query } from './controller.js'
 import { clean, cleanLines, noController, type Paint, paintFor, type Terminal } from './terminal.js'
@@ -129,3 +130,35 @@ function checkType({ incoming, controller }: Answer, format: Format): void {
   if (!type.startsWith(types[format]))
     throw noController(`no svcd at ${controller.name}: what is there does not answer in ${types[format]}`)
 }
+
+/** What can be done with the objects of a type. */
+export interface Verb<T extends string = TypeName> {
+  /** What stands behind it, for a person; words in brackets may be left out. */
+  readonly operands: string
+  /** How many words that are at least and at most, where it is not what `operands` says. */
+  readonly count?: readonly [number, number]
+  readonly summary: string
+  /** The options that it takes beside those that all take. */
+  readonly options?: readonly (keyof Options)[]
+  /** The types that have it; all, when absent. */
+  readonly only?: readonly T[]
+  /** The last word is one of these. */
+  readonly actions?: readonly string[]
+  /** It is followed by FIELD=VALUE words. */
+  readonly assigns?: true
+  run(session: Session, type: T, operands: readonly string[]): Promise<void>
+}
+
+/** How many words a verb takes at least and at most. */
+export function countOf({ operands, count }: Pick<Verb, 'operands' | 'count'>): readonly [number, number] {
+  const words = operands.split(' ').filter(word => word !== '')
+  const needed = words.filter(word => !word.startsWith('['))
+  return count ?? [needed.length, operands.endsWith('...') ? Number.POSITIVE_INFINITY : words.length]
+}
+
+/** The options of what lists, and of what changes. */
+export const chosen = ['output', 'fields', 'sort'] as const
+export const change = ['output', 'dryrun'] as const
+
+/** The path of an object. */
+export const pathOf = (type: TypeName, name: string) => `/config/${type}/${encodeURIComponent(name)}`

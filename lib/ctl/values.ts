@@ -1,5 +1,5 @@
 import { didYouMean } from '../did-you-mean.js'
-import type { JsonObject, JsonValue } from '../json.js'
+import { type JsonObject, type JsonValue, jsonObject, utf8 } from '../json.js'
 import { base64, type Field, port } from '../model/field.js'
 import type { ObjectType } from '../model/object-type.js'
 import { interfaceEntry } from '../model/request.js'
@@ -104,7 +104,7 @@ async function readValue(field: Field, key: string, text: string, readText: Read
   if (isEmpty && (text === '-' || field.secret))
     throw wrongUsage(`${key}: ${text} gives no text; ${key}= unsets it`)
   if (type === base64) return bytes.toString('base64')
-  const long = decoded(bytes)
+  const long = utf8(bytes)
   if (long === undefined) throw wrongUsage(`${key}: ${text} does not hold text in UTF-8`)
   if (type.json === 'array') return long.split(text === long ? ',' : /[,\r\n]+/).filter(entry => entry !== '')
   if (type.json === 'object') return jsonObject(long) ?? Promise.reject(wrong(type.expected))
@@ -116,24 +116,4 @@ function longText(field: Field, text: string, readText: ReadText): Promise<Buffe
   if (text === '-') return readText('-', field)
   if (text.startsWith('@@')) return Promise.resolve(Buffer.from(text.slice(1)))
   return text.startsWith('@') ? readText(text.slice(1), field) : Promise.resolve(Buffer.from(text))
-}
-
-/** Bytes as text; undefined where they are not UTF-8. */
-export function decoded(bytes: Uint8Array): string | undefined {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
-  } catch {
-    return undefined
-  }
-}
-
-function jsonObject(text: string): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as JsonObject)
-      : undefined
-  } catch {
-    return undefined
-  }
 }

@@ -10,10 +10,9 @@ import { changed, follow, reader } from './change.js'
 import { imageVerbs, removeImage } from './images.js'
 import { bootLines, objectLines, outcomeLines } from './render.js'
 import { secretVerbs } from './secrets.js'
-import type { Session } from './session.js'
+import { change, chosen, pathOf, type Session, type Verb } from './session.js'
 import { clean, Failure, noController, refused, wrongUsage } from './terminal.js'
 import { bodyOf, type Described } from './values.js'
-import { any, change, chosen, pathOf, type Verb } from './verb.js'
 
 const manyNodes = 'many nodes are created from a table: svcctl import FILE, see docs/day.md'
 
@@ -21,7 +20,6 @@ const manyNodes = 'many nodes are created from a table: svcctl import FILE, see 
 export const verbs: Readonly<Record<string, Verb>> = {
   list: {
     operands: '[SET]',
-    count: [0, 1],
     summary: 'a line for each; of nodes those of a set',
     options: chosen,
     async run(session, type, [set]) {
@@ -31,7 +29,6 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   show: {
     operands: 'NAME',
-    count: [1, 1],
     summary: 'all fields of one, and who sets them',
     options: chosen,
     async run(session, type, [name = '']) {
@@ -49,7 +46,6 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   add: {
     operands: 'NAME [FIELD=VALUE]...',
-    count: [1, any],
     summary: 'create one',
     options: change,
     assigns: true,
@@ -64,7 +60,6 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   set: {
     operands: 'NAME FIELD=VALUE...',
-    count: [2, any],
     summary: 'change one that exists; of nodes also those of a set',
     options: change,
     assigns: true,
@@ -85,7 +80,6 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   clone: {
     operands: 'NAME NEW [FIELD=VALUE]...',
-    count: [2, any],
     summary: 'copy one under another name',
     options: change,
     assigns: true,
@@ -97,7 +91,6 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   rename: {
     operands: 'NAME NEW',
-    count: [2, 2],
     summary: 'give one another name',
     options: change,
     async run(session, type, [name = '', now = '']) {
@@ -109,7 +102,6 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   rm: {
     operands: 'NAME',
-    count: [1, 1],
     summary:
       'delete one that nothing uses; asks before a set of nodes goes, or the directory of an image with it',
     options: [...change, 'yes'],
@@ -125,7 +117,6 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   status: {
     operands: '[SET]',
-    count: [0, 1],
     summary: 'the last state of nodes, and since when',
     options: chosen,
     only: ['node'],
@@ -133,7 +124,6 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   why: {
     operands: 'SET',
-    count: [1, 1],
     summary: 'why a node did not boot, and what to do',
     options: ['output'],
     only: ['node'],
@@ -148,7 +138,6 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   boots: {
     operands: 'SET',
-    count: [1, 1],
     summary: 'the last boots of a node, step by step',
     options: ['output'],
     only: ['node'],
@@ -177,7 +166,6 @@ function ofMachine(part: Part, summary: string, asks: Readonly<Record<string, st
   const actions: readonly string[] = commands[part]
   return {
     operands: `SET ${actions.join('|')}`,
-    count: [2, 2],
     summary,
     options: Object.keys(asks).length > 0 ? ['output', 'yes'] : ['output'],
     only: ['node'],
@@ -237,7 +225,6 @@ export const cluster: Described = { title: 'cluster', fields: clusterFields, new
 export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
   show: {
     operands: '',
-    count: [0, 0],
     summary: 'the settings of the cluster, its controllers and its variables',
     options: ['output'],
     async run(session) {
@@ -252,7 +239,6 @@ export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
   },
   set: {
     operands: 'FIELD=VALUE...',
-    count: [1, any],
     summary: 'change settings and variables; FIELD= goes back to the ini',
     options: change,
     assigns: true,
@@ -263,7 +249,6 @@ export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
   },
   rm: {
     operands: 'CONTROLLER',
-    count: [1, 1],
     summary: 'forget a controller that is gone',
     options: ['output'],
     async run(session, _type, [name = '']) {
