@@ -34,3 +34,6 @@ export const tooLarge = (message: string) => new ServiceError(413, message)
 /** 503: the daemon cannot do it now; nothing was changed. */
 export const unavailable = (message: string, cause?: unknown) =>
   new ServiceError(503, message, {}, cause === undefined ? undefined : { cause })
+/** 503 with the seconds after which another try may go well. */
+export const tryLater = (message: string, seconds: number) =>
+  new ServiceError(503, message, { 'Retry-After': String(seconds) })

@@ -1,6 +1,7 @@
 import { Header } from 'tar'
 import { Semaphore } from '../concurrency.js'
-import { ServiceError, unavailable } from '../errors.js'
+import { tryLater, unavailable } from '../errors.js'
+import { utf8 } from '../json.js'
 import { rolesOf } from '../model/effective.js'
 import { hidden } from '../model/field.js'
 import type { Model } from '../model/model.js'
@@ -148,12 +149,9 @@ export class NodeFiles {
     this.#o.model.get('node', name)
     const isOften = this.#turns.waiting(0, name) >= mostWaiting.node
     if (isOften || this.#turns.waiting(0) >= mostWaiting.all)
-      throw new ServiceError(
-        503,
+      throw tryLater(
         `the files of ${isOften ? `node ${name}` : 'many nodes'} are asked for; try again in 10 s`,
-        {
-          'Retry-After': '10'
-        }
+        10
       )
     await this.#turns.run(name, () =>
       work(async (file, masked) => {
@@ -184,7 +182,7 @@ export class NodeFiles {
       variables: target.variables,
       secret: Object.fromEntries(
         secretsInForce(model, node, masked).flatMap(({ name, content }) => {
-          const text = masked ? hidden : textOf(Buffer.from(content, 'base64'))
+          const text = masked ? hidden : utf8(Buffer.from(content, 'base64'))
           return text === undefined ? [] : [[name, text]]
         })
       ),
@@ -192,15 +190,6 @@ export class NodeFiles {
       path: file.path ?? '',
       masked
     }
-  }
-}
-
-/** The text in some bytes; undefined where they are none in UTF-8. */
-function textOf(bytes: Buffer): string | undefined {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
-  } catch {
-    return undefined
   }
 }
 

@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { inParallel, inSlices, Semaphore, turnForStep } from '../concurrency.js'
 import type { Config } from '../config/types.js'
-import { ServiceError, unavailable } from '../errors.js'
+import { tryLater, unavailable } from '../errors.js'
 import { type JobContext, type Jobs, RESULTS_KEPT, type SubmittedJob } from '../jobs/jobs.js'
 import type { Log } from '../log.js'
 import type { Actor, Model } from '../model/model.js'
@@ -150,13 +150,7 @@ const placesFor = (parallel: number): Places => ({
 })
 
 const tooMany = (which: string) =>
-  new ServiceError(
-    503,
-    `${which} to BMCs wait already: ask for many nodes in one request, or try again in 10 s`,
-    {
-      'Retry-After': '10'
-    }
-  )
+  tryLater(`${which} to BMCs wait already: ask for many nodes in one request, or try again in 10 s`, 10)
 
 /** Nodes for a record and the log: a name, or a node set, cut where it is long. */
 function* named(nodes: readonly string[]): Generator<void, string> {

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { ServiceError, unavailable } from '../errors.js'
+import { tryLater, unavailable } from '../errors.js'
 import type { Log } from '../log.js'
 import { type Poll, type ResultsPoll, reasonOf } from './entry.js'
 import { startable } from './lanes.js'
@@ -100,13 +100,7 @@ export class Jobs {
     if (waiting >= MOST_WAITING) throw unavailable(`${waiting} requests are waiting already`)
     const { kind, object, by, reads, at } = spec
     if (reads && this.#readingOf(by) >= MOST_READING)
-      throw new ServiceError(
-        503,
-        `${MOST_READING} requests of ${by} that only read have not ended; try again in 10 s`,
-        {
-          'Retry-After': '10'
-        }
-      )
+      throw tryLater(`${MOST_READING} requests of ${by} that only read have not ended; try again in 10 s`, 10)
     if (reads) this.#pace?.check(by)
     // 128 bits of chance: whoever knows an id was told it.
     const id = randomBytes(16).toString('hex')
@@ -309,10 +303,9 @@ export class ReadingPace {
     const left = this.#leftTo(by)
     if (left > 0) return
     const seconds = Math.floor(-left / EACH_SECOND) + 1
-    throw new ServiceError(
-      503,
+    throw tryLater(
       `requests of ${by} that only read have stored too much in etcd: ask less often, or for fewer nodes; try again in ${seconds} s`,
-      { 'Retry-After': String(seconds) }
+      seconds
     )
   }
 

@@ -2,7 +2,7 @@ import { isIPv4 } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Semaphore } from '../concurrency.js'
 import type { Config } from '../config/types.js'
-import { ServiceError } from '../errors.js'
+import { tryLater } from '../errors.js'
 import type { Log } from '../log.js'
 import type { Model } from '../model/model.js'
 import { objectTypes } from '../model/types.js'
@@ -102,9 +102,7 @@ export class Services {
   ): () => Promise<DifferingFile[]> {
     if (this.#services.size === 0 || !concerns(changes)) return async () => []
     if (this.#differing.waiting(0) >= MOST_WAITING)
-      throw new ServiceError(503, 'too many dry runs wait for the files of DHCP and DNS', {
-        'Retry-After': '5'
-      })
+      throw tryLater('too many dry runs wait for the files of DHCP and DNS', 5)
     const captured = this.#capture(view, cluster)
     return () =>
       this.#differing.run('', async () => {
