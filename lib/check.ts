@@ -24,10 +24,13 @@ import type { SwitchDoc } from './model/types/switch.js'
 import type { ClusterSettings, View } from './model/view.js'
 import { locate } from './program/locate.js'
 import { programsOf } from './services/services.js'
-import { LoadError } from './store/errors.js'
+import { LoadError, type Problem as StoredProblem } from './store/errors.js'
 import type { Etcd } from './store/etcd/medium.js'
 import { Files } from './store/files/medium.js'
 import { objectFile } from './store/files/paths.js'
+import { LAYOUT, VERSION } from './store/layout.js'
+import type { Stored } from './store/medium.js'
+import { startOf } from './store/start.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
 import { version } from './version.js'
@@ -292,4 +295,19 @@ function changedSettings(view: View, ini: ClusterSettings): string[] {
       name =>
         `[cluster] ${name}: ${JSON.stringify(inForce[name])} is in force, changed over http; the ini says ${JSON.stringify(ini[name])}`
     )
+}
+
+/**
+ * Which stored objects break a rule, as a start that goes on without them would find it. Throws LoadError where it is not known
+ * in which layout they are.
+ */
+export async function brokenObjects(stored: Stored, config: Config): Promise<readonly StoredProblem[]> {
+  const { state } = config.paths
+  // A damaged key is in the backup as it is.
+  const box = await secretBoxOf(state).catch(() => new SecretBox())
+  const options = storeOptions(state, iniSettings(config), box, version.service)
+  const { problems } = startOf({ ...options, damaged: () => undefined }, stored)
+  if (problems.some(({ file }) => file === stored.place(LAYOUT, VERSION))) throw new LoadError(problems)
+  // A type that no svcd has is not in the backup.
+  return problems.filter(({ file }) => !file.endsWith('/'))
 }

@@ -16,20 +16,16 @@ import {
   treeOptions,
   type Wanted
 } from '../backup/stored-files.js'
+import { brokenObjects } from '../check.js'
 import type { Config } from '../config/types.js'
 import { syncDirectory } from '../disk/directory.js'
 import { unlessMissing } from '../disk/missing.js'
-import { storeOptions } from '../model/model.js'
-import { SecretBox } from '../model/secret-box.js'
-import { secretBoxOf } from '../model/secrets.js'
-import { iniSettings } from '../model/settings.js'
 import { typeNames } from '../model/types.js'
 import { briefly, LoadError, type Problem } from '../store/errors.js'
 import { holdDirectory } from '../store/files/lock.js'
 import { objectFile } from '../store/files/paths.js'
 import { LAYOUT, VERSION } from '../store/layout.js'
 import { INTENTS } from '../store/medium.js'
-import { startOf } from '../store/start.js'
 import { version } from '../version.js'
 import { refuseDirectory } from './archive-file.js'
 import { askDaemon, notStarted } from './ask-daemon.js'
@@ -108,7 +104,7 @@ async function fill(archive: Archive, config: Config, images: boolean): Promise<
   let problems: readonly Problem[]
   try {
     const etcd = config.store.medium === 'etcd' ? await inEtcd(config) : undefined
-    problems = etcd ? await brokenIn(etcd, config) : []
+    problems = etcd ? await brokenObjects(etcd, config) : []
     const layout = etcd
       ? etcd.text(LAYOUT, VERSION)
       : await unlessMissing(readFile(objectFile(state, LAYOUT, VERSION), 'utf8'), undefined)
@@ -200,18 +196,6 @@ async function inEtcd({ store }: Config) {
   } finally {
     await etcd.close()
   }
-}
-
-/** Which objects break a rule. Throws LoadError where it is not known in which layout they are. */
-async function brokenIn(etcd: InEtcd, config: Config): Promise<readonly Problem[]> {
-  const { state } = config.paths
-  // A damaged key is in the backup as it is.
-  const box = await secretBoxOf(state).catch(() => new SecretBox())
-  const options = storeOptions(state, iniSettings(config), box, version.service)
-  const { problems } = startOf({ ...options, damaged: () => undefined }, etcd)
-  if (problems.some(({ file }) => file === etcd.place(LAYOUT, VERSION))) throw new LoadError(problems)
-  // A type that no svcd has is not in the backup.
-  return problems.filter(({ file }) => !file.endsWith('/'))
 }
 
 /** The objects of one moment, as the daemon that runs has them in memory. */
