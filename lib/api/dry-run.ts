@@ -13,6 +13,7 @@ import { word } from './schema.js'
 
 /** Changes that are made by a job, or have a dry run of their own. */
 const elsewhere = new Set([
+  '/config/cluster/{controller}/_delete',
   '/config/cluster/import',
   '/config/osimage',
   '/config/osimage/{osimage}/_clone',
