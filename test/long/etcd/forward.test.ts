@@ -241,55 +241,58 @@ t.test('the one that writes dies: 503 until the standby writes, and then it answ
 })
 
 // rules 11.15
-t.test('each controller says what it is and how far it is; all are listed while they are there', async t => {
-  const etcd = await startEtcd(t)
-  const [first, second] = [
-    await controllerOn(t, etcd, 'controller.name=one', 'cluster.name=site'),
-    await controllerOn(t, etcd, 'controller.name=two', 'cluster.name=site')
-  ]
-  await first.start()
-  await until(() => isPrimary(first))
-  giveKeys(first, second)
-  await second.start()
-  const controllerOf = async (daemon: Daemon, path = '/version') => {
-    const { body } = await daemon.request('GET', path)
-    type Standing = { role?: string; revision?: number; lag_ms?: number }
-    type Told = { controller?: Standing; monitor?: { service: { svcd: { controller: Standing } } } }
-    const { controller, monitor } = body as Told
-    return controller ?? monitor?.service.svcd.controller ?? {}
-  }
-  await first.create('network', 'cluster', { network: '10.141.0.0/16' })
-  await until(async () => (await controllerOf(second)).revision === (await controllerOf(first)).revision)
-  const { revision: before = 0, ...writes } = await controllerOf(first)
-  t.strictSame(writes, { role: 'primary', lag_ms: 0 })
-  t.equal((await controllerOf(first, '/monitor/service/svcd')).role, 'primary')
-  const follows = await controllerOf(second, '/monitor/service/svcd')
-  t.equal(follows.role, 'standby')
-  t.ok(Number(follows.lag_ms) < 5000, `${follows.lag_ms} ms`)
-  await second.create('group', 'g', {})
-  await until(async () => Number((await controllerOf(second)).revision) > before)
+t.test(
+  'each controller says what it is and how far it is; all are listed, one that is gone as that',
+  async t => {
+    const etcd = await startEtcd(t)
+    const [first, second] = [
+      await controllerOn(t, etcd, 'controller.name=one', 'cluster.name=site'),
+      await controllerOn(t, etcd, 'controller.name=two', 'cluster.name=site')
+    ]
+    await first.start()
+    await until(() => isPrimary(first))
+    giveKeys(first, second)
+    await second.start()
+    const controllerOf = async (daemon: Daemon, path = '/version') => {
+      const { body } = await daemon.request('GET', path)
+      type Standing = { role?: string; revision?: number; lag_ms?: number }
+      type Told = { controller?: Standing; monitor?: { service: { svcd: { controller: Standing } } } }
+      const { controller, monitor } = body as Told
+      return controller ?? monitor?.service.svcd.controller ?? {}
+    }
+    await first.create('network', 'cluster', { network: '10.141.0.0/16' })
+    await until(async () => (await controllerOf(second)).revision === (await controllerOf(first)).revision)
+    const { revision: before = 0, ...writes } = await controllerOf(first)
+    t.strictSame(writes, { role: 'primary', lag_ms: 0 })
+    t.equal((await controllerOf(first, '/monitor/service/svcd')).role, 'primary')
+    const follows = await controllerOf(second, '/monitor/service/svcd')
+    t.equal(follows.role, 'standby')
+    t.ok(Number(follows.lag_ms) < 5000, `${follows.lag_ms} ms`)
+    await second.create('group', 'g', {})
+    await until(async () => Number((await controllerOf(second)).revision) > before)
 
-  const listed = async (daemon: Daemon) => {
-    const { body } = await daemon.request('GET', '/config/cluster')
-    const { config } = body as { config?: { cluster: Record<string, { status?: string }> } }
-    return [config?.cluster.one?.status, config?.cluster.two?.status]
-  }
-  for (const daemon of [first, second])
-    await until(
-      async () => String(await listed(daemon)) === 'primary,standby',
-      () => daemon.log()
+    const listed = async (daemon: Daemon) => {
+      const { body } = await daemon.request('GET', '/config/cluster')
+      const { config } = body as { config?: { cluster: Record<string, { status?: string }> } }
+      return [config?.cluster.one?.status, config?.cluster.two?.status]
+    }
+    for (const daemon of [first, second])
+      await until(
+        async () => String(await listed(daemon)) === 'primary,standby',
+        () => daemon.log()
+      )
+    const { body } = await second.request('GET', '/config/cluster')
+    t.match(
+      await second.request('POST', '/config/cluster', body),
+      { status: 204 },
+      'what is read can be posted back'
     )
-  const { body } = await second.request('GET', '/config/cluster')
-  t.match(
-    await second.request('POST', '/config/cluster', body),
-    { status: 204 },
-    'what is read can be posted back'
-  )
-  await first.kill()
-  await until(async () => String(await listed(second)) === ',primary')
-  t.equal((await controllerOf(second)).role, 'primary')
-  await second.stop()
-})
+    await first.kill()
+    await until(async () => String(await listed(second)) === 'gone,primary')
+    t.equal((await controllerOf(second)).role, 'primary')
+    await second.stop()
+  }
+)
 
 // rules 11.15
 t.test('one that does not reach etcd does not say that it writes', async t => {
