@@ -462,6 +462,7 @@ async function buildParts(
   return {
     ...{ config, model, status, boots, trace, health, metrics, events, overview, logins, tokens },
     audit: audits?.logs ?? audit,
+    record: audit.record.bind(audit),
     ...{ control, boot, handover, install, library, nodeFiles, jobs, images, services, leases: lent },
     ...(etcd && agreed ? { shared: etcd, agreed } : {}),
     digests: sameIni?.own ?? {},

@@ -39,6 +39,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'version',
     'program',
     'ctl',
+    // What is said of clocks.
+    'ask-controller',
     'auth',
     'helper',
     'services',

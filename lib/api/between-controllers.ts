@@ -4,12 +4,12 @@ import type { ForwardedRequests } from '../auth/forwarded.js'
 import { exists } from '../disk/missing.js'
 import { notFound, unavailable } from '../errors.js'
 import type { Elsewhere, RequestHead } from '../http/route.js'
-import { bootFilesOfPacks } from '../image/boot-files.js'
 import type { Checksums } from '../image/copies/checksums.js'
 import { checksumText } from '../image/copies/download.js'
 import { ERRANDS, errandIn } from '../image/errands/errand.js'
 import type { Errands } from '../image/errands/errands.js'
 import { isServed, packOf } from '../image/publish.js'
+import { isBootFileOfPacks } from '../model/types/osimage.js'
 import type { ClusterStore } from '../model/view.js'
 import type { Audit } from '../monitor/audit.js'
 import { AUDIT_LINES, answerWithLines } from '../monitor/audit-logs.js'
@@ -127,7 +127,7 @@ export function copyRoutes(
   }
   /** Whether svcd made it: such a file gets its name when it is whole. */
   const isPacked = (name: string) =>
-    model.view.get('pack', packOf(name)) !== undefined || bootFilesOfPacks(model.view).has(name)
+    model.view.get('pack', packOf(name)) !== undefined || isBootFileOfPacks(model.view, name)
   return [
     get('/copies/{file}', {
       access: 'anyone',

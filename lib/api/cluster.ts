@@ -79,7 +79,13 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
       summary: 'Forget a controller that is gone',
       handler: async request => {
         const name = param(request, 'controller')
+        const gone = parts.agreed?.gone.find(one => one.name === name)
         if (!(await parts.agreed?.remove(name))) throw notGone(name, parts)
+        await parts.record(
+          actorOf(request),
+          [{ type: 'controller', name, before: gone, after: undefined }],
+          'change'
+        )
         return { status: 204 }
       }
     }),

@@ -55,6 +55,8 @@ export interface Parts {
   readonly shared?: SharedMedium
   /** The same: which of them are gone. */
   readonly agreed?: Pick<SharedServices, 'gone' | 'remove'>
+  /** Tells the audit log of a change that is not the model's. */
+  readonly record: Audit['record']
 }
 
 export interface ApiRequest extends Request<Caller> {

@@ -1,8 +1,6 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { SLACK_MS } from '../ask-controller.js'
 
-export { SLACK_MS }
-
 /** The proof that one who has the key has said this, in hexadecimal digits. */
 export const proofBy = (key: Uint8Array, said: readonly unknown[]): string =>
   createHmac('sha256', key).update(JSON.stringify(said)).digest('hex')

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
-import { clocksApart } from '../ask-controller.js'
+import { clocksApart, SLACK_MS } from '../ask-controller.js'
 import { unauthorized } from '../errors.js'
-import { isSameProof, proofBy, SaidOnce, SLACK_MS } from './controller-proof.js'
+import { isSameProof, proofBy, SaidOnce } from './controller-proof.js'
 
 /** The header by which one controller asks another. */
 const HEADER = 'x-svcd-controller'

@@ -1,11 +1,11 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
-import { clocksApart } from '../ask-controller.js'
+import { clocksApart, SLACK_MS } from '../ask-controller.js'
 import { inSlices } from '../concurrency.js'
 import { badRequest, ServiceError } from '../errors.js'
 import { NOT_TAKEN } from '../http/forwards.js'
 import type { HandedOn } from '../http/route.js'
-import { isSameProof, proofBy, SaidOnce, SLACK_MS } from './controller-proof.js'
+import { isSameProof, proofBy, SaidOnce } from './controller-proof.js'
 
 /** The header of a request that one controller has handed on to another. */
 const HEADER = 'x-svcd-forwarded'

@@ -1,7 +1,7 @@
 import type { EffectiveNode } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import { untagged } from '../model/tags.js'
-import { type OsimageDoc, packBefore } from '../model/types/osimage.js'
+import { isBootFileOf, type OsimageDoc, packBefore } from '../model/types/osimage.js'
 
 interface PackBeforeOptions {
   readonly model: Pick<Model, 'view' | 'cluster'>
@@ -62,7 +62,7 @@ export class PackBefore {
     if (!pack || missing === undefined) return undefined
     // What an admin has named in the place of the pack's own stays.
     const own = (field: 'kernelfile' | 'initrdfile') =>
-      image[field] === present[field] ? pack[field] : image[field]
+      image[field] === undefined || isBootFileOf(present, image[field]) ? pack[field] : image[field]
     const [kernelfile, initrdfile] = [own('kernelfile'), own('initrdfile')]
     if (kernelfile === undefined || initrdfile === undefined) return undefined
     if (![pack.name, kernelfile, initrdfile].every(hasFile)) return undefined

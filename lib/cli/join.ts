@@ -1,7 +1,7 @@
 import { link, lstat, rm } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { SLACK_MS } from '../auth/controller-proof.js'
+import { clocksApart, SLACK_MS } from '../ask-controller.js'
 import type { Config } from '../config/types.js'
 import { createOnce } from '../disk/create-once.js'
 import { exists, unlessMissing } from '../disk/missing.js'
@@ -193,12 +193,7 @@ async function filesIn(state: string): Promise<Map<string, Buffer>> {
 
 /** Tokens and proofs of controllers go by the clock. */
 function refuseClock({ where, aheadMs = 0 }: Given): void {
-  if (Math.abs(aheadMs) <= SLACK_MS) return
-  const seconds = Math.round(Math.abs(aheadMs) / 1000)
-  throw new Error(
-    `the clock of ${where} is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} this one's, and 60 s are allowed: have both set ` +
-      'theirs by the same time servers (chrony)'
-  )
+  if (Math.abs(aheadMs) > SLACK_MS) throw new Error(clocksApart('this machine', where, aheadMs))
 }
 
 async function put(

@@ -3,8 +3,7 @@ import { resolveInside } from '../disk/inside.js'
 import { isFile } from '../disk/missing.js'
 import { badRequest, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
-import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
-import type { View } from '../model/view.js'
+import { isBootFileOfPacks, type OsimageDoc, type PackDoc } from '../model/types/osimage.js'
 import { keepRecord, recordOf } from './built-initramfs.js'
 import type { ImageContext } from './context.js'
 import {
@@ -26,15 +25,6 @@ export interface BootFiles {
   readonly version: string | undefined
 }
 
-/** The kernels and initramfs that svcd made with packs. */
-export const bootFilesOfPacks = (view: View): ReadonlySet<string | undefined> =>
-  new Set(
-    view.names('pack').flatMap(name => {
-      const { kernelfile, initrdfile } = view.get('pack', name) ?? {}
-      return [kernelfile, initrdfile]
-    })
-  )
-
 /** Chooses kernel and initramfs, and builds the initramfs where the ini says so and the image can. */
 export async function bootFiles(
   context: ImageContext,
@@ -46,9 +36,8 @@ export async function bootFiles(
   const { model, config, work, controllers } = context
   const { view } = model
   const pack = image.imagefile === undefined ? undefined : view.get('pack', image.imagefile)
-  const madeHere = bootFilesOfPacks(view)
   const isOwn = (field: 'kernelfile' | 'initrdfile') => async (name: string) => {
-    if (madeHere.has(name)) return false
+    if (isBootFileOfPacks(view, name)) return false
     if (await isFile(join(config.paths.files, name))) return true
     // The admin may have put it on another controller: the image's own would take its place.
     const elsewhere = await controllers?.whoHas(name, job.signal)
@@ -61,7 +50,7 @@ export async function bootFiles(
   // What the admin has set is not taken away: the file may come later.
   const stays = (field: 'kernelfile' | 'initrdfile') => {
     const name = image[field]
-    if (name === undefined || madeHere.has(name)) return undefined
+    if (name === undefined || isBootFileOfPacks(view, name)) return undefined
     job.line(`${field} stays ${name}, which is neither in the image nor in ${config.paths.files}`)
     return 'kept' as const
   }

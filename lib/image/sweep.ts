@@ -1,21 +1,19 @@
 import { readdir } from 'node:fs/promises'
 import { Background } from '../background.js'
 import { theDaemon } from '../model/model.js'
-import { type PackDoc, packBefore } from '../model/types/osimage.js'
+import { type PackDoc, packBefore, stemOf } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import type { Installing } from './installing.js'
 import { newIntentId, type PackIntent } from './intents.js'
-import { discard } from './publish.js'
+import { discard, packOf } from './publish.js'
 
 const hourMs = 3_600_000
 /** How long changes are gathered before they are looked at. */
 const soonMs = 100
 
-/** The files of a pack among all. All names made for it begin alike, also that of a kernel that its image had before. */
-export function filesOfPack({ name, osimage, sha256 }: PackDoc, all: readonly string[]): string[] {
-  const begins = `${osimage}-${sha256.slice(0, 12)}-`
-  return all.filter(file => file === name || file === `${name}.torrent` || file.startsWith(begins))
-}
+/** The files of a pack among all. */
+export const filesOfPack = (pack: PackDoc, all: readonly string[]): string[] =>
+  all.filter(file => packOf(file) === pack.name || file.startsWith(stemOf(pack)))
 
 /**
  * Removes the packs that svcd made and that no image, no tag and no installing node has used for `[image] grace`,

@@ -5,7 +5,10 @@ import { startEtcd } from '../support/etcd.js'
 import { giveKeys } from '../support/keys.js'
 import { until } from '../support/until.js'
 
-type Cluster = Record<string, { status?: string; since?: string }>
+type Cluster = Record<
+  string,
+  { status?: string; since?: string; ipaddr?: string; serverport?: number; svc_config?: string }
+>
 
 t.test('a controller that is gone is listed until an admin removes it', async t => {
   const etcd = await startEtcd(t)
@@ -78,6 +81,12 @@ t.test('a controller that is gone is listed until an admin removes it', async t 
   t.equal((await first.request('POST', '/config/cluster/c2/_delete?dryrun=yes')).status, 400, 'there is no dry run')
   t.equal((await first.request('GET', '/config/cluster/c2/_delete')).status, 204)
   t.equal(await statusOf('c2'), undefined)
+  const audit = await first.request('GET', '/monitor/audit')
+  const [line] = (audit.body as { monitor: { audit: object[] } }).monitor.audit
+  t.match(line, {
+    ...{ who: 'user admin', controller: 'c1', action: 'delete', type: 'controller', name: 'c2' },
+    before: { address: gone.c2?.ipaddr, port: gone.c2?.serverport, ini: gone.c2?.svc_config, since }
+  })
   t.equal((await first.request('POST', '/config/cluster/c2/_delete')).status, 404, 'it is removed')
   await second.start()
   await until(async () => (await statusOf('c2')) === 'standby')

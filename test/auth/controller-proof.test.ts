@@ -1,7 +1,8 @@
 // rules 11.16, 11.19
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { SaidOnce, SLACK_MS } from '../../lib/auth/controller-proof.js'
+import { SLACK_MS } from '../../lib/ask-controller.js'
+import { SaidOnce } from '../../lib/auth/controller-proof.js'
 
 const number = () => randomBytes(16).toString('hex')
 

@@ -94,6 +94,10 @@ t.test("an admin's own kernel stays; one that goes with another pack is not gues
     kernelfile: 'mine',
     initrdfile: b.initrdfile
   })
+  // One that an earlier pack of the same tree had is no file of the admin's.
+  const earlier = `compute-${'c'.repeat(12)}-vmlinuz-5`
+  const left = booting({ ...filesOf(c), kernelfile: earlier }, [b, c], all(b))
+  t.match(left.before.inForce(left.node()).image, filesOf(b))
   const kept = packOf('b', 2, { kernelfile: undefined })
   const unknown = booting(filesOf(c), [kept, c], all(b))
   const target = unknown.node()

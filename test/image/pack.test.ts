@@ -1,6 +1,7 @@
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import t from 'tap'
-import { packImage, storing } from '../../lib/image/pack.js'
+import { packImage, type Storing, storing } from '../../lib/image/pack.js'
+import { publish } from '../../lib/image/publish.js'
 import { theDaemon } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/view.js'
 import { StoreError } from '../../lib/store/errors.js'
@@ -114,6 +115,37 @@ t.test("an admin's boot file that is on another controller so far is not replace
   there = undefined
   await pack()
   t.match(image(), { initrdfile: doc.initrdfile }, 'nobody has it: as where there is one controller alone')
+})
+
+// rules 9.3, 11.19
+t.test('a kernel of the same pack that a crash has left to the image is none of the admin', async t => {
+  const { bench, image, pack } = await beginning(t, 'image.exclude=/boot/*')
+  const controllers = { ...{ own: 'c1', others: () => ['c2'], having: async () => ['c2'] } }
+  const context = {
+    ...bench.context,
+    controllers: { ...controllers, whoHas: async () => undefined }
+  } as never
+  // The kernel is upgraded; the pack of the same tree is stored, and svcd ends before the image has it.
+  const boot = (name: string) => bench.path('images', 'compute', 'boot', name)
+  const keepTime = () => utimesSync(boot('.'), 1, 1)
+  keepTime()
+  await pack()
+  const before = image()
+  for (const name of ['vmlinuz-6.1.0-9', 'vmlinuz-6.1.0-10', 'initrd.img-6.1.0-9', 'initrd.img-6.1.0-10'])
+    rmSync(boot(name))
+  for (const name of ['vmlinuz-6.1.0-11', 'initrd.img-6.1.0-11']) writeFileSync(boot(name), name)
+  keepTime()
+  const store: Storing = async (outcome, _names, release) => {
+    await publish(context, outcome, 'c1', theDaemon)
+    await release()
+    return undefined
+  }
+  await packImage(context, 'compute', {}, store, bench.job())
+  t.strictSame(image(), before)
+  const lines = bench.job()
+  await packImage(context, 'compute', {}, storing(context, theDaemon), lines)
+  t.equal(image()?.imagefile, before?.imagefile, 'the same tree')
+  t.match(image(), { kernelfile: /-vmlinuz-6\.1\.0-11$/, initrdfile: /-initrd\.img-6\.1\.0-11$/ })
 })
 
 // rules 8.3, 9.2

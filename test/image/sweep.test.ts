@@ -63,6 +63,29 @@ t.test('an old pack is kept for the grace time, then all its files go', async t 
   t.strictSame(left(), [...files('2'), 'compute-mine'].sort(), 'what an image names is never removed')
 })
 
+// rules 11.19
+t.test('the pack before is kept for as long as a controller that is there lacks the present one', async t => {
+  const { bench, pack, files, installing, left } = await beginning(t)
+  await bench.put(tx => {
+    const doc = tx.get('pack', pack('2'))
+    if (doc) tx.put('pack', pack('2'), { ...doc, time: 2 })
+  })
+  const [others, have] = [['c2', 'c3'], ['c2']]
+  const controllers = { own: 'c1', others: () => others, having: async () => have } as never
+  const sweep = new Sweep({ ...bench.context, controllers }, installing)
+  t.teardown(() => sweep.close())
+  const all = left()
+  await sweep.run()
+  for (let day = 1; day < 4; day++) {
+    bench.now += 24 * hour
+    await sweep.run()
+    t.strictSame(left(), all, `after ${day} days`)
+  }
+  have.push('c3')
+  await sweep.run()
+  t.strictSame(left(), files('2').sort(), 'all have it')
+})
+
 // rules 9.6
 t.test('the clock set forward or back removes nothing early, and keeps nothing longer', async t => {
   const { bench, pack, sweep, left, installing, report } = await beginning(t)

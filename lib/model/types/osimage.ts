@@ -101,6 +101,17 @@ const packFields = [
 
 export type PackDoc = { readonly name: string } & Stored<typeof packFields>
 
+/** How the names of all files begin that were made for a pack, also that of a kernel that its image had before. */
+export const stemOf = ({ osimage, sha256 }: PackDoc): string => `${osimage}-${sha256.slice(0, 12)}-`
+
+/** Whether svcd made this kernel or initramfs with that pack. */
+export const isBootFileOf = (pack: PackDoc, file = ''): boolean =>
+  file === pack.kernelfile || file === pack.initrdfile || file.startsWith(stemOf(pack))
+
+/** The same of any pack. */
+export const isBootFileOfPacks = (view: View, file: string): boolean =>
+  view.names('pack').some(name => isBootFileOf(view.get('pack', name) as PackDoc, file))
+
 /** The pack of an image before another one of it, by their times; undefined where it is not kept. */
 export function packBefore(view: View, { osimage, time }: PackDoc): PackDoc | undefined {
   const older = view.names('pack').flatMap(name => view.get('pack', name) ?? [])
