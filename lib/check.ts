@@ -72,7 +72,8 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   const firmware = missingFirmware(config)
   const tls = await tlsFindings(config.http, now)
   const told = [...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems, ...inEtcd]
-  const problems: Problem[] = [...told.map(message => ({ ...placeOf(config, message), message })), ...damaged]
+  const placed = (message: string): Problem => ({ ...placeOf(config, message), message })
+  const problems = [...told.map(placed), ...damaged]
   /** What is stored; nothing where the files by which etcd is asked are no use. */
   const inspect = async (): Promise<Problem[]> => {
     if (inEtcd.length > 0) return []
@@ -85,9 +86,14 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
       const found = await Store.inspect({ ...start, medium, verify, log })
       await etcd?.refuseForgotten(directory)
       if (!etcd) return found
-      const clocks = await clockFindings(etcd, config.controller.name, now)
-      const told = clocks.map(message => ({ ...placeOf(config, message), message }))
-      return [...found, ...told, ...(await keyFindings(etcd, directory))]
+      const { controllers } = await etcd.site(now)
+      const far = controllers.filter(
+        ({ name, aheadMs = 0 }) => name !== config.controller.name && Math.abs(aheadMs) > SLACK_MS
+      )
+      const clocks = far.map(({ name, aheadMs = 0 }) =>
+        placed(`[controller] name: ${clocksApart('this machine', `controller ${name}`, aheadMs)}`)
+      )
+      return [...found, ...clocks, ...(await keyFindings(etcd, directory))]
     } finally {
       warnings.push(...(await endpoints))
       await etcd?.close()
@@ -111,8 +117,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     notes.push(...changedSettings(view, ini))
     model = modelOf(view, ini, box, now)
     const images = imageFindings(config, view, model.cluster)
-    for (const message of images.onMachine) problems.push({ ...placeOf(config, message), message })
-    problems.push(...inState(images.problems))
+    problems.push(...images.onMachine.map(placed), ...inState(images.problems))
     warnings.push(...images.warnings, ...looseNames(view, model.cluster))
     // A network without a prefix is one of the problems.
     for (const name of view.names('network')) {
@@ -122,10 +127,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     return options.verify(view)
   }
   const state = await inspect().catch((error: NodeJS.ErrnoException) => {
-    if (etcd && !(error instanceof LoadError)) {
-      const message = `[store] endpoints: ${error.message}`
-      return [{ ...placeOf(config, message), message }]
-    }
+    if (etcd && !(error instanceof LoadError)) return [placed(`[store] endpoints: ${error.message}`)]
     if (error.code !== 'EACCES') throw error
     return [{ file: directory, message: `cannot be read: ${error.message}` }]
   })
@@ -137,12 +139,8 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
       ...state
     ],
     warnings: [
-      ...reachability(config, networks),
-      ...frontWarnings(config),
-      ...userWarnings(config),
-      ...firmware.warnings,
-      ...tls.warnings,
-      ...warnings
+      ...[...reachability(config, networks), ...frontWarnings(config), ...userWarnings(config)],
+      ...[...firmware.warnings, ...tls.warnings, ...warnings]
     ],
     notes
   }
@@ -176,15 +174,6 @@ async function endpointWarnings(etcd: Etcd | undefined): Promise<string[]> {
     // The wrong one of the two is the usual slip.
     const hint = endpoint.endsWith(':2380') ? '; is this 2380, the port of members?' : ''
     return `[store] endpoints: ${endpoint} does not answer (${reason}); ${rest}${hint}`
-  })
-}
-
-/** The clock of each other controller that runs where it is too far from this one's. */
-async function clockFindings(etcd: Etcd, own: string, now: number): Promise<string[]> {
-  const { controllers } = await etcd.site(now)
-  return controllers.flatMap(({ name, aheadMs = 0 }) => {
-    if (name === own || Math.abs(aheadMs) <= SLACK_MS) return []
-    return `[controller] name: ${clocksApart('this machine', `controller ${name}`, aheadMs)}`
   })
 }
 

@@ -34,7 +34,7 @@ import { Certificate } from './http/certificate.js'
 import { descriptorShare } from './http/descriptors.js'
 import type { Limits } from './http/limits.js'
 import { HttpServer, type ServerOptions } from './http/server.js'
-import type { Controllers as ImageControllers } from './image/context.js'
+import type { Copies } from './image/copies/copies.js'
 import { Images } from './image/images.js'
 import { Distribution } from './image/torrent/distribution.js'
 import { Remote } from './image/transfer/remote.js'
@@ -329,10 +329,9 @@ async function buildParts(
     newNodes: booting.new_nodes
   })
   const trace = new Trace(model, boots, now)
-  let isNowhere = (_file: string) => false
-  let copied: Pick<ImageControllers, 'whoHas' | 'having'> | undefined
+  let copied: Copies | undefined
   const mayBeElsewhere = (file: string) =>
-    http.urls.length > 1 && (etcd?.others.length ?? 0) > 0 && !isNowhere(file)
+    http.urls.length > 1 && (etcd?.others.length ?? 0) > 0 && !copied?.isNowhere(file)
   const packBefore = etcd && new PackBefore({ model, hasFile, mayBeElsewhere })
   const boot = new Boot({
     ...{ model, templates, status, grants, trace, handover, hasFile, mayBeElsewhere, packBefore, log },
@@ -385,8 +384,7 @@ async function buildParts(
     questions &&
     sharing?.handingOn({ store, shared: etcd }, tokens, questions, config, { now, ticks, log })
   const sameIni = etcd && sharing && closed(sharing.sameIni(etcd, config, tokens, log))
-  if (copies) ({ isNowhere } = copies)
-  copied = copies
+  copied = copies?.copies
   if (copies) closers.push(() => copies.close())
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
   const library = new Library({ templates, log })
@@ -425,7 +423,7 @@ async function buildParts(
     () => boots.health,
     () => audit.health,
     () => disk.condition,
-    () => copies?.condition,
+    () => copied?.condition,
     () => packBefore?.condition,
     () => handing?.condition,
     () => (etcd?.namesake ? { ok: false, reason: etcd.namesake } : undefined),

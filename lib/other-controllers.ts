@@ -18,7 +18,6 @@ import { Errands } from './image/errands/errands.js'
 import type { Log } from './log.js'
 import type { Docs } from './model/docs.js'
 import type { ClusterIndex } from './model/index.js'
-import type { PackDoc } from './model/types/osimage.js'
 import type { ClusterStore } from './model/view.js'
 import type { Audit } from './monitor/audit.js'
 import { AuditLogs } from './monitor/audit-logs.js'
@@ -176,12 +175,7 @@ export async function fileCopies(
       ...copyRoutes({ model, config }, questions.files, checksums),
       ...errandRoutes(errands, questions.work)
     ],
-    get condition() {
-      return copies.condition
-    },
-    isNowhere: (file: string) => copies.isNowhere(file),
-    whoHas: (file: string, signal: AbortSignal) => copies.whoHas(file, signal),
-    having: (pack: PackDoc, signal: AbortSignal) => copies.having(pack, signal),
+    copies,
     close: async () => {
       await errands.close()
       checksums.close()
@@ -227,11 +221,10 @@ export function handingOn(
     others: () => shared.others,
     writer: () => store.writer?.url
   })
-  const told = (url: string, failure: string) => reach.told(url, failure)
-  const options = { store, requests, told, trust }
+  const options = { store, requests, told: reach.told.bind(reach), trust }
   const nameAt = (from = '') => {
     const address = from.replace(/^::ffff:/, '')
-    const names = shared.others.flatMap(other => (other.address === address ? [other.name] : []))
+    const names = shared.others.flatMap(other => (other.address === address ? other.name : []))
     return `controller ${names.join(' or ') || `at ${address}`}`
   }
   const own = `controller ${config.controller.name}`

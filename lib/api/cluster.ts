@@ -177,33 +177,37 @@ async function exported(model: Model, masked: boolean): Promise<Iterable<string>
   }
 }
 
-/** A controller, as rules 1.1 show it. */
-const controllerOf = (
+/** Controllers, as rules 1.1 show them; `since`: since when they are gone. */
+const shownAs = (
   status: 'primary' | 'standby' | 'gone',
-  { address, port, ini }: Pick<Controller, 'address' | 'port' | 'ini'>
-) => ({
-  status,
-  ipaddr: address,
-  serverport: port,
-  svc_config: ini
-})
+  all: readonly (Pick<Controller, 'name' | 'address' | 'port' | 'ini'> & { readonly since?: string })[] = []
+) =>
+  Object.fromEntries(
+    all.map(({ name, address, port, ini, since }) => [
+      name,
+      {
+        status,
+        ipaddr: address,
+        serverport: port,
+        svc_config: ini,
+        ...(since === undefined ? {} : { since })
+      }
+    ])
+  )
 
 /** Whether the controller that wrote last does not know whether it still may (rules 11.15). */
 const isInDoubt = (shared: Parts['shared']) => shared?.standing.role === 'unknown'
 
 function shown({ config, model, shared, agreed }: Parts): JsonObject {
   const settings = Object.fromEntries(settingNames.map(name => [name, model.cluster[name]]))
-  const { name, address } = config.controller
   const { variables } = model.cluster
-  const status = isInDoubt(shared) ? 'standby' : 'primary'
+  const own = { ...config.controller, port: config.http.listen.port, ini: config.file }
   return {
     name: config.cluster.name,
-    ...Object.fromEntries(
-      (agreed?.gone ?? []).map(one => [one.name, { ...controllerOf('gone', one), since: one.since }])
-    ),
+    ...shownAs('gone', agreed?.gone),
     // The one that writes answers this, or one that does not know whether it still may: then no controller is known to write.
-    [name]: controllerOf(status, { address, port: config.http.listen.port, ini: config.file }),
-    ...Object.fromEntries((shared?.others ?? []).map(other => [other.name, controllerOf('standby', other)])),
+    ...shownAs(isInDoubt(shared) ? 'standby' : 'primary', [own]),
+    ...shownAs('standby', shared?.others),
     ...settings,
     // The other objects here are controllers: clients go through them.
     ...(Object.keys(variables).length > 0 ? { variables } : {})

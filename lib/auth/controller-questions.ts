@@ -12,20 +12,19 @@ const HEADER = 'x-svcd-controller'
  * and an answer is that to one question.
  */
 export class ControllerQuestions {
-  readonly #key: Uint8Array
-  readonly #now: () => number
   readonly #taken: SaidOnce
 
   /** `key`: for one purpose alone. `now`: milliseconds since 1970. */
-  constructor(key: Uint8Array, now: () => number) {
-    this.#key = key
-    this.#now = now
+  constructor(
+    private readonly key: Uint8Array,
+    private readonly now: () => number
+  ) {
     this.#taken = new SaidOnce(now())
   }
 
   /** The headers of a question with these words: its body, or its path and query. No other question has the same. */
   headersFor(words: string): Record<string, string> {
-    const said = `${this.#now()} ${randomBytes(16).toString('hex')}`
+    const said = `${this.now()} ${randomBytes(16).toString('hex')}`
     return { [HEADER]: `${said} ${this.#proof('asked', words, said)}` }
   }
 
@@ -35,7 +34,7 @@ export class ControllerQuestions {
       /^((\d{1,16}) ([\da-f]{32})) ([\da-f]{64})$/.exec(String(header ?? '')) ?? []
     if (said === '' || !isSameProof(this.#proof('asked', words, said), proof))
       throw unauthorized('controllers of this cluster alone may ask for this')
-    const now = this.#now()
+    const now = this.now()
     const aheadMs = Number(time) - now
     if (Math.abs(aheadMs) > SLACK_MS)
       throw unauthorized(clocksApart('this controller', 'the controller that asks', aheadMs))
@@ -58,6 +57,6 @@ export class ControllerQuestions {
   }
 
   #proof(...said: readonly string[]): string {
-    return proofBy(this.#key, said)
+    return proofBy(this.key, said)
   }
 }

@@ -26,16 +26,14 @@ interface Head {
  * have, for one request with one body, and for one right to write.
  */
 export class ForwardedRequests {
-  readonly #key: Uint8Array
-  readonly #now: () => number
   readonly #taken: SaidOnce
-  readonly #right: () => string | undefined
 
   /** `key`: for this purpose alone. `right`: the right to write that this controller has. `now`: milliseconds since 1970. */
-  constructor(key: Uint8Array, right: () => string | undefined, now: () => number) {
-    this.#key = key
-    this.#right = right
-    this.#now = now
+  constructor(
+    private readonly key: Uint8Array,
+    private readonly right: () => string | undefined,
+    private readonly now: () => number
+  ) {
     this.#taken = new SaidOnce(now())
   }
 
@@ -47,7 +45,7 @@ export class ForwardedRequests {
     body: Uint8Array
   ): Promise<Record<string, string>> {
     const checksum = await checksumOf(body)
-    const said = `${address} ${right} ${this.#now()} ${randomBytes(16).toString('hex')} ${checksum}`
+    const said = `${address} ${right} ${this.now()} ${randomBytes(16).toString('hex')} ${checksum}`
     return { [HEADER]: `${said} ${this.#proof(head, said)}` }
   }
 
@@ -66,11 +64,11 @@ export class ForwardedRequests {
     if (said === '' || !isSameProof(this.#proof(head, said), proof))
       throw badRequest(`the header ${HEADER} is for controllers of this cluster: leave it out`)
     // Before all else: who begins to write has taken none of those that were for another one.
-    if (right !== this.#right())
+    if (right !== this.right())
       throw again('this was handed on to a controller that writes, and this one does not, or anew', '', {
         [NOT_TAKEN]: 'yes'
       })
-    const now = this.#now()
+    const now = this.now()
     const aheadMs = Number(time) - now
     if (Math.abs(aheadMs) > SLACK_MS)
       throw again(
@@ -91,7 +89,7 @@ export class ForwardedRequests {
   }
 
   #proof({ method, target, headers }: Head, said: string): string {
-    return proofBy(this.#key, [method, target, said, headers['x-access-tokens'] ?? ''])
+    return proofBy(this.key, [method, target, said, headers['x-access-tokens'] ?? ''])
   }
 }
 

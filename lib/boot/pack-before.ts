@@ -26,13 +26,12 @@ export class PackBefore {
   /** The node with that pack, or as it is. A tag pins its files: there is none before. */
   inForce(target: EffectiveNode): EffectiveNode {
     const { image, settings } = target
-    if (!image || settings.osimagetag !== untagged) return target
-    const before = this.#before(image)
+    const before = image && settings.osimagetag === untagged ? this.#before(image) : undefined
     return before ? { ...target, image: before } : target
   }
 
   /** The sentence on a node that has it; undefined for others. */
-  sentence({ image }: EffectiveNode): string | undefined {
+  sentence({ image }: Partial<Pick<EffectiveNode, 'image'>>): string | undefined {
     const missing = image && this.#missing.get(image)
     if (missing === undefined) return undefined
     return (
@@ -44,10 +43,8 @@ export class PackBefore {
   /** What is told of images that have it; undefined where none does. */
   get condition(): { readonly ok: true; readonly reason: string } | undefined {
     const { view } = this.options.model
-    const told = view.names('osimage').flatMap(name => {
-      const image = this.#before(view.get('osimage', name) as OsimageDoc)
-      return (image && this.sentence({ image } as EffectiveNode)) ?? []
-    })
+    const images = view.names('osimage').map(name => this.#before(view.get('osimage', name) as OsimageDoc))
+    const told = images.flatMap(image => this.sentence({ image }) ?? [])
     return told.length === 0 ? undefined : { ok: true, reason: told.slice(0, MOST_TOLD).join('; ') }
   }
 
@@ -57,21 +54,19 @@ export class PackBefore {
     const missing = [image.kernelfile, image.initrdfile, image.imagefile].find(
       file => file !== undefined && !hasFile(file) && !mayBeElsewhere(file)
     )
-    const present = missing === undefined ? undefined : model.view.get('pack', image.imagefile ?? '')
+    if (missing === undefined) return undefined
+    const present = model.view.get('pack', image.imagefile ?? '')
     const pack = present && packBefore(model.view, present)
-    if (!pack || missing === undefined) return undefined
+    if (!pack) return undefined
     // What an admin has named in the place of the pack's own stays.
     const own = (field: 'kernelfile' | 'initrdfile') =>
       image[field] === undefined || isBootFileOf(present, image[field]) ? pack[field] : image[field]
     const [kernelfile, initrdfile] = [own('kernelfile'), own('initrdfile')]
     if (kernelfile === undefined || initrdfile === undefined) return undefined
     if (![pack.name, kernelfile, initrdfile].every(hasFile)) return undefined
-    const { kernelversion = pack.kernelversion, ...rest } = image
-    const version = pack.kernelversion ?? kernelversion
-    const before = {
-      ...{ ...rest, imagefile: pack.name, kernelfile, initrdfile },
-      ...(version === undefined ? {} : { kernelversion: version })
-    }
+    const { kernelversion } = pack
+    const files = { imagefile: pack.name, kernelfile, initrdfile }
+    const before = { ...image, ...files, ...(kernelversion === undefined ? {} : { kernelversion }) }
     this.#missing.set(before, missing)
     return before
   }

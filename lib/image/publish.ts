@@ -69,10 +69,7 @@ export async function publish(
     return async () => {}
   }
   const before = model.view.get('pack', pack.name)
-  await model.change(actor, tx => {
-    presentImage(tx, outcome)
-    tx.put('pack', pack.name, pack)
-  })
+  await model.change(actor, tx => void putPack(tx, outcome))
   return async job => {
     try {
       await awaitSecond(context, controllers, pack, job)
@@ -104,14 +101,12 @@ async function awaitSecond(
   job.line(`it counts once a second controller has it, or after ${Math.ceil(waitMs / 1000)} s`)
   for (;;) {
     const here = await Promise.all(filesOf(pack).map(file => isFile(join(config.paths.files, file))))
-    const have = [...(here.every(Boolean) ? [own] : []), ...(await having(pack, job.signal))]
+    const have = [here.every(Boolean) ? own : [], await having(pack, job.signal)].flat()
     const all = others().length + 1
     if (have.length > 1) return job.line(`controllers ${have.join(' and ')} have it`)
     if (ticks() >= giveUp || all === 1) {
-      if (have.length === 0)
-        throw unavailable(
-          `no controller that is there has ${pack.name}, which was packed: pack the image again`
-        )
+      const lost = `no controller that is there has ${pack.name}, which was packed: pack the image again`
+      if (have.length === 0) throw unavailable(lost)
       const text =
         `OS image ${pack.osimage}: of ${all} controllers ${have[0]} alone has its new pack ${pack.name}; without that one, nodes boot the ` +
         'pack before: look at GET /monitor/service/svcd of the others'
@@ -122,27 +117,27 @@ async function awaitSecond(
   }
 }
 
-/** The image that was packed. Throws 503 where it is not what it was then. */
-function presentImage(tx: Tx, { path, pack }: Outcome): OsimageDoc {
+/** Stores the pack; gives the image that was packed. Throws 503 where it is not what it was then. */
+function putPack(tx: Tx, { path, pack }: Outcome): OsimageDoc {
   const now = tx.get('osimage', pack.osimage)
   if (!now) throw unavailable(`OS image ${pack.osimage} was deleted or renamed while it was packed`)
   if (now.path !== path)
     throw unavailable(`OS image ${pack.osimage}: field "path" was changed while it was packed`)
+  tx.put('pack', pack.name, pack)
   return now
 }
 
 function putImage(tx: Tx, outcome: Outcome, controller: string | undefined): void {
   const { kept, version, pack } = outcome
-  const { kernelfile, initrdfile, kernelversion, ...rest } = presentImage(tx, outcome)
+  const { kernelfile, initrdfile, kernelversion, ...rest } = putPack(tx, outcome)
   tx.put('osimage', rest.name, {
     ...rest,
-    ...(controller === undefined ? {} : { controller }),
+    ...set('controller', controller),
     imagefile: pack.name,
     ...set('kernelfile', kept.includes('kernelfile') ? kernelfile : pack.kernelfile),
     ...set('initrdfile', kept.includes('initrdfile') ? initrdfile : pack.initrdfile),
     ...set('kernelversion', version ?? kernelversion)
   })
-  tx.put('pack', pack.name, pack)
 }
 
 const set = <K extends string>(key: K, value: string | undefined) =>

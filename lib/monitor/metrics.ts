@@ -1,6 +1,6 @@
 import { Counter, Gauge, type Metric, Registry } from 'prom-client'
 import { inSlices, type Shared, shared } from '../concurrency.js'
-import type { Controller, Standing } from '../store/medium.js'
+import type { SharedMedium } from '../store/medium.js'
 import type { Report } from './node-status.js'
 
 /** One text serves all who ask within so long. */
@@ -41,13 +41,9 @@ export interface Sources {
   readonly services: () => Iterable<readonly [string, boolean]>
   /** Name → how often its files were put in force, and could not be. */
   readonly applies: () => Iterable<readonly [string, { readonly applied: number; readonly failed: number }]>
-  /** Of controllers that share the objects: where this one stands, those beside it, and how many are gone. Absent: it is alone. */
+  /** Of controllers that share the objects; `gone`: how many are. Absent: it is alone. */
   readonly controllers?:
-    | (() => {
-        readonly standing: Standing
-        readonly others: readonly Pick<Controller, 'name' | 'aheadMs'>[]
-        readonly gone: number
-      })
+    | (() => Pick<SharedMedium, 'standing' | 'others'> & { readonly gone: number })
     | undefined
   /** How late the event loop is, in milliseconds. */
   readonly loopDelayMs: () => number
@@ -79,14 +75,8 @@ class Times {
   }
 
   add(seconds: number): void {
-    let bucket = 0
-    for (const bound of this.bounds) {
-      if (seconds <= bound) {
-        this.counts[bucket] = (this.counts[bucket] ?? 0) + 1
-        break
-      }
-      bucket++
-    }
+    const bucket = this.bounds.findIndex(bound => seconds <= bound)
+    if (bucket >= 0) this.counts[bucket] = (this.counts[bucket] ?? 0) + 1
     this.sum += seconds
     this.count++
   }
@@ -135,18 +125,14 @@ export class Metrics {
   readonly #steps = new Map<string, Times>()
   readonly #ended = { completed: 0, failed: 0 }
   readonly #store = { commits: 0, objects: 0 }
-  readonly #sources: Sources
   readonly #text: Shared<MetricsText>
   #imageBytes = 0
   #looked: Looked = { states: new Map(), stale: 0, jobs: new Map() }
 
-  constructor(sources: Sources) {
-    this.#sources = sources
+  constructor(private readonly sources: Sources) {
     this.#text = shared(SHARED_MS, () => this.#made(), sources.now)
-    this.#counters()
-    this.#times()
-    this.#gauges(sources)
-    if (sources.controllers) this.#ofControllers(sources.controllers)
+    this.#tell(sources)
+    if (sources.controllers) this.#tellOfControllers(sources.controllers)
   }
 
   /** The type and the text of an answer; one that is a second old at most, so that many who ask cost as much as one. */
@@ -155,7 +141,7 @@ export class Metrics {
   }
 
   async #made(): Promise<MetricsText> {
-    this.#looked = await inSlices(looking(this.#sources))
+    this.#looked = await inSlices(looking(this.sources))
     return { type: this.#registry.contentType, text: await this.#registry.metrics() }
   }
 
@@ -187,157 +173,122 @@ export class Metrics {
     const last = stepOf(before?.state)
     if (!before || last === undefined || last === 'completed' || last === 'failed' || step === 'started')
       return
-    let times = this.#steps.get(last)
-    if (!times) {
-      times = new Times(STEP_SECONDS)
-      this.#steps.set(last, times)
-    }
+    const times = this.#steps.get(last) ?? new Times(STEP_SECONDS)
+    this.#steps.set(last, times)
     times.add(Math.max(0, Date.parse(now.time) - Date.parse(before.time)) / 1000)
   }
 
-  #counters(): void {
-    const routes = this.#routes
-    const ended = this.#ended
-    const store = this.#store
-    const imageBytes = () => this.#imageBytes
-    this.#counter(
+  #tell({ services, applies, loopDelayMs }: Sources): void {
+    const [routes, steps] = [this.#routes, this.#steps]
+    const ofRoutes = ['method', 'route']
+    this.#series(
+      Counter,
       'svcd_http_requests_total',
       'Requests that are over',
-      ['method', 'route', 'status'],
+      [...ofRoutes, 'status'],
       function* () {
         for (const { method, route, statuses } of routes.values())
           for (const [status, count] of statuses) yield [{ method, route, status }, count]
       }
     )
-    this.#counter('svcd_http_sent_bytes_total', 'Bytes of bodies sent', ['method', 'route'], function* () {
+    this.#series(Counter, 'svcd_http_sent_bytes_total', 'Bytes of bodies sent', ofRoutes, function* () {
       for (const { method, route, bytes } of routes.values()) yield [{ method, route }, bytes]
     })
-    this.#counter('svcd_image_sent_bytes_total', 'Bytes of packed images sent by http', [], function* () {
-      yield [{}, imageBytes()]
-    })
-    this.#counter('svcd_installations_total', 'Installations that ended', ['outcome'], function* () {
-      for (const [outcome, count] of Object.entries(ended)) yield [{ outcome }, count]
-    })
-    this.#counter('svcd_store_commits_total', 'Changes that were made durable', [], function* () {
-      yield [{}, store.commits]
-    })
-    this.#counter('svcd_store_objects_written_total', 'Objects in these changes', [], function* () {
-      yield [{}, store.objects]
-    })
-    this.#counter('process_cpu_seconds_total', 'Processor time of the daemon', [], function* () {
+    this.#one(
+      Counter,
+      'svcd_image_sent_bytes_total',
+      'Bytes of packed images sent by http',
+      () => this.#imageBytes
+    )
+    this.#series(Counter, 'svcd_installations_total', 'Installations that ended', ['outcome'], () =>
+      labelled('outcome', Object.entries(this.#ended))
+    )
+    this.#one(
+      Counter,
+      'svcd_store_commits_total',
+      'Changes that were made durable',
+      () => this.#store.commits
+    )
+    this.#one(
+      Counter,
+      'svcd_store_objects_written_total',
+      'Objects in these changes',
+      () => this.#store.objects
+    )
+    this.#one(Counter, 'process_cpu_seconds_total', 'Processor time of the daemon', () => {
       const { user, system } = process.cpuUsage()
-      yield [{}, (user + system) / 1e6]
+      return (user + system) / 1e6
     })
-  }
-
-  #times(): void {
-    const routes = this.#routes
-    const steps = this.#steps
-    this.#histogram(
-      'svcd_http_request_duration_seconds',
-      'From a request to the end of its answer',
-      function* (name) {
-        for (const { method, route, times } of routes.values()) yield* times.values(name, { method, route })
-      }
+    const took = 'From a request to the end of its answer'
+    this.#histogram('svcd_http_request_duration_seconds', took, function* (name) {
+      for (const { method, route, times } of routes.values()) yield* times.values(name, { method, route })
+    })
+    const stepTook = 'How long steps of installations took'
+    this.#histogram('svcd_installation_step_duration_seconds', stepTook, function* (name) {
+      for (const [step, times] of steps) yield* times.values(name, { step })
+    })
+    this.#series(Gauge, 'svcd_nodes', 'Nodes by their last state', ['state'], () =>
+      labelled('state', this.#looked.states)
     )
-    this.#histogram(
-      'svcd_installation_step_duration_seconds',
-      'How long steps of installations took',
-      function* (name) {
-        for (const [step, times] of steps) yield* times.values(name, { step })
-      }
+    const stale = 'Nodes that would get something else than they run'
+    this.#one(Gauge, 'svcd_nodes_stale', stale, () => this.#looked.stale)
+    const recorded = 'Requests with a record, by state'
+    this.#series(Gauge, 'svcd_requests_in_background', recorded, ['state'], () =>
+      ['queued', 'running', 'done', 'failed'].map(state => [{ state }, this.#looked.jobs.get(state) ?? 0])
     )
-  }
-
-  #gauges({ services, applies, loopDelayMs }: Sources): void {
-    const looked = () => this.#looked
-    this.#gauge('svcd_nodes', 'Nodes by their last state', ['state'], function* () {
-      for (const [state, count] of looked().states) yield [{ state }, count]
+    const well = 'Whether a part of svcd, or a service, is well'
+    this.#series(Gauge, 'svcd_service_ok', well, ['service'], function* () {
+      for (const [service, ok] of services()) yield [{ service }, Number(ok)]
     })
-    this.#gauge('svcd_nodes_stale', 'Nodes that would get something else than they run', [], function* () {
-      yield [{}, looked().stale]
+    const inForce = 'Files put in force, or refused'
+    this.#series(Counter, 'svcd_service_applies_total', inForce, ['service', 'outcome'], function* () {
+      for (const [service, counts] of applies())
+        for (const [outcome, count] of Object.entries(counts)) yield [{ service, outcome }, count]
     })
-    this.#gauge('svcd_requests_in_background', 'Requests with a record, by state', ['state'], function* () {
-      const { jobs } = looked()
-      for (const state of ['queued', 'running', 'done', 'failed']) yield [{ state }, jobs.get(state) ?? 0]
-    })
-    this.#gauge(
-      'svcd_service_ok',
-      'Whether a part of svcd, or a service, is well',
-      ['service'],
-      function* () {
-        for (const [service, ok] of services()) yield [{ service }, ok ? 1 : 0]
-      }
-    )
-    this.#counter(
-      'svcd_service_applies_total',
-      'Files put in force, or refused',
-      ['service', 'outcome'],
-      function* () {
-        for (const [service, counts] of applies())
-          for (const [outcome, count] of Object.entries(counts)) yield [{ service, outcome }, count]
-      }
-    )
-    this.#gauge('svcd_event_loop_delay_seconds', 'How late the event loop is on average', [], function* () {
-      yield [{}, Math.max(0, loopDelayMs()) / 1000]
-    })
-    this.#gauge('process_resident_memory_bytes', 'Memory of the daemon', [], function* () {
-      yield [{}, process.memoryUsage.rss()]
-    })
+    const late = 'How late the event loop is on average'
+    this.#one(Gauge, 'svcd_event_loop_delay_seconds', late, () => Math.max(0, loopDelayMs()) / 1000)
+    this.#one(Gauge, 'process_resident_memory_bytes', 'Memory of the daemon', () => process.memoryUsage.rss())
     const began = Date.now() / 1000 - process.uptime()
-    this.#gauge('process_start_time_seconds', 'When the daemon began, since 1970', [], function* () {
-      yield [{}, began]
+    this.#one(Gauge, 'process_start_time_seconds', 'When the daemon began, since 1970', () => began)
+  }
+
+  #tellOfControllers(found: NonNullable<Sources['controllers']>): void {
+    this.#series(Gauge, 'svcd_controller_role', 'The part of this controller: 1', ['role'], () =>
+      ['primary', 'standby', 'unknown'].map(role => [{ role }, Number(found().standing.role === role)])
+    )
+    const known = 'The number of the last change that it knows'
+    this.#one(Gauge, 'svcd_store_revision', known, () => found().standing.revision)
+    const lag = 'How long ago it was known to miss no change'
+    this.#one(Gauge, 'svcd_store_lag_seconds', lag, () => found().standing.lag_ms / 1000)
+    this.#series(Gauge, 'svcd_controllers', 'Controllers, with this one', ['status'], () =>
+      labelled('status', Object.entries({ there: found().others.length + 1, gone: found().gone }))
+    )
+    const help = 'How far the clock of another controller is ahead of that of this one'
+    this.#series(Gauge, 'svcd_controller_clock_offset_seconds', help, ['controller'], function* () {
+      for (const { name: controller, aheadMs } of found().others)
+        if (aheadMs !== undefined) yield [{ controller }, aheadMs / 1000]
     })
   }
 
-  #ofControllers(found: NonNullable<Sources['controllers']>): void {
-    const roles = ['primary', 'standby', 'unknown']
-    this.#gauge('svcd_controller_role', 'The part of this controller: 1', ['role'], () =>
-      roles.map(role => [{ role }, found().standing.role === role ? 1 : 0])
-    )
-    this.#gauge('svcd_store_revision', 'The number of the last change that it knows', [], () => [
-      [{}, found().standing.revision]
-    ])
-    this.#gauge('svcd_store_lag_seconds', 'How long ago it was known to miss no change', [], () => [
-      [{}, found().standing.lag_ms / 1000]
-    ])
-    this.#gauge('svcd_controllers', 'Controllers, with this one', ['status'], () => [
-      [{ status: 'there' }, found().others.length + 1],
-      [{ status: 'gone' }, found().gone]
-    ])
-    const help = 'How far the clock of another controller is ahead of that of this one'
-    this.#gauge('svcd_controller_clock_offset_seconds', help, ['controller'], () =>
-      found().others.flatMap(({ name: controller, aheadMs }) =>
-        aheadMs === undefined ? [] : [[{ controller }, aheadMs / 1000]]
-      )
-    )
-  }
-
-  #counter(
+  #series(
+    Kind: typeof Counter | typeof Gauge,
     name: string,
     help: string,
     labelNames: string[],
     collect: () => Iterable<[Labels, number]>
   ): void {
-    const counter = new Counter({
+    new Kind({
       ...{ name, help, labelNames, registers: [this.#registry] },
       collect() {
         this.reset()
         for (const [labels, value] of collect()) this.inc({ ...labels }, value)
       }
     })
-    void counter
   }
 
-  #gauge(name: string, help: string, labelNames: string[], collect: () => Iterable<[Labels, number]>): void {
-    const gauge = new Gauge({
-      ...{ name, help, labelNames, registers: [this.#registry] },
-      collect() {
-        this.reset()
-        for (const [labels, value] of collect()) this.set({ ...labels }, value)
-      }
-    })
-    void gauge
+  /** One without labels. */
+  #one(kind: typeof Counter | typeof Gauge, name: string, help: string, value: () => number): void {
+    this.#series(kind, name, help, [], () => [[{}, value()]])
   }
 
   /** The library's own histogram counts by itself, and slower: this one is made of what was counted. */
@@ -352,6 +303,9 @@ export class Metrics {
     this.#registry.registerMetric(histogram as unknown as Metric<string>)
   }
 }
+
+const labelled = (label: string, values: Iterable<readonly [string, number]>): [Labels, number][] =>
+  [...values].map(([value, count]) => [{ [label]: value }, count])
 
 /** Looks at each node and each request, in pieces that take turns with other work. */
 function* looking({ nodes, state, stale, jobs }: Sources): Generator<undefined, Looked> {

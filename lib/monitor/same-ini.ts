@@ -1,6 +1,7 @@
 import { CLOCK_WARN_MS, clocksApart, SLACK_MS } from '../ask-controller.js'
 import { Background } from '../background.js'
 import type { Log } from '../log.js'
+import type { Controller } from '../store/medium.js'
 import type { Condition } from './health.js'
 
 const LOOK_MS = 5000
@@ -10,19 +11,13 @@ const MOST_NAMED = 10
 /** Digests of what has to be alike, by its words for an admin. */
 type Digests = Readonly<Record<string, string>>
 
-interface Other {
-  readonly name: string
-  readonly digests?: Digests
-  readonly aheadMs?: number
-}
-
 interface SameIniOptions {
   /** The name of this controller. */
   readonly name: string
   /** Those of this controller. */
   readonly own: Digests
-  /** The other controllers that are there; what one does not tell is not compared. `aheadMs`: how far its clock is ahead of this one's. */
-  readonly others: () => readonly Other[]
+  /** The other controllers that are there; what one does not tell is not compared. */
+  readonly others: () => readonly Pick<Controller, 'name' | 'digests' | 'aheadMs'>[]
   readonly log: Log
 }
 
@@ -31,26 +26,24 @@ interface SameIniOptions {
  * what differs, and where (rules 11.15).
  */
 export class SameIni {
-  readonly #o: SameIniOptions
   /** Each difference that was there at the last look. */
   #told: ReadonlySet<string> = new Set()
   readonly #looking: Background
 
-  constructor(options: SameIniOptions) {
-    this.#o = options
+  constructor(private readonly options: SameIniOptions) {
     this.#looking = new Background({ work: async () => this.look(), everyMs: LOOK_MS })
     this.#looking.wake()
   }
 
   /** What this controller tells the others. */
   get own(): Digests {
-    return this.#o.own
+    return this.options.own
   }
 
   /** Logs each difference that was not there at the last look, or was another one. */
   look(): void {
     const found = new Map(this.#differences().map(({ id, text }) => [id, text]))
-    for (const [id, text] of found) if (!this.#told.has(id)) this.#o.log.warn(text)
+    for (const [id, text] of found) if (!this.#told.has(id)) this.options.log.warn(text)
     this.#told = new Set(found.keys())
   }
 
@@ -71,8 +64,8 @@ export class SameIni {
 
   /** One for each controller and thing that differs; `id` is another one when its digest changes, or its clock fails. */
   #differences(): { readonly id: string; readonly text: string; readonly isWarning?: boolean }[] {
-    return this.#o.others().flatMap(({ name, digests = {}, aheadMs = 0 }) => {
-      const differ = Object.entries(this.#o.own).flatMap(([words, digest]) => {
+    return this.options.others().flatMap(({ name, digests = {}, aheadMs = 0 }) => {
+      const differ = Object.entries(this.options.own).flatMap(([words, digest]) => {
         const other = Object.hasOwn(digests, words) ? digests[words] : undefined
         if (other === undefined || other === digest) return []
         const text = `${words} of this controller is not that of controller ${name}: give both the same`
@@ -80,7 +73,7 @@ export class SameIni {
       })
       if (Math.abs(aheadMs) <= CLOCK_WARN_MS) return differ
       const isWarning = Math.abs(aheadMs) <= SLACK_MS
-      const text = clocksApart(`controller ${this.#o.name}`, `controller ${name}`, aheadMs)
+      const text = clocksApart(`controller ${this.options.name}`, `controller ${name}`, aheadMs)
       return [...differ, { id: JSON.stringify([name, 'clock', isWarning]), text, isWarning }]
     })
   }

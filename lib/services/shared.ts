@@ -111,22 +111,24 @@ export class SharedServices {
   }
 
   #listed(): readonly NamedController[] {
-    const found: NamedController[] = []
-    for (const entry of this.#entries.values())
-      if ('address' in entry && !entry.isUnnamed)
-        found.push({ name: entry.key.slice(CONTROLLER.length), address: entry.address })
+    const found = this.#noted.flatMap(({ name, address, isUnnamed }) => (isUnnamed ? [] : { name, address }))
     return found.length > 0 ? found.sort((a, b) => compareNames(a.name, b.name)) : [this.#o.self]
+  }
+
+  /** What is kept of controllers. */
+  get #noted(): (Noted & { readonly name: string })[] {
+    return [...this.#entries.values()].flatMap(entry =>
+      'address' in entry ? { ...entry, name: entry.key.slice(CONTROLLER.length) } : []
+    )
   }
 
   /** The controllers that are not there any more, until `remove`, the last one first; `since`: ISO 8601, UTC. */
   get gone(): readonly (Shown & { readonly since: string })[] {
-    const found = [...this.#entries.values()].flatMap(entry => {
-      if (!('address' in entry) || entry.goneMs === undefined) return []
-      const { key, address, port, ini, goneMs } = entry
-      const name = key.slice(CONTROLLER.length)
-      return [{ name, address, port, ini, since: new Date(goneMs).toISOString() }]
-    })
-    return found.sort((a, b) => (a.since < b.since ? 1 : -1))
+    return this.#noted
+      .flatMap(({ name, address, port, ini, goneMs }) =>
+        goneMs === undefined ? [] : { name, address, port, ini, since: new Date(goneMs).toISOString() }
+      )
+      .sort((a, b) => (a.since < b.since ? 1 : -1))
   }
 
   /** Forgets a controller that is gone; false where there is none of that name. Rejects with StoreError where nobody knows whether that is stored. */
@@ -191,32 +193,25 @@ export class SharedServices {
   /** The one that writes notes who is there. */
   async #keepControllers(): Promise<void> {
     if (this.isFollowing) return
-    const { self, now } = this.#o
+    const before = this.controllers
     const others = this.#o.others()
-    const nowMs = now()
-    let isNews = false
-    const named = [...(others ?? []), self].filter(isNamed)
-    const there = new Map(
-      named.map(({ name, address, port, ini }) => [`${CONTROLLER}${name}`, { address, port, ini }])
-    )
-    for (const [key, told] of there) {
-      const known = this.#entries.get(key)
-      const isKnown = known !== undefined && 'address' in known && known.address === told.address
-      const isSame =
-        isKnown && known.goneMs === undefined && known.port === told.port && known.ini === told.ini
-      if (isSame && Math.abs(nowMs - known.seenMs) < DAY_MS) continue
-      this.#decide(key, { ...told, seenMs: nowMs })
-      isNews ||= !isKnown || known.isUnnamed === true
+    const nowMs = this.#o.now()
+    const there = new Set<string>()
+    for (const { name, address, port, ini } of [...(others ?? []), this.#o.self].filter(isNamed)) {
+      const key = `${CONTROLLER}${name}`
+      there.add(key)
+      const known = this.#entries.get(key) as Partial<Noted> | undefined
+      const isSame = known?.address === address && known.port === port && known.ini === ini
+      if (isSame && known.goneMs === undefined && Math.abs(nowMs - Number(known.seenMs)) < DAY_MS) continue
+      this.#decide(key, { address, port, ini, seenMs: nowMs })
     }
-    for (const entry of this.#entries.values()) {
-      if (!others || !('address' in entry) || there.has(entry.key)) continue
+    for (const { name: _, ...entry } of others ? this.#noted : []) {
       const isUnnamed = nowMs - entry.seenMs >= GONE_MS
-      if (entry.goneMs !== undefined && isUnnamed === entry.isUnnamed) continue
+      if (there.has(entry.key) || (entry.goneMs !== undefined && isUnnamed === entry.isUnnamed)) continue
       this.#decide(entry.key, { ...entry, goneMs: entry.goneMs ?? nowMs, isUnnamed })
-      isNews ||= isUnnamed
     }
     for (const { name } of this.gone.slice(MOST_GONE)) this.#decide(`${CONTROLLER}${name}`, undefined)
-    if (isNews) this.heard('a controller')
+    if (this.controllers !== before) this.heard('a controller')
     await this.#store()
   }
 
@@ -253,14 +248,8 @@ function entryIn(key: string, record: object): Entry {
   if (typeof address === 'string' && typeof seenMs === 'number')
     if (key.startsWith(CONTROLLER) && isNamed({ name: key.slice(CONTROLLER.length), address }))
       return {
-        ...{
-          key,
-          address,
-          seenMs,
-          port: Number(port ?? 0),
-          ini: String(ini ?? ''),
-          isUnnamed: isUnnamed === true
-        },
+        ...{ key, address, seenMs, port: Number(port ?? 0), ini: String(ini ?? '') },
+        isUnnamed: isUnnamed === true,
         ...(Number.isFinite(new Date(goneMs as number).getTime()) ? { goneMs: Number(goneMs) } : {})
       }
   throw new Error('neither a zone nor a controller')

@@ -38,6 +38,7 @@ async function agent(t: Test, { row, atOnce, most = Number.POSITIVE_INFINITY }: 
   await once(socket, 'listening')
   t.teardown(() => void socket.close())
   let told = 0
+  const ids = new Set<string>()
   const tables: { readonly base: Buffer; at: number }[] = []
   socket.on('message', (question, from) => {
     let at = question.length - 4
@@ -54,7 +55,9 @@ async function agent(t: Test, { row, atOnce, most = Number.POSITIVE_INFINITY }: 
       const { place, value } = row(table.at++)
       varbinds.push(tlv(0x30, tlv(6, table.base, place), value))
     }
-    told += varbinds.length
+    // A machine that is busy asks again what is answered late: that is one question.
+    if (!ids.has(id.toString('hex'))) told += varbinds.length
+    ids.add(id.toString('hex'))
     if (varbinds.length === 0)
       varbinds.push(tlv(0x30, tlv(6, Buffer.from([0x2b, 7])), Buffer.from([0x82, 0])))
     const body = tlv(0xa2, id, integer(0), integer(0), tlv(0x30, ...varbinds))

@@ -19,12 +19,9 @@ interface Known {
 export class Checksums {
   readonly #known = new Map<string, Known>()
   readonly #closing = new AbortController()
-  readonly #now: () => number
 
   /** `now`: milliseconds since 1970. */
-  constructor(now: () => number) {
-    this.#now = now
-  }
+  constructor(private readonly now: () => number) {}
 
   /**
    * Size and SHA-256 of a file. Throws 404 where there is none, and 503 for one that may still be written; `isWhole`: it was
@@ -64,7 +61,7 @@ export class Checksums {
     const found = await stat(file, { bigint: true }).catch(() => undefined)
     if (!found?.isFile()) throw notFound(`there is no file ${basename(file)}`)
     const { ino, size, mtimeNs, mtimeMs } = found
-    if (!isWhole && Math.abs(this.#now() - Number(mtimeMs)) < STILL_MS) throw changing(file)
+    if (!isWhole && Math.abs(this.now() - Number(mtimeMs)) < STILL_MS) throw changing(file)
     return `${ino} ${size} ${mtimeNs}`
   }
 }

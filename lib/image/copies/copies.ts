@@ -111,10 +111,10 @@ export class Copies {
       return { ok: false, reason: `files of images are not looked for: ${oneLine(problem)}` }
     const failed = [...this.#problems.values()].filter(({ isNowhere }) => !isNowhere)
     if (failed.length > 0) return { ok: false, reason: summary(failed) }
-    const nowhere = [...this.#problems.values()]
     const fetching =
-      this.#underWay === 0 ? [] : [`files of images are fetched from other controllers: ${this.#underWay}`]
-    return { ok: true, reason: [...fetching, ...(nowhere.length === 0 ? [] : [summary(nowhere)])].join('; ') }
+      this.#underWay === 0 ? '' : `files of images are fetched from other controllers: ${this.#underWay}`
+    const nowhere = summary([...this.#problems.values()])
+    return { ok: true, reason: [fetching, nowhere].filter(text => text !== '').join('; ') }
   }
 
   /** Whether no controller that answered has this file, which is missing here. */
@@ -138,18 +138,13 @@ export class Copies {
   /** As in Controllers. */
   async having(pack: PackDoc, signal: AbortSignal): Promise<string[]> {
     const asked = this.#o.sources().map(async source => {
-      try {
-        for (const file of filesOf(pack)) {
-          const { sha256 } = await checksumAt(source, file, this.#asking, signal)
-          if (file === pack.name && sha256 !== pack.sha256) return []
-        }
-        return [source.name]
-      } catch {
-        signal.throwIfAborted()
-        return []
-      }
+      const sums = filesOf(pack).map(file => checksumAt(source, file, this.#asking, signal))
+      const [packed] = await Promise.all(sums).catch(() => [])
+      return packed?.sha256 === pack.sha256 ? source.name : []
     })
-    return (await Promise.all(asked)).flat()
+    const found = (await Promise.all(asked)).flat()
+    signal.throwIfAborted()
+    return found
   }
 
   /** Ends what is under way; the next start goes on with it. */

@@ -149,11 +149,11 @@ async function complete(
 function beginOf(source: Source, answer: IncomingMessage, had: number, bytes: number): number {
   const { statusCode, headers } = answer
   if (headers['content-encoding'] !== undefined)
-    throw new SourceError('fails', `${nameOf(source)}: something on the way there encodes what it sends`)
+    throw faultOf(source, 'is reached through something that encodes what it sends')
   if (statusCode === 206 && headers['content-range'] === `bytes ${had}-${bytes - 1}/${bytes}`) return had
   if (statusCode === 200 && headers['content-length'] === String(bytes)) return 0
   if (statusCode === 200 || statusCode === 206 || statusCode === 416)
-    throw new SourceError('wrong', `${nameOf(source)} has a file of that name with another size`)
+    throw faultOf(source, 'has a file of that name with another size', 'wrong')
   throw refusal(source, answer)
 }
 
@@ -166,15 +166,14 @@ async function receive(
 ): Promise<void> {
   let at = begins
   for await (const chunk of chunks) {
-    if (at + chunk.length > bytes)
-      throw new SourceError('wrong', `${nameOf(source)} sends more than it has announced`)
+    if (at + chunk.length > bytes) throw faultOf(source, 'sends more than it has announced', 'wrong')
     for (let from = 0; from < chunk.length; ) {
       const { bytesWritten } = await written(handle.write(chunk, from, chunk.length - from, at))
       from += bytesWritten
       at += bytesWritten
     }
   }
-  if (at < bytes) throw new SourceError('fails', `${nameOf(source)} broke off: it goes on from there`)
+  if (at < bytes) throw faultOf(source, 'broke off: it goes on from there')
 }
 
 /** The chunks of an answer, as long as they come fast enough. */
@@ -189,10 +188,9 @@ async function* paced(
   const isOver = () => patience === 'none' || (patience === 'turn' && performance.now() - began >= turnMs)
   let came = 0
   const watch = setInterval(() => {
-    if (came < bytes)
-      answer.destroy(new SourceError('fails', `${nameOf(source)} sends too slowly, or has stopped`))
+    if (came < bytes) answer.destroy(faultOf(source, 'sends too slowly, or has stopped'))
     else if (came < brisk && isOver())
-      answer.destroy(new SlowError(`${nameOf(source)} sends slowly: others are asked`, came))
+      answer.destroy(new SlowError(faultOf(source, 'sends slowly: others are asked').message, came))
     came = 0
   }, ms)
   try {
@@ -226,7 +224,7 @@ async function reading<T>(source: Source, signal: AbortSignal, read: () => Promi
     if (error instanceof WriteError) throw error.cause
     if (error instanceof SourceError) throw error
     const { code, message } = error as NodeJS.ErrnoException
-    throw new SourceError('fails', `${nameOf(source)} broke off (${code ?? message}): it goes on from there`)
+    throw faultOf(source, `broke off (${code ?? message}): it goes on from there`)
   }
 }
 
@@ -252,33 +250,30 @@ async function answered(
   }
 }
 
-const nameOf = ({ name, url }: Source) => `controller ${name} (${url})`
+const faultOf = ({ name, url }: Source, text: string, kind: SourceError['kind'] = 'fails') =>
+  new SourceError(kind, `controller ${name} (${url}) ${text}`)
 
 function unreached(source: Source, { message, certificate }: UnansweredError): SourceError {
   const wayOut =
     certificate ?? 'look whether svcd runs there, and whether [store] url or [http] url there leads to it'
-  return new SourceError('fails', `${nameOf(source)} cannot be asked (${message}): ${wayOut}`)
+  return faultOf(source, `cannot be asked (${message}): ${wayOut}`)
 }
 
-function refusal(source: Source, { statusCode = 0 }: IncomingMessage): SourceError {
-  const who = nameOf(source)
-  if (statusCode === 404)
-    return new SourceError('lacks', `${who} does not have it, or is of a release that does not give it`)
-  if (statusCode === 401)
-    return new SourceError(
-      'fails',
-      `${who} does not believe that a controller asks (401): its clock, or its token.key, is another one`
-    )
-  if (statusCode === 503)
-    return new SourceError(
-      'fails',
-      `${who} cannot give it now (503): it is busy, or the file changed a moment ago`
-    )
-  return new SourceError('fails', `${who} answers with ${statusCode}: look into its log`)
+const REFUSALS: Readonly<Record<number, string>> = {
+  401: 'does not believe that a controller asks (401): its clock, or its token.key, is another one',
+  404: 'does not have it, or is of a release that does not give it',
+  503: 'cannot give it now (503): it is busy, or the file changed a moment ago'
 }
+
+const refusal = (source: Source, { statusCode = 0 }: IncomingMessage) =>
+  faultOf(
+    source,
+    REFUSALS[statusCode] ?? `answers with ${statusCode}: look into its log`,
+    statusCode === 404 ? 'lacks' : 'fails'
+  )
 
 const unproved = (source: Source) =>
-  new SourceError(
-    'fails',
-    `${nameOf(source)} tells a checksum that the key of the controllers does not prove: something else answers there`
+  faultOf(
+    source,
+    'tells a checksum that the key of the controllers does not prove: something else answers there'
   )

@@ -61,19 +61,18 @@ const partOf = (begin: string, { name, sha256 }: Wanted) => `${begin}${sha256.sl
 
 /** Fetches a file from the other controllers, and gives it its name when it is whole, checked and durable (rules 11.19). */
 export class Fetcher {
-  readonly #o: FetcherOptions
   readonly #directory: string
-  readonly #owned: OwnedFiles
   readonly #room: Room
   /** Controller and file → until when it is not asked, and how often it gave another file. */
   readonly #wrong = new Map<string, { readonly until: number; readonly times: number }>()
   /** Files of which nothing came by torrent. */
   readonly #noSwarm = new Set<string>()
 
-  constructor(options: FetcherOptions, owned: OwnedFiles) {
-    this.#o = options
+  constructor(
+    private readonly options: FetcherOptions,
+    private readonly owned: OwnedFiles
+  ) {
     this.#directory = options.config.paths.files
-    this.#owned = owned
     this.#room = new Room(this.#directory, options.config.monitor.disk_free)
   }
 
@@ -84,7 +83,7 @@ export class Fetcher {
     do {
       failures = []
       slow = []
-      for (const [source, patience] of turns(this.#o.sources(), slow)) {
+      for (const [source, patience] of turns(this.options.sources(), slow)) {
         const came = await this.#fetchFrom(source, file, patience, takesLarge, signal).catch(
           error => error as Error
         )
@@ -93,7 +92,7 @@ export class Fetcher {
           // The other one still has something else.
           for (const failure of failures)
             if (failure instanceof SourceError && failure.kind === 'wrong')
-              this.#o.log.warn(`${file.name}: ${failure.message}`)
+              this.options.log.warn(`${file.name}: ${failure.message}`)
           return came
         }
         if (signal.aborted) return 'ended'
@@ -115,7 +114,7 @@ export class Fetcher {
     for (const name of this.#noSwarm) if (!missing.has(name)) this.#noSwarm.delete(name)
     // For a while it is remembered how often: it may do so again.
     for (const [key, { until }] of this.#wrong)
-      if (until + WRONG_MS.longest <= this.#o.ticks()) this.#wrong.delete(key)
+      if (until + WRONG_MS.longest <= this.options.ticks()) this.#wrong.delete(key)
     for (const entry of all) {
       const [, name = ''] = begunName.exec(entry) ?? []
       if ((entry.startsWith(PART) || entry.startsWith(SWARM)) && !missing.has(name))
@@ -131,7 +130,7 @@ export class Fetcher {
     takesLarge: () => boolean,
     signal: AbortSignal
   ): Promise<'here' | 'held'> {
-    const { bytes, sha256 } = pack ?? (await checksumAt(source, name, this.#o.asking, signal))
+    const { bytes, sha256 } = pack ?? (await checksumAt(source, name, this.options.asking, signal))
     const wanted = { name, bytes, sha256 }
     if (bytes > SMALL && !takesLarge()) return 'held'
     const key = `${source.url} ${sha256}`
@@ -142,25 +141,27 @@ export class Fetcher {
         `what controller ${source.name} (${source.url}) gives is another file, by its checksum or its size; it is asked ` +
           'for it again in a minute, then later and later, every hour at last: put the right file there, or pack the image again'
       )
-    if (until > this.#o.ticks()) throw wrong()
+    if (until > this.options.ticks()) throw wrong()
     if (pack && (await this.#swarm(source, wanted, signal))) return 'here'
     const part = join(this.#directory, partOf(PART, wanted))
     const isRight = () => this.#isFetched(source, wanted, part, patience, signal)
     // A bit may have changed on the way; what was there before may be of a power cut, or of another controller: once more, from the begin.
     if (!(await isRight()) && !(await isRight())) {
       const ms = Math.min(WRONG_MS.first * 2 ** times, WRONG_MS.longest)
-      this.#wrong.set(key, { until: this.#o.ticks() + ms, times: times + 1 })
+      this.#wrong.set(key, { until: this.options.ticks() + ms, times: times + 1 })
       throw wrong()
     }
     this.#wrong.delete(key)
     await this.#place(part, name)
-    this.#o.log.info(`${name} (${bytes} bytes) was fetched from controller ${source.name} (${source.url})`)
+    this.options.log.info(
+      `${name} (${bytes} bytes) was fetched from controller ${source.name} (${source.url})`
+    )
     return 'here'
   }
 
   /** Whether a pack came by its torrent, where torrent is on. What began to come by http goes on so. */
   async #swarm(source: Source, wanted: Wanted, signal: AbortSignal): Promise<boolean> {
-    const { log, asking } = this.#o
+    const { log, asking } = this.options
     const { name, bytes } = wanted
     const swarm = new Swarm(join(this.#directory, partOf(SWARM, wanted)))
     try {
@@ -189,7 +190,7 @@ export class Fetcher {
   }
 
   async #maySwarm(wanted: Wanted): Promise<boolean> {
-    if (this.#o.config.torrent.tracker === '' || wanted.bytes <= SMALL) return false
+    if (this.options.config.torrent.tracker === '' || wanted.bytes <= SMALL) return false
     if (this.#noSwarm.has(wanted.name)) return false
     return !(await exists(join(this.#directory, partOf(PART, wanted)))) && (await canSwarm())
   }
@@ -198,7 +199,7 @@ export class Fetcher {
   async #fetchTorrent(source: Source, pack: string, swarm: Swarm, signal: AbortSignal): Promise<void> {
     const name = `${pack}.torrent`
     try {
-      const told = await checksumAt(source, name, this.#o.asking, signal, ANSWER_MS.file)
+      const told = await checksumAt(source, name, this.options.asking, signal, ANSWER_MS.file)
       if (told.bytes > SMALL) throw new SwarmError('its torrent is too large')
       await swarm.make()
       const isRight = () => this.#isFetched(source, { name, ...told }, swarm.torrent, undefined, signal)
@@ -220,7 +221,7 @@ export class Fetcher {
   ): Promise<boolean> {
     try {
       await this.#room.during(part, wanted.bytes, () =>
-        download(source, wanted, part, this.#o.asking, signal, patience)
+        download(source, wanted, part, this.options.asking, signal, patience)
       )
     } catch (error) {
       if (error instanceof SourceError && error.kind === 'wrong') return false
@@ -238,9 +239,9 @@ export class Fetcher {
   async #place(part: string, name: string): Promise<void> {
     const directory = this.#directory
     await syncFile(part, await servedMode(directory))
-    await this.#o.files.run(async () => {
+    await this.options.files.run(async () => {
       // Before it has the name: a crash must not make it somebody else's.
-      await this.#owned.add([name], part)
+      await this.owned.add([name], part)
       await nameNew(part, join(directory, name))
       await rm(part, { force: true })
       await syncDirectory(directory)

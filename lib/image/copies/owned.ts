@@ -13,15 +13,11 @@ interface Mark {
 
 /** Which files of the files directory svcd has made or fetched, in a file of the state directory. No other one is ever removed. */
 export class OwnedFiles {
-  readonly #file: string
-  readonly #directory: string
-  #marks: Map<string, Mark>
-
-  private constructor(file: string, directory: string, marks: Map<string, Mark>) {
-    this.#file = file
-    this.#directory = directory
-    this.#marks = marks
-  }
+  private constructor(
+    private readonly file: string,
+    private readonly directory: string,
+    private marks: ReadonlyMap<string, Mark>
+  ) {}
 
   /** `unread` is told of a list that is damaged: what stands in it stays where it is. */
   static async open(file: string, directory: string, unread: (message: string) => void): Promise<OwnedFiles> {
@@ -32,15 +28,14 @@ export class OwnedFiles {
         ([, { bytes, mtime }]) => typeof bytes === 'number' && typeof mtime === 'number'
       )
     } catch (error) {
-      unread(
-        `${file} cannot be read (${(error as Error).message}): files that it lists are not removed any more`
-      )
+      const { message } = error as Error
+      unread(`${file} cannot be read (${message}): files that it lists are not removed any more`)
     }
     return new OwnedFiles(file, directory, new Map(marks))
   }
 
   get names(): readonly string[] {
-    return [...this.#marks.keys()]
+    return [...this.marks.keys()]
   }
 
   /**
@@ -48,7 +43,7 @@ export class OwnedFiles {
    * resolves.
    */
   add(names: Iterable<string>, at?: string): Promise<void> {
-    return this.#note(names, name => markOf(at ?? join(this.#directory, name)))
+    return this.#note(names, name => markOf(at ?? join(this.directory, name)))
   }
 
   /**
@@ -58,19 +53,18 @@ export class OwnedFiles {
   find(names: Iterable<string>, bytes: ReadonlyMap<string, number>): Promise<void> {
     return this.#note(names, async name => {
       // svcd makes a torrent anew when the tracker is another one.
-      if (this.#marks.has(name) && !name.endsWith('.torrent')) return undefined
-      const mark = await markOf(join(this.#directory, name))
+      if (this.marks.has(name) && !name.endsWith('.torrent')) return undefined
+      const mark = await markOf(join(this.directory, name))
       return mark?.bytes === (bytes.get(name) ?? mark?.bytes) ? mark : undefined
     })
   }
 
   async #note(names: Iterable<string>, wanted: (name: string) => Promise<Mark | undefined>): Promise<void> {
-    const marks = new Map(this.#marks)
+    const marks = new Map(this.marks)
     let isChanged = false
     for (const name of names) {
       const mark = await wanted(name)
-      const before = marks.get(name)
-      if (!mark || (before?.bytes === mark.bytes && before.mtime === mark.mtime)) continue
+      if (!mark || isSame(marks.get(name), mark)) continue
       marks.set(name, mark)
       isChanged = true
     }
@@ -79,12 +73,12 @@ export class OwnedFiles {
 
   /** Removes these from the directory, where they are still the same, and from the list; gives what was removed. */
   async remove(names: readonly string[]): Promise<string[]> {
-    const marks = new Map(this.#marks)
+    const marks = new Map(this.marks)
     const removed: string[] = []
     for (const name of names) {
-      const [mark, now] = [marks.get(name), await markOf(join(this.#directory, name))]
-      if (mark && now && mark.bytes === now.bytes && mark.mtime === now.mtime) {
-        await rm(join(this.#directory, name))
+      const now = await markOf(join(this.directory, name))
+      if (now && isSame(marks.get(name), now)) {
+        await rm(join(this.directory, name))
         removed.push(name)
       }
       marks.delete(name)
@@ -94,10 +88,12 @@ export class OwnedFiles {
   }
 
   async #keep(marks: Map<string, Mark>): Promise<void> {
-    await replaceDurably(this.#file, `${JSON.stringify(Object.fromEntries(marks), undefined, 2)}\n`)
-    this.#marks = marks
+    await replaceDurably(this.file, `${JSON.stringify(Object.fromEntries(marks), undefined, 2)}\n`)
+    this.marks = marks
   }
 }
+
+const isSame = (one: Mark | undefined, other: Mark) => one?.bytes === other.bytes && one.mtime === other.mtime
 
 /** Undefined where there is no regular file. */
 async function markOf(path: string): Promise<Mark | undefined> {

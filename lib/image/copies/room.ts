@@ -15,16 +15,14 @@ export class NoRoomError extends Error {
 
 /** The room of a directory for files that are fetched at the same time. */
 export class Room {
-  readonly #directory: string
-  readonly #kept: number
   /** Parts that are fetched now → bytes that each will have. */
   readonly #fetching = new Map<string, number>()
 
   /** `kept`: `[monitor] disk_free`. */
-  constructor(directory: string, kept: number) {
-    this.#directory = directory
-    this.#kept = kept
-  }
+  constructor(
+    private readonly directory: string,
+    private readonly kept: number
+  ) {}
 
   /** Runs what brings a part to so many bytes. Throws NoRoomError where there is no room for them, before it begins or meanwhile. */
   async during<T>(part: string, bytes: number, fetching: () => Promise<T>): Promise<T> {
@@ -40,20 +38,20 @@ export class Room {
   }
 
   async #take(part: string, bytes: number): Promise<void> {
-    const { bsize, blocks, bavail } = await statfs(this.#directory)
+    const { bsize, blocks, bavail } = await statfs(this.directory)
     const sizes = new Map<string, number>()
     for (const path of [part, ...this.#fetching.keys()]) sizes.set(path, await sizeOnDisk(path))
     // From here on nobody else is asked: of two that begin together, one is noted first.
     let needed = bytes - (sizes.get(part) ?? 0)
     for (const [other, whole] of this.#fetching) needed += whole - (sizes.get(other) ?? 0)
-    const kept = leastFree(blocks * bsize, this.#kept)
+    const kept = leastFree(blocks * bsize, this.kept)
     if (needed > bavail * bsize - kept) throw this.#none(bytes, false)
     this.#fetching.set(part, bytes)
   }
 
   #none(bytes: number, isFull: boolean): NoRoomError {
     return new NoRoomError(
-      `the disk of ${this.#directory} has no room for its ${bytes} bytes beside what [monitor] disk_free keeps and other files that are fetched need: make room; svcd tries again`,
+      `the disk of ${this.directory} has no room for its ${bytes} bytes beside what [monitor] disk_free keeps and other files that are fetched need: make room; svcd tries again`,
       isFull
     )
   }

@@ -15,6 +15,17 @@ const BOUND = ['prlimit', `--as=${512 * 1024 * 1024}`, '--']
 const DISK_FULL = 9
 /** So much of what it says stands in a message. */
 const WORDS = 300
+const OPTIONS = [
+  ...['index-out=1=file', 'allow-overwrite=true', 'check-integrity=true', 'file-allocation=none'],
+  ...['disk-cache=0', 'seed-time=0', 'bt-tracker-interval=5', 'bt-tracker-timeout=10'],
+  ...['bt-tracker-connect-timeout=10', 'enable-dht=false', 'enable-dht6=false', 'bt-enable-lpd=false'],
+  ...[
+    'enable-peer-exchange=false',
+    'summary-interval=0',
+    'show-console-readout=false',
+    'console-log-level=warn'
+  ]
+]
 const LOOK_MS = 1000
 /** So long it may take to end when all has come. */
 const END_MS = 5000
@@ -28,28 +39,22 @@ export const canSwarm = async (): Promise<boolean> => (await locate(PROGRAM)) !=
 
 /** A directory for what comes by one torrent: what is in it is used by the next try, until `remove`. */
 export class Swarm {
-  readonly #directory: string
-
-  constructor(directory: string) {
-    this.#directory = directory
-  }
-
   /** Where the torrent belongs. */
-  get torrent(): string {
-    return join(this.#directory, 'torrent')
-  }
-
+  readonly torrent: string
   /** Where the file comes. */
-  get file(): string {
-    return join(this.#directory, 'file')
+  readonly file: string
+
+  constructor(private readonly directory: string) {
+    this.torrent = join(directory, 'torrent')
+    this.file = join(directory, 'file')
   }
 
   async make(): Promise<void> {
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 })
+    await mkdir(this.directory, { recursive: true, mode: 0o700 })
   }
 
   async remove(): Promise<void> {
-    await rm(this.#directory, { recursive: true, force: true })
+    await rm(this.directory, { recursive: true, force: true })
   }
 
   /**
@@ -124,27 +129,7 @@ export class Swarm {
 
   /** Without allocation and cache the size on disk shows what has arrived. Pieces that are there are read and checked. */
   #args(): string[] {
-    return [
-      '--no-conf',
-      `--dir=${this.#directory}`,
-      '--index-out=1=file',
-      '--allow-overwrite=true',
-      '--check-integrity=true',
-      '--file-allocation=none',
-      '--disk-cache=0',
-      '--seed-time=0',
-      `--stop-with-process=${process.pid}`,
-      '--bt-tracker-interval=5',
-      '--bt-tracker-timeout=10',
-      '--bt-tracker-connect-timeout=10',
-      '--enable-dht=false',
-      '--enable-dht6=false',
-      '--bt-enable-lpd=false',
-      '--enable-peer-exchange=false',
-      '--summary-interval=0',
-      '--show-console-readout=false',
-      '--console-log-level=warn',
-      this.torrent
-    ]
+    const own = ['no-conf', `dir=${this.directory}`, `stop-with-process=${process.pid}`, ...OPTIONS]
+    return [...own.map(option => `--${option}`), this.torrent]
   }
 }

@@ -1,5 +1,5 @@
 import { Background } from '../../background.js'
-import { isObject } from '../../json.js'
+import { isObject, objectIn } from '../../json.js'
 import type { Controller } from '../medium.js'
 import { compareNames } from '../order.js'
 import type { Client } from './client.js'
@@ -32,20 +32,16 @@ const NO_NEWS_MS = 2000
 
 /** The controllers that are there: each one says so in a key that goes with a lease of its own. */
 export class Controllers {
-  readonly #o: ControllersOptions
   #lease = ''
-  #others: readonly Controller[] = []
+  #others: readonly Controller[] | undefined
   #namesake = ''
-  /** Whether the others were looked up so far. */
-  isListed = false
   /** When the time was told, in milliseconds that only grow. */
   #toldMs = 0
-  /** What each other key said, and at which revision. */
-  #heard = new Map<string, Controller & { readonly modified: string }>()
+  /** At which revision each other key was heard, and how far its clock is ahead. */
+  #heard = new Map<string, { readonly modified: string; readonly aheadMs: number | undefined }>()
   readonly #telling: Background
 
-  constructor(options: ControllersOptions) {
-    this.#o = options
+  constructor(private readonly options: ControllersOptions) {
     this.#telling = new Background({
       work: signal => this.#tell(signal),
       everyMs: Math.min(LOOK_MS, (options.ttlSeconds * 1000) / 3),
@@ -54,8 +50,8 @@ export class Controllers {
     this.#telling.wake()
   }
 
-  /** Those beside this one, as they were a moment ago, in natural order. */
-  get others(): readonly Controller[] {
+  /** Those beside this one, as they were a moment ago, in natural order; undefined until they are known. */
+  get others(): readonly Controller[] | undefined {
     return this.#others
   }
 
@@ -66,15 +62,15 @@ export class Controllers {
 
   async close(): Promise<void> {
     await this.#telling.close()
-    if (this.#lease !== '') await revoke(this.#o.client, this.#lease, this.#limitMs)
+    if (this.#lease !== '') await revoke(this.options.client, this.#lease, this.#limitMs)
   }
 
   get #limitMs(): number {
-    return (this.#o.ttlSeconds * 1000) / 3
+    return (this.options.ttlSeconds * 1000) / 3
   }
 
   async #tell(signal: AbortSignal): Promise<void> {
-    const { client, keys, ttlSeconds, self } = this.#o
+    const { client, keys, ttlSeconds, self } = this.options
     if (this.#lease === '' || !(await isKept(client, this.#lease, this.#limitMs))) {
       this.#lease = ''
       // One that is not used ends by itself.
@@ -86,12 +82,10 @@ export class Controllers {
     else if (performance.now() - this.#toldMs > CLOCK_MS) await this.#say(this.#lease).catch(() => undefined)
     const { pairs } = await list(client, keys.controllers, MOST, signal)
     // What this one said before its last start is still there for a moment.
-    this.#hear(pairs.filter(({ lease }) => lease !== this.#lease))
-    const others = [...this.#heard.values()].map(({ modified: _, ...other }) => other)
+    const others = this.#hear(pairs.filter(({ lease }) => lease !== this.#lease))
     this.#others = others
       .filter(({ name }) => name !== self.name)
       .sort((a, b) => compareNames(a.name, b.name))
-    this.isListed = true
     this.#tellOfNamesake(
       others.find(
         // Machines that were cloned may have one host name.
@@ -102,33 +96,34 @@ export class Controllers {
   }
 
   async #say(lease: string): Promise<void> {
-    const { client, keys, self, now } = this.#o
+    const { client, keys, self, now } = this.options
     this.#toldMs = performance.now()
     const said = put(`${keys.controllers}${lease}`, JSON.stringify({ ...self, clock: now() }), lease)
     await transact(client, [], [said], [], this.#limitMs)
   }
 
   /** Takes what the others say. Of clocks it counts what was told since the last look: what the first one finds may be old. */
-  #hear(pairs: readonly Pair[]): void {
-    const nowMs = this.#o.now()
-    const found = pairs.flatMap(pair => {
-      const { key, modified } = pair
-      const last = this.#heard.get(key)
+  #hear(pairs: readonly Pair[]): Controller[] {
+    const nowMs = this.options.now()
+    const before = this.#heard
+    this.#heard = new Map()
+    return pairs.flatMap(pair => {
+      const [{ key, modified }, last] = [pair, before.get(pair.key)]
       return controllerIn(pair, nowMs).map(({ aheadMs: told, ...one }) => {
         const isSame = Math.abs(Number(told) - Number(last?.aheadMs)) < NO_NEWS_MS
-        const isKept = !last || last.modified === modified || isSame
-        return [key, { ...one, modified, ...aheadIn(isKept ? last?.aheadMs : told) }] as const
+        const aheadMs = !last || last.modified === modified || isSame ? last?.aheadMs : told
+        this.#heard.set(key, { modified, aheadMs })
+        return { ...one, ...aheadIn(aheadMs) }
       })
     })
-    this.#heard = new Map(found)
   }
 
   #tellOfNamesake(namesake: Controller | undefined): void {
     const told = namesake
-      ? `the controller on ${namesake.host}, ${namesake.address} port ${namesake.port} has the name ${this.#o.self.name} too: ` +
+      ? `the controller on ${namesake.host}, ${namesake.address} port ${namesake.port} has the name ${this.options.self.name} too: ` +
         'give each its own, [controller] name'
       : ''
-    if (told !== '' && told !== this.#namesake) this.#o.log('warn', told)
+    if (told !== '' && told !== this.#namesake) this.options.log('warn', told)
     this.#namesake = told
   }
 }
@@ -143,16 +138,11 @@ export async function controllersAt(client: Client, keys: Keys, now: number): Pr
 const aheadIn = (ms: unknown) => (Number.isFinite(ms) ? { aheadMs: Number(ms) } : {})
 
 function controllerIn({ value }: Pair, nowMs: number): Controller[] {
-  try {
-    const said: unknown = JSON.parse(value.toString())
-    const { name, host, address, port, ini, url, digests, clock } = isObject(said) ? said : {}
-    const isOne = isText(name) && isText(host) && isText(address) && isText(ini) && Number.isSafeInteger(port)
-    const reached = isText(url) && isHttp(url) ? { url } : {}
-    const told = { ...reached, ...digestsIn(digests), ...aheadIn(typeof clock === 'number' && clock - nowMs) }
-    return isOne ? [{ name, host, address, port: Number(port), ini, ...told }] : []
-  } catch {
-    return []
-  }
+  const { name, host, address, port, ini, url, digests, clock } = objectIn(value.toString())
+  const isOne = isText(name) && isText(host) && isText(address) && isText(ini) && Number.isSafeInteger(port)
+  const reached = isText(url) && isHttp(url) ? { url } : {}
+  const told = { ...reached, ...digestsIn(digests), ...aheadIn(typeof clock === 'number' && clock - nowMs) }
+  return isOne ? [{ name, host, address, port: Number(port), ini, ...told }] : []
 }
 
 /** None where they are not what a controller tells. */

@@ -284,7 +284,7 @@ export class Etcd implements SharedMedium {
 
   /** Whether the others were looked up since the start. */
   get isListed(): boolean {
-    return this.#controllers?.isListed ?? false
+    return this.#controllers?.others !== undefined
   }
 
   get namesake(): string {
