@@ -100,11 +100,10 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     }
   }
   const verify = (view: View) => {
+    const { address: own } = config.controller
     for (const address of controllerAddresses(ini).keys())
       for (const owner of view.index.addressOwners(address))
-        warnings.push(
-          `[controller] address: ${config.controller.address} belongs to ${ownerText(owner)} as well`
-        )
+        warnings.push(`[controller] address: ${own} belongs to ${ownerText(owner)} as well`)
     if (config.boot.snmp_detection && !view.names('switch').some(name => isAskable(view.get('switch', name))))
       warnings.push('[boot] snmp_detection: no switch has an address and a read community to ask it with')
     const users = (['group', 'node'] as const).flatMap(type =>
@@ -164,12 +163,8 @@ async function endpointWarnings(etcd: Etcd | undefined): Promise<string[]> {
   const { silent, of } = await etcd.silent()
   const answering = of - silent.length
   if (answering === 0) return []
-  const rest =
-    silent.length > 1
-      ? `${answering} of ${of} ${answering > 1 ? 'do' : 'does'}`
-      : answering > 1
-        ? 'the others do'
-        : 'the other one does'
+  const others = answering > 1 ? 'the others do' : 'the other one does'
+  const rest = silent.length > 1 ? `${answering} of ${of} ${answering > 1 ? 'do' : 'does'}` : others
   return silent.map(({ endpoint, reason }) => {
     // The wrong one of the two is the usual slip.
     const hint = endpoint.endsWith(':2380') ? '; is this 2380, the port of members?' : ''
@@ -224,11 +219,8 @@ async function missingOnMachine(config: Config): Promise<string[]> {
     )
   for (const { key, program, usualFor } of programsOf(config))
     if ((await locate(program)) === undefined) {
-      const why =
-        usualFor === undefined
-          ? ''
-          : `, which is the usual one for ${usualFor}: install it, or name another one here`
-      problems.push(`${key}: there is no program ${program}, or it may not be run${why}`)
+      const why = usualFor && `, which is the usual one for ${usualFor}: install it, or name another one here`
+      problems.push(`${key}: there is no program ${program}, or it may not be run${why ?? ''}`)
     }
   return problems
 }
@@ -278,11 +270,12 @@ async function tlsFindings(
 
 function changedSettings(view: View, ini: ClusterSettings): string[] {
   const inForce = settingsInForce(view, ini)
+  const told = (value: unknown) => JSON.stringify(value)
   return settingNames
     .filter(name => sourceOf(view, ini, name) === 'changed')
     .map(
       name =>
-        `[cluster] ${name}: ${JSON.stringify(inForce[name])} is in force, changed over http; the ini says ${JSON.stringify(ini[name])}`
+        `[cluster] ${name}: ${told(inForce[name])} is in force, changed over http; the ini says ${told(ini[name])}`
     )
 }
 

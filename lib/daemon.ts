@@ -446,8 +446,8 @@ async function buildParts(
         const service = services.of(name)
         return service ? [[name, service.applies] as const] : []
       }),
-    controllers:
-      etcd && (() => ({ standing: etcd.standing, others: etcd.others, gone: agreed?.gone.length ?? 0 })),
+    controllers: () =>
+      etcd && { standing: etcd.standing, others: etcd.others, gone: agreed?.gone.length ?? 0 },
     loopDelayMs: () => loop.meanMs
   })
   store.subscribe((changes, more) => metrics.committed(changes.length, more))

@@ -150,9 +150,10 @@ const titles: Readonly<Record<string, { readonly title: string }>> = {
 /** What an import did, in numbers: `node: 2 created, 1 deleted; switch: 1 changed`. */
 function told(result: ImportResult): string {
   const sections = Object.entries(result).map(([section, touched]) => {
-    const title = titles[section]?.title ?? section
-    const counts = Object.entries(touched).filter(([, names]) => names.length > 0)
-    return `${title}: ${counts.map(([what, names]) => `${names.length} ${what}`).join(', ')}`
+    const counts = Object.entries(touched).flatMap(([what, names]) =>
+      names.length > 0 ? `${names.length} ${what}` : []
+    )
+    return `${titles[section]?.title ?? section}: ${counts.join(', ')}`
   })
   return sections.join('; ') || 'nothing differs'
 }

@@ -47,8 +47,6 @@ export class SaidOnce {
 
   /** How many are kept. */
   get size(): number {
-    let size = 0
-    for (const numbers of this.#numbers.values()) size += numbers.size
-    return size
+    return [...this.#numbers.values()].reduce((sum, { size }) => sum + size, 0)
   }
 }

@@ -39,4 +39,6 @@ export interface ImageContext {
   readonly ticks: () => number
   /** Held while files of the files directory get their names or are removed, and until that is stored. */
   readonly files: Mutex
+  /** The names of packs that are stored, and that their images have as soon as a second controller has them. */
+  readonly coming: Set<string>
 }

@@ -38,6 +38,7 @@ export function reachWarning(directory: string): string | undefined {
 export function imageFindings(config: Config, view: View, cluster: ClusterSettings): ImageFindings {
   const { state, files } = config.paths
   const { directory } = config.image
+  const isShared = config.store.medium === 'etcd'
   const onMachine: string[] = []
   const problems: { type: string; name: string; message: string }[] = []
   const warnings: string[] = []
@@ -52,10 +53,8 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
   ] as const) {
     if (hasDirectory(path)) continue
     const message = `${key}: there is no directory ${path}`
-    if (users.length > 0)
-      onMachine.push(
-        `${message}, where ${users.length} OS images or tags have their files: is it not mounted?`
-      )
+    const where = `, where ${users.length} OS images or tags have their files: is it not mounted?`
+    if (users.length > 0) onMachine.push(`${message}${where}`)
     else if (wasStarted) warnings.push(`${message}; the next start makes an empty one`)
   }
   for (const { type, title, files } of packed(view)) {
@@ -69,29 +68,25 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
     else if (files.imagefile !== undefined)
       warnings.push(`${title} is packed, and has no ${lacking}: its nodes cannot boot from the network`)
   }
-  const reach = reachWarning(directory)
-  if (reach !== undefined) warnings.push(reach)
+  warnings.push(...[reachWarning(directory) ?? []].flat())
   const sent = hasDirectory(files) ? sentToNodes(view, cluster) : new Set()
   for (const { type, name, title, files: given } of hasDirectory(files) ? named : [])
     for (const [field, file] of Object.entries(given)) {
       if (hasFile(join(files, file))) continue
       const message = `${title}: field "${field}": there is no file ${join(files, file)}`
-      if (config.store.medium === 'etcd')
-        warnings.push(`${message}; svcd fetches it from another controller that has it`)
+      if (isShared) warnings.push(`${message}; svcd fetches it from another controller that has it`)
       else if (sent.has(name)) problems.push({ type, name, message: `${message}, and nodes boot with it` })
       else warnings.push(message)
     }
   for (const image of hasDirectory(directory) ? images : []) {
     const tree = meantTree(directory, image)
-    if (hasDirectory(tree)) continue
-    if (config.store.medium !== 'etcd')
-      warnings.push(`OS image ${image.name}: there is no directory ${tree}: it cannot be packed or pushed`)
-    // Another controller has it, and packs it.
-    else if (image.controller === undefined || image.controller === config.controller.name)
-      warnings.push(
-        `OS image ${image.name}: there is no directory ${tree} on controller ${config.controller.name}, and svcd knows of none on another ` +
-          'one: it cannot be packed or pushed'
-      )
+    const { name: own } = config.controller
+    // Where another controller has it, that packs it.
+    if (hasDirectory(tree) || (isShared && ![undefined, own].includes(image.controller))) continue
+    const where = isShared ? ` on controller ${own}, and svcd knows of none on another one` : ''
+    warnings.push(
+      `OS image ${image.name}: there is no directory ${tree}${where}: it cannot be packed or pushed`
+    )
   }
   return { onMachine, problems, warnings }
 }
@@ -117,13 +112,10 @@ function lacks({ imagefile, kernelfile, initrdfile }: Files): string | undefined
 
 /** Every image and every tag with the files that it names. */
 function* packed(view: View): Generator<{ type: string; name: string; title: string; files: Files }> {
-  for (const name of view.names('osimage'))
-    yield {
-      type: 'osimage',
-      name,
-      title: `OS image ${name}`,
-      files: filesOf(view.get('osimage', name) ?? {})
-    }
+  for (const name of view.names('osimage')) {
+    const files = filesOf(view.get('osimage', name) ?? {})
+    yield { type: 'osimage', name, title: `OS image ${name}`, files }
+  }
   for (const name of view.names('osimagetag')) {
     const { osimage, tag, ...rest } = view.get('osimagetag', name) ?? {}
     yield { type: 'osimagetag', name, title: `OS image ${osimage}: tag ${tag}`, files: filesOf(rest) }

@@ -83,7 +83,10 @@ export class Images {
   private constructor(options: ImagesOptions, intents: Intents) {
     this.#o = options
     const { config, controllers, model, log, now, ticks, status, work } = options
-    this.#context = { config, controllers, model, intents, work, log, now, ticks, files: new Mutex() }
+    this.#context = {
+      ...{ config, controllers, model, intents, work, log, now, ticks },
+      ...{ files: new Mutex(), coming: new Set() }
+    }
     this.#elsewhere = new WorkElsewhere(this.#context)
     this.installing = new Installing(status, config.auth.node_token_lifetime, ticks)
     this.sweep = new Sweep(this.#context, this.installing)

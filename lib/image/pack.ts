@@ -70,7 +70,8 @@ export async function packImage(
   const image = model.get('osimage', name)
   const tree = await treeOf(context, image)
   const files = await bootFiles(context, image, tree, wish, job)
-  const copies = (['kernel', 'initrd'] as const).flatMap(what => {
+  const whats = ['kernel', 'initrd'] as const
+  const copies = whats.flatMap(what => {
     const path = files[what]
     return path === undefined || path === 'kept' ? [] : [{ what, path }]
   })
@@ -87,23 +88,15 @@ export async function packImage(
   await intents.write(note)
   try {
     job.line(`packing ${tree} with the ${packer.name} packer`)
-    const packed = await work.call(
+    const { exclude: excludes, compressor, time_limit: timeLimitMs } = config.image
+    const { sha256, bytes, omitted } = await work.call(
       'pack',
+      { tree, excludes, packer: packer.name, compressor, output: temporary(note.id, 'pack') },
       {
-        tree,
-        excludes: config.image.exclude,
-        packer: packer.name,
-        compressor: config.image.compressor,
-        output: temporary(note.id, 'pack')
-      },
-      {
-        signal,
-        timeLimitMs: config.image.time_limit,
-        progress: fraction => job.progress(0.05 + fraction * 0.9),
-        line: text => job.line(text)
+        ...{ signal, timeLimitMs, line: text => job.line(text) },
+        progress: fraction => job.progress(0.05 + fraction * 0.9)
       }
     )
-    const { sha256, bytes, omitted } = packed
     const mode = await servedMode(directory)
     const stem = `${name}-${sha256.slice(0, 12)}`
     const imagefile = `${stem}${packer.suffix}`
@@ -112,7 +105,11 @@ export async function packImage(
     for (const { what, path } of copies) {
       const from = hidden(what)
       await work.call('copy', { tree, path, output: temporary(note.id, what) }, { signal })
-      const file = await bootName(name, stem, path, from, directory, signal)
+      // The same pack may come with another kernel, where the excludes leave the kernel out. Then it gets another name, as a tag may
+      // pin the file with the usual name, or a node may be booting it.
+      let file = fileName(name, stem, path)
+      if (!(await isFree(join(directory, file), from, signal)))
+        file = fileName(name, `${stem}-${(await hashFile(from, signal)).sha256.slice(0, 8)}`, path)
       made.push({ from, name: file })
       boot[`${what}file` as const] = file
       const below = belowBoot(path)
@@ -123,23 +120,16 @@ export async function packImage(
       made.push({ from: hidden('torrent'), name: `${imagefile}.torrent` })
     for (const { from } of made) await syncFile(from, mode)
     signal.throwIfAborted()
-    const doc: PackDoc = {
-      name: imagefile,
-      osimage: name,
-      sha256,
-      bytes,
-      time: now(),
-      packer: packer.name,
-      ...boot,
+    const pack: PackDoc = {
+      ...{ name: imagefile, osimage: name, sha256, bytes, time: now(), packer: packer.name, ...boot },
       ...(omitted.length === 0 ? {} : { omitted: shortened(omitted) })
     }
+    const { version } = files
     const outcome: Outcome = {
       ...(image.path === undefined ? {} : { path: image.path }),
-      kept: (['kernel', 'initrd'] as const).flatMap(what =>
-        files[what] === 'kept' ? [`${what}file` as const] : []
-      ),
-      ...(files.version === undefined ? {} : { version: files.version }),
-      pack: doc
+      kept: whats.flatMap(what => (files[what] === 'kept' ? (`${what}file` as const) : [])),
+      ...(version === undefined ? {} : { version }),
+      pack
     }
     const rest = await context.files.run(async () => {
       const names = made.map(({ name }) => name)
@@ -153,40 +143,22 @@ export async function packImage(
       return store(outcome, names, () => noted([]))
     })
     await rest?.(job)
-    job.result('imagefile', imagefile)
-    job.result('sha256', sha256)
-    job.result('bytes', bytes)
+    for (const [key, value] of Object.entries({ imagefile, sha256, bytes })) job.result(key, value)
     for (const sentence of omitted) job.line(sentence)
     if (omitted.length > 0) job.result('omitted', [...omitted])
     job.line(`${imagefile}: ${bytes} bytes, sha256 ${sha256}`)
     // The answer of a pack has no body to tell it in, and such an image may be meant to boot from disks alone.
-    const what =
-      files.kernel === undefined ? 'a kernel' : files.initrd === undefined ? 'an initramfs' : undefined
-    if (what !== undefined)
-      log.warn(`OS image ${name} was packed without ${what}: its nodes cannot boot from the network`)
+    const [lacking] = [files.kernel ? [] : 'a kernel', files.initrd ? [] : 'an initramfs'].flat()
+    if (lacking)
+      log.warn(`OS image ${name} was packed without ${lacking}: its nodes cannot boot from the network`)
   } finally {
     await discard(context, note)
   }
 }
 
-/**
- * The name for a boot file that lies in `file`. The same pack may come with another kernel, where the excludes leave the
- * kernel out. Then it gets another name, as a tag may pin the file with the usual name, or a node may be booting it.
- */
-async function bootName(
-  image: string,
-  stem: string,
-  path: string,
-  file: string,
-  directory: string,
-  signal: AbortSignal
-): Promise<string> {
-  const name = fileName(image, stem, path)
-  const there = join(directory, name)
-  if (!(await exists(there)) || ((await isFile(there)) && (await sameBytes(file, there, signal)))) return name
-  const { sha256 } = await hashFile(file, signal)
-  return fileName(image, `${stem}-${sha256.slice(0, 8)}`, path)
-}
+/** Whether a file may have this path: nothing has it, or a file with the same bytes. */
+const isFree = async (there: string, file: string, signal: AbortSignal): Promise<boolean> =>
+  !(await exists(there)) || ((await isFile(there)) && (await sameBytes(file, there, signal)))
 
 function fileName(image: string, stem: string, path: string): string {
   const name = `${stem}-${basename(path)}`
@@ -218,7 +190,5 @@ async function makeTorrent(
   }
 }
 
-const shortened = (sentences: readonly string[]) =>
-  sentences.length <= mostOmitted
-    ? sentences
-    : [...sentences.slice(0, mostOmitted), `and ${sentences.length - mostOmitted} more`]
+const shortened = (all: readonly string[]) =>
+  all.length <= mostOmitted ? all : [...all.slice(0, mostOmitted), `and ${all.length - mostOmitted} more`]

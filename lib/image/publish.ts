@@ -62,14 +62,21 @@ export async function publish(
   controller: string | undefined,
   actor: Actor
 ): Promise<(job: JobContext) => Promise<void>> {
-  const { model, controllers } = context
+  const { model, controllers, coming } = context
   const { pack } = outcome
   if (!controllers || controllers.others().length === 0) {
     await model.change(actor, tx => putImage(tx, outcome, controller))
     return async () => {}
   }
   const before = model.view.get('pack', pack.name)
-  await model.change(actor, tx => void putPack(tx, outcome))
+  const over = () => coming.delete(pack.name)
+  coming.add(pack.name)
+  await model
+    .change(actor, tx => void putPack(tx, outcome))
+    .catch(error => {
+      over()
+      throw error
+    })
   return async job => {
     try {
       await awaitSecond(context, controllers, pack, job)
@@ -82,6 +89,8 @@ export async function publish(
       // Where that cannot be stored, the sweep removes the pack, as no image has it.
       await undone.catch(() => undefined)
       throw error
+    } finally {
+      over()
     }
   }
 }

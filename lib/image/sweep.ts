@@ -2,6 +2,7 @@ import { readdir } from 'node:fs/promises'
 import { Background } from '../background.js'
 import { theDaemon } from '../model/model.js'
 import { type PackDoc, packBefore, stemOf } from '../model/types/osimage.js'
+import type { View } from '../model/view.js'
 import type { ImageContext } from './context.js'
 import type { Installing } from './installing.js'
 import { newIntentId, type PackIntent } from './intents.js'
@@ -52,10 +53,9 @@ export class Sweep {
     const { model, ticks, config } = this.context
     if (model.isFollowing) return
     const { view } = model
-    const installing = this.installing.packs()
     for (const name of [...this.#unused.keys()]) if (!view.get('pack', name)) this.#unused.delete(name)
     const unnamed = [...view.names('pack')].filter(name => {
-      const isUsed = view.index.isNamed('pack', name) || installing.has(name)
+      const isUsed = this.#isUsed(view, name)
       if (isUsed) this.#unused.delete(name)
       return !isUsed
     })
@@ -77,14 +77,16 @@ export class Sweep {
     }
   }
 
+  #isUsed({ index }: View, name: string): boolean {
+    return index.isNamed('pack', name) || this.context.coming.has(name) || this.installing.packs().has(name)
+  }
+
   /** Whether it is the pack before the present one, which another controller that is there does not have so far. */
   async #isNeeded(name: string, signal: AbortSignal): Promise<boolean> {
     const { model, controllers } = this.context
     const { view } = model
-    const present = view.get(
-      'pack',
-      view.get('osimage', view.get('pack', name)?.osimage ?? '')?.imagefile ?? ''
-    )
+    const { imagefile = '' } = view.get('osimage', view.get('pack', name)?.osimage ?? '') ?? {}
+    const present = view.get('pack', imagefile)
     if (!controllers || !present || packBefore(view, present)?.name !== name) return false
     return (await controllers.having(present, signal)).length < controllers.others().length
   }
@@ -98,7 +100,7 @@ export class Sweep {
     let gone = false
     try {
       gone = await model.change(theDaemon, tx => {
-        if (!tx.get('pack', name) || tx.index.isNamed('pack', name)) return false
+        if (!tx.get('pack', name) || this.#isUsed(tx, name)) return false
         if (files.some(file => tx.index.isNamed('boot', file))) return false
         tx.remove('pack', name)
         return true

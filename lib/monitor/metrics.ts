@@ -41,9 +41,9 @@ export interface Sources {
   readonly services: () => Iterable<readonly [string, boolean]>
   /** Name → how often its files were put in force, and could not be. */
   readonly applies: () => Iterable<readonly [string, { readonly applied: number; readonly failed: number }]>
-  /** Of controllers that share the objects; `gone`: how many are. Absent: it is alone. */
-  readonly controllers?:
-    | (() => Pick<SharedMedium, 'standing' | 'others'> & { readonly gone: number })
+  /** Of controllers that share the objects; `gone`: how many are. Undefined: it is alone. */
+  readonly controllers?: () =>
+    | (Pick<SharedMedium, 'standing' | 'others'> & { readonly gone: number })
     | undefined
   /** How late the event loop is, in milliseconds. */
   readonly loopDelayMs: () => number
@@ -132,7 +132,7 @@ export class Metrics {
   constructor(private readonly sources: Sources) {
     this.#text = shared(SHARED_MS, () => this.#made(), sources.now)
     this.#tell(sources)
-    if (sources.controllers) this.#tellOfControllers(sources.controllers)
+    this.#tellOfControllers(sources.controllers ?? (() => undefined))
   }
 
   /** The type and the text of an answer; one that is a second old at most, so that many who ask cost as much as one. */
@@ -252,20 +252,23 @@ export class Metrics {
     this.#one(Gauge, 'process_start_time_seconds', 'When the daemon began, since 1970', () => began)
   }
 
+  /** Alone there are no values, and the names are there for the rules of alerts. */
   #tellOfControllers(found: NonNullable<Sources['controllers']>): void {
-    this.#series(Gauge, 'svcd_controller_role', 'The part of this controller: 1', ['role'], () =>
-      ['primary', 'standby', 'unknown'].map(role => [{ role }, Number(found().standing.role === role)])
-    )
+    this.#series(Gauge, 'svcd_controller_role', 'The part of this controller: 1', ['role'], () => {
+      const role = found()?.standing.role
+      return role ? ['primary', 'standby', 'unknown'].map(one => [{ role: one }, Number(one === role)]) : []
+    })
     const known = 'The number of the last change that it knows'
-    this.#one(Gauge, 'svcd_store_revision', known, () => found().standing.revision)
+    this.#one(Gauge, 'svcd_store_revision', known, () => found()?.standing.revision ?? 0)
     const lag = 'How long ago it was known to miss no change'
-    this.#one(Gauge, 'svcd_store_lag_seconds', lag, () => found().standing.lag_ms / 1000)
-    this.#series(Gauge, 'svcd_controllers', 'Controllers, with this one', ['status'], () =>
-      labelled('status', Object.entries({ there: found().others.length + 1, gone: found().gone }))
-    )
+    this.#one(Gauge, 'svcd_store_lag_seconds', lag, () => (found()?.standing.lag_ms ?? 0) / 1000)
+    this.#series(Gauge, 'svcd_controllers', 'Controllers, with this one', ['status'], () => {
+      const { others, gone } = found() ?? {}
+      return labelled('status', others ? Object.entries({ there: others.length + 1, gone: gone ?? 0 }) : [])
+    })
     const help = 'How far the clock of another controller is ahead of that of this one'
     this.#series(Gauge, 'svcd_controller_clock_offset_seconds', help, ['controller'], function* () {
-      for (const { name: controller, aheadMs } of found().others)
+      for (const { name: controller, aheadMs } of found()?.others ?? [])
         if (aheadMs !== undefined) yield [{ controller }, aheadMs / 1000]
     })
   }

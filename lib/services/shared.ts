@@ -221,10 +221,7 @@ export class SharedServices {
       namesIn: ({ key }) => [key],
       waits: () => false,
       names: () => entries.keys(),
-      of: key => {
-        const entry = entries.get(key)
-        return entry ? [entry] : []
-      },
+      of: key => [entries.get(key) ?? []].flat(),
       take: (key, [record]) => {
         this.#mayDiffer = true
         this.#unsure.delete(key)

@@ -62,7 +62,8 @@ export class Bench {
       log: createLog('info', line => log.push(line)),
       now: () => bench.now,
       ticks: () => bench.now - bench.clockSet,
-      files: new Mutex()
+      files: new Mutex(),
+      coming: new Set()
     })
     Object.assign(bench, { log })
     return bench

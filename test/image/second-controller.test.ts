@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import type { ImageContext } from '../../lib/image/context.js'
 import { namedFiles } from '../../lib/image/copies/named.js'
 import { type Outcome, publish } from '../../lib/image/publish.js'
+import { Sweep } from '../../lib/image/sweep.js'
 import { theDaemon } from '../../lib/model/model.js'
 import type { PackDoc } from '../../lib/model/types/osimage.js'
 import { until } from '../support/until.js'
@@ -17,8 +18,8 @@ const packOf = (mark: string, time: number, more: Partial<PackDoc> = {}): PackDo
 const outcomeOf = (pack: PackDoc): Outcome => ({ kept: [], pack })
 
 /** Controller c1 of several, with an image that has pack a. */
-async function site(t: Test, others: string[]) {
-  const bench = await Bench.open(t)
+async function site(t: Test, others: string[], ...overrides: string[]) {
+  const bench = await Bench.open(t, ...overrides)
   const state = { others, have: [] as string[], asked: 0 }
   const context: ImageContext = {
     ...bench.context,
@@ -99,6 +100,22 @@ t.test('it waits for a while, and says then how many have it', async t => {
     /^OS image compute: of 3 controllers c1 alone has its new pack compute-b\.tar\.gz; without that one/
   t.match(job.lines.at(-1), text)
   t.ok(bench.log.some(line => / warn OS image compute: of 3 controllers c1 alone has/.test(line)))
+})
+
+// rules 9.6
+t.test('what is waited for is not swept as a pack that no image has', async t => {
+  const { context, state, b, image, begin, packs } = await site(t, ['c2'], 'image.grace=0s')
+  const over = (await begin(b))()
+  await until(() => state.asked > 1)
+  const sweep = new Sweep(context, { packs: () => new Set() })
+  t.teardown(() => sweep.close())
+  await sweep.run()
+  t.ok(packs().includes(b.name))
+  state.have = ['c2']
+  await over
+  t.match(image(), { imagefile: b.name })
+  await sweep.run()
+  t.strictSame(packs(), [b.name], 'the one before goes')
 })
 
 t.test('who is left alone waits no more', async t => {

@@ -47,7 +47,6 @@ const MOST_REASONS = 20
  * after a crash, because the hidden name holds the checksum that the whole will have.
  */
 export class Copies {
-  readonly #o: CopiesOptions
   readonly #directory: string
   readonly #fetcher: Fetcher
   readonly #unnamed: Unnamed
@@ -64,8 +63,10 @@ export class Copies {
   /** How many looks in a row have left a file out. */
   #failures = 0
 
-  private constructor(options: CopiesOptions, owned: OwnedFiles) {
-    this.#o = options
+  private constructor(
+    private readonly options: CopiesOptions,
+    owned: OwnedFiles
+  ) {
     this.#directory = options.config.paths.files
     const isThere = ({ url }: Source) => options.sources().some(source => source.url === url)
     this.#asking = { ...options.asking, isThere }
@@ -80,12 +81,9 @@ export class Copies {
   }
 
   static async open(options: CopiesOptions): Promise<Copies> {
-    const { config, log } = options
-    const { files, state } = config.paths
-    return new Copies(
-      options,
-      await OwnedFiles.open(join(state, 'copies.json'), files, message => log.warn(message))
-    )
+    const { files, state } = options.config.paths
+    const damaged = (message: string) => options.log.warn(message)
+    return new Copies(options, await OwnedFiles.open(join(state, 'copies.json'), files, damaged))
   }
 
   /** Follows committed changes. */
@@ -124,7 +122,7 @@ export class Copies {
 
   /** As in Controllers. What was found out before does not count: the file may have been put there since. */
   async whoHas(name: string, signal: AbortSignal): Promise<string | undefined> {
-    for (const source of this.#o.sources())
+    for (const source of this.options.sources())
       try {
         await checksumAt(source, name, this.#asking, signal)
         return `controller ${source.name} has it`
@@ -137,7 +135,7 @@ export class Copies {
 
   /** As in Controllers. */
   async having(pack: PackDoc, signal: AbortSignal): Promise<string[]> {
-    const asked = this.#o.sources().map(async source => {
+    const asked = this.options.sources().map(async source => {
       const sums = filesOf(pack).map(file => checksumAt(source, file, this.#asking, signal))
       const [packed] = await Promise.all(sums).catch(() => [])
       return packed?.sha256 === pack.sha256 ? source.name : []
@@ -162,7 +160,7 @@ export class Copies {
       const isHeld = (await this.#fetch(file, signal)) === 'held'
       if (this.#large === file.name) this.#large = undefined
       // A large file may take hours: what failed is not left until it is there.
-      due.set(file.name, isHeld ? 0 : this.#o.ticks() + RETRY_MS.longest)
+      due.set(file.name, isHeld ? 0 : this.options.ticks() + RETRY_MS.longest)
     }
     for (;;) {
       while (running.size < AT_ONCE && !signal.aborted) {
@@ -192,34 +190,23 @@ export class Copies {
   /** A file that is missing and may be tried now; it is not due again then. */
   async #next(due: Map<string, number>): Promise<NamedFile | undefined> {
     const there = new Set(await readdir(this.#directory))
-    const now = this.#o.ticks()
+    const now = this.options.ticks()
     const isLarge = ({ name, pack }: NamedFile) => this.#knownLarge.has(name) || (pack?.bytes ?? 0) > SMALL
-    const found = namedFiles(this.#o.model.view).find(
-      file =>
-        !there.has(file.name) &&
-        (due.get(file.name) ?? 0) <= now &&
-        (this.#large === undefined || !isLarge(file))
-    )
+    const isDue = ({ name }: NamedFile) => !there.has(name) && (due.get(name) ?? 0) <= now
+    const mayCome = (file: NamedFile) => this.#large === undefined || !isLarge(file)
+    const found = namedFiles(this.options.model.view).find(file => isDue(file) && mayCome(file))
     if (!found) return undefined
     due.set(found.name, Number.POSITIVE_INFINITY)
     if (isLarge(found)) this.#large = found.name
     return found
   }
 
-  /** Whether the place for large files is this one's. */
-  #takesLarge(name: string): boolean {
-    this.#knownLarge.add(name)
-    this.#large ??= name
-    return this.#large === name
-  }
-
   /** Forgets problems that are gone, and removes the parts of files that nobody waits for. */
   async #tidy(): Promise<void> {
     const all = await readdir(this.#directory)
     const there = new Set(all)
-    const missing = new Set(
-      namedFiles(this.#o.model.view).flatMap(({ name }) => (there.has(name) ? [] : [name]))
-    )
+    const named = namedFiles(this.options.model.view)
+    const missing = new Set(named.flatMap(({ name }) => (there.has(name) ? [] : name)))
     for (const name of [...this.#problems.keys(), ...this.#told.keys()])
       if (!missing.has(name)) {
         this.#problems.delete(name)
@@ -232,13 +219,19 @@ export class Copies {
   /** `held`: another large file comes first. */
   async #fetch(file: NamedFile, signal: AbortSignal): Promise<'held' | undefined> {
     const { name } = file
-    const came = await this.#fetcher.fetch(file, () => this.#takesLarge(name), signal)
+    /** Whether the place for large files is this one's. */
+    const takesLarge = () => {
+      this.#knownLarge.add(name)
+      this.#large ??= name
+      return this.#large === name
+    }
+    const came = await this.#fetcher.fetch(file, takesLarge, signal)
     if (came === 'held') return came
     if (came === 'ended') return undefined
     if (came === 'here') {
       this.#problems.delete(name)
       this.#failures = 0
-      this.#o.arrived()
+      this.options.arrived()
       return undefined
     }
     const reasons = came.map(({ message }) => message)
@@ -256,11 +249,11 @@ export class Copies {
     this.#told.set(file.name, told)
     if (told.has(why) || told.size >= MOST_REASONS) return
     told.add(why)
-    this.#o.log.warn(`${this.#sentenceOf(file)}: ${why}`)
+    this.options.log.warn(`${this.#sentenceOf(file)}: ${why}`)
   }
 
   #sentenceOf({ name, by }: NamedFile): string {
-    return `the file ${name}, which ${by} names, is not on controller ${this.#o.config.controller.name}`
+    return `the file ${name}, which ${by} names, is not on controller ${this.options.config.controller.name}`
   }
 }
 

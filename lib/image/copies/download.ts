@@ -88,14 +88,9 @@ export async function checksumAt(
     }
   }).finally(() => answer.destroy())
   const { bytes, sha256, proof } = objectIn(Buffer.concat(parts).toString())
-  const isOne =
-    Number.isSafeInteger(bytes) &&
-    (bytes as number) >= 0 &&
-    typeof sha256 === 'string' &&
-    /^[\da-f]{64}$/.test(sha256) &&
-    typeof proof === 'string'
-  const told = { bytes: bytes as number, sha256: sha256 as string }
-  if (!isOne || !asking.proofs.isProved(asked, checksumText(told), proof)) throw unproved(source)
+  const told = { bytes: Number(bytes), sha256: String(sha256) }
+  const isOne = Number.isSafeInteger(bytes) && told.bytes >= 0 && /^[\da-f]{64}$/.test(told.sha256)
+  if (!isOne || !asking.proofs.isProved(asked, checksumText(told), String(proof))) throw unproved(source)
   return told
 }
 
@@ -246,18 +241,16 @@ async function answered(
     })
     return { answer, asked }
   } catch (error) {
-    throw error instanceof UnansweredError ? unreached(source, error) : error
+    if (!(error instanceof UnansweredError)) throw error
+    const { message, certificate: advice = ELSEWHERE } = error
+    throw faultOf(source, `cannot be asked (${message}): ${advice}`)
   }
 }
 
 const faultOf = ({ name, url }: Source, text: string, kind: SourceError['kind'] = 'fails') =>
   new SourceError(kind, `controller ${name} (${url}) ${text}`)
 
-function unreached(source: Source, { message, certificate }: UnansweredError): SourceError {
-  const wayOut =
-    certificate ?? 'look whether svcd runs there, and whether [store] url or [http] url there leads to it'
-  return faultOf(source, `cannot be asked (${message}): ${wayOut}`)
-}
+const ELSEWHERE = 'look whether svcd runs there, and whether [store] url or [http] url there leads to it'
 
 const REFUSALS: Readonly<Record<number, string>> = {
   401: 'does not believe that a controller asks (401): its clock, or its token.key, is another one',

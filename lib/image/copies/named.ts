@@ -30,9 +30,8 @@ export function namedFiles(view: View): NamedFile[] {
   // A pack that is to be an image's counts once a second controller has it (rules 11.19).
   for (const pack of view.names('pack').flatMap(name => view.get('pack', name) ?? [])) {
     const image = view.get('osimage', pack.osimage)
-    const present = view.get('pack', image?.imagefile ?? '')
-    if (image && pack.time >= (present?.time ?? 0))
-      add(`OS image ${image.name}`, { ...pack, imagefile: pack.name })
+    const { time = 0 } = view.get('pack', image?.imagefile ?? '') ?? {}
+    if (image && pack.time >= time) add(`OS image ${image.name}`, { ...pack, imagefile: pack.name })
   }
   return [...boot.values(), ...packed.values()]
 }
