@@ -11,6 +11,8 @@ export interface NamedFile {
   readonly pack: PackDoc | undefined
 }
 
+const LATELY_MS = 3_600_000
+
 /** The files that images and tags name, each once: kernels and initramfs first, as they are small. */
 export function namedFiles(view: View): NamedFile[] {
   const boot = new Map<string, NamedFile>()
@@ -30,7 +32,8 @@ export function namedFiles(view: View): NamedFile[] {
   // A pack that is to be an image's counts once a second controller has it (rules 11.19).
   for (const pack of view.names('pack').flatMap(name => view.get('pack', name) ?? [])) {
     const image = view.get('osimage', pack.osimage)
-    const { time = 0 } = view.get('pack', image?.imagefile ?? '') ?? {}
+    // An image without one may be packed just now, or be one whose pack is only kept for nodes that install it.
+    const { time = Date.now() - LATELY_MS } = view.get('pack', image?.imagefile ?? '') ?? {}
     if (image && pack.time >= time) add(`OS image ${image.name}`, { ...pack, imagefile: pack.name })
   }
   return [...boot.values(), ...packed.values()]
