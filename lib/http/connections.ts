@@ -13,7 +13,7 @@ const FRESH_MS = 5000
 const ACTIVE_MS = 2000
 /** It is looked for idle ones so often, and where there are few connections once in so long for each: that takes a while. */
 const LOOK_EVERY_MS = 250
-const LOOK_EACH_MS = 0.25
+const LOOK_EACH_MS = 0.05
 
 /**
  * Ends a socket, and destroys it once what was written has left. It does not wait for what the client still sends.
@@ -43,6 +43,8 @@ export class Connection<C> {
   /** When its last request came, else when it was opened; by the clock of `performance`. */
   lastUsedMs = performance.now()
   #used = false
+  /** A request has come behind another one, and not all are answered. */
+  #pipelines = false
 
   /** `address`: whose connection it is. */
   constructor(
@@ -65,6 +67,7 @@ export class Connection<C> {
     this.#used = true
     const begin = () => this.socket.destroyed || serve()
     if (this.current) {
+      this.#pipelines = true
       const start = () => {
         this.current = exchange
         this.#backlog.behind.later(begin)
@@ -72,8 +75,8 @@ export class Connection<C> {
       return this.#waiting.push(exchange.incoming, start)
     }
     this.current = exchange
-    // In its turn it would keep its place, of which there are few, while all others are served.
-    if (this.isCrowded) begin()
+    // In its turn it would keep its place, of which there are few, while all others are served. Those that are idle are known by then.
+    if (this.isCrowded) setImmediate(begin)
     else this.#backlog.first.begin(begin)
     return true
   }
@@ -95,6 +98,7 @@ export class Connection<C> {
     const start = this.#waiting.shift()
     if (!start) {
       this.last = undefined
+      this.#pipelines = false
       return
     }
     this.socket.setTimeout?.(0)
@@ -139,12 +143,12 @@ export class Connection<C> {
     this.#waiting.clear()
   }
 
-  /** Whether a request that came whole is under way. A client can send its body for as long as it likes. */
+  /** Whether a request that came whole is under way. A client can take any time for its body, and pipeline any number of others. */
   get busy(): boolean {
-    return this.current?.incoming.complete === true
+    return this.current?.incoming.complete === true && !this.#pipelines
   }
 
-  /** Whether it has asked nothing yet: no request has come, or the body of the only one under way is not whole. */
+  /** Whether it has asked nothing yet: no request has come, or the one under way is not whole, or others wait behind it. */
   get silent(): boolean {
     return this.current ? !this.busy : !this.#used
   }
@@ -185,8 +189,8 @@ export class Connections<C> {
   #files = 0
   /** Connections for which there is no room, the oldest first. */
   readonly #crowded = new Set<Connection<C>>()
-  /** Those that were idle when they were listed, the idlest last. */
-  #idle: Connection<C>[] = []
+  /** Those that were idle when they were listed, the idlest first. */
+  #idle = new Set<Connection<C>>()
   #lookedMs = Number.NEGATIVE_INFINITY
   #listedMs = Number.NEGATIVE_INFINITY
   #whenEmpty: (() => void) | undefined
@@ -238,11 +242,20 @@ export class Connections<C> {
   #forget(connection: Connection<C>): void {
     if (!this.#open.delete(connection.socket)) return
     this.#crowded.delete(connection)
+    this.#idle.delete(connection)
     const siblings = this.#ofAddress.get(connection.address)
     siblings?.delete(connection)
     if (siblings?.size === 0) this.#ofAddress.delete(connection.address)
     connection.ended()
     if (this.#open.size === 0) this.#whenEmpty?.()
+  }
+
+  /** Whether there is room for a connection, now that its request has come: one that was crowded may have it after all. */
+  admits(socket: Duplex): boolean {
+    const connection = this.#open.get(socket)
+    if (connection?.isCrowded && (!this.#isFull || this.#endIdle()))
+      connection.isCrowded = !this.#crowded.delete(connection)
+    return !connection?.isCrowded
   }
 
   /** Counts the descriptor of a file; throws 503 with Retry-After if there is none and no connection is idle. */
@@ -257,8 +270,12 @@ export class Connections<C> {
     this.#files--
   }
 
+  get #left(): number {
+    return this.#room.limits.connections - this.#open.size + this.#crowded.size - this.#files
+  }
+
   get #isFull(): boolean {
-    return this.#open.size - this.#crowded.size + this.#files >= this.#room.limits.connections
+    return this.#left <= 0
   }
 
   get #taken(): string {
@@ -275,6 +292,7 @@ export class Connections<C> {
       )
       if (!this.#endIdlest(siblings)) return 'none'
     }
+    if (this.#left < limits.connections / 16) this.#lookIfFew()
     if (!this.#isFull) return 'room'
     this.#notice.say(
       `${this.#taken}, which is the most with this limit of open files: idle connections are ended, or new ones refused`
@@ -290,13 +308,11 @@ export class Connections<C> {
    */
   #endIdle(): boolean {
     if (this.#room.limits.crowded === 0) return this.#endIdlest(this.#open.values())
-    const now = performance.now()
-    const everyMs = Math.min(LOOK_EVERY_MS, LOOK_EACH_MS * this.#open.size)
-    // Before none is left: who comes until the next are known finds no room.
-    if (this.#idle.length <= this.#open.size / 4 && now - this.#lookedMs >= everyMs) this.#look(now)
-    for (let one = this.#idle.pop(); one; one = this.#idle.pop()) {
-      // It was used meanwhile, or is gone.
-      if (one.busy || one.lastUsedMs > this.#listedMs || !this.#open.has(one.socket)) continue
+    this.#lookIfFew()
+    for (const one of this.#idle) {
+      this.#idle.delete(one)
+      // It was used meanwhile.
+      if (one.busy || one.lastUsedMs > this.#listedMs) continue
       this.#forget(one)
       one.cut()
       if (!this.#isFull) return true
@@ -304,10 +320,14 @@ export class Connections<C> {
     return false
   }
 
-  #look(now: number): void {
+  /** Looks for idle ones before none is known: those that come until the next are known, two turns later, find no room. */
+  #lookIfFew(): void {
+    const now = performance.now()
+    const everyMs = Math.min(LOOK_EVERY_MS, LOOK_EACH_MS * this.#open.size)
+    if (this.#idle.size > this.#open.size / 3 || now - this.#lookedMs < everyMs) return
     this.#lookedMs = now
     const free = [...this.#open.values()].filter(({ busy, isCrowded }) => !busy && !isCrowded)
-    free.sort((a, b) => b.lastUsedMs - a.lastUsedMs)
+    free.sort((a, b) => a.lastUsedMs - b.lastUsedMs)
     const uploads: Connection<C>[] = []
     const fresh: Connection<C>[] = []
     const asked: Connection<C>[] = []
@@ -317,15 +337,15 @@ export class Connections<C> {
       else if (one.fresh) fresh.push(one)
       else if (now - one.lastUsedMs > ACTIVE_MS) (one.silent ? silent : asked).push(one)
     const take = (those: Connection<C>[]) => {
-      this.#idle = those
+      this.#idle = new Set(those.filter(({ socket }) => this.#open.has(socket)))
       this.#listedMs = now
     }
     // Machines ask at once, and users send few bodies: so many that do not are a stranger's.
-    const flood = [uploads, fresh].flatMap(those => (those.length > this.#open.size / 2 ? those : []))
-    if (this.#idle.length === 0 || silent.length + flood.length === 0) take(asked)
+    const flood = [fresh, uploads].flatMap(those => (those.length > this.#open.size / 2 ? those : []))
+    if (this.#idle.size === 0 || silent.length + flood.length === 0) take(asked)
     // In a storm what they have sent may wait to be read: all that came is read once more before they count.
     if (silent.length + flood.length > 0)
-      setImmediate(() => setImmediate(take, [...flood, ...asked, ...silent]))
+      setImmediate(() => setImmediate(take, [...silent, ...asked, ...flood]))
   }
 
   /** Cuts the oldest of those for which there is no room that has asked nothing yet; false if there is none. */

@@ -30,9 +30,7 @@ export class Exchange<C> {
     readonly incoming: IncomingMessage,
     readonly outgoing: ServerResponse,
     /** The client sends its body only after a 100. */
-    readonly awaitsContinue: boolean,
-    /** There is no room for its connection. */
-    readonly isCrowded = false
+    readonly awaitsContinue: boolean
   ) {
     this.address = incoming.socket.remoteAddress ?? '-'
   }

@@ -246,7 +246,7 @@ export class HttpServer<C> {
   #arrive(incoming: IncomingMessage, outgoing: ServerResponse, awaitsContinue: boolean): void {
     const connection = this.#connections.of(incoming.socket)
     if (!connection || connection.refused) return
-    const exchange = new Exchange<C>(incoming, outgoing, awaitsContinue, connection.isCrowded)
+    const exchange = new Exchange<C>(incoming, outgoing, awaitsContinue)
     // It closes once; `once` costs more.
     outgoing.on('close', () => {
       this.#finish(exchange)
@@ -277,7 +277,8 @@ export class HttpServer<C> {
     const { headers } = incoming
     const options = this.#options
     if (this.#connections.closing) throw shuttingDown
-    if (exchange.isCrowded) throw busyForLong('as many connections are open as there may be')
+    if (!this.#connections.admits(incoming.socket))
+      throw busyForLong('as many connections are open as there may be')
     const handedOn = options.handedOnFor?.(incoming)
     checkHeader(incoming, handedOn && MOST_LINES + ADDED.lines)
     if (options.handedOnFor && !handedOn) checkBytes(incoming, this.#limits.headerBytes)
@@ -426,7 +427,8 @@ export class HttpServer<C> {
       if (exchange.gone) return
       if (outgoing.headersSent) outgoing.destroy()
       else {
-        const manner = exchange.isCrowded ? { ...this.#manner, close: true } : this.#manner
+        const { isCrowded } = this.#connections.of(incoming.socket) ?? {}
+        const manner = isCrowded ? { ...this.#manner, close: true } : this.#manner
         await refuse(exchange, refusal, manner, this.#limits.lingerMs)
       }
     } catch {

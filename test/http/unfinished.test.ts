@@ -4,10 +4,11 @@ import { type ConnectionOptions, connect as connectTls } from 'node:tls'
 import t, { type Test } from 'tap'
 import { unauthorized } from '../../lib/errors.js'
 import { readPair } from '../../lib/http/certificate.js'
+import { share } from '../../lib/http/descriptors.js'
 import { makeCertificate } from '../support/certificate.js'
 import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
-import { arrived, isRefusal, RawClient, route, start } from './helpers.js'
+import { arrived, gated, isRefusal, RawClient, route, start } from './helpers.js'
 
 // Requests whose bodies do not come: they keep nobody else from an answer (rules 2.11, 2.15).
 
@@ -17,6 +18,9 @@ const boot = route('GET', '/boot', () => ({ status: 200, text: '#!ipxe\n' }))
 const echo = route('POST', '/echo', ({ body }) => ({ status: 200, body }))
 const drop = route('POST', '/drop', () => ({ status: 204 }), { body: 'ignored' })
 const routes = [boot, echo, drop]
+
+/** With 128 descriptors. */
+const limits = share(128, 28)
 
 /** What comes before a body that never comes whole, by the way in which the request is left unfinished. */
 const unfinished: Readonly<Record<string, string>> = {
@@ -77,7 +81,7 @@ function strangers(t: Test, port: number, count: number, text: string, tls = fal
     socket.on('close', () => {
       sockets.delete(socket)
       cut++
-      setTimeout(begin, 100, n)
+      setTimeout(begin, 100 + 100 * (n % 5), n)
     })
   }
   for (let n = 0; n < count; n++) begin(n)
@@ -95,16 +99,56 @@ function strangers(t: Test, port: number, count: number, text: string, tls = fal
 // rules 2.15
 for (const [what, text] of Object.entries(unfinished))
   t.test(`where room is short, machines are answered beside strangers who send ${what}`, async t => {
-    const limits = { connections: 40, crowded: 4 }
     const { port } = await start(t, routes, { limits, ownAddresses, authorize, isKnown: () => false })
-    const crowd = strangers(t, port, 60, text)
+    const crowd = strangers(t, port, 75, text)
     await until(() => crowd.cut() > 20, 'there is no room left')
     t.same(await booted(port), { booted: 30, others: [] })
   })
 
+// rules 2.15
+t.test(
+  'where all places are taken by requests that are not whole, the very next machine is answered',
+  async t => {
+    const limits = { connections: 10, crowded: 2 }
+    const kinds = { ...unfinished, nothing: '' }
+    for (const [what, text] of Object.entries(kinds)) {
+      // Those are answered, and it is the answer that keeps the connection for a while.
+      if (what.includes('before it')) continue
+      const { port } = await start(t, routes, { limits, ownAddresses, authorize, isKnown: () => false })
+      const crowd = Array.from({ length: 10 }, (_, n) => from(port, `127.0.5.${n + 1}`).send(text))
+      await arrived()
+      t.equal((await from(port, '127.0.3.1').send(get('/boot')).response()).status, 200, what)
+      for (const { socket } of crowd) socket.destroy()
+    }
+  }
+)
+
+// rules 2.14, 2.15
+t.test(
+  'where room is short, requests that wait behind others of their connection keep nobody out',
+  async t => {
+    const { gate, begun, routes } = gated()
+    const limits = { connections: 10, crowded: 2 }
+    const { port } = await start(t, [boot, echo, ...routes], { limits, ownAddresses })
+    const under = Array.from({ length: 3 }, (_, n) => from(port, `127.0.6.${n + 1}`).send(get('/slow')))
+    await begun.promise
+    const behind = ['', get('/boot'), unfinished['a body with a length'] ?? ''].map(
+      last => get('/boot') + last
+    )
+    const crowd = Array.from({ length: 7 }, (_, n) =>
+      from(port, `127.0.5.${n + 1}`).send(get('/slow') + behind[n % 3])
+    )
+    await arrived()
+    const machines = Array.from({ length: 4 }, (_, n) => from(port, `127.0.3.${n + 1}`))
+    for (const machine of machines) t.equal((await machine.send(get('/boot')).response()).status, 200)
+    gate.resolve()
+    for (const client of under) t.equal((await client.response()).status, 200, 'what is under way goes on')
+    for (const { socket } of [...under, ...crowd, ...machines]) socket.destroy()
+  }
+)
+
 // rules 2.15, 2.18
 t.test('where room is short, machines are answered beside strangers over TLS', async t => {
-  const limits = { connections: 40, crowded: 4 }
   const { port, server } = await start(t, routes, { limits, ownAddresses, authorize, isKnown: () => false })
   const { context } = await readPair(await makeCertificate(scratch(t), 'controller'))
   const { port: tlsPort } = await server.listenTls('127.0.0.1', 0, () => context)

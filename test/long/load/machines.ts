@@ -45,21 +45,24 @@ let failed = 0
 let bytes = 0
 
 /** Resolves with the status and the seconds of Retry-After; rejects when there is no whole answer within 60 s. */
-function ask(n: number, agent: Agent): Promise<{ status: number; retrySeconds: number }> {
+function ask(n: number, agent: Agent): Promise<{ status: number; retrySeconds: number; text: string }> {
   return new Promise((resolve, reject) => {
     const localAddress = `${network}.${1 + Math.floor(n / 200)}.${1 + (n % 200)}`
     const digits = (n % 256).toString(16).padStart(2, '0')
     const request = get(
       { host, port, path: path.replace('#', digits), agent, localAddress, timeout: 60_000 },
       incoming => {
+        let text = ''
         incoming.on('data', (piece: Buffer) => {
           bytes += piece.length
+          if (incoming.statusCode !== 200 && text.length < 200) text += piece
         })
         incoming.on('error', reject)
         incoming.on('end', () =>
           resolve({
             status: incoming.statusCode ?? 0,
-            retrySeconds: Number(incoming.headers['retry-after'] ?? 0)
+            retrySeconds: Number(incoming.headers['retry-after'] ?? 0),
+            text: text.trim()
           })
         )
       }
@@ -89,13 +92,13 @@ async function machine(n: number): Promise<void> {
     asked++
     const start = performance.now()
     try {
-      const { status, retrySeconds } = await ask(n, agent)
+      const { status, retrySeconds, text } = await ask(n, agent)
       if (patient && status === 503 && retrySeconds > 0) {
         refused++
         await sleep(Math.min(retrySeconds * 1000, endsAt - performance.now()))
         continue
       }
-      if (status !== 200) throw new Error(`status ${status}`)
+      if (status !== 200) throw new Error(`status ${status} ${text}`)
       latenciesMs.push(performance.now() - start)
     } catch (error) {
       failed++

@@ -26,7 +26,9 @@ const kinds: readonly [misuse: Misuse, againMs: number][] = [
   ['send a body slowly', 1000],
   ['send a body slowly', 0],
   ['send a body with a GET', 1000],
-  ['pipeline a body that does not end', 1000]
+  ['send a body with a GET', 0],
+  ['pipeline a body that does not end', 1000],
+  ['pipeline a body that does not end', 0]
 ]
 /** Those of a unit, or as many as this machine allows. */
 const allowed = Number(/Max open files +\d+ +(\d+)/.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1])
