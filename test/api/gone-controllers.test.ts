@@ -78,7 +78,11 @@ t.test('a controller that is gone is listed until an admin removes it', async t 
   await until(async () => (await statusOf('c2')) === 'gone')
   t.strictSame((await read()).c2, gone.c2, 'also after a start')
   t.equal((await first.request('GET', '/config/cluster/c9/_delete')).status, 404)
-  t.equal((await first.request('POST', '/config/cluster/c2/_delete?dryrun=yes')).status, 400, 'there is no dry run')
+  t.equal(
+    (await first.request('POST', '/config/cluster/c2/_delete?dryrun=yes')).status,
+    400,
+    'there is no dry run'
+  )
   t.equal((await first.request('GET', '/config/cluster/c2/_delete')).status, 204)
   t.equal(await statusOf('c2'), undefined)
   const audit = await first.request('GET', '/monitor/audit')

@@ -189,7 +189,9 @@ t.test('a controller joins another one', async t => {
   writeFileSync(join(clocks, 'date'), '#!/bin/sh\necho $(($(/usr/bin/date +%s) - 100))\n')
   chmodSync(join(clocks, 'date'), 0o755)
   client.use(await sshServer(t, client.publicKey, clocks))
-  await refused(/the clock of \S+ is (99|100|101) s behind that of this machine, and 60 s are allowed: type timedatectl/)
+  await refused(
+    /the clock of \S+ is (99|100|101) s behind that of this machine, and 60 s are allowed: type timedatectl/
+  )
   client.use(port)
 
   const others = scratch(t)
