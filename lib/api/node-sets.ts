@@ -12,7 +12,7 @@ import type { Parts } from './context.js'
 /** What sets are worked out from besides the objects. */
 type Needed = Pick<Parts, 'status' | 'boots' | 'model'>
 
-/** A set may name twice as many nodes as there are, and so many more: it is read in one turn of the event loop. */
+/** A set may name twice as many nodes as there are, and so many more. */
 const SPARE_NAMES = 20_000
 
 /** So many names are told of those that are no nodes. */

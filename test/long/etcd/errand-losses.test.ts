@@ -1,6 +1,7 @@
 // A controller is lost while an image is packed by one for another (rules 9.15).
 import t from 'tap'
 import { makeTree, small } from '../../image/small-tree.js'
+import { isThere } from '../../support/there.js'
 import { until } from '../../support/until.js'
 import {
   allServe,
@@ -98,8 +99,7 @@ t.test('the controller that has the directory is not there for a moment, and an 
   process.kill(second.child?.pid as number, 'SIGSTOP')
   const gone =
     /on controller c2, which is not there: .* to use the directory .*compute of controller c1 from now/
-  const isAway = () =>
-    until(async () => !JSON.stringify((await first.request('GET', '/config/cluster')).body).includes('"c2"'))
+  const isAway = () => until(async () => !(await isThere(first, 'c2')))
   await isAway()
   await first.create('group', 'g', {})
   for (const [method, asked, body, status] of [

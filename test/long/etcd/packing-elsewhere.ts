@@ -8,6 +8,7 @@ import type { Daemon } from '../../support/daemon.js'
 import { startEtcd } from '../../support/etcd.js'
 import { adminToken } from '../../support/first-start.js'
 import { giveKeys } from '../../support/keys.js'
+import { isThere } from '../../support/there.js'
 import { until } from '../../support/until.js'
 
 const MEGABYTE = 1024 * 1024
@@ -45,10 +46,7 @@ export const answers = (daemon: Daemon) =>
 
 /** Waits until a controller knows that these are there. */
 export const allThere = (daemon: Daemon, names: readonly string[]) =>
-  until(async () => {
-    const { body } = await daemon.request('GET', '/config/cluster')
-    return names.every(name => JSON.stringify(body).includes(`"${name}"`))
-  })
+  until(async () => (await Promise.all(names.map(name => isThere(daemon, name)))).every(Boolean))
 
 let changes = 0
 /** Changes what the image holds, so that a pack of it has another name. */

@@ -8,6 +8,7 @@ import type { Daemon } from '../../support/daemon.js'
 import { type EtcdServer, startEtcd } from '../../support/etcd.js'
 import { adminToken } from '../../support/first-start.js'
 import { giveKeys } from '../../support/keys.js'
+import { isThere } from '../../support/there.js'
 import { until } from '../../support/until.js'
 import { type Asked, watched } from '../../support/watched-etcd.js'
 import { Way } from '../../support/way.js'
@@ -79,10 +80,7 @@ t.test('what is not done on another controller is refused, and names where the d
   await until(() => isPrimary(second))
   await first.start()
   await answers(first)
-  await until(async () => {
-    const { body } = await second.request('GET', '/config/cluster')
-    return JSON.stringify(body).includes('"c1"')
-  })
+  await until(() => isThere(second, 'c1'))
   const why =
     /OS image compute: its directory .*\/images\/compute is on controller c1, and controller c2 writes: make c1 /
   await second.create('network', 'cluster', { network: '127.0.0.0/8' })
@@ -304,10 +302,7 @@ t.test('a clone to which etcd gave no answer is what the controller that takes o
     t.strictSame(readdirSync(first.path('images')).sort(), isStored ? ['compute', 'copy'] : ['compute'])
     t.ok(await isPrimary(second))
     if (isStored) {
-      await until(async () => {
-        const { body } = await second.request('GET', '/config/cluster')
-        return JSON.stringify(body).includes('"c1"')
-      })
+      await until(() => isThere(second, 'c1'))
       const { status, body } = await second.request('GET', '/config/osimage/copy/_pack')
       t.equal(status, 204, JSON.stringify(body))
     }
