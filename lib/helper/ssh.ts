@@ -50,21 +50,22 @@ export async function withRemote<T>(
       sshPort,
       as: { directory, words: sshUnit ? asService : asChild }
     })
-    const key = await (sshKey === ''
-      ? inState('ssh', KEY)
-      : inTrusted(dirname(sshKey), ({ at }) => open(at(basename(sshKey)), FILE))
-    ).catch(error => {
+    const named = async () => {
+      const file = await trustedPath(sshKey)
+      return inTrusted(dirname(file), ({ at }) => open(at(basename(file)), FILE))
+    }
+    const key = await (sshKey === '' ? inState('ssh', KEY) : named()).catch(error => {
       throw new Error(`the ssh key ${remote.key} cannot be read: ${error.code ?? error.message}`)
     })
-    await copy(await small(key, `[ssh] key ${remote.key}`, [svcd.uid, 0]), KEY)
+    await copy(await small(key, `[ssh] key ${remote.key}`, svcd.uid), KEY)
     const known = join(remote.knownHosts, node)
     const before = await unlessMissing(inState('ssh/known_hosts', node), undefined)
-    await copy(before ? await small(before, known, [svcd.uid]) : Buffer.alloc(0), KNOWN)
+    await copy(before ? await small(before, known, svcd.uid) : Buffer.alloc(0), KNOWN)
     // All names in it are root's, so that ssh puts nothing else in their place.
     await chmod(directory, 0o711)
     // A host key is kept as soon as it was seen, also where the work fails later: the next time, no other one is taken.
     const keep = async () => {
-      const after = await small(await open(join(directory, KNOWN), FILE), known, [uid])
+      const after = await small(await open(join(directory, KNOWN), FILE), known, uid)
       if (before || after.length === 0) return
       const fill = (file: FileHandle) => file.writeFile(after)
       await inDirectory(trusted, 'ssh/known_hosts', ({ at }) => fillNew(at(node), fill, svcd)).catch(
@@ -98,15 +99,15 @@ async function userOf({ sshUser = 'svcd-ssh', files }: Places, svcd: Owner): Pro
   )
 }
 
-/** The bytes of an open file, which it closes. Throws Error that calls it `name` for a large one, and one of other owners. */
-async function small(file: FileHandle, name: string, owners: readonly number[]): Promise<Buffer> {
+/** The bytes of an open file, which it closes. Throws Error that calls it `name` for a large one, and one of another owner. */
+async function small(file: FileHandle, name: string, owner: number): Promise<Buffer> {
   try {
     const bytes = Buffer.alloc(LONGEST + 1)
     const stat = await file.stat()
-    const size = stat.isFile() && owners.includes(stat.uid) ? await fillBuffer(file, bytes) : bytes.length
+    const size = stat.isFile() && stat.uid === owner ? await fillBuffer(file, bytes) : bytes.length
     if (size > LONGEST)
       throw new Error(
-        `${name} must be a regular file of 64 KiB at most that belongs to user ${owners[0]}: chown it, or put another one there`
+        `${name} must be a regular file of 64 KiB at most that belongs to user ${owner}: type chown ${owner} FILE, or remove it`
       )
     return bytes.subarray(0, size)
   } finally {
