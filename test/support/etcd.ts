@@ -13,8 +13,8 @@ export interface EtcdServer {
   readonly child: Child
   /** What it answers to a question of its JSON gateway, and to a token of one of its users. */
   ask(path: string, question: object, token?: string): Promise<Record<string, never>>
-  /** Saves a snapshot; gives its file. */
-  save(): Promise<string>
+  /** Saves a snapshot, as this user (name:password) where it has users; gives its file. */
+  save(user?: string): Promise<string>
   /** It is killed, and started from that snapshot, once `meanwhile` has come to its end. */
   restore(file: string, meanwhile?: () => Promise<unknown>): Promise<void>
 }
@@ -84,9 +84,12 @@ export async function startEtcd(
     get child() {
       return child
     },
-    async save() {
+    async save(user) {
       const file = join(directory, `snapshot${++snapshots}`)
-      await output('etcdctl', [`--endpoints=${url}`, 'snapshot', 'save', file])
+      await output('etcdctl', [
+        ...[`--endpoints=${url}`, ...(user === undefined ? [] : [`--user=${user}`])],
+        ...['snapshot', 'save', file]
+      ])
       return file
     },
     async restore(file, meanwhile) {

@@ -59,6 +59,9 @@ export class UnclearError extends Error {
   }
 }
 
+/** Nothing came back in time. */
+class NoAnswerError extends UnclearError {}
+
 /** etcd has refused the request, and done nothing of it. */
 export class RefusedError extends Error {
   override readonly name = 'RefusedError'
@@ -106,6 +109,8 @@ export class Client {
   readonly etcdctl: Etcdctl
   /** What our user is let in by; undefined before the first login, and after one that failed. */
   #token: Promise<string> | undefined
+  /** When it came; by the clock of `performance`. */
+  #tokenMs = 0
   #preferred = 0
 
   /** Throws TypeError for what is no endpoint, and for one to which plain http would go over a network. */
@@ -257,18 +262,29 @@ export class Client {
     for (const agent of Object.values(this.#agents)) agent.destroy()
   }
 
-  /** Asks with a token, and once more with a new one where etcd does not take it: it has done nothing then. */
-  async #asUser<R>(endpoint: URL, limit: Limit, ask: (token?: string) => Promise<R>): Promise<R> {
+  /**
+   * Asks with a token, and once more with a new one where etcd does not take it: it has done nothing then. A token that gets no answer
+   * is not used again: one from before etcd was restored waits for a raft index that is far ahead.
+   */
+  async #asUser<R>(
+    endpoint: URL,
+    limit: Limit,
+    ask: (token?: string) => Promise<R>,
+    isLast = false
+  ): Promise<R> {
     if (!this.#login) return ask()
-    const login = () => (this.#token ??= this.#logIn(endpoint, limit))
-    const token = login()
+    this.#token ??= this.#logIn(endpoint, limit)
+    const token = this.#token
     try {
       return await ask(await token)
     } catch (error) {
-      if (!(error instanceof StaleTokenError)) throw error
+      const isStale = error instanceof StaleTokenError
+      // A login that took most of the time is no reason for another one: nothing would ever come to an answer.
+      const isMute = error instanceof NoAnswerError && this.#tokenMs < limit.end - limit.ms
       // Another request may have got a new one by now.
-      if (this.#token === token) this.#token = undefined
-      return ask(await login())
+      if ((isStale || isMute) && this.#token === token) this.#token = undefined
+      if (!isStale || isLast) throw error
+      return this.#asUser(endpoint, limit, ask, true)
     }
   }
 
@@ -281,6 +297,7 @@ export class Client {
       // It becomes a header: nothing else may stand in it.
       if (typeof token !== 'string' || !/^[\x21-\x7e]{1,8192}$/.test(token))
         throw new RefusedError(`etcd at ${endpoint.origin}: its answer to a login has no token`)
+      this.#tokenMs = performance.now()
       return token
     } catch (error) {
       this.#token = undefined
@@ -297,7 +314,7 @@ export class Client {
   #opened(url: URL, question: JsonObject, signal: AbortSignal, token?: string): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
       const asked = this.#send(url, question, token, signal)
-      asked.setTimeout(OPEN_MS, () => asked.destroy(new Error(`no answer within ${OPEN_MS / 1000} s`)))
+      asked.setTimeout(OPEN_MS, () => asked.destroy(this.#unanswered(`etcd at ${url.origin}`, OPEN_MS)))
       asked.on('socket', socket => socket.setKeepAlive(true, KEEP_ALIVE_MS))
       asked.on('error', reject)
       asked.on('response', answer => {
@@ -310,6 +327,15 @@ export class Client {
           )
       })
     })
+  }
+
+  #unanswered(from: string, ms: number): NoAnswerError {
+    const silence = `no answer within ${ms / 1000} s`
+    const look = this.etcdctl('endpoint health', true)
+    return new NoAnswerError(
+      `${from}: ${silence}; look whether it runs and has a majority (${look})`,
+      silence
+    )
   }
 
   #send(url: URL, question: JsonObject, token: string | undefined, signal?: AbortSignal): ClientRequest {
@@ -341,13 +367,14 @@ export class Client {
       const unclear = (reason: string, silence: string) =>
         reject(new UnclearError(`${from}: ${reason}`, silence))
       const asked = this.#send(url, question, token, signal)
-      const limit = setTimeout(() => {
-        unclear(
-          `no answer within ${ms / 1000} s; look whether it runs and has a majority (${this.etcdctl('endpoint health', true)})`,
-          `no answer within ${ms / 1000} s`
-        )
-        asked.destroy()
-      }, end - performance.now())
+      const limit = setTimeout(
+        () => {
+          reject(this.#unanswered(from, ms))
+          asked.destroy()
+          // A login before it may have taken all of the time.
+        },
+        Math.max(1, end - performance.now())
+      )
       asked.on('error', (error: NodeJS.ErrnoException) => {
         const fault = certificateFault(error.code)
         const silence = fault ? FAULTS[fault] : (error.code ?? oneLine(error.message, WORDS))

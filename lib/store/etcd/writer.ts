@@ -188,8 +188,9 @@ export class Writer {
       if (revision === this.#revision) this.since.set(key, signed.revision)
       this.full = ''
     } catch (error) {
-      // It may be taken yet: it is given again soon.
-      if (error instanceof UnclearError) {
+      // It may be taken yet: it is given again soon. Once the lease is over it is a fault that has to be seen.
+      const isOver = performance.now() - this.#heldMs > this.#options.ttlSeconds * 1000
+      if (error instanceof UnclearError && !isOver) {
         this.#keeping.wake(RETRY_MS.first)
         return true
       }
