@@ -6,17 +6,20 @@ import type { StoreOptions } from './start.js'
 import type { Doc, Index, Kind, Tx, Types } from './types.js'
 
 type Kinds = ReadonlyMap<string, Kind<Doc>>
+/** Where an object is, for messages. */
+type Place = (type: string, name: string) => string
 
 /** Makes in a transaction what others have written, a step for each object. Throws Error, which names it, for what is no object. */
 export function* made<T extends Types, I extends Index>(
   tx: Tx<T, I>,
   writes: readonly Write[],
-  kinds: Kinds
+  kinds: Kinds,
+  place: Place
 ): Generator<void> {
   // What is given up may be taken in the same change.
   for (const { type, name, text } of writes) if (text === undefined) yield tx.remove(type, name)
   for (const { type, name, text } of writes)
-    if (text !== undefined) yield tx.put(type, name, decoded(type, name, text, kinds) as T[string])
+    if (text !== undefined) yield tx.put(type, name, decoded(type, name, text, kinds, place) as T[string])
 }
 
 /**
@@ -63,9 +66,12 @@ export function* brought<T extends Types, I extends Index>(
 /** Throws Error where the transaction has left a state of another layout than ours. */
 export function refuseLayout<T extends Types, I extends Index>(
   tx: Tx<T, I>,
-  { steps, release }: Layout
+  { steps, release }: Layout,
+  place: Place
 ): void {
-  const { version = 'none' } = (tx.get(LAYOUT, VERSION) ?? {}) as { version?: number }
+  const layout = tx.get(LAYOUT, VERSION) as { version?: number } | undefined
+  if (!layout) throw new Error(`${place(LAYOUT, VERSION)}: ${GONE}`)
+  const { version } = layout
   if (version !== steps.length)
     throw new Error(
       `the state has layout version ${version} by now, and svcd ${release} knows version ${steps.length}: install the release of ` +
@@ -73,12 +79,12 @@ export function refuseLayout<T extends Types, I extends Index>(
     )
 }
 
-function decoded(type: string, name: string, text: string, kinds: Kinds): Doc {
+function decoded(type: string, name: string, text: string, kinds: Kinds, place: Place): Doc {
   try {
     const kind = kinds.get(type)
     if (!kind) throw new Error('this svcd knows no such type; it needs the release of the one that writes')
     return kind.decode(name, parseJson(text))
   } catch (error) {
-    throw new Error(`${type} ${name}: ${reasonOf(error)}`)
+    throw new Error(`${place(type, name)}: ${type} ${name}: ${reasonOf(error)}`)
   }
 }

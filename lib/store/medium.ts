@@ -39,6 +39,8 @@ export interface Medium {
   readonly following?: string
   /** As in SharedMedium. */
   readonly writer?: Reached | undefined
+  /** Where an object is, for messages; absent where nobody else writes. */
+  place?(type: string, name: string): string
   /** Ends what goes on in the background, and gives the right to write back. */
   close(): Promise<void>
 }

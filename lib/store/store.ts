@@ -291,21 +291,24 @@ export class Store<T extends Types, I extends Index> {
 
   /** What others write is made as a change in steps, and is told as one. */
   readonly #followed: Followed = {
-    changed: writes => this.#followedBy(tx => made(tx, writes, this.#kinds)),
+    changed: writes => this.#followedBy(tx => made(tx, writes, this.#kinds, this.#place)),
     reload: stored => this.#followedBy(tx => brought(tx, stored, this.#kinds, this.#verifying)),
     promoted: () => this.#promoted(),
     demoted: () => this.#demoted()
   }
 
+  readonly #place = (type: string, name: string) => this.#medium.place?.(type, name) ?? `${type} ${name}`
+
   #followedBy(fn: (tx: Tx<T, I>) => Generator<void>): Promise<void> {
     const layout = this.#layout
+    const place = this.#place
     return this.#byItself(async () => {
       // What waits for a medium that is not ours any more fails, and is undone.
       await this.#running
       this.#problem = ''
       await this.#stepByStep(function* (tx) {
         yield* fn(tx)
-        if (layout) refuseLayout(tx, layout)
+        if (layout) refuseLayout(tx, layout, place)
       }, true)
     })
   }

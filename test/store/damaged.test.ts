@@ -65,7 +65,7 @@ t.test(
         'a group that is gone',
         () => remove(etcd, '/svcd/objects/group/h'),
         () => put(etcd, '/svcd/objects/group/h', group),
-        /objects\/node\/n2: .*group.*h.*etcdctl --endpoints=\S+ put \/svcd\/objects\/node\/n2 <FILE.*etcdctl \S+ del \/svcd\/objects\/node\/n2/
+        /objects\/node\/n2: .*group.*h.*etcdctl --endpoints=\S+ put \/svcd\/objects\/node\/n2 -- \\?"\$\(cat FILE\)\\?".*etcdctl \S+ del \/svcd\/objects\/node\/n2/
       ],
       [
         'what does not parse',

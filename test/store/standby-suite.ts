@@ -235,6 +235,8 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     await setAll(writer, ['c'], 3)
     await until(() => /layout version 3 by now, and svcd 0.2.0 knows version 2/.test(follower.health.reason))
     t.equal(has(follower), 2)
+    await etcd.ask('kv/deleterange', { key: base64('/svcd/objects/layout/version') })
+    await until(() => /layout\/version: it is gone, and objects are there/.test(follower.health.reason))
   })
 
   t.test('what it cannot read it does not take over, however often it has read it', async t => {

@@ -156,7 +156,9 @@ export class StoredKeys implements Stored {
       return { file, ...problem }
     const word = /^[\w./:@-]+$/.test(key) ? key : `'${key.replaceAll("'", "'\\''")}'`
     const { etcdctl } = this.#client
-    const message = `${problem.message}; put it right (${etcdctl(`put ${word} <FILE`)}) or remove it (${etcdctl(`del ${word}`)})`
+    // etcdctl asks for the password on its standard input.
+    const put = etcdctl(`put ${word} -- "$(cat FILE)"`)
+    const message = `${problem.message}; put it right (${put}) or remove it (${etcdctl(`del ${word}`)})`
     return { file, ...problem, message }
   }
 
