@@ -14,6 +14,8 @@ const ACTIVE_MS = 2000
 /** It is looked for idle ones so often, and where there are few connections once in so long for each: that takes a while. */
 const LOOK_EVERY_MS = 250
 const LOOK_EACH_MS = 0.05
+/** Where none is idle, an address that has so many more than the one that comes gives some of its connections up. */
+const AHEAD = 16
 
 /**
  * Ends a socket, and destroys it once what was written has left. It does not wait for what the client still sends.
@@ -181,7 +183,10 @@ export interface Room {
 /** All open connections, how many there may be (rules 2.15), and how they come to an end. */
 export class Connections<C> {
   readonly #open = new Map<Duplex, Connection<C>>()
+  /** But those without a bound of their own. */
   readonly #ofAddress = new Map<string, Set<Connection<C>>>()
+  /** Those of the address that had most in this turn. */
+  #most: ReadonlySet<Connection<C>> | undefined
   readonly #backlog = new Backlog()
   readonly #room: Room
   readonly #notice: Notice
@@ -220,8 +225,10 @@ export class Connections<C> {
     if (connection.isCrowded) this.#crowded.add(connection)
     this.#open.set(socket, connection)
     const siblings = this.#ofAddress.get(address)
-    if (siblings) siblings.add(connection)
-    else this.#ofAddress.set(address, new Set([connection]))
+    // A socket that has ended already has no address.
+    const isBound = peer === '' || !this.#room.isUnbound(peer)
+    if (isBound && siblings) siblings.add(connection)
+    else if (isBound) this.#ofAddress.set(address, new Set([connection]))
     socket.once('close', () => this.#forget(connection))
   }
 
@@ -253,14 +260,14 @@ export class Connections<C> {
   /** Whether there is room for a connection, now that its request has come: one that was crowded may have it after all. */
   admits(socket: Duplex): boolean {
     const connection = this.#open.get(socket)
-    if (connection?.isCrowded && (!this.#isFull || this.#endIdle()))
+    if (connection?.isCrowded && (!this.#isFull || this.#endIdle() || this.#endOfMost(connection.address)))
       connection.isCrowded = !this.#crowded.delete(connection)
     return !connection?.isCrowded
   }
 
   /** Counts the descriptor of a file; throws 503 with Retry-After if there is none and no connection is idle. */
   takeFile(): void {
-    if (this.#isFull && !this.#endIdle())
+    if (this.#isFull && !this.#endIdle() && !this.#endOfMost(''))
       throw busy(`${this.#taken}, which is the most with this limit of open files`)
     this.#files++
   }
@@ -297,7 +304,7 @@ export class Connections<C> {
     this.#notice.say(
       `${this.#taken}, which is the most with this limit of open files: idle connections are ended, or new ones refused`
     )
-    if (this.#endIdle()) return 'room'
+    if (this.#endIdle() || this.#endOfMost(networkOf(peer))) return 'room'
     if (isUnbound(peer)) return this.#endIdlest(this.#open.values()) && !this.#isFull ? 'room' : 'none'
     return limits.crowded > this.#crowded.size || this.#endOldestCrowded() ? 'crowded' : 'none'
   }
@@ -318,6 +325,22 @@ export class Connections<C> {
       if (!this.#isFull) return true
     }
     return false
+  }
+
+  /**
+   * Cuts some connections of the address that has most, if it has many more than this one: small requests without end
+   * would keep all others out. All addresses are looked at once in a turn.
+   */
+  #endOfMost(address: string): boolean {
+    if (!this.#most) {
+      for (const those of this.#ofAddress.values())
+        if (those.size > (this.#most?.size ?? 0)) this.#most = those
+      setImmediate(() => {
+        this.#most = undefined
+      })
+    }
+    const { size } = this.#ofAddress.get(address) ?? new Set()
+    return (this.#most?.size ?? 0) > size + AHEAD && this.#endIdlest(this.#most ?? []) && !this.#isFull
   }
 
   /** Looks for idle ones before none is known: those that come until the next are known, two turns later, find no room. */

@@ -107,6 +107,34 @@ for (const [what, text] of Object.entries(unfinished))
 
 // rules 2.15
 t.test(
+  'where two addresses take all places with small requests without end, machines are answered',
+  async t => {
+    const { port } = await start(t, routes, { limits, ownAddresses })
+    let cut = 0
+    const ask = (n: number, socket = open(port, `127.0.10.${1 + (n % 2)}`)) => {
+      socket.on('error', () => undefined).on('data', () => undefined)
+      const asking = setInterval(() => socket.writable && socket.write(get('/boot')), 250)
+      socket
+        .on('connect', () => socket.write(get('/boot')))
+        .on('close', () => {
+          cut++
+          clearInterval(asking)
+          if (!ended) setTimeout(ask, 100 + 100 * (n % 5), n)
+        })
+      t.teardown(() => socket.destroy())
+    }
+    let ended = false
+    t.teardown(() => {
+      ended = true
+    })
+    for (let n = 0; n < 75; n++) ask(n)
+    await until(() => cut > 20, 'there is no room left')
+    t.same(await booted(port), { booted: 30, others: [] })
+  }
+)
+
+// rules 2.15
+t.test(
   'where all places are taken by requests that are not whole, the very next machine is answered',
   async t => {
     const limits = { connections: 10, crowded: 2 }
