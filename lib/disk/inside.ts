@@ -6,6 +6,9 @@ import { DIRECTORY, entryPath, FILE } from './open-directory.js'
 /** As many links as the kernel follows in one path. */
 const MOST_LINKS = 40
 
+/** A sparse file of any size costs an image nothing, and whoever reads it all its holes. */
+const MOST_GIB = 4
+
 /**
  * Resolves a path inside a tree as a chroot would: an absolute link starts at the tree, `..` stops at it. Returns
  * the path below the tree with no link left ('' is the tree); undefined when something is missing, is no
@@ -52,7 +55,7 @@ async function orMissing<T>(look: Promise<T>): Promise<T | undefined> {
 /**
  * Opens a regular file of a tree for reading, the path resolved as by resolveInside. Nothing outside the tree is
  * opened, also when names in it change meanwhile, nor what is mounted in it. Throws an Error that names both when there
- * is no such regular file; it calls the tree `name`.
+ * is no such regular file, or it is larger than any kernel or initramfs; it calls the tree `name`.
  */
 export async function openInside(tree: string, path: string, name = tree): Promise<FileHandle> {
   const found = await resolveInside(tree, path)
@@ -67,7 +70,10 @@ export async function openInside(tree: string, path: string, name = tree): Promi
       handle = next
     }
     if (mountOf(handle.fd) !== mount) throw new Error('something is mounted there')
-    if ((await handle.stat()).isFile()) return handle
+    const stat = await handle.stat()
+    if (stat.size > MOST_GIB * 2 ** 30)
+      throw new Error(`it is larger than ${MOST_GIB} GiB, the most for a kernel or an initramfs`)
+    if (stat.isFile()) return handle
   } catch (error) {
     await handle.close()
     const { code, message } = error as NodeJS.ErrnoException

@@ -26,7 +26,7 @@ import {
   texts,
   type Values
 } from './args.js'
-import type { Course } from './course.js'
+import { type Course, within } from './course.js'
 import { checkOwners, checkOwnersOfNode } from './owners.js'
 import { checkHidden, checkPlain, checkUnmounted, inBase, inFiles, inTree, type Places } from './places.js'
 import { withRemote } from './ssh.js'
@@ -105,9 +105,9 @@ export const commands = {
   /** Copies a file of a tree to a hidden file of the files directory. */
   copy: command(
     { tree: text, path: text, output: text },
-    async (places, { tree, path, output }, { signal }): Promise<void> => {
+    async (places, { tree, path, output }, course): Promise<void> => {
       const file = await inTree(places, tree, ({ at }) => openInside(at(), path, tree))
-      await inFiles(places, output, (to, owner) => copyTo(file, to, signal, owner))
+      await inFiles(places, output, (to, owner) => copyTo(file, to, within(course), owner))
     }
   ),
 

@@ -1,11 +1,9 @@
 import { readArgs, type Shape, type Values } from './args.js'
 import { type Args, commands, type Name, type Result } from './commands.js'
-import type { Course } from './course.js'
+import { type Course, LONGEST_MS } from './course.js'
 import { STANDARD } from './messages.js'
 import type { Places } from './places.js'
 import type { Work } from './work.js'
-
-const LONGEST_MS = 2 ** 31 - 1
 
 /** Does one command here, its arguments checked first. Throws Error for a command or an argument that there is not. */
 export async function perform(

@@ -104,7 +104,7 @@ export async function packImage(
     const boot: BootFields = {}
     for (const { what, path } of copies) {
       const from = hidden(what)
-      await work.call('copy', { tree, path, output: temporary(note.id, what) }, { signal })
+      await work.call('copy', { tree, path, output: temporary(note.id, what) }, { signal, timeLimitMs })
       // The same pack may come with another kernel, where the excludes leave the kernel out. Then it gets another name, as a tag may
       // pin the file with the usual name, or a node may be booting it.
       let file = fileName(name, stem, path)

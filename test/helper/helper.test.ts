@@ -6,6 +6,7 @@ import {
   readFileSync,
   statSync,
   symlinkSync,
+  truncateSync,
   writeFileSync
 } from 'node:fs'
 import { join } from 'node:path'
@@ -152,6 +153,26 @@ t.test('what is made belongs to the owner of the files directory', async t => {
   }
   t.equal(readFileSync(join(places.files, hidden), 'utf8'), 'hello')
 })
+
+// rules 9.14
+t.test(
+  'a sparse file of an image takes no more than its time, and one without measure is refused',
+  async t => {
+    const places = placesIn(t)
+    const tree = join(places.images, 'a')
+    writeFileSync(join(tree, 'initrd'), '')
+    const args = { tree, path: 'initrd', output: hidden }
+    truncateSync(join(tree, 'initrd'), 2 ** 28)
+    await t.rejects(perform(places, 'copy', args, { timeLimitMs: 1 }), /timeout/)
+    truncateSync(join(tree, 'initrd'), 2 ** 44 - 2 ** 20)
+    const why = /^initrd in .*: it is larger than 4 GiB, the most for a kernel or an initramfs$/
+    await t.rejects(perform(places, 'copy', args, { timeLimitMs: 5000, signal: AbortSignal.timeout(5000) }), {
+      message: why
+    })
+    await t.rejects(perform(places, 'readable', { tree, path: 'initrd' }, {}), { message: why })
+    t.strictSame(readdirSync(places.files), [])
+  }
+)
 
 // rules 9.14
 t.test('a grab without root says what it lacks, and makes nothing', async t => {

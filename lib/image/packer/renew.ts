@@ -4,6 +4,7 @@ import { arch, release } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { openInside } from '../../disk/inside.js'
+import { within } from '../../helper/course.js'
 import type { Initramfs, InitramfsRequest } from './initramfs.js'
 import { shipped } from './sandbox.js'
 import { changeSince, entriesBefore, type Prints, seenSince } from './traces.js'
@@ -68,7 +69,7 @@ export async function renewInitramfs(renewal: Renewal): Promise<Renewed | undefi
     const program = tool === 'dracut' ? tool : 'mkinitramfs'
     const [seen, sha256] = await Promise.all([
       seenSince(before, tree, program, `./${initrd}`, limits),
-      checksum(tree, initrd, path)
+      checksum(tree, initrd, path, limits)
     ])
     return written({ key, tool, initrd, sha256, seen })
   }
@@ -84,19 +85,26 @@ async function whyBuild(
 ): Promise<string | undefined> {
   if (kept === undefined) return 'nothing is known of an earlier build'
   if (kept.key !== key) return 'its kernel, its modules, svcd or this machine is another one'
+  const limits = { signal, timeLimitMs }
   const [changed, sha256] = await Promise.all([
-    changeSince(kept.seen, tree, `./${kept.initrd}`, { signal, timeLimitMs }),
-    checksum(tree, kept.initrd, path).catch(() => undefined)
+    changeSince(kept.seen, tree, `./${kept.initrd}`, limits),
+    checksum(tree, kept.initrd, path, limits).catch(() => undefined)
   ])
   if (sha256 !== kept.sha256) return `/${kept.initrd} is not the one that was built`
   return changed
 }
 
 /** Read in pieces, which is faster than to start a thread for it. */
-async function checksum(tree: string, initrd: string, path: string): Promise<string> {
+async function checksum(
+  tree: string,
+  initrd: string,
+  path: string,
+  limits: Parameters<typeof within>[0]
+): Promise<string> {
   const file = await openInside(tree, initrd, path)
   const hash = createHash('sha256')
-  for await (const chunk of file.createReadStream({ highWaterMark: CHUNK_BYTES })) hash.update(chunk)
+  const options = { highWaterMark: CHUNK_BYTES, signal: within(limits) }
+  for await (const chunk of file.createReadStream(options)) hash.update(chunk)
   return hash.digest('hex')
 }
 

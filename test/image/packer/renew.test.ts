@@ -8,6 +8,7 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  truncateSync,
   writeFileSync
 } from 'node:fs'
 import { join } from 'node:path'
@@ -222,4 +223,16 @@ t.test('where it is not sure what was read, the next pack builds again', async t
   await t.rejects(image.renew({ build: async () => Promise.reject(new Error('no')) }), { message: 'no' })
   t.equal(image.record, ours)
   t.equal(await image.renew(), true, 'after a build that failed')
+})
+
+// rules 9.4
+t.test('an initramfs without measure is not read to its end', async t => {
+  const image = new Image(t)
+  const build = async () => {
+    image.write(initrd, '')
+    truncateSync(join(image.path, initrd), 2 ** 33)
+    return { tool: 'dracut' as const, initrd }
+  }
+  t.equal(await image.renew({ build }), true)
+  t.match(image.lines.at(-1), /builds the initramfs again: .* is larger than 4 GiB/)
 })
