@@ -5,6 +5,7 @@ import type { Actor, Model } from '../model/model.js'
 import type { HandoverDoc } from '../model/types/handover.js'
 import type { NodeDoc } from '../model/types/node.js'
 import type { Tx } from '../model/view.js'
+import { type Pace, within } from '../monitor/pace.js'
 
 const hourMs = 3_600_000
 const minuteMs = 60_000
@@ -28,8 +29,8 @@ export interface HandoverOptions {
 export interface Given {
   /** The node that had this machine before. */
   readonly former: string | undefined
-  /** A sentence for the log for each node that changed hands. */
-  readonly told: readonly string[]
+  /** For the log, of each node that changed hands. */
+  readonly told: readonly HandoverDoc[]
 }
 
 /** MACs of the interfaces that boot. */
@@ -44,6 +45,8 @@ export class Handover {
   readonly #o: HandoverOptions
   /** When nodes were made, in the last minute. */
   #made: number[] = []
+  /** How often each node is told in the log. */
+  readonly #paces = new Map<string, Pace>()
   #toldOfMany = Number.NEGATIVE_INFINITY
 
   constructor(options: HandoverOptions) {
@@ -58,21 +61,26 @@ export class Handover {
     const owner = this.#o.model.machineWith(tx, mac)
     const loser = owner?.type === 'node' && owner.name !== node.name ? tx.get('node', owner.name) : undefined
     const isTaken = macsOf(node).length > 0 && !macsOf(node).includes(mac)
-    const told: string[] = []
+    const told: HandoverDoc[] = []
     const change = (doc: NodeDoc, to?: string) => {
       this.#checkReleased(tx, doc)
       const noted = { name: doc.name, taken: this.#o.now(), mac, ...(to === undefined ? {} : { to }), from }
       tx.put('handover', doc.name, noted)
-      told.push(sentence(noted))
+      told.push(noted)
     }
     if (loser) change(loser, node.name)
     if (isTaken) change(node)
     return { former: this.#o.model.moveMac(tx, node, mac), told }
   }
 
-  /** Writes what `give` has done to the log, once it is done. */
+  /** Writes what `give` has done to the log, once it is done. Machines can take a node from each other without end. */
   tell({ told }: Given): void {
-    for (const line of told) this.#o.log.warn(line)
+    for (const doc of told) {
+      const pace = within(this.#paces.get(doc.name), this.#o.ticks())
+      if (pace === undefined) continue
+      this.#paces.set(doc.name, pace)
+      this.#o.log.warn(sentence(doc))
+    }
   }
 
   /**

@@ -6,7 +6,7 @@ import type { View } from '../model/view.js'
 import { FollowingError } from '../store/errors.js'
 import type { OpenRecords, Records } from '../store/records.js'
 import type { Change } from '../store/types.js'
-import { type Pace, paced } from './pace.js'
+import { type Pace, paced, within } from './pace.js'
 
 /** One state a node reported, and when (ISO 8601, UTC). */
 export interface Report {
@@ -23,6 +23,8 @@ interface Kept {
   news?: { readonly sinceMs: number; count: number }
   /** How often it may report, where controllers share what it reports. */
   pace?: Pace
+  /** How often its failures are told in the log. */
+  failures?: Pace
 }
 
 type Event =
@@ -117,6 +119,9 @@ export class NodeStatus {
     if (ended !== 'failed') return
     // A node tries again for ever: the same failure is told once.
     if (before.findLast(report => outcome.test(report.state))?.state === state) return
+    const pace = within(kept.failures)
+    if (pace === undefined) return
+    kept.failures = pace
     const where = step === undefined ? '' : ` in step ${step}`
     this.log.warn(`node ${node}: the installation failed${where}${reason === undefined ? '' : `: ${reason}`}`)
   }

@@ -176,3 +176,15 @@ t.test('consoles make so many nodes in a minute, and say when to try again', asy
 })
 
 t.teardown(() => proof('a node taken over at the console', { tried, crashes: 0 }))
+
+// rules 4.23
+t.test('machines that take a node from each other without end are told at a pace', async t => {
+  const c = await cluster(t)
+  const lines = (node: string) => c.log.filter(line => line.includes(`node ${node} was taken over`)).length
+  for (let n = 0; n < 100; n++) await asks(c, `manual/hostname/n1/52:54:00:00:01:${(n + 16).toString(16)}`)
+  t.ok(lines('n1') >= 60 && lines('n1') < 80, `${lines('n1')} lines`)
+  t.match((await boot(c)).reason, /node n1 was taken over by machine 52:54:00:00:01:73/, 'the last is kept')
+  await asks(c, `manual/hostname/n2/52:54:00:00:02:01`)
+  await asks(c, `manual/hostname/n2/52:54:00:00:02:02`)
+  t.equal(lines('n2'), 1, 'another node is told')
+})

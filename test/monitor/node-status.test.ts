@@ -155,3 +155,16 @@ t.test(
     await status.close()
   }
 )
+
+// rules 6.2
+t.test('a node that fails without end in other words is told at a pace', async t => {
+  const log: string[] = []
+  const status = await open(t.testdir(), log)
+  for (let n = 0; n < 100; n++) await status.report('a', `installer.failed: cause ${n}`)
+  await status.report('b', 'installer.failed: cause')
+  const of = (node: string) => log.filter(line => line.startsWith(`node ${node}: `)).length
+  t.ok(of('a') >= 60 && of('a') < 80, `${of('a')} lines`)
+  t.equal(of('b'), 1, 'another node is told')
+  t.equal(status.history('a').at(-1)?.state, 'installer.failed: cause 99')
+  await status.close()
+})
