@@ -116,45 +116,63 @@ export class Mutex {
 
 type Waiting = Parameters<ConstructorParameters<typeof Promise<void>>[0]>
 
-/** Those that wait, taken from each party in turn. */
+/** Those that wait, taken from each group in turn, and within it from each party. The group is what precedes a slash. */
 class Queue {
-  readonly #waiting = new Map<string, Waiting[]>()
+  readonly #groups = new Map<string, Map<string, Waiting[]>>()
   length = 0
 
   of(party: string): number {
-    return this.#waiting.get(party)?.length ?? 0
+    return this.#groups.get(groupOf(party))?.get(party)?.length ?? 0
   }
 
   add(party: string, one: Waiting): void {
-    const others = this.#waiting.get(party)
-    if (others) others.push(one)
-    else this.#waiting.set(party, [one])
+    const group = this.#groups.get(groupOf(party)) ?? new Map<string, Waiting[]>()
+    const those = group.get(party) ?? []
+    those.push(one)
+    this.#groups.set(groupOf(party), group.set(party, those))
     this.length++
   }
 
-  /** Refuses one of the party that has most, each with the same chance. */
+  /** Refuses one of the party that has most in the group that has most, each with the same chance. */
   refuse(error: Error): void {
-    const most = Math.max(...[...this.#waiting.values()].map(({ length }) => length))
-    const [party, those] = oneOf([...this.#waiting].filter(([, { length }]) => length === most)) ?? ['', []]
-    const one = oneOf(those)
+    const group = oneOf(most([...this.#groups], ([, parties]) => [...parties.values()].flat().length))
+    const found = group && oneOf(most([...group[1]], ([, those]) => those.length))
+    const one = found && oneOf(found[1])
     if (!one) return
-    those.splice(those.indexOf(one), 1)
-    if (those.length === 0) this.#waiting.delete(party)
-    this.length--
+    this.#take(...group, ...found, one)
     one[1](error)
   }
 
-  /** The next to start. A party with more to do goes to the end of the queue. */
+  /** The next to start. A party, or a group, with more to do goes to the end of the queue. */
   take(): (() => void) | undefined {
-    for (const [party, those] of this.#waiting) {
-      const one = those.shift()
-      this.#waiting.delete(party)
-      if (those.length > 0) this.#waiting.set(party, those)
-      this.length--
-      return one && (() => one[0]())
-    }
+    for (const [group, parties] of this.#groups)
+      for (const [party, those] of parties) {
+        const one = those[0] as Waiting
+        this.#take(group, parties, party, those, one)
+        parties.delete(party)
+        if (those.length > 0) parties.set(party, those)
+        this.#groups.delete(group)
+        if (parties.size > 0) this.#groups.set(group, parties)
+        return () => one[0]()
+      }
     return undefined
   }
+
+  #take(group: string, parties: Map<string, Waiting[]>, party: string, those: Waiting[], one: Waiting): void {
+    those.splice(those.indexOf(one), 1)
+    if (those.length === 0) parties.delete(party)
+    if (parties.size === 0) this.#groups.delete(group)
+    this.length--
+  }
+}
+
+const groupOf = (party: string) => party.replace(/\/.*/, '')
+
+/** Those of which there is most. */
+const most = <V>(all: readonly V[], count: (one: V) => number): V[] => {
+  const counts = all.map(count)
+  const largest = Math.max(...counts)
+  return all.filter((_, i) => counts[i] === largest)
 }
 
 const oneOf = <V>(those: readonly V[]): V | undefined => those[Math.floor(Math.random() * those.length)]
@@ -179,7 +197,7 @@ export class Semaphore {
     return party === undefined ? queue.length : queue.of(party)
   }
 
-  /** Makes room: one of this rank that waits rejects with the error, by chance, of the party that has most of them. */
+  /** Makes room: one of this rank that waits rejects, by chance, of the party with most in the group with most. */
   refuseOne(rank: 0 | 1 | 2, error: Error): void {
     this.#queues[rank].refuse(error)
   }

@@ -125,3 +125,16 @@ t.test('a result is shared for a while, and no longer than it is true', async t 
   t.equal(await begun, 5)
   t.equal(await get(), 6, 'what was forgotten while it was made serves nobody who asks later')
 })
+
+t.test('of many parties in one group, one has to go, and another group has its turn', async t => {
+  const semaphore = new Semaphore(1)
+  const order: string[] = []
+  const run = (party: string) => semaphore.run(party, async () => void order.push(party), 1)
+  const crowd = Array.from({ length: 500 }, (_, n) => run(`a/${n}`).catch(() => undefined))
+  const right = run('b/1')
+  for (let n = 0; n < 400; n++) semaphore.refuseOne(1, new Error('full'))
+  await Promise.all([right, ...crowd])
+  t.ok(order.indexOf('b/1') <= 2, 'its turn comes soon')
+  t.equal(order.length, 101)
+  t.equal(semaphore.waiting(1), 0)
+})

@@ -56,8 +56,14 @@ export class Failures {
   }
 }
 
-/** Addresses that take one turn together: the /24 of an IPv4 address, the /64 of an IPv6 one. */
-export const neighbours = (address: string) => party(address).replace(/^(\d+\.\d+\.\d+)\.\d+$/, '$1')
+/**
+ * Addresses that take one turn together: the /24 of an IPv4 address, the /64 of an IPv6 one. A slash parts it from the /16 or
+ * the /48 before it, whose networks share their turns.
+ */
+export const neighbours = (address: string) =>
+  party(address)
+    .replace(/^(\d+\.\d+)\.(\d+)\.\d+$/, '$1/$2')
+    .replace(/^(\w+:\w+:\w+):(\w+)$/, '$1/$2')
 
 /** The address, or the /64 of an IPv6 one. */
 export function party(address: string): string {

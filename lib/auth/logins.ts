@@ -14,6 +14,8 @@ import type { Role, User } from './roles.js'
 const checksAtOnce = 2
 /** How many checks wait for addresses that nothing is known of, and for those with failures; one more takes another one's place. */
 const mostWaiting = { 1: 500, 2: 100 } as const
+/** So many checks of one address go before those of addresses that nothing is known of. */
+const mostAhead = 20
 /** Addresses of right logins that are remembered. */
 const mostProven = 1000
 /** New ones are written down together. */
@@ -178,7 +180,10 @@ export class Logins {
    */
   #rankOf(address: string): 0 | 1 | 2 {
     if (this.#failures.has(address)) return 2
-    return ['127.0.0.1', '::1'].includes(address) || this.#proven.has(party(address)) ? 0 : 1
+    if (['127.0.0.1', '::1'].includes(address)) return 0
+    return this.#proven.has(party(address)) && this.#checks.waiting(0, neighbours(address)) < mostAhead
+      ? 0
+      : 1
   }
 
   #prove(address: string): void {
