@@ -46,14 +46,22 @@ export class TooLong extends Error {
   override readonly name = 'TooLong'
 }
 
-/** Runs a long piece of work to its end, a slice in each turn of the event loop; resolves or rejects as it ends. */
-export async function inSlices<R>(work: Generator<unknown, R>): Promise<R> {
+/** Carries work on for one slice; gives its last step. */
+function slice<R>(work: Generator<unknown, R>): IteratorResult<unknown, R> {
+  const untilMs = performance.now() + SLICE_MS
   for (;;) {
-    const untilMs = performance.now() + SLICE_MS
-    do {
-      const step = work.next()
-      if (step.done) return step.value
-    } while (performance.now() < untilMs)
+    const step = work.next()
+    if (step.done || performance.now() >= untilMs) return step
+  }
+}
+
+/**
+ * Runs a long piece of work to its end, a slice in each turn of the event loop; resolves or rejects as it ends. It is for the
+ * work of svcd itself, which waits for no other; what anybody may ask for many times at once takes `inTurns`.
+ */
+export async function inSlices<R>(work: Generator<unknown, R>): Promise<R> {
+  for (let step = slice(work); ; step = slice(work)) {
+    if (step.done) return step.value
     await nextTurn()
   }
 }
@@ -213,6 +221,33 @@ export class Semaphore {
       if (start) start()
       else this.#running--
     }
+  }
+}
+
+const requests = new Semaphore(1)
+
+/** Where work was asked for, and what aborts when nobody waits for it any more. */
+interface Asker {
+  readonly source: { readonly address: string }
+  readonly signal?: AbortSignal
+}
+
+/**
+ * The same for the work of requests: all of them together take one slice in each turn of the event loop, from each address in
+ * turn, and those of one address in turn too. Rejects where the signal aborts before the work has ended.
+ */
+export async function inTurns<R>(
+  work: Generator<unknown, R>,
+  asker: Asker = { source: { address: '' } }
+): Promise<R> {
+  for (;;) {
+    const step = await requests.run(asker.source.address, async () => {
+      asker.signal?.throwIfAborted()
+      const step = slice(work)
+      await nextTurn()
+      return step
+    })
+    if (step.done) return step.value
   }
 }
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { Mutex, Semaphore, shared, singleFlight } from '../lib/concurrency.js'
+import { inSlices, inTurns, Mutex, Semaphore, shared, singleFlight, sorting } from '../lib/concurrency.js'
 import { until } from './support/until.js'
 
 t.test('no more than the limit at once, every task once', async t => {
@@ -137,4 +137,58 @@ t.test('of many parties in one group, one has to go, and another group has its t
   t.ok(order.indexOf('b/1') <= 2, 'its turn comes soon')
   t.equal(order.length, 101)
   t.equal(semaphore.waiting(1), 0)
+})
+
+const from = (address: string) => ({ source: { address } })
+
+/** Steps that take longer than a slice, so that each is one. */
+function* slices(name: string, count: number, told: string[]): Generator<void, string> {
+  for (let i = 0; i < count; i++) {
+    for (const untilMs = performance.now() + 9; performance.now() < untilMs; );
+    told.push(name)
+    yield
+  }
+  return name
+}
+
+// rules 12.10
+t.test('the work of requests takes one slice of each turn, from each party in turn', async t => {
+  const told: string[] = []
+  let most = 0
+  let busy = true
+  let before = 0
+  const turn = () => {
+    most = Math.max(most, told.length - before)
+    before = told.length
+    if (busy) setImmediate(turn)
+  }
+  turn()
+  const gone = new AbortController()
+  const abandoned = inTurns(slices('gone', 2, told), { ...from('a'), signal: gone.signal })
+  const all = [
+    inTurns(slices('long', 4, told), from('a')),
+    inTurns(slices('short', 1, told), from('a')),
+    inTurns(slices('other', 2, told), from('b'))
+  ]
+  gone.abort(new Error('hung up'))
+  await t.rejects(abandoned, /hung up/)
+  t.strictSame(await Promise.all(all), ['long', 'short', 'other'])
+  t.equal(most, 1)
+  t.equal(told[0], 'gone', 'it began before it was gone')
+  t.ok(told.indexOf('short') < told.lastIndexOf('long'), told.join(' '))
+  t.ok(told.indexOf('other') < told.indexOf('short'), told.join(' '))
+  busy = false
+})
+
+t.test('the work of svcd itself waits for no request', async t => {
+  const told: string[] = []
+  const requests = Array.from({ length: 30 }, () => inTurns(slices('request', 1, told), from('a')))
+  await inSlices(slices('own', 2, told))
+  t.ok(told.length <= 6, told.join(' '))
+  await Promise.all(requests)
+  const failing = sorting([...Array(600).keys()], () => {
+    throw new Error('no')
+  })
+  await t.rejects(inTurns(failing, from('a')), /no/)
+  t.equal(await inTurns(slices('after', 0, told), from('a')), 'after')
 })

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isAdmin } from '../auth/access.js'
-import { inSlices } from '../concurrency.js'
+import { inTurns } from '../concurrency.js'
 import { badRequest, notFound, ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { Model } from '../model/model.js'
@@ -94,7 +94,7 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
       refuses: [404],
       summary: 'Everything that is configured, as one document; secrets in the clear for an admin only',
       output: sections,
-      handler: async request => ({ status: 200, json: await exported(model, !isAdmin(request.caller)) })
+      handler: async request => ({ status: 200, json: await exported(model, request) })
     }),
     get('/config/cluster/snapshot', {
       access: 'admin',
@@ -167,10 +167,11 @@ const wouldChange = (result: ImportResult) =>
     ])
   )
 
-async function exported(model: Model, masked: boolean): Promise<Iterable<string>> {
+async function exported(model: Model, request: ApiRequest): Promise<Iterable<string>> {
+  const masked = !isAdmin(request.caller)
   try {
     // Before the head of the answer: its codes are told there.
-    if (!masked) await inSlices(checkingSecrets(model))
+    if (!masked) await inTurns(checkingSecrets(model), request)
     return exportText(model, masked)
   } catch (error) {
     // A secret that cannot be decrypted (rules 2.4: 404).

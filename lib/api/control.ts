@@ -1,4 +1,4 @@
-import { inSlices } from '../concurrency.js'
+import { inTurns } from '../concurrency.js'
 import { allCommands, type Command, commands, isReading, type Part } from '../control/commands.js'
 import { MOST_NODES, type NodeResult } from '../control/control.js'
 import { badRequest, notFound } from '../errors.js'
@@ -65,7 +65,7 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
       ),
       output: object({ message: string('queued'), ...(outcomes({ [part]: group }).properties as Schema) }),
       handler: async (request, { hostlist }) => {
-        const nodes = await inSlices(nodesIn(parts, hostlist, model.view))
+        const nodes = await inTurns(nodesIn(parts, hostlist, model.view), request)
         if (nodes.length === 0) throw badRequest(`${command}: field "hostlist" names no node`)
         if (nodes.length > MOST_NODES)
           throw badRequest(

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type CsvError, parse } from 'csv-parse'
+import { turnForStep } from '../concurrency.js'
 import { didYouMean } from '../did-you-mean.js'
 import { badRequest, ServiceError } from '../errors.js'
 import type { JsonObject, JsonValue } from '../json.js'
@@ -92,7 +92,7 @@ async function* records(text: string): AsyncGenerator<{ record: readonly string[
 async function* piecesOf(text: string): AsyncGenerator<string> {
   for (let at = 0; at < text.length; at += PIECE_CHARACTERS) {
     // A stream goes on within the turn in which its reader has taken all.
-    await nextTurn()
+    await turnForStep()
     yield text.slice(at, at + PIECE_CHARACTERS)
   }
 }

@@ -1,4 +1,4 @@
-import { inSlices } from '../concurrency.js'
+import { inTurns } from '../concurrency.js'
 import type { Answer } from '../http/route.js'
 import type { RemovedDirectory } from '../image/removals.js'
 import { type Difference, differences } from '../model/differences.js'
@@ -57,8 +57,9 @@ export function withDryRun(
       try {
         await route.handler(replaced(request, { dryRun }))
       } catch (error) {
-        if (error instanceof DryRun) return told(error, await error.files(), await inSlices(error.felt()))
-        throw error
+        if (!(error instanceof DryRun)) throw error
+        const felt = await inTurns(error.felt(), request)
+        return told(error, await error.files(), felt)
       }
       throw new TypeError(`${route.path} has changed something in a dry run`)
     }

@@ -1,8 +1,9 @@
 import { type Caller, isAdmin } from '../auth/access.js'
+import { inTurns } from '../concurrency.js'
 import { badRequest, forbidden, notFound } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import type { Docs, TypeName } from '../model/docs.js'
-import { type EffectiveNode, members as membersOf } from '../model/effective.js'
+import { type EffectiveNode, findingMembers } from '../model/effective.js'
 import { anObject, array, freeText } from '../model/field.js'
 import { removeAll, saveAll } from '../model/many.js'
 import type { Actor, Model } from '../model/model.js'
@@ -174,7 +175,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
         output: membersSchema(type),
         handler: request => {
           const { name } = model.get(type, nameOf(request))
-          return membersAnswer(request, type, membersOf(model.view, type, name))
+          return membersAnswer(request, type, findingMembers(model.view, type, name))
         }
       })
     )
@@ -226,16 +227,22 @@ function setRoutes(model: Model, type: TypeName, sets: NodeSets): ApiRoute[] {
 const shortened = (set: string) => (set.length > 200 ? `${set.slice(0, 200)}…` : set)
 
 /** The nodes that are members of the object in the path. */
-export function membersAnswer(request: ApiRequest, type: TypeName | 'osimagetag', members: string[]): Answer {
+export async function membersAnswer(
+  request: ApiRequest,
+  type: TypeName | 'osimagetag',
+  finding: Generator<unknown, string[]>
+): Promise<Answer> {
   const owner = type === 'osimagetag' ? 'osimage' : parameterOf(type)
-  if (!isChosen(request)) return ok(config(type, { [param(request, owner)]: { members } }))
+  if (!isChosen(request)) {
+    const members = await inTurns(finding, request)
+    return ok(config(type, { [param(request, owner)]: { members } }))
+  }
   const item = object({ name: string() })
   const listing = { title: 'member', place: `config.${type}.{${owner}}.members`, item }
-  return listed(
-    request,
-    listing,
-    members.map(name => ({ name, values: () => ({ name }) }))
-  )
+  return listed(request, listing, function* () {
+    const members = yield* pausing(finding)
+    return members.map(name => ({ name, values: () => ({ name }) }))
+  })
 }
 
 /** The answer of a `_member`. */

@@ -1,6 +1,6 @@
 import { badRequest } from '../errors.js'
 import type { KernelWish } from '../image/kernel.js'
-import { members as membersOf } from '../model/effective.js'
+import { findingMembers } from '../model/effective.js'
 import { file, freeText, objectName } from '../model/field.js'
 import { allTags, removeTag, setTag, tagsOf, untagged } from '../model/tags.js'
 import type { OsimagetagDoc } from '../model/types/osimage.js'
@@ -93,7 +93,15 @@ const tags = at(listing.place, listing.item)
 
 /** The tags of OS images (rules 1.2, 3.10). */
 export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
-  const isTagged = (node: string) => model.effective(model.get('node', node)).settings.osimagetag !== untagged
+  const tagged = function* (image: string): Generator<void, string[]> {
+    const found: string[] = []
+    for (const name of yield* findingMembers(model.view, 'osimage', image)) {
+      yield
+      const node = model.view.get('node', name)
+      if (node && model.effective(node).settings.osimagetag !== untagged) found.push(name)
+    }
+    return found
+  }
   const imageOf = (request: ApiRequest) => model.get('osimage', param(request, 'osimage'))
   return [
     post('/config/osimage/{osimage}/tag', {
@@ -134,8 +142,7 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
       output: membersSchema('osimagetag'),
       handler: request => {
         const { name } = imageOf(request)
-        const nodes = membersOf(model.view, 'osimage', name).filter(isTagged)
-        return membersAnswer(request, 'osimagetag', nodes)
+        return membersAnswer(request, 'osimagetag', tagged(name))
       }
     }),
     ...deletion('/config/osimage/{osimage}/osimagetag/{tagname}', {

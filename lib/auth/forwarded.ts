@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { clocksApart, SLACK_MS } from '../ask-controller.js'
-import { inSlices } from '../concurrency.js'
+import { inTurns } from '../concurrency.js'
 import { badRequest, ServiceError } from '../errors.js'
 import { NOT_TAKEN } from '../http/forwards.js'
 import type { HandedOn } from '../http/route.js'
@@ -97,7 +97,7 @@ const again = (why: string, wayOut = '', headers: Readonly<Record<string, string
   new ServiceError(503, `${why}: try again${wayOut}`, { 'Retry-After': '5', ...headers })
 
 /** SHA-256 in hexadecimal digits. */
-const checksumOf = (body: Uint8Array): Promise<string> => inSlices(checksumming(body))
+const checksumOf = (body: Uint8Array): Promise<string> => inTurns(checksumming(body))
 
 function* checksumming(body: Uint8Array): Generator<undefined, string> {
   const hash = createHash('sha256')

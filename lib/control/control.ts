@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { inParallel, inSlices, Semaphore, turnForStep } from '../concurrency.js'
+import { inParallel, inTurns, Semaphore, turnForStep } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import { tryLater, unavailable } from '../errors.js'
 import { type JobContext, type Jobs, RESULTS_KEPT, type SubmittedJob } from '../jobs/jobs.js'
@@ -81,10 +81,10 @@ export class Control {
   }
 
   /** Asks the BMCs of many nodes by a job, whose results are NodeResults by the names of the nodes. Throws 503 as Jobs.submit. */
-  async submit(nodes: readonly string[], command: Command, { who }: Actor): Promise<SubmittedJob> {
+  async submit(nodes: readonly string[], command: Command, { who, from }: Actor): Promise<SubmittedJob> {
     return this.#o.jobs.submit({
       kind: command,
-      object: await inSlices(named(nodes)),
+      object: await inTurns(named(nodes), { source: { address: from } }),
       by: who,
       lanes: [],
       elsewhere: true,

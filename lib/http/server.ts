@@ -7,7 +7,7 @@ import {
 } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
-import { inSlices } from '../concurrency.js'
+import { inTurns } from '../concurrency.js'
 import { badRequest, ServiceError, unavailable } from '../errors.js'
 import type { Log } from '../log.js'
 import type { Source } from '../source.js'
@@ -352,7 +352,7 @@ export class HttpServer<C> {
     const to = options.elsewhere?.(route, request)
     if (to) return { status: 200, forwarded: { to, target: request.target, body } }
     if (route.body === 'json')
-      request.body = body.length > LONG_BODY ? await inSlices(parsingStrict(body)) : parseStrict(body)
+      request.body = body.length > LONG_BODY ? await inTurns(parsingStrict(body), request) : parseStrict(body)
     if (route.body === 'text') request.body = textOf(body)
     return route.handler(request)
   }
@@ -423,6 +423,8 @@ export class HttpServer<C> {
     const { incoming, outgoing } = exchange
     try {
       if (outgoing.headersSent ? isHangUp(error) : error instanceof ClientGone) return
+      // Its client hung up while it waited.
+      if (error === exchange.request?.signal.reason) return
       const refusal = error === shuttingDown ? shuttingDown : this.#toRefusal(error, exchange)
       if (exchange.gone) return
       if (outgoing.headersSent) outgoing.destroy()

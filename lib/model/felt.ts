@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Difference, differences } from './differences.js'
-import { type EffectiveNode, effectiveNode, kernelOptionsOf, members } from './effective.js'
+import { type EffectiveNode, effectiveNode, findingMembers, kernelOptionsOf } from './effective.js'
 import { hidden } from './field.js'
 import { filesInForce } from './types/file.js'
 import type { NodeDoc } from './types/node.js'
@@ -24,8 +24,8 @@ interface Side {
 }
 
 /**
- * Notes which nodes a change may be felt by; gives what works out, step by step, what they feel. `after` is the transaction,
- * which is taken back afterwards: the note keeps what it needs of it, at the cost of a look-up for each of these nodes.
+ * Gives what works out, step by step, which nodes a change may be felt by and what they feel. `after` is the transaction,
+ * which is taken back afterwards: what is needed of it is kept.
  */
 export function feltBy(
   changes: readonly Change[],
@@ -47,8 +47,8 @@ export function feltBy(
     cluster
   })
   const [now, then] = [side('before', before), side('after', after)]
-  const nodes = candidates(changes, before.view)
   return function* () {
+    const nodes = yield* candidates(changes, before.view)
     let count = 0
     const first: { name: string; fields: Difference[] }[] = []
     for (const name of nodes) {
@@ -66,7 +66,7 @@ export function feltBy(
 }
 
 /** The nodes that may feel something, in natural order. */
-function candidates(changes: readonly Change[], view: View): readonly string[] {
+function* candidates(changes: readonly Change[], view: View): Generator<void, readonly string[]> {
   const found = new Set<string>()
   const add = (names: Iterable<string>) => {
     for (const name of names) found.add(name)
@@ -76,8 +76,10 @@ function candidates(changes: readonly Change[], view: View): readonly string[] {
     if (!before) continue
     if (type === 'node') found.add(name)
     else if (type === 'group') add(view.index.members(name)?.all.values ?? [])
-    else if (type === 'osimage' || type === 'bmcsetup' || type === 'file') add(members(view, type, name))
-    else if (type === 'osimagetag') add(members(view, 'osimage', (before as { osimage: string }).osimage))
+    else if (type === 'osimage' || type === 'bmcsetup' || type === 'file')
+      add(yield* findingMembers(view, type, name))
+    else if (type === 'osimagetag')
+      add(yield* findingMembers(view, 'osimage', (before as { osimage: string }).osimage))
     else if (type === 'network')
       for (const user of view.index.users({ type, name })) if (user.type === 'node') found.add(user.name)
   }

@@ -1,4 +1,4 @@
-import { inSlices } from '../concurrency.js'
+import { inTurns } from '../concurrency.js'
 import { badRequest, notFound, type ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
@@ -164,7 +164,7 @@ export async function importDocument(
   actor: Actor,
   expected?: string
 ): Promise<ImportResult> {
-  const replace = await inSlices(parsing(model, document))
+  const replace = await inTurns(parsing(model, document))
   return model.inSteps(actor, 'import', function* (changing) {
     const changes = yield* replace(changing)
     if (expected !== undefined) (yield* marked(changes)).check(expected)
@@ -179,7 +179,7 @@ export async function previewImport(
   model: Model,
   document: JsonValue
 ): Promise<{ readonly changes: ImportResult; readonly mark: string }> {
-  const replace = await inSlices(parsing(model, document))
+  const replace = await inTurns(parsing(model, document))
   return model.preview(function* (changing) {
     const changes = yield* replace(changing)
     return { changes: touched(changes), mark: (yield* marked(changes)).text }

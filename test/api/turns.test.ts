@@ -101,3 +101,34 @@ t.test('columns are bounded', async t => {
     body: { message: 'the table is refused, nothing was changed: it has 513 columns, and 512 are the most' }
   })
 })
+
+// rules 12.10
+t.test('many requests at once do not hold the event loop either', { timeout: 600_000 }, async t => {
+  const many = process.env.SVCD_LONG === '1' ? 300 : 50
+  const members = Array.from({ length: 6000 }, (_, i) => `k${i},compute\n`).join('')
+  t.equal((await c.post('/config/node?format=csv', `name,group\n${members}`)).status, 200)
+  const hostlist = 'node[00001-06000]!node[00001-06000],x[1-5000]'
+  const status = { control: { power: { status: { hostlist } } } }
+  const table: [what: string, ask: () => ReturnType<typeof c.get>, status: number][] = [
+    ['a set', () => c.post('/control/action/power/_status', status, { token: as.viewer }), 404],
+    ['members', () => c.get('/config/osimage/compute/_list', { token: as.viewer }), 200],
+    ['members by their tag', () => c.get('/config/osimagetag/compute/_list', { token: as.viewer }), 200],
+    ['members of a group', () => c.get('/config/group/compute/_list', { token: as.viewer }), 200]
+  ]
+  for (const [what, ask, status] of table) {
+    const ended: string[] = []
+    const longest = await longestTurn(async () => {
+      const all = Array.from({ length: many }, async () => {
+        t.equal((await ask()).status, status, what)
+        ended.push(what)
+      })
+      const boot = c.get('/boot/search/mac/52:54:00:00:00:99', { token: null }).then(() => ended.push('boot'))
+      await Promise.all([...all, boot])
+    })
+    t.ok(longest < 50 + yardstick(), `${what}: ${longest.toFixed(1)} ms in one turn`)
+    t.ok(
+      ended.indexOf('boot') < many / 2,
+      `${what}: a boot script is answered after ${ended.indexOf('boot')}`
+    )
+  }
+})
