@@ -305,3 +305,10 @@ export function shared<T>(ms: number, work: () => Promise<T>, now = () => perfor
     }
   }
 }
+
+/** The longest time that a timer takes. */
+export const LONGEST_MS = 2 ** 31 - 1
+
+/** A signal that aborts with another one, or after a time limit. */
+export const within = ({ signal, timeLimitMs }: { signal: AbortSignal; timeLimitMs: number }): AbortSignal =>
+  AbortSignal.any([signal, AbortSignal.timeout(Math.min(timeLimitMs, LONGEST_MS))])

@@ -54,12 +54,10 @@ if [ -n "$users" ] && ! echo 0 | nsenter --no-fork --user="$users" -- \
   echo 'programs of the image could make user namespaces: this machine lets nobody set how many'
 fi
 
-# All that the programs of the image must not have, by number; the image's own mount is the last one.
-outer=' '
+# The image's own mount, by number.
 image=''
 idmapped=''
 while read -r id _ _ _ point options _; do
-  outer="$outer$id "
   if [ "$point" = /sys/image ]; then
     image=$id
     case ,$options, in *,idmapped,*) idmapped=yes ;; esac
@@ -144,13 +142,18 @@ mkdir tmp/svc
 cp -R "$shipped/dracut" "$shipped/initramfs-tools" "$shipped/libexec" tmp/svc
 chown -R "$owner:$owner" tmp/svc
 
+# All that the programs of the image may have, by number: these mounts are held, so that no other one gets their numbers.
+inner=' '
+while read -r id _ _ _ point _; do
+  case $point in /sys/root | /sys/root/*) inner="$inner$id " ;; esac
+done </proc/self/mountinfo
 pivot_root . .
 echo moved
 read -r _
 left=''
 proc=''
 while read -r id _ _ _ point _; do
-  case $outer in *" $id "*) left="$left $point" ;; esac
+  case $inner in *" $id "*) ;; *) left="$left $point" ;; esac
   if [ "$point" = /proc ]; then proc=yes; fi
 done </proc/self/mountinfo
 if [ -n "$left" ] || [ -z "$proc" ]; then

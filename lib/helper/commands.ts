@@ -1,5 +1,6 @@
 import { lstat, mkdir, rename, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { within } from '../concurrency.js'
 import { copyTo } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
 import { openInside } from '../disk/inside.js'
@@ -26,7 +27,7 @@ import {
   texts,
   type Values
 } from './args.js'
-import { type Course, within } from './course.js'
+import type { Course } from './course.js'
 import { checkOwners, checkOwnersOfNode } from './owners.js'
 import { checkHidden, checkPlain, checkUnmounted, inBase, inFiles, inTree, type Places } from './places.js'
 import { withRemote } from './ssh.js'

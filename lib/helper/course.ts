@@ -1,9 +1,3 @@
-export const LONGEST_MS = 2 ** 31 - 1
-
-/** Aborts with the signal, or after the time limit. */
-export const within = ({ signal, timeLimitMs }: Required<Pick<Course, 'signal' | 'timeLimitMs'>>) =>
-  AbortSignal.any([signal, AbortSignal.timeout(Math.min(timeLimitMs, LONGEST_MS))])
-
 /**
  * How a piece of work reports, and how it ends. What is absent is not told; without a signal nothing stops it. A program whose
  * lines are told is not read any further until a promise that a report gave has resolved.

@@ -1,6 +1,7 @@
+import { LONGEST_MS } from '../concurrency.js'
 import { readArgs, type Shape, type Values } from './args.js'
 import { type Args, commands, type Name, type Result } from './commands.js'
-import { type Course, LONGEST_MS } from './course.js'
+import type { Course } from './course.js'
 import { STANDARD } from './messages.js'
 import type { Places } from './places.js'
 import type { Work } from './work.js'
