@@ -44,7 +44,7 @@ import { Unread } from './unread.js'
 const shuttingDown = unavailable('the service is shutting down')
 const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`)
 /** A longer body is parsed in slices. */
-const LONG_BODY = 256 * 1024
+const LONG_BODY = 16 * 1024
 /** Where all places for bodies are taken, one that has had so long makes room for the next. */
 const BODY_YIELD_MS = 2000
 /** So many that are refused for want of one are told to come back in a second. */

@@ -72,12 +72,12 @@ t.test('kill -9 during a pack', async t => {
   writeFileSync(join(tree, 'noise'), randomBytes(16 << 20))
   const before = await images()
   const places: [Crash, committed: boolean][] = [
-    [{ module: 'image/pack', before: 'const packed =' }, false],
-    [{ module: 'image/pack', before: 'const packed =', after: 60 }, false],
-    [{ module: 'image/pack', before: 'const doc: PackDoc' }, false],
+    [{ module: 'image/pack', before: 'const { sha256, bytes, omitted } =' }, false],
+    [{ module: 'image/pack', before: 'const { sha256, bytes, omitted } =', after: 60 }, false],
+    [{ module: 'image/pack', before: 'const pack: PackDoc' }, false],
     [{ module: 'image/publish', before: 'await giveName' }, false],
     [{ module: 'image/publish', before: 'await model.change' }, false],
-    [{ module: 'image/pack', before: "job.result('imagefile'" }, true]
+    [{ module: 'image/pack', before: 'for (const [key, value] of Object.entries({ imagefile' }, true]
   ]
   for (const [place, committed] of places) {
     const found = await crash('pack', place, '/config/osimage/compute/_pack')
