@@ -151,7 +151,7 @@ t.test('the daemon’s unit has no power, and the figures are those of the docum
     input: ''
   }).ended
   const [, exposure = ''] = /Overall exposure level for \S+: (\d+\.\d)/.exec(rated.stdout) ?? []
-  t.match(figures, `| \`svcd-ssh-<number>.service\` | ${exposure} |`)
+  t.match(figures, `| \`svcd-ssh-<digits>-<number>.service\` | ${exposure} |`)
   t.ok(Number(exposure) < 2, exposure)
   const helper = readFileSync(join(checkout, 'systemd/svcd-helper.service'), 'utf8')
   t.match(helper, /^DevicePolicy=closed\nDeviceAllow=block-\* m\nDeviceAllow=char-\* m\n(?!DeviceAllow)/m)
