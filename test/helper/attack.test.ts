@@ -121,11 +121,17 @@ t.test('root of an image is nobody on this machine, and its files stay root’s'
     () => {}
   )
   await Promise.race([tree.hanging(), built])
-  const users = tree.inside().flatMap(pid => {
-    const name = readFileSync(`/proc/${pid}/comm`, 'utf8').trim()
-    const [, uid] = /^Uid:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? []
-    return name === 'sleep' ? [Number(uid)] : []
-  })
+  let users: number[] = []
+  const look = () => {
+    users = tree.inside().flatMap(pid => {
+      const name = readFileSync(`/proc/${pid}/comm`, 'utf8').trim()
+      const [, uid] = /^Uid:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? []
+      return name === 'sleep' ? [Number(uid)] : []
+    })
+    return users.length > 0
+  }
+  // The shell says that it hangs before its sleep is there.
+  await until(async () => look(), 'a program of the image')
   stop.abort()
   await built
   t.ok(users.length > 0)
