@@ -424,7 +424,8 @@ export class HttpServer<C> {
     try {
       if (outgoing.headersSent ? isHangUp(error) : error instanceof ClientGone) return
       // Its client hung up while it waited.
-      if (error === exchange.request?.signal.reason) return
+      const { signal } = exchange.request ?? {}
+      if (signal?.aborted && error === signal.reason) return
       const refusal = error === shuttingDown ? shuttingDown : this.#toRefusal(error, exchange)
       if (exchange.gone) return
       if (outgoing.headersSent) outgoing.destroy()
