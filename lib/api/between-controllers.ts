@@ -54,7 +54,7 @@ export function errandRoutes(errands: Errands, questions: ControllerQuestions): 
         type: 'application/x-ndjson',
         headers: { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' },
         feed: errands.feed(errand, said => questions.proofOf(headers, said)),
-        // Those who watch events do not keep it waiting. No user has such a name.
+        // Watchers of events do not keep it waiting. No user has such a name.
         follower: errand.task.check
           ? { name: 'checks for the controller that writes', first: true, most: MOST_CHECKS }
           : { name: 'pieces of work for the controller that writes', first: true, most: MOST_WORK }
@@ -121,7 +121,7 @@ export function copyRoutes(
     const name = param(request, 'file')
     const file = join(config.paths.files, name)
     if (isServed(model.view.index, name)) return { name, file }
-    // Who asks has heard of an image that names it; this controller may hear it later.
+    // The asker has heard of an image that names it; this controller may hear it later.
     if (await exists(file)) throw unavailable(`no OS image names the file ${name} so far`)
     throw notFound(`no OS image names the file ${name}`)
   }

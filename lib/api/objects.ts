@@ -82,7 +82,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
   }
   const listOf = (request: ApiRequest, pick?: (view: View) => Generator<unknown, readonly string[]>) =>
     listed(request, listing, function* () {
-      // What a set names is found in steps. A node that was deleted meanwhile is not there at the moment that is shown.
+      // The nodes of a set are found in steps. A node that was deleted meanwhile is not there at the moment that is shown.
       const picked = pick && pausing(pick(model.view))
       const names = picked
         ? (yield* picked).filter(name => model.view.get(type, name))

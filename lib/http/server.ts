@@ -343,7 +343,7 @@ export class HttpServer<C> {
         if (!exchange.isUpload) place.waitingSince = performance.now()
         body = await readBody(incoming, maxBody, keep, this.#limits)
       })
-      // Who hung up while it waited for its turn gets nothing done.
+      // A client that hung up while it waited for its turn gets nothing done.
       if (exchange.gone) throw new ClientGone('the client hung up before its body was complete')
       if (keep && handedOn) await handedOn.checkBody(body)
       // A slow body may have taken minutes: the token, or what it stands for, may be gone.
