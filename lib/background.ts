@@ -1,4 +1,4 @@
-import { singleFlight } from './concurrency.js'
+import { LONGEST_MS, singleFlight } from './concurrency.js'
 
 /** Where background work gets its timers from; tests put their own in. */
 export interface Clock {
@@ -8,8 +8,7 @@ export interface Clock {
   after(ms: number, work: () => void, holds: boolean): () => void
 }
 
-const LONGEST_TIMER_MS = 2 ** 31 - 1
-/** What is asked by turns fails by turns: where is no news. */
+/** Endpoints are asked by turns, so that the same failure names another one each time: that is no news. */
 const ENDPOINT = /\bhttps?:\/\/[^\s,;/]+|\b\d+\.\d+\.\d+\.\d+:\d+\b|\[[\da-f:.]+\]:\d+/g
 /** So many reasons are told until it goes well again. */
 const MOST_TOLD = 20
@@ -17,7 +16,7 @@ const MOST_TOLD = 20
 const realClock: Clock = {
   now: () => performance.now(),
   after(ms, work, holds) {
-    const timer = setTimeout(work, Math.min(ms, LONGEST_TIMER_MS))
+    const timer = setTimeout(work, Math.min(ms, LONGEST_MS))
     if (!holds) timer.unref()
     return () => clearTimeout(timer)
   }

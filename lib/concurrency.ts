@@ -124,7 +124,7 @@ export class Mutex {
 
 type Waiting = Parameters<ConstructorParameters<typeof Promise<void>>[0]>
 
-/** Those that wait, taken from each group in turn, and within it from each party. The group is what precedes a slash. */
+/** Tasks that wait, taken from each group in turn, and within it from each party. The group is what precedes a slash. */
 class Queue {
   readonly #groups = new Map<string, Map<string, Waiting[]>>()
   length = 0
@@ -310,5 +310,10 @@ export function shared<T>(ms: number, work: () => Promise<T>, now = () => perfor
 export const LONGEST_MS = 2 ** 31 - 1
 
 /** A signal that aborts with another one, or after a time limit. */
-export const within = ({ signal, timeLimitMs }: { signal: AbortSignal; timeLimitMs: number }): AbortSignal =>
-  AbortSignal.any([signal, AbortSignal.timeout(Math.min(timeLimitMs, LONGEST_MS))])
+export const timeLimited = ({
+  signal,
+  timeLimitMs
+}: {
+  signal: AbortSignal
+  timeLimitMs: number
+}): AbortSignal => AbortSignal.any([signal, AbortSignal.timeout(Math.min(timeLimitMs, LONGEST_MS))])

@@ -6,5 +6,5 @@ const isGuarded = new RegExp(`^'+${formula}`)
 /** A cell of CSV that no spreadsheet runs: an apostrophe stands before what would be a formula (rules 12.4). */
 export const guarded = (text: string) => (isFormula.test(text) ? `'${text}` : text)
 
-/** What `guarded` was given. */
+/** Takes back `guarded`: gives the text as it was. */
 export const unguarded = (text: string) => (isGuarded.test(text) ? text.slice(1) : text)

@@ -45,7 +45,7 @@ const MOST_COLUMNS = 128
 /** A column of text is as wide as its longest value, but no wider: one long value would make all rows as long. */
 const WIDEST = 256
 
-/** What a list shows, found in steps: those of a node set, for instance. It yields nothing but pauses. */
+/** Finds the entries of a list in steps, those of a node set for instance. It yields nothing but pauses. */
 export type Finding = () => Generator<'', readonly Entry[]>
 
 /** The same work as a part of a text that is sent a piece at a time: its steps are pauses. */

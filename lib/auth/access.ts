@@ -32,7 +32,7 @@ interface Meaning {
   readonly node?: 'all' | 'own'
   /** A token that is not valid counts as none, instead of 401. */
   readonly lenient?: true
-  /** What only a browser sends is 403: a page from anywhere can have it ask for what changes something (rules 5.8). */
+  /** Headers that only a browser sends are refused with 403: a page from anywhere can have it ask for what changes something (rules 5.8). */
   readonly browsers?: 'refused'
 }
 

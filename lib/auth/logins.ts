@@ -175,7 +175,7 @@ export class Logins {
   }
 
   /**
-   * Who goes first: 0 the controller itself and addresses from which somebody has logged in before, 1 those that nothing is
+   * The rank of an address in the queue: 0 the controller itself and addresses from which somebody has logged in before, 1 those that nothing is
    * known of, 2 those with failures in the last minute.
    */
   #rankOf(address: string): 0 | 1 | 2 {

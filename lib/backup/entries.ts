@@ -2,7 +2,7 @@ import type { FileHandle } from 'node:fs/promises'
 import { Header } from 'tar'
 import { BLOCK_BYTES, CHUNK_BYTES, padding, TRAILER_BYTES } from './archive.js'
 
-/** What a tar tells of a file before its content. */
+/** The header of a file in a tar, which stands before its content. */
 export interface ArchiveEntry {
   /** As it stands there: who uses it looks at it first. */
   readonly path: string

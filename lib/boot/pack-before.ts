@@ -40,7 +40,7 @@ export class PackBefore {
     )
   }
 
-  /** What is told of images that have it; undefined where none does. */
+  /** The sentence about images that boot their pack before; undefined where none does. */
   get condition(): { readonly ok: true; readonly reason: string } | undefined {
     const { view } = this.options.model
     const images = view.names('osimage').map(name => this.#before(view.get('osimage', name) as OsimageDoc))
@@ -58,7 +58,7 @@ export class PackBefore {
     const present = model.view.get('pack', image.imagefile ?? '')
     const pack = present && packBefore(model.view, present)
     if (!pack) return undefined
-    // What an admin has named in the place of the pack's own stays.
+    // A file that an admin has named in the place of the pack's own stays.
     const own = (field: 'kernelfile' | 'initrdfile') =>
       image[field] === undefined || isBootFileOf(present, image[field]) ? pack[field] : image[field]
     const [kernelfile, initrdfile] = [own('kernelfile'), own('initrdfile')]

@@ -60,7 +60,7 @@ export async function backup(config: Config, file: string, images: boolean): Pro
   return told(config, held, 'standard output')
 }
 
-/** What was written. Throws Error where that is what no svcd starts with once it is restored. */
+/** The sentence about what was written. Throws Error where no svcd starts with that once it is restored. */
 async function told({ paths }: Config, [held, problems]: Filled, to: string): Promise<string> {
   const line = `backed up: ${paths.state}, ${held}, to ${to}\n`
   if (problems.length === 0) return line

@@ -1,6 +1,6 @@
 import { lstat, mkdir, rename, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { within } from '../concurrency.js'
+import { timeLimited } from '../concurrency.js'
 import { copyTo } from '../disk/copy.js'
 import { syncDirectory } from '../disk/directory.js'
 import { openInside } from '../disk/inside.js'
@@ -108,7 +108,7 @@ export const commands = {
     { tree: text, path: text, output: text },
     async (places, { tree, path, output }, course): Promise<void> => {
       const file = await inTree(places, tree, ({ at }) => openInside(at(), path, tree))
-      await inFiles(places, output, (to, owner) => copyTo(file, to, within(course), owner))
+      await inFiles(places, output, (to, owner) => copyTo(file, to, timeLimited(course), owner))
     }
   ),
 
@@ -213,7 +213,7 @@ const making = <T>(
     try {
       return await inDirectory(at(), work, into => fill({ ...into, path: join(path, work) }))
     } catch (error) {
-      // What holds something is removed by who ordered it.
+      // A directory that holds something is removed by the one that ordered it.
       await rmdir(at(work)).catch(() => {})
       throw error
     }

@@ -16,7 +16,7 @@ export interface Places {
   readonly sshPort: number
   /** As whom ssh runs, unless it is ordered by root; default svcd-ssh. The unit names the user, and never svcd. */
   readonly sshUser?: string | undefined
-  /** What the names of services begin with as which systemd runs ssh; undefined: ssh is a child of the helper. */
+  /** The prefix of the services as which systemd runs ssh; undefined: ssh is a child of the helper. */
   readonly sshUnit?: string | undefined
   /**
    * Whether who gives the commands is root anyway. Otherwise the image directory must be root's, and what is made for the
@@ -141,7 +141,7 @@ export async function ownerOf(places: Pick<Places, 'files' | 'byRoot'>): Promise
   }
 }
 
-/** What is made for svcd must not become root's: svcd could put another directory there. */
+/** Files that are made for svcd must not become root's: svcd could put another directory there. */
 async function ownerIn(
   { files, byRoot }: Pick<Places, 'files' | 'byRoot'>,
   directory: FileHandle

@@ -194,7 +194,7 @@ export class Connections<C> {
   #files = 0
   /** Connections for which there is no room, the oldest first. */
   readonly #crowded = new Set<Connection<C>>()
-  /** Those that were idle when they were listed, the idlest first. */
+  /** Connections that were idle when they were listed, the idlest first. */
   #idle = new Set<Connection<C>>()
   #lookedMs = Number.NEGATIVE_INFINITY
   #listedMs = Number.NEGATIVE_INFINITY

@@ -66,7 +66,7 @@ export interface AuditLines {
 
 /** Objects whose pace is remembered. */
 const mostPaced = 20_000
-/** What was left out is told as often as this. */
+/** A line tells as often as this how many were left out. */
 const toldEveryMs = 60_000
 
 /** Types of the store that are no objects to an admin. */
@@ -145,7 +145,7 @@ export class Audit {
       const before = this.#paces.get(key)
       const pace = within(before)
       may ||= pace !== undefined
-      // What was changed last is last.
+      // The object that was changed last is last.
       this.#paces.delete(key)
       this.#paces.set(key, pace ?? (before as Pace))
     }

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import type { Readable } from 'node:stream'
+import { LONGEST_MS } from '../concurrency.js'
 import { boundToUs } from './bound.js'
 import { ProgramError, type Why } from './error.js'
 import { withoutInherited } from './inherited.js'
@@ -49,7 +50,6 @@ const STDERR_KEPT = 8 * 1024
 const KILL_AFTER_MS = 5000
 /** How long a process that left the group may keep the streams open after the program has ended. */
 const DRAIN_MS = 1000
-const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /**
  * Runs a program to its end by its argument array, never through a shell, in a process group of its own. What it
@@ -140,7 +140,7 @@ class Run {
     stdin?.on('error', () => {}).end(input)
     if (signal?.aborted) this.#abort()
     signal?.addEventListener('abort', this.#abort)
-    const limit = Math.min(timeLimitMs, LONGEST_TIMER_MS)
+    const limit = Math.min(timeLimitMs, LONGEST_MS)
     this.#after(limit, () =>
       this.#end({ why: 'time limit', what: `took longer than ${duration(limit)} and was ended` })
     )

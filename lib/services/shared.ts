@@ -115,7 +115,7 @@ export class SharedServices {
     return found.length > 0 ? found.sort((a, b) => compareNames(a.name, b.name)) : [this.#o.self]
   }
 
-  /** What is kept of controllers. */
+  /** The entries of controllers. */
   get #noted(): (Noted & { readonly name: string })[] {
     return [...this.#entries.values()].flatMap(entry =>
       'address' in entry ? { ...entry, name: entry.key.slice(CONTROLLER.length) } : []

@@ -56,7 +56,7 @@ export function* brought<T extends Types, I extends Index>(
   }
   if (kinds.has(LAYOUT) && [...stored.names(LAYOUT)].length === 0) told(LAYOUT, VERSION, GONE)
   if (problems.length > 0) throw new LoadError(problems)
-  // What is given up may be taken by another one.
+  // A name that is given up may be taken by another object.
   for (const ref of gone) yield tx.remove(...ref)
   for (const [type, name, doc] of others) yield tx.put(type, name, doc as T[string])
   for (const { type, name, message } of (verify && (yield* verify(tx))) ?? []) told(type, name, message)

@@ -7,7 +7,7 @@ import type { Kind } from './types.js'
 /** The type and the name of the object that says which layout a state has: `layout/version.json`. */
 export const LAYOUT = 'layout'
 export const VERSION = 'version'
-/** What is wrong where it is missing. */
+/** The problem where it is missing. */
 export const GONE = 'it is gone, and objects are there: put back what it held'
 
 /** What that object holds: `release` is the svcd that wrote it. */

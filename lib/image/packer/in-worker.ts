@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads'
+import { LONGEST_MS } from '../../concurrency.js'
 import type { Contents } from './contents.js'
 
 /** What worker.ts can do. An archive is written to an open file. */
@@ -18,14 +19,12 @@ interface WorkerOptions {
   readonly progress?: (fraction: number) => void
 }
 
-const LONGEST_TIMER_MS = 2 ** 31 - 1
-
 /**
  * Does a task in a worker thread and gives its result. Throws an Error when the task fails, when the signal stops it, and
  * at the time limit. The thread has ended by then and holds no file any more.
  */
 export async function inWorker<T>(task: Task, options: WorkerOptions): Promise<T> {
-  const { name, signal, timeLimitMs = LONGEST_TIMER_MS, progress } = options
+  const { name, signal, timeLimitMs = LONGEST_MS, progress } = options
   if (signal?.aborted) throw new Error(`${name} was stopped before it began`)
   const worker = new Worker(new URL('./worker.js', import.meta.url), { workerData: task })
   let stop = () => {}
@@ -36,7 +35,7 @@ export async function inWorker<T>(task: Task, options: WorkerOptions): Promise<T
       const fail = (what: string, cause?: unknown) => reject(new Error(`${name} ${what}`, { cause }))
       stop = () => fail('was stopped')
       signal?.addEventListener('abort', stop)
-      const limit = Math.min(timeLimitMs, LONGEST_TIMER_MS)
+      const limit = Math.min(timeLimitMs, LONGEST_MS)
       timer = setTimeout(() => fail(`took longer than ${limit / 1000} s and was ended`), limit)
       worker.on('message', (message: Posted<T>) => {
         if ('result' in message) posted = message

@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { arch, release } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { within } from '../../concurrency.js'
+import { timeLimited } from '../../concurrency.js'
 import { openInside } from '../../disk/inside.js'
 import type { Initramfs, InitramfsRequest } from './initramfs.js'
 import { shipped } from './sandbox.js'
@@ -99,11 +99,11 @@ async function checksum(
   tree: string,
   initrd: string,
   path: string,
-  limits: Parameters<typeof within>[0]
+  limits: Parameters<typeof timeLimited>[0]
 ): Promise<string> {
   const file = await openInside(tree, initrd, path)
   const hash = createHash('sha256')
-  const options = { highWaterMark: CHUNK_BYTES, signal: within(limits) }
+  const options = { highWaterMark: CHUNK_BYTES, signal: timeLimited(limits) }
   for await (const chunk of file.createReadStream(options)) hash.update(chunk)
   return hash.digest('hex')
 }

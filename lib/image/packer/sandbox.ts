@@ -62,7 +62,7 @@ export async function runInImage(request: SandboxRequest, args: readonly string[
     const env = { PATH: searchPath(), LC_ALL: 'C', PWD: of('root') }
     // Programs and their libraries are this machine's until the last step; the working directory is the image.
     const place = [`--mount=${of('ns/mnt')}`, '--root=/', `--wd=${of('root')}`]
-    // What was the root lies over the image's: no name is used for it.
+    // The old root lies over that of the image: no name is used for it.
     const umount = ['umount', '--no-canonicalize', '--internal-only', '--no-mtab', '--lazy', '.']
     await run('nsenter', [...place, '--', ...umount], { ...limits, env })
     image.tell()

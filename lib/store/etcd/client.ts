@@ -25,7 +25,7 @@ const UNCLEAR = new Set([1, 2, 4, 10, 13, 14])
 /** What etcd says of a token that it does not know (any more), of one from before its users were changed, and of none. */
 const STALE_TOKEN =
   /invalid auth token|revision of auth store is old|auth: revision in header is old|user name is empty/
-/** What gRPC calls an exhausted resource, and what is out of range. */
+/** Codes of gRPC: resource exhausted, out of range. */
 const NO_ROOM = 8
 const OUT_OF_RANGE = 11
 /** Codes of gRPC with a way out. */

@@ -27,7 +27,7 @@ const DIGEST = /^[0-9a-f]{16}$/
 /** So often the others are told what time it is here, and look. */
 const CLOCK_MS = 5000
 const LOOK_MS = 1000
-/** What is found of a clock varies by what an answer takes: that is no news. */
+/** The measured difference of a clock varies with the time that an answer takes: that is no news. */
 const NO_NEWS_MS = 2000
 
 /** The controllers that are there: each one says so in a key that goes with a lease of its own. */

@@ -41,7 +41,7 @@ const SILENT_MS = 2000
 const SOON_MS = 500
 const SILENT = 'the watch tells nothing more'
 
-/** What etcd holds did not come of what it held: it was restored, or another one answers. All of it has to be read. */
+/** etcd has another history than the one that was followed: it was restored, or another one answers. All has to be read anew. */
 class OtherHistoryError extends Error {}
 
 /** Follows what others commit: each commit whole, in order, once, whatever happens to connections and members of etcd. */

@@ -154,7 +154,7 @@ export class Etcd implements SharedMedium {
   }
 
   /**
-   * What who joins has to know: whether objects are stored, which controllers are there, with their clocks compared to `now`, and which
+   * Tells a controller that joins whether objects are stored, which controllers are there, with their clocks compared to `now`, and which
    * files are the keys of theirs.
    */
   async site(now = Date.now()) {
@@ -292,7 +292,7 @@ export class Etcd implements SharedMedium {
   }
 
   join(self: Controller, now: () => number): void {
-    // Who has come so far has stored a layout, and does not write where the objects were removed.
+    // A controller that has come so far has stored a layout, and does not write where the objects were removed.
     this.#writer.since.set(this.#keys.object(LAYOUT, VERSION), '1')
     this.#controllers = new Controllers({
       client: this.#client,

@@ -46,7 +46,7 @@ export class Writer {
   #ends = 0
   /** At which revision each of these keys was last written, as far as we know; '1': it has to be there. */
   readonly since = new Map<string, string>()
-  /** What etcd says while it takes no sign of life, as it has no room, and the right is ours all the same; '' otherwise. */
+  /** The answer of an etcd that takes no sign of life, as it has no room, while the right is ours all the same; '' otherwise. */
   full = ''
   readonly #keeping: Background
 
