@@ -77,7 +77,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   /** What is stored; nothing where the files by which etcd is asked are no use. */
   const inspect = async (): Promise<Problem[]> => {
     if (inEtcd.length > 0) return []
-    const endpoints = endpointWarnings(etcd)
+    const endpoints = etcd?.silent()
     try {
       const medium = etcd ?? new Files(options)
       const log = (_: string, message: string) => warnings.push(message)
@@ -86,6 +86,10 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
       const found = await Store.inspect({ ...start, medium, verify, log })
       await etcd?.refuseForgotten(directory)
       if (!etcd) return found
+      const { full } = (await endpoints) ?? {}
+      const room = full
+        ? [placed(`[store] endpoints: nothing can be written: ${full.endpoint} has no room; ${full.reason}`)]
+        : []
       const { controllers } = await etcd.site(now)
       const far = controllers.filter(
         ({ name, aheadMs = 0 }) => name !== config.controller.name && Math.abs(aheadMs) > SLACK_MS
@@ -93,9 +97,9 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
       const clocks = far.map(({ name, aheadMs = 0 }) =>
         placed(`[controller] name: ${clocksApart('this machine', `controller ${name}`, aheadMs)}`)
       )
-      return [...found, ...clocks, ...(await keyFindings(etcd, directory))]
+      return [...found, ...room, ...clocks, ...(await keyFindings(etcd, directory))]
     } finally {
-      warnings.push(...(await endpoints))
+      warnings.push(...endpointWarnings(await endpoints))
       await etcd?.close()
     }
   }
@@ -158,9 +162,9 @@ async function etcdFindings({ store }: Config): Promise<{ etcd?: Etcd; problems:
 }
 
 /** Each endpoint that does not answer while another one does: where none does, that is a problem of its own. */
-async function endpointWarnings(etcd: Etcd | undefined): Promise<string[]> {
-  if (!etcd) return []
-  const { silent, of } = await etcd.silent()
+function endpointWarnings(found?: Awaited<ReturnType<Etcd['silent']>>): string[] {
+  if (!found) return []
+  const { silent, of } = found
   const answering = of - silent.length
   if (answering === 0) return []
   const others = answering > 1 ? 'the others do' : 'the other one does'

@@ -72,10 +72,14 @@ export async function joinControllers(config: Config, source: string): Promise<s
         throw new Error(
           `svcd is running on ${state}: stop it first (systemctl stop svcd); nothing is changed`
         )
-      for (const name of keysOnly) kept.push(await keptAside(state, name))
-      await put(state, missing, given.files)
-      await release()
+      try {
+        for (const name of keysOnly) kept.push(await keptAside(state, name))
+        await put(state, missing, given.files)
+      } finally {
+        await release()
+      }
     }).catch(async (error: NodeJS.ErrnoException) => {
+      if (kept.length > 0) error.message += `; kept aside: ${kept.join(', ')}; type this command again`
       if (error.code !== 'EACCES') throw error
       const user = await nameOf(owner.uid)
       throw new Error(
@@ -163,7 +167,8 @@ async function refuseOwn(
     reasons.push(`${state} holds objects of its own, which no other controller has`)
     commands.push(await objectsAside(state, 'before-join'))
   }
-  const keys = others.length > 0 ? [...others, ...(hasPassword ? [PASSWORD] : [])] : []
+  // The password first: while a key of another svcd is there, a second try knows whose the password is.
+  const keys = others.length > 0 ? [...(hasPassword ? [PASSWORD] : []), ...others] : []
   if (reasons.length === 0 && !(await exists(join(state, 'objects-in-etcd')))) return keys
   if (others.length > 0) {
     reasons.push(`${pathsOf(state, others)} ${areNot(others)} of the controllers that write to ${place}`)

@@ -70,7 +70,7 @@ export async function serveSocket(socket: Duplex, places: Places): Promise<void>
       send(socket, { id, result: result ?? null })
     } catch (error) {
       const status = error instanceof ServiceError ? { status: error.status } : {}
-      send(socket, { id, error: (error as Error).message, ...status })
+      send(socket, { id, error: explained(error as Error, places), ...status })
     } finally {
       running.delete(id)
     }
@@ -90,6 +90,13 @@ export async function serveSocket(socket: Duplex, places: Places): Promise<void>
   for (const { stop } of running.values()) stop.abort()
   await Promise.all([...running.values()].map(({ done }) => done))
 }
+
+/** A file system that is read-only here, and nowhere else, is so by the unit (docs/security.md). */
+const explained = ({ message }: Error, { images }: Places): string =>
+  /EROFS|Read-only file system/.test(message)
+    ? `${message}: the unit may show [image] directory ${images} read-only; type systemctl edit svcd-helper.service, and in [Service] ` +
+      `ReadWritePaths=${images}`
+    : message
 
 /**
  * The helper's process: root's work for svcd, ordered over the socket that systemd listens at for it, or that svcd has

@@ -132,7 +132,10 @@ function putPack(tx: Tx, { path, pack }: Outcome): OsimageDoc {
   if (!now) throw unavailable(`OS image ${pack.osimage} was deleted or renamed while it was packed`)
   if (now.path !== path)
     throw unavailable(`OS image ${pack.osimage}: field "path" was changed while it was packed`)
-  tx.put('pack', pack.name, pack)
+  const present = tx.get('pack', now.imagefile ?? '')
+  // The clock of the controller that made the present one may be ahead, and the order of packs goes by their times.
+  const isSame = present === undefined || present.name === pack.name
+  tx.put('pack', pack.name, isSame ? pack : { ...pack, time: Math.max(pack.time, present.time + 1) })
   return now
 }
 

@@ -202,6 +202,26 @@ t.test('over a socket: results, errors, what is said, and the end', async t => {
   await served
 })
 
+t.test('where the unit shows the images read-only, the answer says what to type', async t => {
+  const places = placesIn(t)
+  await output('mount', ['--bind', '-o', 'ro', places.images, places.images])
+  const [ours, theirs] = pair()
+  const served = serveSocket(theirs, places)
+  const helper = new Helper(async () => ours, 60_000)
+  try {
+    const tree = join(places.images, 'a')
+    const message = new RegExp(
+      `systemctl edit svcd-helper.service, and in \\[Service\\] ReadWritePaths=${places.images}$`
+    )
+    await t.rejects(helper.call('clone', { tree, parent: '', work: hidden }), { message })
+    await t.rejects(helper.call('rename', { parent: '', from: 'a', to: 'c' }), { message })
+  } finally {
+    await helper.close()
+    await served
+    await output('umount', [places.images])
+  }
+})
+
 t.test('a connection that is lost, and bytes that are no message', async t => {
   const places = placesIn(t)
   const [ours, theirs] = pair()

@@ -6,7 +6,7 @@ import { namedFiles } from '../../lib/image/copies/named.js'
 import { type Outcome, publish } from '../../lib/image/publish.js'
 import { Sweep } from '../../lib/image/sweep.js'
 import { theDaemon } from '../../lib/model/model.js'
-import type { PackDoc } from '../../lib/model/types/osimage.js'
+import { type PackDoc, packBefore } from '../../lib/model/types/osimage.js'
 import { until } from '../support/until.js'
 import { Bench } from './bench.js'
 
@@ -84,6 +84,27 @@ t.test('the image has the pack before until a second one has the new one', async
     'controllers c1 and c3 have it'
   ])
 })
+
+t.test(
+  'a pack is newer than the present one, whatever the clock of the controller that made that one said',
+  async t => {
+    const { bench, context, state, begin, image, packs, place } = await site(t, ['c2'])
+    state.have = ['c2']
+    const future = Date.now() + 3_600_000
+    const [ahead, next, again] = [packOf('c', future), packOf('d', 5), packOf('c', 6)]
+    for (const pack of [ahead, next]) {
+      place(pack)
+      await (await begin(pack))()
+    }
+    const time = (name: string) => context.model.view.get('pack', name)?.time
+    t.equal(time(next.name), future + 1)
+    t.match(packBefore(context.model.view, { ...next, time: future + 1 }), { name: ahead.name })
+    await (await begin(again))()
+    t.match(image(), { imagefile: again.name })
+    t.equal(time(again.name), future + 2)
+    t.ok(packs().includes(next.name), bench.path('files'))
+  }
+)
 
 t.test('it waits for a while, and says then how many have it', async t => {
   const { bench, state, a, b, image, begin, job } = await site(t, ['c2', 'c3'])

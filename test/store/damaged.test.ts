@@ -203,7 +203,13 @@ t.test('an etcd without room: nobody is primary, and a start boots machines all 
   await daemon.start()
   await fill(daemon)
   t.equal(await primary(daemon), 200)
+  const check = () => svcd(daemon, ['store.medium=etcd', `store.endpoints=${etcd.url}`], 'check')
+  t.match(await check(), { code: 0, text: /^ok$/m })
   await alarm('ACTIVATE')
+  t.match(await check(), {
+    code: 1,
+    text: /\[store\] endpoints: nothing can be written: http:\S+ has no room; make room: type etcdctl/
+  })
   await until(async () => (await primary(daemon)) === 503)
   t.match(await reasonOf(daemon), /^503 .*space exceeded; make room: type etcdctl/)
   await daemon.kill()

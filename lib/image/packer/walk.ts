@@ -56,20 +56,23 @@ function* inDirectory(
   before: BigIntStats,
   mount: string | undefined
 ): Generator<Member> {
-  // Names may have changed since the mounts were listed: it stays out as they do.
-  if (mountOf(directory) !== mount) return
   const names = about(path, () => readdirSync(entryPath(directory, ''), 'latin1'))
   for (const name of names.sort()) {
     const inner = `${path}/${name}`
     if (options.leaveOut(inner)) continue
     const here = entryPath(directory, Buffer.from(name, 'latin1'))
     const stat = about(inner, () => lstatSync(here, { bigint: true }))
-    const isElsewhere = stat.dev !== before.dev || options.mounts.has(inner)
-    yield { path: inner, openPath: here, stat, mount, isElsewhere }
-    if (!stat.isDirectory() || isElsewhere) continue
+    const isListed = stat.dev !== before.dev || options.mounts.has(inner)
+    if (!stat.isDirectory() || isListed) {
+      yield { path: inner, openPath: here, stat, mount, isElsewhere: isListed }
+      continue
+    }
     const fd = about(inner, () => openSync(here, DIRECTORY))
     try {
-      yield* inDirectory(options, fd, inner, stat, mount)
+      // It may have been mounted since the mounts were listed.
+      const isElsewhere = mountOf(fd) !== mount
+      yield { path: inner, openPath: here, stat, mount, isElsewhere }
+      if (!isElsewhere) yield* inDirectory(options, fd, inner, stat, mount)
     } finally {
       closeSync(fd)
     }

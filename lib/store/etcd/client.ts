@@ -46,6 +46,12 @@ const FAULTS: Readonly<Record<CertificateFault, string>> = {
   issuer: 'its certificate is not trusted: name its authority in [store] ca'
 }
 
+interface Silent {
+  readonly endpoint: string
+  readonly reason: string
+  readonly isFull: boolean
+}
+
 /** Nobody knows whether etcd has carried the request out: no answer, or half of one, or that of a member without a leader. */
 export class UnclearError extends Error {
   override readonly name = 'UnclearError'
@@ -229,17 +235,24 @@ export class Client {
     }
   }
 
-  /** The endpoints that do not answer within `limitMs`, each asked alone and all at once, and why. A member without a leader does. */
-  async silent(limitMs: number): Promise<readonly { readonly endpoint: string; readonly reason: string }[]> {
+  /**
+   * The endpoints that do not answer within `limitMs`, each asked alone and all at once, and why. A member without a leader answers. `isFull`:
+   * it answers, and has no room.
+   */
+  async silent(limitMs: number): Promise<readonly Silent[]> {
     const limit = { ms: limitMs, end: performance.now() + limitMs }
     const found = await Promise.all(
       this.#endpoints.map(async endpoint => {
         try {
-          await this.#post(new URL('/v3/maintenance/status', endpoint), {}, limit)
+          const { errors } = await this.#post(new URL('/v3/maintenance/status', endpoint), {}, limit)
+          if (String(errors).includes('NOSPACE'))
+            return [
+              { endpoint: endpoint.origin, reason: WAYS_OUT[NO_ROOM]?.(this.etcdctl) ?? '', isFull: true }
+            ]
         } catch (error) {
           // Who refuses has answered.
           if (error instanceof UnclearError && error.silence !== undefined)
-            return [{ endpoint: endpoint.origin, reason: error.silence }]
+            return [{ endpoint: endpoint.origin, reason: error.silence, isFull: false }]
         }
         return []
       })

@@ -171,7 +171,9 @@ export class Etcd implements SharedMedium {
 
   /** Which endpoints do not answer, and why, and how many there are. */
   async silent() {
-    return { silent: await this.#client.silent(SILENT_MS), of: this.#client.endpoints }
+    const found = await this.#client.silent(SILENT_MS)
+    const [full] = found.filter(({ isFull }) => isFull)
+    return { silent: found.filter(({ isFull }) => !isFull), full, of: this.#client.endpoints }
   }
 
   async read(): Promise<StoredKeys> {

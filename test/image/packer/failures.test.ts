@@ -214,6 +214,26 @@ t.test('an image that changes while it is packed fails the pack', async t => {
       new Error('.: file changed as we read it')
     )
   })
+  await t.test('builtin: a file system is mounted after the mounts were listed', async t => {
+    const { tree } = place(t)
+    const late = join(tree, 'late')
+    mkdirSync(late)
+    const omitted = new Omitted()
+    let text = ''
+    let isMounted = false
+    try {
+      for (const piece of archive({ tree, leaveOut: () => false, mounts: new Set() }, omitted)) {
+        text += piece.toString('latin1')
+        if (!isMounted) run('mount', '--bind', '/etc', late)
+        isMounted = true
+      }
+    } finally {
+      run('umount', late)
+    }
+    t.match(text, './late/')
+    t.notMatch(text, './late/passwd')
+    t.match(omitted.sentences().join('\n'), /late/)
+  })
   await t.test('builtin: a directory is replaced by a link that leads out', async t => {
     const { directory, tree } = place(t)
     mkdirSync(join(tree, 'inner'))

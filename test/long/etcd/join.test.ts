@@ -285,17 +285,28 @@ t.test('a controller joins another one', async t => {
     t.ok(readFileSync(fourth.path('state', name)).equals(bytes), `${name} stays`)
   rmSync(fourth.path('state', 'node', 'n1.json'))
   writeFileSync(fourth.path('state', 'token.key.before-join'), 'of an earlier try')
+  // It fails half way; the same command again does the rest.
+  await output('chattr', ['+i', fourth.path('state', 'secret.key')])
+  const halfway = await joinsFourth().finally(() =>
+    output('chattr', ['-i', fourth.path('state', 'secret.key')])
+  )
+  t.match(halfway, {
+    code: 1,
+    text: /kept aside: \S+admin-password\.before-join, \S+token\.key\.before-join\.\d+; type this command again/
+  })
   const asInstalled = await joinsFourth()
   t.match(asInstalled, {
     code: 0,
-    text: /^(kept aside: \S+\n){3}copied from \S+ to \S+: admin-password, token\.key, secret\.key/
+    text: /^kept aside: \S+secret\.key\.before-join\ncopied from \S+ to \S+: admin-password, token\.key, secret\.key/
   })
   for (const name of NAMES)
     t.ok(
       readFileSync(fourth.path('state', name)).equals(keys.get(name) as Buffer),
       `${name} is that of the first one`
     )
-  for (const [, path = ''] of asInstalled.text.matchAll(/^kept aside: (.*)$/gm)) {
+  const asides = `${halfway.text} ${asInstalled.text}`.match(/\S+\.before-join(\.\d+)?/g) ?? []
+  t.equal(asides.length, 3)
+  for (const path of asides) {
     const [name = ''] = path.slice(fourth.path('state').length + 1).split('.before-join')
     t.ok(readFileSync(path).equals(made.get(name) as Buffer), `${path} is the one that was there`)
   }
