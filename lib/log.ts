@@ -31,6 +31,12 @@ export const escapeControls = (text: string) =>
   // To look first costs less than to replace nothing: there may be tens of thousands of lines in a second.
   CONTROLS.test(text) ? text.replace(ALL_CONTROLS, escaped) : text
 
+/** Blanks that look like a space, and signs that look like none. */
+const LOOKALIKES = /[\u2800\ufffc]|[^\S \t\r\n]/gu
+
+/** The same for a text that is told as wrong: what cannot be told from a space is escaped, too. */
+export const visible = (text: string) => escapeControls(text).replace(LOOKALIKES, escaped)
+
 /** A text as one line of at most `longest` characters: control characters are escaped, the rest cut off. */
 export function oneLine(text: string, longest = 2000): string {
   // What is cut off need not be escaped.

@@ -3,8 +3,9 @@ import { type CsvError, parse } from 'csv-parse'
 import { turnForStep } from '../concurrency.js'
 import { didYouMean } from '../did-you-mean.js'
 import { badRequest, ServiceError } from '../errors.js'
-import type { JsonObject, JsonValue } from '../json.js'
-import type { Field } from '../model/field.js'
+import { isObject, type JsonObject, type JsonValue } from '../json.js'
+import { visible } from '../log.js'
+import { type Field, ValueError } from '../model/field.js'
 import type { Given, ObjectType } from '../model/object-type.js'
 import { interfaceEntry, readObject } from '../model/request.js'
 import { fieldFor } from '../model/table.js'
@@ -14,7 +15,7 @@ import { unguarded } from './csv-guard.js'
 const PIECE_CHARACTERS = 1024
 /** Columns of a table: a node has fewer fields, its interfaces among them. */
 const MOST_COLUMNS = 512
-/** So many lines that are wrong are told. */
+/** So many lines that are wrong, and ways to be wrong, are told. */
 const MOST_TOLD = 20
 
 /** What a line of a table says of one object. */
@@ -24,22 +25,45 @@ export interface Line {
   readonly given: Given
 }
 
+/** Lines that are wrong alike are told as one from so many on. */
+const ALIKE = 3
+/** What may differ in them: values in quotes, names of nodes, MACs and addresses. */
+const DIFFERING = /"(?:[^"\\]|\\.)*"|\bnode [\w.-]+|\b[\da-f]{1,2}(?:[:-][\da-f]{1,2}){5,}|\d+(?:\.\d+){3}/gi
+
 /** Collects what is wrong with a table, so that all of it is told at once. */
 export class Refusals {
-  readonly #told: string[] = []
-  #count = 0
+  readonly #kinds = new Map<string, { count: number; readonly lines: string[]; readonly folded: string }>()
+  #more = 0
 
-  /** `where`: `line 4, column 2 (macaddr)`. */
-  add(where: string, why: string): void {
-    this.#count++
-    if (this.#told.length < MOST_TOLD) this.#told.push(`${where}: ${why}`)
+  /** `column`: `column 2 (macaddr)`. */
+  add(line: number, why: string, column = ''): void {
+    const at = column === '' ? '' : `${column}: `
+    const name = `${at}${why.replace(DIFFERING, '')}`
+    const kind = this.#kinds.get(name) ?? {
+      count: 0,
+      lines: [],
+      folded: `${at}${why}, first in line ${line}`
+    }
+    if (kind.count === 0 && this.#kinds.size === MOST_TOLD) {
+      this.#more++
+      return
+    }
+    this.#kinds.set(name, kind)
+    kind.count++
+    if (kind.count < ALIKE) kind.lines.push(`line ${line}${column === '' ? '' : ', '}${column}: ${why}`)
   }
 
   /** Throws 400 that names them, if there are any. */
   check(): void {
-    if (this.#count === 0) return
-    const more = this.#count > MOST_TOLD ? `; and ${this.#count - MOST_TOLD} more` : ''
-    throw badRequest(`the table is refused, nothing was changed: ${this.#told.join('; ')}${more}`)
+    if (this.#kinds.size === 0) return
+    const told = [...this.#kinds.values()].flatMap(({ count, lines, folded }) =>
+      count < ALIKE ? lines : [`${count} lines: ${folded}`]
+    )
+    const more = this.#more + Math.max(0, told.length - MOST_TOLD)
+    const rest = more > 0 ? `; and ${more} more` : ''
+    throw badRequest(
+      `the table is refused, nothing was changed: ${visible(told.slice(0, MOST_TOLD).join('; '))}${rest}`
+    )
   }
 }
 
@@ -49,17 +73,23 @@ export class Refusals {
  * throws 400 where the table as such cannot be read.
  */
 export async function readTable(text: string, type: ObjectType, refusals: Refusals): Promise<Line[]> {
+  const [first = ''] = text.slice(0, 10_000).split('\n', 1)
+  const separators = first.replace(/"[^"]*"/g, '')
+  const [separator] = separators.includes(',') ? [] : (/[;\t|]/.exec(separators) ?? [])
+  if (separator !== undefined)
+    throw badRequest(
+      `the table is refused, nothing was changed: its cells are separated by ${separator === '\t' ? 'tabs' : `"${separator}"`}: separate them by commas`
+    )
   const lines: Line[] = []
   const seen = new Map<string, number>()
-  let head: readonly string[] | undefined
+  let head: readonly Column[] | undefined
   let line = 1
   for await (const { record, end } of records(text)) {
     if (head === undefined) head = readHead(record, type)
     else {
       const read = readLine(record, head, line, type, refusals)
       const before = read && seen.get(read.name)
-      if (before !== undefined)
-        refusals.add(`line ${line}`, `${type.title} ${read?.name} stands in line ${before} too`)
+      if (before !== undefined) refusals.add(line, `${type.title} ${read?.name} stands in line ${before} too`)
       else if (read) {
         seen.set(read.name, line)
         lines.push(read)
@@ -97,61 +127,97 @@ async function* piecesOf(text: string): AsyncGenerator<string> {
   }
 }
 
-function readHead(record: readonly string[], type: ObjectType): readonly string[] {
+/** A column: the field that it means, and what the table calls it. */
+interface Column {
+  readonly name: string
+  readonly shown: string
+}
+
+function readHead(record: readonly string[], type: ObjectType): readonly Column[] {
   if (record.length > MOST_COLUMNS)
     throw badRequest(
       `the table is refused, nothing was changed: it has ${record.length} columns, and ${MOST_COLUMNS} are the most`
     )
-  const names = record.map(name => unguarded(name.trim()))
-  const [, separator] = names.length === 1 ? (/^[\w.-]+([;\t|])/.exec(names[0] ?? '') ?? []) : []
-  if (separator !== undefined)
-    throw badRequest(
-      `the table is refused, nothing was changed: its cells are separated by ${separator === '\t' ? 'tabs' : `"${separator}"`}: separate them by commas`
-    )
+  const shown = record.map(name => unguarded(name.trim()))
+  const names = shown.map(name => meant(type, name))
   const refusals = new Refusals()
-  const where = (i: number) => `line 1, column ${i + 1}`
+  const add = (i: number, why: string) => refusals.add(1, why, `column ${i + 1}`)
   for (const [i, name] of names.entries()) {
-    if (names.indexOf(name) < i)
-      refusals.add(where(i), `"${name}" stands in column ${names.indexOf(name) + 1} too`)
-    const isRead = name === 'name' || name.startsWith('_') || fieldOf(type, name) !== undefined
-    if (!isRead)
-      refusals.add(where(i), `a ${type.title} has no field "${name}"${didYouMean(name, columnsOf(type))}`)
+    const before = names.indexOf(name)
+    if (before < i)
+      add(
+        i,
+        `"${shown[i]}" ${shown[i] === name ? '' : `means ${name}, which `}stands in column ${before + 1} too`
+      )
+    const isRead = columnsOf(type).includes(name) || name.startsWith('_') || fieldOf(type, name) !== undefined
+    if (!isRead) add(i, `a ${type.title} has no field "${name}"${didYouMean(name, columnsOf(type))}`)
   }
-  if (!names.includes('name')) refusals.add('line 1', 'no column is called "name"')
+  if (!names.includes('name')) refusals.add(1, 'no column is called "name"')
   refusals.check()
-  return names
+  return names.map((name, i) => ({ name, shown: shown[i] as string }))
+}
+
+/** Usual names of columns, without blanks, `_` and `-`. */
+const USUAL: Readonly<Record<string, string>> = {
+  ...{ host: 'name', hostname: 'name', node: 'name', nodename: 'name' },
+  ...{ mac: 'BOOTIF.macaddress', macaddr: 'BOOTIF.macaddress', macaddress: 'BOOTIF.macaddress' },
+  ...{ ip: 'BOOTIF.ipaddress', ipaddr: 'BOOTIF.ipaddress', ipaddress: 'BOOTIF.ipaddress' },
+  ...{ bmcmac: 'BMC.macaddress', bmcmacaddr: 'BMC.macaddress', bmcmacaddress: 'BMC.macaddress' },
+  ...{ bmcip: 'BMC.ipaddress', bmcipaddr: 'BMC.ipaddress', bmcipaddress: 'BMC.ipaddress' }
+}
+
+/** The column that a spreadsheet means: in any case, or by a name that is usual for it. */
+function meant(type: ObjectType, name: string): string {
+  if (name === 'name' || fieldOf(type, name)) return name
+  const lower = name.toLowerCase()
+  if (lower.startsWith(VARIABLE)) return VARIABLE + name.slice(VARIABLE.length)
+  const found = columnsOf(type).find(column => column.toLowerCase() === lower)
+  if (found !== undefined) return found
+  const dot = name.lastIndexOf('.') + 1
+  const cased = name.slice(0, dot) + lower.slice(dot)
+  if (dot > 0) return fieldOf(type, cased) ? cased : name
+  return (type.interfaces && USUAL[lower.replace(/[\s_-]/g, '')]) || name
 }
 
 /** The columns that an object without interfaces may have. */
-const columnsOf = ({ fields }: ObjectType) => ['name', ...fields.map(({ name }) => name)]
+const columnsOf = ({ fields, interfaces }: ObjectType) =>
+  ['name', ...fields.map(({ name }) => name)].concat(interfaces ? [INTERFACES] : [])
+
+/** The column of all interfaces, as JSON. */
+const INTERFACES = 'interfaces'
+/** The beginning of the columns of single variables. */
+const VARIABLE = 'variables.'
 
 /** The field that a column means, of the object or of an interface. */
 function fieldOf(type: ObjectType, name: string): Field | undefined {
   const dot = name.lastIndexOf('.')
+  if (name.startsWith(VARIABLE)) return fieldFor(type.fields, 'variables', '')
   if (dot <= 0 || !type.interfaces) return fieldFor(type.fields, name, '')
   return interfaceEntry.find(field => field.name === name.slice(dot + 1) && field.name !== 'interface')
 }
 
 function readLine(
   record: readonly string[],
-  head: readonly string[],
+  head: readonly Column[],
   line: number,
   type: ObjectType,
   refusals: Refusals
 ): Line | undefined {
   if (record.length === 1 && record[0] === '') return undefined
   if (record.length !== head.length) {
-    refusals.add(`line ${line}`, `${record.length} cells stand below ${head.length} columns`)
+    refusals.add(line, `${record.length} cells stand below ${head.length} columns`)
     return undefined
   }
-  const name = (record[head.indexOf('name')] as string).trim()
+  const columnAt = (i: number) => `column ${i + 1} (${head[i]?.shown})`
+  const at = head.findIndex(column => column.name === 'name')
+  const name = (record[at] as string).trim()
   if (!type.isName(name)) {
-    refusals.add(`line ${line}, column ${head.indexOf('name') + 1} (name)`, `a name must be ${type.nameRule}`)
+    refusals.add(line, `a name must be ${type.nameRule}, not ${JSON.stringify(name)}`, columnAt(at))
     return undefined
   }
-  const cells = head.flatMap((column, i) => {
+  const cells = head.flatMap(({ name: column }, i) => {
     const text = unguarded(record[i] as string)
-    return text === '' || column === 'name' || column.startsWith('_') ? [] : [{ column, text, i }]
+    return text.trim() === '' || column === 'name' || column.startsWith('_') ? [] : [{ column, text, i }]
   })
   try {
     return { line, name, given: readObject(type, name, bodyOf(type, cells)) }
@@ -160,10 +226,10 @@ function readLine(
     // Each by itself, to name its column.
     for (const cell of cells) {
       const why = reasonOf(() => readObject(type, name, bodyOf(type, [cell])))
-      if (why !== undefined) refusals.add(`line ${line}, column ${cell.i + 1} (${cell.column})`, why)
+      if (why !== undefined) refusals.add(line, why, columnAt(cell.i))
     }
     if (cells.every(cell => reasonOf(() => readObject(type, name, bodyOf(type, [cell]))) === undefined))
-      refusals.add(`line ${line}`, error.message)
+      refusals.add(line, error.message)
     return undefined
   }
 }
@@ -178,16 +244,26 @@ interface Cell {
 function bodyOf(type: ObjectType, cells: readonly Cell[]): JsonObject {
   const body: JsonObject = {}
   const interfaces = new Map<string, JsonObject>()
+  const variables: JsonObject = {}
   for (const { column, text } of cells) {
-    const value = cellValue(text, fieldOf(type, column))
     const dot = column.lastIndexOf('.')
+    if (column.startsWith(VARIABLE)) {
+      variables[column.slice(VARIABLE.length)] = text.trim()
+      continue
+    }
+    const value = column === INTERFACES ? jsonOf(text) : cellValue(text, fieldOf(type, column))
     if (dot <= 0) body[column] = value
     else {
       const name = column.slice(0, dot)
       interfaces.set(name, { interface: name, ...interfaces.get(name), [column.slice(dot + 1)]: value })
     }
   }
-  return interfaces.size > 0 ? { ...body, interfaces: [...interfaces.values()] } : body
+  if (Object.keys(variables).length > 0 && isObject(body.variables ?? {}))
+    body.variables = { ...(body.variables as JsonObject), ...variables }
+  const whole = body[INTERFACES] ?? []
+  // Anything else than a list is refused as it is.
+  if (interfaces.size === 0 || !Array.isArray(whole)) return body
+  return { ...body, [INTERFACES]: [...whole, ...interfaces.values()] }
 }
 
 const words: Readonly<Record<string, boolean>> = {
@@ -205,11 +281,25 @@ function cellValue(text: string, field: Field | undefined): JsonValue {
   if (json === 'boolean') return words[text.trim().toLowerCase()] ?? text
   if (json === 'integer') return /^\d{1,15}$/.test(text.trim()) ? Number(text.trim()) : text
   if (json === 'array') return text.split(',').map(entry => entry.trim())
-  if (json !== 'object') return text
+  return json === 'object' ? jsonOf(text) : isTaken(text, field) ? text : text.trim()
+}
+
+function jsonOf(text: string): JsonValue {
   try {
     return JSON.parse(text)
   } catch {
     return text
+  }
+}
+
+/** Blanks around a cell are the spreadsheet's, unless the field takes them. */
+function isTaken(text: string, field: Field | undefined): boolean {
+  try {
+    field?.type.read(text, false)
+    return true
+  } catch (error) {
+    if (error instanceof ValueError) return false
+    throw error
   }
 }
 

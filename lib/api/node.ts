@@ -71,7 +71,7 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
         const refusals = new Refusals()
         const lines = await readTable(text, objectTypes.node, refusals)
         refusals.check()
-        const refused = ({ line }: Line, why: string) => refusals.add(`line ${line}`, why)
+        const refused = ({ line }: Line, why: string) => refusals.add(line, why)
         const expected = request.query.get('expect') ?? undefined
         const refuse = () => refusals.check()
         const saved = await saveEach(model, 'node', lines, actorOf(request), refused, refuse, expected)

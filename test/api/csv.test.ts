@@ -78,6 +78,8 @@ t.test('every line that is wrong is named; nothing is changed', async t => {
       'name;group\na;b',
       /^the table is refused, nothing was changed: its cells are separated by ";": separate them by commas$/
     ],
+    ['"name";"group"\n"a";"b"', /separated by ";": separate them by commas$/],
+    ['Host name;group\na;b', /separated by ";": separate them by commas$/],
     ['name\tgroup\na\tb', /separated by tabs: separate them by commas$/],
     ['BOOTIF.macaddress;name\n52:54:00:00:00:09;b', /separated by ";": separate them by commas$/],
     ['group,comment\na,b', /line 1: no column is called "name"/],
@@ -106,7 +108,10 @@ t.test('every line that is wrong is named; nothing is changed', async t => {
     for (const one of says) t.match(body.message, one, text)
   }
   const many = ['name,macaddr', ...Array.from({ length: 30 }, (_, i) => `x${i},bad`)].join('\n')
-  t.match((await c.post(path, many)).body.message, /line 2, .*line 21, .*; and 10 more$/)
+  t.match(
+    (await c.post(path, many)).body.message,
+    /: 30 lines: column 2 \(macaddr\): .*must be a MAC address, not "bad", first in line 2$/
+  )
   t.match(await c.post('/config/node', 'name\nx'), { status: 400, body: { message: /takes a table/ } })
   t.match(await c.post(path, Buffer.from([0x6e, 0xff])), {
     status: 400,
@@ -124,6 +129,68 @@ t.test('a dry run', async t => {
     'update n1'
   ])
   t.same(await documents(c), before)
+})
+
+t.test('lines that are wrong alike are told once, and others beside them', async t => {
+  const said = async (head: string, ...lines: string[]) => {
+    const { status, body } = await c.post(path, [head, ...lines].join('\n'))
+    t.equal(status, 400)
+    return body.message as string
+  }
+  const alike = Array.from({ length: 20 }, (_, i) => `x${i},none,,`)
+  const right = Array.from({ length: 56 }, (_, i) => `y${i},compute,,`)
+  t.match(
+    await said('name,group,mac,ip', ...right, ...alike),
+    /: 20 lines: node x0: group none does not exist.*, first in line 58$/
+  )
+  const two = await said('name,group', 'a1,none', 'a2,nowhere', 'a3,none', 'a4,nowhere', 'a5,none')
+  t.match(two, /3 lines: .*group none .*, first in line 2/)
+  t.match(two, /line 3: .*group nowhere /)
+  t.match(two, /line 5: .*group nowhere /)
+  // A few hundred ways to be wrong take no more room than a few.
+  const ways = Array.from({ length: 300 }, (_, i) => `z${i},g${i}`)
+  const long = await said('name,group', ...ways)
+  t.match(long, /line 2: .*line 21: .*; and 280 more$/)
+  t.ok(long.length < 4000, String(long.length))
+})
+
+t.test('a table from a spreadsheet', async t => {
+  const text = table(
+    '\ufeff Host Name , GROUP,Comment,MAC, ip ,BMC_MAC,bmc-ip,Variables.rack,variables.Role,BOOTIF.IPADDRESS'.replace(
+      ',BOOTIF.IPADDRESS',
+      ''
+    ),
+    'm11 , compute ,  two words , 52:54:00:00:0b:01 ,\u00a010.141.0.111\u00a0,,, r1 ,login',
+    'm12,compute,,5254.0000.0b02,,,,r2,   '
+  )
+  t.match(await c.post(path, text), { status: 200, body: { message: '2 nodes created, 0 changed' } })
+  t.match(await read(c, 'node', 'm11'), {
+    ...{ group: 'compute', comment: '  two words ', macaddr: '52:54:00:00:0b:01' },
+    variables: { rack: 'r1', Role: 'login' },
+    interfaces: [{ interface: 'BOOTIF', ipaddress: '10.141.0.111' }]
+  })
+  t.match(await read(c, 'node', 'm12'), { variables: { rack: 'r2' } })
+  t.match(await c.post(path, 'name,variables.rack\nm11,r9'), { status: 200 })
+  t.match(await read(c, 'node', 'm11'), { variables: { rack: 'r9', Role: 'login' } })
+  for (const [text, why] of [
+    ['name,MAC,BOOTIF.macaddress\na,,', /column 3: "BOOTIF.macaddress" stands in column 2 too/],
+    ['hostname,Name\na,b', /column 2: "Name" means name, which stands in column 1 too/],
+    ['name,gr\u200boup\na,b', /has no field "gr\\u200boup" \(did you mean "group"\?\)/],
+    ['name,group\nn\u00a01,b', /column 1 \(name\): a name must be .*, not "n\\u00a01"/],
+    ['name,IP\nm11,10.141.0.1\u2800', /column 2 \(IP\): .*10\.141\.0\.1\\u2800/],
+    ['name,variables,variables.x\nm11,abc,1', /column 2 \(variables\): /],
+    ['name,interfaces,BOOTIF.ipaddress\nm11,abc,10.141.0.9', /column 2 \(interfaces\): /],
+    ['name,variables.\nm11,abc', /column 2 \(variables\.\): /]
+  ] as const)
+    t.match(await c.post(path, text), { status: 400, body: { message: why } }, text)
+})
+
+t.test('what a list shows can be read back, all of it', async t => {
+  const { body } = await c.get('/config/node?fields=none')
+  const fields = /it has (.*), and fields of/.exec(body.message)?.[1]?.split(', ') ?? []
+  t.ok(fields.length > 30)
+  const { text } = await c.get(`/config/node?format=csv&fields=${fields}`)
+  t.match(await c.post(path, text), { status: 200, body: { message: '0 nodes created, 0 changed' } })
 })
 
 // rules 12.8
