@@ -16,10 +16,14 @@ const texts: Readonly<Record<Command, string>> = {
   'power status': 'Whether a node is switched on',
   'power on': 'Switch a node on',
   'power off': 'Switch a node off, at once',
+  'power soft': 'Have the system of a node end, and wait until the node is off',
   'power cycle': 'Switch a node off and on again',
   'power reset': 'Reset a node',
+  'power boot': 'Switch a node on, or off and on again where it is on',
   'chassis identify': 'Turn on the light that tells where a node is',
   'chassis noidentify': 'Turn that light off',
+  'chassis netboot': 'Have a node boot from the network the next time, once',
+  'chassis diskboot': 'Have a node boot from its disk the next time, once',
   'sel list': 'The system event log of a node, a line for each event',
   'sel clear': 'Empty the system event log of a node'
 }

@@ -180,6 +180,9 @@ export const keys = {
       'Nodes are switched on in batches: no more than `parallel` of them begin in any time of this length.'
     ),
     time_limit: key(values.duration('1s', '10m'), '15s').about('Longest time that one BMC may take.'),
+    soft_limit: key(values.duration('1s', '1h'), '2m').about(
+      'Longest time that a system may take to switch its machine off when it is asked to.'
+    ),
     ipmi_port: key(values.count(1, 65535), '623').about('UDP port of IPMI on the BMCs.'),
     redfish_port: key(values.count(1, 65535), '443').about('TCP port of Redfish on the BMCs.'),
     ca_file: key(values.optionalPath).about(

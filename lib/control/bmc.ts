@@ -12,6 +12,9 @@ export interface Bmc {
   readonly username: string
   readonly password: string
   readonly cipher: 3 | 17
+  readonly privilege: 'administrator' | 'operator' | 'user'
+  /** Where the BMC has another port than `[control]` says. */
+  readonly port: number | undefined
   readonly verifyCertificate: boolean
   /** The Id of the system that the node is, where its BMC has several. */
   readonly system: string | undefined
@@ -35,7 +38,7 @@ export function bmcOf(model: Model, name: string): Bmc {
       `node ${name} has no BMC set-up: type ${set} bmcsetupname=NAME (svcctl bmcsetup list shows them)`
     )
   const setup = model.get('bmcsetup', bmcsetupname)
-  const { username, password, protocol, cipher, verify_certificate, system } = setup
+  const { username, password, protocol, cipher, privilege, port, verify_certificate, system } = setup
   if (!username)
     throw notFound(
       `BMC set-up ${bmcsetupname} has no "username", which the BMC of ${name} asks for: type svcctl bmcsetup set ${bmcsetupname} username=NAME`
@@ -49,8 +52,9 @@ export function bmcOf(model: Model, name: string): Bmc {
     address: entry.ipaddress,
     setup: bmcsetupname,
     protocol: protocol ?? 'ipmi',
-    ...{ username, password, system },
+    ...{ username, password, system, port },
     cipher: cipher ?? 3,
+    privilege: privilege ?? 'administrator',
     verifyCertificate: verify_certificate ?? true
   }
 }

@@ -1,7 +1,7 @@
 /** What the BMC of a node can be asked, by the part of the machine that it is about. */
 export const commands = {
-  power: ['status', 'on', 'off', 'cycle', 'reset'],
-  chassis: ['identify', 'noidentify'],
+  power: ['status', 'on', 'off', 'soft', 'cycle', 'reset', 'boot'],
+  chassis: ['identify', 'noidentify', 'netboot', 'diskboot'],
   sel: ['list', 'clear']
 } as const
 
@@ -19,4 +19,7 @@ export const isReading = (command: Command) => command === 'power status' || com
 
 /** Whether machines draw their peak current after it. */
 export const switchesOn = (command: Command) =>
-  command === 'power on' || command === 'power cycle' || command === 'power reset'
+  ['power on', 'power cycle', 'power reset', 'power boot'].includes(command)
+
+/** The reason where a machine that is off is to be reset or cycled. */
+export const IS_OFF = 'is off: switch it on with "on" or "boot"'

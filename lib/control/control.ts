@@ -32,6 +32,9 @@ interface Changing {
 /** Requests for one node that may wait for a place, of all users and of one: what waits longer would surprise who asked. */
 const MOST_WAITING = { all: 200, reading: 20, changing: 100 } as const
 
+/** So often a machine is asked whether it has switched itself off. */
+const SOFT_LOOK_MS = 2_000
+
 /** Characters of a node set that a record and the log show. */
 const LONGEST_SET = 200
 
@@ -70,7 +73,10 @@ export class Control {
       if (!isReading(command)) this.#o.log.info(`node ${node}: ${command}, by ${who}: ${end}`)
     }
     try {
-      const text = await places.run(who, () => this.#ask(bmc, command, this.#closing.signal))
+      const { signal } = this.#closing
+      const text = await places.run(who, () => this.#ask(bmc, command, signal))
+      if (command === 'power soft')
+        await this.#untilOff(bmc, signal, work => this.#single.reading.run(who, work))
       told('done')
       return text
     } catch (error) {
@@ -115,26 +121,50 @@ export class Control {
 
   async #all(job: JobContext, nodes: readonly string[], command: Command): Promise<void> {
     const { model, config } = this.#o
-    await batch(job, nodes, config.parallel, async node => {
-      if (switchesOn(command)) await this.#pace.turn(job.signal)
-      return this.#many[useOf(command)].run(job.id, async () => {
-        job.signal.throwIfAborted()
-        const bmc = bmcOf(model, node)
-        try {
-          return (await this.#ask(bmc, command, job.signal)) || command
-        } catch (error) {
-          throw new Error(`${bmc.address}: ${(error as Error).message}`)
-        }
-      })
+    const { signal } = job
+    const isSoft = command === 'power soft'
+    // Systems take their time to end: none of them waits for another one.
+    await batch(job, nodes, isSoft ? nodes.length : config.parallel, async node => {
+      if (switchesOn(command)) await this.#pace.turn(signal)
+      const inPlace = <R>(use: Use, work: () => Promise<R>) =>
+        this.#many[use].run(job.id, () => {
+          signal.throwIfAborted()
+          return work()
+        })
+      const bmc = bmcOf(model, node)
+      try {
+        const text = await inPlace(useOf(command), () => this.#ask(bmc, command, signal))
+        if (isSoft) await this.#untilOff(bmc, signal, work => inPlace('reading', work))
+        return text || command
+      } catch (error) {
+        throw new Error(`${bmc.address}: ${(error as Error).message}`)
+      }
     })
+  }
+
+  /** Waits until a machine is off whose system was asked to end. Throws Error where it is on after `soft_limit`. */
+  async #untilOff(
+    bmc: Bmc,
+    signal: AbortSignal,
+    inPlace: (work: () => Promise<string>) => Promise<string>
+  ): Promise<void> {
+    const { config, ticks } = this.#o
+    const end = ticks() + config.soft_limit
+    while ((await inPlace(() => this.#ask(bmc, 'power status', signal))) !== 'off') {
+      if (ticks() >= end)
+        throw new Error(
+          `is still on ${config.soft_limit / 1000} s after its system was asked to end ([control] soft_limit): "off" switches it off`
+        )
+      await sleep(SOFT_LOOK_MS, undefined, { signal })
+    }
   }
 
   #ask(bmc: Bmc, command: Command, signal: AbortSignal): Promise<string> {
     const { time_limit, ipmi_port, redfish_port, ca_file } = this.#o.config
     const visit = { timeLimitMs: time_limit, signal }
     return bmc.protocol === 'ipmi'
-      ? ipmi(this.#programs, bmc, command, { ...visit, port: ipmi_port })
-      : redfish(bmc, command, { ...visit, port: redfish_port, caFile: ca_file })
+      ? ipmi(this.#programs, bmc, command, { ...visit, port: bmc.port ?? ipmi_port })
+      : redfish(bmc, command, { ...visit, port: bmc.port ?? redfish_port, caFile: ca_file })
   }
 }
 

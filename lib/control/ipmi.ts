@@ -1,16 +1,20 @@
 import { searchPath } from '../program/locate.js'
 import type { Bmc, Visit } from './bmc.js'
-import type { Command } from './commands.js'
+import { type Command, IS_OFF } from './commands.js'
 import type { Outcome, Programs } from './programs.js'
 import { cleanLine, cleanText } from './words.js'
 
 /** A full log of a BMC has some thousand lines. */
 const MOST_OUTPUT = 1024 * 1024
 
-const words: Readonly<Record<Command, readonly string[]>> = {
+/** What is one call of ipmitool. */
+type Call = Exclude<Command, 'power boot' | 'chassis netboot' | 'chassis diskboot'>
+
+const words: Readonly<Record<Call, readonly string[]>> = {
   'power status': ['power', 'status'],
   'power on': ['power', 'on'],
   'power off': ['power', 'off'],
+  'power soft': ['power', 'soft'],
   'power cycle': ['power', 'cycle'],
   'power reset': ['power', 'reset'],
   // Until it is turned off; the default is 15 seconds.
@@ -24,13 +28,28 @@ const words: Readonly<Record<Command, readonly string[]>> = {
  * Asks a BMC by IPMI over lanplus, with ipmitool. Gives the state of the power (`on`, `off`), the log, or ''. The password
  * is in the program's environment, not among its arguments. Throws an Error with the reason.
  */
-export async function ipmi(programs: Programs, bmc: Bmc, command: Command, visit: Visit): Promise<string> {
-  const stdout = await ipmitool(programs, bmc, words[command], visit)
-  if (command === 'sel list') return cleanText(stdout)
-  if (command !== 'power status') return ''
-  const [, state] = /^Chassis Power is (on|off)$/m.exec(stdout) ?? []
-  if (state === undefined) throw new Error(`ipmitool tells no state of the power: ${cleanLine(stdout)}`)
-  return state
+export async function ipmi(programs: Programs, bmc: Bmc, asked: Command, visit: Visit): Promise<string> {
+  let command = asked
+  const tell = (...told: readonly string[]) => ipmitool(programs, bmc, told, visit)
+  if (command === 'sel list') return cleanText(await tell(...words[command]))
+  if (command === 'chassis netboot' || command === 'chassis diskboot') {
+    // A machine that boots by UEFI would look for a boot sector.
+    const isEfi = /BIOS EFI boot/.test(await tell('chassis', 'bootparam', 'get', '5'))
+    const device = command === 'chassis netboot' ? 'pxe' : 'disk'
+    await tell('chassis', 'bootdev', device, ...(isEfi ? ['options=efiboot'] : []))
+    return ''
+  }
+  if (command.startsWith('power ') && command !== 'power on' && command !== 'power off') {
+    const stdout = await tell(...words['power status'])
+    const [, state] = /^Chassis Power is (on|off)$/m.exec(stdout) ?? []
+    if (state === undefined) throw new Error(`ipmitool tells no state of the power: ${cleanLine(stdout)}`)
+    if (command === 'power status') return state
+    if (command === 'power soft' && state === 'off') return ''
+    if (command !== 'power boot' && state === 'off') throw new Error(IS_OFF)
+    if (command === 'power boot' && state === 'off') command = 'power on'
+  }
+  await tell(...words[command === 'power boot' ? 'power cycle' : command])
+  return ''
 }
 
 async function ipmitool(
@@ -39,7 +58,7 @@ async function ipmitool(
   command: readonly string[],
   { port, timeLimitMs, signal }: Visit
 ): Promise<string> {
-  const { address, cipher, username, password } = bmc
+  const { address, cipher, username, password, privilege } = bmc
   const args = [
     '-I',
     'lanplus',
@@ -49,6 +68,8 @@ async function ipmitool(
     String(port),
     '-C',
     String(cipher),
+    // The program asks to be administrator by itself.
+    ...(privilege === 'administrator' ? [] : ['-L', privilege.toUpperCase()]),
     '-U',
     username,
     '-E'
@@ -74,6 +95,22 @@ function reasonOf({ why, stderr, message }: Failure, bmc: Bmc, timeLimitMs: numb
 
 /** What ipmitool prints, and what that means for an admin. */
 const reasons: readonly (readonly [RegExp, (bmc: Bmc) => string])[] = [
+  [
+    /insufficient resources for/,
+    () => 'has no room for another session: end one in the BMC, or try again in a minute'
+  ],
+  [
+    /unauthorized role requested|invalid role|privilege level exceeds limit|Set Session Privilege Level to \w+ failed/i,
+    ({ setup, username, privilege }) =>
+      `user ${cleanLine(username)} is no ${privilege} there: set "privilege" of BMC set-up ${setup} to ${privilege === 'administrator' ? 'operator' : 'what the user is'}`
+  ],
+  [
+    /Insufficient privilege level/i,
+    ({ setup, privilege }) =>
+      `the privilege ${privilege} is too low for this: set "privilege" of BMC set-up ${setup} to administrator`
+  ],
+  [/Node busy|BMC busy/i, () => 'is busy: try again in a minute'],
+  [/not supported in present state/i, () => 'cannot do it in the state that the machine is in'],
   [/RAKP [24] HMAC is invalid/, ({ setup }) => `wrong password in BMC set-up ${setup}`],
   [/unauthorized name/, ({ setup, username }) => `no user ${cleanLine(username)} (BMC set-up ${setup})`],
   [

@@ -146,10 +146,12 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   power: ofMachine('power', 'switch nodes on and off; asks before a set loses its power', {
     off: 'Switch off',
+    soft: 'Shut down',
     cycle: 'Switch off and on again',
-    reset: 'Reset'
+    reset: 'Reset',
+    boot: 'Switch on, or off and on again,'
   }),
-  chassis: ofMachine('chassis', 'the light that tells where a node is'),
+  chassis: ofMachine('chassis', 'the light that tells where a node is, and from where it boots next'),
   sel: ofMachine('sel', 'the system event log of nodes; asks before it clears those of a set', {
     clear: 'Clear the event logs of'
   }),

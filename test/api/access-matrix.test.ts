@@ -277,6 +277,14 @@ const rules: readonly (readonly [Rule, string])[] = [
      POST /control/action/chassis/_identify
      GET /control/action/chassis/{node}/_noidentify
      POST /control/action/chassis/_noidentify
+     GET /control/action/power/{node}/_soft
+     POST /control/action/power/_soft
+     GET /control/action/power/{node}/_boot
+     POST /control/action/power/_boot
+     GET /control/action/chassis/{node}/_netboot
+     POST /control/action/chassis/_netboot
+     GET /control/action/chassis/{node}/_diskboot
+     POST /control/action/chassis/_diskboot
      GET /control/action/sel/{node}/_clear
      POST /control/action/sel/_clear`
   ]

@@ -87,7 +87,7 @@ for (const row of rows)
 
 /** Fields that svcd has beyond the contract's. */
 const additions: Readonly<Record<string, readonly string[]>> = {
-  bmcsetup: ['protocol', 'cipher', 'verify_certificate', 'system'],
+  bmcsetup: ['protocol', 'cipher', 'privilege', 'port', 'verify_certificate', 'system'],
   network: ['dhcp_nodes_only'],
   group: ['kerneloptions', 'variables', 'files'],
   node: ['kerneloptions', 'variables', 'files']

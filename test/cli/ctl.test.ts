@@ -641,7 +641,10 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
     [['node', 'set', 'node001', 'comment=-', 'vendor=-'], /vendor=-: one field alone can be read/],
     [['node', 'set', 'node001', 'comment=a', 'comment=b'], /comment is given twice/],
     [['group', 'set', 'compute', 'BOOTIF.ipaddress=10.1.1.1'], /has no field BOOTIF\.ipaddress/],
-    [['node', 'power', 'node001', 'explode'], /power takes status, on, off, cycle, reset, not explode/],
+    [
+      ['node', 'power', 'node001', 'explode'],
+      /power takes status, on, off, soft, cycle, reset, boot, not explode/
+    ],
     [['node', 'power', 'node001', 'on', '--dryrun'], /node power takes no --dryrun/],
     [['node', 'list', '-o', 'xml'], /-o must be one of text, json, csv/],
     [['node', 'list', '--url', 'controller:7050'], /must look like http:/]

@@ -73,6 +73,15 @@ t.test('one node at once', async t => {
   await done('power', 'cycle')
   await done('power', 'off')
   t.notOk(bmc1.isOn)
+  for (const action of ['reset', 'cycle'])
+    t.match((await act('power', action)).body.message, /: is off: switch it on with "on" or "boot"$/)
+  await done('power', 'soft')
+  bmc1.forget()
+  await done('power', 'boot')
+  t.same(bmc1.told, ['power 1'])
+  await done('power', 'boot')
+  t.match(bmc1.told.slice(1), [/^(power 0|reset 1|cycle 1)/], 'what is on is switched off and on again')
+  await done('power', 'off')
   t.same(await power(), [200, { control: { power: 'off' } }])
   bmc1.forget()
   await done('chassis', 'identify')
@@ -293,6 +302,64 @@ esac`
     'node n1: BMC 127.7.0.1: ipmitool wrote more than 1048576 bytes and was ended'
   )
   t.notOk(c.log.some(line => /[\u0000-\u001f\u202e]/.test(line.slice(0, -1))))
+})
+
+t.test('each refusal of ipmitool is told as what it is', async t => {
+  await c.post('/config/bmcsetup/lower', {
+    username: 'admin',
+    password: 'secret',
+    privilege: 'operator',
+    port: 6230
+  })
+  await c.post('/config/node/n3', { bmcsetupname: 'lower' })
+  const directory = inPlace(
+    t,
+    `printf '%s\\n' "$*" >"$(dirname "$0")/seen"; cat "$(dirname "$0")/says" >&2; exit 1`
+  )
+  for (const [says, told] of [
+    ['> Error : insufficient resources for session', /: has no room for another session: end one in the BMC/],
+    [
+      'RAKP 2 message indicates an error : unauthorized role requested',
+      /: user admin is no operator there: set "privilege" of BMC set-up lower to what the user is$/
+    ],
+    ['Set Session Privilege Level to OPERATOR failed: Unknown (0x81)', /: user admin is no operator there/],
+    ['Activate Session error:\tRequested privilege level exceeds limit', /: user admin is no operator there/],
+    [
+      'Unable to set Chassis Power Control to Up/On : Insufficient privilege level',
+      /: the privilege operator is too low for this: set "privilege" of BMC set-up lower to administrator$/
+    ],
+    ['Unable to get Chassis Power Status : Node busy', /: is busy: try again in a minute$/],
+    [
+      'Unable to set Chassis Power Control to Up/On : Command not supported in present state',
+      /: cannot do it in the state that the machine is in$/
+    ]
+  ] as const) {
+    writeFileSync(join(directory, 'says'), `${says}\nError: Unable to establish IPMI v2 / RMCP+ session\n`)
+    t.match((await c.get('/control/action/power/n3/_on')).body.message, told, says)
+  }
+  t.match(readFileSync(join(directory, 'seen'), 'utf8'), /-p 6230 .*-L OPERATOR /)
+})
+
+t.test('the next boot, once: by UEFI where the machine boots so', async t => {
+  const told = (firmware: string) => {
+    const directory = inPlace(
+      t,
+      `printf '%s\\n' "$*" >>"$(dirname "$0")/seen"\ncase "$*" in *bootparam*) echo "   - ${firmware}" ;; esac`
+    )
+    return () =>
+      readFileSync(join(directory, 'seen'), 'utf8')
+        .split('\n')
+        .flatMap(line => /bootdev .*/.exec(line) ?? [])
+  }
+  for (const [firmware, option] of [
+    ['BIOS PC Compatible (legacy) boot', ''],
+    ['BIOS EFI boot', ' options=efiboot']
+  ] as const) {
+    const seen = told(firmware)
+    for (const action of ['netboot', 'diskboot'])
+      t.equal((await c.get(`/control/action/chassis/n1/_${action}`)).status, 204)
+    t.same(seen(), [`bootdev pxe${option}`, `bootdev disk${option}`])
+  }
 })
 
 // rules 13.2

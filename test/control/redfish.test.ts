@@ -1,4 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs'
+import { createServer as createPlain, type ServerResponse } from 'node:http'
+import { createServer } from 'node:https'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { addNode, ask, bmcCluster, follow } from '../support/bmc-cluster.js'
@@ -6,6 +8,7 @@ import { expire, makeCertificate } from '../support/certificate.js'
 import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
 import { type RedfishOptions, RedfishService } from '../support/redfish-service.js'
+import { scratch } from '../support/scratch.js'
 
 const port = await freePort()
 const [one, two] = [
@@ -18,6 +21,7 @@ const c = await Controller.start(
   t,
   `control.redfish_port=${port}`,
   'control.time_limit=2s',
+  'control.soft_limit=3s',
   'control.delay=0s'
 )
 await bmcCluster(c, { ...credentials, verify_certificate: false })
@@ -69,7 +73,19 @@ t.test('one node at once', async t => {
   one.power.set('437XR1138R2', 'PoweringOff')
   t.same((await act('power', 'n1', 'status')).body, { control: { power: 'on' } }, 'it still draws power')
   one.power.set('437XR1138R2', 'Off')
-  t.match(await why('n1', 'power', 'reset'), /is answered 409: The system is off already$/)
+  for (const action of ['reset', 'cycle'])
+    t.match(await why('n1', 'power', action), /: is off: switch it on with "on" or "boot"$/)
+  await done(t, 'power', 'n1', 'soft')
+  for (const reset of ['On', 'ForceRestart']) {
+    await done(t, 'power', 'n1', 'boot')
+    t.equal(one.resets.at(-1), reset)
+  }
+  await done(t, 'chassis', 'n1', 'netboot')
+  t.same(one.boot, { BootSourceOverrideEnabled: 'Once', BootSourceOverrideTarget: 'Pxe' })
+  await done(t, 'chassis', 'n1', 'diskboot')
+  t.same(one.boot, { BootSourceOverrideEnabled: 'Once', BootSourceOverrideTarget: 'Hdd' })
+  await done(t, 'power', 'n1', 'soft')
+  t.same(one.resets.slice(-1), ['GracefulShutdown'])
 
   await done(t, 'chassis', 'n1', 'identify')
   t.ok(one.lit)
@@ -124,6 +140,92 @@ t.test('services that differ', async t => {
       t.same((await act('power', node, 'status')).body, { control: { power: 'off' } })
       t.equal(service.logins, 0)
     })
+  await t.test('all sessions are taken: basic authentication, and never a wrong password', async t => {
+    const { node, service } = await other(t, { mostSessions: 0 })
+    t.same((await act('power', node, 'status')).body, { control: { power: 'off' } })
+    t.equal(service.logins, 0)
+    const strict = await other(t, { mostSessions: 0, basic: false })
+    t.match(
+      await why(strict.node),
+      /: gives no session \(503 the limit of sessions is exceeded\), and takes no basic authentication: end a session/
+    )
+  })
+  const error = (status: number, message: string) => (response: ServerResponse) =>
+    response.writeHead(status).end(JSON.stringify({ error: { message } }))
+  const login = 'POST /redfish/v1/SessionService/Sessions'
+  for (const [what, status, message] of [
+    ['400', 400, 'The maximum number of user sessions is reached'],
+    ['too many requests', 429, ''],
+    ['500', 500, 'internal error']
+  ] as const)
+    await t.test(`no session for now (${what})`, async t => {
+      const { node } = await other(t, { instead: { [login]: error(status, message) } })
+      t.same((await act('power', node, 'status')).body, { control: { power: 'off' } })
+    })
+  await t.test('busy', async t => {
+    const { node } = await other(t, { instead: { 'GET /redfish/v1': error(503, 'booting') } })
+    t.match(
+      await why(node),
+      /: is busy \(GET \/redfish\/v1\/ is answered 503: booting\): try again in a minute$/
+    )
+  })
+  await t.test('a wrong password stays one', async t => {
+    for (const sessions of ['yes', 'untold'] as const) {
+      const { node } = await other(t, { sessions, password: 'another' })
+      t.match(await why(node), /: refuses the user name or the password of BMC set-up boards \(/)
+    }
+  })
+  for (const etags of ['strong', 'moving'] as const)
+    await t.test(`ETags: ${etags}`, async t => {
+      const { node, service } = await other(t, { etags })
+      await done(t, 'chassis', node, 'identify')
+      t.ok(service.lit)
+      await done(t, 'chassis', node, 'netboot')
+      t.match(service.boot, { BootSourceOverrideTarget: 'Pxe' })
+    })
+  await t.test('a system that takes its time to end, and one that does not', async t => {
+    const slow = await other(t, { endsAfterMs: 500 })
+    const never = await other(t, { endsAfterMs: 60_000 })
+    for (const { node } of [slow, never]) await done(t, 'power', node, 'on')
+    const { body } = await ask(c, 'power', 'soft', `${slow.node},${never.node}`)
+    t.match(await follow(c, 'power', body.request_id), {
+      ok: { [slow.node]: 'power soft' },
+      failed: { [never.node]: /is still on 3 s after its system was asked to end .*"off" switches it off$/ }
+    })
+  })
+  await t.test('a port of its own', async t => {
+    const at = await freePort()
+    await c.post('/config/bmcsetup/elsewhere', { ...credentials, verify_certificate: false, port: at })
+    await addNode(c, 'ported', '127.7.0.200', { bmcsetupname: 'elsewhere' })
+    await RedfishService.start(t, '127.7.0.200', at)
+    t.same((await act('power', 'ported', 'status')).body, { control: { power: 'off' } })
+  })
+  await t.test('https that is too old', async t => {
+    const address = '127.7.0.201'
+    await addNode(c, 'ancient', address)
+    const { key, certificate } = await makeCertificate(scratch(t), 'old', 90, '/CN=old', [address])
+    const server = createServer({
+      ...{ key: readFileSync(key), cert: readFileSync(certificate) },
+      ...{ minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' }
+    })
+    await new Promise<void>(resolve => server.listen(port, address, resolve))
+    t.teardown(() => server.close())
+    t.match(
+      await why('ancient'),
+      /: its https is too old \(protocol version\): update the firmware of the BMC, or set "protocol"/
+    )
+  })
+  await t.test('no https', async t => {
+    const address = '127.7.0.202'
+    await addNode(c, 'plain', address)
+    const server = createPlain()
+    await new Promise<void>(resolve => server.listen(port, address, resolve))
+    t.teardown(() => server.close())
+    t.match(
+      await why('plain'),
+      new RegExp(`: speaks no https on port ${port}: correct "port" of BMC set-up boards`)
+    )
+  })
   for (const light of ['led', 'chassis'] as const)
     await t.test(`the light is the ${light}`, async t => {
       const { node, service } = await other(t, { light })
@@ -163,6 +265,21 @@ t.test('services that differ', async t => {
       /has no system Blade3: set "system" of BMC set-up blade to one of 437XR1138R2, Blade2$/
     )
   })
+})
+
+t.test('the named system alone is read: another one that does not answer does not matter', async t => {
+  const busy = (response: ServerResponse) => response.writeHead(503).end()
+  const { node, service } = await other(t, {
+    others: ['Blade2'],
+    instead: { 'GET /redfish/v1/Systems/437XR1138R2': busy }
+  })
+  t.match(await why(node), /: is busy \(GET \/redfish\/v1\/Systems\/437XR1138R2 /, 'none is taken by chance')
+  await c.post('/config/bmcsetup/second', { ...credentials, verify_certificate: false, system: 'Blade2' })
+  await c.post(`/config/node/${node}`, { bmcsetupname: 'second' })
+  await done(t, 'power', node, 'on')
+  t.equal(service.power.get('Blade2'), 'On')
+  await c.post('/config/bmcsetup/second', { system: 'Blade3' })
+  t.match(await why(node), /: is busy \(/, 'the one that is named may be the one that does not answer')
 })
 
 // rules 13.3

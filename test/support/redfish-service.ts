@@ -22,6 +22,13 @@ export interface RedfishOptions {
   readonly light?: 'active' | 'led' | 'chassis' | 'none'
   /** Ids of further systems, each with a power of its own. */
   readonly others?: readonly string[]
+  /** So many sessions it has at most; without room it may take no basic authentication either. */
+  readonly mostSessions?: number
+  readonly basic?: boolean
+  /** What it does with ETags: the weak one as it told it, the strong form of it alone, or another one with each answer. */
+  readonly etags?: 'as told' | 'strong' | 'moving'
+  /** Milliseconds after which a system that is asked to end is off; absent: at once. */
+  readonly endsAfterMs?: number
   /** The log is the manager's. */
   readonly managersLog?: boolean
   /** Answers in the place of its own, by `METHOD path`. */
@@ -80,6 +87,7 @@ export class RedfishService {
   logins = 0
   power = new Map<string, string>()
   lit = false
+  boot: Json = { BootSourceOverrideEnabled: 'Disabled', BootSourceOverrideTarget: 'None' }
   entries: Json[] = [1, 2].map(entry)
   etag = 1
 
@@ -200,7 +208,8 @@ export class RedfishService {
     const { user = 'admin', password = 'secret' } = this.options
     if (body.UserName !== user || body.Password !== password)
       refuse(401, 'ResourceAtUriUnauthorized', 'invalid credentials')
-    if (this.sessions.size >= 4) refuse(503, 'SessionLimitExceeded', 'the limit of sessions is exceeded')
+    if (this.sessions.size >= (this.options.mostSessions ?? 4))
+      refuse(503, 'SessionLimitExceeded', 'the limit of sessions is exceeded')
     const [name, token] = [randomBytes(8).toString('hex'), randomBytes(16).toString('hex')]
     this.sessions.set(token, `${sessions}/${name}`)
     this.logins++
@@ -218,7 +227,8 @@ export class RedfishService {
     const { user = 'admin', password = 'secret' } = this.options
     const basic = `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`
     const token = headers['x-auth-token']
-    if (headers.authorization === basic || (typeof token === 'string' && this.sessions.has(token))) return
+    const isBasic = this.options.basic !== false && headers.authorization === basic
+    if (isBasic || (typeof token === 'string' && this.sessions.has(token))) return
     refuse(401, 'NoValidSession', 'there is no valid session')
   }
 
@@ -340,6 +350,7 @@ export class RedfishService {
       ...(light === 'active' ? { LocationIndicatorActive: this.lit } : {}),
       ...(light === 'led' ? { IndicatorLED: this.lit ? 'Lit' : 'Off' } : {}),
       PowerState: this.power.get(name),
+      Boot: { ...this.boot, 'BootSourceOverrideTarget@Redfish.AllowableValues': ['None', 'Pxe', 'Hdd'] },
       Links: { Chassis: [{ '@odata.id': chassis }], ManagedBy: [{ '@odata.id': manager }] },
       LogServices: { '@odata.id': `${path}/LogServices` },
       Actions: {
@@ -382,7 +393,10 @@ export class RedfishService {
     if (isOn === /^(On|ForceOn)$/.test(type))
       refuse(409, 'ResourceInUse', `The system is ${isOn ? 'on' : 'off'} already`)
     this.resets.push(type)
-    this.power.set(name, /Off|Shutdown/.test(type) ? 'Off' : 'On')
+    const { endsAfterMs } = this.options
+    const end = () => this.power.set(name, /Off|Shutdown/.test(type) ? 'Off' : 'On')
+    if (type === 'GracefulShutdown' && endsAfterMs !== undefined) setTimeout(end, endsAfterMs).unref()
+    else end()
     send(204)
   }
 
@@ -394,7 +408,19 @@ export class RedfishService {
   ): void {
     const resource = this.resource(path) ?? refuse(404, 'ResourceMissingAtURI', `${path} was not found`)
     const etag = (resource as Json)['@odata.etag']
-    if (etag !== undefined && match !== etag) refuse(412, 'PreconditionFailed', 'the ETag does not match')
+    const { etags = 'as told' } = this.options
+    const wanted = etags === 'strong' ? String(etag).replace(/^W\//, '') : etag
+    // One that moves matches nothing that was told before.
+    const isMatched = etags === 'moving' ? match === undefined : match === wanted
+    if (etag !== undefined && !isMatched) refuse(412, 'PreconditionFailed', 'the ETag does not match')
+    if ('Boot' in body) {
+      only(body, { Boot: 'object' })
+      only(body.Boot as Json, { BootSourceOverrideEnabled: 'string', BootSourceOverrideTarget: 'string' })
+      this.boot = body.Boot as Json
+      this.etag++
+      send(200, this.resource(path))
+      return
+    }
     const name = 'IndicatorLED' in (resource as Json) ? 'IndicatorLED' : 'LocationIndicatorActive'
     only(body, { [name]: name === 'IndicatorLED' ? 'string' : 'boolean' })
     // As services that know one of the two only.

@@ -7,7 +7,7 @@ import type { Controller } from './controller.js'
 import { until } from './until.js'
 
 /**
- * Every file in the state directory but the audit log and the boots of nodes, which are written behind the answers: path →
+ * Every file in the state directory but the audit log, the boots of nodes and who logged in, which are written behind the answers: path →
  * bytes, when nothing is on its way to the disk.
  */
 export async function stored(c: Controller): Promise<Record<string, string>> {
@@ -21,7 +21,7 @@ export async function stored(c: Controller): Promise<Record<string, string>> {
     if (
       entry.isFile() &&
       entry.name !== 'holder.json' &&
-      !/^(audit(-machines)?\.log|node-boots\.journal)/.test(entry.name)
+      !/^(audit(-machines)?\.log|node-boots\.journal|\.?logins\.json)/.test(entry.name)
     ) {
       const file = join(entry.parentPath, entry.name)
       try {

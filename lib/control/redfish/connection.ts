@@ -54,6 +54,12 @@ const FAULTS: Readonly<Record<CertificateFault, readonly [what: string, wayOut: 
   issuer: ['is not trusted', 'name its CA in [control] ca_file']
 }
 
+/** Words of OpenSSL where the other end has no protocol, key or signature that is still safe. */
+const OLD_TLS =
+  /(protocol version|unsupported protocol|handshake failure|no ciphers|(?:dh|ee|ca) key too small|(?:ee|ca) md too weak|legacy|renegotiation)/
+/** Words of OpenSSL where an answer is none of TLS. */
+const NO_TLS = /wrong version number|packet length too long|http request/
+
 const LARGEST_ANSWER = 1024 * 1024
 const LARGEST_VISIT = 8 * 1024 * 1024
 const LONGEST_PATH = 1024
@@ -90,11 +96,17 @@ export class Connection {
     body?: JsonObject,
     etag?: string
   ): Promise<Answer> {
-    const answer = await this.send(method, path, signal, body, etag === undefined ? {} : { 'If-Match': etag })
-    const { status } = answer
-    if (status < 200 || status > 299)
-      throw new RefusedError(status, `${method} ${path}`, wordsOf(answer.body))
-    return answer
+    // Weak ones match nothing by the letter of RFC 9110, and some services give another one with each answer.
+    const tags = etag === undefined ? [undefined] : [...new Set([etag, etag.replace(/^W\//, ''), undefined])]
+    let refusal: RefusedError | undefined
+    for (const tag of tags) {
+      const answer = await this.send(method, path, signal, body, tag === undefined ? {} : { 'If-Match': tag })
+      const { status } = answer
+      if (status >= 200 && status <= 299) return answer
+      refusal = new RefusedError(status, `${method} ${path}`, wordsOf(answer.body))
+      if (status !== 412) break
+    }
+    throw refusal
   }
 
   /** Any request; throws for what breaks a bound, for a redirect, and for what is no JSON object. */
@@ -181,6 +193,13 @@ export class Connection {
         `its certificate ${what} (${code}): ${wayOut}, or set "verify_certificate" of BMC set-up ${setup} to false`
       )
     }
+    const words = `${code} ${error.message}`.toLowerCase().replaceAll('_', ' ')
+    const [, old] = OLD_TLS.exec(words) ?? []
+    const orIpmi = `set "protocol" of BMC set-up ${setup} to ipmi`
+    if (old !== undefined)
+      return new Error(`its https is too old (${old}): update the firmware of the BMC, or ${orIpmi}`)
+    if (NO_TLS.test(words))
+      return new Error(`speaks no https on port ${port}: correct "port" of BMC set-up ${setup}, or ${orIpmi}`)
     const refused = REFUSALS[code]
     if (refused) return new Error(refused(port, setup))
     return new Error(cleanLine(error.message))
@@ -239,6 +258,9 @@ export const textAt = (value: JsonObject, key: string): string | undefined => {
   return typeof inner === 'string' ? inner : undefined
 }
 
+/** The words for a full table of sessions, whatever the status. */
+const ALL_TAKEN = /SessionLimitExceeded|CreateLimitReached|session limit|(?:maximum|too many)[^"]*sessions/i
+
 /** A login, and how it is ended. */
 interface Session {
   readonly root: JsonObject
@@ -256,11 +278,22 @@ export async function login(connection: Connection, bmc: Bmc, signal: AbortSigna
   const credentials = { UserName: bmc.username, Password: bmc.password }
   const { status, headers, body } = await connection.send('POST', sessions, signal, credentials)
   if (status === 404 || status === 405 || status === 501) return basic(connection, bmc, root)
-  if (status < 200 || status > 299) {
-    const words = wordsOf(body)
-    const why = `${status}${words === '' ? '' : `: ${words}`}`
-    throw new Error(`refuses the user name or the password of BMC set-up ${bmc.setup} (${why})`)
+  const why = `${status} ${wordsOf(body)}`.trim()
+  // All sessions are taken, or it is busy: the password may be right.
+  if (status === 429 || status >= 500 || ALL_TAKEN.test(JSON.stringify(body))) {
+    const session = basic(connection, bmc, root)
+    await connection.get(linkOf(root.Systems) ?? '/redfish/v1/Systems', signal).catch(error => {
+      if (!(error instanceof RefusedError) || (error.status !== 401 && error.status !== 403)) throw error
+      throw new Error(
+        `gives no session (${why}), and takes no basic authentication: end a session in the BMC, or try again in a minute`
+      )
+    })
+    return session
   }
+  if (status < 200 || status > 299)
+    throw new Error(
+      `refuses the user name or the password of BMC set-up ${bmc.setup} (${why.replace(' ', ': ')})`
+    )
   const token = headers['x-auth-token']
   // It goes into a header of ours.
   if (typeof token !== 'string' || !/^[\x21-\x7e]{1,4096}$/.test(token))

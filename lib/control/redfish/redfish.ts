@@ -1,7 +1,7 @@
 import { readRegularFile } from '../../disk/regular-file.js'
 import { isObject, type JsonObject } from '../../json.js'
 import type { Bmc, Visit } from '../bmc.js'
-import type { Command } from '../commands.js'
+import { type Command, IS_OFF } from '../commands.js'
 import { cleanLine } from '../words.js'
 import { Connection, isPath, linkOf, linksOf, login, objectAt, RefusedError, textAt } from './connection.js'
 
@@ -26,16 +26,26 @@ async function systemOf(
 ): Promise<Resource> {
   const collection = linkOf(root.Systems)
   if (collection === undefined) throw new Error('its Redfish service has no systems')
+  const paths = linksOf((await connection.get(collection, signal)).Members, MOST_SYSTEMS)
+  const own = paths.filter(path => wanted !== undefined && path.replace(/\/$/, '').endsWith(`/${wanted}`))
   const systems: Resource[] = []
-  for (const path of linksOf((await connection.get(collection, signal)).Members, MOST_SYSTEMS))
-    systems.push({ path, body: await connection.get(path, signal) })
+  let refusal: RefusedError | undefined
+  // The state of another system does not matter to the one that is named.
+  for (const path of own.length === 1 ? own : paths)
+    try {
+      systems.push({ path, body: await connection.get(path, signal) })
+    } catch (error) {
+      if (wanted === undefined || !(error instanceof RefusedError)) throw error
+      refusal = error
+    }
   const named = (body: JsonObject) => textAt(body, 'Id') ?? ''
   const switched = systems.filter(({ body }) => textAt(body, 'PowerState') !== undefined)
   const found =
     wanted === undefined
       ? physical(switched)
-      : switched.filter(({ path, body }) => named(body) === wanted || path.endsWith(`/${wanted}`))
+      : switched.filter(({ path, body }) => own.includes(path) || named(body) === wanted)
   if (found.length === 1) return found[0] as Resource
+  if (refusal) throw refusal
   const ids = cleanLine(switched.map(({ body }) => named(body)).join(', '), 200)
   if (wanted !== undefined)
     throw new Error(`has no system ${wanted}: set "system" of BMC set-up ${setup} to one of ${ids}`)
@@ -81,6 +91,10 @@ export async function redfish(
         case 'chassis noidentify':
           await identify(connection, system, command === 'chassis identify', visit.signal)
           return ''
+        case 'chassis netboot':
+        case 'chassis diskboot':
+          await bootOnce(connection, system, command === 'chassis netboot' ? 'Pxe' : 'Hdd', visit.signal)
+          return ''
         case 'sel list':
           return await listLog(connection, system, visit.signal)
         case 'sel clear':
@@ -96,6 +110,13 @@ export async function redfish(
       await session.logout(end.signal).catch(() => {})
       end.release()
     }
+  } catch (error) {
+    if (!(error instanceof RefusedError)) throw error
+    const { status, message } = error
+    if (status === 401)
+      throw new Error(`refuses the user name or the password of BMC set-up ${setup} (${message})`)
+    if (status === 429 || status === 503) throw new Error(`is busy (${message}): try again in a minute`)
+    throw error
   } finally {
     visit.release()
     connection.close()
@@ -122,6 +143,21 @@ async function certificates(file: string): Promise<Buffer> {
   } catch (error) {
     throw new Error(`[control] ca_file cannot be read: ${(error as Error).message}`)
   }
+}
+
+/** Has a system boot from somewhere the next time, once. */
+async function bootOnce(
+  connection: Connection,
+  { path, body }: Resource,
+  target: 'Pxe' | 'Hdd',
+  signal: AbortSignal
+): Promise<void> {
+  const boot = objectAt(body, 'Boot')
+  const targets = boot['BootSourceOverrideTarget@Redfish.AllowableValues']
+  if (Array.isArray(targets) && !targets.includes(target))
+    throw new Error(`cannot boot from ${target} once: its system takes ${cleanLine(targets.join(', '), 200)}`)
+  const Boot = { BootSourceOverrideEnabled: 'Once', BootSourceOverrideTarget: target }
+  await connection.change('PATCH', path, signal, { Boot }, textAt(body, '@odata.etag'))
 }
 
 /** Turns the light on or off that tells where a machine is: the system's, else that of its chassis. */
@@ -162,6 +198,7 @@ async function light(connection: Connection, { path, body }: Resource, lit: bool
 const resetTypes = {
   'power on': ['On', 'ForceOn'],
   'power off': ['ForceOff', 'GracefulShutdown'],
+  'power soft': ['GracefulShutdown', 'PushPowerButton'],
   'power cycle': ['PowerCycle', 'ForceRestart'],
   'power reset': ['ForceRestart', 'PowerCycle', 'GracefulRestart']
 } as const
@@ -180,12 +217,20 @@ function powerState({ body }: Resource): 'on' | 'off' {
 async function switchPower(
   connection: Connection,
   system: Resource,
-  change: PowerChange,
+  wanted: PowerChange | 'power boot',
   signal: AbortSignal
 ): Promise<void> {
   const state = textAt(system.body, 'PowerState')
+  const change = wanted !== 'power boot' ? wanted : state === 'Off' ? 'power on' : 'power cycle'
   // Some services refuse to switch on what is on.
-  if ((change === 'power on' && state === 'On') || (change === 'power off' && state === 'Off')) return
+  const isReached =
+    change === 'power on'
+      ? state === 'On'
+      : change === 'power off' || change === 'power soft'
+        ? state === 'Off'
+        : false
+  if (isReached) return
+  if (state === 'Off' && change !== 'power on') throw new Error(IS_OFF)
   const action = objectAt(objectAt(system.body, 'Actions'), '#ComputerSystem.Reset')
   const target = textAt(action, 'target')
   if (target === undefined || !isPath(target))

@@ -26,6 +26,13 @@ const fields = [
   },
   { name: 'cipher', type: oneNumberOf(3, 17), default: 3, meaning: 'cipher suite of IPMI' },
   {
+    name: 'privilege',
+    type: oneOf('administrator', 'operator', 'user'),
+    default: 'administrator',
+    meaning: 'what svcd asks to be in a session of IPMI'
+  },
+  { name: 'port', type: integer(1, 65_535), meaning: 'port of IPMI or Redfish; null: that of [control]' },
+  {
     name: 'verify_certificate',
     type: boolean,
     default: true,

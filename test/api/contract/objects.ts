@@ -24,6 +24,8 @@ const boards = {
   password: 'calvin',
   protocol: 'ipmi',
   cipher: 3,
+  privilege: 'administrator',
+  port: null,
   verify_certificate: true,
   system: null,
   comment: null
