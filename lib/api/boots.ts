@@ -90,7 +90,7 @@ const showStep = ({ step, about, from, time, last, count, end, bytes, of }: Step
 async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
   const { model, boots, boot, trace, health, leases } = parts
   const { name } = node
-  const { provision, prefix } = model.effective(node)
+  const { provision, prefix, settings } = model.effective(node)
   const { boots: seen, elsewhere } = boots.of(name)
   const macs = (node.interfaces ?? []).flatMap(entry =>
     entry.macaddress === undefined || isBmc(entry) ? [] : [entry.macaddress]
@@ -115,6 +115,7 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
     obstacle: () => boot.obstacleOf(name),
     running: boots.running(name),
     would: wouldRun(model, name),
+    netboot: settings.netboot,
     strangers,
     unseen: seen.length === 0 && strangers.length > 0 ? othersUnseen(parts, name) : 0,
     leased: await leasedTo(leases, macs),

@@ -1,10 +1,12 @@
 import type { Config } from '../config/types.js'
 import { notFound, ServiceError } from '../errors.js'
 import { type FieldType, freeText, ValueError } from '../model/field.js'
+import type { Actor } from '../model/model.js'
+import type { NodeDoc } from '../model/types/node.js'
 import type { ServiceState } from '../monitor/health.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import { bodyOf } from './body.js'
-import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
+import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
 import { type Entry, type Listing, listed, listQuery, pausing } from './listing.js'
 import { nodesIn } from './node-sets.js'
 import { get, post } from './row.js'
@@ -78,6 +80,7 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
         await status.report(name, state)
         metrics.reported(before, status.history(name).at(-1))
         await images.reported(name, state)
+        if (/^installer\.completed\b/.test(state)) await installedOnce(model, name, actorOf(request))
         return { status: 204 }
       }
     }),
@@ -157,6 +160,20 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
       handler: request => healthAnswer(health.all(), request)
     })
   ]
+}
+
+/** Has a node that is installed once boot from its disk from now on (rules 4.29). */
+async function installedOnce(model: Parts['model'], name: string, actor: Actor): Promise<void> {
+  const isOver = (node: NodeDoc | undefined) => {
+    if (!node) return true
+    const { netboot, netboot_once, localinstall } = model.effective(node).settings
+    return !(netboot && netboot_once && localinstall)
+  }
+  if (isOver(model.view.get('node', name))) return
+  await model.change(actor, tx => {
+    const node = tx.get('node', name)
+    if (node && !isOver(node)) tx.put('node', name, { ...node, netboot: false })
+  })
 }
 
 /** The states of services: 503 with a message when one is not well. Without a token no reasons are told (rules 5.3). */

@@ -144,6 +144,19 @@ export const verbs: Readonly<Record<string, Verb>> = {
     run: (session, _type, [set = '']) =>
       ofEach(session, set, '_boots', 'boots', (node, told) => bootLines(node, told, session.paint))
   },
+  reinstall: {
+    operands: 'SET',
+    summary: 'have nodes boot from the network, to be installed again; asks before it is a set',
+    options: [...change, 'yes'],
+    only: ['node'],
+    async run(session, _type, [set = '']) {
+      const question = 'Have the next boot write to the disks of'
+      const nodes = session.options.dryrun ? set : await agreed(session, set, question, 'nothing was changed')
+      await changed(session, '/config/node/_set', { nodes, fields: { netboot: true } }, `${nodes} updated`)
+      if (session.format === 'text' && !session.options.dryrun)
+        await session.lines([clean(`it is installed at its next boot: svcctl node power '${nodes}' boot`)])
+    }
+  },
   power: ofMachine('power', 'switch nodes on and off; asks before a set loses its power', {
     off: 'Switch off',
     soft: 'Shut down',

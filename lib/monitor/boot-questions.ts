@@ -19,6 +19,8 @@ export interface Facts {
   readonly running: Running | undefined
   /** What it would install now. */
   readonly would: Pack | undefined
+  /** Whether it boots from the network, or from its disk. */
+  readonly netboot: boolean
   /** Machines with unknown MACs in its network that asked for a boot script, the newest last. */
   readonly strangers: readonly { readonly mac: string; readonly from: string; readonly last: number }[]
   /** How many other nodes nothing was seen of; counted only where nothing was seen of this one. */
@@ -165,9 +167,9 @@ export const isUp = (facts: Facts) => {
   return last !== undefined && (last.step === 'running' || last === installed(facts))
 }
 /** The sentence on what the node runs and what it would get now. */
-export const runs = ({ node, running, would }: Facts) =>
+export const runs = ({ node, running, would, netboot }: Facts) =>
   running &&
-  `${node} runs ${running.pack}${running.osimage === '' ? '' : ` of OS image ${running.osimage}`} since ${at(running.since)}, and would get ${would ? `${would.pack} of OS image ${would.osimage}` : 'no image'} now`
+  `${node} runs ${running.pack}${running.osimage === '' ? '' : ` of OS image ${running.osimage}`} since ${at(running.since)}, and would get ${would ? `${would.pack} of OS image ${would.osimage}` : 'no image'} ${netboot ? 'now' : `if it were installed again: it boots from its disk, so type svcctl node reinstall ${node} first`}`
 
 /** What the last step was, in words. */
 export function doing({ boot }: Facts): string {

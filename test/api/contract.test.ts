@@ -89,8 +89,8 @@ for (const row of rows)
 const additions: Readonly<Record<string, readonly string[]>> = {
   bmcsetup: ['protocol', 'cipher', 'privilege', 'port', 'verify_certificate', 'system'],
   network: ['dhcp_nodes_only'],
-  group: ['kerneloptions', 'variables', 'files'],
-  node: ['kerneloptions', 'variables', 'files']
+  group: ['kerneloptions', 'variables', 'files', 'netboot_once'],
+  node: ['kerneloptions', 'variables', 'files', 'netboot_once']
 }
 
 // rules 1.4

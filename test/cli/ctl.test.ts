@@ -347,6 +347,29 @@ t.test('a dry run tells and changes nothing', async t => {
   t.equal((await c.get('/config/node')).text, before)
 })
 
+// rules 4.29
+t.test('nodes are installed again after a question, or with --yes', async t => {
+  const netboots = async () =>
+    Object.values<{ netboot: boolean }>((await c.get('/config/node/@all')).body.config.node).map(
+      ({ netboot }) => netboot
+    )
+  await c.post('/config/node/_set', { nodes: '@all', fields: { netboot: false } })
+  const no = terminal(['node', 'reinstall', '@all'])
+  await no.says('Have the next boot write to the disks of 2 nodes: node[001-002]? [y/N] ')
+  no.type('n\r')
+  t.match(await no.ended, { code: 1, stdout: /nothing was changed/ })
+  t.same(await netboots(), [false, false])
+  t.match(
+    await ok(t, ['node', 'reinstall', 'node001']),
+    /^1 node updated\nit is installed at its next boot: svcctl node power 'node001' boot\n$/
+  )
+  t.same(await netboots(), [true, false])
+  t.match(await ok(t, ['node', 'reinstall', '@all', '--dryrun']), /node002/)
+  t.same(await netboots(), [true, false])
+  await ok(t, ['node', 'reinstall', '@all', '--yes'])
+  t.same(await netboots(), [true, true])
+})
+
 t.test('many are deleted after a question, or with --yes', async t => {
   for (const i of [7, 8, 9]) await c.post(`/config/node/old${i}`, {})
   const unasked = await run(['node', 'rm', 'old[7-9]'])
@@ -926,7 +949,7 @@ t.test('completion for bash', async t => {
     ['svcctl n', 'network node'],
     ['svcd ctl node p', 'power'],
     [`${program} node set node0`, 'node001 node002'],
-    ['svcctl --url http://x node set node001 netb', 'netboot='],
+    ['svcctl --url http://x node set node001 netb', 'netboot= netboot_once='],
     ['svcctl node set node001 netboot=', 'yes no'],
     [`${program} node add node003 group=`, 'compute'],
     ['svcctl node power node001 o', 'on off'],

@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { atOnce } from '../../lib/concurrency.js'
@@ -28,6 +28,49 @@ async function twoNodes(test: Test): Promise<Controller> {
   for (const node of ['n1', 'n2']) await c.post(`/config/node/${node}`, { group: 'compute' })
   return c
 }
+
+// rules 4.29
+t.test('a node that is installed once boots from its disk when that is done', async t => {
+  const c = await twoNodes(t)
+  const netboots = async () =>
+    Object.fromEntries(
+      await Promise.all(['n1', 'n2'].map(async name => [name, (await shown(c, name)).netboot]))
+    )
+  await c.post('/config/node/n1', { netboot_once: true })
+  await installs(c, 'n1')
+  t.same(await netboots(), { n1: true, n2: true }, 'its system is in memory')
+  await c.post('/config/group/compute', { localinstall: true })
+  await installs(c, 'n2')
+  t.same(await netboots(), { n1: true, n2: true }, 'n2 is installed at each boot')
+  const token = await scriptToken(c, 'n1')
+  const report = (state: string) =>
+    c.post('/monitor/node/n1', { state }, { token, source: addresses.n1 as string })
+  t.equal((await report('installer.failed: unpack')).status, 204)
+  t.equal((await shown(c, 'n1')).netboot, true)
+  t.equal((await report('installer.completed')).status, 204)
+  t.match(await shown(c, 'n1'), { netboot: false, _netboot_source: 'node', netboot_once: true })
+  t.match(await netboots(), { n2: true })
+  const audit = readFileSync(join(c.directory, 'state', 'audit-machines.log'), 'utf8')
+    .trim()
+    .split('\n')
+  t.match(JSON.parse(audit.at(-1) ?? ''), {
+    ...{ who: 'node n1', action: 'update', name: 'n1', after: { netboot: false } }
+  })
+  const before = c.state()
+  await report('installer.completed')
+  t.same(c.state(), before, 'again: nothing to change')
+
+  // Its next boot brings nothing new: it has to be installed again.
+  c.file('new.tar.gz')
+  await c.post('/config/osimage/compute', { imagefile: 'new.tar.gz' })
+  const why = async () => (await c.get('/monitor/node/n1/_why')).body.monitor.why.n1.verdict
+  t.match(
+    await why(),
+    /would get new\.tar\.gz .* if it were installed again: it boots from its disk, so type svcctl node reinstall n1 first; start/
+  )
+  await c.post('/config/node/_set', { nodes: 'n1', fields: { netboot: true } })
+  t.match(await why(), /would get new\.tar\.gz of OS image compute now; start it anew/)
+})
 
 // rules 6.8
 t.test('what a node installed, what it would get now, and how many run which pack', async t => {

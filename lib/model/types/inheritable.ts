@@ -39,6 +39,11 @@ export const installFields = [
   script('partscript', 'to partition, format and mount'),
   script('postscript', 'after the image is unpacked'),
   flag('netboot', true, 'boots from the network, not from its disk'),
+  flag(
+    'netboot_once',
+    false,
+    'sets `netboot` of the node to false when an installation with `localinstall` is completed'
+  ),
   flag('bootmenu', false, 'shows the normal menu instead of the short one'),
   flag('localinstall', false, 'installs a boot loader on the disk')
 ] as const satisfies Table
