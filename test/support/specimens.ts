@@ -152,6 +152,8 @@ export const specimens: readonly Specimen[] = [
       password: '"$(id)`\n\t<b> # 🙂',
       protocol: 'redfish',
       cipher: 17,
+      privilege: 'operator',
+      port: 6230,
       verify_certificate: false,
       system: 'System.Embedded.1',
       comment: awkward
@@ -216,6 +218,8 @@ export const unset: Readonly<Record<Specimen['type'], Readonly<Record<string, un
     password: null,
     protocol: 'ipmi',
     cipher: 3,
+    privilege: 'administrator',
+    port: null,
     verify_certificate: true,
     system: null,
     comment: null
