@@ -99,12 +99,13 @@ export const faces = {
   http: ['-x', '0x5d:0010', '-V', 'HTTPClient:Arch:00016:UNDI:003001']
 } as const
 
-/** Asks for an address with a MAC; undefined when nobody answers. */
+/** Asks for an address with a MAC, and further options of udhcpc; undefined when nobody answers. */
 export async function lease(
   { run, client }: Wire,
   directory: string,
   mac: string,
-  face: keyof typeof faces
+  face: keyof typeof faces,
+  more: readonly string[] = []
 ): Promise<Lease | undefined> {
   const script = join(directory, 'udhcpc.sh')
   mkdirSync(directory, { recursive: true })
@@ -119,7 +120,8 @@ export async function lease(
   const said = await run(
     ...['busybox', 'udhcpc', '-f', '-i', 'c0', '-n', '-q', '-t', '4', '-T', '1', '-s', script],
     ...options,
-    ...faces[face]
+    ...faces[face],
+    ...more
   ).catch((error: Error) => {
     if (/no lease|failing/.test(error.message)) return ''
     throw error

@@ -1,13 +1,10 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
-import { output, requirePrograms } from '../support/programs.js'
-import { scratch } from '../support/scratch.js'
-import { until } from '../support/until.js'
-import { settings as cluster, mac, type Objects } from './cluster.js'
-import { dhcpServers, dhcpSettings } from './dhcp-servers.js'
-import { type Lease, lease, wire } from './namespaces.js'
+import { requirePrograms } from '../support/programs.js'
+import { mac, type Objects } from './cluster.js'
+import { dhcpServers } from './dhcp-servers.js'
+import type { Lease } from './namespaces.js'
 import { complaints, rendered } from './rendered.js'
+import { runs } from './running.js'
 
 requirePrograms('busybox', 'dhcpd', 'kea-dhcp4', 'dnsmasq')
 
@@ -39,50 +36,6 @@ for (const server of dhcpServers)
   t.test(`${server}: networks that overlap pass the checker`, async t => {
     t.strictSame(complaints('dhcp', server, await rendered('dhcp', server, nested)), [])
   })
-
-interface Asks {
-  readonly server: string
-  readonly objects: Objects
-}
-
-/** Runs a server with these objects, whose own address is 10.142.0.1/24, and gives what asks it. */
-async function runs(
-  t: Test,
-  { server, objects }: Asks
-): Promise<(n: number, face?: 'plain') => Promise<Lease | undefined>> {
-  const between = await wire(t)
-  const directory = scratch(t)
-  const place = { directory, namespace: between.server, device: 'v0' }
-  const given = new Map(
-    dhcpSettings(server, place).map(text => text.split(/^dhcp\.|=/).slice(-2) as [string, string])
-  )
-  const files = await rendered(
-    'dhcp',
-    server,
-    objects,
-    {
-      ...{
-        config: `${directory}/dhcp.conf`,
-        directory: `${directory}/hosts`,
-        leaseFile: `${directory}/leases`
-      },
-      ...{ controlSocket: '', interfaces: ['v0'] }
-    },
-    { ...cluster, controller: { name: 'controller', address: '10.142.0.1' } }
-  )
-  for (const { path, text } of files) {
-    mkdirSync(dirname(path), { recursive: true })
-    writeFileSync(path, text)
-  }
-  // kea looks for a link that is up when it starts, and then every five seconds.
-  const link = () => output('ip', ['-n', between.server, 'link', 'show', 'v0'])
-  await until(async () => (await link()).includes('state UP'))
-  await output(given.get('control') ?? '', ['start', server])
-  t.teardown(() => {
-    if (!t.passing()) t.comment(readFileSync(join(directory, 'server.log'), 'utf8'))
-  })
-  return (n, face) => lease(between, directory, mac(n), face ?? 'ipxe')
-}
 
 /** What a machine is told: its address, netmask, router and script. */
 const told = (given: Lease | undefined) => [
