@@ -162,7 +162,7 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
   ]
 }
 
-/** Has a node that is installed once boot from its disk from now on (rules 4.29). */
+/** Has a node that is installed once boot from its disk from now on (rules 6.14). */
 async function installedOnce(model: Parts['model'], name: string, actor: Actor): Promise<void> {
   const isOver = (node: NodeDoc | undefined) => {
     if (!node) return true

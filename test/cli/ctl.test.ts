@@ -347,7 +347,7 @@ t.test('a dry run tells and changes nothing', async t => {
   t.equal((await c.get('/config/node')).text, before)
 })
 
-// rules 4.29
+// rules 6.14
 t.test('nodes are installed again after a question, or with --yes', async t => {
   const netboots = async () =>
     Object.values<{ netboot: boolean }>((await c.get('/config/node/@all')).body.config.node).map(

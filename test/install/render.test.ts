@@ -74,6 +74,8 @@ t.test('shellcheck finds nothing, as sh and as bash', async t => {
   const found = await Promise.all([
     shellcheck(t, 'sh', [
       installLibrary(),
+      // It is written by a part, as a text.
+      readFileSync(new URL('../../templates/install/lib/svc_wipe.sh', import.meta.url), 'utf8'),
       ...Object.values(flags).map(changes => installScript(installData(changes)))
     ]),
     shellcheck(t, 'bash', [

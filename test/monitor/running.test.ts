@@ -29,7 +29,7 @@ async function twoNodes(test: Test): Promise<Controller> {
   return c
 }
 
-// rules 4.29
+// rules 6.14
 t.test('a node that is installed once boots from its disk when that is done', async t => {
   const c = await twoNodes(t)
   const netboots = async () =>

@@ -1,6 +1,9 @@
 # Messages, failures and the end of the run. `complain` keeps its text in a file, because it is often
 # called in a subshell, and the report of the failed step needs it.
 
+# The place of what must not vanish when a script mounts a disk on $_TMP.
+_RUN=/svcrun
+
 log() {
   printf 'svc: %s\n' "$*"
 }

@@ -38,6 +38,7 @@ partition_default() {
 }
 
 partition_script() {
+  release_disks || return 1
   run_script partscript "$1" || return 1
   if ! mount_source "$_SYSTEMROOT" >/dev/null; then
     complain "the partscript left nothing mounted on $_SYSTEMROOT"

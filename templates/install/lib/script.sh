@@ -8,6 +8,7 @@ run_script() {
     return 1
   fi
   chmod 700 "$script_file"
+  give_programs || return 1
   (
     cd / || exit 1
     case $(script_interpreter "$script_file") in

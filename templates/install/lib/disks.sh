@@ -1,0 +1,15 @@
+# What is needed to work on disks that were used before.
+
+# Gives scripts the program svc_wipe, which is a text of its own. It lies outside of $_TMP, where a script may mount a disk.
+give_programs() {
+  mkdir -p "$_RUN" && chmod 700 "$_RUN" && svc_wipe_text > "$_RUN/svc_wipe" && chmod 700 "$_RUN/svc_wipe" || return 1
+  case :$PATH: in
+    *:"$_RUN":*) ;;
+    *) PATH=$PATH:$_RUN ;;
+  esac
+}
+
+# udev assembles an old RAID and activates old volume groups, and a disk that is in use cannot be partitioned.
+release_disks() {
+  give_programs && sh "$_RUN/svc_wipe" --release >/dev/null 2>&1
+}

@@ -1,0 +1,167 @@
+#!/bin/sh
+# svc_wipe DISK...: empties disks, or partitions, that were used before (docs/howto.md). Their swap, volume groups, mappings and
+# arrays are ended. Then signatures and RAID superblocks are erased, and the first and the last MiB of each partition and of the
+# disk, and the kernel forgets the partitions. Nothing is erased where something is mounted, or where one disk is wrong.
+#
+# svc_wipe --release: only ends what lies on the disks of this machine and is not mounted.
+set -u
+LC_ALL=C
+export LC_ALL
+sys=/sys/class/block
+
+say() {
+  printf 'svc_wipe: %s\n' "$*" >&2
+}
+
+has() {
+  command -v "$1" >/dev/null 2>&1
+}
+
+# A busybox shell takes its own applet for a program in PATH.
+swap_off() {
+  for swap_path in $(printf '%s' "$PATH" | tr ':' ' ') /sbin; do
+    [ ! -x "$swap_path/swapoff" ] || break
+  done
+  "$swap_path/swapoff" "$1"
+}
+
+settle() {
+  { has udevadm && udevadm settle --timeout=20; } >/dev/null 2>&1 || sleep 1
+}
+
+# Names the block device $1 and all that lies on it, what is on top first.
+stack() {
+  for found in "$sys/$1"/holders/* "$sys/$1"/*/partition; do
+    found=${found%/partition}
+    if [ -e "$found" ]; then
+      stack "${found##*/}"
+    fi
+  done
+  printf '%s\n' "$1"
+}
+
+# Where something of the stack of $1 is mounted.
+mounted() {
+  for device in $(stack "$1"); do
+    read -r device_number 2>/dev/null < "$sys/$device/dev" || continue
+    # A file system of several devices, such as btrfs, has a number of its own: there the source says which one.
+    while read -r _ _ mount_number _ mount_point mount_rest; do
+      case $mount_number:${mount_rest##* - } in
+        "$device_number":* | *" /dev/$device "*) printf '%s' "$mount_point" && return 0 ;;
+      esac
+    done < /proc/self/mountinfo
+  done
+  return 1
+}
+
+# Ends the swap on one device, and the device itself if it is an array or a mapping.
+end_one() {
+  if grep -q "^/dev/$1 " /proc/swaps 2>/dev/null; then
+    swap_off "/dev/$1"
+  fi
+  if [ -d "$sys/$1/md" ]; then
+    # The kernel stops it too, where the image has no mdadm.
+    mdadm --stop "/dev/$1" || echo clear > "$sys/$1/md/array_state"
+  elif [ -d "$sys/$1/dm" ]; then
+    read -r end_name < "$sys/$1/dm/name"
+    dmsetup remove --retry "$end_name"
+  fi
+}
+
+release_all() {
+  swap_off -a
+  if has vgchange; then
+    vgchange -an
+  elif has lvm; then
+    lvm vgchange -an
+  fi
+  for each in "$sys"/*; do
+    each=${each##*/}
+    # A disk with several paths is reached by a mapping, which stays, with its partitions.
+    case $(cat "$sys/$each/dm/uuid" 2>/dev/null) in
+      *mpath-*) continue ;;
+    esac
+    if [ -d "$sys/$each/md" ] || [ -d "$sys/$each/dm" ]; then
+      mounted "$each" >/dev/null || for device in $(stack "$each"); do end_one "$device"; done
+    fi
+  done
+  if has mdadm; then
+    mdadm --stop --scan
+  fi
+}
+
+# The kernel's name of a disk that may be emptied.
+usable() {
+  usable_name=$(readlink -f "$1") && usable_name=${usable_name##*/}
+  if ! [ -b "$1" ] || ! [ -e "$sys/$usable_name/dev" ]; then
+    say "$1 is no block device of this machine"
+    return 1
+  fi
+  if usable_point=$(mounted "$usable_name"); then
+    say "$1 is in use: something of it is mounted on $usable_point"
+    return 1
+  fi
+  printf '%s' "$usable_name"
+}
+
+erase() {
+  [ -b "/dev/$1" ] && erase_sectors=$(cat "$sys/$1/size") || return 1
+  if has mdadm; then
+    mdadm --zero-superblock "/dev/$1" >/dev/null 2>&1
+  fi
+  if has wipefs && ! wipefs -a -q "/dev/$1" >/dev/null; then
+    return 1
+  fi
+  erase_count=$((erase_sectors < 2048 ? erase_sectors : 2048))
+  for erase_from in 0 $((erase_sectors - erase_count)); do
+    dd if=/dev/zero of="/dev/$1" bs=512 seek="$erase_from" count="$erase_count" conv=notrunc,fsync 2>/dev/null ||
+      return 1
+  done
+}
+
+# udev assembles an array anew as soon as one of its disks is touched, so that a second round may be needed.
+wipe() {
+  for _ in 1 2 3; do
+    for device in $(stack "$1"); do
+      [ "$device" = "$1" ] || end_one "$device"
+    done
+    wipe_failed=''
+    # An array that could not be stopped lies on other disks too.
+    for device in $(stack "$1"); do
+      if [ "$device" = "$1" ] || [ -e "$sys/$device/partition" ]; then
+        erase "$device" || wipe_failed=$device
+      fi
+    done
+    settle
+    if ! [ -e "$sys/$1/partition" ]; then
+      { has blockdev && blockdev --rereadpt "/dev/$1"; } 2>/dev/null ||
+        { has partprobe && partprobe "/dev/$1"; } 2>/dev/null ||
+        { has partx && partx -d "/dev/$1"; } 2>/dev/null
+      settle
+    fi
+    if [ -z "$wipe_failed" ] && [ "$(stack "$1")" = "$1" ]; then
+      return 0
+    fi
+  done
+  say "/dev/$1 cannot be emptied: ${wipe_failed:+/dev/$wipe_failed cannot be erased; }it holds $(stack "$1" | tr '\n' ' ')"
+  return 1
+}
+
+case ${1:-} in
+  --release)
+    release_all
+    settle
+    exit 0
+    ;;
+  '' | -*)
+    say 'use: svc_wipe DISK...'
+    exit 2
+    ;;
+esac
+names=''
+for disk; do
+  names="$names $(usable "$disk")" || exit 1
+done
+for name in $names; do
+  wipe "$name" || exit 1
+done
