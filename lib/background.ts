@@ -42,7 +42,6 @@ export interface BackgroundOptions {
  * repeated after a pause, and backs off while it fails. It does nothing before it is first woken.
  */
 export class Background {
-  readonly #options: BackgroundOptions
   readonly #clock: Clock
   readonly #closing = new AbortController()
   readonly #run = singleFlight(() => this.#runOnce())
@@ -58,8 +57,7 @@ export class Background {
   readonly #told = new Set<string>()
   #waiting: (() => void)[] = []
 
-  constructor(options: BackgroundOptions) {
-    this.#options = options
+  constructor(private readonly options: BackgroundOptions) {
     this.#clock = options.clock ?? realClock
   }
 
@@ -103,7 +101,7 @@ export class Background {
     if (signal.aborted) return
     this.#running = true
     try {
-      await this.#options.work(signal)
+      await this.options.work(signal)
       if (!signal.aborted) this.#succeeded()
     } catch (error) {
       if (!signal.aborted) this.#failed(error)
@@ -119,12 +117,12 @@ export class Background {
     this.#problem = ''
     this.#told.clear()
     this.#failures = 0
-    if (wasFailing) this.#options.recovered?.()
+    if (wasFailing) this.options.recovered?.()
     this.#repeat()
   }
 
   #failed(error: unknown): void {
-    const { retryMs, failed } = this.#options
+    const { retryMs, failed } = this.options
     const reason = (error instanceof Error && error.message) || String(error)
     const gist = reason.replace(ENDPOINT, '')
     const isNews = !this.#told.has(gist) && this.#told.size < MOST_TOLD
@@ -136,7 +134,7 @@ export class Background {
   }
 
   #repeat(): void {
-    const { everyMs } = this.#options
+    const { everyMs } = this.options
     const ms = typeof everyMs === 'function' ? everyMs() : everyMs
     if (ms !== undefined) this.#schedule(ms, false)
   }

@@ -191,13 +191,10 @@ const oneOf = <V>(those: readonly V[]): V | undefined => those[Math.floor(Math.r
  * of a lower one waits.
  */
 export class Semaphore {
-  readonly #limit: number
   readonly #queues = [new Queue(), new Queue(), new Queue()] as const
   #running = 0
 
-  constructor(limit: number) {
-    this.#limit = limit
-  }
+  constructor(private readonly limit: number) {}
 
   /** How many of this rank wait: of all parties, or of one. */
   waiting(rank: 0 | 1 | 2, party?: string): number {
@@ -212,7 +209,7 @@ export class Semaphore {
 
   /** The task's result, once there was a place for it; a task that throws gives its place back too. */
   async run<T>(party: string, task: () => Promise<T>, rank: 0 | 1 | 2 = 0): Promise<T> {
-    if (this.#running < this.#limit) this.#running++
+    if (this.#running < this.limit) this.#running++
     else await new Promise<void>((...one) => this.#queues[rank].add(party, one))
     try {
       return await task()

@@ -153,7 +153,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   services: ['monitor', 'model', 'store', 'template', 'program', 'config'],
   monitor: ['ask-controller', 'model', 'node-set', 'store', 'jobs'],
   // The ini's [users] lines hold roles and hashes.
-  config: ['auth/roles', 'auth/passwords'],
+  config: ['auth/passwords'],
   auth: ['ask-controller', 'model', 'http'],
   model: ['store', 'template'],
   // It knows files and names, and no object.

@@ -22,10 +22,9 @@ import {
 import { objectTypes } from '../model/types.js'
 import { FollowingError } from '../store/errors.js'
 import type { Controller } from '../store/medium.js'
-import { type Body, open } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
 import { nothingChanged } from './dry-run.js'
-import { deletion, get, post } from './row.js'
+import { type Body, deletion, get, open, post } from './row.js'
 import { at, list, map, object, ref, string, word } from './schema.js'
 
 const clusterSchema = at('config.cluster', {

@@ -3,10 +3,9 @@ import { allCommands, type Command, commands, isReading, type Part } from '../co
 import { MOST_NODES, type NodeResult } from '../control/control.js'
 import { badRequest, notFound } from '../errors.js'
 import { freeText } from '../model/field.js'
-import { bodyOf } from './body.js'
 import { type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
 import { nodesIn } from './node-sets.js'
-import { get, post } from './row.js'
+import { bodyOf, get, post } from './row.js'
 import { at, map, object, type Schema, string, word } from './schema.js'
 
 /** Bytes of a list of 10,000 nodes, all named. */

@@ -1,8 +1,7 @@
 import { type Caller, isAdmin } from '../auth/access.js'
 import { nodeColumns } from '../monitor/overview.js'
 import { type ApiRoute, ok, type Parts } from './context.js'
-import { choice, isPretty } from './listing.js'
-import { takesGzip } from './query.js'
+import { choice, isPretty, takesGzip } from './listing.js'
 import { get } from './row.js'
 import { at, list, object, plainText, string, word } from './schema.js'
 

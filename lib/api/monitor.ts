@@ -5,11 +5,10 @@ import type { Actor } from '../model/model.js'
 import type { NodeDoc } from '../model/types/node.js'
 import type { ServiceState } from '../monitor/health.js'
 import type { NodeStatus } from '../monitor/node-status.js'
-import { bodyOf } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
 import { type Entry, type Listing, listed, listQuery, pausing } from './listing.js'
 import { nodesIn } from './node-sets.js'
-import { get, post } from './row.js'
+import { bodyOf, get, post } from './row.js'
 import { at, list, object, orNull, plainText, type Schema, standing, string, time, word } from './schema.js'
 
 const longestState = 1024

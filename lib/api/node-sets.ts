@@ -1,7 +1,7 @@
 import { didYouMean } from '../did-you-mean.js'
 import { badRequest, notFound } from '../errors.js'
 import { findingMembers } from '../model/effective.js'
-import type { View } from '../model/view.js'
+import type { View } from '../model/stored.js'
 import { installSteps } from '../monitor/metrics.js'
 import { findingStale } from '../monitor/stale.js'
 import { evaluate, isNodeSet } from '../node-set/evaluate.js'

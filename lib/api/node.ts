@@ -2,12 +2,11 @@ import { badRequest } from '../errors.js'
 import { boolean, objectName } from '../model/field.js'
 import { saveEach } from '../model/many.js'
 import { numberOf, objectTypes } from '../model/types.js'
-import { type Body, bodyOf } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
 import { type Line, Refusals, readTable } from './csv.js'
 import { dryRunQuery, isDryRun } from './dry-run.js'
 import { acknowledge, acknowledgement } from './jobs.js'
-import { get, post, script } from './row.js'
+import { type Body, bodyOf, get, post, script } from './row.js'
 import { at, csv, list, object, ref, string, word } from './schema.js'
 
 /** What a grab and a push take: a dry run by `dryrun` or `nodry` of the body (rules 1.6), or by `?dryrun=yes` (rules 12.7). */

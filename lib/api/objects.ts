@@ -10,10 +10,9 @@ import type { Actor, Model } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
 import { type Reader, type Seen, see, show, showInterfaces, showText } from '../model/output.js'
 import { readInterfaces, readObject } from '../model/request.js'
+import type { View } from '../model/stored.js'
 import { objectTypes } from '../model/types.js'
-import type { View } from '../model/view.js'
 import { whatRuns } from '../monitor/stale.js'
-import { bodyOf, objectBody } from './body.js'
 import {
   type ApiRequest,
   type ApiRoute,
@@ -28,7 +27,7 @@ import {
 import { type Entry, isChosen, type Listing, listed, listQuery, pausing } from './listing.js'
 import type { NodeSets } from './node-sets.js'
 import { parameterOf } from './params.js'
-import { deletion, get, members, post } from './row.js'
+import { bodyOf, deletion, get, members, objectBody, post } from './row.js'
 import { at, list, object, ref, string, twice } from './schema.js'
 
 /** What is particular to the routes of one type (rules 2.1, 5.3). */
@@ -278,24 +277,21 @@ function checkOwnReport({ node, provision }: EffectiveNode, given: Given): void 
 
 /** An object of a list as it was at one moment. Those of a long list wait in memory: they share what they can. */
 class Shown<K extends TypeName> implements Entry {
-  readonly #list: { readonly type: K; readonly reader: Reader }
-  readonly #seen: Seen<K>
-
-  constructor(list: { readonly type: K; readonly reader: Reader }, seen: Seen<K>) {
-    this.#list = list
-    this.#seen = seen
-  }
+  constructor(
+    private readonly list: { readonly type: K; readonly reader: Reader },
+    private readonly seen: Seen<K>
+  ) {}
 
   get name(): string {
-    return this.#seen.doc.name
+    return this.seen.doc.name
   }
 
   values(): Record<string, unknown> {
-    return show(this.#list.type, this.#seen, this.#list.reader)
+    return show(this.list.type, this.seen, this.list.reader)
   }
 
   json(): string {
-    return showText(this.#list.type, this.#seen, this.#list.reader)
+    return showText(this.list.type, this.seen, this.list.reader)
   }
 }
 

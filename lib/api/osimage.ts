@@ -5,12 +5,11 @@ import { file, freeText, objectName } from '../model/field.js'
 import { allTags, removeTag, setTag, tagsOf, untagged } from '../model/tags.js'
 import type { OsimagetagDoc } from '../model/types/osimage.js'
 import { runningPacks } from '../monitor/stale.js'
-import { bodyOf, objectBody } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, ok, type Parts, param } from './context.js'
 import { acknowledgement, finish } from './jobs.js'
 import { type Listing, listed, listQuery } from './listing.js'
 import { membersAnswer, membersSchema, objectRoutes } from './objects.js'
-import { deletion, get, members, post } from './row.js'
+import { bodyOf, deletion, get, members, objectBody, post } from './row.js'
 import { at, list, object, ref, string } from './schema.js'
 
 /** The fields of a kernel change (rules 2.8); at least one must be given. */

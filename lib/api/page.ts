@@ -7,7 +7,7 @@ import mime from 'mime'
 import { notFound } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import { type ApiRequest, type ApiRoute, param } from './context.js'
-import { takesGzip } from './query.js'
+import { takesGzip } from './listing.js'
 import { get } from './row.js'
 import { bytes } from './schema.js'
 

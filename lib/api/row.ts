@@ -1,9 +1,14 @@
 import { type Access, accessOf } from '../auth/access.js'
+import { badRequest } from '../errors.js'
 import type { Answer } from '../http/route.js'
-import type { Body } from './body.js'
-import type { ApiRequest, ApiRoute } from './context.js'
-import { parameterCodes } from './params.js'
-import { plainText, type Schema } from './schema.js'
+import { isObject, type JsonObject, type JsonValue } from '../json.js'
+import type { TypeName } from '../model/docs.js'
+import type { Given } from '../model/object-type.js'
+import { type BodyField, readFields, readObject } from '../model/request.js'
+import { objectTypes } from '../model/types.js'
+import { type ApiRequest, type ApiRoute, param } from './context.js'
+import { parameterCodes, parameterOf } from './params.js'
+import { at, object, plainText, property, ref, type Schema } from './schema.js'
 
 /** What is particular to a route. */
 interface Row<Given> {
@@ -109,3 +114,105 @@ export const script = (
   })
 
 const plain = (text: string): Answer => ({ status: 200, text, type: 'text/plain; charset=utf-8' })
+
+/** A body that a route takes, described once: how the documents show it, and how it is read. */
+export interface Body<Given> {
+  readonly schema: Schema
+  /** It is no JSON. */
+  readonly text?: true
+  /** Throws 400 that names the object, the field and what it takes. */
+  read(request: ApiRequest): Given
+}
+
+/** Whom a body is about, and where it stands; `{node}` in either is that parameter of the path. */
+interface Place {
+  /** For messages: `OS image {osimage}`. */
+  readonly about: string
+  /** `config.osimage.{osimage}`; a body without `at` has no envelope. */
+  readonly at?: string
+  /** Keys that an answer of ours carries beside the envelope (rules 1.1). */
+  readonly besides?: readonly string[]
+}
+
+type Fields = Readonly<Record<string, Omit<BodyField, 'name'>>>
+type ValueOf<F> = F extends { readonly type: { read(value: JsonValue): infer V } }
+  ? F extends { readonly required: true }
+    ? V
+    : V | null
+  : never
+type Values<F extends Fields> = { readonly [N in keyof F]: ValueOf<F[N]> }
+
+/**
+ * A body of these fields. `convert` makes of their values what the handler gets; it may refuse them, naming what the body
+ * is `about`.
+ */
+export function bodyOf<const F extends Fields, Given = Values<F>>(
+  place: Place,
+  fields: F,
+  convert: (values: Values<F>, about: string) => Given = values => values as unknown as Given
+): Body<Given> {
+  const table = Object.entries(fields).map(([name, field]): BodyField => ({ ...field, name }))
+  const required = table.filter(field => field.required).map(({ name }) => name)
+  const schema = object(Object.fromEntries(table.map(field => [field.name, property(field)])), required)
+  const named = /\{(\w+)\}$/.exec(place.at ?? '')?.[1]
+  return {
+    schema: place.at === undefined ? schema : at(place.at, schema),
+    read: request => {
+      const about = fill(place.about, request)
+      const body = place.at === undefined ? request.body : open(request, place.at, place.besides)
+      if (!isObject(body))
+        throw badRequest(
+          `${about}: the body must be an object with ${required.map(name => `"${name}"`).join(' and ')}`
+        )
+      const values = readFields(about, table, body, named === undefined ? undefined : param(request, named))
+      const all = Object.fromEntries(table.map(({ name }) => [name, values.get(name) ?? null]))
+      return convert(all as Values<F>, about)
+    }
+  }
+}
+
+/** The body about an object of this type: its field table (rules 1.3, 1.6, 1.8). */
+export function objectBody(type: TypeName): Body<Given> {
+  const parameter = parameterOf(type)
+  const place = `config.${type}.{${parameter}}`
+  // An answer of interfaces that is posted back here has them bare beside the envelope (rules 1.1).
+  const besides = objectTypes[type].interfaces ? ['interfaces'] : []
+  return {
+    schema: at(place, ref(type)),
+    read: request => readObject(objectTypes[type], param(request, parameter), open(request, place, besides))
+  }
+}
+
+const fill = (template: string, request: ApiRequest) =>
+  template.replace(/\{(\w+)\}/g, (_, name: string) => param(request, name))
+
+/**
+ * The inner object of a body whose envelope is `place`; a body without the envelope is the inner object itself
+ * (rules 1.3). Throws 400 when a name in the envelope is not the path's.
+ */
+export function open(
+  request: ApiRequest,
+  place: string,
+  besides: readonly string[] = [],
+  body = request.body
+): JsonValue {
+  const [root = '', ...steps] = place.split('.')
+  if (body === undefined) throw new TypeError(`route ${request.path} reads no body`)
+  if (!isObject(body) || !Object.hasOwn(body, root)) return body
+  let where = root
+  let inner = only(body, root, 'the body', besides)
+  for (const step of steps.map(step => fill(step, request))) {
+    if (!isObject(inner)) throw badRequest(`"${where}" in the body must be an object`)
+    inner = only(inner, step, `"${where}" in the body`)
+    where = `${where}.${step}`
+  }
+  return inner
+}
+
+function only(value: JsonObject, key: string, where: string, besides: readonly string[] = []): JsonValue {
+  for (const other of Object.keys(value))
+    if (other !== key && !besides.includes(other))
+      throw badRequest(`${where} holds "${other}" where only "${key}" belongs`)
+  if (!Object.hasOwn(value, key)) throw badRequest(`${where} holds no "${key}"`)
+  return value[key] as JsonValue
+}

@@ -13,9 +13,8 @@ import {
   secretsKey,
   secretsOf
 } from '../model/secrets.js'
-import { type Body, open } from './body.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
-import { deletion, get, post } from './row.js'
+import { type Body, deletion, get, open, post } from './row.js'
 import { at, list, map, object, ref } from './schema.js'
 
 type Secrets = Partial<Record<SecretOwner, Readonly<Record<string, readonly Secret[]>>>>

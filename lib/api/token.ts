@@ -1,9 +1,8 @@
 import { unauthorized } from '../errors.js'
 import { type FieldType, freeText, ValueError } from '../model/field.js'
 import { version } from '../version.js'
-import { bodyOf } from './body.js'
 import { type ApiRoute, ok, type Parts } from './context.js'
-import { get, post } from './row.js'
+import { bodyOf, get, post } from './row.js'
 import { object, standing, string } from './schema.js'
 
 /** Any text is taken: one that is no user's password is a wrong password (401), not a bad request. */

@@ -1,7 +1,7 @@
 import { forbidden, unauthorized } from '../errors.js'
 import type { RequestHead } from '../http/route.js'
 import { looksLikeAddress } from '../model/names.js'
-import type { Role } from './roles.js'
+import type { Role } from './passwords.js'
 import type { Claims, Tokens } from './tokens.js'
 
 /** Who sends a request. */

@@ -1,14 +1,19 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import ipaddr from 'ipaddr.js'
 import { Background } from '../background.js'
 import { Semaphore } from '../concurrency.js'
-import { readRegularFileSync } from '../disk/regular-file.js'
-import { replaceFile } from '../disk/replace.js'
+import { createOnce, readRegularFile, readRegularFileSync, replaceFile, unlessMissing } from '../disk/file.js'
 import { ServiceError, unavailable } from '../errors.js'
-import { readAdminPassword } from './admin-password.js'
-import { Failures, neighbours, party } from './failures.js'
-import { dummyHash, hashPassword, longestPassword, verifyPassword } from './passwords.js'
-import type { Role, User } from './roles.js'
+import {
+  dummyHash,
+  hashPassword,
+  longestPassword,
+  type Role,
+  type User,
+  verifyPassword
+} from './passwords.js'
 
 /** Checks of passwords at once: each takes a core, and one of the four threads that files need too. */
 const checksAtOnce = 2
@@ -204,4 +209,93 @@ function readProven(file: string): string[] {
   } catch {
     return []
   }
+}
+
+/** Where the first admin's password stands while the ini names no user (rules 5.1). */
+export function adminPasswordFile(stateDirectory: string): string {
+  return join(stateDirectory, 'admin-password')
+}
+
+/**
+ * Makes the file at the first start: a random password alone on a line, mode 0600. True when it was made now.
+ * @throws Error when the file is there without a password in it
+ */
+export async function ensureAdminPassword(file: string): Promise<boolean> {
+  if (await createOnce(file, `${randomBytes(18).toString('base64url')}\n`)) return true
+  if ((await readAdminPassword(file)) === undefined)
+    throw new Error(`${file} holds no password: remove it, and the next start makes a new one`)
+  return false
+}
+
+/** The password on the file's first line; undefined when there is no file or nothing on that line. */
+async function readAdminPassword(file: string): Promise<string | undefined> {
+  const text = await unlessMissing(readRegularFile(file).then(String), '')
+  return text.split(/\r?\n/, 1)[0] || undefined
+}
+
+const windowMs = 60_000
+const largestDelayMs = 1000
+/** Failures in the window that cost nothing; the next login may be the fifth, and waits. */
+const free = 4
+const stepMs = 250
+
+/**
+ * Failed logins per source address in the last minute, and how long the address waits for them (rules 5.4):
+ * nothing before the fifth, then a quarter of a second more with each up to one second. Remembers the
+ * `capacity` addresses that failed last. An IPv6 host owns a /64, which counts as one address.
+ */
+export class Failures {
+  /** Times of the last failures that matter, oldest first; addresses in the order of their last failure. */
+  readonly #times = new Map<string, readonly number[]>()
+
+  constructor(
+    private readonly now: () => number,
+    private readonly capacity = 10_000
+  ) {}
+
+  /** Milliseconds that a login from this address waits before it is looked at. */
+  delayMs(address: string): number {
+    return Math.min(largestDelayMs, Math.max(0, (this.#recent(party(address)).length - free + 1) * stepMs))
+  }
+
+  /** Whether a login from this address failed in the last minute. */
+  has(address: string): boolean {
+    return this.#recent(party(address)).length > 0
+  }
+
+  add(address: string): void {
+    const key = party(address)
+    const kept = this.#recent(key).slice(-(free + largestDelayMs / stepMs))
+    this.#times.delete(key)
+    this.#times.set(key, [...kept, this.now()])
+    const [oldest = ''] = this.#times.keys()
+    if (this.#times.size > this.capacity) this.#times.delete(oldest)
+  }
+
+  /** Addresses remembered. */
+  get size(): number {
+    return this.#times.size
+  }
+
+  #recent(key: string): readonly number[] {
+    const now = this.now()
+    // A time ahead of the clock, which was set back, is of no known age and does not count.
+    return (this.#times.get(key) ?? []).filter(time => time > now - windowMs && time <= now)
+  }
+}
+
+/**
+ * Addresses that take one turn together: the /24 of an IPv4 address, the /64 of an IPv6 one. A slash parts it from the /16 or
+ * the /48 before it, whose networks share their turns.
+ */
+const neighbours = (address: string) =>
+  party(address)
+    .replace(/^(\d+\.\d+)\.(\d+)\.\d+$/, '$1/$2')
+    .replace(/^(\w+:\w+:\w+):(\w+)$/, '$1/$2')
+
+/** The address, or the /64 of an IPv6 one. */
+function party(address: string): string {
+  if (!ipaddr.IPv6.isValid(address)) return address
+  const parsed = ipaddr.process(address)
+  return parsed instanceof ipaddr.IPv6 ? parsed.parts.slice(0, 4).join(':') : parsed.toString()
 }

@@ -1,7 +1,7 @@
 import { createHmac, createSecretKey, hkdfSync, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
-import { openKey } from '../disk/key-file.js'
-import { type Role, roles } from './roles.js'
+import { openKey } from '../disk/file.js'
+import { type Role, roles } from './passwords.js'
 
 // Names have 63 characters at most, so ours stay far below.
 const longestToken = 1024

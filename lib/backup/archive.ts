@@ -4,12 +4,12 @@ import { dirname } from 'node:path'
 import { Header, Pax } from 'tar'
 
 export const BLOCK_BYTES = 512
-export const CHUNK_BYTES = 256 * 1024
+const CHUNK_BYTES = 256 * 1024
 
 /** The last entry of a backup: the SHA-256 of all bytes before its header, in hex. */
 export const CHECKSUM = 'sha256'
 /** Its header, its one block, and the two blocks that end a tar. */
-export const TRAILER_BYTES = 4 * BLOCK_BYTES
+const TRAILER_BYTES = 4 * BLOCK_BYTES
 
 /** What is told of an entry beside its name. */
 interface About {
@@ -21,14 +21,11 @@ interface About {
 
 /** A tar in the order in which it is given, with a checksum of the whole at its end (rules 11.12). */
 export class Archive {
-  readonly #write: (bytes: Uint8Array) => Promise<unknown>
   readonly #hash = createHash('sha256')
   readonly #entries = new Map<string, number>()
 
   /** `write` takes the bytes, piece by piece; what it throws ends the call that wrote. */
-  constructor(write: (bytes: Uint8Array) => Promise<unknown>) {
-    this.#write = write
-  }
+  constructor(private readonly write: (bytes: Uint8Array) => Promise<unknown>) {}
 
   /** How many entries with content that was given here, or by an open file, are right below each directory so far. */
   get entries(): ReadonlyMap<string, number> {
@@ -78,10 +75,10 @@ export class Archive {
   /** Writes the checksum and the end. */
   async end(): Promise<void> {
     const digest = `${this.#hash.digest('hex')}\n`
-    await this.#write(headOf(CHECKSUM, digest.length, {}))
+    await this.write(headOf(CHECKSUM, digest.length, {}))
     const rest = Buffer.alloc(TRAILER_BYTES - BLOCK_BYTES)
     rest.write(digest)
-    await this.#write(rest)
+    await this.write(rest)
   }
 
   #count(path: string): void {
@@ -92,7 +89,7 @@ export class Archive {
   async #put(bytes: Uint8Array): Promise<void> {
     if (bytes.length === 0) return
     this.#hash.update(bytes)
-    await this.#write(bytes)
+    await this.write(bytes)
   }
 }
 
@@ -121,7 +118,7 @@ export async function verifyArchive(handle: FileHandle, file: string): Promise<v
 }
 
 /** How many bytes follow a content, up to the end of its block. */
-export const padding = (bytes: number) => (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES
+const padding = (bytes: number) => (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES
 
 /** A header block, with an extended header before it where the path has no room. */
 function headOf(path: string, size: number, { mode = 0o600, mtimeMs = Date.now() }: About): Buffer {
@@ -130,4 +127,77 @@ function headOf(path: string, size: number, { mode = 0o600, mtimeMs = Date.now()
   const needsMore = header.encode()
   const block = header.block as Buffer
   return needsMore ? Buffer.concat([new Pax(fields).encode(), block]) : block
+}
+
+/** The header of a file in a tar, which stands before its content. */
+export interface ArchiveEntry {
+  /** As it stands there: who uses it looks at it first. */
+  readonly path: string
+  /** As the package tar names it: `File`, `Directory`, `SymbolicLink`, … */
+  readonly type: string
+  readonly mode: number
+  readonly size: number
+  /** Where its content begins in the archive, in bytes. */
+  readonly position: number
+}
+
+/** For the extended header of one file: its path and attributes. */
+const MOST_EXTENDED_BYTES = 4 * 1024 * 1024
+
+/**
+ * The entries of a whole backup (verifyArchive) but its checksum. Extended headers are read by the lengths in them, as the system's tar
+ * does. The package tar reads them by lines: a name or an attribute of a file in an image could make its content look like entries.
+ * Throws Error for what is damaged, and for what `svcd backup` never writes: global headers, GNU's long names, content of a link.
+ */
+export async function* entriesOf(archive: FileHandle): AsyncGenerator<ArchiveEntry> {
+  const end = (await archive.stat()).size - TRAILER_BYTES
+  let extended: ReadonlyMap<string, string> | undefined
+  for (let at = 0; at < end; ) {
+    const damaged = new Error(`no entry that svcd backup writes begins at byte ${at}`)
+    const position = at + BLOCK_BYTES
+    const header = new Header((await archive.read(Buffer.alloc(BLOCK_BYTES), 0, BLOCK_BYTES, at)).buffer)
+    const { type, mode = 0 } = header
+    const size = Number(extended?.get('size') ?? header.size)
+    const most = type === 'File' ? end : type === 'ExtendedHeader' && !extended ? MOST_EXTENDED_BYTES : 0
+    at = position + size + padding(size)
+    if (!header.cksumValid || !Number.isSafeInteger(size) || size < 0 || size > most || at > end)
+      throw damaged
+    if (type === 'ExtendedHeader') {
+      extended = extendedOf((await archive.read(Buffer.alloc(size), 0, size, position)).buffer)
+      if (extended.size === 0 || at === end) throw damaged
+      continue
+    }
+    const path = extended?.get('GNU.sparse.name') ?? extended?.get('path') ?? header.path ?? ''
+    extended = undefined
+    yield { path, type, mode, size, position }
+  }
+}
+
+/** The content of an entry, in pieces. */
+export async function* contentOf(
+  archive: FileHandle,
+  { position, size }: ArchiveEntry
+): AsyncGenerator<Buffer> {
+  for (let at = 0; at < size; ) {
+    const wanted = Math.min(size - at, CHUNK_BYTES)
+    const { bytesRead, buffer } = await archive.read(Buffer.alloc(wanted), 0, wanted, position + at)
+    if (bytesRead === 0) throw new Error('it has become shorter while it was read')
+    yield buffer.subarray(0, bytesRead)
+    at += bytesRead
+  }
+}
+
+/** Records `<length> <key>=<value>\n`; empty where they are none. */
+function extendedOf(bytes: Buffer): Map<string, string> {
+  const found = new Map<string, string>()
+  for (let at = 0; at < bytes.length; ) {
+    const [, digits] = /^(\d{1,8}) /.exec(bytes.toString('latin1', at, at + 9)) ?? []
+    const end = at + Number(digits)
+    const equals = bytes.indexOf('=', at)
+    if (!(digits && equals > at && equals < end && bytes[end - 1] === 0x0a)) return new Map()
+    const key = bytes.toString('utf8', at + digits.length + 1, equals)
+    found.set(key, bytes.toString('utf8', equals + 1, end - 1))
+    at = end
+  }
+  return found
 }

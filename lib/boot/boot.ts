@@ -5,17 +5,18 @@ import { type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 import { isNodeName, splitNumber } from '../model/names.js'
+import type { Tx, View } from '../model/stored.js'
+import { untagged } from '../model/tags.js'
 import type { GroupDoc } from '../model/types/group.js'
 import type { NodeDoc } from '../model/types/node.js'
 import type { VariableMap } from '../model/variables.js'
-import type { Tx, View } from '../model/view.js'
+import { notRendered, ofTag, packedWithout } from '../monitor/boot-steps.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Source, Visit } from '../source.js'
 import type { Templates } from '../template/templates.js'
 import type { DataOf } from '../variables.js'
-import type { Grants } from './grants.js'
 import type { Given, Handover } from './handover.js'
-import { misplaced, obstacle, unrenderable } from './obstacles.js'
+import type { Grants } from './install.js'
 import type { PackBefore } from './pack-before.js'
 import { KeptText, render } from './render.js'
 import type { bootTemplates } from './template-variables.js'
@@ -59,19 +60,16 @@ export interface BootOptions {
 
 /** The iPXE scripts that booting machines get (rules 4.1, 4.13). */
 export class Boot {
-  readonly #o: BootOptions
   /** Nodes that asked from outside their network, and that the log has named for it. */
   readonly #misplaced = new WeakSet<NodeDoc>()
   /** Every machine asks for the same menu first. */
   readonly #menu = new KeptText()
 
-  constructor(options: BootOptions) {
-    this.#o = options
-  }
+  constructor(private readonly o: BootOptions) {}
 
   /** The normal menu (cases 2 and 4, rules 4.13). `unknown` is the machine's MAC, if no node has it. */
   menu(unknown = ''): string {
-    const { templates, model } = this.#o
+    const { templates, model } = this.o
     const template = 'boot/templ_boot_ipxe.cfg'
     const names = (type: 'group' | 'node') => model.view.names(type).slice(0, listed)
     const all = (type: 'group' | 'node') => model.view.names(type).length <= listed
@@ -104,7 +102,7 @@ export class Boot {
    * unknown machine is looked for at the switches, and that only for a source that may change something (rules 4.5).
    */
   search(mac: string, visit: Visit): string | Promise<string> {
-    const { model, detection } = this.#o
+    const { model, detection } = this.o
     const node = this.#machine(mac)
     if (node) return this.#script(node, mac, visit)
     const { source } = visit
@@ -116,7 +114,7 @@ export class Boot {
 
   /** The node that has a MAC on an interface that boots. */
   #machine(mac: string): NodeDoc | undefined {
-    const { view } = this.#o.model
+    const { view } = this.o.model
     // No closure: machines ask in thousands.
     for (const owner of view.index.macOwners(mac))
       if (owner.type === 'node' && owner.interface !== undefined && !isBmc(owner))
@@ -125,7 +123,7 @@ export class Boot {
   }
 
   async #detect(detection: Detection, mac: string, visit: Visit): Promise<string> {
-    const { model, handover, log } = this.#o
+    const { model, handover, log } = this.o
     const lookUp = await detection.find(mac)
     const seen = lookUp?.(model.view)
     if (lookUp && seen && visit.headOnly) return this.#script(seen.node, mac, visit)
@@ -149,7 +147,7 @@ export class Boot {
   }
 
   #unknown(mac: string, visit: Visit): string {
-    this.#o.trace.unknown(mac, visit)
+    this.o.trace.unknown(mac, visit)
     return this.menu(mac)
   }
 
@@ -159,7 +157,7 @@ export class Boot {
    */
   async manualHost(name: string, mac: string | undefined, visit: Visit): Promise<string> {
     this.#checkManual(visit.source)
-    const { model, handover } = this.#o
+    const { model, handover } = this.o
     const named = model.view.get('node', name)
     if (!named) return this.#error('', `there is no node ${name}`, 'boot')
     try {
@@ -187,7 +185,7 @@ export class Boot {
    */
   async manualGroup(name: string, mac: string, visit: Visit): Promise<string> {
     this.#checkManual(visit.source)
-    const { model } = this.#o
+    const { model } = this.o
     let picked: { node: string; given: Given | undefined } | undefined
     try {
       picked = await model.change(atConsole(visit.source), tx => {
@@ -204,7 +202,7 @@ export class Boot {
   }
 
   #pick(tx: Tx, group: GroupDoc, mac: string, source: Source): { node: string; given: Given | undefined } {
-    const { model, handover } = this.#o
+    const { model, handover } = this.o
     const owner = model.machineWith(tx, mac)
     if (owner?.type === 'node' && tx.get('node', owner.name)?.group === group.name)
       return { node: owner.name, given: undefined }
@@ -212,7 +210,7 @@ export class Boot {
     const node = free === undefined ? undefined : tx.get('node', free)
     if (!node) handover.countNew()
     const member = node ?? model.createMember(tx, group, this.#newName(tx, group.name))
-    if (!node) this.#o.log.info(`node ${member.name} created in group ${group.name} for ${mac}`)
+    if (!node) this.o.log.info(`node ${member.name} created in group ${group.name} for ${mac}`)
     return { node: member.name, given: handover.give(tx, member, mac, source.address) }
   }
 
@@ -240,7 +238,7 @@ export class Boot {
   }
 
   async #moved(given: Given, mac: string, to: string): Promise<void> {
-    const { handover, log, status } = this.#o
+    const { handover, log, status } = this.o
     handover.tell(given)
     const { former } = given
     if (former === undefined) return
@@ -255,7 +253,7 @@ export class Boot {
   }
 
   #checkManual(source: Source): void {
-    const { manual } = this.#o
+    const { manual } = this.o
     if (manual === 'any' || (manual === 'networks' && (source.loopback || this.isInside(source)))) return
     throw forbidden(`[boot] manual = ${manual} does not let ${source.address} choose a node`)
   }
@@ -264,8 +262,7 @@ export class Boot {
   isInside(source: Source): boolean {
     const address = parseAddress(source.address)
     if (address === undefined) return false
-    for (const prefix of this.#o.model.view.index.networks.values())
-      if (contains(prefix, address)) return true
+    for (const prefix of this.o.model.view.index.networks.values()) if (contains(prefix, address)) return true
     return false
   }
 
@@ -278,16 +275,16 @@ export class Boot {
   installs(name: string, pack: string): boolean {
     const { image } = this.#effective(name)
     if (!image) return false
-    return image.imagefile === pack || this.#o.model.view.get('pack', pack)?.osimage === image.name
+    return image.imagefile === pack || this.o.model.view.get('pack', pack)?.osimage === image.name
   }
 
   #effective(name: string): EffectiveNode {
-    return this.#inForce(this.#o.model.get('node', name))
+    return this.#inForce(this.o.model.get('node', name))
   }
 
   /** As it is booted here: with the pack before the present one where that cannot be had. */
   #inForce(node: NodeDoc): EffectiveNode {
-    const { model, packBefore } = this.#o
+    const { model, packBefore } = this.o
     const target = model.effective(node)
     return packBefore?.inForce(target) ?? target
   }
@@ -317,7 +314,7 @@ export class Boot {
 
   #script(node: NodeDoc, mac: string, visit: Visit): string {
     const target = this.#inForce(node)
-    const { reason, lacking = this.#o.packBefore?.sentence(target) } = this.#findings(target)
+    const { reason, lacking = this.o.packBefore?.sentence(target) } = this.#findings(target)
     const warning =
       reason === undefined && target.settings.netboot ? misplaced(target, visit.source) : undefined
     const note = (said: string | undefined, isOwn = true) => {
@@ -345,7 +342,7 @@ export class Boot {
     isOwn: boolean
   ): void {
     const { node, provision, network, image, settings } = target
-    const { status, grants, dynamicNodes, log, trace } = this.#o
+    const { status, grants, dynamicNodes, log, trace } = this.o
     if (reason !== undefined) trace.script(target, 'no-script', reason, visit)
     else if (!settings.netboot) trace.script(target, 'disk', '', visit)
     else if (image) trace.script(target, 'script', filesText(image), visit)
@@ -363,13 +360,13 @@ export class Boot {
 
   /** Why the node cannot boot from the network, or what it has to get from another controller for that; neither if it is not to. */
   #findings(target: EffectiveNode): { readonly reason?: string; readonly lacking?: string } {
-    const { hasFile, mayBeElsewhere } = this.#o
+    const { hasFile, mayBeElsewhere } = this.o
     const found = target.settings.netboot ? obstacle(target, hasFile) : undefined
     if (found === undefined) return nothing
     const reason = obstacle(target, file => hasFile(file) || mayBeElsewhere(file))
     if (reason !== undefined) return { reason }
     // It stays until the machine asks again, be it after weeks: it does not say that the file is missing now.
-    const { name } = this.#o.model.cluster.controller
+    const { name } = this.o.model.cluster.controller
     return {
       lacking: `${found.replace(/is missing$/, 'was missing')} on controller ${name} when the machine asked last: another controller had to send it`
     }
@@ -413,7 +410,7 @@ export class Boot {
       readonly variables?: VariableMap
     }
   ): string {
-    const { url, urls, model, templates } = this.#o
+    const { url, urls, model, templates } = this.o
     return render(templates, template, { variables: model.cluster.variables, ...data, url, urls })
   }
 }
@@ -436,3 +433,49 @@ const atConsole = (source: Source) => ({ who: 'console', from: source.address, t
 
 /** One line of text that iPXE's echo prints as it is: without variables, comments and the ends of commands. */
 const speakable = (text: string) => text.replace(/[^\x20-\x7e]|[$;&|#\\"']/g, '?')
+
+/** Characters of a template's fault: it may quote what a variable holds. */
+const longestFault = 300
+
+/** Why there is no boot script at all: `error` tells which template is at fault, and where. */
+const unrenderable = ({ message }: ServiceError) => `${notRendered}: ${message.slice(0, longestFault)}`
+
+/** Why a node cannot be booted, as one sentence; undefined when it can (rules 4.1). */
+function obstacle(
+  { node, settings, image, provision, network }: EffectiveNode,
+  hasFile: (name: string) => boolean
+): string | undefined {
+  if (settings.osimage === null) return `node ${node.name} has no OS image`
+  if (!image) return `OS image ${settings.osimage} does not exist`
+  for (const [what, file] of [
+    ['kernel (kernelfile)', image.kernelfile],
+    ['initramfs (initrdfile)', image.initrdfile],
+    ['packed image (imagefile)', image.imagefile]
+  ] as const) {
+    if (file === undefined) return lacks(image, settings.osimagetag, what)
+    if (!hasFile(file)) return `the ${what} of OS image ${image.name}, ${file}, is missing`
+  }
+  if (provision?.ipaddress === undefined && !network?.dhcp)
+    return `node ${node.name} has neither an address nor DHCP on its interface ${settings.provision_interface}`
+  return undefined
+}
+
+/** The sentence on a file that an image, or the tag of it that the node has, does not name. */
+function lacks({ name, imagefile }: NonNullable<EffectiveNode['image']>, tag: string, what: string): string {
+  const whose = tag === untagged ? `OS image ${name}` : `${ofTag}${tag} of OS image ${name}`
+  return `${whose} ${imagefile === undefined ? '' : packedWithout}has no ${what}`
+}
+
+/**
+ * One sentence for a node that asks from outside the network in which it is provisioned, because the network settings
+ * in its script may lead nowhere (rules 4.21); undefined otherwise. A request over loopback (a test, a tunnel, a virtual
+ * machine) does not tell where the machine is.
+ */
+function misplaced(
+  { node, provision, network, prefix }: EffectiveNode,
+  { address, loopback }: Source
+): string | undefined {
+  const from = parseAddress(address)
+  if (loopback || from === undefined || !network || !prefix || contains(prefix, from)) return undefined
+  return `node ${node.name} asks for its boot script from ${address}, outside network ${network.name} (${network.network}) of its interface ${provision?.interface}`
+}

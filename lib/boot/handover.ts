@@ -2,9 +2,9 @@ import { forbidden, ServiceError } from '../errors.js'
 import type { Log } from '../log.js'
 import { isBmc } from '../model/index.js'
 import type { Actor, Model } from '../model/model.js'
+import type { Tx } from '../model/stored.js'
 import type { HandoverDoc } from '../model/types/handover.js'
 import type { NodeDoc } from '../model/types/node.js'
-import type { Tx } from '../model/view.js'
 import { type Pace, within } from '../monitor/pace.js'
 
 const hourMs = 3_600_000
@@ -42,44 +42,41 @@ const macsOf = ({ interfaces = [] }: NodeDoc) =>
  * machine may have to be released first. What happened is kept until an admin has seen it.
  */
 export class Handover {
-  readonly #o: HandoverOptions
   /** When nodes were made, in the last minute. */
   #made: number[] = []
   /** How often each node is told in the log. */
   readonly #paces = new Map<string, Pace>()
   #toldOfMany = Number.NEGATIVE_INFINITY
 
-  constructor(options: HandoverOptions) {
-    this.#o = options
-  }
+  constructor(private readonly o: HandoverOptions) {}
 
   /**
    * Gives a machine to a node inside a transaction. Throws 403 where a node that has a machine is not released: this one,
    * or the one that would lose the machine.
    */
   give(tx: Tx, node: NodeDoc, mac: string, from: string): Given {
-    const owner = this.#o.model.machineWith(tx, mac)
+    const owner = this.o.model.machineWith(tx, mac)
     const loser = owner?.type === 'node' && owner.name !== node.name ? tx.get('node', owner.name) : undefined
     const isTaken = macsOf(node).length > 0 && !macsOf(node).includes(mac)
     const told: HandoverDoc[] = []
     const change = (doc: NodeDoc, to?: string) => {
       this.#checkReleased(tx, doc)
-      const noted = { name: doc.name, taken: this.#o.now(), mac, ...(to === undefined ? {} : { to }), from }
+      const noted = { name: doc.name, taken: this.o.now(), mac, ...(to === undefined ? {} : { to }), from }
       tx.put('handover', doc.name, noted)
       told.push(noted)
     }
     if (loser) change(loser, node.name)
     if (isTaken) change(node)
-    return { former: this.#o.model.moveMac(tx, node, mac), told }
+    return { former: this.o.model.moveMac(tx, node, mac), told }
   }
 
   /** Writes what `give` has done to the log, once it is done. Machines can take a node from each other without end. */
   tell({ told }: Given): void {
     for (const doc of told) {
-      const pace = within(this.#paces.get(doc.name), this.#o.ticks())
+      const pace = within(this.#paces.get(doc.name), this.o.ticks())
       if (pace === undefined) continue
       this.#paces.set(doc.name, pace)
-      this.#o.log.warn(sentence(doc))
+      this.o.log.warn(sentence(doc))
     }
   }
 
@@ -88,7 +85,7 @@ export class Handover {
    * can be noted.
    */
   checkUnnamed(node: NodeDoc): void {
-    if (this.#o.takeover === 'yes' || macsOf(node).length === 0) return
+    if (this.o.takeover === 'yes' || macsOf(node).length === 0) return
     throw forbidden(
       `node ${node.name} has a machine. Ask with the MAC of yours: /boot/manual/hostname/${node.name}/<MAC>`
     )
@@ -96,7 +93,7 @@ export class Handover {
 
   /** Lets one machine take the node within an hour; gives when that ends (ISO 8601, UTC). Throws 404. */
   async release(name: string, actor: Actor): Promise<string> {
-    const { model, now } = this.#o
+    const { model, now } = this.o
     const released = now()
     await model.change(actor, tx => {
       model.get('node', name, tx)
@@ -107,7 +104,7 @@ export class Handover {
 
   /** Notes that an admin knows how the node changed hands. Throws 404. */
   async seen(name: string, actor: Actor): Promise<void> {
-    const { model, now } = this.#o
+    const { model, now } = this.o
     await model.change(actor, tx => {
       model.get('node', name, tx)
       tx.put('handover', name, { ...tx.get('handover', name), name, seen: now() })
@@ -116,7 +113,7 @@ export class Handover {
 
   /** What no admin has seen yet, in words; undefined where there is nothing. */
   get condition(): { ok: true; reason: string } | undefined {
-    const { view } = this.#o.model
+    const { view } = this.o.model
     const unseen = view.names('handover').flatMap(name => {
       const doc = view.get('handover', name)
       const isNews = doc?.taken !== undefined && doc.seen === undefined
@@ -131,7 +128,7 @@ export class Handover {
 
   /** Counts a node that a console makes. Throws, with what to tell there, over `[boot] new_nodes` in a minute. */
   countNew(): void {
-    const { newNodes, ticks, log } = this.#o
+    const { newNodes, ticks, log } = this.o
     const now = ticks()
     this.#made = this.#made.filter(time => time > now - minuteMs)
     const [oldest = now] = this.#made
@@ -148,7 +145,7 @@ export class Handover {
   }
 
   #checkReleased(tx: Tx, { name }: NodeDoc): void {
-    const { takeover, now } = this.#o
+    const { takeover, now } = this.o
     if (takeover === 'yes') return
     const age = now() - (tx.get('handover', name)?.released ?? Number.NEGATIVE_INFINITY)
     // Negative after the clock was set back, and then of unknown age.

@@ -1,16 +1,16 @@
 import { notFound, unauthorized } from '../errors.js'
-import { formatAddress, mask } from '../model/address.js'
+import { type Address, formatAddress, mask, parseAddress } from '../model/address.js'
 import { type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
 import { hidden } from '../model/field.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
-import { nameServerOf } from '../model/networks.js'
+import { dynamicRange, nameServerOf } from '../model/networks.js'
 import { type Secret, secretsOf } from '../model/secrets.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
+import type { NetworkDoc } from '../model/types/network.js'
 import type { NodeDoc } from '../model/types/node.js'
 import type { Visit } from '../source.js'
 import type { Templates } from '../template/templates.js'
-import type { Grants } from './grants.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
 import type { Library } from './library.js'
 import type { PackBefore } from './pack-before.js'
@@ -49,15 +49,13 @@ const netmask = (length: number) => formatAddress(mask(length))
 
 /** The install script and the kickstart of a node (rules 4.6, 4.7). */
 export class Install {
-  readonly #o: InstallOptions
   /** The parts of the node-facing URL. */
   readonly #protocol: string
   readonly #address: string
   readonly #port: number
 
-  constructor(options: InstallOptions) {
-    this.#o = options
-    const { protocol, hostname, port } = new URL(options.url)
+  constructor(private readonly o: InstallOptions) {
+    const { protocol, hostname, port } = new URL(o.url)
     this.#protocol = protocol.slice(0, -1)
     this.#address = hostname.replace(/^\[|\]$/g, '')
     this.#port = Number(port) || (protocol === 'https:' ? 443 : 80)
@@ -68,7 +66,7 @@ export class Install {
    * a fixed address.
    */
   script(name: string, visit: Visit): string | Promise<string> {
-    const node = this.#o.model.get('node', name)
+    const node = this.o.model.get('node', name)
     if (hasAddress(node, visit)) return this.#handOut('install', node, visit)
     return this.#scriptIfGranted(node, visit)
   }
@@ -76,7 +74,7 @@ export class Install {
   async #scriptIfGranted(node: NodeDoc, visit: Visit): Promise<string> {
     if (await this.#isGranted(node, visit)) return this.#handOut('install', node, visit)
     const reason = `${visit.source.address} is not the address of an interface of node ${node.name} (its BMC does not count): only the node itself gets its install script`
-    this.#o.trace.refused(node, reason, visit)
+    this.o.trace.refused(node, reason, visit)
     throw unauthorized(reason)
   }
 
@@ -85,7 +83,7 @@ export class Install {
    * for any other address (rules 4.26), and StoreError when it cannot be kept.
    */
   async runs(name: string, pack: string, visit: Visit): Promise<void> {
-    const { model, trace } = this.#o
+    const { model, trace } = this.o
     const node = model.get('node', name)
     if (!(await this.#isNode(node, visit)))
       throw unauthorized(
@@ -101,7 +99,7 @@ export class Install {
 
   /** The kickstart; secrets are masked unless the request comes from the node itself (rules 4.7). */
   async kickstart(name: string, visit: Visit): Promise<string> {
-    const node = this.#o.model.get('node', name)
+    const node = this.o.model.get('node', name)
     return (await this.#isNode(node, visit))
       ? this.#handOut('kickstart', node, visit)
       : this.preview('kickstart', name)
@@ -109,21 +107,21 @@ export class Install {
 
   /** What the node would get, with its secrets masked; asking leaves no trace (rules 4.12). */
   preview(what: 'install' | 'kickstart', name: string): string {
-    return this.#render(what, this.#data(this.#o.model.get('node', name), true))
+    return this.#render(what, this.#data(this.o.model.get('node', name), true))
   }
 
   #handOut(what: 'install' | 'kickstart', node: NodeDoc, visit: Visit): string {
     const data = this.#data(node, false)
     const text = this.#render(what, data)
     if (visit.headOnly) return text
-    this.#o.began(data.node, data.imagefile)
+    this.o.began(data.node, data.imagefile)
     const { osimage, osimagetag, imagefile, imagesum } = data
-    this.#o.trace.install(node, what, { osimage, osimagetag, pack: imagefile, sha256: imagesum }, visit)
+    this.o.trace.install(node, what, { osimage, osimagetag, pack: imagefile, sha256: imagesum }, visit)
     return text
   }
 
   #render(what: 'install' | 'kickstart', data: InstallData): string {
-    return render(this.#o.templates, `install/templ_${what}.cfg`, data)
+    return render(this.o.templates, `install/templ_${what}.cfg`, data)
   }
 
   /**
@@ -135,22 +133,22 @@ export class Install {
   }
 
   async #isGranted(node: NodeDoc, visit: Visit): Promise<boolean> {
-    const { provision, network } = this.#o.model.effective(node)
+    const { provision, network } = this.o.model.effective(node)
     if (provision?.ipaddress !== undefined || !network) return false
-    return this.#o.grants.holds(node.name, provision?.macaddress ?? '', network, visit)
+    return this.o.grants.holds(node.name, provision?.macaddress ?? '', network, visit)
   }
 
   #data(node: NodeDoc, masked: boolean): InstallData {
-    const { model, url, urls, tracker, hasFile, library } = this.#o
+    const { model, url, urls, tracker, hasFile, library } = this.o
     const asked = model.effective(node)
-    const target = this.#o.packBefore?.inForce(asked) ?? asked
+    const target = this.o.packBefore?.inForce(asked) ?? asked
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`)
     const imagefile = image.imagefile ?? ''
     const torrent = `${imagefile}.torrent`
     const pack = model.view.get('pack', imagefile)
     const who = nodeData(target, url)
-    const files = this.#o.hasFiles(node.name)
+    const files = this.o.hasFiles(node.name)
     // Each by its name: with a spread it would be a table for V8, which costs more than the whole rendering.
     return {
       node: who.node,
@@ -166,8 +164,8 @@ export class Install {
       api_protocol: this.#protocol,
       api_address: this.#address,
       api_port: this.#port,
-      token: masked ? hidden : this.#o.issueToken(node.name, 'installing'),
-      insecure: this.#o.insecure,
+      token: masked ? hidden : this.o.issueToken(node.name, 'installing'),
+      insecure: this.o.insecure,
       service: node.service ?? false,
       osimage: image.name,
       osimagetag: settings.osimagetag,
@@ -176,7 +174,7 @@ export class Install {
       imagesum: pack?.sha256 ?? '',
       imagesize: pack?.bytes ?? 0,
       torrent: tracker !== '' && imagefile !== '' && hasFile(torrent) ? torrent : '',
-      identity: this.#o.identity,
+      identity: this.o.identity,
       kernelfile: image.kernelfile ?? '',
       initrdfile: image.initrdfile ?? '',
       kernelversion: image.kernelversion ?? '',
@@ -195,22 +193,22 @@ export class Install {
       postscript: settings.postscript,
       roles: rolesOf(settings),
       // A node that installs learns of a missing file when it asks for the role.
-      missing_roles: masked ? withoutFile(this.#o.roles, rolesOf(settings)) : [],
+      missing_roles: masked ? withoutFile(this.o.roles, rolesOf(settings)) : [],
       secrets: secretsInForce(model, node, masked),
       ntp_server: model.cluster.ntp_server,
       variables: target.variables,
       files,
-      files_token: !files ? '' : masked ? hidden : this.#o.issueToken(node.name, 'running'),
-      rootpw: masked && this.#o.rootpw !== '' ? hidden : this.#o.rootpw,
+      files_token: !files ? '' : masked ? hidden : this.o.issueToken(node.name, 'running'),
+      rootpw: masked && this.o.rootpw !== '' ? hidden : this.o.rootpw,
       masked
     }
   }
 
   #bmc(target: EffectiveNode, masked: boolean): InstallBmc | false {
-    const setup = this.#o.model.view.get('bmcsetup', target.settings.bmcsetupname ?? '')
+    const setup = this.o.model.view.get('bmcsetup', target.settings.bmcsetupname ?? '')
     if (!setup) return false
     const entry = target.interfaces.find(isBmc)
-    const on = entry && interfaceData(this.#o.model, entry, target)
+    const on = entry && interfaceData(this.o.model, entry, target)
     const addressed = on !== undefined && on.network !== '' && on.ipaddress !== ''
     return {
       name: setup.name,
@@ -277,3 +275,76 @@ export const nodeData = ({ node, hostname, domain }: EffectiveNode, url: string)
   assettag: node.assettag ?? '',
   url
 })
+
+const grantMs = 3_600_000
+
+interface Grant {
+  /** The machine that it was made for. It ends when the node gets another MAC. */
+  readonly mac: string
+  readonly address: Address
+  readonly until: number
+}
+
+/**
+ * Knows which dynamic address belongs to which node (rules 4.6). It is the address that the DHCP server's lease file gives
+ * to the node's MAC. If svcd manages no DHCP server, it is the first address of the range that fetched the node's boot
+ * script, for one hour.
+ */
+export class Grants {
+  readonly #grants = new Map<string, Grant>()
+
+  constructor(
+    readonly now: () => number,
+    readonly onGrant: (node: string, address: string) => void,
+    /** Whether the DHCP server has lent an address to a MAC; absent if svcd manages no DHCP server. */
+    readonly hasLease?: (mac: string, address: string) => Promise<boolean>
+  ) {}
+
+  /** Notes that `source` has fetched the node's boot script. It gets the grant, unless another address has it. */
+  offer(node: string, mac: string, network: NetworkDoc, source: string): void {
+    const address = dynamicAddress(network, source)
+    if (this.hasLease || address === undefined || this.#live(node, mac)) return
+    this.#grant(node, mac, address, source)
+  }
+
+  /** Whether a request comes from the node's dynamic address. If there is a DHCP server, its leases decide. */
+  async holds(node: string, mac: string, network: NetworkDoc, { source, headOnly }: Visit): Promise<boolean> {
+    const address = dynamicAddress(network, source.address)
+    if (address === undefined) return false
+    const holds = this.#live(node, mac)?.address === address
+    if (!this.hasLease || mac === '') return holds
+    const leased = await this.hasLease(mac, source.address)
+    if (leased && !holds && !headOnly) this.#grant(node, mac, address, source.address)
+    if (!leased && !headOnly) this.#grants.delete(node)
+    return leased
+  }
+
+  #grant(node: string, mac: string, address: Address, source: string): void {
+    this.#forgetOld()
+    this.#grants.delete(node)
+    this.#grants.set(node, { mac, address, until: this.now() + grantMs })
+    this.onGrant(node, source)
+  }
+
+  #live(node: string, mac: string): Grant | undefined {
+    const grant = this.#grants.get(node)
+    return grant?.mac === mac && grant.until > this.now() ? grant : undefined
+  }
+
+  /** Grants end in the order in which they were made, so the old ones come first. */
+  #forgetOld(): void {
+    for (const [node, grant] of this.#grants) {
+      if (grant.until > this.now()) return
+      this.#grants.delete(node)
+    }
+  }
+}
+
+/** An address of the network's dynamic range, undefined for any other. */
+function dynamicAddress(network: NetworkDoc, source: string): Address | undefined {
+  const range = dynamicRange(network)
+  const address = parseAddress(source)
+  return range && address !== undefined && address >= range.first && address <= range.last
+    ? address
+    : undefined
+}

@@ -29,7 +29,6 @@ export interface LibraryOptions {
  * caches can share it (rules 4.27).
  */
 export class Library {
-  readonly #o: LibraryOptions
   readonly #now: () => number
   /** The newest is the last. */
   readonly #texts = new Map<string, Text>()
@@ -38,9 +37,8 @@ export class Library {
   #untilMs = 0
   #told = ''
 
-  constructor(options: LibraryOptions) {
-    this.#o = options
-    this.#now = options.now ?? (() => performance.now())
+  constructor(private readonly o: LibraryOptions) {
+    this.#now = o.now ?? (() => performance.now())
   }
 
   /**
@@ -83,7 +81,7 @@ export class Library {
   }
 
   #render(): string {
-    const { templates } = this.#o
+    const { templates } = this.o
     if (!templates.identity(TEMPLATE)) return ''
     try {
       const asked = new Set<string>()
@@ -102,7 +100,7 @@ export class Library {
   /** No text; says why, once. */
   #notShared(why: string): '' {
     if (why !== this.#told)
-      this.#o.log.warn(`each install script holds what they could share: template ${why}`)
+      this.o.log.warn(`each install script holds what they could share: template ${why}`)
     this.#told = why
     return ''
   }

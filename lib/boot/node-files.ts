@@ -57,14 +57,11 @@ export interface ShownFile extends Omit<FileDoc, 'template' | 'comment'> {
 
 /** The files that svcd renders for nodes (rules 4.25). */
 export class NodeFiles {
-  readonly #o: NodeFilesOptions
   readonly #renderer = new FileRenderer()
   /** The thread renders for one node at a time; those that wait come in turn. */
   readonly #turns = new Semaphore(1)
 
-  constructor(options: NodeFilesOptions) {
-    this.#o = options
-  }
+  constructor(private readonly o: NodeFilesOptions) {}
 
   close(): Promise<void> {
     return this.#renderer.close()
@@ -132,7 +129,7 @@ export class NodeFiles {
   }
 
   #filesOf(name: string): FileInForce[] {
-    const { model } = this.#o
+    const { model } = this.o
     const { node, group } = model.effective(model.get('node', name))
     return filesInForce(model.view, node, group)
   }
@@ -146,7 +143,7 @@ export class NodeFiles {
       ) => Promise<{ text: string; problem?: never } | { problem: string; text?: never }>
     ) => Promise<void>
   ): Promise<void> {
-    this.#o.model.get('node', name)
+    this.o.model.get('node', name)
     const isOften = this.#turns.waiting(0, name) >= mostWaiting.node
     if (isOften || this.#turns.waiting(0) >= mostWaiting.all)
       throw tryLater(
@@ -167,7 +164,7 @@ export class NodeFiles {
   }
 
   #data(name: string, file: FileDoc, masked: boolean): FileData {
-    const { model, url } = this.#o
+    const { model, url } = this.o
     const target = model.effective(model.get('node', name))
     const { node, settings, image } = target
     return {

@@ -4,8 +4,8 @@ import { dirname } from 'node:path'
 import { checkAll } from '../check.js'
 import { type Problem, placeOf, problemText } from '../config/problem.js'
 import type { Config } from '../config/types.js'
-import { isMissing } from '../disk/missing.js'
-import { nameOf } from '../disk/owner-name.js'
+import { isMissing } from '../disk/file.js'
+import { nameOf } from '../disk/printable.js'
 import { checkOwner, handOverCommand, type UnitUser, unitUser } from './owner.js'
 
 /**

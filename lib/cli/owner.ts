@@ -6,8 +6,8 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { isDirectoryOfState, isMade, isStored } from '../backup/state-names.js'
 import type { Config } from '../config/types.js'
-import { isMissing, unlessMissing } from '../disk/missing.js'
-import { nameOf } from '../disk/owner-name.js'
+import { isMissing, unlessMissing } from '../disk/file.js'
+import { nameOf } from '../disk/printable.js'
 
 const handOver = fileURLToPath(new URL('../../libexec/hand-over.sh', import.meta.url))
 

@@ -1,7 +1,6 @@
 import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import { hashPassword, longestPassword } from '../auth/passwords.js'
-import { isRole, roles } from '../auth/roles.js'
+import { hashPassword, isRole, longestPassword, roles } from '../auth/passwords.js'
 import { nameRule, nameRuleText } from '../config/values.js'
 import { utf8 } from '../json.js'
 import { askHidden } from './ask.js'

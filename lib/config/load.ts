@@ -1,6 +1,5 @@
 import { dirname, resolve } from 'node:path'
-import { isPasswordHash } from '../auth/passwords.js'
-import { isRole, roles, type User } from '../auth/roles.js'
+import { isPasswordHash, isRole, roles, type User } from '../auth/passwords.js'
 import { didYouMean } from '../did-you-mean.js'
 import { type Key, table } from './keys.js'
 import { type Entry, readText, scanLines } from './lines.js'

@@ -1,4 +1,4 @@
-import type { User } from '../auth/roles.js'
+import type { User } from '../auth/passwords.js'
 import type { Key, keys } from './keys.js'
 
 /** What the keys of the table are read to, by section. */

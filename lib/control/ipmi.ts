@@ -1,4 +1,4 @@
-import { searchPath } from '../program/locate.js'
+import { searchPath } from '../program/program.js'
 import type { Bmc, Visit } from './bmc.js'
 import { type Command, IS_OFF } from './commands.js'
 import type { Outcome, Programs } from './programs.js'

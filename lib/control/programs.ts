@@ -1,7 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import type { Why } from '../program/error.js'
-import { withoutInherited } from '../program/inherited.js'
+import { type Why, withoutInherited } from '../program/program.js'
 
 /** How a program is run, as `run` of program.ts takes it. */
 export interface ProgramOptions {

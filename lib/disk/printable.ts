@@ -1,4 +1,7 @@
 import { isUtf8 } from 'node:buffer'
+import { execFile } from 'node:child_process'
+import { stat } from 'node:fs/promises'
+import { promisify } from 'node:util'
 
 /**
  * A file's name for a person to read, on one line whatever it holds: control characters and backslashes are escaped,
@@ -16,3 +19,18 @@ const octal = (character: string) =>
     (text, byte) => `${text}\\${byte.toString(8).padStart(3, '0')}`,
     ''
   )
+
+/** The user's name, or the number where it has none. */
+export async function nameOf(uid: number): Promise<string> {
+  const named = await promisify(execFile)('id', ['-nu', '--', `${uid}`]).catch(() => undefined)
+  return named?.stdout.trim() || `${uid}`
+}
+
+/**
+ * What root types before a command on a directory, so that it runs as the user whose that is; '' where that is root. Who reads the message of
+ * a unit, or of a check as its user, is root.
+ */
+export async function asOwnerOf(directory: string): Promise<string> {
+  const { uid } = await stat(directory)
+  return uid === 0 ? '' : `runuser -u ${await nameOf(uid)} -- `
+}

@@ -10,9 +10,18 @@ import {
   statSync,
   writeFileSync
 } from 'node:fs'
+import { open, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { namedAs, temporaryOf } from './replace.js'
-import { refuseForeignLink } from './trusted-path.js'
+import { Worker } from 'node:worker_threads'
+import {
+  namedAs,
+  refuseForeignLink,
+  replaceFile,
+  syncDirectory,
+  temporaryOf,
+  unlessMissing,
+  withDescriptor
+} from './file.js'
 
 /** A step of work on the disk, as plain data: it is carried out in another thread. */
 export type DiskStep =
@@ -75,31 +84,16 @@ function carryOutOne(step: DiskStep, number: number): void {
     if ('remove' in step) {
       refuseForeignLink(dirname(step.remove))
       rmSync(step.remove, { force: true })
-    } else if ('syncDirectory' in step) syncDirectory(step.syncDirectory)
-    else if ('append' in step) append(step.append, step.text)
-    else if ('appendTo' in step) appendTo(step.appendTo, step.text)
+    } else if ('syncDirectory' in step) withDescriptor(openSync(step.syncDirectory, 'r'), fsyncSync)
+    else if ('append' in step) {
+      writeFileSync(step.append, step.text)
+      fdatasyncSync(step.append)
+    } else if ('appendTo' in step)
+      withDescriptor(openToAppend(step.appendTo), fd => writeFileSync(fd, step.text))
     else if ('same' in step && identityIn(statSync(step.same, { bigint: true })) !== step.identity)
       throw new Error(step.otherwise)
   } catch (error) {
     throw StepError.of(error, number)
-  }
-}
-
-function syncDirectory(directory: string): void {
-  const descriptor = openSync(directory, 'r')
-  try {
-    fsyncSync(descriptor)
-  } finally {
-    closeSync(descriptor)
-  }
-}
-
-function appendTo(file: string, text: string): void {
-  const descriptor = openToAppend(file)
-  try {
-    writeFileSync(descriptor, text)
-  } finally {
-    closeSync(descriptor)
   }
 }
 
@@ -112,7 +106,7 @@ function appendTo(file: string, text: string): void {
 export const APPENDING = constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK | constants.O_NOFOLLOW
 
 /** An error of opening so, in words where the file is a link. */
-export function namedLink(file: string, error: NodeJS.ErrnoException): Error {
+function namedLink(file: string, error: NodeJS.ErrnoException): Error {
   const { code, errno } = error
   if (code !== 'ELOOP') return error
   const message = `${file} is a link, and svcd follows none here: put the file itself in its place`
@@ -127,11 +121,6 @@ function openToAppend(file: string): number {
       throw namedLink(file, error as NodeJS.ErrnoException)
     return openSync(file, APPENDING | constants.O_CREAT, 0o600)
   }
-}
-
-function append(descriptor: number, text: string): void {
-  writeFileSync(descriptor, text)
-  fdatasyncSync(descriptor)
 }
 
 interface Replacement {
@@ -181,5 +170,101 @@ function discard(file: Replacement): void {
     try {
       work()
     } catch {}
+  }
+}
+
+interface Asked {
+  done(): void
+  failed(error: Error): void
+}
+
+/**
+ * Carries out steps on the disk in a thread of its own: several system calls cost the event loop one message, where each
+ * call of node:fs/promises costs it a wait of its own. The thread starts with the first steps, and does not keep the process alive.
+ */
+export class DiskThread {
+  #worker: Worker | undefined
+  /** In the order in which they were asked for: the answers come in the same. */
+  #asked: Asked[] = []
+
+  /**
+   * Resolves when all steps are done. Rejects with a StepError for the first that fails; those after it are not begun. Another
+   * Error: the thread has ended, and what was done is not known.
+   */
+  carryOut(steps: readonly DiskStep[]): Promise<void> {
+    return new Promise((done, failed) => {
+      this.#worker ??= this.#start()
+      this.#worker.postMessage(steps)
+      if (this.#asked.push({ done, failed }) === 1) this.#worker.ref()
+    })
+  }
+
+  #start(): Worker {
+    const worker = new Worker(new URL('./steps-worker.js', import.meta.url), { execArgv: [] })
+    worker.on('message', (failure?: StepError) => {
+      // The answers of a thread that has ended may come after its error.
+      if (this.#worker !== worker) return
+      const asked = this.#asked.shift()
+      if (this.#asked.length === 0) worker.unref()
+      if (failure) asked?.failed(new StepError(failure.message, failure.step, failure.code, failure.errno))
+      else asked?.done()
+    })
+    worker.once('error', error => this.#ended(worker, error))
+    worker.once('exit', status =>
+      this.#ended(worker, new Error(`the thread for the disk ended with ${status}`))
+    )
+    return worker
+  }
+
+  /** The next steps get a new thread; whether those under way were done is not known. */
+  #ended(worker: Worker, error: Error): void {
+    if (this.#worker !== worker) return
+    this.#worker = undefined
+    for (const { failed } of this.#asked.splice(0)) failed(error)
+  }
+}
+
+/** A file open for appending. */
+export interface LogFile {
+  /** For steps that append to it. */
+  readonly fd: number
+  appendFile(text: string): Promise<void>
+  datasync(): Promise<void>
+  truncate(sizeBytes: number): Promise<void>
+  close(): Promise<void>
+}
+
+/** Every write of the store and its journals goes through here, so that tests can make it fail or wait. */
+export interface FileLayer {
+  /** Carries out steps one after the other. Rejects with a StepError for the first that fails; those after it are not begun. */
+  inOrder(steps: readonly DiskStep[]): Promise<void>
+  /**
+   * As the step of that name. A text in pieces is made as it is written, a piece in each turn of the event loop: for one
+   * that may be long.
+   */
+  replace(file: string, text: string | Iterable<string>): Promise<void>
+  rename(from: string, to: string): Promise<void>
+  /** As the step of that name. */
+  syncDirectory(directory: string): Promise<void>
+  /** Opens for appending (made 0600 when missing); `empty`: what it held is gone. */
+  openLog(file: string, empty: boolean): Promise<LogFile>
+}
+
+const thread = new DiskThread()
+
+/** The real file system. */
+export const realFiles: FileLayer = {
+  inOrder: steps => thread.carryOut(steps),
+  replace: replaceFile,
+  rename,
+  syncDirectory,
+
+  async openLog(file, empty) {
+    const found = await unlessMissing(open(file, APPENDING), undefined).catch(error => {
+      throw namedLink(file, error)
+    })
+    const handle = found ?? (await open(file, APPENDING | constants.O_CREAT, 0o600))
+    if (empty) await handle.truncate(0)
+    return handle
   }
 }

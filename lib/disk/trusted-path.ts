@@ -1,7 +1,6 @@
-import { lstatSync, type Stats } from 'node:fs'
 import { lstat, mkdir, readdir, readlink } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import { unlessMissing } from './missing.js'
+import { refuseForeign, refuseForeignLink, unlessMissing } from './file.js'
 import { inDirectory, type OpenDirectory } from './open-directory.js'
 
 /** As many links as the kernel follows in one path. */
@@ -45,23 +44,7 @@ export async function makeTrusted(path: string, mode: number): Promise<void> {
   await inTrusted(dirname(path), ({ at }) => mkdir(at(basename(path)), { mode }))
 }
 
-/** Throws Error that names a link of anybody but root and this user: they would be led by it into any directory. */
-function refuseForeign(path: string, stat: Stats | undefined): void {
-  const user = process.getuid?.()
-  if (!stat?.isSymbolicLink() || stat.uid === 0 || stat.uid === user) return
-  const us = user === 0 ? 'root' : `user ${user}`
-  throw new Error(`${path} is a link that belongs to user ${stat.uid}: remove it, or make it again as ${us}`)
-}
-
-/** The same for the last name of a path alone; nothing may be there. */
-export const refuseForeignLink = (path: string) =>
-  refuseForeign(path, lstatSync(path, { throwIfNoEntry: false }))
-
-/** The same, without holding the event loop. */
-export const refuseForeignLinkTo = async (path: string) =>
-  refuseForeign(path, await unlessMissing(lstat(path), undefined))
-
-/** The same for each name in a directory. */
+/** As `refuseForeignLink` for each name in a directory. */
 export async function refuseForeignLinks(directory: string): Promise<void> {
   for (const name of await readdir(directory)) refuseForeignLink(join(directory, name))
 }

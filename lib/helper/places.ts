@@ -1,8 +1,7 @@
 import { type FileHandle, open, realpath, stat } from 'node:fs/promises'
 import { dirname, join, normalize, relative, sep } from 'node:path'
 import type { Config } from '../config/types.js'
-import { mountsBelow } from '../disk/mounts.js'
-import { DIRECTORY, inDirectory, type OpenDirectory } from '../disk/open-directory.js'
+import { DIRECTORY, inDirectory, mountsBelow, type OpenDirectory } from '../disk/open-directory.js'
 
 /** The directories that root's work is done in. They come from the ini, never with a command. */
 export interface Places {

@@ -19,9 +19,6 @@ const BUSY = 0.8
  * first time that the loop is busy while connections come, the listening socket gets more descriptors.
  */
 export class Accepting {
-  readonly #server: Server
-  readonly #options: ServerOpts
-  readonly #log: Log
   readonly #duplicates: Server[] = []
   #accepted = 0
   #since = performance.eventLoopUtilization()
@@ -32,10 +29,11 @@ export class Accepting {
   #closed = false
 
   /** `options`: how the sockets of `server` are made. */
-  constructor(server: Server, options: ServerOpts, log: Log) {
-    this.#server = server
-    this.#options = options
-    this.#log = log
+  constructor(
+    private readonly server: Server,
+    private readonly options: ServerOpts,
+    private readonly log: Log
+  ) {
     server.on('connection', () => this.#count())
   }
 
@@ -56,7 +54,7 @@ export class Accepting {
 
   /** Throws Error where this version of Node has no such handle, or sends it to no process: it is not documented. */
   #duplicate(): void {
-    const { _handle: handle } = this.#server as Server & { _handle?: SendHandle | null }
+    const { _handle: handle } = this.server as Server & { _handle?: SendHandle | null }
     if (!handle) throw new Error(`node ${process.version} does not show the handle of what listens`)
     const child = fork(fileURLToPath(new URL('./duplicate.js', import.meta.url)), {
       stdio: ['ignore', 'ignore', 'ignore', 'ipc']
@@ -77,14 +75,14 @@ export class Accepting {
     this.#child?.kill()
     if (this.#isTold || this.#closed) return
     this.#isTold = true
-    this.#log.warn(`one connection is accepted at a time, which a storm of them may find slow: ${reason}`)
+    this.log.warn(`one connection is accepted at a time, which a storm of them may find slow: ${reason}`)
   }
 
   #listen(handle: Server | undefined): void {
     // Sent by a version of Node that does not send what listens.
     if (!handle) return
-    const duplicate = createServer(this.#options, (socket: Socket) => this.#server.emit('connection', socket))
-    duplicate.on('error', error => this.#log.error(`accepting: ${error.message}`)).listen(handle, WAITING)
+    const duplicate = createServer(this.options, (socket: Socket) => this.server.emit('connection', socket))
+    duplicate.on('error', error => this.log.error(`accepting: ${error.message}`)).listen(handle, WAITING)
     if (this.#closed) duplicate.close()
     else this.#duplicates.push(duplicate)
   }
@@ -94,7 +92,7 @@ export class Accepting {
     this.#done = true
     this.#closed = true
     this.#child?.kill()
-    const servers = [this.#server, ...this.#duplicates]
+    const servers = [this.server, ...this.#duplicates]
     await Promise.all(servers.map(server => new Promise<void>(resolve => server.close(() => resolve()))))
   }
 }

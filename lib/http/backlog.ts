@@ -32,19 +32,16 @@ const MOST_FIRST_IN_A_TURN = 16
 
 /** Begins requests in the order in which they came, so many in each turn of the event loop. */
 class Turns {
-  readonly #most: number
   /** One of each connection at most; the one that came first stands first. */
   readonly #due: (() => void)[] = []
   /** How many were begun at once in this turn. */
   #begun = 0
 
-  constructor(most: number) {
-    this.#most = most
-  }
+  constructor(private readonly most: number) {}
 
   /** Calls `serve` at once, or in a later turn where so many have come in this one. */
   begin(serve: () => void): void {
-    if (this.#due.length > 0 || this.#begun === this.#most) {
+    if (this.#due.length > 0 || this.#begun === this.most) {
       this.later(serve)
       return
     }
@@ -61,7 +58,7 @@ class Turns {
   }
 
   #serve(): void {
-    const these = this.#due.splice(0, this.#most)
+    const these = this.#due.splice(0, this.most)
     if (this.#due.length > 0) setImmediate(() => this.#serve())
     for (const serve of these) serve()
   }
@@ -83,17 +80,14 @@ export class Backlog {
 /** The requests of one connection that wait behind the one that is being served. */
 export class RequestQueue {
   readonly #starts: { readonly start: () => void; readonly bytes: number }[] = []
-  readonly #backlog: Backlog
   #bytes = 0
   /** Whether nothing more is read from the client until none waits. */
   held = false
 
   constructor(
-    backlog: Backlog,
+    private readonly backlog: Backlog,
     readonly reader: Reader
-  ) {
-    this.#backlog = backlog
-  }
+  ) {}
 
   /** Lets a request wait; `start` serves it. False if it is one too many for this connection. */
   push(incoming: IncomingMessage, start: () => void): boolean {
@@ -107,7 +101,7 @@ export class RequestQueue {
       this.reader.hold()
     }
     const most = this.held ? MOST_BYTES_IN_ALL / 2 : MOST_BYTES_IN_ALL
-    if (this.#backlog.bytes > most) this.reader.cut()
+    if (this.backlog.bytes > most) this.reader.cut()
     return length <= MOST_READ
   }
 
@@ -143,7 +137,7 @@ export class RequestQueue {
 
   #count(bytes: number): void {
     this.#bytes += bytes
-    this.#backlog.bytes += bytes
+    this.backlog.bytes += bytes
   }
 }
 

@@ -4,8 +4,7 @@ import { isIP } from 'node:net'
 import { dirname } from 'node:path'
 import { createSecureContext, type SecureContext } from 'node:tls'
 import { Background } from '../background.js'
-import { refuseOthers } from '../disk/key-file.js'
-import { readRegularFile } from '../disk/regular-file.js'
+import { readRegularFile, refuseOthers } from '../disk/file.js'
 import type { Log } from '../log.js'
 
 const DAY_MS = 86_400_000
@@ -162,21 +161,18 @@ export interface CertificateOptions {
  * connections get the new one; one that is no use leaves the old one in force, and the log says so once (rules 2.18).
  */
 export class Certificate {
-  readonly #files: PairFiles
-  readonly #options: CertificateOptions
   readonly #watch: Background
-  #pair: Pair
-  /** What the files looked like when they were read, and when they were looked at last. */
-  #read: string
   #seen: string
   #toldMs = Number.NEGATIVE_INFINITY
 
-  private constructor(files: PairFiles, pair: Pair, stamp: string, options: CertificateOptions) {
-    this.#files = files
-    this.#pair = pair
-    this.#read = stamp
-    this.#seen = stamp
-    this.#options = options
+  private constructor(
+    private readonly files: PairFiles,
+    private pair: Pair,
+    /** What the files looked like when they were read, and when they were looked at last. */
+    private read: string,
+    private readonly options: CertificateOptions
+  ) {
+    this.#seen = read
     this.#watch = new Background({
       work: () => this.#look(),
       everyMs: options.everyMs ?? EVERY_MS,
@@ -194,7 +190,7 @@ export class Certificate {
 
   /** For new connections. */
   get context(): SecureContext {
-    return this.#pair.context
+    return this.pair.context
   }
 
   close(): Promise<void> {
@@ -203,26 +199,26 @@ export class Certificate {
 
   async #look(): Promise<void> {
     this.#tellExpiry()
-    const stamp = await stampOf(this.#files)
+    const stamp = await stampOf(this.files)
     const settled = stamp === this.#seen
     this.#seen = stamp
     // What has just changed may be half of a change.
-    if (!settled || stamp === this.#read) return
-    this.#pair = await readPair(this.#files)
-    this.#read = stamp
-    const until = day(Date.parse(this.#pair.certificate.validTo))
-    this.#options.log.info(`TLS has a new certificate from ${this.#files.certificate}, valid until ${until}`)
+    if (!settled || stamp === this.read) return
+    this.pair = await readPair(this.files)
+    this.read = stamp
+    const until = day(Date.parse(this.pair.certificate.validTo))
+    this.options.log.info(`TLS has a new certificate from ${this.files.certificate}, valid until ${until}`)
     this.#toldMs = Number.NEGATIVE_INFINITY
     this.#tellExpiry()
   }
 
   /** Once a day. */
   #tellExpiry(): void {
-    const now = this.#options.now()
+    const now = this.options.now()
     if (Math.abs(now - this.#toldMs) < DAY_MS) return
     this.#toldMs = now
-    const found = expiry(this.#pair, now)
-    if (found) this.#options.log.warn(`${this.#files.certificate} ${found.text}`)
+    const found = expiry(this.pair, now)
+    if (found) this.options.log.warn(`${this.files.certificate} ${found.text}`)
   }
 }
 

@@ -4,7 +4,6 @@ import { Backlog, RequestQueue } from './backlog.js'
 import { busy } from './busy.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
-import { Notice } from './notice.js'
 import { networkOf } from './source.js'
 
 /** A connection that is younger may have its first request on the way: ms. */
@@ -39,7 +38,6 @@ export class Connection<C> {
   /** The request that came last. */
   last: Exchange<C> | undefined
   readonly #waiting: RequestQueue
-  readonly #backlog: Backlog
   #guarded = false
   #bytesSeen: number | undefined
   /** When its last request came, else when it was opened; by the clock of `performance`. */
@@ -52,10 +50,9 @@ export class Connection<C> {
   constructor(
     public socket: ClientSocket,
     readonly address: string,
-    backlog: Backlog
+    private readonly backlog: Backlog
   ) {
     this.#bytesSeen = socket.bytesRead
-    this.#backlog = backlog
     this.#waiting = new RequestQueue(backlog, this)
   }
 
@@ -72,14 +69,14 @@ export class Connection<C> {
       this.#pipelines = true
       const start = () => {
         this.current = exchange
-        this.#backlog.behind.later(begin)
+        this.backlog.behind.later(begin)
       }
       return this.#waiting.push(exchange.incoming, start)
     }
     this.current = exchange
     // In its turn it would keep its place, of which there are few, while all others are served. Those that are idle are known by then.
     if (this.isCrowded) setImmediate(begin)
-    else this.#backlog.first.begin(begin)
+    else this.backlog.first.begin(begin)
     return true
   }
 
@@ -188,7 +185,6 @@ export class Connections<C> {
   /** Those of the address that had most in this turn. */
   #most: ReadonlySet<Connection<C>> | undefined
   readonly #backlog = new Backlog()
-  readonly #room: Room
   readonly #notice: Notice
   /** Files being sent: each takes a descriptor beside its connection's. */
   #files = 0
@@ -201,8 +197,7 @@ export class Connections<C> {
   #whenEmpty: (() => void) | undefined
   #closing = false
 
-  constructor(room: Room) {
-    this.#room = room
+  constructor(private readonly room: Room) {
     this.#notice = new Notice(room.log)
   }
 
@@ -226,7 +221,7 @@ export class Connections<C> {
     this.#open.set(socket, connection)
     const siblings = this.#ofAddress.get(address)
     // A socket that has ended already has no address.
-    const isBound = peer === '' || !this.#room.isUnbound(peer)
+    const isBound = peer === '' || !this.room.isUnbound(peer)
     if (isBound && siblings) siblings.add(connection)
     else if (isBound) this.#ofAddress.set(address, new Set([connection]))
     socket.once('close', () => this.#forget(connection))
@@ -278,7 +273,7 @@ export class Connections<C> {
   }
 
   get #left(): number {
-    return this.#room.limits.connections - this.#open.size + this.#crowded.size - this.#files
+    return this.room.limits.connections - this.#open.size + this.#crowded.size - this.#files
   }
 
   get #isFull(): boolean {
@@ -291,7 +286,7 @@ export class Connections<C> {
 
   /** Whether there is room for a new connection. */
   #makeRoom(peer: string, siblings: Set<Connection<C>>): 'room' | 'crowded' | 'none' {
-    const { limits, isUnbound } = this.#room
+    const { limits, isUnbound } = this.room
     const perAddress = Math.min(limits.connectionsPerAddress, Math.ceil(limits.connections / 2))
     if (siblings.size >= perAddress && !isUnbound(peer)) {
       this.#notice.say(
@@ -314,7 +309,7 @@ export class Connections<C> {
    * another one, and push out the next.
    */
   #endIdle(): boolean {
-    if (this.#room.limits.crowded === 0) return this.#endIdlest(this.#open.values())
+    if (this.room.limits.crowded === 0) return this.#endIdlest(this.#open.values())
     this.#lookIfFew()
     for (const one of this.#idle) {
       this.#idle.delete(one)
@@ -426,5 +421,29 @@ export class Connections<C> {
 
   endIfIdle(connection: Connection<C>): void {
     if (connection.idle) endSoon(connection.socket)
+  }
+}
+
+const EVERY_MS = 60_000
+
+/**
+ * A warning about something that can happen thousands of times a second: one line a minute for each kind, with how often it
+ * was. Kinds are few words of ours, never a client's.
+ */
+export class Notice {
+  readonly #kinds = new Map<string, { count: number; lastMs: number }>()
+
+  constructor(private readonly log: Log) {}
+
+  /** `text` tells what happens, without how often. */
+  say(text: string, kind = ''): void {
+    const said = this.#kinds.get(kind) ?? { count: 0, lastMs: Number.NEGATIVE_INFINITY }
+    this.#kinds.set(kind, said)
+    said.count++
+    const now = performance.now()
+    if (now - said.lastMs < EVERY_MS) return
+    this.log.warn(said.count === 1 ? text : `${text} (${said.count} times since this was said last)`)
+    said.lastMs = now
+    said.count = 0
   }
 }

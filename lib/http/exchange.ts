@@ -1,7 +1,7 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Sent } from '../source.js'
-import type { ReceivedRequest } from './request.js'
-import type { Route } from './route.js'
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
+import type { JsonValue } from '../json.js'
+import type { Sent, Source } from '../source.js'
+import type { Request, Route } from './route.js'
 
 /** One request and its answer on their way through the server, and what the access log will say of them. */
 export class Exchange<C> {
@@ -52,5 +52,50 @@ export class Exchange<C> {
   /** The client has hung up, or was refused by the parser: nothing can be sent. */
   get gone(): boolean {
     return this.outgoing.destroyed
+  }
+}
+
+/** The request that a handler sees. What few handlers ask for (query, signal) is made when they do. */
+export class ReceivedRequest<C> implements Request<C> {
+  caller!: C
+  body: JsonValue | undefined = undefined
+  #query: URLSearchParams | undefined
+  #controller: AbortController | undefined
+  #abandoned = false
+
+  constructor(
+    readonly method: 'GET' | 'POST',
+    readonly path: string,
+    readonly params: Record<string, string>,
+    private readonly rawQuery: string,
+    readonly headers: IncomingHttpHeaders,
+    readonly source: Source,
+    readonly headOnly: boolean
+  ) {}
+
+  get target(): string {
+    return this.rawQuery === '' ? this.path : `${this.path}?${this.rawQuery}`
+  }
+
+  get query(): URLSearchParams {
+    // node:http gives one character per byte; curl sends UTF-8 as it is typed.
+    this.#query ??= new URLSearchParams(
+      this.rawQuery === '' ? '' : Buffer.from(this.rawQuery, 'latin1').toString('utf8')
+    )
+    return this.#query
+  }
+
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController()
+      if (this.#abandoned) this.#controller.abort()
+    }
+    return this.#controller.signal
+  }
+
+  /** The client has gone before the answer was complete. */
+  abandon(): void {
+    this.#abandoned = true
+    this.#controller?.abort()
   }
 }

@@ -27,8 +27,6 @@ const KEPT_PART = 16
  * their own have a bound of their own alone.
  */
 export class Feeds {
-  readonly #limits: FeedLimits
-  readonly #isUnbound: (address: string) => boolean
   readonly #open = new Set<OpenFeed>()
   readonly #ofAddress = new Counts()
   readonly #ofUser = new Counts()
@@ -38,10 +36,10 @@ export class Feeds {
   #closing = false
 
   /** `isUnbound`: whether an address has no bound of its own. */
-  constructor(limits: FeedLimits, isUnbound: (address: string) => boolean) {
-    this.#limits = limits
-    this.#isUnbound = isUnbound
-  }
+  constructor(
+    private readonly limits: FeedLimits,
+    private readonly isUnbound: (address: string) => boolean
+  ) {}
 
   /** Sends a feed until the client goes, or may no more, or `close` is called. Throws 503 with Retry-After if there are too many. */
   async run<C>(exchange: Exchange<C>, sending: Sending): Promise<void> {
@@ -54,7 +52,7 @@ export class Feeds {
     if (isApart) this.#apart++
     else this.#ofAddress.add(network)
     if (follower) this.#ofUser.add(follower.name)
-    this.#beating ??= setInterval(() => this.#beat(), this.#limits.feedBeatMs).unref()
+    this.#beating ??= setInterval(() => this.#beat(), this.limits.feedBeatMs).unref()
     try {
       await open.run(this.#closing)
     } finally {
@@ -81,7 +79,7 @@ export class Feeds {
 
   /** Throws 503 with Retry-After where there is no place for one more. */
   #assertRoom(address: string, network: string, follower: Follower | undefined): void {
-    const { feeds, feedsPerAddress, feedsPerUser } = this.#limits
+    const { feeds, feedsPerAddress, feedsPerUser } = this.limits
     const most = follower?.first ? feeds : feeds - Math.floor(feeds / KEPT_PART)
     const ofAddress = this.#ofAddress.of(network)
     const ofUser = follower ? this.#ofUser.of(follower.name) : 0
@@ -91,7 +89,7 @@ export class Feeds {
     }
     if (ofUser >= feedsPerUser)
       throw busy(`${follower?.name} has ${ofUser} streams of events open, which is the most for one user`)
-    if (ofAddress >= feedsPerAddress && !this.#isUnbound(address))
+    if (ofAddress >= feedsPerAddress && !this.isUnbound(address))
       throw busy(`${address} has ${ofAddress} streams of events open, which is the most for one address`)
     if (this.#open.size - this.#apart >= most)
       throw busy(`${this.#open.size - this.#apart} streams of events are open, which is the most`)
@@ -119,22 +117,20 @@ class Counts {
 
 /** One feed on its way. */
 class OpenFeed {
-  readonly #exchange: Pick<Exchange<unknown>, 'outgoing' | 'answered' | 'bytes'>
-  readonly #sending: Sending
   #pumping = false
   #again = false
   #askedMs = performance.now()
   #isQuiet = true
 
-  constructor(exchange: Pick<Exchange<unknown>, 'outgoing' | 'answered' | 'bytes'>, sending: Sending) {
-    this.#exchange = exchange
-    this.#sending = sending
-  }
+  constructor(
+    private readonly exchange: Pick<Exchange<unknown>, 'outgoing' | 'answered' | 'bytes'>,
+    private readonly sending: Sending
+  ) {}
 
   /** Resolves when it has ended. */
   async run(closing: boolean): Promise<void> {
-    const { outgoing } = this.#exchange
-    const { feed, begin } = this.#sending
+    const { outgoing } = this.exchange
+    const { feed, begin } = this.sending
     begin()
     const wake = () => void this.#pump(false)
     const stop = feed.follow(wake)
@@ -152,8 +148,8 @@ class OpenFeed {
   }
 
   end(): void {
-    this.#exchange.answered = true
-    this.#exchange.outgoing.end()
+    this.exchange.answered = true
+    this.exchange.outgoing.end()
   }
 
   beat(): void {
@@ -174,7 +170,7 @@ class OpenFeed {
         this.#send(isBeat)
       } while (this.#again)
     } catch {
-      this.#exchange.outgoing.destroy()
+      this.exchange.outgoing.destroy()
     } finally {
       this.#pumping = false
     }
@@ -184,11 +180,11 @@ class OpenFeed {
     const now = performance.now()
     if (!isBeat && now - this.#askedMs < ASKED_MS) return true
     this.#askedMs = now
-    return this.#sending.mayStill()
+    return this.sending.mayStill()
   }
 
   #send(isBeat: boolean): void {
-    const { feed } = this.#sending
+    const { feed } = this.sending
     while (this.#hasRoom) {
       const text = feed.next()
       if (text === '') break
@@ -201,12 +197,12 @@ class OpenFeed {
   }
 
   get #hasRoom(): boolean {
-    const { outgoing } = this.#exchange
+    const { outgoing } = this.exchange
     return !outgoing.writableNeedDrain && !outgoing.writableEnded && !outgoing.destroyed
   }
 
   #write(text: string): void {
-    this.#exchange.bytes += Buffer.byteLength(text)
-    this.#exchange.outgoing.write(text)
+    this.exchange.bytes += Buffer.byteLength(text)
+    this.exchange.outgoing.write(text)
   }
 }

@@ -1,7 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { relative } from 'node:path'
 import mime from 'mime'
+import { ServiceError } from '../errors.js'
 import type { OpenFile } from './open-files.js'
-import { type ByteRange, parseRange } from './range.js'
 
 /** Thrown when a file got shorter while it was sent: its length has been promised, so the connection must end. */
 export class FileShrunk extends Error {
@@ -43,4 +44,52 @@ export function answerWith<F extends Described>(
   if (range) all['Content-Range'] = `bytes ${start}-${end}/${size}`
   const type = mime.getType(path) ?? 'application/octet-stream'
   return { status: range ? 206 : 200, type, headers: all, length: end - start + 1, file, start }
+}
+
+/** A part of a file: the bytes from `start` up to and with `end`. */
+interface ByteRange {
+  readonly start: number
+  readonly end: number
+}
+
+/**
+ * The part of a file of `size` bytes that a Range header asks for (RFC 9110, section 14). Undefined, which is
+ * the whole file, without a header and for several ranges, another unit or a malformed header; throws 416 with
+ * Content-Range for a range that lies outside the file. With If-Range the part is given only if it is this
+ * file's strong `etag`: else the client would join parts of two files.
+ */
+export function parseRange(
+  range: string | undefined,
+  ifRange: string | undefined,
+  etag: string,
+  size: number
+): ByteRange | undefined {
+  if (range === undefined || (ifRange !== undefined && ifRange !== etag)) return undefined
+  const [, first = '', last = ''] = /^bytes=[ \t]*(\d*)-(\d*)[ \t]*$/i.exec(range) ?? []
+  if (first === '' && last === '') return undefined
+  if (first === '') return satisfiable(Math.max(0, size - Number(last)), size - 1, size)
+  if (last !== '' && Number(last) < Number(first)) return undefined
+  return satisfiable(Number(first), last === '' ? size - 1 : Math.min(Number(last), size - 1), size)
+}
+
+function satisfiable(start: number, end: number, size: number): ByteRange {
+  if (start < size) return { start, end }
+  throw new ServiceError(416, `the range lies outside the file of ${size} bytes`, {
+    'Content-Range': `bytes */${size}`
+  })
+}
+
+/** Files that a front server sends in place of svcd. */
+export interface FrontFiles {
+  /** The directory of those files, absolute. */
+  readonly directory: string
+  /** Location of that directory in the front server, with a slash at its end; clients cannot ask for it. */
+  readonly location: string
+}
+
+/** Where the front server has the file `path`, as X-Accel-Redirect names it; undefined for a file elsewhere. */
+export function frontLocation({ directory, location }: FrontFiles, path: string): string | undefined {
+  const inside = relative(directory, path)
+  if (inside === '' || inside.startsWith('..') || inside.startsWith('/')) return undefined
+  return location + inside.split('/').map(encodeURIComponent).join('/')
 }

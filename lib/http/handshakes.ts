@@ -25,7 +25,6 @@ export interface HandshakesOptions {
  * only as many addresses as there are places delay another one, by `yieldMs` at most.
  */
 export class Handshakes {
-  readonly #options: HandshakesOptions
   readonly #places: Semaphore
   readonly #beginning = new Semaphore(IN_A_TURN)
   /** All that have no TLS yet, with their address. */
@@ -37,14 +36,13 @@ export class Handshakes {
   /** Their places are about to be free. */
   readonly #cut = new Set<Socket>()
 
-  constructor(options: HandshakesOptions) {
-    this.#options = options
+  constructor(private readonly options: HandshakesOptions) {
     this.#places = new Semaphore(options.most)
   }
 
   /** Takes a connection of which nothing was read. Calls `secured` as soon as there may be something to read. */
   take(raw: Socket, address: string, secured: (socket: TLSSocket) => void): void {
-    const timer = setTimeout(() => raw.destroy(), this.#options.timeoutMs)
+    const timer = setTimeout(() => raw.destroy(), this.options.timeoutMs)
     this.#open.set(raw, address)
     const isFirst = !this.#under.has(address) && this.#places.waiting(0, address) === 0
     void this.#places
@@ -117,7 +115,7 @@ export class Handshakes {
       const yields = setTimeout(() => {
         this.#late.add(raw)
         this.#makeRoom()
-      }, this.#options.yieldMs)
+      }, this.options.yieldMs)
       const done = () => {
         clearTimeout(yields)
         this.#late.delete(raw)
@@ -126,12 +124,12 @@ export class Handshakes {
       }
       const failed = () => {
         done()
-        this.#options.failed(peer, reason)
+        this.options.failed(peer, reason)
       }
       const hungUp = () => raw.destroy()
       const socket = new TLSSocket(raw, {
         isServer: true,
-        secureContext: this.#options.context(),
+        secureContext: this.options.context(),
         ALPNProtocols: ['http/1.1']
       })
       tellProgress(socket, raw)

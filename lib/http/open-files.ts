@@ -9,34 +9,31 @@ export class OpenFile {
   static #made = 0
   /** No other one has it, also when the same file is opened again. */
   readonly id = ++OpenFile.#made
-  readonly path: string
-  readonly #handle: FileHandle
-  readonly #found: BigIntStats
 
-  constructor(path: string, handle: FileHandle, found: BigIntStats) {
-    this.path = path
-    this.#handle = handle
-    this.#found = found
-  }
+  constructor(
+    readonly path: string,
+    private readonly handle: FileHandle,
+    private readonly found: BigIntStats
+  ) {}
 
   get size(): number {
-    return Number(this.#found.size)
+    return Number(this.found.size)
   }
 
   /** When it was changed last, in milliseconds since 1970. */
   get changedMs(): number {
-    return Number(this.#found.ctimeNs) / 1e6
+    return Number(this.found.ctimeNs) / 1e6
   }
 
   /** Strong: other bytes have another one. */
   get etag(): string {
-    const { ino, size, mtimeNs } = this.#found
+    const { ino, size, mtimeNs } = this.found
     return `"${ino.toString(16)}-${size.toString(16)}-${mtimeNs.toString(16)}"`
   }
 
   /** Whether a file is this one, with the same bytes. */
   is({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): boolean {
-    const found = this.#found
+    const found = this.found
     return (
       found.dev === dev &&
       found.ino === ino &&
@@ -48,11 +45,11 @@ export class OpenFile {
 
   /** Fills the buffer with the bytes from `position` on, `length` at most. Resolves with how many there were. */
   async read(buffer: Buffer, position: number, length: number): Promise<number> {
-    return (await this.#handle.read(buffer, 0, length, position)).bytesRead
+    return (await this.handle.read(buffer, 0, length, position)).bytesRead
   }
 
   close(): Promise<void> {
-    return this.#handle.close()
+    return this.handle.close()
   }
 }
 
@@ -73,11 +70,8 @@ interface Descriptors {
 /** The files that are being sent, each of them open once, however many clients it is sent to. */
 export class OpenFiles {
   readonly #open = new Map<string, Entry>()
-  readonly #descriptors: Descriptors
 
-  constructor(descriptors: Descriptors) {
-    this.#descriptors = descriptors
-  }
+  constructor(private readonly descriptors: Descriptors) {}
 
   /**
    * Runs `use` with the file that is at `path` now. Throws 404 where there is no regular file, 503 when it cannot be opened
@@ -101,7 +95,7 @@ export class OpenFiles {
       // Somebody else has found that out, and opened it anew.
       if (this.#open.get(path) !== known) return this.#take(path)
     }
-    this.#descriptors.take()
+    this.descriptors.take()
     const file = openRegular(path)
     const entry = { file, isStillThere: singleFlight(() => isStillAt(path, file)), users: 1 }
     // `with` tells why it cannot be opened.
@@ -117,7 +111,7 @@ export class OpenFiles {
       const file = await entry.file.catch(() => undefined)
       await file?.close()
     } finally {
-      this.#descriptors.giveBack()
+      this.descriptors.giveBack()
     }
   }
 }
@@ -152,3 +146,92 @@ async function openRegular(path: string): Promise<OpenFile> {
 }
 
 const missing = (path: string) => notFound(`there is no file ${basename(path)}`)
+
+/** A larger file is a download: it is sent in pieces. */
+const LARGEST = 64 * 1024
+/** What is kept of all small files, in bytes. */
+const MOST_BYTES = 4 * 1024 * 1024
+/** A clock of files has ticks: what is changed twice within one has the time of the first change still. */
+const TICK_MS = 1000
+
+/** A file that is wholly in memory. Nobody may write into its bytes. */
+export interface SmallFile {
+  /** What was found of it before it was read. It is closed. */
+  readonly file: OpenFile
+  readonly bytes: Buffer
+}
+
+/** A look at what is at a path, and how many wait for one. */
+interface Look {
+  readonly now: () => Promise<SmallFile | undefined>
+  users: number
+}
+
+/**
+ * The small files that were sent last, wholly in memory, so that one is answered as a text is (rules 2.13). Machines
+ * that boot together ask for the same ones at nearly the same time: all who wait share one look at the disk.
+ */
+export class SmallFiles {
+  readonly #kept = new Map<string, SmallFile>()
+  #bytes = 0
+  readonly #looks = new Map<string, Look>()
+
+  /** `files`: by which they are opened. `now`: milliseconds since 1970. */
+  constructor(
+    private readonly files: OpenFiles,
+    private readonly now: () => number = Date.now
+  ) {}
+
+  /**
+   * The file that is at `path` after the call; undefined if it is larger than a small one, is no regular file, or cannot be
+   * read now. It never rejects: whoever opens the file then is told why.
+   */
+  async get(path: string): Promise<SmallFile | undefined> {
+    let look = this.#looks.get(path)
+    if (!look) {
+      look = { now: singleFlight(() => this.#look(path)), users: 0 }
+      this.#looks.set(path, look)
+    }
+    look.users++
+    try {
+      return await look.now()
+    } catch {
+      return undefined
+    } finally {
+      if (--look.users === 0) this.#looks.delete(path)
+    }
+  }
+
+  async #look(path: string): Promise<SmallFile | undefined> {
+    const found = await stat(path, { bigint: true })
+    const kept = this.#kept.get(path)
+    if (kept) this.#drop(path, kept)
+    if (kept?.file.is(found)) return this.#keep(path, kept)
+    if (!found.isFile() || found.size > LARGEST) return undefined
+    return this.files.with(path, async file => {
+      // It may be another one by now.
+      if (file.size > LARGEST) return undefined
+      const bytes = Buffer.allocUnsafeSlow(file.size)
+      // A file that got shorter meanwhile is left to who sends it in pieces.
+      if ((await file.read(bytes, 0, file.size)) < file.size) return undefined
+      const small = { file, bytes }
+      return this.now() - file.changedMs < TICK_MS ? small : this.#keep(path, small)
+    })
+  }
+
+  /** What was used last is last. */
+  #keep(path: string, small: SmallFile): SmallFile {
+    this.#kept.set(path, small)
+    this.#bytes += small.bytes.length
+    for (const [oldest, other] of this.#kept) {
+      if (this.#bytes <= MOST_BYTES) break
+      this.#drop(oldest, other)
+    }
+    return small
+  }
+
+  #drop(path: string, small: SmallFile): void {
+    this.#kept.delete(path)
+    this.#bytes -= small.bytes.length
+  }
+}

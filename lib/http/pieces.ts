@@ -3,16 +3,16 @@ import type { OpenFile } from './open-files.js'
 
 /** Bytes of a file that were read, and who writes them to a client. */
 class Piece {
-  /** Where they were read to, which is longer at the end of a file. */
-  readonly #buffer: Buffer
-  readonly #free: (buffer: Buffer) => void
   readonly read: Promise<Buffer>
   #users = 1
 
   /** `read` fills the buffer, and says how many bytes there were; `free` is told when nobody has it any more. */
-  constructor(buffer: Buffer, read: Promise<number>, free: (buffer: Buffer) => void) {
-    this.#buffer = buffer
-    this.#free = free
+  constructor(
+    /** Where they were read to, which is longer at the end of a file. */
+    private readonly buffer: Buffer,
+    read: Promise<number>,
+    private readonly free: (buffer: Buffer) => void
+  ) {
     this.read = read.then(bytes => buffer.subarray(0, bytes))
   }
 
@@ -22,7 +22,7 @@ class Piece {
   }
 
   letGo(): void {
-    if (--this.#users === 0) this.#free(this.#buffer)
+    if (--this.#users === 0) this.free(this.buffer)
   }
 }
 
@@ -38,16 +38,13 @@ export interface Given {
  * ones at nearly the same time. Only whole pieces are kept, so that there are few of them whatever is asked for.
  */
 export class Pieces {
-  readonly #mostBytes: number
   readonly #kept = new Map<string, { readonly piece: Piece; readonly bytes: number }>()
   #bytes = 0
   /** Buffers of one size that nobody has. */
   #spare: Buffer[] = []
 
   /** `mostBytes`: what is kept for others, and for the next reads. */
-  constructor(mostBytes: number) {
-    this.#mostBytes = mostBytes
-  }
+  constructor(private readonly mostBytes: number) {}
 
   /**
    * The bytes of a file from `position` to the end of their piece, where pieces have `size` bytes, but no more than `most`.
@@ -92,7 +89,7 @@ export class Pieces {
     this.#kept.set(key, { piece: piece.use(), bytes })
     this.#bytes += bytes
     for (const oldest of this.#kept.keys()) {
-      if (this.#bytes <= this.#mostBytes) break
+      if (this.#bytes <= this.mostBytes) break
       this.#drop(oldest)
     }
     piece.read.catch(() => {
@@ -106,7 +103,7 @@ export class Pieces {
     const read = file.read(buffer, position, length)
     return new Piece(buffer, read, freed => {
       if (this.#spare[0]?.length !== freed.length) this.#spare = []
-      if ((this.#spare.length + 1) * freed.length + this.#bytes <= this.#mostBytes) this.#spare.push(freed)
+      if ((this.#spare.length + 1) * freed.length + this.#bytes <= this.mostBytes) this.#spare.push(freed)
     })
   }
 

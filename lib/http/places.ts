@@ -40,7 +40,6 @@ export interface PlacesOptions {
 
 /** Answers that are so large, or take so long, that there may be only so many at once (rules 2.13). */
 export class Places {
-  readonly #options: PlacesOptions
   readonly #taken = new Map<Place, () => void>()
   readonly #waiting = new Waiting()
   readonly #comebacks: Comebacks
@@ -49,8 +48,7 @@ export class Places {
   /** What each address has, and waits for. */
   readonly #ofAddress = new Map<string, number>()
 
-  constructor(options: PlacesOptions) {
-    this.#options = options
+  constructor(private readonly options: PlacesOptions) {
     this.#comebacks = new Comebacks(options.leastPerSecond)
   }
 
@@ -61,7 +59,7 @@ export class Places {
 
   /** Runs `send` with a place, if the client is there by then; throws 503 with Retry-After if there is none in time. */
   async run<C>(exchange: Exchange<C>, send: (place: Place) => Promise<void>): Promise<void> {
-    const { ofAddress } = this.#options
+    const { ofAddress } = this.options
     const address = networkOf(exchange.address)
     const before = this.#ofAddress.get(address) ?? 0
     if (ofAddress && before >= ofAddress.most && !ofAddress.isUnbound(exchange.address))
@@ -96,7 +94,7 @@ export class Places {
       this.#given++
       return true
     }
-    const { waitMs, what } = this.#options
+    const { waitMs, what } = this.options
     const until = performance.now() + waitMs
     for (;;) {
       const left = until - performance.now()
@@ -117,7 +115,7 @@ export class Places {
   }
 
   get #isFree(): boolean {
-    return this.#taken.size + this.#given < this.#options.most
+    return this.#taken.size + this.#given < this.options.most
   }
 
   /** Gives a free place to one who waits. */
@@ -143,7 +141,7 @@ export class Places {
         end(false)
       }
       // Now and then a client that has its place stops reading.
-      const timer = setTimeout(stop, Math.min(ms, this.#options.yieldMs))
+      const timer = setTimeout(stop, Math.min(ms, this.options.yieldMs))
       this.#waiting.add(address, give)
       outgoing.once('close', stop)
     })
@@ -157,7 +155,7 @@ export class Places {
       if ((place.waitingSince ?? Infinity) < (longest?.waitingSince ?? Infinity)) longest = place
     }
     if (longest?.waitingSince === undefined) return false
-    if (performance.now() - longest.waitingSince < this.#options.yieldMs) return false
+    if (performance.now() - longest.waitingSince < this.options.yieldMs) return false
     const cut = this.#taken.get(longest)
     this.#taken.delete(longest)
     cut?.()

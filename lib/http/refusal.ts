@@ -2,10 +2,10 @@ import { STATUS_CODES } from 'node:http'
 import { ServiceError } from '../errors.js'
 import type { Log } from '../log.js'
 import { hasBody, hasCome, SHORT_BYTES } from './body.js'
+import type { Notice } from './connections.js'
 import { endSoon } from './connections.js'
 import type { Exchange } from './exchange.js'
 import { headerTooLarge } from './header.js'
-import type { Notice } from './notice.js'
 import { begin, type Manner, send } from './send.js'
 
 /** More than this is not even dropped. */

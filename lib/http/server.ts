@@ -16,26 +16,22 @@ import { AccessLog } from './access-log.js'
 import { MOST_READ } from './backlog.js'
 import { ClientGone, hasBody, hasCome, isHangUp, readBody, SHORT_BYTES, textOf } from './body.js'
 import { busyForLong } from './busy.js'
-import { Connections } from './connections.js'
+import { Connections, Notice } from './connections.js'
 import { Downloads } from './downloads.js'
-import { Exchange } from './exchange.js'
+import { Exchange, ReceivedRequest } from './exchange.js'
 import { Feeds } from './feeds.js'
-import { Forwards } from './forwards.js'
-import type { FrontFiles } from './front-files.js'
+import type { FrontFiles } from './files.js'
 import { Handshakes } from './handshakes.js'
 import { ADDED, checkBytes, checkHeader, MOST_LINES } from './header.js'
 import { defaultLimits, type Limits } from './limits.js'
 import { Lists } from './lists.js'
-import { Notice } from './notice.js'
 import { writeAsOne } from './one-write.js'
-import { OpenFiles } from './open-files.js'
+import { OpenFiles, SmallFiles } from './open-files.js'
 import { Places } from './places.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
-import { ReceivedRequest } from './request.js'
 import type { Answer, Elsewhere, HandedOn, RequestHead, Route } from './route.js'
 import { Router } from './router.js'
-import { type Manner, send } from './send.js'
-import { SmallFiles } from './small-files.js'
+import { Forwards, type Manner, send } from './send.js'
 import { peerReader, sourceReader } from './source.js'
 import { parseStrict, parsingStrict } from './strict-json.js'
 import { parseTarget } from './target.js'
@@ -101,7 +97,6 @@ export interface ServerOptions<C> {
  * method 405, `authorize` 401/403, `param` 400/404, body 413/400, handler. Every refusal on every way is JSON.
  */
 export class HttpServer<C> {
-  readonly #options: ServerOptions<C>
   readonly #limits: Limits
   readonly #manner: Manner<C>
   readonly #router: Router<C>
@@ -122,9 +117,8 @@ export class HttpServer<C> {
   #closed: Promise<void> | undefined
 
   /** Throws Error for two routes of the same shape and for a trusted proxy that is no address. */
-  constructor(options: ServerOptions<C>) {
+  constructor(private readonly options: ServerOptions<C>) {
     const { ownAddresses = LOOPBACK, trustedProxies } = options
-    this.#options = options
     this.#limits = { ...defaultLimits, ...options.limits }
     this.#router = new Router(options.routes)
     this.#lists = new Lists(this.#limits)
@@ -204,7 +198,7 @@ export class HttpServer<C> {
         if (!socket.destroyed) this.accept(socket)
       })
     })
-    const accepting = new Accepting(listener, accepted, this.#options.log)
+    const accepting = new Accepting(listener, accepted, this.options.log)
     this.#tls = { accepting, handshakes }
     return this.#listen(listener, address, port)
   }
@@ -215,7 +209,7 @@ export class HttpServer<C> {
       server.listen({ host: address, port, backlog: WAITING }, () => {
         server
           .off('error', reject)
-          .on('error', error => this.#options.log.error(`accepting: ${error.message}`))
+          .on('error', error => this.options.log.error(`accepting: ${error.message}`))
         const { address, port } = server.address() as AddressInfo
         resolve({ address, port })
       })
@@ -275,7 +269,7 @@ export class HttpServer<C> {
   #answer(exchange: Exchange<C>): Answer | Promise<Answer> {
     const { incoming } = exchange
     const { headers } = incoming
-    const options = this.#options
+    const options = this.options
     if (this.#connections.closing) throw shuttingDown
     if (!this.#connections.admits(incoming.socket))
       throw busyForLong('as many connections are open as there may be')
@@ -321,7 +315,7 @@ export class HttpServer<C> {
     handedOn: HandedOn | undefined
   ): Promise<Answer> {
     const { incoming } = exchange
-    const options = this.#options
+    const options = this.options
     request.caller = await caller
     this.#checkParams(route, request.params)
     const keep = route.body !== 'ignored'
@@ -358,7 +352,7 @@ export class HttpServer<C> {
   }
 
   #checkParams(route: Route<C>, params: Record<string, string>): void {
-    const { param } = this.#options
+    const { param } = this.options
     if (param) for (const name in params) params[name] = param(name, params[name] as string, route)
   }
 
@@ -412,8 +406,8 @@ export class HttpServer<C> {
   async #mayStill({ request, route }: Exchange<C>): Promise<boolean> {
     if (!request || !route) return false
     try {
-      await this.#options.authorize(route, request)
-      return this.#options.elsewhere?.(route, request) === undefined
+      await this.options.authorize(route, request)
+      return this.options.elsewhere?.(route, request) === undefined
     } catch {
       return false
     }
@@ -443,7 +437,7 @@ export class HttpServer<C> {
   }
 
   #toRefusal(error: unknown, { incoming, path, route, request }: Exchange<C>): ServiceError {
-    const { log, isKnown = () => true } = this.#options
+    const { log, isKnown = () => true } = this.options
     const caller = request?.caller
     const kind = caller !== undefined && isKnown(caller) ? undefined : `503 ${route?.method} ${route?.path}`
     return toRefusal(error, `${incoming.method} ${path}`, { log, shed: this.#shed, kind })
@@ -500,7 +494,7 @@ export class HttpServer<C> {
     if (!complete) exchange.request?.abandon()
     exchange.tellEnd(complete)
     const { route, status, bytes, startedMs } = exchange
-    this.#options.counted?.({ route, status, bytes, ms: performance.now() - startedMs })
+    this.options.counted?.({ route, status, bytes, ms: performance.now() - startedMs })
     this.#accessLog.request(exchange, complete)
   }
 }

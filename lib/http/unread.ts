@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { Log } from '../log.js'
+import { Notice } from './connections.js'
 import type { Exchange } from './exchange.js'
-import { Notice } from './notice.js'
 
 /** What clients may leave unread of all answers together, in bytes; downloads are not counted here. */
 const MOST_BYTES = 32 * 1024 * 1024

@@ -1,12 +1,12 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../config/types.js'
-import { hasDirectory, hasFile } from '../disk/kind.js'
+import { hasDirectory, hasFile } from '../disk/file.js'
 import { groupOf, settingsOf } from '../model/effective.js'
 import type { Files } from '../model/index.js'
+import type { ClusterSettings, View } from '../model/stored.js'
 import { filesOf, tagKey, untagged } from '../model/tags.js'
 import { meantTree } from '../model/types/osimage.js'
-import type { ClusterSettings, View } from '../model/view.js'
 
 /** What is wrong with the files and directories of images. */
 export interface ImageFindings {

@@ -1,9 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { syncDirectory } from '../disk/directory.js'
-import { readRegularFile } from '../disk/regular-file.js'
-import { replaceDurably } from '../disk/replace.js'
+import { readRegularFile, replaceDurably, syncDirectory } from '../disk/file.js'
 
 /** A pack: hidden files in the files directory and, once they get their names, those names. */
 export interface PackIntent {

@@ -1,6 +1,6 @@
 import { readdir, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import { resolveInside } from '../disk/inside.js'
+import { resolveInside } from '../disk/open-directory.js'
 import { file } from '../model/field.js'
 import { isFileName } from '../model/names.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'

@@ -1,7 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { sameBytes, syncFile } from '../disk/copy.js'
-import { exists, isFile } from '../disk/missing.js'
+import { exists, isFile, sameBytes, syncFile } from '../disk/file.js'
 import { unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'

@@ -1,11 +1,19 @@
 import { mkdir, realpath } from 'node:fs/promises'
-import { basename, join, sep } from 'node:path'
-import { exists } from '../disk/missing.js'
-import { badRequest, unavailable } from '../errors.js'
+import { basename, dirname, join, relative, sep } from 'node:path'
+import { exists } from '../disk/file.js'
+import { mountsBelow } from '../disk/open-directory.js'
+import { badRequest, notFound, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
+import type { Actor } from '../model/model.js'
+import { isObjectName } from '../model/names.js'
+import type { Given } from '../model/object-type.js'
+import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
 import { FollowingError, StoreError } from '../store/errors.js'
 import type { ImageContext } from './context.js'
 import { newIntentId, type RemovalIntent, type TreeIntent, temporary } from './intents.js'
+import type { Target } from './transfer/remote.js'
+import { Changes, requestOf } from './transfers.js'
+import { checkUnmounted, here, imageTree, realBelow, treeIfAny } from './trees.js'
 
 /** A tree to be made. */
 export interface Placement extends Pick<TreeIntent, 'parent' | 'target' | 'replaces'> {
@@ -24,7 +32,7 @@ export interface Placement extends Pick<TreeIntent, 'parent' | 'target' | 'repla
  * the place holds either what it held before or the new tree, and nothing else stays: at once, or after the next
  * start (`settle`). Where it is not known whether it is stored, the new tree stays until that is (`decide`).
  */
-export async function placeTree(context: ImageContext, placement: Placement, job: JobContext): Promise<void> {
+async function placeTree(context: ImageContext, placement: Placement, job: JobContext): Promise<void> {
   const { intents, config, now, work } = context
   const { parent, target, replaces, timeLimitMs } = placement
   const { signal } = job
@@ -75,7 +83,7 @@ const isUnclear = ({ controllers }: ImageContext, { replaces }: Placement, error
   controllers !== undefined && !replaces && error instanceof StoreError && !(error instanceof FollowingError)
 
 /** 400: what is in the way is never overwritten. */
-export const alreadyThere = (place: string) =>
+const alreadyThere = (place: string) =>
   badRequest(`the directory ${place} exists already; remove it, or choose another name`)
 
 /** Undoes the renames of a placement that did not come to its end. Its new tree has the hidden name after that. */
@@ -127,4 +135,136 @@ export async function pathsOf({ config }: ImageContext, intent: TreeIntent | Rem
     old: join(base, temporary(id, 'old')),
     place: join(base, target)
   }
+}
+
+/**
+ * Where the tree of an image is or, where there is none yet, will be: parent and target as placeTree takes them, and the
+ * tree that stands there. Throws unavailable (503) naming `[image] directory` for a place outside it, and for one that
+ * cannot be replaced as a whole.
+ */
+export async function placeOf(directory: string, image: OsimageDoc) {
+  const path = meantTree(directory, image)
+  if (!(await exists(path))) {
+    const above = dirname(path)
+    if (above === directory) return { parent: '', target: basename(path), tree: undefined }
+    const parent = await realBelow(directory, above).catch(error => {
+      throw unavailable(
+        `OS image ${image.name}: path ${path} cannot be made below [image] directory ${directory}: ${error.message}`
+      )
+    })
+    return { parent: relative(await realpath(directory), parent), target: basename(path), tree: undefined }
+  }
+  const tree = await imageTree(directory, image.name, path)
+  const [mounted] = await mountsBelow(tree)
+  if (mounted !== undefined)
+    throw unavailable(
+      `OS image ${image.name}: ${tree} cannot be replaced: something is mounted at ${mounted}`
+    )
+  return { parent: relative(await realpath(directory), dirname(tree)), target: basename(tree), tree }
+}
+
+/**
+ * Makes a node's file systems the tree of an image. The old tree stays until the new one is whole. An image without a
+ * path gets `<[image] directory>/<its name>`. A dry run only tells what would change.
+ */
+export async function grabImage(
+  context: ImageContext,
+  from: Target,
+  osimage: string,
+  dryrun: boolean,
+  actor: Actor,
+  job: JobContext
+): Promise<void> {
+  const { model, config } = context
+  const { directory } = config.image
+  const image = model.get('osimage', osimage)
+  const { parent, target, tree } = await placeOf(directory, image)
+  const changes = new Changes(job, from.node, dryrun)
+  const take = async (work: string) => {
+    const { args, course } = requestOf(context, image, changes)
+    const place = { tree, parent: dryrun ? '' : parent, work: basename(work) }
+    await changes.during(() => context.work.call('grab', { ...args, ...from, ...place }, course))
+  }
+  if (dryrun) return take(join(directory, temporary(newIntentId())))
+  job.line(`taking node ${from.node} into OS image ${osimage}`)
+  const commit = (at: number) =>
+    model.change(actor, tx => {
+      const now = tx.get('osimage', osimage)
+      if (!now)
+        throw unavailable(`OS image ${osimage} was deleted or renamed while node ${from.node} was grabbed`)
+      if (now.path !== image.path)
+        throw unavailable(`OS image ${osimage}: field "path" was changed while node ${from.node} was grabbed`)
+      const stored = { ...now, path: now.path ?? join(directory, osimage), ...here(context) }
+      if (now.path === undefined || now.controller !== stored.controller) tx.put('osimage', osimage, stored)
+      if (tree === undefined && parent === '' && isObjectName(target))
+        tx.put('tree', target, { name: target, at, osimage, ...here(context) })
+    })
+  const placement = { parent, target, replaces: tree !== undefined, timeLimitMs: config.ssh.time_limit }
+  await placeTree(context, { ...placement, fill: take, commit }, job)
+}
+
+/**
+ * Gives the source of a clone. Throws 404 without a source or a new name, 400 for a name that is taken and for a `path`
+ * that is neither the source's nor where the files go, 503 for a directory with something mounted in it.
+ */
+export async function checkClone(
+  { model, config }: ImageContext,
+  name: string,
+  given: Given
+): Promise<OsimageDoc> {
+  const source = model.get('osimage', name)
+  const copy = given.newName
+  if (!copy) throw notFound(`OS image ${name}: field "newosimage" is missing`)
+  if (model.view.get('osimage', copy)) throw badRequest(`OS image ${copy} exists already`)
+  const path = given.values.get('path') ?? source.path
+  const place = join(config.image.directory, copy)
+  if (path !== source.path && path !== place)
+    throw badRequest(`OS image ${name}: field "path": the files of the clone go to ${place}`)
+  const tree = await treeIfAny(config.image.directory, source)
+  if (tree === undefined) return source
+  await checkUnmounted(name, tree, 'copied')
+  // A directory that waits for its removal is gone by the time this runs: both need the same lane.
+  if (!model.view.get('tree', copy)?.abandoned && (await exists(place))) throw alreadyThere(place)
+  return source
+}
+
+/**
+ * Copies an image with its directory, by reflinks where the file system can. The clone names the packed files of its
+ * source, which stay as long as anybody names them. All of it is there at the end, or nothing.
+ */
+export async function cloneImage(
+  context: ImageContext,
+  name: string,
+  given: Given,
+  actor: Actor,
+  job: JobContext
+): Promise<void> {
+  const { model } = context
+  const { directory, time_limit: timeLimitMs } = context.config.image
+  const source = await checkClone(context, name, given)
+  const copy = given.newName as string
+  const values = new Map(given.values)
+  values.delete('path')
+  const tree = await treeIfAny(directory, source)
+  if (tree === undefined) {
+    job.line(`OS image ${name} has no directory: nothing but the object is copied`)
+    return model.clone('osimage', name, { ...given, values }, actor)
+  }
+  const { signal } = job
+  const place = join(directory, copy)
+  if (await exists(place)) throw alreadyThere(place)
+  job.line(`copying ${tree} to ${place}`)
+  const fill = async (path: string) => {
+    const args = { tree, parent: '', work: basename(path) }
+    await context.work.call('clone', args, { signal, timeLimitMs })
+  }
+  const commit = (at: number) =>
+    model.clone('osimage', name, { ...given, values: values.set('path', place) }, actor, tx => {
+      if (tx.get('osimage', name)?.path !== source.path)
+        throw unavailable(`OS image ${name}: field "path" was changed while it was copied`)
+      tx.put('tree', copy, { name: copy, at, osimage: copy, ...here(context) })
+      const made = tx.get('osimage', copy)
+      if (made) tx.put('osimage', copy, { ...made, ...here(context) })
+    })
+  await placeTree(context, { parent: '', target: copy, replaces: false, timeLimitMs, fill, commit }, job)
 }

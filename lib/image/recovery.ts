@@ -3,7 +3,7 @@ import type { ImageContext } from './context.js'
 import type { Intent, RemovalIntent, TreeIntent } from './intents.js'
 import { removeHidden, settle } from './place-tree.js'
 import { discard } from './publish.js'
-import { decideRemoval, hideLeft } from './removal.js'
+import { decideRemoval, hideLeft } from './removals.js'
 
 /**
  * Puts right what an earlier daemon left unfinished. After that, each place holds what it held before, or what the store

@@ -1,13 +1,13 @@
 import { realpathSync } from 'node:fs'
 import { realpath, stat } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join } from 'node:path'
-import { exists } from '../disk/missing.js'
-import { mountsBelow } from '../disk/mounts.js'
+import { exists } from '../disk/file.js'
+import { mountsBelow } from '../disk/open-directory.js'
 import { ServiceError, unavailable } from '../errors.js'
 import { theDaemon } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
+import type { Tx, View } from '../model/stored.js'
 import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
-import type { Tx, View } from '../model/view.js'
 import type { ImageContext } from './context.js'
 
 type Shared = Pick<ImageContext, 'config' | 'controllers'>

@@ -1,6 +1,6 @@
 import { rm } from 'node:fs/promises'
 import { Background } from '../background.js'
-import { replaceDurably } from '../disk/replace.js'
+import { replaceDurably } from '../disk/file.js'
 import type { Log } from '../log.js'
 
 /** How records are written; tests put failing ones here. */
@@ -39,16 +39,14 @@ interface RecordFileOptions {
 
 /** Keeps one file in step with its record. What cannot be written is tried again, ever slower. */
 export class RecordFile {
-  readonly #options: RecordFileOptions
   readonly #writing: Background
   /** How often the record has changed, and how often it had when it was last written. */
   #changes = 0
   #written = 0
   #bytes: number
 
-  constructor(options: RecordFileOptions) {
+  constructor(private readonly options: RecordFileOptions) {
     const { file, log } = options
-    this.#options = options
     this.#bytes = options.bytes ?? 0
     this.#writing = new Background({
       work: () => this.#write(),
@@ -84,7 +82,7 @@ export class RecordFile {
   /** Removes the file, and writes no more. Rejects when it cannot be removed. */
   async remove(): Promise<void> {
     await this.#writing.close()
-    await this.#options.disk.remove(this.#options.file)
+    await this.options.disk.remove(this.options.file)
   }
 
   /** Writes no more, and leaves what is written: another controller goes on with it. */
@@ -99,12 +97,12 @@ export class RecordFile {
   }
 
   get #soonMs(): number {
-    const { flow = Number.POSITIVE_INFINITY } = this.#options
+    const { flow = Number.POSITIVE_INFINITY } = this.options
     return Math.max(SOON_MS, (this.#bytes / flow) * 1000)
   }
 
   async #write(): Promise<void> {
-    const { file, text, wrote, onWritten, disk } = this.#options
+    const { file, text, wrote, onWritten, disk } = this.options
     const changes = this.#changes
     const content = text()
     await disk.replace(file, content)

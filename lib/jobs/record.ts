@@ -19,19 +19,17 @@ export class Transcript {
   readonly #first: string[]
   #leftOut: number
   readonly #last: string[]
-  readonly #mostBytes: number
   /** Bytes of JSON of the first and of the last lines. */
   readonly #bytes: { first: number; last: number }
 
   /** `mostBytes`: of JSON, of the first lines, and as many of the last ones. */
   constructor(
     { first, left_out, last }: TranscriptDoc = { first: [], left_out: 0, last: [] },
-    mostBytes = Number.POSITIVE_INFINITY
+    private readonly mostBytes = Number.POSITIVE_INFINITY
   ) {
     this.#first = [...first]
     this.#leftOut = left_out
     this.#last = [...last]
-    this.#mostBytes = mostBytes
     const bytesOf = (lines: readonly string[]) => lines.reduce((sum, line) => sum + this.#sizeOf(line), 0)
     this.#bytes = { first: bytesOf(first), last: bytesOf(last) }
   }
@@ -46,7 +44,7 @@ export class Transcript {
     const line: string = JSON.parse(JSON.stringify(oneLine(text.slice(0, LONGEST_LINE))))
     const size = this.#sizeOf(line)
     const isAmongFirst = this.#first.length < LINES_KEPT && this.#first.length === this.count
-    if (isAmongFirst && this.#bytes.first + size <= this.#mostBytes) {
+    if (isAmongFirst && this.#bytes.first + size <= this.mostBytes) {
       this.#first.push(line)
       this.#bytes.first += size
       return
@@ -54,7 +52,7 @@ export class Transcript {
     this.#last.push(line)
     this.#bytes.last += size
     // The last line is kept whatever it is: it says how the job ended.
-    while (this.#last.length > LINES_KEPT || (this.#bytes.last > this.#mostBytes && this.#last.length > 1)) {
+    while (this.#last.length > LINES_KEPT || (this.#bytes.last > this.mostBytes && this.#last.length > 1)) {
       this.#bytes.last -= this.#sizeOf(this.#last.shift() ?? '')
       this.#leftOut++
     }
@@ -73,7 +71,7 @@ export class Transcript {
 
   /** What a line takes in a record; not reckoned where it does not matter. */
   #sizeOf(line: string): number {
-    return this.#mostBytes === Number.POSITIVE_INFINITY ? 0 : Buffer.byteLength(JSON.stringify(line)) + 1
+    return this.mostBytes === Number.POSITIVE_INFINITY ? 0 : Buffer.byteLength(JSON.stringify(line)) + 1
   }
 
   toJSON(): TranscriptDoc {

@@ -3,11 +3,11 @@ import { compareNames } from '../store/order.js'
 import type { Prefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
 import type { Field, ValueOf } from './field.js'
+import type { ClusterSettings, View } from './stored.js'
 import { filesOf, findTag, untagged } from './tags.js'
 import { inheritable } from './types/inheritable.js'
 import type { InterfaceDoc } from './types/interface.js'
 import { type VariableMap, variableSources } from './variables.js'
-import type { ClusterSettings, View } from './view.js'
 
 type NodeDoc = Docs['node']
 type GroupDoc = Docs['group']

@@ -2,9 +2,9 @@ import { isDeepStrictEqual } from 'node:util'
 import { type Difference, differences } from './differences.js'
 import { type EffectiveNode, effectiveNode, findingMembers, kernelOptionsOf } from './effective.js'
 import { hidden } from './field.js'
+import type { Change, ClusterSettings, View } from './stored.js'
 import { filesInForce } from './types/file.js'
 import type { NodeDoc } from './types/node.js'
-import type { Change, ClusterSettings, View } from './view.js'
 
 /** So many nodes are told with their values. */
 const mostNodes = 20

@@ -8,15 +8,14 @@ export const hidden = '********'
 
 /** Why a value is not what its field takes; the caller adds the object. */
 export class ValueError extends Error {
-  /** Where in the value, and then the message names it; undefined: the message goes on after the field's name. */
-  readonly path: readonly (string | number)[] | undefined
-  /** What else is wrong with the value; each has a path. */
-  readonly others: readonly ValueError[]
-
-  constructor(message: string, path?: readonly (string | number)[], others: readonly ValueError[] = []) {
+  constructor(
+    message: string,
+    /** Where in the value, and then the message names it; undefined: the message goes on after the field's name. */
+    readonly path?: readonly (string | number)[],
+    /** What else is wrong with the value; each has a path. */
+    readonly others: readonly ValueError[] = []
+  ) {
     super(message)
-    this.path = path
-    this.others = others
   }
 }
 

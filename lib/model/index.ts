@@ -1,9 +1,10 @@
 import { compareNames, Sorted, SortedNames } from '../store/order.js'
 import type { Index } from '../store/types.js'
 import { type Address, AddressSet, contains, type Prefix, parsePrefix, toAddress } from './address.js'
+import type { TypeName } from './docs.js'
 import type { Table } from './field.js'
 import { splitNumber } from './names.js'
-import { type Ref, referencesOf, refKey } from './references.js'
+import type { InterfaceDoc } from './types/interface.js'
 
 /** What an object has on a network: an interface of a node, or a device as a whole. */
 export interface Connection {
@@ -122,7 +123,6 @@ const itself = (name: string) => name
 
 /** What is looked up by something else than a name; kept with every change, in time independent of its size. */
 export class ClusterIndex implements Index {
-  readonly #types: Readonly<Record<string, IndexedType<object>>>
   readonly #users = new Map<string, Map<string, Ref>>()
   readonly #macs = new Owners<string, Owner>(ownerKey)
   readonly #addresses = new Owners<Address, Owner>(ownerKey)
@@ -135,9 +135,7 @@ export class ClusterIndex implements Index {
   /** Networks with their parsed prefix. */
   readonly networks = new Map<string, Prefix>()
 
-  constructor(types: Readonly<Record<string, IndexedType<object>>>) {
-    this.#types = types
-  }
+  constructor(private readonly types: Readonly<Record<string, IndexedType<object>>>) {}
 
   /** The objects that name this one. */
   users(ref: Ref): readonly Ref[] {
@@ -175,7 +173,7 @@ export class ClusterIndex implements Index {
 
   /** What an object has on networks, each with its owner; `doc` is the object. */
   connectionsOf(ref: Ref, doc: object | undefined): readonly Connected[] {
-    const indexed = this.#types[ref.type]
+    const indexed = this.types[ref.type]
     const title = indexed?.title ?? ref.type
     const connections = (doc && indexed?.connections?.(doc)) ?? []
     const { type, name } = ref
@@ -202,7 +200,7 @@ export class ClusterIndex implements Index {
   }
 
   update(type: string, name: string, before: object | undefined, after: object | undefined): void {
-    const indexed = this.#types[type]
+    const indexed = this.types[type]
     if (!indexed) return
     const ref = { type, name } as Ref
     this.#follow(indexed, ref, before, after)
@@ -296,4 +294,67 @@ export class ClusterIndex implements Index {
     for (const file of [kernelfile, initrdfile]) this.#files.boot.set(file, user, present)
     this.#files.pack.set(imagefile, user, present)
   }
+}
+
+/** An object by type and name. */
+export interface Ref {
+  readonly type: TypeName
+  readonly name: string
+}
+
+/** A mention of an object; `soft`: it need not exist. */
+export interface Mention extends Ref {
+  readonly soft: boolean
+}
+
+/** One text for a reference: no name holds a slash. */
+const refKey = (ref: Ref) => `${ref.type}/${ref.name}`
+
+type Fields = Readonly<Record<string, unknown>> & { readonly interfaces?: readonly InterfaceDoc[] }
+
+type Referring = Table[number] & { readonly refers: TypeName }
+const referringFields = new WeakMap<Table, readonly Referring[]>()
+
+/** The fields of a table that name objects: looked up for each object of a start. */
+function referring(table: Table): readonly Referring[] {
+  const known = referringFields.get(table)
+  if (known) return known
+  const found = table.filter((field): field is Referring => field.refers !== undefined)
+  referringFields.set(table, found)
+  return found
+}
+
+/** The objects that a stored object of these fields names, each once (rules 3.2). */
+export function referencesOf(table: Table, doc: object): Mention[] {
+  const fields = doc as Fields
+  const found = new Map<string, Mention>()
+  const add = (type: TypeName, name: unknown, soft = false) => {
+    if (typeof name !== 'string') return
+    const mention = { type, name, soft }
+    found.set(refKey(mention), mention)
+  }
+  for (const { name, refers, soft } of referring(table)) {
+    const value = fields[name]
+    if (!Array.isArray(value)) add(refers, value, soft)
+    else for (const one of value) add(refers, one, soft)
+  }
+  for (const entry of fields.interfaces ?? []) add('network', entry.network)
+  return [...found.values()]
+}
+
+/** The same object with every mention of `from` turned into `to`. */
+export function renameReference<D extends object>(table: Table, doc: D, from: Ref, to: string): D {
+  const fields: Record<string, unknown> = { ...(doc as Fields) }
+  const renamed = (value: unknown) => (value === from.name ? to : value)
+  for (const { name, refers } of table) {
+    if (refers !== from.type || fields[name] === undefined) continue
+    const value = fields[name]
+    fields[name] = Array.isArray(value) ? value.map(renamed) : renamed(value)
+  }
+  const interfaces = (doc as Fields).interfaces
+  if (interfaces && from.type === 'network')
+    fields.interfaces = interfaces.map(entry =>
+      entry.network === from.name ? { ...entry, network: to } : entry
+    )
+  return fields as D
 }

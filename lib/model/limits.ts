@@ -2,9 +2,9 @@ import type { Change } from '../store/types.js'
 import type { Docs, TypeName } from './docs.js'
 import type { Table } from './field.js'
 import { settingFields } from './settings.js'
+import type { View } from './stored.js'
 import { beyondLimits } from './table.js'
 import { objectTypes, typeNames } from './types.js'
-import type { View } from './view.js'
 
 /** By type: its fields with limits, which are few. */
 const limitedFields = new Map<string, Table>(

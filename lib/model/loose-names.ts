@@ -2,8 +2,8 @@ import { didYouMean } from '../did-you-mean.js'
 import { type Prefix, parsePrefix } from './address.js'
 import type { Docs } from './docs.js'
 import { groupInForce, groupOf, settingsOf } from './effective.js'
+import type { ClusterSettings, View } from './stored.js'
 import { objectTypes } from './types.js'
-import type { ClusterSettings, View } from './view.js'
 
 /** So many lines are told, and so many names in one. */
 const mostLines = 50

@@ -5,8 +5,8 @@ import { marked } from './mark.js'
 import { type Actor, type Model, removeObjects, write } from './model.js'
 import type { Changing, Given } from './object-type.js'
 import { checkingChanges, refusal } from './rules.js'
+import type { View } from './stored.js'
 import { objectTypes } from './types.js'
-import type { View } from './view.js'
 
 /** Finds the names of those that are to be changed, in short steps. */
 type Pick = (view: View) => Generator<unknown, readonly string[]>

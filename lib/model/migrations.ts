@@ -1,6 +1,6 @@
 import { basename, join, normalize } from 'node:path'
 import type { JsonObject } from '../json.js'
-import type { Layout, RawState } from '../store/layout.js'
+import type { Layout, RawState } from '../store/start.js'
 import { isObjectName } from './names.js'
 
 /**

@@ -10,7 +10,10 @@ import {
   toAddress
 } from './address.js'
 import type { Docs } from './docs.js'
-import type { ClusterSettings, View } from './view.js'
+import { groupOf } from './effective.js'
+import type { Changing, GivenInterface, Power } from './object-type.js'
+import type { ClusterSettings, Tx, View } from './stored.js'
+import type { InterfaceDoc } from './types/interface.js'
 
 /** The dynamic range of a network that serves DHCP. */
 export function dynamicRange(network: Docs['network']): { first: Address; last: Address } | undefined {
@@ -130,7 +133,7 @@ export function checkDeviceAddress(view: View, network: string, text: string, wh
 }
 
 /** Refuses the address of the network's name server, which an admin alone may give to a device (rules 3.8). */
-export function checkNotNameServer(view: View, network: string, text: string, where: string): void {
+function checkNotNameServer(view: View, network: string, text: string, where: string): void {
   const nameServer = view.get('network', network)?.ns_ip
   if (nameServer !== undefined && toAddress(nameServer) === toAddress(text))
     throw badRequest(`${where}: ${text} is the name server of network ${network}`)
@@ -151,3 +154,240 @@ export function takenIn(
   taken.sort((a, b) => a[0] - b[0])
   return taken.map(([address, device]) => ({ ipaddress: formatAddress(address), device }))
 }
+
+type NodeDoc = Docs['node']
+type GroupDoc = Docs['group']
+
+/**
+ * An entry of a node on its way to the store. `assign`: it is to get the next free address of its network, after all
+ * that the request names have theirs (rules 3.14), and after those with a lower number.
+ */
+type Entry = InterfaceDoc & { readonly assign?: number }
+
+/** Gives the number of the next entry that is to get an address. */
+function turns(entries: Iterable<Entry>): () => number {
+  let last = 0
+  for (const { assign = 0 } of entries) last = Math.max(last, assign)
+  return () => ++last
+}
+
+/** Entries by their interface, in their order: setting one anew keeps its place. */
+const byName = (holder: { readonly interfaces?: readonly Entry[] } | undefined): Map<string, Entry> =>
+  new Map(holder?.interfaces?.map(entry => [entry.interface, entry]))
+
+/** An entry without the keys that are undefined or null, in table order. */
+function entry(fields: { [K in keyof Entry]?: Entry[K] | null | undefined }): Entry {
+  const { interface: name, network, ipaddress, macaddress, options, own, assign } = fields
+  const clean = {
+    interface: name,
+    network,
+    ipaddress,
+    macaddress,
+    options: options || undefined,
+    own,
+    assign
+  }
+  return Object.fromEntries(Object.entries(clean).filter(([, value]) => value != null)) as unknown as Entry
+}
+
+function withInterfaces(node: NodeDoc, entries: Iterable<Entry>, removed = node.removed ?? []): NodeDoc {
+  const { interfaces: _, removed: __, ...rest } = node
+  const interfaces = [...entries]
+  return {
+    ...rest,
+    ...(interfaces.length > 0 ? { interfaces } : {}),
+    ...(removed.length > 0 ? { removed } : {})
+  }
+}
+
+/** The node with every address assigned that is still open. Throws 404 naming a network that has no free one. */
+export function assignAddresses(tx: Tx, node: NodeDoc, cluster: ClusterSettings): NodeDoc {
+  const entries = byName(node)
+  const open = [...entries.values()].filter(({ assign }) => assign !== undefined)
+  if (open.length === 0) return node
+  const mine = new Set(
+    [...entries.values()].flatMap(({ ipaddress }) => (ipaddress === undefined ? [] : toAddress(ipaddress)))
+  )
+  // What lies before the last address that a network gave is not free: nothing is given back meanwhile.
+  const last = new Map<string, Address>()
+  for (const { assign: _, ...other } of open.sort((a, b) => (a.assign ?? 0) - (b.assign ?? 0))) {
+    const { interface: name, network } = other
+    const address =
+      network === undefined ? undefined : nextFree(tx, network, cluster, mine, last.get(network))
+    if (network !== undefined && address !== undefined) last.set(network, address)
+    entries.set(
+      name,
+      entry({ ...other, ipaddress: address === undefined ? undefined : formatAddress(address) })
+    )
+  }
+  return withInterfaces(node, entries.values())
+}
+
+/**
+ * A node's interfaces after its group, or its group's interfaces, changed from `before` to `after` (rules 3.5); new
+ * addresses are still open. When the node changes its group, what was deleted on it counts no more.
+ */
+export function followGroup(
+  node: NodeDoc,
+  before: GroupDoc | undefined,
+  after: GroupDoc | undefined
+): NodeDoc {
+  const moved = before?.name !== after?.name
+  const [entries, old, now] = [byName(node), byName(before), byName(after)]
+  const turn = turns(entries.values())
+  const removed = moved ? [] : (node.removed ?? []).filter(name => now.has(name))
+  for (const { interface: name, own } of entries.values())
+    if (!own && !now.has(name) && old.has(name)) entries.delete(name)
+  for (const name of removed) now.delete(name)
+  for (const { interface: name, network } of now.values()) {
+    const has = entries.get(name)
+    // Inside one group an entry that deviates from the group's old network was set on the node by hand.
+    const follows = moved || has?.network === old.get(name)?.network
+    // In the same network an address is kept; a move gives one where there is none.
+    const stays = has?.network === network && ((has?.ipaddress ?? has?.assign) !== undefined || !moved)
+    if (has && (stays || !follows)) continue
+    entries.set(name, entry({ ...has, interface: name, network, ipaddress: undefined, assign: turn() }))
+  }
+  return withInterfaces(node, entries.values(), removed)
+}
+
+/**
+ * A node with the given interface entries merged in (rules 1.9, 3.5, 3.8). An interface that is new, or moves to
+ * another network, is to get an address unless the entry says which, or null. Taking an address by force changes its
+ * former owner in the same transaction.
+ */
+export function mergeNodeInterfaces(
+  { tx, power }: Pick<Changing, 'tx' | 'power'>,
+  node: NodeDoc,
+  given: readonly GivenInterface[]
+): NodeDoc {
+  const entries = byName(node)
+  const turn = turns(entries.values())
+  const removed = new Set(node.removed)
+  const groups = byName(groupOf(tx, node))
+  for (const wanted of given) {
+    const has = entries.get(wanted.interface)
+    const ofGroup = groups.get(wanted.interface)
+    const network = wanted.network === undefined ? (has ?? ofGroup)?.network : (wanted.network ?? undefined)
+    const where = `node ${node.name}: interface ${wanted.interface}`
+    if (network !== undefined && !tx.get('network', network))
+      throw badRequest(`${where}: network ${network} does not exist`)
+    if (network === undefined && wanted.ipaddress)
+      throw badRequest(`${where}: an address needs a network, and ${lacking(node, ofGroup !== undefined)}`)
+    const stays = has !== undefined && has.network === network
+    const open = network !== undefined && wanted.ipaddress === undefined
+    const kept = wanted.ipaddress === undefined ? has?.ipaddress : wanted.ipaddress
+    // Options as they are read, the group's maybe, are left where they are (rules 3.4).
+    const shown = has?.options ?? ofGroup?.options ?? ''
+    const asShown = wanted.options === undefined || (wanted.options ?? '') === shown
+    if (network !== undefined && wanted.ipaddress && wanted.ipaddress !== has?.ipaddress) {
+      if (!power.takesAddresses) checkNotNameServer(tx, network, wanted.ipaddress, where)
+      claim(tx, node.name, network, wanted, where, power)
+    }
+    const next = entry({
+      interface: wanted.interface,
+      network,
+      ipaddress: network === undefined || (open && !stays) ? undefined : kept,
+      macaddress: wanted.macaddress === undefined ? has?.macaddress : wanted.macaddress,
+      options: asShown ? has?.options : wanted.options,
+      own: has ? has.own : ofGroup ? undefined : true,
+      assign: open ? (stays ? has.assign : turn()) : undefined
+    })
+    entries.set(wanted.interface, next)
+    removed.delete(wanted.interface)
+  }
+  return withInterfaces(node, entries.values(), [...removed])
+}
+
+/** Checks an address that is asked for by name, and frees it where force allows. */
+function claim(
+  tx: Tx,
+  node: string,
+  network: string,
+  wanted: GivenInterface,
+  where: string,
+  power: Power
+): void {
+  const address = toAddress(wanted.ipaddress as string)
+  const dynamic = dynamicRange(tx.get('network', network) as never)
+  if (!wanted.force && dynamic && address >= dynamic.first && address <= dynamic.last)
+    throw badRequest(
+      `${where}: ${wanted.ipaddress} lies in the dynamic range of network ${network}; "force": true allows it`
+    )
+  for (const owner of tx.index.addressOwners(address)) {
+    if (!wanted.force || !power.takesAddresses || owner.type !== 'node' || owner.name === node) continue
+    const other = tx.get('node', owner.name)
+    if (other) tx.put('node', other.name, withoutAddress(other, owner.interface ?? ''))
+  }
+}
+
+function withoutAddress(node: NodeDoc, name: string): NodeDoc {
+  const entries = (node.interfaces ?? []).map(other =>
+    other.interface === name ? entry({ ...other, ipaddress: undefined }) : other
+  )
+  return withInterfaces(node, entries)
+}
+
+/** A node without one interface; one that its group has is remembered as removed (rules 3.5). */
+export function removeNodeInterface(tx: Tx, node: NodeDoc, name: string): NodeDoc {
+  const left = without(node, `node ${node.name}`, name)
+  const removed = node.removed ?? []
+  return withInterfaces(node, left, byName(groupOf(tx, node)).has(name) ? [...removed, name] : removed)
+}
+
+/** The other interfaces; 404 where there is none of that name. */
+function without(holder: NodeDoc | GroupDoc, title: string, name: string): readonly InterfaceDoc[] {
+  const left = (holder.interfaces ?? []).filter(entry => entry.interface !== name)
+  if (left.length === (holder.interfaces ?? []).length) throw notFound(`${title} has no interface ${name}`)
+  return left
+}
+
+/** A node with this MAC (or none) on one interface, which is made when missing (rules 3.9). */
+export function withMac(node: NodeDoc, name: string, macaddress: string | null): NodeDoc {
+  const entries = byName(node)
+  const has = entries.get(name)
+  if ((has?.macaddress ?? null) === macaddress) return node
+  entries.set(name, entry({ ...has, interface: name, macaddress, own: has ? has.own : true }))
+  const removed = (node.removed ?? []).filter(other => other !== name)
+  return withInterfaces(node, entries.values(), removed)
+}
+
+/** The interfaces of a clone: the same networks, with addresses that are still open, and no MAC (rules 3.2). */
+export function cloneInterfaces(node: NodeDoc): NodeDoc {
+  const entries = (node.interfaces ?? []).map(({ macaddress: _, ipaddress, ...other }, i) =>
+    entry({ ...other, assign: ipaddress === undefined ? undefined : i })
+  )
+  return withInterfaces(node, entries)
+}
+
+/** A group's interfaces with the given entries merged in. */
+export function mergeGroupInterfaces(group: GroupDoc, given: readonly GivenInterface[]): GroupDoc {
+  const entries = byName(group)
+  for (const wanted of given) {
+    const has = entries.get(wanted.interface)
+    const next = entry({
+      interface: wanted.interface,
+      network: wanted.network === undefined ? has?.network : wanted.network,
+      options: wanted.options === undefined ? has?.options : wanted.options
+    })
+    if (next.network === undefined)
+      throw badRequest(`group ${group.name}: interface ${wanted.interface}: field "network" is missing`)
+    entries.set(wanted.interface, next)
+  }
+  return entries.size > 0 ? { ...group, interfaces: [...entries.values()] } : group
+}
+
+/** A group without one interface; throws 404 where it has none of that name. */
+export function removeGroupInterface(group: GroupDoc, name: string): GroupDoc {
+  const { interfaces: _, ...rest } = group
+  const left = without(group, `group ${group.name}`, name)
+  return left.length > 0 ? { ...rest, interfaces: left } : rest
+}
+
+/** Why an interface of a node has no network, in words. */
+const lacking = ({ group }: NodeDoc, isOfGroup: boolean) =>
+  isOfGroup
+    ? 'this interface has none'
+    : group === undefined
+      ? 'neither this interface nor a group of the node names one'
+      : `its group ${group} has no such interface`

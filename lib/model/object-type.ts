@@ -2,8 +2,7 @@ import type { Docs, TypeName } from './docs.js'
 import type { KernelOptions, Settings, Sources, VariableSources } from './effective.js'
 import type { Table } from './field.js'
 import { isObjectName, objectNameRule } from './names.js'
-import type { StoredType } from './stored.js'
-import type { ClusterSettings, Tx, View } from './view.js'
+import type { ClusterSettings, StoredType, Tx, View } from './stored.js'
 
 /** What a request gives for one interface; absent: left as it is, null: removed. */
 export interface GivenInterface {

@@ -2,8 +2,8 @@ import type { Docs, TypeName } from './docs.js'
 import type { VariableSources } from './effective.js'
 import { interfacesInForce } from './effective.js'
 import { type Field, hidden, type Table } from './field.js'
+import type { ClusterSettings, View } from './stored.js'
 import { objectTypes } from './types.js'
-import type { ClusterSettings, View } from './view.js'
 
 /** Who reads, and what every answer depends on. */
 export interface Reader {

@@ -3,15 +3,13 @@ import { didYouMean } from '../did-you-mean.js'
 import { badRequest, ServiceError } from '../errors.js'
 import { toAddress } from './address.js'
 import type { AttachedShapes, Docs, TypeName } from './docs.js'
-import { type Connection, type Owner, ownerText } from './index.js'
+import { type Connection, type Mention, type Owner, ownerText, type Ref, referencesOf } from './index.js'
 import { checkDeviceAddress, controllerAddresses } from './networks.js'
 import type { ObjectType } from './object-type.js'
-import { type Mention, type Ref, referencesOf } from './references.js'
-import type { AttachedType } from './stored.js'
+import type { AttachedType, Change, ClusterSettings, Tx, View } from './stored.js'
 import { checkUnused } from './tags.js'
 import { treeProblems } from './types/osimage.js'
 import { attachedTypes, objectTypes, typeNames } from './types.js'
-import type { Change, ClusterSettings, Tx, View } from './view.js'
 
 /** The types by any name: the store speaks of a change of any of them. */
 const objects: Readonly<Record<string, ObjectType | undefined>> = objectTypes

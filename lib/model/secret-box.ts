@@ -6,21 +6,17 @@ const tagBytes = 16
 
 /** Encrypts what lies at rest: nonce, tag and ciphertext in one base64 text (rules 5.5, 11.8). */
 export class SecretBox {
-  #key: Uint8Array | undefined
-
   /** `key`: 32 bytes. Without it nothing can be sealed or opened, until `unlock` gives it. */
-  constructor(key?: Uint8Array) {
-    this.#key = key
-  }
+  constructor(private key?: Uint8Array) {}
 
   /** Whether it has its key. */
   get hasKey(): boolean {
-    return this.#key !== undefined
+    return this.key !== undefined
   }
 
   /** Gives it the key that it was made without: 32 bytes. */
   unlock(key: Uint8Array): void {
-    this.#key = key
+    this.key = key
   }
 
   /**
@@ -62,7 +58,7 @@ export class SecretBox {
   }
 
   #needKey(): Uint8Array {
-    if (this.#key === undefined) throw new Error('secret.key is missing')
-    return this.#key
+    if (this.key === undefined) throw new Error('secret.key is missing')
+    return this.key
   }
 }

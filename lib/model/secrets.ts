@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { openKey, readKey } from '../disk/key-file.js'
+import { openKey, readKey } from '../disk/file.js'
 import { badRequest, notFound, unavailable } from '../errors.js'
 import { isObject, type JsonValue } from '../json.js'
 import {
@@ -16,9 +16,8 @@ import {
 import type { Changing } from './object-type.js'
 import { type BodyField, readFields } from './request.js'
 import { SecretBox } from './secret-box.js'
-import type { AttachedType } from './stored.js'
+import type { AttachedType, Tx, View } from './stored.js'
 import { listOf } from './table.js'
-import type { Tx, View } from './view.js'
 
 export type SecretOwner = 'node' | 'group'
 

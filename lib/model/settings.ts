@@ -3,10 +3,9 @@ import { badRequest } from '../errors.js'
 import type { JsonObject } from '../json.js'
 import { boolean, type FieldType, freeText, hosts, oneLine, provisionMethod, type Table } from './field.js'
 import { readFields } from './request.js'
-import type { AttachedType } from './stored.js'
+import type { AttachedType, ClusterSettings, Tx, View } from './stored.js'
 import { beyondLimits, objectOf } from './table.js'
 import { checkVariables, mergeVariables, type VariableMap, variablesField } from './variables.js'
-import type { ClusterSettings, Tx, View } from './view.js'
 
 /** No time server is a choice too, other than the ini's. */
 const timeServers: FieldType<string> = {

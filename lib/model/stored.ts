@@ -1,11 +1,13 @@
 import { isObject, type JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
-import type { Kind } from '../store/types.js'
+import type { Store } from '../store/store.js'
+import type { Kind, Tx as StoreTx, View as StoreView } from '../store/types.js'
+import type { Docs } from './docs.js'
 import type { Table } from './field.js'
-import type { IndexedType } from './index.js'
+import type { ClusterIndex, IndexedType } from './index.js'
 import type { SecretBox } from './secret-box.js'
 import { type Report, readTable, storedFields } from './table.js'
-import type { ClusterSettings, Tx, View } from './view.js'
+import type { VariableMap } from './variables.js'
 
 /** What is known of everything that is stored, by type. */
 export interface StoredType<D extends object = object> extends IndexedType<D> {
@@ -142,4 +144,34 @@ function plainValue(text: string, box: SecretBox, key: string, report: Report): 
     )
     return null
   }
+}
+
+export type { Change } from '../store/types.js'
+export type View = StoreView<Docs, ClusterIndex>
+export type Tx = StoreTx<Docs, ClusterIndex>
+export type ClusterStore = Store<Docs, ClusterIndex>
+
+/** A controller by its name and its own address. */
+export interface NamedController {
+  readonly name: string
+  readonly address: string
+}
+
+/** Cluster-wide settings that groups and nodes inherit, and what the controller takes for itself. */
+export interface ClusterSettings {
+  readonly provision_method: string
+  readonly provision_fallback: string
+  readonly ntp_server: string
+  readonly debug: boolean
+  readonly technical_contacts: string
+  readonly variables: VariableMap
+  readonly controller: NamedController
+  /** Those that share the objects with it. */
+  readonly otherControllers: readonly NamedController[]
+  /** The addresses of `[http] url`. */
+  readonly urlAddresses: readonly string[]
+  /** The DNS server on the controller is svcd's: it knows the cluster's names. */
+  readonly servesDns: boolean
+  /** `[image] directory`, absolute. */
+  readonly imageDirectory: string
 }

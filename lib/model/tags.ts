@@ -2,7 +2,7 @@ import { badRequest, notFound } from '../errors.js'
 import { compareNames } from '../store/order.js'
 import type { Docs } from './docs.js'
 import type { Files } from './index.js'
-import type { Tx, View } from './view.js'
+import type { Tx, View } from './stored.js'
 
 type OsimagetagDoc = Docs['osimagetag']
 

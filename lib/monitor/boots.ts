@@ -1,7 +1,7 @@
 import { Background } from '../background.js'
 import type { Log } from '../log.js'
+import type { View } from '../model/stored.js'
 import type { RevokedDoc } from '../model/types/node.js'
-import type { View } from '../model/view.js'
 import type { Sent } from '../source.js'
 import type { OpenRecords, Records } from '../store/records.js'
 import type { Change } from '../store/types.js'
@@ -100,20 +100,18 @@ export class Boots {
   /** Nodes of which something was seen here while another controller writes. */
   readonly #seenHere = new Set<string>()
   readonly #writing: Background
-  #everyMs: number | undefined
   #records!: Records<Event>
   /** Is told each step of a boot, and what a node runs (no step); it must not throw. */
   told: (node: string, step?: Step) => void = () => undefined
 
   private constructor(
     readonly now: () => number,
-    everyMs: number | undefined,
+    private everyMs: number | undefined,
     log: Pick<Log, 'warn' | 'info'>
   ) {
-    this.#everyMs = everyMs
     this.#writing = new Background({
       work: () => this.#write(writtenAtOnce),
-      everyMs: () => (this.#unwritten.size > 0 ? this.#everyMs : undefined),
+      everyMs: () => (this.#unwritten.size > 0 ? this.everyMs : undefined),
       retryMs,
       failed: reason => log.warn(`the boots of nodes cannot be written, and it is tried again: ${reason}`),
       recovered: () => log.info('the boots of nodes are written again')
@@ -138,7 +136,7 @@ export class Boots {
       take: (node, events) => boots.#take(node, events),
       reset: () => boots.#reset()
     })
-    boots.#everyMs ??= boots.#records.isShared ? sharedMs : ownMs
+    boots.everyMs ??= boots.#records.isShared ? sharedMs : ownMs
     return boots
   }
 
@@ -318,7 +316,7 @@ export class Boots {
       return
     }
     if (what === 'all' || !this.#unwritten.has(node)) this.#unwritten.set(node, what)
-    if (this.#unwritten.size === 1) this.#writing.wake(this.#everyMs)
+    if (this.#unwritten.size === 1) this.#writing.wake(this.everyMs)
   }
 
   #move(node: string, to: string | undefined): void {

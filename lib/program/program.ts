@@ -1,14 +1,12 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { openSync, readdirSync, readFileSync } from 'node:fs'
+import { access, constants, stat } from 'node:fs/promises'
+import { delimiter, isAbsolute, join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { LONGEST_MS } from '../concurrency.js'
-import { boundToUs } from './bound.js'
-import { ProgramError, type Why } from './error.js'
-import { withoutInherited } from './inherited.js'
+import { oneLine } from '../log.js'
 import { Lines } from './lines.js'
-import { locate, searchPath } from './locate.js'
-
-export { ProgramError } from './error.js'
-export { locate } from './locate.js'
 
 export interface ProgramOptions {
   /** Then SIGTERM and, 5 s later, SIGKILL go to the whole process group. */
@@ -62,7 +60,7 @@ export async function run(
   args: readonly string[],
   options: ProgramOptions
 ): Promise<ProgramResult> {
-  const env = options.env ?? { PATH: searchPath(), HOME: process.env.HOME ?? '/', LC_ALL: 'C' }
+  const env = options.env ?? environment()
   if (options.signal?.aborted) throw new ProgramError(program, 'aborted', 'was stopped before it began')
   const nul = [...args, options.cwd ?? ''].find(text => text.includes('\0'))
   if (nul !== undefined)
@@ -250,4 +248,237 @@ const units = [
 function duration(ms: number): string {
   const [unit, size] = units.find(([, size]) => ms % size === 0) ?? ['ms', 1]
   return `${ms / size} ${unit}`
+}
+
+/** By the path of a setpriv: whether it knows --pdeathsig. Busybox's does not. */
+const able = new Map<string, Promise<boolean>>()
+
+/**
+ * The command that runs `file` so that the kernel kills it when this process ends, however that happens. Without
+ * a setpriv that can do this, the command itself. What `file` starts in its turn is not covered.
+ */
+export async function boundToUs(file: string, args: readonly string[]): Promise<[string, string[]]> {
+  const setpriv = await locate('setpriv')
+  if (setpriv === undefined) return [file, [...args]]
+  const can = able.get(setpriv) ?? canBind(setpriv)
+  able.set(setpriv, can)
+  return (await can) ? [setpriv, ['--pdeathsig', 'KILL', '--', file, ...args]] : [file, [...args]]
+}
+
+async function canBind(setpriv: string): Promise<boolean> {
+  const child = spawn(setpriv, ['--pdeathsig', 'KILL', '--', setpriv, '--version'], {
+    env: {},
+    stdio: 'ignore'
+  })
+  const [status] = await once(child, 'exit').catch(() => [undefined])
+  return status === 0
+}
+
+/** Why a program did not succeed. `failed`: a status that is not `ok`, a signal, too much output, not startable. */
+export type Why = 'missing' | 'failed' | 'time limit' | 'aborted'
+
+/** A program did not do what it was run for; `message` is one sentence with its name and its last words. */
+export class ProgramError extends Error {
+  override readonly name = 'ProgramError'
+
+  constructor(
+    readonly program: string,
+    readonly why: Why,
+    what: string,
+    /** The exit status, where it came to that. */
+    readonly status?: number,
+    /** The last 8 KiB of its standard error. */
+    readonly stderr = ''
+  ) {
+    const words = lastWords(stderr)
+    super(`${program} ${what}${words === '' ? '' : `: ${words}`}`)
+  }
+}
+
+const LONGEST_WORDS = 300
+
+/** The last line with something on it, on one line whatever it holds. */
+function lastWords(stderr: string): string {
+  const line =
+    stderr
+      .split(/[\r\n]+/)
+      .findLast(text => text.trim() !== '')
+      ?.trim() ?? ''
+  return oneLine(line, LONGEST_WORDS)
+}
+
+const O_CLOEXEC = 0o2000000
+
+/** What this process was given when it was started, beside standard input and output, and would hand on to programs. */
+const inherited = readdirSync('/proc/self/fd').map(Number).filter(isHandedOn)
+
+function isHandedOn(descriptor: number): boolean {
+  try {
+    const [, flags = ''] =
+      /^flags:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, 'latin1')) ?? []
+    return descriptor > 2 && (Number.parseInt(flags, 8) & O_CLOEXEC) === 0
+  } catch {
+    // It was that of the directory that was read.
+    return false
+  }
+}
+
+let nothing: number | undefined
+
+/**
+ * The standard streams of a program to start, so that it gets no descriptor that this process was started with: such as the
+ * socket of systemd's, or a pipe of the shell. In their place it has /dev/null. What node opens itself is not handed on.
+ */
+export function withoutInherited(
+  streams: readonly (number | 'ignore' | 'pipe' | 'inherit' | 'ipc')[]
+): StdioOptions {
+  const first = streams.length
+  const last = Math.max(first - 1, ...inherited)
+  if (last >= first) nothing ??= openSync('/dev/null', 'r+')
+  const others = Array.from({ length: last - first + 1 }, (_, i) =>
+    inherited.includes(i + first) ? (nothing as number) : ('ignore' as const)
+  )
+  return [...streams, ...others]
+}
+
+/** What a program gets of ours where it is not told. */
+const environment = () => ({ PATH: searchPath(), HOME: process.env.HOME ?? '/', LC_ALL: 'C' })
+
+/** Where programs are looked for: PATH, and the system directories that an ordinary user's PATH lacks. */
+export function searchPath(): string {
+  const own = process.env.PATH || ['/usr/local/bin', '/usr/bin', '/bin'].join(delimiter)
+  return [own, '/usr/local/sbin', '/usr/sbin', '/sbin'].join(delimiter)
+}
+
+/**
+ * The absolute path of a program on the search path. A name with a slash is a path itself. Undefined: there is no
+ * such file, or we may not run it.
+ */
+export async function locate(program: string, path: string = searchPath()): Promise<string | undefined> {
+  if (program === '' || program.includes('\0')) return undefined
+  if (program.includes('/')) return (await isProgram(program)) ? resolve(program) : undefined
+  for (const directory of path.split(delimiter).filter(isAbsolute)) {
+    const file = join(directory, program)
+    if (await isProgram(file)) return file
+  }
+  return undefined
+}
+
+async function isProgram(file: string): Promise<boolean> {
+  try {
+    await access(file, constants.X_OK)
+    return (await stat(file)).isFile()
+  } catch {
+    return false
+  }
+}
+
+const LINES_KEPT = 100
+const END_MS = 5000
+
+export interface HeldOptions {
+  readonly signal: AbortSignal
+  /** How long a line may take to come. */
+  readonly timeLimitMs: number
+  readonly cwd?: string
+}
+
+/**
+ * A program that runs until it is ended: it holds something for others, as namespaces. It is killed when this process ends, however that happens, where the system has setpriv.
+ */
+export class Held {
+  readonly #lines: string[] = []
+  readonly #closed: Promise<unknown>
+  #isClosed = false
+  #stderr = ''
+  #woken = () => {}
+
+  private constructor(
+    private readonly program: string,
+    private readonly child: ChildProcess,
+    private readonly options: HeldOptions
+  ) {
+    const lines = new Lines(line => {
+      if (this.#lines.length < LINES_KEPT) this.#lines.push(line)
+      this.#woken()
+    })
+    child.stdout?.on('data', bytes => lines.add(bytes))
+    child.stderr?.on('data', bytes => {
+      this.#stderr = `${this.#stderr}${bytes}`.slice(-STDERR_KEPT)
+    })
+    child.stdin?.on('error', () => {})
+    this.#closed = once(child, 'close')
+      .catch(() => {})
+      .then(() => {
+        this.#isClosed = true
+        this.#woken()
+      })
+  }
+
+  /** Starts a program by its argument array. Throws ProgramError where it is missing. */
+  static async start(program: string, args: readonly string[], options: HeldOptions): Promise<Held> {
+    const env = environment()
+    const file = await locate(program)
+    if (file === undefined) throw new ProgramError(program, 'missing', 'is not installed')
+    const [command, words] = await boundToUs(file, args)
+    const stdio = withoutInherited(['pipe', 'pipe', 'pipe'])
+    return new Held(program, spawn(command, words, { env, cwd: options.cwd, detached: true, stdio }), options)
+  }
+
+  /** Undefined where it could not be started; `line` tells why then. */
+  get pid(): number | undefined {
+    return this.child.pid
+  }
+
+  /** The next line of its standard output. Throws ProgramError when it ends first, at the time limit, and when aborted. */
+  async line(): Promise<string> {
+    const { signal, timeLimitMs } = this.options
+    const failed = (why: 'failed' | 'aborted' | 'time limit', what: string) =>
+      new ProgramError(this.program, why, what, this.child.exitCode ?? undefined, this.#stderr)
+    let timer: NodeJS.Timeout | undefined
+    let isLate = false
+    try {
+      for (;;) {
+        const line = this.#lines.shift()
+        if (line !== undefined) return line
+        if (signal.aborted) throw failed('aborted', 'was stopped')
+        if (this.#isClosed) throw failed('failed', `failed with status ${this.child.exitCode}`)
+        if (isLate) throw failed('time limit', `took longer than ${timeLimitMs} ms to begin`)
+        await new Promise<void>(resolve => {
+          this.#woken = resolve
+          signal.addEventListener('abort', this.#wake)
+          timer ??= setTimeout(() => {
+            isLate = true
+            this.#woken()
+          }, timeLimitMs)
+        })
+      }
+    } finally {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', this.#wake)
+    }
+  }
+
+  /** Writes a line to its standard input. */
+  tell(): void {
+    this.child.stdin?.write('\n')
+  }
+
+  readonly #wake = () => this.#woken()
+
+  /** Ends its standard input, kills it where that does not end it, and resolves when it has ended. */
+  async end(): Promise<void> {
+    this.child.stdin?.end()
+    const timer = setTimeout(() => this.#kill(), END_MS)
+    await this.#closed
+    clearTimeout(timer)
+  }
+
+  #kill(): void {
+    try {
+      if (this.child.pid !== undefined) process.kill(-this.child.pid, 'SIGKILL')
+    } catch {
+      // It has ended.
+    }
+  }
 }

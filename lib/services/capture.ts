@@ -2,11 +2,11 @@ import { parseAddress } from '../model/address.js'
 import type { TypeName } from '../model/docs.js'
 import { domainOf, provisionOf, settingsOf } from '../model/effective.js'
 import type { Connection } from '../model/index.js'
+import type { ClusterSettings, View } from '../model/stored.js'
 import type { GroupDoc } from '../model/types/group.js'
 import type { NetworkDoc } from '../model/types/network.js'
 import type { NodeDoc } from '../model/types/node.js'
 import { objectTypes, typeNames } from '../model/types.js'
-import type { ClusterSettings, View } from '../model/view.js'
 
 /**
  * The objects that DHCP and DNS are made of, as of one moment. A stored object never changes, so holding them is

@@ -1,7 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { readRegularFileSync } from '../disk/regular-file.js'
-import { replaceDurably } from '../disk/replace.js'
+import { readRegularFileSync, replaceDurably } from '../disk/file.js'
 import type { JsonValue } from '../json.js'
 import type { Needs } from './backend.js'
 import type { Serials } from './dns/serials.js'

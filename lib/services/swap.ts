@@ -1,8 +1,7 @@
 import { chmod, constants, copyFile, link, mkdir, open, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { inParallel } from '../concurrency.js'
-import { syncDirectory } from '../disk/directory.js'
-import { exists, unlessMissing } from '../disk/missing.js'
+import { exists, syncDirectory, unlessMissing } from '../disk/file.js'
 import type { RenderedFile } from './backend.js'
 
 /** A name beside a file. It begins with a dot: a server that reads a whole directory skips such names. */

@@ -1,8 +1,8 @@
 import { LoadError, type Problem, reasonOf } from './errors.js'
 import { parseJson } from './json.js'
-import { GONE, LAYOUT, type Layout, VERSION } from './layout.js'
 import type { Stored, Write } from './medium.js'
 import type { StoreOptions } from './start.js'
+import { GONE, LAYOUT, type Layout, VERSION } from './start.js'
 import type { Doc, Index, Kind, Tx, Types } from './types.js'
 
 type Kinds = ReadonlyMap<string, Kind<Doc>>

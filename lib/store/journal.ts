@@ -1,9 +1,8 @@
 import { rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { type FileLayer, type LogFile, realFiles } from '../disk/files.js'
-import { unlessMissing } from '../disk/missing.js'
-import { readRegularFile } from '../disk/regular-file.js'
+import { readRegularFile, unlessMissing } from '../disk/file.js'
 import type { DiskStep } from '../disk/steps.js'
+import { type FileLayer, type LogFile, realFiles } from '../disk/steps.js'
 import { LoadError, reasonOf, StoreError } from './errors.js'
 import { decodeUtf8 } from './json.js'
 import type { Memory, OpenRecords, Records } from './records.js'
@@ -36,12 +35,7 @@ const CHUNK_CHARACTERS = 256 * 1024
 export class Journal<R> implements Records<R> {
   readonly isShared = false
   readonly isFollowing = false
-  readonly #options: JournalOptions<R>
-  readonly #files: FileLayer
   readonly #ours: readonly DiskStep[]
-  #log: LogFile
-  /** Where the last durable record ends. */
-  #sizeBytes: number
   #compactAtBytes: number
   /** What a failure left to be put right before the next append: half a line, a name that is not durable. */
   #repairs: (() => Promise<void>)[] = []
@@ -49,12 +43,14 @@ export class Journal<R> implements Records<R> {
   #running: Promise<void> | undefined
   #closed: Promise<void> | undefined
 
-  private constructor(options: JournalOptions<R>, files: FileLayer, log: LogFile, sizeBytes: number) {
-    this.#options = options
-    this.#files = files
+  private constructor(
+    private readonly options: JournalOptions<R>,
+    private readonly files: FileLayer,
+    private log: LogFile,
+    /** Where the last durable record ends. */
+    private sizeBytes: number
+  ) {
     this.#ours = options.ours ? [options.ours] : []
-    this.#log = log
-    this.#sizeBytes = sizeBytes
     this.#compactAtBytes = this.#limit(0)
   }
 
@@ -102,7 +98,7 @@ export class Journal<R> implements Records<R> {
   async #close(): Promise<void> {
     await this.#running
     await this.#repair().catch(() => {}) // the next open cuts off half a line too
-    await this.#log.close()
+    await this.log.close()
   }
 
   async #run(): Promise<void> {
@@ -117,25 +113,25 @@ export class Journal<R> implements Records<R> {
         continue
       }
       for (const { done } of batch) done()
-      if (this.#sizeBytes > this.#compactAtBytes) await this.#compact()
+      if (this.sizeBytes > this.#compactAtBytes) await this.#compact()
     }
     this.#running = undefined
   }
 
   async #write(text: string): Promise<void> {
     // A repair syncs the directory too: it must be the right one.
-    if (this.#repairs.length > 0) await this.#files.inOrder(this.#ours)
+    if (this.#repairs.length > 0) await this.files.inOrder(this.#ours)
     await this.#repair()
-    const append: DiskStep = { append: this.#log.fd, text }
+    const append: DiskStep = { append: this.log.fd, text }
     try {
       // An open file can be written though its directory was put away: a record in it would be lost.
-      await this.#files.inOrder([...this.#ours, append])
+      await this.files.inOrder([...this.#ours, append])
     } catch (error) {
-      this.#repairs.push(() => this.#log.truncate(this.#sizeBytes))
+      this.#repairs.push(() => this.log.truncate(this.sizeBytes))
       await this.#repair().catch(() => {}) // still noted, and tried before the next append
       throw error
     }
-    this.#sizeBytes += Buffer.byteLength(text)
+    this.sizeBytes += Buffer.byteLength(text)
   }
 
   async #repair(): Promise<void> {
@@ -147,29 +143,29 @@ export class Journal<R> implements Records<R> {
 
   /** Writes the snapshot beside the file and puts it in its place. Appends wait meanwhile; a failure keeps the file. */
   async #compact(): Promise<void> {
-    const { file, log = () => {} } = this.#options
+    const { file, log = () => {} } = this.options
     const fresh = `${file}.new`
     try {
       // While this waits, whoever awaited an append has taken its record into memory.
-      const compacted = await this.#files.openLog(fresh, true)
+      const compacted = await this.files.openLog(fresh, true)
       try {
-        this.#sizeBytes = await this.#writeSnapshot(compacted, fresh)
+        this.sizeBytes = await this.#writeSnapshot(compacted, fresh)
       } catch (error) {
         await compacted.close()
         throw error
       }
-      await this.#log.close().catch(() => {}) // all that was acknowledged is in the new file
-      this.#log = compacted
+      await this.log.close().catch(() => {}) // all that was acknowledged is in the new file
+      this.log = compacted
     } catch (error) {
       log('warn', `${file} cannot be compacted: ${reasonOf(error)}`)
-      await this.#files.inOrder([{ remove: fresh }]).catch(() => {})
+      await this.files.inOrder([{ remove: fresh }]).catch(() => {})
     }
-    this.#compactAtBytes = this.#limit(this.#sizeBytes)
+    this.#compactAtBytes = this.#limit(this.sizeBytes)
   }
 
   /** Returns the size of the new file once it has taken the old one's name. */
   async #writeSnapshot(compacted: LogFile, fresh: string): Promise<number> {
-    const { file, snapshot } = this.#options
+    const { file, snapshot } = this.options
     let sizeBytes = 0
     let text = ''
     const flush = async () => {
@@ -183,16 +179,16 @@ export class Journal<R> implements Records<R> {
     }
     await flush()
     await compacted.datasync()
-    await this.#files.inOrder(this.#ours)
-    await this.#files.rename(fresh, file)
+    await this.files.inOrder(this.#ours)
+    await this.files.rename(fresh, file)
     // From here the old file has no name; what comes next may be acknowledged only once the new one's is durable.
-    this.#repairs.push(() => this.#files.syncDirectory(dirname(file)))
+    this.#repairs.push(() => this.files.syncDirectory(dirname(file)))
     await this.#repair().catch(() => {})
     return sizeBytes
   }
 
   #limit(compactedBytes: number): number {
-    return Math.max(this.#options.compactBytes ?? COMPACT_BYTES, 2 * compactedBytes)
+    return Math.max(this.options.compactBytes ?? COMPACT_BYTES, 2 * compactedBytes)
   }
 }
 

@@ -47,12 +47,9 @@ export function compareNames(a: string, b: string): number {
 
 /** A list without duplicates, always in the order of `compare`. Search is logarithmic, a change moves the tail. */
 export class Sorted<V> {
-  readonly #compare: (a: V, b: V) => number
   readonly #values: V[] = []
 
-  constructor(compare: (a: V, b: V) => number) {
-    this.#compare = compare
-  }
+  constructor(private readonly compare: (a: V, b: V) => number) {}
 
   /** The values in order; live, not to be changed. */
   get values(): readonly V[] {
@@ -62,13 +59,13 @@ export class Sorted<V> {
   /** The position of the first value that does not come before `value`; the list's length when all do. */
   position(value: V): number {
     const last = this.#values.at(-1)
-    if (last === undefined || this.#compare(last, value) < 0) return this.#values.length
+    if (last === undefined || this.compare(last, value) < 0) return this.#values.length
     let low = 0
     let high = this.#values.length - 1
     while (low < high) {
       const middle = (low + high) >>> 1
       const there = this.#values[middle]
-      if (there !== undefined && this.#compare(there, value) < 0) low = middle + 1
+      if (there !== undefined && this.compare(there, value) < 0) low = middle + 1
       else high = middle
     }
     return low
@@ -96,7 +93,7 @@ export class Sorted<V> {
 
   #isAt(position: number, value: V): boolean {
     const there = this.#values[position]
-    return there !== undefined && this.#compare(there, value) === 0
+    return there !== undefined && this.compare(there, value) === 0
   }
 }
 

@@ -1,5 +1,173 @@
-import { SortedNames } from './order.js'
-import type { Doc, Index, Types, View } from './types.js'
+import { atOnce } from '../concurrency.js'
+import { FieldError, type Problem, reasonOf } from './errors.js'
+import { JsonError, lineOf, parseJson, refuseDuplicateKeys } from './json.js'
+import { assertStorable, type Stored } from './medium.js'
+import { compareNames, SortedNames } from './order.js'
+import { sameJson } from './same-json.js'
+import type { Change, Doc, Index, Kind, Tx, Types, View } from './types.js'
+
+/** Freezes a plain JSON value and all it holds. */
+function deepFreeze<D extends Doc>(doc: D): D {
+  for (const value of Object.values(doc)) {
+    if (typeof value === 'object' && value !== null) deepFreeze(value)
+  }
+  return Object.freeze(doc)
+}
+
+/**
+ * What `store.change` gives to its function. Every write goes into `state` at once, and is noted so that it can be
+ * undone.
+ */
+export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
+  readonly #steps: Change[] = []
+  /** By object: all its steps as one. Made as they are, not at the end: a change may have many. */
+  readonly #folded = new Map<string, Change>()
+  /** What `changes` gives, until the next write. */
+  #changes: readonly Change[] | undefined
+  #open = true
+
+  constructor(private readonly state: State<T, I>) {}
+
+  get index(): I {
+    return this.state.index
+  }
+
+  /** Every write in the order it was made: an index may depend on it (an address freed, then taken). */
+  get steps(): readonly Change[] {
+    return this.#steps
+  }
+
+  get<K extends keyof T & string>(type: K, name: string): T[K] | undefined {
+    return this.state.get(type, name)
+  }
+
+  names(type: keyof T & string): readonly string[] {
+    return this.state.names(type)
+  }
+
+  put<K extends keyof T & string>(type: K, name: string, doc: T[K]): void {
+    assertStorable(name)
+    this.#write(type, name, doc)
+  }
+
+  remove(type: keyof T & string, name: string): void {
+    this.#write(type, name, undefined)
+  }
+
+  /** The steps on one object folded into one, objects that ended as they began left out. */
+  changes(): readonly Change[] {
+    this.#changes ??= [...this.#folded.values()].filter(({ before, after }) => before !== after)
+    return this.#changes
+  }
+
+  /** After this the transaction takes no more writes. */
+  end(): void {
+    this.#open = false
+  }
+
+  /** Takes every write back and ends. */
+  undo(): void {
+    atOnce(this.undoing())
+  }
+
+  /** The same step by step. */
+  *undoing(): Generator<void> {
+    this.end()
+    for (const { type, name, before } of this.#steps.toReversed()) yield this.state.set(type, name, before)
+    this.#steps.length = 0
+    this.#folded.clear()
+    this.#changes = undefined
+  }
+
+  #write(type: keyof T & string, name: string, after: Doc | undefined): void {
+    if (!this.#open) throw new Error('the transaction is over')
+    const before = this.state.get(type, name)
+    if (sameJson(before, after)) return
+    if (after !== undefined) deepFreeze(after)
+    this.state.set(type, name, after)
+    const step = { type, name, before, after }
+    this.#steps.push(step)
+    this.#changes = undefined
+    const key = `${type}/${name}`
+    const first = this.#folded.get(key)
+    if (first === undefined) this.#folded.set(key, step)
+    // One that ended as it began has the same object before and after.
+    else this.#folded.set(key, { ...step, before: sameJson(first.before, after) ? after : first.before })
+  }
+}
+
+/** The objects of a store as read. */
+export interface Loaded {
+  /** Those of each type in the order of their names. */
+  readonly objects: readonly { type: string; name: string; doc: Doc }[]
+  /** What must stop a start. */
+  readonly problems: readonly Problem[]
+  /** What is none of ours: reported, and left alone. */
+  readonly foreign: readonly Problem[]
+  /** Objects that are to be written anew, and why. */
+  readonly outdated: readonly Outdated[]
+}
+
+/** An object that is stored with what none should hold. */
+export interface Outdated extends Problem {
+  readonly type: string
+  readonly name: string
+}
+
+interface Loading {
+  objects: { type: string; name: string; doc: Doc }[]
+  problems: Problem[]
+  outdated: Outdated[]
+}
+
+/** Reads every object. In one go: nothing is served before it ends. */
+export function load(stored: Stored, kinds: ReadonlyMap<string, Kind<Doc>>): Loaded {
+  const loading: Loading = {
+    objects: [],
+    problems: [...stored.problems(new Set(kinds.keys()))],
+    outdated: []
+  }
+  for (const [type, kind] of kinds) {
+    try {
+      loadType(stored, type, kind, loading)
+    } catch (error) {
+      loading.problems.push({ file: stored.place(type), message: reasonOf(error) })
+    }
+  }
+  return { ...loading, foreign: stored.foreign }
+}
+
+function loadType(stored: Stored, type: string, kind: Kind<Doc>, loading: Loading): void {
+  for (const name of [...stored.names(type)].sort(compareNames)) {
+    let text: string | undefined
+    try {
+      assertStorable(name)
+      text = stored.text(type, name)
+      if (text === undefined) continue
+      const json = parseJson(text)
+      loading.objects.push({ type, name, doc: deepFreeze(kind.decode(name, json)) })
+      // The store itself writes no key twice: only a text from elsewhere needs the closer look.
+      if (`${JSON.stringify(json, null, 2)}\n` !== text) refuseDuplicateKeys(text)
+      const why = kind.outdated?.(json)
+      if (why !== undefined)
+        loading.outdated.push({ type, name, file: stored.place(type, name), message: why })
+    } catch (error) {
+      const others = error instanceof FieldError ? error.others : []
+      for (const one of [error, ...others])
+        loading.problems.push({
+          file: stored.place(type, name),
+          ...lineIn(text, one),
+          message: reasonOf(one)
+        })
+    }
+  }
+}
+
+function lineIn(text: string | undefined, error: unknown): { line?: number } {
+  if (error instanceof JsonError) return { line: error.line }
+  if (error instanceof FieldError && text !== undefined) return { line: lineOf(text, error.path) }
+  return {}
+}
 
 /**
  * All objects, their names in order, and the index that follows them. The store keeps two over the same frozen

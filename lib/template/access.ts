@@ -1,5 +1,4 @@
-import { Failure, unsupported } from './errors.js'
-import { characters } from './text.js'
+import { characters, Failure, unsupported } from './errors.js'
 import { isMap, isSimple, Loop, label, mapGet, misuse, toInteger, type Undefined } from './values.js'
 
 /** What a missing attribute or item gives; made only then. */

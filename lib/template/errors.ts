@@ -66,3 +66,67 @@ export class Failure extends Error {
     super(reason)
   }
 }
+
+// Strings as Python handles them.
+
+/** White space, as the text of a regular expression; JavaScript's \s is a little different. */
+export const SPACE = '[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]'
+const IS_SPACE = new RegExp(SPACE)
+/** The line ends of `str.splitlines`. */
+export const LINE_END = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/
+
+/** The characters of `s`. Python counts and indexes these, not UTF-16 units. */
+export function characters(s: string): string[] {
+  return Array.from(s)
+}
+
+/** `str.isspace` of one character. */
+export function isSpace(character: string): boolean {
+  return IS_SPACE.test(character)
+}
+
+/** `str.strip`, `lstrip` and `rstrip`: takes white space, or the characters of `chars`, off the given sides. */
+export function strip(s: string, chars: string | undefined, left: boolean, right: boolean): string {
+  const unwanted = chars === undefined ? undefined : new Set(characters(chars))
+  const isUnwanted = (character = ''): boolean => unwanted?.has(character) ?? isSpace(character)
+  const all = characters(s)
+  let from = 0
+  let to = all.length
+  while (left && from < to && isUnwanted(all[from])) from++
+  while (right && to > from && isUnwanted(all[to - 1])) to--
+  return from === 0 && to === all.length ? s : all.slice(from, to).join('')
+}
+
+/** `str.split`: at `separator`, or at runs of white space; at most `limit` cuts, no bound where it is negative. */
+export function split(s: string, separator: string | undefined, limit: number): string[] {
+  if (separator === '') throw new Failure('the separator of split() is empty')
+  const parts: string[] = []
+  let from = 0
+  if (separator !== undefined) {
+    for (let at = s.indexOf(separator); at >= 0 && parts.length !== limit; at = s.indexOf(separator, from)) {
+      parts.push(s.slice(from, at))
+      from = at + separator.length
+    }
+    parts.push(s.slice(from))
+    return parts
+  }
+  for (;;) {
+    while (isSpace(s.charAt(from))) from++
+    if (from === s.length) return parts
+    let to = parts.length === limit ? s.length : from
+    while (to < s.length && !isSpace(s.charAt(to))) to++
+    parts.push(s.slice(from, to))
+    from = to
+  }
+}
+
+/** `str.replace`: at most `limit` replacements, no bound where it is negative. Failure: `from` is empty. */
+export function replace(s: string, from: string, to: string, limit: number): string {
+  if (from === '') throw new Failure('replace has no text to look for')
+  return split(s, from, limit).join(to)
+}
+
+/** The order of two strings by character, as in Python; it is that of UTF-8, and not that of UTF-16. */
+export function compareText(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a, 'utf8'), Buffer.from(b, 'utf8'))
+}

@@ -2,10 +2,9 @@ import { attribute, item, type Missing, slice } from './access.js'
 import { type Source, type TemplateError, unsupported } from './errors.js'
 import { FILTERS, METHODS, type Operation, type Run, TESTS } from './filters.js'
 import { type Token, tokenize } from './lexer.js'
-import { COMPARISONS, OPERATORS, signed } from './operators.js'
 import { Scope } from './scope.js'
 import type { Evaluate, Frame } from './template.js'
-import { BLANK, defined, label, misuse, truth, Undefined } from './values.js'
+import { BLANK, COMPARISONS, defined, label, misuse, OPERATORS, signed, truth, Undefined } from './values.js'
 
 const DEEPEST = 100
 const CONSTANTS = { true: true, True: true, false: false, False: false, none: null, None: null }

@@ -1,9 +1,9 @@
 import { type Missing, path } from './access.js'
-import { Failure, unsupported } from './errors.js'
-import { COMPARISONS, equals, less, OPERATORS } from './operators.js'
-import { characters, compareText, LINE_END, replace, split, strip } from './text.js'
+import { characters, compareText, Failure, LINE_END, replace, split, strip, unsupported } from './errors.js'
 import {
   BLANK,
+  COMPARISONS,
+  equals,
   exact,
   Iter,
   integerOr,
@@ -12,9 +12,11 @@ import {
   iterate,
   label,
   lengthOf,
+  less,
   mapGet,
   mapKeys,
   misuse,
+  OPERATORS,
   Pairs,
   text,
   toInteger,

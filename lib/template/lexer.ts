@@ -1,5 +1,4 @@
-import { type Source, unsupported } from './errors.js'
-import { isSpace, SPACE } from './text.js'
+import { isSpace, type Source, SPACE, unsupported } from './errors.js'
 
 /** A part of a template: text, or what stands in a tag. A sign is an operator or a bracket, of tags too. */
 export interface Token {

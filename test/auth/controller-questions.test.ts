@@ -1,6 +1,6 @@
 // rules 6.11, 9.15, 11.19
 import t from 'tap'
-import { ControllerQuestions } from '../../lib/auth/controller-questions.js'
+import { ControllerQuestions } from '../../lib/auth/controller-proof.js'
 
 const key = Buffer.alloc(32, 1)
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Failures } from '../../lib/auth/failures.js'
+import { Failures } from '../../lib/auth/logins.js'
 
 // rules 5.4
 t.test('the fifth in a minute waits, a second at most, until the minute has passed', async t => {

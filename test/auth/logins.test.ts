@@ -3,10 +3,9 @@ import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { adminPasswordFile, ensureAdminPassword } from '../../lib/auth/admin-password.js'
-import { Logins } from '../../lib/auth/logins.js'
+import { adminPasswordFile, ensureAdminPassword, Logins } from '../../lib/auth/logins.js'
+import type { User } from '../../lib/auth/passwords.js'
 import { hashPassword } from '../../lib/auth/passwords.js'
-import type { User } from '../../lib/auth/roles.js'
 import { proof } from '../support/proof.js'
 import { scratch } from '../support/scratch.js'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { hashPassword } from '../../lib/auth/passwords.js'
-import { digestsOf } from '../../lib/config/same-everywhere.js'
+import { digestsOf } from '../../lib/config/reachability.js'
 import { iniFile } from './ini-file.js'
 
 const key = Buffer.alloc(32, 7)

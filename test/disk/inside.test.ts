@@ -1,7 +1,7 @@
 import { mkdirSync, renameSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { openInside, resolveInside } from '../../lib/disk/inside.js'
+import { openInside, resolveInside } from '../../lib/disk/open-directory.js'
 import { place } from '../image/place.js'
 import { requireRootAndPrograms, run } from '../image/rich-tree.js'
 

@@ -9,8 +9,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { mountsBelow } from '../../lib/disk/mounts.js'
-import { removeTree } from '../../lib/disk/remove-tree.js'
+import { mountsBelow, removeTree } from '../../lib/disk/open-directory.js'
 import { place } from '../image/place.js'
 import { NAMES, NAMES_NOT_UTF8, requireRootAndPrograms, richTree, run } from '../image/rich-tree.js'
 

@@ -1,7 +1,7 @@
 import { lchownSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { replaceDurably, replaceFile } from '../../lib/disk/replace.js'
+import { replaceDurably, replaceFile } from '../../lib/disk/file.js'
 import { scratch } from '../support/scratch.js'
 
 t.test('a failure names the file, never the temporary one', async t => {

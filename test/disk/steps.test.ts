@@ -13,10 +13,8 @@ import {
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { DiskThread } from '../../lib/disk/disk-thread.js'
-import { realFiles } from '../../lib/disk/files.js'
-import { identityIn, StepError } from '../../lib/disk/steps.js'
-import { refuseForeignLink } from '../../lib/disk/trusted-path.js'
+import { refuseForeignLink } from '../../lib/disk/file.js'
+import { DiskThread, identityIn, realFiles, StepError } from '../../lib/disk/steps.js'
 import { scratch } from '../support/scratch.js'
 
 const disk = new DiskThread()

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { ServiceError } from '../../lib/errors.js'
-import { parseRange } from '../../lib/http/range.js'
+import { parseRange } from '../../lib/http/files.js'
 
 const ETAG = '"1-2-3"'
 

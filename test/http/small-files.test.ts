@@ -2,8 +2,7 @@ import { createHook } from 'node:async_hooks'
 import { renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { OpenFiles } from '../../lib/http/open-files.js'
-import { SmallFiles } from '../../lib/http/small-files.js'
+import { OpenFiles, SmallFiles } from '../../lib/http/open-files.js'
 import { RawClient, route, start } from './helpers.js'
 
 const KILOBYTE = 1024

@@ -1,7 +1,7 @@
 // rules 9.15
 import type { ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
-import { ControllerQuestions } from '../../lib/auth/controller-questions.js'
+import { ControllerQuestions } from '../../lib/auth/controller-proof.js'
 import { LostError, runThere, UnreachedError } from '../../lib/image/errands/asking.js'
 import { type Errand, type Message, numbered } from '../../lib/image/errands/errand.js'
 import type { JsonValue } from '../../lib/json.js'

@@ -13,7 +13,7 @@ import { createLog } from '../../lib/log.js'
 import { Model, storeOptions, theDaemon } from '../../lib/model/model.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { iniSettings } from '../../lib/model/settings.js'
-import type { ClusterStore, Tx } from '../../lib/model/view.js'
+import type { ClusterStore, Tx } from '../../lib/model/stored.js'
 import { Store } from '../store/file-store.js'
 import { scratch } from '../support/scratch.js'
 

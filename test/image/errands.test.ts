@@ -2,8 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import type { Errand, Task } from '../../lib/image/errands/errand.js'
-import { errandIn } from '../../lib/image/errands/errand.js'
-import { Errands, type ErrandsOptions } from '../../lib/image/errands/errands.js'
+import { Errands, type ErrandsOptions, errandIn } from '../../lib/image/errands/errand.js'
 import { createLog } from '../../lib/log.js'
 import { until } from '../support/until.js'
 

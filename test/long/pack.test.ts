@@ -1,7 +1,7 @@
 import { ftruncateSync, openSync, statSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { removeTree } from '../../lib/disk/remove-tree.js'
+import { removeTree } from '../../lib/disk/open-directory.js'
 import { choosePacker } from '../../lib/image/packer/choose-packer.js'
 import { walk } from '../../lib/image/packer/walk.js'
 import { type Compared, compareTrees } from '../image/compare-trees.js'

@@ -2,8 +2,8 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import { type EffectiveNode, effectiveNode, settingsOf, sourcesOf } from '../../lib/model/effective.js'
+import type { Tx, View } from '../../lib/model/stored.js'
 import { setTag } from '../../lib/model/tags.js'
-import type { Tx, View } from '../../lib/model/view.js'
 import { admin, settings as cluster, MemoryCluster } from '../support/memory-cluster.js'
 
 /** node001 in group compute, whose image is compute, on the networks cluster and other. */

@@ -6,9 +6,9 @@ import {
   followGroup,
   mergeGroupInterfaces,
   mergeNodeInterfaces
-} from '../../lib/model/interfaces.js'
+} from '../../lib/model/networks.js'
+import type { Tx } from '../../lib/model/stored.js'
 import { nodeInterfaces } from '../../lib/model/types/interface.js'
-import type { Tx } from '../../lib/model/view.js'
 import { admin, settings } from '../support/memory-cluster.js'
 
 /** Entries that count how often their names are read. */

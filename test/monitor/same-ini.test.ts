@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { createLog } from '../../lib/log.js'
-import { SameIni } from '../../lib/monitor/same-ini.js'
+import { SameIni } from '../../lib/monitor/writer-reach.js'
 
 const URL = '[http] url'
 const own = { [URL]: 'a', '[boot]': 'b' }

@@ -1,7 +1,7 @@
 // The states and boots of nodes where controllers share them: what is written, and when.
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import type { View } from '../../lib/model/view.js'
+import type { View } from '../../lib/model/stored.js'
 import { Boots } from '../../lib/monitor/boots.js'
 import { NodeStatus } from '../../lib/monitor/node-status.js'
 import { StoreError } from '../../lib/store/errors.js'

@@ -1,7 +1,7 @@
 import type { Docs } from '../../lib/model/docs.js'
 import type { ClusterIndex } from '../../lib/model/index.js'
+import type { ClusterSettings, View } from '../../lib/model/stored.js'
 import { createIndex, kinds } from '../../lib/model/types.js'
-import type { ClusterSettings, View } from '../../lib/model/view.js'
 import { State } from '../../lib/store/state.js'
 
 export type Objects = { [K in keyof Docs]?: Readonly<Record<string, object>> }

@@ -11,7 +11,7 @@ import {
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { createLog } from '../../lib/log.js'
-import type { View } from '../../lib/model/view.js'
+import type { View } from '../../lib/model/stored.js'
 import type { ServiceSettings } from '../../lib/services/backend.js'
 import { backendOf, type ServiceName } from '../../lib/services/backends.js'
 import { capture } from '../../lib/services/capture.js'

@@ -1,5 +1,4 @@
-import { type FileLayer, type LogFile, realFiles } from '../../lib/disk/files.js'
-import { type DiskStep, StepError } from '../../lib/disk/steps.js'
+import { type DiskStep, type FileLayer, type LogFile, realFiles, StepError } from '../../lib/disk/steps.js'
 import { SortedNames } from '../../lib/store/order.js'
 import type { Doc, Index, Kind } from '../../lib/store/types.js'
 import { Store, type StoreOptions } from './file-store.js'

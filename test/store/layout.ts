@@ -1,4 +1,4 @@
-import type { Layout } from '../../lib/store/layout.js'
+import type { Layout } from '../../lib/store/start.js'
 import type { Index } from '../../lib/store/types.js'
 import { Store, type StoreOptions } from './file-store.js'
 import { type Counter, kinds } from './fixtures.js'

@@ -7,10 +7,9 @@ import type { ClusterIndex } from '../../lib/model/index.js'
 import { type Actor, type ChangeKind, Model } from '../../lib/model/model.js'
 import { readObject } from '../../lib/model/request.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
+import type { ClusterSettings, NamedController, Tx } from '../../lib/model/stored.js'
 import { createIndex, kinds, objectTypes } from '../../lib/model/types.js'
-import type { ClusterSettings, NamedController, Tx } from '../../lib/model/view.js'
-import { State } from '../../lib/store/state.js'
-import { Transaction } from '../../lib/store/transaction.js'
+import { State, Transaction } from '../../lib/store/state.js'
 import type { Change } from '../../lib/store/types.js'
 
 /** `<type>/<name>` → what the object sets, without its name. */

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { isLeftover } from '../../lib/disk/replace.js'
+import { isLeftover } from '../../lib/disk/file.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { sealedKinds } from '../../lib/model/types.js'
 import type { Controller } from './controller.js'

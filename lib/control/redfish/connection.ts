@@ -69,14 +69,12 @@ const LONGEST_PATH = 1024
  * not followed to other hosts, nor where it redirects to.
  */
 export class Connection {
-  readonly #options: ConnectionOptions
   readonly #agent: Agent
   #left = LARGEST_VISIT
   /** What shows who we are, once that is known. */
   credentials: Readonly<Record<string, string>> = {}
 
-  constructor(options: ConnectionOptions) {
-    this.#options = options
+  constructor(private readonly options: ConnectionOptions) {
     this.#agent = new Agent({ keepAlive: true, maxSockets: 1 })
   }
 
@@ -139,7 +137,7 @@ export class Connection {
     body: JsonObject | undefined,
     headers: Readonly<Record<string, string>>
   ): Promise<IncomingMessage> {
-    const { address: host, port, verifyCertificate, ca } = this.#options
+    const { address: host, port, verifyCertificate, ca } = this.options
     const text = body === undefined ? undefined : JSON.stringify(body)
     return new Promise((resolve, reject) => {
       const outgoing = request(
@@ -184,7 +182,7 @@ export class Connection {
 
   #explained(error: NodeJS.ErrnoException, signal: AbortSignal): Error {
     if (signal.aborted) return signal.reason
-    const { setup, port } = this.#options
+    const { setup, port } = this.options
     const code = error.code ?? ''
     const fault = certificateFault(code)
     if (fault !== undefined) {

@@ -1,4 +1,4 @@
-import { readRegularFile } from '../../disk/regular-file.js'
+import { readRegularFile } from '../../disk/file.js'
 import { isObject, type JsonObject } from '../../json.js'
 import type { Bmc, Visit } from '../bmc.js'
 import { type Command, IS_OFF } from '../commands.js'

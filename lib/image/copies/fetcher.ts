@@ -1,13 +1,14 @@
-import { link, rename, rm } from 'node:fs/promises'
+import { link, mkdir, rename, rm, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Mutex } from '../../concurrency.js'
 import type { Config } from '../../config/types.js'
-import { syncFile } from '../../disk/copy.js'
-import { syncDirectory } from '../../disk/directory.js'
-import { exists } from '../../disk/missing.js'
-import type { Log } from '../../log.js'
+import { exists, syncDirectory, syncFile, unlessMissing } from '../../disk/file.js'
+import { type Log, oneLine } from '../../log.js'
+import { leastFree } from '../../monitor/disk-space.js'
+import { locate, ProgramError, run } from '../../program/program.js'
 import { hashFile } from '../packer/in-worker.js'
 import { servedMode } from '../publish.js'
+import { readAnnounce, readLength } from '../torrent/torrent.js'
 import {
   ANSWER_MS,
   type Asking,
@@ -21,8 +22,6 @@ import {
 } from './download.js'
 import type { NamedFile } from './named.js'
 import type { OwnedFiles } from './owned.js'
-import { NoRoomError, Room } from './room.js'
-import { canSwarm, Swarm, SwarmError } from './swarm.js'
 
 /** What the fetching of a file uses. */
 export interface FetcherOptions {
@@ -272,4 +271,194 @@ async function nameNew(file: string, to: string): Promise<void> {
     if (!['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'].includes(code)) throw error
     if (!(await exists(to))) await rename(file, to)
   }
+}
+
+/** Nothing more comes by torrent; the message says why, '' where that is as it should be. */
+class SwarmError extends Error {}
+
+const PROGRAM = 'aria2c'
+/** Peers can make it take more and more memory: with so much of address space it ends. It needs a fifth of that. */
+const BOUND = ['prlimit', `--as=${512 * 1024 * 1024}`, '--']
+/** Its status when the disk is full. */
+const DISK_FULL = 9
+/** So much of what it says stands in a message. */
+const WORDS = 300
+const OPTIONS = [
+  ...['index-out=1=file', 'allow-overwrite=true', 'check-integrity=true', 'file-allocation=none'],
+  ...['disk-cache=0', 'seed-time=0', 'bt-tracker-interval=5', 'bt-tracker-timeout=10'],
+  ...['bt-tracker-connect-timeout=10', 'enable-dht=false', 'enable-dht6=false', 'bt-enable-lpd=false'],
+  ...[
+    'enable-peer-exchange=false',
+    'summary-interval=0',
+    'show-console-readout=false',
+    'console-log-level=warn'
+  ]
+]
+const LOOK_MS = 1000
+/** So long it may take to end when all has come. */
+const END_MS = 5000
+/** So fast at least is what was there before read again, a second. */
+const READ_BYTES = 50 * 1024 * 1024
+/** What comes briskly comes sooner. */
+const LONGEST_MS = 24 * 3_600_000
+
+/** Whether this machine has the program that fetches by torrent. */
+const canSwarm = async (): Promise<boolean> => (await locate(PROGRAM)) !== undefined
+
+/** A directory for what comes by one torrent: what is in it is used by the next try, until `remove`. */
+class Swarm {
+  /** Where the torrent belongs. */
+  readonly torrent: string
+  /** Where the file comes. */
+  readonly file: string
+
+  constructor(private readonly directory: string) {
+    this.torrent = join(directory, 'torrent')
+    this.file = join(directory, 'file')
+  }
+
+  async make(): Promise<void> {
+    await mkdir(this.directory, { recursive: true, mode: 0o700 })
+  }
+
+  async remove(): Promise<void> {
+    await rm(this.directory, { recursive: true, force: true })
+  }
+
+  /**
+   * Fetches the file of the torrent, of so many bytes, from all that the tracker names. Throws SwarmError where it comes slower than
+   * `pace.brisk` in `pace.ms`, or the program fails; an error with the code ENOSPC; the reason of `signal`.
+   */
+  async fetch(
+    bytes: number,
+    pace: { readonly brisk: number; readonly ms: number },
+    signal: AbortSignal
+  ): Promise<void> {
+    if ((await readLength(this.torrent)) !== bytes)
+      throw new SwarmError('its torrent is of a file with another size')
+    // aria2c asks a tracker over UDP with its DHT alone, which talks to everybody.
+    if (!/^https?:/.test((await readAnnounce(this.torrent)) ?? ''))
+      throw new SwarmError('its tracker is not asked by http')
+    const over = new AbortController()
+    const watch = this.#watch(bytes, pace, await sizeOnDisk(this.file), over)
+    let told = ''
+    try {
+      await run(PROGRAM, this.#args(), {
+        timeLimitMs: LONGEST_MS,
+        signal: AbortSignal.any([signal, over.signal]),
+        through: BOUND,
+        // What it says is made by peers too: the last one is kept.
+        onLine: line => {
+          if (/error/i.test(line)) told = line
+        }
+      })
+    } catch (error) {
+      signal.throwIfAborted()
+      // The checksum tells whether it is whole.
+      if ((await sizeOnDisk(this.file)) === bytes) return
+      if (over.signal.aborted) throw over.signal.reason
+      if (error instanceof ProgramError && error.status === DISK_FULL)
+        throw Object.assign(new Error(error.message), { code: 'ENOSPC' })
+      throw new SwarmError(oneLine(`${(error as Error).message} ${told}`.trim(), WORDS))
+    } finally {
+      clearInterval(watch)
+    }
+  }
+
+  /** Ends it when all has come, or when it comes too slowly; then the reason is why. `had`: what was there before. */
+  #watch(
+    bytes: number,
+    { brisk, ms }: { readonly brisk: number; readonly ms: number },
+    had: number,
+    over: AbortController
+  ): NodeJS.Timeout {
+    // What is there is read first, and a tracker may not know of the torrent yet.
+    let since = performance.now() + ms + (had / READ_BYTES) * 1000
+    let before = had
+    let fullSince: number | undefined
+    const look = async () => {
+      const now = await sizeOnDisk(this.file)
+      // A piece that came damaged is fetched again meanwhile. Then a tracker may keep the program from its end.
+      if (now === bytes) fullSince ??= performance.now()
+      if (fullSince !== undefined && performance.now() - fullSince > END_MS) return over.abort()
+      if (performance.now() - since < ms) return
+      if (now - before < brisk)
+        over.abort(
+          new SwarmError(
+            `${now - before} bytes came in ${ms / 1000} s, fewer than ${brisk}: look at /monitor/service/tracker and ` +
+              '/monitor/service/seeder of the controller that has it, and whether its tracker and its seeder can be reached from here'
+          )
+        )
+      since = performance.now()
+      before = now
+    }
+    return setInterval(() => void look().catch(error => over.abort(error)), Math.min(LOOK_MS, ms))
+  }
+
+  /** Without allocation and cache the size on disk shows what has arrived. Pieces that are there are read and checked. */
+  #args(): string[] {
+    const own = ['no-conf', `dir=${this.directory}`, `stop-with-process=${process.pid}`, ...OPTIONS]
+    return [...own.map(option => `--${option}`), this.torrent]
+  }
+}
+
+/** The disk has no room for a file; the message names the directory and the way out. */
+class NoRoomError extends Error {
+  /** `isFull`: it filled up while the file came. What has come of it is in the way of others then. */
+  constructor(
+    message: string,
+    readonly isFull: boolean
+  ) {
+    super(message)
+  }
+}
+
+/** The room of a directory for files that are fetched at the same time. */
+class Room {
+  /** Parts that are fetched now → bytes that each will have. */
+  readonly #fetching = new Map<string, number>()
+
+  /** `kept`: `[monitor] disk_free`. */
+  constructor(
+    private readonly directory: string,
+    private readonly kept: number
+  ) {}
+
+  /** Runs what brings a part to so many bytes. Throws NoRoomError where there is no room for them, before it begins or meanwhile. */
+  async during<T>(part: string, bytes: number, fetching: () => Promise<T>): Promise<T> {
+    try {
+      await this.#take(part, bytes)
+      return await fetching()
+    } catch (error) {
+      const { code = '' } = error as NodeJS.ErrnoException
+      throw ['ENOSPC', 'EDQUOT'].includes(code) ? this.#none(bytes, true) : error
+    } finally {
+      this.#fetching.delete(part)
+    }
+  }
+
+  async #take(part: string, bytes: number): Promise<void> {
+    const { bsize, blocks, bavail } = await statfs(this.directory)
+    const sizes = new Map<string, number>()
+    for (const path of [part, ...this.#fetching.keys()]) sizes.set(path, await sizeOnDisk(path))
+    // From here on nobody else is asked: of two that begin together, one is noted first.
+    let needed = bytes - (sizes.get(part) ?? 0)
+    for (const [other, whole] of this.#fetching) needed += whole - (sizes.get(other) ?? 0)
+    const kept = leastFree(blocks * bsize, this.kept)
+    if (needed > bavail * bsize - kept) throw this.#none(bytes, false)
+    this.#fetching.set(part, bytes)
+  }
+
+  #none(bytes: number, isFull: boolean): NoRoomError {
+    return new NoRoomError(
+      `the disk of ${this.directory} has no room for its ${bytes} bytes beside what [monitor] disk_free keeps and other files that are fetched need: make room; svcd tries again`,
+      isFull
+    )
+  }
+}
+
+/** How many bytes of a file are there: one that comes by torrent has holes. 0 where there is none. */
+async function sizeOnDisk(path: string): Promise<number> {
+  const found = await unlessMissing(stat(path), undefined)
+  return found ? Math.min(found.size, found.blocks * 512) : 0
 }

@@ -1,6 +1,6 @@
+import type { View } from '../../model/stored.js'
 import { filesOf } from '../../model/tags.js'
 import type { PackDoc } from '../../model/types/osimage.js'
-import type { View } from '../../model/view.js'
 
 /** A file that an image or a tag names. */
 export interface NamedFile {

@@ -1,8 +1,6 @@
 import { lstat, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { unlessMissing } from '../../disk/missing.js'
-import { readRegularFile } from '../../disk/regular-file.js'
-import { replaceDurably } from '../../disk/replace.js'
+import { readRegularFile, replaceDurably, unlessMissing } from '../../disk/file.js'
 
 /** What a file was like when svcd had it. Another file of its name is somebody else's. */
 interface Mark {

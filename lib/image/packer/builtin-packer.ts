@@ -1,4 +1,4 @@
-import { fillNew } from '../../disk/copy.js'
+import { fillNew } from '../../disk/file.js'
 import { contentsOf } from './contents.js'
 import { inWorker } from './in-worker.js'
 import type { Packed, Packer, PackRequest } from './packer.js'

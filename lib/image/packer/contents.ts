@@ -1,6 +1,6 @@
 import { lstat, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
-import { mountsBelow } from '../../disk/mounts.js'
+import { mountsBelow } from '../../disk/open-directory.js'
 
 /** The part of a tree that is packed: all but what is excluded and what is mounted in it. Fit for a worker thread. */
 export interface Contents {

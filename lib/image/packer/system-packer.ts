@@ -1,5 +1,5 @@
 import type { FileHandle } from 'node:fs/promises'
-import { fillNew } from '../../disk/copy.js'
+import { fillNew } from '../../disk/file.js'
 import { shown } from '../../disk/printable.js'
 import { ProgramError, run } from '../../program/program.js'
 import { type Contents, contentsOf, tarOptions, verbatim } from './contents.js'

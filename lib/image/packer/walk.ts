@@ -1,6 +1,5 @@
 import { type BigIntStats, closeSync, fstatSync, lstatSync, openSync, readdirSync } from 'node:fs'
-import { mountOf } from '../../disk/mounts.js'
-import { DIRECTORY, entryPath } from '../../disk/open-directory.js'
+import { DIRECTORY, entryPath, mountOf } from '../../disk/open-directory.js'
 import { shown } from '../../disk/printable.js'
 import { type Contents, matcher } from './contents.js'
 
@@ -11,7 +10,7 @@ export interface Member {
   /** The path to open it by, good until the next member is asked for. */
   readonly openPath: Buffer
   readonly stat: BigIntStats
-  /** The mount of the tree (disk/mounts.ts). What is opened must be of it. */
+  /** The mount of the tree (disk/open-directory.ts). What is opened must be of it. */
   readonly mount: string | undefined
   /** It lies on another file system, or something is mounted there. It is not entered, and must not be read. */
   readonly isElsewhere: boolean

@@ -1,12 +1,12 @@
 import { chmod, mkdir, readFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { Background } from '../../background.js'
-import { replaceFile } from '../../disk/replace.js'
+import { replaceFile } from '../../disk/file.js'
 import type { Log } from '../../log.js'
 import { run } from '../../program/program.js'
 import { scrape } from './scrape.js'
-import type { Seeder, SeederSettings } from './seeder.js'
 import { chooseSeeder, type Kept, keepSeeding, Ledger } from './seeding.js'
+import type { Seeder, SeederSettings } from './torrent.js'
 import { readInfoHash, type Torrent } from './torrent.js'
 
 export interface DistributionOptions {

@@ -1,8 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Answered, ask, jsonOf } from './http-request.js'
-import type { Seeded, Seeder } from './seeder.js'
-import type { Torrent } from './torrent.js'
+import type { Seeded, Seeder, Torrent } from './torrent.js'
 
 const SESSION = 'x-transmission-session-id'
 const fields = [

@@ -1,5 +1,5 @@
 import { mkdir, open, readdir } from 'node:fs/promises'
-import { isMissing } from '../../disk/missing.js'
+import { isMissing } from '../../disk/file.js'
 import { DIRECTORY, inDirectory } from '../../disk/open-directory.js'
 import { run } from '../../program/program.js'
 import { nodeMounts } from './reach.js'

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { mountPoints } from '../../disk/mounts.js'
+import { mountPoints } from '../../disk/open-directory.js'
 import { locate } from '../../program/program.js'
 import type { Remote, Target } from './remote.js'
 

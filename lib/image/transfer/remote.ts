@@ -1,8 +1,6 @@
 import { mkdir, mkdtemp, rename, rm, stat, symlink, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
-import { syncFile } from '../../disk/copy.js'
-import { syncDirectory } from '../../disk/directory.js'
-import { unlessMissing } from '../../disk/missing.js'
+import { syncDirectory, syncFile, unlessMissing } from '../../disk/file.js'
 import { ProgramError, run } from '../../program/program.js'
 
 export interface RemoteOptions {

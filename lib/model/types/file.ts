@@ -12,7 +12,7 @@ import {
   ValueError
 } from '../field.js'
 import { named, type ObjectType } from '../object-type.js'
-import type { View } from '../view.js'
+import type { View } from '../stored.js'
 
 /** Bytes of a template: it is compiled on the event loop when it is posted. */
 const mostTemplateBytes = 65_536

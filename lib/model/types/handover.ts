@@ -1,6 +1,5 @@
 import { count, freeText, mac, objectName, type Stored, type Table } from '../field.js'
-import type { AttachedType } from '../stored.js'
-import type { Tx } from '../view.js'
+import type { AttachedType, Tx } from '../stored.js'
 
 const fields = [
   { name: 'released', type: count, meaning: 'when an admin released the node, milliseconds since 1970' },

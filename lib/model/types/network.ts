@@ -5,7 +5,7 @@ import { ownerText } from '../index.js'
 import { isNetworkName, objectNameRule } from '../names.js'
 import { checkDeviceAddress, controllerAddresses } from '../networks.js'
 import type { ObjectType } from '../object-type.js'
-import type { ClusterSettings, View } from '../view.js'
+import type { ClusterSettings, View } from '../stored.js'
 
 const fields = [
   { name: 'network', type: prefix, meaning: 'CIDR' },

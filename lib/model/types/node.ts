@@ -23,6 +23,7 @@ import {
   type Stored,
   type Table
 } from '../field.js'
+import { isNodeName, nodeNameRule } from '../names.js'
 import {
   assignAddresses,
   cloneInterfaces,
@@ -30,14 +31,12 @@ import {
   mergeNodeInterfaces,
   removeNodeInterface,
   withMac
-} from '../interfaces.js'
-import { isNodeName, nodeNameRule } from '../names.js'
+} from '../networks.js'
 import type { Changing, Given, ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
-import type { AttachedType } from '../stored.js'
+import type { AttachedType, View } from '../stored.js'
 import { checkTag } from '../tags.js'
 import { checkVariables, variablesField } from '../variables.js'
-import type { View } from '../view.js'
 import { attachedFiles, checkAttached } from './file.js'
 import { moveHandover } from './handover.js'
 import {

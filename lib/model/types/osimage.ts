@@ -17,9 +17,8 @@ import {
   type Table
 } from '../field.js'
 import { named, type ObjectType } from '../object-type.js'
-import type { AttachedType } from '../stored.js'
+import type { AttachedType, Tx, View } from '../stored.js'
 import { checkUnused, holders, imageKey, nameKey, removeTags, renameTags, tagKey } from '../tags.js'
-import type { Tx, View } from '../view.js'
 
 const fields = [
   comment,

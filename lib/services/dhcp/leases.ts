@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { singleFlight } from '../../concurrency.js'
-import { unlessMissing } from '../../disk/missing.js'
+import { unlessMissing } from '../../disk/file.js'
 import { unavailable } from '../../errors.js'
 import { type Address, formatAddress, parseAddress } from '../../model/address.js'
 

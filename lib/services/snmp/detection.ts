@@ -1,9 +1,9 @@
 import type { Log } from '../../log.js'
 import { isBmc } from '../../model/index.js'
 import type { Model } from '../../model/model.js'
+import type { View } from '../../model/stored.js'
 import type { NodeDoc } from '../../model/types/node.js'
 import type { SwitchDoc } from '../../model/types/switch.js'
-import type { View } from '../../model/view.js'
 import { readTables, type SwitchTables } from './tables.js'
 
 /** A machine waits this long at most, so that it is answered within 2 s. */

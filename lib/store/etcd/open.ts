@@ -1,6 +1,5 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
-import { refuseOthers } from '../../disk/key-file.js'
-import { readRegularFile } from '../../disk/regular-file.js'
+import { readRegularFile, refuseOthers } from '../../disk/file.js'
 import { etcdctlFor } from './etcdctl.js'
 import { Etcd, type EtcdOptions } from './medium.js'
 

@@ -1,10 +1,9 @@
 import { dirname, join } from 'node:path'
-import type { FileLayer } from '../../disk/files.js'
+import type { FileLayer } from '../../disk/steps.js'
 import { type DiskStep, StepError } from '../../disk/steps.js'
 import { INTENTS, type Revertible, type Write } from '../medium.js'
 import type { Flusher } from './flush.js'
-import { intentText } from './intents.js'
-import { fileStep, intentFile, objectFile } from './paths.js'
+import { fileStep, intentFile, intentText, objectFile } from './stored.js'
 
 interface CommitterOptions {
   readonly directory: string
@@ -26,13 +25,11 @@ const isShort = (writes: readonly Write[]) =>
 
 /** Makes changes durable, one batch at a time. */
 export class Committer {
-  readonly #options: CommitterOptions
   #lastIntent: number
   /** Takes a failed commit off the disk again: in spite of the error it may be there. */
   #revert: readonly DiskStep[] | undefined
 
-  constructor(options: CommitterOptions) {
-    this.#options = options
+  constructor(private readonly options: CommitterOptions) {
     this.#lastIntent = options.lastIntent
   }
 
@@ -43,18 +40,18 @@ export class Committer {
   async commit(writes: readonly Revertible[]): Promise<void> {
     await this.#revertFailed()
     const [only] = writes
-    if (only !== undefined && writes.length === 1 && this.#options.flusher.idle) await this.#commitFile(only)
+    if (only !== undefined && writes.length === 1 && this.options.flusher.idle) await this.#commitFile(only)
     else await this.#commitIntent(writes)
   }
 
   async #commitFile(write: Revertible): Promise<void> {
-    const file = objectFile(this.#options.directory, write.type, write.name)
+    const file = objectFile(this.options.directory, write.type, write.name)
     // What the file held is worked out only where it is needed.
     await this.#settle([fileStep(file, write.text)], dirname(file), () => fileStep(file, write.textBefore))
   }
 
   async #commitIntent(writes: readonly Write[]): Promise<void> {
-    const { directory, files, flusher, ours } = this.#options
+    const { directory, files, flusher, ours } = this.options
     await flusher.room()
     const number = ++this.#lastIntent
     const file = intentFile(directory, number)
@@ -73,7 +70,7 @@ export class Committer {
    * is there is taken back on the disk too.
    */
   async #settle(steps: readonly DiskStep[], directory: string, back: () => DiskStep): Promise<void> {
-    const { files, ours } = this.#options
+    const { files, ours } = this.options
     const sync: DiskStep = { syncDirectory: directory }
     const all = [ours, ...steps, sync]
     try {
@@ -88,7 +85,7 @@ export class Committer {
   }
 
   async #revertFailed(): Promise<void> {
-    if (this.#revert) await this.#options.files.inOrder(this.#revert)
+    if (this.#revert) await this.options.files.inOrder(this.#revert)
     this.#revert = undefined
   }
 }

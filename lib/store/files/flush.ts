@@ -1,12 +1,11 @@
 import { join } from 'node:path'
 import { Background } from '../../background.js'
 import { inSlices } from '../../concurrency.js'
-import type { FileLayer } from '../../disk/files.js'
-import type { DiskStep } from '../../disk/steps.js'
+import type { DiskStep, FileLayer } from '../../disk/steps.js'
 import { reasonOf, StoreError } from '../errors.js'
 import { INTENTS } from '../medium.js'
-import type { Intent } from './intents.js'
-import { fileStep, intentFile, objectFile } from './paths.js'
+import type { Intent } from './stored.js'
+import { fileStep, intentFile, objectFile } from './stored.js'
 
 /**
  * How many files intents may promise before they are written; further changes wait. Enough for two changes of every node
@@ -37,7 +36,6 @@ type Promised = Intent['writes'][number]
  * stay.
  */
 export class Flusher {
-  readonly #options: FlusherOptions
   /** By object: the latest content that its file has to get. Only a flush takes out what it has written. */
   readonly #waiting = new Map<string, Promised>()
   /** Types with written files whose names are not durable yet. */
@@ -47,8 +45,7 @@ export class Flusher {
   #closeBy = Number.POSITIVE_INFINITY
   readonly #flushing: Background
 
-  constructor(options: FlusherOptions) {
-    this.#options = options
+  constructor(private readonly options: FlusherOptions) {
     this.#flushing = new Background({
       work: () => this.#flush(),
       retryMs: RETRY_MS,
@@ -79,7 +76,7 @@ export class Flusher {
 
   /** Resolves when another intent may be added; throws a StoreError when that is not to be expected soon. */
   async room(): Promise<void> {
-    while (this.#outstanding >= (this.#options.outstandingFiles ?? OUTSTANDING_FILES)) {
+    while (this.#outstanding >= (this.options.outstandingFiles ?? OUTSTANDING_FILES)) {
       if (this.problem !== '') throw new StoreError(this.problem)
       await this.#flushing.run().catch(() => undefined)
     }
@@ -101,7 +98,7 @@ export class Flusher {
 
   /** Writes what waits at the call. Throws an Error with the reason when not all of it could be written. */
   async #flush(): Promise<void> {
-    const { directory, files, ours } = this.#options
+    const { directory, files, ours } = this.options
     const covered = [...this.#intents]
     if (covered.length === 0) return
     try {

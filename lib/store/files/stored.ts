@@ -1,16 +1,16 @@
-import { readRegularFileSync } from '../../disk/regular-file.js'
-import type { Problem } from '../errors.js'
-import { decodeUtf8 } from '../json.js'
-import type { Stored, Write } from '../medium.js'
-import { type Intent, type Intents, listing, ofUnknownType, readIntents } from './intents.js'
-import { entryOf, objectFile } from './paths.js'
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { isLeftover, readRegularFileSync } from '../../disk/file.js'
+import type { DiskStep } from '../../disk/steps.js'
+import { type Problem, reasonOf } from '../errors.js'
+import { decodeUtf8, JsonError, parseJson } from '../json.js'
+import { assertStorable, INTENTS, type Stored, type Write } from '../medium.js'
 
 /**
  * A state directory as read, unfinished intents applied: nothing was written to it. Synchronous on purpose: it is several
  * times faster for 100,000 small files, and nothing is served before it ends.
  */
 export class StoredFiles implements Stored {
-  readonly #directory: string
   readonly #found: Intents
   /** By type and name what the intents promise; undefined: no file. */
   readonly #promised = new Map<string, Map<string, string | undefined>>()
@@ -19,8 +19,7 @@ export class StoredFiles implements Stored {
   readonly #leftovers: string[]
   readonly #foreign: Problem[] = []
 
-  constructor(directory: string) {
-    this.#directory = directory
+  constructor(private readonly directory: string) {
     this.#found = readIntents(directory)
     this.#leftovers = [...this.#found.leftovers]
     for (const write of this.#found.intents.flatMap(({ writes }) => writes)) this.#promise(write)
@@ -41,7 +40,7 @@ export class StoredFiles implements Stored {
 
   problems(types?: ReadonlySet<string>): readonly Problem[] {
     const { intents, problems } = this.#found
-    return types ? [...problems, ...ofUnknownType(this.#directory, intents, types)] : problems
+    return types ? [...problems, ...ofUnknownType(this.directory, intents, types)] : problems
   }
 
   names(type: string): Iterable<string> {
@@ -56,12 +55,12 @@ export class StoredFiles implements Stored {
     const promised = this.#promised.get(type)
     if (promised?.has(name)) return promised.get(name)
     if (!this.#filesOf(type).has(name)) return undefined
-    return decodeUtf8(readRegularFileSync(objectFile(this.#directory, type, name)))
+    return decodeUtf8(readRegularFileSync(objectFile(this.directory, type, name)))
   }
 
   place(type?: string, name?: string): string {
-    if (type === undefined) return this.#directory
-    return name === undefined ? `${this.#directory}/${type}` : objectFile(this.#directory, type, name)
+    if (type === undefined) return this.directory
+    return name === undefined ? `${this.directory}/${type}` : objectFile(this.directory, type, name)
   }
 
   #promise({ type, name, text }: Write): void {
@@ -83,4 +82,142 @@ export class StoredFiles implements Stored {
     this.#files.set(type, names)
     return names
   }
+}
+
+/** The text of an intent is made in pieces of so many characters: that of a large change is longer than a string can be. */
+const PIECE_CHARACTERS = 128 * 1024
+const [HEAD, TAIL] = ['{ "writes": [\n', '\n] }\n']
+
+/** A change that is committed as a whole; its objects' files may not be written yet. */
+export interface Intent {
+  readonly number: number
+  readonly writes: readonly Write[]
+}
+
+/** What the directory of the intents holds, in number order. */
+interface Intents {
+  readonly intents: readonly Intent[]
+  /** Names of files that an interrupted atomic write left. */
+  readonly leftovers: readonly string[]
+  readonly problems: readonly Problem[]
+}
+
+/** Makes the text of an intent file in pieces; each write is a line. */
+export function* intentText(writes: Intent['writes']): Generator<string> {
+  let piece = HEAD
+  for (const [i, { type, name, text }] of writes.entries()) {
+    piece += `${i > 0 ? ',\n' : ''}${JSON.stringify({ type, name, text: text ?? null })}`
+    if (piece.length < PIECE_CHARACTERS) continue
+    yield piece
+    piece = ''
+  }
+  yield piece + TAIL
+}
+
+/** What the file of an intent holds: line by line, since all of it may be too much for one string. */
+function jsonIn(bytes: Buffer): unknown {
+  const isOurs =
+    bytes.length >= HEAD.length + TAIL.length && bytes.subarray(0, HEAD.length).equals(Buffer.from(HEAD))
+  // What a hand wrote is read as a whole.
+  if (!isOurs || !bytes.subarray(-TAIL.length).equals(Buffer.from(TAIL))) return parseJson(decodeUtf8(bytes))
+  const writes: unknown[] = []
+  const last = bytes.length - TAIL.length
+  for (let [start, line] = [HEAD.length, 2]; start < last; line++) {
+    const end = Math.min(last, (bytes.indexOf(10, start) + 1 || last + 1) - 1)
+    const text = decodeUtf8(bytes.subarray(start, end))
+    try {
+      writes.push(parseJson(end < last && text.endsWith(',') ? text.slice(0, -1) : text))
+    } catch (error) {
+      throw new JsonError(reasonOf(error), line)
+    }
+    start = end + 1
+  }
+  return { writes }
+}
+
+/** Reads the intents in a state directory. A damaged one is a problem: what it promised is unknown. */
+export function readIntents(directory: string): Intents {
+  const intents: Intent[] = []
+  const leftovers: string[] = []
+  const problems: Problem[] = []
+  for (const fileName of listing(join(directory, INTENTS))) {
+    const file = join(directory, INTENTS, fileName)
+    const entry = entryOf(fileName)
+    if (entry === 'leftover') leftovers.push(file)
+    if (typeof entry === 'string') continue
+    try {
+      if (!/^\d{12}$/.test(entry.object)) throw new Error('the name of an intent is 12 digits')
+      const writes = parseWrites(jsonIn(readRegularFileSync(file)))
+      intents.push({ number: Number(entry.object), writes })
+    } catch (error) {
+      const line = error instanceof JsonError ? { line: error.line } : {}
+      problems.push({ file, ...line, message: damaged(reasonOf(error)) })
+    }
+  }
+  intents.sort((a, b) => a.number - b.number)
+  return { intents, leftovers, problems }
+}
+
+/** Those with a type that is none of these, as problems like the others. */
+function ofUnknownType(directory: string, intents: readonly Intent[], types: ReadonlySet<string>): Problem[] {
+  return intents.flatMap(({ number, writes }) => {
+    const position = writes.findIndex(({ type }) => !types.has(type))
+    if (position < 0) return []
+    return [{ file: intentFile(directory, number), message: damaged(unknownType(position)) }]
+  })
+}
+
+const damaged = (reason: string) => `a damaged intent: ${reason}`
+const unknownType = (position: number) => `write ${position} has an unknown type`
+
+/** The names in a directory, sorted; none when it is missing. */
+function listing(directory: string): string[] {
+  try {
+    return readdirSync(directory).sort()
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return []
+    throw error
+  }
+}
+
+function parseWrites(json: unknown): Intent['writes'] {
+  const writes = isRecord(json) ? json.writes : undefined
+  if (!Array.isArray(writes)) throw new Error('"writes" is no list')
+  return writes.map((write: unknown, position) => {
+    if (!isRecord(write)) throw new Error(`write ${position} is no object`)
+    const { type, name, text } = write
+    if (typeof type !== 'string') throw new Error(unknownType(position))
+    if (typeof name !== 'string') throw new Error(`write ${position} has no name`)
+    assertStorable(name)
+    if (typeof text !== 'string' && text !== null) throw new Error(`write ${position} has no text`)
+    return { type, name, text: text ?? undefined }
+  })
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null
+}
+
+/** `<directory>/<type>/<name>.json`; not by `join`, of whose time a start with many objects would have a twentieth. */
+export function objectFile(directory: string, type: string, name: string): string {
+  return `${directory}/${type}/${name}.json`
+}
+
+/** `<directory>/intents/<number>.json`, the digits padded so that a listing shows the order. */
+export function intentFile(directory: string, number: number): string {
+  return join(directory, INTENTS, `${String(number).padStart(12, '0')}.json`)
+}
+
+/** Gives an object's file what it has to hold. */
+export const fileStep = (file: string, text: string | undefined): DiskStep =>
+  text === undefined ? { remove: file } : { replace: file, text }
+
+/** What a directory entry is: an object, a leftover of an interrupted atomic write, an editor's, or foreign. */
+export type Entry = { object: string } | 'leftover' | 'ignored' | 'foreign'
+
+/** What a file in a type's directory is, by its name. */
+function entryOf(fileName: string): Entry {
+  if (isLeftover(fileName)) return 'leftover'
+  if (fileName.startsWith('.') || fileName.endsWith('~')) return 'ignored'
+  return fileName.endsWith('.json') ? { object: fileName.slice(0, -'.json'.length) } : 'foreign'
 }

@@ -2,7 +2,7 @@ import { truncateSync } from 'node:fs'
 import { readdir, readFile, stat, symlink, truncate, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import t from 'tap'
-import { replaceFile } from '../../../lib/disk/replace.js'
+import { replaceFile } from '../../../lib/disk/file.js'
 import {
   createTorrent,
   decode,

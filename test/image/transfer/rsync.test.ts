@@ -1,5 +1,5 @@
 import t from 'tap'
-import { mountPoints } from '../../../lib/disk/mounts.js'
+import { mountPoints } from '../../../lib/disk/open-directory.js'
 import { readChange, readProgress } from '../../../lib/image/transfer/rsync.js'
 import { checkSelection, chooseFilesystems } from '../../../lib/image/transfer/selection.js'
 
