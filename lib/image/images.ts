@@ -59,7 +59,6 @@ const laneOfNode = ({ node }: Destination) => `node ${node}`
  * 2.8, 3.12).
  */
 export class Images {
-  readonly #o: ImagesOptions
   readonly #context: ImageContext
   readonly installing: Installing
   readonly sweep: Sweep
@@ -76,9 +75,11 @@ export class Images {
   /** Decides about directories of which it was not known what is stored. */
   readonly #deciding: Background
 
-  private constructor(options: ImagesOptions, intents: Intents) {
-    this.#o = options
-    const { config, controllers, model, log, now, ticks, status, work } = options
+  private constructor(
+    private readonly o: ImagesOptions,
+    intents: Intents
+  ) {
+    const { config, controllers, model, log, now, ticks, status, work } = o
     this.#context = {
       ...{ config, controllers, model, intents, work, log, now, ticks },
       ...{ files: new Mutex(), coming: new Set() }
@@ -88,7 +89,7 @@ export class Images {
     this.sweep = new Sweep(this.#context, this.installing)
     this.upkeep = new Upkeep(this.#context, () => this.#tellTorrents())
     this.removals = new Removals({
-      ...{ context: this.#context, jobs: options.jobs, elsewhere: this.#elsewhere },
+      ...{ context: this.#context, jobs: o.jobs, elsewhere: this.#elsewhere },
       lane: name => this.#laneOfTree(name),
       locked: (lanes, signal, work) => this.#locked(lanes, signal, work)
     })
@@ -101,7 +102,7 @@ export class Images {
       },
       // A controller that has a directory which is to be removed may come, and what failed is tried again.
       everyMs: () => (!model.isFollowing && stillAbandoned(this.#context).length > 0 ? LOOK_MS : undefined),
-      ...(options.controllers ? { retryMs: { first: 1000, longest: 60_000 } } : {})
+      ...(o.controllers ? { retryMs: { first: 1000, longest: 60_000 } } : {})
     })
     this.#deciding = new Background({
       work: signal => this.#decide(signal),
@@ -143,7 +144,7 @@ export class Images {
     if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) this.look()
     if (changes.some(({ type }) => ['osimage', 'tree'].includes(type))) this.#decideSoon()
     const gone = changes.filter(({ type, after }) => type === 'revoked' && after)
-    void inParallel(gone, FORGOTTEN_AT_ONCE, ({ name }) => this.#o.remote.forget(name).catch(() => {}))
+    void inParallel(gone, FORGOTTEN_AT_ONCE, ({ name }) => this.o.remote.forget(name).catch(() => {}))
   }
 
   /** Looks soon at what a change of images, tags or packs asks for. */
@@ -172,7 +173,7 @@ export class Images {
   }
 
   async #decide(signal: AbortSignal): Promise<void> {
-    const { log } = this.#o
+    const { log } = this.o
     const { intents } = this.#context
     let failure: unknown
     for (const intent of [...intents.undecided]) {
@@ -202,14 +203,14 @@ export class Images {
   async save(name: string, given: Given, actor: Actor): Promise<{ created: boolean }> {
     const directory = this.#directory
     const to = given.newName || name
-    const before = this.#o.model.view.get('osimage', name)
+    const before = this.o.model.view.get('osimage', name)
     const { controllers } = this.#context
     const isElsewhere =
       controllers !== undefined && ![undefined, controllers.own].includes(before?.controller)
     const stands = to !== name && (isElsewhere || (await exists(join(directory, name))))
     const isMoved = before !== undefined && (await isMovedHere(this.#context, before, given))
     let from: string | undefined
-    const saved = await this.#o.model.save('osimage', name, given, actor, tx => {
+    const saved = await this.o.model.save('osimage', name, given, actor, tx => {
       if (to !== name) keepTree(tx, directory, name, to, stands)
       const now = tx.get('osimage', to)
       if (!before || !now || now.controller === undefined || to !== name) return
@@ -223,7 +224,7 @@ export class Images {
       }
     })
     if (from !== undefined)
-      this.#o.log.info(
+      this.o.log.info(
         `OS image ${name}: its directory is the one of controller ${controllers?.own} from now on, and not that of controller ${from}`
       )
     return saved
@@ -323,7 +324,7 @@ export class Images {
    * its packs by the sweep (rules 3.12).
    */
   async remove(name: string, actor: Actor): Promise<void> {
-    await this.#o.model.remove('osimage', name, actor)
+    await this.o.model.remove('osimage', name, actor)
     await this.removals.submit(actor)
   }
 
@@ -361,7 +362,7 @@ export class Images {
 
   /** Makes the nodes of a group like an image. Throws 404 with the reason when it cannot start. */
   async pushToGroup(group: string, osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {
-    this.#o.model.get('group', group)
+    this.o.model.get('group', group)
     return this.#push({ group }, osimage, dryrun, actor)
   }
 
@@ -391,7 +392,7 @@ export class Images {
   /** The nodes that a push goes to. Throws 404 for a missing node. */
   #destinations(whom: To): Destination[] {
     if ('node' in whom) return [{ node: whom.node, address: this.#addressOf(whom.node) }]
-    const names = this.#o.model.view.index.members(whom.group)?.all.values ?? []
+    const names = this.o.model.view.index.members(whom.group)?.all.values ?? []
     return [...names].map(node => ({ node, address: this.#addressOf(node) }))
   }
 
@@ -426,7 +427,7 @@ export class Images {
     // Two images may mean one directory.
     const tree = await this.#laneOf(image)
     const own = [`osimage ${name}`, tree]
-    return this.#o.jobs.submit({
+    return this.o.jobs.submit({
       kind,
       object: `OS image ${name}`,
       by: actor.who,
@@ -492,33 +493,33 @@ export class Images {
   /** Follows a node's report: one that was installed again shows another host key. Never throws. */
   async reported(node: string, state: string): Promise<void> {
     if (!/^installer\.completed\b/.test(state)) return
-    const { remote, log } = this.#o
+    const { remote, log } = this.o
     await remote.forget(node).catch(error => log.warn(`host key of node ${node}: ${error.message}`))
   }
 
   /** The address where a node is reached: that of its provision interface. Throws 404 for a missing node. */
   #addressOf(name: string): string | undefined {
-    const { model } = this.#o
+    const { model } = this.o
     return model.effective(model.get('node', name)).provision?.ipaddress
   }
 
   async #canReach(node: string, address: string | undefined, signal: AbortSignal): Promise<void> {
-    await reachable(this.#o.remote, node, address, signal).catch(error => {
+    await reachable(this.o.remote, node, address, signal).catch(error => {
       throw notFound((error as Error).message)
     })
   }
 
   #image(name: string): OsimageDoc {
-    return this.#o.model.get('osimage', name)
+    return this.o.model.get('osimage', name)
   }
 
   get #directory(): string {
-    return this.#o.config.image.directory
+    return this.o.config.image.directory
   }
 
   /** Tells the torrents of all packs, also of those that are only kept: nodes may be half way through. */
   #tellTorrents(): void {
-    const { model, config, torrents } = this.#o
+    const { model, config, torrents } = this.o
     const isThere = (name: string) =>
       statSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile() ?? false
     const names = config.torrent.tracker === '' ? [] : model.view.names('pack')

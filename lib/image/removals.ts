@@ -41,7 +41,6 @@ interface Removing {
 
 /** When the directories that svcd made for deleted images are removed, and by which controller. */
 export class Removals {
-  readonly #o: RemovalsOptions
   /** Directories that are being removed, or could not be. */
   readonly #removing = new Map<string, Removing>()
   /** Of those that could not be removed, where several controllers share the objects: how long until the next try. */
@@ -51,9 +50,7 @@ export class Removals {
   /** Directories whose controller is not there → since when; Infinity once that was logged. */
   readonly #away = new Map<string, number>()
 
-  constructor(options: RemovalsOptions) {
-    this.#o = options
-  }
+  constructor(private readonly o: RemovalsOptions) {}
 
   /** This controller writes from now on: what it tried when it wrote before is tried anew. */
   promoted(): void {
@@ -62,7 +59,7 @@ export class Removals {
   }
 
   get #context(): ImageContext {
-    return this.#o.context
+    return this.o.context
   }
 
   /**
@@ -110,18 +107,18 @@ export class Removals {
     this.#removing.set(name, removing)
     const failed = () => this.#notRemovedYet(name, removing)
     try {
-      const lanes = [`osimage ${osimage}`, await this.#o.lane(name)]
+      const lanes = [`osimage ${osimage}`, await this.o.lane(name)]
       const own = this.#context.controllers?.own
       const there = controller === own ? undefined : controller
       const run = async (job: JobContext) => {
         if (there === undefined)
-          await this.#o.locked(lanes, job.signal, () => removeAbandoned(this.#context, name, job))
+          await this.o.locked(lanes, job.signal, () => removeAbandoned(this.#context, name, job))
         else if (!(await this.#removeElsewhere(there, name, osimage, job))) return failed()
         this.#pausesMs.delete(name)
         if (this.#removing.get(name) === removing) this.#removing.delete(name)
       }
       const at = there === undefined ? {} : { at: there }
-      const job = await this.#o.jobs.submit({
+      const job = await this.o.jobs.submit({
         ...{ kind: 'delete', object: `OS image ${osimage}`, by: actor.who, lanes, run },
         ...at
       })
@@ -168,7 +165,7 @@ export class Removals {
   /** Gives whether the directory and its record are gone. */
   async #removeElsewhere(there: string, tree: string, osimage: string, job: JobContext): Promise<boolean> {
     const task: Task = { kind: 'removal', osimage, tree, check: false }
-    const came = (await mayGo(this.#context, tree)) && (await this.#o.elsewhere.run(there, task, job))
+    const came = (await mayGo(this.#context, tree)) && (await this.o.elsewhere.run(there, task, job))
     const isRemoved = isObject(came) && came.removed === true
     const isKnown = this.#context.model.view.get('tree', tree) !== undefined
     if ((isRemoved || !isKnown) && (await forgetTree(this.#context, tree))) return true

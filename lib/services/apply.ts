@@ -5,12 +5,12 @@ import type { Needs, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
 import { command } from './control.js'
 import type { AgreedZones } from './dns/agreed-zones.js'
-import { Notes } from './notes.js'
 import { renderInThread } from './render.js'
 import type { Difference, RenderJob, RenderOutcome } from './render-job.js'
 import {
   clear,
   keepForeign,
+  Notes,
   reject,
   rejectedPath,
   Swap,
@@ -65,13 +65,11 @@ export class NotApplied extends Error {}
  * Brings the files of a server in step with the objects: render, check, swap, reload (rules 10.1). One run at a time.
  */
 export class Apply {
-  readonly #o: ApplyOptions
   readonly #notes: Notes
   readonly #abort = new AbortController()
 
-  constructor(options: ApplyOptions) {
-    this.#o = options
-    this.#notes = new Notes(options.state, options.service)
+  constructor(private readonly o: ApplyOptions) {
+    this.#notes = new Notes(o.state, o.service)
   }
 
   /** Stops what is under way. The next daemon does what is left. */
@@ -102,7 +100,7 @@ export class Apply {
    * by itself, so that another service of the same server does not have its files taken back too.
    */
   async run(alone: boolean): Promise<Applied> {
-    const { unit } = this.#o
+    const { unit } = this.o
     const withLock = <T>(work: () => Promise<T>) => unit.withLock(this.signal, work)
     const { trial } = this.#notes.now
     if (trial && trial.put.length + trial.removed.length > 0)
@@ -139,7 +137,7 @@ export class Apply {
   /** Before anything is put in force: a serial that others do not know would be given twice. */
   async #agree({ zones }: Difference, renderMs: number): Promise<number | undefined> {
     try {
-      return await this.#o.zones?.agree(zones, renderMs)
+      return await this.o.zones?.agree(zones, renderMs)
     } catch (error) {
       throw new NotApplied(`the serials of zones cannot be stored: ${message(error)}`)
     }
@@ -147,15 +145,15 @@ export class Apply {
 
   /** Finishes a swap that a stop or a crash of the daemon left open, or takes it back. */
   async #resume(swap: Swap): Promise<void> {
-    if (await swap.isWhole()) return this.#takeUp(swap, this.#o.unit.restarts)
+    if (await swap.isWhole()) return this.#takeUp(swap, this.o.unit.restarts)
     await writing(async () => {
       await swap.back()
       await this.#notes.keep({ trial: undefined })
     })
   }
 
-  async #render(preview: RenderJob['preview'], data = this.#o.data): Promise<RenderOutcome> {
-    const { service, settings, templates, now, zones, render = renderInThread } = this.#o
+  async #render(preview: RenderJob['preview'], data = this.o.data): Promise<RenderOutcome> {
+    const { service, settings, templates, now, zones, render = renderInThread } = this.o
     const { serials } = this.#notes.now
     const made = JSON.stringify(await inSlices(data()))
     const job: RenderJob = {
@@ -174,7 +172,7 @@ export class Apply {
   /** Puts staged files in force, if there are any. The caller has the lock of the unit. */
   async #swap({ changed, removed, foreign, serials }: Difference): Promise<Swapped | undefined> {
     if (changed.length + removed.length === 0) return undefined
-    const { unit } = this.#o
+    const { unit } = this.o
     const needs: Needs =
       this.#notes.now.due === 'restart' || changed.some(file => file.needs === 'restart')
         ? 'restart'
@@ -197,7 +195,7 @@ export class Apply {
   }
 
   async #check(changed: readonly RenderedFile[]): Promise<void> {
-    const { service, settings } = this.#o
+    const { service, settings } = this.o
     const { commands, files } = backendOf(service, settings.server).checks(settings, changed, stagedPath)
     const all = [...files, ...changed]
     try {
@@ -217,7 +215,7 @@ export class Apply {
 
   /** Whether the server is down because of svcd: svcd gave it files, and nobody had svcd stop it. */
   #fell(): boolean {
-    return this.#notes.now.trial !== undefined && !this.#o.unit.halted
+    return this.#notes.now.trial !== undefined && !this.o.unit.halted
   }
 
   /**
@@ -226,7 +224,7 @@ export class Apply {
    * caller has the lock of the unit.
    */
   async #takeUp(swap: Swap | undefined, restarts: number): Promise<void> {
-    const { settings, unit } = this.#o
+    const { settings, unit } = this.o
     const { state, words } = await this.#running()
     const isDown = state === 'stopped'
     if ((isDown && !this.#fell()) || (state === 'unknown' && settings.reload.length === 0)) {
@@ -254,16 +252,16 @@ export class Apply {
   }
 
   async #comesBack(): Promise<void> {
-    await sleep(this.#o.settle, undefined, { signal: this.signal })
+    await sleep(this.o.settle, undefined, { signal: this.signal })
     const { state, words } = await this.#running()
     if (state === 'running') return
-    const { service } = this.#o.settings
+    const { service } = this.o.settings
     const why = words.split('\n').at(-1) || `its own log tells why (journalctl -u ${service})`
     throw new Error(`service ${service} did not come back: ${why}`)
   }
 
   async #backTo(swap: Swap): Promise<string> {
-    const { settings, unit } = this.#o
+    const { settings, unit } = this.o
     try {
       await swap.back()
       await this.#notes.keep({ trial: nothing })
@@ -279,7 +277,7 @@ export class Apply {
   }
 
   #running() {
-    return this.#o.unit.state(this.signal).catch(error => {
+    return this.o.unit.state(this.signal).catch(error => {
       throw failure(error)
     })
   }

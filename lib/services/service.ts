@@ -28,7 +28,6 @@ export type ServiceOptions = Omit<ApplyOptions, 'settle' | 'unit'> & {
  * again, with growing pauses.
  */
 export class Service {
-  readonly #o: ServiceOptions
   readonly #apply: Apply
   readonly #unit: Unit
   /** Puts in force what the objects say. Its problem is why that failed. */
@@ -43,11 +42,10 @@ export class Service {
   /** When files came into force without one, and what machines change has to wait since then; by the clock of `performance`. */
   #machines = { appliedMs: Number.NEGATIVE_INFINITY, pauseMs: 0 }
 
-  constructor(options: ServiceOptions) {
-    const { retry: first = retryMs.first, log, service } = options
-    this.#o = options
-    this.#unit = options.unit ?? new Unit(options.settings)
-    this.#apply = new Apply({ settle: settleMs, ...options, unit: this.#unit })
+  constructor(private readonly o: ServiceOptions) {
+    const { retry: first = retryMs.first, log, service } = o
+    this.#unit = o.unit ?? new Unit(o.settings)
+    this.#apply = new Apply({ settle: settleMs, ...o, unit: this.#unit })
     this.#applying = new Background({
       work: () => this.#putInForce(),
       retryMs: { ...retryMs, first },
@@ -66,7 +64,7 @@ export class Service {
    * again. Cheap.
    */
   changed(isUrgent = true): void {
-    const { gather } = this.#o.settings
+    const { gather } = this.o.settings
     const { appliedMs, pauseMs } = this.#machines
     this.#isUrgent ||= isUrgent
     this.#applying.wake(isUrgent ? gather : Math.max(gather, appliedMs + pauseMs - performance.now()))
@@ -84,12 +82,12 @@ export class Service {
 
   /** Tells that the controller that writes has told something of zones. Cheap. */
   heard(): void {
-    this.#applying.wake(Math.min(heardMs, this.#o.settings.gather))
+    this.#applying.wake(Math.min(heardMs, this.o.settings.gather))
   }
 
   /** Whether the last files are in force, and whether the server ran when svcd last looked. */
   get condition(): Condition {
-    const { ok = true, reason: ofZones = '' } = this.#o.zones?.condition ?? {}
+    const { ok = true, reason: ofZones = '' } = this.o.zones?.condition ?? {}
     const reasons = [...new Set([this.#applying.problem, this.#down])].filter(text => text !== '')
     return {
       ok: ok && reasons.length === 0,
@@ -123,7 +121,7 @@ export class Service {
 
   /** Runs the control command; `signal` ends the wait for it. Throws an Error with the end of its output. */
   async control(verb: Exclude<Verb, 'status'>, signal: AbortSignal): Promise<string> {
-    const { settings, service } = this.#o
+    const { settings, service } = this.o
     const unit = this.#unit
     try {
       return await unit.withLock(signal, async () => {
@@ -153,7 +151,7 @@ export class Service {
 
   #note({ state, words }: Running): void {
     const was = this.#down
-    const { service, reload: own } = this.#o.settings
+    const { service, reload: own } = this.o.settings
     this.#down = state === 'stopped' ? `service ${service} does not run` : ''
     if (state === 'unknown' && own.length === 0) this.#down = words
     // It may lack a file that came while it was down.
@@ -166,11 +164,11 @@ export class Service {
     const { first, longest, calm } = machinesMs
     const now = performance.now()
     const next = now - appliedMs > calm ? first : Math.min(2 * pauseMs, longest)
-    this.#machines = { appliedMs: now, pauseMs: Math.max(next, this.#o.settings.gather) }
+    this.#machines = { appliedMs: now, pauseMs: Math.max(next, this.o.settings.gather) }
   }
 
   async #putInForce(): Promise<void> {
-    const { service, log } = this.#o
+    const { service, log } = this.o
     const { problem } = this.#applying
     const isUrgent = this.#isUrgent
     this.#isUrgent = false

@@ -54,7 +54,6 @@ const MOST_GONE = 100
  * are, as zones name them all. The one that writes decides, and stores it; the others hear it.
  */
 export class SharedServices {
-  readonly #o: SharedServicesOptions
   readonly #entries = new Map<string, Entry>()
   /** What was decided and may not be stored. */
   readonly #unsure = new Set<string>()
@@ -66,14 +65,13 @@ export class SharedServices {
   /** Is told that something else holds now; it must not throw. */
   heard: (what: 'a zone' | 'a controller') => void = () => {}
 
-  private constructor(options: SharedServicesOptions) {
-    this.#o = options
+  private constructor(private readonly o: SharedServicesOptions) {
     this.#looking = new Background({
       work: () => this.#keepControllers(),
       everyMs: LOOK_MS,
       retryMs: RETRY_MS,
       failed: reason =>
-        options.log.warn(`DNS: which controllers there are cannot be stored, and is tried again: ${reason}`)
+        o.log.warn(`DNS: which controllers there are cannot be stored, and is tried again: ${reason}`)
     })
   }
 
@@ -96,7 +94,7 @@ export class SharedServices {
 
   /** Whether another controller is there to write when this one, which writes, is stopped. */
   get hasSuccessor(): boolean {
-    return !this.isFollowing && (this.#o.others() ?? []).length > 0
+    return !this.isFollowing && (this.o.others() ?? []).length > 0
   }
 
   /** The controllers that zones name, in natural order: the same on all of them, and the same array until they change. */
@@ -112,7 +110,7 @@ export class SharedServices {
 
   #listed(): readonly NamedController[] {
     const found = this.#noted.flatMap(({ name, address, isUnnamed }) => (isUnnamed ? [] : { name, address }))
-    return found.length > 0 ? found.sort((a, b) => compareNames(a.name, b.name)) : [this.#o.self]
+    return found.length > 0 ? found.sort((a, b) => compareNames(a.name, b.name)) : [this.o.self]
   }
 
   /** The entries of controllers. */
@@ -153,7 +151,7 @@ export class SharedServices {
 
   /** Agrees on the zones of a name server, whose changes are gathered for so many milliseconds. */
   agreed(gatherMs: number): AgreedZones {
-    return new AgreedZones(this, { gatherMs, log: this.#o.log })
+    return new AgreedZones(this, { gatherMs, log: this.o.log })
   }
 
   /** Decides serials; resolves once all that was decided is stored. Rejects with StoreError where it is not, or nobody knows. */
@@ -194,10 +192,10 @@ export class SharedServices {
   async #keepControllers(): Promise<void> {
     if (this.isFollowing) return
     const before = this.controllers
-    const others = this.#o.others()
-    const nowMs = this.#o.now()
+    const others = this.o.others()
+    const nowMs = this.o.now()
     const there = new Set<string>()
-    for (const { name, address, port, ini } of [...(others ?? []), this.#o.self].filter(isNamed)) {
+    for (const { name, address, port, ini } of [...(others ?? []), this.o.self].filter(isNamed)) {
       const key = `${CONTROLLER}${name}`
       there.add(key)
       const known = this.#entries.get(key) as Partial<Noted> | undefined

@@ -118,26 +118,23 @@ const BEAT_MS = 1000
 
 /** The work that this controller does for the one that writes, on directories that are here. */
 export class Errands {
-  readonly #o: ErrandsOptions
   readonly #running = new Set<Running>()
   #isClosed = false
 
-  constructor(options: ErrandsOptions) {
-    this.#o = options
-  }
+  constructor(private readonly o: ErrandsOptions) {}
 
   /**
    * The answer to an errand, which says what is done while it is done. It begins when somebody follows it, and is stopped when nobody
    * does any more. `prove`: makes the proof of what is said. Throws 503 for an errand that is for another controller, and after `close`.
    */
   feed(errand: Errand, prove: (said: string) => string): Running {
-    const { own } = this.#o
+    const { own } = this.o
     if (this.#isClosed) throw unavailable('the service is shutting down')
     if (errand.to !== own)
       throw unavailable(
         `this is controller ${own}, and not ${errand.to}: let [store] url of each controller lead to itself`
       )
-    return new Running(errand, prove, this.#o, this.#running)
+    return new Running(errand, prove, this.o, this.#running)
   }
 
   /** Stops what is under way. Resolves when all has ended, or was given up 7 s later. */
@@ -149,7 +146,7 @@ export class Errands {
     // Whatever does not end, all else of the daemon is closed after this.
     await Promise.race([ended, sleep(ABORTED_MS, undefined, { signal: late.signal }).catch(() => undefined)])
     late.abort()
-    for (const { what } of this.#running) this.#o.log.warn(`${what} did not end when it was stopped`)
+    for (const { what } of this.#running) this.o.log.warn(`${what} did not end when it was stopped`)
   }
 }
 

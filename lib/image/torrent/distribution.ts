@@ -58,7 +58,6 @@ export class Distribution {
   tracker: Condition
   /** Whether the seeder answers and the tracker knows a seeder of every wanted torrent, as of the last look. */
   seeder: Condition
-  readonly #o: DistributionOptions
   readonly #tracker: Tracker
   readonly #seeder: Seeder | undefined
   readonly #ledger: Ledger
@@ -71,17 +70,16 @@ export class Distribution {
   #unsettled = 0
   #pauseMs: number | undefined
 
-  constructor(options: DistributionOptions) {
-    this.#o = options
-    this.#tracker = new Tracker(options.torrent, options.run)
-    this.#seeder = chooseSeeder(options.torrent, options.files)
-    this.#ledger = new Ledger(join(options.state, 'seeding.json'))
+  constructor(private readonly o: DistributionOptions) {
+    this.#tracker = new Tracker(o.torrent, o.run)
+    this.#seeder = chooseSeeder(o.torrent, o.files)
+    this.#ledger = new Ledger(join(o.state, 'seeding.json'))
     this.tracker = this.#isOff ? off : notYet
     this.seeder = this.tracker
     this.#background = new Background({
       work: signal => this.#run(signal),
       everyMs: () => this.#pauseMs,
-      failed: reason => options.log.warn(`torrent seeder: ${reason}`)
+      failed: reason => o.log.warn(`torrent seeder: ${reason}`)
     })
   }
 
@@ -107,11 +105,11 @@ export class Distribution {
   }
 
   get #isOff(): boolean {
-    return this.#o.torrent.tracker === ''
+    return this.o.torrent.tracker === ''
   }
 
   async #run(signal: AbortSignal): Promise<void> {
-    const { intervalMs = INTERVAL_MS } = this.#o
+    const { intervalMs = INTERVAL_MS } = this.o
     this.#pauseMs = Math.min(SOON_MS * 2 ** this.#unsettled++, intervalMs)
     if (this.#isOff) {
       await this.#withdraw(signal)
@@ -125,7 +123,7 @@ export class Distribution {
   /** Takes from the seeder what svcd gave to it, since torrent is off. Throws an Error that says what is left. */
   async #withdraw(signal: AbortSignal): Promise<void> {
     if (!this.#seeder || (await this.#ledger.read()).size === 0) return
-    const { problems } = await keepSeeding(this.#seeder, this.#ledger, this.#o.files, new Set(), [], signal)
+    const { problems } = await keepSeeding(this.#seeder, this.#ledger, this.o.files, new Set(), [], signal)
     if (problems.length > 0) throw new Error(summary(problems))
   }
 
@@ -153,7 +151,7 @@ export class Distribution {
 
   /** Makes the seeder offer all torrents. Where the ini names no seeder, somebody else must offer them. */
   async #keep(names: ReadonlySet<string>, torrents: readonly Torrent[], signal: AbortSignal): Promise<Kept> {
-    if (this.#seeder) return keepSeeding(this.#seeder, this.#ledger, this.#o.files, names, torrents, signal)
+    if (this.#seeder) return keepSeeding(this.#seeder, this.#ledger, this.o.files, names, torrents, signal)
     const seeding = new Set(torrents.map(({ infoHash }) => infoHash))
     return { changed: false, seeding, idle: seeding, problems: [] }
   }
@@ -186,7 +184,7 @@ export class Distribution {
     for (const name of names)
       try {
         if (name !== basename(name)) throw new Error(`${name} is no name of a file`)
-        const infoHash = this.#infoHashes.get(name) ?? (await readInfoHash(join(this.#o.files, name)))
+        const infoHash = this.#infoHashes.get(name) ?? (await readInfoHash(join(this.o.files, name)))
         this.#infoHashes.set(name, infoHash)
         torrents.push({ name, infoHash })
       } catch (error) {
@@ -217,8 +215,8 @@ export class Distribution {
     const before = this[part].reason
     this[part] = { ok: reason === '', reason }
     if (reason === before) return
-    if (reason !== '') this.#o.log.warn(`torrent ${part}: ${reason}`)
-    else this.#o.log.info(`torrent ${part}: well`)
+    if (reason !== '') this.o.log.warn(`torrent ${part}: ${reason}`)
+    else this.o.log.info(`torrent ${part}: well`)
   }
 }
 

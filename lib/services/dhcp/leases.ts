@@ -13,15 +13,16 @@ const mostTries = 3
  * ask meanwhile, and in pieces, as there may be 100,000 leases.
  */
 export class Leases {
-  readonly #server: string
   readonly #paths: readonly string[]
   #leases: ReadonlyMap<Address, Lease> = new Map()
   /** The stamps of the files as they were read; undefined: they have to be read. */
   #stamps: string | undefined
   readonly #read = singleFlight(() => this.#refresh())
 
-  constructor(server: string, file: string) {
-    this.#server = server
+  constructor(
+    private readonly server: string,
+    file: string
+  ) {
     this.#paths = (readers[server]?.files ?? []).map(suffix => `${file}${suffix}`)
   }
 
@@ -56,7 +57,7 @@ export class Leases {
       const before = await Promise.all(this.#paths.map(stampOf))
       if (before.join() === this.#stamps) return
       const leases = new Map<Address, Lease>()
-      for (const path of this.#paths) await read(path, readers[this.#server]?.lines(leases))
+      for (const path of this.#paths) await read(path, readers[this.server]?.lines(leases))
       const after = await Promise.all(this.#paths.map(stampOf))
       // While the server renamed its files, a lease may have been in none of them.
       const moved = after.some((stamp, i) => fileOf(stamp) !== fileOf(before[i] ?? ''))

@@ -28,8 +28,6 @@ const TIMES_SLOWER = 3
  * moment where it is not. What stays unlike gets a serial of its own.
  */
 export class AgreedZones {
-  readonly #decided: Decided
-  readonly #o: AgreedZonesOptions
   readonly #ticks: () => number
   /** Zones that are not those of the one that writes, and since when; -Infinity once a rendering was told to wait no longer. */
   #unlike = new Map<string, number>()
@@ -37,15 +35,16 @@ export class AgreedZones {
   readonly #warned = new Set<string>()
   #renderMs = 0
 
-  constructor(decided: Decided, options: AgreedZonesOptions) {
-    this.#decided = decided
-    this.#o = options
-    this.#ticks = options.ticks ?? (() => performance.now())
+  constructor(
+    private readonly decided: Decided,
+    private readonly o: AgreedZonesOptions
+  ) {
+    this.#ticks = o.ticks ?? (() => performance.now())
   }
 
   /** What a rendering has to know. */
   job(): ZonesJob {
-    const { isFollowing, zones } = this.#decided
+    const { isFollowing, zones } = this.decided
     const alone = this.#alone
     // A rendering that takes longer than the one before makes the wait longer. It does not undo what it was told.
     for (const zone of alone) this.#unlike.set(zone, -Infinity)
@@ -63,7 +62,7 @@ export class AgreedZones {
     this.#unlike = new Map(found.unlike.map(zone => [zone, this.#unlike.get(zone) ?? now]))
     for (const zone of this.#warned) if (!this.#unlike.has(zone)) this.#warned.delete(zone)
     for (const zone of this.#alone) this.#warn(zone)
-    if (found.writes) await this.#decided.tell(found.decided)
+    if (found.writes) await this.decided.tell(found.decided)
     if (found.writes || found.waiting.length === 0) return undefined
     const since = found.waiting.map(zone => this.#unlike.get(zone) ?? now)
     return Math.max(50, Math.max(...since) + this.#patienceMs - now)
@@ -81,7 +80,7 @@ export class AgreedZones {
   }
 
   get #patienceMs(): number {
-    const { patienceMs = PATIENCE_MS, gatherMs } = this.#o
+    const { patienceMs = PATIENCE_MS, gatherMs } = this.o
     return patienceMs + gatherMs + TIMES_SLOWER * this.#renderMs
   }
 
@@ -94,7 +93,7 @@ export class AgreedZones {
   #warn(zone: string): void {
     if (this.#warned.has(zone)) return
     this.#warned.add(zone)
-    this.#o.log.warn(`DNS: zone ${zone} ${APART}`)
+    this.o.log.warn(`DNS: zone ${zone} ${APART}`)
   }
 }
 

@@ -55,7 +55,6 @@ const askable = ({ ipaddress, read }: SwitchDoc) =>
 
 /** Finds out which node an unknown machine is, by the switch port it is at (rules 4.18). */
 export class PortDetection {
-  readonly #o: DetectionOptions
   readonly #now: () => number
   readonly #readings = new Map<string, Reading>()
   /** Names of the switches that could not be asked. */
@@ -63,9 +62,8 @@ export class PortDetection {
   readonly #told = new Map<string, string>()
   readonly #closing = new AbortController()
 
-  constructor(options: DetectionOptions) {
-    this.#o = options
-    this.#now = options.now ?? (() => performance.now())
+  constructor(private readonly o: DetectionOptions) {
+    this.#now = o.now ?? (() => performance.now())
   }
 
   /**
@@ -96,7 +94,7 @@ export class PortDetection {
 
   /** The current readings of all switches that can be asked; begins those that are missing. */
   #read(): Reading[] {
-    const { view } = this.#o.model
+    const { view } = this.o.model
     for (const name of this.#readings.keys()) if (!view.get('switch', name)) this.#readings.delete(name)
     const found: Reading[] = []
     for (const name of view.names('switch')) {
@@ -112,18 +110,18 @@ export class PortDetection {
 
   #begin(doc: SwitchDoc): Reading {
     const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(readLimitMs)])
-    const share = Math.floor(rows.ofAll / this.#o.model.view.names('switch').length)
+    const share = Math.floor(rows.ofAll / this.o.model.view.names('switch').length)
     const most = Math.max(rows.least, Math.min(share, rows.most))
-    const tables = readTables(doc, signal, this.#o.port, most)
+    const tables = readTables(doc, signal, this.o.port, most)
     const ended = tables.then(
       said => {
         reading.tables = said
-        if (this.#failing.delete(doc.name)) this.#o.log.info(`switch ${doc.name} answers over SNMP again`)
+        if (this.#failing.delete(doc.name)) this.o.log.info(`switch ${doc.name} answers over SNMP again`)
       },
       (error: Error) => {
         if (this.#closing.signal.aborted || this.#failing.has(doc.name)) return
         this.#failing.add(doc.name)
-        this.#o.log.warn(
+        this.o.log.warn(
           `switch ${doc.name} cannot be asked which machines are at its ports: ${error.message}`
         )
       }
@@ -165,7 +163,7 @@ export class PortDetection {
     if (this.#told.get(mac) === reason) return
     if (this.#told.size >= mostTold) this.#told.clear()
     this.#told.set(mac, reason)
-    this.#o.log.warn(`unknown MAC ${mac} ${reason}`)
+    this.o.log.warn(`unknown MAC ${mac} ${reason}`)
   }
 }
 
