@@ -44,33 +44,13 @@ has() {
   locate "$1" > /dev/null
 }
 
-# Kernels whose modules are there, the oldest first; a removed kernel may leave its directory.
-kernels() {
-  for directory in /lib/modules/*/kernel; do
-    name=${directory%/kernel}
-    name=${name##*/}
-    case $name in
-      [!A-Za-z0-9]* | *[!A-Za-z0-9._+~-]*) ;;
-      *) printf '%s\n' "$name" ;;
-    esac
-  done | sort -V
-}
-
-choose_kernel() {
-  there=$(kernels | tr '\n' ' ')
-  there=${there% }
-  if [ -n "$kernel" ]; then
-    if [ -d "/lib/modules/$kernel" ]; then
-      return
-    fi
-    fail "kernel $kernel is not in the image: /lib/modules holds ${there:-no kernel}"
+check_kernel() {
+  if [ -z "$kernel" ]; then
+    fail '/lib/modules of the image holds no kernel'
   fi
-  kernel=${there##* }
-  case $there in
-    '') fail '/lib/modules of the image holds no kernel' ;;
-    *' '*) tell "note kernel $kernel, the newest of $there" ;;
-    *) tell "note kernel $kernel, the only one in /lib/modules" ;;
-  esac
+  if ! [ -d "/lib/modules/$kernel" ]; then
+    fail "kernel $kernel is not in the image: it has no /lib/modules/$kernel"
+  fi
 }
 
 check_programs() {
@@ -161,7 +141,7 @@ else
 fi
 tell "tool $tool"
 check_programs
-choose_kernel
+check_kernel
 known_drivers
 case $tool in
   dracut) with_dracut ;;

@@ -6,17 +6,9 @@ import { badRequest, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import { isBootFileOfPacks, type OsimageDoc, type PackDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
-import {
-  belowBoot,
-  chooseInitrd,
-  chooseKernel,
-  hasModules,
-  type KernelWish,
-  kernelsIn,
-  namedFile,
-  versionOf,
-  wantedKernel
-} from './kernel.js'
+import { belowBoot, chooseInitrd, chooseKernel, type KernelWish, namedFile, wantedKernel } from './kernel.js'
+import { hasModules, kernelsIn, variantOf, versionOf, versionsIn } from './kernels.js'
+import { orderOf } from './packer/version-order.js'
 
 /** The boot files of a pack: paths below the tree, or `kept` where the admin's own file stays. */
 export interface BootFiles {
@@ -61,10 +53,14 @@ export async function bootFiles(
   if (found === undefined) job.line('the image has no kernel below /boot')
   const kernel = found ?? stays('kernelfile')
   const path = kernel === 'kept' ? undefined : kernel
-  const version = wish.kernelversion ?? versionIn(image, path, ofKernel)
+  const version = wish.kernelversion ?? (await versionIn(tree, image, path, ofKernel))
   if (path !== undefined) job.line(`kernel: /${path}`)
+  if (path !== undefined && version === undefined && image.kernelversion !== undefined)
+    job.line(`kernelversion was ${image.kernelversion}, and the image has no modules of it: it is unset`)
+  if (path !== undefined && version !== undefined)
+    for (const line of await passedOver(tree, path, version)) job.line(line)
   const ofInitrd = pack?.initrdfile === image.initrdfile ? pack : undefined
-  const there = await chooseInitrd(tree, image, ofInitrd, wish, version, isOwn('initrdfile'))
+  const there = await chooseInitrd(tree, image, ofInitrd, wish, version, path, isOwn('initrdfile'))
   const chosen = there === 'kept' || there?.chosen === true
   if (config.image.initramfs && path !== undefined && !chosen) {
     if (version === undefined)
@@ -115,12 +111,14 @@ async function checkVersion(
   const wanted = image.kernelversion
   const isAsked = wish.kernelfile !== undefined || wish.kernelversion !== undefined
   if (wanted === undefined || isAsked || kernel === undefined || kernel === 'kept') return
-  const taken = versionOf(kernel)
-  if (taken === undefined || taken === wanted) return
-  const packed = pack?.kernel && (pack.kernelversion ?? versionOf(pack.kernel))
+  const all = await kernelsIn(tree)
+  const chosen = all.find(({ path }) => path === kernel)
+  const said = [chosen?.version, versionOf(kernel), chosen && versionOf(chosen.name)].filter(Boolean)
+  if (said.length === 0 || said.includes(wanted)) return
+  const packed = pack?.kernelversion ?? (pack?.kernel && versionOf(pack.kernel))
   // A kernel file that is named counts more than the version beside it, and one that was packed may have been upgraded.
   if (packed === undefined ? image.kernelfile !== undefined : packed === wanted) return
-  const there = await kernelsIn(tree)
+  const there = all.filter(({ spare }) => !spare).map(({ name }) => name)
   throw unavailable(
     `OS image ${image.name}: field "kernelversion" is ${wanted}, and the image has no /boot/vmlinuz-${wanted}; ` +
       `there are ${there.slice(0, mostTold).join(', ')}${there.length > mostTold ? ` and ${there.length - mostTold} more` : ''}: ` +
@@ -131,11 +129,42 @@ async function checkVersion(
 /** So many kernels are told. */
 const mostTold = 10
 
-/** The version of a chosen kernel: the one that was packed with it before, else what its name says, else the image's. */
-function versionIn({ kernelversion }: OsimageDoc, path: string | undefined, pack: PackDoc | undefined) {
-  if (path === undefined) return kernelversion
-  const isSame = pack?.kernel === belowBoot(path) && pack?.kernelversion === kernelversion
-  return (isSame ? undefined : versionOf(path)) ?? kernelversion
+/** Lines about kernels that are newer than the chosen one, and why they are not taken. */
+async function passedOver(tree: string, path: string, version: string): Promise<string[]> {
+  const order = await orderOf(tree)
+  const all = await kernelsIn(tree)
+  const has = all.some(kernel => kernel.path === path && kernel.hasModules)
+  const newer = all.filter(kernel => kernel.version !== undefined && order(kernel.version, version) > 0)
+  const lines = newer.map(({ name, spare, hasModules, version: its = '' }) => {
+    const variant = variantOf(its)
+    const why =
+      (spare && `it ${spare}`) ??
+      (has && !hasModules ? `the image has no /lib/modules/${its}/modules.dep` : undefined) ??
+      (variant && variantOf(version) === undefined ? `it is a ${variant} kernel` : undefined) ??
+      `the image has booted ${version} so far: set kernelversion to ${its} to boot it`
+    return `newer: ${name}, not taken because ${why}`
+  })
+  return lines.length > mostTold
+    ? [...lines.slice(0, mostTold), `and ${lines.length - mostTold} more are newer`]
+    : lines
+}
+
+/**
+ * The version of a chosen kernel: the one that was packed with it before, else what its place says. Where that says none, the
+ * image's, and the only one whose modules are there; undefined where the modules say that it is another one (rules 9.3).
+ */
+async function versionIn(
+  tree: string,
+  { kernelversion: its }: OsimageDoc,
+  path: string | undefined,
+  pack: PackDoc | undefined
+): Promise<string | undefined> {
+  if (path === undefined) return its
+  const all = await kernelsIn(tree)
+  const said = all.find(kernel => kernel.path === path)?.version ?? versionOf(path)
+  const isSame = pack?.kernel !== undefined && pack.kernel === belowBoot(path) && pack.kernelversion === its
+  if (its === undefined || (said !== undefined && !isSame)) return said
+  return (await hasModules(tree, its)) || (await versionsIn(tree)).length === 0 ? its : said
 }
 
 /** Whether an image has a program that builds an initramfs. */

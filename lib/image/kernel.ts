@@ -1,9 +1,7 @@
-import { readdir, stat } from 'node:fs/promises'
-import { basename, dirname, join } from 'node:path'
-import { resolveInside } from '../disk/open-directory.js'
+import { basename, dirname } from 'node:path'
 import { file } from '../model/field.js'
-import { isFileName } from '../model/names.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
+import { fileIn, kernelsIn, versionOf } from './kernels.js'
 
 /** What a `kernel` request asks for, by the names of files in the image. What is absent is left to be chosen. */
 export interface KernelWish {
@@ -21,39 +19,19 @@ export function newWish(image: OsimageDoc, wish: KernelWish): KernelWish {
 /** The path below the tree of the kernel that a request asks for; undefined where the image has no such kernel. */
 export async function wantedKernel(tree: string, wish: KernelWish): Promise<string | undefined> {
   if (wish.kernelfile !== undefined) return namedFile(tree, wish.kernelfile)
-  const path = ofVersion(wish.kernelversion)
-  return path && fileIn(tree, path)
-}
-
-/** Where kernels are. What is copied is served to anyone, so a link that leads elsewhere is not followed. */
-const home = /^(?:boot|(?:usr\/)?lib\/modules)\/./
-
-/** The path of a boot file below the tree, with no link left; undefined where there is no such regular file. */
-async function fileIn(tree: string, path: string): Promise<string | undefined> {
-  const found = await resolveInside(tree, path)
-  if (found === undefined || !home.test(found)) return undefined
-  return (await stat(join(tree, found)).catch(() => undefined))?.isFile() ? found : undefined
+  return ofVersion(tree, wish.kernelversion)
 }
 
 /** A kernel or an initramfs as an admin names it: a file below /boot, or a link to one at the root as in Debian. */
 export const namedFile = async (tree: string, name: string): Promise<string | undefined> =>
   (await fileIn(tree, `boot/${name}`)) ?? (await fileIn(tree, name))
 
-/** `vmlinuz-6.1.0` → `6.1.0`. */
-export const versionOf = (path: string): string | undefined => /^vmlinuz-(.+)$/.exec(basename(path))?.[1]
-
-/** Whether an image has the modules of a kernel version. */
-export async function hasModules(tree: string, version: string): Promise<boolean> {
-  if (ofVersion(version) === undefined) return false
-  const found = (home: string) => resolveInside(tree, `${home}/${version}`)
-  return ((await found('lib/modules')) ?? (await found('usr/lib/modules'))) !== undefined
-}
-
-/** Names that Debian, Red Hat and SUSE give the initramfs of a kernel. */
+/** Names that Debian, Red Hat, SUSE and Alpine give the initramfs of a kernel. */
 const initrdNames = (version: string) => [
   `initrd.img-${version}`,
   `initramfs-${version}.img`,
-  `initrd-${version}`
+  `initrd-${version}`,
+  `initramfs-${version}`
 ]
 
 /** The name of a file right below /boot, by which it is found again; undefined for a file elsewhere. */
@@ -82,48 +60,32 @@ export async function chooseKernel(
   isOwnFile: (name: string) => Promise<boolean>
 ): Promise<string | 'kept' | undefined> {
   if (wish.kernelfile !== undefined || wish.kernelversion !== undefined) return wantedKernel(tree, wish)
-  const version = ofVersion(image.kernelversion)
+  const version = image.kernelversion
   const recorded = pack?.kernel
   if (recorded !== undefined) {
-    const packed = pack?.kernelversion ?? versionOf(recorded) ?? image.kernelversion
+    const packed = pack?.kernelversion ?? versionOf(recorded) ?? version
     // A version that was changed since the last pack is a wish for another kernel.
-    const changed = image.kernelversion === packed ? undefined : version
-    for (const path of [changed, `boot/${recorded}`]) {
-      const file = path && (await fileIn(tree, path))
-      if (file) return file
-    }
+    const changed = version === packed ? undefined : await ofVersion(tree, version)
+    const file = changed ?? (await fileIn(tree, `boot/${recorded}`))
+    if (file) return file
   }
   const named = image.kernelfile === undefined ? undefined : await namedFile(tree, image.kernelfile)
   if (named !== undefined) return named
   if (image.kernelfile !== undefined && (await isOwnFile(image.kernelfile))) return 'kept'
-  return (version && (await fileIn(tree, version))) || newestKernel(tree)
+  return (await ofVersion(tree, version)) ?? (await kernelsIn(tree)).find(({ spare }) => !spare)?.path
 }
 
-/** The path of the kernel of a version; undefined for a text that cannot be a version. */
-const ofVersion = (version: string | undefined) =>
-  version !== undefined && isFileName(`vmlinuz-${version}`) ? `boot/vmlinuz-${version}` : undefined
-
-/** The names of the kernels in /boot, the newest first. Rescue kernels are left out. */
-export async function kernelsIn(tree: string): Promise<string[]> {
-  const boot = await resolveInside(tree, 'boot')
-  if (boot === undefined) return []
-  return (await readdir(join(tree, boot)).catch(() => []))
-    .filter(name => /^vmlinuz/.test(name) && isFileName(name) && !/rescue|\.old$/.test(name))
-    .sort((a, b) => b.localeCompare(a, 'en', { numeric: true }))
-}
-
-/** The newest kernel by version: `vmlinuz-6.1.0-10` is newer than `vmlinuz-6.1.0-9`. */
-async function newestKernel(tree: string): Promise<string | undefined> {
-  for (const name of await kernelsIn(tree)) {
-    const file = await fileIn(tree, `boot/${name}`)
-    if (file !== undefined) return file
-  }
-  return undefined
-}
+/** The path of the kernel of a version, wherever it is; undefined where there is none. */
+const ofVersion = async (tree: string, version: string | undefined) =>
+  version === undefined
+    ? undefined
+    : (await kernelsIn(tree)).find(({ name, ...kernel }) =>
+        [kernel.version, versionOf(name)].includes(version)
+      )?.path
 
 /**
- * Which initramfs goes with a kernel of the tree: the one asked for, the one the image had, or the one of that version.
- * A name that no tool gives is the admin's choice. It is `chosen`, and not built anew.
+ * Which initramfs goes with a kernel of the tree: the one asked for, the one the image had, or the one of that version,
+ * in /boot or beside the `kernel`. A name that no tool gives is the admin's choice. It is `chosen`, and not built anew.
  */
 export async function chooseInitrd(
   tree: string,
@@ -131,9 +93,11 @@ export async function chooseInitrd(
   pack: PackDoc | undefined,
   wish: KernelWish,
   version: string | undefined,
+  kernel: string | undefined,
   isOwnFile: (name: string) => Promise<boolean>
 ): Promise<{ path: string; chosen: boolean } | 'kept' | undefined> {
-  const usual = version === undefined ? [] : initrdNames(version)
+  const said = [version, kernel && versionOf(kernel)].filter(name => name !== undefined)
+  const usual = said.flatMap(initrdNames)
   const own = (path: string) => ({ path, chosen: !usual.includes(basename(path)) })
   if (wish.initrdfile !== undefined) {
     const path = await namedFile(tree, wish.initrdfile)
@@ -151,8 +115,10 @@ export async function chooseInitrd(
     if (path !== undefined && suits(basename(path))) return own(path)
     if (path === undefined && (await isOwnFile(image.initrdfile))) return 'kept'
   }
-  for (const name of usual) {
-    const path = await fileIn(tree, `boot/${name}`)
+  const beside = kernel && dirname(kernel) !== 'boot' ? dirname(kernel) : undefined
+  const places = beside === undefined ? [] : ['initrd', 'initramfs.img'].map(name => `${beside}/${name}`)
+  for (const place of [...usual.map(name => `boot/${name}`), ...places]) {
+    const path = await fileIn(tree, place)
     if (path !== undefined) return { path, chosen: false }
   }
   return undefined

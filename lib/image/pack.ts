@@ -114,7 +114,7 @@ export async function packImage(
       const below = belowBoot(path)
       if (below !== undefined) boot[what] = below
     }
-    if (boot.kernel && files.version) boot.kernelversion = files.version
+    if (boot.kernelfile && files.version) boot.kernelversion = files.version
     if (await makeTorrent(context, hidden('pack'), imagefile, hidden('torrent'), job))
       made.push({ from: hidden('torrent'), name: `${imagefile}.torrent` })
     for (const { from } of made) await syncFile(from, mode)

@@ -146,7 +146,8 @@ function putImage(tx: Tx, outcome: Outcome, controller: string | undefined): voi
     imagefile: pack.name,
     ...set('kernelfile', kept.includes('kernelfile') ? kernelfile : pack.kernelfile),
     ...set('initrdfile', kept.includes('initrdfile') ? initrdfile : pack.initrdfile),
-    ...set('kernelversion', version ?? kernelversion)
+    // That of a kernel before this one would say something untrue.
+    ...set('kernelversion', version ?? (pack.kernelfile === undefined ? kernelversion : undefined))
   })
 }
 

@@ -1,0 +1,135 @@
+import { readdir, stat } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { resolveInside } from '../disk/open-directory.js'
+import { unavailable } from '../errors.js'
+import { isFileName } from '../model/names.js'
+import { orderOf } from './packer/version-order.js'
+
+/** A kernel of an image. */
+export interface Kernel {
+  /** Below the tree, with no link left. */
+  readonly path: string
+  /** The first place where it was found, for messages. */
+  readonly name: string
+  /** Of its modules, where that is known; else what its name says. */
+  readonly version?: string
+  readonly hasModules: boolean
+  /** Why it is not taken by itself: a copy, a rescue kernel. */
+  readonly spare?: string
+}
+
+/** Where kernels are. What is copied is served to anyone, so a link that leads elsewhere is not followed. */
+const home = /^(?:boot|efi|(?:usr\/)?lib\/modules)\/./
+
+/** So many names are looked at in a directory: an image may be a stranger's. */
+const MOST_NAMES = 100
+
+const label = /^(?:vmlinu[xz]|b?zImage|Image|kernel)(?:-(.+))?$/
+const compressed = /\.(?:gz|xz|zst|bz2|lz4|efi|hmac|sig|asc|sha\d+|map|config)$/
+const copy = /(?:[._-](?:bak|back|backup|old|orig|saved?|prev|copy|dpkg-\w+|rpm\w+)|~)[._-]?\d*~?$/
+const rescue = /(?:^|-)0?-?rescue(?:-|$)/
+const variants =
+  /(?:^|[+._-])(debug|dbg|rt\d*|realtime|lowlatency|preempt|kdump|64kb?|16kb?|cloud|kvmsmall)(?=[+._-]|$)/
+
+/** What makes a kernel a special one of its version, such as `debug`; undefined for the plain one. */
+export const variantOf = (version: string): string | undefined => variants.exec(version)?.[1]
+
+/** The path of a boot file below the tree, with no link left; undefined where there is no such regular file. */
+export async function fileIn(tree: string, path: string): Promise<string | undefined> {
+  const found = await resolveInside(tree, path)
+  if (found === undefined || !home.test(found)) return undefined
+  return (await stat(join(tree, found)).catch(() => undefined))?.isFile() ? found : undefined
+}
+
+/** The names in a directory of the tree, none where there is no such directory. Throws 503 where they are too many. */
+async function namesIn(tree: string, path: string, filter = (_: string) => true): Promise<string[]> {
+  const directory = await resolveInside(tree, path)
+  if (directory === undefined) return []
+  const names = (await readdir(join(tree, directory)).catch(() => [])).filter(filter)
+  if (names.length > MOST_NAMES)
+    throw unavailable(
+      `/${path} of the image holds ${names.length} kernels or their directories, over ${MOST_NAMES}`
+    )
+  return names
+}
+
+const moduleHomes = ['lib/modules', 'usr/lib/modules']
+
+/** Whether an image has the modules of a kernel version. The directory alone may be left of a kernel that was removed. */
+export async function hasModules(tree: string, version: string): Promise<boolean> {
+  if (!isFileName(`vmlinuz-${version}`)) return false
+  for (const home of moduleHomes)
+    for (const list of ['modules.dep', 'modules.order'])
+      if ((await resolveInside(tree, `${home}/${version}/${list}`)) !== undefined) return true
+  return false
+}
+
+/** The kernel versions whose modules an image has. */
+export async function versionsIn(tree: string): Promise<string[]> {
+  const names = new Set<string>()
+  for (const home of moduleHomes) for (const name of await namesIn(tree, home)) names.add(name)
+  const there: string[] = []
+  for (const name of names) if (await hasModules(tree, name)) there.push(name)
+  return there
+}
+
+/** `vmlinuz-6.1.0` → `6.1.0`; `…/modules/6.1.0/vmlinuz` and `boot/<machine-id>/6.1.0/linux` → `6.1.0`. */
+export function versionOf(path: string): string | undefined {
+  const [name = '', directory, above] = path.split('/').reverse()
+  const isEntry = name === 'linux' && above !== undefined && above !== 'boot'
+  if (isEntry || above === 'modules') return directory
+  return label.exec(name)?.[1]
+}
+
+/** Places of a kernel that say its version by a directory. */
+async function* placesIn(tree: string): AsyncGenerator<string> {
+  const isKernel = (name: string) => label.test(name) && isFileName(name) && !compressed.test(name)
+  for (const name of await namesIn(tree, 'boot', isKernel)) yield `boot/${name}`
+  for (const root of ['boot', 'efi', 'boot/efi'])
+    for (const entry of await namesIn(tree, root, name => /^(?:[0-9a-f]{32}|[A-Za-z][\w.-]*)$/.test(name)))
+      for (const version of label.test(entry) ? [] : await namesIn(tree, `${root}/${entry}`, startsWithDigit))
+        yield `${root}/${entry}/${version}/linux`
+  for (const home of moduleHomes)
+    for (const version of await namesIn(tree, home))
+      for (const name of ['vmlinuz', 'Image', 'vmlinux']) yield `${home}/${version}/${name}`
+}
+
+const startsWithDigit = (name: string) => /^[0-9]/.test(name)
+
+/**
+ * The kernels of an image, the one first that it boots where nobody has chosen: one with modules, if any has them; a plain
+ * one before its variants; the newest as the image's own packages are ordered. Copies and rescue kernels stand last.
+ */
+export async function kernelsIn(tree: string): Promise<Kernel[]> {
+  const versions = await versionsIn(tree)
+  const order = await orderOf(tree)
+  const newest = (all: string[]) => all.sort(order).at(-1)
+  /** The version that a name without one means: vmlinuz-lts of Alpine, vmlinuz-linux of Arch, or the only one there is. */
+  const meant = async (label: string | undefined) => {
+    if (label === undefined) return versions.length === 1 ? versions[0] : undefined
+    if (versions.includes(label)) return label
+    return newest(versions.filter(version => version.endsWith(`-${label}`))) ?? label
+  }
+  const found = new Map<string, Kernel>()
+  for await (const place of placesIn(tree)) {
+    const path = await fileIn(tree, place)
+    if (path === undefined || found.has(path)) continue
+    const said = versionOf(path) ?? versionOf(place)
+    const name = basename(place)
+    const spare = rescue.test(name)
+      ? 'is a rescue kernel'
+      : copy.test(said ?? name)
+        ? 'is a backup copy'
+        : undefined
+    const version = spare === undefined ? await meant(said) : said
+    found.set(path, {
+      ...{ path, name: place.startsWith('boot/') && place.split('/').length === 2 ? name : `/${place}` },
+      ...(version === undefined ? {} : { version }),
+      ...(spare === undefined ? {} : { spare }),
+      hasModules: version !== undefined && versions.includes(version)
+    })
+  }
+  const rank = ({ spare, hasModules, version }: Kernel) =>
+    (spare === undefined ? 0 : 4) + (hasModules ? 0 : 2) + (variantOf(version ?? '') === undefined ? 0 : 1)
+  return [...found.values()].sort((a, b) => rank(a) - rank(b) || order(b.version ?? '', a.version ?? ''))
+}

@@ -1,0 +1,88 @@
+import { resolveInside } from '../../disk/open-directory.js'
+
+/** Which of two versions is the newer one: below 0 where it is the second, 0 where they are equal. */
+export type VersionOrder = (a: string, b: string) => number
+
+/** A version and what stands behind its last dash (the release of rpm, the revision of dpkg). */
+function parts(version: string): [string, string | undefined] {
+  const dash = version.lastIndexOf('-')
+  return dash < 0 ? [version, undefined] : [version.slice(0, dash), version.slice(dash + 1)]
+}
+
+/** Two numbers of any length, as texts. */
+function numbers(a: string, b: string): number {
+  const [x, y] = [a.replace(/^0+/, ''), b.replace(/^0+/, '')]
+  return x.length - y.length || (x < y ? -1 : x > y ? 1 : 0)
+}
+
+/** As `rpm.vercmp` compares: version and release apart, each in runs of digits or letters; digits come after letters. */
+export const rpmOrder: VersionOrder = (a, b) => {
+  const [[version, release], [other, otherRelease]] = [parts(a), parts(b)]
+  const order = rpmText(version, other)
+  if (order !== 0 || release === otherRelease) return order
+  return release === undefined ? -1 : otherRelease === undefined ? 1 : rpmText(release, otherRelease)
+}
+
+function rpmText(a: string, b: string): number {
+  const [x, y] = [a, b].map(text => [...(text.match(/[0-9]+|[A-Za-z]+|[~^]/g) ?? [])]) as [string[], string[]]
+  for (let i = 0; ; i++) {
+    const [one, two] = [x[i] ?? '', y[i] ?? '']
+    if (one === two) {
+      if (one === '') return 0
+      continue
+    }
+    // A tilde comes before the end of the text, a caret after it and before all else.
+    for (const [mark, atEnd] of [
+      ['~', -1],
+      ['^', 1]
+    ] as const) {
+      if (one === mark) return two === '' ? atEnd : -1
+      if (two === mark) return one === '' ? -atEnd : 1
+    }
+    if (one === '' || two === '') return one === '' ? -1 : 1
+    const [isNumber, isOther] = [/^[0-9]/.test(one), /^[0-9]/.test(two)]
+    if (isNumber !== isOther) return isNumber ? 1 : -1
+    const order = isNumber ? numbers(one, two) : one < two ? -1 : 1
+    if (order !== 0) return order
+  }
+}
+
+/** As `dpkg --compare-versions` compares: what is no digit by character, letters first, and then a number, in turns. */
+export const dpkgOrder: VersionOrder = (a, b) => {
+  const [[version, revision = ''], [other, otherRevision = '']] = [parts(a), parts(b)]
+  return dpkgText(version, other) || dpkgText(revision, otherRevision)
+}
+
+function dpkgText(a: string, b: string): number {
+  const [x, y] = [a, b].map(text => text.split(/([0-9]+)/)) as [string[], string[]]
+  for (let i = 0; i < Math.max(x.length, y.length); i++) {
+    const [one, two] = [x[i] ?? '', y[i] ?? '']
+    if (i % 2 === 1) {
+      const order = numbers(one, two)
+      if (order !== 0) return order
+      continue
+    }
+    for (let at = 0; at < Math.max(one.length, two.length); at++) {
+      const order = weight(one.charAt(at)) - weight(two.charAt(at))
+      if (order !== 0) return order
+    }
+  }
+  return 0
+}
+
+/** The end of a text comes after a tilde and before letters, which come before all other characters. */
+const weight = (character: string) =>
+  character === ''
+    ? 0
+    : character === '~'
+      ? -1
+      : character.charCodeAt(0) + (/[A-Za-z]/.test(character) ? 0 : 256)
+
+/** How versions are ordered in an image: as its own packages are. */
+export async function orderOf(tree: string): Promise<VersionOrder> {
+  for (const sign of ['var/lib/dpkg', 'etc/debian_version'])
+    if ((await resolveInside(tree, sign)) !== undefined) return dpkgOrder
+  // The name of a package has no dash behind its release: what stands there is a flavour, as in 6.4.0-150600.23-default.
+  const bare = (version: string) => version.replace(/^([^-]*-[^-]*)-.*$/, '$1')
+  return (a, b) => rpmOrder(bare(a), bare(b)) || rpmOrder(a, b)
+}
