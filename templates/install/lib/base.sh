@@ -67,11 +67,11 @@ decode() {
 init() {
   umask 022
   mkdir -p "$_TMP" "$_SYSTEMROOT" && memory_files || return 1
-  if ! [ -e "$_TMP/mounted" ]; then
-    mount_source "$_SYSTEMROOT" > "$_TMP/mounted"
-  elif ! [ -s "$_TMP/mounted" ]; then
+  if [ -e "$_RUN/mounts" ]; then
     log 'an earlier run was here: unmounting what it left'
-    unmount_below "$_SYSTEMROOT"
+    unmount_new
+  else
+    mkdir -p "$_RUN" && chmod 700 "$_RUN" && cut -d ' ' -f 1,2 /proc/mounts > "$_RUN/mounts" || return 1
   fi
   rm -rf "$_TMP/torrent" "$_TMP/image" "$_TMP/reason" "$_TMP/failed" "$_TMP/http"
   memory_limit
@@ -93,6 +93,7 @@ on_exit() {
   trap - 0
   # The signals are handled, not ignored: programs that are started from here would go on ignoring them.
   trap : HUP INT TERM
+  script_end 2>/dev/null
   chroot_unmount
   if [ "$exit_status" -ne 0 ]; then
     exit_reason=$(cat "$_TMP/reason" 2>/dev/null)

@@ -19,6 +19,23 @@ unmount_below() {
       "$1" | "$1"/*) below_list="$below_directory $below_list" ;;
     esac
   done < /proc/mounts
+  unmount_each
+}
+
+# Undoes what was not mounted before the first run: disks anywhere, and all at the places of the installation.
+unmount_new() {
+  below_list=''
+  while read -r new_source below_directory _; do
+    case $new_source:$below_directory in
+      /dev/*:* | *:"$_SYSTEMROOT" | *:"$_SYSTEMROOT"/* | *:"$_TMP") ;;
+      *) continue ;;
+    esac
+    grep -qxF -e "$new_source $below_directory" "$_RUN/mounts" || below_list="$below_directory $below_list"
+  done < /proc/mounts
+  unmount_each
+}
+
+unmount_each() {
   for below_directory in $below_list; do
     below_directory=$(printf '%b' "$below_directory")
     umount "$below_directory" 2>/dev/null || umount -l "$below_directory"

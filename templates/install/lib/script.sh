@@ -9,19 +9,101 @@ run_script() {
   fi
   chmod 700 "$script_file"
   give_programs || return 1
-  (
-    cd / || exit 1
-    case $(script_interpreter "$script_file") in
-      '') exec sh "$script_file" ;;
-      *) exec "$script_file" ;;
-    esac
-  )
+  script_group
+  script_start "$script_file"
   script_status=$?
+  script_end
   rm -f "$script_file"
   if [ "$script_status" -ne 0 ]; then
     complain "the $1 ended with status $script_status"
     return 1
   fi
+}
+
+script_start() (
+  if [ -n "$script_group" ]; then
+    # 0 is the process that writes: this shell.
+    echo 0 > "$script_group/cgroup.procs"
+  fi
+  export SVC_SCRIPT="$$:"
+  cd / || exit 1
+  case $(script_interpreter "$1") in
+    '') exec sh "$1" ;;
+    *) exec "$1" ;;
+  esac
+)
+
+# All processes that a script starts are gathered in a cgroup: no new session, parent or environment leads out of it. A process that
+# is left would keep mounts and disks busy, and the next try would fail for another reason. $_RUN/group names the group as long as
+# there is one, also for a try that comes after a kill.
+script_group() {
+  script_end
+  script_group=$_RUN/cgroup/svc-script-$$
+  mkdir -p "$_RUN/cgroup"
+  if { mount -t cgroup2 svcscript "$_RUN/cgroup" && mkdir "$script_group" && [ -e "$script_group/cgroup.procs" ]; } 2>/dev/null; then
+    printf '%s' "$script_group" > "$_RUN/group"
+  else
+    script_group=''
+  fi
+}
+
+script_end() {
+  script_group=$(cat "$_RUN/group" 2>/dev/null)
+  script_tries=0
+  while [ "$script_tries" -lt 100 ] && script_kill; do
+    script_tries=$((script_tries + 1))
+    sleep 0.1 2>/dev/null || sleep 1
+  done
+  if [ "$script_tries" -ge 100 ]; then
+    log 'warning: a process that a script has started cannot be ended'
+  fi
+  rm -f "$_RUN/group"
+  umount "$_RUN/cgroup" 2>/dev/null
+}
+
+# Kills what is left of a script. Fails when nothing is. A kernel without cgroups (2) tells by the environment and by the root
+# directory alone which processes those are.
+script_kill() {
+  script_left=''
+  for script_process in $(script_processes); do
+    if ! script_serves "$script_process"; then
+      script_left=yes
+      kill -9 "$script_process"
+    elif [ -n "$script_group" ]; then
+      echo "$script_process" > "$_RUN/cgroup/cgroup.procs"
+    fi
+  done
+  if [ -n "$script_group" ]; then
+    echo 1 > "$script_group/cgroup.kill"
+    rmdir "$script_group"/*/*/ "$script_group"/*/ "$script_group"
+    [ -d "$script_group" ]
+  else
+    [ -n "$script_left" ]
+  fi
+} 2>/dev/null
+
+script_processes() {
+  if [ -n "$script_group" ]; then
+    cat "$script_group/cgroup.procs"
+    return
+  fi
+  grep -l "SVC_SCRIPT=$$:" /proc/[0-9]*/environ | tr -dc '0-9\n'
+  for script_process in /proc/[0-9]*; do
+    case $(readlink "$script_process/root") in
+      "$_SYSTEMROOT" | "$_SYSTEMROOT"/*) printf '%s\n' "${script_process#/proc/}" ;;
+    esac
+  done
+}
+
+# Whether a process serves a file system: FUSE, or by the sign that systemd has for that, an @ as the first character of its name.
+script_serves() {
+  case $(tr '\000' ' ' < "/proc/$1/cmdline") in
+    @*) return 0 ;;
+  esac
+  for script_open in "/proc/$1/fd"/*; do
+    [ "$(readlink "$script_open")" != /dev/fuse ] || return 0
+  done
+  return 1
 }
 
 # The interpreter that a script names in its first line, if this machine has it.
