@@ -48,8 +48,7 @@ import { Audit, isByMachine } from './monitor/audit.js'
 import { Boots } from './monitor/boots.js'
 import { DiskSpace } from './monitor/disk-space.js'
 import { Events } from './monitor/events.js'
-import { Health, queueCondition } from './monitor/health.js'
-import { LoopDelay } from './monitor/loop-delay.js'
+import { Health, LoopDelay, queueCondition } from './monitor/health.js'
 import { Metrics } from './monitor/metrics.js'
 import { NodeStatus } from './monitor/node-status.js'
 import { Overview, watch } from './monitor/overview.js'
@@ -103,8 +102,10 @@ export async function startDaemon(
       roleOf: (user: string) => logins.roleOf(user),
       standsFor: model.standsFor.bind(model)
     }
-    const { front_files, listen } = config.http
-    const certificate = await openCertificate(config.http, log, now)
+    const { front_files, listen, tls_certificate, tls_key: key } = config.http
+    const certificate = tls_certificate
+      ? await Certificate.open({ certificate: tls_certificate, key }, { log, now })
+      : undefined
     if (certificate) closers.push(() => certificate.close())
     const server = new HttpServer<Caller>({
       ...between,
@@ -132,11 +133,6 @@ export async function startDaemon(
           throw Object.assign(error, { key: '[http] tls_port' })
         }))
     if (tls) log.info(`listening with TLS on ${tls.address} port ${tls.port}`)
-    const closeAll = async (graceMs: number) => {
-      // A request that waits for its job is answered before its connection is cut.
-      await Promise.all([server.close(graceMs), jobs.close(graceMs / 2)])
-      await close()
-    }
     return {
       address,
       port,
@@ -147,22 +143,16 @@ export async function startDaemon(
       jobs,
       services,
       images,
-      close: closeAll
+      async close(graceMs) {
+        // A request that waits for its job is answered before its connection is cut.
+        await Promise.all([server.close(graceMs), jobs.close(graceMs / 2)])
+        await close()
+      }
     }
   } catch (error) {
     await close()
     throw error
   }
-}
-
-/** The certificate for TLS, if the ini names one. Throws Error with file and remedy where it is no use. */
-async function openCertificate(
-  { tls_certificate, tls_key }: Config['http'],
-  log: Log,
-  now: () => number
-): Promise<Certificate | undefined> {
-  if (tls_certificate === '') return undefined
-  return Certificate.open({ certificate: tls_certificate, key: tls_key }, { log, now })
 }
 
 /** So many requests are handed on at once. */
@@ -320,7 +310,9 @@ async function buildParts(
     (node, address) => log.info(`node ${node} is granted its install script at ${address}`),
     booting.dynamic_nodes && lent ? (mac, address) => lent.has(mac, address, now()) : undefined
   )
-  const detection = booting.snmp_detection ? closed(await portDetection(model, log)) : undefined
+  // What it is made of is loaded where it is used: off is the default.
+  const snmp = booting.snmp_detection ? await import('./services/snmp/detection.js') : undefined
+  const detection = snmp && closed(new snmp.PortDetection({ model, log }))
   const handover = new Handover({
     ...{ model, now, ticks, log },
     takeover: booting.takeover,
@@ -467,10 +459,4 @@ async function buildParts(
       routes: [...(copies?.routes ?? []), ...(audits?.routes ?? [])]
     }
   }
-}
-
-/** What it is made of is loaded where it is used: off is the default. */
-async function portDetection(model: Model, log: Log) {
-  const { PortDetection } = await import('./services/snmp/detection.js')
-  return new PortDetection({ model, log })
 }

@@ -21,10 +21,7 @@ const CONTROLS = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point
 const ALL_CONTROLS = new RegExp(CONTROLS, 'gu')
 /** As JSON writes it: a character beyond the first 65,536 is two. */
 const escaped = (character: string) =>
-  character
-    .split('')
-    .map(unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
-    .join('')
+  character.replace(/./gs, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
 
 /** A text without characters that steer a terminal or are not seen: they are escaped, so that a line stays a line. */
 export const escapeControls = (text: string) =>

@@ -19,30 +19,22 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
   const manualHost = (request: ApiRequest) =>
     boot.manualHost(param(request, 'hostname'), request.params.macaddress, request)
   return [
-    script('/boot', {
-      access: 'anyone',
-      summary: 'The boot menu',
-      text: request => {
-        trace.asked('menu', request)
-        return boot.menu()
-      }
-    }),
-    script('/boot/short', {
-      access: 'anyone',
-      summary: 'The boot menu without nodes and groups',
-      text: request => {
-        trace.asked('menu', request)
-        return boot.shortMenu()
-      }
-    }),
-    script('/boot/disk', {
-      access: 'anyone',
-      summary: 'Boot from the local disk',
-      text: request => {
-        trace.asked('disk', request)
-        return boot.disk()
-      }
-    }),
+    ...(
+      [
+        ['/boot', 'The boot menu', 'menu', () => boot.menu()],
+        ['/boot/short', 'The boot menu without nodes and groups', 'menu', () => boot.shortMenu()],
+        ['/boot/disk', 'Boot from the local disk', 'disk', () => boot.disk()]
+      ] as const
+    ).map(([path, summary, asked, text]) =>
+      script(path, {
+        access: 'anyone',
+        summary,
+        text: request => {
+          trace.asked(asked, request)
+          return text()
+        }
+      })
+    ),
     ...['/boot/search/{macaddress}', '/boot/search/mac/{macaddress}'].map(path =>
       script(path, {
         access: 'machine',

@@ -1,5 +1,5 @@
 import type { Config } from '../config/types.js'
-import { notFound, ServiceError } from '../errors.js'
+import { notFound, tryLater } from '../errors.js'
 import { type FieldType, freeText, ValueError } from '../model/field.js'
 import type { Actor } from '../model/model.js'
 import type { NodeDoc } from '../model/types/node.js'
@@ -61,7 +61,7 @@ export const noService = (config: Config, name: string) =>
         : `there is no service ${name}`
   )
 
-const notPrimary = (why: string) => new ServiceError(503, why, { 'Retry-After': '5' })
+const notPrimary = (why: string) => tryLater(why, 5)
 
 /** What nodes report while they install, and how the daemon is (rules 6.2, 6.3). */
 export function monitorRoutes(parts: Parts): ApiRoute[] {

@@ -5,7 +5,7 @@ import ipaddr from 'ipaddr.js'
 import { Background } from '../background.js'
 import { Semaphore } from '../concurrency.js'
 import { createOnce, readRegularFile, readRegularFileSync, replaceFile, unlessMissing } from '../disk/file.js'
-import { ServiceError, unavailable } from '../errors.js'
+import { tryLater, unavailable } from '../errors.js'
 import {
   dummyHash,
   hashPassword,
@@ -28,11 +28,6 @@ const keptAfterMs = 60_000
 const retryMs = { first: 60_000, longest: 600_000 }
 const rememberedMs = 60_000
 const longestName = 256
-
-const tooMany = () =>
-  new ServiceError(503, 'too many logins wait; try again later', {
-    'Retry-After': '10'
-  })
 
 export interface LoginsOptions {
   /** `[users]` of the ini. */
@@ -171,7 +166,8 @@ export class Logins {
     const known = this.#underWay.get(id)
     if (known) return known
     const rank = this.#rankOf(address)
-    if (rank !== 0 && this.#checks.waiting(rank) >= mostWaiting[rank]) this.#checks.refuseOne(rank, tooMany())
+    if (rank !== 0 && this.#checks.waiting(rank) >= mostWaiting[rank])
+      this.#checks.refuseOne(rank, tryLater('too many logins wait; try again later', 10))
     const verified = this.#checks
       .run(neighbours(address), () => verifyPassword(password, hash), rank)
       .finally(() => this.#underWay.delete(id))

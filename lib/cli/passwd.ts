@@ -1,4 +1,3 @@
-import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { hashPassword, isRole, longestPassword, roles } from '../auth/passwords.js'
 import { nameRule, nameRuleText } from '../config/values.js'
@@ -16,16 +15,12 @@ export async function passwd(name: string, role: string, stdin: boolean): Promis
   if (!isRole(role)) throw new UsageError(`--role must be one of ${roles.join(', ')}`)
   if (!stdin && !process.stdin.isTTY)
     throw new UsageError('there is no terminal to ask for the password on: use --stdin')
-  const password = stdin ? await readPassword(process.stdin) : await askTwice(name)
+  const password = stdin ? decode(await buffer(process.stdin)).replace(/\r?\n$/, '') : await askTwice(name)
   if (password === '') throw new Error('the password is empty')
   if (/[\r\n\0]/.test(password)) throw new Error('the password must be one line of text')
   if (Buffer.byteLength(password) > longestPassword)
     throw new Error(`the password is longer than ${longestPassword} bytes`)
   return `${name} = ${role} ${await hashPassword(password)}\n`
-}
-
-async function readPassword(stream: Readable): Promise<string> {
-  return decode(await buffer(stream)).replace(/\r?\n$/, '')
 }
 
 async function askTwice(name: string): Promise<string> {

@@ -84,7 +84,8 @@ async function restoreFrom(archive: FileHandle, options: RestoreOptions): Promis
     throw new UsageError(`${file} holds the directories of images: to restore them needs root`)
   const config = await newConfig(found.get(iniName)?.bytes, options)
   const { state } = config.paths
-  const owner = await ownerOf(config)
+  // The user as whom the unit runs svcd, where root restores for it.
+  const owner = process.getuid?.() === 0 ? await unitUser(config.file) : undefined
   await makeState(state, owner)
   return inTrusted(state, async ({ at }) => {
     const held = { path: state, at }
@@ -292,12 +293,6 @@ async function newConfig(text: Buffer | undefined, { ini, set }: RestoreOptions)
   } finally {
     await rm(trial, { force: true })
   }
-}
-
-/** The user as whom the unit runs svcd, where root restores for it. */
-async function ownerOf(config: Config): Promise<UnitUser | undefined> {
-  if (process.getuid?.() !== 0) return undefined
-  return unitUser(config.file)
 }
 
 async function makeState(state: string, owner: Owner | undefined): Promise<void> {

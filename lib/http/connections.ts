@@ -1,9 +1,9 @@
 import type { Duplex } from 'node:stream'
 import type { Log } from '../log.js'
 import { Backlog, RequestQueue } from './backlog.js'
-import { busy } from './busy.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
+import { busy } from './places.js'
 import { networkOf } from './source.js'
 
 /** A connection that is younger may have its first request on the way: ms. */

@@ -1,6 +1,6 @@
-import { busy } from './busy.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
+import { busy } from './places.js'
 import type { Feed, Follower } from './route.js'
 import { networkOf } from './source.js'
 

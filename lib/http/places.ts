@@ -1,5 +1,8 @@
-import { busy, Comebacks } from './busy.js'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { Semaphore } from '../concurrency.js'
+import { ServiceError } from '../errors.js'
 import type { Exchange } from './exchange.js'
+import type { Limits } from './limits.js'
 import { networkOf } from './source.js'
 
 /** So many may wait for a place. */
@@ -195,5 +198,113 @@ class Waiting {
       return give
     }
     return undefined
+  }
+}
+
+/** Seconds that a client is told to wait. */
+const SOONEST = 2
+const LATEST = 30
+const PERIOD_MS = 1000
+/** More are told to come back than were served: otherwise there could never be more. */
+const MORE = 1.25
+
+/**
+ * Tells clients for whom there is no room when to come back: one after the other, as fast as others were served lately. If all
+ * came back within a few seconds, refusing them again would take the time in which they could be served.
+ */
+export class Comebacks {
+  readonly #least: number
+  readonly #now: () => number
+  /** When the one that was told last comes back. */
+  #lastMs = Number.NEGATIVE_INFINITY
+  /** How many were served since when, and how many a millisecond are told to come back. */
+  #served = 0
+  #sinceMs: number
+  #pace: number
+
+  /** `leastPerSecond`: so many are told to come back in a second, however few were served. `now`: milliseconds that only grow. */
+  constructor(leastPerSecond: number, now = () => performance.now()) {
+    this.#least = leastPerSecond / 1000
+    this.#pace = this.#least
+    this.#now = now
+    this.#sinceMs = now()
+  }
+
+  /** Somebody was served, to the end. */
+  served(): void {
+    this.#served++
+    this.#measure()
+  }
+
+  /** 503 with Retry-After: a later try will succeed. `why` is told to the client. */
+  refuse(why: string): ServiceError {
+    return busyFor(this.#seconds(), why)
+  }
+
+  #seconds(): number {
+    this.#measure()
+    const now = this.#now()
+    const latest = now + LATEST * 1000
+    this.#lastMs = Math.max(this.#lastMs, now + SOONEST * 1000) + 1 / this.#pace
+    if (this.#lastMs <= latest) return Math.round((this.#lastMs - now) / 1000)
+    // More than can come back until then.
+    this.#lastMs = latest
+    return between(LATEST / 2, LATEST)
+  }
+
+  #measure(): void {
+    const now = this.#now()
+    const period = now - this.#sinceMs
+    if (period < PERIOD_MS) return
+    this.#pace = Math.max(this.#least, (MORE * this.#served) / period)
+    this.#served = 0
+    this.#sinceMs = now
+  }
+}
+
+/** 503 with Retry-After: there is too much to do just now, and a later try will succeed. `why` is told to the client. */
+export const busy = (why: string): ServiceError => busyFor(between(SOONEST, 10), why)
+
+/** The same where thousands may be refused in a second, and refusing costs as much as serving. */
+export const busyForLong = (why: string): ServiceError => busyFor(between(5, LATEST), why)
+
+const busyFor = (seconds: number, why: string) =>
+  new ServiceError(503, `${why}; try again in ${seconds} s`, { 'Retry-After': String(seconds) })
+
+/** A whole number: clients that were refused together should not come back together. */
+const between = (least: number, most: number) => least + Math.floor(Math.random() * (most - least + 1))
+
+/** So many that are refused are told to come back in a second. */
+const LEAST_PER_SECOND = 10
+
+/** Makes one piece of a list when it is its turn. */
+export type InTurn = <R>(make: () => R) => Promise<R>
+
+/**
+ * Long lists and exports that are being sent: they are bounded in number, and one turn of the event loop makes one piece of
+ * one of them, from each client address in turn (rules 2.13).
+ */
+export class Lists {
+  readonly #places: Places
+  readonly #pieces = new Semaphore(1)
+
+  constructor({
+    lists: most,
+    yieldMs,
+    listWaitMs: waitMs
+  }: Pick<Limits, 'lists' | 'yieldMs' | 'listWaitMs'>) {
+    const what = 'long lists and exports are being sent, which is the most'
+    this.#places = new Places({ most, yieldMs, waitMs, leastPerSecond: LEAST_PER_SECOND, what })
+  }
+
+  /** Runs `send` with a place for one list; throws 503 with Retry-After if there is none in time. */
+  run<C>(exchange: Exchange<C>, send: (place: Place, inTurn: InTurn) => Promise<void>): Promise<void> {
+    const inTurn: InTurn = make =>
+      this.#pieces.run(exchange.address, async () => {
+        const made = make()
+        await nextTurn()
+        return made
+      })
+    return this.#places.run(exchange, place => send(place, inTurn))
   }
 }

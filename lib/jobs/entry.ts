@@ -66,7 +66,8 @@ interface EntryOptions {
 export class Entry {
   readonly #place: RecordPlace
   readonly #told: ((summary: JobSummary) => void) | undefined
-  readonly #record: RecordFile
+  /** Its file: what is saved, removed or left to another controller. */
+  readonly file: RecordFile
   readonly #delivered: Delivered
   readonly #resultSizes = new Map<string, number>()
   #resultSize = 0
@@ -82,7 +83,7 @@ export class Entry {
     this.#summary = stored.summary
     this.#delivered = stored.delivered
     this.#body = stored.body
-    this.#record = new RecordFile({
+    this.file = new RecordFile({
       file: place.file(stored.summary.id),
       text: () => place.encode(this.#summary, this.#known(), this.#delivered),
       bytes,
@@ -100,16 +101,11 @@ export class Entry {
     return isFinished(this.#summary)
   }
 
-  /** Bytes of the file when it was last written. */
-  get bytes(): number {
-    return this.#record.bytes
-  }
-
   /** Adds a line. This and what follows does nothing once the job has finished. */
   line(text: string): void {
     if (this.finished) return
     this.#known().transcript.add(text)
-    this.#record.soon()
+    this.file.soon()
   }
 
   progress(fraction: number): void {
@@ -117,7 +113,7 @@ export class Entry {
     const progress = Math.round(Math.min(1, Math.max(0, fraction)) * 1000) / 1000
     if (progress === this.#summary.progress) return
     this.#change({ progress })
-    this.#record.soon()
+    this.file.soon()
   }
 
   /** Throws a TypeError for what is not JSON. */
@@ -135,7 +131,7 @@ export class Entry {
     else this.#resultSizes.set(key, taken)
     this.#resultSize += taken
     if (leftOut > 0) this.line(`result ${key}: too large, ${leftOut} left out`)
-    this.#record.soon()
+    this.file.soon()
   }
 
   begin(now: number): void {
@@ -156,25 +152,6 @@ export class Entry {
   #change(changed: Partial<JobSummary>): void {
     this.#summary = { ...this.#summary, ...changed }
     this.#told?.(this.#summary)
-  }
-
-  /** Rejects when it cannot be written; it is tried again then. */
-  save(): Promise<void> {
-    return this.#record.now()
-  }
-
-  /** Removes the file; nothing is written any more. */
-  remove(): Promise<void> {
-    return this.#record.remove()
-  }
-
-  close(): Promise<void> {
-    return this.#record.close()
-  }
-
-  /** Another controller goes on with the record: nothing is written any more from here. */
-  abandon(): Promise<void> {
-    return this.#record.abandon()
   }
 
   /** Throws 503 when the file of a finished job cannot be read. */
@@ -227,10 +204,10 @@ export class Entry {
       if (this.finished) {
         this.#delivered.set(who, ALL)
         // When the disk refuses, the end is delivered once more after a restart.
-        await this.save().catch(() => {})
+        await this.file.now().catch(() => {})
       } else if (from !== count(body)) {
         this.#delivered.set(who, count(body))
-        this.#record.soon()
+        this.file.soon()
       }
       return given
     })
@@ -238,7 +215,7 @@ export class Entry {
 
   /** Drops the body from memory once nobody needs it and the file has it. */
   release(): void {
-    if (this.finished && this.#readers === 0 && !this.#record.behind) this.#body = undefined
+    if (this.finished && this.#readers === 0 && !this.file.behind) this.#body = undefined
   }
 
   #known(): Body {

@@ -113,12 +113,12 @@ export class Jobs {
     // It has its place in the order before its record is written.
     this.#waiting.add(work)
     try {
-      await this.#write(entry.save())
+      await this.#write(entry.file.now())
     } catch (error) {
       this.#waiting.delete(work)
       this.#dispatch()
       // Where nobody knows whether it is stored; the answer does not wait for as long again.
-      this.#write(entry.remove()).catch(() => {})
+      this.#write(entry.file.remove()).catch(() => {})
       throw unavailable(`${kind} of ${object} cannot be recorded: ${reasonOf(error)}`)
     }
     this.#records.add(entry)
@@ -209,7 +209,7 @@ export class Jobs {
    */
   #overtaken(): void {
     for (const work of [...this.#waiting, ...this.#running]) {
-      void work.entry.abandon()
+      void work.entry.file.abandon()
       this.#stop(work, OVERTAKEN)
     }
   }
@@ -229,7 +229,7 @@ export class Jobs {
     this.#running.add(work)
     work.entry.begin(this.#now())
     // A disk that does not take it is logged by the record file. It keeps no work from being done.
-    this.#write(work.entry.save()).catch(() => {})
+    this.#write(work.entry.file.now()).catch(() => {})
     work.run().then(
       () => this.#ended(work),
       error => this.#ended(work, { error })
@@ -267,7 +267,7 @@ export class Jobs {
       this.#log.warn(`${name}: ${entry.summary.message}`)
       if (error instanceof Error && stopped === undefined) this.#log.debug(error.stack ?? '')
     }
-    await entry.save().catch(() => {})
+    await entry.file.now().catch(() => {})
     if (!failure) resolve()
     else if (stopped === undefined) reject(failure.error)
     else reject(new JobStoppedError(`${entry.summary.kind} of ${entry.summary.object} was ${stopped}`))

@@ -107,7 +107,7 @@ export class Records {
   /** Writes what can be written, and nothing after that. */
   async close(): Promise<void> {
     await this.#sweeping.close()
-    await Promise.all([...this.#entries.values()].map(entry => entry.close()))
+    await Promise.all([...this.#entries.values()].map(({ file }) => file.close()))
     await this.#shared?.close()
   }
 
@@ -116,8 +116,7 @@ export class Records {
   }
 
   get #entryOptions() {
-    const { log, told, wrote } = this.options
-    return { place: this.#place, log, ...(told ? { told } : {}), ...(wrote ? { wrote } : {}) }
+    return { ...this.options, place: this.#place }
   }
 
   /** What is told of records that controllers share. */
@@ -135,7 +134,7 @@ export class Records {
     ids: () => this.#entries.keys(),
     reset: () => {
       this.options.overtaken?.()
-      for (const entry of this.#entries.values()) void entry.abandon()
+      for (const { file } of this.#entries.values()) void file.abandon()
       this.#entries.clear()
     },
     promoted: () => {
@@ -186,7 +185,7 @@ export class Records {
       `request ${id} (${kind} of ${object}) was interrupted${isOurs ? ' by the end of the daemon' : `: ${lost}`}`
     )
     entry.end(now(), isOurs ? INTERRUPTED : `${INTERRUPTED}: ${lost}`)
-    return entry.save()
+    return entry.file.now()
   }
 
   async #removeOld(): Promise<void> {
@@ -226,7 +225,7 @@ export class Records {
   async #remove(entry: Entry): Promise<boolean> {
     const { id } = entry.summary
     try {
-      await entry.remove()
+      await entry.file.remove()
       this.#entries.delete(id)
       return true
     } catch (error) {
@@ -236,7 +235,7 @@ export class Records {
   }
 }
 
-const sizeOf = ({ bytes }: Entry) => Math.max(bytes, SMALLEST)
+const sizeOf = ({ file }: Entry) => Math.max(file.bytes, SMALLEST)
 
 const byAge = (a: Entry, b: Entry) => a.summary.queued - b.summary.queued
 

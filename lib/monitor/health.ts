@@ -1,3 +1,4 @@
+import { type IntervalHistogram, monitorEventLoopDelay } from 'node:perf_hooks'
 import type { Jobs } from '../jobs/jobs.js'
 
 /** What one part of the daemon says of itself. */
@@ -76,4 +77,42 @@ export function queueCondition(jobs: Pick<Jobs, 'records'>, most: number): Condi
   const waiting = jobs.records().filter(({ state }) => state === 'queued').length
   const ok = waiting <= most
   return { ok, reason: ok ? '' : `more than ${most} requests wait to run` }
+}
+
+const windowMs = 10_000
+const resolutionMs = 20
+
+/** Whether the event loop is in time, in the mean over ten seconds: one long turn is no failure. */
+export class LoopDelay {
+  readonly #histogram: IntervalHistogram = monitorEventLoopDelay({ resolution: resolutionMs })
+  readonly #timer: NodeJS.Timeout
+  #meanMs = 0
+
+  /** `mostMs`: the longest mean delay. `window`: the time that the mean is taken over. Both in milliseconds. */
+  constructor(
+    readonly mostMs: number,
+    window = windowMs
+  ) {
+    this.#histogram.enable()
+    this.#timer = setInterval(() => {
+      const { mean } = this.#histogram
+      this.#meanMs = Number.isNaN(mean) ? 0 : mean / 1e6 - resolutionMs
+      this.#histogram.reset()
+    }, window).unref()
+  }
+
+  /** Milliseconds that it was late on average. */
+  get meanMs(): number {
+    return this.#meanMs
+  }
+
+  get condition(): Condition {
+    const ok = this.#meanMs <= this.mostMs
+    return { ok, reason: ok ? '' : `the event loop is more than ${this.mostMs} ms late on average` }
+  }
+
+  close(): void {
+    clearInterval(this.#timer)
+    this.#histogram.disable()
+  }
 }

@@ -1,4 +1,4 @@
-import { ServiceError } from '../errors.js'
+import { tryLater } from '../errors.js'
 
 const AT_ONCE = 60
 const EVERY_MS = 5000
@@ -29,7 +29,6 @@ export function within(
 export function paced(node: string, pace?: Pace, nowMs = performance.now()): Pace {
   const then = within(pace, nowMs)
   if (then) return then
-  throw new ServiceError(503, `node ${node} reports too often: once in ${EVERY_MS / 1000} s is stored`, {
-    'Retry-After': String(EVERY_MS / 1000)
-  })
+  const seconds = EVERY_MS / 1000
+  throw tryLater(`node ${node} reports too often: once in ${seconds} s is stored`, seconds)
 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Comebacks } from '../../lib/http/busy.js'
+import { Comebacks } from '../../lib/http/places.js'
 
 /** When each of so many that are refused at once is told to come back, in seconds. */
 const told = (comebacks: Comebacks, count: number) =>

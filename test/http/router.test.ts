@@ -1,8 +1,7 @@
 import t from 'tap'
 import type { ServiceError } from '../../lib/errors.js'
 import type { Route } from '../../lib/http/route.js'
-import { Router } from '../../lib/http/router.js'
-import { parseTarget } from '../../lib/http/target.js'
+import { parseTarget, Router } from '../../lib/http/router.js'
 
 type Row = readonly [method: 'GET' | 'POST', path: string, effect?: 'reads' | 'changes']
 

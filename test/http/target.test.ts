@@ -1,6 +1,6 @@
 import t from 'tap'
 import { ServiceError } from '../../lib/errors.js'
-import { parseTarget } from '../../lib/http/target.js'
+import { parseTarget } from '../../lib/http/router.js'
 
 // rules 3.1
 t.test('a target is split by hand and decoded once', async t => {

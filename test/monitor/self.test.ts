@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { Health, queueCondition } from '../../lib/monitor/health.js'
-import { LoopDelay } from '../../lib/monitor/loop-delay.js'
+import { Health, LoopDelay, queueCondition } from '../../lib/monitor/health.js'
 import { Gate, openJobs, outcome } from '../support/jobs.js'
 import { until } from '../support/until.js'
 

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
-import { notFound, ServiceError } from '../../errors.js'
+import { notFound, tryLater } from '../../errors.js'
 import { type Hashed, hashFile } from '../packer/in-worker.js'
 
 /** So many are remembered: an image has three files. */
@@ -67,6 +67,4 @@ export class Checksums {
 }
 
 const changing = (file: string) =>
-  new ServiceError(503, `the file ${basename(file)} may still be written: it changed a moment ago`, {
-    'Retry-After': `${RETRY_S}`
-  })
+  tryLater(`the file ${basename(file)} may still be written: it changed a moment ago`, RETRY_S)

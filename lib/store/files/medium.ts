@@ -8,8 +8,7 @@ import { type DiskStep, type FileLayer, identityIn, realFiles } from '../../disk
 import { refuseForeignLinks } from '../../disk/trusted-path.js'
 import { LockedError } from '../errors.js'
 import { INTENTS, type Medium, type Revertible } from '../medium.js'
-import { Committer } from './commit.js'
-import { Flusher } from './flush.js'
+import { Committer, Flusher } from './flush.js'
 import { StoredFiles } from './stored.js'
 
 /** What files a store is kept in. */
