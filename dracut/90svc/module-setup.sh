@@ -18,12 +18,18 @@ depends() {
 }
 
 installkernel() {
-  local directory
+  local directory added
   # shellcheck disable=SC2086 # lists of words
   hostonly='' instmods $svc_modules
   for directory in $svc_module_directories; do
     hostonly='' instmods "=$directory"
   done
+  added=$(svc_added_modules "${srcmods:-/lib/modules/$kernel}")
+  # Without a name it would read names from its standard input.
+  if [[ $added ]]; then
+    # shellcheck disable=SC2086
+    hostonly='' instmods $added
+  fi
 }
 
 install() {

@@ -28,3 +28,31 @@ svc_modules='af_packet virtio_pci virtio_net virtio_blk virtio_scsi ext4 xfs vfa
   nls_ascii nls_utf8 loop overlay efivarfs ipmi_devintf ipmi_si ipmi_msghandler'
 svc_module_directories='drivers/net/ethernet drivers/net/phy drivers/net/mdio drivers/net/hyperv drivers/net/usb
   drivers/net/vmxnet3 drivers/char/ipmi'
+
+# Drivers that did not come with the kernel (DKMS, kmod-…, weak-updates): their names, in the kernel's directory $1. Those
+# of displays, and what needs them, are large, and no installation needs them.
+svc_added_modules() {
+  added=$(find "$1/updates" "$1/extra" "$1/extramodules" "$1/weak-updates" -name '*.ko*' 2>/dev/null | sort)
+  # PCI's class of displays.
+  displays=' '
+  for file in $added; do
+    case $(modinfo -F alias "$file" 2>/dev/null) in
+      *pci:*bc03sc*) displays="$displays$(svc_module_name "$file") " ;;
+    esac
+  done
+  for file in $added; do
+    needs=" $(svc_module_name "$file") $(modinfo -F depends "$file" 2>/dev/null | tr ',-' ' _') "
+    for display in $displays; do
+      case $needs in
+        *" $display "*) continue 2 ;;
+      esac
+    done
+    svc_module_name "$file"
+    echo
+  done
+}
+
+svc_module_name() {
+  name=${1##*/}
+  printf '%s' "${name%%.ko*}" | tr '-' _
+}

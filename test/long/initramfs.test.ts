@@ -1,4 +1,4 @@
-import { readdirSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { buildInitramfs } from '../../lib/image/packer/initramfs.js'
@@ -32,6 +32,14 @@ for (const [tool, packages, read] of [
       const source = await debianTree({ packages: [...common, 'openssh-server', ...packages] })
       run('cp', '--archive', '--one-file-system', source, tree)
       const [kernelversion = ''] = readdirSync(join(tree, 'usr/lib/modules'))
+      // Drivers as DKMS, a kmod package and weak-updates put them: no initramfs has these of the kernel.
+      const added = { 'updates/dkms': 'dummy', 'extra/site': 'ifb', 'weak-updates/site': 'veth' }
+      const modules = join(tree, 'usr/lib/modules', kernelversion)
+      for (const [directory, name] of Object.entries(added)) {
+        mkdirSync(join(modules, directory), { recursive: true })
+        run('mv', join(modules, 'kernel/drivers/net', `${name}.ko`), join(modules, directory))
+      }
+      run('chroot', tree, 'depmod', kernelversion)
       let record: string | undefined
       const renew = async () => {
         const lines: string[] = []
@@ -55,6 +63,10 @@ for (const [tool, packages, read] of [
 
       t.equal(await renew(), true)
       const initrd = join(tree, 'boot', `initrd.img-${kernelversion}`)
+      const list = tool === 'dracut' ? 'lsinitrd' : 'lsinitramfs'
+      const held = run('chroot', tree, list, `/boot/initrd.img-${kernelversion}`).toString()
+      for (const [directory, name] of Object.entries(added))
+        t.match(held, `${kernelversion}/${directory}/${name}.ko`, directory)
       const { mtimeMs } = statSync(initrd)
       t.equal(await renew(), false)
       for (const path of ['etc/motd', 'etc/issue', 'var/log/dpkg.log', 'root/.profile']) write(path)
