@@ -48,14 +48,8 @@ export class Archive {
   async addOpen(path: string, file: FileHandle, sizeBytes: number, about: About = {}): Promise<void> {
     this.#count(path)
     await this.#put(headOf(path, sizeBytes, about))
-    const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
-    for (let position = 0; position < sizeBytes; ) {
-      const wanted = Math.min(chunk.length, sizeBytes - position)
-      const { bytesRead } = await file.read(chunk, 0, wanted, position)
-      if (bytesRead === 0) throw new Error(`${path} became shorter while it was read`)
-      await this.#put(chunk.subarray(0, bytesRead))
-      position += bytesRead
-    }
+    const shorter = new Error(`${path} became shorter while it was read`)
+    for await (const bytes of piecesOf(file, 0, sizeBytes, shorter)) await this.#put(bytes)
     await this.#put(Buffer.alloc(padding(sizeBytes)))
   }
 
@@ -103,14 +97,8 @@ export async function verifyArchive(handle: FileHandle, file: string): Promise<v
   const { size } = await handle.stat()
   if (size < TRAILER_BYTES) throw damaged
   const hash = createHash('sha256')
-  const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
   const end = size - TRAILER_BYTES
-  for (let position = 0; position < end; ) {
-    const { bytesRead } = await handle.read(chunk, 0, Math.min(chunk.length, end - position), position)
-    if (bytesRead === 0) throw damaged
-    hash.update(chunk.subarray(0, bytesRead))
-    position += bytesRead
-  }
+  for await (const bytes of piecesOf(handle, 0, end, damaged)) hash.update(bytes)
   const trailer = Buffer.alloc(TRAILER_BYTES)
   await handle.read(trailer, 0, TRAILER_BYTES, end)
   const told = trailer.subarray(BLOCK_BYTES, BLOCK_BYTES + 64).toString('latin1')
@@ -174,14 +162,15 @@ export async function* entriesOf(archive: FileHandle): AsyncGenerator<ArchiveEnt
 }
 
 /** The content of an entry, in pieces. */
-export async function* contentOf(
-  archive: FileHandle,
-  { position, size }: ArchiveEntry
-): AsyncGenerator<Buffer> {
+export const contentOf = (archive: FileHandle, { position, size }: ArchiveEntry): AsyncGenerator<Buffer> =>
+  piecesOf(archive, position, size, new Error('it has become shorter while it was read'))
+
+/** So many bytes of an open file from `position` on, in pieces; `shorter` is thrown where it ends before. */
+async function* piecesOf(file: FileHandle, position: number, size: number, shorter: Error) {
   for (let at = 0; at < size; ) {
     const wanted = Math.min(size - at, CHUNK_BYTES)
-    const { bytesRead, buffer } = await archive.read(Buffer.alloc(wanted), 0, wanted, position + at)
-    if (bytesRead === 0) throw new Error('it has become shorter while it was read')
+    const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(wanted), 0, wanted, position + at)
+    if (bytesRead === 0) throw shorter
     yield buffer.subarray(0, bytesRead)
     at += bytesRead
   }

@@ -17,7 +17,7 @@ import {
 } from '../backup/stored-files.js'
 import { brokenObjects } from '../check.js'
 import type { Config } from '../config/types.js'
-import { syncDirectory, unlessMissing } from '../disk/file.js'
+import { syncDirectory, unlessMissing, withOpen } from '../disk/file.js'
 import { typeNames } from '../model/types.js'
 import { briefly, LoadError, type Problem } from '../store/errors.js'
 import { holdDirectory } from '../store/files/medium.js'
@@ -181,8 +181,7 @@ type InEtcd = Awaited<ReturnType<typeof inEtcd>>
 /** All that is in etcd at one moment, whether a daemon runs or not. Throws Error where that is nothing, LoadError where it is damaged. */
 async function inEtcd({ store }: Config) {
   const { openEtcd } = await import('../store/etcd/open.js')
-  const etcd = await openEtcd(store)
-  try {
+  return withOpen(openEtcd(store), async etcd => {
     const stored = await etcd.read()
     const problems = stored.problems()
     if (problems.length > 0) throw new LoadError(problems)
@@ -191,9 +190,7 @@ async function inEtcd({ store }: Config) {
         `${stored.place()} holds no objects: look at [store] prefix; a svcd that still runs on files is backed up with medium = files`
       )
     return stored
-  } finally {
-    await etcd.close()
-  }
+  })
 }
 
 /** The objects of one moment, as the daemon that runs has them in memory. */

@@ -25,7 +25,7 @@ import { isKept, isMade, isStored, steps } from '../backup/state-names.js'
 import { treeOptions } from '../backup/stored-files.js'
 import { loadConfig } from '../config/load.js'
 import type { Config } from '../config/types.js'
-import { exists, fillNew, replaceDurably, syncDirectory, unlessMissing } from '../disk/file.js'
+import { exists, fillNew, replaceDurably, syncDirectory, unlessMissing, withOpen } from '../disk/file.js'
 import { FILE, inDirectory, type OpenDirectory, removeTree } from '../disk/open-directory.js'
 import { shown } from '../disk/printable.js'
 import { inTrusted, makeTrusted, trustedPath } from '../disk/trusted-path.js'
@@ -61,12 +61,7 @@ const MOST_PATH = 4000
 export async function restore(options: RestoreOptions): Promise<string> {
   const { file } = options
   if (file === '-') throw new UsageError('a backup is read twice: give a file')
-  const archive = await openBackup(file)
-  try {
-    return await restoreFrom(archive, options)
-  } finally {
-    await archive.close()
-  }
+  return withOpen(openBackup(file), archive => restoreFrom(archive, options))
 }
 
 /** Restores from a file that is open: another one in its place meanwhile is not looked at. */

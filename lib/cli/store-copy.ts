@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { isShared, refuseHalfRestored } from '../backup/state-names.js'
 import type { Config } from '../config/types.js'
-import { replaceDurably } from '../disk/file.js'
+import { replaceDurably, withOpen } from '../disk/file.js'
 import { kinds } from '../model/types.js'
 import { LoadError, LockedError } from '../store/errors.js'
 import { Files } from '../store/files/medium.js'
@@ -55,7 +55,7 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
     throw new Error(
       `${foreign.path} belongs to user ${foreign.user}: type runuser -u ${foreign.user} -- svcd store copy ${from} ${to}`
     )
-  return held(await source.open(config), async origin => {
+  return held(source.open(config), async origin => {
     const stored = await origin.read()
     const problems = stored.problems(new Set(types))
     if (problems.length > 0) throw new LoadError(problems)
@@ -65,7 +65,7 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
         `${stored.place()} holds no objects, or those of a release before 1.0: start this svcd on it once; nothing is copied`
       )
     const writes = objects.map(object => ({ ...object, text: textOf(stored, object), textBefore: undefined }))
-    await held(await target.open(config), async place => {
+    await held(target.open(config), async place => {
       await refuseFull(await place.read(), () => target.emptied(config))
       await place.start(types)
       // First: who has the objects has these. The way there, the first start takes them along.
@@ -73,7 +73,7 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
         if (isShared(name)) await replaceDurably(join(config.paths.state, name), lines)
       await place.commit(writes)
     })
-    const again = await looked(await target.open(config))
+    const again = await withOpen(target.open(config), async medium => medium.read())
     for (const { type, name, text } of writes)
       if (again.text(type, name) !== text)
         throw new Error(
@@ -93,27 +93,15 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
 }
 
 /** Does work while the right to write is ours. */
-async function held<R>(medium: Medium, work: (medium: Medium) => Promise<R>): Promise<R> {
-  try {
+const held = <R>(opened: Promise<Medium>, work: (medium: Medium) => Promise<R>): Promise<R> =>
+  withOpen(opened, async medium => {
     await medium.lock().catch((error: Error) => {
       throw error instanceof LockedError
         ? new Error(`${error.message}: stop svcd first (systemctl stop svcd); nothing is copied`)
         : error
     })
-    return await work(medium)
-  } finally {
-    await medium.close()
-  }
-}
-
-/** What a medium holds, without the right to write. */
-async function looked(medium: Medium): Promise<Stored> {
-  try {
-    return await medium.read()
-  } finally {
-    await medium.close()
-  }
-}
+    return work(medium)
+  })
 
 function textOf(stored: Stored, { type, name }: { type: string; name: string }): string | undefined {
   try {

@@ -46,10 +46,10 @@ function isKind(path: string, test: (found: Stats) => boolean): boolean {
 
 const chunkBytes = 1 << 20
 
-/** Does work with a file or a directory that is opened for it, and closes it. */
-export async function withOpen<T>(
-  opened: Promise<FileHandle>,
-  work: (handle: FileHandle) => Promise<T>
+/** Does work with a file, a directory or whatever else is opened for it, and closes it. */
+export async function withOpen<H extends { close(): Promise<unknown> }, T>(
+  opened: Promise<H>,
+  work: (handle: H) => Promise<T>
 ): Promise<T> {
   const handle = await opened
   try {
@@ -239,7 +239,8 @@ export function namedAs(file: string, temporary: string, error: Error): Error {
   return error
 }
 
-const writeNew = (file: string, content: Content, mode: number): Promise<void> =>
+/** Makes a file that must not be there yet, with this content and mode; durable but for its name when it resolves. */
+export const writeNew = (file: string, content: Content, mode: number): Promise<void> =>
   withOpen(open(file, 'wx', mode), async handle => {
     if (typeof content === 'string' || Buffer.isBuffer(content)) await handle.writeFile(content)
     else for (const piece of content) await handle.writeFile(piece)

@@ -96,7 +96,7 @@ export const mountOf = (fd: number): string | undefined =>
   /^mnt_id:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'latin1'))?.[1]
 
 /** As many links as the kernel follows in one path. */
-const MOST_LINKS = 40
+export const MOST_LINKS = 40
 
 /** A sparse file of any size costs an image nothing, and whoever reads it all its holes. */
 const MOST_GIB = 4

@@ -1,10 +1,7 @@
 import { lstat, mkdir, readdir, readlink } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { refuseForeign, refuseForeignLink, unlessMissing } from './file.js'
-import { inDirectory, type OpenDirectory } from './open-directory.js'
-
-/** As many links as the kernel follows in one path. */
-const MOST_LINKS = 40
+import { inDirectory, MOST_LINKS, type OpenDirectory } from './open-directory.js'
 
 /**
  * An absolute path with no link left in it. Links of root and of this user are followed. Throws Error that names a link of

@@ -3,7 +3,7 @@ import { constants } from 'node:fs'
 import { lstat, open, rename, rm } from 'node:fs/promises'
 import { Background } from '../background.js'
 import { atOnce, inSlices } from '../concurrency.js'
-import { unlessMissing } from '../disk/file.js'
+import { unlessMissing, withOpen } from '../disk/file.js'
 import { APPENDING, type DiskStep, realFiles, StepError } from '../disk/steps.js'
 import { escapeControls, type Log } from '../log.js'
 import { masked } from '../model/differences.js'
@@ -320,24 +320,14 @@ function entryOf({ text, bytes }: LastLine, all: boolean): object | undefined {
 }
 
 /** Not by its path alone: that follows a link. */
-async function cutBack(file: string, sizeBytes: number): Promise<void> {
-  const handle = await open(file, APPENDING)
-  try {
-    await handle.truncate(sizeBytes)
-  } finally {
-    await handle.close()
-  }
-}
+const cutBack = (file: string, sizeBytes: number): Promise<void> =>
+  withOpen(open(file, APPENDING), handle => handle.truncate(sizeBytes))
 
-async function endsInNewline(file: string, sizeBytes: number): Promise<boolean> {
-  const handle = await open(file, 'r')
-  try {
+const endsInNewline = (file: string, sizeBytes: number): Promise<boolean> =>
+  withOpen(open(file, 'r'), async handle => {
     const { buffer, bytesRead } = await handle.read(Buffer.alloc(1), 0, 1, sizeBytes - 1)
     return bytesRead === 1 && buffer[0] === 10
-  } finally {
-    await handle.close()
-  }
-}
+  })
 
 /** What lines say of a change, one entry each. */
 function* entriesOf(changes: readonly Change[], kind: ChangeKind): Generator<void, readonly object[]> {

@@ -1,7 +1,14 @@
-import { chmod, constants, copyFile, link, mkdir, open, rename, rm } from 'node:fs/promises'
+import { chmod, constants, copyFile, link, mkdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { inParallel } from '../concurrency.js'
-import { exists, readRegularFileSync, replaceDurably, syncDirectory, unlessMissing } from '../disk/file.js'
+import {
+  exists,
+  readRegularFileSync,
+  replaceDurably,
+  syncDirectory,
+  unlessMissing,
+  writeNew
+} from '../disk/file.js'
 import type { JsonValue } from '../json.js'
 import type { Needs, RenderedFile } from './backend.js'
 import type { Serials } from './dns/serials.js'
@@ -47,14 +54,7 @@ async function make(directory: string): Promise<void> {
 async function write({ path, text, mode }: RenderedFile): Promise<void> {
   const staged = stagedPath(path)
   await rm(staged, { force: true })
-  const file = await open(staged, 'wx', mode)
-  try {
-    await file.writeFile(text)
-    await file.chmod(mode)
-    await file.sync()
-  } finally {
-    await file.close()
-  }
+  await writeNew(staged, text, mode)
 }
 
 /** Removes what was staged. */

@@ -1,6 +1,6 @@
 import { createHash, webcrypto } from 'node:crypto'
 import { open } from 'node:fs/promises'
-import { fillBuffer, replaceFile } from '../../disk/file.js'
+import { fillBuffer, replaceFile, withOpen } from '../../disk/file.js'
 
 /**
  * A bencoded value (BEP 3). Texts are bytes; keys of a dictionary are bytes too, one character each (latin1), as a
@@ -180,22 +180,17 @@ export async function readLength(file: string): Promise<number | undefined> {
   return typeof length === 'number' ? length : undefined
 }
 
-async function readTorrent(file: string): Promise<Bencoded> {
-  const handle = await open(file, 'r')
-  try {
+const readTorrent = (file: string): Promise<Bencoded> =>
+  withOpen(open(file, 'r'), async handle => {
     const { size } = await handle.stat()
     if (size > MAX_TORRENT) throw new Error('it is too large')
     return decode(await handle.readFile())
-  } finally {
-    await handle.close()
-  }
-}
+  })
 
 const hashOf = (info: Buffer) => createHash('sha1').update(info).digest('hex')
 
-async function hashPieces(file: string, signal: AbortSignal) {
-  const handle = await open(file, 'r')
-  try {
+const hashPieces = (file: string, signal: AbortSignal) =>
+  withOpen(open(file, 'r'), async handle => {
     const { size: bytes } = await handle.stat()
     if (bytes === 0) throw new Error(`${file} is empty: there is nothing to make a torrent of`)
     const length = pieceLength(bytes)
@@ -212,10 +207,7 @@ async function hashPieces(file: string, signal: AbortSignal) {
     if (read !== bytes || (await handle.stat()).size !== bytes)
       throw new Error(`${file} changed while its torrent was made`)
     return { bytes, length, pieces: Buffer.concat(hashes) }
-  } finally {
-    await handle.close()
-  }
-}
+  })
 
 /** A torrent as the seeder has it. */
 export interface Seeded {
