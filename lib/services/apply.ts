@@ -3,7 +3,7 @@ import { inSlices } from '../concurrency.js'
 import type { Log } from '../log.js'
 import type { Needs, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
-import { command } from './control.js'
+import { command, reasonOf } from './control.js'
 import type { AgreedZones } from './dns/agreed-zones.js'
 import { renderInThread } from './render.js'
 import type { Difference, RenderJob, RenderOutcome } from './render-job.js'
@@ -238,7 +238,10 @@ export class Apply {
       if (state !== 'unknown') await this.#comesBack()
     } catch (error) {
       if (this.signal.aborted || !swap) throw failure(error)
-      throw new NotApplied(`${message(error)}; ${await this.#backTo(swap)}`)
+      // systemctl says of a restart no more than that it failed.
+      const state = isOfSystemd(error) ? await this.#running().catch(() => undefined) : undefined
+      const why = reasonOf(state?.words ?? '')
+      throw new NotApplied(`${message(error)}${why && `: ${why}`}; ${await this.#backTo(swap)}`)
     }
     await this.#stays(swap, '')
   }
@@ -256,7 +259,7 @@ export class Apply {
     const { state, words } = await this.#running()
     if (state === 'running') return
     const { service } = this.o.settings
-    const why = words.split('\n').at(-1) || `its own log tells why (journalctl -u ${service})`
+    const why = reasonOf(words) || `its own log tells why (journalctl -u ${service})`
     throw new Error(`service ${service} did not come back: ${why}`)
   }
 
@@ -283,6 +286,7 @@ export class Apply {
   }
 }
 
+const isOfSystemd = (error: unknown) => /\bJob for \S+ failed/.test(message(error))
 const message = (error: unknown) => (error instanceof Error ? error.message : String(error))
 const failure = (error: unknown) => (error instanceof NotApplied ? error : new NotApplied(message(error)))
 

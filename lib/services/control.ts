@@ -27,18 +27,43 @@ export async function command(words: readonly string[], signal: AbortSignal): Pr
 }
 
 const mostWords = 600
-/** What programs print about themselves before they say what is wrong. */
-const banner =
-  /^(?:Internet Systems Consortium|Copyright |All rights reserved|For info, please visit|\s*\^?\s*$)/
+/** What programs print about themselves, before and after they say what is wrong. */
+const banner = new RegExp(
+  [
+    '^(?:Internet Systems Consortium|Copyright |All rights reserved|For info, please visit|\\s*\\^?\\s*$)',
+    '^(?:Config file|Database file|PID file): |^Wrote \\d+ |^If you think you have received this message',
+    '^than a configuration issue|^bugs on either our web|^before submitting a bug|^process and the information',
+    '^exiting\\.|^systemd\\[| (?:INFO|DEBUG) '
+  ].join('|')
+)
+const tells = new RegExp(
+  [
+    String.raw`\bline \d|:\d+|\berror\b|fail|invalid|not |unknown|\bno |multiple|cannot|can't|unable`,
+    'denied|refused|already|conflict|duplicate|missing|fatal'
+  ].join('|'),
+  'i'
+)
+/** What the journal puts before a line; only the name of systemd, which says no more than that the server ended, is kept. */
+const ofJournal = /^\w{3} +\d+ [\d:]{8} \S+ (?:(?=systemd\[)|[^\s:]+: )/
 
-/** The lines of a program's output that say what is wrong: those that name a line or an error, else the last ones. */
-function essence(output: string): string {
-  const lines = output.split(/\r?\n/).filter(line => !banner.test(line))
-  const telling = lines.filter(line => /\bline \d|:\d+|\berror\b|fail|invalid|not |unknown/i.test(line))
-  const said = (telling.length > 0 ? telling.slice(0, 3) : lines.slice(-3))
-    .map(line => line.trim())
-    .join('; ')
-  return said.length > mostWords ? `${said.slice(0, mostWords)}…` : said
+/** The lines of a program's output that say what is wrong, the first of them first. */
+function tellingLines(output: string): string[] {
+  const lines = output.split(/\r?\n/).map(line => line.replace(ofJournal, ''))
+  const said = lines.filter(line => !banner.test(line))
+  const telling = said.filter(line => tells.test(line))
+  return (telling.length > 0 ? telling : said).map(line => line.trim())
+}
+
+const clipped = (text: string) => (text.length > mostWords ? `${text.slice(0, mostWords)}…` : text)
+
+/** The lines that say what is wrong, for a message. */
+const essence = (output: string) => clipped(tellingLines(output).slice(0, 3).join('; '))
+
+/** Why a server ended, in the first line of its own that tells it; '' where `words`, its status, do not hold its log. */
+export function reasonOf(words: string): string {
+  // systemd shows the log below the state, after an empty line.
+  const log = /^ *Active: /m.test(words) ? (/\n\s*\n(.*)/s.exec(words)?.[1] ?? '') : words
+  return clipped(tellingLines(log)[0] ?? '')
 }
 
 /** Whether the server runs. */
@@ -48,6 +73,8 @@ export async function runningState(
   signal: AbortSignal
 ): Promise<Running> {
   const [program = '', ...args] = [...control, 'status', service]
+  // The reason of dhcpd stands more than ten lines, which are usual, before the end of its log.
+  if (program === 'systemctl') args.push('--lines=40')
   try {
     const { status, stdout, stderr } = await run(program, args, { timeLimitMs, signal, ok: anyStatus })
     const words = `${stdout}${stderr}`.trim()

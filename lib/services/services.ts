@@ -1,9 +1,11 @@
 import { isIPv4 } from 'node:net'
+import { networkInterfaces } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Semaphore } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import { tryLater } from '../errors.js'
 import type { Log } from '../log.js'
+import { parseAddress } from '../model/address.js'
 import type { Model } from '../model/model.js'
 import type { ClusterSettings, View } from '../model/stored.js'
 import { objectTypes } from '../model/types.js'
@@ -14,7 +16,7 @@ import type { ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
 import { type Captured, capture } from './capture.js'
 import type { Runner } from './control.js'
-import { type DhcpOptions, dhcpData } from './dhcp/data.js'
+import { type Cards, type DhcpOptions, dhcpData } from './dhcp/data.js'
 import { Leases } from './dhcp/leases.js'
 import { dnsData } from './dns/data.js'
 import { Service } from './service.js'
@@ -70,7 +72,11 @@ export class Services {
     }
     const options = dhcpOptions(config)
     add('dhcp', captured =>
-      dhcpData(captured, { ...options, standby: this.#isLeaving || (shared?.isFollowing ?? false) })
+      dhcpData(
+        captured,
+        { ...options, standby: this.#isLeaving || (shared?.isFollowing ?? false) },
+        ownCards()
+      )
     )
     add('dns', dnsData)
     this.#shared = shared
@@ -219,6 +225,17 @@ export function programsOf(config: Config): NamedProgram[] {
       return program === undefined ? [] : [{ key: `[${service}] ${key}`, program, usualFor }]
     })
   })
+}
+
+/** The IPv4 addresses of each card of this machine; an address with a label ("eth0:1") is the card's. */
+export function ownCards(): Cards {
+  const cards = new Map<string, number[]>()
+  for (const [name, all = []] of Object.entries(networkInterfaces())) {
+    const [card = ''] = name.split(':')
+    const addresses = all.filter(({ internal }) => !internal).flatMap(one => parseAddress(one.address) ?? [])
+    cards.set(card, [...(cards.get(card) ?? []), ...addresses])
+  }
+  return [...cards.values()]
 }
 
 function dhcpOptions({ http, boot, dhcp, dns, controller }: Config): Omit<DhcpOptions, 'standby'> {

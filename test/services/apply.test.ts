@@ -4,16 +4,22 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { loadConfig } from '../../lib/config/load.js'
+import { reasonOf } from '../../lib/services/control.js'
 import { renderInThread } from '../../lib/services/render.js'
 import { renderJob } from '../../lib/services/render-job.js'
 import { settingsOf } from '../../lib/services/services.js'
+import { Daemon } from '../support/daemon.js'
+import { follow, inForce } from '../support/follow.js'
 import { requirePrograms } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
 import { many } from './cluster.js'
+import { dhcpSettings } from './dhcp-servers.js'
 import { Fake, named } from './fake.js'
+import { lease, wire } from './namespaces.js'
 import { templates as shipped } from './rendered.js'
 
-requirePrograms('mount', 'umount')
+requirePrograms('mount', 'umount', 'busybox')
 
 const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 
@@ -191,6 +197,99 @@ for (const silent of [false, true])
       t.match(fake.read(), /"better"/)
     }
   )
+
+/** What systemctl says of a dhcpd that ended at its start, as Debian 12 shows it. */
+const ofSystemctl = `× isc-dhcp-server.service - LSB: DHCP server
+     Loaded: loaded (/etc/init.d/isc-dhcp-server; generated)
+     Active: failed (Result: exit-code) since Thu 2026-11-26 01:00:00 UTC; 1s ago
+    Process: 812 ExecStart=/etc/init.d/isc-dhcp-server start (code=exited, status=1/FAILURE)
+        CPU: 20ms
+
+Nov 26 01:00:00 head dhcpd[824]: Wrote 0 leases to leases file.
+Nov 26 01:00:00 head dhcpd[824]: Interface eth0 matches multiple shared networks
+Nov 26 01:00:00 head dhcpd[824]:
+Nov 26 01:00:00 head dhcpd[824]: If you think you have received this message due to a bug rather
+Nov 26 01:00:00 head dhcpd[824]: than a configuration issue please read the section on submitting
+Nov 26 01:00:00 head dhcpd[824]: bugs on either our web page at www.isc.org or in the README file
+Nov 26 01:00:00 head dhcpd[824]: before submitting a bug.  These pages explain the proper
+Nov 26 01:00:00 head dhcpd[824]: process and the information we find helpful for debugging.
+Nov 26 01:00:00 head dhcpd[824]:
+Nov 26 01:00:00 head dhcpd[824]: exiting.
+Nov 26 01:00:02 head isc-dhcp-server[812]: Starting ISC DHCPv4 server: dhcpdcheck syslog for diagnostics. ... failed!
+Nov 26 01:00:02 head systemd[1]: isc-dhcp-server.service: Control process exited, code=exited, status=1/FAILURE
+Nov 26 01:00:02 head systemd[1]: Failed to start isc-dhcp-server.service - LSB: DHCP server.`
+
+t.test('why a server ended: the first line of its own that tells it', async t => {
+  const words = {
+    systemctl: [ofSystemctl, 'Interface eth0 matches multiple shared networks'],
+    'systemctl that may not see the log': [ofSystemctl.split('\n\n')[0], ''],
+    dnsmasq: [
+      'dnsmasq: failed to create listening socket for 10.1.1.1: Address already in use\nFAILED to start up',
+      'dnsmasq: failed to create listening socket for 10.1.1.1: Address already in use'
+    ],
+    kea: [
+      '2026-11-26 01:47:12.158 INFO  [kea-dhcp4.dhcp4/9] DHCP4_STARTING Kea\n' +
+        '2026-11-26 01:47:12.160 ERROR [kea-dhcp4.dhcp4/9] DHCP4_PARSER_FAIL Subnet 10.1.0.0/24 differs\n' +
+        '2026-11-26 01:47:12.161 ERROR [kea-dhcp4.dhcp4/9] DHCP4_INIT_FAIL failed to initialize Kea server',
+      /DHCP4_PARSER_FAIL/
+    ],
+    named: [
+      'Nov 26 01:00:00 head named[7]: starting BIND 9.18\n' +
+        "Nov 26 01:00:00 head named[7]: /etc/bind/svcd.conf:3: unknown option 'zome'\n" +
+        'Nov 26 01:00:00 head named[7]: loading configuration: failure\nexiting (due to fatal error)',
+      "/etc/bind/svcd.conf:3: unknown option 'zome'"
+    ],
+    'a script': ['it is gone\nbye', 'it is gone'],
+    nothing: ['', '']
+  } as const
+  for (const [what, [text = '', reason]] of Object.entries(words)) t.match(reasonOf(text), reason, what)
+  t.equal(reasonOf(''), '')
+})
+
+// rules 10.1
+t.test('a server whose restart fails with many lines: the first reason is told', async t => {
+  const fake = new Fake(t, 'dhcp', 'isc', named('good'))
+  writeFileSync(join(fake.directory, 'words'), ofSystemctl)
+  fake.flag('systemd')
+  await fake.start()
+  const good = fake.read()
+  await fake.change(named('poison'))
+  t.equal(fake.read(), good)
+  const { reason } = fake.service.condition
+  t.match(reason, /Job for fake failed/)
+  t.match(reason, /Interface eth0 matches multiple shared networks/)
+  t.match(reason, /the old files are in force again/)
+  t.notMatch(reason, /exiting|bug rather/)
+})
+
+// rules 10.1
+t.test('dhcpd dies with a file that its check takes: the old one is brought back, and runs', async t => {
+  const between = await wire(t)
+  const directory = scratch(t)
+  const place = { directory, namespace: between.server, device: 'v0' }
+  const c = await Daemon.start({ directory, set: dhcpSettings('isc', place) })
+  t.teardown(() => c.stop())
+  const range = (third: number) => ({
+    ...{ network: `10.${third}.0.0/24`, dhcp: true },
+    ...{ dhcp_range_begin: `10.${third}.0.50`, dhcp_range_end: `10.${third}.0.59` }
+  })
+  await c.request('POST', '/config/network/cluster', range(142))
+  await inForce(c, 'dhcp', false)
+  t.match(await follow(c, '/service/dhcp/start'), { state: 'done' })
+  await inForce(c, 'dhcp')
+  await c.request('POST', '/config/network/cluster', range(143))
+  let reason = ''
+  await until(async () => {
+    const { status, body } = await c.request('GET', '/monitor/service/dhcp')
+    reason = JSON.stringify(body)
+    return status === 503
+  })
+  t.match(reason, /No subnet declaration for v0 \(10\.142\.0\.1\)/)
+  t.match(reason, /the old files are in force again/)
+  t.match(await lease(between, directory, '52:54:00:00:00:09', 'plain'), { ip: /^10\.142\.0\.5\d$/ })
+  await c.request('POST', '/config/network/cluster', range(142))
+  await inForce(c, 'dhcp')
+})
 
 t.test('a reload that fails is tried again', async t => {
   const fake = new Fake(t, 'dhcp', 'isc', named('good'), { retry: 30 })

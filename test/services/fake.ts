@@ -73,11 +73,12 @@ export class Fake {
 echo "$1" >> asked
 case $1 in
 status) test ! -e nobus || { echo "Failed to connect to bus: No such file or directory" >&2; exit 1; }
-   test -e running || { echo "$2 is dead"; exit 3; } ;;
+   test -e running || { if test -e systemd; then cat words; else echo "$2 is dead"; fi; exit 3; } ;;
 stop) rm running ;;
 *) test ! -e nonotes || { rm -r state/services; touch state/services; }
    test ! -e broken || { echo "$1: no good" >&2; exit 5; }
    if test "$1" = reload && test -e norel; then echo "Job type reload is not applicable for unit $2.service." >&2; exit 1; fi
+   if test -e systemd && grep -q poison etc/*; then rm -f running; echo "Job for $2 failed." >&2; exit 1; fi
    if grep -q poison etc/*; then rm -f running; test ! -e fragile || mv fragile broken; echo "poisoned" >&2; test -e silent || exit 7; else touch running; fi ;;
 esac
 `

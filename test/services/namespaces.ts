@@ -63,7 +63,7 @@ start() {
     running || break
     sleep 0.05
   done
-  tail -n 5 server.log >&2
+  cat server.log >&2
   exit 1
 }
 stop() {

@@ -9,7 +9,7 @@ import type { ClusterSettings } from '../../lib/model/stored.js'
 import type { RenderedFile, ServiceSettings } from '../../lib/services/backend.js'
 import { backendOf, type ServiceName } from '../../lib/services/backends.js'
 import { capture } from '../../lib/services/capture.js'
-import { type DhcpOptions, dhcpData } from '../../lib/services/dhcp/data.js'
+import { type Cards, type DhcpOptions, dhcpData } from '../../lib/services/dhcp/data.js'
 import { dnsData } from '../../lib/services/dns/data.js'
 import { Templates } from '../../lib/template/templates.js'
 import { programEnv } from '../support/programs.js'
@@ -48,16 +48,19 @@ export const settingsOf = (service: ServiceName, server: string): ServiceSetting
   controlSocket: server === 'kea' ? '/run/kea/kea4-ctrl-socket' : ''
 })
 
+/** What the data of DHCP is made of besides the objects. */
+type More = Partial<DhcpOptions> & { readonly cards?: Cards }
+
 export const dataOf = (
   service: ServiceName,
   objects: Objects,
   cluster: ClusterSettings = settings,
-  more: Partial<DhcpOptions> = {},
+  { cards, ...more }: More = {},
   controllers?: readonly ClusterSettings['controller'][]
 ): Promise<object> => {
   const captured = capture(view(objects), cluster, controllers)
   return inSlices<object>(
-    service === 'dhcp' ? dhcpData(captured, { ...options, ...more }) : dnsData(captured)
+    service === 'dhcp' ? dhcpData(captured, { ...options, ...more }, cards) : dnsData(captured)
   )
 }
 
@@ -66,7 +69,7 @@ export async function rendered(
   service: ServiceName,
   server: string,
   objects: Objects,
-  more: Partial<DhcpOptions> & Partial<ServiceSettings> = {},
+  more: More & Partial<ServiceSettings> = {},
   cluster: ClusterSettings = settings
 ): Promise<readonly RenderedFile[]> {
   const all = new Templates({ directory: templates })

@@ -1,6 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
+import { toAddress } from '../../lib/model/address.js'
 import { output } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
@@ -14,15 +15,20 @@ type Face = keyof typeof faces
 interface Asks {
   readonly server: string
   readonly objects: Objects
+  /** Further addresses of its card, with their prefix lengths. */
+  readonly further?: readonly string[]
 }
 
-/** Runs a server with these objects, whose own address is 10.142.0.1/24, and gives what asks it. */
+/** Runs a server with these objects, whose own address is 10.142.0.1/24 at first, and gives what asks it. */
 export async function runs(
   t: Test,
-  { server, objects }: Asks
+  { server, objects, further = [] }: Asks
 ): Promise<(n: number, face?: Face, ...options: readonly string[]) => Promise<Lease | undefined>> {
   const between = await wire(t)
   const directory = scratch(t)
+  for (const address of further)
+    await output('ip', ['-n', between.server, 'address', 'add', address, 'dev', 'v0'])
+  const card = ['10.142.0.1', ...further].map(address => toAddress(address.replace(/\/.*/, '')))
   const place = { directory, namespace: between.server, device: 'v0' }
   const given = new Map(
     dhcpSettings(server, place).map(text => text.split(/^dhcp\.|=/).slice(-2) as [string, string])
@@ -37,7 +43,7 @@ export async function runs(
         directory: `${directory}/hosts`,
         leaseFile: `${directory}/leases`
       },
-      ...{ controlSocket: '', interfaces: ['v0'] }
+      ...{ controlSocket: '', interfaces: ['v0'], cards: [card] }
     },
     { ...cluster, controller: { name: 'controller', address: '10.142.0.1' } }
   )

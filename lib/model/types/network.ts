@@ -1,6 +1,17 @@
 import { badRequest } from '../../errors.js'
 import { contains, formatAddress, hosts as hostsOf, parsePrefix, toAddress } from '../address.js'
-import { address, boolean, comment, host, hosts, oneLine, prefix, type Stored, type Table } from '../field.js'
+import {
+  address,
+  boolean,
+  comment,
+  host,
+  hosts,
+  objectName,
+  oneLine,
+  prefix,
+  type Stored,
+  type Table
+} from '../field.js'
 import { ownerText } from '../index.js'
 import { isNetworkName, objectNameRule } from '../names.js'
 import { checkDeviceAddress, controllerAddresses } from '../networks.js'
@@ -22,7 +33,8 @@ const fields = [
     type: boolean,
     default: false,
     meaning: 'the dynamic range is for machines of nodes and devices; unknown machines get no address'
-  }
+  },
+  { name: 'shared_with', type: objectName, refers: 'network', meaning: 'a network on the same wire' }
 ] as const satisfies Table
 
 export type NetworkDoc = { readonly name: string; readonly network: string } & Omit<
@@ -46,7 +58,10 @@ export const network: ObjectType<NetworkDoc> = {
   nameRule: `${objectNameRule}, and not like an address`,
   network: doc => doc,
   // The range belongs to a network that serves DHCP; elsewhere it is only kept (rules 1.4).
-  leavesOut: ({ dhcp }) => (dhcp ? [] : ['dhcp_range_begin', 'dhcp_range_end', 'dhcp_nodes_only']),
+  leavesOut: ({ dhcp, shared_with }) => [
+    ...(dhcp ? [] : ['dhcp_range_begin', 'dhcp_range_end', 'dhcp_nodes_only']),
+    ...(shared_with === undefined ? ['shared_with'] : [])
+  ],
 
   *checks(view, doc, title, cluster) {
     yield () => checkNetwork(view, doc, title, cluster)
@@ -67,6 +82,10 @@ export const network: ObjectType<NetworkDoc> = {
 function checkNetwork(view: View, network: NetworkDoc, title: string, cluster: ClusterSettings): void {
   const range = parsePrefix(network.network)
   if (!range) throw badRequest(`${title}: field "network" is missing`)
+  if (network.shared_with === network.name)
+    throw badRequest(
+      `${title}: field "shared_with" is the network itself: name another one on its wire, or null`
+    )
   const inside = (field: 'gateway' | 'dhcp_range_begin' | 'dhcp_range_end') => {
     const value = network[field]
     if (value === undefined) return undefined

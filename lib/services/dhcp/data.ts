@@ -22,8 +22,18 @@ export type DhcpOptions = Omit<DhcpData, 'variables' | 'controller' | 'subnets' 
 const mostDomains = 6
 const longestSearch = 200
 
-/** Everything that a DHCP server has to know. Yields for each node and each subnet. */
-export function* dhcpData(captured: Captured, options: DhcpOptions): Generator<undefined, DhcpData> {
+/** The addresses of each network card of this machine. */
+export type Cards = readonly (readonly Address[])[]
+
+/**
+ * Everything that a DHCP server has to know. Networks in which one of `cards` has addresses are on one wire. Yields for
+ * each node and each subnet.
+ */
+export function* dhcpData(
+  captured: Captured,
+  options: DhcpOptions,
+  cards: Cards = []
+): Generator<undefined, DhcpData> {
   const found = new Hosts(captured)
   for (const node of captured.nodes) {
     found.node(node)
@@ -33,8 +43,10 @@ export function* dhcpData(captured: Captured, options: DhcpOptions): Generator<u
   const taken = found.taken()
   const others = firstDomains(captured.networks)
   const subnets: DhcpSubnet[] = []
+  const wireOf = wireNumbers(found.groups, cards)
   for (const group of found.groups) {
-    subnets.push(subnet(group, captured, taken, others, found.addresses, options.standby))
+    const wire = wireOf.get(group) ?? 0
+    subnets.push({ ...subnet(group, captured, taken, others, found.addresses, options.standby), wire })
     yield
   }
   const { variables } = captured.cluster
@@ -50,7 +62,7 @@ function subnet(
   others: readonly string[],
   known: ReadonlyMap<string, string>,
   standby: boolean
-): DhcpSubnet {
+): Omit<DhcpSubnet, 'wire'> {
   const set = (field: 'gateway' | 'ntp_server') =>
     networks.find(network => network[field] !== undefined)?.[field] ?? ''
   const ranges = networks.flatMap(network => dynamicRange(network) ?? ([] as Range[]))
@@ -326,22 +338,46 @@ function nests<T extends { readonly prefix: Prefix }>(all: readonly T[]): Nest<T
 }
 
 /**
- * The subnets by wire, as servers need them. Those that serve DHCP and overlap lie on one wire, the longest prefix
- * first, as that one answers for its addresses (rules 3.6). A wire comes after those around it.
+ * The number of each group's wire. On one wire lie networks that serve DHCP and overlap, those of which one names the other
+ * in `shared_with`, and those in which one card has addresses.
  */
-export function wires(subnets: readonly DhcpSubnet[]): DhcpSubnet[][] {
-  const length = (subnet: DhcpSubnet | undefined) => parsePrefix(subnet?.cidr ?? '')?.length ?? 0
-  const serving = subnets.flatMap(subnet => {
-    const prefix = subnet.dhcp ? parsePrefix(subnet.cidr) : undefined
-    return prefix ? [{ prefix, subnet }] : []
-  })
-  const together = nests(serving).map(nest =>
-    flat(nest)
-      .sort((a, b) => b.prefix.length - a.prefix.length)
-      .map(({ subnet }) => subnet)
-  )
-  const silent = subnets.filter(({ dhcp }) => !dhcp).map(subnet => [subnet])
-  return [...together, ...silent].sort((a, b) => length(a.at(-1)) - length(b.at(-1)))
+function wireNumbers(groups: readonly Group[], cards: Cards): Map<Group, number> {
+  const parent = new Map<Group, Group>()
+  const root = (group: Group): Group => {
+    let at = group
+    for (let up = parent.get(at); up; up = parent.get(at)) at = up
+    if (at !== group) parent.set(group, at)
+    return at
+  }
+  const join = (together: readonly (Group | undefined)[]) => {
+    const [first, ...others] = together.flatMap(group => group ?? [])
+    for (const other of others) if (first && root(first) !== root(other)) parent.set(root(other), root(first))
+  }
+  for (const nest of nests(groups.filter(({ dhcp }) => dhcp))) join(flat(nest))
+  const named = new Map(groups.flatMap(group => group.networks.map(({ name }) => [name, group])))
+  for (const group of groups)
+    join([group, ...group.networks.map(({ shared_with = '' }) => named.get(shared_with))])
+  // The longest prefix comes first, and answers for the address.
+  for (const card of cards) join(card.map(address => groups.find(({ prefix }) => contains(prefix, address))))
+  return new Map(groups.map(group => [group, root(group).id]))
 }
 
 const flat = <T>({ of, inside }: Nest<T>): T[] => [of, ...inside.flatMap(flat)]
+
+/**
+ * The subnets by wire, as servers need them: the longest prefix first, as that one answers for its addresses (rules 3.6). A
+ * wire comes after those around it.
+ */
+export function wires(subnets: readonly DhcpSubnet[]): DhcpSubnet[][] {
+  const all = new Map<number, DhcpSubnet[]>()
+  const lengthOf = (subnet: DhcpSubnet | undefined) => parsePrefix(subnet?.cidr ?? '')?.length ?? 0
+  const sorted = [...subnets].sort(
+    (a, b) => lengthOf(b) - lengthOf(a) || toAddress(a.network) - toAddress(b.network)
+  )
+  for (const subnet of sorted) {
+    const there = all.get(subnet.wire)
+    if (there) there.push(subnet)
+    else all.set(subnet.wire, [subnet])
+  }
+  return [...all.values()].sort((a, b) => lengthOf(a.at(-1)) - lengthOf(b.at(-1)))
+}

@@ -24,16 +24,29 @@ export const isc: Backend<DhcpData> = {
 }
 
 /**
- * dhcpd lends a machine without an address any free address of the wire. So on a wire that holds the controller, only
- * the network with the controller keeps its range.
+ * dhcpd lends a machine without an address any free address of the wire, of the first range first. So the network of the
+ * controller and those that overlap with it come first, and of these it alone keeps its range.
  */
 function ofServer(wire: readonly DhcpSubnet[]): readonly DhcpSubnet[] {
-  const here = wire.find(subnet => subnet.here)
-  if (!here) return wire
+  const here = wire.find(subnet => subnet.here && subnet.dhcp)
+  const around = here && wire.findLast(subnet => subnet.dhcp && holds(subnet, here.network))
+  if (!around) return wire
   const note = `No range: machines without an address of their own get one of ${here.names}, where the controller is.`
-  const others = (subnet: DhcpSubnet) =>
-    subnet.ranges.length > 0 ? { ...subnet, ranges: [], notes: [...subnet.notes, note] } : subnet
-  return wire.map(subnet => (subnet === here ? subnet : others(subnet)))
+  const near = wire.filter(subnet => holds(around, subnet.network))
+  return [
+    ...near.map(subnet =>
+      subnet === here || subnet.ranges.length === 0
+        ? subnet
+        : { ...subnet, ranges: [], notes: [...subnet.notes, note] }
+    ),
+    ...wire.filter(subnet => !near.includes(subnet))
+  ]
+}
+
+/** Whether an address lies in a subnet. */
+function holds({ cidr }: DhcpSubnet, text: string): boolean {
+  const [prefix, address] = [parsePrefix(cidr), parseAddress(text)]
+  return prefix !== undefined && address !== undefined && contains(prefix, address)
 }
 
 /** dhcpd holds a record for each address of a range in memory from its start, and gives up with a /8. */
@@ -77,7 +90,7 @@ export const kea: Backend<DhcpData> = {
     const shared: SharedNetwork[] = []
     const alone: KeaSubnet[] = []
     for (const wire of wires(data.subnets)) {
-      const isAlone = wire.length === 1
+      const isAlone = wire.length === 1 || !wire.some(({ dhcp }) => dhcp)
       // A machine without an address may get one from any subnet of the wire.
       const roaming = wire.flatMap(ofSubnet).filter(({ ipaddress }) => ipaddress === '')
       const subnets = wire.map(subnet => ({
@@ -114,10 +127,10 @@ export const dnsmasq: Backend<DhcpData> = {
   },
   reload: 'reload',
   render: (data, { config, directory, leaseFile }, render) => {
-    const shared = beyond(data)
+    const { shared, relayed } = beyond(data)
     // dnsmasq takes the first subnet that an address fits, and lends from the first range. So these come last.
     const subnets = data.subnets.map(subnet => (shared.includes(subnet) ? { ...subnet, ranges: [] } : subnet))
-    const all = { ...data, subnets, shared, directory, lease_file: leaseFile }
+    const all = { ...data, subnets, shared, relayed, directory, lease_file: leaseFile }
     const main = render('dhcp/templ_dnsmasq.cfg', all)
     const ofHost = (host: DhcpData['hosts'][number]): RenderedFile => ({
       // Named by the MAC, which is one machine's alone, whatever the machine is called.
@@ -148,14 +161,20 @@ export const dnsmasq: Backend<DhcpData> = {
   }
 }
 
-/** The subnets on the controller's wire that do not hold its address: dnsmasq has to be told of them. */
-function beyond({ subnets, controller }: DhcpData): DhcpSubnet[] {
-  const address = parseAddress(controller)
-  const holds = ({ cidr }: DhcpSubnet) => {
-    const prefix = parsePrefix(cidr)
-    return prefix !== undefined && address !== undefined && contains(prefix, address)
+/**
+ * What dnsmasq has to be told of wires: the subnets on the controller's that do not hold its address, and what lies beside
+ * the gateways of the others.
+ */
+function beyond({ subnets, controller }: DhcpData) {
+  const shared: DhcpSubnet[] = []
+  const relayed: { relay: string; network: string }[] = []
+  for (const all of wires(subnets)) {
+    const wire = all.filter(({ dhcp }) => dhcp)
+    if (all.some(({ here }) => here)) shared.push(...wire.filter(subnet => !holds(subnet, controller)))
+    else
+      for (const { router: relay } of all)
+        if (relay !== '')
+          for (const other of wire) if (!holds(other, relay)) relayed.push({ relay, network: other.network })
   }
-  return wires(subnets)
-    .filter(wire => wire.some(({ here }) => here))
-    .flatMap(wire => wire.filter(subnet => !holds(subnet)))
+  return { shared, relayed }
 }

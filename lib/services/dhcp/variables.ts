@@ -44,6 +44,7 @@ const subnet = {
     netmask: text('such as 255.255.0.0'),
     names: text('the names of its networks, with blanks between them'),
     dhcp: flag('whether the server answers there'),
+    wire: integer('the number of its wire; subnets on one wire have the same one'),
     here: flag("whether the controller's address is in it, and in none of the subnets inside it"),
     ranges: maps(range, 'the dynamic ranges; empty: none'),
     nodes_only: flag('whether the ranges are for the machines in `hosts` alone'),
@@ -76,21 +77,30 @@ const common = {
   hosts: maps(host, 'the machines that the server knows')
 } as const
 
+const link = {
+  title: 'link',
+  meaning: 'A network on the wire of a relay.',
+  variables: { relay: text('address of the relay'), network: text('first address of the network') }
+} as const
+
 const keaSubnet = {
   title: 'subnet with its machines',
   meaning: 'What `dhcp/templ_kea_subnet.cfg` has as `subnet`.',
   variables: {
     ...subnet.variables,
     own_class: text(
-      "a client class that every machine has, if the subnet overlaps with others; '' otherwise"
+      "a client class that every machine has, if the subnet is not alone on its wire; '' otherwise"
     ),
-    hosts: maps(host, 'its machines; if subnets overlap, also the machines without a fixed address')
+    hosts: maps(
+      host,
+      'its machines; if it is not alone on its wire, also the machines of the others without a fixed address'
+    )
   }
 } as const
 
 const sharedNetwork = {
   title: 'shared network',
-  meaning: 'Subnets that overlap.',
+  meaning: 'Subnets on one wire.',
   variables: { name: text('its name, `svcd-<id>`'), subnets: maps(keaSubnet, 'the subnets') }
 } as const
 
@@ -100,12 +110,12 @@ export const dhcpTemplates = {
     ...common,
     wires: mapLists(
       subnet,
-      'the subnets, those that overlap in one list; ranges are cut to what dhcpd can hold'
+      'the subnets, those on one wire in one list; ranges are cut to what dhcpd can hold'
     )
   },
   'dhcp/templ_kea.cfg': {
     ...common,
-    alone: maps(keaSubnet, 'the subnets that overlap with no other one'),
+    alone: maps(keaSubnet, 'the subnets that are alone on their wire'),
     shared: maps(sharedNetwork, 'the others'),
     lease_file: text('path of the file of leases'),
     control_socket: text("path of the socket on which Kea is told to reload, '' without one")
@@ -114,7 +124,11 @@ export const dhcpTemplates = {
     ...common,
     shared: maps(
       subnet,
-      'the subnets on the wire of the controller that do not hold its address; these have no ranges in `subnets`'
+      'the subnets on the wire of the controller in which it has no address; these have no ranges in `subnets`'
+    ),
+    relayed: maps(
+      link,
+      'on other wires: each gateway at which a relay may be, with each other network on its wire'
     ),
     directory: text('directory of the files of machines'),
     lease_file: text('path of the file of leases')
