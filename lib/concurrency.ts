@@ -1,4 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { tryLater } from './errors.js'
+import { neighbours } from './source.js'
 
 /** Runs `work` on every item, at most `limit` at a time. Ends when none is running; throws the first failure. */
 export async function inParallel<V>(
@@ -223,6 +225,13 @@ export class Semaphore {
 
 const requests = new Semaphore(1)
 
+/** Pieces of work that have begun, each of which holds what it is made of: in all, and of one party. */
+const begun = new Semaphore(64)
+const BEGUN_OF_PARTY = 4
+/** So many wait, which hold their bodies: in all, and of one party. */
+const MOST_WAITING = { all: 512, ofParty: 128 }
+const parties = new Map<string, { readonly begun: Semaphore; count: number }>()
+
 /** Where work was asked for, and what aborts when nobody waits for it any more. */
 interface Asker {
   readonly source: { readonly address: string }
@@ -231,15 +240,34 @@ interface Asker {
 
 /**
  * The same for the work of requests: all of them together take one slice in each turn of the event loop, from each address in
- * turn, and those of one address in turn too. Rejects where the signal aborts before the work has ended.
+ * turn, and those of one address in turn too: the addresses of a /24 or a /64 take one turn together. Rejects where the signal aborts
+ * before the work has ended. Throws 503 with Retry-After where too much waits already. Without an asker it is svcd's own.
  */
-export async function inTurns<R>(
+export async function inTurns<R>(work: Generator<unknown, R>, asker?: Asker): Promise<R> {
+  if (!asker) return turns(work, '', undefined)
+  const name = neighbours(asker.source.address)
+  const party = parties.get(name) ?? { begun: new Semaphore(BEGUN_OF_PARTY), count: 0 }
+  if (party.count >= BEGUN_OF_PARTY + MOST_WAITING.ofParty)
+    throw tryLater(`${party.count} requests of these addresses are being worked out; try again in 5 s`, 5)
+  if (begun.waiting(0) >= MOST_WAITING.all)
+    throw tryLater(`${MOST_WAITING.all} requests wait to be worked out; try again in 5 s`, 5)
+  parties.set(name, party)
+  party.count++
+  try {
+    return await party.begun.run('', () => begun.run(name, () => turns(work, name, asker.signal)))
+  } finally {
+    if (--party.count === 0) parties.delete(name)
+  }
+}
+
+async function turns<R>(
   work: Generator<unknown, R>,
-  asker: Asker = { source: { address: '' } }
+  party: string,
+  signal: AbortSignal | undefined
 ): Promise<R> {
   for (;;) {
-    const step = await requests.run(asker.source.address, async () => {
-      asker.signal?.throwIfAborted()
+    const step = await requests.run(party, async () => {
+      signal?.throwIfAborted()
       const step = slice(work)
       await nextTurn()
       return step

@@ -1,3 +1,5 @@
+import ipaddr from 'ipaddr.js'
+
 /** Where a request comes from, after `[http] trusted_proxies` has been applied (rules 4.5). */
 export interface Source {
   /** IPv4 or IPv6 address in canonical text; an IPv4-mapped IPv6 address is given as IPv4. */
@@ -26,3 +28,21 @@ export interface Sent {
   readonly bytes: number
   readonly of: number
 }
+
+/** What counts as one address: an IPv4 address, or the 64 bits of IPv6 that belong to one network. */
+export function networkOf(address: string): string {
+  if (!address.includes(':')) return address
+  const [groups = ''] = address.split('%')
+  if (!ipaddr.IPv6.isValid(groups)) return address
+  const parsed = ipaddr.process(groups)
+  return parsed instanceof ipaddr.IPv6 ? parsed.parts.slice(0, 4).join(':') : parsed.toString()
+}
+
+/**
+ * Addresses that take one turn together: the /24 of an IPv4 address, the /64 of an IPv6 one. A slash parts it from the /16 or
+ * the /48 before it, whose networks share their turns.
+ */
+export const neighbours = (address: string) =>
+  networkOf(address)
+    .replace(/^(\d+\.\d+)\.(\d+)\.\d+$/, '$1/$2')
+    .replace(/^(\w+:\w+:\w+):(\w+)$/, '$1/$2')

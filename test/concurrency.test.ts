@@ -180,6 +180,45 @@ t.test('the work of requests takes one slice of each turn, from each party in tu
   busy = false
 })
 
+// rules 12.10
+t.test('what has begun is bounded, of one network and in all; what waits is, too', async t => {
+  let open = 0
+  let most = 0
+  const held = function* () {
+    open++
+    most = Math.max(most, open)
+    for (let i = 0; i < 3; i++) yield
+    open--
+  }
+  const ask = async (address: string) => inTurns(held(), from(address))
+  const of = (count: number, address: (i: number) => string) =>
+    Promise.allSettled(Array.from({ length: count }, (_, i) => ask(address(i))))
+  const refused = (all: readonly PromiseSettledResult<unknown>[]) =>
+    all.flatMap(one => (one.status === 'rejected' ? [one.reason] : []))
+  // The addresses of a /24, and of a /64, are one party.
+  for (const address of [
+    (i: number) => `10.1.2.${i % 250}`,
+    (i: number) => `fd00:1:2:3::${i.toString(16)}`
+  ]) {
+    most = 0
+    const errors = refused(await of(400, address))
+    t.ok(most <= 4, String(most))
+    t.equal(errors.length, 400 - 132)
+    t.match(errors[0], {
+      status: 503,
+      headers: { 'Retry-After': '5' },
+      message: /requests of these addresses/
+    })
+  }
+  most = 0
+  const many = await of(2000, i => `10.${i % 200}.${i % 7}.1`)
+  t.ok(most <= 64, String(most))
+  t.ok(refused(many).length > 1000)
+  t.equal(open, 0)
+  t.same(refused(await of(100, i => `10.${i}.0.1`)), [], 'all places are free again')
+  t.same(refused(await Promise.allSettled(Array.from({ length: 300 }, () => inTurns(held())))), [], 'its own')
+})
+
 t.test('the work of svcd itself waits for no request', async t => {
   const told: string[] = []
   const requests = Array.from({ length: 30 }, () => inTurns(slices('request', 1, told), from('a')))

@@ -1,3 +1,4 @@
+import { refuseForeignPage } from '../auth/access.js'
 import { unauthorized } from '../errors.js'
 import { type FieldType, freeText, ValueError } from '../model/field.js'
 import { version } from '../version.js'
@@ -30,12 +31,13 @@ export function tokenRoutes({ logins, tokens, shared }: Parts): ApiRoute[] {
     post('/token', {
       access: 'anyone',
       answers: [201],
-      refuses: [401],
+      refuses: [401, 403],
       summary: 'A token for a user name and a password',
       body: credentials,
       maxBody: 8192,
       output: object({ token: string() }, ['token']),
-      handler: async ({ source }, { username, password }) => {
+      handler: async ({ source, headers }, { username, password }) => {
+        refuseForeignPage(headers)
         const user = await logins.login(username, password, source.address)
         if (!user) throw unauthorized('user name or password is wrong')
         return { status: 201, body: { token: tokens.issueUser(user.user, user.role) } }

@@ -1,11 +1,11 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import ipaddr from 'ipaddr.js'
 import { Background } from '../background.js'
 import { Semaphore } from '../concurrency.js'
 import { createOnce, readRegularFile, readRegularFileSync, replaceFile, unlessMissing } from '../disk/file.js'
 import { tryLater, unavailable } from '../errors.js'
+import { neighbours, networkOf } from '../source.js'
 import {
   dummyHash,
   hashPassword,
@@ -182,13 +182,13 @@ export class Logins {
   #rankOf(address: string): 0 | 1 | 2 {
     if (this.#failures.has(address)) return 2
     if (['127.0.0.1', '::1'].includes(address)) return 0
-    return this.#proven.has(party(address)) && this.#checks.waiting(0, neighbours(address)) < mostAhead
+    return this.#proven.has(networkOf(address)) && this.#checks.waiting(0, neighbours(address)) < mostAhead
       ? 0
       : 1
   }
 
   #prove(address: string): void {
-    const key = party(address)
+    const key = networkOf(address)
     if (!this.#proven.delete(key)) this.#keeping?.wake(keptAfterMs)
     this.#proven.add(key)
     const [oldest] = this.#proven
@@ -251,16 +251,19 @@ export class Failures {
 
   /** Milliseconds that a login from this address waits before it is looked at. */
   delayMs(address: string): number {
-    return Math.min(largestDelayMs, Math.max(0, (this.#recent(party(address)).length - free + 1) * stepMs))
+    return Math.min(
+      largestDelayMs,
+      Math.max(0, (this.#recent(networkOf(address)).length - free + 1) * stepMs)
+    )
   }
 
   /** Whether a login from this address failed in the last minute. */
   has(address: string): boolean {
-    return this.#recent(party(address)).length > 0
+    return this.#recent(networkOf(address)).length > 0
   }
 
   add(address: string): void {
-    const key = party(address)
+    const key = networkOf(address)
     const kept = this.#recent(key).slice(-(free + largestDelayMs / stepMs))
     this.#times.delete(key)
     this.#times.set(key, [...kept, this.now()])
@@ -278,20 +281,4 @@ export class Failures {
     // A time ahead of the clock, which was set back, is of no known age and does not count.
     return (this.#times.get(key) ?? []).filter(time => time > now - windowMs && time <= now)
   }
-}
-
-/**
- * Addresses that take one turn together: the /24 of an IPv4 address, the /64 of an IPv6 one. A slash parts it from the /16 or
- * the /48 before it, whose networks share their turns.
- */
-const neighbours = (address: string) =>
-  party(address)
-    .replace(/^(\d+\.\d+)\.(\d+)\.\d+$/, '$1/$2')
-    .replace(/^(\w+:\w+:\w+):(\w+)$/, '$1/$2')
-
-/** The address, or the /64 of an IPv6 one. */
-function party(address: string): string {
-  if (!ipaddr.IPv6.isValid(address)) return address
-  const parsed = ipaddr.process(address)
-  return parsed instanceof ipaddr.IPv6 ? parsed.parts.slice(0, 4).join(':') : parsed.toString()
 }

@@ -104,8 +104,9 @@ export const commands = {
   copy: command(
     { tree: text, path: text, output: text },
     async (places, { tree, path, output }, course): Promise<void> => {
-      const file = await inTree(places, tree, ({ at }) => openInside(at(), path, tree))
-      await inFiles(places, output, (to, owner) => copyTo(file, to, timeLimited(course), owner))
+      const limited = timeLimited(course)
+      const open = () => inTree(places, tree, ({ at }) => openInside(at(), path, tree))
+      await inFiles(places, output, async (to, owner) => copyTo(await open(), to, limited, owner))
     }
   ),
 

@@ -49,7 +49,8 @@ export async function serveSocket(socket: Duplex, places: Places): Promise<void>
     let lines = 0
     let told = 0
     try {
-      if (timeLimitMs !== undefined && !(timeLimitMs > 0)) throw new Error('the time limit must be positive')
+      if (timeLimitMs !== undefined && !(Number.isInteger(timeLimitMs) && timeLimitMs > 0))
+        throw new Error('the time limit must be a positive number of milliseconds')
       const result = await perform(places, command, args, {
         signal,
         ...(timeLimitMs === undefined ? {} : { timeLimitMs }),

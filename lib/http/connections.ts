@@ -1,10 +1,10 @@
 import type { Duplex } from 'node:stream'
 import type { Log } from '../log.js'
+import { networkOf } from '../source.js'
 import { Backlog, RequestQueue } from './backlog.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
 import { busy } from './places.js'
-import { networkOf } from './source.js'
 
 /** A connection that is younger may have its first request on the way: ms. */
 const FRESH_MS = 5000
@@ -335,7 +335,9 @@ export class Connections<C> {
       })
     }
     const { size } = this.#ofAddress.get(address) ?? new Set()
-    return (this.#most?.size ?? 0) > size + AHEAD && this.#endIdlest(this.#most ?? []) && !this.#isFull
+    // One that has none takes the place of any that has several.
+    const ahead = size === 0 ? 1 : size + AHEAD
+    return (this.#most?.size ?? 0) > ahead && this.#endIdlest(this.#most ?? []) && !this.#isFull
   }
 
   /** Looks for idle ones before none is known: those that come until the next are known, two turns later, find no room. */

@@ -1,10 +1,10 @@
 import { Semaphore } from '../concurrency.js'
+import { networkOf } from '../source.js'
 import type { Exchange } from './exchange.js'
 import { type FileAnswer, FileShrunk } from './files.js'
 import type { Limits } from './limits.js'
 import { Pieces } from './pieces.js'
 import { type Place, Places } from './places.js'
-import { networkOf } from './source.js'
 
 /**
  * What the pieces that are kept for the next client should take, in bytes, and what those on their way to all clients should:

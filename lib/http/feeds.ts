@@ -1,8 +1,8 @@
+import { networkOf } from '../source.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
 import { busy } from './places.js'
 import type { Feed, Follower } from './route.js'
-import { networkOf } from './source.js'
 
 /** How a feed goes out. */
 export interface Sending {

@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Semaphore } from '../concurrency.js'
 import { ServiceError } from '../errors.js'
+import { neighbours, networkOf } from '../source.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
-import { networkOf } from './source.js'
 
 /** So many may wait for a place. */
 const MOST_WAITING = 1000
@@ -288,19 +288,22 @@ export class Lists {
   readonly #places: Places
   readonly #pieces = new Semaphore(1)
 
-  constructor({
-    lists: most,
-    yieldMs,
-    listWaitMs: waitMs
-  }: Pick<Limits, 'lists' | 'yieldMs' | 'listWaitMs'>) {
+  /** `isUnbound`: whether an address may have all places. */
+  constructor(
+    { lists: most, yieldMs, listWaitMs: waitMs }: Pick<Limits, 'lists' | 'yieldMs' | 'listWaitMs'>,
+    isUnbound: (address: string) => boolean
+  ) {
     const what = 'long lists and exports are being sent, which is the most'
-    this.#places = new Places({ most, yieldMs, waitMs, leastPerSecond: LEAST_PER_SECOND, what })
+    const own = 'lists and exports on their way, which is the most for one address'
+    // Short ones go by here too, of which a program may ask for many at once.
+    const ofAddress = { most: Math.ceil((most * 3) / 4), isUnbound, what: own }
+    this.#places = new Places({ most, ofAddress, yieldMs, waitMs, leastPerSecond: LEAST_PER_SECOND, what })
   }
 
   /** Runs `send` with a place for one list; throws 503 with Retry-After if there is none in time. */
   run<C>(exchange: Exchange<C>, send: (place: Place, inTurn: InTurn) => Promise<void>): Promise<void> {
     const inTurn: InTurn = make =>
-      this.#pieces.run(exchange.address, async () => {
+      this.#pieces.run(neighbours(exchange.address), async () => {
         const made = make()
         await nextTurn()
         return made

@@ -143,8 +143,8 @@ async function sendParts<C>(
   const { lists, unread } = manner
   await lists.run(exchange, async (place, inTurn) => {
     const measured = pieces(parts)
-    const first = measured.next().value ?? ''
-    const second = measured.next()
+    const first = (await inTurn(() => measured.next())).value ?? ''
+    const second = await inTurn(() => measured.next())
     if (second.done) return sendWhole(exchange, answer, first, type, manner)
     let length = Buffer.byteLength(first) + Buffer.byteLength(second.value)
     // On a busy machine a short text comes in pieces too.

@@ -37,7 +37,7 @@ import { Unread } from './unread.js'
 const shuttingDown = unavailable('the service is shutting down')
 const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`)
 /** A longer body is parsed in slices. */
-const LONG_BODY = 16 * 1024
+const LONG_BODY = 4 * 1024
 /** Where all places for bodies are taken, one that has had so long makes room for the next. */
 const BODY_YIELD_MS = 2000
 /** So many that are refused for want of one are told to come back in a second. */
@@ -118,11 +118,11 @@ export class HttpServer<C> {
     const { ownAddresses = LOOPBACK, trustedProxies } = options
     this.#limits = { ...defaultLimits, ...options.limits }
     this.#router = new Router(options.routes)
-    this.#lists = new Lists(this.#limits)
     this.#unread = new Unread(options.log)
     this.#shed = new Notice(options.log)
     this.#isOurs = peerReader([...ownAddresses, ...trustedProxies])
     const isUnbound = (address: string) => address === '-' || this.#isOurs(address)
+    this.#lists = new Lists(this.#limits, isUnbound)
     this.#downloads = new Downloads(this.#limits, isUnbound)
     this.#feeds = new Feeds(this.#limits, isUnbound)
     this.#forwards = new Forwards(this.#limits, isUnbound)

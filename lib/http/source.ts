@@ -40,17 +40,6 @@ export function peerReader(trustedProxies: readonly string[]): (peer: string) =>
   return peer => trusted(parsePeer(peer))
 }
 
-/** What counts as one address: an IPv4 address, or the 64 bits of IPv6 that belong to one network. */
-export function networkOf(peer: string): string {
-  if (!peer.includes(':') || peer.startsWith('::ffff:')) return peer
-  const [groups] = peer.split('%')
-  return ipaddr.IPv6.isValid(groups ?? '')
-    ? ipaddr.IPv6.parse(groups ?? '')
-        .parts.slice(0, 4)
-        .join(':')
-    : peer
-}
-
 function among(texts: readonly string[]): (address: Address) => boolean {
   const ranges = texts.map(parseRange)
   return address => ranges.some(([base, bits]) => address.kind() === base.kind() && address.match(base, bits))

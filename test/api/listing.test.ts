@@ -184,7 +184,9 @@ t.test('no cell is a formula to a spreadsheet, and a table is read back as it wa
     '\uff0d1',
     '\uff201'
   ]
-  const texts = [...formulas, "'=1", "''=1", "'plain", "it's", '=', "'", ' =1', 'a=1', '-', '-5']
+  // A spreadsheet whose separator is none of ours sees a cell begin behind it.
+  const behind = ['x;=HYPERLINK("y")', 'x; =1', 'x|+1', "x;'=1;@2", 'a\t=1', ';;=1', ';\t\tx']
+  const texts = [...formulas, ...behind, "'=1", "''=1", "'plain", "it's", '=', "'", ' =1', 'a=1', '-', '-5']
   const csv = (text: string) => text.split('\r\n').slice(1, -1).join('\r\n')
   for (const [i, comment] of texts.entries())
     await c.post(`/config/node/f${i}`, { group: 'compute', comment })
@@ -193,7 +195,9 @@ t.test('no cell is a formula to a spreadsheet, and a table is read back as it wa
   for (const cell of csv(table).matchAll(/(?:^|,|\n)("(?:[^"]|"")*"|[^",\r\n]*)/g))
     t.notMatch(cell[1]?.replace(/^"/, ''), /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/)
   t.match(table, /\r\nf0,"'=HYPERLINK\(""http:\/\/x\/\?""&A1,""y""\)"\r\n/)
-  t.match(table, /\r\nf13,"'plain"\r\nf14,it's\r\n/, 'what is none is left alone')
+  for (const cells of [table.split(/[;,]|\r\n/), table.split(/[\t,]|\r\n/), table.split(/[|,]|\r\n/)])
+    for (const cell of cells) t.notMatch(cell, /^[=+@\uff1d\uff0b\uff0d\uff20]/, JSON.stringify(cell))
+  t.match(table, /\r\nf20,"'plain"\r\nf21,it's\r\n/, 'what is none is left alone')
   const dry = await c.post('/config/node?format=csv&dryrun=yes', table)
   t.same(dry.body.changes, [], 'posted back, it changes nothing')
   for (const name of texts.keys()) await c.post(`/config/node/f${name}`, { comment: 'other' })

@@ -9,6 +9,33 @@ import { stored } from '../support/state.js'
 const { c, as, firstPassword, firstToken } = await withUsers(t)
 let address = 0
 /** From an address of its own each time: a failed login does not slow the next. */
+// rules 5.4
+t.test('a page of another site has no browser guess a password', async t => {
+  const source = '198.51.100.200'
+  const guess = (headers: Record<string, string>) =>
+    c.post('/token', { username: 'admin', password: 'wrong' }, { token: null, source, headers })
+  for (const headers of [
+    { origin: 'http://evil.example' },
+    { origin: 'null' },
+    { origin: 'http://controller.example:81', host: 'controller.example' },
+    { 'sec-fetch-site': 'cross-site' }
+  ])
+    t.match(
+      await guess(headers),
+      { status: 403, body: { message: /a page of another site/ } },
+      JSON.stringify(headers)
+    )
+  for (const headers of [
+    {},
+    {
+      origin: 'https://controller.example:7050',
+      host: 'Controller.example:7050',
+      'sec-fetch-site': 'same-origin'
+    }
+  ])
+    t.match(await guess(headers), { status: 401 }, JSON.stringify(headers))
+})
+
 const login = (body: unknown) => c.post('/token', body, { token: null, source: `198.51.100.${++address}` })
 
 // rules 5.1

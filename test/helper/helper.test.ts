@@ -202,6 +202,23 @@ t.test('over a socket: results, errors, what is said, and the end', async t => {
   await served
 })
 
+t.test('what is refused leaves no file open', async t => {
+  const places = placesIn(t)
+  const [ours, theirs] = pair()
+  const served = serveSocket(theirs, places)
+  const helper = new Helper(async () => ours, 60_000)
+  const open = () => readdirSync('/proc/self/fd').length
+  const copy = { tree: join(places.images, 'a'), path: 'etc/motd', output: 'x' }
+  await t.rejects(helper.call('copy', copy))
+  const before = open()
+  for (let i = 0; i < 200; i++) {
+    await t.rejects(helper.call('copy', copy), { message: /is no name of something/ })
+  }
+  t.ok(open() < before + 20, `${open()} are open, before ${before}`)
+  await helper.close()
+  await served
+})
+
 t.test('where the unit shows the images read-only, the answer says what to type', async t => {
   const places = placesIn(t)
   await output('mount', ['--bind', '-o', 'ro', places.images, places.images])

@@ -59,6 +59,37 @@ t.test('where room is short idle connections end, and no request', async t => {
 })
 
 // rules 2.15
+t.test('many addresses with some connections each leave room for one that has none', async t => {
+  const { gate, routes } = gated()
+  const { port } = await start(t, routes, {
+    limits: { connections: 20, connectionsPerAddress: 12, crowded: 3 },
+    ownAddresses
+  })
+  // Each has asked a moment ago, and is no idle one.
+  const strangers: RawClient[] = []
+  for (let i = 0; i < 20; i++) {
+    const client = new RawClient(
+      port,
+      false,
+      connect({ port, host: '127.0.0.1', localAddress: `127.0.1.${1 + (i % 5)}` })
+    ).send(get('/fast'))
+    t.match(await client.response(), { status: 200 })
+    strangers.push(client)
+  }
+  for (let i = 0; i < 5; i++) {
+    const machine = new RawClient(
+      port,
+      false,
+      connect({ port, host: '127.0.0.1', localAddress: `127.0.2.${i + 1}` })
+    ).send(get('/fast'))
+    t.match(await machine.response(), { status: 200 })
+    machine.socket.destroy()
+  }
+  gate.resolve()
+  for (const { socket } of strangers) socket.destroy()
+})
+
+// rules 2.15
 t.test('a connection whose first request is on the way does not end while another one is idle', async t => {
   const { port } = await start(t, gated().routes, { limits: { connections: 20 } })
   const fresh = Array.from({ length: 15 }, () => new RawClient(port))
