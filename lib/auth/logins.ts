@@ -55,9 +55,6 @@ interface Remembered {
 /** Who may log in, and at what pace (rules 5.1, 5.4). */
 export class Logins {
   readonly #users: ReadonlyMap<string, User>
-  readonly #adminPasswordFile: string
-  readonly #now: () => number
-  readonly #delay: (ms: number) => Promise<unknown>
   readonly #dummy: string
   readonly #key = randomBytes(32)
   readonly #checks = new Semaphore(checksAtOnce)
@@ -69,11 +66,9 @@ export class Logins {
   readonly #underWay = new Map<string, Promise<boolean>>()
   #admin: { readonly password: string; readonly user: Promise<User> } | undefined
 
-  constructor({ users, adminPasswordFile, provenFile, now, delay = sleep }: LoginsOptions) {
+  constructor(private readonly options: LoginsOptions) {
+    const { users, provenFile, now } = options
     this.#users = new Map(users.map(user => [user.name, user]))
-    this.#adminPasswordFile = adminPasswordFile
-    this.#now = now
-    this.#delay = delay
     this.#dummy = dummyHash(users.map(user => user.hash))
     this.#failures = new Failures(now)
     this.#proven = new Set(provenFile === undefined ? [] : readProven(provenFile))
@@ -112,7 +107,7 @@ export class Logins {
         this.#failures.add(address)
         return undefined
       }
-      this.#remembered.set(user.name, { proof, verifiedAt: this.#now() })
+      this.#remembered.set(user.name, { proof, verifiedAt: this.options.now() })
     }
     this.#prove(address)
     return { user: user.name, role: user.role }
@@ -126,7 +121,7 @@ export class Logins {
   async #find(username: string, address: string): Promise<User | undefined> {
     if (this.#users.size > 0) return this.#users.get(username)
     // Read for every name, so that "admin" takes no longer than another.
-    const password = await readAdminPassword(this.#adminPasswordFile).catch(error => {
+    const password = await readAdminPassword(this.options.adminPasswordFile).catch(error => {
       throw unavailable("the first user's password cannot be read", error)
     })
     if (password === undefined) return undefined
@@ -151,14 +146,14 @@ export class Logins {
   #isRemembered(user: User, proof: Buffer): boolean {
     const remembered = this.#remembered.get(user.name)
     if (!remembered || !timingSafeEqual(remembered.proof, proof)) return false
-    const age = this.#now() - remembered.verifiedAt
+    const age = this.options.now() - remembered.verifiedAt
     // Negative after the clock was set back, and then of unknown age.
     return age >= 0 && age < rememberedMs
   }
 
   async #wait(address: string): Promise<void> {
     const ms = this.#failures.delayMs(address)
-    if (ms > 0) await this.#delay(ms)
+    if (ms > 0) await (this.options.delay ?? sleep)(ms)
   }
 
   /** One computation for equal logins under way. */

@@ -51,12 +51,6 @@ const OVERTAKEN = `${INTERRUPTED}: another controller writes now`
 
 /** Asynchronous requests: a queue with lanes, and a record of each on disk (rules 2.8, 2.9). */
 export class Jobs {
-  readonly #now: () => number
-  readonly #log: Log
-  readonly #parallel: number
-  readonly #records: Records
-  /** Of what controllers share. */
-  readonly #pace: ReadingPace | undefined
   /** In the order they came. */
   readonly #waiting = new Set<Work>()
   readonly #running = new Set<Work>()
@@ -65,13 +59,12 @@ export class Jobs {
   #closed: Promise<void> | undefined
   #onIdle = () => {}
 
-  private constructor({ now, log, parallel }: JobsOptions, records: Records, pace?: ReadingPace) {
-    this.#now = now
-    this.#log = log
-    this.#parallel = parallel
-    this.#records = records
-    this.#pace = pace
-  }
+  private constructor(
+    private readonly options: JobsOptions,
+    private readonly kept: Records,
+    /** Of what controllers share. */
+    private readonly pace?: ReadingPace
+  ) {}
 
   /**
    * Reads the records. A job that had not ended has failed as interrupted from now on, unless another controller runs it. A file that
@@ -101,11 +94,11 @@ export class Jobs {
     const { kind, object, by, reads, at } = spec
     if (reads && this.#readingOf(by) >= MOST_READING)
       throw tryLater(`${MOST_READING} requests of ${by} that only read have not ended; try again in 10 s`, 10)
-    if (reads) this.#pace?.check(by)
+    if (reads) this.pace?.check(by)
     // 128 bits of chance: whoever knows an id was told it.
     const id = randomBytes(16).toString('hex')
-    const queued = this.#now()
-    const entry = this.#records.create({
+    const queued = this.options.now()
+    const entry = this.kept.create({
       ...{ id, kind, object, by, ...(reads ? { reads } : {}), ...(at === undefined ? {} : { at }) },
       ...{ state: 'queued', progress: 0, queued, message: 'queued' }
     })
@@ -121,10 +114,10 @@ export class Jobs {
       this.#write(entry.file.remove()).catch(() => {})
       throw unavailable(`${kind} of ${object} cannot be recorded: ${reasonOf(error)}`)
     }
-    this.#records.add(entry)
+    this.kept.add(entry)
     work.ready = true
     this.#dispatch()
-    this.#records.sweep()
+    this.kept.sweep()
     return { id, name: `${kind} of ${object}`, ...(at === undefined ? {} : { at }), done: work.done }
   }
 
@@ -133,27 +126,27 @@ export class Jobs {
    * 503 when the record of a finished job cannot be read.
    */
   async poll(id: string, user: string): Promise<Poll | undefined> {
-    return this.#records.get(id)?.poll(user)
+    return this.kept.get(id)?.poll(user)
   }
 
   /** The results that a user was not given yet. Undefined and 503 as `poll`. */
   async pollResults(id: string, user: string): Promise<ResultsPoll | undefined> {
-    return this.#records.get(id)?.pollResults(user)
+    return this.kept.get(id)?.pollResults(user)
   }
 
   /** The summary of a record, undefined when there is none. */
   summary(id: string): JobSummary | undefined {
-    return this.#records.get(id)?.summary
+    return this.kept.get(id)?.summary
   }
 
   /** A whole record, undefined when there is none. Throws as `poll`. */
   async record(id: string): Promise<JobRecord | undefined> {
-    return this.#records.get(id)?.record()
+    return this.kept.get(id)?.record()
   }
 
   /** The summaries of all records, newest first. */
   records(): JobSummary[] {
-    return this.#records.summaries()
+    return this.kept.summaries()
   }
 
   /**
@@ -184,11 +177,11 @@ export class Jobs {
     for (const work of [...this.#running]) this.#stop(work, INTERRUPTED)
     await this.#idle(ABORTED_MS)
     for (const work of [...this.#running]) {
-      this.#log.warn(`${work.name} did not end when it was stopped`)
+      this.options.log.warn(`${work.name} did not end when it was stopped`)
       this.#ended(work, { error: new JobStoppedError(INTERRUPTED) })
     }
     await Promise.allSettled(this.#writing)
-    await this.#records.close()
+    await this.kept.close()
   }
 
   /** Resolves when nothing runs, after `ms` at the latest. */
@@ -221,13 +214,13 @@ export class Jobs {
 
   #dispatch(): void {
     if (this.#closed) return
-    for (const work of startable(this.#waiting, this.#running, this.#parallel)) this.#start(work)
+    for (const work of startable(this.#waiting, this.#running, this.options.parallel)) this.#start(work)
   }
 
   #start(work: Work): void {
     this.#waiting.delete(work)
     this.#running.add(work)
-    work.entry.begin(this.#now())
+    work.entry.begin(this.options.now())
     // A disk that does not take it is logged by the record file. It keeps no work from being done.
     this.#write(work.entry.file.now()).catch(() => {})
     work.run().then(
@@ -257,15 +250,15 @@ export class Jobs {
     failure?: { error: unknown }
   ): Promise<void> {
     if (!failure) {
-      entry.end(this.#now())
-      this.#log.info(`${name}: done`)
+      entry.end(this.options.now())
+      this.options.log.info(`${name}: done`)
     } else {
       const { error } = failure
       // What the job threw when it was stopped may matter: it may name what could not be cleaned up.
       if (stopped !== undefined && !(error instanceof JobStoppedError)) entry.line(reasonOf(error))
-      entry.end(this.#now(), stopped ?? reasonOf(error))
-      this.#log.warn(`${name}: ${entry.summary.message}`)
-      if (error instanceof Error && stopped === undefined) this.#log.debug(error.stack ?? '')
+      entry.end(this.options.now(), stopped ?? reasonOf(error))
+      this.options.log.warn(`${name}: ${entry.summary.message}`)
+      if (error instanceof Error && stopped === undefined) this.options.log.debug(error.stack ?? '')
     }
     await entry.file.now().catch(() => {})
     if (!failure) resolve()

@@ -2,7 +2,7 @@ import { Background } from '../background.js'
 import { atOnce, inSlices } from '../concurrency.js'
 import { FollowingError, LoadError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
 import { brought, made, refuseLayout } from './follow.js'
-import type { Followed, Medium, Reached, SharedMedium } from './medium.js'
+import type { Followed, Reached, SharedMedium } from './medium.js'
 import { keepBackUp, keepSound, kindsOf, type Start, type StoreOptions, startOf } from './start.js'
 import type { Outdated, State } from './state.js'
 import { Transaction } from './state.js'
@@ -40,12 +40,6 @@ export class Store<T extends Types, I extends Index> {
   readonly #kinds: ReadonlyMap<string, Kind<Doc>>
   #current: State<T, I>
   #next: State<T, I>
-  readonly #medium: Medium
-  readonly #layout: StoreOptions<T, I>['layout']
-  readonly #verifying: StoreOptions<T, I>['verifying']
-  readonly #promoted: NonNullable<StoreOptions<T, I>['promoted']>
-  readonly #demoted: NonNullable<StoreOptions<T, I>['demoted']>
-  readonly #log: NonNullable<StoreOptions<T, I>['log']>
   readonly #listeners = new Set<Listener>()
   #queue: Pending[] = []
   #running: Promise<void> | undefined
@@ -61,14 +55,11 @@ export class Store<T extends Types, I extends Index> {
   })
   #closed: Promise<void> | undefined
 
-  private constructor(options: StoreOptions<T, I>, { current, stateOf }: Start<T, I>) {
+  private constructor(
+    private readonly options: StoreOptions<T, I>,
+    { current, stateOf }: Start<T, I>
+  ) {
     this.#kinds = kindsOf(options)
-    this.#medium = options.medium
-    this.#layout = options.layout
-    this.#verifying = options.verifying
-    this.#promoted = options.promoted ?? (() => {})
-    this.#demoted = options.demoted ?? (() => {})
-    this.#log = options.log ?? (() => {})
     this.#current = current
     const committed = () => this.#current
     this.current = {
@@ -160,23 +151,23 @@ export class Store<T extends Types, I extends Index> {
 
   /** Whether this store follows another one, or nobody: it takes no changes then. */
   get isFollowing(): boolean {
-    return this.#medium.isFollowing ?? false
+    return this.options.medium.isFollowing ?? false
   }
 
   /** Says who writes while this store follows, '' while it is the one that writes. */
   get following(): string {
-    return this.#medium.following ?? ''
+    return this.options.medium.following ?? ''
   }
 
   /** Where who writes is reached while that is another one; undefined where nobody writes, or that is not known. */
   get writer(): Reached | undefined {
-    return this.#medium.writer
+    return this.options.medium.writer
   }
 
   /** Whether changes can be made durable, and why not; of one that follows: whether it hears what is written. */
   get health(): { ok: boolean; reason: string } {
     const closed = this.#closed === undefined ? '' : 'shutting down'
-    const reason = closed || this.#problem || this.#medium.problem
+    const reason = closed || this.#problem || this.options.medium.problem
     return { ok: reason === '', reason }
   }
 
@@ -291,15 +282,16 @@ export class Store<T extends Types, I extends Index> {
   /** What others write is made as a change in steps, and is told as one. */
   readonly #followed: Followed = {
     changed: writes => this.#followedBy(tx => made(tx, writes, this.#kinds, this.#place)),
-    reload: stored => this.#followedBy(tx => brought(tx, stored, this.#kinds, this.#verifying)),
-    promoted: () => this.#promoted(),
-    demoted: () => this.#demoted()
+    reload: stored => this.#followedBy(tx => brought(tx, stored, this.#kinds, this.options.verifying)),
+    promoted: () => this.options.promoted?.(),
+    demoted: () => this.options.demoted?.()
   }
 
-  readonly #place = (type: string, name: string) => this.#medium.place?.(type, name) ?? `${type} ${name}`
+  readonly #place = (type: string, name: string) =>
+    this.options.medium.place?.(type, name) ?? `${type} ${name}`
 
   #followedBy(fn: (tx: Tx<T, I>) => Generator<void>): Promise<void> {
-    const layout = this.#layout
+    const { layout } = this.options
     const place = this.#place
     return this.#byItself(async () => {
       // What waits for a medium that is not ours any more fails, and is undone.
@@ -341,7 +333,7 @@ export class Store<T extends Types, I extends Index> {
     await this.#probing.close()
     await this.#alone
     await this.#running
-    await this.#medium.close()
+    await this.options.medium.close()
   }
 
   /**
@@ -355,10 +347,13 @@ export class Store<T extends Types, I extends Index> {
     if (first === undefined) return
     const more = outdated.length > 1 ? ` (and ${outdated.length - 1} more files like it)` : ''
     try {
-      await this.#medium.commit(writes)
-      this.#log('info', `${problemText(first)}${more}: written anew`)
+      await this.options.medium.commit(writes)
+      this.options.log?.('info', `${problemText(first)}${more}: written anew`)
     } catch (error) {
-      this.#log('error', `${problemText(first)}${more}: it cannot be written anew: ${reasonOf(error)}`)
+      this.options.log?.(
+        'error',
+        `${problemText(first)}${more}: it cannot be written anew: ${reasonOf(error)}`
+      )
     }
   }
 
@@ -394,8 +389,8 @@ export class Store<T extends Types, I extends Index> {
   async #commit(batch: readonly Pending[]): Promise<void> {
     const writes = coalesced(batch.map(({ writes }) => writes))
     if (writes.length === 0 && this.#problem === '' && !batch.some(({ asks }) => asks)) return
-    await this.#medium.commit(writes)
-    if (this.#problem !== '') this.#log('info', 'the store can be changed again')
+    await this.options.medium.commit(writes)
+    if (this.#problem !== '') this.options.log?.('info', 'the store can be changed again')
     this.#problem = ''
   }
 
@@ -415,7 +410,7 @@ export class Store<T extends Types, I extends Index> {
       try {
         listener(changes, more)
       } catch (error) {
-        this.#log('error', `after a change of the store: ${reasonOf(error)}`)
+        this.options.log?.('error', `after a change of the store: ${reasonOf(error)}`)
       }
     }
   }
@@ -424,7 +419,7 @@ export class Store<T extends Types, I extends Index> {
   #fail(pending: readonly Pending[], error: unknown): void {
     const reason = reasonOf(error)
     if (this.#problem === '') {
-      this.#log('error', `the store cannot be changed: ${reason}`)
+      this.options.log?.('error', `the store cannot be changed: ${reason}`)
       this.#probing.wake(PROBE_MS.first)
     }
     this.#problem = reason
