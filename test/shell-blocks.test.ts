@@ -17,8 +17,9 @@ const run: Readonly<Record<string, string>> = {
   'docs/files.md#A file': 'test/api/pages.test.ts',
   'docs/getting-started.md': 'test/long/getting-started.test.ts',
   'docs/howto.md#Go back to an earlier image': 'test/api/pages.test.ts',
-  // Its first block is the partscript, which test/long/localinstall.test.ts runs on a machine.
-  'docs/howto.md#Install onto a disk': 'test/api/pages.test.ts',
+  'docs/howto.md#Install onto a disk': 'test/long/localinstall.test.ts',
+  'docs/howto.md#Two disks as one': 'test/long/mirror.test.ts',
+  'docs/howto.md#Give it to nodes': 'test/api/pages.test.ts',
   'docs/howto.md#Install a node again': 'test/api/pages.test.ts',
   'docs/howto.md#How to': 'test/api/pages.test.ts',
   'docs/howto.md#Install with the Red Hat installer': 'test/api/pages.test.ts',
@@ -57,6 +58,7 @@ const notRun: Readonly<Record<string, string>> = {
   'docs/grab-and-push.md#Grab and push': 'it needs a node with ssh; test/image/transfer has the requests',
   'docs/howto.md#Give a role to nodes':
     'it writes below /etc/svcd; the second block is a part of a script of a node',
+  'docs/howto.md#Keep a second disk': 'it is a part of a partscript, and needs two disks',
   'docs/howto.md#Let root log in': 'it asks for a password on a terminal, in an image that is there',
   'docs/metrics/README.md#The first time': `${systemd}; test/long/metrics.test.ts runs Prometheus with the files`,
   'docs/page.md#Events': 'it does not end; test/monitor has the stream',

@@ -282,3 +282,174 @@ t.test('what cannot get a boot loader', async t => {
   })
   failed(t, noEsp, 'bootloader', /no EFI system partition/)
 })
+
+/** A block device in sysfs: what it lies on, the disk that it is a partition of, and other files. */
+interface Block {
+  readonly on?: readonly string[]
+  readonly of?: string
+  readonly files?: Readonly<Record<string, string>>
+}
+
+/** Writes devices to sysfs, and the file systems of btrfs with their devices. */
+function sysfs(
+  machine: InstallingNode,
+  blocks: Readonly<Record<string, Block>>,
+  btrfs: readonly string[] = []
+): void {
+  const place = (name: string) => {
+    const of = blocks[name]?.of
+    return of === undefined ? `sys/devices/${name}` : `sys/devices/${of}/${name}`
+  }
+  machine.mkdir('sys/class/block', 'sys/fs/btrfs/1111/devices')
+  for (const [name, { on = [], of, files = {} }] of Object.entries(blocks)) {
+    const at = place(name)
+    machine.mkdir(`${at}/slaves`)
+    for (const [file, text] of Object.entries({ ...files, ...(of ? { partition: '1\n' } : {}) }))
+      machine.write(`${at}/${file}`, text)
+    for (const lower of on) symlinkSync(`/${place(lower)}`, join(machine.root, at, 'slaves', lower))
+    symlinkSync(`/${at}`, join(machine.root, 'sys/class/block', name))
+  }
+  for (const name of btrfs)
+    symlinkSync(`/${place(name)}`, join(machine.root, 'sys/fs/btrfs/1111/devices', name))
+}
+
+const twoDisks: Readonly<Record<string, Block>> = {
+  sda: {},
+  sda1: { of: 'sda' },
+  sda2: { of: 'sda' },
+  nvme0n1: {},
+  nvme0n1p1: { of: 'nvme0n1' },
+  nvme0n1p2: { of: 'nvme0n1' },
+  sdz: {}
+}
+const array: Block = { on: ['sda2', 'nvme0n1p2'], files: { 'md/level': 'raid1\n' } }
+const mapping = (name: string, uuid: string, ...on: string[]): Block => ({
+  on,
+  files: { 'dm/name': `${name}\n`, 'dm/uuid': `${uuid}\n` }
+})
+/** The source of the root file system, the devices, and the disks that get a boot loader. */
+const roots: Readonly<
+  Record<
+    string,
+    readonly [
+      source: string,
+      blocks: Readonly<Record<string, Block>>,
+      disks: readonly string[],
+      needs?: readonly string[]
+    ]
+  >
+> = {
+  'a partition': ['/dev/sda2', twoDisks, ['sda']],
+  'a whole disk': ['/dev/sdz', twoDisks, ['sdz']],
+  'RAID 1': ['/dev/md0', { ...twoDisks, md0: array }, ['nvme0n1', 'sda'], ['mdadm']],
+  'a partition of RAID 1': [
+    '/dev/md0p1',
+    { ...twoDisks, md0: array, md0p1: { of: 'md0' } },
+    ['nvme0n1', 'sda'],
+    ['mdadm']
+  ],
+  'a logical volume on RAID 1': [
+    '/dev/mapper/system-root',
+    { ...twoDisks, md0: array, 'dm-0': mapping('system-root', 'LVM-1', 'md0') },
+    ['nvme0n1', 'sda'],
+    ['mdadm', 'lvm']
+  ],
+  'a logical volume on two disks': [
+    '/dev/mapper/system-root',
+    { ...twoDisks, 'dm-7': mapping('system-root', 'LVM-1', 'sda2', 'nvme0n1p2') },
+    ['nvme0n1', 'sda'],
+    ['lvm']
+  ],
+  'encryption on a logical volume on RAID 1': [
+    '/dev/mapper/secret',
+    {
+      ...twoDisks,
+      md0: array,
+      'dm-0': mapping('system-root', 'LVM-1', 'md0'),
+      'dm-1': mapping('secret', 'CRYPT-LUKS2-1-secret', 'dm-0')
+    },
+    ['nvme0n1', 'sda'],
+    ['mdadm', 'lvm', 'cryptsetup']
+  ],
+  'a disk with two paths': [
+    '/dev/mapper/mpatha',
+    { sdb: {}, sdc: {}, 'dm-0': mapping('mpatha', 'mpath-3600', 'sdb', 'sdc') },
+    ['dm-0']
+  ],
+  'btrfs of two partitions': ['/dev/sda2', twoDisks, ['nvme0n1', 'sda']]
+}
+
+for (const [name, [source, blocks, disks, needs = []]] of Object.entries(roots)) {
+  // rules 4.31
+  const prepare = (machine: InstallingNode) => {
+    machine.write('busybox', busybox, 0o755)
+    sysfs(machine, blocks, name.startsWith('btrfs') ? ['sda2', 'nvme0n1p2'] : [])
+  }
+  const on = { ...data, partscript: base64(`mount -t tmpfs ${source} /sysroot`) }
+  const programs = Object.fromEntries(needs.map(program => [`usr/sbin/${program}`, '#!/bin/sh\n']))
+
+  t.test(`${name}: each disk below it gets a boot loader`, async t => {
+    const done = await install(t, { ...plan('ash', grubImage('grub', '', programs)), data: on, prepare })
+    completed(t, done)
+    const installed = [...done.machine.read('calls').matchAll(/grub-install --target=i386-pc (.*)$/gm)]
+    t.strictSame(
+      installed.map(([, to]) => to),
+      disks.map(disk => `/dev/${disk}`)
+    )
+  })
+  for (const lacking of needs)
+    t.test(`${name}: an image without ${lacking} could not start from it`, async t => {
+      const rest = Object.fromEntries(
+        Object.entries(programs).filter(([path]) => !path.endsWith(`/${lacking}`))
+      )
+      const done = await install(t, { ...plan('ash', grubImage('grub', '', rest)), data: on, prepare })
+      failed(t, done, 'bootloader', new RegExp(`the image holds no ${lacking}: its system would not find /`))
+    })
+}
+
+t.test('under EFI each disk below the root gets the boot loader on its own EFI system partition', async t => {
+  const blocks = { ...twoDisks, md0: array }
+  const prepare = (machine: InstallingNode) => {
+    machine.write('busybox', busybox, 0o755)
+    machine.mkdir('sys/firmware/efi')
+    sysfs(machine, blocks)
+  }
+  const files = {
+    'usr/sbin/mdadm': '#!/bin/sh\n',
+    'usr/sbin/blkid':
+      '#!/bin/sh\ncase $* in "-p -s PART_ENTRY_TYPE -o value /dev/nvme0n1p1") echo c12a7328-f81f-11d2-ba4b-00a0c93ec93b ;; esac\n'
+  }
+  const grub = grubImage(
+    'grub',
+    'mkdir -p /boot/efi/EFI/BOOT; echo loader > /boot/efi/EFI/BOOT/BOOTX64.EFI',
+    files
+  )
+  const partscript = base64(
+    'mount -t tmpfs /dev/md0 /sysroot; mkdir -p /sysroot/boot/efi; mount -t tmpfs /dev/sda1 /sysroot/boot/efi'
+  )
+  // The second partition is a directory here, that is mounted in its place.
+  const mount =
+    'case $1 in /dev/nvme0n1p1) mkdir -p /other; exec /usr/bin/mount --bind /other "$2" ;; esac; exec /usr/bin/mount "$@"'
+  const usual = { ...plan('bash', grub), data: { ...data, partscript }, prepare }
+  const done = await install(t, { ...usual, programs: { mount } })
+  completed(t, done)
+  t.equal(done.machine.text('other/EFI/BOOT/BOOTX64.EFI'), 'loader\n')
+  t.match(done.run.output, /the boot loader is on \/dev\/nvme0n1p1 too/)
+  t.notMatch(done.run.mounts, 'svcrun/esp')
+
+  const unformatted = await install(t, {
+    ...usual,
+    programs: { mount: mount.replace(/mkdir.*"\$2"/, 'exit 32') }
+  })
+  failed(
+    t,
+    unformatted,
+    'bootloader',
+    /partition \/dev\/nvme0n1p1 cannot be mounted: the partscript has to format it/
+  )
+
+  const none = grubImage('grub', 'mkdir -p /boot/efi/EFI', { ...files, 'usr/sbin/blkid': '#!/bin/sh\n' })
+  const alone = await install(t, { ...usual, ...plan('bash', none), data: { ...data, partscript }, prepare })
+  completed(t, alone)
+  t.match(alone.run.output, /warning: \/dev\/nvme0n1 has no EFI system partition/)
+})

@@ -28,6 +28,8 @@ export interface Machine {
   readonly enter?: readonly string[]
   /** Path of a raw disk image, the second boot device. */
   readonly disk?: string
+  /** Raw disk images that no firmware boots from while there is `disk`, in the order in which the kernel finds them. */
+  readonly moreDisks?: readonly string[]
   /** Default: bios (SeaBIOS); uefi is OVMF, fresh, as after a reset of its settings. */
   readonly firmware?: Firmware
   /** What asks the network: the iPXE in the card's ROM (default), or UEFI's own PXE or HTTP boot, with no ROM. */
@@ -155,6 +157,10 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
     ...(machine.cards ?? []).flatMap(cardArguments),
     ...(disk ? ['-drive', `id=disk0,if=none,format=raw,file=${disk}`] : []),
     ...(disk ? ['-device', 'virtio-blk-pci,drive=disk0,bootindex=2'] : []),
+    ...(machine.moreDisks ?? []).flatMap((file, i) => [
+      ...['-drive', `id=more${i},if=none,format=raw,file=${file}`],
+      ...['-device', `virtio-blk-pci,drive=more${i}`]
+    ]),
     ...['-device', 'isa-debug-exit,iobase=0xf4,iosize=4']
   ]
   const { process: qemu, ended } = start(program, args, { input: '' })

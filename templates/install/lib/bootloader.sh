@@ -30,6 +30,16 @@ bootloader() {
       return 1
       ;;
   esac
+  for boot_program in $(layers_of ''); do
+    case $boot_program in
+      mdadm | lvm | cryptsetup)
+        if ! image_program "$boot_program"; then
+          complain "the image holds no $boot_program: its system would not find / on this disk"
+          return 1
+        fi
+        ;;
+    esac
+  done
   chroot_mount || return 1
   bootloader_install
   boot_status=$?
@@ -42,7 +52,7 @@ bootloader_install() {
   boot_initramfs || return 1
   grub_settings || return 1
   if [ -d /sys/firmware/efi ]; then
-    bootloader_efi || return 1
+    bootloader_efi && bootloader_copies || return 1
   else
     bootloader_bios || return 1
   fi
@@ -93,6 +103,41 @@ bootloader_signed() {
   fi
 }
 
+# Firmware knows no RAID: the other disks that hold /boot have EFI system partitions of their own, which get the same files.
+bootloader_copies() {
+  copies_done=$(disks_of /boot/efi)
+  for copies_disk in $(root_disks); do
+    case " $(printf '%s' "$copies_done" | tr '\n' ' ') " in
+      *" $copies_disk "*) continue ;;
+    esac
+    copies_made=''
+    for copies_part in "/sys/class/block/${copies_disk##*/}"/*/partition; do
+      copies_part=${copies_part%/partition}
+      copies_part=/dev/${copies_part##*/}
+      case $(in_image blkid -p -s PART_ENTRY_TYPE -o value "$copies_part" </dev/null 2>/dev/null) in
+        c12a7328-f81f-11d2-ba4b-00a0c93ec93b | 0xef) ;;
+        *) continue ;;
+      esac
+      mkdir -p "$_RUN/esp"
+      if ! mount "$copies_part" "$_RUN/esp"; then
+        complain "the EFI system partition $copies_part cannot be mounted: the partscript has to format it (mkfs.vfat)"
+        return 1
+      fi
+      cp -r "$_SYSTEMROOT/boot/efi/EFI" "$_RUN/esp/"
+      copies_made=$?
+      umount "$_RUN/esp"
+      if [ "$copies_made" -ne 0 ]; then
+        complain "the boot loader cannot be copied to the EFI system partition $copies_part"
+        return 1
+      fi
+      log "the boot loader is on $copies_part too"
+    done
+    if [ -z "$copies_made" ]; then
+      log "warning: $copies_disk has no EFI system partition: the node does not start from it alone"
+    fi
+  done
+}
+
 bootloader_bios() {
   boot_disks=$(root_disks)
   if [ -z "$boot_disks" ]; then
@@ -107,15 +152,58 @@ bootloader_bios() {
   done
 }
 
-# The disks that hold /boot. For a plain partition or disk sysfs knows, for LVM and RAID GRUB does.
-root_disks() (
-  device=$(mount_source "$_SYSTEMROOT/boot") || device=$(mount_source "$_SYSTEMROOT") || exit 1
-  class=/sys/class/block/${device##*/}
-  if [ -e "$class/partition" ]; then
-    parent=$(cd -P "$class/.." && pwd -P) && printf '/dev/%s\n' "${parent##*/}"
-  elif [ -e "$class" ] && [ -z "$(ls -A "$class/slaves" 2>/dev/null)" ]; then
-    printf '%s\n' "$device"
-  else
-    in_image "$boot_prefix-probe" --target=disk /boot
+# Names what the block device at $1 in sysfs lies on: each disk, as "disk NAME", and the programs that what lies between needs.
+# Partitions, arrays, volume groups and encryption are looked through; a disk with several paths is the mapping of them.
+layers() (
+  path=$(cd -P "$1" 2>/dev/null && pwd -P) || exit 0
+  if [ -e "$path/partition" ]; then
+    path=${path%/*}
+  fi
+  lower=$(ls "$path/slaves" 2>/dev/null)
+  case $(cat "$path/dm/uuid" 2>/dev/null) in
+    mpath-*) lower='' ;;
+    LVM-*) printf 'lvm\n' ;;
+    CRYPT-*) printf 'cryptsetup\n' ;;
+  esac
+  if [ -d "$path/md" ]; then
+    printf 'mdadm\n'
+  fi
+  for each in $lower; do
+    layers "$path/slaves/$each"
+  done
+  if [ -z "$lower" ]; then
+    printf 'disk %s\n' "${path##*/}" | tr '!' /
   fi
 )
+
+# The layers of the file system that is mounted at $1 of the image. One of btrfs may have several devices.
+layers_of() (
+  source=$(mount_source "$_SYSTEMROOT$1") || exit 1
+  name=$(readlink -f "$source") || name=$source
+  name=${name##*/}
+  if ! [ -e "/sys/class/block/$name" ]; then
+    name=$(grep -lxF "${source#/dev/mapper/}" /sys/class/block/*/dm/name 2>/dev/null)
+    name=${name%/dm/name}
+    name=${name##*/}
+  fi
+  {
+    layers "/sys/class/block/$name"
+    for each in /sys/fs/btrfs/*/devices/"$name"; do
+      for member in "${each%/*}"/*; do
+        layers "$member"
+      done
+    done
+  } | sort -u
+)
+
+# The disks that hold the file system at $1 of the image.
+disks_of() {
+  layers_of "$1" | sed -n 's|^disk |/dev/|p'
+}
+
+# The disks that hold /boot: each gets a boot loader, so that the node starts without the others too.
+root_disks() {
+  root_disks=$(disks_of /boot)
+  root_disks=${root_disks:-$(disks_of '')}
+  printf '%s\n' "${root_disks:-$(in_image "$boot_prefix-probe" --target=disk /boot)}"
+}
