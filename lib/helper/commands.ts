@@ -1,5 +1,7 @@
-import { lstat, mkdir, rename, rmdir } from 'node:fs/promises'
+import { lstat, mkdir, rename, rmdir, stat } from 'node:fs/promises'
+import { isIP } from 'node:net'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { timeLimited } from '../concurrency.js'
 import { copyTo, syncDirectory } from '../disk/file.js'
 import { inDirectory, type OpenDirectory, openInside, removeTree } from '../disk/open-directory.js'
@@ -11,23 +13,87 @@ import { systemPacker } from '../image/packer/system-packer.js'
 import { copyFromNode } from '../image/transfer/from-node.js'
 import { copyToNode } from '../image/transfer/to-node.js'
 import { run } from '../program/program.js'
-import { apart } from './apart.js'
-import {
-  address,
-  flag,
-  longText,
-  nodeName,
-  oneOf,
-  optional,
-  type Shape,
-  text,
-  texts,
-  type Values
-} from './args.js'
 import type { Course } from './course.js'
-import { checkOwners, checkOwnersOfNode } from './owners.js'
 import { checkHidden, checkPlain, checkUnmounted, inBase, inFiles, inTree, type Places } from './places.js'
 import { withRemote } from './ssh.js'
+
+/** Reads one argument of a command. Throws Error for another type. */
+export type Read<T> = (value: unknown) => T
+
+const LONGEST_TEXT = 4096
+const MOST_TEXTS = 100_000
+
+/** A text without a NUL character. */
+const text: Read<string> = value => {
+  if (typeof value !== 'string' || value.length > LONGEST_TEXT || value.includes('\0'))
+    throw new Error('must be a text')
+  return value
+}
+
+/** A text of any length, whole lines of a message. */
+const longText: Read<string> = value => {
+  if (typeof value !== 'string') throw new Error('must be a text')
+  return value
+}
+
+/** A node's name. It becomes a word of ssh's command line. */
+const nodeName: Read<string> = value => {
+  if (typeof value !== 'string' || !/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(value))
+    throw new Error('must be the name of a node')
+  return value
+}
+
+/** An IP address. */
+const address: Read<string> = value => {
+  if (typeof value !== 'string' || isIP(value) === 0) throw new Error('must be an IP address')
+  return value
+}
+
+/** A list of texts. */
+const texts: Read<readonly string[]> = value => {
+  if (!Array.isArray(value) || value.length > MOST_TEXTS) throw new Error('must be a list of texts')
+  return value.map(text)
+}
+
+/** True or false. */
+const flag: Read<boolean> = value => {
+  if (typeof value !== 'boolean') throw new Error('must be true or false')
+  return value
+}
+
+/** One of these words. */
+const oneOf =
+  <W extends string>(...words: readonly W[]): Read<W> =>
+  value => {
+    const word = words.find(word => word === value)
+    if (word === undefined) throw new Error(`must be ${words.join(' or ')}`)
+    return word
+  }
+
+/** The same, or nothing. */
+const optional =
+  <T>(read: Read<T>): Read<T | undefined> =>
+  value =>
+    value === undefined || value === null ? undefined : read(value)
+
+/** The arguments of a command, by name. */
+export type Shape = Readonly<Record<string, Read<unknown>>>
+export type Values<S extends Shape> = { readonly [K in keyof S]: ReturnType<S[K]> }
+
+/** Reads all arguments of a command, none missing and none unknown. Throws Error naming the one that is wrong. */
+export function readArgs<S extends Shape>(shape: S, given: unknown): Values<S> {
+  if (typeof given !== 'object' || given === null) throw new Error('the arguments must be an object')
+  const unknown = Object.keys(given).find(name => !Object.hasOwn(shape, name))
+  if (unknown !== undefined) throw new Error(`there is no argument ${JSON.stringify(unknown)}`)
+  const read = Object.entries(shape).map(([name, read]) => {
+    try {
+      return [name, read((given as Record<string, unknown>)[name])]
+    } catch (error) {
+      throw new Error(`argument ${name} ${(error as Error).message}`)
+    }
+  })
+  return Object.fromEntries(read) as Values<S>
+}
 
 interface Command<S extends Shape, R> {
   readonly shape: S
@@ -216,3 +282,67 @@ const making = <T>(
       throw error
     }
   })
+
+/** Whether this process can give a file to any user. */
+const isRoot = () => process.getuid?.() === 0
+
+/**
+ * Throws Error where a copy of a tree would lose owners: this process is not root, and the tree has a file of another user,
+ * or of a group that it is not in. cp says nothing of that.
+ */
+async function checkOwners(tree: string, course: Required<Course>): Promise<void> {
+  if (isRoot()) return
+  const groups = new Set([process.getgid?.(), ...(process.getgroups?.() ?? [])])
+  const ours = [...groups].flatMap(group => ['!', '-gid', `${group}`])
+  const others = ['(', '!', '-uid', `${process.getuid?.()}`, '-o', '(', ...ours, ')', ')']
+  const { signal, timeLimitMs } = course
+  const words = [tree, '-xdev', ...others, '-print', '-quit']
+  const { stdout } = await run('find', words, { signal, timeLimitMs })
+  if (stdout !== '')
+    throw new Error(`${stdout.trimEnd()} belongs to another user or group: to keep that is not permitted`)
+}
+
+/** Throws Error where what is taken from a node would lose its owners: this process is not root. */
+function checkOwnersOfNode(node: string): void {
+  if (!isRoot())
+    throw new Error(`the files of node ${node} belong to its users: to keep that is not permitted`)
+}
+
+/** The directory of the checkout or of the installed service, above dist/helper/ or lib/helper/. */
+const libexec = fileURLToPath(new URL('../../libexec', import.meta.url))
+const PROBE_MS = 30_000
+
+/** Directories as a program finds them. */
+export interface Apart {
+  /** Words to put before the words of the program: it has a mount namespace of its own then. */
+  readonly through: readonly string[]
+  /** The directories for the program, in the order in which they were given. */
+  readonly paths: readonly string[]
+  /** A path for the program where there is nothing. */
+  readonly nothing: string
+}
+
+/**
+ * Has a program find directories that are held open, whatever has their paths meanwhile, without what is mounted in them,
+ * and follow no symbolic link there: it walks by paths, and a name may be a link when it comes to it, though it was none when
+ * it was checked. Where this machine cannot do that, or this process is not root, the program gets the paths themselves if
+ * who orders it has the same rights; otherwise throws Error.
+ */
+async function apart(places: Places, ...directories: readonly OpenDirectory[]): Promise<Apart> {
+  const plain = { through: [], paths: directories.map(({ path }) => path), nothing: `${libexec}/nothing` }
+  if (process.getuid?.() !== 0) return plain
+  const words = ['--mount', '--propagation', 'private', 'sh', `${libexec}/without-links.sh`]
+  for (const { path, at } of directories) {
+    const { dev, ino } = await stat(at(), { bigint: true })
+    words.push(path, `${dev}:${ino}`)
+  }
+  words.push('--')
+  try {
+    await run('unshare', [...words, 'true'], { timeLimitMs: PROBE_MS })
+  } catch (error) {
+    if (places.byRoot && !/was replaced/.test((error as Error).message)) return plain
+    throw error
+  }
+  const paths = directories.map((_, i) => `${libexec}/${i + 1}`)
+  return { ...plain, through: ['unshare', ...words], paths }
+}

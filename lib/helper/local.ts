@@ -1,6 +1,5 @@
 import { LONGEST_MS } from '../concurrency.js'
-import { readArgs, type Shape, type Values } from './args.js'
-import { type Args, commands, type Name, type Result } from './commands.js'
+import { type Args, commands, type Name, type Result, readArgs, type Shape, type Values } from './commands.js'
 import type { Course } from './course.js'
 import { STANDARD } from './messages.js'
 import type { Places } from './places.js'

@@ -7,8 +7,8 @@ import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Helper } from '../../lib/helper/client.js'
 import type { Args, Name } from '../../lib/helper/commands.js'
+import { Helper } from '../../lib/helper/start.js'
 
 const [socket = '', images = '', files = '', rounds = '0'] = process.argv.slice(2)
 process.setgroups?.([])

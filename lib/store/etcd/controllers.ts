@@ -5,7 +5,7 @@ import { compareNames } from '../order.js'
 import type { Client } from './client.js'
 import type { Keys } from './keys.js'
 import { list, type Pair, put, transact } from './kv.js'
-import { granted, isKept, revoke } from './lease.js'
+import { granted, isKept, revoke } from './writer.js'
 
 interface ControllersOptions {
   readonly client: Client

@@ -12,10 +12,9 @@ import { Controllers, controllersAt } from './controllers.js'
 import { compared, marksIn, refuseOtherKeys } from './key-marks.js'
 import { Keys } from './keys.js'
 import { get, holds, put, transact } from './kv.js'
-import { AllRecords } from './records.js'
 import type { Keeper } from './shared-records.js'
 import { Standby } from './standby.js'
-import { commitsIn, StoredKeys } from './stored.js'
+import { AllRecords, commitsIn, StoredKeys } from './stored.js'
 import { holderIn, Writer } from './writer.js'
 
 /** What an etcd store is kept in. */

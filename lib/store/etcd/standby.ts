@@ -3,8 +3,7 @@ import type { Followed, Reached } from '../medium.js'
 import type { Client } from './client.js'
 import { Follower } from './follower.js'
 import type { Keys } from './keys.js'
-import type { AllRecords } from './records.js'
-import type { StoredKeys } from './stored.js'
+import type { AllRecords, StoredKeys } from './stored.js'
 import type { Writer } from './writer.js'
 
 interface StandbyOptions {
