@@ -46,7 +46,6 @@ interface Unclear {
  * nothing, and the head, which every commit moves on, so that a transaction that is sent again is carried out once.
  */
 export class Commits {
-  readonly #o: CommitsOptions
   readonly #finishing: Background
   /** What the head holds after our last commit. */
   #head: string | undefined
@@ -57,9 +56,8 @@ export class Commits {
   #isOpen = false
   #closeBy = Number.POSITIVE_INFINITY
 
-  constructor(options: CommitsOptions) {
-    this.#o = options
-    const { log } = options
+  constructor(private readonly o: CommitsOptions) {
+    const { log } = o
     this.#finishing = new Background({
       work: () => this.#finish(),
       retryMs: RETRY_MS,
@@ -92,14 +90,14 @@ export class Commits {
     this.#isOpen = true
     // The head moves on, so that an earlier writer that gets its right back knows of this one, whatever it writes.
     await this.#advance(revision, [], () => [])
-    for (const id of abandoned) await this.#fenced([removeAll(this.#o.keys.stagedBy(id))], revision)
+    for (const id of abandoned) await this.#fenced([removeAll(this.o.keys.stagedBy(id))], revision)
     if (intent) this.#finishing.wake()
   }
 
   /** Takes no more changes, as another one writes, or may: what is not carried out that one carries out. */
   end(): void {
     this.#isOpen = false
-    this.#o.writer.since.delete(this.#o.keys.head)
+    this.o.writer.since.delete(this.o.keys.head)
     this.#intent = undefined
   }
 
@@ -145,31 +143,31 @@ export class Commits {
     conditions: readonly JsonObject[],
     operations: readonly JsonObject[],
     otherwise: readonly JsonObject[],
-    patienceMs = this.#o.patienceMs
+    patienceMs = this.o.patienceMs
   ): Promise<Outcome> {
     return this.#patiently(() => this.#once(revision, conditions, operations, otherwise), patienceMs)
   }
 
   /** The right to write of this revision was found lost. */
   lost(revision: string): never {
-    this.#o.writer.lost(revision)
-    throw new Error(`etcd at ${this.#o.client.where}: the right to write was lost, and is asked for again`)
+    this.o.writer.lost(revision)
+    throw new Error(`etcd at ${this.o.client.where}: the right to write was lost, and is asked for again`)
   }
 
   /** Throws Error where memory is not what is stored: another one has written since we could, or etcd was restored. */
   async assertHead(revision: string): Promise<void> {
     if (!this.#isOpen) return
-    const { succeeded, found } = await this.#once(revision, [], [get(this.#o.keys.head)])
+    const { succeeded, found } = await this.#once(revision, [], [get(this.o.keys.head)])
     const known = [this.#head, ...(this.#unclear ? [this.#unclear.to, this.#unclear.settled] : [])]
-    if (!succeeded || !known.includes(found[0]?.value.toString())) throw await this.#o.overtaken()
+    if (!succeeded || !known.includes(found[0]?.value.toString())) throw await this.o.overtaken()
   }
 
   readonly #operation = ({ type, name, text }: Write): JsonObject =>
-    text === undefined ? remove(this.#o.keys.object(type, name)) : put(this.#o.keys.object(type, name), text)
+    text === undefined ? remove(this.o.keys.object(type, name)) : put(this.o.keys.object(type, name), text)
 
   /** Takes back what is unclear, and finishes what is unfinished: nothing is written over either. Gives the writer's revision. */
   async #ready(): Promise<string> {
-    const { revision } = this.#o.writer
+    const { revision } = this.o.writer
     if (this.#unclear) await this.#settle(revision)
     if (this.#intent) await this.#finishing.run()
     return revision
@@ -177,13 +175,13 @@ export class Commits {
 
   /** Stages the writes, a part at a time; the last key, the intent, commits them. The objects' keys follow. */
   async #commitIntent(revision: string, writes: readonly Revertible[]): Promise<void> {
-    const { intent } = this.#o.keys
+    const { intent } = this.o.keys
     // Never used twice: a request that etcd gets late does nothing to a later change.
     const id = `${revision}-${++this.#staged}`
-    const unstage = removeAll(this.#o.keys.stagedBy(id))
+    const unstage = removeAll(this.o.keys.stagedBy(id))
     try {
       for (const part of this.#parts(writes, ({ type, name, text = '' }) =>
-        put(this.#o.keys.stagedObject(id, type, name), text)
+        put(this.o.keys.stagedObject(id, type, name), text)
       ))
         await this.#fenced(part, revision)
     } catch (error) {
@@ -228,11 +226,11 @@ export class Commits {
   async #finish(): Promise<void> {
     const change = this.#intent
     if (!change) return
-    const { intent } = this.#o.keys
-    const last = [remove(intent), removeAll(this.#o.keys.stagedBy(change.id))]
+    const { intent } = this.o.keys
+    const last = [remove(intent), removeAll(this.o.keys.stagedBy(change.id))]
     // A part that etcd gets late, when the intent is gone, must not bring old texts back.
     const isDue = holds(intent, intentText(change))
-    const { revision } = this.#o.writer
+    const { revision } = this.o.writer
     for (const part of this.#parts(change.writes, this.#operation, last)) {
       if (performance.now() > this.#closeBy) throw new Error('shutting down; the next start goes on with it')
       const { succeeded, found } = await this.write(revision, [isDue], part, [get(intent)])
@@ -257,8 +255,8 @@ export class Commits {
     operations: readonly JsonObject[],
     otherwise: readonly JsonObject[] = []
   ): Promise<Outcome> {
-    const compare = [...this.#o.writer.isAt(revision), ...conditions]
-    return transact(this.#o.client, compare, operations, otherwise, LIMIT_MS)
+    const compare = [...this.o.writer.isAt(revision), ...conditions]
+    return transact(this.o.client, compare, operations, otherwise, LIMIT_MS)
   }
 
   /** Moves the head on, with the operations. When nobody knows whether that was done, `back` is noted. */
@@ -285,13 +283,13 @@ export class Commits {
     to: string,
     operations: readonly JsonObject[]
   ): Promise<void> {
-    const { head } = this.#o.keys
+    const { head } = this.o.keys
     const moved = [...operations, put(head, to)]
     const outcome = await this.write(revision, [holds(head, from)], moved, [get(head)])
     const [there] = outcome.found
     // It was done when it was sent before, and the answer was lost.
     if (!outcome.succeeded && there?.value.toString() !== to) this.lost(revision)
-    if (this.#isOpen) this.#o.writer.since.set(head, there?.modified ?? outcome.revision)
+    if (this.#isOpen) this.o.writer.since.set(head, there?.modified ?? outcome.revision)
   }
 
   /** Asks again while etcd gives no clear answer. After one such, a refusal says nothing of what was sent before it. */
@@ -314,13 +312,13 @@ export class Commits {
     const head = await this.#headNow()
     if (head === to) await this.#move(revision, to, settled, back())
     else if (head === this.#head) await this.#move(revision, head, settled, [])
-    else if (head !== settled) throw await this.#o.overtaken()
+    else if (head !== settled) throw await this.o.overtaken()
     this.#head = settled
     this.#unclear = undefined
   }
 
   async #headNow(): Promise<string | undefined> {
-    const { found } = await transact(this.#o.client, [], [get(this.#o.keys.head)], [], LIMIT_MS)
+    const { found } = await transact(this.o.client, [], [get(this.o.keys.head)], [], LIMIT_MS)
     return found[0]?.value.toString()
   }
 }

@@ -19,19 +19,20 @@ import { granted, type Holder, holderIn, revoke } from './writer.js'
  * large one counts from its intent on, with the writes that were staged before.
  */
 class Replica {
-  readonly #keys: Keys
   /** The writes of changes that wait for their intent, by their mark. */
   readonly #staged = new Map<string, Map<string, Write>>()
 
   /** `staged`: the keys below `Keys.staged` as they are when it begins, with their texts. */
-  constructor(keys: Keys, staged: Iterable<readonly [string, Buffer]>) {
-    this.#keys = keys
+  constructor(
+    private readonly keys: Keys,
+    staged: Iterable<readonly [string, Buffer]>
+  ) {
     for (const [key, value] of staged) this.#stage(key, value)
   }
 
   /** What a moment commits, at most one write for an object. Throws Error for keys that no svcd of this version writes. */
   take(moment: Moment): Write[] {
-    const { objects, staged, intent } = this.#keys
+    const { objects, staged, intent } = this.keys
     const writes: Write[] = []
     for (const { key, value } of moment.keys)
       if (key.startsWith(objects))
@@ -42,10 +43,10 @@ class Replica {
   }
 
   #stage(key: string, value: Buffer | undefined): void {
-    const id = this.#keys.stagerOf(key)
+    const id = this.keys.stagerOf(key)
     const writes = this.#staged.get(id) ?? new Map<string, Write>()
     if (value === undefined) writes.delete(key)
-    else writes.set(key, { ...objectIn(key, this.#keys.stagedBy(id).length), text: textOf(key, value) })
+    else writes.set(key, { ...objectIn(key, this.keys.stagedBy(id).length), text: textOf(key, value) })
     if (writes.size > 0) this.#staged.set(id, writes)
     else this.#staged.delete(id)
   }
@@ -54,7 +55,7 @@ class Replica {
     const { id, count } = countOf(value)
     const writes = this.#staged.get(id)
     const size = writes?.size ?? 0
-    if (size !== count) throw new Error(`${this.#keys.intent}: ${size} of its ${count} writes are known`)
+    if (size !== count) throw new Error(`${this.keys.intent}: ${size} of its ${count} writes are known`)
     return writes?.values() ?? []
   }
 }
@@ -89,7 +90,6 @@ class OtherHistoryError extends Error {}
 
 /** Follows what others commit: each commit whole, in order, once, whatever happens to connections and members of etcd. */
 export class Follower {
-  readonly #o: FollowerOptions
   #replica: Replica | undefined
   /** All up to this revision was told. */
   #revision = '0'
@@ -116,9 +116,7 @@ export class Follower {
   #waiting: { readonly revision: bigint; done(): void }[] = []
   readonly #looking = new Background({ work: () => this.#look(), everyMs: LOOK_MS })
 
-  constructor(options: FollowerOptions) {
-    this.#o = options
-  }
+  constructor(private readonly o: FollowerOptions) {}
 
   /** Begins with what was read, otherwise reads it; nothing between that and what is told is left out. */
   start(stored?: StoredKeys): void {
@@ -186,7 +184,7 @@ export class Follower {
   }
 
   #begin(stored: StoredKeys): void {
-    this.#replica = new Replica(this.#o.keys, stored.staged)
+    this.#replica = new Replica(this.o.keys, stored.staged)
     this.#head = stored.head
     this.#known = stored.known
     this.#advance(stored.revision)
@@ -197,7 +195,7 @@ export class Follower {
    * here, what is known here.
    */
   async #pairs(): Promise<readonly (Pair | undefined)[]> {
-    const { client, keys } = this.#o
+    const { client, keys } = this.o
     const revision = this.#revision
     const known = [...(this.#replica ? this.#known : [])]
     const now = [get(keys.head), get(keys.writer)]
@@ -231,7 +229,7 @@ export class Follower {
         if (isUntold) this.#replica = undefined
         const reason = error instanceof LoadError ? briefly(error.problems) : reasonOf(error)
         if (this.#problem === '' || isOther)
-          this.#o.log('warn', `what other controllers change is not heard, and is asked for again: ${reason}`)
+          this.o.log('warn', `what other controllers change is not heard, and is asked for again: ${reason}`)
         this.#problem = reason
         // Two clusters behind the endpoints would have it read without end.
         pauseMs =
@@ -244,7 +242,7 @@ export class Follower {
   }
 
   async #follow(signal: AbortSignal): Promise<never> {
-    const { client, keys, followed, records } = this.#o
+    const { client, keys, followed, records } = this.o
     if (!this.#replica) {
       await this.#telling(async () => {
         const stored = await StoredKeys.read(client, keys, signal)
@@ -281,7 +279,7 @@ export class Follower {
   }
 
   #tell({ revision: modified, keys: told }: Moment): void {
-    const { head, writer } = this.#o.keys
+    const { head, writer } = this.o.keys
     const known = new Map([head, writer].map(key => [key, this.#known.get(key) ?? '']))
     for (const [i, { key, value }] of told.entries()) {
       if (i === 0 || key === head || key === writer) known.set(key, writtenAs(value && { modified, value }))
@@ -309,7 +307,7 @@ export class Follower {
 
   /** Ends the right to write of who gives no sign of life, unless that one gives one before this comes to its turn in etcd. */
   async #free(writer: Pair, head: Pair | undefined): Promise<void> {
-    const { client, keys, log } = this.#o
+    const { client, keys, log } = this.o
     const wasFull = this.#isFull
     const lease = await granted(client, PROBE_SECONDS, LOOK_LIMIT_MS).catch(error => {
       if (error instanceof NoRoomError) return undefined
@@ -360,9 +358,9 @@ export class Follower {
     if (this.#replica && [head, writer].every(pair => !pair || isTold(pair))) {
       this.#freshMs = asked
       this.#behindSinceMs = undefined
-      if (this.#problem !== '') this.#o.log('info', 'what other controllers change is heard again')
+      if (this.#problem !== '') this.o.log('info', 'what other controllers change is heard again')
       this.#problem = ''
-      if (this.isFree) this.#o.free?.()
+      if (this.isFree) this.o.free?.()
       return
     }
     if (this.#isTelling) {

@@ -58,7 +58,6 @@ const recordsIn = <R>(text = ''): R[] =>
  */
 export class SharedRecords<R> implements Records<R> {
   readonly isShared = true
-  readonly #o: SharedOptions
   #memory: SharedMemory<R> | undefined
   /** What is stored and no memory has yet. */
   #untold = new Map<string, string>()
@@ -72,12 +71,10 @@ export class SharedRecords<R> implements Records<R> {
   #running: Promise<void> | undefined
   #isClosed = false
 
-  constructor(options: SharedOptions) {
-    this.#o = options
-  }
+  constructor(private readonly o: SharedOptions) {}
 
   get isFollowing(): boolean {
-    return this.#o.keeper.isFollowing
+    return this.o.keeper.isFollowing
   }
 
   /**
@@ -142,7 +139,7 @@ export class SharedRecords<R> implements Records<R> {
 
   /** What is stored of a name, for who keeps it nowhere else. Throws Error where etcd does not tell, or the right to write is not ours. */
   async read(name: string): Promise<R[]> {
-    const { keeper, key } = this.#o
+    const { keeper, key } = this.o
     const { revision } = keeper
     const { succeeded, found } = await keeper.write(revision, [], [get(`${key}/${name}`)], [])
     if (!succeeded) keeper.lost(revision)
@@ -236,7 +233,7 @@ export class SharedRecords<R> implements Records<R> {
     texts: ReadonlyMap<string, string>,
     end = this.#head?.endsWith(UNFINISHED) ? UNFINISHED : ''
   ): Promise<void> {
-    const { keeper, key } = this.#o
+    const { keeper, key } = this.o
     const operations = [...texts].map(([name, text]) => {
       const at = `${key}/${name}`
       return text === '' ? remove(at) : put(at, text)
@@ -278,7 +275,7 @@ export class SharedRecords<R> implements Records<R> {
     try {
       memory.take(name, recordsIn<R>(text), Buffer.byteLength(text))
     } catch (error) {
-      const { key, log } = this.#o
+      const { key, log } = this.o
       log(
         'warn',
         `${oneLine(`${key}/${name}`, 300)} in etcd is no record, and is left out: ${reasonOf(error)}`

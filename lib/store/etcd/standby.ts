@@ -26,12 +26,10 @@ interface StandbyOptions {
 
 /** Who does not write: follows who does, and can take the right to write when nobody has it. */
 export class Standby {
-  readonly #o: StandbyOptions
   readonly #follower: Follower
 
-  constructor(options: StandbyOptions) {
-    this.#o = options
-    this.#follower = new Follower(options)
+  constructor(private readonly o: StandbyOptions) {
+    this.#follower = new Follower(o)
   }
 
   /** Follows from what was read, otherwise reads it first. */
@@ -51,7 +49,7 @@ export class Standby {
 
   /** Says who writes. */
   get following(): string {
-    const { client, keys } = this.#o
+    const { client, keys } = this.o
     const { holder, isFree } = this.#follower
     const who = isFree ? 'nobody for the moment, try again soon' : (holder?.who ?? 'another svcd')
     return `etcd at ${client.where}: what is below ${keys.prefix} is written by ${who}`
@@ -79,7 +77,7 @@ export class Standby {
 
   /** Takes the right to write, if nobody has it. */
   async take(): Promise<void> {
-    const { writer, patienceMs } = this.#o
+    const { writer, patienceMs } = this.o
     // The key of the writer is one of those that are followed: what was written before it has been told by then.
     const revision = await writer.take(made =>
       Promise.race([
@@ -91,6 +89,6 @@ export class Standby {
     )
     if (revision === undefined) return
     await this.#follower.close()
-    await this.#o.promoted(revision, this.revision)
+    await this.o.promoted(revision, this.revision)
   }
 }

@@ -27,8 +27,6 @@ export class StoredKeys implements Stored {
   readonly #objects = new Map<string, Map<string, Buffer | string>>()
   readonly #problems: Problem[] = []
   readonly #foreign: Problem[] = []
-  readonly #keys: Keys
-  readonly #client: Client
   readonly #where: string
   /** What `Keys.head` held; undefined before the first commit. */
   readonly head: string | undefined
@@ -45,8 +43,8 @@ export class StoredKeys implements Stored {
   readonly records: ReadonlyMap<string, StoredRecords>
 
   private constructor(
-    client: Client,
-    keys: Keys,
+    private readonly client: Client,
+    private readonly keys: Keys,
     pairs: readonly Pair[],
     /** Of etcd, at which all of it is so. */
     readonly revision: string
@@ -54,8 +52,6 @@ export class StoredKeys implements Stored {
     const values = new Map(pairs.map(({ key, value }) => [key, value]))
     const of = (wanted: string) => writtenAs(pairs.find(({ key }) => key === wanted))
     this.known = new Map([keys.head, keys.writer].map(key => [key, of(key)]))
-    this.#keys = keys
-    this.#client = client
     this.#where = `etcd at ${client.where}: `
     try {
       this.head = headOf(values.get(keys.head))
@@ -145,17 +141,17 @@ export class StoredKeys implements Stored {
   }
 
   place(type?: string, name?: string): string {
-    if (type === undefined) return this.#at(this.#keys.prefix)
-    return this.#at(name === undefined ? `${this.#keys.objects}${type}/` : this.#keys.object(type, name))
+    if (type === undefined) return this.#at(this.keys.prefix)
+    return this.#at(name === undefined ? `${this.keys.objects}${type}/` : this.keys.object(type, name))
   }
 
   mended({ file, ...problem }: Problem): Problem {
     const key = file.slice(this.#where.length)
     // A key that is cut or escaped in a message is none to type.
-    if (!key.startsWith(this.#keys.objects) || key.endsWith('/') || /[\\…]/.test(key))
+    if (!key.startsWith(this.keys.objects) || key.endsWith('/') || /[\\…]/.test(key))
       return { file, ...problem }
     const word = /^[\w./:@-]+$/.test(key) ? key : `'${key.replaceAll("'", "'\\''")}'`
-    const { etcdctl } = this.#client
+    const { etcdctl } = this.client
     // etcdctl asks for the password on its standard input.
     const put = etcdctl(`put ${word} -- "$(cat FILE)"`)
     const message = `${problem.message}; put it right (${put}) or remove it (${etcdctl(`del ${word}`)})`
@@ -168,7 +164,7 @@ export class StoredKeys implements Stored {
     return [
       ...this.#problems,
       ...strange.map(({ type }) => ({
-        file: this.#at(this.#keys.intent),
+        file: this.#at(this.keys.intent),
         message: `a damaged intent: it has a write of an unknown type, ${oneLine(JSON.stringify(type), 100)}`
       })),
       // Who goes on without them would write beside them what their release does not allow.
@@ -185,7 +181,7 @@ export class StoredKeys implements Stored {
 
   #add(key: string, value: Buffer): void {
     try {
-      const { type, name } = objectIn(key, this.#keys.objects.length)
+      const { type, name } = objectIn(key, this.keys.objects.length)
       this.#ofType(type).set(name, value)
     } catch (error) {
       const reason = oneLine(reasonOf(error), 300)
@@ -269,12 +265,9 @@ type Options = Omit<ConstructorParameters<typeof SharedRecords>[0], 'key'> & { r
 
 /** All that is kept of nodes and requests and is no object, by its kind. */
 export class AllRecords {
-  readonly #o: Options
   readonly #kinds = new Map<string, SharedRecords<never>>()
 
-  constructor(options: Options) {
-    this.#o = options
-  }
+  constructor(private readonly o: Options) {}
 
   /** How to open the records of a kind. `before` gives those that it begins with where there was none yet. */
   opener(kind: string, before: OpenRecords): OpenRecords {
@@ -294,7 +287,7 @@ export class AllRecords {
 
   /** Takes a key that another controller has changed, if it is one of a record. */
   hear(key: string, value: Buffer | undefined): void {
-    const [kind, name] = recordIn(this.#o.keys, key) ?? []
+    const [kind, name] = recordIn(this.o.keys, key) ?? []
     if (kind === undefined) return
     const text = value?.toString()
     if (name === undefined) this.#of(kind).hearHead(text)
@@ -314,7 +307,7 @@ export class AllRecords {
   #of(kind: string): SharedRecords<never> {
     const known = this.#kinds.get(kind)
     if (known) return known
-    const { keys, keeper, log } = this.#o
+    const { keys, keeper, log } = this.o
     const records = new SharedRecords<never>({ key: keys.recordsOf(kind), keeper, log })
     this.#kinds.set(kind, records)
     return records

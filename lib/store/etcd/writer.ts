@@ -33,7 +33,6 @@ interface WriterOptions {
  * every commit compares that: who had the right once, and was stopped, or cut off, can write nothing of then any more.
  */
 export class Writer {
-  readonly #options: WriterOptions
   #lease = ''
   /** Another one for each right that was asked for: in a restored etcd, revisions come again. */
   #word = ''
@@ -50,8 +49,7 @@ export class Writer {
   full = ''
   readonly #keeping: Background
 
-  constructor(options: WriterOptions) {
-    this.#options = options
+  constructor(private readonly options: WriterOptions) {
     this.#keeping = new Background({
       work: () => this.#keep(),
       // A long lease must not hide for long that etcd was restored.
@@ -71,7 +69,7 @@ export class Writer {
    */
   get doubtMs(): number {
     const agoMs = performance.now() - this.#heldMs
-    const isOurs = this.problem === '' && this.#revision !== '' && agoMs < this.#options.ttlSeconds * 1000
+    const isOurs = this.problem === '' && this.#revision !== '' && agoMs < this.options.ttlSeconds * 1000
     return isOurs ? 0 : agoMs
   }
 
@@ -89,7 +87,7 @@ export class Writer {
 
   /** Holds where the right is still that of this revision, and no key is older than we wrote it: an older snapshot may have our right. */
   isAt(revision: string) {
-    const { key } = this.#options
+    const { key } = this.options
     const isOurs = [isCreatedAt(key, revision), holds(key, this.#self)]
     return [...isOurs, ...[...this.since].map(pair => isSince(...pair))]
   }
@@ -97,7 +95,7 @@ export class Writer {
   /** Gets the right, once a holder that is gone has had its time. Throws WrittenError where another one has it. */
   async acquire(): Promise<void> {
     // Twice the time: a member of etcd that has just become leader gives all leases their whole time again.
-    const waitMs = (2 * this.#options.ttlSeconds + 1) * 1000
+    const waitMs = (2 * this.options.ttlSeconds + 1) * 1000
     const giveUp = performance.now() + waitMs
     let isTold = false
     for (;;) {
@@ -109,7 +107,7 @@ export class Writer {
       if (performance.now() > giveUp)
         throw new WrittenError(`${this.#at} is written by ${holder}: stop svcd there first`)
       if (holder !== '' && !isTold)
-        this.#options.log(
+        this.options.log(
           'info',
           `${this.#at} is written by ${holder}: waiting for its end, ${waitMs / 1000} s at most`
         )
@@ -142,7 +140,7 @@ export class Writer {
     this.#over ||= reason
     this.#revision = ''
     this.full = ''
-    const { client, key } = this.#options
+    const { client, key } = this.options
     this.since.delete(key)
     const ID = this.#lease
     this.#lease = ''
@@ -156,11 +154,11 @@ export class Writer {
 
   /** A question takes this long at most, so that another endpoint can be asked before the lease ends. */
   get #limitMs(): number {
-    return (this.#options.ttlSeconds * 1000) / 3
+    return (this.options.ttlSeconds * 1000) / 3
   }
 
   get #at(): string {
-    return `etcd at ${this.#options.client.where}: what is below ${this.#options.key.replace(/[^/]*$/, '')}`
+    return `etcd at ${this.options.client.where}: what is below ${this.options.key.replace(/[^/]*$/, '')}`
   }
 
   async #keep(): Promise<void> {
@@ -170,14 +168,14 @@ export class Writer {
     // Who has given it up meanwhile must not get it again.
     if (ends !== this.#ends) return
     this.#revision = ''
-    const holder = await this.#elect(this.#options.regained)
+    const holder = await this.#elect(this.options.regained)
     if (holder === undefined) this.#keeping.wake()
-    else if (ends === this.#ends) await this.#options.overtaken(`${this.#at} is written by ${holder} now`)
+    else if (ends === this.#ends) await this.options.overtaken(`${this.#at} is written by ${holder} now`)
   }
 
   /** Keeps the lease, and gives the others a sign of life. False where the right of this revision is lost. */
   async #isKept(revision: string): Promise<boolean> {
-    const { client, key } = this.#options
+    const { client, key } = this.options
     const asked = performance.now()
     const lease = this.#lease
     if (!(await isKept(client, lease, this.#limitMs))) return false
@@ -189,7 +187,7 @@ export class Writer {
       this.full = ''
     } catch (error) {
       // It may be taken yet: it is given again soon. Once the lease is over it is a fault that has to be seen.
-      const isOver = performance.now() - this.#heldMs > this.#options.ttlSeconds * 1000
+      const isOver = performance.now() - this.#heldMs > this.options.ttlSeconds * 1000
       if (error instanceof UnclearError && !isOver) {
         this.#keeping.wake(RETRY_MS.first)
         return true
@@ -205,13 +203,13 @@ export class Writer {
 
   /** What our key holds. */
   get #self(): string {
-    const { url, ttlSeconds } = this.#options
+    const { url, ttlSeconds } = this.options
     return JSON.stringify({ host: hostname(), pid: process.pid, url, ttl: ttlSeconds, word: this.#word })
   }
 
   /** Takes the key where nobody has it, and makes the right ours after `before`. Gives who has it; undefined: we have. */
   async #elect(before = async (_revision: string) => {}): Promise<string | undefined> {
-    const { client, key, ttlSeconds } = this.#options
+    const { client, key, ttlSeconds } = this.options
     const ends = this.#ends
     const asked = performance.now()
     // One that was granted and not used ends by itself.
