@@ -3,7 +3,6 @@ import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { parseAddress } from '../../lib/model/address.js'
 import { requirePrograms } from '../support/programs.js'
-import { populated } from '../support/routes.js'
 import { mac, type Objects } from './cluster.js'
 import { dhcpServers } from './dhcp-servers.js'
 import { type Lease, wire } from './namespaces.js'
@@ -84,25 +83,6 @@ for (const server of dhcpServers) {
     }
   })
 }
-
-t.test('a network names one on its wire: a reference like any other, and never itself', async t => {
-  const c = await populated(t)
-  const post = async (name: string, body: object) => (await c.post(`/config/network/${name}`, body)).status
-  t.equal(await post('second', { network: '10.7.0.0/24', shared_with: 'cluster' }), 201)
-  const itself = await c.post('/config/network/second', { shared_with: 'second' })
-  t.match(
-    [itself.status, itself.text],
-    [400, /network second: field \\"shared_with\\" is the network itself/]
-  )
-  const missing = await c.post('/config/network/second', { shared_with: 'clutser' })
-  t.match([missing.status, missing.text], [400, /network clutser does not exist \(did you mean/])
-  t.equal(await post('third', { network: '10.8.0.0/24', shared_with: 'second' }), 201)
-  t.equal(await post('second', { newnetname: 'other' }), 200)
-  t.match((await c.get('/config/network/third')).text, /"shared_with":"other"/)
-  t.equal((await c.get('/config/network/other/_delete')).status, 400)
-  t.equal(await post('third', { shared_with: null }), 200)
-  t.equal((await c.get('/config/network/other/_delete')).status, 200, 'nothing names it')
-})
 
 t.test('svcd sees which addresses are on one card, with labels too, and leaves loopback out', async t => {
   const { server, client } = await wire(t)
