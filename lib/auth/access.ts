@@ -147,8 +147,13 @@ function refuseBrowsers(headers: RequestHead['headers']): void {
  * Throws 403 where a page of another origin has a browser ask: what fails would count against whoever reads that page. The front server
  * passes Host on as it is.
  */
-export function refuseForeignPage({ origin, host = '', 'sec-fetch-site': site }: RequestHead['headers']): void {
-  const isForeign = origin !== undefined && (!URL.canParse(origin) || new URL(origin).host !== host.toLowerCase())
+export function refuseForeignPage({
+  origin,
+  host = '',
+  'sec-fetch-site': site
+}: RequestHead['headers']): void {
+  const isForeign =
+    origin !== undefined && (!URL.canParse(origin) || new URL(origin).host !== host.toLowerCase())
   if (isForeign || site === 'cross-site') throw forbidden('a page of another site has asked for a token')
 }
 

@@ -2,6 +2,7 @@ import { didYouMean } from '../did-you-mean.js'
 import { type Prefix, parsePrefix } from './address.js'
 import type { Docs } from './docs.js'
 import { groupInForce, groupOf, settingsOf } from './effective.js'
+import { tooLongOf } from './lengths.js'
 import type { ClusterSettings, View } from './stored.js'
 import { objectTypes } from './types.js'
 
@@ -53,6 +54,7 @@ function* looseInGroup(doc: Docs['group'], cluster: ClusterSettings): Generator<
 }
 
 function* looseInNode(view: View, doc: Docs['node'], cluster: ClusterSettings): Generator<string> {
+  yield* tooLongOf(view, doc, cluster)
   const group = groupOf(view, doc)
   const ofGroup = group ? interfacesOf(group) : []
   const wanted = settingsOf(doc, group, cluster).provision_interface

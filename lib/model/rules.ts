@@ -4,6 +4,7 @@ import { badRequest, ServiceError } from '../errors.js'
 import { toAddress } from './address.js'
 import type { AttachedShapes, Docs, TypeName } from './docs.js'
 import { type Connection, type Mention, type Owner, ownerText, type Ref, referencesOf } from './index.js'
+import { checkLengths } from './lengths.js'
 import { checkDeviceAddress, controllerAddresses } from './networks.js'
 import type { ObjectType } from './object-type.js'
 import type { AttachedType, Change, ClusterSettings, Tx, View } from './stored.js'
@@ -53,6 +54,7 @@ function* checkingChange(
   if (after) for (const check of checksOf(tx, ref, cluster)) check()
   else checkRemoved(tx, ref)
   if (before && after && object.checkChange) yield* object.checkChange(tx, before, after, cluster)
+  yield* checkLengths(tx, { type, name, before, after }, cluster)
 }
 
 /** What is wrong with a stored object. */

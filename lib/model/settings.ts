@@ -67,6 +67,7 @@ export const iniSettings = (ini: {
   variables: {},
   controller: ini.controller,
   otherControllers: [],
+  urls: ini.http.urls,
   urlAddresses: ini.http.urls.map(url => new URL(url).hostname).filter(isIPv4),
   servesDns: ini.dns.server !== 'none',
   imageDirectory: ini.image.directory

@@ -170,6 +170,8 @@ export interface ClusterSettings {
   readonly otherControllers: readonly NamedController[]
   /** The addresses of `[http] url`. */
   readonly urlAddresses: readonly string[]
+  /** The URLs of svcd that boot scripts name, this controller's first; absent: not known. */
+  readonly urls?: readonly string[]
   /** The DNS server on the controller is svcd's: it knows the cluster's names. */
   readonly servesDns: boolean
   /** `[image] directory`, absolute. */

@@ -23,7 +23,9 @@ t.test('a turn makes one piece of one list, the first pieces too', async t => {
     if (!isOver) setImmediate(turn)
   }
   setImmediate(turn)
-  const clients = Array.from({ length: 20 }, () => new RawClient(port).send('GET /list HTTP/1.1\r\nHost: x\r\n\r\n'))
+  const clients = Array.from({ length: 20 }, () =>
+    new RawClient(port).send('GET /list HTTP/1.1\r\nHost: x\r\n\r\n')
+  )
   for (const client of clients) {
     t.match(await client.response(), { status: 200 })
     client.socket.destroy()

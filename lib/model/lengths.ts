@@ -1,0 +1,148 @@
+import { badRequest } from '../errors.js'
+import { effectiveNode, findingMembers, kernelOptionsInForce } from './effective.js'
+import { isBmc } from './index.js'
+import type { Change, ClusterSettings, Tx, View } from './stored.js'
+import type { GroupDoc } from './types/group.js'
+import type { InterfaceDoc } from './types/interface.js'
+import type { NodeDoc } from './types/node.js'
+import type { OsimageDoc } from './types/osimage.js'
+
+/** What Linux takes of a host name, of the arguments of the kernel, and of the name of an interface. */
+const most = { hostName: 64, kernelArguments: 2047, interfaceName: 15 }
+
+/** The bytes of the arguments that a boot script gives to the kernel (rules 4.2). */
+function argumentBytes(
+  { urls: [url = '', ...others] = [] }: ClusterSettings,
+  options: string,
+  { node = '', hostname = '', ip = '' } = {}
+): number {
+  const more = others.length > 0 ? ` svc.urls=${others.join(',')}` : ''
+  return (
+    `root=svc svc.bootproto=${ip === '' ? 'dhcp' : 'static'} svc.mac=00:00:00:00:00:00 svc.ip=${ip} svc.url=${url}${more} ` +
+    `svc.node=${node} svc.hostname=${hostname} svc.service=0 initrd=initrd.img${options && ` ${options}`}`
+  ).length
+}
+
+const lostEnd = (bytes: number) =>
+  bytes > most.kernelArguments
+    ? `its kernel arguments have ${bytes} bytes with those that svcd adds, and Linux reads ${most.kernelArguments}: shorten "kerneloptions" of the node, its group or its image`
+    : undefined
+
+/** Why Linux would cut the host name of a node, and the arguments that its kernel gets (rules 3.18); undefined for each that fits. */
+function tooLong(view: View, node: NodeDoc, cluster: ClusterSettings) {
+  const { image, group, provision, prefix, hostname, domain } = effectiveNode(view, node, cluster)
+  const { text } = kernelOptionsInForce(image, group, node)
+  const ip = provision?.ipaddress === undefined ? '' : `${provision.ipaddress}/${prefix?.length ?? 0}`
+  return {
+    hostName:
+      hostname.length > most.hostName
+        ? `its host name ${hostname} has ${hostname.length} characters, and Linux takes ${most.hostName}: give the node a shorter name, or it or its group a "domain" that is shorter than ${domain}`
+        : undefined,
+    kernel: lostEnd(argumentBytes(cluster, text, { node: node.name, hostname, ip }))
+  }
+}
+
+/** What is too long for Linux of a node as it is stored, a sentence for each. */
+export const tooLongOf = (view: View, node: NodeDoc, cluster: ClusterSettings): string[] =>
+  Object.values(tooLong(view, node, cluster)).filter(why => why !== undefined)
+
+/**
+ * Refuses what a change makes too long for Linux, and names that no host can have (rules 3.18). What was so before is left
+ * as it is, and an import takes it (rules 3.11). A step for each node that may feel the change; throws 400.
+ */
+export function* checkLengths(tx: Tx, change: Change, cluster: ClusterSettings): Generator<void> {
+  const { type, name, before, after } = change
+  if (!after) return
+  if (type === 'node') {
+    if (!before) checkHostName(name)
+    checkInterfaces(`node ${name}`, before as NodeDoc | undefined, after as NodeDoc)
+    refuseNew(tx, tx, before as NodeDoc | undefined, after as NodeDoc, cluster, '')
+    return
+  }
+  if (type === 'group') checkInterfaces(`group ${name}`, before as GroupDoc | undefined, after as GroupDoc)
+  if ((type !== 'group' && type !== 'osimage') || !concerns(before, after)) return
+  const { kerneloptions: own = '' } = after as GroupDoc | OsimageDoc
+  const why = lostEnd(argumentBytes(cluster, own))
+  if (why !== undefined && own !== (before as GroupDoc | undefined)?.kerneloptions)
+    throw badRequest(`${type === 'group' ? 'group' : 'OS image'} ${name}: ${why}`)
+  if (!before) return
+  const get = (of: string, named: string) =>
+    of === type && named === name ? before : tx.get(of as 'node', named)
+  const was = { index: tx.index, get } as unknown as View
+  const nodes =
+    type === 'group'
+      ? [...(tx.index.members(name)?.all.values ?? [])]
+      : yield* findingMembers(tx, 'osimage', name)
+  for (const member of nodes) {
+    yield
+    const node = tx.get('node', member)
+    if (node) refuseNew(was, tx, node, node, cluster, `${type === 'group' ? 'group' : 'OS image'} ${name}: `)
+  }
+}
+
+/** Whether a change of a group or an image may make something of its nodes longer. */
+const concerns = (before: object | undefined, after: object) =>
+  (['kerneloptions', 'domain', 'provision_interface', 'osimage', 'osimagetag'] as const).some(
+    field => (before as GroupDoc | undefined)?.[field] !== (after as GroupDoc)[field]
+  )
+
+/** Refuses what is too long of a node now, and was not before. */
+function refuseNew(
+  was: View,
+  is: View,
+  before: NodeDoc | undefined,
+  after: NodeDoc,
+  cluster: ClusterSettings,
+  where: string
+): void {
+  const now = tooLong(is, after, cluster)
+  for (const what of ['hostName', 'kernel'] as const)
+    if (now[what] !== undefined && (!before || tooLong(was, before, cluster)[what] === undefined))
+      throw badRequest(`${where}node ${after.name}: ${now[what]}`)
+}
+
+function checkHostName(name: string): void {
+  if (/^(?:localhost[46]?|ip6-(?:localhost|loopback))$/.test(name))
+    throw badRequest(`node ${name}: each system gives this name to itself: take another one`)
+  if (/^(?:\d+|0x[0-9a-f]+)$/.test(name))
+    throw badRequest(
+      `node ${name}: programs take a name of digits alone for an address: take one such as node${name}`
+    )
+}
+
+interface Holder {
+  readonly interfaces?: readonly Pick<InterfaceDoc, 'interface' | 'options'>[]
+}
+
+/** Linux makes no VLAN, bond or bridge with a longer name, and the network files name what these lie on. */
+function checkInterfaces(title: string, before: Holder | undefined, { interfaces = [] }: Holder): void {
+  const had = new Set(before?.interfaces?.map(entry => `${entry.interface} ${entry.options ?? ''}`))
+  const taken = new Set(interfaces.map(entry => entry.interface))
+  for (const entry of interfaces) {
+    const { interface: name, options = '' } = entry
+    if (options === '' || isBmc(entry) || had.has(`${name} ${options}`)) continue
+    const words = new Map(
+      options.split(/\s+/).map(word => [word.replace(/=.*/, ''), word.replace(/^[^=]*=?/, '')])
+    )
+    const kind = (['vlan', 'bond', 'bridge'] as const).find(word => words.has(word))
+    const takes = `Linux takes ${most.interfaceName} characters for the name of an interface, and`
+    for (const word of ['link', 'bond', 'bridge'])
+      for (const lower of words.get(word)?.split(',') ?? [])
+        if (lower.length > most.interfaceName)
+          throw badRequest(
+            `${title}: interface ${name}: ${takes} ${lower} in its options has ${lower.length}`
+          )
+    if (kind === undefined || name.length <= most.interfaceName) continue
+    const base = { vlan: `vlan${words.get('vlan')}`, bond: 'bond0', bridge: 'br0' }[kind]
+    let better = base
+    for (let n = 1; taken.has(better); n++)
+      better = kind === 'vlan' ? `${base}-${n}` : base.replace('0', `${n}`)
+    const link =
+      kind === 'vlan' && !words.has('link')
+        ? `, with link=${name.replace(/\.[^.]*$/, '')} in its options`
+        : ''
+    throw badRequest(
+      `${title}: interface ${name}: ${takes} this ${kind} has ${name.length}: call it ${better}${link}`
+    )
+  }
+}
