@@ -4,7 +4,7 @@ import { type FieldType, freeText, ValueError } from '../model/field.js'
 import type { Actor } from '../model/model.js'
 import type { NodeDoc } from '../model/types/node.js'
 import type { ServiceState } from '../monitor/health.js'
-import type { NodeStatus } from '../monitor/node-status.js'
+import { type NodeStatus, withoutOutput } from '../monitor/node-status.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
 import { type Entry, type Listing, listed, listQuery, pausing } from './listing.js'
 import { nodesIn } from './node-sets.js'
@@ -31,7 +31,11 @@ const report = bodyOf(
   { state: { type: nodeState, required: true, meaning: 'what the node is doing' } }
 )
 
-const reason = orNull(string('why the node last got no boot script, or one that may not work'))
+const reason = orNull(
+  string(
+    'why the node last got no boot script, or one that may not work, or why its installation is tried again'
+  )
+)
 const lastState = object({ name: string(), state: orNull(string()), since: orNull(time), reason })
 const listing: Listing = { title: 'state', place: 'monitor.status.{node}', item: lastState }
 
@@ -39,7 +43,12 @@ const listing: Listing = { title: 'state', place: 'monitor.status.{node}', item:
 function statesOf(status: NodeStatus, names: readonly string[]): Entry[] {
   return names.map(name => {
     const last = status.history(name).at(-1)
-    const shown = { name, state: last?.state ?? null, since: last?.time ?? null, reason: status.reason(name) }
+    const shown = {
+      name,
+      state: last?.state ?? null,
+      since: last?.time ?? null,
+      reason: status.trouble(name)
+    }
     return { name, values: () => shown }
   })
 }
@@ -74,7 +83,7 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
       body: report,
       handler: async (request, { state }) => {
         const { name } = model.get('node', param(request, 'node'))
-        if (request.caller.kind === 'node') trace.report(name, state, request)
+        if (request.caller.kind === 'node') trace.report(name, withoutOutput(state), request)
         const before = status.history(name).at(-1)
         await status.report(name, state)
         metrics.reported(before, status.history(name).at(-1))
@@ -115,8 +124,8 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
         const history = status.history(name)
         const shown =
           request.caller.kind === 'anonymous'
-            ? { state }
-            : { state, since: history.at(-1)?.time ?? null, reason: status.reason(name), history }
+            ? { state: state && withoutOutput(state) }
+            : { state, since: history.at(-1)?.time ?? null, reason: status.trouble(name), history }
         return ok({ monitor: { status: { [name]: shown } } })
       }
     }),

@@ -1,5 +1,6 @@
 import { type Boot, clipped, type Pack, type Step, type StepName } from './boot-steps.js'
 import type { Running } from './boots.js'
+import { withoutOutput } from './node-status.js'
 
 /** All that a verdict goes by. Times are milliseconds since 1970. */
 export interface Facts {
@@ -14,6 +15,8 @@ export interface Facts {
   /** The last boot in which the node reported with its token. */
   readonly told: Boot | undefined
   readonly elsewhere: readonly Step[]
+  /** The state in which its last installation failed, with what was printed then. */
+  readonly failure?: string | undefined
   /** Why it would get no boot script now. */
   readonly obstacle: () => string | undefined
   readonly running: Running | undefined
@@ -110,7 +113,9 @@ export function failure(facts: Facts): { step: Step; name: string; reason: strin
 export const failed = (facts: Facts, pattern: RegExp): string | undefined => {
   const found = failure(facts)
   if (!found || !pattern.test(found.reason)) return undefined
-  const { step, name, reason } = found
+  const { step, name } = found
+  const whole = facts.failure && clipped(withoutOutput(facts.failure)) === step.about
+  const reason = whole ? (facts.failure ?? '').replace(/^installer\.failed: *[\w-]*:? */, '') : found.reason
   return `the installation of ${facts.node} failed in step ${name} at ${at(step.last)}${times(step.count)}: ${reason || 'no reason was reported'}`
 }
 

@@ -48,6 +48,11 @@ const mostNews = 10
 const newest = (history: readonly Report[]) => history.slice(-historyLength)
 const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0)
 
+/** What stands in a state before the output of what has failed, which may hold what not everybody is to see. */
+const beforeOutput = '; it printed: '
+/** A state without the output of what has failed. */
+export const withoutOutput = (state: string) => state.split(beforeOutput, 1)[0] as string
+
 /** How an installation ended; a failed one with its step and why. */
 const outcome = /^installer\.(completed|failed)\b(?:: *([\w-]+)(?=:|$))?(?:: *(.*))?/s
 
@@ -115,10 +120,11 @@ export class NodeStatus {
     const before = kept.history
     kept.history = newest([...kept.history, { state, time }])
     this.told(name)
-    const [, ended, step, reason] = outcome.exec(state) ?? []
+    const [, ended, step, reason] = outcome.exec(withoutOutput(state)) ?? []
     if (ended !== 'failed') return
     // A node tries again for ever: the same failure is told once.
-    if (before.findLast(report => outcome.test(report.state))?.state === state) return
+    const last = before.findLast(report => outcome.test(report.state))
+    if (last && withoutOutput(last.state) === withoutOutput(state)) return
     const pace = within(kept.failures)
     if (pace === undefined) return
     kept.failures = pace
@@ -144,6 +150,25 @@ export class NodeStatus {
   /** Why the node's machine last got no boot script, or one that may not work; null when all was well. */
   reason(node: string): string | null {
     return this.#nodes.get(node)?.reason ?? null
+  }
+
+  /** The reason, else why the installation failed that is tried again; null when all is well. */
+  trouble(node: string): string | null {
+    const { history = [], reason = null } = this.#nodes.get(node) ?? {}
+    const state = history.at(-1)?.state
+    if (reason !== null || !state?.startsWith('installer.') || outcome.test(state)) return reason
+    return (
+      this.failure(node)?.replace(
+        /^installer\.failed:?/,
+        'the installation is tried again; it failed in step'
+      ) ?? null
+    )
+  }
+
+  /** The state in which the last installation failed, unless one was completed after that. */
+  failure(node: string): string | undefined {
+    const state = this.history(node).findLast(report => outcome.test(report.state))?.state
+    return state?.startsWith('installer.failed') ? state : undefined
   }
 
   /**

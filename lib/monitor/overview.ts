@@ -16,7 +16,7 @@ import { isStale, wouldRun } from './stale.js'
 /** What the overview goes by. */
 export interface Watched {
   readonly model: Pick<Model, 'view' | 'cluster'>
-  readonly status: Pick<NodeStatus, 'history' | 'reason'>
+  readonly status: Pick<NodeStatus, 'history' | 'trouble'>
   readonly boots: Pick<Boots, 'present' | 'running'>
 }
 
@@ -56,7 +56,7 @@ export function nodeRow({ model, status, boots }: Watched, name: string): NodeRo
     netboot: settings.netboot,
     state: last?.state ?? null,
     since: last ? Date.parse(last.time) : null,
-    reason: status.reason(name),
+    reason: status.trouble(name),
     step: present?.step.step ?? null,
     stepped: present?.step.last ?? null,
     pack: running?.pack ?? null,

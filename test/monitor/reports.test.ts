@@ -1,4 +1,5 @@
 import t from 'tap'
+import { scriptToken } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
 import { row } from '../support/rows.js'
 import { read, stored } from '../support/state.js'
@@ -116,4 +117,56 @@ t.test('services', async t => {
       says: new RegExp(name)
     })
   t.same(await stored(c), before)
+})
+
+// rules 4.32
+t.test('why an installation failed stays visible while it is tried again', async t => {
+  await c.cluster()
+  await c.post('/config/node/tries', { group: 'compute', macaddr: '52:54:00:00:09:01' })
+  const { interfaces } = (await c.get('/config/node/tries')).body.config.node.tries
+  const own = { token: await scriptToken(c, 'tries'), source: interfaces[0].ipaddress as string }
+  const report = (node: string, state: string) =>
+    c.post(`/monitor/node/${node}`, envelope(node, { state }), own)
+  const failure =
+    'installer.failed: partscript: the partscript ended with status 1; it printed: mkfs: no disk | \u001b[0mend'
+  const why = async () => (await c.get('/monitor/node/tries/_why')).body.monitor.why.tries
+  for (const state of ['installer.started', 'installer.partscript', failure]) await report('tries', state)
+  t.match(await status('tries'), { state: failure, reason: null }, 'the state tells it')
+  for (const state of ['installer.started', 'installer.partscript']) await report('tries', state)
+  const again =
+    /^the installation is tried again; it failed in step partscript: .* status 1; it printed: mkfs: no disk/
+  t.match(await status('tries'), { state: 'installer.partscript', reason: again })
+  const list = (await c.get('/monitor/node?nodes=tries')).body.monitor.status
+  t.match(list.tries.reason, again, 'in the list that svcctl shows')
+  const { columns, nodes } = (await c.get('/monitor/overview')).body.monitor.overview
+  const shown = nodes.find((values: string[]) => values[0] === 'tries')
+  t.match(shown[columns.indexOf('reason')], again, 'on the page')
+  t.match(await why(), {
+    rule: 'failed-step',
+    verdict:
+      /failed in step partscript at .*: the partscript ended with status 1; it printed: mkfs: no disk \| .*end; /
+  })
+
+  await t.test('what was printed is for those alone who have a token', async t => {
+    await report('tries', failure)
+    const { body } = await c.get('/monitor/node/tries', { token: null })
+    t.same(body.monitor.status.tries, { state: failure.replace(/; it printed.*/, '') })
+  })
+
+  await t.test('the same failure that prints another time is one failure', async t => {
+    const boots = async () => {
+      const { body } = await c.get('/monitor/node/tries/_boots')
+      return body.monitor.boots.tries.boots.at(-1)?.steps ?? []
+    }
+    for (const at of ['10:01', '10:02', '10:03']) await report('tries', `${failure} ${at}`)
+    t.notMatch(JSON.stringify(await boots()), 'it printed')
+    t.match((await why()).verdict, /end 10:03/, 'the last one is told')
+  })
+
+  await t.test('until an installation is completed', async t => {
+    for (const state of ['installer.started', 'installer.completed']) await report('tries', state)
+    t.match(await status('tries'), { state: 'installer.completed', reason: null })
+    await report('tries', 'installer.started')
+    t.match(await status('tries'), { reason: null })
+  })
 })

@@ -4,12 +4,22 @@
 # The place of what must not vanish when a script mounts a disk on $_TMP.
 _RUN=/svcrun
 
+# While the output of a step is copied, this fd leads to the console.
+_CAPTURED=''
+
 log() {
   printf 'svc: %s\n' "$*"
+  note "$*"
 }
+
+# A line for the log of the installation. What is copied gets there by itself.
+note() {
+  [ -n "$_CAPTURED" ] || printf 'svc: %s\n' "$*" >> "$_RUN/log"
+} 2>/dev/null
 
 complain() {
   printf 'svc: %s\n' "$*" >&2
+  note "$*"
   printf '%s' "$*" 2>/dev/null > "$_TMP/reason"
 }
 
@@ -73,6 +83,7 @@ init() {
   else
     mkdir -p "$_RUN" && chmod 700 "$_RUN" && cut -d ' ' -f 1,2 /proc/mounts > "$_RUN/mounts" || return 1
   fi
+  : > "$_RUN/log"
   rm -rf "$_TMP/torrent" "$_TMP/image" "$_TMP/reason" "$_TMP/failed" "$_TMP/http"
   memory_limit
 }
@@ -81,7 +92,7 @@ init() {
 run_step() {
   _STEP=$1
   shift
-  rm -f "$_TMP/reason"
+  rm -f "$_TMP/reason" "$_RUN/said"
   log "step $_STEP"
   status_update "installer.$_STEP"
   "$@" || exit 1
@@ -94,11 +105,22 @@ on_exit() {
   # The signals are handled, not ignored: programs that are started from here would go on ignoring them.
   trap : HUP INT TERM
   script_end 2>/dev/null
+  if [ -n "$_CAPTURED" ]; then
+    # Some shells have undone the redirection by now.
+    if (: >&9) 2>/dev/null; then
+      exec >&9 2>&9
+    fi
+    captured_end
+  fi
   chroot_unmount
   if [ "$exit_status" -ne 0 ]; then
     exit_reason=$(cat "$_TMP/reason" 2>/dev/null)
+    exit_said=$(said_words 2>/dev/null)
     log "FAILED in step $_STEP${exit_reason:+: $exit_reason}"
-    status_update "installer.failed: $_STEP$(printf '%.400s' "${exit_reason:+: $exit_reason}")"
+    exit_reason="installer.failed: $_STEP$(printf '%.400s' "${exit_reason:+: $exit_reason}")"
+    # A state has 1024 characters at most, and the end of the output tells most.
+    exit_room=$((1000 - $(printf '%s' "$exit_reason" | wc -c)))
+    status_update "$exit_reason${exit_said:+; it printed: $(printf '%s' "$exit_said" | tail -c "$exit_room")}"
     printf '' > "$_TMP/failed"
   fi
   exit "$exit_status"

@@ -10,9 +10,8 @@ run_script() {
   chmod 700 "$script_file"
   give_programs || return 1
   script_group
-  script_start "$script_file"
+  captured script_start "$script_file"
   script_status=$?
-  script_end
   rm -f "$script_file"
   if [ "$script_status" -ne 0 ]; then
     complain "the $1 ended with status $script_status"
@@ -20,7 +19,15 @@ run_script() {
   fi
 }
 
-script_start() (
+script_start() {
+  script_shell "$1"
+  script_status=$?
+  script_end
+  return "$script_status"
+}
+
+script_shell() (
+  exec 9>&-
   if [ -n "$script_group" ]; then
     # 0 is the process that writes: this shell.
     echo 0 > "$script_group/cgroup.procs"
@@ -32,6 +39,69 @@ script_start() (
     *) exec "$1" ;;
   esac
 )
+
+# Runs a command with its output on the console, in the log of the installation (1 MiB at most), and its end in $_RUN/said.
+captured() {
+  rm -f "$_RUN/console" "$_RUN/words" "$_RUN/told"
+  if ! program tee >/dev/null || ! mkfifo "$_RUN/console" "$_RUN/words" 2>/dev/null; then
+    "$@"
+    return
+  fi
+  {
+    tail -c 16384 < "$_RUN/words" > "$_RUN/said"
+    : > "$_RUN/told"
+  } &
+  captured_tail=$!
+  (
+    # Over the limit, 25 (SIGXFSZ) would end it. Not every shell knows its name.
+    # shellcheck disable=SC2172
+    trap '' 25
+    # shellcheck disable=SC3045 # The shells of dracut and initramfs-tools know -f.
+    ulimit -f 2048 || exec tee "$_RUN/words"
+    exec tee -a "$_RUN/log" "$_RUN/words"
+  ) < "$_RUN/console" 2>/dev/null &
+  captured_tee=$!
+  _CAPTURED=yes
+  "$@" 9>&1 > "$_RUN/console" 2>&1
+  captured_status=$?
+  captured_end
+  return "$captured_status"
+}
+
+# What serves a file system may hold the output open for ever: it is waited for 5 s.
+captured_end() {
+  _CAPTURED=''
+  captured_tries=0
+  until [ -e "$_RUN/told" ] || [ "$captured_tries" -ge 50 ]; do
+    captured_tries=$((captured_tries + 1))
+    sleep 0.1 2>/dev/null || sleep 1
+  done
+  kill "$captured_tee" "$captured_tail" 2>/dev/null
+  rm -f "$_RUN/console" "$_RUN/words"
+}
+
+# The last 20 lines that the failed step has printed, on one line: without our own, control characters and the node's token.
+said_words() {
+  said_escape=$(printf '\033')
+  said_text=$(
+    tr '\r\t' '\n ' < "$_RUN/said" |
+      sed -e "s/$said_escape\[[0-9;?]*[A-Za-z]//g" -e '/^svc: /d' -e '/^[[:space:]]*$/d' | tail -n 20 |
+      sed 's/$/ | /' | tr -d '\000-\037\177'
+  )
+  said_text=${said_text% | }
+  until [ "${said_text#*"${SVC_TOKEN:-none}"}" = "$said_text" ]; do
+    said_text="${said_text%%"$SVC_TOKEN"*}********${said_text#*"$SVC_TOKEN"}"
+  done
+  printf '%s' "$said_text"
+}
+
+# Leaves the log of the installation in the image.
+keep_log() {
+  if ! image_place /var/log/svc-install.log 600 < "$_RUN/log"; then
+    log 'warning: the image has no log of its installation'
+    rm -f "$_TMP/reason"
+  fi
+}
 
 # All processes that a script starts are gathered in a cgroup: no new session, parent or environment leads out of it. A process that
 # is left would keep mounts and disks busy, and the next try would fail for another reason. $_RUN/group names the group as long as
