@@ -36,6 +36,7 @@ import type { Copies } from './image/copies/copies.js'
 import { Images } from './image/images.js'
 import { Distribution } from './image/torrent/distribution.js'
 import { Remote } from './image/transfer/remote.js'
+import { ofMachine } from './image/transfers.js'
 import { Jobs } from './jobs/jobs.js'
 import { createLog, type Log } from './log.js'
 import { limitWarnings } from './model/limits.js'
@@ -388,6 +389,7 @@ async function buildParts(
     insecure: !config.node.verify_certificate,
     rootpw: config.kickstart.rootpw,
     identity: config.image.identity,
+    foreign: ofMachine,
     roles,
     began: (node, imagefile) => images.installing.began(node, imagefile)
   })

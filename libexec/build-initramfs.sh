@@ -124,8 +124,9 @@ with_initramfs_tools() {
   cp /tmp/svc/initramfs-tools/hooks/svc "$configuration/hooks/svc"
   cp /tmp/svc/initramfs-tools/scripts/svc "$configuration/scripts/svc"
   chmod 755 "$configuration/hooks/svc"
-  # For machines of any kind, not for this one.
-  echo 'MODULES=most' > "$configuration/conf.d/zz-svc"
+  # For machines of any kind, not for this one, nor for the one whose disk holds a saved memory.
+  rm -f "$configuration/conf.d/resume"
+  printf 'MODULES=most\nRESUME=none\n' > "$configuration/conf.d/zz-svc"
   SVC_KERNELMODULES=$drivers
   export SVC_KERNELMODULES
   mkinitramfs -d "$configuration" -o "$built" "$kernel"

@@ -92,6 +92,9 @@ export const installVariables = {
   imagesize: integer('bytes of `imagefile`, 0 when not known'),
   torrent: text("file name of the torrent below /files/, '' when torrent is off"),
   identity: texts('`[image] identity`: absolute paths in the image, with wildcards in the last part alone'),
+  foreign: texts(
+    'files of the same kind that say something of another machine: moved aside at the installation'
+  ),
   kernelfile: text("the kernel's file, '' when the image has none"),
   initrdfile: text("the initramfs' file, '' when the image has none"),
   kernelversion: text("version of the kernel, '' when not known"),

@@ -39,6 +39,8 @@ export interface InstallOptions {
   readonly rootpw: string
   /** `[image] identity`. */
   readonly identity: readonly string[]
+  /** Files of an image that say something of another machine, in the same form. */
+  readonly foreign: readonly string[]
   /** The directory of the roles' files. */
   readonly roles: string
   /** Called when a node gets a script or kickstart that makes it install this pack ('' for none). */
@@ -175,6 +177,7 @@ export class Install {
       imagesize: pack?.bytes ?? 0,
       torrent: tracker !== '' && imagefile !== '' && hasFile(torrent) ? torrent : '',
       identity: this.o.identity,
+      foreign: this.o.foreign,
       kernelfile: image.kernelfile ?? '',
       initrdfile: image.initrdfile ?? '',
       kernelversion: image.kernelversion ?? '',

@@ -15,7 +15,7 @@ import { choosePacker } from './packer/choose-packer.js'
 import { hashFile } from './packer/in-worker.js'
 import { discard, type Made, nameFiles, type Outcome, publish, servedMode } from './publish.js'
 import { createTorrent } from './torrent/torrent.js'
-import { here, treeOf } from './trees.js'
+import { checkSystem, here, treeOf } from './trees.js'
 
 type BootFields = Partial<Record<'kernel' | 'kernelfile' | 'kernelversion' | 'initrd' | 'initrdfile', string>>
 
@@ -68,6 +68,7 @@ export async function packImage(
   const { signal } = job
   const image = model.get('osimage', name)
   const tree = await treeOf(context, image)
+  await checkSystem(image, tree)
   const files = await bootFiles(context, image, tree, wish, job)
   const whats = ['kernel', 'initrd'] as const
   const copies = whats.flatMap(what => {

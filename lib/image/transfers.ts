@@ -10,6 +10,8 @@ import type { ImageContext } from './intents.js'
 import { checkSelection } from './transfer/selection.js'
 import { checkUnmounted, treeOf, whereLooked } from './trees.js'
 
+export { ofMachine } from './transfer/kept.js'
+
 /** Throws 404 for fields of the image that a grab or a push cannot use. */
 export function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc): void {
   try {

@@ -2,7 +2,7 @@ import { realpathSync } from 'node:fs'
 import { realpath, stat } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join } from 'node:path'
 import { exists } from '../disk/file.js'
-import { mountsBelow } from '../disk/open-directory.js'
+import { mountsBelow, resolveInside } from '../disk/open-directory.js'
 import { ServiceError, unavailable } from '../errors.js'
 import { theDaemon } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
@@ -143,6 +143,28 @@ export async function treeOf(shared: Shared, image: OsimageDoc): Promise<string>
   throw unavailable(
     `OS image ${image.name}: field "path" is not set, and there is no ${meantTree(directory, image)}: set path, or make that ` +
       `directory${whereLooked(shared, image)}`
+  )
+}
+
+/**
+ * Throws unavailable (503) for a directory that no node could run from: its root becomes that of the nodes, and a kernel needs
+ * an init (rules 9.2).
+ */
+export async function checkSystem({ name, kerneloptions = '' }: OsimageDoc, tree: string): Promise<void> {
+  const { uid, gid, mode } = await stat(tree)
+  const bits = mode & 0o7777
+  // Red Hat's has no right to write: root needs none.
+  if (uid !== 0 || gid !== 0 || (bits !== 0o755 && bits !== 0o555))
+    throw unavailable(
+      `OS image ${name}: its directory ${tree} belongs to user ${uid} and group ${gid} with mode ${bits.toString(8)}, which would become ` +
+        `those of the root directory of its nodes: type, as root: chown root:root ${tree} && chmod 0755 ${tree}`
+    )
+  const given = /(?:^| )init=(\S+)/.exec(kerneloptions)?.[1]
+  for (const path of given === undefined ? ['sbin/init', 'etc/init', 'bin/init'] : [given])
+    if (await resolveInside(tree, path)) return
+  throw unavailable(
+    `OS image ${name}: its directory ${tree} has no ${given ?? '/sbin/init'}, and no node could start it: install systemd-sysv (Debian, Ubuntu) ` +
+      'or systemd in the image, as docs/node-side.md says'
   )
 }
 

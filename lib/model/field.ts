@@ -232,6 +232,14 @@ export const atMost = (bytes: number, whose: string) => (value: string) => {
   return length > bytes ? `has ${length} bytes, and ${whose} takes ${bytes} at most` : undefined
 }
 
+/** A limit of kernel options: not the root file system, which is svcd's own argument (rules 4.2). */
+export const noRoot = (value: string) => {
+  const root = value.split(' ').find(word => word.startsWith('root='))
+  return (
+    root && `holds ${root}: svcd tells the kernel root=svc, or the disk that it was installed on; take it out`
+  )
+}
+
 /** A limit: on one line, with no blanks but spaces and tabs. */
 export const oneLine = (value: string) => {
   if (/[\u0000-\u0008\n-\u001f\u007f-\u009f\u2028\u2029]/.test(value))

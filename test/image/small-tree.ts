@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
 /** What a small tree of an image holds: path → content, or `-> target` for a link. */
@@ -25,6 +25,11 @@ export function makeTree(tree: string, files: Files = small): string {
     if (content.startsWith('-> ')) symlinkSync(content.slice(3), file)
     else writeFileSync(file, content)
     if (path === 'etc/shadow') chmodSync(file, 0o600)
+  }
+  // No pack is made without it.
+  if (!existsSync(join(tree, 'sbin/init'))) {
+    mkdirSync(join(tree, 'sbin'), { recursive: true })
+    writeFileSync(join(tree, 'sbin/init'), '#!/bin/sh\n')
   }
   return tree
 }

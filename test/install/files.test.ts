@@ -91,7 +91,8 @@ for (const shell of shells) {
     t.ok(lstatSync(machine.image('etc/hosts')).isSymbolicLink())
     t.equal(
       machine.read('etc/hosts.real'),
-      '10.9.9.9 license\n# svc begin\n10.141.0.1 node001.cluster node001\n# svc end\n'
+      '10.9.9.9 license\n# svc begin\n127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n' +
+        '10.141.0.1 node001.cluster node001\n# svc end\n'
     )
     t.ok(lstatSync(machine.image('etc/chrony.conf')).isSymbolicLink())
     t.match(machine.read('opt/time/chrony.conf'), /^pool x\n# svc begin\nserver 10/)

@@ -1,4 +1,5 @@
 import type { InstallBmc, InstallData, InstallInterface } from '../../lib/boot/install-data.js'
+import { ofMachine } from '../../lib/image/transfers.js'
 
 /** An interface of a node as the install script sees it; the boot interface unless `changes` say otherwise. */
 export function installInterface(changes: Partial<InstallInterface> = {}): InstallInterface {
@@ -70,6 +71,7 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     imagesize: 0,
     torrent: '',
     identity: [],
+    foreign: ofMachine,
     kernelfile: 'vmlinuz',
     initrdfile: 'initrd.img',
     kernelversion: '5.14.0',

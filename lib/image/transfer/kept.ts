@@ -7,20 +7,15 @@
 export const volatile: readonly string[] = ['/dev', '/proc', '/run', '/sys', '/tmp', '/var/tmp']
 
 /**
- * Files that tell one node from another, besides those of `[image] identity`. They are never taken from a node into an
- * image, and never put from an image over those of a node.
+ * What the system of another machine says of that machine, or of its container: an installation moves it aside
+ * (templates/install/lib/identity.sh), and grabs and pushes leave it alone. Wildcards are in the last part alone.
  */
-export const identity: readonly string[] = [
-  // Its name.
-  '/etc/HOSTNAME',
-  '/etc/hostname',
-  '/etc/hosts',
+export const ofMachine: readonly string[] = [
   // Its network.
   '/etc/NetworkManager/system-connections/*',
   '/etc/netplan/*',
   '/etc/network/interfaces',
   '/etc/network/interfaces.d/*',
-  '/etc/resolv.conf',
   '/etc/sysconfig/network-scripts/ifcfg-*',
   '/etc/sysconfig/network-scripts/route*-*',
   '/etc/sysconfig/network-scripts/rule*-*',
@@ -28,12 +23,39 @@ export const identity: readonly string[] = [
   '/etc/sysconfig/network/ifroute-*',
   '/etc/sysconfig/network/routes',
   '/etc/systemd/network/*',
-  '/etc/systemd/timesyncd.conf.d/svc.conf',
   '/etc/udev/rules.d/70-persistent-net.rules',
   '/var/lib/NetworkManager/*',
   '/var/lib/dhclient/*',
   '/var/lib/dhcp/*',
   '/var/lib/dhcpcd/*',
+  // Its disks.
+  '/etc/initramfs-tools/conf.d/resume',
+  '/etc/iscsi/initiatorname.iscsi',
+  '/etc/lvm/devices/*',
+  '/etc/multipath/*',
+  '/etc/nvme/hostid',
+  '/etc/nvme/hostnqn',
+  // Marks by which programs take it for a container.
+  '/.dockerenv',
+  '/.dockerinit',
+  '/.containerenv',
+  '/run/.containerenv',
+  '/run/systemd/container'
+]
+
+/**
+ * Files that tell one node from another, besides those of `[image] identity`. They are never taken from a node into an
+ * image, and never put from an image over those of a node.
+ */
+export const identity: readonly string[] = [
+  ...ofMachine,
+  '/etc/svc/aside',
+  // Its name.
+  '/etc/HOSTNAME',
+  '/etc/hostname',
+  '/etc/hosts',
+  '/etc/resolv.conf',
+  '/etc/systemd/timesyncd.conf.d/svc.conf',
   // Its disks, and what boots from them.
   '/boot/efi/EFI/*/grub.cfg',
   '/boot/efi/EFI/BOOT/*',
@@ -43,12 +65,7 @@ export const identity: readonly string[] = [
   '/etc/crypttab',
   '/etc/default/grub.d/zz-svc.cfg',
   '/etc/fstab',
-  '/etc/iscsi/initiatorname.iscsi',
   '/etc/kernel/cmdline',
-  '/etc/lvm/devices/*',
-  '/etc/multipath/*',
-  '/etc/nvme/hostid',
-  '/etc/nvme/hostnqn',
   '/swap.img',
   '/swapfile',
   // What it tells svcd when it is up.

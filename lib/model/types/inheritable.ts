@@ -5,6 +5,7 @@ import {
   domain,
   kernelOptions,
   nameList,
+  noRoot,
   objectName,
   oneOf,
   provisionMethod,
@@ -87,6 +88,7 @@ export const ownKernelOptions = {
   name: 'kerneloptions',
   also: ['kernopts'],
   type: kernelOptions,
+  limit: noRoot,
   meaning: "kernel options that follow those of the image; a node's follow its group's"
 } as const
 

@@ -8,6 +8,7 @@ import {
   freeText,
   integer,
   kernelOptions,
+  noRoot,
   objectName,
   oneOf,
   path,
@@ -34,7 +35,13 @@ const fields = [
   { name: 'initrdfile', type: file, meaning: 'initramfs below the files directory' },
   { name: 'kernelversion', also: ['kernver'], type: freeText, meaning: 'kernel version' },
   { name: 'kernelmodules', also: ['kernmodules'], type: freeText, meaning: 'modules, comma-separated' },
-  { name: 'kerneloptions', also: ['kernopts'], type: kernelOptions, meaning: 'kernel options' },
+  {
+    name: 'kerneloptions',
+    also: ['kernopts'],
+    type: kernelOptions,
+    limit: noRoot,
+    meaning: 'kernel options'
+  },
   { name: 'dracutmodules', type: freeText, meaning: 'dracut modules, comma-separated' },
   {
     name: 'grab_exclude',

@@ -22,30 +22,67 @@ fstab_write() {
   fi
   {
     if [ -n "$fstab_old" ]; then
-      printf '%s\n' "$fstab_old" | fstab_kept
+      printf '%s\n' "$fstab_old" | fstab_kept 1
     fi
     printf '# svc begin\n'
     printf '%s\n' "$boot_filesystems" | fstab_new
     printf '# svc end\n'
-  } | image_place /etc/fstab 644
+  } | image_place /etc/fstab 644 || return 1
+  fstab_told /etc/fstab
+  fstab_clean /etc/crypttab 2 600
+}
+
+# For a system without a boot loader of its own: lines of absent devices become comments, and nothing is added. In memory
+# there is no disk of the image.
+fstab_forget() {
+  boot_filesystems=$(disk_filesystems)
+  [ -z "$boot_filesystems" ] || chroot_mount || return 1
+  fstab_clean /etc/fstab 1 644 && fstab_clean /etc/crypttab 2 600
+  fstab_status=$?
+  chroot_unmount
+  return "$fstab_status"
+}
+
+# fstab_clean FILE FIELD MODE: the field of a line is its device.
+fstab_clean() {
+  fstab_file=$(image_file "$1") || return 0
+  fstab_kept "$2" < "$fstab_file" | image_place "${fstab_file#"$_SYSTEMROOT"}" "$3" || return 1
+  fstab_told "$1"
+}
+
+fstab_told() {
+  fstab_count=$(grep -c '^# svc: ' "$_SYSTEMROOT$1" 2>/dev/null)
+  [ "${fstab_count:-0}" -eq 0 ] || log "$1 of the image names devices of another machine: $fstab_count of its lines are comments now"
 }
 
 fstab_kept() {
-  while IFS= read -r fstab_line; do
-    fstab_judge "$fstab_line"
+  while IFS= read -r fstab_line || [ -n "$fstab_line" ]; do
+    fstab_judge "$fstab_line" "$1"
   done
 }
 
-# Prints a line of the image's fstab, or a comment that holds it.
+# Prints a line of the image's fstab or crypttab, or a comment that holds it.
 fstab_judge() (
   set -f
-  # shellcheck disable=SC2086 # fields of a line
-  set -- "$1" $1
+  field=$2
+  # shellcheck disable=SC2046 # fields of a line
+  set -- "$1" $(printf '%s' "$1" | tr -d '"')
   case ${2:-} in
-    /dev/* | UUID=* | LABEL=* | PARTUUID=* | PARTLABEL=*) ;;
+    '' | '#'*) printf '%s\n' "$1" && exit ;;
+  esac
+  if [ "$field" = 2 ]; then
+    set -- "$1" "${3:-}" none
+  fi
+  case ${2:-}:${4:-} in
+    /dev/*:* | UUID=*:* | LABEL=*:* | PARTUUID=*:* | PARTLABEL=*:* | ID=*:*) found=$(fstab_device "$2") ;;
+    # Swap in a file, and what the host of a virtual machine or another kind of disk has.
+    /*:swap) found=$(image_file "$2") ;;
+    *:zfs | *:9p | *:virtiofs | *:vboxsf) found='' ;;
     *) printf '%s\n' "$1" && exit ;;
   esac
-  found=$(fstab_device "$2")
+  if [ -z "$boot_filesystems" ]; then
+    found=''
+  fi
   mounted=$(printf '%s\n' "$boot_filesystems" | while read -r device path _; do
     if [ "$path" = "${3:-}" ]; then
       printf '%s' "$device"
@@ -64,6 +101,7 @@ fstab_judge() (
 fstab_device() {
   case $1 in
     /dev/*) [ ! -e "$1" ] || printf '%s' "$1" ;;
+    ID=*) [ ! -e "/dev/disk/by-id/${1#ID=}" ] || printf '%s' "/dev/disk/by-id/${1#ID=}" ;;
     *) in_image findfs "$1" </dev/null 2>/dev/null ;;
   esac
 }

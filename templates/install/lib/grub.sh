@@ -11,11 +11,23 @@ boot_options() (
 
 # Debian reads a directory after the file. Its cloud image names a partition of its own there.
 grub_settings() {
+  for grub_file in /etc/default/grub "$_SYSTEMROOT"/etc/default/grub.d/*.cfg; do
+    grub_forget "${grub_file#"$_SYSTEMROOT"}" || return 1
+  done
   if [ -d "$_SYSTEMROOT/etc/default/grub.d" ]; then
     { grub_variables && printf "GRUB_FORCE_PARTUUID=''\n"; } | image_place /etc/default/grub.d/zz-svc.cfg 644
   else
     grub_variables | image_block /etc/default/grub
   fi
+}
+
+# Options of the image that name disks of another machine: the kernel would wait for them.
+_DISK_OPTIONS='\<\(resume\|resume_offset\|root\|rootflags\|rd\.lvm\.[lv][vg]\|rd\.luks\.uuid\|rd\.md\.uuid\)=[^ "'"'"']*'
+
+grub_forget() {
+  grub_found=$(image_file "$1") && grep -q "^[[:blank:]]*GRUB_CMDLINE.*$_DISK_OPTIONS" "$grub_found" || return 0
+  log "options that name disks of another machine are taken out of $1"
+  sed "/^[[:blank:]]*GRUB_CMDLINE/s/$_DISK_OPTIONS//g" "$grub_found" | image_place "${grub_found#"$_SYSTEMROOT"}" 644
 }
 
 grub_variables() {

@@ -38,6 +38,7 @@ survey_interface() {
 
 network() {
   survey || return 1
+  hosts_forget || return 1
   printf '%s\n' "$(word "$_HOSTNAME")" | image_place /etc/hostname 644 || return 1
   hosts_lines | image_block /etc/hosts || return 1
   if [ -n "$_NAMESERVERS" ]; then
@@ -92,8 +93,55 @@ given() {
   fi
 }
 
+# Lines of /etc/hosts with the name that the image had on another machine become comments.
+hosts_forget() {
+  hosts_file=$(image_file /etc/hosts) || return 0
+  hosts_old=''
+  if hosts_name=$(image_file /etc/hostname); then
+    hosts_old=$(sed -n '/^[[:blank:]]*[^#[:blank:]]/{s/[[:blank:]]//g;p;q;}' "$hosts_name")
+  fi
+  case $hosts_old in
+    *[!A-Za-z0-9.-]* | localhost | localhost.*) hosts_old='' ;;
+  esac
+  hosts_kept "${hosts_old%%.*}" < "$hosts_file" | image_place "${hosts_file#"$_SYSTEMROOT"}" 644 || return 1
+  if grep -q '^# svc: of another' "$hosts_file"; then
+    log "/etc/hosts of the image names another machine${hosts_old:+, $hosts_old}: these lines are comments now"
+  fi
+}
+
+# Debian gives a machine's own name the address 127.0.1.1.
+hosts_kept() {
+  hosts_blank='[ 	]'
+  hosts_end='[. 	]'
+  while IFS= read -r hosts_line || [ -n "$hosts_line" ]; do
+    case " ${hosts_line%%#*} " in
+      *$hosts_blank"${1:-#}"$hosts_end* | ' 127.0.1.1'$hosts_blank*)
+        case " ${hosts_line%%#*} " in
+          *${hosts_blank}localhost$hosts_blank*) hosts_without "$1" "$hosts_line" ;;
+          *) printf '# svc: of another machine: %s\n' "$hosts_line" ;;
+        esac
+        ;;
+      *) printf '%s\n' "$hosts_line" ;;
+    esac
+  done
+}
+
+# A line of localhost stays, without the name $1.
+hosts_without() (
+  set -f
+  hosts_words=''
+  for hosts_word in ${2%%#*}; do
+    case $hosts_word in
+      "$1" | "$1".*) ;;
+      *) hosts_words="$hosts_words${hosts_words:+ }$hosts_word" ;;
+    esac
+  done
+  printf '%s\n' "$hosts_words"
+)
+
 hosts_lines() {
-  if ! image_file /etc/hosts >/dev/null; then
+  if ! hosts_file=$(image_file /etc/hosts) ||
+    ! grep -q '^[[:blank:]]*127[0-9.]*[[:blank:]]\(.*[[:blank:]]\)\{0,1\}localhost\([[:blank:]#]\|$\)' "$hosts_file"; then
     printf '127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n'
   fi
   each_interface hosts_interface

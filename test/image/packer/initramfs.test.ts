@@ -85,6 +85,16 @@ t.test('initramfs-tools, with a configuration that is not the image’s', async 
   t.equal(tree.read('etc/initramfs-tools/initramfs.conf'), 'MODULES=dep\n')
 })
 
+// rules 9.4
+t.test('an initramfs does not wait for the disk of another machine to resume from', async t => {
+  const tree = new Tree(t, 'mkinitramfs')
+  tree.write('etc/initramfs-tools/conf.d/resume', 'RESUME=UUID=1\n')
+  await build(tree)
+  t.notOk(tree.seen('configuration').includes('./conf.d/resume'))
+  t.match(tree.read('var/seen'), /^RESUME=none$/m)
+  t.equal(tree.read('etc/initramfs-tools/conf.d/resume'), 'RESUME=UUID=1\n', 'the image’s own is as it was')
+})
+
 t.test('an image with neither tool', async t => {
   t.equal(await build(new Tree(t, 'none')), undefined)
 })
