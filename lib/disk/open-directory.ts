@@ -192,8 +192,18 @@ export async function removeTree(path: string, name = path): Promise<void> {
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException
     if (code === 'ENOENT' && syscall === 'open') return
-    throw code === undefined ? error : new Error(`${name} is not removed: ${code}`, { cause: error })
+    throw mended(
+      code === undefined ? error : new Error(`${name} is not removed: ${code}`, { cause: error }),
+      name
+    )
   }
+}
+
+/** The same error, with the way out where root meets something that may not be changed (`chattr +i`, `+a`), at or below a path. */
+export function mended(error: unknown, path: string): unknown {
+  if (process.getuid?.() === 0 && error instanceof Error && /\bEPERM\b|not permitted/.test(error.message))
+    error.message += `: it, or its directory, is immutable: type, as root: chattr -R -i -a ${path}`
+  return error
 }
 
 /** Names are bytes here: what is in an image need not be UTF-8. */

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { timeLimited } from '../concurrency.js'
 import { copyTo, syncDirectory } from '../disk/file.js'
-import { inDirectory, type OpenDirectory, openInside, removeTree } from '../disk/open-directory.js'
+import { inDirectory, mended, type OpenDirectory, openInside, removeTree } from '../disk/open-directory.js'
 import { builtinPacker } from '../image/packer/builtin-packer.js'
 import { buildInitramfs } from '../image/packer/initramfs.js'
 import type { Packed } from '../image/packer/packer.js'
@@ -136,7 +136,9 @@ export const commands = {
       inTree(places, args.tree, ({ path, at }) => {
         const { byRoot } = places
         const build = () => buildInitramfs({ ...course, ...args, tree: at(), byRoot })
-        return renewInitramfs({ ...course, ...args, path, tree: at(), record, build })
+        return renewInitramfs({ ...course, ...args, path, tree: at(), record, build }).catch(error => {
+          throw mended(error, join(path, 'boot'))
+        })
       })
   ),
 
@@ -239,7 +241,12 @@ export const commands = {
       await inBase(places, parent, async ({ path, at }) => {
         const old = at(checkPlain(from))
         if (!(await lstat(old)).isDirectory()) throw new Error(`${join(path, from)} is no directory`)
-        await rename(old, at(checkPlain(to)))
+        await rename(old, at(checkPlain(to))).catch(error => {
+          throw mended(
+            new Error(`${join(path, from)} keeps its name: ${error.code}`, { cause: error }),
+            join(path, from)
+          )
+        })
         await syncDirectory(at())
       })
     }

@@ -232,25 +232,61 @@ unpack() {
     esac
   fi
   memory_image || return 1
-  rm -f "$_TMP/decompressed" "$_TMP/unpacked"
-  # The first lines say what went wrong. On a full disk tar prints a line for each file.
+  rm -f "$_TMP/decompressed" "$_TMP/unpacked" "$_TMP/links"
+  # The first lines say what went wrong. On a full disk tar prints a line for each file. A hard link from one file system
+  # of the partscript to another cannot be: it is copied afterwards.
   unpack_said=$(
     {
       { decompress "$unpack_program" < "$_TMP/image" && printf '' > "$_TMP/decompressed"; } |
         { "$unpack_tar" -x -p -f - -C "$_SYSTEMROOT" "$@" && printf '' > "$_TMP/unpacked"; }
-    } 2>&1 | sed -n -e '/^[[:space:]]*$/d' -e 1,20p
+    } 2>&1 | sed -n -e '/^[[:space:]]*$/d' -e "/: Cannot hard link to '.*': Invalid cross-device link\$/{" \
+      -e "w $_TMP/links" -e d -e '}' -e p | sed -n 1,20p
   )
   rm -f "$_TMP/image"
+  if [ -s "$_TMP/links" ] && [ "${unpack_said#*: }" = 'Exiting with failure status due to previous errors' ]; then
+    unpack_said=''
+    copy_links < "$_TMP/links" && printf '' > "$_TMP/unpacked"
+  fi
   if [ -n "$unpack_said" ]; then
     printf '%s\n' "$unpack_said"
   fi
   if ! [ -e "$_TMP/unpacked" ] || ! [ -e "$_TMP/decompressed" ]; then
     unpack_said=$(last_words "$(printf '%s\n' "$unpack_said" | sed -n 1p)")
+    case $unpack_said in
+      *'Operation not permitted' | *': Cannot open: File exists')
+        unpack_said="$unpack_said: is it immutable? Let the partscript make the file system anew, or chattr -R -i -a what is there"
+        ;;
+      *": can't create hardlink '"*) unpack_said="$unpack_said: hard links across file systems need GNU tar in the image" ;;
+    esac
     complain "cannot unpack $SVC_IMAGEFILE$(memory_full "$_SYSTEMROOT" "$unpack_room")${unpack_said:+: $unpack_said}"
     return 1
   fi
   # From now on the system that boots may use more.
   [ -z "$unpack_room" ] || memory_root 75%
+}
+
+# Copies the files of hard links that tar could not make. Its lines are: tar: NAME: Cannot hard link to 'TARGET': ….
+copy_links() {
+  links_count=0
+  while IFS= read -r links_line; do
+    links_new=${links_line#*: }
+    links_old=${links_new#*": Cannot hard link to '"}
+    links_new=$(unquote "${links_new%%": Cannot hard link to '"*}x")
+    links_old=$(unquote "${links_old%"': Invalid cross-device link"}x")
+    if ! links_to=$(image_path "/${links_new%x}") || ! links_from=$(image_path "/${links_old%x}") ||
+      ! rm -f "$links_to" || ! cp -a "$links_from" "$links_to"; then
+      unpack_said="the hard link ${links_new%x} leads to another file system, and ${links_old%x} cannot be copied there"
+      return 1
+    fi
+    links_count=$((links_count + 1))
+  done
+  log "hard links to another file system, which are copies now: $links_count, such as $(last_words "${links_new%x}")"
+}
+
+# A text without the escapes of GNU tar.
+unquote() {
+  printf '%b' "$(printf '%s' "$1" | sed -e 's,\\\\,\\/,g' -e 's,\\\([0-7][0-7][0-7]\),\\0\1,g' \
+    -e "s,\\\\\([:']\),\\1,g" -e 's,\\/,\\\\,g')"
 }
 
 decompress() {
