@@ -47,6 +47,7 @@ export function conditionOf(node, now = Date.now()) {
   const { state } = node
   if (state === null) return node.step ? going('booting') : 'unknown'
   if (/^installer\.failed\b/.test(state)) return 'failed'
+  if (/^running\./.test(state)) return 'failed'
   if (/^installer\.completed\b/.test(state)) return node.stale ? 'stale' : 'up'
   if (/^install/.test(state)) return going('installing')
   return node.pack && node.stale ? 'stale' : 'up'

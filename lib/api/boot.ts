@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { forbidden, notFound, unauthorized } from '../errors.js'
+import { badRequest, forbidden, notFound, unauthorized } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import { packOf } from '../image/publish.js'
 import { generationOf } from '../model/types/node.js'
@@ -13,9 +13,17 @@ const payloadSchema = object({ target: string(), script: string('base64') }, ['t
 /** What never changes, because its name is its checksum, may be kept by every cache for good. */
 const unchanging = { 'Cache-Control': 'public, max-age=31536000, immutable' }
 
+/** What a node tells of a system that is up and not well, as its state; undefined when all is well, or nothing is told. */
+function troublesIn(query: URLSearchParams): string | undefined {
+  const word = query.get('state') ?? ''
+  if (!['degraded', 'starting', 'maintenance'].includes(word)) return undefined
+  const units = (query.get('units') ?? '').split(',').filter(unit => /^[\w@:.\\-]{1,255}$/.test(unit))
+  return `running.${word}${units.length > 0 ? `: ${units.slice(0, 20).join(', ').slice(0, 900)}` : ''}`
+}
+
 /** What booting and installing machines ask for (rules 4.1, 4.6, 4.9). */
 export function bootRoutes(parts: Parts): ApiRoute[] {
-  const { boot, install, library, model, nodeFiles, tokens, trace, config } = parts
+  const { boot, install, library, model, nodeFiles, status, tokens, trace, config } = parts
   const manualHost = (request: ApiRequest) =>
     boot.manualHost(param(request, 'hostname'), request.params.macaddress, request)
   return [
@@ -80,11 +88,22 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
     get('/boot/running/{node}/{tarball}', {
       access: 'source',
       changes: true,
+      query: {
+        state: string('what systemd says of the system: running, degraded, starting'),
+        units: string('the units that failed or still start, with commas between them')
+      },
       output: ref('message'),
       summary: "The node's system tells that it is up, and which packed image it was made from",
       handler: async request => {
         const [node, pack] = [param(request, 'node'), param(request, 'tarball')]
+        const troubles = troublesIn(request.query)
+        if (troubles?.startsWith('running.maintenance'))
+          throw badRequest(`node ${node}: a system in rescue or emergency mode is not up`)
         await install.runs(node, pack, request)
+        // A state that was reported in another way stays.
+        const before = status.state(node) ?? ''
+        const state = troubles ?? (before.startsWith('running.') ? 'running' : before)
+        if (state !== before) await status.report(node, state)
         return done(200, `node ${node} runs ${pack}: noted`)
       }
     }),

@@ -112,6 +112,7 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
     boot: seen.at(-1),
     told: seen.findLast(({ steps }) => steps.some(({ step }) => step === 'report' || step === 'running')),
     elsewhere,
+    state: parts.status.state(name),
     failure: parts.status.failure(name),
     obstacle: () => boot.obstacleOf(name),
     running: boots.running(name),

@@ -15,6 +15,8 @@ export interface Facts {
   /** The last boot in which the node reported with its token. */
   readonly told: Boot | undefined
   readonly elsewhere: readonly Step[]
+  /** Its last state. */
+  readonly state?: string | null
   /** The state in which its last installation failed, with what was printed then. */
   readonly failure?: string | undefined
   /** Why it would get no boot script now. */

@@ -314,6 +314,18 @@ export const whys: readonly Why[] = [
     }
   },
   {
+    id: 'degraded',
+    saw: 'the installed system is up, and units of it have failed, or still started five minutes later',
+    remedy:
+      'look at them on the node (systemctl --failed, journalctl -u UNIT); the node tells it at each boot',
+    verdict: facts => {
+      const [, word, units] = /^running\.(\w+)(?:: (.*))?$/s.exec(facts.state ?? '') ?? []
+      return word !== undefined && isUp(facts)
+        ? `the system of ${facts.node} is up at ${at(timeOf(sign(facts)))}, and ${word}: ${units ?? 'no unit was named'}`
+        : undefined
+    }
+  },
+  {
     id: 'image-changed',
     saw: 'the node runs well, and would get something else if it were started anew',
     remedy: 'start it anew when it may be',

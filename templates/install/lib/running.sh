@@ -14,10 +14,37 @@ running_unit() {
     image_link ../svc-running.service /etc/systemd/system/multi-user.target.wants/svc-running.service
 }
 
+# systemd has its last word on a boot only when all units are started. A unit that starts for ever is told of after five minutes.
 running_script() {
-  cat << END
+  cat << 'END'
 #!/bin/sh
-# Tells svcd that this system is up. Written by svcd at the installation.
+# Tells svcd that this system is up, and which of its units have failed. Written by svcd at the installation.
+query=''
+if command -v systemctl > /dev/null; then
+  tries=0
+  while
+    state=$(systemctl is-system-running 2> /dev/null)
+    case $state in
+      initializing | starting) [ "$tries" -lt 300 ] ;;
+      *) false ;;
+    esac
+  do
+    tries=$((tries + 1))
+    sleep 1
+  done
+  case $state in
+    # Rescue or emergency mode: it is not up.
+    maintenance) exit 1 ;;
+    degraded) units=$(systemctl --failed --no-legend --plain --full) ;;
+    starting) units=$(systemctl list-jobs --no-legend --full | sed 's/^ *[0-9]* //') ;;
+    *) units='' ;;
+  esac
+  units=$(printf '%s\n' "$units" | sed -n 's/^[^A-Za-z0-9:_.@-]*\([A-Za-z0-9:_.@\\-]*\.[a-z]*\).*$/\1/p' | head -n 20 |
+    sed -e 's/\\/%5C/g' -e 's/@/%40/g' | tr '\n' ',')
+  query="?state=$state&units=${units%,}"
+fi
+END
+  cat << END
 if command -v curl > /dev/null; then
 $(running_tries "$1" '  ' "curl -q -g -s -S -f ${INSECURE:+-k }--max-time 60 -o /dev/null")
 fi
@@ -31,9 +58,9 @@ running_tries() {
   while :; do
     tries_url=${tries_left%% *}$1
     case $tries_left in
-      *' '*) printf "%s%s '%s' && exit\n" "$2" "$3" "$tries_url" ;;
+      *' '*) printf "%s%s '%s'\"\$query\" && exit\n" "$2" "$3" "$tries_url" ;;
       *)
-        printf "%sexec %s '%s'\n" "$2" "$3" "$tries_url"
+        printf "%sexec %s '%s'\"\$query\"\n" "$2" "$3" "$tries_url"
         return 0
         ;;
     esac
