@@ -43,6 +43,9 @@ check_arguments() {
   set +f
   case $SVC_MAC in
     [0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]) ;;
+    # The GUID of an InfiniBand port.
+    *[!0-9a-f:]*) refuse mac "$SVC_MAC" 'a MAC address' || return 1 ;;
+    ??:??:??:??:??:??:??:??) ;;
     *) refuse mac "$SVC_MAC" 'a MAC address' || return 1 ;;
   esac
   case $SVC_BOOTPROTO in

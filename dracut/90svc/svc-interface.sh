@@ -29,7 +29,12 @@ interface_of() {
   for interface in /sys/class/net/*; do
     interface_mac=''
     read -r interface_mac 2>/dev/null < "$interface/address"
-    if [ "$interface_mac" != "$1" ] || [ -e "$interface/master" ]; then
+    # The address of an InfiniBand port has 20 bytes, and the last 8 of them are its GUID.
+    case $interface_mac in
+      "$1" | ??:??:??:??:??:??:??:??:??:??:??:??:"$1") ;;
+      *) continue ;;
+    esac
+    if [ -e "$interface/master" ]; then
       continue
     fi
     if [ -z "$SVC_BOOTIF" ] || [ -e "$interface/device" ]; then
@@ -113,7 +118,11 @@ lease() {
   if program udhcpc; then
     udhcpc -f -n -q -t "$((SVC_WAIT / 3 + 1))" -T 3 -s "$lease_script" -i "$SVC_BOOTIF"
   elif program dhclient; then
-    printf 'timeout %s;\nsend dhcp-client-identifier = hardware;\n' "$SVC_WAIT" > "$_RUN/dhclient.conf"
+    lease_client=hardware
+    case $SVC_MAC in
+      ??:??:??:??:??:??:??:??) lease_client=ff:00:00:00:00:00:02:00:00:02:c9:00:$SVC_MAC ;;
+    esac
+    printf 'timeout %s;\nsend dhcp-client-identifier = %s;\n' "$SVC_WAIT" "$lease_client" > "$_RUN/dhclient.conf"
     dhclient -4 -1 -q -cf "$_RUN/dhclient.conf" -lf "$_RUN/dhclient.leases" -pf "$_RUN/dhclient.pid" \
       -sf "$lease_script" "$SVC_BOOTIF"
   elif program dhcpcd; then

@@ -129,7 +129,7 @@ export const prefix = checked('an IPv4 network in CIDR notation, such as 10.141.
   return clean
 })
 
-export const mac = checked('a MAC address', parseMac)
+export const mac = checked('a MAC address, or the GUID or the address of an InfiniBand port', parseMac)
 /** A SHA-256 in hexadecimal. */
 export const sha256 = checked(
   '64 hexadecimal digits',

@@ -5,6 +5,7 @@ import { toAddress } from './address.js'
 import type { AttachedShapes, Docs, TypeName } from './docs.js'
 import { type Connection, type Mention, type Owner, ownerText, type Ref, referencesOf } from './index.js'
 import { checkLengths } from './lengths.js'
+import { macProblem } from './names.js'
 import { checkDeviceAddress, controllerAddresses } from './networks.js'
 import type { ObjectType } from './object-type.js'
 import type { AttachedType, Change, ClusterSettings, Tx, View } from './stored.js'
@@ -54,6 +55,15 @@ function* checkingChange(
   if (after) for (const check of checksOf(tx, ref, cluster)) check()
   else checkRemoved(tx, ref)
   if (before && after && object.checkChange) yield* object.checkChange(tx, before, after, cluster)
+  for (const { owner, macaddress = '' } of after
+    ? tx.index.connectionsOf({ type: object.type, name }, after)
+    : []) {
+    const why = macaddress === '' ? undefined : macProblem(macaddress)
+    const had =
+      why === undefined || !before ? [] : tx.index.connectionsOf({ type: object.type, name }, before)
+    if (why !== undefined && !had.some(one => one.macaddress === macaddress))
+      throw badRequest(`${ownerText(owner)}: MAC ${macaddress} ${why}: give the one of the card, or none`)
+  }
   yield* checkLengths(tx, { type, name, before, after }, cluster)
 }
 

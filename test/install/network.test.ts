@@ -169,6 +169,53 @@ t.test(
   }
 )
 
+t.test('a port of InfiniBand that svcd knows by its GUID', async t => {
+  const guid = '00:02:c9:03:00:1a:2b:3c'
+  const client = `ff:00:00:00:00:00:02:00:00:02:c9:00:${guid}`
+  const port = { ...ib0, interface: 'ibp65s0', macaddress: guid }
+  const said: Record<string, [files: Record<string, string>, path: string, fixed: RegExp, dynamic: RegExp]> =
+    {
+      redhat: [
+        {},
+        'NetworkManager/system-connections/svc-ibp65s0.nmconnection',
+        new RegExp(
+          `^type=infiniband\\n(?!interface-name)(?:.*\\n)*mac-address=80(:..){11}:${guid}\\nmtu=2044$`,
+          'm'
+        ),
+        new RegExp(`^method=auto\\ndhcp-client-id=${client}$`, 'm')
+      ],
+      ubuntu: [{}, 'netplan/60-svc.yaml', /^ {4}"ibp65s0":\n {6}mtu: 2044\n/m, /^ {4}"ibp65s0":\n/m],
+      debian: [
+        networkd,
+        'systemd/network/05-svc-ibp65s0.network',
+        /^\[Match\]\nName=ibp65s0\n/,
+        new RegExp(
+          `^ClientIdentifier=duid\\nIAID=0\\nDUIDType=vendor\\nDUIDRawData=00:00:02:c9:00:${guid}$`,
+          'm'
+        )
+      ],
+      other: [
+        ifupdown,
+        'network/interfaces',
+        /^auto ibp65s0\niface ibp65s0 inet static$/m,
+        /^iface ibp65s0 inet dhcp$/m
+      ]
+    }
+  for (const [distribution, [files, path, fixed, dynamic]] of Object.entries(said))
+    for (const [ipaddress, pattern] of [
+      ['10.149.0.1', fixed],
+      ['', dynamic]
+    ] as const) {
+      const done = await install(t, {
+        shell: 'dash',
+        data: { distribution, interfaces: [installInterface(), { ...port, ipaddress }] },
+        answers: { '/files/rocky9.tar.gz': packImage(files) }
+      })
+      completed(t, done)
+      t.match(done.machine.read(`etc/${path}`), pattern, `${distribution} ${ipaddress}`)
+    }
+})
+
 t.test('a second installation over the same image leaves one block, and the lines of others', async t => {
   const hosts = '127.0.0.1 localhost\n# svc begin\n10.141.0.9 old\n# svc end\n10.9.9.9 license'
   const done = await install(t, {

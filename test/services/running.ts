@@ -7,7 +7,7 @@ import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
 import { settings as cluster, mac, type Objects } from './cluster.js'
 import { dhcpSettings } from './dhcp-servers.js'
-import { type faces, type Lease, lease, wire } from './namespaces.js'
+import { type faces, type Lease, lease, type Wire, wire } from './namespaces.js'
 import { rendered } from './rendered.js'
 
 type Face = keyof typeof faces
@@ -17,14 +17,17 @@ interface Asks {
   readonly objects: Objects
   /** Further addresses of its card, with their prefix lengths. */
   readonly further?: readonly string[]
+  /** Is told of the wire. */
+  readonly wired?: (wire: Wire) => void
 }
 
 /** Runs a server with these objects, whose own address is 10.142.0.1/24 at first, and gives what asks it. */
 export async function runs(
   t: Test,
-  { server, objects, further = [] }: Asks
+  { server, objects, further = [], wired }: Asks
 ): Promise<(n: number, face?: Face, ...options: readonly string[]) => Promise<Lease | undefined>> {
   const between = await wire(t)
+  wired?.(between)
   const directory = scratch(t)
   for (const address of further)
     await output('ip', ['-n', between.server, 'address', 'add', address, 'dev', 'v0'])

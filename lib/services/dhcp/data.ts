@@ -9,6 +9,7 @@ import {
   toAddress
 } from '../../model/address.js'
 import { isBmc } from '../../model/index.js'
+import { isGuid } from '../../model/names.js'
 import { dynamicRange, nameServerOf } from '../../model/networks.js'
 import type { NetworkDoc } from '../../model/types/network.js'
 import type { NodeDoc } from '../../model/types/node.js'
@@ -44,9 +45,14 @@ export function* dhcpData(
   const others = firstDomains(captured.networks)
   const subnets: DhcpSubnet[] = []
   const wireOf = wireNumbers(found.groups, cards)
+  const ofPorts = new Set(found.hosts.flatMap(({ client_id, subnet }) => (client_id === '' ? [] : [subnet])))
+  const wiresOfPorts = new Set(
+    found.groups.flatMap(group => (ofPorts.has(group.id) ? [wireOf.get(group)] : []))
+  )
   for (const group of found.groups) {
     const wire = wireOf.get(group) ?? 0
-    subnets.push({ ...subnet(group, captured, taken, others, found.addresses, options.standby), wire })
+    const told = subnet(group, captured, taken, others, found.addresses, options.standby)
+    subnets.push({ ...told, wire, ports: wiresOfPorts.has(wire) })
     yield
   }
   const { variables } = captured.cluster
@@ -62,7 +68,7 @@ function subnet(
   others: readonly string[],
   known: ReadonlyMap<string, string>,
   standby: boolean
-): Omit<DhcpSubnet, 'wire'> {
+): Omit<DhcpSubnet, 'wire' | 'ports'> {
   const set = (field: 'gateway' | 'ntp_server') =>
     networks.find(network => network[field] !== undefined)?.[field] ?? ''
   const ranges = networks.flatMap(network => dynamicRange(network) ?? ([] as Range[]))
@@ -128,6 +134,9 @@ function searchList(domains: readonly string[]): string[] {
   return list
 }
 
+/** What dhclient and iPXE send in front of the GUID of an InfiniBand port, as it has no hardware address for DHCP (RFC 4390). */
+const guidClient = 'ff:00:00:00:00:00:02:00:00:02:c9:00:'
+
 /** Gathers the machines, every address in use, and the address of each name. */
 class Hosts {
   readonly hosts: DhcpHost[] = []
@@ -184,7 +193,8 @@ class Hosts {
     }
     const group = this.#groupOf.get(network)
     if (mac === undefined || !group?.dhcp || (ipaddress === '' && boot !== 'short' && boot !== 'disk')) return
-    this.hosts.push({ title, mac, ipaddress, boot, subnet: group.id })
+    const client_id = isGuid(mac) ? `${guidClient}${mac}` : ''
+    this.hosts.push({ title, mac, client_id, ipaddress, boot, subnet: group.id })
   }
 
   #name(name: string, address: string): void {

@@ -100,8 +100,9 @@ interface Lease {
   readonly until: number
 }
 
-/** A MAC, lower case with colons, as a number; NaN, which equals nothing, for no MAC. */
-const macNumber = (mac: string) => Number.parseInt(mac.replaceAll(':', ''), 16)
+/** A MAC, lower case with colons, as a number; NaN, which equals nothing, for no MAC, and for a GUID, which no number holds. */
+const macNumber = (mac: string) =>
+  mac.length === 17 ? Number.parseInt(mac.replaceAll(':', ''), 16) : Number.NaN
 
 /** Takes the lines of a lease file, the oldest first, and keeps the last lease of each address. */
 interface Reader {

@@ -25,7 +25,8 @@ const host = {
   meaning: 'A machine that the server knows.',
   variables: {
     title: text('for comments: "node node001 BOOTIF", of letters, digits and . _ - alone'),
-    mac: text('MAC address'),
+    mac: text('MAC address, or the GUID of an InfiniBand port'),
+    client_id: text("the client identifier by which a GUID is known, '' for a MAC"),
     ipaddress: text("fixed address, '' if the machine gets one of the dynamic range"),
     boot: text<BootScript>(
       "the script it boots: `menu`, `short` or `disk`; '' for BMCs and other devices, which boot nothing. All but `short` and `disk` get what an unknown machine gets"
@@ -45,6 +46,7 @@ const subnet = {
     names: text('the names of its networks, with blanks between them'),
     dhcp: flag('whether the server answers there'),
     wire: integer('the number of its wire; subnets on one wire have the same one'),
+    ports: flag('whether ports of InfiniBand are on its wire, which are known by their client identifiers'),
     here: flag("whether the controller's address is in it, and in none of the subnets inside it"),
     ranges: maps(range, 'the dynamic ranges; empty: none'),
     nodes_only: flag('whether the ranges are for the machines in `hosts` alone'),

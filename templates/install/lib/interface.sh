@@ -64,9 +64,13 @@ interface_options() {
   set +f
 }
 
-# What kind of interface it is. A VLAN has the address of its link. The address of an InfiniBand port is no MAC.
+# What kind of interface it is. A VLAN has the address of its link. The address of an InfiniBand port is no MAC: by its
+# GUID, the last 8 bytes, the port is found now, and its name written.
 interface_kind() {
-  IF_MEMBERS=''
+  IF_MEMBERS='' IF_GUID=''
+  case $IF_MAC in
+    ??:??:??:??:??:??:??:??) IF_GUID=$IF_MAC IF_MAC='' ;;
+  esac
   IF_LINK=${IF_LINK:-${IF_NAME%.*}}
   if [ -n "$IF_VLAN" ] && [ "$IF_LINK" = "$IF_NAME" ]; then
     IF_UNKNOWN="$IF_UNKNOWN vlan=$IF_VLAN without link" IF_VLAN=''
@@ -78,11 +82,22 @@ interface_kind() {
   elif [ -n "$IF_BRIDGE" ]; then
     IF_KIND=bridge IF_MEMBERS=$IF_BRIDGE
   else
-    case $IF_DEVICE in
-      ib*) IF_KIND=infiniband IF_MAC='' ;;
-      *) IF_KIND=ethernet ;;
+    case $IF_GUID:$IF_DEVICE in
+      :ib*) IF_KIND=infiniband IF_MAC='' ;;
+      :*) IF_KIND=ethernet ;;
+      *) IF_KIND=infiniband && interface_port ;;
     esac
   fi
+}
+
+interface_port() {
+  for port in /sys/class/net/*; do
+    port_address=''
+    read -r port_address 2>/dev/null < "$port/address"
+    case $port_address in
+      ??:??:??:??:??:??:??:??:??:??:??:??:"$IF_GUID") IF_DEVICE=${port##*/} ;;
+    esac
+  done
 }
 
 # The bond or bridge that it is a member of, as interface_relations found it.

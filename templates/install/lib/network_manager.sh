@@ -11,14 +11,18 @@ manager_interface() {
 
 manager_keyfile() {
   printf '[connection]\nid=%s\ntype=%s\nautoconnect=true\nautoconnect-priority=100\n' "$IF_NAME" "$IF_KIND"
-  if [ "$IF_KIND" != ethernet ] || [ -z "$IF_MAC" ]; then
+  if [ -z "$IF_GUID" ] && { [ "$IF_KIND" != ethernet ] || [ -z "$IF_MAC" ]; }; then
     printf 'interface-name=%s\n' "$IF_DEVICE"
   fi
   if [ -n "$IF_MASTER" ]; then
     printf 'master=%s\nslave-type=%s\n' "$IF_MASTER" "$IF_MASTER_KIND"
   fi
   case $IF_KIND in
-    infiniband) printf '\n[infiniband]\ntransport-mode=datagram\n' ;;
+    infiniband)
+      printf '\n[infiniband]\ntransport-mode=datagram\n'
+      # NetworkManager compares the last 8 bytes alone.
+      given 'mac-address=80:00:00:00:fe:80:00:00:00:00:00:00:%s\n' "$IF_GUID"
+      ;;
     *) printf '\n[ethernet]\n' ;;
   esac
   given 'mtu=%s\n' "$IF_MTU"
@@ -51,7 +55,10 @@ manager_address() {
       given 'dns=%s;\n' "$IF_NAMESERVER"
       given 'dns-search=%s;\n' "$IF_DOMAIN"
       ;;
-    dhcp) printf 'method=auto\n' ;;
+    dhcp)
+      printf 'method=auto\n'
+      given 'dhcp-client-id=ff:00:00:00:00:00:02:00:00:02:c9:00:%s\n' "$IF_GUID"
+      ;;
     none) printf 'method=disabled\n\n[ipv6]\nmethod=ignore\n' && return 0 ;;
   esac
   if [ -z "$IF_DEFAULT" ]; then

@@ -74,7 +74,11 @@ networkd_file() {
 
 networkd_dhcp() {
   # The lease belongs to the MAC, not to an identifier that each new system makes up.
-  printf 'DHCP=ipv4\n\n[DHCPv4]\nClientIdentifier=mac\n'
+  if [ -n "$IF_GUID" ]; then
+    printf 'DHCP=ipv4\n\n[DHCPv4]\nClientIdentifier=duid\nIAID=0\nDUIDType=vendor\nDUIDRawData=00:00:02:c9:00:%s\n' "$IF_GUID"
+  else
+    printf 'DHCP=ipv4\n\n[DHCPv4]\nClientIdentifier=mac\n'
+  fi
   if [ -z "$IF_DEFAULT" ]; then
     printf 'UseGateway=no\n'
   fi
