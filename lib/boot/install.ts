@@ -180,7 +180,8 @@ export class Install {
       foreign: this.o.foreign,
       kernelfile: image.kernelfile ?? '',
       initrdfile: image.initrdfile ?? '',
-      kernelversion: image.kernelversion ?? '',
+      // A tag may pin another one than the image has now.
+      kernelversion: pack?.kernelversion ?? image.kernelversion ?? '',
       kerneloptions: kernelOptionsOf(target),
       provision_method: settings.provision_method,
       provision_fallback: settings.provision_fallback,

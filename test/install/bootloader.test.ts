@@ -154,6 +154,102 @@ for (const shell of shells) {
     failed(t, await install(t, plan(shell, dracut('#!/bin/sh\nexit 1\n'))), 'bootloader', /dracut failed/)
   })
 
+  t.test(
+    `the kernel of the image is booted from the disk, with the initramfs that was packed, ${shell}`,
+    async t => {
+      const versions = ['6.1.0-9', '6.1.0-10', '6.11.0-9']
+      const kernels = Object.fromEntries(
+        versions.flatMap(version => [
+          [`boot/vmlinuz-${version}`, ''],
+          [`boot/initrd.img-${version}`, 'packed'],
+          [`usr/lib/modules/${version}/modules.dep`, '']
+        ])
+      )
+      const entries = versions
+        .map(
+          v => `  menuentry 'Debian ${v}' --class os $menuentry_id_option 'gnulinux-${v}-advanced-1111' {\n`
+        )
+        .join('')
+      const debian = (more: Record<string, string> = {}) =>
+        grubImage('grub', '', {
+          ...kernels,
+          'usr/sbin/update-initramfs': `#!/bin/sh\n${record}\n`,
+          'etc/cfg': `submenu 'More' $menuentry_id_option 'gnulinux-advanced-1111' {\n${entries}}\n`,
+          'usr/sbin/grub-mkconfig': `#!/bin/sh\n${record}\ncat /etc/cfg > "$2"\n`,
+          ...more
+        })
+      const run = async (files: Record<string, string> = {}, more: object = {}) => {
+        const done = await install(t, {
+          ...plan(shell, debian(files)),
+          data: {
+            ...data,
+            kernelversion: '6.1.0-9',
+            initrdfile: 'compute-0123456789ab-initrd.img-6.1.0-9',
+            ...more
+          }
+        })
+        completed(t, done)
+        const calls = done.machine.read('calls').split('\n')
+        return { ...done, built: calls.flatMap(line => line.match(/update-initramfs -c -k (.*)/)?.[1] ?? []) }
+      }
+      const default_ = "\nGRUB_DEFAULT='gnulinux-advanced-1111>gnulinux-6.1.0-9-advanced-1111'\n"
+      const usual = await run()
+      t.strictSame(usual.built, [])
+      t.match(usual.run.output, 'the initramfs of kernel 6.1.0-9 is the one that came with the image')
+      t.match(usual.machine.read('etc/default/grub'), default_)
+      t.match(usual.machine.read('etc/default/grub'), "GRUB_CMDLINE_LINUX='console")
+      t.equal(
+        usual.machine.read('calls').match(/grub-mkconfig/g)?.length,
+        2,
+        'the entries are there before the default'
+      )
+
+      const more = await run({ 'etc/default/grub.d/x.cfg': '' })
+      t.match(`\n${more.machine.read('etc/default/grub.d/zz-svc-default.cfg')}`, default_)
+      const flat = await run({ 'etc/cfg': entries })
+      t.match(flat.machine.read('etc/default/grub'), "\nGRUB_DEFAULT='gnulinux-6.1.0-9-advanced-1111'\n")
+      t.strictSame(
+        (await run({ 'boot/initrd.img-6.1.0-9': '' })).built,
+        ['6.1.0-9'],
+        'for the kernel in force alone'
+      )
+      t.strictSame(
+        (await run({}, { initrdfile: 'own.img' })).built,
+        ['6.1.0-9'],
+        'not the one that was packed'
+      )
+      const changed = base64(
+        `${Buffer.from(postscript, 'base64')}; sleep 1; mkdir -p $_SYSTEMROOT/etc/modprobe.d; echo x > $_SYSTEMROOT/etc/modprobe.d/x`
+      )
+      t.strictSame(
+        (await run({}, { postscript: changed })).built,
+        ['6.1.0-9'],
+        'a script has changed what is in it'
+      )
+      const none = await run({}, { kernelversion: '6.9' })
+      t.strictSame(none.built.sort(), [...versions].sort())
+      t.match(none.run.output, 'GRUB has no entry of kernel 6.9: it boots the newest one')
+
+      const entry = (v: string) => `title R\nlinux /vmlinuz-${v}\ninitrd /initramfs-${v}.img\noptions ro\n`
+      const rocky = grubImage('grub2', '', {
+        ...Object.fromEntries(versions.map(v => [`boot/loader/entries/0a1b-${v}.conf`, entry(v)])),
+        ...kernels,
+        'etc/default/grub': 'GRUB_DEFAULT=saved\n'
+      })
+      const bls = await install(t, { ...plan(shell, rocky), data: { ...data, kernelversion: '6.1.0-10' } })
+      completed(t, bls)
+      t.match(bls.machine.read('etc/default/grub'), "\nGRUB_DEFAULT='0a1b-6.1.0-10'\n")
+      const container = grubImage('grub', '', { 'usr/lib/modules/6.1.0-9/vmlinuz': 'kernel' })
+      const alone = base64(`${Buffer.from(postscript, 'base64')}; rm $_SYSTEMROOT/boot/vmlinuz-6.1`)
+      const copied = await install(t, {
+        ...plan(shell, container),
+        data: { ...data, postscript: alone, kernelversion: '6.1.0-9' }
+      })
+      t.equal(copied.machine.read('boot/vmlinuz-6.1.0-9'), 'kernel', 'GRUB looks in /boot alone')
+      completed(t, copied)
+    }
+  )
+
   t.test(`boot loader entries get this machine's root and options, ${shell}`, async t => {
     const entry = (kernel: string) =>
       `title Rocky (${kernel})\nlinux /vmlinuz-${kernel}\ninitrd /initramfs-${kernel}.img $tuned_initrd /ucode\n` +

@@ -80,7 +80,7 @@ for (const shell of shells)
       t.ok(existsSync(machine.image(own)))
       t.equal(
         machine.read('etc/hosts'),
-        '127.0.0.1 localhost\n::1 localhost ip6-localhost\n# svc: of another machine: 127.0.1.1\tserver1.old.org server1\n' +
+        '127.0.0.1 localhost\n::1\tlocalhost\tip6-localhost\n# svc: of another machine: 127.0.1.1\tserver1.old.org server1\n' +
           '# svc: of another machine: 192.168.1.5 server1.old.org\n192.168.1.6\tserver10 # not server1\n10.9.9.9 license server1x\n' +
           '# svc begin\n10.141.0.1 node001.cluster node001\n# svc end\n'
       )

@@ -64,6 +64,7 @@ export const identity: readonly string[] = [
   '/boot/loader/*',
   '/etc/crypttab',
   '/etc/default/grub.d/zz-svc.cfg',
+  '/etc/default/grub.d/zz-svc-default.cfg',
   '/etc/fstab',
   '/etc/kernel/cmdline',
   '/swap.img',

@@ -1,9 +1,18 @@
-# The initramfs of a system on the node's own disk is built anew, on the node and inside the image. The one that came
-# with the image may know no disk, or only the disks of the machine where it was built. svcd's part in it does nothing
-# without root=svc.
+# The initramfs of a system on the node's own disk. The one that the pack built is for machines of any kind: the node has just
+# booted it. It is built anew, on the node and inside the image, where the root file system lies on LVM or RAID, where a script
+# has changed what it is made of, and where the image has none: for the kernel of the image alone, if that is known. svcd's
+# part in it does nothing without root=svc.
 
 boot_initramfs() {
-  for initramfs_kernel in "$_SYSTEMROOT"/boot/vmlinu?-*; do
+  set -- "$_SYSTEMROOT"/boot/vmlinu?-*
+  if [ -n "$SVC_KERNELVERSION" ] && [ -e "$_SYSTEMROOT/boot/vmlinuz-$SVC_KERNELVERSION" ]; then
+    set -- "/boot/vmlinuz-$SVC_KERNELVERSION"
+    if initramfs_packed; then
+      log "the initramfs of kernel $SVC_KERNELVERSION is the one that came with the image"
+      return 0
+    fi
+  fi
+  for initramfs_kernel; do
     initramfs_version=${initramfs_kernel##*/vmlinu?-}
     if [ -d "$_SYSTEMROOT/usr/lib/modules/$initramfs_version" ] ||
       [ -d "$_SYSTEMROOT/lib/modules/$initramfs_version" ]; then
@@ -12,6 +21,21 @@ boot_initramfs() {
       log "the initramfs of kernel $initramfs_version stays as it is: the image holds no modules for it"
     fi
   done
+}
+
+# Whether the image has the initramfs that this node has booted, and it can mount the root file system.
+initramfs_packed() {
+  initramfs_file=$(initramfs_name "$SVC_KERNELVERSION")
+  case $SVC_INITRDFILE:$(mount_source "$_SYSTEMROOT") in
+    *:/dev/mapper/* | *:/dev/dm-* | *:/dev/md*) return 1 ;;
+    *-"${initramfs_file##*/}":*) ;;
+    *) return 1 ;;
+  esac
+  [ -s "$_SYSTEMROOT$initramfs_file" ] && program find >/dev/null && [ -z "$(
+    cd "$_SYSTEMROOT/etc" && find initramfs-tools dracut.conf dracut.conf.d modprobe.d modules mdadm \
+      -type f -newer "$_TMP/unpacked" 2>/dev/null
+    grep '^[^#]' crypttab 2>/dev/null
+  )" ]
 }
 
 initramfs_make() {

@@ -18,6 +18,11 @@ bootloader() {
     complain 'the image holds neither grub2-install nor grub-install'
     return 1
   fi
+  # An image that was made from a container has its kernel beside the modules alone, where GRUB does not look.
+  if ! ls "$_SYSTEMROOT"/boot/vmlinu* >/dev/null 2>&1 &&
+    boot_kernel=$(image_file "/usr/lib/modules/$SVC_KERNELVERSION/vmlinuz"); then
+    mkdir -p "$_SYSTEMROOT/boot" && cp "$boot_kernel" "$_SYSTEMROOT/boot/vmlinuz-$SVC_KERNELVERSION" || return 1
+  fi
   if ! ls "$_SYSTEMROOT"/boot/vmlinu* >/dev/null 2>&1; then
     complain 'the image holds no kernel in /boot'
     return 1

@@ -60,6 +60,35 @@ grub_config() {
     complain "$boot_prefix-mkconfig failed"
     return 1
   fi
+  grub_default
+}
+
+# GRUB boots the newest kernel, unless it is told to boot that of the image. The name of its entry is known once there are entries.
+grub_default() {
+  set -- "$_SYSTEMROOT"/boot/vmlinu?-*
+  case $#:$SVC_KERNELVERSION in
+    1:* | *: | *:*[!A-Za-z0-9._+~-]*) return 0 ;;
+  esac
+  grub_version=$(printf '%s' "$SVC_KERNELVERSION" | sed 's/\./\\./g')
+  grub_file=$_SYSTEMROOT/boot/$boot_prefix/grub.cfg
+  grub_entry=$(sed -n "s/.*menuentry_id_option '\([^']*-$grub_version-advanced-[^']*\)'.*/\1/p" "$grub_file" | head -n 1)
+  grub_menu=$(sed -n "s/^submenu .*menuentry_id_option '\([^']*\)'.*/\1/p" "$grub_file" | head -n 1)
+  for entry_file in "$_SYSTEMROOT"/boot/loader/entries/*.conf; do
+    if [ "$boot_prefix" = grub2 ] && grep -qs "^linux.*[-/]$grub_version\\(/linux\\)\\{0,1\\}[[:blank:]]*\$" "$entry_file"; then
+      grub_entry=${entry_file##*/}
+      grub_entry=${grub_entry%.conf} grub_menu=''
+    fi
+  done
+  if [ -z "$grub_entry" ]; then
+    log "warning: GRUB has no entry of kernel $SVC_KERNELVERSION: it boots the newest one"
+    return 0
+  fi
+  grub_entry="${grub_menu:+$grub_menu>}$grub_entry"
+  if [ -d "$_SYSTEMROOT/etc/default/grub.d" ]; then
+    printf 'GRUB_DEFAULT=%s\n' "$(shell_quote "$grub_entry")" | image_place /etc/default/grub.d/zz-svc-default.cfg 644
+  else
+    { grub_variables && printf 'GRUB_DEFAULT=%s\n' "$(shell_quote "$grub_entry")"; } | image_block /etc/default/grub
+  fi && in_image "$boot_prefix-mkconfig" -o "/boot/$boot_prefix/grub.cfg"
 }
 
 # Whether the image has boot loader entries (BLS; RHEL and its relatives). They hold the kernel options of the

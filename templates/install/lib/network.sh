@@ -109,35 +109,13 @@ hosts_forget() {
   fi
 }
 
-# Debian gives a machine's own name the address 127.0.1.1.
+# Standard input without the name $1. Debian gives a machine's own name the address 127.0.1.1.
 hosts_kept() {
-  hosts_blank='[ 	]'
-  hosts_end='[. 	]'
-  while IFS= read -r hosts_line || [ -n "$hosts_line" ]; do
-    case " ${hosts_line%%#*} " in
-      *$hosts_blank"${1:-#}"$hosts_end* | ' 127.0.1.1'$hosts_blank*)
-        case " ${hosts_line%%#*} " in
-          *${hosts_blank}localhost$hosts_blank*) hosts_without "$1" "$hosts_line" ;;
-          *) printf '# svc: of another machine: %s\n' "$hosts_line" ;;
-        esac
-        ;;
-      *) printf '%s\n' "$hosts_line" ;;
-    esac
-  done
+  hosts_name="[[:blank:]]${1:-=}\\(\\.[^[:blank:]#]*\\)\\{0,1\\}\\([[:blank:]#]\\|\$\\)"
+  sed -e '/^[[:blank:]]*#/b' -e '/^[^#]*[[:blank:]]localhost\([[:blank:]#]\|$\)/{' -e ':again' \
+    -e "s/^\\([^#]*\\)$hosts_name/\\1\\3/" -e 't again' -e b -e '}' \
+    -e "/^[^#]*$hosts_name/s/^/# svc: of another machine: /" -e '/^[[:blank:]]*127\.0\.1\.1[[:blank:]]/s/^/# svc: of another machine: /'
 }
-
-# A line of localhost stays, without the name $1.
-hosts_without() (
-  set -f
-  hosts_words=''
-  for hosts_word in ${2%%#*}; do
-    case $hosts_word in
-      "$1" | "$1".*) ;;
-      *) hosts_words="$hosts_words${hosts_words:+ }$hosts_word" ;;
-    esac
-  done
-  printf '%s\n' "$hosts_words"
-)
 
 hosts_lines() {
   if ! hosts_file=$(image_file /etc/hosts) ||
