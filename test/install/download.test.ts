@@ -135,7 +135,6 @@ for (const shell of allShells) {
 for (const shell of shells) {
   const without: Record<string, Omit<Plan, 'shell'>> = {
     'a torrent program': { answers },
-    'a torrent': { data: { ...torrent, torrent: '' }, programs: fetching },
     'the torrent at the controller': { programs: fetching }
   }
   for (const [what, plan] of Object.entries(without)) {
@@ -324,3 +323,32 @@ t.test('a torrent program that heeds no signal is ended all the same', async t =
   completed(t, done)
   t.ok(seederEnded(done.machine))
 })
+
+for (const shell of shells) {
+  // rules 9.6
+  t.test(`an image without a torrent: http is the plan, and no error, ${shell}`, async t => {
+    const data = { provision_method: 'torrent', provision_fallback: 'http', torrent: '' }
+    const done = await install(t, { shell, data })
+    completed(t, done)
+    t.match(done.run.output, /^svc: fetching rocky9\.tar\.gz by 'http'$/m)
+    t.notMatch(done.run.output, /torrent|fail|fallback/)
+
+    const gone = await install(t, {
+      shell,
+      data,
+      answers: { '/files/rocky9.tar.gz': r => r.writeHead(404).end() }
+    })
+    failed(t, gone, 'download', /: download: cannot fetch http/)
+    t.notMatch(gone.run.output, 'torrent', 'and where it fails, nothing is said of a torrent')
+
+    const only = await install(t, { shell, data: { ...data, provision_fallback: 'torrent' } })
+    failed(t, only, 'download', /the image has no torrent/)
+    const other = { ...data, provision_method: 'http', provision_fallback: 'torrent' }
+    const both = await install(t, {
+      shell,
+      data: other,
+      answers: { '/files/rocky9.tar.gz': r => r.writeHead(404).end() }
+    })
+    failed(t, both, 'download', /http: cannot fetch .*; torrent: the image has no torrent/)
+  })
+}

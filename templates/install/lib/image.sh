@@ -13,12 +13,17 @@ download() {
       ;;
   esac
   download_fits || return 1
-  download_by "$SVC_PROVISION_METHOD" && return 0
+  # Not every image has a torrent. The fallback is the plan then, and no failure.
+  download_method=$SVC_PROVISION_METHOD
+  if [ "$download_method:$SVC_TORRENT" = torrent: ]; then
+    download_method=$SVC_PROVISION_FALLBACK
+  fi
+  download_by "$download_method" && return 0
   download_first=$(cat "$_TMP/reason" 2>/dev/null)
-  log "method '$SVC_PROVISION_METHOD' failed, trying the fallback '$SVC_PROVISION_FALLBACK'"
+  log "method '$download_method' failed, trying the fallback '$SVC_PROVISION_FALLBACK'"
   download_by "$SVC_PROVISION_FALLBACK" && return 0
-  if [ "$SVC_PROVISION_METHOD" != "$SVC_PROVISION_FALLBACK" ]; then
-    complain "$SVC_PROVISION_METHOD: $download_first; $SVC_PROVISION_FALLBACK: $(cat "$_TMP/reason" 2>/dev/null)"
+  if [ "$download_method" != "$SVC_PROVISION_FALLBACK" ]; then
+    complain "$download_method: $download_first; $SVC_PROVISION_FALLBACK: $(cat "$_TMP/reason" 2>/dev/null)"
   fi
   return 1
 }
