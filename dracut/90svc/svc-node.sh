@@ -153,7 +153,8 @@ main() {
   network_down
   rm -rf "$_RUN"
   # Frees the memory of the install script's files; nobody could do it later.
-  umount -l /svctmp 2> /dev/null
+  # A disk may lie on them.
+  while umount -l /svctmp 2> /dev/null; do :; done
   say "$SVC_NODE is ready after $(uptime_seconds) s"
 }
 

@@ -549,3 +549,58 @@ t.test('under EFI each disk below the root gets the boot loader on its own EFI s
   completed(t, alone)
   t.match(alone.run.output, /warning: \/dev\/nvme0n1 has no EFI system partition/)
 })
+
+t.test('swap of the partscript has its line in fstab', async t => {
+  const blocks = {
+    ...twoDisks,
+    sda3: { of: 'sda' },
+    sdz9: { of: 'sdz' },
+    'dm-0': mapping('system-root', 'LVM-1', 'sda2'),
+    'dm-1': mapping('system-swap', 'LVM-2', 'sda2')
+  }
+  const files = {
+    'usr/sbin/lvm': '#!/bin/sh\n',
+    'usr/sbin/blkid': `#!/bin/sh
+case $* in
+  '-p -s TYPE -o value /dev/'sda3 | '-p -s TYPE -o value /dev/'sdz9 | '-p -s TYPE -o value /dev/'dm-1) echo swap ;;
+  '-p -s TYPE '*) echo ext4 ;;
+  '-s UUID -o value /dev/'sda3) echo 3333 ;;
+  '-s UUID -o value /dev/'dm-1) echo 4444 ;;
+esac
+`
+  }
+  const prepare = (machine: InstallingNode) => {
+    machine.write('busybox', busybox, 0o755)
+    // Swap that is on, as the kernel of this machine would tell.
+    machine.write('swaps', 'Filename Type Size\n/dev/zram0 partition 9\n/sysroot/swapfile file 9\n')
+    sysfs(machine, blocks)
+  }
+  const on = { ...data, partscript: base64('mount -t tmpfs /dev/mapper/system-root /sysroot') }
+  const edit = (script: string) => script.replaceAll('/proc/swaps', '/swaps')
+  const swapLines = async (fstab: string) => {
+    const image = grubImage('grub', '', { ...files, 'etc/fstab': fstab })
+    const done = await install(t, { ...plan('ash', image), data: on, prepare, edit })
+    completed(t, done)
+    return done.machine
+      .read('etc/fstab')
+      .split('\n')
+      .filter(line => / swap /.test(line))
+  }
+  const [file, partition, volume] = [
+    '/swapfile none swap sw 0 0',
+    'UUID=3333 none swap sw 0 0',
+    'UUID=4444 none swap sw 0 0'
+  ]
+  t.strictSame(
+    (await swapLines('# none\n')).sort(),
+    [file, partition, volume].sort(),
+    'not that of another disk'
+  )
+  const kept = 'PARTLABEL=swap none swap sw,pri=5 0 0'
+  files['usr/sbin/findfs' as keyof typeof files] = '#!/bin/sh\n[ "$1" = PARTLABEL=swap ] && echo /dev/sda3\n'
+  t.strictSame(
+    (await swapLines(`${kept}\n`)).sort(),
+    [kept, file, volume].sort(),
+    'a line of the image stays, and is not doubled'
+  )
+})

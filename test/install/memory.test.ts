@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { base64 } from '../support/install-data.js'
-import { completed, failed, install, type Plan } from './install.js'
-import { type InstallingNode, shells } from './installing-node.js'
+import { base64, installData } from '../support/install-data.js'
+import { installScript } from '../support/install-script.js'
+import { completed, exits, failed, install, type Plan, startFakeController } from './install.js'
+import { InstallingNode, shells } from './installing-node.js'
 import { packImage } from './packed-image.js'
 
 /** A node with that much memory to spare beside what always stays free, as its kernel would say. */
@@ -130,3 +131,46 @@ t.test('a disk is not limited', async t => {
   completed(t, done)
   t.match(done.run.mounts, /disk \/sysroot tmpfs .*size=65536k/)
 })
+
+for (const shell of ['bash', 'ash'] as const) {
+  // rules 4.33
+  t.test(`a disk that a script mounts on /svctmp takes the packed image, ${shell}`, async t => {
+    const on = base64('mount -t tmpfs -o size=64m /dev/fake9 /svctmp')
+    const onto = base64('mount -t tmpfs /dev/fake1 /sysroot')
+    const imagesize = noise['/files/rocky9.tar.gz'].length
+    for (const scripts of [
+      { prescript: on, partscript: onto },
+      {
+        partscript: base64(
+          'mount -t tmpfs -o size=64m /dev/fake9 /svctmp; mount -t tmpfs /dev/fake1 /sysroot'
+        )
+      }
+    ]) {
+      const data = { imagesize, ...scripts }
+      const done = await install(t, { shell, ...node(4, { answers: noise, data }) })
+      completed(t, done)
+      t.equal(done.machine.read('big').length, 8 * 1024 * 1024)
+    }
+    // It fails once, with the disk mounted, and is tried again.
+    const controller = await startFakeController(t)
+    controller.files.set('/files/rocky9.tar.gz', noise['/files/rocky9.tar.gz'])
+    const machine = new InstallingNode(t, { shell })
+    const mounts = 'grep -c fake9 /proc/mounts >> /mounts'
+    const again = base64(`${mounts}; mount -t tmpfs -o size=64m /dev/fake9 /svctmp`)
+    const data = { ...controller.place, prescript: again, partscript: onto }
+    const runs = await machine.run(
+      ...[{ ...data, postscript: base64('exit 7') }, data].map(values => installScript(installData(values)))
+    )
+    exits(t, runs, [1, 0])
+    t.equal(machine.text('mounts'), '0\n0\n', 'the second try finds the disk unmounted')
+    t.match(controller.states, [
+      /started/,
+      /prescript/,
+      /partscript/,
+      /download/,
+      /unpack/,
+      /network/,
+      /postscript/
+    ])
+  })
+}

@@ -26,6 +26,9 @@ fstab_write() {
     fi
     printf '# svc begin\n'
     printf '%s\n' "$boot_filesystems" | fstab_new
+    fstab_swaps | sort -u | while read -r fstab_swap; do
+      fstab_swap_line "$fstab_swap"
+    done
     printf '# svc end\n'
   } | image_place /etc/fstab 644 || return 1
   fstab_told /etc/fstab
@@ -121,6 +124,42 @@ fstab_new() {
     printf '%s %s %s %s 0 %s\n' "${fstab_uuid:+UUID=}${fstab_uuid:-$fstab_source}" "$fstab_path" \
       "$fstab_type" "defaults$(subvolume "$fstab_options")" "$fstab_pass"
   done
+}
+
+# The swap of the partscript: what is on, and what was made on the disks that hold the image.
+fstab_swaps() {
+  while read -r fstab_swap _; do
+    case $fstab_swap in
+      /dev/zram*) ;;
+      /dev/*) [ ! -b "$fstab_swap" ] || printf '%s\n' "$fstab_swap" ;;
+      "$_SYSTEMROOT"/*) printf '%s\n' "${fstab_swap#"$_SYSTEMROOT"}" ;;
+    esac
+  done < /proc/swaps
+  fstab_disks=$(disks_of '')
+  for fstab_block in /sys/class/block/*; do
+    fstab_swap=/dev/${fstab_block##*/}
+    for fstab_disk in $(layers "$fstab_block" | sed -n 's|^disk |/dev/|p'); do
+      case " $(printf '%s' "$fstab_disks" | tr '\n' ' ') " in
+        *" $fstab_disk "*) ;;
+        *) continue ;;
+      esac
+      if [ "$(in_image blkid -p -s TYPE -o value "$fstab_swap" </dev/null 2>/dev/null)" = swap ]; then
+        printf '%s\n' "$fstab_swap"
+      fi
+    done
+  done
+} 2>/dev/null
+
+# The line of one swap, unless a line of the image has it.
+fstab_swap_line() {
+  if ! fstab_mounts "$1" none && ! fstab_mounts "$1" swap; then
+    # A file of swap is not found by its UUID.
+    case $1 in
+      /dev/*) fstab_uuid=$(in_image blkid -s UUID -o value "$1" </dev/null 2>/dev/null) ;;
+      *) fstab_uuid='' ;;
+    esac
+    printf '%s none swap sw 0 0\n' "${fstab_uuid:+UUID=}${fstab_uuid:-$1}"
+  fi
 }
 
 fstab_mounts() (

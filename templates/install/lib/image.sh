@@ -12,6 +12,10 @@ download() {
       return 1
       ;;
   esac
+  # A script may have mounted a disk there, which lifts the limit of memory.
+  if [ "$(mount_source "$_TMP")" != svctmp ]; then
+    memory_size=''
+  fi
   download_fits || return 1
   # Not every image has a torrent. The fallback is the plan then, and no failure.
   download_method=$SVC_PROVISION_METHOD

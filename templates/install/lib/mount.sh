@@ -22,8 +22,12 @@ unmount_below() {
   unmount_each
 }
 
-# Undoes what was not mounted before the first run: disks anywhere, and all at the places of the installation.
+# Undoes what was not mounted before the first run: disks anywhere, and all at the places of the installation. A file that is
+# swap would keep its disk busy.
 unmount_new() {
+  while read -r new_source new_type _; do
+    [ "$new_type" != file ] || swapoff "$new_source"
+  done < /proc/swaps 2>/dev/null
   below_list=''
   while read -r new_source below_directory _; do
     case $new_source:$below_directory in
