@@ -4,11 +4,15 @@ import { output } from '../support/programs.js'
 import { controlScript } from './namespaces.js'
 
 /** The control script of a real named in a namespace, which serves what svcd writes below this directory, at 10.142.0.1. */
-export async function bindIn(directory: string, namespace: string): Promise<string> {
+export async function bindIn(
+  directory: string,
+  namespace: string,
+  options = 'recursion no;'
+): Promise<string> {
   await output('rndc-confgen', ['-a', '-k', 'test', '-c', `${directory}/rndc.key`])
   writeFileSync(
     join(directory, 'named.conf'),
-    `options { directory "${directory}"; listen-on { 10.142.0.1; }; listen-on-v6 { none; }; recursion no;
+    `options { directory "${directory}"; listen-on { 10.142.0.1; }; listen-on-v6 { none; }; ${options}
   pid-file "${directory}/server.pid"; session-keyfile "${directory}/session.key"; };
 include "${directory}/rndc.key";
 controls { inet 127.0.0.1 port 953 allow { 127.0.0.1; } keys { "test"; }; };

@@ -8,6 +8,7 @@ import {
   hosts,
   objectName,
   oneLine,
+  oneOf,
   prefix,
   type Stored,
   type Table
@@ -34,6 +35,12 @@ const fields = [
     default: false,
     meaning: 'the dynamic range is for machines of nodes and devices; unknown machines get no address'
   },
+  {
+    name: 'dns',
+    type: oneOf('authoritative', 'hosts'),
+    default: 'authoritative',
+    meaning: 'whether svcd answers for its zones as a whole, or for the names alone that it knows'
+  },
   { name: 'shared_with', type: objectName, refers: 'network', meaning: 'a network on the same wire' }
 ] as const satisfies Table
 
@@ -58,9 +65,10 @@ export const network: ObjectType<NetworkDoc> = {
   nameRule: `${objectNameRule}, and not like an address`,
   network: doc => doc,
   // The range belongs to a network that serves DHCP; elsewhere it is only kept (rules 1.4).
-  leavesOut: ({ dhcp, shared_with }) => [
+  leavesOut: ({ dhcp, shared_with, dns }) => [
     ...(dhcp ? [] : ['dhcp_range_begin', 'dhcp_range_end', 'dhcp_nodes_only']),
-    ...(shared_with === undefined ? ['shared_with'] : [])
+    ...(shared_with === undefined ? ['shared_with'] : []),
+    ...(dns === undefined ? ['dns'] : [])
   ],
 
   *checks(view, doc, title, cluster) {

@@ -1,4 +1,11 @@
-import { type Address, formatAddress, type Prefix, parseAddress, parsePrefix } from '../../model/address.js'
+import {
+  type Address,
+  contains,
+  formatAddress,
+  type Prefix,
+  parseAddress,
+  parsePrefix
+} from '../../model/address.js'
 import type { NetworkDoc } from '../../model/types/network.js'
 import type { Captured } from '../capture.js'
 import { Names } from './names.js'
@@ -26,11 +33,10 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
     records.get(zone)?.push({ name: label, type: address.includes(':') ? 'AAAA' : 'A', data: address })
     yield
   }
-  const forward = [...names.zones].sort(byName).map(([zone, notes]) => ({
-    ...head(zone, serverOf.get(zone)),
-    records: records.get(zone) ?? [],
-    notes
-  }))
+  const forward = [...names.zones].sort(byName).flatMap(([zone, notes]) => {
+    const whole = { ...head(zone, serverOf.get(zone)), records: records.get(zone) ?? [], notes }
+    return names.partial.has(zone) ? ofNames(whole) : [whole]
+  })
   const reverse = yield* reverseOf(captured, names, serverOf, servers)
   const hosts = yield* hostsOf(names)
   return { variables: captured.cluster.variables, zones: [...forward, ...reverse], hosts }
@@ -45,10 +51,21 @@ type Servers = readonly string[]
 
 const head = (name: string, [server = '', ...others]: Servers = []) => ({
   name,
+  single: false,
   name_server: `${server}.`,
   other_name_servers: others.map(other => `${other}.`),
   hostmaster: `hostmaster.${server}.`
 })
+
+/** A zone for each name of a zone. A name that the zone itself has is left out, as it would hide all others. */
+const ofNames = ({ records, ...zone }: DnsZone): DnsZone[] =>
+  records
+    .filter(({ name }) => name !== '@')
+    .map(({ name, ...record }) => ({
+      ...zone,
+      ...{ name: `${name}.${zone.name}`, single: true, notes: [] },
+      records: [{ ...record, name: '@' }]
+    }))
 
 /** The name servers of each zone: the one that its network names, else the controllers. */
 class NameServers {
@@ -98,7 +115,9 @@ class NameServers {
   }
 
   #address(name: string, address: string): void {
-    if (this.names.placeOf(name) && !this.names.all.has(name))
+    const place = this.names.placeOf(name)
+    // In a zone of somebody else, too, a name that svcd makes up could hide a name of theirs.
+    if (place && !this.names.partial.has(place.zone) && !this.names.all.has(name))
       this.names.all.set(name, { address, of: 'the name server' })
   }
 }
@@ -118,23 +137,34 @@ function* reverseOf(
 ): Generator<undefined, DnsZone[]> {
   const [first] = serverOf.values()
   const zones = new Map<string, { server: Servers; records: [Address, DnsRecord][] }>()
-  for (const { name, network } of networks) {
+  const partial: { prefix: Prefix; server: Servers }[] = []
+  for (const { name, network, dns } of networks) {
     const prefix = parsePrefix(network)
     const server = serverOf.get(names.zoneOf(name) ?? '') ?? first ?? servers.last
-    for (const zone of prefix ? reverseZones(prefix) : [])
-      if (!zones.has(zone)) zones.set(zone, { server, records: [] })
+    if (prefix && dns === 'hosts') partial.push({ prefix, server })
+    else
+      for (const zone of prefix ? reverseZones(prefix) : [])
+        if (!zones.has(zone)) zones.set(zone, { server, records: [] })
   }
+  const single: DnsZone[] = []
   for (const [address, name] of names.called) {
     const place = placeOf(address, zones)
-    if (place)
-      zones.get(place.zone)?.records.push([address, { name: place.name, type: 'PTR', data: `${name}.` }])
+    const of = place ? undefined : partial.find(({ prefix }) => contains(prefix, address))
+    const data = `${name}.`
+    if (of)
+      single.push({
+        ...head(zoneOf(address, 4), of.server),
+        ...{ single: true, records: [{ name: '@', type: 'PTR', data }], notes: [] }
+      })
+    if (place) zones.get(place.zone)?.records.push([address, { name: place.name, type: 'PTR', data }])
     yield
   }
-  return [...zones].sort(byName).map(([zone, { server, records }]) => ({
+  const whole = [...zones].sort(byName).map(([zone, { server, records }]) => ({
     ...head(zone, server),
     records: records.sort((a, b) => a[0] - b[0]).map(([, record]) => record),
     notes: []
   }))
+  return [...whole, ...single]
 }
 
 function* hostsOf(names: Names): Generator<undefined, DnsData['hosts']> {

@@ -29,16 +29,21 @@ export class Names {
   readonly all = new Map<string, Named>()
   /** Forward zone → what could not be written, a sentence for each. */
   readonly zones = new Map<string, string[]>()
+  /** Zones that somebody else has too: of these, only the names that svcd knows are answered. */
+  readonly partial = new Set<string>()
   /** Address → the full name that it is called by. */
   readonly called = new Map<Address, string>()
   readonly #networks = new Map<string, string>()
+  readonly #isNetwork = new Set<string>()
   readonly #aliases: Alias[] = []
 
   constructor(readonly captured: Captured) {
-    for (const { name } of captured.networks) {
+    for (const { name, dns } of captured.networks) {
       const zone = domainName(name)
       if (zone === undefined || zone === 'localhost') continue
       this.#networks.set(name, zone)
+      this.#isNetwork.add(zone)
+      if (dns === 'hosts') this.partial.add(zone)
       this.#zone(zone)
     }
     for (const controller of captured.controllers) this.#controller(controller)
@@ -86,6 +91,9 @@ export class Names {
     const { provision, domain } = ownName(this.captured, node)
     const own = domainName(domain)
     if (provision?.ipaddress !== undefined && own !== undefined && own !== 'localhost') {
+      // A domain that is no network's goes by the network of its nodes.
+      if (!this.#isNetwork.has(own) && this.partial.has(this.zoneOf(provision.network) ?? ''))
+        this.partial.add(own)
       this.#zone(own)
       this.#add(own, node.name, provision.ipaddress, of)
     }

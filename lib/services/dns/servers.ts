@@ -59,7 +59,9 @@ export const dnsmasq: Backend<DnsData> = {
   reload: 'reload',
   render: ({ zones, hosts }, { config, directory }, render) => {
     const file = join(directory, `cluster${hostsSuffix}`)
-    const main = render('dns/templ_dnsmasq.cfg', { zones: zones.map(({ name }) => name), hosts_file: file })
+    // What is not in the file is forwarded, unless it lies in one of these.
+    const whole = zones.flatMap(({ name, single }) => (single ? [] : [name]))
+    const main = render('dns/templ_dnsmasq.cfg', { zones: whole, hosts_file: file })
     return {
       files: [
         { path: config, text: main, mode: readable, needs: 'restart' },

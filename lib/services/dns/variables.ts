@@ -1,4 +1,4 @@
-import { type DataOf, integer, maps, text, textMap, texts, type Variables } from '../../variables.js'
+import { type DataOf, flag, integer, maps, text, textMap, texts, type Variables } from '../../variables.js'
 
 const variables = textMap("the cluster's `variables`")
 
@@ -14,6 +14,7 @@ const record = {
 
 const zone = {
   name: text('name of the zone, without the dot at the end'),
+  single: flag('whether it is a name of a zone that svcd does not own alone'),
   name_server: text('full name of the name server, with the dot'),
   other_name_servers: texts(
     'full names of the other name servers: controllers that share the objects, where the network names none'
