@@ -3,6 +3,7 @@
 
 # One step makes several tries, so that a controller which is just restarting is no failure yet.
 fetch_script() {
+  set_clock
   fetch_pause=1
   until fetch_from_any; do
     if [ "$fetch_pause" -gt 8 ]; then
@@ -12,6 +13,49 @@ fetch_script() {
     sleep "$fetch_pause"
     fetch_pause=$((fetch_pause * 2))
   done
+}
+
+# A certificate counts from a day to a day, and the clock of a machine whose battery is empty is years off. So before the first
+# https request the clock is set by what a controller says, if it is more than a minute off: nobody proves that time, so it is never set
+# to one before this initramfs was built.
+set_clock() {
+  case "$SVC_URL $SVC_OTHERS:$SVC_INSECURE" in
+    *https://*:) ;;
+    *) return ;;
+  esac
+  set -f
+  for clock_url in $SVC_URL $SVC_OTHERS; do
+    # shellcheck disable=SC2046 # words: day, month, year, time
+    set -- $(clock_ask "$clock_url/version" 2>&1 |
+      sed -n 's/^[[:space:]]*[Dd]ate: [A-Z][a-z]*, \([0-3][0-9] [A-Z][a-z][a-z] [0-9]\{4\} [0-9:]\{8\}\) GMT.*$/\1/p' | tail -n 1)
+    [ "$#" -ne 4 ] || break
+  done
+  set +f
+  clock_months=JanFebMarAprMayJunJulAugSepOctNovDec
+  clock_before=${clock_months%%"${2:-none}"*}
+  if [ "$#" -ne 4 ] || [ "$clock_before" = "$clock_months" ]; then
+    return
+  fi
+  clock_wanted="$3-$(printf %02d $((${#clock_before} / 3 + 1)))-$1 $4"
+  clock_seconds=$(date -u -d "$clock_wanted" +%s 2> /dev/null) || return 0
+  clock_off=$((clock_seconds - $(date -u +%s)))
+  if [ "${clock_off#-}" -le 60 ]; then
+    return
+  fi
+  if [ "$clock_seconds" -lt "$(stat -c %Y "$_LIB/svc-fetch.sh")" ]; then
+    say "warning: $clock_url says that it is $clock_wanted, before this initramfs was built: the clock stays"
+  elif date -u -s "$clock_wanted" > /dev/null; then
+    say "the clock was ${clock_off#-} s off: it is set to $clock_wanted UTC, as $clock_url says"
+  fi
+}
+
+# Prints the head of an answer, whatever the certificate.
+clock_ask() {
+  if program curl; then
+    curl -q -g -s -k -I --connect-timeout 10 --max-time 20 "$1"
+  else
+    within 20 wget -S --no-check-certificate -O /dev/null "$1"
+  fi
 }
 
 # Asks each controller in turn.

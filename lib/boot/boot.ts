@@ -457,7 +457,10 @@ function obstacle(
   }
   if (provision?.ipaddress === undefined && !network?.dhcp)
     return `node ${node.name} has neither an address nor DHCP on its interface ${settings.provision_interface}`
-  return undefined
+  const [, vlan] = /(?:^|\s)vlan=0*([1-9]\d*)(?:\s|$)/.exec(provision?.options ?? '') ?? []
+  return vlan === undefined
+    ? undefined
+    : `interface ${provision?.interface} of node ${node.name} is the tagged VLAN ${vlan}, and a node cannot be installed over one: name an untagged interface as "provision_interface"`
 }
 
 /** The sentence on a file that an image, or the tag of it that the node has, does not name. */

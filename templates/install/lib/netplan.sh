@@ -36,8 +36,12 @@ netplan_interface() {
   case $IF_METHOD in
     dhcp) netplan_dhcp ;;
     static) netplan_static ;;
-    none) printf '      dhcp4: false\n      optional: true\n' ;;
+    none) printf '      dhcp4: false\n' ;;
   esac
+  # A card without a link must not delay the boot, unless the node is provisioned over it.
+  if [ -z "$IF_PROVISION" ] || [ "$IF_METHOD" = none ]; then
+    printf '      optional: true\n'
+  fi
 }
 
 netplan_match() {

@@ -45,10 +45,11 @@ networkd_file() {
   else
     printf 'Name=%s\n' "$IF_DEVICE"
   fi
-  if [ -n "$IF_MTU" ] || [ "$IF_METHOD" = none ]; then
+  # A card without a link must not delay the boot, unless the node is provisioned over it.
+  if [ -n "$IF_MTU" ] || [ -z "$IF_PROVISION" ] || [ "$IF_METHOD" = none ]; then
     printf '\n[Link]\n'
     given 'MTUBytes=%s\n' "$IF_MTU"
-    if [ "$IF_METHOD" = none ]; then
+    if [ -z "$IF_PROVISION" ] || [ "$IF_METHOD" = none ]; then
       printf 'RequiredForOnline=no\n'
     fi
   fi
