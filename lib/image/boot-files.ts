@@ -55,8 +55,8 @@ export async function bootFiles(
   const path = kernel === 'kept' ? undefined : kernel
   const version = wish.kernelversion ?? (await versionIn(tree, image, path, ofKernel))
   if (path !== undefined) job.line(`kernel: /${path}`)
-  if (path !== undefined && version === undefined && image.kernelversion !== undefined)
-    job.line(`kernelversion was ${image.kernelversion}, and the image has no modules of it: it is unset`)
+  if (version === undefined && image.kernelversion !== undefined)
+    job.line(`kernelversion was ${image.kernelversion}, and the image has no kernel of it: it is unset`)
   if (path !== undefined && version !== undefined)
     for (const line of await passedOver(tree, path, version)) job.line(line)
   const ofInitrd = pack?.initrdfile === image.initrdfile ? pack : undefined
@@ -159,7 +159,8 @@ async function versionIn(
   path: string | undefined,
   pack: PackDoc | undefined
 ): Promise<string | undefined> {
-  if (path === undefined) return its
+  // What a pack has noted goes with its kernel; what an admin has set may come before the kernel.
+  if (path === undefined) return pack?.kernelversion === its ? undefined : its
   const all = await kernelsIn(tree)
   const said = all.find(kernel => kernel.path === path)?.version ?? versionOf(path)
   const isSame = pack?.kernel !== undefined && pack.kernel === belowBoot(path) && pack.kernelversion === its

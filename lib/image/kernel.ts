@@ -72,7 +72,10 @@ export async function chooseKernel(
   const named = image.kernelfile === undefined ? undefined : await namedFile(tree, image.kernelfile)
   if (named !== undefined) return named
   if (image.kernelfile !== undefined && (await isOwnFile(image.kernelfile))) return 'kept'
-  return (await ofVersion(tree, version)) ?? (await kernelsIn(tree)).find(({ spare }) => !spare)?.path
+  return (
+    (await ofVersion(tree, version)) ??
+    (await kernelsIn(tree)).find(({ spare, hasModules }) => !spare || hasModules)?.path
+  )
 }
 
 /** The path of the kernel of a version, wherever it is; undefined where there is none. */

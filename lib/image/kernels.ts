@@ -1,3 +1,4 @@
+import type { Dirent } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { resolveInside } from '../disk/open-directory.js'
@@ -26,10 +27,11 @@ const MOST_NAMES = 100
 
 const label = /^(?:vmlinu[xz]|b?zImage|Image|kernel)(?:-(.+))?$/
 const compressed = /\.(?:gz|xz|zst|bz2|lz4|efi|hmac|sig|asc|sha\d+|map|config)$/
-const copy = /(?:[._-](?:bak|back|backup|old|orig|saved?|prev|copy|dpkg-\w+|rpm\w+)|~)[._-]?\d*~?$/
+const copy =
+  /(?:[._-](?:bak|back|backup|old|orig|saved?|prev|copy|dpkg-\w+|rpm(?:save|new|orig))|~)[._-]?\d*~?$/
 const rescue = /(?:^|-)0?-?rescue(?:-|$)/
 const variants =
-  /(?:^|[+._-])(debug|dbg|rt\d*|realtime|lowlatency|preempt|kdump|64kb?|16kb?|cloud|kvmsmall)(?=[+._-]|$)/
+  /(?:^|[+._-])(debug|dbg|rt\d*|realtime|lowlatency|preempt|kdump|64kb?|16kb?|cloud|kvm|kvmsmall|virt|aws|azure|gcp|oracle|vanilla)(?=[+._-]|$)/
 
 /** What makes a kernel a special one of its version, such as `debug`; undefined for the plain one. */
 export const variantOf = (version: string): string | undefined => variants.exec(version)?.[1]
@@ -42,10 +44,11 @@ export async function fileIn(tree: string, path: string): Promise<string | undef
 }
 
 /** The names in a directory of the tree, none where there is no such directory. Throws 503 where they are too many. */
-async function namesIn(tree: string, path: string, filter = (_: string) => true): Promise<string[]> {
+async function namesIn(tree: string, path: string, filter = (_: Dirent) => true): Promise<string[]> {
   const directory = await resolveInside(tree, path)
   if (directory === undefined) return []
-  const names = (await readdir(join(tree, directory)).catch(() => [])).filter(filter)
+  const entries = await readdir(join(tree, directory), { withFileTypes: true }).catch(() => [])
+  const names = entries.filter(filter).map(({ name }) => name)
   if (names.length > MOST_NAMES)
     throw unavailable(
       `/${path} of the image holds ${names.length} kernels or their directories, over ${MOST_NAMES}`
@@ -83,18 +86,17 @@ export function versionOf(path: string): string | undefined {
 
 /** Places of a kernel that say its version by a directory. */
 async function* placesIn(tree: string): AsyncGenerator<string> {
-  const isKernel = (name: string) => label.test(name) && isFileName(name) && !compressed.test(name)
+  const isKernel = ({ name }: Dirent) => label.test(name) && isFileName(name) && !compressed.test(name)
+  const isNumbered = ({ name }: Dirent) => /^[0-9]/.test(name)
   for (const name of await namesIn(tree, 'boot', isKernel)) yield `boot/${name}`
   for (const root of ['boot', 'efi', 'boot/efi'])
-    for (const entry of await namesIn(tree, root, name => /^(?:[0-9a-f]{32}|[A-Za-z][\w.-]*)$/.test(name)))
-      for (const version of label.test(entry) ? [] : await namesIn(tree, `${root}/${entry}`, startsWithDigit))
+    for (const entry of await namesIn(tree, root, found => found.isDirectory()))
+      for (const version of await namesIn(tree, `${root}/${entry}`, isNumbered))
         yield `${root}/${entry}/${version}/linux`
   for (const home of moduleHomes)
     for (const version of await namesIn(tree, home))
       for (const name of ['vmlinuz', 'Image', 'vmlinux']) yield `${home}/${version}/${name}`
 }
-
-const startsWithDigit = (name: string) => /^[0-9]/.test(name)
 
 /**
  * The kernels of an image, the one first that it boots where nobody has chosen: one with modules, if any has them; a plain
@@ -116,7 +118,7 @@ export async function kernelsIn(tree: string): Promise<Kernel[]> {
     if (path === undefined || found.has(path)) continue
     const said = versionOf(path) ?? versionOf(place)
     const name = basename(place)
-    const spare = rescue.test(name)
+    const spare = rescue.test(said ?? name)
       ? 'is a rescue kernel'
       : copy.test(said ?? name)
         ? 'is a backup copy'

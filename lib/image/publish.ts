@@ -139,15 +139,15 @@ function putPack(tx: Tx, { path, pack }: Outcome): OsimageDoc {
 
 function putImage(tx: Tx, outcome: Outcome, controller: string | undefined): void {
   const { kept, version, pack } = outcome
-  const { kernelfile, initrdfile, kernelversion, ...rest } = putPack(tx, outcome)
+  const { kernelfile, initrdfile, kernelversion: _, ...rest } = putPack(tx, outcome)
   tx.put('osimage', rest.name, {
     ...rest,
     ...set('controller', controller),
     imagefile: pack.name,
     ...set('kernelfile', kept.includes('kernelfile') ? kernelfile : pack.kernelfile),
     ...set('initrdfile', kept.includes('initrdfile') ? initrdfile : pack.initrdfile),
-    // That of a kernel before this one would say something untrue.
-    ...set('kernelversion', version ?? (pack.kernelfile === undefined ? kernelversion : undefined))
+    // Unknown, that of the kernel before would say something untrue.
+    ...set('kernelversion', version)
   })
 }
 

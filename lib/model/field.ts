@@ -232,11 +232,11 @@ export const atMost = (bytes: number, whose: string) => (value: string) => {
   return length > bytes ? `has ${length} bytes, and ${whose} takes ${bytes} at most` : undefined
 }
 
-/** A limit of kernel options: not the root file system, which is svcd's own argument (rules 4.2). */
+/** A limit of kernel options: no disk, which would be that of another machine, nor svcd's own argument (rules 4.2). */
 export const noRoot = (value: string) => {
-  const root = value.split(' ').find(word => word.startsWith('root='))
+  const word = value.split(' ').find(word => /^(?:root|resume)=/.test(word))
   return (
-    root && `holds ${root}: svcd tells the kernel root=svc, or the disk that it was installed on; take it out`
+    word && `holds ${word}: svcd tells the kernel root=svc, or the disk that it was installed on; take it out`
   )
 }
 

@@ -70,6 +70,24 @@ const choices: Record<string, [files: Files, version: string, newer?: Readonly<R
     '6.1.0-9',
     { '6.9.1': /no \/lib\/modules\/6\.9\.1\/modules\.dep/ }
   ],
+  'a rescue entry': [
+    {
+      ...modules(el9),
+      ...modules('9.9.9'),
+      [`boot/0123456789abcdef0123456789abcdef/${el9}/linux`]: 'x',
+      'boot/0123456789abcdef0123456789abcdef/0-rescue/linux': 'y',
+      'boot/loader/entries/x.conf': ''
+    },
+    el9
+  ],
+  'a name like that of a copy, with modules': [whole('6.1.0-old'), '6.1.0-old'],
+  'many files beside it': [
+    {
+      ...whole('6.1.0-9'),
+      ...Object.fromEntries(Array.from({ length: 150 }, (_, i) => [`boot/config-${i}`, '']))
+    },
+    '6.1.0-9'
+  ],
   'kernels without modules altogether': [
     { ...bare('vmlinuz-6.1.0-9'), ...bare('vmlinuz-6.1.0-10') },
     '6.1.0-10'
@@ -97,7 +115,9 @@ t.test('which kernel', async t => {
     t.equal((await pack()).status, 204)
     const { kernelfile, kernelversion } = await image()
     t.equal(kernelversion, version, what)
-    t.equal(`${served(kernelfile)}`, files[`boot/vmlinuz-${version}`], what)
+    const place =
+      Object.keys(files).find(path => path.endsWith(`/${version}/linux`)) ?? `boot/vmlinuz-${version}`
+    t.equal(`${served(kernelfile)}`, files[place], what)
     const told = (await lines()).filter(line => line.startsWith('newer: '))
     t.equal(told.length, Object.keys(newer).length, `${what}: ${told.join('; ')}`)
     for (const [name, why] of Object.entries(newer))
@@ -247,7 +267,13 @@ t.test('a version whose kernel is gone does not stay in force', async t => {
   makeTree(tree, { ...modules('6.1.3'), ...modules('6.1.4') })
   t.equal((await pack()).status, 204)
   t.equal((await image()).kernelversion, null, 'nobody knows which it is')
-  t.ok((await lines()).includes('kernelversion was 6.1.2, and the image has no modules of it: it is unset'))
+  t.ok((await lines()).includes('kernelversion was 6.1.2, and the image has no kernel of it: it is unset'))
+  rmSync(join(tree, 'usr/lib/modules/6.1.3'), { recursive: true })
+  t.equal((await pack()).status, 204)
+  t.equal((await image()).kernelversion, '6.1.4')
+  rmSync(join(tree, 'boot/bzImage'))
+  t.equal((await pack()).status, 204)
+  t.match(await image(), { kernelfile: null, kernelversion: null }, 'the kernel itself is gone')
 })
 
 // rules 9.3

@@ -1,6 +1,6 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
-import { installInterface } from '../support/install-data.js'
+import { base64, installInterface } from '../support/install-data.js'
 import { completed, install } from './install.js'
 import { allShells, shells } from './installing-node.js'
 import { packImage } from './packed-image.js'
@@ -99,6 +99,36 @@ for (const shell of shells)
         /\/etc\/fstab of the image names devices of another machine: 8 of its lines are comments now/
       )
     })
+
+// rules 4.22
+for (const shell of shells)
+  t.test(
+    `on a disk, without a boot loader of its own, lines of devices that are there stay, ${shell}`,
+    async t => {
+      const lines = [
+        'UUID=root / ext4 defaults 0 1',
+        'UUID=gone /srv xfs defaults 0 0',
+        '/swapfile none swap sw 0 0'
+      ]
+      const files = {
+        'etc/fstab': `${lines.join('\n')}\n`,
+        swapfile: 'swap',
+        'usr/sbin/findfs': '#!/busybox sh\ncase $1 in UUID=root) echo /dev/fake1 ;; *) exit 1 ;; esac\n'
+      }
+      const done = await install(t, {
+        shell,
+        data: { partscript: base64('mount -t tmpfs /dev/fake1 /sysroot && cp /busybox /sysroot/busybox') },
+        answers: { '/files/rocky9.tar.gz': packImage(files) },
+        prepare: machine => machine.write('busybox', readFileSync('/usr/bin/busybox'), 0o755)
+      })
+      completed(t, done)
+      t.equal(
+        done.machine.read('etc/fstab'),
+        `${lines[0]}\n# svc: not on this machine: ${lines[1]}\n${lines[2]}\n`
+      )
+      t.notMatch(done.run.mounts, / \/sysroot\/(dev|proc|sys|run)/)
+    }
+  )
 
 // rules 4.22
 t.test('an export of a container: empty files, and no localhost', async t => {

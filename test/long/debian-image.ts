@@ -1,5 +1,5 @@
 import { chmod, copyFile, mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { buildInitramfs } from '../../lib/image/packer/initramfs.js'
 import { output } from '../support/programs.js'
 import { debianTree, type Release } from './debian-tree.js'
@@ -12,6 +12,7 @@ export interface DebianImage {
   readonly kernelfile: string
   readonly initrdfile: string
   readonly imagefile: string
+  readonly kernelversion: string
 }
 
 /** An image to make. */
@@ -65,14 +66,16 @@ export async function debianImage(options: DebianImageOptions): Promise<DebianIm
   const request = { tree, kernelversion: '', dracutmodules: [], kernelmodules: [] }
   const built = await buildInitramfs({ ...request, signal, timeLimitMs, line })
   if (built?.tool !== tool) throw new Error(`the initramfs was built by ${built?.tool}, not by ${tool}`)
+  const kernel = (await readdir(join(tree, 'boot'))).find(name => name.startsWith('vmlinuz-')) ?? ''
   const image = {
     kernelfile: `vmlinuz-${name}`,
-    initrdfile: `initrd-${name}.img`,
-    imagefile: `image-${name}.tar.zst`
+    // As a pack calls it: by that the node knows it in its /boot.
+    initrdfile: `${name}-${basename(built.initrd)}`,
+    imagefile: `image-${name}.tar.zst`,
+    kernelversion: kernel.replace('vmlinuz-', '')
   }
-  const kernel = (await readdir(join(tree, 'boot'))).find(name => name.startsWith('vmlinuz-'))
   await mkdir(files, { recursive: true })
-  await copyFile(join(tree, 'boot', `${kernel}`), join(files, image.kernelfile))
+  await copyFile(join(tree, 'boot', kernel), join(files, image.kernelfile))
   await copyFile(join(tree, built.initrd), join(files, image.initrdfile))
   const pack = ['--numeric-owner', '--xattrs', '--acls', '--one-file-system', '-I', 'zstd -T0']
   await output('tar', [...pack, '-cf', join(files, image.imagefile), '-C', tree, '.'], {
