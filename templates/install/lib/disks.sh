@@ -1,5 +1,6 @@
 # What is needed to work on disks that were used before.
 
+# shellcheck disable=SC2031 # in_image has a PATH of its own
 # Gives scripts the program svc_wipe, which is a text of its own. It lies outside of $_TMP, where a script may mount a disk.
 give_programs() {
   mkdir -p "$_RUN" && chmod 700 "$_RUN" && svc_wipe_text > "$_RUN/svc_wipe" && chmod 700 "$_RUN/svc_wipe" || return 1

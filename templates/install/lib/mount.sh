@@ -89,6 +89,7 @@ chroot_unmount() {
 # Runs a program of the image inside the image, by its path: the chroot of busybox would run its own applet instead.
 in_image() (
   chroot_program=$(program chroot)
+  # shellcheck disable=SC2030 # for this program alone
   PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
   export PATH
   name=$1
