@@ -27,7 +27,7 @@ export interface Line {
 
 /** Lines that are wrong alike are told as one from so many on. */
 const ALIKE = 3
-/** What may differ in them: values in quotes, names of nodes, MACs and addresses. */
+/** Values that may differ in them: those in quotes, names of nodes, MACs and addresses. */
 const DIFFERING = /"(?:[^"\\]|\\.)*"|\bnode [\w.-]+|\b[\da-f]{1,2}(?:[:-][\da-f]{1,2}){5,}|\d+(?:\.\d+){3}/gi
 
 /** Collects what is wrong with a table, so that all of it is told at once. */

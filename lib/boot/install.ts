@@ -75,7 +75,7 @@ export class Install {
 
   async #scriptIfGranted(node: NodeDoc, visit: Visit): Promise<string> {
     if (await this.#isGranted(node, visit)) return this.#handOut('install', node, visit)
-    const reason = `${visit.source.address} is not the address of an interface of node ${node.name} (its BMC does not count): only the node itself gets its install script`
+    const reason = `${visit.source.address} is not the address of an interface of node ${node.name} (its BMC does not count): only the node itself gets its install script${overIpv6(visit)}`
     this.o.trace.refused(node, reason, visit)
     throw unauthorized(reason)
   }
@@ -89,7 +89,7 @@ export class Install {
     const node = model.get('node', name)
     if (!(await this.#isNode(node, visit)))
       throw unauthorized(
-        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not count): only the node itself tells what it runs`
+        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not count): only the node itself tells what it runs${overIpv6(visit)}`
       )
     const doc = model.view.get('pack', pack)
     await trace.running(
@@ -230,6 +230,12 @@ export class Install {
     }
   }
 }
+
+/** Addresses of nodes are those of IPv4: a node that asks over IPv6 would ask for ever. */
+const overIpv6 = ({ source }: Visit) =>
+  source.address.includes(':')
+    ? '. Nodes boot over IPv4 alone: turn IPv6 off in the firmware, and give iPXE a URL that leads to an IPv4 address'
+    : ''
 
 /** Whether a request comes from an address that is the node's own and fixed. */
 const hasAddress = (node: NodeDoc, { source: { address } }: Visit): boolean =>

@@ -48,6 +48,8 @@ export function reachability(config: Config, networks: readonly string[]): strin
     if (isLoopback(host)) warnings.push(`${nodes} [http] url ${url}: it is a loopback address${wayOut}`)
     else if (ipaddr.isValid(host) && isWildcard(host))
       warnings.push(`${nodes} [http] url ${url}: it is all addresses, not one`)
+    else if (host.includes(':'))
+      warnings.push(`${nodes} [http] url ${url}: nodes boot over IPv4 alone, and it is an address of IPv6`)
   }
   return warnings
 }

@@ -7,7 +7,7 @@ import { cleanLine, cleanText } from './words.js'
 /** A full log of a BMC has some thousand lines. */
 const MOST_OUTPUT = 1024 * 1024
 
-/** What is one call of ipmitool. */
+/** Commands that are one call of ipmitool. */
 type Call = Exclude<Command, 'power boot' | 'chassis netboot' | 'chassis diskboot'>
 
 const words: Readonly<Record<Call, readonly string[]>> = {

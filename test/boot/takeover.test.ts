@@ -188,3 +188,14 @@ t.test('machines that take a node from each other without end are told at a pace
   await asks(c, `manual/hostname/n2/52:54:00:00:02:02`)
   t.equal(lines('n2'), 1, 'another node is told')
 })
+
+t.test('a node that asks over IPv6 is told that nodes boot over IPv4', async t => {
+  const c = await cluster(t)
+  const { status, body } = await c.get('/boot/install/n1', { token: null, source: 'fd00::141' })
+  t.equal(status, 401)
+  t.match(
+    body.message,
+    /fd00::141 is not the address .*\. Nodes boot over IPv4 alone: turn IPv6 off in the firmware/
+  )
+  t.notMatch((await c.get('/boot/install/n1', none)).body.message, /IPv6/)
+})

@@ -37,6 +37,16 @@ t.test('reachable ones', async t => {
   )
 })
 
+t.test('nodes do not boot over IPv6', async t => {
+  t.match(warnings(['10.141.0.0/16'], ...everywhere, 'http.url=http://[fd00::1]:7050'), [
+    /10\.141\.0\.0\/16 cannot reach \[http\] url http:\/\/\[fd00::1\]:7050: nodes boot over IPv4 alone/
+  ])
+  t.strictSame(
+    warnings(['10.141.0.0/16'], ...everywhere, 'http.url=http://[::ffff:10.141.255.254]:7050').length,
+    1
+  )
+})
+
 t.test('one of both', async t => {
   t.match(warnings(['10.141.0.0/16'], 'http.url=http://10.141.255.254:7050'), [/\[http\] listen 127/])
   for (const url of [
