@@ -63,7 +63,7 @@ t.test('odd names that are names work like any other', async t => {
     })
     await ok(`/config/group/${name}/interfaces`, { interfaces: [{ interface: name, network: name }] })
   }
-  const nodes = ['constructor', 'valueof', 'config', '0', 'n'.repeat(63), 'x--y']
+  const nodes = ['constructor', 'valueof', 'config', '0-0', 'n'.repeat(63), 'x--y']
   for (const name of nodes) await ok(`/config/node/${name}`, { group: 'constructor' })
   const everything = async () => {
     const seen: unknown[] = []
