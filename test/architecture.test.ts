@@ -171,10 +171,15 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   version: [],
   'ask-controller': [],
   disk: ['errors'],
+  // The work of requests is shared by network, and refused where too much waits.
+  concurrency: ['errors', 'source'],
   background: ['concurrency'],
   log: ['log-output'],
   ...Object.fromEntries(
-    GROUND.filter(room => !['disk', 'background', 'log'].includes(room)).map(room => [room, []])
+    GROUND.filter(room => !['disk', 'concurrency', 'background', 'log'].includes(room)).map(room => [
+      room,
+      []
+    ])
   )
 }
 
