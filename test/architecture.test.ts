@@ -171,9 +171,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   version: [],
   'ask-controller': [],
   disk: ['errors'],
+  background: ['concurrency'],
   // The work of requests is shared by network, and refused where too much waits.
   concurrency: ['errors', 'source'],
-  background: ['concurrency'],
   log: ['log-output'],
   ...Object.fromEntries(
     GROUND.filter(room => !['disk', 'concurrency', 'background', 'log'].includes(room)).map(room => [
