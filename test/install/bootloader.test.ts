@@ -218,6 +218,11 @@ for (const shell of shells) {
         ['6.1.0-9'],
         'not the one that was packed'
       )
+      t.strictSame(
+        (await run({ 'sbin/logsave': '' })).built,
+        ['6.1.0-9'],
+        'one of an older svcd cannot check a disk'
+      )
       const changed = base64(
         `${Buffer.from(postscript, 'base64')}; sleep 1; mkdir -p $_SYSTEMROOT/etc/modprobe.d; echo x > $_SYSTEMROOT/etc/modprobe.d/x`
       )

@@ -31,6 +31,10 @@ initramfs_packed() {
     *-"${initramfs_file##*/}":*) ;;
     *) return 1 ;;
   esac
+  # Without it initramfs-tools takes each check of the root file system for failed: an older svcd left it out.
+  if image_program logsave && ! program logsave >/dev/null; then
+    return 1
+  fi
   [ -s "$_SYSTEMROOT$initramfs_file" ] && program find >/dev/null && [ -z "$(
     cd "$_SYSTEMROOT/etc" && find initramfs-tools dracut.conf dracut.conf.d modprobe.d modules mdadm \
       -type f -newer "$_TMP/unpacked" 2>/dev/null
