@@ -1,10 +1,13 @@
 import { type Caller, isAdmin } from '../auth/access.js'
+import { missingRoles } from '../boot/roles.js'
 import { inTurns } from '../concurrency.js'
 import { badRequest, forbidden, notFound } from '../errors.js'
 import type { Answer } from '../http/route.js'
+import { oneLine } from '../log.js'
 import type { Docs, TypeName } from '../model/docs.js'
 import { type EffectiveNode, findingMembers } from '../model/effective.js'
 import { anObject, array, freeText } from '../model/field.js'
+import { looseOf } from '../model/loose-names.js'
 import { removeAll, saveAll } from '../model/many.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
@@ -53,6 +56,24 @@ interface Particular {
 /** A title with its article: a node, an OS image, another device. */
 const a = (title: string) =>
   `${/^[aeiou]/i.test(title) ? 'an' : 'a'} ${title}`.replace(/^an other/, 'another')
+
+function rolesWithoutFile({ model, config }: Parts, type: TypeName, name: string): string[] {
+  const doc = type === 'group' || type === 'node' ? model.view.get(type, name) : undefined
+  return doc ? missingRoles(config.paths.roles, [['it', doc]]) : []
+}
+
+/** Bytes of all warnings of an answer. */
+const MOST_WARNINGS = 2000
+
+/** The answer with what may be a slip in its header X-Svcd-Warning, as most of them have no body (rules 3.17). */
+function warned(answer: Answer, warnings: readonly string[]): Answer {
+  if (warnings.length === 0) return answer
+  const text = oneLine(warnings.join('; '), MOST_WARNINGS).replace(
+    /[^\x20-\x7e]/g,
+    one => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`
+  )
+  return { ...answer, headers: { ...answer.headers, 'X-Svcd-Warning': text } }
+}
 
 /** The routes that every type of object has: list, single, members, save, clone, delete. */
 export function objectRoutes(parts: Parts, type: TypeName, particular: Particular = {}): ApiRoute[] {
@@ -129,10 +150,18 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
           checkOwnReport(model.effective(model.get('node', request.caller.node)), given)
           parts.status.changes(request.caller.node)
         }
-        const { created } = await save(name, given, actorOf(request))
-        if (created) return done(201, `${title} ${name} created`)
         const { newName: now = name } = given
-        return done(updated, `${title} ${name} ${now === name ? 'updated' : `renamed to ${now}`}`)
+        const looseNow = (name: string) => [
+          ...looseOf(model.view, type, name, model.cluster),
+          ...rolesWithoutFile(parts, type, name)
+        ]
+        const before = looseNow(name)
+        const { created } = await save(name, given, actorOf(request))
+        const warnings = looseNow(now).filter(warning => !before.includes(warning))
+        const how = now === name ? 'updated' : `renamed to ${now}`
+        return created
+          ? warned(done(201, `${title} ${name} created`), warnings)
+          : warned(done(updated, `${title} ${name} ${how}`), warnings)
       }
     }),
     ...deletion(one, {

@@ -34,6 +34,9 @@ export function controllerUrl(text: string): URL {
 
 /** A controller, asked over its http interface. */
 export class Controller {
+  /** What the controller has warned of so far. */
+  readonly warnings: string[] = []
+
   constructor(
     readonly url: URL,
     readonly token: string | undefined,
@@ -64,7 +67,10 @@ export class Controller {
     const asked = this.#ask(method, target, text).catch((error: Error) => {
       throw this.unreachable(error)
     })
-    const answer = new Answer(this, await asked)
+    const incoming = await asked
+    const warning = incoming.headers['x-svcd-warning']
+    if (typeof warning === 'string') this.warnings.push(warning)
+    const answer = new Answer(this, incoming)
     if (answer.status >= 400) throw await this.#refusal(answer, path)
     if (answer.status >= 300) throw this.#isNone(`sends elsewhere (${answer.status})`)
     return answer

@@ -1,6 +1,6 @@
 import { didYouMean } from '../did-you-mean.js'
 import { type Prefix, parsePrefix } from './address.js'
-import type { Docs } from './docs.js'
+import type { Docs, TypeName } from './docs.js'
 import { groupInForce, groupOf, settingsOf } from './effective.js'
 import { tooLongOf } from './lengths.js'
 import type { ClusterSettings, View } from './stored.js'
@@ -40,6 +40,20 @@ function* looseIn(view: View, type: LooseType, doc: object, cluster: ClusterSett
   }
 }
 
+/** Options of interfaces that the network files know (docs/interfaces.md). */
+const options = ['mtu', 'vlan', 'link', 'bond', 'mode', 'bridge', 'defaultroute']
+
+/** Options that are left aside in silence on a node. */
+function* looseOptions({ interfaces = [] }: Docs['node'] | Docs['group']): Generator<string> {
+  for (const { interface: name, options: given = '' } of interfaces)
+    for (const word of given.split(/\s+/).filter(one => one !== '')) {
+      const [key = ''] = word.split('=', 1)
+      if (options.includes(key) && word !== key) continue
+      const what = options.includes(key) ? 'has no value' : `is not known${didYouMean(key, options)}`
+      yield `interface ${name}: its option ${JSON.stringify(word)} ${what}`
+    }
+}
+
 const interfacesOf = ({ interfaces = [] }: Docs['node'] | Docs['group']) =>
   interfaces.map(entry => entry.interface)
 
@@ -51,6 +65,7 @@ const notItsOwn = (wanted: string, has: readonly string[]) =>
 function* looseInGroup(doc: Docs['group'], cluster: ClusterSettings): Generator<string> {
   const why = notItsOwn(groupInForce(doc, cluster).settings.provision_interface, interfacesOf(doc))
   if (why !== undefined) yield why
+  yield* looseOptions(doc)
 }
 
 function* looseInNode(view: View, doc: Docs['node'], cluster: ClusterSettings): Generator<string> {
@@ -67,6 +82,7 @@ function* looseInNode(view: View, doc: Docs['node'], cluster: ClusterSettings): 
     const meant = ofGroup.includes(name) ? '' : didYouMean(name, ofGroup)
     if (meant !== '') yield `its group ${doc.group} has no interface ${name}${meant}`
   }
+  yield* looseOptions(doc)
   const switches = doc.switch === undefined ? [] : view.names('switch')
   if (doc.switch !== undefined && switches.length > 0 && !view.get('switch', doc.switch))
     yield `there is no switch ${doc.switch}, only ${listOf([...switches])}`
@@ -80,6 +96,13 @@ function* overlaps(view: View, { name, network }: Docs['network']): Generator<st
   if (others.length === 0) return
   const told = others.map(([other]) => `${other} (${view.get('network', other)?.network})`)
   yield `its ${network} overlaps with ${listOf(told)}: the longest prefix answers for an address`
+}
+
+/** The sentences about one object, none where it is not there (rules 3.17). */
+export function looseOf(view: View, type: TypeName, name: string, cluster: ClusterSettings): string[] {
+  const doc = view.get(type, name)
+  const isLoose = (one: TypeName): one is LooseType => looseTypes.some(loose => loose === one)
+  return doc && isLoose(type) ? [...looseIn(view, type, doc, cluster)] : []
 }
 
 /** One line for each sentence, with the objects that it holds for. */

@@ -37,19 +37,41 @@ t.test('names that lead nowhere are taken, and svcd check warns of them', async 
       'network inner: its 10.141.7.0/24 overlaps with cluster (10.141.0.0/16): the longest prefix answers for an address'
     ],
     [
+      '/config/node/n1',
+      { interfaces: [{ interface: 'ib0', options: 'mtu=9000 vlna=5 bond' }] },
+      'node n1: interface ib0: its option "vlna=5" is not known (did you mean "vlan"?)'
+    ],
+    [
+      '/config/group/compute',
+      { interfaces: [{ interface: 'BOOTIF', options: 'mode' }] },
+      'group compute: interface BOOTIF: its option "mode" has no value'
+    ],
+    [
+      '/config/group/compute',
+      { roles: 'nowhere' },
+      'group compute has the role nowhere, and there is no file'
+    ],
+    [
       '/config/osimage/compute',
       { distribution: 'ubunto' },
       'OS image compute: the distribution ubunto is not known (did you mean "ubuntu"?): which network files a node gets is guessed from the programs in the image'
     ]
   ]
-  for (const [path, body] of table) {
-    const { status } = await c.post(path, body)
+  for (const [path, body, warning] of table) {
+    const { status, headers } = await c.post(path, body)
     t.ok(status < 300, `${path} ${status}`)
+    const sentence = warning.replace(/^.*?(?:: | has the role )/, '')
+    t.ok(String(headers['x-svcd-warning']).includes(sentence), `${path}: ${headers['x-svcd-warning']}`)
+    t.equal((await c.post(path, body)).headers['x-svcd-warning'], undefined, 'it was told')
   }
   const told = table.map(([, , warning]) => warning).sort()
   const loose = (lines: readonly string[]) =>
     lines.flatMap(line => told.filter(warning => line.includes(warning))).sort()
-  t.strictSame(loose(c.log), [], 'a change is not warned of')
+  t.strictSame(
+    loose(c.log),
+    told.filter(warning => warning.includes('role nowhere')),
+    'the log does not repeat them, but for roles'
+  )
   const { warnings } = await checkAll(loadConfig(shippedIni, c.overrides))
   t.strictSame(loose(warnings), told, 'svcd check')
   t.notOk(

@@ -26,13 +26,14 @@ import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
 import { RedfishService } from '../support/redfish-service.js'
 
-const tree = builtTree(t.testdir({ cache: {}, files: {} }))
+const tree = builtTree(t.testdir({ cache: {}, files: {}, 'own-roles': { a: 'echo a\n', b: 'echo b\n' } }))
 const program = join(tree, 'bin', 'svcctl')
 const cache = join(tree, 'cache')
 const port = await freePort()
 const { certificate, key } = await makeCertificate(join(tree, 'files'), 'controller')
 const c = await Controller.start(
   t,
+  `paths.roles=${join(tree, 'own-roles')}`,
   ...[`http.tls_certificate=${certificate}`, `http.tls_key=${key}`, 'http.tls_port=0'],
   `control.redfish_port=${port}`,
   'control.time_limit=2s',
@@ -347,6 +348,16 @@ t.test('a dry run tells and changes nothing', async t => {
   t.equal((await c.get('/config/node')).text, before)
 })
 
+// rules 3.17
+t.test('what may be a slip is told beside the change', async t => {
+  const told = await run(['group', 'set', 'compute', 'BOOTIF.options=vlna=5'])
+  t.match(told, {
+    ...{ code: 0, stdout: /updated/ },
+    stderr: 'warning: interface BOOTIF: its option "vlna=5" is not known (did you mean "vlan"?)\n'
+  })
+  t.match(await run(['group', 'set', 'compute', 'BOOTIF.options=']), { code: 0, stderr: '' })
+})
+
 // rules 6.14
 t.test('nodes are installed again after a question, or with --yes', async t => {
   const netboots = async () =>
@@ -516,7 +527,8 @@ t.test('an image is packed and tagged', async t => {
   await ok(t, ['osimage', 'clone', 'small', 'large'])
   rmSync(join(c.directory, 'images', 'large'), { recursive: true })
   t.match(await here(['osimage', 'pack', 'large']), { code: 1, stdout: '', stderr: /large/ })
-  mkdirSync(join(c.directory, 'images', 'large'))
+  mkdirSync(join(c.directory, 'images', 'large', 'sbin'), { recursive: true })
+  writeFileSync(join(c.directory, 'images', 'large', 'sbin', 'init'), '')
   t.equal(
     await ok(t, ['osimage', 'pack', 'large']),
     'OS image large packed; warning: it has no kernel below /boot: its nodes cannot boot from the network; ' +
@@ -981,7 +993,8 @@ t.test('completion for bash', async t => {
 
 t.test('the commands of docs/ctl.md, as they are typed', async t => {
   const documented = await Controller.start(t, 'image.initramfs=no')
-  mkdirSync(join(documented.directory, 'images/rocky9/etc'), { recursive: true })
+  for (const part of ['etc', 'sbin/init'])
+    mkdirSync(join(documented.directory, 'images/rocky9', part), { recursive: true })
   const text = readFileSync(join(tree, 'docs/ctl.md'), 'utf8')
   const blocks = [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block = '']) => block)
   t.ok(blocks.length >= 5, 'there are some')
