@@ -21,7 +21,10 @@ const put = (path: string, text = 'text\n') => {
 // A checkout keeps its state in var, and its files below that.
 symlinkSync(join(here, 'state'), join(here, 'var'))
 symlinkSync(join(here, 'files'), join(here, 'state/files'))
-for (const image of ['debian', 'compute']) put(`images/${image}/etc/os-release`, 'ID=debian\n')
+for (const image of ['debian', 'compute']) {
+  put(`images/${image}/etc/os-release`, 'ID=debian\n')
+  put(`images/${image}/sbin/init`)
+}
 put('.ssh/id_ed25519.pub')
 for (const file of ['postscript.sh', 'partscript.sh', 'vmlinuz', 'initrd.img']) put(file)
 // They go to other machines.
