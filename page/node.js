@@ -220,7 +220,7 @@ export function nodeView(place, name, { isAdmin, events }) {
         isGrave: true
       },
       async () => {
-        if (!details.netboot) await post(`/config/node/${path}`, { netboot: true })
+        if (!details.netboot) await post(`/config/node/${path}`, { netboot: true, netboot_once: true })
         await read(`/control/action/power/${path}/_cycle`)
       }
     )

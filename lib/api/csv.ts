@@ -160,7 +160,7 @@ function readHead(record: readonly string[], type: ObjectType): readonly Column[
 /** Usual names of columns, without blanks, `_` and `-`. */
 const USUAL: Readonly<Record<string, string>> = {
   ...{ host: 'name', hostname: 'name', node: 'name', nodename: 'name' },
-  ...{ mac: 'BOOTIF.macaddress', macaddr: 'BOOTIF.macaddress', macaddress: 'BOOTIF.macaddress' },
+  ...{ mac: 'macaddr', macaddress: 'macaddr' },
   ...{ ip: 'BOOTIF.ipaddress', ipaddr: 'BOOTIF.ipaddress', ipaddress: 'BOOTIF.ipaddress' },
   ...{ bmcmac: 'BMC.macaddress', bmcmacaddr: 'BMC.macaddress', bmcmacaddress: 'BMC.macaddress' },
   ...{ bmcip: 'BMC.ipaddress', bmcipaddr: 'BMC.ipaddress', bmcipaddress: 'BMC.ipaddress' }

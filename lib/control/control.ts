@@ -150,7 +150,12 @@ export class Control {
   ): Promise<void> {
     const { config, ticks } = this.#o
     const end = ticks() + config.soft_limit
-    while ((await inPlace(() => this.#ask(bmc, 'power status', signal))) !== 'off') {
+    for (;;) {
+      // A BMC may be silent while its machine goes down.
+      const state = await inPlace(() => this.#ask(bmc, 'power status', signal)).catch(error => {
+        if (signal.aborted || ticks() >= end) throw error
+      })
+      if (state === 'off') return
       if (ticks() >= end)
         throw new Error(
           `is still on ${config.soft_limit / 1000} s after its system was asked to end ([control] soft_limit): "off" switches it off`

@@ -149,8 +149,10 @@ export const verbs: Readonly<Record<string, Verb>> = {
     only: ['node'],
     async run(session, _type, [set = '']) {
       const question = 'Have the next boot write to the disks of'
+      // Whatever had them boot from their disks before: they are not to be installed at each boot from now on.
+      const fields = { netboot: true, netboot_once: true }
       const nodes = session.options.dryrun ? set : await agreed(session, set, question, 'nothing was changed')
-      await changed(session, '/config/node/_set', { nodes, fields: { netboot: true } }, `${nodes} updated`)
+      await changed(session, '/config/node/_set', { nodes, fields }, `${nodes} updated`)
       if (session.format === 'text' && !session.options.dryrun)
         await session.lines([clean(`it is installed at its next boot: svcctl node power '${nodes}' boot`)])
     }

@@ -154,10 +154,13 @@ export async function checkSystem({ name, kerneloptions = '' }: OsimageDoc, tree
   const { uid, gid, mode } = await stat(tree)
   const bits = mode & 0o7777
   // Red Hat's has no right to write: root needs none.
-  if (uid !== 0 || gid !== 0 || (bits !== 0o755 && bits !== 0o555))
+  // An svcd that is not root, and has no helper, packs a tree of its own.
+  const isOurs = (id: number, own: number | undefined) => id === 0 || id === own
+  const { geteuid, getegid } = process
+  if (!isOurs(uid, geteuid?.()) || !isOurs(gid, getegid?.()) || (bits !== 0o755 && bits !== 0o555))
     throw unavailable(
       `OS image ${name}: its directory ${tree} belongs to user ${uid} and group ${gid} with mode ${bits.toString(8)}, which would become ` +
-        `those of the root directory of its nodes: type, as root: chown root:root ${tree} && chmod 0755 ${tree}`
+        `those of the root directory of its nodes: type, as root: chown root:root ${tree} && chmod 00755 ${tree}`
     )
   const given = /(?:^| )init=(\S+)/.exec(kerneloptions)?.[1]
   for (const path of given === undefined ? ['sbin/init', 'etc/init', 'bin/init'] : [given])

@@ -51,10 +51,11 @@ export const tooLongOf = (view: View, node: NodeDoc, cluster: ClusterSettings): 
  * as it is, and an import takes it (rules 3.11). A step for each node that may feel the change; throws 400.
  */
 export function* checkLengths(tx: Tx, change: Change, cluster: ClusterSettings): Generator<void> {
-  const { type, name, before, after } = change
+  const { type, name, after } = change
   if (!after) return
+  const before = renamed(tx, change.before, after)
   if (type === 'node') {
-    if (!before) checkHostName(name)
+    if ((before as NodeDoc | undefined)?.name !== name) checkHostName(name)
     checkInterfaces(`node ${name}`, before as NodeDoc | undefined, after as NodeDoc)
     refuseNew(tx, tx, before as NodeDoc | undefined, after as NodeDoc, cluster, '')
     return
@@ -78,6 +79,17 @@ export function* checkLengths(tx: Tx, change: Change, cluster: ClusterSettings):
     const node = tx.get('node', member)
     if (node) refuseNew(was, tx, node, node, cluster, `${type === 'group' ? 'group' : 'OS image'} ${name}: `)
   }
+}
+
+/** An object as it was, by the names of today: a group or an image that was renamed is not there by its old one. */
+function renamed(tx: Tx, before: object | undefined, after: object): object | undefined {
+  if (!before) return undefined
+  const was: Record<string, unknown> = { ...before }
+  for (const field of ['group', 'osimage'] as const) {
+    const old = was[field]
+    if (typeof old === 'string' && !tx.get(field, old)) was[field] = (after as Record<string, unknown>)[field]
+  }
+  return was
 }
 
 /** Whether a change of a group or an image may make something of its nodes longer. */

@@ -31,10 +31,12 @@ export function* checkingChanges(
   cluster: ClusterSettings,
   refused?: (change: Change, error: ServiceError) => void
 ): Generator<void> {
-  for (const change of tx.changes()) {
+  const changes = [...tx.changes()]
+  const renamed = renamedOf(changes)
+  for (const change of changes) {
     yield
     try {
-      yield* checkingChange(tx, change, cluster)
+      yield* checkingChange(tx, change, change.before ?? renamed.get(change.type), cluster)
     } catch (error) {
       if (!refused || !(error instanceof ServiceError)) throw error
       refused(change, error)
@@ -43,9 +45,22 @@ export function* checkingChanges(
   for (const { message } of treeProblems(tx, cluster.imageDirectory)) throw badRequest(message)
 }
 
+/** The object of each type that has another name now, as it was: what was stored before may break a rule of today. */
+function renamedOf(changes: readonly Change[]): Map<string, object> {
+  const gone = new Map<string, object>()
+  const count = new Map<string, number>()
+  for (const { type, before, after } of changes) {
+    if (before && after) continue
+    count.set(type, (count.get(type) ?? 0) + 1)
+    if (before) gone.set(type, before)
+  }
+  return new Map([...gone].filter(([type]) => count.get(type) === 2))
+}
+
 function* checkingChange(
   tx: Tx,
   { type, name, before, after }: Change,
+  was: object | undefined,
   cluster: ClusterSettings
 ): Generator<void> {
   if (before && !after) attached[type]?.checkRemoved?.(tx, before, cluster)
@@ -59,12 +74,11 @@ function* checkingChange(
     ? tx.index.connectionsOf({ type: object.type, name }, after)
     : []) {
     const why = macaddress === '' ? undefined : macProblem(macaddress)
-    const had =
-      why === undefined || !before ? [] : tx.index.connectionsOf({ type: object.type, name }, before)
+    const had = why === undefined || !was ? [] : tx.index.connectionsOf({ type: object.type, name }, was)
     if (why !== undefined && !had.some(one => one.macaddress === macaddress))
       throw badRequest(`${ownerText(owner)}: MAC ${macaddress} ${why}: give the one of the card, or none`)
   }
-  yield* checkLengths(tx, { type, name, before, after }, cluster)
+  yield* checkLengths(tx, { type, name, before: was, after }, cluster)
 }
 
 /** What is wrong with a stored object. */

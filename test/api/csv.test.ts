@@ -173,7 +173,8 @@ t.test('a table from a spreadsheet', async t => {
   t.match(await c.post(path, 'name,variables.rack\nm11,r9'), { status: 200 })
   t.match(await read(c, 'node', 'm11'), { variables: { rack: 'r9', Role: 'login' } })
   for (const [text, why] of [
-    ['name,MAC,BOOTIF.macaddress\na,,', /column 3: "BOOTIF.macaddress" stands in column 2 too/],
+    ['name,MAC,macaddr\na,,', /column 3: "macaddr" stands in column 2 too/],
+    ['name,IP,BOOTIF.ipaddress\na,,', /column 3: "BOOTIF.ipaddress" stands in column 2 too/],
     ['hostname,Name\na,b', /column 2: "Name" means name, which stands in column 1 too/],
     ['name,gr\u200boup\na,b', /has no field "gr\\u200boup" \(did you mean "group"\?\)/],
     ['name,group\nn\u00a01,b', /column 1 \(name\): a name must be .*, not "n\\u00a01"/],

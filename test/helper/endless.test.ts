@@ -9,6 +9,7 @@ import { serveSocket } from '../../lib/helper/serve.js'
 import { Tree } from '../image/initramfs-tree.js'
 import { requirePrograms, requireRoot } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
+import { until } from '../support/until.js'
 
 requireRoot()
 requirePrograms('busybox', 'unshare', 'setpriv')
@@ -57,7 +58,10 @@ t.test('keys without end that the script does not know take no memory', { timeou
   const { socket, count } = await endless(t, 'the script’s output')
   const reports: Report[] = []
   receive<Report>(socket, report => reports.push(report))
-  while (count() === 0) await sleep(20)
+  await until(
+    () => count() > 0,
+    () => reports
+  )
   const before = process.memoryUsage().rss
   let most = before
   for (const begun = count(); count() < begun + 2_000_000; ) {
@@ -78,7 +82,7 @@ t.test(
   async t => {
     const { socket, count } = await endless(t, 'standard error')
     socket.pause()
-    while (count() === 0) await sleep(20)
+    await until(() => count() > 0)
     for (let last = -1; count() !== last && count() < 200_000; ) {
       last = count()
       await sleep(500)
@@ -89,7 +93,10 @@ t.test(
     const reports: Report[] = []
     receive<Report>(socket, report => reports.push(report))
     socket.resume()
-    while (count() < 200_000) await sleep(20)
+    await until(
+      () => count() >= 200_000,
+      () => reports.slice(-3)
+    )
     t.match(await stopped(socket, reports), { error: /was stopped/ })
     const lines = reports.flatMap(report => ('line' in report ? [report.line] : []))
     t.ok(lines.length > 1000 && lines.length <= 10_000, 'all that was said at first', { lines: lines.length })

@@ -143,3 +143,24 @@ t.test('a VLAN, a bond or a bridge with a name that Linux does not take', async 
   t.match(await post('node/n1', 'a-card-that-is-found-by-its-mac', 'mtu=9000'), /^20/, 'a card')
   t.match(await post('node/n1', 'BMC', 'vlan=12'), /^20/)
 })
+
+// rules 3.18
+t.test('what was too long before can be renamed, with what it is named by', async t => {
+  const { c, said } = await cluster(t)
+  const domain = `${x(40)}.example.org`
+  const name = x(12, 'b')
+  await said('group/wide', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
+  await said(`node/${name}`, { group: 'wide' })
+  // As an svcd of before has stored it.
+  const document = (await c.get('/config/cluster/export')).body
+  const { node, group } = document.config
+  const of = (objects: Record<string, unknown>[] | Record<string, Record<string, unknown>>, wanted: string) =>
+    Object.values(objects).find(one => one.name === wanted) as Record<string, unknown>
+  of(group, 'wide').domain = domain
+  of(group, 'wide').kerneloptions = `x=${x(2100)}`
+  t.equal((await c.post('/config/cluster/import', document)).status, 201)
+  t.ok(of(node, name))
+  t.match(await said('group/wide', { newgroupname: 'wider' }), /^20[04]/, 'its group')
+  t.match(await said(`node/${name}`, { newhostname: x(12, 'c') }), /^20[04]/, 'the node')
+  t.match(await said('group/wider', { kerneloptions: `y=${x(2100)}` }), /^400 /, 'and nothing new')
+})

@@ -11,6 +11,7 @@ import { attachedFiles, checkAttached } from './file.js'
 import {
   bmcFields,
   installFields,
+  netbootOnce,
   ownKernelOptions,
   provisionFields,
   unmanagedBmcUsers
@@ -23,6 +24,7 @@ const fields = [
   comment,
   ...provisionFields,
   unmanagedBmcUsers,
+  netbootOnce,
   ownKernelOptions,
   variablesField,
   attachedFiles

@@ -40,11 +40,6 @@ export const installFields = [
   script('partscript', 'to partition, format and mount'),
   script('postscript', 'after the image is unpacked'),
   flag('netboot', true, 'boots from the network, not from its disk'),
-  flag(
-    'netboot_once',
-    false,
-    'sets `netboot` of the node to false when an installation with `localinstall` is completed'
-  ),
   flag('bootmenu', false, 'shows the normal menu instead of the short one'),
   flag('localinstall', false, 'installs a boot loader on the disk')
 ] as const satisfies Table
@@ -83,6 +78,13 @@ export const unmanagedBmcUsers = {
   meaning: 'what happens to other users of the BMC; empty keeps them'
 } as const
 
+/** Behind the fields of the interface's tables. */
+export const netbootOnce = flag(
+  'netboot_once',
+  false,
+  'sets `netboot` of the node to false when an installation with `localinstall` is completed'
+)
+
 /** Not inherited but appended: to those of the image, the node's after its group's (rules 4.2). */
 export const ownKernelOptions = {
   name: 'kerneloptions',
@@ -97,7 +99,8 @@ export const inheritable = [
   ...bmcFields,
   ...installFields,
   ...provisionFields,
-  unmanagedBmcUsers
+  unmanagedBmcUsers,
+  netbootOnce
 ] as const satisfies Table
 
 function script<N extends string>(name: N, when: string) {

@@ -42,6 +42,7 @@ import { moveHandover } from './handover.js'
 import {
   bmcFields,
   installFields,
+  netbootOnce,
   ownKernelOptions,
   provisionFields,
   unmanagedBmcUsers
@@ -91,6 +92,7 @@ const fields = [
     limit: atMost(256, 'svcd'),
     meaning: 'asset tag, from the hardware inventory'
   },
+  netbootOnce,
   ownKernelOptions,
   variablesField,
   attachedFiles

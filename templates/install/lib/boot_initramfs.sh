@@ -36,8 +36,9 @@ initramfs_packed() {
     return 1
   fi
   [ -s "$_SYSTEMROOT$initramfs_file" ] && program find >/dev/null && [ -z "$(
-    cd "$_SYSTEMROOT/etc" && find initramfs-tools dracut.conf dracut.conf.d modprobe.d modules mdadm \
-      -type f -newer "$_TMP/unpacked" 2>/dev/null
+    # A directory tells of files that came with a time of their own.
+    cd "$_SYSTEMROOT/etc" && find initramfs-tools dracut.conf dracut.conf.d modprobe.d modules mdadm udev/rules.d \
+      "../lib/modules/$SVC_KERNELVERSION" -newer "$_TMP/unpacked" 2>/dev/null
     grep '^[^#]' crypttab 2>/dev/null
   )" ]
 }

@@ -125,8 +125,8 @@ bootloader_copies() {
       esac
       mkdir -p "$_RUN/esp"
       if ! mount "$copies_part" "$_RUN/esp"; then
-        complain "the EFI system partition $copies_part cannot be mounted: the partscript has to format it (mkfs.vfat)"
-        return 1
+        log "the EFI system partition $copies_part cannot be mounted: the partscript has to format it (mkfs.vfat)"
+        continue
       fi
       cp -r "$_SYSTEMROOT/boot/efi/EFI" "$_RUN/esp/"
       copies_made=$?
@@ -149,12 +149,18 @@ bootloader_bios() {
     complain 'the disk that holds /boot is not known'
     return 1
   fi
+  boot_done=''
   for boot_disk in $boot_disks; do
-    if ! in_image "$boot_prefix-install" --target=i386-pc "$boot_disk"; then
-      complain "$boot_prefix-install failed on $boot_disk"
-      return 1
+    if in_image "$boot_prefix-install" --target=i386-pc "$boot_disk"; then
+      boot_done=yes
+    else
+      log "warning: $boot_prefix-install failed on $boot_disk: the node does not start from it alone"
     fi
   done
+  if [ -z "$boot_done" ]; then
+    complain "$boot_prefix-install failed on $(printf '%s' "$boot_disks" | tr '\n' ' ')"
+    return 1
+  fi
 }
 
 # Names what the block device at $1 in sysfs lies on: each disk, as "disk NAME", and the programs that what lies between needs.
@@ -191,6 +197,7 @@ layers_of() (
     name=${name%/dm/name}
     name=${name##*/}
   fi
+  [ -n "$name" ] || exit 1
   {
     layers "/sys/class/block/$name"
     for each in /sys/fs/btrfs/*/devices/"$name"; do

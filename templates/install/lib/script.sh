@@ -89,7 +89,7 @@ said_words() {
       sed 's/$/ | /' | tr -d '\000-\037\177'
   )
   said_text=${said_text% | }
-  until [ "${said_text#*"${SVC_TOKEN:-none}"}" = "$said_text" ]; do
+  until [ -z "$SVC_TOKEN" ] || [ "${said_text#*"$SVC_TOKEN"}" = "$said_text" ]; do
     said_text="${said_text%%"$SVC_TOKEN"*}********${said_text#*"$SVC_TOKEN"}"
   done
   printf '%s' "$said_text"

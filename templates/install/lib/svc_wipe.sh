@@ -43,6 +43,12 @@ stack() {
 # Where something of the stack of $1 is mounted.
 mounted() {
   for device in $(stack "$1"); do
+    # btrfs is named there for as long as it is mounted, by whatever name.
+    for device_btrfs in /sys/fs/btrfs/*/devices/"$device"; do
+      if [ -e "$device_btrfs" ]; then
+        printf 'a btrfs of several names' && return 0
+      fi
+    done
     read -r device_number 2>/dev/null < "$sys/$device/dev" || continue
     # A file system of several devices, such as btrfs, has a number of its own: there the source says which one.
     while read -r _ _ mount_number _ mount_point mount_rest; do
