@@ -24,7 +24,7 @@ t.test('a directory whose root no node should have is refused with the command t
     const { status, body } = await pack()
     t.equal(status, 503, `${mode.toString(8)} ${uid}`)
     t.match(body.message, `belongs to user ${uid} and group ${gid} with mode ${mode.toString(8)}`)
-    t.match(body.message, `chown root:root ${tree} && chmod 0755 ${tree}`)
+    t.match(body.message, `chown root:root ${tree} && chmod 00755 ${tree}`)
     t.match(await c.post('/config/osimage/compute/kernel', { kernelversion: '6.1.0-9' }), { status: 503 })
   }
   t.same(await image(), before)

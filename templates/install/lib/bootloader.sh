@@ -125,7 +125,8 @@ bootloader_copies() {
       esac
       mkdir -p "$_RUN/esp"
       if ! mount "$copies_part" "$_RUN/esp"; then
-        log "the EFI system partition $copies_part cannot be mounted: the partscript has to format it (mkfs.vfat)"
+        copies_made=no
+        log "warning: the EFI system partition $copies_part cannot be mounted: the partscript has to format it (mkfs.vfat)"
         continue
       fi
       cp -r "$_SYSTEMROOT/boot/efi/EFI" "$_RUN/esp/"
