@@ -1,5 +1,5 @@
 import type { InstallData } from '../../lib/boot/install-data.js'
-import { everything, many } from '../services/cluster.js'
+import { everything, mac, many, type Objects } from '../services/cluster.js'
 import { servers, templateData } from '../services/rendered.js'
 import { base64, installBmc, installData, installInterface } from '../support/install-data.js'
 
@@ -167,6 +167,35 @@ function installCases(template: string): Case[] {
   return cases
 }
 
+/** Two networks on a wire of a relay, one with a port of InfiniBand, one with that alone, and one by itself. */
+const wires: Objects = {
+  network: Object.fromEntries(
+    ['one', 'two', 'alone', 'last'].map((name, i) => [
+      name,
+      {
+        ...{ network: `10.${i + 1}.0.0/16`, gateway: `10.${i + 1}.0.254`, dhcp: true },
+        ...{ dhcp_range_begin: `10.${i + 1}.1.1`, dhcp_range_end: `10.${i + 1}.1.9` },
+        ...(name === 'two' ? { shared_with: 'one' } : {})
+      }
+    ])
+  ),
+  node: Object.fromEntries(
+    ['one', 'two', 'alone'].map((network, i) => [
+      `n${i}`,
+      {
+        interfaces: [
+          {
+            interface: 'BOOTIF',
+            network,
+            ipaddress: `10.${i + 1}.0.1`,
+            macaddress: i === 1 ? mac(9) : `00:02:c9:03:00:1a:2b:0${i}`
+          }
+        ]
+      }
+    ])
+  )
+}
+
 /** The templates of the DHCP and DNS servers, as these are given their data. */
 async function serviceCases(): Promise<Case[]> {
   const cases: Case[] = []
@@ -180,6 +209,7 @@ async function serviceCases(): Promise<Case[]> {
       ['nothing', {}, {}, {}, undefined],
       ['one', many(1), bare, { controlSocket: '' }, undefined],
       ['everything', everything, {}, {}, undefined],
+      ['wires', wires, {}, {}, undefined],
       ['one of two controllers', everything, { standby: true }, {}, two]
     ] as const)
       for (const { template, data } of await templateData(service, server, objects, more, ini, controllers))
