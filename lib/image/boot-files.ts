@@ -165,8 +165,8 @@ async function versionIn(
   const said = all.find(kernel => kernel.path === path)?.version ?? versionOf(path)
   const isSame = pack?.kernel !== undefined && pack.kernel === belowBoot(path) && pack.kernelversion === its
   if (its === undefined) return said
-  // A word behind the kernel's name may be none of a version: modules of it would be there.
-  const isWord = said !== undefined && !(await hasModules(tree, said)) && (await hasModules(tree, its))
+  // A word behind the kernel's name, as in bzImage-hpc, may be none of a version.
+  const isWord = said !== undefined && !/^\d/.test(said) && (await hasModules(tree, its))
   if (said !== undefined && !isSame && !isWord) return said
   return (await hasModules(tree, its)) || (await versionsIn(tree)).length === 0 ? its : said
 }

@@ -256,7 +256,9 @@ t.test(
     t.strictSame(after, before)
     t.strictSame(seen, [])
     t.equal(done, rounds)
-    for (const command of ['initramfs', 'pack', 'copy', 'clone', 'remove', 'sync'])
+    // In a few rounds the attacker may spoil each pack, clone and sync: the long form has time for all.
+    const always = ['initramfs', 'copy', 'remove']
+    for (const command of rounds < 100 ? always : [...always, 'pack', 'clone', 'sync'])
       t.ok((answers[`${command} done`] ?? 0) > 0, `${command} was done at times`, answers)
   }
 )
