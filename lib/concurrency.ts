@@ -178,7 +178,7 @@ class Queue {
 
 const groupOf = (party: string) => party.replace(/\/.*/, '')
 
-/** Those of which there is most. */
+/** The entries of which there is most. */
 const most = <V>(all: readonly V[], count: (one: V) => number): V[] => {
   const counts = all.map(count)
   const largest = Math.max(...counts)
@@ -240,8 +240,9 @@ interface Asker {
 
 /**
  * The same for the work of requests: all of them together take one slice in each turn of the event loop, from each address in
- * turn, and those of one address in turn too: the addresses of a /24 or a /64 take one turn together. Rejects where the signal aborts
- * before the work has ended. Throws 503 with Retry-After where too much waits already. Without an asker it is svcd's own.
+ * turn, and those of one address in turn too: the addresses of a /24 or a /64 take one turn together. Rejects where the
+ * signal aborts before the work has ended. Throws 503 with Retry-After where too much waits already. Without an asker it is
+ * svcd's own.
  */
 export async function inTurns<R>(work: Generator<unknown, R>, asker?: Asker): Promise<R> {
   if (!asker) return turns(work, '', undefined)

@@ -311,7 +311,7 @@ async function buildParts(
     (node, address) => log.info(`node ${node} is granted its install script at ${address}`),
     booting.dynamic_nodes && lent ? (mac, address) => lent.has(mac, address, now()) : undefined
   )
-  // What it is made of is loaded where it is used: off is the default.
+  // Its modules are loaded where it is used: off is the default.
   const snmp = booting.snmp_detection ? await import('./services/snmp/detection.js') : undefined
   const detection = snmp && closed(new snmp.PortDetection({ model, log }))
   const handover = new Handover({

@@ -34,6 +34,9 @@ const LOOKALIKES = /[\u2800\ufffc]|[^\S \t\r\n]/gu
 /** The same for a text that is told as wrong: what cannot be told from a space is escaped, too. */
 export const visible = (text: string) => escapeControls(text).replace(LOOKALIKES, escaped)
 
+/** The same in ASCII, for a header. */
+export const ascii = (text: string) => text.replace(/[^\x20-\x7e]/g, escaped)
+
 /** A text as one line of at most `longest` characters: control characters are escaped, the rest cut off. */
 export function oneLine(text: string, longest = 2000): string {
   // What is cut off need not be escaped.

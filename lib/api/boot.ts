@@ -13,10 +13,10 @@ const payloadSchema = object({ target: string(), script: string('base64') }, ['t
 /** What never changes, because its name is its checksum, may be kept by every cache for good. */
 const unchanging = { 'Cache-Control': 'public, max-age=31536000, immutable' }
 
-/** What a node tells of a system that is up and not well, as its state; undefined when all is well, or nothing is told. */
+/** The state of a node whose system is up and not well; undefined when all is well, or nothing is told. */
 function troublesIn(query: URLSearchParams): string | undefined {
   const word = query.get('state') ?? ''
-  if (!['degraded', 'starting', 'maintenance'].includes(word)) return undefined
+  if (!['degraded', 'starting'].includes(word)) return undefined
   const units = (query.get('units') ?? '').split(',').filter(unit => /^[\w@:.\\-]{1,255}$/.test(unit))
   return `running.${word}${units.length > 0 ? `: ${units.slice(0, 20).join(', ').slice(0, 900)}` : ''}`
 }
@@ -96,15 +96,15 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       summary: "The node's system tells that it is up, and which packed image it was made from",
       handler: async request => {
         const [node, pack] = [param(request, 'node'), param(request, 'tarball')]
-        const troubles = troublesIn(request.query)
-        if (troubles?.startsWith('running.maintenance'))
+        const told = request.query.get('state') ?? 'running'
+        if (told === 'maintenance')
           throw badRequest(`node ${node}: a system in rescue or emergency mode is not up`)
         await install.runs(node, pack, request)
         // A state that was reported in another way stays.
         const before = status.state(node) ?? ''
         // An svcd of before has written a script that tells no state; one that is told and not known changes nothing.
-        const isWell = (request.query.get('state') ?? 'running') === 'running'
-        const state = troubles ?? (isWell && before.startsWith('running.') ? 'running' : before)
+        const isCured = told === 'running' && before.startsWith('running.')
+        const state = troublesIn(request.query) ?? (isCured ? 'running' : before)
         if (state !== before) await status.report(node, state)
         return done(200, `node ${node} runs ${pack}: noted`)
       }

@@ -1,6 +1,6 @@
 /**
- * A spreadsheet takes a cell that begins so as a formula: the characters that OWASP lists, and their full-width forms. One whose separator is
- * not the comma sees a cell begin in the middle of a text, too.
+ * A spreadsheet takes a cell that begins so as a formula: the characters that OWASP lists, and their full-width forms. One
+ * whose separator is not the comma sees a cell begin in the middle of a text, too.
  */
 const formula = '(?=[=+\\-@\\t\\r\\n\uff1d\uff0b\uff0d\uff20])'
 const isFormula = ['([;\\t|] *)', '(^)'].map(before => new RegExp(`${before}('*${formula})`, 'g'))

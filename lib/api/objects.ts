@@ -3,7 +3,7 @@ import { missingRoles } from '../boot/roles.js'
 import { inTurns } from '../concurrency.js'
 import { badRequest, forbidden, notFound } from '../errors.js'
 import type { Answer } from '../http/route.js'
-import { oneLine } from '../log.js'
+import { ascii, oneLine } from '../log.js'
 import type { Docs, TypeName } from '../model/docs.js'
 import { type EffectiveNode, findingMembers } from '../model/effective.js'
 import { anObject, array, freeText } from '../model/field.js'
@@ -68,10 +68,7 @@ const MOST_WARNINGS = 2000
 /** The answer with what may be a slip in its header X-Svcd-Warning, as most of them have no body (rules 3.17). */
 function warned(answer: Answer, warnings: readonly string[]): Answer {
   if (warnings.length === 0) return answer
-  const text = oneLine(warnings.join('; '), MOST_WARNINGS).replace(
-    /[^\x20-\x7e]/g,
-    one => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`
-  )
+  const text = ascii(oneLine(warnings.join('; '), MOST_WARNINGS))
   return { ...answer, headers: { ...answer.headers, 'X-Svcd-Warning': text } }
 }
 
@@ -151,9 +148,11 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
           parts.status.changes(request.caller.node)
         }
         const { newName: now = name } = given
+        // Files are looked for where a request names some alone.
+        const namesRoles = given.values.has('roles')
         const looseNow = (name: string) => [
           ...looseOf(model.view, type, name, model.cluster),
-          ...rolesWithoutFile(parts, type, name)
+          ...(namesRoles ? rolesWithoutFile(parts, type, name) : [])
         ]
         const before = looseNow(name)
         const { created } = await save(name, given, actorOf(request))

@@ -32,7 +32,10 @@ interface Meaning {
   readonly node?: 'all' | 'own'
   /** A token that is not valid counts as none, instead of 401. */
   readonly lenient?: true
-  /** Headers that only a browser sends are refused with 403: a page from anywhere can have it ask for what changes something (rules 5.8). */
+  /**
+   * Headers that only a browser sends are refused with 403: a page from anywhere can have it ask for what changes something
+   * (rules 5.8).
+   */
   readonly browsers?: 'refused'
 }
 
@@ -144,8 +147,8 @@ function refuseBrowsers(headers: RequestHead['headers']): void {
 }
 
 /**
- * Throws 403 where a page of another origin has a browser ask: what fails would count against whoever reads that page. The front server
- * passes Host on as it is.
+ * Throws 403 where a page of another origin has a browser ask: failures would count against whoever reads that page. The
+ * front server passes Host on as it is.
  */
 export function refuseForeignPage({
   origin,

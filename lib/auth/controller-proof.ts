@@ -3,8 +3,8 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { clocksApart, SLACK_MS } from '../ask-controller.js'
 import { inTurns } from '../concurrency.js'
 import { badRequest, ServiceError, unauthorized } from '../errors.js'
+import { NOT_TAKEN } from '../http/forwards.js'
 import type { HandedOn } from '../http/route.js'
-import { NOT_TAKEN } from '../http/send.js'
 
 /** The proof that one who has the key has said this, in hexadecimal digits. */
 const proofBy = (key: Uint8Array, said: readonly unknown[]): string =>
@@ -60,7 +60,7 @@ export class SaidOnce {
 const HEADER = 'x-svcd-controller'
 
 /**
- * What controllers ask one another, and what is answered, proved by a key that controllers alone have. A question counts once,
+ * Proves questions of controllers to one another, and their answers, by a key that controllers alone have. A question counts once,
  * and an answer is that to one question.
  */
 export class ControllerQuestions {
@@ -118,7 +118,7 @@ const FORWARDED = 'x-svcd-forwarded'
 /** A step of the checksum of a long body: about a millisecond. */
 const STEP_BYTES = 512 * 1024
 
-/** What of a request is proved by who hands it on, beside its body. */
+/** The parts of a request that are proved by the controller that hands it on, beside its body. */
 interface Head {
   readonly method: string
   /** Path and query, as they were sent. */
@@ -128,7 +128,7 @@ interface Head {
 }
 
 /**
- * Who asked for what one controller hands on to the one that writes: told in a header, and proved by a key that controllers alone
+ * Tells in a header who asked for a request that a controller hands on to the one that writes, and proves it by a key that controllers alone
  * have, for one request with one body, and for one right to write.
  */
 export class ForwardedRequests {

@@ -26,7 +26,7 @@ import { INTENTS } from '../store/medium.js'
 import { LAYOUT, VERSION } from '../store/start.js'
 import { version } from '../version.js'
 import { refuseDirectory } from './archive-file.js'
-import { configDirectories, iniName, namedFiles, shippedTemplates } from './restore.js'
+import { configDirectories, iniName, namedFiles, shippedTemplates } from './config-files.js'
 import { askDaemon, notStarted } from './transfer.js'
 import { UsageError } from './usage.js'
 

@@ -10,8 +10,8 @@ import { nameOf } from '../disk/printable.js'
 import { kinds } from '../model/types.js'
 import { Files, holdDirectory } from '../store/files/medium.js'
 import type { Controller } from '../store/medium.js'
+import type { Owner } from './config-files.js'
 import { handOverCommand, objectsAside, unitUser } from './owner.js'
-import type { Owner } from './restore.js'
 import { UsageError } from './usage.js'
 
 /** Without these svcd does not start beside others. */
@@ -23,7 +23,7 @@ const KEY_BYTES = 32
 const MOST_PASSWORD = 1000
 const MOST_OUTPUT = 64 * 1024
 
-/** What another controller has. */
+/** Files of another controller. */
 export interface Given {
   /** In words, for messages. */
   readonly where: string
@@ -48,7 +48,7 @@ const LINK = 43
 const SSH_FAILED = 255
 
 /**
- * What runs on the other side, in any shell: the directory comes by standard input, so that nothing has to be quoted. The files come as
+ * The command for the other side, in any shell: the directory comes by standard input, so that nothing has to be quoted. The files come as
  * base64: a terminal that is in between cannot spoil them, and no byte of them is in a list of processes.
  */
 const SCRIPT =
@@ -88,7 +88,7 @@ async function asked(host: string, directory: string): Promise<Given> {
     '-o',
     'ClearAllForwardings=yes'
   ]
-  // What it asks for (a password, whether a host key is right) it asks on the terminal; what it has to say, it says itself.
+  // It asks its questions (a password, whether a host key is right) on the terminal, and prints its own messages.
   const child = spawn('ssh', [...options, '--', host, SCRIPT], { stdio: ['pipe', 'pipe', 'inherit'] })
   const ended = new Promise<number | null>((resolve, reject) => {
     child.once('error', ({ message }) => reject(new Error(`ssh cannot be started: ${message}`)))

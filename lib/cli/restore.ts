@@ -6,18 +6,15 @@ import {
   lchown,
   lstat,
   mkdir,
-  open,
   readdir,
-  readFile,
   rename,
   rm,
   rmdir,
   stat,
   writeFile
 } from 'node:fs/promises'
-import { basename, dirname, join, relative } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
-import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { type ArchiveEntry, BLOCK_BYTES, contentOf, entriesOf, verifyArchive } from '../backup/archive.js'
 import { INFO, infoOf } from '../backup/info.js'
@@ -25,8 +22,8 @@ import { isKept, isMade, isStored, steps } from '../backup/state-names.js'
 import { treeOptions } from '../backup/stored-files.js'
 import { loadConfig } from '../config/load.js'
 import type { Config } from '../config/types.js'
-import { exists, fillNew, replaceDurably, syncDirectory, unlessMissing, withOpen } from '../disk/file.js'
-import { FILE, inDirectory, type OpenDirectory, removeTree } from '../disk/open-directory.js'
+import { exists, fillNew, syncDirectory, unlessMissing, withOpen } from '../disk/file.js'
+import { inDirectory, type OpenDirectory, removeTree } from '../disk/open-directory.js'
 import { shown } from '../disk/printable.js'
 import { inTrusted, makeTrusted, trustedPath } from '../disk/trusted-path.js'
 import { imagesOf, placesOf } from '../helper/places.js'
@@ -34,6 +31,7 @@ import { migrations } from '../model/migrations.js'
 import { holdDirectory } from '../store/files/medium.js'
 import { version } from '../version.js'
 import { openBackup, refuseUnreadable } from './archive-file.js'
+import { type Entry, iniName, type Owner, placeConfig } from './config-files.js'
 import { type UnitUser, unitUser } from './owner.js'
 import { UsageError } from './usage.js'
 
@@ -394,113 +392,4 @@ async function placeImage(from: string, to: string, state: OpenDirectory, stamp:
       })
     })
   await rename(from, to)
-}
-
-/** Whose the restored files are; undefined: they stay this user's. */
-export interface Owner {
-  readonly uid: number
-  readonly gid: number
-}
-
-/** A file of a backup. */
-export interface Entry {
-  readonly bytes: Buffer
-  readonly mode: number
-}
-
-/** Puts the files of the configuration in their places; gives where those that they replace are kept. */
-export async function placeConfig(
-  found: ReadonlyMap<string, Entry>,
-  config: Config,
-  ini: string,
-  owner: Owner | undefined
-): Promise<string[]> {
-  const kept: string[] = []
-  for (const [name, entry] of found) {
-    const place = name === iniName ? ini : placeOf(config, name)
-    if (place === undefined) continue
-    // Like the package: root's, for svcd to read. Keys are svcd's own.
-    const uid = name.startsWith('config/named/') ? owner?.uid : 0
-    kept.push(...(await placeFile(place, entry, owner && { ...owner, uid: uid ?? 0 })))
-  }
-  if (found.has(iniName)) kept.push(...(await shippedAgain(found, config.paths.templates)))
-  return kept
-}
-
-/** Templates that a backup does not hold were as they are shipped: those that were edited since are put aside. */
-async function shippedAgain(found: ReadonlyMap<string, Entry>, directory: string): Promise<string[]> {
-  const kept: string[] = []
-  for (const entry of await readdir(shippedTemplates, { recursive: true, withFileTypes: true })) {
-    const path = relative(shippedTemplates, join(entry.parentPath, entry.name))
-    if (!entry.isFile() || found.has(`config/templates/${path}`)) continue
-    const place = join(directory, path)
-    if (await exists(place))
-      kept.push(
-        ...(await placeFile(place, { bytes: await readFile(join(shippedTemplates, path)), mode: 0o644 }))
-      )
-  }
-  return kept
-}
-
-/** Puts a file in its place; gives where the one that it replaces is kept. An editor's copy: no template is named so. */
-async function placeFile(place: string, { bytes, mode }: Entry, owner?: Owner): Promise<string[]> {
-  await makeTrusted(dirname(place), 0o755)
-  // Where the place is a link, as certbot makes them, the file that it leads to is replaced.
-  const target = await unlessMissing(trustedPath(place), place)
-  const name = basename(target)
-  return inTrusted(dirname(target), async ({ at }) => {
-    const held = await unlessMissing(open(at(name), FILE), undefined)
-    const was = await held?.stat()
-    const before = await held?.readFile().finally(() => held.close())
-    if (before?.equals(bytes)) return []
-    const aside = `${place}.before-restore~`
-    if (before)
-      await inTrusted(dirname(aside), beside =>
-        replaceDurably(beside.at(basename(aside)), before, was && was.mode & 0o777)
-      )
-    await replaceDurably(at(name), bytes, (was?.mode ?? mode) & 0o777)
-    const whose = was && process.getuid?.() === 0 ? was : was ? undefined : owner
-    if (whose) await lchown(at(name), whose.uid, whose.gid)
-    return before ? [aside] : []
-  })
-}
-
-/** The templates that came with this program. */
-export const shippedTemplates = fileURLToPath(new URL('../../templates', import.meta.url))
-
-/** Directories of the configuration: name in a backup → place. */
-export const configDirectories = ({ paths }: Config): readonly (readonly [string, string])[] => [
-  ['config/templates', paths.templates],
-  ['config/roles', paths.roles],
-  ['config/scripts', paths.scripts]
-]
-
-/** Files that the ini names, keys above all: name in a backup → place. Those in the state are kept with it. */
-export const namedFiles = ({
-  http,
-  ssh,
-  control,
-  store,
-  paths
-}: Config): readonly (readonly [string, string])[] =>
-  [
-    ['config/named/http.tls_certificate', http.tls_certificate] as const,
-    ['config/named/http.tls_key', http.tls_key] as const,
-    ['config/named/ssh.key', ssh.key] as const,
-    ['config/named/control.ca_file', control.ca_file] as const,
-    ['config/named/store.ca', store.ca] as const,
-    ['config/named/store.cert', store.cert] as const,
-    ['config/named/store.key', store.key] as const,
-    ['config/named/store.password_file', store.password_file] as const
-  ].filter(([, place]) => place !== '' && relative(paths.state, place).startsWith('..'))
-
-/** Name of the ini in a backup. */
-export const iniName = 'config/svcd.ini'
-
-/** Where an entry of a backup below `config/` belongs; undefined for one that no key of the ini names. */
-function placeOf(config: Config, entry: string): string | undefined {
-  for (const [name, place] of namedFiles(config)) if (entry === name) return place
-  for (const [name, place] of configDirectories(config))
-    if (entry.startsWith(`${name}/`)) return join(place, entry.slice(name.length + 1))
-  return undefined
 }

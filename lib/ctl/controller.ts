@@ -34,7 +34,7 @@ export function controllerUrl(text: string): URL {
 
 /** A controller, asked over its http interface. */
 export class Controller {
-  /** What the controller has warned of so far. */
+  /** The warnings of the controller so far. */
   readonly warnings: string[] = []
 
   constructor(

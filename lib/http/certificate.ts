@@ -168,7 +168,7 @@ export class Certificate {
   private constructor(
     private readonly files: PairFiles,
     private pair: Pair,
-    /** What the files looked like when they were read, and when they were looked at last. */
+    /** The stamps of the files when they were read, and when they were looked at last. */
     private read: string,
     private readonly options: CertificateOptions
   ) {

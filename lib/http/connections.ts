@@ -182,7 +182,7 @@ export class Connections<C> {
   readonly #open = new Map<Duplex, Connection<C>>()
   /** But those without a bound of their own. */
   readonly #ofAddress = new Map<string, Set<Connection<C>>>()
-  /** Those of the address that had most in this turn. */
+  /** The connections of the address that had most in this turn. */
   #most: ReadonlySet<Connection<C>> | undefined
   readonly #backlog = new Backlog()
   readonly #notice: Notice

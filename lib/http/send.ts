@@ -1,22 +1,16 @@
 import { once } from 'node:events'
-import { request as ask, type IncomingMessage, Agent as PlainAgent } from 'node:http'
-import { request as askTls, Agent as TlsAgent } from 'node:https'
 import { isAbsolute } from 'node:path'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
 import { createGzip, type Gzip, gzip } from 'node:zlib'
-import { guard } from '../ask-controller.js'
-import { badRequest, ServiceError } from '../errors.js'
-import { ClientGone } from './body.js'
 import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
 import type { Feeds } from './feeds.js'
 import { answerWith, type FileAnswer, type FrontFiles, frontLocation } from './files.js'
-import type { Limits } from './limits.js'
+import type { Forwards } from './forwards.js'
 import type { OpenFile, OpenFiles, SmallFiles } from './open-files.js'
 import type { Lists } from './places.js'
-import { type Place, Places } from './places.js'
 import type { Answer, Feed, Forwarded } from './route.js'
 import type { Unread } from './unread.js'
 
@@ -342,191 +336,4 @@ export function begin<C>(
 /** node:http cuts a connection without a listener for 'timeout', and sets the time anew after the answer. */
 function cutWhenStalled<C>({ incoming }: Exchange<C>, { stallMs }: Manner<C>): void {
   incoming.socket.setTimeout?.(stallMs)
-}
-
-/** Headers of one connection, and those that each server writes itself. */
-const OF_ONE_HOP = new Set(
-  'connection content-length date expect host keep-alive proxy-connection te trailer transfer-encoding upgrade x-forwarded-for'.split(
-    ' '
-  )
-)
-/** A server answers with this header that it has done nothing of what was handed on, as that is for another one. */
-export const NOT_TAKEN = 'x-svcd-not-taken'
-/** By these a front server is told to send other files: they are for the one that answers here. */
-const FRONT_SERVERS = 'x-accel-'
-/** So many that are refused are told to come back in a second. */
-const LEAST_PER_SECOND = 300
-const AGAIN = { 'Retry-After': '5' }
-/** A connection is used again within so long. The other server ends an idle one that soon only where it stops, or has no room. */
-const KEPT_MS = 1500
-
-/** Writes the head of an answer: status, headers and, if it is known, the length. */
-type Begin = (status: number, headers: Record<string, string>, length: number | undefined) => void
-
-/** Requests that another server answers. They are bounded in number (rules 11.16). */
-export class Forwards {
-  readonly #places: Places
-  readonly #agents = agents()
-
-  /** `isUnbound`: whether an address may have all places. */
-  constructor(
-    { forwards, forwardWaitMs, yieldMs }: Pick<Limits, 'forwards' | 'forwardWaitMs' | 'yieldMs'>,
-    isUnbound: (address: string) => boolean
-  ) {
-    this.#places = new Places({
-      most: forwards,
-      ofAddress: {
-        most: Math.ceil(forwards / 4),
-        isUnbound,
-        what: 'requests that are handed on to the controller that writes, which is the most for one address'
-      },
-      yieldMs,
-      waitMs: forwardWaitMs,
-      leastPerSecond: LEAST_PER_SECOND,
-      what: 'requests are handed on to the controller that writes, which is the most'
-    })
-  }
-
-  /**
-   * Asks the other server, and sends on what it answers, once `begin` has written the head. Throws ServiceError 503 where nothing can
-   * have been done, or there is no place in time, and 502 where nobody knows.
-   */
-  run<C>(exchange: Exchange<C>, forwarded: Forwarded, begin: Begin): Promise<void> {
-    return this.#places.run(exchange, place => forward(exchange, forwarded, this.#agents, place, begin))
-  }
-}
-
-/** Connections that are kept from one request to the next, by the protocol. */
-function agents() {
-  const options = { keepAlive: true, timeout: KEPT_MS }
-  const both = { 'http:': new PlainAgent(options), 'https:': new TlsAgent(options) }
-  // Node does not begin the time anew where it is over while the connection is used.
-  for (const agent of Object.values(both)) agent.on('free', socket => socket.setTimeout(KEPT_MS))
-  return both
-}
-type Agents = ReturnType<typeof agents>
-
-async function forward<C>(
-  exchange: Exchange<C>,
-  forwarded: Forwarded,
-  agents: Agents,
-  place: Place,
-  begin: Begin
-): Promise<void> {
-  const answer = await asked(exchange, forwarded, agents, place)
-  if (exchange.gone) return void answer.destroy()
-  const { 'content-length': length } = answer.headers
-  begin(answer.statusCode as number, passedOn(answer), length === undefined ? undefined : Number(length))
-  if (exchange.headOnly) {
-    answer.resume()
-    exchange.outgoing.end()
-    return
-  }
-  const { outgoing } = exchange
-  answer.on('data', (chunk: Buffer) => {
-    exchange.bytes += chunk.length
-    // The client has not taken what came before.
-    if (outgoing.writableNeedDrain) place.waitingSince ??= performance.now()
-  })
-  outgoing.on('drain', () => {
-    place.waitingSince = undefined
-  })
-  await pipeline(answer, outgoing)
-}
-
-async function asked<C>(
-  exchange: Exchange<C>,
-  { to, target, body }: Forwarded,
-  agents: Agents,
-  place: Place
-): Promise<IncomingMessage> {
-  const { incoming, outgoing, route } = exchange
-  const { url, trust, gone, told } = to
-  if (/[^\x21-\xff]/.test(target)) throw badRequest('the request target holds a blank or a control character')
-  const added = await to.headersFor(body)
-  if (exchange.gone) throw hungUp()
-  const isChange = route?.effect !== 'reads'
-  return new Promise((resolve, reject) => {
-    let isConnected = false
-    const { protocol, hostname, port, host } = new URL(url)
-    const isTls = protocol === 'https:'
-    const request = (isTls ? askTls : ask)({
-      ...{ hostname: hostname.replace(/^\[|\]$/g, ''), port, path: target, method: incoming.method },
-      headers: { ...passedOn(incoming), ...added, host, 'content-length': body.length },
-      ...{ agent: agents[isTls ? 'https:' : 'http:'], signal: gone, ...trust }
-    })
-    const waits = (since: number | undefined, giveUp: (() => void) | undefined) => {
-      place.waitingSince = since
-      place.giveUp = giveUp
-    }
-    const refuse = (reason: string) => {
-      request.off('close', ended)
-      waits(undefined, undefined)
-      if (outgoing.destroyed) return reject(hungUp())
-      if (!gone.aborted) told?.(reason)
-      reject(unanswered(reason, isConnected && isChange))
-    }
-    const ended = () => refuse('it ended the connection')
-    waits(performance.now(), () =>
-      request.destroy(new Error('it has been silent for long, and others wait for the place'))
-    )
-    guard(request, isTls, () => {
-      isConnected = true
-    })
-      // Not each end without an answer is an error.
-      .once('close', ended)
-      .once('response', answer => {
-        request.off('close', ended)
-        waits(undefined, undefined)
-        // Whoever reads it learns that it broke.
-        answer.on('error', () => undefined)
-        const { statusCode = 0 } = answer
-        if (answer.headers[NOT_TAKEN] !== undefined) {
-          answer.destroy()
-          told?.('another controller answers there, or it has just begun to write')
-          return reject(unanswered('another one answers there', false))
-        }
-        const isSvcds = isAnswer(statusCode)
-        told?.(isSvcds ? '' : `it answers with ${statusCode}`)
-        if (isSvcds) return resolve(answer)
-        answer.destroy()
-        reject(noneOfOurs(statusCode, isChange))
-      })
-      .on('error', (error: NodeJS.ErrnoException) =>
-        refuse(gone.aborted ? 'it writes no more' : (error.code ?? error.message))
-      )
-      .end(body)
-    outgoing.once('close', () => request.destroy())
-  })
-}
-
-const unanswered = (reason: string, mayBeDone: boolean) =>
-  mayBeDone
-    ? new ServiceError(
-        502,
-        `the controller that writes gave no answer (${reason}), and may have done this: look first`
-      )
-    : new ServiceError(
-        503,
-        `the controller that writes cannot be asked now (${reason}); try again in some seconds`,
-        AGAIN
-      )
-
-const noneOfOurs = (status: number, mayBeDone: boolean) =>
-  new ServiceError(
-    502,
-    `svcd never answers with ${status}: look whether [store] url, or [http] url, of the controller that writes leads to it${mayBeDone ? ', and whether this was done' : ''}`
-  )
-
-const hungUp = () => new ClientGone('the client hung up before there was an answer')
-
-/** There is no 3xx (rules 2.5). */
-const isAnswer = (status: number) => (status >= 200 && status < 300) || (status >= 400 && status < 600)
-
-function passedOn({ headers }: IncomingMessage): Record<string, string> {
-  const passed: Record<string, string> = {}
-  for (const [name, value] of Object.entries(headers))
-    if (typeof value === 'string' && !OF_ONE_HOP.has(name) && !name.startsWith(FRONT_SERVERS))
-      passed[name] = value
-  return passed
 }

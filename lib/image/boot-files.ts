@@ -5,7 +5,7 @@ import { resolveInside } from '../disk/open-directory.js'
 import { badRequest, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import { isBootFileOfPacks, type OsimageDoc, type PackDoc } from '../model/types/osimage.js'
-import type { ImageContext } from './intents.js'
+import type { ImageContext } from './context.js'
 import { belowBoot, chooseInitrd, chooseKernel, type KernelWish, namedFile, wantedKernel } from './kernel.js'
 import { hasModules, kernelsIn, variantOf, versionOf, versionsIn } from './kernels.js'
 import { orderOf } from './packer/version-order.js'
@@ -159,7 +159,7 @@ async function versionIn(
   path: string | undefined,
   pack: PackDoc | undefined
 ): Promise<string | undefined> {
-  // What a pack has noted goes with its kernel; what an admin has set may come before the kernel.
+  // The version of a pack goes with its kernel; an admin may set one before the kernel is there.
   if (path === undefined) return pack?.kernelversion === its ? undefined : its
   const all = await kernelsIn(tree)
   const said = all.find(kernel => kernel.path === path)?.version ?? versionOf(path)

@@ -1,16 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Mutex } from '../concurrency.js'
-import type { Config } from '../config/types.js'
 import { readRegularFile, replaceDurably, syncDirectory } from '../disk/file.js'
-import type { Work } from '../helper/work.js'
-import type { JobContext } from '../jobs/jobs.js'
-import type { JsonValue } from '../json.js'
-import type { Log } from '../log.js'
-import type { Model } from '../model/model.js'
-import type { PackDoc } from '../model/types/osimage.js'
-import type { Task } from './errands/errand.js'
 
 /** A pack: hidden files in the files directory and, once they get their names, those names. */
 export interface PackIntent {
@@ -122,38 +113,4 @@ function parse(text: string): Intent | undefined {
   if (intent.kind === 'removal') return plain(intent.target) ? intent : undefined
   if (intent.kind !== 'tree' || typeof intent.parent !== 'string' || !plain(intent.target)) return undefined
   return intent.parent === '' || intent.parent.split('/').every(plain) ? intent : undefined
-}
-
-/** The controllers that share the objects: the directory of an image is on one of them. */
-export interface Controllers {
-  /** The name of this one. */
-  readonly own: string
-  /** The names of those beside it that are there. */
-  readonly others: () => readonly string[]
-  /** Asks those beside it for a file of the files directory; gives the sentence that one has it, or may have it, if that is so. */
-  readonly whoHas: (file: string, signal: AbortSignal) => Promise<string | undefined>
-  /** The names of those beside it that have all files of a pack, as it was packed. */
-  readonly having: (pack: PackDoc, signal: AbortSignal) => Promise<readonly string[]>
-  /** Has another one do work on a directory that it has; gives what came of it. Throws as `runThere`. */
-  readonly ask: (name: string, task: Task, job: Omit<JobContext, 'id'>) => Promise<JsonValue>
-}
-
-/** What all work on images uses. */
-export interface ImageContext {
-  readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'store' | 'torrent'>
-  readonly model: Model
-  /** Absent: there is this one alone. */
-  readonly controllers?: Controllers | undefined
-  readonly intents: Intents
-  /** Does what needs root: all that reads files of images, or changes them. */
-  readonly work: Work
-  readonly log: Log
-  /** Milliseconds since 1970, for what is stored and shown. */
-  readonly now: () => number
-  /** Milliseconds that only grow, for durations: the clock may be set. */
-  readonly ticks: () => number
-  /** Held while files of the files directory get their names or are removed, and until that is stored. */
-  readonly files: Mutex
-  /** The names of packs that are stored, and that their images have as soon as a second controller has them. */
-  readonly coming: Set<string>
 }

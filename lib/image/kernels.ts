@@ -33,7 +33,7 @@ const rescue = /(?:^|-)0?-?rescue(?:-|$)/
 const variants =
   /(?:^|[+._-])(debug|dbg|rt\d*|realtime|lowlatency|preempt|kdump|64kb?|16kb?|cloud|kvm|kvmsmall|virt|aws|azure|gcp|oracle|vanilla)(?=[+._-]|$)/
 
-/** What makes a kernel a special one of its version, such as `debug`; undefined for the plain one. */
+/** The word that makes a kernel a special one of its version, such as `debug`; undefined for the plain one. */
 export const variantOf = (version: string): string | undefined => variants.exec(version)?.[1]
 
 /** The path of a boot file below the tree, with no link left; undefined where there is no such regular file. */

@@ -8,7 +8,7 @@ import type { ClusterIndex } from '../model/index.js'
 import type { Actor } from '../model/model.js'
 import type { Tx } from '../model/stored.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
-import type { Controllers, ImageContext } from './intents.js'
+import type { Controllers, ImageContext } from './context.js'
 import { type PackIntent, temporary } from './intents.js'
 
 /** The pack that a file of the files directory is, or whose torrent it is. */

@@ -1,5 +1,6 @@
 import { StoreError } from '../store/errors.js'
-import type { ImageContext, Intent, RemovalIntent, TreeIntent } from './intents.js'
+import type { ImageContext } from './context.js'
+import type { Intent, RemovalIntent, TreeIntent } from './intents.js'
 import { removeHidden, settle } from './place-tree.js'
 import { discard } from './publish.js'
 import { decideRemoval, hideLeft } from './removals.js'

@@ -6,7 +6,7 @@ import { type JobContext, RESULTS_KEPT } from '../jobs/jobs.js'
 import type { Model } from '../model/model.js'
 import { type SecretOwner, secretsOf } from '../model/secrets.js'
 import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
-import type { ImageContext } from './intents.js'
+import type { ImageContext } from './context.js'
 import { checkSelection } from './transfer/selection.js'
 import { checkUnmounted, treeOf, whereLooked } from './trees.js'
 

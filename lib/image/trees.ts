@@ -8,7 +8,7 @@ import { theDaemon } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
 import type { Tx, View } from '../model/stored.js'
 import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
-import type { ImageContext } from './intents.js'
+import type { ImageContext } from './context.js'
 
 type Shared = Pick<ImageContext, 'config' | 'controllers'>
 

@@ -12,7 +12,7 @@ export class ValueError extends Error {
     message: string,
     /** Where in the value, and then the message names it; undefined: the message goes on after the field's name. */
     readonly path?: readonly (string | number)[],
-    /** What else is wrong with the value; each has a path. */
+    /** Further faults of the value; each has a path. */
     readonly others: readonly ValueError[] = []
   ) {
     super(message)

@@ -7,7 +7,7 @@ import type { InterfaceDoc } from './types/interface.js'
 import type { NodeDoc } from './types/node.js'
 import type { OsimageDoc } from './types/osimage.js'
 
-/** What Linux takes of a host name, of the arguments of the kernel, and of the name of an interface. */
+/** Limits of Linux: characters of a host name, bytes of the kernel's arguments, characters of an interface's name. */
 const most = { hostName: 64, kernelArguments: 2047, interfaceName: 15 }
 
 /** The bytes of the arguments that a boot script gives to the kernel (rules 4.2). */
@@ -42,7 +42,7 @@ function tooLong(view: View, node: NodeDoc, cluster: ClusterSettings) {
   }
 }
 
-/** What is too long for Linux of a node as it is stored, a sentence for each. */
+/** A sentence for each value of a stored node that is too long for Linux. */
 export const tooLongOf = (view: View, node: NodeDoc, cluster: ClusterSettings): string[] =>
   Object.values(tooLong(view, node, cluster)).filter(why => why !== undefined)
 

@@ -48,7 +48,7 @@ const mostNews = 10
 const newest = (history: readonly Report[]) => history.slice(-historyLength)
 const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0)
 
-/** What stands in a state before the output of what has failed, which may hold what not everybody is to see. */
+/** A state without the output of a failed script, which may hold what not everybody is to see. */
 const beforeOutput = '; it printed: '
 /** A state without the output of what has failed. */
 export const withoutOutput = (state: string) => state.split(beforeOutput, 1)[0] as string

@@ -27,7 +27,7 @@ export async function command(words: readonly string[], signal: AbortSignal): Pr
 }
 
 const mostWords = 600
-/** What programs print about themselves, before and after they say what is wrong. */
+/** Lines in which programs tell about themselves, before and after they say what is wrong. */
 const banner = new RegExp(
   [
     '^(?:Internet Systems Consortium|Copyright |All rights reserved|For info, please visit|\\s*\\^?\\s*$)',
@@ -43,7 +43,7 @@ const tells = new RegExp(
   ].join('|'),
   'i'
 )
-/** What the journal puts before a line; only the name of systemd, which says no more than that the server ended, is kept. */
+/** The words that the journal puts before a line; only the name of systemd, which says no more than that the server ended, is kept. */
 const ofJournal = /^\w{3} +\d+ [\d:]{8} \S+ (?:(?=systemd\[)|[^\s:]+: )/
 
 /** The lines of a program's output that say what is wrong, the first of them first. */

@@ -18,7 +18,7 @@ import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { perform } from '../../lib/helper/local.js'
-import { Tree } from '../image/initramfs-tree.js'
+import { kernel, Tree } from '../image/initramfs-tree.js'
 import { requireNode, startNode } from '../image/node.js'
 import { beginning } from '../image/taking.js'
 import { builtTree } from '../support/built-tree.js'
@@ -92,7 +92,7 @@ exec ${locate(program)} "$@"
       ...{ images: join(tree.path, '..'), files: directory, state: directory, sshKey: '', sshPort: 22 },
       ...{ byRoot: true, units: [] }
     }
-    const args = { tree: tree.path, kernelversion: '', dracutmodules: [], kernelmodules: [] }
+    const args = { tree: tree.path, kernelversion: kernel, dracutmodules: [], kernelmodules: [] }
     const built = await perform(places, 'initramfs', args, { timeLimitMs: 60_000 }).then(
       () => 'built',
       (error: Error) => error.message
@@ -115,7 +115,7 @@ t.test('root of an image is nobody on this machine, and its files stay root’s'
     ...{ images: join(tree.path, '..'), files: directory, state: directory, sshKey: '', sshPort: 22 },
     ...{ byRoot: true, units: [] }
   }
-  const args = { tree: tree.path, kernelversion: '', dracutmodules: [], kernelmodules: [] }
+  const args = { tree: tree.path, kernelversion: kernel, dracutmodules: [], kernelmodules: [] }
   const stop = new AbortController()
   const built = perform(places, 'initramfs', args, { timeLimitMs: 60_000, signal: stop.signal }).catch(
     () => {}

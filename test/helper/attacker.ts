@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Args, Name } from '../../lib/helper/commands.js'
 import { Helper } from '../../lib/helper/start.js'
+import { kernel } from '../image/initramfs-tree.js'
 
 const [socket = '', images = '', files = '', rounds = '0'] = process.argv.slice(2)
 process.setgroups?.([])
@@ -71,7 +72,7 @@ const outer = order(
   'initramfs',
   {
     tree: join(images, 'outer'),
-    kernelversion: '',
+    kernelversion: kernel,
     dracutmodules: [],
     kernelmodules: [],
     record: undefined
@@ -92,7 +93,7 @@ async function oneRound(number: number): Promise<void> {
   await Promise.all([
     order('initramfs', {
       tree: join(images, 'outer/srv/inner'),
-      ...{ kernelversion: '', dracutmodules: [], kernelmodules: [], record: undefined }
+      ...{ kernelversion: kernel, dracutmodules: [], kernelmodules: [], record: undefined }
     }),
     order('pack', { tree: x, excludes: [], packer, compressor: 'none', output: archive }),
     order('readable', { tree: x, path: 'etc/word' }),

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { type Report, receive, send } from '../../lib/helper/messages.js'
 import { serveSocket } from '../../lib/helper/serve.js'
-import { Tree } from '../image/initramfs-tree.js'
+import { kernel, Tree } from '../image/initramfs-tree.js'
 import { requirePrograms, requireRoot } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
@@ -40,7 +40,7 @@ awk 'BEGIN { for (;;) { print "key" ++i " ${'x'.repeat(100)}"; if (i % ${step} =
     server.close()
     await tree.quiet()
   })
-  const args = { tree: tree.path, kernelversion: '', dracutmodules: [], kernelmodules: [] }
+  const args = { tree: tree.path, kernelversion: kernel, dracutmodules: [], kernelmodules: [] }
   send(socket, { id: 1, command: 'initramfs', args })
   const count = () => (existsSync(join(tree.path, 'var/count')) ? Number(tree.read('var/count')) : 0)
   return { tree, socket, count }

@@ -108,7 +108,7 @@ t.test('what lies outside of its places is refused, and nothing is made there', 
     ['systemctl', { verb: 'restart', unit: '--help' }, /the ini names no server/],
     [
       'initramfs',
-      { tree: '/', kernelversion: '', dracutmodules: [], kernelmodules: [] },
+      { tree: '/', kernelversion: '6.1.0', dracutmodules: [], kernelmodules: [] },
       /is no directory below/
     ]
   ] as const)

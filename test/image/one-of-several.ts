@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
+import type { Controllers } from '../../lib/image/context.js'
 import { Images } from '../../lib/image/images.js'
-import type { Controllers } from '../../lib/image/intents.js'
 import { openJobs } from '../support/jobs.js'
 import { until } from '../support/until.js'
 import { Bench } from './bench.js'

@@ -1,8 +1,8 @@
 // rules 11.19: a pack counts once a second controller has it.
 import { writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
+import type { ImageContext } from '../../lib/image/context.js'
 import { namedFiles } from '../../lib/image/copies/named.js'
-import type { ImageContext } from '../../lib/image/intents.js'
 import { type Outcome, publish } from '../../lib/image/publish.js'
 import { Sweep } from '../../lib/image/sweep.js'
 import { theDaemon } from '../../lib/model/model.js'

@@ -63,16 +63,17 @@ export async function debianImage(options: DebianImageOptions): Promise<DebianIm
   await reporting(tree)
   await prepare?.(tree)
   const signal = new AbortController().signal
-  const request = { tree, kernelversion: '', dracutmodules: [], kernelmodules: [] }
+  const kernel = (await readdir(join(tree, 'boot'))).find(name => name.startsWith('vmlinuz-')) ?? ''
+  const kernelversion = kernel.replace('vmlinuz-', '')
+  const request = { tree, kernelversion, dracutmodules: [], kernelmodules: [] }
   const built = await buildInitramfs({ ...request, signal, timeLimitMs, line })
   if (built?.tool !== tool) throw new Error(`the initramfs was built by ${built?.tool}, not by ${tool}`)
-  const kernel = (await readdir(join(tree, 'boot'))).find(name => name.startsWith('vmlinuz-')) ?? ''
   const image = {
     kernelfile: `vmlinuz-${name}`,
     // As a pack calls it: by that the node knows it in its /boot.
     initrdfile: `${name}-${basename(built.initrd)}`,
     imagefile: `image-${name}.tar.zst`,
-    kernelversion: kernel.replace('vmlinuz-', '')
+    kernelversion
   }
   await mkdir(files, { recursive: true })
   await copyFile(join(tree, 'boot', kernel), join(files, image.kernelfile))

@@ -7,7 +7,7 @@ import { INTERRUPTED } from '../../jobs/records.js'
 import { isObject, type JsonObject, type JsonValue, objectIn } from '../../json.js'
 import { isFileName, isObjectName } from '../../model/names.js'
 import { meantTree, type OsimageDoc } from '../../model/types/osimage.js'
-import type { ImageContext } from '../intents.js'
+import type { ImageContext } from '../context.js'
 import type { Outcome } from '../publish.js'
 import { ERRANDS, type Errand, failedOn, numbered, type Task } from './errand.js'
 

@@ -1,9 +1,5 @@
-import { readdir } from 'node:fs/promises'
-import { join } from 'node:path'
-import { resolveInside } from '../../disk/open-directory.js'
 import { ProgramError } from '../../program/program.js'
 import { runInImage } from './sandbox.js'
-import { orderOf } from './version-order.js'
 
 /** What to build. */
 export interface InitramfsRequest {
@@ -11,7 +7,7 @@ export interface InitramfsRequest {
   readonly tree: string
   /** Whether who asks has root's rights anyway (sandbox.ts); default: no. */
   readonly byRoot?: boolean
-  /** Its name in /lib/modules of the image; '' means the newest there. */
+  /** Its name in /lib/modules of the image. */
   readonly kernelversion: string
   /** Modules of dracut that are added to ours. One that begins with `-` or `!` is left out instead. */
   readonly dracutmodules: readonly string[]
@@ -41,7 +37,7 @@ const name = /^[A-Za-z0-9][A-Za-z0-9._+~-]*$/
  */
 export async function buildInitramfs(request: InitramfsRequest): Promise<Initramfs | undefined> {
   const { tree, byRoot = false, kernelversion, signal, timeLimitMs, line } = request
-  if (kernelversion !== '') checkName('kernelversion', kernelversion, 'kernel')
+  checkName('kernelversion', kernelversion, 'kernel')
   const modules = addedAndOmitted('dracutmodules', request.dracutmodules)
   const drivers = addedAndOmitted('kernelmodules', request.kernelmodules)
   const said = new Map<string, string>()
@@ -51,8 +47,7 @@ export async function buildInitramfs(request: InitramfsRequest): Promise<Initram
     if (key !== '') said.set(key, value)
   }
   const sandbox = { tree, byRoot, signal, timeLimitMs, line, onLine, onErrorLine: line }
-  const kernel = kernelversion === '' ? await newestKernel(tree, line) : kernelversion
-  await runInImage(sandbox, [kernel, ...modules, ...drivers]).catch(error => {
+  await runInImage(sandbox, [kernelversion, ...modules, ...drivers]).catch(error => {
     throw error instanceof ProgramError ? named(error, said.get('tool')) : error
   })
   const [tool, initrd] = [said.get('tool'), said.get('initrd')]
@@ -60,22 +55,6 @@ export async function buildInitramfs(request: InitramfsRequest): Promise<Initram
   if ((tool !== 'dracut' && tool !== 'initramfs-tools') || initrd === undefined)
     throw new Error('the initramfs was not built: its script ended without a word of it')
   return { tool, initrd }
-}
-
-/** The newest kernel whose modules are there; '' where there is none. A removed one may leave its directory. */
-async function newestKernel(tree: string, line: (text: string) => unknown): Promise<string> {
-  const home = await resolveInside(tree, 'lib/modules')
-  const there: string[] = []
-  for (const version of home === undefined ? [] : await readdir(join(tree, home)))
-    if (name.test(version) && (await resolveInside(tree, `${home}/${version}/kernel`)) !== undefined)
-      there.push(version)
-  there.sort(await orderOf(tree))
-  const newest = there.at(-1) ?? ''
-  if (there.length > 0)
-    line(
-      `kernel ${newest}, ${there.length > 1 ? `the newest of ${there.join(' ')}` : 'the only one in /lib/modules'}`
-    )
-  return newest
 }
 
 /** The same failure, named after the tool that failed and not after the one that started it. */

@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
-import { Held, type ProgramError, run, searchPath } from '../../program/program.js'
+import { Held } from '../../program/held.js'
+import { type ProgramError, run, searchPath } from '../../program/program.js'
 
 export interface SandboxRequest {
   /** The image's directory: a path of one that is held open (disk/open-directory.ts), or one that nobody can change. */

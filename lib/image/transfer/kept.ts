@@ -7,7 +7,7 @@
 export const volatile: readonly string[] = ['/dev', '/proc', '/run', '/sys', '/tmp', '/var/tmp']
 
 /**
- * What the system of another machine says of that machine, or of its container: an installation moves it aside
+ * Files in which the system of another machine speaks of that machine, or of its container: an installation moves them aside
  * (templates/install/lib/identity.sh), and grabs and pushes leave it alone. Wildcards are in the last part alone.
  */
 export const ofMachine: readonly string[] = [

@@ -134,7 +134,7 @@ function searchList(domains: readonly string[]): string[] {
   return list
 }
 
-/** What dhclient and iPXE send in front of the GUID of an InfiniBand port, as it has no hardware address for DHCP (RFC 4390). */
+/** The bytes that dhclient and iPXE send in front of the GUID of an InfiniBand port, as it has no hardware address for DHCP (RFC 4390). */
 const guidClient = 'ff:00:00:00:00:00:02:00:00:02:c9:00:'
 
 /** Gathers the machines, every address in use, and the address of each name. */

@@ -162,8 +162,8 @@ export const dnsmasq: Backend<DhcpData> = {
 }
 
 /**
- * What dnsmasq has to be told of wires: the subnets on the controller's that do not hold its address, and what lies beside
- * the gateways of the others.
+ * The wires as dnsmasq takes them: the subnets on the controller's that do not hold its address, and the networks beside the
+ * gateways of the others.
  */
 function beyond({ subnets, controller }: DhcpData) {
   const shared: DhcpSubnet[] = []

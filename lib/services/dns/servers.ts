@@ -59,7 +59,7 @@ export const dnsmasq: Backend<DnsData> = {
   reload: 'reload',
   render: ({ zones, hosts }, { config, directory }, render) => {
     const file = join(directory, `cluster${hostsSuffix}`)
-    // What is not in the file is forwarded, unless it lies in one of these.
+    // Names that are not in the file are forwarded, unless they lie in one of these.
     const whole = zones.flatMap(({ name, single }) => (single ? [] : [name]))
     const main = render('dns/templ_dnsmasq.cfg', { zones: whole, hosts_file: file })
     return {

@@ -236,8 +236,8 @@ export class Client {
   }
 
   /**
-   * The endpoints that do not answer within `limitMs`, each asked alone and all at once, and why. A member without a leader answers. `isFull`:
-   * it answers, and has no room.
+   * The endpoints that do not answer within `limitMs`, each asked alone and all at once, and why. A member without a
+   * leader answers. `isFull`: it answers, and has no room.
    */
   async silent(limitMs: number): Promise<readonly Silent[]> {
     const limit = { ms: limitMs, end: performance.now() + limitMs }

@@ -1,10 +1,11 @@
 // Builds the initramfs of the tree named by the first argument, in a process that a test can kill. Says what it is told.
 import { buildInitramfs } from '../../../lib/image/packer/initramfs.js'
+import { kernel } from '../initramfs-tree.js'
 
 await buildInitramfs({
   tree: process.argv[2] ?? '',
   byRoot: true,
-  kernelversion: '',
+  kernelversion: kernel,
   dracutmodules: [],
   kernelmodules: [],
   signal: new AbortController().signal,

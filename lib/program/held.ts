@@ -1,0 +1,116 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { Lines } from './lines.js'
+import { boundToUs, environment, locate, ProgramError, withoutInherited } from './program.js'
+
+const STDERR_KEPT = 8 * 1024
+const LINES_KEPT = 100
+const END_MS = 5000
+
+export interface HeldOptions {
+  readonly signal: AbortSignal
+  /** How long a line may take to come. */
+  readonly timeLimitMs: number
+  readonly cwd?: string
+}
+
+/**
+ * A program that runs until it is ended: it holds something for others, as namespaces. It is killed when this process ends, however
+ * that happens, where the system has setpriv.
+ */
+export class Held {
+  readonly #lines: string[] = []
+  readonly #closed: Promise<unknown>
+  #isClosed = false
+  #stderr = ''
+  #woken = () => {}
+
+  private constructor(
+    private readonly program: string,
+    private readonly child: ChildProcess,
+    private readonly options: HeldOptions
+  ) {
+    const lines = new Lines(line => {
+      if (this.#lines.length < LINES_KEPT) this.#lines.push(line)
+      this.#woken()
+    })
+    child.stdout?.on('data', bytes => lines.add(bytes))
+    child.stderr?.on('data', bytes => {
+      this.#stderr = `${this.#stderr}${bytes}`.slice(-STDERR_KEPT)
+    })
+    child.stdin?.on('error', () => {})
+    this.#closed = once(child, 'close')
+      .catch(() => {})
+      .then(() => {
+        this.#isClosed = true
+        this.#woken()
+      })
+  }
+
+  /** Starts a program by its argument array. Throws ProgramError where it is missing. */
+  static async start(program: string, args: readonly string[], options: HeldOptions): Promise<Held> {
+    const env = environment()
+    const file = await locate(program)
+    if (file === undefined) throw new ProgramError(program, 'missing', 'is not installed')
+    const [command, words] = await boundToUs(file, args)
+    const stdio = withoutInherited(['pipe', 'pipe', 'pipe'])
+    return new Held(program, spawn(command, words, { env, cwd: options.cwd, detached: true, stdio }), options)
+  }
+
+  /** Undefined where it could not be started; `line` tells why then. */
+  get pid(): number | undefined {
+    return this.child.pid
+  }
+
+  /** The next line of its standard output. Throws ProgramError when it ends first, at the time limit, and when aborted. */
+  async line(): Promise<string> {
+    const { signal, timeLimitMs } = this.options
+    const failed = (why: 'failed' | 'aborted' | 'time limit', what: string) =>
+      new ProgramError(this.program, why, what, this.child.exitCode ?? undefined, this.#stderr)
+    let timer: NodeJS.Timeout | undefined
+    let isLate = false
+    try {
+      for (;;) {
+        const line = this.#lines.shift()
+        if (line !== undefined) return line
+        if (signal.aborted) throw failed('aborted', 'was stopped')
+        if (this.#isClosed) throw failed('failed', `failed with status ${this.child.exitCode}`)
+        if (isLate) throw failed('time limit', `took longer than ${timeLimitMs} ms to begin`)
+        await new Promise<void>(resolve => {
+          this.#woken = resolve
+          signal.addEventListener('abort', this.#wake)
+          timer ??= setTimeout(() => {
+            isLate = true
+            this.#woken()
+          }, timeLimitMs)
+        })
+      }
+    } finally {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', this.#wake)
+    }
+  }
+
+  /** Writes a line to its standard input. */
+  tell(): void {
+    this.child.stdin?.write('\n')
+  }
+
+  readonly #wake = () => this.#woken()
+
+  /** Ends its standard input, kills it where that does not end it, and resolves when it has ended. */
+  async end(): Promise<void> {
+    this.child.stdin?.end()
+    const timer = setTimeout(() => this.#kill(), END_MS)
+    await this.#closed
+    clearTimeout(timer)
+  }
+
+  #kill(): void {
+    try {
+      if (this.child.pid !== undefined) process.kill(-this.child.pid, 'SIGKILL')
+    } catch {
+      // It has ended.
+    }
+  }
+}
