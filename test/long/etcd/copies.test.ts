@@ -22,7 +22,8 @@ const MEGABYTE = 1024 * 1024
 /** A tree that svcd can pack: a kernel, its initramfs, and a file that does not compress. */
 function makeImage(daemon: Daemon, megabytes: number): void {
   const tree = daemon.path('images', 'compute')
-  execFileSync('mkdir', ['-p', `${tree}/boot`, `${tree}/etc`])
+  execFileSync('mkdir', ['-p', `${tree}/boot`, `${tree}/etc`, `${tree}/sbin`])
+  writeFileSync(`${tree}/sbin/init`, '')
   writeFileSync(`${tree}/etc/bulk`, content(megabytes * MEGABYTE))
   writeFileSync(`${tree}/boot/vmlinuz-6.1.0`, content(3 * MEGABYTE, 2))
   writeFileSync(`${tree}/boot/initrd.img-6.1.0`, content(2 * MEGABYTE, 3))

@@ -220,7 +220,7 @@ t.test('a controller joins another one', async t => {
   // It has had objects in another etcd: these keys may be theirs.
   writeFileSync(join(state, 'objects-in-etcd'), '')
   await refused(
-    /token\.key is not the one of .* type mv \S+token\.key \S+token\.key\.before-join && mv \S+admin-password \S+admin-password\.before-join and this/
+    /token\.key is not the one of .* type mv \S+admin-password \S+admin-password\.before-join && mv \S+token\.key \S+token\.key\.before-join and this/
   )
   rmSync(join(state, 'objects-in-etcd'))
   renameSync(join(state, 'token.key'), join(state, 'token.key.before-join'))
@@ -304,7 +304,8 @@ t.test('a controller joins another one', async t => {
       readFileSync(fourth.path('state', name)).equals(keys.get(name) as Buffer),
       `${name} is that of the first one`
     )
-  const asides = `${halfway.text} ${asInstalled.text}`.match(/\S+\.before-join(\.\d+)?/g) ?? []
+  const asides =
+    `${halfway.text} ${asInstalled.text}`.match(/(?<=kept aside: |, )\/\S+\.before-join(\.\d+)?/g) ?? []
   t.equal(asides.length, 3)
   for (const path of asides) {
     const [name = ''] = path.slice(fourth.path('state').length + 1).split('.before-join')
