@@ -3,7 +3,7 @@
 
 export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 installed := node_modules/.package-lock.json
-sources := $(shell find lib -name '*.ts') package.json tsconfig.json tsconfig.build.json
+sources := $(shell find lib -name '*.ts') build/bundle.mjs package.json tsconfig.json tsconfig.build.json
 
 run: build
 	@exec bin/svcd serve --config etc/svcd.ini $(ARGS)
@@ -17,14 +17,17 @@ node-version:
 
 $(installed): package-lock.json | node-version
 	@command -v npm >/dev/null || { echo "npm is missing: install it (Debian: apt install npm), or a Node that brings it" >&2; exit 1; }
+	@echo "the packages of svcd's build and tests, from the npm registry: some minutes on a slow line ..." >&2
 	npm ci --no-audit --no-fund
 	@touch $@
 
 dist/main.js: $(installed) $(sources)
+	@echo 'the code, from lib to dist, with its types checked: about half a minute ...' >&2
 	npm run --silent build
 	@touch $@
 
 lint: $(installed)
+	@echo 'the type check and the linter: about half a minute ...' >&2
 	npm run --silent lint
 
 format: $(installed)

@@ -348,7 +348,12 @@ async function buildParts(
   })
   closers.push(() => jobs.close(0))
   closed(work)
-  const control = closed(new Control({ config: config.control, ...{ model, jobs, log, ticks } }))
+  const control = closed(
+    new Control({
+      ...{ config: config.control, model, jobs, log, ticks },
+      acted: (...action) => audit.acted(...action)
+    })
+  )
   const questions = etcd && sharing?.questionsOf(etcd, config, tokens, now)
   const images = closed(
     await Images.open({

@@ -66,6 +66,9 @@ export const nodeSets = (parts: Needed): NodeSets => ({
   changed: (text, view) => nodesIn(parts, text, view, CREATES_NONE)
 })
 
+/** The steps of a boot that did not get what was asked for. */
+const REFUSED: ReadonlySet<string> = new Set(['no-script', 'no-file', 'refused', 'bmc'])
+
 const STALE = '@stale takes yes alone: @stale:yes'
 
 /** What stands behind an @ (rules 12.2). */
@@ -95,6 +98,7 @@ function* membersOf(
       `node set: @${cut(kind)}: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD`
     )
   if (!view.get('group', group)) {
+    if (group === 'failed') return yield* failing({ status, boots }, view)
     const meant = group === 'stale' ? `; ${STALE}` : didYouMean(group, view.names('group'))
     throw notFound(`node set: there is no group ${cut(group)}${meant}`)
   }
@@ -121,6 +125,22 @@ function* inState(status: Needed['status'], word: string, view: View): Generator
     `node set: @status:${word.slice(0, 100)}: no node has reported such a state; those of an installation are ` +
       `installer.${installSteps.join(', ')}`
   )
+}
+
+/** The nodes that the status page shows as failed: in trouble, failed or degraded, or refused what they asked for last. */
+function* failing(
+  { status, boots }: Pick<Needed, 'status' | 'boots'>,
+  view: View
+): Generator<void, string[]> {
+  const found: string[] = []
+  for (const name of [...view.names('node')]) {
+    yield
+    const state = status.state(name) ?? ''
+    const isBad = isIn(state, 'installer.failed') || state.startsWith('running.')
+    const { step = '' } = boots.present(name)?.step ?? {}
+    if (isBad || status.trouble(name) !== null || REFUSED.has(step)) found.push(name)
+  }
+  return found
 }
 
 /** Whether a state is this word, or this word and more: `installer.failed: unpack: no space`. */

@@ -1,6 +1,11 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { client, namedFile } from '../ctl/client.js'
-import type { Terminal } from '../ctl/terminal.js'
+import { refused, type Terminal } from '../ctl/terminal.js'
 import { askHidden, confirmed } from './ask.js'
 
 /** Runs the client on this process's streams; gives its exit code. A reader of stdout that goes away ends it quietly. */
@@ -20,6 +25,7 @@ export async function ctl(words: readonly string[]): Promise<number> {
     },
     confirmed,
     hidden: async question => Buffer.from(await askHidden(question)).toString('utf8'),
+    edited,
     input: () => buffer(stdin),
     file: namedFile
   }
@@ -28,5 +34,23 @@ export async function ctl(words: readonly string[]): Promise<number> {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EPIPE') return 0
     throw error
+  }
+}
+
+/** The editor is a command with its arguments, and no line of a shell. A text may hold passwords: its directory is ours alone. */
+async function edited(text: string): Promise<string> {
+  const editor = process.env.VISUAL || process.env.EDITOR || 'vi'
+  const directory = await mkdtemp(join(tmpdir(), 'svcctl-'))
+  const file = join(directory, 'edit.txt')
+  try {
+    await writeFile(file, text, { mode: 0o600 })
+    const [program = '', ...words] = editor.split(' ').filter(word => word !== '')
+    const [code] = await once(spawn(program, [...words, file], { stdio: 'inherit' }), 'exit')
+    if (code === 0) return await readFile(file, 'utf8')
+    throw new Error(`it ended with ${code ?? 'a signal'}`)
+  } catch (error) {
+    throw refused(`nothing was changed: ${editor} ($VISUAL, $EDITOR): ${(error as Error).message}`)
+  } finally {
+    await rm(directory, { recursive: true, force: true })
   }
 }

@@ -8,7 +8,7 @@ import type { Log } from '../log.js'
 import type { Actor, Model } from '../model/model.js'
 import { folding } from '../node-set/fold.js'
 import { type Bmc, bmcOf } from './bmc.js'
-import { type Command, isReading, switchesOn } from './commands.js'
+import { allCommands, type Command, isReading, type Part, switchesOn } from './commands.js'
 import { ipmi } from './ipmi.js'
 import { Programs } from './programs.js'
 import { redfish } from './redfish/redfish.js'
@@ -19,6 +19,8 @@ interface ControlOptions {
   readonly jobs: Pick<Jobs, 'submit'>
   readonly config: Config['control']
   readonly log: Log
+  /** Is told what changes a machine, before it is done or answered. */
+  readonly acted: (actor: Actor, nodes: readonly string[], part: Part, action: string) => Promise<void>
   /** Milliseconds that only grow. */
   readonly ticks: () => number
 }
@@ -63,7 +65,8 @@ export class Control {
    * Asks the BMC of one node. Gives the state of the power (`on`, `off`), the log, or ''. Throws 404 for a node without a
    * BMC that can be spoken to, and 503 with the reason when the BMC does not do it or too many requests wait.
    */
-  async act(node: string, command: Command, { who }: Actor): Promise<string> {
+  async act(node: string, command: Command, actor: Actor): Promise<string> {
+    const { who } = actor
     const bmc = bmcOf(this.#o.model, node)
     const places = this.#single[useOf(command)]
     const [mine, all] = [places.waiting(0, who), places.waiting(0)]
@@ -72,6 +75,7 @@ export class Control {
     const told = (end: string) => {
       if (!isReading(command)) this.#o.log.info(`node ${node}: ${command}, by ${who}: ${end}`)
     }
+    await this.#acted(actor, [node], command)
     try {
       const { signal } = this.#closing
       const text = await places.run(who, () => this.#ask(bmc, command, signal))
@@ -87,16 +91,23 @@ export class Control {
   }
 
   /** Asks the BMCs of many nodes by a job, whose results are NodeResults by the names of the nodes. Throws 503 as Jobs.submit. */
-  async submit(nodes: readonly string[], command: Command, { who, from }: Actor): Promise<SubmittedJob> {
-    return this.#o.jobs.submit({
+  async submit(nodes: readonly string[], command: Command, actor: Actor): Promise<SubmittedJob> {
+    const job = await this.#o.jobs.submit({
       kind: command,
-      object: await inTurns(named(nodes), { source: { address: from } }),
-      by: who,
+      object: await inTurns(named(nodes), { source: { address: actor.from } }),
+      by: actor.who,
       lanes: [],
       elsewhere: true,
       ...(isReading(command) ? { reads: true } : {}),
       run: job => (isReading(command) ? this.#all(job, nodes, command) : this.#inTurn(job, nodes, command))
     })
+    await this.#acted(actor, nodes, command)
+    return job
+  }
+
+  async #acted(actor: Actor, nodes: readonly string[], command: Command): Promise<void> {
+    const asked = allCommands.find(one => one.command === command)
+    if (asked && !isReading(command)) await this.#o.acted(actor, nodes, asked.part, asked.action)
   }
 
   /** Stops what is asked of BMCs for one node; jobs are stopped by their own signals. */

@@ -93,10 +93,12 @@ export async function changed(
   if (format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
   const query = options.dryrun ? { ...more, dryrun: 'yes' } : more
   const answer = await finished(session, await controller.json(method, path, query, body))
-  for (const warning of controller.warnings.splice(0)) session.terminal.err(`warning: ${clean(warning)}\n`)
+  for (const warning of new Set(controller.warnings.splice(0)))
+    session.terminal.err(`warning: ${clean(warning)}\n`)
   if (!options.dryrun || format === 'json')
     return session.changed(answer, typeof done === 'string' ? done : await done())
-  await session.lines(dryRunLines(answer, paint))
+  const { lines } = answer
+  await session.lines(Array.isArray(lines) ? lines.map(String).map(clean) : dryRunLines(answer, paint))
 }
 
 /** Where `@FILE` and `-` are read from. Throws Failure 2 where standard input is needed twice. */

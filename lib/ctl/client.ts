@@ -13,9 +13,9 @@ import { changed } from './change.js'
 import { Controller, controllerUrl } from './controller.js'
 import { bashCompletion, commands, help, typeHelp } from './help.js'
 import { dryRunLines } from './render.js'
-import { countOf, formats, type Options, Session, type Verb } from './session.js'
+import { byName, countOf, formats, type Options, Session, type Verb } from './session.js'
 import { clean, Failure, noController, paintFor, refused, type Terminal, wrongUsage } from './terminal.js'
-import { clusterVerbs, verbsOf } from './verbs.js'
+import { clusterVerbs, plainVerbs, verbsOf } from './verbs.js'
 
 const defaultUrl = 'http://127.0.0.1:7050'
 
@@ -41,18 +41,7 @@ function parse(args: readonly string[]) {
     return parseArgs({
       args: joined(args),
       allowPositionals: true,
-      options: {
-        url: { type: 'string' },
-        cacert: { type: 'string' },
-        output: { type: 'string', short: 'o' },
-        fields: { type: 'string' },
-        sort: { type: 'string' },
-        dryrun: { type: 'boolean' },
-        yes: { type: 'boolean', short: 'y' },
-        stdin: { type: 'boolean' },
-        version: { type: 'boolean' },
-        help: { type: 'boolean', short: 'h' }
-      }
+      options: optionTypes
     })
   } catch (error) {
     // Its first sentence; the rest is advice about operands that begin with a hyphen.
@@ -60,10 +49,25 @@ function parse(args: readonly string[]) {
   }
 }
 
-/** `--sort -name` as `--sort=-name`: the hyphen there begins no option. */
+const optionTypes = {
+  url: { type: 'string' },
+  cacert: { type: 'string' },
+  output: { type: 'string', short: 'o' },
+  fields: { type: 'string' },
+  sort: { type: 'string' },
+  dryrun: { type: 'boolean' },
+  yes: { type: 'boolean', short: 'y' },
+  stdin: { type: 'boolean' },
+  version: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' }
+} as const
+
+/** `--sort -name` as `--sort=-name`: the hyphen there begins no option. `--field=value` is the word `field=value`. */
 const joined = (args: readonly string[]) =>
   args.flatMap((word, i) => {
     const next = args[i + 1]
+    const [, field] = /^--([^=]+)=/.exec(word) ?? []
+    if (field !== undefined && !Object.hasOwn(optionTypes, field)) return [word.slice(2)]
     if (word === '--sort' && next !== undefined) return [`${word}=${next}`]
     return args[i - 1] === '--sort' ? [] : [word]
   })
@@ -112,6 +116,7 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
     if (rest.length !== 1 || rest[0] === '') throw wrongUsage('usage: svcctl import FILE')
     return importTable(await session(terminal, options, true), rest[0] as string)
   }
+  if (Object.hasOwn(plainVerbs, first)) return act(terminal, options, '', plainVerbs, [first, ...rest])
   if (first === 'cluster') return act(terminal, options, first, clusterVerbs, rest)
   if (isType(first)) return act(terminal, options, first, verbsOf(first), rest)
   throw wrongUsage(
@@ -129,20 +134,23 @@ async function act<T extends string>(
   known: Readonly<Record<string, Verb<T>>>,
   [word = '', ...operands]: readonly string[]
 ): Promise<void> {
-  const verb = Object.hasOwn(known, word) ? known[word] : undefined
+  const all = byName(known)
+  const verb = all.get(word)
   if (!verb) {
     const has = `${first} has ${Object.keys(known).join(', ')}`
     throw wrongUsage(
-      word === ''
-        ? `which verb? ${has}`
-        : `unknown verb ${word}${didYouMean(word, Object.keys(known))}: ${has}`
+      word === '' ? `which verb? ${has}` : `unknown verb ${word}${didYouMean(word, [...all.keys()])}: ${has}`
     )
   }
-  take(`${first} ${word}`, options, verb.options ?? [])
+  const command = `${first} ${word}`.trim()
+  take(command, options, verb.options ?? [])
   const [least, most] = countOf(verb)
   const several = first === 'node' ? severalNodes(verb, operands) : ''
   if (operands.length < least || operands.length > most || operands.includes('') || several !== '')
-    throw wrongUsage(`usage: svcctl ${first} ${word} ${verb.operands}`.trimEnd().concat(several))
+    throw wrongUsage(`usage: svcctl ${command} ${verb.operands}`.trimEnd().concat(several))
+  const last = operands.at(-1)
+  if (verb.actions && last !== undefined && !verb.actions.includes(last))
+    throw wrongUsage(`${word} takes ${verb.actions.join(', ')}, not ${last}`)
   await verb.run(await session(terminal, options, true), first, operands)
 }
 
@@ -169,7 +177,8 @@ function take(command: string, options: Options, taken: readonly (keyof Options)
 async function session(terminal: Terminal, options: Options, needsToken: boolean): Promise<Session> {
   const { env } = terminal
   const { output = 'text' } = options
-  const format = formats.find(name => name === output)
+  const named = formats.find(name => name === output)
+  const format = named === 'yaml' ? 'json' : named
   if (!format) throw wrongUsage(`-o must be one of ${formats.join(', ')}, not ${output}`)
   const url = controllerUrl(options.url ?? (env.SVCD_URL || defaultUrl))
   if (options.cacert !== undefined && url.protocol !== 'https:')

@@ -1,19 +1,19 @@
 import type { TypeName } from '../model/docs.js'
 import { base64, type Field, objectName } from '../model/field.js'
 import { objectTypes, typeNames } from '../model/types.js'
-import { formats } from './session.js'
+import { byName, formats } from './session.js'
 import { choices, ofInterface, settable } from './values.js'
-import { cluster, clusterVerbs, verbs, verbsOf } from './verbs.js'
+import { cluster, clusterVerbs, plainVerbs, verbs, verbsOf } from './verbs.js'
 
 /** How one option is written, and what it does. */
 export const optionTexts = [
   ['    --url URL', 'where the controller is; default: SVCD_URL, else http://127.0.0.1:7050'],
   ['    --cacert FILE', 'the CA that signed the certificate of an https URL; default: SVCD_CACERT'],
-  ['-o, --output FORMAT', 'text (default), json or csv'],
+  ['-o, --output FORMAT', 'text (default), json, csv or yaml'],
   ['    --fields A,B', 'list, show, status: these fields alone; BOOTIF.ipaddress is one of an interface'],
   ['    --sort A,-B', 'list, status: by these fields; - sorts downwards'],
-  ['    --dryrun', 'tell what a change would change, and change nothing'],
-  ['-y, --yes', 'rm, power, sel, import: do not ask'],
+  ['    --dryrun', 'tell what would change, or be done, and do nothing'],
+  ['-y, --yes', 'rm, edit, push, power, sel, import: do not ask'],
   ['    --stdin', 'login: read the password from standard input'],
   ['    --version', 'print version, interface version and source commit of svcctl'],
   ['-h, --help', 'print this; behind a type its verbs and fields']
@@ -23,12 +23,23 @@ const column = (left: string, width: number, right: string) =>
   left.length < width ? `  ${left.padEnd(width)} ${right}` : `  ${left}\n  ${' '.repeat(width)} ${right}`
 
 /** The first words of a command line. */
-export const commands = ['login', 'logout', 'token', 'completion', 'import', 'cluster', ...typeNames] as const
+export const commands = [
+  'login',
+  'logout',
+  'token',
+  'completion',
+  'import',
+  ...Object.keys(plainVerbs),
+  'cluster',
+  ...typeNames
+]
+
+const names = (name: string, also = '') => (also === '' ? name : `${name}, ${also}`)
 
 const verbLines = (type: TypeName) =>
-  Object.entries(verbsOf(type)).map(([name, { operands, summary }]) =>
+  Object.entries(verbsOf(type)).map(([name, { operands, summary, also }]) =>
     column(
-      `${name} ${type === 'node' ? operands : operands.replace('[SET]', '')}`.trimEnd(),
+      `${names(name, also)} ${type === 'node' ? operands : operands.replace('[SET]', '')}`.trimEnd(),
       34,
       type === 'node' ? summary : summary.replace(/; of nodes.*/, '')
     )
@@ -45,6 +56,9 @@ svcctl (the same as svcd ctl) asks the controller over its http interface.
   token                              print it, for programs that ask over http
   completion bash                    print the completion for bash
   import FILE                        create and change nodes by the lines of a table in CSV; - is standard input
+${Object.entries(plainVerbs)
+  .map(([name, { operands, summary }]) => column(`${name} ${operands}`, 34, summary))
+  .join('\n')}
 ${Object.entries(clusterVerbs)
   .map(([name, { operands, summary }]) => column(`cluster ${name} ${operands}`.trimEnd(), 34, summary))
   .join('\n')}
@@ -53,17 +67,18 @@ Types: ${typeNames.join(', ')}
 
 Verbs:
 ${Object.entries(verbs)
-  .map(([name, { operands, summary, only }]) =>
-    column(`${name} ${operands}`, 34, only ? `${summary} [${only.join(', ')}]` : summary)
+  .map(([name, { operands, summary, only, also }]) =>
+    column(`${names(name, also)} ${operands}`, 34, only ? `${summary} [${only.join(', ')}]` : summary)
   )
   .join('\n')}
 
-A verb with types behind it is for these alone. NAME may be a node set for nodes: node[001-100], @group, @all,
-@osimage:NAME, @status:WORD, @stale:yes. a,b is the nodes of both, a!b those of a without those of b, a&b those
-that are in both.
+A verb with types behind it is for these alone. NAME may be a node set for nodes: node[001-100], node*, @group,
+@all, @failed, @osimage:NAME, @status:WORD, @stale:yes. a,b is the nodes of both, a!b those of a without those
+of b, a&b those that are in both.
 
 Values: yes and no for what is true or false, commas in lists, nothing (FIELD=) to unset. @FILE reads a text
 from a file, - from standard input, @@ is an @. Scripts are given as text. Of a secret, - asks on a terminal.
+FIELD=VALUE may be written --FIELD=VALUE.
 
 Options:
 ${optionTexts.map(([left, right]) => column(left, 24, right)).join('\n')}
@@ -126,11 +141,11 @@ export function bashCompletion(): string {
     ...typeNames.map(type => ({
       type,
       table: objectTypes[type],
-      known: Object.keys(verbsOf(type)),
+      known: [...byName(verbsOf(type)).keys()],
       assigned: assignable(type)
     })),
     {
-      ...{ type: 'cluster', table: cluster, known: Object.keys(clusterVerbs) },
+      ...{ type: 'cluster', table: cluster, known: [...byName(clusterVerbs).keys()] },
       assigned: settable(cluster).map(({ name, merged }) => (merged ? `${name}.` : `${name}=`))
     }
   ]
@@ -150,8 +165,10 @@ export function bashCompletion(): string {
 ${values.join('\n')}
       esac ;;`
   })
-  const assigning = Object.entries(verbs).filter(([, { assigns }]) => assigns)
-  const acting = Object.entries(verbs).filter(([, { actions }]) => actions)
+  const named = [...byName(verbs)]
+  const assigning = named.filter(([, { assigns }]) => assigns)
+  const acting = named.filter(([, { actions }]) => actions)
+  const plainActions = Object.entries(plainVerbs).filter(([, { actions }]) => actions)
   return `# Completion of svcctl and svcd for bash, made from svcd's tables: svcctl completion bash
 
 # The words of a type: its verbs, its fields, or the values of a field.
@@ -168,8 +185,19 @@ _svcctl_names() {
     tail -n +2 | tr -d '\\r' | LC_ALL=C grep -xE '[A-Za-z0-9][A-Za-z0-9._-]*'
 }
 
+# What may stand for nodes: names, and behind an operator or an @ what is known of groups.
+_svcctl_nodes() {
+  local before=\${current%"\${current##*[,!&^]}"}
+  case \${current#"$before"} in
+    @osimage:*) lead=$before@osimage: choices=$(_svcctl_names osimage) ;;
+    @status:*) lead=$before@status: choices='installer.failed installer.completed running' ;;
+    @*) lead=$before@ choices="all failed osimage: stale:yes status: $(_svcctl_names group)" ;;
+    *) lead=$before choices=$(_svcctl_names node) ;;
+  esac
+}
+
 _svcctl() {
-  local line=\${COMP_LINE:0:COMP_POINT} word previous='' current value lead=''
+  local line=\${COMP_LINE:0:COMP_POINT} word previous='' current value lead='' quote=''
   local -a given=() plain=() _svcctl_command=("\${COMP_WORDS[0]}")
   COMPREPLY=()
   read -ra given <<<"$line"
@@ -185,6 +213,8 @@ _svcctl() {
     given=("\${given[@]:1}")
   fi
   current=\${given[-1]}
+  # Within quotes bash completes the whole word, and not what stands behind an = or an @.
+  [[ $current == [\\"\\']* ]] && quote=\${current:0:1} current=\${current:1}
   unset 'given[-1]'
   for word in "\${given[@]}"; do
     case $previous in
@@ -207,9 +237,14 @@ _svcctl() {
       elif ((\${#plain[@]} == 0)); then choices=${words(commands)}
       elif ((\${#plain[@]} == 1)); then
         if [[ $type == completion ]]; then choices=bash
+        elif [[ $type == nodes ]]; then _svcctl_nodes
+${plainActions.map(([name, { actions = [] }]) => `        elif [[ $type == ${name} ]]; then choices=${words(actions)}`).join('\n')}
         elif [[ $type == import ]]; then COMPREPLY=($(compgen -f -- "$current")); return
         else choices=$(_svcctl_words "$type" verbs); fi
-      elif ((\${#plain[@]} == 2)); then [[ $verb == add ]] || choices=$(_svcctl_names "$type")
+      elif ((\${#plain[@]} == 2)); then
+        if [[ $verb == add || $verb == create ]]; then :
+        elif [[ $type == node ]]; then _svcctl_nodes
+        else choices=$(_svcctl_names "$type"); fi
       else
         case $verb in
 ${acting.map(([name, { actions = [] }]) => `          ${name}) choices=${words(actions)} ;;`).join('\n')}
@@ -229,10 +264,11 @@ ${acting.map(([name, { actions = [] }]) => `          ${name}) choices=${words(a
         esac
       fi ;;
   esac
-  # What stands before an = is no part of the word that bash completes.
+  # What stands before an =, an @ or a : is no part of the word that bash completes.
   local shown=$lead
-  [[ $lead == *= && $COMP_WORDBREAKS == *=* ]] && shown=''
+  [[ -z $quote && $COMP_WORDBREAKS == *"\${lead: -1}"* ]] && shown=''
   COMPREPLY=($(compgen -P "$shown" -W "$choices" -- "\${current#"$lead"}"))
+  [[ \${COMPREPLY[0]} != *: ]] || compopt -o nospace 2>/dev/null
 }
 complete -F _svcctl svcctl svcd
 `

@@ -172,6 +172,9 @@ const withoutName = (message: string, node: string) =>
     .replace(/(?:\bnode )?([\w-]+(?:\.[\w-]+)*)/g, (text, word) => (word === node ? 'the node' : text))
     // In what is to be typed.
     .replace('svcctl node set the node ', 'svcctl node set NODE ')
+    // An address differs from node to node as a name does.
+    .replace(/\b\d+(?:\.\d+){3}\b|\b[\da-f]*:[\da-f:]*:[\da-f]*\b/gi, 'ADDRESS')
+    .replace(/^failed: ADDRESS: /, 'failed: ')
 
 /** What came of each node, those with the same outcome together. A log of several lines stands by itself. */
 export function* outcomeLines(
@@ -197,6 +200,19 @@ export function* outcomeLines(
       yield* indented(cleanLines(text))
     } else yield `${lead}: ${clean(text.trimEnd())}`
   }
+}
+
+/** A line of the audit log: when, who, from where, what was done to which object, and the fields that differ. */
+export function auditLine(line: JsonObject): string {
+  const { time, who, from, action, type, name, names, before, after, counts } = line
+  const [was, is] = [isObject(before) ? before : {}, isObject(after) ? after : {}]
+  const fields = [...new Set([...Object.keys(was), ...Object.keys(is)])].filter(key => key !== 'name')
+  const value = (key: string) => {
+    const [first, last] = [plain(was[key]), plain(is[key])].map(text => text.slice(0, mostCharacters))
+    return `${key}: ${key in was ? `${first} -> ` : ''}${last}`
+  }
+  const told = [...fields.map(value), ...(counts === undefined ? [] : [JSON.stringify(counts)])].join(', ')
+  return clean([time, who, from, action, type, names ?? name, told].filter(Boolean).join('  '))
 }
 
 /** The fields by which nodes boot, or do not. */
@@ -291,7 +307,8 @@ async function cannotBoot(
   })
 }
 
-function within(value: JsonValue | undefined, ...keys: readonly string[]): JsonObject {
+/** What stands in an answer below these keys; an empty object where there is none. */
+export function within(value: JsonValue | undefined, ...keys: readonly string[]): JsonObject {
   let found = value
   for (const key of keys) found = isObject(found) ? found[key] : undefined
   return isObject(found) ? found : {}

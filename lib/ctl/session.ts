@@ -3,10 +3,12 @@ import type { TypeName } from '../model/docs.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import type { Answer, Controller, Query } from './controller.js'
 import { clean, cleanLines, noController, type Paint, paintFor, type Terminal } from './terminal.js'
+import { yamlLines } from './yaml.js'
 
 /** What `-o` may say. */
-export const formats = ['text', 'json', 'csv'] as const
-export type Format = (typeof formats)[number]
+export const formats = ['text', 'json', 'csv', 'yaml'] as const
+/** YAML is JSON in other clothes: what is shown as YAML is asked for, and made, as JSON. */
+export type Format = Exclude<(typeof formats)[number], 'yaml'>
 
 /** The options of a command line, as they were given. */
 export interface Options {
@@ -47,9 +49,11 @@ export class Session {
     await this.terminal.out(text)
   }
 
-  /** Shows a value as JSON: laid out for a person, on one line for a program. */
-  json(value: JsonValue): Promise<void> {
+  /** Shows a value as JSON, or as YAML: laid out for a person, on one line for a program. */
+  async json(value: JsonValue): Promise<void> {
     const { out } = this.terminal.shows
+    if (this.options.output === 'yaml')
+      return this.lines([...yamlLines(value)].map(line => (out ? clean(line) : line)))
     return this.terminal.out(`${cleanLines(JSON.stringify(value, null, out ? 2 : undefined))}\n`)
   }
 
@@ -64,8 +68,10 @@ export class Session {
     const { terminal, format, options, controller } = this
     const { out } = terminal.shows
     const { fields, sort } = options
+    const asked = { ...query, fields: fields ?? query.fields, sort }
+    if (options.output === 'yaml') return this.json(await controller.json('GET', path, asked))
     const pretty = format === 'json' && out ? 'yes' : undefined
-    const answer = await controller.send('GET', path, { ...query, fields, sort, format, pretty })
+    const answer = await controller.send('GET', path, { ...asked, format, pretty })
     checkType(answer, format)
     // A program reads JSON and CSV as they were sent.
     const shown = (piece: string) =>
@@ -138,6 +144,8 @@ export interface Verb<T extends string = TypeName> {
   /** How many words that are at least and at most, where it is not what `operands` says. */
   readonly count?: readonly [number, number]
   readonly summary: string
+  /** Another name of it, for those who know it from elsewhere. */
+  readonly also?: string
   /** The options that it takes beside those that all take. */
   readonly options?: readonly (keyof Options)[]
   /** The types that have it; all, when absent. */
@@ -159,6 +167,14 @@ export function countOf({ operands, count }: Pick<Verb, 'operands' | 'count'>): 
 /** The options of what lists, and of what changes. */
 export const chosen = ['output', 'fields', 'sort'] as const
 export const change = ['output', 'dryrun'] as const
+
+/** The verbs of a table by both their names. */
+export const byName = <T extends string>(table: Readonly<Record<string, Verb<T>>>) =>
+  new Map(
+    Object.entries(table).flatMap(([name, verb]) =>
+      [name, verb.also ?? []].flat().map(key => [key, verb] as const)
+    )
+  )
 
 /** The path of an object. */
 export const pathOf = (type: TypeName, name: string) => `/config/${type}/${encodeURIComponent(name)}`

@@ -31,6 +31,8 @@ export interface Terminal {
   confirmed(question: string): Promise<boolean>
   /** A text that is typed without echo. */
   hidden(question: string): Promise<string>
+  /** A text as a person leaves it in the editor. Throws Failure 1 where the editor ends in a failure. */
+  edited(text: string): Promise<string>
   /** All of stdin. */
   input(): Promise<Buffer>
   /** All of a file. Throws Failure 2 where it cannot be read. */

@@ -6,10 +6,11 @@ import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
 import { changed, follow, reader, secretVerbs } from './change.js'
+import { edited } from './edit.js'
 import { imageVerbs, removeImage } from './images.js'
-import { bootLines, objectLines, outcomeLines, watched } from './render.js'
+import { auditLine, bootLines, objectLines, outcomeLines, watched, within } from './render.js'
 import { change, chosen, pathOf, type Session, type Verb } from './session.js'
-import { clean, Failure, noController, refused, wrongUsage } from './terminal.js'
+import { clean, cleanLines, Failure, noController, refused, wrongUsage } from './terminal.js'
 import { bodyOf, type Described } from './values.js'
 
 const manyNodes = 'many nodes are created from a table: svcctl import FILE, see docs/day.md'
@@ -18,6 +19,7 @@ const manyNodes = 'many nodes are created from a table: svcctl import FILE, see 
 export const verbs: Readonly<Record<string, Verb>> = {
   list: {
     operands: '[SET]',
+    also: 'ls',
     summary: 'a line for each; of nodes those of a set',
     options: chosen,
     async run(session, type, [set]) {
@@ -27,6 +29,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   show: {
     operands: 'NAME',
+    also: 'get',
     summary: 'all fields of one, and who sets them',
     options: chosen,
     async run(session, type, [name = '']) {
@@ -44,6 +47,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   add: {
     operands: 'NAME [FIELD=VALUE]...',
+    also: 'create',
     summary: 'create one',
     options: change,
     assigns: true,
@@ -100,6 +104,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   rm: {
     operands: 'NAME',
+    also: 'delete',
     summary:
       'delete one that nothing uses; asks before a set of nodes goes, or the directory of an image with it',
     options: [...change, 'yes'],
@@ -113,6 +118,48 @@ export const verbs: Readonly<Record<string, Verb>> = {
       else await changed(session, `${pathOf(type, wanted)}/_delete`, undefined, done)
     }
   },
+  edit: {
+    operands: 'NAME',
+    summary: 'change one in $EDITOR; shows what would change, and asks',
+    options: [...change, 'yes'],
+    async run(session, type, [name = '']) {
+      if (type === 'node' && isNodeSet(name)) throw wrongUsage(`edit takes one node, ${name} is a node set`)
+      const path = pathOf(type, name)
+      const object = within(await session.controller.json('GET', path), 'config', type, name)
+      const body = await edited(session, objectTypes[type], path, object)
+      await save(session, type, name, body, 'updated')
+    }
+  },
+  rminterface: {
+    operands: 'NAME INTERFACE',
+    summary: 'delete an interface',
+    options: change,
+    only: ['node', 'group'],
+    async run(session, type, [name = '', on = '']) {
+      const path = `${pathOf(type, name)}/interfaces/${encodeURIComponent(on)}/_delete`
+      await changed(session, path, undefined, `interface ${on} of ${type} ${name} deleted`)
+    }
+  },
+  preview: {
+    operands: 'NAME boot|install|kickstart|files',
+    summary: 'what a node would get, with its secrets masked',
+    options: ['output'],
+    only: ['node'],
+    actions: ['boot', 'install', 'kickstart', 'files'],
+    async run(session, type, [name = '', what = '']) {
+      const path = `${pathOf(type, name)}/_render/${encodeURIComponent(what)}`
+      if (what === 'files') return session.json(await session.controller.json('GET', path))
+      const text = await (await session.controller.send('GET', path)).text()
+      if (session.format !== 'text') return session.json({ [what]: text })
+      await session.terminal.out(session.terminal.shows.out ? cleanLines(text) : text)
+    }
+  },
+  grab: transfer('grab', ['node'], 'copy a running node into the directory of an image'),
+  push: transfer(
+    'push',
+    ['node', 'group'],
+    'make running nodes the same as the directory of an image; asks before it is a group'
+  ),
   status: {
     operands: '[SET]',
     summary: 'the last state of nodes, and since when',
@@ -176,23 +223,55 @@ export const verbs: Readonly<Record<string, Verb>> = {
 export const verbsOf = (type: TypeName): Record<string, Verb> =>
   Object.fromEntries(Object.entries(verbs).filter(([, { only }]) => !only || only.includes(type)))
 
+/** A copy from a node to the directory of an image, or back. Of a dry run the lines of the request are what would change. */
+function transfer(verb: 'grab' | 'push', only: readonly TypeName[], summary: string): Verb {
+  return {
+    operands: 'NAME IMAGE',
+    ...{ summary, only, options: [...change, 'yes'] },
+    async run(session, type, [name = '', osimage = '']) {
+      const question = `Make the same as OS image ${osimage}, and delete what it does not hold, on`
+      if (type === 'group' && !session.options.dryrun)
+        await agreed(session, `@${name}`, question, 'nothing was pushed')
+      const done = `${verb} of ${type} ${name}: done`
+      await changed(session, `${pathOf(type, name)}/_os${verb}`, { osimage }, done)
+    }
+  }
+}
+
 /** `asks`: the actions that need a word of the admin for a set, and how the question begins. */
 function ofMachine(part: Part, summary: string, asks: Readonly<Record<string, string>> = {}): Verb {
   const actions: readonly string[] = commands[part]
   return {
     operands: `SET ${actions.join('|')}`,
     summary,
-    options: Object.keys(asks).length > 0 ? ['output', 'yes'] : ['output'],
+    options: [...change, ...(Object.keys(asks).length > 0 ? (['yes'] as const) : [])],
     only: ['node'],
     actions,
     async run(session, _type, [set = '', action = '']) {
-      if (!actions.includes(action)) throw wrongUsage(`${part} takes ${actions.join(', ')}, not ${action}`)
+      if (session.options.dryrun) return wouldAsk(session, set, `${part} ${action}`)
       const question = asks[action]
       const wanted = question === undefined ? set : await agreed(session, set, question, 'nothing was done')
       await act(session, part, wanted, action)
     }
   }
 }
+
+/** Tells of which nodes the BMCs would be asked, and which have none; no BMC is asked anything. */
+async function wouldAsk(session: Session, set: string, command: string): Promise<void> {
+  const query = { nodes: set, fields: 'name,BMC.ipaddress' }
+  const all = Object.entries(
+    within(await session.controller.json('GET', '/config/node', query), 'config', 'node')
+  )
+  const withBmc = (has: boolean) =>
+    all.flatMap(([name, node]) => (isObject(node) && (node['BMC.ipaddress'] !== null) === has ? [name] : []))
+  const [nodes, without] = [withBmc(true), withBmc(false)]
+  const told = (names: string[]) => `${countOf(names)}${names.length > 0 ? `: ${fold(names)}` : ''}`
+  const more = without.length > 0 ? `; no address of a BMC, so that it would fail: ${told(without)}` : ''
+  const message = `dry run, nothing was done: ${command} of ${told(nodes)}${more}`
+  await session.changed({ message, nodes, without }, '')
+}
+
+const countOf = ({ length }: readonly string[]) => (length === 1 ? '1 node' : `${length} nodes`)
 
 /** Asks the same of each node of a set, one after the other. */
 async function ofEach(
@@ -235,6 +314,29 @@ async function save(session: Session, type: TypeName, name: string, body: JsonOb
 
 /** What may be set of the cluster. */
 export const cluster: Described = { title: 'cluster', fields: clusterFields, newName: [] }
+
+/** Commands that have no type before them. */
+export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
+  nodes: {
+    operands: '[SET]',
+    summary: 'a short line for each node, or for those of a set',
+    options: chosen,
+    run: (session, _type, [nodes]) =>
+      session.rendered('/config/node', { nodes, fields: 'name,status,group,osimage,BOOTIF.ipaddress' })
+  },
+  audit: {
+    operands: '[users|machines]',
+    summary: 'the last changes, the newest first, of users or by machines; for an admin',
+    options: ['output'],
+    actions: ['users', 'machines'],
+    async run(session, _type, [by]) {
+      const monitor = within(await session.controller.json('GET', '/monitor/audit', { by }), 'monitor')
+      if (session.format !== 'text') return session.json(monitor)
+      const { audit } = monitor
+      await session.lines((Array.isArray(audit) ? audit : []).filter(isObject).map(auditLine))
+    }
+  }
+}
 
 /** What can be done with the cluster's settings. */
 export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
@@ -343,7 +445,7 @@ async function agreed(session: Session, set: string, what: string, nothing: stri
   if (nodes.length === 0) throw refused(`node set ${set} has no nodes`)
   // What is asked about is what it is done to, whatever the set stands for by then.
   const named = nodes.length === 1 ? (nodes[0] as string) : fold(nodes)
-  const many = nodes.length === 1 ? '1 node' : `${nodes.length} nodes`
+  const many = countOf(nodes)
   if (!terminal.shows.in)
     throw wrongUsage(`${nothing}: there is no terminal to ask on about ${many}, use --yes`)
   if (!(await terminal.confirmed(clean(`${what} ${many}: ${named}? [y/N] `)))) throw refused(nothing)

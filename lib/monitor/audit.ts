@@ -126,6 +126,16 @@ export class Audit {
     return inSlices(lines()).then(made => trail.add(made))
   }
 
+  /** What a user has BMCs do: one line for all the nodes, as soon as it is taken. It stores nothing, and cannot be undone. */
+  async acted(actor: Actor, nodes: readonly string[], part: string, action: string): Promise<void> {
+    const [name] = nodes
+    const which =
+      nodes.length === 1 ? { name } : { count: nodes.length, names: await inSlices(folding(nodes)) }
+    const line = { ...this.#head(actor), action: part, type: 'node', ...which }
+    this.options.told?.(line)
+    await this.#users.add([lineOf({ ...line, after: { [part]: action } })])
+  }
+
   /** One change may touch many objects: its lines carry the same mark. */
   #head({ who, from }: Pick<Actor, 'who' | 'from'>) {
     const { controller, now } = this.options

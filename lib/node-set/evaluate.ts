@@ -1,11 +1,11 @@
-import { badRequest } from '../errors.js'
+import { badRequest, notFound } from '../errors.js'
 import { cut, expand } from './expand.js'
 
 /** How many names and operands a set may have, unless the caller says it, those that it takes away again counted too. */
 const MOST_NAMES = 100_000
 /** Characters of an operand: ten thousand numbers in brackets, each by itself, are not as many. */
 const LONGEST_OPERAND = 256 * 1024
-/** So many different groups a set may name: one may take a look at each node. */
+/** So many different groups and patterns a set may name: one may take a look at each node. */
 const MOST_GROUPS = 100
 /** Characters of a node's name (rules 3.1), and of what stands behind an @: `status:` and the longest state. */
 const LONGEST = { name: 63, group: 1031 } as const
@@ -14,7 +14,7 @@ const LONGEST = { name: 63, group: 1031 } as const
 export type Resolve = (group: string) => Generator<void, Iterable<string>>
 
 /**
- * Finds the names that a node set in ClusterShell's notation stands for, each once: `node[001-100,120]`, `@group`, joined by
+ * Finds the names that a node set in ClusterShell's notation stands for, each once: `node[001-100,120]`, `node*`, `@group`, joined by
  * `,` (union), `!` (difference), `&` (intersection) and `^` (in one of both), which are applied from left to right. Whether
  * the names are nodes is not looked at. No step takes more than a few milliseconds, whatever the text. Throws ServiceError
  * 400 for what is no node set.
@@ -27,14 +27,16 @@ export function* evaluate(text: string, resolve: Resolve, most = MOST_NAMES): Ge
     if (left-- === 0) throw notASet(text, `it names more than ${most.toLocaleString('en')} nodes`)
   }
   const groups = new Map<string, Iterable<string>>()
-  function* membersOf(group: string): Generator<void, Iterable<string>> {
+  function* membersOf(group: string, isPattern: boolean): Generator<void, Iterable<string>> {
     count()
-    const known = groups.get(group)
+    const key = isPattern ? group : `@${group}`
+    const known = groups.get(key)
     if (known) return known
     if (groups.size === MOST_GROUPS) throw notASet(text, `it names more than ${MOST_GROUPS} different groups`)
+    const found = isPattern ? matching(group, yield* membersOf('all', false)) : resolve(group)
     // A copy: what is there changes between two steps.
-    const members = [...(yield* resolve(group))]
-    groups.set(group, members)
+    const members = [...(yield* found)]
+    groups.set(key, members)
     return members
   }
   function* named(operand: string): Generator<void, Set<string>> {
@@ -48,8 +50,9 @@ export function* evaluate(text: string, resolve: Resolve, most = MOST_NAMES): Ge
     for (const name of expand(pattern, longest, reason => notASet(text, reason))) {
       yield
       if (name === undefined) continue
-      if (!isGroup) add(name)
-      else for (const member of yield* membersOf(name)) yield add(member)
+      const isPattern = !isGroup && /[*?]/.test(name)
+      if (!isGroup && !isPattern) add(name)
+      else for (const member of yield* membersOf(name, isPattern)) yield add(member)
     }
     return names
   }
@@ -64,7 +67,27 @@ export function* evaluate(text: string, resolve: Resolve, most = MOST_NAMES): Ge
 }
 
 /** Whether a text in a path is a set: no name has one of these characters. */
-export const isNodeSet = (text: string): boolean => /[[@,!&^]/.test(text)
+export const isNodeSet = (text: string): boolean => /[[@,!&^*?]/.test(text)
+
+/** The names that a pattern stands for; `*` is any characters, `?` is one. Throws 404 where there are none. */
+function* matching(pattern: string, names: Iterable<string>): Generator<void, string[]> {
+  const found: string[] = []
+  for (const name of names) yield void (isLike(pattern, name) && found.push(name))
+  if (found.length === 0) throw notFound(`node set: no node has a name like ${cut(pattern)}`)
+  return found
+}
+
+/** No regular expression: one made of many `*` takes hours for a name that it does not match. */
+function isLike(pattern: string, name: string): boolean {
+  let [at, star, from] = [0, -1, 0]
+  for (let i = 0; i < name.length; ) {
+    if (pattern[at] === '*') [star, from] = [at++, i]
+    else if (pattern[at] === '?' || pattern[at] === name[i]) [at, i] = [at + 1, i + 1]
+    else if (star < 0) return false
+    else [at, i] = [star + 1, ++from]
+  }
+  return /^\**$/.test(pattern.slice(at))
+}
 
 interface Operation {
   readonly operator: string

@@ -65,7 +65,12 @@ t.test('what svcctl sends is taken as it is: it says that it does not speak the 
       ...{ env, shows: { out: false, err: false, in: false }, file: namedFile },
       out: async text => void said.push(text),
       err: text => void said.push(text),
-      ...{ confirmed: async () => false, hidden: async () => '', input: async () => Buffer.from(input) }
+      ...{
+        confirmed: async () => false,
+        edited: async text => text,
+        hidden: async () => '',
+        input: async () => Buffer.from(input)
+      }
     })
   t.equal(
     await svcctl(['login', '--stdin'], readFileSync(join(on.directory, 'state', 'admin-password'), 'utf8')),

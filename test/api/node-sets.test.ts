@@ -20,6 +20,7 @@ const enc = encodeURIComponent
 t.test('read', async t => {
   for (const state of ['site.early: 1', 'site.check: disk']) await c.post('/monitor/node/n2', { state })
   await c.post('/monitor/node/n3', { state: 'installer.failed: unpack: no space' })
+  await c.post('/monitor/node/n1', { state: 'running.degraded: ssh.service' })
   const table: [set: string, names: string[]][] = [
     ['n[1-2]', ['n1', 'n2']],
     ['n[1-3]!n2', ['n1', 'n3']],
@@ -33,7 +34,10 @@ t.test('read', async t => {
     ['@status:installer.failed: bootloader', []],
     ['@status:site.check', ['n2']],
     ['@status:site.early', []],
-    ['@osimage:compute&n[2-9]', ['n2', 'n3']]
+    ['@osimage:compute&n[2-9]', ['n2', 'n3']],
+    ['n*', ['n1', 'n2', 'n3']],
+    ['*[2-3],l*n', ['n2', 'n3', 'login']],
+    ['@failed', ['n1', 'n3']]
   ]
   for (const [set, expected] of table) {
     t.same(await of(`/config/node/${enc(set)}`), expected, set)
@@ -57,6 +61,7 @@ t.test('what is refused', async t => {
           200
         )}: there is no node x0y0, x1y1, x2y4, x3y9, x4y16, x5y25, x6y36, x7y49, x8y64, x9y81 and 50 more`
     ],
+    ['n9*', 404, 'node set: no node has a name like n9*'],
     ['@none', 404, 'node set: there is no group none'],
     ['@osimage:none', 404, 'node set: there is no OS image none'],
     [

@@ -118,6 +118,27 @@ t.test('make says which Node it needs, before anything else fails', async t => {
   t.match(await made(), /^npm was asked$/m)
 })
 
+t.test('make says what it does before it is silent for long', async t => {
+  const bare = t.testdir({ bin: {}, build: { 'bundle.mjs': '' }, lib: {}, node_modules: {} })
+  for (const file of ['package.json', 'package-lock.json', 'tsconfig.json', 'tsconfig.build.json'])
+    writeFileSync(join(bare, file), file === 'package.json' ? '"node": ">=20.17"' : '{}')
+  for (const file of ['Makefile', 'build/node-version.sh']) cpSync(join(checkout, file), join(bare, file))
+  const program = (name: string, text: string) =>
+    writeFileSync(join(bare, 'bin', name), `#!/bin/sh\n${text}\n`, { mode: 0o755 })
+  program('npm', 'echo "npm $*" >&2; mkdir -p dist; [ "$3" != lint ]')
+  program('node', 'case $1 in -p) echo 20.17.0 ;; build*) exit 0 ;; *) echo 20.17.0 ;; esac')
+  const said = async (goal: string) => {
+    const make = [`PATH=${join(bare, 'bin')}:/usr/bin`, '/usr/bin/make', '-s', '-C', bare, goal]
+    return (await start('/usr/bin/env', make).ended).stderr.split('\n')
+  }
+  const [first = '', ci, second = '', build, ...rest] = await said('build')
+  t.same([ci, build, rest], ['npm ci --no-audit --no-fund', 'npm run --silent build', ['']])
+  t.match(first, /packages.* minutes/)
+  t.match(second, /code.* half a minute/)
+  t.match(await said('lint'), [/type check.* half a minute/, 'npm run --silent lint'])
+  t.same(await said('build'), [''], 'what is there already is told of with no word')
+})
+
 const places = `[paths]\nstate = state\ntemplates = ${join(tree, 'templates')}\n`
 
 // rules 7.7

@@ -83,6 +83,7 @@ async function here(args: readonly string[], { tty = false, input = '', more = {
       wrote.stderr += text
     },
     ...{ confirmed: async question => (await asked(question)) === 'y', hidden: asked, file: namedFile },
+    edited: async text => text,
     input: async () => Buffer.from(input)
   })
   return { code, ...wrote }
@@ -657,7 +658,7 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
   ]
   const wrong: [string[], RegExp][] = [
     [[], /which command\?/],
-    [['nodes'], /unknown command nodes \(did you mean "node"\?\): /],
+    [['nodde'], /unknown command nodde \(did you mean "node"\?\): /],
     [['constructor', 'list'], /unknown command constructor/],
     [['node', 'toString'], /unknown verb toString: /],
     [['node', 'staus'], /unknown verb staus \(did you mean "status"\?\): /],
@@ -680,7 +681,7 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
       ['node', 'power', 'node001', 'explode'],
       /power takes status, on, off, soft, cycle, reset, boot, not explode/
     ],
-    [['node', 'power', 'node001', 'on', '--dryrun'], /node power takes no --dryrun/],
+    [['node', 'power', 'node001', 'on', '--sort', 'name'], /node power takes no --sort/],
     [['node', 'list', '-o', 'xml'], /-o must be one of text, json, csv/],
     [['node', 'list', '--url', 'controller:7050'], /must look like http:/]
   ]
@@ -958,8 +959,8 @@ t.test('completion for bash', async t => {
       _svcctl; echo "\${COMPREPLY[*]}"
     done`
   const lines: [string, string][] = [
-    ['svcctl n', 'network node'],
-    ['svcd ctl node p', 'power'],
+    ['svcctl n', 'nodes network node'],
+    ['svcd ctl node p', 'preview push power'],
     [`${program} node set node0`, 'node001 node002'],
     ['svcctl --url http://x node set node001 netb', 'netboot= netboot_once='],
     ['svcctl node set node001 netboot=', 'yes no'],

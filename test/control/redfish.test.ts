@@ -407,3 +407,37 @@ function flood(response: import('node:http').ServerResponse): void {
   response.on('drain', more)
   more()
 }
+
+// rules 13.1, 13.2, 11.4
+t.test('what changes a machine is in the audit log, what reads is not', async t => {
+  const file = join(c.directory, 'state', 'audit.log')
+  const lines = () => readFileSync(file, 'utf8').trimEnd().split('\n')
+  const before = lines().length
+  await act('power', 'n1', 'status')
+  await act('power', 'n1', 'on')
+  await act('power', 'n1', 'nonsense')
+  await act('power', 'nobody', 'off')
+  await act('chassis', 'n2', 'identify')
+  for (const action of ['off', 'status'])
+    await follow(c, 'power', (await ask(c, 'power', action, 'n[1-2]')).body.request_id)
+  await act('sel', 'n1', 'clear')
+  const { audit } = (await c.get('/monitor/audit')).body.monitor
+  const told = lines()
+    .slice(before)
+    .map(line => JSON.parse(line))
+  t.same(audit.slice(0, 4), [...told].reverse())
+  t.match(told, [
+    {
+      who: 'user admin',
+      from: '127.0.0.1',
+      action: 'power',
+      type: 'node',
+      name: 'n1',
+      after: { power: 'on' }
+    },
+    { action: 'chassis', name: 'n2', after: { chassis: 'identify' } },
+    { action: 'power', type: 'node', count: 2, names: 'n[1-2]', after: { power: 'off' } },
+    { action: 'sel', name: 'n1', after: { sel: 'clear' } }
+  ])
+  t.equal(told.length, 4)
+})

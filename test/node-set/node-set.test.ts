@@ -44,11 +44,29 @@ t.test('what a set stands for', async t => {
     ['@all!@compute', ['login']],
     ['@osimage:rocky,node[001-002]&@all', ['login', 'node001', 'node002']],
     ['@rack[1-2]', ['a', 'b']],
+    ['node*', ['node001', 'node002']],
+    ['node00?!*2', ['node001']],
+    ['*o*e**1', ['node001']],
+    ['log*,node*[1-1]', ['login', 'node001']],
     ['n1!n1', []]
   ]
   for (const [set, expected] of table) t.strictSame(new Set(names(set)), new Set(expected), set)
   for (const name of ['node001', 'a-b.c_d', '5']) t.notOk(isNodeSet(name), name)
   for (const [set] of table.slice(1)) t.ok(isNodeSet(set), set)
+})
+
+t.test('a pattern that matches none, and one that a regular expression would not end with', async t => {
+  t.throws(() => names('nod'.concat('?')), /no node has a name like nod\?$/)
+  const long = 'a'.repeat(63)
+  const of = function* () {
+    yield
+    return Array.from({ length: 5000 }, () => long)
+  }
+  t.throws(() => evaluate(`${'a*'.repeat(31)}b`, of), /no node has a name like a\*a/)
+  const many = Array.from({ length: 100 }, (_, i) => `n*${i}`).join(',')
+  t.throws(() => names(`*,${many}`), /no node has a name like n\*0$/)
+  const each = Array.from({ length: 100 }, (_, i) => `*${'?'.repeat(i % 6)}${'*'.repeat(i / 6)}`).join(',')
+  t.throws(() => names(each), { message: /more than 100 different groups/ })
 })
 
 t.test('what is no set', async t => {

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { transformSync } from 'esbuild'
@@ -23,6 +24,7 @@ export function builtTree(directory: string): string {
   writeFileSync(join(directory, 'dist', 'commit'), 'baked\n')
   for (const name of copied) cpSync(join(checkout, name), join(directory, name), { recursive: true })
   symlinkSync(join(checkout, 'node_modules'), join(directory, 'node_modules'))
+  execFileSync(process.execPath, [join(directory, 'build', 'bundle.mjs')])
   return directory
 }
 

@@ -1,0 +1,19 @@
+// Puts the client into one file, dist/svcctl.js: a shell's completion starts it at each Tab, and a hundred small files
+// take longer to load than it takes to ask the controller. `node build/bundle.mjs [DIRECTORY]`, of a built checkout.
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { buildSync } from 'esbuild'
+
+const root = process.argv[2] ?? fileURLToPath(new URL('..', import.meta.url))
+// What it reads beside itself, the commit and ../package.json, is found from dist/ as from dist/version.js.
+const contents = `import { ctl } from './cli/ctl.js'
+import { failureLines } from './cli/failure.js'
+process.exit(await ctl(process.argv.slice(3)).catch(error => {
+  for (const line of failureLines(error)) process.stderr.write(line + '\\n')
+  return 1
+}))`
+buildSync({
+  stdin: { contents, resolveDir: join(root, 'dist') },
+  outfile: join(root, 'dist', 'svcctl.js'),
+  ...{ bundle: true, minify: true, platform: 'node', format: 'esm', target: 'es2022', logLevel: 'warning' }
+})

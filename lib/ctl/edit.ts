@@ -1,0 +1,99 @@
+import { isObject, type JsonObject, type JsonValue, utf8 } from '../json.js'
+import { base64, type Field } from '../model/field.js'
+import { dryRunLines } from './render.js'
+import type { Session } from './session.js'
+import { clean, Failure, refused, wrongUsage } from './terminal.js'
+import { bodyOf, type Described, ofInterface, settable } from './values.js'
+
+const head = `# One FIELD=VALUE a line, as for \`set\`; FIELD= unsets. The lines of a longer text stand below it, indented by 4 blanks.
+# Lines that begin with # do not count; those with values of the group or the cluster show what another value would replace.
+`
+
+/**
+ * Has a person edit what an object sets in the editor; gives the body that changes what was edited, once its dry run was shown
+ * and agreed to (rules 14.8). A text that is refused can be edited again.
+ * @throws Failure 1 where the answer is no or nothing was edited, 2 where there is no terminal to ask on
+ */
+export async function edited(session: Session, type: Described, path: string, object: JsonObject) {
+  const { terminal, controller, options, paint } = session
+  const first = head + [...linesOf(type, object)].join('\n')
+  const before = valuesIn(first)
+  if (!options.yes && !options.dryrun && !terminal.shows.in)
+    throw wrongUsage('nothing was changed: there is no terminal to ask on, use --yes')
+  for (let text = first; ; ) {
+    text = await terminal.edited(text)
+    try {
+      const after = valuesIn(text)
+      const words = [...after].flatMap(([key, value]) =>
+        before.get(key) === value ? [] : [wordOf(key, value)]
+      )
+      for (const key of before.keys()) if (!after.has(key)) words.push(`${key}=`)
+      if (words.length === 0) throw refused('nothing was edited, and nothing was changed')
+      // What `-` stands for on a command line is the text of one hyphen here.
+      const body = await bodyOf(type, words, async place => Buffer.from(place))
+      if (options.dryrun) return body
+      const told = await controller.json('POST', path, { dryrun: 'yes' }, body)
+      terminal.err([...dryRunLines(told, paint), ''].join('\n'))
+      if (options.yes || (await terminal.confirmed('Change this? [y/N] '))) return body
+    } catch (error) {
+      if (!(error instanceof Failure) || text === first || !terminal.shows.in) throw error
+      terminal.err(`${clean(error.message)}\n`)
+    }
+    if (!(await terminal.confirmed('Edit it again? [y/N] '))) throw refused('nothing was changed')
+  }
+}
+
+const wordOf = (key: string, value: string) => `${key}=${value.startsWith('@') ? '@' : ''}${value}`
+
+/** The values of a text that was edited. Throws Failure 2 naming the line that is none. */
+function valuesIn(text: string): Map<string, string> {
+  const values = new Map<string, string>()
+  // The field that an indented line belongs to.
+  let [key, blanks] = ['', '']
+  for (const [i, line] of text.split(/\r?\n/).entries()) {
+    if (key !== '' && line.startsWith('    ')) {
+      values.set(key, `${values.get(key)}${blanks}${line.slice(4)}\n`)
+      blanks = ''
+    } else if (line.trim() === '') blanks += '\n'
+    else if (line.startsWith('#')) key = ''
+    else {
+      const [, name = '', value = ''] = /^([^\s=]+)=(.*)$/.exec(line) ?? []
+      const why = name === '' ? 'FIELD=VALUE is needed, or 4 blanks before the line of a text' : 'given twice'
+      if (name === '' || values.has(name)) throw wrongUsage(`line ${i + 1}: ${line}: ${why}`)
+      values.set(name, value)
+      ;[key, blanks] = [value === '' ? name : '', '']
+    }
+  }
+  return values
+}
+
+/** What may be set of an object, as it is; what comes from elsewhere as a comment. */
+function* linesOf(type: Described, object: JsonObject): Generator<string> {
+  const told = (field: Field, key: string, value: JsonValue = null, source: JsonValue = null) => {
+    const text = shown(field, value)
+    if (text === undefined) return `# ${key} holds no text`
+    const mark = source === null || source === type.title ? '' : `# (${source}) `
+    const lines = text.replace(/\n$/, '').split('\n')
+    return text.includes('\n')
+      ? [`${key}=`, ...lines.map(line => `    ${line}`)].map(line => mark + line).join('\n')
+      : `${mark}${key}=${text}`
+  }
+  for (const field of settable(type)) {
+    const [value, source] = [object[field.name], object[`_${field.name}_source`]]
+    if (!field.merged) yield told(field, field.name, value, source)
+    else
+      for (const [name, one] of Object.entries(isObject(value) ? value : {}))
+        yield told(field, `${field.name}.${name}`, one, isObject(source) ? source[name] : undefined)
+  }
+  const { interfaces } = object
+  for (const entry of Array.isArray(interfaces) ? interfaces.filter(isObject) : [])
+    for (const field of ofInterface(type).filter(({ name }) => name !== 'force'))
+      yield told(field, `${entry.interface}.${field.name}`, entry[field.name])
+}
+
+function shown({ type }: Field, value: JsonValue): string | undefined {
+  if (type === base64 && typeof value === 'string') return utf8(Buffer.from(value, 'base64'))
+  if (Array.isArray(value) && value.every(one => typeof one !== 'object')) return value.join(',')
+  if (typeof value === 'boolean') return value ? 'yes' : 'no'
+  return typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value ?? '')
+}

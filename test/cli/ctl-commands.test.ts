@@ -1,0 +1,475 @@
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import t, { type Test } from 'tap'
+import { client, namedFile } from '../../lib/ctl/client.js'
+import { outcomeLines } from '../../lib/ctl/render.js'
+import { yamlLines } from '../../lib/ctl/yaml.js'
+import { addNode, bmcCluster } from '../support/bmc-cluster.js'
+import { builtTree, onTerminal } from '../support/built-tree.js'
+import { start } from '../support/child.js'
+import { Controller } from '../support/controller.js'
+import { output } from '../support/programs.js'
+import { svcctlFor } from '../support/svcctl.js'
+
+const c = await Controller.start(t)
+const directory = t.testdir({ node: {}, editor: {} })
+const env = svcctlFor(join(directory, 'node'), c)
+await c.post('/config/network/lab', { network: '10.150.0.0/16' })
+await c.post('/config/group/compute', {
+  domain: 'lab',
+  variables: { rack: '7' },
+  interfaces: [{ interface: 'BOOTIF', network: 'lab' }]
+})
+for (const i of [1, 2, 3]) await c.post(`/config/node/node00${i}`, { group: 'compute' })
+
+/** One run in this process: what a person types to questions, one after the other, and does in the editor. */
+async function run(
+  args: readonly string[],
+  { types, edits = [] }: { types?: string[]; edits?: ((text: string) => string)[] } = {}
+) {
+  const said = { stdout: '', stderr: '' }
+  const asked = async (question: string) => {
+    said.stderr += question
+    return types?.shift() === 'y'
+  }
+  const code = await client(args, {
+    shows: { out: false, err: false, in: types !== undefined },
+    ...{ env, file: namedFile, confirmed: asked, hidden: async () => '', input: async () => Buffer.from('') },
+    out: async text => {
+      said.stdout += text
+    },
+    err: text => {
+      said.stderr += text
+    },
+    edited: async text => (edits.shift() ?? (same => same))(text)
+  })
+  return { code, ...said }
+}
+async function ok(t: Test, ...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await run(args)
+  t.same([code, stderr], [0, ''], args.join(' '))
+  return stdout
+}
+const node = async (name: string) => (await c.get(`/config/node/${name}`)).body.config.node[name]
+
+// rules 14.8
+t.test('the same verbs by the names that other programs have, and fields as options', async t => {
+  t.equal(
+    await ok(t, 'network', 'create', 'other', '--network=10.151.0.0/16', 'comment=x'),
+    'network other created\n'
+  )
+  t.match(await ok(t, 'network', 'get', 'other'), /^network +10\.151\.0\.0\/16$/m)
+  t.equal(await ok(t, 'network', 'ls', '--fields=name', '--sort=-name'), 'name\nother\nlab\n')
+  await ok(t, 'network', 'set', 'other', '--comment=a=b --c')
+  t.match(await ok(t, 'network', 'show', 'other'), /^comment +a=b --c$/m)
+  t.equal(await ok(t, 'network', 'delete', 'other'), 'network other deleted\n')
+  await ok(t, 'node', 'set', 'node00*', '--variables.rack=8', '--BOOTIF.options=mtu=9000')
+  t.match(await node('node003'), { variables: { rack: '8' }, interfaces: [{ options: 'mtu=9000' }] })
+  await ok(t, 'node', 'set', 'node00?', 'variables.rack=', 'BOOTIF.options=')
+  const wrong: [string[], RegExp][] = [
+    [
+      ['node', 'set', 'node001', '--commet=x'],
+      /a node has no field commet \(did you mean comment\?\)|commet/
+    ],
+    [['node', 'list', '--comment=x', 'y'], /usage: svcctl node list \[SET\]/],
+    [['node', 'set', 'node001', '--dryrun=yes'], /--dryrun/],
+    [['node', 'delte', 'x'], /unknown verb delte \(did you mean "delete"\?\)/],
+    [['nodes', 'a', 'b'], /usage: svcctl nodes \[SET\]/],
+    [['audit', 'people'], /audit takes users, machines, not people/],
+    [['node', 'preview', 'node001', 'all'], /preview takes boot, install, kickstart, files, not all/],
+    [['node', 'edit', 'node*'], /edit takes one node/]
+  ]
+  for (const [args, message] of wrong)
+    t.match(await run(args), { code: 2, stdout: '', stderr: message }, args.join(' '))
+  const help = await ok(t, '--help')
+  for (const line of [/^ {2}list, ls \[SET\]/m, /^ {2}nodes \[SET\]/m, /^ {2}audit /m, /json, csv or yaml/])
+    t.match(help, line)
+})
+
+// rules 14.8
+t.test('short tables, interfaces, previews, the audit log', async t => {
+  t.equal(
+    await ok(t, 'nodes', 'node*[1-1]'),
+    'name     status  group    osimage  BOOTIF.ipaddress\nnode001  -       compute  -        10.150.0.1\n'
+  )
+  t.equal(await ok(t, 'nodes', '--fields', 'name', '-o', 'csv'), 'name\r\nnode001\r\nnode002\r\nnode003\r\n')
+  await ok(t, 'group', 'set', 'compute', 'ib0.network=lab')
+  t.match(await ok(t, 'group', 'rminterface', 'compute', 'ib0', '--dryrun'), /^dry run, nothing was changed/)
+  t.equal((await c.get('/config/group/compute')).body.config.group.compute.interfaces.length, 2)
+  await ok(t, 'group', 'rminterface', 'compute', 'ib0')
+  t.equal((await c.get('/config/group/compute')).body.config.group.compute.interfaces.length, 1)
+  t.match(await run(['node', 'rminterface', 'node001', 'nothing']), { code: 1, stderr: /nothing/ })
+  t.match(await ok(t, 'node', 'preview', 'node001', 'boot'), /^#!ipxe/)
+  t.match(JSON.parse(await ok(t, 'node', 'preview', 'node001', 'boot', '-o', 'json')), { boot: /^#!ipxe/ })
+  t.match(JSON.parse(await ok(t, 'node', 'preview', 'node001', 'files')), { config: { node: {} } })
+  await ok(t, 'node', 'set', 'node002', 'comment=heard')
+  const [first = ''] = (await ok(t, 'audit')).split('\n')
+  t.match(first, /^20\S+Z {2}user admin {2}127\.0\.0\.1 {2}update {2}node {2}node002 {2}comment: heard$/)
+  t.equal(await ok(t, 'audit', 'machines'), '')
+  t.match(JSON.parse(await ok(t, 'audit', '-o', 'json')).audit[0], { name: 'node002' })
+})
+
+// rules 14.8
+t.test('an object is edited, shown, and changed after a question', async t => {
+  const script = '#!/bin/sh\n\n  echo "a"\n'
+  await c.post('/config/group/compute', { postscript: Buffer.from(script).toString('base64') })
+  await c.post('/config/node/node001', { prescript: Buffer.from(script).toString('base64'), comment: '@x' })
+  const all = () => c.get('/config/node').then(({ text }) => text)
+  const before = await all()
+  let seen = ''
+  const nothing = await run(['node', 'edit', 'node001'], { types: [], edits: [text => (seen = text)] })
+  t.match(nothing, { code: 1, stderr: /nothing was edited/ })
+  t.match(seen, /^group=compute$/m)
+  t.match(seen, /^comment=@x$/m)
+  t.match(seen, /^prescript=\n {4}#!\/bin\/sh\n {4}\n {6}echo "a"$/m)
+  t.match(seen, /^# \(group\) postscript=\n# \(group\) {5}#!\/bin\/sh$/m)
+  t.match(seen, /^# \(group\) domain=lab$/m)
+  t.match(seen, /^# \(group\) variables\.rack=7$/m)
+  t.match(seen, /^BOOTIF\.ipaddress=10\.150\.0\.1$/m)
+  const edit = (text: string) =>
+    text
+      .replace('comment=@x', 'comment=@y=z')
+      .replace('# (group) domain=lab', 'domain=own')
+      .replace('      echo "a"', '\n    echo b\n    # c')
+      .replace(/^# \(group\) variables.rack=7$/m, 'variables.rack=-')
+      .replace('BOOTIF.ipaddress=10.150.0.1', 'BOOTIF.ipaddress=10.150.0.9')
+  const dry = await run(['node', 'edit', 'node001', '--dryrun'], { types: [], edits: [edit] })
+  t.match(dry, { code: 0, stdout: /^dry run, nothing was changed: 1 node would be changed\n/ })
+  t.match(await run(['node', 'edit', 'node001'], { types: ['n', 'n'], edits: [edit] }), {
+    ...{ code: 1, stdout: '' },
+    stderr:
+      /node node001 would be changed:\n.*Change this\? \[y\/N\] Edit it again\? .*nothing was changed\n$/s
+  })
+  t.match(await run(['node', 'edit', 'node001'], { edits: [edit] }), {
+    code: 2,
+    stderr: /no terminal.*--yes/
+  })
+  t.equal(await all(), before)
+  // What was typed is not lost by a slip: the editor has it again.
+  let again = ''
+  const slip = (text: string) => edit(text).replace('netboot', 'nteboot').replace('domain=own', 'domian=own')
+  const mended = (text: string) => {
+    again = text
+    return text.replace('domian', 'domain')
+  }
+  const done = await run(['node', 'edit', 'node001'], { types: ['y', 'y'], edits: [slip, mended] })
+  t.match(done, {
+    code: 0,
+    stdout: /^node node001 updated\n/,
+    stderr: /has no field domian.*Edit it again\?/s
+  })
+  t.match(again, /^comment=@y=z$/m)
+  const now = await node('node001')
+  t.match(now, { comment: '@y=z', domain: 'own', variables: { rack: '-' } })
+  t.equal(now.interfaces[0].ipaddress, '10.150.0.9')
+  t.equal(Buffer.from(now.prescript, 'base64').toString(), '#!/bin/sh\n\n\necho b\n# c\n')
+  // A line that is taken away unsets its field.
+  await run(['node', 'edit', 'node001', '--yes'], {
+    edits: [
+      text =>
+        text.replace(/^(?:domain|comment|variables)[^\n]*\n/gm, '').replace(/^prescript=\n(?: {4}.*\n)+/m, '')
+    ]
+  })
+  t.match(await node('node001'), { comment: null, domain: 'lab', variables: { rack: '7' }, prescript: '' })
+  const wrong: [(text: string) => string, RegExp][] = [
+    [text => `${text}\nnonsense`, /line \d+: nonsense: FIELD=VALUE is needed/],
+    [text => `${text}\ncomment=b`, /comment=b: given twice/],
+    [
+      text => text.replace('netboot=yes', 'netboot=maybe').replace('# (default) netboot', 'netboot'),
+      /yes or no/
+    ],
+    [text => text.replace('group=compute', 'group=nowhere'), /nowhere/]
+  ]
+  for (const [edit, message] of wrong)
+    t.match(await run(['node', 'edit', 'node001', '--yes'], { edits: [edit] }), {
+      code: /1|2/,
+      stderr: message
+    })
+  await c.post('/config/node/node001', {
+    comment: null,
+    interfaces: [{ interface: 'BOOTIF', ipaddress: '10.150.0.1' }]
+  })
+  t.match(await run(['node', 'edit', 'nobody'], { types: [] }), { code: 1, stderr: /nobody/ })
+})
+
+// rules 14.8
+t.test('the editor is a program with its arguments; its text is for nobody else', async t => {
+  const editor = join(directory, 'editor', 'it')
+  writeFileSync(
+    editor,
+    '#!/bin/sh\nstat -c "%a %U" "$3" "$(dirname "$3")"\necho "$1 $2"\nsed -i "s/^comment=.*/comment=of $1 $2/" "$3"\n'
+  )
+  chmodSync(editor, 0o755)
+  const edit = (more: object) =>
+    start('svcctl', ['node', 'edit', 'node002', '--yes'], { input: '', env: { ...env, VISUAL: '', ...more } })
+      .ended
+  const done = await edit({ EDITOR: `${editor}  one $(id)` })
+  t.match(done, { code: 0, stdout: /^600 root\n700 root\none \$\(id\)\n.*node node002 updated\n$/s })
+  t.equal((await node('node002')).comment, 'of one $(id)')
+  t.match(await edit({ EDITOR: 'false' }), { code: 1, stderr: /nothing was changed: false .*ended with 1/ })
+  t.match(await edit({ EDITOR: '/nowhere/vi' }), {
+    code: 1,
+    stderr: /nothing was changed: \/nowhere\/vi .*ENOENT/
+  })
+  t.equal((await node('node002')).comment, 'of one $(id)')
+  const asked = onTerminal(
+    'env',
+    ...Object.entries({ ...env, EDITOR: `${editor} two x` }).map(([k, v]) => `${k}=${v}`),
+    'svcctl',
+    'node',
+    'edit',
+    'node002'
+  )
+  await asked.says('Change this? [y/N] ')
+  asked.type('y\r')
+  t.match(await asked.ended, { code: 0, stdout: /node node002 updated/ })
+  t.equal((await node('node002')).comment, 'of two x')
+})
+
+/** What Python reads from YAML, and from JSON, of the same values. */
+const load = `import json, sys, yaml
+for line in sys.stdin:
+  given = json.loads(line)
+  if yaml.safe_load(given["yaml"]) != given["value"]: sys.exit("differs: " + line + repr(yaml.safe_load(given["yaml"])))
+`
+t.test('YAML says what the JSON says, to a parser of another maker', async t => {
+  await output('python3', ['-c', 'import yaml'])
+  const same = async (values: unknown[]) => {
+    const lines = values
+      .map(one => ({ value: one }))
+      .map(value => JSON.stringify({ value, yaml: [...yamlLines(value as never), ''].join('\n') }))
+    const { code, stderr } = await start('python3', ['-c', load], { input: lines.join('\n') }).ended
+    t.equal(code, 0, stderr)
+  }
+  const texts = [
+    ...[
+      '',
+      'a',
+      'no',
+      'Yes',
+      'null',
+      '~',
+      '12',
+      '1e3',
+      '0x1f',
+      '1.5',
+      '52:54:00:00:00:01',
+      '2026-01-01',
+      '10.1.1.1'
+    ],
+    ...[
+      '- a',
+      'a: b',
+      'a #b',
+      '#a',
+      '@a',
+      '`a',
+      '*a',
+      '&a',
+      '!a',
+      '%a',
+      '[a',
+      '{a',
+      '"a',
+      "'a",
+      'a ',
+      ' a',
+      '=',
+      '<<'
+    ],
+    ...[
+      'a\n',
+      'a\nb',
+      'a\n\nb\n\n',
+      '\na\n',
+      '  a\nb\n',
+      '\n',
+      '\n\n',
+      ' \n a',
+      'a\tb\n',
+      '\ta\n',
+      'a\r\nb\n',
+      'a: |\n  b\n'
+    ],
+    ...[
+      '\u0000',
+      '\u0085a\n',
+      '\u2028',
+      '\ufeffa',
+      'é ü\n漢\n',
+      '#!/bin/sh\necho "a: b" # c\n',
+      'a\n \nb\n',
+      '---\n',
+      '...\na'
+    ]
+  ]
+  await same(
+    texts.flatMap(text => [
+      text,
+      [text],
+      { [text]: text },
+      { a: [{ b: text, c: [text, []] }, [[text]]], d: {} }
+    ])
+  )
+  const values: unknown[] = []
+  const string = fc.string({ unit: fc.constantFrom(...' \n:#-|>"\'a1é[]{},&*!%@`~?\t'), maxLength: 12 })
+  const { tree } = fc.letrec(tie => ({
+    tree: fc.oneof(
+      { maxDepth: 3 },
+      ...[string, fc.boolean(), fc.integer(), fc.constant(null)],
+      fc.array(tie('tree'), { maxLength: 3 }),
+      fc.dictionary(string, tie('tree'), { maxKeys: 3, noNullPrototype: true })
+    )
+  }))
+  fc.assert(
+    fc.property(tree, value => void values.push(value)),
+    { numRuns: 2000 }
+  )
+  await same(values)
+  const shown = await ok(t, 'node', 'show', 'node001', '-o', 'yaml')
+  t.match(shown, /^config:\n {2}node:\n {4}node001:\n {6}name: node001\n/)
+  t.match(shown, /^ {6}interfaces:\n {8}- interface: BOOTIF\n {10}\w+: /m)
+  t.match(shown, /^ {10}ipaddress: "10\.150\.0\.1"$/m)
+  t.match(await ok(t, 'node', 'list', '-o', 'yaml', '--fields', 'name'), /^ {4}node003:\n {6}name: node003$/m)
+  t.match(await ok(t, 'node', 'set', 'node003', 'comment=x', '-o', 'yaml'), 'message: node node003 updated\n')
+  t.match(await run(['node', 'secrets', 'node001', '-o', 'yaml']), { code: 0 })
+})
+
+t.test(
+  'a dry run of power names the nodes and asks no BMC; failures are told without the address',
+  async t => {
+    await bmcCluster(c)
+    for (const i of [1, 2]) await addNode(c, `b${i}`, `127.7.0.${i}`)
+    const jobs = async () => (await c.get('/monitor/request')).text
+    const before = await jobs()
+    t.equal(
+      await ok(t, 'node', 'power', 'b1', 'off', '--dryrun'),
+      'dry run, nothing was done: power off of 1 node: b1\n'
+    )
+    t.equal(
+      await ok(t, 'node', 'power', '@compute', 'reset', '--dryrun'),
+      'dry run, nothing was done: power reset of 2 nodes: b[1-2]; no address of a BMC, so that it would fail: 3 nodes: node[001-003]\n'
+    )
+    t.match(JSON.parse(await ok(t, 'node', 'sel', 'b*', 'clear', '--dryrun', '-o', 'json')), {
+      nodes: ['b1', 'b2']
+    })
+    t.match(await run(['node', 'power', 'nobody', 'off', '--dryrun']), { code: 1, stderr: /nobody/ })
+    t.equal(await jobs(), before)
+    const lines = (messages: Record<string, string>) => [
+      ...outcomeLines(
+        new Map(Object.entries(messages).map(([name, message]) => [name, { failed: true, message }])),
+        (_, text) => text
+      )
+    ]
+    t.same(lines({ b1: '127.7.0.1: no answer', b2: '127.7.0.2: no answer', b3: '127.7.0.3: refused' }), [
+      'b[1-2]: failed: no answer',
+      'b3: failed: 127.7.0.3: refused'
+    ])
+    t.same(lines({ b1: 'fd00::1: connect 1.2.3.4:623 of b1', b2: 'fd00::2: connect 1.2.3.5:623 of b2' }), [
+      'b[1-2]: failed: connect ADDRESS:623 of the node'
+    ])
+  }
+)
+
+// rules 14.5, 14.8
+t.test('grab and push are followed; a group is asked about', async t => {
+  const asked: string[] = []
+  const server = createServer((request, response) => {
+    asked.push(`${request.method} ${request.url}`)
+    const json = (body: object) =>
+      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+    if (request.url?.startsWith('/config/status'))
+      json({ request_id: '7', state: 'done', progress: 1, message: 'new /etc/a;;deleted /etc/\u001bb' })
+    else if (request.method === 'POST')
+      json({ request_id: '7', state: 'queued', progress: 0, message: 'queued' })
+    else json({ config: { node: { node001: {}, node002: {} } } })
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const on = ['--url', `http://127.0.0.1:${(server.address() as AddressInfo).port}`]
+  t.equal(
+    await ok(t, 'node', 'grab', 'node001', 'debian', '--dryrun', ...on),
+    'queued\nnew /etc/a\ndeleted /etc/\\u001bb\n'
+  )
+  t.equal(await ok(t, 'node', 'push', 'node001', 'debian', ...on), 'push of node node001: done\n')
+  const push = ['group', 'push', 'compute', 'debian']
+  const question =
+    'Make the same as OS image debian, and delete what it does not hold, on 2 nodes: node[001-002]? [y/N] '
+  t.same(await run([...push, ...on], { types: ['n'] }), {
+    ...{ code: 1, stdout: '' },
+    stderr: `${question}svcctl: nothing was pushed\n`
+  })
+  t.match(await run([...push, ...on]), { code: 2, stderr: /nothing was pushed: .* use --yes/ })
+  t.match(await run([...push, ...on], { types: ['y'] }), { code: 0, stdout: 'push of group compute: done\n' })
+  t.same(
+    asked.filter(one => one.startsWith('POST')),
+    [
+      'POST /config/node/node001/_osgrab?dryrun=yes',
+      'POST /config/node/node001/_ospush',
+      'POST /config/group/compute/_ospush'
+    ]
+  )
+  t.match(await run(['node', 'grab', 'node001', 'none']), { code: 1, stdout: '', stderr: /none/ })
+})
+
+t.test('node sets are completed', async t => {
+  await c.post('/config/osimage/rocky9', {})
+  const script = `eval "$(svcctl completion bash)"
+    for line in "$@"; do
+      COMP_LINE=$line COMP_POINT=\${#line}; read -ra COMP_WORDS <<<"$line"; COMPREPLY=()
+      _svcctl; echo "\${COMPREPLY[*]}"
+    done`
+  const lines: [string, string][] = [
+    ['svcctl node power @', 'all failed osimage: stale:yes status: compute'],
+    ['svcctl node power @com', 'compute'],
+    ["svcctl node power '@com", '@compute'],
+    ['svcctl nodes node001,@f', 'failed'],
+    ["svcctl nodes 'node001,@f", 'node001,@failed'],
+    ['svcctl node list @osimage:r', 'rocky9'],
+    ["svcctl node list '@osimage:r", '@osimage:rocky9'],
+    ['svcctl node ls @stat', 'status:'],
+    ['svcctl node why node001,node00', 'node001,node001 node001,node002 node001,node003'],
+    ['svcctl audit m', 'machines'],
+    ['svcctl node preview node001 k', 'kickstart'],
+    ['svcctl group get @', ''],
+    ['svcctl node create node009 grou', 'group='],
+    ['svcctl nod', 'nodes node']
+  ]
+  const { stdout, stderr } = await start('bash', ['-c', script, 'bash', ...lines.map(([line]) => line)], {
+    ...{ input: '', env }
+  }).ended
+  t.same(
+    stdout.replace(/\n$/, '').split('\n'),
+    lines.map(([, words]) => words),
+    stderr
+  )
+})
+
+// The client of a shell's completion is one file: what it loads is counted, which is the same on each machine.
+t.test('svcctl starts from one file', async t => {
+  mkdirSync(join(directory, 'tree'))
+  const tree = builtTree(join(directory, 'tree'))
+  const traced = (program: string, ...words: string[]) =>
+    start('strace', ['-f', '-qq', '-e', 'trace=openat,open', 'node', program, ...words], { input: '', env })
+      .ended
+  const { code, stderr } = await traced(
+    join(tree, 'bin/svcctl'),
+    'node',
+    'list',
+    '--fields',
+    'name',
+    '-o',
+    'csv'
+  )
+  t.equal(code, 0, stderr.slice(-500))
+  const opened = stderr.split('\n').filter(line => line.includes(`${tree}/dist/`) && !line.includes('ENOENT'))
+  t.same(opened.map(line => line.replace(/^.*dist\/|".*$/g, '')).sort(), ['commit', 'svcctl.js'])
+  t.match(await start(join(tree, 'bin/svcd'), ['ctl', '--version'], { input: '' }).ended, {
+    code: 0,
+    stdout: /commit baked/
+  })
+  t.ok(readFileSync(join(tree, 'dist/svcctl.js')).length < 300_000)
+})
