@@ -394,6 +394,7 @@ export class Boot {
       ip,
       hostname: target.hostname,
       service: node.service ? 1 : 0,
+      rescue: node.rescue !== undefined,
       kerneloptions: kernelOptionsOf(target),
       warning: speakable(warning),
       menu: settings.bootmenu ? 'boot' : 'boot/short'

@@ -49,6 +49,8 @@ function parse(args: readonly string[]) {
         sort: { type: 'string' },
         dryrun: { type: 'boolean' },
         yes: { type: 'boolean', short: 'y' },
+        image: { type: 'string' },
+        end: { type: 'boolean' },
         stdin: { type: 'boolean' },
         version: { type: 'boolean' },
         help: { type: 'boolean', short: 'h' }
