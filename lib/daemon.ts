@@ -113,6 +113,7 @@ export async function startDaemon(
       routes: [...routes(parts), ...between.routes],
       authorize: (route, head) => authorize(standing, route, head),
       param: checkParam,
+      shown: (refusal, incoming) => parts.boot.told(refusal, incoming),
       maxBody: caller => largestBody(caller, config.http.max_body),
       isKnown: ({ kind }) => kind === 'user',
       trustedProxies: config.http.trusted_proxies,

@@ -180,11 +180,14 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
   ]
 }
 
+const autoexec = 'autoexec.ipxe'
+
 function bootFile({ model, trace, config }: Parts, request: ApiRequest): Answer {
   const name = param(request, 'file')
   const isNamed = model.view.index.isImageFile('boot', name)
   const directory = isNamed ? config.paths.files : config.boot.ipxe_directory
-  const ended = trace.bootFile(name, directory !== '', request)
+  // iPXE 2.0 asks for it before each boot, there or not.
+  const ended = name === autoexec ? undefined : trace.bootFile(name, directory !== '', request)
   if (directory === '')
     throw notFound(`no OS image names the boot file ${name}, and [boot] ipxe_directory is not set`)
   return { status: 200, file: join(directory, name), ...(ended ? { ended } : {}) }

@@ -6,6 +6,7 @@ import { type Felt, feltBy } from '../model/felt.js'
 import { Mark } from '../model/mark.js'
 import type { Change } from '../model/stored.js'
 import { numberOf, objectTypes, participles } from '../model/types.js'
+import { fold } from '../node-set/fold.js'
 import type { DifferingFile } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, type Parts, replaced } from './context.js'
 import { choice } from './listing.js'
@@ -103,7 +104,7 @@ function told({ changes: all, directories }: DryRun, files: readonly DifferingFi
       yield ''
       mark.add(change)
     }
-    yield `{"message":${JSON.stringify(`${counted(changes)}${others(changes, felt)}${removed}`)},"changes":[`
+    yield `{"message":${JSON.stringify(`${counted(changes)}${others(changes, felt)}${onDisks(felt)}${removed}`)},"changes":[`
     const given: object[] = []
     for (const [i, change] of changes.entries()) {
       const { type, name } = change
@@ -111,7 +112,7 @@ function told({ changes: all, directories }: DryRun, files: readonly DifferingFi
       given.push(...addressesIn(type, name, fields))
       yield `${i > 0 ? ',' : ''}${JSON.stringify({ type, name, action: actionOf(change), fields })}`
     }
-    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},"nodes":${JSON.stringify(felt)}${inJson(directories)},"mark":"${mark.text}"}`
+    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},"nodes":${JSON.stringify({ count: felt.count, first: felt.first })}${inJson(directories)},"mark":"${mark.text}"}`
   }
   return { status: 200, json: { [Symbol.iterator]: text } }
 }
@@ -131,6 +132,18 @@ function addressesIn(type: string, name: string, fields: readonly Difference[]):
 function others(changes: readonly Change[], { count }: Felt): string {
   if (count === 0 || changes.some(({ type }) => type === 'node')) return ''
   return `; ${numberOf('node', count)} would get other values`
+}
+
+/** So many characters name the nodes whose disks would be written. */
+const mostOfNames = 500
+
+/** What nobody expects of a change of a few words has to be said before it is made (rules 12.7). */
+function onDisks({ written }: Felt): string {
+  if (written.length === 0) return ''
+  const names = fold([...written])
+  const named = names.length > mostOfNames ? `${names.slice(0, mostOfNames)}…` : names
+  const whose = written.length === 1 ? 'the disk of 1 node' : `the disks of ${written.length} nodes`
+  return `; ${whose} would be written at the next boot from the network: ${named}`
 }
 
 /** What a dry run says of the changes of a transaction. A rename makes one and deletes one; secrets go with their owner. */

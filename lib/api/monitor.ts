@@ -1,8 +1,11 @@
 import type { Config } from '../config/types.js'
 import { notFound, tryLater } from '../errors.js'
+import { groupOf, settingsOf } from '../model/effective.js'
 import { type FieldType, freeText, ValueError } from '../model/field.js'
 import type { Actor } from '../model/model.js'
+import type { View } from '../model/stored.js'
 import type { NodeDoc } from '../model/types/node.js'
+import { isRescue } from '../monitor/boot-steps.js'
 import type { ServiceState } from '../monitor/health.js'
 import { type NodeStatus, withoutOutput } from '../monitor/node-status.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
@@ -88,7 +91,7 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
         await status.report(name, state)
         metrics.reported(before, status.history(name).at(-1))
         await images.reported(name, state)
-        if (/^installer\.completed\b/.test(state)) await installedOnce(model, name, actorOf(request))
+        if (/^installer\.completed\b/.test(state)) await installed(model, name, state, actorOf(request))
         return { status: 204 }
       }
     }),
@@ -170,17 +173,20 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
   ]
 }
 
-/** Has a node that is installed once boot from its disk from now on (rules 6.14). */
-async function installedOnce(model: Parts['model'], name: string, actor: Actor): Promise<void> {
-  const isOver = (node: NodeDoc | undefined) => {
-    if (!node) return true
-    const { netboot, netboot_once, localinstall } = model.effective(node).settings
-    return !(netboot && netboot_once && localinstall)
+/** What ends with an installation: a rescue (rules 6.15), and for a node that is installed once its boot from the network (6.14). */
+async function installed(model: Parts['model'], name: string, state: string, actor: Actor): Promise<void> {
+  const after = (view: View): NodeDoc | undefined => {
+    const node = view.get('node', name)
+    if (!node) return undefined
+    const { rescue, ...rest } = node
+    if (isRescue(state)) return rescue === undefined ? undefined : rest
+    const { netboot, netboot_once, localinstall } = settingsOf(node, groupOf(view, node), model.cluster)
+    return netboot && netboot_once && localinstall ? { ...node, netboot: false } : undefined
   }
-  if (isOver(model.view.get('node', name))) return
+  if (after(model.view) === undefined) return
   await model.change(actor, tx => {
-    const node = tx.get('node', name)
-    if (node && !isOver(node)) tx.put('node', name, { ...node, netboot: false })
+    const node = after(tx)
+    if (node) tx.put('node', name, node)
   })
 }
 

@@ -43,6 +43,10 @@ const parsed =
     if (canonical === undefined) throw badRequest(`${JSON.stringify(value)} is not ${what}`)
     return canonical
   }
+/** A MAC as boot loaders send it: some put the kind of the hardware before it, 01 for Ethernet. */
+const sentMac = (value: string) =>
+  parseMac(value) ??
+  (/^01(?:[:-]?[\da-f]{2}){6}$/i.test(value) ? parseMac(value.slice(2).replace(/^[:-]/, '')) : undefined)
 const address = parsed('an IPv4 address', value => (parseAddress(value) === undefined ? undefined : value))
 
 /** How a path names an object of this type. */
@@ -67,7 +71,7 @@ const parameters: Readonly<Record<string, readonly [check: Check, ...codes: numb
   groupname: [object('group'), 400],
   hostname: [name('host name', nodeNameRule, isNodeName), 400],
   ipaddress: [address, 400],
-  macaddress: [parsed('a MAC address', parseMac), 400],
+  macaddress: [parsed('a MAC address', sentMac), 400],
   file: [sought('file', isFileName), 404],
   tarball: [sought('file', isFileName), 404],
   sha256: [sought('library', value => /^[\da-f]{64}$/.test(value)), 404],

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http'
 import { badRequest, forbidden, ServiceError } from '../errors.js'
 import type { Log } from '../log.js'
 import { contains, parseAddress } from '../model/address.js'
@@ -246,6 +247,20 @@ export class Boot {
     await status.drop(former)
   }
 
+  /**
+   * What iPXE shows of a refusal of one of its pages (rules 4.35): of a 4xx it would show the number alone, and no reason.
+   * Undefined for other clients, which get the status.
+   */
+  told({ status, message }: ServiceError, { url = '', headers }: Pick<IncomingMessage, 'url' | 'headers'>) {
+    if (![400, 403, 404].includes(status) || !/^\/boot\/(?:search|manual)(?:\/|$)/.test(url)) return undefined
+    if (!headers['user-agent']?.startsWith('iPXE/')) return undefined
+    const why =
+      status === 404 || /\/mac\/?$/.test(url)
+        ? `${url.slice(0, 200)} is no boot page: a name or a MAC address is missing at its end`
+        : message
+    return { status: 200, text: this.#error('', why.replaceAll('"', ''), 'boot') }
+  }
+
   /** A person at the console reads the reason in a script; of a refusal iPXE shows the status alone. */
   #atConsole(error: unknown, isTold: (status: number) => boolean = status => status === 403): string {
     if (error instanceof ServiceError && isTold(error.status)) return this.#error('', error.message, 'boot')
@@ -394,6 +409,7 @@ export class Boot {
       ip,
       hostname: target.hostname,
       service: node.service ? 1 : 0,
+      rescue: node.rescue !== undefined,
       kerneloptions: kernelOptionsOf(target),
       warning: speakable(warning),
       menu: settings.bootmenu ? 'boot' : 'boot/short'

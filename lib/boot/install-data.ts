@@ -102,6 +102,7 @@ export const installVariables = {
   provision_method: text('such as torrent'),
   provision_fallback: text('such as http'),
   provision_interface: text('name of the provision interface, such as BOOTIF'),
+  rescue: flag('whether this is a rescue: the image goes into memory, and nothing may write to a disk'),
   localinstall: flag('whether the image is installed on the disk, with a boot loader'),
   netboot: flag('whether the node boots from the network'),
   bootmenu: flag('whether its machine shows the menu'),

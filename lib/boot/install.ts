@@ -123,6 +123,10 @@ export class Install {
   }
 
   #render(what: 'install' | 'kickstart', data: InstallData): string {
+    if (what === 'kickstart' && data.rescue)
+      throw notFound(
+        `node ${data.node} boots for a rescue, and the installer would write to its disk: svcctl node rescue ${data.node} --end`
+      )
     return render(this.o.templates, `install/templ_${what}.cfg`, data)
   }
 
@@ -150,7 +154,8 @@ export class Install {
     const torrent = `${imagefile}.torrent`
     const pack = model.view.get('pack', imagefile)
     const who = nodeData(target, url)
-    const files = this.o.hasFiles(node.name)
+    // A file may be a unit or an fstab, which mounts a disk.
+    const files = node.rescue === undefined && this.o.hasFiles(node.name)
     // Each by its name: with a spread it would be a table for V8, which costs more than the whole rendering.
     return {
       node: who.node,
@@ -186,6 +191,7 @@ export class Install {
       provision_method: settings.provision_method,
       provision_fallback: settings.provision_fallback,
       provision_interface: settings.provision_interface,
+      rescue: node.rescue !== undefined,
       localinstall: settings.localinstall,
       netboot: settings.netboot,
       bootmenu: settings.bootmenu,

@@ -35,6 +35,7 @@ export const bootTemplates = {
     ip: text("`<address>/<prefix length>`, '' for DHCP"),
     hostname: text('`<node>.<domain>`, the bare name without a domain'),
     service: integer('1 when `service` of the node is set, else 0'),
+    rescue: flag('whether this boot is for a rescue: in memory, without touching a disk'),
     kerneloptions: text("further kernel arguments: the image's, the group's, the node's; '' without any"),
     warning: text("why the boot may not work, for iPXE's echo; '' when nothing speaks against it"),
     menu

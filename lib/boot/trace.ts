@@ -3,7 +3,7 @@ import type { EffectiveNode } from '../model/effective.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 import type { NodeDoc } from '../model/types/node.js'
-import type { Pack, StepName } from '../monitor/boot-steps.js'
+import { isRescue, type Pack, type StepName } from '../monitor/boot-steps.js'
 import type { Boots, Noted } from '../monitor/boots.js'
 import type { Sent, Source, Visit } from '../source.js'
 
@@ -115,7 +115,7 @@ export class Trace {
   /** The node reported a state, with its own token. */
   report(node: string, state: string, { source }: Visit): void {
     this.boots.note(node, { step: 'report', about: state, from: source.address, place: 'node' })
-    if (/^installer\.completed\b/.test(state)) this.boots.completed(node)
+    if (/^installer\.completed\b/.test(state) && !isRescue(state)) this.boots.completed(node)
   }
 
   /** The node says which pack its system was made from. Rejects with StoreError when that cannot be kept. */

@@ -57,6 +57,8 @@ const optionTypes = {
   sort: { type: 'string' },
   dryrun: { type: 'boolean' },
   yes: { type: 'boolean', short: 'y' },
+  image: { type: 'string' },
+  end: { type: 'boolean' },
   stdin: { type: 'boolean' },
   version: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' }

@@ -14,6 +14,8 @@ export const optionTexts = [
   ['    --sort A,-B', 'list, status: by these fields; - sorts downwards'],
   ['    --dryrun', 'tell what would change, or be done, and do nothing'],
   ['-y, --yes', 'rm, edit, push, power, sel, import: do not ask'],
+  ['    --image IMAGE', 'rescue: the OS image; default: that of the nodes'],
+  ['    --end', 'rescue: do not boot for it any more'],
   ['    --stdin', 'login: read the password from standard input'],
   ['    --version', 'print version, interface version and source commit of svcctl'],
   ['-h, --help', 'print this; behind a type its verbs and fields']

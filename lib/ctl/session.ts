@@ -19,6 +19,8 @@ export interface Options {
   readonly sort?: string
   readonly dryrun?: boolean
   readonly yes?: boolean
+  readonly image?: string
+  readonly end?: boolean
   readonly stdin?: boolean
   readonly version?: boolean
   readonly help?: boolean

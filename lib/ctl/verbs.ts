@@ -9,6 +9,7 @@ import { changed, follow, reader, secretVerbs } from './change.js'
 import { edited } from './edit.js'
 import { imageVerbs, removeImage } from './images.js'
 import { auditLine, bootLines, objectLines, outcomeLines, watched, within } from './render.js'
+import { rescue } from './rescue.js'
 import { change, chosen, pathOf, type Session, type Verb } from './session.js'
 import { clean, cleanLines, Failure, noController, refused, wrongUsage } from './terminal.js'
 import { bodyOf, type Described } from './values.js'
@@ -200,10 +201,15 @@ export const verbs: Readonly<Record<string, Verb>> = {
       const fields = { netboot: true, netboot_once: true }
       const nodes = session.options.dryrun ? set : await agreed(session, set, question, 'nothing was changed')
       await changed(session, '/config/node/_set', { nodes, fields }, `${nodes} updated`)
-      if (session.format === 'text' && !session.options.dryrun)
-        await session.lines([clean(`it is installed at its next boot: svcctl node power '${nodes}' boot`)])
+      if (session.format !== 'text') return
+      await session.lines([
+        session.options.dryrun
+          ? 'where a node has a partscript or localinstall, its next boot from the network writes to its disk'
+          : clean(`it is installed at its next boot: svcctl node power '${nodes}' boot`)
+      ])
     }
   },
+  rescue,
   power: ofMachine('power', 'switch nodes on and off; asks before a set loses its power', {
     off: 'Switch off',
     soft: 'Shut down',

@@ -82,6 +82,8 @@ export interface ServerOptions<C> {
   readonly handedOnFor?: (incoming: IncomingMessage) => HandedOn | undefined
   /** Who answers in the place of this server, undefined where it answers itself; it may throw ServiceError. */
   readonly elsewhere?: (route: Route<C>, head: RequestHead) => Elsewhere | undefined
+  /** What a client gets in the place of a refusal of which it would show nothing; undefined for others. */
+  readonly shown?: (refusal: ServiceError, incoming: IncomingMessage) => Answer | undefined
   /** What the trusted proxies send themselves; absent: nothing. */
   readonly frontFiles?: FrontFiles | undefined
   /** Told of each request that is over; it must not throw. */
@@ -424,7 +426,10 @@ export class HttpServer<C> {
       else {
         const { isCrowded } = this.#connections.of(incoming.socket) ?? {}
         const manner = isCrowded ? { ...this.#manner, close: true } : this.#manner
-        await refuse(exchange, refusal, manner, this.#limits.lingerMs)
+        const shown = hasBody(incoming) ? undefined : this.options.shown?.(refusal, incoming)
+        await (shown
+          ? send(exchange, shown, manner)
+          : refuse(exchange, refusal, manner, this.#limits.lingerMs))
       }
     } catch {
       // Not even the refusal could be sent. Nothing below can throw.

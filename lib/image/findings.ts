@@ -98,6 +98,7 @@ function sentToNodes(view: View, cluster: ClusterSettings): Set<string> {
     const node = view.get('node', name)
     if (!node) continue
     const { osimage, osimagetag, netboot } = settingsOf(node, groupOf(view, node), cluster)
+    if (node.rescue !== undefined) sent.add(node.rescue)
     if (osimage !== null && netboot) sent.add(osimagetag === untagged ? osimage : tagKey(osimage, osimagetag))
   }
   return sent

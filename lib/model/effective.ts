@@ -30,7 +30,7 @@ export type Sources = Readonly<Record<keyof Settings, Source>>
 /** Who sets each of the variables. */
 export type VariableSources = Readonly<Record<string, Source>>
 
-/** A node with everything that follows from its group, its network, its image and the cluster. */
+/** A node with everything that follows from its group, its network, its image and the cluster, as its next boot has it. */
 export interface EffectiveNode {
   readonly node: NodeDoc
   readonly group: GroupDoc | undefined
@@ -124,6 +124,19 @@ export function settingsOf(node: NodeDoc, group: GroupDoc | undefined, cluster: 
   return withOwn(groupInForce(group, cluster).settings, node, field => node[field as keyof NodeDoc])
 }
 
+/** What a rescue has in the place of all that may write to a disk. */
+const inMemory = {
+  ...{ netboot: true, localinstall: false, setupbmc: false, roles: null },
+  ...{ prescript: '', partscript: '', postscript: '' }
+} satisfies Partial<Settings>
+
+/** What a node with these settings boots with: its own, or those of its rescue (rules 6.15). */
+function bootedWith(settings: Settings, { rescue }: NodeDoc): Settings {
+  if (rescue === undefined) return settings
+  const osimagetag = rescue === settings.osimage ? settings.osimagetag : untagged
+  return { ...settings, ...inMemory, osimage: rescue, osimagetag }
+}
+
 /** Who sets each setting of a node whose group is `group`. */
 export function sourcesOf(node: NodeDoc, group: GroupDoc | undefined, cluster: ClusterSettings): Sources {
   return withOwn(groupInForce(group, cluster).sources, node, () => 'node')
@@ -212,7 +225,10 @@ export const rolesOf = ({ roles }: Pick<Settings, 'roles'>): string[] =>
 export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSettings): EffectiveNode {
   const group = groupOf(view, node)
   const inherited = groupInForce(group, cluster)
-  const settings = withOwn(inherited.settings, node, field => node[field as keyof NodeDoc])
+  const settings = bootedWith(
+    withOwn(inherited.settings, node, field => node[field as keyof NodeDoc]),
+    node
+  )
   const interfaces = interfacesInForce(node, group)
   const provision = provisionOf({ interfaces }, settings)
   const network = provision?.network === undefined ? undefined : view.get('network', provision.network)

@@ -13,6 +13,8 @@ const mostCharacters = 200
 
 /** The nodes for which other values are in force after a change: how many, and the first of them. */
 export interface Felt {
+  /** Those whose disks are written at their next boot from the network, which the change brings about or has to do with. */
+  readonly written: readonly string[]
   readonly count: number
   readonly first: readonly { readonly name: string; readonly fields: readonly Difference[] }[]
 }
@@ -51,17 +53,21 @@ export function feltBy(
     const nodes = yield* candidates(changes, before.view)
     let count = 0
     const first: { name: string; fields: Difference[] }[] = []
+    const written: string[] = []
     for (const name of nodes) {
       yield
       const [was, is] = [now.view.get('node', name), then.view.get('node', name)]
-      if (!was || !is) continue
-      const fields = difference(valuesOf(now, was), valuesOf(then, is))
+      if (!is) continue
+      const [had, has] = [was ? valuesOf(now, was) : new Map(), valuesOf(then, is)]
+      const fields = difference(had, has)
+      if (isWritten(has) && fields.some(({ field }) => installing.test(field))) written.push(name)
+      if (!was) continue
       fields.push(...ofReferenced(changed, now, was))
       if (fields.length === 0) continue
       count++
       if (first.length < mostNodes) first.push({ name, fields })
     }
-    return { count, first }
+    return { count, first, written }
   }
 }
 
@@ -73,9 +79,9 @@ function* candidates(changes: readonly Change[], view: View): Generator<void, re
   }
   for (const { type, name, before } of changes) {
     if (type === 'cluster') return [...view.names('node')]
-    if (!before) continue
     if (type === 'node') found.add(name)
-    else if (type === 'group') add(view.index.members(name)?.all.values ?? [])
+    if (!before) continue
+    if (type === 'group') add(view.index.members(name)?.all.values ?? [])
     else if (type === 'osimage' || type === 'bmcsetup' || type === 'file')
       add(yield* findingMembers(view, type, name))
     else if (type === 'osimagetag')
@@ -92,6 +98,7 @@ function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> 
   const { image, settings, variables, interfaces } = target
   const values = new Map<string, unknown>(Object.entries(settings))
   values.set('hostname', target.hostname)
+  values.set('rescue', node.rescue)
   values.set('_kerneloptions', kernelOptionsOf(target))
   for (const [name, value] of Object.entries(variables)) values.set(`variables.${name}`, value)
   for (const field of ['kernelfile', 'initrdfile', 'imagefile', 'distribution'] as const)
@@ -101,6 +108,14 @@ function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> 
   values.set('files', fileNames(view as View, target).join(','))
   return values
 }
+
+/** What decides whether, and with what, a node is installed at its next boot. */
+const installing =
+  /^(?:(?:netboot|localinstall|partscript|rescue|osimage)\b|netboot_once|osimagetag|.*\.macaddress$)/
+
+/** Whether a node with these values is installed onto a disk at its next boot from the network. */
+const isWritten = (values: ReadonlyMap<string, unknown>) =>
+  values.get('netboot') === true && (values.get('partscript') !== '' || values.get('localinstall') === true)
 
 function difference(was: ReadonlyMap<string, unknown>, is: ReadonlyMap<string, unknown>): Difference[] {
   return [...new Set([...was.keys(), ...is.keys()])]

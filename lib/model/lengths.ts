@@ -14,12 +14,12 @@ const most = { hostName: 64, kernelArguments: 2047, interfaceName: 15 }
 function argumentBytes(
   { urls: [url = '', ...others] = [] }: ClusterSettings,
   options: string,
-  { node = '', hostname = '', ip = '' } = {}
+  { node = '', hostname = '', ip = '', rescue = '' } = {}
 ): number {
   const more = others.length > 0 ? ` svc.urls=${others.join(',')}` : ''
   return (
     `root=svc svc.bootproto=${ip === '' ? 'dhcp' : 'static'} svc.mac=00:00:00:00:00:00 svc.ip=${ip} svc.url=${url}${more} ` +
-    `svc.node=${node} svc.hostname=${hostname} svc.service=0 initrd=initrd.img${options && ` ${options}`}`
+    `svc.node=${node} svc.hostname=${hostname} svc.service=0${rescue && ' svc.rescue=1'} initrd=initrd.img${options && ` ${options}`}`
   ).length
 }
 
@@ -38,7 +38,9 @@ function tooLong(view: View, node: NodeDoc, cluster: ClusterSettings) {
       hostname.length > most.hostName
         ? `its host name ${hostname} has ${hostname.length} characters, and Linux takes ${most.hostName}: give the node a shorter name, or it or its group a "domain" that is shorter than ${domain}`
         : undefined,
-    kernel: lostEnd(argumentBytes(cluster, text, { node: node.name, hostname, ip }))
+    kernel: lostEnd(
+      argumentBytes(cluster, text, { node: node.name, hostname, ip, rescue: node.rescue ?? '' })
+    )
   }
 }
 

@@ -28,6 +28,9 @@ export const notRendered = 'its boot script cannot be rendered'
 export const ofTag = 'tag '
 export const packedWithout = 'is packed, and '
 
+/** Whether a state says that a system is ready in memory for a rescue: it is not what the node has on its disk (rules 6.15). */
+export const isRescue = (state: string): boolean => /^installer\.completed: rescue\b/.test(state)
+
 export type StepName = keyof typeof stepMeanings
 
 /** Which pack a node was given to install, or runs. */

@@ -24,7 +24,7 @@ import {
   timeOf,
   times
 } from './boot-questions.js'
-import { notRendered, ofTag, packedWithout, stepMeanings } from './boot-steps.js'
+import { isRescue, notRendered, ofTag, packedWithout, stepMeanings } from './boot-steps.js'
 import { isStale } from './stale.js'
 
 /** A rule of the table: what svcd saw, and what to do about it. */
@@ -297,6 +297,17 @@ export const whys: readonly Why[] = [
         timeOf(newest(boot?.steps, 'report', 'running')) < install.last &&
         now - install.last > stepMs
         ? `${node} got its install script at ${at(install.last)}${times(install.count)} and reported nothing after it`
+        : undefined
+    }
+  },
+  {
+    id: 'rescue',
+    saw: 'the node was booted for a rescue, in memory',
+    remedy: 'start it anew when you are done',
+    verdict: facts => {
+      const up = sign(facts)
+      return up?.step === 'report' && isRescue(up.about)
+        ? `${facts.node} was booted for a rescue at ${at(up.last)}; it starts next ${facts.netboot ? 'from the network, and is installed again if it has a partscript' : 'from its disk'}`
         : undefined
     }
   },

@@ -20,6 +20,11 @@ t.test('an empty collection is an empty map', async t => {
   await c.post('/config/file/referred', { path: '/etc/referred' })
   await c.post('/config/bmcsetup/other', {})
   await c.post('/config/osimage/referred', {})
+  await c.post('/config/osimage/packed', {
+    kernelfile: 'vmlinuz',
+    initrdfile: 'initrd.img',
+    imagefile: 'i.tar'
+  })
 })
 
 for (const { type, title, updated, cloned, deleted, newName, least, full, variants } of specimens) {
@@ -207,7 +212,8 @@ for (const { type, title, updated, cloned, deleted, newName, least, full, varian
         'assettag',
         'tpm_uuid',
         'tpm_pubkey',
-        'tpm_sha256'
+        'tpm_sha256',
+        'rescue'
       ])
         delete (same as Record<string, unknown>)[field]
       await row(t, c, {

@@ -322,7 +322,7 @@ t.test('a dry run tells and changes nothing', async t => {
   const told = await ok(t, ['node', 'set', 'node[001-002]', 'netboot=yes', 'comment=', '--dryrun'])
   t.match(
     told,
-    /^dry run, nothing was changed: 2 nodes would be changed\nnodes node\[001-002\] would be changed:\n {2}comment: x y -> -\n/
+    /^dry run, nothing was changed: 2 nodes would be changed; the disks of 2 nodes would be written at the next boot from the network: node\[001-002\]\nnodes node\[001-002\] would be changed:\n {2}comment: x y -> -\n/
   )
   t.match(told, /^ {2}netboot: - -> yes$/m)
   const { changes } = JSON.parse(await ok(t, ['node', 'rm', '@all', '--dryrun', '-o', 'json']))
@@ -380,6 +380,54 @@ t.test('nodes are installed again after a question, or with --yes', async t => {
   t.same(await netboots(), [true, false])
   await ok(t, ['node', 'reinstall', '@all', '--yes'])
   t.same(await netboots(), [true, true])
+  t.match(
+    await ok(t, ['node', 'reinstall', '@all', '--dryrun']),
+    /partscript or localinstall, its next boot .* writes/
+  )
+})
+
+// rules 6.15
+t.test('nodes boot once for a rescue, by one command, and not by another', async t => {
+  const rescues = async () =>
+    Object.values<{ rescue: string | null }>((await c.get('/config/node/@all')).body.config.node).map(
+      ({ rescue }) => rescue
+    )
+  for (const name of ['tools', 'other'])
+    await c.post(`/config/osimage/${name}`, { kernelfile: 'k', initrdfile: 'i', imagefile: `${name}.tar` })
+  const none = await run(['node', 'rescue', 'node001'])
+  t.match(none, { code: 1, stderr: /node001 has no OS image: name one, --image IMAGE/ })
+  t.match(
+    await ok(t, ['node', 'rescue', 'node001', '--image', 'tools', '--dryrun']),
+    /1 node would be changed/
+  )
+  t.same(await rescues(), [null, null])
+  await c.post('/config/node/node001', { netboot: false })
+  t.equal(
+    await ok(t, ['node', 'rescue', 'node001', '--image', 'tools']),
+    `1 node updated
+at its next boot from the network: svcctl node chassis 'node001' netboot, svcctl node power 'node001' boot
+the way back before that: svcctl node rescue 'node001' --end
+`
+  )
+  t.same(await rescues(), ['tools', null])
+  await ok(t, ['node', 'rescue', 'node001', '--end'])
+  t.same(await rescues(), [null, null])
+  await c.post('/config/node/_set', { nodes: '@all', fields: { osimage: 'tools' } })
+  await c.post('/config/node/node001', { partscript: 'ZXhpdA==' })
+  t.match(
+    await ok(t, ['node', 'rescue', '@all']),
+    /the boot after that one writes to the disk; .* '@all' netboot=no/
+  )
+  t.same(await rescues(), ['tools', 'tools'], 'their own image')
+  await ok(t, ['node', 'rescue', '@all', '--end'])
+  await c.post('/config/node/node002', { osimage: 'other' })
+  const several = await run(['node', 'rescue', '@all'])
+  t.match(several, { code: 1, stderr: /@all has the OS images tools, other: name one/ })
+  const both = await run(['node', 'rescue', '@all', '--end', '--image', 'tools'])
+  t.match(both, { code: 2, stderr: /--end takes no --image/ })
+  t.match(await run(['node', 'rescue', 'nothere', '--image', 'tools']), { code: 1, stderr: /nothere/ })
+  t.match(await run(['node', 'rescue', 'node001', '--image', 'nothing']), { code: 1, stderr: /nothing/ })
+  await c.post('/config/node/_set', { nodes: '@all', fields: { osimage: null, netboot: true } })
 })
 
 t.test('many are deleted after a question, or with --yes', async t => {

@@ -110,6 +110,9 @@ shift 3
 mount --bind /usr "$root/usr"
 mount -o remount,ro,bind "$root/usr"
 mount -t proc proc "$root/proc"
+if [ -e "$root/cmdline" ]; then
+  mount --bind "$root/cmdline" "$root/proc/cmdline"
+fi
 touch "$root/dev/null"
 mount --bind /dev/null "$root/dev/null"
 i=0

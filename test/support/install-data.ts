@@ -79,6 +79,7 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     provision_method: 'http',
     provision_fallback: 'http',
     provision_interface: 'BOOTIF',
+    rescue: false,
     localinstall: false,
     netboot: true,
     bootmenu: false,

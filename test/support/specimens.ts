@@ -102,7 +102,8 @@ export const specimens: readonly Specimen[] = [
       tpm_pubkey: 'key',
       tpm_sha256: 'digest',
       vendor: awkward,
-      assettag: 'A-1'
+      assettag: 'A-1',
+      rescue: 'packed'
     },
     variants: bmc
   },
@@ -194,7 +195,8 @@ export const unset: Readonly<Record<Specimen['type'], Readonly<Record<string, un
     tpm_pubkey: null,
     tpm_sha256: null,
     vendor: null,
-    assettag: null
+    assettag: null,
+    rescue: null
   },
   osimage: {
     comment: null,

@@ -58,6 +58,7 @@ const BOOT: readonly Case[] = [
     ip: ['10.141.0.1/16', ''],
     hostname: ['node001.cluster', 'node001'],
     service: [0, 1],
+    rescue: [false, true],
     kerneloptions: ['', 'console=ttyS0,115200n8 quiet', `a="b c" d='e' f=\\$x`],
     warning: ['', 'node node001 asks from outside'],
     menu: ['boot', 'boot/short']
@@ -105,6 +106,7 @@ const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
   partscript: [{ partscript: script }, { partscript: longScript }],
   postscript: [{ postscript: script }, { postscript: longScript }],
   localinstall: [{ localinstall: true }],
+  rescue: [{ rescue: true }],
   files: [{ files: true, files_token: 'the.running.token' }],
   rootpw: [{ rootpw: '$6$salt$hash/with.dots' }],
   imagesum: [{ imagesum: 'ab'.repeat(32) }],

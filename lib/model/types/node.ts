@@ -92,6 +92,12 @@ const fields = [
     limit: atMost(256, 'svcd'),
     meaning: 'asset tag, from the hardware inventory'
   },
+  {
+    name: 'rescue',
+    type: objectName,
+    refers: 'osimage',
+    meaning: 'OS image that its next boot from the network starts in memory, once, without touching its disk'
+  },
   netbootOnce,
   ownKernelOptions,
   variablesField,
@@ -135,7 +141,10 @@ declare module '../docs.js' {
 }
 
 /** What stays with the machine when a node is cloned: a clone is another machine (rules 3.2). */
-const machineFields = ['switch', 'switchport', 'vendor', 'assettag', 'tpm_uuid', 'tpm_pubkey', 'tpm_sha256']
+const machineFields = [
+  ...['switch', 'switchport', 'vendor', 'assettag', 'tpm_uuid', 'tpm_pubkey', 'tpm_sha256'],
+  'rescue'
+]
 const secrets = ownsSecrets('node')
 
 /** A machine of the cluster. */
@@ -165,6 +174,7 @@ export const node: ObjectType<NodeDoc> = {
   kernelOptions: (doc, group, image) => kernelOptionsInForce(image, group, doc),
   *write(changing, before, after, given) {
     const { tx, cluster } = changing
+    if (before?.rescue !== after.rescue) checkRescue(tx, after)
     const moved = before?.group !== after.group
     const group = groupOf(tx, after)
     // On a new node, what the request names of its group comes before the rest of the group: in the list, and for an address.
@@ -211,6 +221,15 @@ export const node: ObjectType<NodeDoc> = {
         )
       }
   }
+}
+
+/** Refuses an image that cannot be booted as it is: a machine that needs it is in trouble already (rules 6.15). */
+function checkRescue(view: View, { name, rescue }: NodeDoc): void {
+  const image = rescue === undefined ? undefined : view.get('osimage', rescue)
+  if (!image || (image.kernelfile && image.initrdfile && image.imagefile)) return
+  throw badRequest(
+    `node ${name}: field "rescue": OS image ${rescue} has no packed files: svcctl osimage pack ${rescue}`
+  )
 }
 
 /**

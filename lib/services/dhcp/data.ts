@@ -175,7 +175,8 @@ class Hosts {
 
   node(node: NodeDoc): void {
     const { settings, provision, domain } = ownName(this.captured, node)
-    const script: BootScript = !settings.netboot ? 'disk' : settings.bootmenu ? 'menu' : 'short'
+    const netboots = settings.netboot || node.rescue !== undefined
+    const script: BootScript = !netboots ? 'disk' : settings.bootmenu ? 'menu' : 'short'
     if (provision?.ipaddress !== undefined)
       for (const name of [node.name, `${node.name}.${domain}`]) this.#name(name, provision.ipaddress)
     for (const entry of node.interfaces ?? [])

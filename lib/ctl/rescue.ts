@@ -1,0 +1,45 @@
+import { isObject } from '../json.js'
+import { changed } from './change.js'
+import { change, type Session, type Verb } from './session.js'
+import { clean, refused, wrongUsage } from './terminal.js'
+
+/** Has nodes boot once for a rescue, or not any more (rules 6.15). */
+export const rescue: Verb = {
+  operands: 'SET',
+  summary: 'boot nodes once from an image in memory, their disks untouched; --end: not any more',
+  options: [...change, 'image', 'end'],
+  only: ['node'],
+  async run(session, _type, [set = '']) {
+    const { end, image, dryrun } = session.options
+    if (end && image !== undefined) throw wrongUsage('--end takes no --image')
+    const { images, isWritten } = await settingsOf(session, set)
+    if (!end && image === undefined && images.length !== 1) {
+      const has = images.length === 0 ? 'no OS image' : `the OS images ${images.join(', ')}`
+      throw refused(`${set} has ${has}: name one, --image IMAGE`)
+    }
+    const wanted = end ? null : (image ?? images[0] ?? null)
+    const body = { nodes: set, fields: { rescue: wanted } }
+    await changed(session, '/config/node/_set', body, `${set} updated`)
+    if (session.format !== 'text' || dryrun || end) return
+    const lines = [
+      `at its next boot from the network: svcctl node chassis '${set}' netboot, svcctl node power '${set}' boot`,
+      `the way back before that: svcctl node rescue '${set}' --end`
+    ]
+    if (isWritten)
+      lines.push(
+        `the boot after that one writes to the disk; if it must not: svcctl node set '${set}' netboot=no`
+      )
+    await session.lines(lines.map(clean))
+  }
+}
+
+/** The OS images of nodes, and whether one of them is installed onto a disk at each boot. */
+async function settingsOf({ controller }: Session, set: string) {
+  const query = { nodes: set, fields: 'osimage,netboot,partscript,localinstall' }
+  const { config } = await controller.json('GET', '/config/node', query)
+  const { node } = isObject(config) ? config : {}
+  const found = Object.values(isObject(node) ? node : {}).filter(isObject)
+  const images = found.map(({ osimage }) => osimage).filter(name => typeof name === 'string')
+  const isWritten = found.some(one => one.netboot && (one.localinstall || (one.partscript ?? '') !== ''))
+  return { images: [...new Set(images)], isWritten }
+}
