@@ -62,6 +62,8 @@ export interface Parts {
 export interface ApiRequest extends Request<Caller> {
   /** A dry run: nothing is stored (rules 12.7). */
   readonly dryRun?: Actor['dryRun']
+  /** Gets the warnings of a handler before its transaction ends, so that a dry run tells them too. */
+  readonly warnings?: string[]
 }
 
 /** The request with some of it replaced. What is made when it is asked for (query, signal) is so still. */
@@ -77,6 +79,7 @@ export const replaced = (request: ApiRequest, parts: Partial<ApiRequest>): ApiRe
     return request.signal
   },
   ...(request.dryRun ? { dryRun: request.dryRun } : {}),
+  ...(request.warnings ? { warnings: request.warnings } : {}),
   ...parts
 })
 

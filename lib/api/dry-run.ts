@@ -10,6 +10,7 @@ import { fold } from '../node-set/fold.js'
 import type { DifferingFile } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, type Parts, replaced } from './context.js'
 import { choice } from './listing.js'
+import { warned } from './objects.js'
 import { word } from './schema.js'
 
 /** Changes that are made by a job, or have a dry run of their own. */
@@ -48,6 +49,7 @@ export function withDryRun(
     query: { ...route.query, ...dryRunQuery },
     handler: async request => {
       if (!isDryRun(request)) return route.handler(request)
+      const warnings: string[] = []
       const dryRun: ApiRequest['dryRun'] = (changes, view, cluster) =>
         new DryRun(
           changes,
@@ -56,11 +58,11 @@ export function withDryRun(
           images.removals.foretold(changes, view)
         )
       try {
-        await route.handler(replaced(request, { dryRun }))
+        await route.handler(replaced(request, { dryRun, warnings }))
       } catch (error) {
         if (!(error instanceof DryRun)) throw error
         const felt = await inTurns(error.felt(), request)
-        return told(error, await error.files(), felt)
+        return warned(told(error, await error.files(), felt), warnings)
       }
       throw new TypeError(`${route.path} has changed something in a dry run`)
     }

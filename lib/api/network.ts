@@ -1,13 +1,16 @@
-import { notFound } from '../errors.js'
+import { badRequest, notFound, ServiceError } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import { formatAddress, toAddress } from '../model/address.js'
+import type { Actor } from '../model/model.js'
 import { looksLikeAddress } from '../model/names.js'
 import { isTaken, networkOf, nextFree, takenIn } from '../model/networks.js'
-import { type ApiRoute, config, ok, okTwice, type Parts, param } from './context.js'
+import type { Given } from '../model/object-type.js'
+import { renumber } from '../model/renumber.js'
+import { type ApiRoute, actorOf, config, done, ok, okTwice, type Parts, param } from './context.js'
 import { isChosen, listed, listQuery } from './listing.js'
-import { objectRoutes } from './objects.js'
-import { get, members } from './row.js'
-import { at, list, object, string, twice, word } from './schema.js'
+import { objectRoutes, warned } from './objects.js'
+import { get, members, objectBody, post } from './row.js'
+import { at, list, object, ref, string, twice, word } from './schema.js'
 
 const place = 'config.network.{network}'
 const inUseSchema = object({ ipaddress: string(), device: string() })
@@ -35,7 +38,20 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
       return stateOf(network, name)
     }
   })
-  const objects = objectRoutes(parts, 'network', { updated: 200, cloned: 204, deleted: 201 })
+  /** Where a new prefix leaves an address outside, the refusal names the request that takes all of them along. */
+  const save = async (name: string, given: Given, actor: Actor) => {
+    const [before, to] = [model.view.get('network', name)?.network, given.values.get('network')]
+    try {
+      return await model.save('network', name, given, actor)
+    } catch (error) {
+      const isMove = before !== undefined && typeof to === 'string' && to !== before
+      if (!isMove || !(error instanceof ServiceError) || !/ (?:lies outside|is the) /.test(error.message))
+        throw error
+      const way = `svcctl network renumber ${name} ${to}, or POST /config/network/${name}/_renumber`
+      throw badRequest(`${error.message}; to move the network with all its addresses: ${way}`)
+    }
+  }
+  const objects = objectRoutes(parts, 'network', { updated: 200, cloned: 204, deleted: 201, save })
   const isSingle = ({ method, path }: ApiRoute) => method === 'GET' && path === '/config/network/{network}'
   return [
     ...objects.map(route => (isSingle(route) ? orBareAddress(route) : route)),
@@ -56,6 +72,19 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
           listing,
           taken.map(entry => ({ name: entry.ipaddress, values: () => entry }))
         )
+      }
+    }),
+    post('/config/network/{network}/_renumber', {
+      access: 'user',
+      summary: 'Give a network another prefix, in which all that has an address keeps its host part',
+      body: objectBody('network'),
+      output: ref('message'),
+      handler: async (request, given) => {
+        const name = param(request, 'network')
+        const { warnings = [] } = request
+        const count = await renumber(model, name, given, actorOf(request), warnings)
+        const moved = `${count} address${count === 1 ? '' : 'es'} of nodes and devices moved`
+        return warned(done(200, `network ${name} renumbered: ${moved}`), warnings)
       }
     }),
     get('/config/network/{network}/_nextfreeip', {

@@ -66,7 +66,7 @@ function rolesWithoutFile({ model, config }: Parts, type: TypeName, name: string
 const MOST_WARNINGS = 2000
 
 /** The answer with what may be a slip in its header X-Svcd-Warning, as most of them have no body (rules 3.17). */
-function warned(answer: Answer, warnings: readonly string[]): Answer {
+export function warned(answer: Answer, warnings: readonly string[]): Answer {
   if (warnings.length === 0) return answer
   const text = ascii(oneLine(warnings.join('; '), MOST_WARNINGS))
   return { ...answer, headers: { ...answer.headers, 'X-Svcd-Warning': text } }

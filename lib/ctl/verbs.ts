@@ -92,6 +92,17 @@ export const verbs: Readonly<Record<string, Verb>> = {
       await changed(session, `${pathOf(type, name)}/_clone`, body, `${type} ${name} cloned to ${copy}`)
     }
   },
+  renumber: {
+    operands: 'NAME PREFIX [FIELD=VALUE]...',
+    summary: 'give a network another prefix; all addresses keep their host part',
+    options: change,
+    assigns: true,
+    only: ['network'],
+    async run(session, type, [name = '', prefix = '', ...words]) {
+      const body = await bodyOf(objectTypes[type], [`network=${prefix}`, ...words], reader(session))
+      await changed(session, `${pathOf(type, name)}/_renumber`, body, `network ${name} renumbered`)
+    }
+  },
   rename: {
     operands: 'NAME NEW',
     summary: 'give one another name',

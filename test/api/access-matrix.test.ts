@@ -194,6 +194,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/network/{network}/_delete
      POST /config/network/{network}/_delete
      POST /config/network/{network}/_clone
+     POST /config/network/{network}/_renumber
      POST /config/group/{group}
      GET /config/group/{group}/_delete
      POST /config/group/{group}/_delete

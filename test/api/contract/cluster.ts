@@ -330,6 +330,20 @@ export const cluster: Cases = {
     { what: 'no new name', ask: ['/config/network/full/_clone', {}], status: 400, says: /"newnetname"/ },
     missing('/config/network/none/_clone', { newnetname: 'x' })
   ],
+  'POST /config/network/{networkname}/_renumber': [
+    {
+      what: 'another prefix',
+      ask: ['/config/network/full/_renumber', { network: '10.10.0.0/30' }],
+      status: 200,
+      body: { message: 'network full renumbered: 1 address of nodes and devices moved' },
+      files: {
+        'network/full.json': { name: 'full', network: '10.10.0.0/30', gateway: '10.10.0.1' },
+        'otherdev/pdu.json': { name: 'pdu', network: 'full', ipaddress: '10.10.0.2' }
+      }
+    },
+    { what: 'no prefix', ask: ['/config/network/full/_renumber', {}], status: 400, says: /field "network"/ },
+    missing('/config/network/none/_renumber', { network: '10.10.0.0/30' })
+  ],
   'GET /config/network/{networkname}/_delete': removeNetwork,
   'POST /config/network/{networkname}/_delete': removeNetwork,
   'GET /config/network/{networkname}/{ipaddress}': [

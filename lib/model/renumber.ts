@@ -1,0 +1,138 @@
+import { badRequest } from '../errors.js'
+import { type Address, contains, formatAddress, parseAddress, parsePrefix } from './address.js'
+import { isBmc } from './index.js'
+import { looseOf } from './loose-names.js'
+import { type Actor, type Model, write } from './model.js'
+import { controllerAddresses } from './networks.js'
+import type { Changing, Given } from './object-type.js'
+import { checkingChanges } from './rules.js'
+import type { InterfaceDoc } from './types/interface.js'
+import type { NetworkDoc } from './types/network.js'
+
+/** So many addresses that cannot be kept are named in a refusal. */
+const MOST_NAMED = 5
+
+/** The fields of a network whose addresses go with it. */
+const addressed = [
+  'gateway',
+  'ns_hostname',
+  'ns_ip',
+  'ntp_server',
+  'dhcp_range_begin',
+  'dhcp_range_end'
+] as const
+
+/** An address that stands alone in a text: not a part of a name or of a prefix. */
+const ADDRESS = /(?<![\w./-])\d+(?:\.\d+){3}(?![\w./-])/g
+
+/** A node, a switch or another device: what has addresses. */
+type Addressed = Partial<InterfaceDoc> & { readonly interfaces?: readonly InterfaceDoc[] }
+
+/**
+ * Gives a network another prefix, and all that has an address there the same host part in it, in one transaction (rules
+ * 3.19). `given` holds the new `network`, and the fields that are not to follow by themselves. Gives how many addresses have
+ * moved; what is left to do by hand goes to `warnings`, in a dry run too. Throws 400 with the first of those that do not
+ * fit or are taken, and 404.
+ */
+export function renumber(
+  model: Model,
+  name: string,
+  given: Given,
+  actor: Actor,
+  warnings: string[]
+): Promise<number> {
+  return model.inSteps(actor, 'change', function* (changing) {
+    const { tx, cluster } = changing
+    const before = model.get('network', name, tx)
+    const to = given.values.get('network')
+    const [old, now] = [parsePrefix(before.network), typeof to === 'string' ? parsePrefix(to) : undefined]
+    if (!old || !now)
+      throw badRequest(`network ${name}: field "network" is missing: the new one, such as 10.150.0.0/16`)
+    if (given.newName !== undefined)
+      throw badRequest(`network ${name}: field "newnetname": a network is renamed by another request`)
+    const loose = looseOf(tx, 'network', name, cluster)
+    const moved = (address: Address): Address => now.first + (address - old.first)
+    const devices = yield* moveDevices(changing, name, moved)
+    yield* write(
+      changing,
+      'network',
+      name,
+      follow(before, one => (contains(old, one) ? moved(one) : one)),
+      given
+    )
+    // A name server or a time server of another network may be a machine of this one.
+    for (const other of [...tx.names('network')]) {
+      yield
+      const doc = tx.get('network', other)
+      if (doc && other !== name)
+        tx.put(
+          'network',
+          other,
+          follow(doc, one => devices.to.get(one) ?? one)
+        )
+    }
+    yield* check(changing, name, `${name} cannot become ${to}`)
+    for (const [address, controller] of controllerAddresses(cluster))
+      if (contains(old, address) && !contains(now, address))
+        warnings.push(
+          `controller ${controller} has ${formatAddress(address)}: give its card an address in ${to} too, such as ` +
+            `${formatAddress(moved(address))}, then change [controller] address and [http] url, and restart svcd`
+        )
+    if (devices.bmcs > 0)
+      warnings.push(
+        `${devices.bmcs} of the addresses are of BMCs, which have the old ones until they are set (setupbmc at an installation, or by hand)`
+      )
+    warnings.push(...looseOf(tx, 'network', name, cluster).filter(one => !loose.includes(one)))
+    return devices.to.size
+  })
+}
+
+/** Moves the addresses of nodes and devices; gives the new one of each, and how many are of BMCs. A step for each object. */
+function* moveDevices({ tx }: Changing, network: string, moved: (address: Address) => Address) {
+  const to = new Map<Address, Address>()
+  let bmcs = 0
+  const entryOf = <E extends Partial<InterfaceDoc>>(entry: E): E => {
+    const address = entry.network === network ? parseAddress(entry.ipaddress ?? '') : undefined
+    if (address === undefined) return entry
+    to.set(address, moved(address))
+    if (isBmc(entry)) bmcs++
+    return { ...entry, ipaddress: formatAddress(moved(address)) }
+  }
+  for (const { type, name } of tx.index.users({ type: 'network', name: network })) {
+    yield
+    const doc = tx.get(type, name) as Addressed | undefined
+    if (!doc || type === 'network') continue
+    const { interfaces } = doc
+    tx.put(type, name, (interfaces ? { ...doc, interfaces: interfaces.map(entryOf) } : entryOf(doc)) as never)
+  }
+  return { to, bmcs }
+}
+
+/** A network with its own addresses moved. */
+function follow(network: NetworkDoc, moved: (address: Address) => Address): NetworkDoc {
+  const text = (found: string) => {
+    const address = parseAddress(found)
+    return address === undefined ? found : formatAddress(moved(address))
+  }
+  const fields = addressed.flatMap(field => {
+    const value = network[field]
+    return value === undefined ? [] : [[field, value.replace(ADDRESS, text)]]
+  })
+  return { ...network, ...Object.fromEntries(fields) }
+}
+
+/** Refuses what breaks a rule, the first of it by name. What is wrong with an address is told of its owner alone. */
+function* check({ tx, cluster }: Changing, network: string, title: string): Generator<void> {
+  const first: string[] = []
+  let count = 0
+  let ofNetwork: string | undefined
+  yield* checkingChanges(tx, cluster, ({ type, name }, { message }) => {
+    if (type === 'network' && name === network) ofNetwork = message
+    else if (++count <= MOST_NAMED) first.push(message)
+  })
+  const isOfOwner = ofNetwork?.startsWith(`network ${network}: field "network": `)
+  if (ofNetwork !== undefined && !(isOfOwner && count > 0)) first.unshift(ofNetwork)
+  if (first.length === 0) return
+  const more = count > MOST_NAMED ? `; and ${count - MOST_NAMED} more` : ''
+  throw badRequest(`network ${title}, nothing was changed: ${first.join('; ')}${more}`)
+}
